@@ -1,0 +1,75 @@
+import type { EventEmitter } from "node:events";
+import {
+  Cluster,
+  type ClusterOptions as ClusterOptions6,
+  type RedisOptions as Options,
+  Redis,
+} from "ioredis";
+import { Cluster as Cluster5, Redis as Redis5, type RedisOptions as RedisOptions5 } from "ioredis5";
+
+export type AnyRedis = Redis | Redis5;
+export type AnyCluster = Cluster | Cluster5;
+export type AnyClient = AnyRedis | AnyCluster;
+
+// `replyMapping` changes the client's type, and no test needs it.
+export type RedisOptions = Omit<Options, "replyMapping">;
+export type ClusterOptions = Omit<ClusterOptions6, "redisOptions"> & {
+  redisOptions?: Omit<NonNullable<ClusterOptions6["redisOptions"]>, "replyMapping">;
+};
+
+/** Options that both majors understand in the same way. */
+export type SharedOptions = RedisOptions & RedisOptions5;
+
+const opened = new Set<AnyClient>();
+
+function keep<C extends AnyClient>(client: C): C {
+  opened.add(client);
+  // Tests look at outcomes. Without a listener ioredis prints every refused connection.
+  (client as EventEmitter).on("error", () => {});
+  return client;
+}
+
+function nodes(ports: readonly number[]): { host: string; port: number }[] {
+  return ports.map((port) => ({ host: "127.0.0.1", port }));
+}
+
+export const ioredis6 = {
+  name: "ioredis 6",
+  connect: (port: number, options: RedisOptions = {}): Redis =>
+    keep(new Redis(port, "127.0.0.1", options)),
+};
+
+export const ioredis5 = {
+  name: "ioredis 5",
+  connect: (port: number, options: RedisOptions5 = {}): Redis5 =>
+    keep(new Redis5(port, "127.0.0.1", options)),
+};
+
+export const cluster6 = {
+  name: "ioredis 6 Cluster",
+  connect: (ports: readonly number[], options: ClusterOptions = {}): Cluster =>
+    keep(new Cluster(nodes(ports), options)),
+};
+
+export const cluster5 = {
+  name: "ioredis 5 Cluster",
+  connect: (ports: readonly number[]): Cluster5 => keep(new Cluster5(nodes(ports))),
+};
+
+/** Clients of a single server, for `describe.each`. */
+export const redisClients: {
+  name: string;
+  connect(port: number, options?: SharedOptions): AnyRedis;
+}[] = [ioredis6, ioredis5];
+
+/** Clients of a Cluster, for `describe.each`. */
+export const clusterClients: { name: string; connect(ports: readonly number[]): AnyCluster }[] = [
+  cluster6,
+  cluster5,
+];
+
+/** Closes every client that `connect` opened. Meant for `afterEach`. */
+export function closeClients(): void {
+  for (const client of opened) client.disconnect();
+  opened.clear();
+}

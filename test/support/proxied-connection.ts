@@ -1,0 +1,119 @@
+import type { Socket } from "node:net";
+import { argvOf, type Frame, FrameReader } from "./resp.ts";
+
+export type Match = (argv: string[]) => boolean;
+
+/** What happens to a value on its way: it goes on, waits for `release`, or vanishes. */
+export type Flow = "pass" | "hold" | "drop";
+
+/** One direction of a connection. */
+export class Lane {
+  flow: Flow;
+  /** A stream that lost something stays lost: what came after would be taken for what is missing. */
+  #torn = false;
+  readonly #to: Socket;
+  readonly #held: Buffer[] = [];
+
+  constructor(to: Socket, flow: Flow) {
+    this.#to = to;
+    this.flow = flow;
+  }
+
+  get isHolding(): boolean {
+    return this.#held.length > 0;
+  }
+
+  push(bytes: Buffer): void {
+    if (this.flow === "drop") this.#torn = true;
+    if (this.#torn) return;
+    if (this.flow === "hold") this.#held.push(bytes);
+    else if (this.#to.writable) this.#to.write(bytes);
+  }
+
+  release(): void {
+    this.flow = "pass";
+    for (const bytes of this.#held.splice(0)) this.push(bytes);
+  }
+}
+
+/** One client's connection through the proxy, with both of its directions cut into values. */
+export class ProxiedConnection {
+  readonly requests: Lane;
+  readonly replies: Lane;
+  readonly #client: Socket;
+  readonly #upstream: Socket;
+  readonly #onRequest: (argv: string[], connection: ProxiedConnection) => void;
+  #requestCount = 0;
+  #replyCount = 0;
+  #loss: { reply: number; happened: () => void } | undefined;
+
+  constructor(
+    client: Socket,
+    upstream: Socket,
+    flows: { requests: Flow; replies: Flow },
+    onRequest: (argv: string[], connection: ProxiedConnection) => void,
+  ) {
+    this.#client = client;
+    this.#upstream = upstream;
+    this.#onRequest = onRequest;
+    this.requests = new Lane(upstream, flows.requests);
+    this.replies = new Lane(client, flows.replies);
+    const requests = new FrameReader();
+    client.on("data", (chunk) => {
+      for (const frame of requests.push(chunk)) this.#request(frame);
+    });
+    const replies = new FrameReader();
+    upstream.on("data", (chunk) => {
+      for (const frame of replies.push(chunk)) this.#reply(frame);
+    });
+    for (const socket of [client, upstream]) socket.setNoDelay(true).on("error", () => {});
+    client.on("close", () => this.#closeUpstream());
+    upstream.on("close", () => client.destroy());
+  }
+
+  /**
+   * The reply to the request that is being read now is lost, and every later one with it: TCP cannot
+   * leave out one. Replies to earlier requests still arrive.
+   */
+  loseReply(happened: () => void): void {
+    this.#loss = { reply: this.#requestCount, happened };
+  }
+
+  release(): void {
+    this.requests.release();
+    this.replies.release();
+    if (this.#client.destroyed) this.#closeUpstream();
+  }
+
+  reset(): void {
+    this.#client.resetAndDestroy();
+    this.#upstream.resetAndDestroy();
+  }
+
+  /** Ends both sides, also when requests are still held. */
+  close(): void {
+    this.#client.destroy();
+    this.#upstream.destroy();
+  }
+
+  #request({ bytes }: Frame): void {
+    this.#requestCount++;
+    this.#onRequest(argvOf(bytes), this);
+    this.requests.push(bytes);
+  }
+
+  #reply({ bytes, type }: Frame): void {
+    // A push answers nothing, so it must not be counted against a request.
+    if (type !== ">") this.#replyCount++;
+    if (this.#loss && this.#replyCount >= this.#loss.reply) {
+      if (this.#replyCount === this.#loss.reply && type !== ">") this.#loss.happened();
+      return;
+    }
+    this.replies.push(bytes);
+  }
+
+  /** Requests that are held outlive their client: they are the late copies. */
+  #closeUpstream(): void {
+    if (!this.requests.isHolding) this.#upstream.end();
+  }
+}

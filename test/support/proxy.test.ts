@@ -1,0 +1,150 @@
+import { once } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { closeClients, ioredis6 } from "./clients.ts";
+import { command } from "./command.ts";
+import { freshUser } from "./ids.ts";
+import { type RedisProxy, startProxy } from "./proxy.ts";
+import { sharedRedisPort } from "./redis-server.ts";
+import { until } from "./until.ts";
+
+// One connection, no second try: each test sees exactly what the proxy did to it.
+const ONCE = { retryStrategy: null, maxRetriesPerRequest: 0, commandTimeout: 300 } as const;
+
+let proxy: RedisProxy;
+let key: string;
+beforeEach(async () => {
+  proxy = await startProxy(sharedRedisPort());
+  key = freshUser();
+});
+afterEach(async () => {
+  closeClients();
+  await proxy.stop();
+  await command(sharedRedisPort(), "DEL", key);
+});
+
+const stored = (): Promise<unknown> => command(sharedRedisPort(), "GET", key);
+const isSet = (argv: string[]): boolean => argv[0] === "set";
+
+test("what is not disturbed passes, and is counted", async () => {
+  const redis = ioredis6.connect(proxy.port, ONCE);
+  const big = "x".repeat(300_000);
+  await redis.set(key, big);
+  expect(await redis.get(key)).toBe(big);
+  expect(proxy.count("SET")).toBe(1);
+  expect(proxy.commands.at(-1)).toEqual(["get", key]);
+  expect(proxy.connections).toBe(1);
+});
+
+test("a reply is lost once: Redis has applied the command, and an earlier reply still arrives", async () => {
+  const redis = ioredis6.connect(proxy.port, ONCE);
+  await once(redis, "ready");
+  const lost = proxy.loseReplyOnce(isSet);
+  const before = redis.ping();
+  const set = redis.set(key, "1");
+  const after = redis.ping();
+  await Promise.all([
+    expect(before).resolves.toBe("PONG"),
+    expect(set).rejects.toThrow("Command timed out"),
+    expect(after).rejects.toThrow("Command timed out"),
+    lost,
+  ]);
+  expect(await stored()).toBe("1");
+  const other = ioredis6.connect(proxy.port, ONCE);
+  expect(await other.set(key, "2")).toBe("OK");
+});
+
+test("a connection whose reply was lost is reset after the given time", async () => {
+  const redis = ioredis6.connect(proxy.port, { ...ONCE, commandTimeout: 10_000 });
+  await once(redis, "ready");
+  const lost = proxy.loseReplyOnce(isSet, { resetAfterMs: 10 });
+  await expect(redis.set(key, "1")).rejects.toThrow();
+  await lost;
+  expect(await stored()).toBe("1");
+});
+
+test("swallowed replies leave the command applied, and no later reply takes their place", async () => {
+  const redis = ioredis6.connect(proxy.port, ONCE);
+  await once(redis, "ready");
+  proxy.swallowReplies(true);
+  await expect(redis.set(key, "1")).rejects.toThrow("Command timed out");
+  proxy.swallowReplies(false);
+  await expect(redis.get(key)).rejects.toThrow("Command timed out");
+  expect(await stored()).toBe("1");
+});
+
+test("swallowed requests never reach Redis", async () => {
+  const redis = ioredis6.connect(proxy.port, ONCE);
+  await once(redis, "ready");
+  proxy.swallowRequests(true);
+  await expect(redis.set(key, "1")).rejects.toThrow("Command timed out");
+  proxy.swallowRequests(false);
+  await expect(redis.ping()).rejects.toThrow("Command timed out");
+  expect(await ioredis6.connect(proxy.port, ONCE).ping()).toBe("PONG");
+  expect(await stored()).toBe(null);
+});
+
+test("held requests reach Redis later, also when their client has gone", async () => {
+  const redis = ioredis6.connect(proxy.port, ONCE);
+  await once(redis, "ready");
+  proxy.holdRequests();
+  await expect(redis.set(key, "late")).rejects.toThrow("Command timed out");
+  closeClients();
+  await until(() => proxy.connections === 0, { what: "the client to be gone" });
+  expect(await stored()).toBe(null);
+  proxy.releaseHeld();
+  await until(async () => (await stored()) === "late", { what: "the late copy to arrive" });
+});
+
+test("requests held for a time go on by themselves", async () => {
+  const redis = ioredis6.connect(proxy.port, { ...ONCE, commandTimeout: 10_000 });
+  await once(redis, "ready");
+  proxy.holdRequests(50);
+  expect(await redis.set(key, "1")).toBe("OK");
+});
+
+test("one request is held with all that follow it on its connection; others pass", async () => {
+  const [redis, other] = [ioredis6.connect(proxy.port), ioredis6.connect(proxy.port)];
+  await Promise.all([once(redis, "ready"), once(other, "ready")]);
+  const held = proxy.holdRequestOnce(isSet);
+  const set = redis.set(key, "1");
+  await held;
+  expect(await other.get(key)).toBe(null);
+  proxy.releaseHeld();
+  expect(await set).toBe("OK");
+});
+
+test("held replies arrive once they are released", async () => {
+  const redis = ioredis6.connect(proxy.port);
+  await once(redis, "ready");
+  proxy.holdReplies();
+  const set = redis.set(key, "1");
+  await until(async () => (await stored()) === "1", { what: "Redis to have applied it" });
+  const first = await Promise.race([set, sleep(50, "nothing yet")]);
+  proxy.releaseHeld();
+  expect([first, await set]).toEqual(["nothing yet", "OK"]);
+});
+
+test("a reset breaks every connection", async () => {
+  const redis = ioredis6.connect(proxy.port, ONCE);
+  await once(redis, "ready");
+  proxy.resetAll();
+  await until(() => redis.status === "end", { what: "the client to notice" });
+  await until(() => proxy.connections === 0, { what: "the connection to be gone" });
+});
+
+test("refused: new connections fail, open ones stay, until it is lifted", async () => {
+  const redis = ioredis6.connect(proxy.port, ONCE);
+  await once(redis, "ready");
+  await proxy.refuse(true);
+  await expect(command(proxy.port, "PING")).rejects.toThrow();
+  expect(await redis.ping()).toBe("PONG");
+  await proxy.refuse(false);
+  expect(await command(proxy.port, "PING")).toBe("PONG");
+});
+
+test("a Redis that is away looks like a connection that breaks", async () => {
+  const nobody = await startProxy(1);
+  await expect(command(nobody.port, "PING")).rejects.toThrow();
+  await nobody.stop();
+});

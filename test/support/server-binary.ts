@@ -1,0 +1,75 @@
+import { spawnSync } from "node:child_process";
+import { existsSync, statSync } from "node:fs";
+import { delimiter, join } from "node:path";
+
+const NAMES = ["redis-server", "valkey-server"];
+
+const INSTALL = "apt-get update && apt-get install -y --no-install-recommends redis-server";
+
+const ADVICE = `The tests need a real Redis or Valkey server (7.0 or newer) and found none on the PATH.
+  macOS           brew install redis
+  Debian, Ubuntu  sudo apt-get install redis-server   (as root the tests do this by themselves)
+  Windows         run the tests inside WSL
+  elsewhere       REDIS_SERVER_BIN=/path/to/redis-server npm test`;
+
+/**
+ * The server that the tests start: `REDIS_SERVER_BIN`, else the first one on the PATH, else, on
+ * Debian and Ubuntu as root, one that is installed now.
+ */
+export function serverBinary(
+  env: NodeJS.ProcessEnv = process.env,
+  install: () => void = installServer,
+): string {
+  const named = env["REDIS_SERVER_BIN"];
+  // A server that somebody named and that does not work is an error: another one in its place
+  // would make a run "on Valkey 9" green on something else.
+  if (named) return working(named, "REDIS_SERVER_BIN");
+  const found = onPath(env);
+  if (found) return working(found, "the PATH");
+  install();
+  const installed = onPath(env);
+  if (!installed) throw new Error(ADVICE);
+  return working(installed, "the PATH");
+}
+
+/** What the server calls itself, such as `Redis server v=7.0.15`. */
+export function serverVersion(binary: string): string | undefined {
+  const { stdout } = spawnSync(binary, ["--version"], { encoding: "utf8", timeout: 10_000 });
+  return /^\S+ server v=\S+/.exec(stdout ?? "")?.[0];
+}
+
+function working(binary: string, source: string): string {
+  if (!isFile(binary)) {
+    throw new Error(`${source} names ${binary} as the Redis server, and there is no such file.`);
+  }
+  if (!serverVersion(binary)) {
+    throw new Error(
+      `${source} names ${binary} as the Redis server, but \`${binary} --version\` does not answer like one.`,
+    );
+  }
+  return binary;
+}
+
+function onPath(env: NodeJS.ProcessEnv): string | undefined {
+  const folders = (env["PATH"] ?? "").split(delimiter).filter(Boolean);
+  return NAMES.flatMap((name) => folders.map((folder) => join(folder, name))).find(isFile);
+}
+
+function isFile(path: string): boolean {
+  return existsSync(path) && statSync(path).isFile();
+}
+
+function installServer(): void {
+  const debianAsRoot = process.getuid?.() === 0 && existsSync("/etc/debian_version");
+  if (!debianAsRoot) throw new Error(ADVICE);
+  console.log(`No Redis server found. Installing one:\n  ${INSTALL}`);
+  const { status } = spawnSync("sh", ["-c", INSTALL], {
+    stdio: ["ignore", "inherit", "inherit"],
+    env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" },
+    timeout: 240_000,
+  });
+  if (status !== 0) throw new Error(`The installation failed (exit status ${status}).\n${ADVICE}`);
+  // The package starts a service on port 6379. Nobody used it before this line, and the tests only
+  // use servers of their own.
+  spawnSync("service", ["redis-server", "stop"], { stdio: "ignore", timeout: 30_000 });
+}
