@@ -1,0 +1,52 @@
+import { type Channel, channel } from "node:diagnostics_channel";
+import type { LostReason } from "./errors.ts";
+
+/** Published on `submit-lock:acquire` when an attempt has ended. */
+export interface AcquireMessage {
+  readonly key: string;
+  readonly outcome: "acquired" | "contended" | "unavailable";
+  readonly durationMs: number;
+  /** How many copies of the command were written; more than one means that a reply was lost or late. */
+  readonly copies: number;
+  /** Why it was unavailable. */
+  readonly cause: Error | undefined;
+}
+
+/** Published on `submit-lock:release` when a release was answered, or not within `acquireTimeoutMs`. */
+export interface ReleaseMessage {
+  readonly key: string;
+  readonly outcome: "released" | "gone" | "foreign" | "unconfirmed";
+  /** From the release to its answer. */
+  readonly durationMs: number;
+  /** From before the acquire was sent to the release. */
+  readonly heldMs: number;
+}
+
+/** Published on `submit-lock:lost` when a lease was lost under its holder. */
+export interface LostMessage {
+  readonly key: string;
+  readonly outcome: LostReason;
+  /** From before the acquire was sent to the loss. */
+  readonly durationMs: number;
+}
+
+/** Published on `submit-lock:retire` when an owner id that had copies on their way is given up for good. */
+export interface RetireMessage {
+  readonly key: string;
+  /** `final`: no copy can take effect any more. `abandoned`: Redis did not answer in time; the key runs out by itself. */
+  readonly outcome: "final" | "abandoned";
+  readonly durationMs: number;
+}
+
+/** The names of the channels, as `node:diagnostics_channel` knows them, with the type of their messages. */
+export interface SubmitLockChannels {
+  "submit-lock:acquire": AcquireMessage;
+  "submit-lock:release": ReleaseMessage;
+  "submit-lock:lost": LostMessage;
+  "submit-lock:retire": RetireMessage;
+}
+
+export const acquireChannel: Channel = channel("submit-lock:acquire");
+export const releaseChannel: Channel = channel("submit-lock:release");
+export const lostChannel: Channel = channel("submit-lock:lost");
+export const retireChannel: Channel = channel("submit-lock:retire");

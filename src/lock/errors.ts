@@ -1,0 +1,115 @@
+/** Errors carry a brand and a `code`: `instanceof` fails as soon as two copies of the package meet. */
+const brand = Symbol.for("submit-lock.error");
+
+/** The stable codes of every error of this package. */
+export type SubmitLockErrorCode =
+  | "SUBMIT_LOCK_INVALID_OPTION"
+  | "SUBMIT_LOCK_INVALID_USER_ID"
+  | "SUBMIT_LOCK_CONTENDED"
+  | "SUBMIT_LOCK_UNAVAILABLE"
+  | "SUBMIT_LOCK_MISCONFIGURED"
+  | "SUBMIT_LOCK_CLOSED"
+  | "SUBMIT_LOCK_LOST"
+  | "SUBMIT_LOCK_ANSWERED_TWICE";
+
+/** The base of every error that this package makes. Recognise it with {@link isSubmitLockError}. */
+export abstract class SubmitLockError extends Error {
+  abstract readonly code: SubmitLockErrorCode;
+
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    // Not enumerable, so that loggers do not print it.
+    Object.defineProperty(this, brand, { value: true });
+  }
+}
+
+/** A value that was passed as an option is not acceptable. The message names the option, what was expected and what came. */
+export class InvalidOptionError extends SubmitLockError {
+  override readonly name = "InvalidOptionError";
+  readonly code = "SUBMIT_LOCK_INVALID_OPTION";
+}
+
+/** A user id that is neither a usable string, a safe integer nor a bigint. */
+export class InvalidUserIdError extends SubmitLockError {
+  override readonly name = "InvalidUserIdError";
+  readonly code = "SUBMIT_LOCK_INVALID_USER_ID";
+}
+
+/** `withLock`: somebody else held the lock for as long as the caller was ready to wait. */
+export class LockContendedError extends SubmitLockError {
+  override readonly name = "LockContendedError";
+  readonly code = "SUBMIT_LOCK_CONTENDED";
+  /** How long the other's lease has to live at most unless it is extended, in milliseconds. */
+  readonly expiresInMs: number;
+
+  constructor(message: string, expiresInMs: number) {
+    super(message);
+    this.expiresInMs = expiresInMs;
+  }
+}
+
+/** The store could not be asked, or did not answer, within the bound. `cause` says why. */
+export class LockUnavailableError extends SubmitLockError {
+  override readonly name = "LockUnavailableError";
+  readonly code = "SUBMIT_LOCK_UNAVAILABLE";
+}
+
+/**
+ * Redis answered "you may not" (no permission, no authentication, no such command). Waiting does
+ * not help, so an adapter hands this error to the application's error handler, with status 503.
+ */
+export class LockMisconfiguredError extends SubmitLockError {
+  override readonly name = "LockMisconfiguredError";
+  readonly code = "SUBMIT_LOCK_MISCONFIGURED";
+  /** Read by the error handlers of Express and Koa. */
+  readonly status = 503;
+  readonly statusCode = 503;
+  readonly expose = false;
+}
+
+/** The lock was closed: no new attempt is made. */
+export class LockClosedError extends SubmitLockError {
+  override readonly name = "LockClosedError";
+  readonly code = "SUBMIT_LOCK_CLOSED";
+}
+
+/**
+ * Why a lease was lost: its life ran out unextended (`expired`), the key was gone or held by
+ * somebody else when it was to be extended (`overtaken`), it was held for `maxHoldMs`
+ * (`max-hold`), or the lock was closed under it (`closed`).
+ */
+export type LostReason = "expired" | "overtaken" | "max-hold" | "closed";
+
+/** The `reason` of an aborted `lease.signal`. */
+export class LockLostError extends SubmitLockError {
+  override readonly name = "LockLostError";
+  readonly code = "SUBMIT_LOCK_LOST";
+  readonly reason: LostReason;
+
+  constructor(message: string, reason: LostReason) {
+    super(message);
+    this.reason = reason;
+  }
+}
+
+/** An `onContended`, `onUnavailable` or `onAnonymous` function called `next` without an error. */
+export class AnsweredTwiceError extends SubmitLockError {
+  override readonly name = "AnsweredTwiceError";
+  readonly code = "SUBMIT_LOCK_ANSWERED_TWICE";
+}
+
+/** Every concrete error class, for a `switch` over `code`. */
+export type AnySubmitLockError =
+  | InvalidOptionError
+  | InvalidUserIdError
+  | LockContendedError
+  | LockUnavailableError
+  | LockMisconfiguredError
+  | LockClosedError
+  | LockLostError
+  | AnsweredTwiceError;
+
+/** Whether a value is an error of this package, whichever copy of the package made it. */
+export function isSubmitLockError(value: unknown): value is AnySubmitLockError {
+  return typeof value === "object" && value !== null && brand in value;
+}

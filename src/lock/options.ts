@@ -1,0 +1,168 @@
+import { InvalidOptionError } from "./errors.ts";
+import type { LockStore, LockTimes } from "./store.ts";
+
+/** What a {@link SubmitLock} is made of. Every time is a whole number of milliseconds. */
+export interface SubmitLockOptions {
+  /** Where the keys live: a `RedisStore`, a `MemoryStore` or your own {@link LockStore}. */
+  readonly store: LockStore;
+  /**
+   * The life of the key, and so the longest that a user waits after a process died with the lock.
+   * 100 to 300 000.
+   * @defaultValue 10_000
+   */
+  readonly ttlMs?: number | undefined;
+  /**
+   * The longest that a lease is extended while the work goes on. From `ttlMs` to 600 000; equal to
+   * `ttlMs` means that it is never extended.
+   * @defaultValue the larger of 60 000 and `ttlMs`
+   */
+  readonly maxHoldMs?: number | undefined;
+  /**
+   * The budget of one attempt, confirming included. 20 to `ttlMs` / 2.
+   * @defaultValue the smaller of 1 000 and `ttlMs` / 2
+   */
+  readonly acquireTimeoutMs?: number | undefined;
+  /**
+   * How long one command may stay unanswered before it is confirmed on another connection.
+   * 10 to `acquireTimeoutMs` / 2.
+   * @defaultValue the smaller of 200 and `acquireTimeoutMs` / 2
+   */
+  readonly commandTimeoutMs?: number | undefined;
+  /**
+   * What stands before the user id in a key. 1 to 128 characters without whitespace, braces or
+   * control characters.
+   * @defaultValue "lock:submit:"
+   */
+  readonly keyPrefix?: string | undefined;
+}
+
+export interface ResolvedLockOptions {
+  readonly store: LockStore;
+  readonly keyPrefix: string;
+  readonly times: LockTimes;
+}
+
+/** How an option is described when something else came. */
+export function describe(value: unknown): string {
+  if (typeof value === "string") {
+    return value.length > 60 ? `a string of ${value.length} characters` : JSON.stringify(value);
+  }
+  if (typeof value === "function") return "a function";
+  if (Array.isArray(value)) return "an array";
+  if (typeof value === "object" && value !== null) return "an object";
+  return String(value);
+}
+
+export function invalidOption(name: string, expected: string, came: unknown): InvalidOptionError {
+  return new InvalidOptionError(`${name}: expected ${expected}, got ${describe(came)}`);
+}
+
+/** A misspelt option would silently leave its default in place, so every unknown name is an error. */
+export function checkOptionNames(owner: string, options: unknown, known: readonly string[]): void {
+  if (typeof options !== "object" || options === null || Array.isArray(options)) {
+    throw invalidOption(`${owner} options`, "an object", options);
+  }
+  for (const name of Object.keys(options)) {
+    if (!known.includes(name)) {
+      throw new InvalidOptionError(
+        `${owner} options: expected only ${known.join(", ")}, got the unknown option ${describe(name)}`,
+      );
+    }
+  }
+}
+
+/** A whole number of milliseconds within bounds. */
+export function checkMs(name: string, value: unknown, min: number, max: number): number {
+  if (typeof value !== "number" || !Number.isInteger(value) || value < min || value > max) {
+    throw invalidOption(name, `a whole number of milliseconds from ${min} to ${max}`, value);
+  }
+  return value;
+}
+
+const names = [
+  "store",
+  "ttlMs",
+  "maxHoldMs",
+  "acquireTimeoutMs",
+  "commandTimeoutMs",
+  "keyPrefix",
+] as const satisfies readonly (keyof SubmitLockOptions)[];
+
+export function resolveLockOptions(options: SubmitLockOptions): ResolvedLockOptions {
+  checkOptionNames("SubmitLock", options, names);
+  return {
+    store: checkStore(options.store),
+    keyPrefix: checkKeyPrefix(options.keyPrefix ?? "lock:submit:"),
+    times: resolveTimes(options),
+  };
+}
+
+/**
+ * Whatever was given is kept, and a default gives way to it: `{ maxHoldMs: 5_000 }` alone means a
+ * `ttlMs` of 5 000. Only values that contradict each other are an error.
+ */
+function resolveTimes(given: SubmitLockOptions): LockTimes {
+  const ttlMs =
+    given.ttlMs === undefined
+      ? clamp(10_000, minTtl(given), given.maxHoldMs ?? 300_000)
+      : given.ttlMs;
+  checkMs("ttlMs", ttlMs, 100, 300_000);
+  const maxHoldMs = given.maxHoldMs ?? Math.max(60_000, ttlMs);
+  checkMs("maxHoldMs", maxHoldMs, ttlMs, 600_000);
+  const longestAcquire = Math.floor(ttlMs / 2);
+  const acquireTimeoutMs =
+    given.acquireTimeoutMs ??
+    clamp(Math.min(1_000, longestAcquire), 2 * (given.commandTimeoutMs ?? 0), longestAcquire);
+  checkMs("acquireTimeoutMs", acquireTimeoutMs, 20, longestAcquire);
+  const longestCommand = Math.floor(acquireTimeoutMs / 2);
+  const commandTimeoutMs = given.commandTimeoutMs ?? Math.min(200, longestCommand);
+  checkMs("commandTimeoutMs", commandTimeoutMs, 10, longestCommand);
+  return { ttlMs, maxHoldMs, acquireTimeoutMs, commandTimeoutMs };
+}
+
+/** The shortest TTL that leaves room for the time bounds that were given. */
+function minTtl(given: SubmitLockOptions): number {
+  return Math.max(100, 2 * (given.acquireTimeoutMs ?? 0), 4 * (given.commandTimeoutMs ?? 0));
+}
+
+// The upper bound wins: where the two contradict, the check of the next option names the culprit.
+// A value of a wrong type comes out as NaN or itself and fails its own check.
+function clamp(value: number, min: number, max: number): number {
+  return Math.min(Math.max(value, min), max);
+}
+
+function checkKeyPrefix(keyPrefix: unknown): string {
+  // \p{Cf} holds the invisible format characters, \p{Cs} lone surrogates.
+  if (
+    typeof keyPrefix !== "string" ||
+    keyPrefix.length < 1 ||
+    keyPrefix.length > 128 ||
+    /[\s{}\p{Cc}\p{Cf}\p{Cs}]/u.test(keyPrefix)
+  ) {
+    throw invalidOption(
+      "keyPrefix",
+      "1 to 128 characters without whitespace, braces or control characters",
+      keyPrefix,
+    );
+  }
+  return keyPrefix;
+}
+
+function checkStore(store: unknown): LockStore {
+  if (isLockStore(store)) return store;
+  const expected = "a LockStore such as new RedisStore(redis) or new MemoryStore()";
+  const came = hasMembers(store, ["duplicate", "status"])
+    ? "an ioredis client: write store: new RedisStore(redis)"
+    : hasMembers(store, ["sendCommand", "isOpen"])
+      ? "a node-redis client: RedisStore speaks through ioredis, so write store: new RedisStore(new Redis(url)) with Redis from ioredis"
+      : describe(store);
+  throw new InvalidOptionError(`store: expected ${expected}, got ${came}`);
+}
+
+function isLockStore(store: unknown): store is LockStore {
+  return hasMembers(store, ["acquire", "extend", "release", "attach"]);
+}
+
+export function hasMembers(value: unknown, members: readonly string[]): boolean {
+  return typeof value === "object" && value !== null && members.every((name) => name in value);
+}

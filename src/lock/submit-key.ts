@@ -1,0 +1,63 @@
+import { InvalidUserIdError } from "./errors.ts";
+
+/** Who submits. `42`, `42n` and `"42"` are the same user. */
+export type UserId = string | number | bigint;
+
+/** The longest user id, in UTF-16 code units before encoding. */
+const maxLength = 200;
+
+/** Characters that stand for themselves in a key; everything else is percent-encoded. */
+const plain = /^[A-Za-z0-9\-._~@]+$/;
+
+/** `encodeURIComponent` leaves these alone, and `@` it encodes. */
+const leftOver = /[!*'()]|%40/g;
+
+/**
+ * The key that locks a user: the prefix and the user id, with everything but ASCII letters, digits
+ * and `-._~@` percent-encoded. Two different ids never share a key, and no id can smuggle a brace
+ * (which would move the key to another Redis Cluster slot), a colon or a line end into it.
+ *
+ * @throws InvalidUserIdError for anything that is no usable user id.
+ */
+export function submitKey(keyPrefix: string, userId: UserId): string {
+  const id = asText(userId);
+  return keyPrefix + (plain.test(id) ? id : encode(id));
+}
+
+function asText(userId: UserId): string {
+  switch (typeof userId) {
+    case "string":
+      if (userId.length === 0) throw invalid("an empty string");
+      if (userId.length > maxLength) throw invalid(`a string of ${userId.length} characters`);
+      return userId;
+    case "bigint": {
+      const digits = String(userId);
+      if (digits.length > maxLength) throw invalid(`a bigint of ${digits.length} digits`);
+      return digits;
+    }
+    case "number":
+      if (!Number.isSafeInteger(userId)) throw invalid(`the number ${userId}`);
+      return String(userId);
+    default:
+      throw invalid(userId === null ? "null" : `a value of type ${typeof userId}`);
+  }
+}
+
+function encode(id: string): string {
+  let encoded: string;
+  try {
+    encoded = encodeURIComponent(id);
+  } catch {
+    throw invalid("a string with a lone surrogate");
+  }
+  return encoded.replace(leftOver, (match) =>
+    match === "%40" ? "@" : `%${match.charCodeAt(0).toString(16).toUpperCase()}`,
+  );
+}
+
+// The value itself stays out of the message: it may be long, and it is somebody's name.
+function invalid(came: string): InvalidUserIdError {
+  return new InvalidUserIdError(
+    `userId: expected a string of 1 to ${maxLength} characters, a safe integer or a bigint, got ${came}`,
+  );
+}

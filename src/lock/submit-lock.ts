@@ -1,0 +1,213 @@
+import { v4 as uuid } from "uuid";
+import { type Acquisition, acquire } from "./acquisition.ts";
+import { type AcquireMessage, acquireChannel } from "./diagnostics.ts";
+import { LockClosedError, LockContendedError, LockUnavailableError } from "./errors.ts";
+import { HeldLease, type Lease, type LeaseKeeper } from "./lease.ts";
+import {
+  checkMs,
+  checkOptionNames,
+  resolveLockOptions,
+  type SubmitLockOptions,
+} from "./options.ts";
+import { Retirements } from "./retirement.ts";
+import type { LockCommand } from "./store.ts";
+import { submitKey, type UserId } from "./submit-key.ts";
+import { pause, resolveWaitMs, type WithLockOptions } from "./waiting.ts";
+
+/** How an attempt to take a user's lock ended. */
+export type Attempt =
+  | {
+      readonly outcome: "acquired";
+      readonly lease: Lease;
+      /** An answer of Redis had been lost or late, and the lock was confirmed with the same owner id. */
+      readonly confirmed: boolean;
+    }
+  | {
+      readonly outcome: "contended";
+      /** How long the holder's lease has to live unless it is extended; `Infinity` for a key that is no lock. */
+      readonly expiresInMs: number;
+    }
+  | {
+      readonly outcome: "unavailable";
+      /** A `LockUnavailableError`, `LockMisconfiguredError` or `LockClosedError`. */
+      readonly cause: Error;
+    };
+
+/** For `close`. */
+export interface CloseOptions {
+  /**
+   * How long live leases may go on before they count as lost, in milliseconds; 0 to 600 000.
+   * @defaultValue 5_000
+   */
+  readonly timeoutMs?: number | undefined;
+}
+
+/** One lock a user: whoever holds it may submit, everybody else is told so at once. */
+export class SubmitLock {
+  readonly #keyPrefix: string;
+  readonly #keeper: LeaseKeeper;
+  readonly #detach: () => Promise<void>;
+  #underWay = 0;
+  #closed: Promise<void> | undefined;
+  #drained: (() => void) | undefined;
+  /** `close` has waited long enough: a lease that comes in now is given back at once. */
+  #over = false;
+
+  /** @throws InvalidOptionError naming the option, what was expected and what came. */
+  constructor(options: SubmitLockOptions) {
+    const { store, keyPrefix, times } = resolveLockOptions(options);
+    this.#keyPrefix = keyPrefix;
+    const live = new Set<HeldLease>();
+    this.#keeper = {
+      store,
+      times,
+      live,
+      retirements: new Retirements(store, times),
+      left: () => this.#checkDrained(),
+    };
+    this.#detach = store.attach(() => {
+      for (const lease of live) lease.extendNow();
+    });
+  }
+
+  /**
+   * One attempt to take the user's lock. Settles within `acquireTimeoutMs`, and never rejects for
+   * what Redis or a rival did.
+   *
+   * @throws InvalidUserIdError (as a rejection) when the user id is no usable id.
+   */
+  async acquire(userId: UserId): Promise<Attempt> {
+    return await this.#attempt(submitKey(this.#keyPrefix, userId));
+  }
+
+  /**
+   * Runs `work` under the user's lock and gives the lock back when its promise has settled; what
+   * `work` returned or threw is passed on unchanged.
+   *
+   * @throws LockContendedError when somebody else held the lock for all of `waitMs`.
+   * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError when Redis was of no use.
+   * @throws InvalidUserIdError, InvalidOptionError for unusable arguments.
+   */
+  async withLock<Result>(
+    userId: UserId,
+    options: WithLockOptions,
+    work: (lease: Lease) => Result | PromiseLike<Result>,
+  ): Promise<Result> {
+    const lease = await this.#waitFor(submitKey(this.#keyPrefix, userId), resolveWaitMs(options));
+    try {
+      return await work(lease);
+    } finally {
+      // Never rejects, so it cannot mask what the work returned or threw.
+      await lease.release();
+    }
+  }
+
+  /**
+   * Whether the lock can do its work: one throwaway lock is acquired and released. For boot and
+   * readiness checks.
+   *
+   * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError, as a rejection.
+   */
+  async check(): Promise<void> {
+    const attempt = await this.#attempt(submitKey(this.#keyPrefix, `check-${uuid()}`));
+    if (attempt.outcome === "unavailable") throw attempt.cause;
+    // Contended would mean that somebody else has the same random UUID.
+    if (attempt.outcome === "contended") throw new LockUnavailableError("the check was contended");
+    const outcome = await attempt.lease.release();
+    if (outcome !== "released") {
+      throw new LockUnavailableError(`the throwaway lock was not released but ${outcome}`);
+    }
+  }
+
+  /**
+   * Ends this lock: new attempts are unavailable at once, live leases go on until they are released
+   * or `timeoutMs` has passed (then they are lost), owner ids that are being retired get another
+   * `2 × acquireTimeoutMs`. Connections are closed only if the store opened them itself. Never
+   * rejects for what Redis did; a second call gives the promise of the first.
+   */
+  async close(options: CloseOptions = {}): Promise<void> {
+    checkOptionNames("close", options, ["timeoutMs"]);
+    const timeoutMs = checkMs("timeoutMs", options.timeoutMs ?? 5_000, 0, 600_000);
+    this.#closed ??= this.#close(timeoutMs);
+    return await this.#closed;
+  }
+
+  async #close(timeoutMs: number): Promise<void> {
+    const { live, retirements, times } = this.#keeper;
+    const drained = new Promise<void>((resolve) => {
+      this.#drained = resolve;
+    });
+    this.#checkDrained();
+    await within(timeoutMs, drained);
+    this.#over = true;
+    for (const lease of live) lease.lose("closed");
+    await within(2 * times.acquireTimeoutMs, retirements.idle());
+    retirements.unref();
+    await this.#detach();
+  }
+
+  #checkDrained(): void {
+    if (this.#underWay === 0 && this.#keeper.live.size === 0) this.#drained?.();
+  }
+
+  async #attempt(key: string): Promise<Attempt> {
+    if (this.#closed !== undefined) return closed();
+    const command: LockCommand = { key, ownerId: uuid(), times: this.#keeper.times };
+    this.#underWay++;
+    const acquisition = await acquire(this.#keeper.store, command);
+    this.#underWay--;
+    publish(key, acquisition);
+    const { outcome, startedAt, openCopies } = acquisition;
+    if (outcome === "acquired" && !this.#over) {
+      const lease = new HeldLease(this.#keeper, command, startedAt, openCopies);
+      return { outcome, lease, confirmed: acquisition.confirmed };
+    }
+    if (outcome === "acquired" || acquisition.mayHold) {
+      void this.#keeper.retirements.begin(command, openCopies, true);
+    }
+    this.#checkDrained();
+    if (outcome === "acquired") return closed();
+    if (outcome === "contended") return { outcome, expiresInMs: acquisition.expiresInMs };
+    return { outcome, cause: acquisition.cause ?? new LockUnavailableError("no cause was given") };
+  }
+
+  async #waitFor(key: string, waitMs: number): Promise<Lease> {
+    const endsAt = performance.now() + waitMs;
+    for (let round = 0; ; round++) {
+      // A fresh owner id each time: one that was given up is never used again.
+      const attempt = await this.#attempt(key);
+      if (attempt.outcome === "acquired") return attempt.lease;
+      const hopeless =
+        attempt.outcome === "unavailable" && !(attempt.cause instanceof LockUnavailableError);
+      if (hopeless || performance.now() >= endsAt) throw failure(key, attempt);
+      await pause(round, endsAt);
+    }
+  }
+}
+
+function closed(): Attempt {
+  return { outcome: "unavailable", cause: new LockClosedError("this lock was closed") };
+}
+
+function failure(key: string, attempt: Exclude<Attempt, { outcome: "acquired" }>): Error {
+  if (attempt.outcome === "unavailable") return attempt.cause;
+  return new LockContendedError(`somebody else holds ${key}`, attempt.expiresInMs);
+}
+
+function publish(key: string, acquisition: Acquisition): void {
+  if (!acquireChannel.hasSubscribers) return;
+  const { outcome, startedAt, copies, cause } = acquisition;
+  const durationMs = performance.now() - startedAt;
+  const message: AcquireMessage = { key, outcome, durationMs, copies, cause };
+  acquireChannel.publish(message);
+}
+
+/** Resolves with the promise or after the time, whichever comes first. */
+async function within(ms: number, promise: Promise<void>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const timeUp = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, ms);
+  });
+  await Promise.race([promise, timeUp]);
+  clearTimeout(timer);
+}

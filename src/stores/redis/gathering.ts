@@ -1,0 +1,133 @@
+import type { Copy, LockCommand, NoAnswer } from "../../lock/store.ts";
+import type { Command } from "./commands.ts";
+import type { Lane } from "./lane.ts";
+import type { Lanes } from "./lanes.ts";
+import type { RedisClock } from "./redis-clock.ts";
+import { type CallResult, noAnswerOf, numbersOf, odd } from "./replies.ts";
+
+/** One entry of a gathered call. */
+export class GatheredCopy<Reply> implements Copy<Reply> {
+  readonly command: LockCommand;
+  /** The lane whose answer to an earlier copy is overdue. */
+  readonly avoid: Lane | undefined;
+  readonly reply: Promise<Reply>;
+  resolve!: (reply: Reply) => void;
+  deadlineMs: number | undefined;
+  /** Where it was written. */
+  lane: Lane | undefined;
+
+  constructor(command: LockCommand, unanswered: Copy<unknown> | undefined) {
+    this.command = command;
+    this.avoid = unanswered instanceof GatheredCopy ? unanswered.lane : undefined;
+    this.reply = new Promise((resolve) => {
+      this.resolve = resolve;
+    });
+  }
+
+  /** Whether both can travel in one call. */
+  goesWith(other: GatheredCopy<Reply>): boolean {
+    return this.command.times === other.command.times && this.avoid === other.avoid;
+  }
+}
+
+/**
+ * One command's copies of one turn of the event loop, gathered into few calls. What a client costs
+ * is the call, not the key: many callers at once share it, and a lone one waits for no longer than
+ * its own turn.
+ */
+export class Gathering<Reply> {
+  readonly #command: Command<Reply>;
+  readonly #lanes: Lanes;
+  readonly #clock: RedisClock;
+  readonly #maxKeys: number;
+  #waiting: GatheredCopy<Reply | NoAnswer>[] = [];
+
+  /** @param maxKeys the most keys in one call, so that no call holds Redis for long. */
+  constructor(command: Command<Reply>, lanes: Lanes, clock: RedisClock, maxKeys: number) {
+    this.#command = command;
+    this.#lanes = lanes;
+    this.#clock = clock;
+    this.#maxKeys = maxKeys;
+  }
+
+  add(command: LockCommand, unanswered: Copy<unknown> | undefined): GatheredCopy<Reply | NoAnswer> {
+    const copy = new GatheredCopy<Reply | NoAnswer>(command, unanswered);
+    this.#waiting.push(copy);
+    return copy;
+  }
+
+  /** Writes what was gathered. */
+  flush(): void {
+    let waiting = this.#waiting;
+    this.#waiting = [];
+    while (waiting[0] !== undefined) {
+      const first = waiting[0];
+      const together = waiting.filter((copy) => copy.goesWith(first));
+      if (together.length === waiting.length) waiting = [];
+      else waiting = waiting.filter((copy) => !copy.goesWith(first));
+      this.#write(together, first);
+    }
+  }
+
+  #write(
+    copies: readonly GatheredCopy<Reply | NoAnswer>[],
+    { command, avoid }: GatheredCopy<Reply | NoAnswer>,
+  ): void {
+    const lane = this.#lanes.pick(performance.now(), command.times.commandTimeoutMs, avoid);
+    if (lane === undefined) {
+      const unsent = {
+        kind: "unsent",
+        reason: `the connection is "${this.#lanes.status}"`,
+      } as const;
+      for (const copy of copies) copy.resolve(unsent);
+      return;
+    }
+    for (let from = 0; from < copies.length; from += this.#maxKeys) {
+      this.#call(lane, copies.slice(from, from + this.#maxKeys));
+    }
+  }
+
+  #call(lane: Lane, copies: readonly GatheredCopy<Reply | NoAnswer>[]): void {
+    const [first] = copies;
+    if (first === undefined) return;
+    const { times } = first.command;
+    // Stamped when it is written: a copy that has waited in a queue has not used up its time.
+    const deadlineMs = this.#clock.now() + times.acquireTimeoutMs;
+    const commands = copies.map((copy) => copy.command);
+    for (const copy of copies) {
+      copy.lane = lane;
+      copy.deadlineMs = deadlineMs;
+    }
+    const sentAt = performance.now();
+    lane.send(
+      this.#command.script,
+      commands.map(({ key }) => key),
+      this.#command.args(commands, times, deadlineMs),
+      (result) => this.#answered(copies, result, sentAt),
+    );
+  }
+
+  #answered(
+    copies: readonly GatheredCopy<Reply | NoAnswer>[],
+    result: CallResult,
+    sentAt: number,
+  ): void {
+    if (result.kind !== "value") {
+      const noAnswer = noAnswerOf(result);
+      for (const copy of copies) copy.resolve(noAnswer);
+      return;
+    }
+    const numbers = numbersOf(result.value, copies.length);
+    const [redisTimeMs] = numbers ?? [];
+    if (numbers === undefined || redisTimeMs === undefined) {
+      const noAnswer = odd(result.value);
+      for (const copy of copies) copy.resolve(noAnswer);
+      return;
+    }
+    this.#clock.learn(redisTimeMs, sentAt, performance.now());
+    copies.forEach((copy, index) => {
+      const code = numbers[index + 1] as number;
+      copy.resolve(this.#command.reply(code, redisTimeMs, result.clean));
+    });
+  }
+}

@@ -1,0 +1,97 @@
+import type { AcquireReply, NoAnswer, OwnedReply } from "../../lock/store.ts";
+
+/** What came back from one call on one connection. */
+export type CallResult =
+  | { readonly kind: "value"; readonly value: unknown; readonly clean: boolean }
+  | { readonly kind: "error"; readonly error: unknown; readonly clean: boolean }
+  | { readonly kind: "closed" };
+
+/** The numbers of a script's reply: Redis' clock, then one an entry. `undefined` for anything else. */
+export function numbersOf(value: unknown, entries: number): number[] | undefined {
+  if (!Array.isArray(value) || value.length !== entries + 1) return undefined;
+  // `stringNumbers` of ioredis makes strings of them.
+  const numbers = value.map((element) => (typeof element === "string" ? Number(element) : element));
+  return numbers.every(Number.isSafeInteger) ? numbers : undefined;
+}
+
+/** A grant is exactly −1 or −2: nothing that a proxy, a test double or `null` could yield by accident. */
+export function acquireReply(code: number, storeTimeMs: number, clean: boolean): AcquireReply {
+  switch (code) {
+    case -1:
+      return { kind: "taken", storeTimeMs, clean };
+    case -2:
+      return { kind: "mine", storeTimeMs, clean };
+    case -3:
+      return { kind: "refused", storeTimeMs, clean };
+    case -4:
+      return { kind: "unusable", storeTimeMs, clean };
+    default:
+      return code >= 0 ? { kind: "contended", expiresInMs: code, storeTimeMs, clean } : odd(code);
+  }
+}
+
+export function ownedReply(code: number, storeTimeMs: number, clean: boolean): OwnedReply {
+  switch (code) {
+    case 1:
+      return { kind: "done", storeTimeMs, clean };
+    case 0:
+      return { kind: "gone", storeTimeMs, clean };
+    case -1:
+      return { kind: "foreign", storeTimeMs, clean };
+    default:
+      return odd(code);
+  }
+}
+
+export function odd(value: unknown): NoAnswer {
+  const text = value === null ? "null" : Array.isArray(value) ? "an array" : typeof value;
+  return {
+    kind: "unknown",
+    cause: new Error(
+      `Redis gave an odd reply (${typeof value === "number" ? value : text}) to a script of submit-lock`,
+    ),
+  };
+}
+
+/**
+ * Said before anything is executed. Believed only as the clean answer of a server: through a
+ * Cluster's redirections or after a reconnect the same text may be about a second copy. A wrong
+ * "not executed" would cost an orphan of one TTL at most.
+ */
+const notExecuted =
+  /^(READONLY|MASTERDOWN|LOADING|OOM|MISCONF|NOREPLICAS|BUSY|CLUSTERDOWN|CROSSSLOT|MOVED|ASK|TRYAGAIN)\b/;
+
+/** "You may not" instead of "not now". The last text is how Redis 6 words NOPERM within a script. */
+const notPermitted =
+  /^(NOPERM|NOAUTH|WRONGPASS|DENIED)\b|^ERR unknown command|can't run this command or subcommand/;
+
+export function noAnswerOf(result: Exclude<CallResult, { kind: "value" }>): NoAnswer {
+  if (result.kind === "closed") {
+    return {
+      kind: "unknown",
+      cause: new Error("the connection to Redis closed before it answered"),
+    };
+  }
+  const { error, clean } = result;
+  const cause = withoutCommand(error);
+  if (isServerError(error)) {
+    const misconfigured = notPermitted.test(cause.message);
+    if (misconfigured || notExecuted.test(cause.message)) {
+      return { kind: "rejected", cause, clean, misconfigured };
+    }
+  }
+  return { kind: "unknown", cause };
+}
+
+/** The errors of ioredis carry the arguments of their command, and so owner ids into whatever logs them. */
+function withoutCommand(error: unknown): Error {
+  if (!(error instanceof Error)) return new Error(String(error));
+  const copy = new Error(error.message);
+  copy.name = error.name;
+  return copy;
+}
+
+/** Whether the server itself said it, and not the client: a sign of life, in any case. */
+export function isServerError(error: unknown): boolean {
+  return error instanceof Error && error.name === "ReplyError";
+}
