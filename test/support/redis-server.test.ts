@@ -1,12 +1,15 @@
+import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { createServer } from "node:net";
+import { promisify } from "node:util";
 import { afterEach, expect, inject, test } from "vitest";
 import { command } from "./command.ts";
 import { freePort } from "./free-port.ts";
 import { freshUser } from "./ids.ts";
 import { answersPing } from "./ping.ts";
 import { type RedisServer, sharedRedisPort, startRedis } from "./redis-server.ts";
+import { until } from "./until.ts";
 
 const servers: RedisServer[] = [];
 async function start(...args: Parameters<typeof startRedis>): Promise<RedisServer> {
@@ -77,8 +80,20 @@ test("an argument that the server refuses is an error with the server's own word
   await expect(start({ args: ["--no-such-option", "1"] })).rejects.toThrow("no-such-option");
 });
 
+test("a server does not outlive a test process that exits without stopping it", async () => {
+  const code = `
+    const { startServer } = await import(${JSON.stringify(new URL("./server-process.ts", import.meta.url).href)});
+    const server = await startServer(process.argv[1]);
+    console.log(server.port);
+    process.exit();`;
+  const argv = ["--import", "tsx", "--input-type=module", "-e", code, inject("redisServerBinary")];
+  const { stdout } = await promisify(execFile)(process.execPath, argv);
+  const port = Number(stdout);
+  await until(async () => !(await answersPing(port)), { what: "the server to be gone" });
+  expect(port).toBeGreaterThan(0);
+});
+
 test("many servers started at once each have a port of their own", async () => {
   const many = await Promise.all(Array.from({ length: 8 }, () => start()));
   expect(new Set(many.map(({ port }) => port)).size).toBe(8);
-  expect(inject("redisServerBinary")).toBeTruthy();
 });

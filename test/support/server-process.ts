@@ -36,9 +36,16 @@ export interface RedisServer {
 }
 
 const running = new Set<ChildProcess>();
+const folders = new Set<string>();
 process.once("exit", () => {
   for (const child of running) child.kill("SIGKILL");
+  for (const folder of folders) remove(folder);
 });
+
+function remove(folder: string): void {
+  folders.delete(folder);
+  rmSync(folder, { recursive: true, force: true });
+}
 
 /** Starts `binary` and resolves when it answers. */
 export async function startServer(
@@ -46,7 +53,11 @@ export async function startServer(
   options: ServerOptions = {},
 ): Promise<RedisServer> {
   const dir = mkdtempSync(join(tmpdir(), "submit-lock-redis-"));
-  let { child, port, busPort } = await bindSomewhere(binary, dir, options);
+  folders.add(dir);
+  let { child, port, busPort } = await bindSomewhere(binary, dir, options).catch((error) => {
+    remove(dir);
+    throw error;
+  });
 
   async function end(signal: "SIGTERM" | "SIGKILL"): Promise<void> {
     if (hasEnded(child)) return;
@@ -68,7 +79,7 @@ export async function startServer(
     },
     async stop() {
       await end("SIGTERM");
-      rmSync(dir, { recursive: true, force: true });
+      remove(dir);
     },
     kill: () => end("SIGKILL"),
     pause: () => void child.kill("SIGSTOP"),
