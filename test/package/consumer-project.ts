@@ -1,0 +1,86 @@
+import { execFile } from "node:child_process";
+import { cpSync, existsSync, readFileSync } from "node:fs";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+
+const exec = promisify(execFile);
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+const PROJECTS = fileURLToPath(new URL("./projects", import.meta.url));
+const OWN = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+// npm is a .cmd file on Windows, which only a shell starts.
+const SHELL = { shell: process.platform === "win32" };
+
+/** Projects in a temporary folder that install the packed tarball, as its users do. */
+export class Consumers {
+  readonly #folder: string;
+  readonly #tarball: string;
+
+  private constructor(folder: string, tarball: string) {
+    this.#folder = folder;
+    this.#tarball = tarball;
+  }
+
+  /** Packs what the last build left in `dist`. */
+  static async pack(): Promise<Consumers> {
+    if (!existsSync(join(ROOT, "dist/cjs/package.json"))) {
+      throw new Error("There is no build to pack: run `npm run build` first.");
+    }
+    const folder = await mkdtemp(join(tmpdir(), "submit-lock-consumers-"));
+    // Without scripts: `prepack` would empty `dist` under the tests that run beside this one.
+    const args = ["pack", "--ignore-scripts", "--json", "--pack-destination", folder];
+    const { stdout } = await exec("npm", args, { cwd: ROOT, ...SHELL });
+    return new Consumers(folder, join(folder, JSON.parse(stdout)[0].filename));
+  }
+
+  /** A project with the files of `projects/<name>`, the tarball and these packages. */
+  async install(
+    name: string,
+    manifest: { type: "module" | "commonjs"; packages: Record<string, string> },
+  ): Promise<Project> {
+    const folder = join(this.#folder, name);
+    cpSync(join(PROJECTS, name), folder, { recursive: true });
+    cpSync(join(PROJECTS, "shared"), folder, { recursive: true });
+    const dependencies = { "submit-lock": `file:${this.#tarball}`, ...manifest.packages };
+    const { type } = manifest;
+    await writeFile(
+      join(folder, "package.json"),
+      JSON.stringify({ name, private: true, type, dependencies }),
+    );
+    const quiet = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"];
+    await exec("npm", ["install", "--prefer-offline", ...quiet], { cwd: folder, ...SHELL });
+    return new Project(folder);
+  }
+
+  remove(): Promise<void> {
+    return rm(this.#folder, { recursive: true, force: true });
+  }
+}
+
+export class Project {
+  readonly folder: string;
+
+  constructor(folder: string) {
+    this.folder = folder;
+  }
+
+  has(packageName: string): boolean {
+    return existsSync(join(this.folder, "node_modules", packageName));
+  }
+
+  /** Runs a file with Node and resolves with what it printed; rejects with its errors. */
+  async node(args: string[], env: Record<string, string> = {}): Promise<string> {
+    const options = { cwd: this.folder, env: { ...process.env, ...env } };
+    const { stdout } = await exec(process.execPath, args, options).catch((error) => {
+      throw new Error(`node ${args.join(" ")}\n${error.stdout}${error.stderr}`);
+    });
+    return stdout;
+  }
+}
+
+/** The versions that this package is developed with, so that an install finds them in npm's cache. */
+export function ownVersions(...names: string[]): Record<string, string> {
+  return Object.fromEntries(names.map((name) => [name, OWN.devDependencies[name]]));
+}

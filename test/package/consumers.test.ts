@@ -1,0 +1,84 @@
+import { copyFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { freshUser } from "../support/ids.ts";
+import { sharedRedisPort } from "../support/redis-server.ts";
+import { Consumers, ownVersions, type Project } from "./consumer-project.ts";
+
+// An install with an empty npm cache takes as long as the registry does.
+vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
+
+const FRAMEWORKS = ownVersions("express", "koa", "ioredis");
+const TYPES = ownVersions("@types/express", "@types/koa", "@types/node");
+const COMPILERS = { ...ownVersions("typescript"), typescript5: "npm:typescript@5.9.3" };
+
+let consumers: Consumers;
+beforeAll(async () => {
+  consumers = await Consumers.pack();
+});
+afterAll(() => consumers?.remove());
+
+function redisEnv(): Record<string, string> {
+  return { REDIS_URL: `redis://127.0.0.1:${sharedRedisPort()}`, TEST_USER: freshUser() };
+}
+
+test("an ES module project protects Express and Koa", async () => {
+  const project = await consumers.install("esm", { type: "module", packages: FRAMEWORKS });
+  const printed = await project.node(["main.js"], redisEnv());
+  expect(JSON.parse(printed)).toEqual({ onExpress: [201, 409], onKoa: [201, 409] });
+});
+
+test("a CommonJS project protects Express and Koa", async () => {
+  const project = await consumers.install("commonjs", { type: "commonjs", packages: FRAMEWORKS });
+  const printed = await project.node(["main.js"], redisEnv());
+  expect(JSON.parse(printed)).toEqual({ onExpress: [201, 409], onKoa: [201, 409] });
+});
+
+test("a Jest 30 project in CommonJS runs its tests", async () => {
+  const packages = { ...ownVersions("express"), jest: "^30.0.0" };
+  const project = await consumers.install("jest", { type: "commonjs", packages });
+  await project.node(["node_modules/jest/bin/jest.js", "--ci"]);
+});
+
+test("the core runs without Express, Koa and ioredis, and import and require give one copy", async () => {
+  const project = await consumers.install("bare", { type: "module", packages: {} });
+  expect(["express", "koa", "ioredis", "uuid"].filter((name) => project.has(name))).toEqual([
+    "uuid",
+  ]);
+  expect(JSON.parse(await project.node(["main.mjs"]))).toEqual({
+    outcomes: ["acquired", "contended", "released"],
+    oneCopy: true,
+  });
+});
+
+describe("a TypeScript project", () => {
+  let project: Project;
+  beforeAll(async () => {
+    const packages = { ...FRAMEWORKS, ...TYPES, ...COMPILERS };
+    project = await consumers.install("typescript", { type: "module", packages });
+    await copyFile(join(project.folder, "shop.mts"), join(project.folder, "shop.cts"));
+  });
+
+  const strict = ["--noEmit", "--strict", "--exactOptionalPropertyTypes", "--types", "node"];
+  const loose = [...strict, "--esModuleInterop", "--skipLibCheck", "--target", "es2022"];
+  const modes = {
+    nodenext: ["--module", "nodenext"],
+    node16: ["--module", "node16"],
+    bundler: ["--module", "esnext", "--moduleResolution", "bundler"],
+  };
+
+  describe.each(["typescript", "typescript5"])("with %s", (compiler) => {
+    const tsc = (...args: string[]): Promise<string> =>
+      project.node([join("node_modules", compiler, "bin", "tsc"), ...args]);
+
+    test.each(["nodenext", "node16", "bundler"] as const)("compiles under %s", async (mode) => {
+      // A bundler knows one kind of module; Node's modes are also tried from CommonJS.
+      const files = mode === "bundler" ? ["shop.mts"] : ["shop.mts", "shop.cts"];
+      await tsc(...loose, ...modes[mode], ...files);
+    });
+
+    test("finds the declarations themselves free of errors", async () => {
+      await tsc(...strict, "--target", "es2022", ...modes.nodenext, "core.mts");
+    });
+  });
+});

@@ -1,0 +1,17 @@
+import { createRequire } from "node:module";
+import * as imported from "submit-lock";
+
+const { MemoryStore, SubmitLock } = imported;
+const lock = new SubmitLock({ store: new MemoryStore() });
+const first = await lock.acquire("42");
+const second = await lock.acquire("42");
+const released = await first.lease.release();
+await lock.close();
+
+const required = createRequire(import.meta.url)("submit-lock");
+console.log(
+  JSON.stringify({
+    outcomes: [first.outcome, second.outcome, released],
+    oneCopy: required.SubmitLock === imported.SubmitLock,
+  }),
+);

@@ -1,0 +1,38 @@
+import express from "express";
+import { Redis } from "ioredis";
+import Koa from "koa";
+import { RedisStore, SubmitLock } from "submit-lock";
+import { submitLock as expressGuard } from "submit-lock/express";
+import { submitLock as koaGuard } from "submit-lock/koa";
+import twoClicks from "./two-clicks.cjs";
+
+const redis = new Redis(process.env.REDIS_URL);
+const lock = new SubmitLock({ store: new RedisStore(redis) });
+const userId = () => process.env.TEST_USER;
+
+const onExpress = await twoClicks((work) => {
+  const guard = expressGuard({ lock, userId });
+  const app = express();
+  app.post(
+    "/orders",
+    guard.protect(async (req, res) => {
+      await work();
+      res.status(req.submitLease.signal.aborted ? 500 : 201).end();
+    }),
+  );
+  return app;
+});
+
+const onKoa = await twoClicks((work) => {
+  const app = new Koa();
+  app.use(koaGuard({ lock, userId }));
+  app.use(async (ctx) => {
+    await work();
+    ctx.status = ctx.state.submitLease.signal.aborted ? 500 : 201;
+  });
+  return app.callback();
+});
+
+await lock.close();
+await redis.quit();
+console.log(JSON.stringify({ onExpress, onKoa }));

@@ -1,0 +1,27 @@
+const express = require("express");
+const { MemoryStore, SubmitLock } = require("submit-lock");
+const { submitLock } = require("submit-lock/express");
+const { submitLock: koaGuard } = require("submit-lock/koa");
+const twoClicks = require("./two-clicks.cjs");
+
+test("a second click gets 409 while the first order is placed", async () => {
+  const lock = new SubmitLock({ store: new MemoryStore() });
+  const statuses = await twoClicks((work) => {
+    const guard = submitLock({ lock, userId: () => "42" });
+    const app = express();
+    app.post(
+      "/orders",
+      guard.protect(async (_req, res) => {
+        await work();
+        res.status(201).end();
+      }),
+    );
+    return app;
+  });
+  expect(statuses).toEqual([201, 409]);
+  await lock.close();
+});
+
+test("the Koa adapter loads without Koa", () => {
+  expect(typeof koaGuard).toBe("function");
+});

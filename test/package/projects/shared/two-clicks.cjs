@@ -1,0 +1,33 @@
+const { createServer } = require("node:http");
+const { once } = require("node:events");
+
+/**
+ * Sends two submits of one user to a shop whose handler works until the second has its answer, and
+ * resolves with both status codes.
+ */
+module.exports = async function twoClicks(makeListener) {
+  let entered;
+  let finish;
+  const inHandler = new Promise((resolve) => {
+    entered = resolve;
+  });
+  const mayFinish = new Promise((resolve) => {
+    finish = resolve;
+  });
+  const listener = makeListener(async () => {
+    entered();
+    await mayFinish;
+  });
+  const server = createServer(listener).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const submit = () =>
+    fetch(`http://127.0.0.1:${server.address().port}/orders`, { method: "POST" });
+  const first = submit();
+  await inHandler;
+  const second = await submit();
+  finish();
+  const statuses = [(await first).status, second.status];
+  server.closeAllConnections();
+  server.close();
+  return statuses;
+};

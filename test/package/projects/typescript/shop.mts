@@ -1,0 +1,39 @@
+import express from "express";
+import { Redis } from "ioredis";
+import Koa from "koa";
+import { type Lease, MemoryStore, RedisStore, SubmitLock } from "submit-lock";
+import { submitLock as expressGuard } from "submit-lock/express";
+import { submitLock as koaGuard } from "submit-lock/koa";
+
+const redis = new Redis({ lazyConnect: true });
+const lock = new SubmitLock({ store: new RedisStore(redis), ttlMs: 10_000 });
+
+const app = express();
+const guard = expressGuard({ lock, userId: (req) => req.get("x-user") });
+app.post("/orders", guard, (req, res) => {
+  const signal: AbortSignal | undefined = req.submitLease?.signal;
+  res.json({ aborted: signal?.aborted });
+});
+app.post(
+  "/carts/:cart/orders",
+  guard.protect(async (req, res) => {
+    const cart: unknown = req.params["cart"];
+    res.json({ cart });
+  }),
+);
+
+const koa = new Koa();
+koa.use(koaGuard({ lock, userId: (ctx) => ctx.get("x-user") }));
+koa.use(async (ctx) => {
+  const lease: Lease = ctx.state.submitLease;
+  ctx.body = lease.key;
+});
+
+export async function job(): Promise<string> {
+  const local = new SubmitLock({ store: new MemoryStore() });
+  const attempt = await local.acquire("42");
+  if (attempt.outcome === "acquired") await attempt.lease.release();
+  // @ts-expect-error a contended attempt has no lease
+  if (attempt.outcome === "contended") attempt.lease;
+  return local.withLock("42", { waitMs: 500 }, async (lease) => lease.key);
+}
