@@ -71,13 +71,22 @@ export class SubmitLock {
   }
 
   /**
+   * The key that locks this user, such as `lock:submit:42`.
+   *
+   * @throws InvalidUserIdError when the user id is no usable id.
+   */
+  keyFor(userId: UserId): string {
+    return submitKey(this.#keyPrefix, userId);
+  }
+
+  /**
    * One attempt to take the user's lock. Settles within `acquireTimeoutMs`, and never rejects for
    * what Redis or a rival did.
    *
    * @throws InvalidUserIdError (as a rejection) when the user id is no usable id.
    */
   async acquire(userId: UserId): Promise<Attempt> {
-    return await this.#attempt(submitKey(this.#keyPrefix, userId));
+    return await this.#attempt(this.keyFor(userId));
   }
 
   /**
@@ -93,7 +102,7 @@ export class SubmitLock {
     options: WithLockOptions,
     work: (lease: Lease) => Result | PromiseLike<Result>,
   ): Promise<Result> {
-    const lease = await this.#waitFor(submitKey(this.#keyPrefix, userId), resolveWaitMs(options));
+    const lease = await this.#waitFor(this.keyFor(userId), resolveWaitMs(options));
     try {
       return await work(lease);
     } finally {
@@ -109,7 +118,7 @@ export class SubmitLock {
    * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError, as a rejection.
    */
   async check(): Promise<void> {
-    const attempt = await this.#attempt(submitKey(this.#keyPrefix, `check-${uuid()}`));
+    const attempt = await this.#attempt(this.keyFor(`check-${uuid()}`));
     if (attempt.outcome === "unavailable") throw attempt.cause;
     // Contended would mean that somebody else has the same random UUID.
     if (attempt.outcome === "contended") throw new LockUnavailableError("the check was contended");

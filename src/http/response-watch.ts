@@ -1,0 +1,116 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+
+/**
+ * Watches when a response is over: `ended` when the handler has ended it, `closed` when its
+ * connection or stream has closed without that.
+ *
+ * Which events can be relied on differs more than it should: `finish` never comes after a client
+ * has left an HTTP/1 request, and comes in the middle of the order on HTTP/2; `close` comes in the
+ * middle of the order on both; a response that is queued behind a pipelined one emits nothing at
+ * all on Node 20 and 22; `req.destroyed` and the `close` of a request are ordinary once its body is
+ * parsed. What remains is the call of `res.end` itself, and `writableEnded` at each event.
+ */
+export class ResponseWatch {
+  readonly #res: ServerResponse;
+  readonly #changed: () => void;
+  #ended: boolean;
+  #closed: boolean;
+  #endCalled = false;
+  #stopWatchingSocket: (() => void) | undefined;
+
+  /** @param changed called whenever `ended` or `isOver` may have become true. */
+  constructor(req: IncomingMessage, res: ServerResponse, changed: () => void) {
+    this.#res = res;
+    this.#changed = changed;
+    this.#ended = res.writableEnded;
+    this.#closed = isHttp1(req) && req.socket.destroyed;
+    this.#watchEnd();
+    const look = () => this.#look();
+    res.once("prefinish", look);
+    res.once("finish", look);
+    res.once("close", look);
+    if (isHttp1(req)) this.#stopWatchingSocket = onSocketClose(req.socket, () => this.#close());
+  }
+
+  /** The handler has ended the response, whether or not anybody is there to read it. */
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  /** Nobody is there any more. */
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /**
+   * Whether nothing will happen to the response any more once the work is done. Not while somebody
+   * further out holds its end back, as express-session does until the session is saved.
+   */
+  get isOver(): boolean {
+    return this.#ended || (this.#closed && !this.#endCalled);
+  }
+
+  stop(): void {
+    this.#stopWatchingSocket?.();
+    this.#stopWatchingSocket = undefined;
+  }
+
+  #watchEnd(): void {
+    const res = this.#res;
+    // Somebody further out has replaced it already, and may end the response later than the call.
+    const mayDefer = Object.hasOwn(res, "end");
+    const end = res.end;
+    const watch = this;
+    res.end = function endSeen(this: ServerResponse, ...args: never[]) {
+      if (mayDefer) watch.#endCalled = true;
+      // Never delayed, and called first: it may throw, and then nothing has ended.
+      const result = Reflect.apply(end, this, args);
+      // On a closed HTTP/2 stream the call returns at once and leaves no other trace.
+      if (!mayDefer || res.writableEnded || (watch.#closed && !isHttp1(res.req))) watch.#end();
+      return result;
+    } as typeof res.end;
+  }
+
+  #look(): void {
+    // HTTP/2 emits `finish` for a stream that was reset.
+    if (this.#res.writableEnded) this.#end();
+    else this.#close();
+  }
+
+  #end(): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#changed();
+  }
+
+  #close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    // The compatibility layer of HTTP/2 tells nothing more about a closed stream.
+    if (!isHttp1(this.#res.req)) this.#endCalled = false;
+    this.#changed();
+  }
+}
+
+function isHttp1(req: IncomingMessage): boolean {
+  return req.httpVersionMajor < 2;
+}
+
+/** One listener a socket: a client may have many pipelined requests on one. */
+const watchers = new WeakMap<Socket, Set<() => void>>();
+
+function onSocketClose(socket: Socket, listener: () => void): () => void {
+  let listeners = watchers.get(socket);
+  if (listeners === undefined) {
+    const made = new Set<() => void>();
+    listeners = made;
+    watchers.set(socket, made);
+    socket.once("close", () => {
+      for (const each of made) each();
+    });
+  }
+  const here = listeners;
+  here.add(listener);
+  return () => here.delete(listener);
+}

@@ -1,0 +1,130 @@
+import type { Context, Middleware, ParameterizedContext } from "koa";
+import { checkGuardOptions, choiceFor, type GuardOptions } from "./http/guard-options.ts";
+import { problemFor, type Refusal } from "./http/problem.ts";
+import type { Work } from "./http/settlement.ts";
+import { admit } from "./http/submission.ts";
+import type { Lease } from "./lock/lease.ts";
+
+export type { LockLike, NoUser } from "./http/guard-options.ts";
+
+// biome-ignore lint/suspicious/noExplicitAny: any state and any context of the application fits.
+type AnyContext = ParameterizedContext<any, any, any>;
+
+/** Answers a request that was not let through; the handler does not run. It may `ctx.throw`. */
+export type Answer<Ctx, Info> = (ctx: Ctx, info: Info) => unknown;
+
+/** The options of {@link submitLock} for Koa. */
+export interface SubmitLockOptions<Ctx extends AnyContext = Context> extends GuardOptions<Ctx> {
+  /** A request without a user: 401, go on without a lock, or answer. @defaultValue "reject" */
+  readonly onAnonymous?: "reject" | "proceed" | Answer<Ctx, { reason: "anonymous" }> | undefined;
+  /** Another submission of the user is under way. @defaultValue 409 */
+  readonly onContended?: Answer<Ctx, { reason: "contended"; expiresInMs: number }> | undefined;
+  /** Redis is away: 503, go on without a lock, or answer. @defaultValue "reject" */
+  readonly onUnavailable?:
+    | "reject"
+    | "proceed"
+    | Answer<Ctx, { reason: "unavailable"; cause: Error }>
+    | undefined;
+}
+
+/** Options with which no request comes through without a lease. */
+export interface StrictSubmitLockOptions<Ctx extends AnyContext = Context>
+  extends SubmitLockOptions<Ctx> {
+  readonly onAnonymous?: "reject" | Answer<Ctx, { reason: "anonymous" }> | undefined;
+  readonly onUnavailable?:
+    | "reject"
+    | Answer<Ctx, { reason: "unavailable"; cause: Error }>
+    | undefined;
+  readonly skip?: undefined;
+}
+
+/**
+ * One submission of a user at a time, for Koa 2 and 3: 409 while another one is under way, 401
+ * without a user, 503 while Redis is away. The lease is at `ctx.state.submitLease`, and is held
+ * until everything downstream has settled and the response is over.
+ *
+ * Not seen are the work behind `ctx.respond = false` and behind a web `ReadableStream`: there, after
+ * a client has left, the lock is kept until the response is ended, or for `maxHoldMs`.
+ *
+ * @throws InvalidOptionError naming the option, what was expected and what came.
+ */
+export function submitLock<Ctx extends AnyContext = Context>(
+  options: StrictSubmitLockOptions<Ctx>,
+  // biome-ignore lint/suspicious/noExplicitAny: the body may be anything.
+  // biome-ignore lint/complexity/noBannedTypes: this is how Koa says "nothing added to the context".
+): Middleware<{ submitLease: Lease }, {}, any>;
+export function submitLock<Ctx extends AnyContext = Context>(
+  options: SubmitLockOptions<Ctx>,
+  // biome-ignore lint/suspicious/noExplicitAny: the body may be anything.
+  // biome-ignore lint/complexity/noBannedTypes: this is how Koa says "nothing added to the context".
+): Middleware<{ submitLease?: Lease }, {}, any>;
+export function submitLock<Ctx extends AnyContext = Context>(
+  options: SubmitLockOptions<Ctx>,
+): Middleware {
+  checkGuardOptions(options);
+  return async function submitLockGuard(ctx, next) {
+    const admission = await admit(options, ctx as unknown as Ctx, ctx.req, ctx.res);
+    switch (admission.kind) {
+      case "gone":
+        // Answered, or nobody is there: what Koa would send by itself is neither.
+        ctx.respond = false;
+        return;
+      case "refused":
+        await refuse(options, admission.refusal, ctx);
+        return;
+      case "pass":
+        await next();
+        return;
+      case "held": {
+        const { lease, begin } = admission.holding;
+        ctx.state["submitLease"] = lease;
+        const work = begin();
+        try {
+          await next();
+        } finally {
+          settle(ctx, work);
+        }
+      }
+    }
+  };
+}
+
+/** What is downstream has settled: a body that is still being made goes on working. */
+function settle(ctx: AnyContext, work: Work): void {
+  const body: unknown = ctx.body;
+  if (ctx.respond === false || body instanceof ReadableStream) {
+    work.unseen();
+  } else if (isNodeStream(body) && !body.closed) {
+    // After an abort `close` waits for a generator that is still at work; old streams may lack it.
+    for (const event of ["close", "end", "error"]) body.once(event, () => work.done());
+  } else {
+    work.done();
+  }
+}
+
+interface NodeStream {
+  readonly closed?: boolean;
+  pipe(target: unknown): unknown;
+  once(event: string, listener: () => void): unknown;
+}
+
+function isNodeStream(body: unknown): body is NodeStream {
+  return typeof (body as NodeStream | null | undefined)?.pipe === "function";
+}
+
+async function refuse(
+  options: SubmitLockOptions<never>,
+  refusal: Refusal,
+  ctx: AnyContext,
+): Promise<void> {
+  const answer = choiceFor(options, refusal);
+  if (typeof answer === "function") {
+    await (answer as Answer<AnyContext, Refusal>)(ctx, refusal);
+    return;
+  }
+  const { status, headers, body } = problemFor(refusal);
+  ctx.status = status;
+  // The body first: assigning it sets a type of its own.
+  ctx.body = body;
+  ctx.set({ ...headers });
+}
