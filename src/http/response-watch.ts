@@ -24,13 +24,17 @@ export class ResponseWatch {
     this.#res = res;
     this.#changed = changed;
     this.#ended = res.writableEnded;
-    this.#closed = isHttp1(req) && req.socket.destroyed;
+    const socket = isHttp1(req) ? req.socket : undefined;
+    this.#closed = socket?.destroyed === true;
     this.#watchEnd();
     const look = () => this.#look();
     res.once("prefinish", look);
     res.once("finish", look);
     res.once("close", look);
-    if (isHttp1(req)) this.#stopWatchingSocket = onSocketClose(req.socket, () => this.#close());
+    // Adapters of serverless platforms make requests without a real socket.
+    if (typeof socket?.once === "function") {
+      this.#stopWatchingSocket = onSocketClose(socket, () => this.#close());
+    }
   }
 
   /** The handler has ended the response, whether or not anybody is there to read it. */

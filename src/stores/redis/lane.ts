@@ -48,10 +48,6 @@ export class Lane {
     this.#closed();
   }
 
-  get isIdle(): boolean {
-    return this.#unanswered.length === 0;
-  }
-
   /**
    * Ready, and not suspected of silence. A connection with anything unanswered for `silenceMs` gets
    * nothing more: a server that is away would otherwise have commands queued up for its return.
