@@ -1,0 +1,4 @@
+import { keepsTheContract } from "./contract.ts";
+import { onEveryStore } from "./every-store.ts";
+
+onEveryStore(keepsTheContract);

@@ -1,0 +1,94 @@
+import { once } from "node:events";
+import { afterEach, describe, expect, test } from "vitest";
+import { RedisStore } from "../../src/index.ts";
+import { closeClients, redisClients } from "../support/clients.ts";
+import { freshUser } from "../support/ids.ts";
+import { onlooker } from "../support/lock-key.ts";
+import { acquired, closeLocks, leaseOf, openLock } from "../support/locks.ts";
+import { startProxy } from "../support/proxy.ts";
+import { sharedRedisPort } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
+
+const redis = onlooker();
+afterEach(async () => {
+  await closeLocks();
+  closeClients();
+});
+
+describe.each(redisClients)("with $name", ({ connect }) => {
+  test.each([
+    ["stringNumbers", { stringNumbers: true }],
+    ["enableAutoPipelining", { enableAutoPipelining: true }],
+    ["no ready check", { enableReadyCheck: false }],
+    ["no offline queue", { enableOfflineQueue: false }],
+    ["a commandTimeout", { commandTimeout: 5_000 }],
+    ["no second tries", { maxRetriesPerRequest: 0, retryStrategy: null }],
+  ])("a client with %s serves", async (_name, options) => {
+    const client = connect(sharedRedisPort(), options);
+    await once(client, "ready");
+    const [lock, user] = [openLock({ store: new RedisStore(client) }), freshUser()];
+    const { lease, confirmed } = acquired(await lock.acquire(user));
+    expect(confirmed).toBe(false);
+    expect((await lock.acquire(user)).outcome).toBe("contended");
+    expect(await lease.release()).toBe("released");
+  });
+
+  test("the keyPrefix of the client stands before the key, also for the release", async () => {
+    const client = connect(sharedRedisPort(), { keyPrefix: "shop:" });
+    await once(client, "ready");
+    const [lock, user] = [openLock({ store: new RedisStore(client) }), freshUser()];
+    const lease = await leaseOf(lock, user);
+    expect(await redis.get(`shop:lock:submit:${user}`)).toBe(lease.ownerId);
+    expect(await redis.exists(`lock:submit:${user}`)).toBe(false);
+    expect(await lease.release()).toBe("released");
+    expect(await redis.exists(`shop:lock:submit:${user}`)).toBe(false);
+  });
+
+  test("a lazy client is connected by its first lock, and acquires as soon as it is up", async () => {
+    const client = connect(sharedRedisPort(), { lazyConnect: true });
+    const store = new RedisStore(client);
+    expect(client.status).toBe("wait");
+    const lock = openLock({ store });
+    expect(client.status).not.toBe("wait");
+    expect(await (await leaseOf(lock, freshUser())).release()).toBe("released");
+  });
+
+  test("a lazy client that finds no server makes no unhandled rejection", async () => {
+    const client = connect(1, { lazyConnect: true, retryStrategy: null });
+    const lock = openLock({ store: new RedisStore(client), acquireTimeoutMs: 50 });
+    expect((await lock.acquire(freshUser())).outcome).toBe("unavailable");
+    expect(client.status).toBe("end");
+  });
+
+  test("the second connection goes to the database that was selected at run time", async () => {
+    const proxy = await startProxy(sharedRedisPort());
+    const client = connect(proxy.port);
+    await client.select(3);
+    const [lock, user] = [openLock({ store: new RedisStore(client) }), freshUser()];
+    const lost = proxy.loseReplyOnce(([name]) => name === "eval");
+    const { lease, confirmed } = acquired(await lock.acquire(user));
+    await lost;
+    expect(confirmed).toBe(true);
+    expect(proxy.connections).toBe(2);
+    // In any other database the confirm would have found the key free, and taken a second one.
+    expect(await redis.exists(lease.key)).toBe(false);
+    expect(await lease.release()).toBe("released");
+    const inThree = connect(sharedRedisPort(), { db: 3 });
+    await until(async () => (await inThree.exists(lease.key)) === 0, { what: "no key to be left" });
+    await closeLocks();
+    await proxy.stop();
+  });
+
+  test("the application's own client is left open, and as it was", async () => {
+    const client = connect(sharedRedisPort());
+    await once(client, "ready");
+    const events = ["ready", "close", "end", "error", "-node"];
+    const before = events.map((event) => client.listenerCount(event));
+    const lock = openLock({ store: new RedisStore(client) });
+    await lock.withLock(freshUser(), {}, () => {});
+    await lock.close();
+    expect(client.status).toBe("ready");
+    expect(await client.ping()).toBe("PONG");
+    expect(events.map((event) => client.listenerCount(event))).toEqual(before);
+  });
+});

@@ -1,0 +1,117 @@
+import { once } from "node:events";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { RedisStore } from "../../src/index.ts";
+import { type AnyRedis, closeClients, ioredis6 } from "../support/clients.ts";
+import { freshUser } from "../support/ids.ts";
+import { onlooker } from "../support/lock-key.ts";
+import { closeLocks, commandOf, leaseOf, openLock, roomyTimes } from "../support/locks.ts";
+import { type RedisProxy, startProxy } from "../support/proxy.ts";
+import { sharedRedisPort } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
+
+let proxy: RedisProxy;
+let client: AnyRedis;
+let store: RedisStore;
+beforeEach(async () => {
+  proxy = await startProxy(sharedRedisPort());
+  client = ioredis6.connect(proxy.port);
+  await once(client, "ready");
+  store = new RedisStore(client);
+});
+afterEach(async () => {
+  await closeLocks();
+  closeClients();
+  await proxy.stop();
+});
+
+/** How many keys each call had. */
+const keysOfCalls = () =>
+  proxy.commands.filter(([name]) => name === "eval").map(([, , keys]) => Number(keys));
+const many = (count: number) => Array.from({ length: count }, () => commandOf());
+
+test("the acquires of one turn travel in one call", async () => {
+  const replies = await Promise.all(many(40).map((command) => store.acquire(command).reply));
+  expect(replies.every(({ kind }) => kind === "taken")).toBe(true);
+  expect(keysOfCalls()).toEqual([40]);
+});
+
+test("no call has more than 100 keys", async () => {
+  const replies = await Promise.all(many(250).map((command) => store.acquire(command).reply));
+  expect(replies.every(({ kind }) => kind === "taken")).toBe(true);
+  expect(keysOfCalls()).toEqual([100, 100, 50]);
+});
+
+test("of one turn, releases go out first, then extends, then acquires", async () => {
+  const [held, kept] = [commandOf(), commandOf()];
+  await Promise.all([store.acquire(held).reply, store.acquire(kept).reply]);
+  const before = proxy.commands.length;
+  const next = commandOf({ key: held.key });
+  const replies = [store.acquire(next), store.extend(kept), store.release(held)];
+  const kinds = (await Promise.all(replies.map(({ reply }) => reply))).map(({ kind }) => kind);
+  expect(kinds).toEqual(["taken", "done", "done"]);
+  const order = proxy.commands.slice(before).map((argv) => argv.slice(4).join(" "));
+  expect(order[0]).toContain(held.ownerId);
+  expect(order[1]).toContain(kept.ownerId);
+  expect(order[2]).toContain(next.ownerId);
+});
+
+test("a lone submit costs one call before the work, and one after it", async () => {
+  const lock = openLock({ store });
+  const before = proxy.count("eval");
+  const lease = await leaseOf(lock, freshUser());
+  expect(proxy.count("eval")).toBe(before + 1);
+  await lease.release();
+  expect(proxy.count("eval")).toBe(before + 2);
+});
+
+test("locks of different times share a store, and each key gets the life of its own lock", async () => {
+  const redis = onlooker();
+  const short = openLock({ store, ttlMs: 1_000, keyPrefix: "lock:short:" });
+  const long = openLock({ store, ttlMs: 200_000, keyPrefix: "lock:long:" });
+  const user = freshUser();
+  const leases = await Promise.all([leaseOf(short, user), leaseOf(long, user)]);
+  expect(await redis.pttl(`lock:short:${user}`)).toBeLessThanOrEqual(1_000);
+  expect(await redis.pttl(`lock:long:${user}`)).toBeGreaterThan(100_000);
+  await Promise.all(leases.map((lease) => lease.release()));
+});
+
+test("a store stays in use until its last lock is closed", async () => {
+  const [one, other] = [openLock({ store }), openLock({ store })];
+  await one.close();
+  expect(client.listenerCount("ready")).toBe(1);
+  await other.withLock(freshUser(), {}, () => {});
+  await other.close();
+  expect(client.listenerCount("ready")).toBe(0);
+});
+
+test("an attached lock hears of every connection that comes up", async () => {
+  let heard = 0;
+  let ready = 0;
+  const detach = store.attach(() => heard++);
+  client.on("ready", () => ready++);
+  proxy.resetAll();
+  await until(() => ready === 1, { what: "the connection to be up again" });
+  expect(heard).toBe(1);
+  await detach();
+  proxy.resetAll();
+  await until(() => ready === 2, { what: "the connection to be up once more" });
+  expect(heard).toBe(1);
+});
+
+test("a copy is stamped with the time until which it can take effect", async () => {
+  const from = Date.now();
+  const copy = store.acquire(commandOf());
+  expect(copy.deadlineMs).toBe(undefined);
+  await copy.reply;
+  const latest = Date.now() + roomyTimes.acquireTimeoutMs;
+  // Two milliseconds, because the clocks are read and rounded on both ends.
+  expect(copy.deadlineMs).toBeGreaterThanOrEqual(from + roomyTimes.acquireTimeoutMs - 2);
+  expect(copy.deadlineMs).toBeLessThanOrEqual(latest + 2);
+});
+
+test("the scripts travel without their comments", async () => {
+  await store.acquire(commandOf()).reply;
+  const script = proxy.commands.find(([name]) => name === "eval")?.[1];
+  expect(script).not.toContain("--");
+  expect(script).toMatch(/^local time = redis\.call\('TIME'\)\n/);
+});

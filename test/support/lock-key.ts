@@ -1,0 +1,24 @@
+import { command } from "./command.ts";
+import { sharedRedisPort } from "./redis-server.ts";
+
+/** What an onlooker on a connection of its own sees at a key, and puts there. */
+export interface KeyOnlooker {
+  get(key: string): Promise<string | null>;
+  /** -1 without an expiry, -2 without a key. */
+  pttl(key: string): Promise<number>;
+  exists(key: string): Promise<boolean>;
+  /** The serialised value: two of them are equal only if the key is exactly what it was. */
+  dump(key: string): Promise<unknown>;
+  send(name: string, ...args: (string | number)[]): Promise<unknown>;
+}
+
+export function onlooker(port: number = sharedRedisPort()): KeyOnlooker {
+  const send = (name: string, ...args: (string | number)[]) => command(port, name, ...args);
+  return {
+    send,
+    get: async (key) => (await send("GET", key)) as string | null,
+    pttl: async (key) => (await send("PTTL", key)) as number,
+    exists: async (key) => (await send("EXISTS", key)) === 1,
+    dump: (key) => send("DUMP", key),
+  };
+}

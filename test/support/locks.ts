@@ -1,0 +1,56 @@
+import type { AcquireReply, Copy, LockCommand, LockTimes } from "../../src/index.ts";
+import { type Attempt, type Lease, SubmitLock, type SubmitLockOptions } from "../../src/index.ts";
+import { freshUser } from "./ids.ts";
+
+const opened = new Set<SubmitLock>();
+
+/** A lock that `closeLocks` closes. */
+export function openLock(options: SubmitLockOptions): SubmitLock {
+  const lock = new SubmitLock(options);
+  opened.add(lock);
+  return lock;
+}
+
+/** Closes every lock of `openLock` without waiting for its leases. Meant for `afterEach`. */
+export async function closeLocks(): Promise<void> {
+  const closing = [...opened].map((lock) => lock.close({ timeoutMs: 0 }));
+  opened.clear();
+  await Promise.all(closing);
+}
+
+/** The attempt if it acquired, else an error that says what happened instead. */
+export function acquired(attempt: Attempt): Extract<Attempt, { outcome: "acquired" }> {
+  if (attempt.outcome === "acquired") return attempt;
+  const cause = attempt.outcome === "unavailable" ? attempt.cause : undefined;
+  throw new Error(`expected the lock to be acquired, but it was ${attempt.outcome}`, { cause });
+}
+
+export async function leaseOf(lock: SubmitLock, user: string): Promise<Lease> {
+  return acquired(await lock.acquire(user)).lease;
+}
+
+/** The cause of an attempt that was unavailable. */
+export function causeOf(attempt: Attempt): Error {
+  if (attempt.outcome === "unavailable") return attempt.cause;
+  throw new Error(`expected the lock to be unavailable, but it was ${attempt.outcome}`);
+}
+
+/** Bounds that a busy machine keeps: nothing here waits for them to pass. */
+export const roomyTimes: LockTimes = {
+  ttlMs: 4_000,
+  maxHoldMs: 8_000,
+  acquireTimeoutMs: 2_000,
+  commandTimeoutMs: 1_000,
+};
+
+/** A command of a new owner, on a new key unless one is given. */
+export function commandOf(given: Partial<LockCommand> = {}): LockCommand {
+  return { key: `lock:test:${freshUser()}`, ownerId: freshUser(), times: roomyTimes, ...given };
+}
+
+/** How long the key has to live, as a rival is told, or an error if it was not contended. */
+export async function expiresInMs(copy: Copy<AcquireReply>): Promise<number> {
+  const reply = await copy.reply;
+  if (reply.kind === "contended") return reply.expiresInMs;
+  throw new Error(`expected the key to be contended, but the answer was ${reply.kind}`);
+}
