@@ -9,8 +9,10 @@ export interface RedisClient {
   connect(): Promise<void>;
   disconnect(): void;
   duplicate(...options: never[]): unknown;
-  on(event: string, listener: (...args: never[]) => void): unknown;
-  off(event: string, listener: (...args: never[]) => void): unknown;
+  // biome-ignore lint/suspicious/noExplicitAny: what an event brings differs between the clients.
+  on(event: string, listener: (...args: any[]) => void): unknown;
+  // biome-ignore lint/suspicious/noExplicitAny: the same.
+  off(event: string, listener: (...args: any[]) => void): unknown;
 }
 
 /** What is looked at where it is there. */
