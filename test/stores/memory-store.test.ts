@@ -1,0 +1,52 @@
+import { expect, test } from "vitest";
+import { MemoryStore } from "../../src/index.ts";
+import { runChild, sourceUrl } from "../support/child.ts";
+import { commandOf, roomyTimes } from "../support/locks.ts";
+
+const code = `
+  const { MemoryStore } = await import(${JSON.stringify(sourceUrl("index.ts"))});
+  process.on("warning", ({ code, message }) => console.log(JSON.stringify({ code, message })));
+  new MemoryStore();
+  new MemoryStore();`;
+
+test("in production it warns, once, with a code", async () => {
+  const { code: exit, stdout } = await runChild(code, { NODE_ENV: "production" });
+  expect(exit).toBe(0);
+  const warnings = stdout
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line));
+  expect(warnings).toEqual([
+    { code: "SUBMIT_LOCK_MEMORY_STORE", message: expect.stringContaining("one process only") },
+  ]);
+});
+
+test.each(["development", "test", ""])("with NODE_ENV %j it does not warn", async (env) => {
+  expect(await runChild(code, { NODE_ENV: env })).toMatchObject({ code: 0, stdout: "" });
+});
+
+test("it takes no options, and says so", () => {
+  const options = { ttlMs: 1 } as Record<never, never>;
+  expect(() => new MemoryStore(options)).toThrow(
+    expect.objectContaining({ code: "SUBMIT_LOCK_INVALID_OPTION" }),
+  );
+});
+
+test("two stores know nothing of each other", async () => {
+  const { key } = commandOf();
+  for (const store of [new MemoryStore(), new MemoryStore()]) {
+    expect(await store.acquire(commandOf({ key })).reply).toMatchObject({ kind: "taken" });
+  }
+});
+
+test("a sweep of many users keeps every lock that is alive", async () => {
+  const store = new MemoryStore();
+  const alive = commandOf();
+  await store.acquire(alive).reply;
+  const times = { ...roomyTimes, ttlMs: 1 };
+  for (let i = 0; i < 5_000; i++) store.acquire(commandOf({ key: `user-${i}`, times }));
+  expect(await store.acquire(commandOf({ key: alive.key })).reply).toMatchObject({
+    kind: "contended",
+  });
+  expect(await store.extend(alive).reply).toMatchObject({ kind: "done" });
+});

@@ -1,0 +1,142 @@
+import { once } from "node:events";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { LockMisconfiguredError, LockUnavailableError, RedisStore } from "../../src/index.ts";
+import { type AnyRedis, closeClients, redisClients } from "../support/clients.ts";
+import { freshUser } from "../support/ids.ts";
+import { type KeyOnlooker, onlooker } from "../support/lock-key.ts";
+import { causeOf, closeLocks, openLock } from "../support/locks.ts";
+import { type RedisServer, startRedis } from "../support/redis-server.ts";
+
+let server: RedisServer;
+let redis: KeyOnlooker;
+beforeAll(async () => {
+  server = await startRedis({ args: ["--busy-reply-threshold", "1"] });
+  redis = onlooker(server.port);
+});
+afterAll(() => server.stop());
+afterEach(async () => {
+  await closeLocks();
+  closeClients();
+});
+
+/** Far more than any test takes, so that a test that waits for the budget is seen to. */
+const acquireTimeoutMs = 20_000;
+const lockOn = (client: AnyRedis) =>
+  openLock({ store: new RedisStore(client), ttlMs: 40_000, acquireTimeoutMs });
+const config = (name: string, value: string) => redis.send("CONFIG", "SET", name, value);
+
+describe.each(redisClients)("with $name", ({ connect }) => {
+  test.each([
+    {
+      error: "READONLY",
+      begin: () => redis.send("REPLICAOF", "127.0.0.1", 1),
+      end: () => redis.send("REPLICAOF", "NO", "ONE"),
+    },
+    {
+      error: "MASTERDOWN",
+      begin: async () => {
+        await config("replica-serve-stale-data", "no");
+        await redis.send("REPLICAOF", "127.0.0.1", 1);
+      },
+      end: async () => {
+        await redis.send("REPLICAOF", "NO", "ONE");
+        await config("replica-serve-stale-data", "yes");
+      },
+    },
+    {
+      error: "OOM",
+      begin: () => config("maxmemory", "1"),
+      end: () => config("maxmemory", "0"),
+    },
+    {
+      error: "NOREPLICAS",
+      begin: () => config("min-replicas-to-write", "1"),
+      end: () => config("min-replicas-to-write", "0"),
+    },
+  ])("$error makes the lock unavailable at once, and leaves nothing", async (row) => {
+    const client = connect(server.port);
+    await once(client, "ready");
+    const [lock, user] = [lockOn(client), freshUser()];
+    await row.begin();
+    const from = performance.now();
+    const attempt = await lock.acquire(user).finally(row.end);
+    expect(performance.now() - from).toBeLessThan(acquireTimeoutMs / 2);
+    const cause = causeOf(attempt);
+    expect(cause).toBeInstanceOf(LockUnavailableError);
+    expect((cause.cause as Error).message).toMatch(new RegExp(`^${row.error}\\b`));
+    expect(await redis.exists(`lock:submit:${user}`)).toBe(false);
+    await lock.withLock(user, {}, () => {});
+  });
+
+  test("a Redis that is busy with a script makes the lock unavailable at once", async () => {
+    const [client, other] = [connect(server.port), connect(server.port)];
+    await Promise.all([once(client, "ready"), once(other, "ready")]);
+    const [lock, user] = [lockOn(client), freshUser()];
+    const endless = other.eval("while true do end", 0).catch(() => "killed");
+    let attempt = await lock.acquire(user);
+    // Until the threshold has passed, Redis is merely silent.
+    while (attempt.outcome === "acquired") attempt = await lock.acquire(user);
+    await client.script("KILL");
+    expect(await endless).toBe("killed");
+    expect((causeOf(attempt).cause as Error).message).toMatch(/^BUSY\b/);
+    expect(await redis.exists(`lock:submit:${user}`)).toBe(false);
+  });
+
+  test.each(["eval", "set", "time"])(
+    "a user who may not %s is a misconfiguration",
+    async (name) => {
+      const acl = freshUser();
+      await redis.send("ACL", "SETUSER", acl, "on", ">secret", "~*", "+@all", `-${name}`);
+      const client = connect(server.port, { username: acl, password: "secret" });
+      await once(client, "ready");
+      const [lock, user] = [lockOn(client), freshUser()];
+      const from = performance.now();
+      expect(causeOf(await lock.acquire(user))).toBeInstanceOf(LockMisconfiguredError);
+      await expect(lock.check()).rejects.toMatchObject({
+        code: "SUBMIT_LOCK_MISCONFIGURED",
+        status: 503,
+        statusCode: 503,
+        expose: false,
+      });
+      const waiting = lock.withLock(user, { waitMs: 60_000 }, () => {});
+      await expect(waiting).rejects.toBeInstanceOf(LockMisconfiguredError);
+      expect(performance.now() - from).toBeLessThan(acquireTimeoutMs / 2);
+      expect(await redis.exists(`lock:submit:${user}`)).toBe(false);
+    },
+  );
+
+  test("a user who may not touch the key is a misconfiguration", async () => {
+    const acl = freshUser();
+    await redis.send("ACL", "SETUSER", acl, "on", ">secret", "~cache:*", "+@all");
+    const client = connect(server.port, { username: acl, password: "secret" });
+    await once(client, "ready");
+    const cause = causeOf(await lockOn(client).acquire(freshUser()));
+    expect(cause).toBeInstanceOf(LockMisconfiguredError);
+    expect((cause.cause as Error).message).toMatch(/^NOPERM\b/);
+  });
+
+  test("a Redis whose password is not given is a misconfiguration", async () => {
+    const closed = await startRedis({ args: ["--requirepass", "secret"] });
+    // Without the ready check, the first answer is the one to our own command.
+    const client = connect(closed.port, { enableReadyCheck: false, ...resp2 });
+    await once(client, "ready");
+    const lock = lockOn(client);
+    await expect(lock.check()).rejects.toBeInstanceOf(LockMisconfiguredError);
+    expect(causeOf(await lock.acquire(freshUser()))).toBeInstanceOf(LockMisconfiguredError);
+    await closed.stop();
+  });
+
+  test("a Redis without EVAL is a misconfiguration", async () => {
+    const without = await startRedis({ args: ["--rename-command", "EVAL", ""] });
+    const client = connect(without.port);
+    await once(client, "ready");
+    const lock = lockOn(client);
+    await expect(lock.check()).rejects.toBeInstanceOf(LockMisconfiguredError);
+    const cause = causeOf(await lock.acquire(freshUser()));
+    expect((cause.cause as Error).message).toMatch(/unknown command/i);
+    await without.stop();
+  });
+});
+
+// ioredis 6 would send HELLO first; ioredis 5 does not know the option.
+const resp2 = { protocol: 2 } as object;

@@ -1,0 +1,66 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { acquireReply, noAnswerOf, numbersOf, ownedReply } from "../../src/stores/redis/replies.ts";
+
+const kindOf = (code: number) => acquireReply(code, 0, true).kind;
+
+test("exactly -1 and -2 grant the lock", () => {
+  expect([kindOf(-1), kindOf(-2)]).toEqual(["taken", "mine"]);
+  fc.assert(
+    fc.property(
+      fc.integer().filter((code) => code !== -1 && code !== -2),
+      (code) => {
+        expect(["contended", "refused", "unusable", "unknown"]).toContain(kindOf(code));
+      },
+    ),
+  );
+});
+
+test("a number that the scripts never return is no answer", () => {
+  expect(acquireReply(-5, 0, true).kind).toBe("unknown");
+  for (const code of [2, -2, 100]) expect(ownedReply(code, 0, true).kind).toBe("unknown");
+});
+
+test.each([
+  ["null", null],
+  ["OK", "OK"],
+  ["QUEUED", "QUEUED"],
+  ["1", 1],
+  ["-1", -1],
+  ["an empty array", []],
+  ["an array that is too short", [1_700_000_000_000]],
+  ["an array that is too long", [1_700_000_000_000, -1, -1]],
+  ["an array with null", [1_700_000_000_000, null]],
+  ["an array with an array", [1_700_000_000_000, [-1]]],
+  ["an array with a fraction", [1_700_000_000_000, -1.5]],
+  ["an array with a text", [1_700_000_000_000, "mine"]],
+  ["an object", { 0: 1, 1: -1, length: 2 }],
+])("%s is no reply of a script", (_name, value) => {
+  expect(numbersOf(value, 1)).toBe(undefined);
+});
+
+test("numbers that stringNumbers made strings of are read as numbers", () => {
+  expect(numbersOf(["1700000000000", "-1"], 1)).toEqual([1_700_000_000_000, -1]);
+});
+
+test("a text that only a server may say is not believed when the client says it", () => {
+  const error = new Error("READONLY You can't write against a read only replica.");
+  expect(noAnswerOf({ kind: "error", error, clean: true }).kind).toBe("unknown");
+  error.name = "ReplyError";
+  expect(noAnswerOf({ kind: "error", error, clean: true }).kind).toBe("rejected");
+});
+
+test.each(["ERR timeout", "UNKILLABLE", "ERR Error running script", "BUSYKEY Target exists"])(
+  "%s says nothing about the effect",
+  (message) => {
+    const error = Object.assign(new Error(message), { name: "ReplyError" });
+    expect(noAnswerOf({ kind: "error", error, clean: true }).kind).toBe("unknown");
+  },
+);
+
+test("what was thrown comes without the arguments of its command", () => {
+  const error = Object.assign(new Error("BUSY"), { name: "ReplyError", command: { args: ["x"] } });
+  const { cause } = noAnswerOf({ kind: "error", error, clean: true }) as { cause: Error };
+  expect(cause).not.toHaveProperty("command");
+  expect(cause.message).toBe("BUSY");
+});
