@@ -46,6 +46,9 @@ export class ProxiedConnection {
   #requestCount = 0;
   #replyCount = 0;
   #loss: { reply: number; happened: () => void } | undefined;
+  #deaf = false;
+  #gate: (() => Promise<unknown>) | undefined;
+  #gated: Promise<unknown> = Promise.resolve();
 
   constructor(
     client: Socket,
@@ -79,6 +82,16 @@ export class ProxiedConnection {
     this.#loss = { reply: this.#requestCount, happened };
   }
 
+  /** From the next request on, nothing that the client says arrives. */
+  turnDeaf(): void {
+    this.#deaf = true;
+  }
+
+  /** Every request waits, in its turn, for what `gate` does. */
+  waitBeforeEachRequest(gate: () => Promise<unknown>): void {
+    this.#gate = gate;
+  }
+
   release(): void {
     this.requests.release();
     this.replies.release();
@@ -90,6 +103,11 @@ export class ProxiedConnection {
     this.#upstream.resetAndDestroy();
   }
 
+  /** The client's side alone is reset; requests that are held still reach Redis when they are released. */
+  resetClient(): void {
+    this.#client.resetAndDestroy();
+  }
+
   /** Ends both sides, also when requests are still held. */
   close(): void {
     this.#client.destroy();
@@ -97,9 +115,18 @@ export class ProxiedConnection {
   }
 
   #request({ bytes }: Frame): void {
+    if (this.#deaf) return;
     this.#requestCount++;
     this.#onRequest(argvOf(bytes), this);
-    this.requests.push(bytes);
+    if (this.#gate === undefined) {
+      this.requests.push(bytes);
+      return;
+    }
+    const gate = this.#gate;
+    this.#gated = this.#gated.then(gate).then(
+      () => this.requests.push(bytes),
+      () => this.reset(),
+    );
   }
 
   #reply({ bytes, type }: Frame): void {

@@ -114,6 +114,58 @@ test("one request is held with all that follow it on its connection; others pass
   expect(await set).toBe("OK");
 });
 
+test("one request is held for a time and outlives its client, whose side was reset", async () => {
+  const redis = ioredis6.connect(proxy.port, ONCE);
+  await once(redis, "ready");
+  const held = proxy.holdRequestOnce(isSet, { releaseAfterMs: 150, resetClientAfterMs: 20 });
+  const set = redis.set(key, "late");
+  await held;
+  await expect(set).rejects.toThrow();
+  expect(await stored()).toBe(null);
+  await until(async () => (await stored()) === "late", { what: "the late copy to arrive" });
+});
+
+test("one reply is held for a time, and Redis has applied the command meanwhile", async () => {
+  const redis = ioredis6.connect(proxy.port, { ...ONCE, commandTimeout: 10_000 });
+  await once(redis, "ready");
+  const held = proxy.holdReplyOnce(isSet, { releaseAfterMs: 300 });
+  const from = performance.now();
+  const set = redis.set(key, "1");
+  await held;
+  await until(async () => (await stored()) === "1", { what: "Redis to have applied it" });
+  expect(await set).toBe("OK");
+  expect(performance.now() - from).toBeGreaterThan(250);
+});
+
+test("a reset before: Redis never sees the request", async () => {
+  const redis = ioredis6.connect(proxy.port, ONCE);
+  await once(redis, "ready");
+  const reset = proxy.resetBeforeOnce(isSet);
+  await expect(redis.set(key, "1")).rejects.toThrow();
+  await reset;
+  expect(await stored()).toBe(null);
+});
+
+test("a deaf connection: one command is applied, no later one is", async () => {
+  const redis = ioredis6.connect(proxy.port, ONCE);
+  await once(redis, "ready");
+  const lost = proxy.loseReplyOnce(isSet, { deaf: true });
+  await Promise.all([expect(redis.set(key, "1")).rejects.toThrow("Command timed out"), lost]);
+  await expect(redis.set(key, "2")).rejects.toThrow("Command timed out");
+  expect(await stored()).toBe("1");
+});
+
+test("every request waits for what is done before it, and keeps its place", async () => {
+  let done = 0;
+  proxy.waitBeforeEachRequest(async () => void done++);
+  const redis = ioredis6.connect(proxy.port, ONCE);
+  await once(redis, "ready");
+  const before = done;
+  const replies = await Promise.all([redis.set(key, "1"), redis.get(key), redis.del(key)]);
+  expect(replies).toEqual(["OK", "1", 1]);
+  expect(done - before).toBe(3);
+});
+
 test("held replies arrive once they are released", async () => {
   const redis = ioredis6.connect(proxy.port);
   await once(redis, "ready");

@@ -26,11 +26,24 @@ export interface RedisProxy {
   /**
    * The next request that matches is applied by Redis, and its reply is lost; so is every later
    * reply on that connection. Resolves when Redis has answered. With `resetAfterMs` the connection
-   * is reset so long after that.
+   * is reset so long after that; with `deaf` its later requests do not reach Redis either.
    */
-  loseReplyOnce(match: Match, options?: { resetAfterMs?: number }): Promise<void>;
-  /** The next request that matches, and all that follow on its connection, wait for `releaseHeld`. */
-  holdRequestOnce(match: Match): Promise<void>;
+  loseReplyOnce(match: Match, options?: { resetAfterMs?: number; deaf?: boolean }): Promise<void>;
+  /**
+   * The next request that matches, and all that follow on its connection, wait for `releaseHeld` or
+   * for `releaseAfterMs`. With `resetClientAfterMs` the client's side is reset meanwhile, and what is
+   * held still reaches Redis.
+   */
+  holdRequestOnce(
+    match: Match,
+    options?: { releaseAfterMs?: number; resetClientAfterMs?: number },
+  ): Promise<void>;
+  /** The reply to the next request that matches, and all that follow on its connection, come late. */
+  holdReplyOnce(match: Match, options: { releaseAfterMs: number }): Promise<void>;
+  /** The connection of the next request that matches is reset before Redis has seen the request. */
+  resetBeforeOnce(match: Match): Promise<void>;
+  /** On connections that are opened from now on, every request waits for what `gate` does. */
+  waitBeforeEachRequest(gate: () => Promise<unknown>): void;
   /** Every open connection is reset (RST). */
   resetAll(): void;
   /** New connections are refused; open ones stay. */
@@ -49,6 +62,7 @@ export async function startProxy(targetPort: number): Promise<RedisProxy> {
   const commands: string[][] = [];
   const traps = new Set<Trap>();
   const timers = new Set<NodeJS.Timeout>();
+  let gate: (() => Promise<unknown>) | undefined;
   const flows: { requests: Flow; replies: Flow } = { requests: "pass", replies: "pass" };
 
   const server = createServer((client) => {
@@ -60,6 +74,7 @@ export async function startProxy(targetPort: number): Promise<RedisProxy> {
       traps.delete(trap);
       trap.spring(of);
     });
+    if (gate) connection.waitBeforeEachRequest(gate);
     open.add(connection);
     clients.add(client);
     client.once("close", () => clients.delete(client));
@@ -88,6 +103,17 @@ export async function startProxy(targetPort: number): Promise<RedisProxy> {
     }, ms);
     timers.add(timer);
   }
+  function trap(match: Match, spring: (of: ProxiedConnection) => void): Promise<void> {
+    return new Promise((resolve) => {
+      traps.add({
+        match,
+        spring(connection) {
+          spring(connection);
+          resolve();
+        },
+      });
+    });
+  }
 
   return {
     port,
@@ -104,28 +130,37 @@ export async function startProxy(targetPort: number): Promise<RedisProxy> {
     },
     holdReplies: () => set("replies", "hold"),
     releaseHeld,
-    loseReplyOnce: (match, { resetAfterMs } = {}) =>
+    loseReplyOnce: (match, { resetAfterMs, deaf } = {}) =>
       new Promise((resolve) => {
-        traps.add({
-          match,
-          spring(connection) {
-            connection.loseReply(() => {
-              if (resetAfterMs !== undefined) later(resetAfterMs, () => connection.reset());
-              resolve();
-            });
-          },
-        });
-      }),
-    holdRequestOnce: (match) =>
-      new Promise((resolve) => {
-        traps.add({
-          match,
-          spring(connection) {
-            connection.requests.flow = "hold";
+        void trap(match, (connection) => {
+          if (deaf) connection.turnDeaf();
+          connection.loseReply(() => {
+            if (resetAfterMs !== undefined) later(resetAfterMs, () => connection.reset());
             resolve();
-          },
+          });
         });
       }),
+    holdRequestOnce: (match, { releaseAfterMs, resetClientAfterMs } = {}) =>
+      trap(match, (connection) => {
+        connection.requests.flow = "hold";
+        if (releaseAfterMs !== undefined) later(releaseAfterMs, () => connection.release());
+        if (resetClientAfterMs !== undefined) {
+          later(resetClientAfterMs, () => connection.resetClient());
+        }
+      }),
+    holdReplyOnce: (match, { releaseAfterMs }) =>
+      trap(match, (connection) => {
+        connection.replies.flow = "hold";
+        later(releaseAfterMs, () => connection.release());
+      }),
+    resetBeforeOnce: (match) =>
+      trap(match, (connection) => {
+        connection.requests.flow = "drop";
+        connection.reset();
+      }),
+    waitBeforeEachRequest(action) {
+      gate = action;
+    },
     resetAll() {
       for (const connection of open) connection.reset();
     },
