@@ -1,0 +1,81 @@
+import { createServer, type RequestListener, type Server } from "node:http";
+import { createServer as createHttp2Server, type Http2Server } from "node:http2";
+import express5 from "express";
+import express4 from "express4";
+import Koa3 from "koa";
+import Koa2 from "koa2";
+import { expressListener } from "./express-app.ts";
+import { koaListener } from "./koa-app.ts";
+import type { AppParts } from "./turn.ts";
+
+export interface Framework {
+  readonly name: string;
+  readonly family: "express" | "koa";
+  readonly major: number;
+  readonly http: 1 | 2;
+  /** Whether the adapter sees when the handler is done, and not only when the response has ended. */
+  readonly seesWork: boolean;
+  listener(parts: AppParts): RequestListener;
+  makeServer(parts: AppParts): Server | Http2Server;
+}
+
+function express(major: 4 | 5, lib: typeof express5, mount: "protect" | "guard"): Framework {
+  const listener = (parts: AppParts) => expressListener(lib, mount, parts);
+  return {
+    name: `Express ${major}, ${mount === "protect" ? "guard.protect(handler)" : "plain guard"}`,
+    family: "express",
+    major,
+    http: 1,
+    seesWork: mount === "protect",
+    listener,
+    makeServer: (parts) => createServer(listener(parts)),
+  };
+}
+
+function koa(major: 2 | 3, lib: typeof Koa3, http: 1 | 2): Framework {
+  const listener = (parts: AppParts) => koaListener(lib, parts);
+  return {
+    name: `Koa ${major}${http === 2 ? ", HTTP/2" : ""}`,
+    family: "koa",
+    major,
+    http,
+    seesWork: true,
+    listener,
+    makeServer: (parts) =>
+      http === 1
+        ? createServer(listener(parts))
+        : // The types of the two differ where the compatibility layer does not.
+          createHttp2Server(listener(parts) as never),
+  };
+}
+
+/** Every framework and every way to mount the guard. Express does not run on HTTP/2. */
+export const frameworks: readonly Framework[] = [
+  express(4, express4, "protect"),
+  express(4, express4, "guard"),
+  express(5, express5, "protect"),
+  express(5, express5, "guard"),
+  koa(2, Koa2, 1),
+  koa(3, Koa3, 1),
+  koa(2, Koa2, 2),
+  koa(3, Koa3, 2),
+];
+
+/** One entry for each of the four frameworks, mounted as the README says. */
+export const mainFrameworks: readonly Framework[] = frameworks.filter(
+  ({ http, seesWork }) => http === 1 && seesWork,
+);
+
+export const onHttp1: readonly Framework[] = frameworks.filter(({ http }) => http === 1);
+
+/** Where the end of the work is seen. */
+export const seeing: readonly Framework[] = frameworks.filter(({ seesWork }) => seesWork);
+
+/** Where only the end of the response is seen. */
+export const blind: readonly Framework[] = frameworks.filter(({ seesWork }) => !seesWork);
+
+export const koas: readonly Framework[] = frameworks.filter(({ family }) => family === "koa");
+
+export const expresses: readonly Framework[] = frameworks.filter(
+  ({ family }) => family === "express",
+);

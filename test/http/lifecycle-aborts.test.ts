@@ -1,0 +1,278 @@
+import { once } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, describe, expect, test } from "vitest";
+import { type RedisProxy, startProxy } from "../support/proxy.ts";
+import { sharedRedisPort } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
+import { blind, type Framework, frameworks, onHttp1, seeing } from "./frameworks.ts";
+import { gate } from "./gate.ts";
+import { layerThatWaits } from "./layers.ts";
+import { closeShops, type OrderWork, openShop } from "./shop.ts";
+import type { Turn } from "./turn.ts";
+
+let proxy: RedisProxy | undefined;
+afterEach(async () => {
+  await closeShops();
+  await proxy?.stop();
+  proxy = undefined;
+});
+
+/** An order that is still being written when its client leaves. */
+function slowOrder(how: (turn: Turn, work: OrderWork) => unknown) {
+  const [started, left, goOn] = [gate(), gate(), gate()];
+  const handler = async (turn: Turn, work: OrderWork) => {
+    turn.res.once("close", left.open);
+    started.open();
+    await goOn.opened;
+    await how(turn, work);
+  };
+  return { started, left, goOn, handler };
+}
+
+const answers = async (turn: Turn, work: OrderWork) => {
+  await work.over();
+  turn.answer(201, { order: "placed" });
+};
+
+describe.each(frameworks)("$name", (framework: Framework) => {
+  test("an order whose client has left keeps the lock until it is done", async () => {
+    const { started, left, goOn, handler } = slowOrder(answers);
+    const shop = await openShop({ framework, handler });
+    const call = shop.submit();
+    await started.opened;
+    call.abort();
+    const retry = shop.rival();
+    await left.opened;
+    // Time for the retry to come in several times.
+    await sleep(50);
+    expect(shop.work.started).toBe(1);
+    goOn.open();
+    expect((await retry).status).toBe(201);
+    await shop.isOverAfter(2);
+  });
+
+  test("a handler that throws after its client has left is reported, and ends the lock", async () => {
+    if (framework.name === "Express 4, plain guard") return;
+    const { started, left, goOn, handler } = slowOrder(async (_turn, work) => {
+      await work.over();
+      throw new Error("too late");
+    });
+    const shop = await openShop({ framework, handler });
+    const call = shop.submit();
+    await started.opened;
+    call.abort();
+    const retry = shop.rival();
+    await left.opened;
+    await sleep(20);
+    expect(shop.work.started).toBe(1);
+    goOn.open();
+    expect((await retry).status).toBe(201);
+    expect(shop.errors).toEqual([new Error("too late")]);
+    await shop.isOverAfter(2);
+  });
+
+  test("a handler that writes by hand after its client has left ends the lock with its last write", async () => {
+    const { started, left, goOn, handler } = slowOrder(async (turn, work) => {
+      const res = turn.byHand();
+      for (let i = 0; i < 3; i++) {
+        res.write("part");
+        await sleep(5);
+      }
+      await work.over();
+      res.end();
+    });
+    const shop = await openShop({ framework, handler });
+    const call = shop.submit();
+    await started.opened;
+    call.abort();
+    const retry = shop.rival();
+    await left.opened;
+    goOn.open();
+    expect((await retry).status).toBe(201);
+    await shop.isOverAfter(2);
+  });
+
+  test("a client that leaves between two writes is no end of the order", async () => {
+    const goOn = gate();
+    const shop = await openShop({
+      framework,
+      handler: async (turn, work) => {
+        const res = turn.byHand();
+        res.write("the first part");
+        await goOn.opened;
+        res.write("the second part");
+        await sleep(10);
+        await work.over();
+        res.end();
+      },
+    });
+    const call = shop.submit();
+    await call.begun;
+    call.abort();
+    const retry = shop.rival();
+    await sleep(40);
+    expect(shop.work.started).toBe(1);
+    goOn.open();
+    expect((await retry).status).toBe(201);
+    await shop.isOverAfter(2);
+  });
+
+  test("a client that leaves after its answer changes nothing", async () => {
+    const shop = await openShop({ framework, handler: answers });
+    const call = shop.submit();
+    await call.begun;
+    call.abort();
+    expect((await shop.rival()).status).toBe(201);
+    await shop.isOverAfter(2);
+  });
+
+  test("a client that leaves while its user is looked up starts no order", async () => {
+    const [arrived, left, goOn] = [gate(), gate(), gate()];
+    const shop = await openShop({
+      framework,
+      handler: answers,
+      guard: {
+        userId: async (req) => {
+          if (!req.headers["x-rival"]) {
+            arrived.open();
+            await goOn.opened;
+          }
+          return req.headers["x-user"];
+        },
+      },
+      outside: [layerThatWaits(async (_req, res) => void res.once("close", left.open))],
+    });
+    const call = shop.submit();
+    await arrived.opened;
+    call.abort();
+    await left.opened;
+    goOn.open();
+    expect((await shop.rival()).status).toBe(201);
+    await shop.isOverAfter(1);
+    expect(shop.work.started).toBe(1);
+  });
+
+  test("a client that leaves while the lock is being acquired starts no order", async () => {
+    proxy = await startProxy(sharedRedisPort());
+    const left = gate();
+    const shop = await openShop({
+      framework,
+      handler: answers,
+      redisPort: proxy.port,
+      outside: [layerThatWaits(async (_req, res) => void res.once("close", left.open))],
+    });
+    await shop.lock.check();
+    const held = proxy.holdRequestOnce(([name]) => name?.toLowerCase() === "eval");
+    const call = shop.submit();
+    await held;
+    call.abort();
+    await left.opened;
+    proxy.releaseHeld();
+    await until(() => shop.published.releases.length === 1, { what: "the lock to be given back" });
+    expect(shop.work.started).toBe(0);
+    expect((await shop.rival()).status).toBe(201);
+    await shop.isOverAfter(2);
+  });
+});
+
+describe.each(onHttp1)("$name", (framework: Framework) => {
+  test("a client that has left before the guard starts no order", async () => {
+    const [arrived, left, goOn] = [gate(), gate(), gate()];
+    const shop = await openShop({
+      framework,
+      handler: answers,
+      outside: [
+        layerThatWaits(async (req, res) => {
+          if (req.headers["x-rival"]) return;
+          res.once("close", left.open);
+          arrived.open();
+          await goOn.opened;
+        }),
+      ],
+    });
+    const call = shop.submit();
+    await arrived.opened;
+    call.abort();
+    await left.opened;
+    goOn.open();
+    // Time for an order to begin that should not.
+    await sleep(30);
+    expect(shop.work.started).toBe(0);
+    expect((await shop.rival()).status).toBe(201);
+    await shop.isOverAfter(1);
+  });
+});
+
+describe.each(seeing)("$name", (framework: Framework) => {
+  test("a handler that never answers a client who has left ends the lock when it is done", async () => {
+    const { started, left, goOn, handler } = slowOrder((_turn, work) => work.over());
+    const shop = await openShop({ framework, handler });
+    const call = shop.submit();
+    await started.opened;
+    call.abort();
+    const retry = shop.rival();
+    await left.opened;
+    await sleep(20);
+    expect(shop.work.started).toBe(1);
+    goOn.open();
+    expect((await retry).status).toBe(201);
+    await shop.isOverAfter(2);
+  });
+
+  test("a handler that has not answered keeps the lock while its client waits", async () => {
+    const shop = await openShop({
+      framework,
+      handler: async (turn, work) => {
+        await work.over();
+        // Returns, and somebody else answers later.
+        const res = turn.byHand();
+        setTimeout(() => res.end("later"), 60);
+      },
+    });
+    const call = shop.submit();
+    await until(() => shop.heldAtEnd.length === 1, { what: "the work to be over" });
+    await sleep(20);
+    expect(await shop.owner()).not.toBeNull();
+    expect((await call.reply).body).toBe("later");
+    await shop.isOverAfter(1);
+  });
+});
+
+/** Short enough to wait for, long enough for a busy machine. */
+const shortTimes = { ttlMs: 1_000, maxHoldMs: 1_200 };
+
+describe.each(blind)("$name", (framework: Framework) => {
+  test.each([
+    ["never answers", () => {}],
+    [
+      "looks whether the response is destroyed, and returns",
+      (turn: Turn) => {
+        if (!turn.res.destroyed) turn.answer(201, {});
+      },
+    ],
+  ])("an aborted order whose handler %s holds the lock for maxHoldMs", async (_what, end) => {
+    const [started, told] = [gate(), gate()];
+    const shop = await openShop({
+      framework,
+      times: shortTimes,
+      handler: async (turn, work) => {
+        started.open();
+        await once(turn.lease?.signal as AbortSignal, "abort");
+        work.overNow();
+        told.open();
+        end(turn);
+      },
+    });
+    const from = performance.now();
+    const call = shop.submit();
+    await started.opened;
+    call.abort();
+    const retry = shop.rival();
+    await told.opened;
+    expect((await retry).status).toBe(201);
+    expect(performance.now() - from).toBeGreaterThan(shortTimes.maxHoldMs - 100);
+    expect(shop.published.lost).toMatchObject([{ outcome: "max-hold" }]);
+    expect(shop.work).toMatchObject({ started: 2, overlaps: 0 });
+    await shop.keyIsGone();
+  });
+});

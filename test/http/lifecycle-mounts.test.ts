@@ -1,0 +1,118 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import type * as expressEntry from "../../src/express.ts";
+import { RedisStore } from "../../src/index.ts";
+import type * as koaEntry from "../../src/koa.ts";
+import { ioredis6 } from "../support/clients.ts";
+import { closeLocks, openLock } from "../support/locks.ts";
+import { sharedRedisPort } from "../support/redis-server.ts";
+import { type Framework, frameworks } from "./frameworks.ts";
+import { gate } from "./gate.ts";
+import { guardLayer } from "./layers.ts";
+import { closeShops, type OrderWork, openShop } from "./shop.ts";
+import type { Layer, Turn } from "./turn.ts";
+
+afterEach(async () => {
+  await closeShops();
+  await closeLocks();
+});
+
+function lockOf(keyPrefix?: string) {
+  return openLock({ store: new RedisStore(ioredis6.connect(sharedRedisPort())), keyPrefix });
+}
+
+/** The package once more, with no module in common with the one that is imported above. */
+async function anotherCopy() {
+  vi.resetModules();
+  const { submitLock: expressLock }: typeof expressEntry = await import("../../src/express.ts");
+  const { submitLock: koaLock }: typeof koaEntry = await import("../../src/koa.ts");
+  const { SubmitLock, RedisStore: Store } = await import("../../src/index.ts");
+  return { expressLock, koaLock, SubmitLock, Store };
+}
+
+const place = async (turn: Turn, work: OrderWork) => {
+  await sleep(5);
+  await work.over();
+  turn.answer(201, { order: "placed" });
+};
+
+describe.each(frameworks)("$name", (framework: Framework) => {
+  test("a guard round the whole application and one at the route take one lock", async () => {
+    const shop = await openShop({ framework, handler: place, outside: [guardLayer(lockOf())] });
+    expect((await shop.submit().reply).status).toBe(201);
+    await shop.isOverAfter(1);
+  });
+
+  test("a guard of another copy of the package at the same request takes no second lock", async () => {
+    const copy = await anotherCopy();
+    const redis = ioredis6.connect(sharedRedisPort());
+    const lock = new copy.SubmitLock({ store: new copy.Store(redis) });
+    const shop = await openShop({ framework, handler: place, outside: [guardLayer(lock, copy)] });
+    expect((await shop.submit().reply).status).toBe(201);
+    await shop.isOverAfter(1);
+    await lock.close({ timeoutMs: 0 });
+  });
+
+  test("an order under two guards keeps the lock when its client has left", async () => {
+    const [started, left, goOn] = [gate(), gate(), gate()];
+    const shop = await openShop({
+      framework,
+      outside: [guardLayer(lockOf())],
+      handler: async (turn, work) => {
+        turn.res.once("close", left.open);
+        started.open();
+        await goOn.opened;
+        await work.over();
+        turn.answer(201, { order: "placed" });
+      },
+    });
+    const call = shop.submit();
+    await started.opened;
+    call.abort();
+    const retry = shop.rival();
+    await left.opened;
+    await sleep(20);
+    expect(shop.work.started).toBe(1);
+    goOn.open();
+    expect((await retry).status).toBe(201);
+    await shop.isOverAfter(2);
+  });
+
+  test("two guards with different keys hold both, and the request shows the inner lease", async () => {
+    const outer = lockOf("lock:outer:");
+    const keys: unknown[] = [];
+    let user = "";
+    let outerIsFree: boolean | undefined;
+    const handler = async (turn: Turn, work: OrderWork) => {
+      keys.push(turn.lease?.key);
+      outerIsFree = (await outer.acquire(user)).outcome === "acquired";
+      await place(turn, work);
+    };
+    const shop = await openShop({ framework, handler, outside: [guardLayer(outer)] });
+    user = shop.user;
+    expect((await shop.submit().reply).status).toBe(201);
+    expect(keys).toEqual([shop.key]);
+    expect(outerIsFree).toBe(false);
+    await shop.isOverAfter(1);
+    const attempt = () => outer.acquire(user);
+    await expect.poll(async () => (await attempt()).outcome).toBe("acquired");
+  });
+
+  test("a lease that was lost is not borrowed: the second guard makes an attempt of its own", async () => {
+    const outer = lockOf();
+    const layers: Layer[] = [
+      guardLayer(outer),
+      {
+        express: () => (_req, _res, next) => void outer.close({ timeoutMs: 0 }).then(() => next()),
+        koa: () => async (_ctx, next) => {
+          await outer.close({ timeoutMs: 0 });
+          await next();
+        },
+      },
+    ];
+    const shop = await openShop({ framework, handler: place, outside: layers });
+    // The key of the lost lease is still there, and it runs out by itself.
+    expect((await shop.submit().reply).status).toBe(409);
+    expect(shop.work.started).toBe(0);
+  });
+});

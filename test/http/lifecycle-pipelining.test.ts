@@ -1,0 +1,99 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, describe, expect, test } from "vitest";
+import { until } from "../support/until.ts";
+import { type Framework, onHttp1 } from "./frameworks.ts";
+import { gate } from "./gate.ts";
+import { openRaw, submitBytes } from "./raw.ts";
+import { closeShops, openShop } from "./shop.ts";
+
+afterEach(closeShops);
+
+/** The order named in a header waits for its gate. */
+async function pipelinedShop(framework: Framework) {
+  const gates = { first: gate(), second: gate() };
+  const started: string[] = [];
+  const shop = await openShop({
+    framework,
+    handler: async (turn, work) => {
+      const name = turn.req.headers["x-order"] as "first" | "second";
+      started.push(name);
+      await gates[name].opened;
+      await work.over();
+      turn.answer(201, { order: name });
+    },
+  });
+  // The observer tells users apart by their keys, which begin alike.
+  const users = { first: `${shop.user}-first`, second: `${shop.user}-second` };
+  const connection = await openRaw(shop.port);
+  const bytes = (order: "first" | "second", user = users[order]) =>
+    submitBytes(user, { "X-Order": order });
+  const isFree = async (order: "first" | "second") => {
+    const attempt = await shop.lock.acquire(users[order]);
+    if (attempt.outcome === "acquired") await attempt.lease.release();
+    return attempt.outcome === "acquired";
+  };
+  const bothStarted = () => until(() => started.length === 2, { what: "both orders to start" });
+  return { shop, gates, started, connection, users, bytes, isFree, bothStarted };
+}
+
+describe.each(onHttp1)("$name", (framework: Framework) => {
+  test("two submits in a row on one connection: the second is told that the first is under way", async () => {
+    const { shop, gates, connection, bytes } = await pipelinedShop(framework);
+    connection.send(bytes("first", shop.user), bytes("second", shop.user));
+    await sleep(30);
+    gates.first.open();
+    expect(await connection.answers(2)).toEqual([
+      '201 {"order":"first"}',
+      expect.stringMatching(/^409 .*submit_contended/),
+    ]);
+    await shop.isOverAfter(1);
+  });
+
+  test("a pipelined order that is done first is free first", async () => {
+    const of = await pipelinedShop(framework);
+    of.connection.send(of.bytes("first"), of.bytes("second"));
+    await of.bothStarted();
+    of.gates.second.open();
+    // Its answer has to wait for that of the first; its lock has not.
+    await until(() => of.isFree("second"), { what: "the lock of the second order to be free" });
+    expect(of.connection.text).toBe("");
+    expect(await of.isFree("first")).toBe(false);
+    of.gates.first.open();
+    expect(await of.connection.answers(2)).toEqual([
+      '201 {"order":"first"}',
+      '201 {"order":"second"}',
+    ]);
+    await until(() => of.isFree("first"), { what: "the lock of the first order to be free" });
+  });
+
+  test("pipelined orders whose client has left keep their locks until they are done", async () => {
+    const of = await pipelinedShop(framework);
+    of.connection.send(of.bytes("first"), of.bytes("second"));
+    await of.bothStarted();
+    of.connection.socket.destroy();
+    await sleep(40);
+    expect([await of.isFree("first"), await of.isFree("second")]).toEqual([false, false]);
+    for (const order of ["second", "first"] as const) {
+      of.gates[order].open();
+      await until(() => of.isFree(order), {
+        what: `the lock of the ${order} order to be free`,
+        boundMs: 5_000,
+      });
+    }
+    expect(of.shop.published.releases.map(({ outcome }) => outcome)).not.toContain("gone");
+  });
+
+  test("many submits in a row on one connection print no warning about listeners", async () => {
+    const of = await pipelinedShop(framework);
+    const warnings: Error[] = [];
+    const note = (warning: Error) => void warnings.push(warning);
+    process.on("warning", note);
+    const users = Array.from({ length: 20 }, (_, i) => `${of.shop.user}-${i}`);
+    of.connection.send(...users.map((user) => of.bytes("first", user)));
+    await until(() => of.started.length === 20, { what: "twenty orders to start" });
+    of.gates.first.open();
+    expect(await of.connection.answers(20)).toHaveLength(20);
+    process.off("warning", note);
+    expect(warnings).toEqual([]);
+  });
+});

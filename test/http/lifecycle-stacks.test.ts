@@ -1,0 +1,144 @@
+import { Readable } from "node:stream";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, describe, expect, test } from "vitest";
+import { type Framework, frameworks, seeing } from "./frameworks.ts";
+import { gate } from "./gate.ts";
+import { compressionLayer, sessionLayer } from "./layers.ts";
+import { closeShops, type OrderWork, openShop, type Shop, sameWithoutLock } from "./shop.ts";
+import type { Layer, Turn } from "./turn.ts";
+
+afterEach(closeShops);
+
+const saveMs = 30;
+
+/** In which order the guard and others stand, from the outermost. */
+const orders: { stack: string; parts: () => { outside?: Layer[]; inside?: Layer[] } }[] = [
+  { stack: "under a session", parts: () => ({ outside: [sessionLayer(saveMs)] }) },
+  { stack: "round a session", parts: () => ({ inside: [sessionLayer(saveMs)] }) },
+  { stack: "under compression", parts: () => ({ outside: [compressionLayer()] }) },
+  { stack: "round compression", parts: () => ({ inside: [compressionLayer()] }) },
+  {
+    stack: "under compression and a session",
+    parts: () => ({ outside: [compressionLayer(), sessionLayer(saveMs)] }),
+  },
+  {
+    stack: "under a session and compression",
+    parts: () => ({ outside: [sessionLayer(saveMs), compressionLayer()] }),
+  },
+  {
+    stack: "between compression and a session",
+    parts: () => ({ outside: [compressionLayer()], inside: [sessionLayer(saveMs)] }),
+  },
+];
+
+const long = "an order of many items, ".repeat(2_000);
+
+const gzip = { "accept-encoding": "gzip" };
+const zipped = (shop: Shop) => shop.submit({ headers: gzip }).reply;
+
+describe.each(frameworks)("$name", (framework: Framework) => {
+  describe.each(orders)("$stack", ({ stack, parts }) => {
+    test("an answer is what it was, and ends the lock", async () => {
+      const handler = async (turn: Turn, work: OrderWork) => {
+        await sleep(2);
+        await work.over();
+        turn.answer(201, long, "text/plain");
+      };
+      const bare = await openShop({ framework, handler, ...parts(), bare: true });
+      const expected = await zipped(bare);
+      const shop = await openShop({ framework, handler, ...parts() });
+      expect(await zipped(shop)).toEqual(expected);
+      if (stack.includes("compression")) {
+        expect(expected.headers).toMatchObject({ "content-encoding": "gzip" });
+      }
+      if (stack.includes("session")) {
+        expect(expected.headers).toMatchObject({ "set-cookie": expect.anything() });
+      }
+      await shop.isOverAfter(1);
+    });
+
+    test("an order whose client has left keeps the lock until it is done, and not longer", async () => {
+      const [started, left, goOn] = [gate(), gate(), gate()];
+      const handler = async (turn: Turn, work: OrderWork) => {
+        turn.res.once("close", left.open);
+        started.open();
+        await goOn.opened;
+        await work.over();
+        turn.answer(201, long, "text/plain");
+      };
+      const shop = await openShop({ framework, handler, ...parts() });
+      const call = shop.submit({ headers: gzip });
+      await started.opened;
+      call.abort();
+      const retry = shop.rival();
+      await left.opened;
+      await sleep(20);
+      expect(shop.work.started).toBe(1);
+      goOn.open();
+      expect((await retry).status).toBe(201);
+      await shop.isOverAfter(2);
+    });
+  });
+
+  test("the lock is not given back before a session outside it is saved", async () => {
+    const session = sessionLayer(60);
+    const handler = async (turn: Turn, work: OrderWork) => {
+      await work.over();
+      turn.answer(201, { order: "placed" });
+    };
+    const shop = await openShop({ framework, handler, outside: [session] });
+    const call = shop.submit();
+    while (shop.published.releases.length === 0) await sleep(1);
+    // The session of Koa is saved further out, so there the end of the response comes after it.
+    expect(session.saved).toEqual(["the-session"]);
+    expect((await call.reply).status).toBe(201);
+    await shop.isOverAfter(1);
+  });
+});
+
+describe.each(seeing)("$name", (framework: Framework) => {
+  test.each(orders)(
+    "$stack, a client that leaves in the middle of a body ends the lock",
+    async ({ parts }) => {
+      const handler = async (turn: Turn, work: OrderWork) => {
+        turn.res.setHeader("content-type", "text/plain");
+        const source = Readable.from(
+          (async function* () {
+            for (;;) {
+              yield long;
+              await sleep(1);
+            }
+          })(),
+        );
+        work.overNow();
+        await turn.stream(source);
+      };
+      const shop = await openShop({ framework, handler, ...parts() });
+      const call = shop.submit({ headers: gzip });
+      await call.begun;
+      call.abort();
+      expect((await shop.rival()).status).toBe(201);
+      await shop.isOverAfter(2);
+    },
+  );
+});
+
+describe.each(frameworks)("$name", (framework: Framework) => {
+  test("a compressed response that is written by hand is what it was", async () => {
+    const handler = async (turn: Turn, work: OrderWork) => {
+      const res = turn.byHand();
+      res.setHeader("content-type", "text/plain");
+      for (let i = 0; i < 3; i++) {
+        res.write(long);
+        await sleep(2);
+      }
+      await work.over();
+      res.end();
+    };
+    const shop = await sameWithoutLock(
+      { framework, handler, outside: [compressionLayer()] },
+      async (of) => (await zipped(of)).headers,
+    );
+    await shop.isOverAfter(1);
+  });
+});

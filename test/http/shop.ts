@@ -1,0 +1,193 @@
+import { once } from "node:events";
+import type { Server } from "node:http";
+import type { Http2Server, Http2Session } from "node:http2";
+import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect } from "vitest";
+import { RedisStore, SubmitLock, type SubmitLockOptions } from "../../src/index.ts";
+import { closeClients, ioredis6 } from "../support/clients.ts";
+import { freshUser } from "../support/ids.ts";
+import { sharedRedisPort } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
+import type { Framework } from "./frameworks.ts";
+import { type Call, type HttpClient, openClient, type Reply, type Submit } from "./http-client.ts";
+import type { AppParts, Turn } from "./turn.ts";
+import { LockWatch, WorkWatch } from "./watch.ts";
+
+/** The work of one order, as the handler of a test reports it. */
+export interface OrderWork {
+  /** The last thing the work does: looks whether the lock is still ours. */
+  over(): Promise<void>;
+  /** The same for a handler that cannot wait. */
+  overNow(): void;
+}
+
+export interface ShopOptions extends Omit<AppParts, "lock" | "handler"> {
+  framework: Framework;
+  handler: (turn: Turn, work: OrderWork) => unknown;
+  /** The same shop without the lock. */
+  bare?: boolean;
+  times?: Partial<Omit<SubmitLockOptions, "store">>;
+  /** Where the lock finds Redis, such as a proxy. The shared server unless given. */
+  redisPort?: number;
+}
+
+/** A life so long that a key which is gone within a few seconds was released. */
+const longTimes = { ttlMs: 20_000, maxHoldMs: 60_000 };
+
+const open = new Set<Shop>();
+
+/** Closes every shop and its connections. Meant for `afterEach`. */
+export async function closeShops(): Promise<void> {
+  const closing = [...open].map((shop) => shop.close());
+  open.clear();
+  await Promise.all(closing);
+  closeClients();
+}
+
+export async function openShop(options: ShopOptions): Promise<Shop> {
+  const shop = new Shop(options);
+  open.add(shop);
+  await shop.listen();
+  return shop;
+}
+
+/**
+ * Plays the script on the shop without the lock and on the shop with it, and expects the same
+ * answers. Gives the shop with the lock.
+ */
+export async function sameWithoutLock(
+  options: ShopOptions,
+  script: (shop: Shop) => Promise<unknown>,
+): Promise<Shop> {
+  const bare = await openShop({ ...options, bare: true });
+  const expected = await script(bare);
+  const shop = await openShop(options);
+  expect(await script(shop)).toEqual(expected);
+  return shop;
+}
+
+/** One user's shop: an application on a framework, its clients, and what is to be seen of it. */
+export class Shop {
+  readonly user: string = freshUser();
+  readonly key: string = `lock:submit:${this.user}`;
+  readonly work: WorkWatch = new WorkWatch();
+  readonly errors: unknown[] = [];
+  readonly lock: SubmitLock;
+  readonly published: LockWatch = new LockWatch(this.key);
+  /** Whether the lock was ours at the end of each order's work. */
+  readonly heldAtEnd: boolean[] = [];
+  readonly framework: Framework;
+  readonly #server: Server | Http2Server;
+  readonly #sessions = new Set<Http2Session>();
+  readonly #clients: HttpClient[] = [];
+  readonly #redis = ioredis6.connect(sharedRedisPort());
+
+  constructor(options: ShopOptions) {
+    const { framework, handler, bare, times, redisPort, ...parts } = options;
+    this.framework = framework;
+    const redis = ioredis6.connect(redisPort ?? sharedRedisPort());
+    this.lock = new SubmitLock({ store: new RedisStore(redis), ...longTimes, ...times });
+    this.#server = framework.makeServer({
+      onError: (error) => this.errors.push(error),
+      ...parts,
+      lock: bare ? undefined : this.lock,
+      handler: (turn) =>
+        turn.req.headers["x-rival"] ? this.#rivalOrder(turn) : handler(turn, this.#begin(turn)),
+    });
+    this.#server.on("session", (session) => this.#sessions.add(session as Http2Session));
+  }
+
+  get port(): number {
+    return (this.#server.address() as AddressInfo).port;
+  }
+
+  async listen(): Promise<void> {
+    this.#server.listen(0, "127.0.0.1");
+    await once(this.#server, "listening");
+  }
+
+  /** A client with a connection of its own. */
+  client(): HttpClient {
+    const client = openClient(this.framework.http, this.port);
+    this.#clients.push(client);
+    return client;
+  }
+
+  /** One submit of the user. */
+  submit({ headers, ...submit }: Submit = {}): Call {
+    return this.client().call({ ...submit, headers: { "x-user": this.user, ...headers } });
+  }
+
+  /** Another click of the same user, again and again until it gets through. */
+  async rival(): Promise<Reply> {
+    const client = this.client();
+    const headers = { "x-user": this.user, "x-rival": "1" };
+    for (;;) {
+      const reply = await client.call({ headers }).reply;
+      if (reply.status !== 409) return reply;
+      await sleep(2);
+    }
+  }
+
+  async owner(): Promise<string | null> {
+    return await this.#redis.get(this.key);
+  }
+
+  async keyIsGone(boundMs = 5_000): Promise<void> {
+    await until(async () => (await this.owner()) === null, {
+      what: "the key to be gone",
+      boundMs,
+    });
+  }
+
+  /**
+   * What every scenario ends with: so many leases, each released once, none while its work went on,
+   * no two handlers at a time, and no key left.
+   */
+  async isOverAfter(leases: number): Promise<void> {
+    const { published, work } = this;
+    await until(() => published.releases.length >= leases, {
+      what: `${leases} releases`,
+      boundMs: 5_000,
+    });
+    await this.keyIsGone();
+    // What comes twice comes a moment later.
+    await sleep(20);
+    expect(published.acquired).toHaveLength(leases);
+    expect(published.releases.map(({ outcome }) => outcome)).toEqual(
+      Array.from({ length: leases }, () => "released"),
+    );
+    expect(this.heldAtEnd).not.toContain(false);
+    expect(work).toMatchObject({ running: 0, overlaps: 0 });
+  }
+
+  async close(): Promise<void> {
+    this.published.stop();
+    for (const client of this.#clients) client.close();
+    for (const session of this.#sessions) session.destroy();
+    if ("closeAllConnections" in this.#server) this.#server.closeAllConnections();
+    const closed = once(this.#server, "close");
+    this.#server.close();
+    await Promise.all([closed, this.lock.close({ timeoutMs: 0 })]);
+  }
+
+  #begin(turn: Turn): OrderWork {
+    const end = this.work.begin();
+    const { lease } = turn;
+    return {
+      over: async () => {
+        if (lease !== undefined) this.heldAtEnd.push((await this.owner()) === lease.ownerId);
+        end();
+      },
+      overNow: end,
+    };
+  }
+
+  async #rivalOrder(turn: Turn): Promise<void> {
+    const end = this.work.begin();
+    await sleep(1);
+    end();
+    turn.answer(201, { order: "of the rival" });
+  }
+}

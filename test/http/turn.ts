@@ -1,0 +1,57 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Readable } from "node:stream";
+import type { RequestHandler } from "express";
+import type { Middleware } from "koa";
+import type { LockLike } from "../../src/express.ts";
+import type { Lease } from "../../src/index.ts";
+
+/** One run of the order handler, in the same words on every framework. */
+export interface Turn {
+  readonly req: IncomingMessage;
+  readonly res: ServerResponse;
+  /** Where the adapter has put the lease. */
+  readonly lease: Lease | undefined;
+  /** Answers as the framework's users do. */
+  answer(status: number, body: object | string | null, type?: string): void;
+  /** A stream as the body: `pipeline` on Express, `ctx.body` on Koa. */
+  stream(source: Readable): Promise<void> | undefined;
+  /** The bare response, for a handler that answers by hand. */
+  byHand(): ServerResponse;
+  /** Passes an error on: `next(error)` on Express, a throw on Koa. */
+  fail(error: Error): void;
+}
+
+/** A middleware that exists for both families. */
+export interface Layer {
+  express(): RequestHandler;
+  koa(): Middleware;
+}
+
+/** The options of a guard that both adapters understand, with callbacks on Node's request. */
+export interface GuardChoices {
+  skip?: (req: IncomingMessage) => boolean | Promise<boolean>;
+  onAnonymous?: "reject" | "proceed";
+  onUnavailable?: "reject" | "proceed";
+  userId?: (req: IncomingMessage) => unknown;
+}
+
+/** What an application is made of, whatever its framework. */
+export interface AppParts {
+  /** Without one, the same application unprotected. */
+  lock: LockLike | undefined;
+  handler: (turn: Turn) => unknown;
+  guard?: GuardChoices;
+  /** Around the guard. */
+  outside?: readonly Layer[];
+  /** Between the guard and the handler. */
+  inside?: readonly Layer[];
+  /** Receives what came to the error handler. */
+  onError?: (error: unknown) => void;
+  /** How long the error handler takes to answer. */
+  errorDelayMs?: number;
+}
+
+/** Whose request it is, in every test. */
+export function userOf(req: IncomingMessage): string | undefined {
+  return req.headers["x-user"]?.toString();
+}
