@@ -1,0 +1,61 @@
+import { once } from "node:events";
+import { RedisStore, type SubmitLock, type SubmitLockOptions } from "../../src/index.ts";
+import { type AnyRedis, closeClients, ioredis6, type SharedOptions } from "../support/clients.ts";
+import { type KeyOnlooker, onlooker } from "../support/lock-key.ts";
+import { closeLocks, openLock } from "../support/locks.ts";
+import { type RedisProxy, startProxy } from "../support/proxy.ts";
+import { sharedRedisPort } from "../support/redis-server.ts";
+
+/** Bounds of a lock whose Redis falls silent in the middle of a test. */
+export const brisk = { ttlMs: 4_000, acquireTimeoutMs: 1_500, commandTimeoutMs: 100 } as const;
+
+/** A lock on a Redis behind a proxy that loses, delays and breaks things. */
+export interface Bench {
+  readonly proxy: RedisProxy;
+  readonly client: AnyRedis;
+  readonly store: RedisStore;
+  readonly lock: SubmitLock;
+  /** Sees Redis directly. */
+  readonly redis: KeyOnlooker;
+}
+
+const benches = new Set<RedisProxy>();
+
+export interface BenchOptions extends Partial<SubmitLockOptions> {
+  readonly connect?: (port: number, options?: SharedOptions) => AnyRedis;
+  readonly clientOptions?: SharedOptions;
+}
+
+export async function openBench(options: BenchOptions = {}): Promise<Bench> {
+  const { connect = ioredis6.connect, clientOptions, ...lockOptions } = options;
+  const proxy = await startProxy(sharedRedisPort());
+  benches.add(proxy);
+  const client = connect(proxy.port, clientOptions);
+  await once(client, "ready");
+  const store = new RedisStore(client);
+  const lock = openLock({ store, ...brisk, ...lockOptions });
+  return { proxy, client, store, lock, redis: onlooker() };
+}
+
+/** Meant for `afterEach`. */
+export async function closeBenches(): Promise<void> {
+  // Not awaited: it would wait until every copy that a test has lost on the way is out of date.
+  void closeLocks();
+  closeClients();
+  await Promise.all([...benches].map((proxy) => proxy.stop()));
+  benches.clear();
+}
+
+/** A call of one of the three scripts, by what only that script does. */
+export const isAcquire = ([name, script]: string[]): boolean =>
+  name === "eval" && script !== undefined && script.includes("'SET'");
+export const isExtend = ([name, script]: string[]): boolean =>
+  name === "eval" && script !== undefined && script.includes("< tonumber");
+export const isRelease = ([name, script]: string[]): boolean =>
+  name === "eval" && script !== undefined && script.includes("'DEL'");
+
+/** The event loop stands still, as in a garbage collection or a large JSON.parse. */
+export function block(ms: number): void {
+  const end = performance.now() + ms;
+  while (performance.now() < end);
+}
