@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
+import { ioredis6 } from "../support/clients.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
@@ -158,7 +159,7 @@ describe.each(frameworks)("$name", (framework: Framework) => {
     const shop = await openShop({
       framework,
       handler: answers,
-      redisPort: proxy.port,
+      redis: ioredis6.connect(proxy.port),
       outside: [layerThatWaits(async (_req, res) => void res.once("close", left.open))],
     });
     await shop.lock.check();

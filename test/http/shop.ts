@@ -3,9 +3,10 @@ import type { Server } from "node:http";
 import type { Http2Server, Http2Session } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Redis } from "ioredis";
 import { expect } from "vitest";
 import { RedisStore, SubmitLock, type SubmitLockOptions } from "../../src/index.ts";
-import { closeClients, ioredis6 } from "../support/clients.ts";
+import { type AnyRedis, closeClients, ioredis6 } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
@@ -28,8 +29,12 @@ export interface ShopOptions extends Omit<AppParts, "lock" | "handler"> {
   /** The same shop without the lock. */
   bare?: boolean;
   times?: Partial<Omit<SubmitLockOptions, "store">>;
-  /** Where the lock finds Redis, such as a proxy. The shared server unless given. */
-  redisPort?: number;
+  /** How the lock gets to Redis. Directly to the shared server unless given. */
+  redis?: AnyRedis;
+}
+
+function sharedRedis(): Redis {
+  return ioredis6.connect(sharedRedisPort());
 }
 
 /** A life so long that a key which is gone within a few seconds was released. */
@@ -81,12 +86,11 @@ export class Shop {
   readonly #server: Server | Http2Server;
   readonly #sessions = new Set<Http2Session>();
   readonly #clients: HttpClient[] = [];
-  readonly #redis = ioredis6.connect(sharedRedisPort());
+  readonly #redis = sharedRedis();
 
   constructor(options: ShopOptions) {
-    const { framework, handler, bare, times, redisPort, ...parts } = options;
+    const { framework, handler, bare, times, redis = sharedRedis(), ...parts } = options;
     this.framework = framework;
-    const redis = ioredis6.connect(redisPort ?? sharedRedisPort());
     this.lock = new SubmitLock({ store: new RedisStore(redis), ...longTimes, ...times });
     this.#server = framework.makeServer({
       onError: (error) => this.errors.push(error),

@@ -1,0 +1,104 @@
+import express5 from "express";
+import express4 from "express4";
+import Koa3 from "koa";
+import Koa2 from "koa2";
+import supertest from "supertest";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { submitLock as expressLock } from "../../src/express.ts";
+import { RedisStore, type SubmitLock } from "../../src/index.ts";
+import { submitLock as koaLock } from "../../src/koa.ts";
+import { ioredis6 } from "../support/clients.ts";
+import { command } from "../support/command.ts";
+import { freshUser } from "../support/ids.ts";
+import { closeLocks, openLock } from "../support/locks.ts";
+import { sharedRedisPort } from "../support/redis-server.ts";
+import { type Framework, onHttp1 } from "./frameworks.ts";
+import { closeShops, openShop } from "./shop.ts";
+import type { Turn } from "./turn.ts";
+
+afterEach(async () => {
+  vi.restoreAllMocks();
+  await closeShops();
+  await closeLocks();
+});
+
+const redis = (...args: string[]) =>
+  command(sharedRedisPort(), args[0] as string, ...args.slice(1));
+
+/** A client of a Redis user that may do everything but this. */
+async function clientWithout(right: string) {
+  const username = freshUser();
+  await redis("ACL", "SETUSER", username, "on", ">secret", "~*", "&*", "+@all", `-${right}`);
+  return ioredis6.connect(sharedRedisPort(), { username, password: "secret" });
+}
+
+const handler = (turn: Turn) => turn.answer(201, { order: "placed" });
+
+describe.each(onHttp1)("$name", (framework: Framework) => {
+  test("a key of another type at the lock's name is contention, and is not touched", async () => {
+    const shop = await openShop({ framework, handler });
+    await redis("RPUSH", shop.key, "one", "two");
+    expect((await shop.submit().reply).status).toBe(409);
+    expect(await redis("LRANGE", shop.key, "0", "-1")).toEqual(["one", "two"]);
+    expect(await redis("PTTL", shop.key)).toBe(-1);
+    expect(shop.work.started).toBe(0);
+    await redis("DEL", shop.key);
+  });
+
+  describe.each(["eval", "set"])("a Redis user who may not %s", (right) => {
+    test.each(["reject", "proceed"] as const)(
+      "is a misconfiguration that the error handler sees, also with onUnavailable %j",
+      async (onUnavailable) => {
+        const shop = await openShop({
+          framework,
+          handler,
+          redis: await clientWithout(right),
+          guard: { onUnavailable },
+        });
+        const reply = await shop.submit().reply;
+        expect(reply.status).toBe(503);
+        expect(shop.errors).toMatchObject([
+          { name: "LockMisconfiguredError", code: "SUBMIT_LOCK_MISCONFIGURED", status: 503 },
+        ]);
+        expect(shop.work.started).toBe(0);
+        expect(await shop.owner()).toBeNull();
+      },
+    );
+  });
+});
+
+/** Applications in production without an error handler of their own. */
+const bareApps: { name: string; app: (lock: SubmitLock) => Parameters<typeof supertest>[0] }[] = [
+  ...([express4, express5] as const).map((lib, i) => ({
+    name: `Express ${4 + i}`,
+    app: (lock: SubmitLock) => {
+      const app = lib().set("env", "production");
+      const guard = expressLock({ lock, userId: () => "42" });
+      return app.post(
+        "/orders",
+        guard.protect((_req, res) => void res.json({})),
+      );
+    },
+  })),
+  ...([Koa2, Koa3] as const).map((lib, i) => ({
+    name: `Koa ${2 + i}`,
+    app: (lock: SubmitLock) => {
+      const app = new lib();
+      app.use(koaLock({ lock, userId: () => "42" }));
+      return app.callback();
+    },
+  })),
+];
+
+test.each(bareApps)(
+  "the default error handler of $name logs why, and tells the client nothing",
+  async ({ app }) => {
+    const log = vi.spyOn(console, "error").mockImplementation(() => {});
+    const lock = openLock({ store: new RedisStore(await clientWithout("eval")) });
+    const reply = await supertest(app(lock)).post("/orders");
+    expect(reply.status).toBe(503);
+    expect(reply.text).not.toMatch(/NOPERM|eval|lock:|permission/i);
+    // Express logs a moment after it has answered.
+    await expect.poll(() => log.mock.calls.join("\n")).toContain("NOPERM");
+  },
+);
