@@ -1,0 +1,67 @@
+import type { CellResult } from "./cell.ts";
+import type { Fault } from "./faults.ts";
+
+/** The package's default time bounds, and what is added for the way to and fro. */
+const acquireTimeoutMs = 1_000;
+const onTopMs = 50;
+/** With a second connection that can reach Redis. */
+const acquiredWithinMs = 300;
+/** A refusal by Redis itself is an answer, so nothing is waited for. */
+const refusedWithinMs = 100;
+const orphanMs = 100;
+/** After the release was called; Redis can be reached then. */
+const freedWithinMs = 500;
+
+/** What this cell of the package should have shown and did not. Empty when all is well. */
+export function misses(fault: Fault, cell: CellResult): string[] {
+  const missed: string[] = [];
+  const expect = (met: boolean, what: string): void => {
+    if (!met) missed.push(what);
+  };
+  expect(cell.struck, "the fault never struck");
+  const answered = (outcome: CellResult["outcome"], withinMs: number): void => {
+    expect(cell.outcome === outcome, `the caller is to be "${outcome}", not "${cell.outcome}"`);
+    expect(
+      cell.answeredMs <= withinMs,
+      `the caller is to know within ${withinMs} ms, not ${Math.round(cell.answeredMs)} ms`,
+    );
+  };
+  switch (fault.expect) {
+    case "acquired":
+    case "released":
+      answered("acquired", acquiredWithinMs);
+      break;
+    case "back in time":
+      answered("acquired", acquireTimeoutMs + onTopMs);
+      break;
+    case "unavailable":
+      answered("unavailable", acquireTimeoutMs + onTopMs);
+      break;
+    case "refused":
+      answered("unavailable", refusedWithinMs);
+      break;
+  }
+  const isOnAcquire = fault.on === "acquire";
+  const mostOrphanMs = isOnAcquire ? orphanMs : freedWithinMs;
+  expect(
+    cell.orphanMs <= mostOrphanMs,
+    `no orphan for more than ${mostOrphanMs} ms in sum, not ${Math.round(cell.orphanMs)} ms`,
+  );
+  if (!isOnAcquire) {
+    expect(
+      cell.freedAfterMs <= freedWithinMs,
+      `the key is to be free within ${freedWithinMs} ms, not ${Math.round(cell.freedAfterMs)} ms`,
+    );
+  }
+  if (cell.outcome === "acquired") {
+    // A lease that was reported lost has nothing left to release.
+    const rightly = cell.toldLost ? ["released", "gone", "foreign"] : ["released"];
+    expect(rightly.includes(cell.release ?? ""), `the release is not to be "${cell.release}"`);
+    // Redis could be reached all the time, so no lease needs to be lost.
+    expect(!cell.toldLost, "the lease is not to be lost");
+  }
+  expect(cell.overlaps === 0, `two callers held at once, ${cell.overlaps} times`);
+  expect(cell.rivalHolds > 0, "nobody else got the lock afterwards");
+  expect(cell.unsettled.length === 0, `never settled: ${cell.unsettled.join(", ")}`);
+  return missed;
+}
