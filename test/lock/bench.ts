@@ -24,17 +24,20 @@ const benches = new Set<RedisProxy>();
 export interface BenchOptions extends Partial<SubmitLockOptions> {
   readonly connect?: (port: number, options?: SharedOptions) => AnyRedis;
   readonly clientOptions?: SharedOptions;
+  /** A server of the test's own instead of the one that all share. */
+  readonly port?: number;
 }
 
 export async function openBench(options: BenchOptions = {}): Promise<Bench> {
-  const { connect = ioredis6.connect, clientOptions, ...lockOptions } = options;
-  const proxy = await startProxy(sharedRedisPort());
+  const { connect = ioredis6.connect, port = sharedRedisPort(), ...others } = options;
+  const { clientOptions, ...lockOptions } = others;
+  const proxy = await startProxy(port);
   benches.add(proxy);
   const client = connect(proxy.port, clientOptions);
   await once(client, "ready");
   const store = new RedisStore(client);
   const lock = openLock({ store, ...brisk, ...lockOptions });
-  return { proxy, client, store, lock, redis: onlooker() };
+  return { proxy, client, store, lock, redis: onlooker(port) };
 }
 
 /** Meant for `afterEach`. */
