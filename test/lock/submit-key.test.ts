@@ -1,0 +1,117 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { MemoryStore, SubmitLock, type UserId } from "../../src/index.ts";
+import { submitKey } from "../../src/lock/submit-key.ts";
+
+const keyOf = (userId: UserId) => submitKey("lock:submit:", userId);
+/** Ids that are accepted: no lone surrogate, 1 to 200 UTF-16 units. */
+const ids = fc
+  .oneof(
+    fc.string({ unit: "binary", minLength: 1, maxLength: 200 }),
+    // Close relatives, so that a collision would be found if there were one.
+    fc.string({
+      unit: fc.constantFrom("%", "2", "5", "F", "f", ":", "{", "}", "a", "/", "."),
+      minLength: 1,
+    }),
+  )
+  .filter((id) => id.length <= 200 && !/\p{Cs}/u.test(id));
+
+describe("properties", () => {
+  test("two different ids never share a key", () => {
+    fc.assert(
+      fc.property(ids, ids, (a, b) => (a === b) === (keyOf(a) === keyOf(b))),
+      {
+        numRuns: 2_000,
+      },
+    );
+  });
+
+  test("an id yields nothing after the prefix but ASCII letters, digits and -._~@%", () => {
+    fc.assert(
+      fc.property(ids, (id) => /^lock:submit:[A-Za-z0-9\-._~@%]+$/.test(keyOf(id))),
+      { numRuns: 2_000 },
+    );
+  });
+
+  test("the id can be read back from its key", () => {
+    fc.assert(
+      fc.property(ids, (id) => decodeURIComponent(keyOf(id).slice("lock:submit:".length)) === id),
+    );
+  });
+
+  test("a number and a bigint are the user of their digits", () => {
+    fc.assert(fc.property(fc.maxSafeInteger(), (id) => keyOf(id) === keyOf(String(id))));
+    fc.assert(fc.property(fc.bigInt(), (id) => keyOf(id) === keyOf(String(id))));
+  });
+
+  test("an id with a lone surrogate is refused, wherever it stands", () => {
+    const bad = fc
+      .string({ unit: "binary", maxLength: 50 })
+      .chain((a) => fc.constantFrom(`${a}\ud800`, `\udc00${a}`, `${a}\ud800x`));
+    fc.assert(
+      fc.property(bad, (id) => {
+        expect(() => keyOf(id)).toThrow(/lone surrogate/);
+      }),
+    );
+  });
+});
+
+test.each<[UserId, string]>([
+  ["42", "lock:submit:42"],
+  [42, "lock:submit:42"],
+  [42n, "lock:submit:42"],
+  [-0, "lock:submit:0"],
+  ["ann@example.org", "lock:submit:ann@example.org"],
+  ["a.b-c_d~e", "lock:submit:a.b-c_d~e"],
+  ["../admin", "lock:submit:..%2Fadmin"],
+  ["{42}", "lock:submit:%7B42%7D"],
+  ["a:b", "lock:submit:a%3Ab"],
+  ["a b", "lock:submit:a%20b"],
+  ["42\r\nDEL x", "lock:submit:42%0D%0ADEL%20x"],
+  ["42\n", "lock:submit:42%0A"],
+  ["%34", "lock:submit:%2534"],
+  ["it's(*)!", "lock:submit:it%27s%28%2A%29%21"],
+  ["Zoë", "lock:submit:Zo%C3%AB"],
+  ["undefined", "lock:submit:undefined"],
+])("the key of %o", (userId, key) => {
+  expect(keyOf(userId)).toBe(key);
+});
+
+test("characters that only look alike are two users", () => {
+  expect(keyOf("Zo\u00eb")).not.toBe(keyOf("Zoe\u0308"));
+});
+
+test.each([
+  ["undefined", undefined],
+  ["null", null],
+  ["an empty string", ""],
+  ["NaN", Number.NaN],
+  ["Infinity", Number.POSITIVE_INFINITY],
+  ["a fraction", 1.5],
+  ["an integer that is not safe", 2 ** 53],
+  ["true", true],
+  ["an object", { id: 42 }],
+  ["an array", ["42"]],
+  ["a String object", new String("42")],
+  ["a symbol", Symbol("42")],
+  ["a function", () => "42"],
+  ["201 characters", "x".repeat(201)],
+  ["10 000 characters", "x".repeat(10_000)],
+  ["a bigint of 10 000 digits", 10n ** 9_999n],
+  ["a high surrogate alone", "a\ud800"],
+  ["a low surrogate alone", "\udc00a"],
+])("%s is no user id", async (_name, userId) => {
+  const expected = { code: "SUBMIT_LOCK_INVALID_USER_ID", name: "InvalidUserIdError" };
+  expect(() => keyOf(userId as never)).toThrow(expect.objectContaining(expected));
+  const lock = new SubmitLock({ store: new MemoryStore() });
+  await expect(lock.acquire(userId as never)).rejects.toMatchObject(expected);
+  await expect(lock.withLock(userId as never, {}, () => {})).rejects.toMatchObject(expected);
+});
+
+test("200 characters are a user id, whatever they are encoded to", () => {
+  expect(keyOf("ä".repeat(200))).toHaveLength("lock:submit:".length + 1_200);
+});
+
+test("a refused id is not repeated in the message", () => {
+  expect(() => keyOf("secret\ud800")).toThrow(/^(?!.*secret)/);
+});

@@ -1,0 +1,129 @@
+// Compile-only: `tsc -p test` is the test, and each `@ts-expect-error` fails it when the line compiles.
+import type { Cluster, Redis } from "ioredis";
+import type { Cluster as Cluster5, Redis as Redis5 } from "ioredis5";
+import {
+  type Attempt,
+  isSubmitLockError,
+  type Lease,
+  type LockStore,
+  MemoryStore,
+  RedisStore,
+  type ReleaseOutcome,
+  SubmitLock,
+} from "submit-lock";
+
+declare const clients: {
+  redis6: Redis;
+  redis5: Redis5;
+  cluster6: Cluster;
+  cluster5: Cluster5;
+  resp3: Redis<"resp3">;
+};
+
+export const stores: LockStore[] = [
+  new RedisStore(clients.redis6),
+  new RedisStore(clients.redis5),
+  new RedisStore(clients.cluster6),
+  new RedisStore(clients.cluster5),
+  new RedisStore(clients.resp3),
+  new MemoryStore(),
+];
+
+// A pipeline collects its commands instead of sending them.
+// @ts-expect-error
+new RedisStore(clients.redis6.pipeline());
+// @ts-expect-error
+new RedisStore(clients.redis5.multi());
+
+/** As `createClient` of node-redis gives it. */
+declare const nodeRedis: {
+  readonly isOpen: boolean;
+  readonly isReady: boolean;
+  connect(): Promise<unknown>;
+  disconnect(): Promise<void>;
+  duplicate(overrides?: object): unknown;
+  eval(script: string, options?: { keys?: string[]; arguments?: string[] }): Promise<unknown>;
+  on(event: string, listener: (...args: unknown[]) => void): unknown;
+  off(event: string, listener: (...args: unknown[]) => void): unknown;
+  sendCommand(args: readonly string[]): Promise<unknown>;
+};
+// @ts-expect-error
+new RedisStore(nodeRedis);
+// @ts-expect-error
+new RedisStore("redis://localhost");
+
+// @ts-expect-error a bare client is no store
+new SubmitLock({ store: clients.redis6 });
+// @ts-expect-error the store is required
+new SubmitLock({ ttlMs: 1_000 });
+// @ts-expect-error an unknown option
+new SubmitLock({ store: new MemoryStore(), ttl: 1_000 });
+
+export const lock: SubmitLock = new SubmitLock({ store: new MemoryStore(), ttlMs: undefined });
+
+/** An attempt narrows by its outcome, and every outcome has been seen to. */
+export function narrowed(attempt: Attempt): string {
+  // @ts-expect-error not before it is known to be acquired
+  void attempt.lease;
+  switch (attempt.outcome) {
+    case "acquired":
+      return `${attempt.lease.key} ${attempt.confirmed}`;
+    case "contended":
+      return attempt.expiresInMs.toFixed();
+    case "unavailable":
+      return attempt.cause.message;
+  }
+}
+
+export async function used(): Promise<void> {
+  await lock.acquire("42");
+  await lock.acquire(42);
+  await lock.acquire(42n);
+  // @ts-expect-error
+  await lock.acquire(undefined);
+  // @ts-expect-error
+  await lock.acquire({ id: 42 });
+
+  const result: number = await lock.withLock("42", { waitMs: 500 }, (lease: Lease) => {
+    const signal: AbortSignal = lease.signal;
+    return signal.aborted ? 0 : lease.remainingMs();
+  });
+  const text: string = await lock.withLock("42", {}, async () => "an async result");
+  // @ts-expect-error
+  await lock.withLock("42", { wait: 500 }, () => result);
+  await lock.check();
+  await lock.close({ timeoutMs: 5_000 });
+  void text;
+}
+
+/** Every outcome of a release. */
+export const outcomes: Record<ReleaseOutcome, true> = {
+  released: true,
+  gone: true,
+  foreign: true,
+  unconfirmed: true,
+};
+
+/** A lease of one's own, for a unit test of a handler: `Lease` is an interface. */
+export const fakeLease: Lease = {
+  key: "lock:submit:42",
+  ownerId: "",
+  signal: new AbortController().signal,
+  remainingMs: () => 1_000,
+  release: () => Promise.resolve("released"),
+};
+
+/** The code tells the errors apart. */
+export function told(error: unknown): number | string {
+  if (!isSubmitLockError(error)) return "";
+  switch (error.code) {
+    case "SUBMIT_LOCK_CONTENDED":
+      return error.expiresInMs;
+    case "SUBMIT_LOCK_MISCONFIGURED":
+      return error.status;
+    case "SUBMIT_LOCK_LOST":
+      return error.reason;
+    default:
+      return error.message;
+  }
+}
