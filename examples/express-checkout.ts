@@ -16,7 +16,7 @@ await serve("Express", (lock) => {
 
   app.post(
     "/orders",
-    guard.protect(async (req: Request, res: Response) => {
+    guard.protect(async (req, res) => {
       const order = await shop.placeOrder(
         signedIn(req.get("authorization")),
         req.submitLease?.signal,

@@ -1,0 +1,113 @@
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { promisify } from "node:util";
+import { ROOT } from "./readme.ts";
+
+const exec = promisify(execFile);
+
+const packages = [
+  "express",
+  "koa",
+  "ioredis",
+  "supertest",
+  "@types/node",
+  "@types/express",
+  "@types/koa",
+  "@types/supertest",
+];
+
+/** A project of somebody who copies from the README. It uses what `npm run build` left in `dist`. */
+export class ReaderProject {
+  readonly folder: string;
+  readonly #running = new Set<ChildProcess>();
+
+  constructor() {
+    if (!existsSync(join(ROOT, "dist/cjs/package.json"))) {
+      throw new Error("There is no build to use: run `npm run build` first.");
+    }
+    this.folder = realpathSync(mkdtempSync(join(tmpdir(), "submit-lock-readme-")));
+    mkdirSync(join(this.folder, "node_modules/@types"), { recursive: true });
+    this.#link("submit-lock", ROOT);
+    for (const name of packages) this.#link(name, join(ROOT, "node_modules", name));
+    this.write("package.json", JSON.stringify({ type: "module" }));
+  }
+
+  #link(name: string, target: string): void {
+    // A junction needs no special right on Windows.
+    symlinkSync(target, join(this.folder, "node_modules", name), "junction");
+  }
+
+  write(file: string, text: string): void {
+    writeFileSync(join(this.folder, file), text);
+  }
+
+  /** What the compiler says about every `.ts` file of the project; nothing, if all is well. */
+  async typeErrors(): Promise<string> {
+    const compilerOptions = {
+      noEmit: true,
+      target: "es2022",
+      lib: ["es2023"],
+      module: "nodenext",
+      types: ["node"],
+      strict: true,
+      noUncheckedIndexedAccess: true,
+      exactOptionalPropertyTypes: true,
+      noImplicitReturns: true,
+      allowImportingTsExtensions: true,
+      skipLibCheck: true,
+    };
+    this.write("tsconfig.json", JSON.stringify({ compilerOptions, include: ["*.ts"] }));
+    const tsc = join(ROOT, "node_modules/typescript/bin/tsc");
+    return await exec(process.execPath, [tsc, "-p", this.folder]).then(
+      () => "",
+      (error: { stdout: string }) => error.stdout,
+    );
+  }
+
+  /** Runs a file to its end and resolves with what it printed; rejects with its errors. */
+  async run(file: string, env: Record<string, string> = {}): Promise<string> {
+    const child = this.#spawn(file, env);
+    let output = "";
+    child.stdout?.on("data", (chunk: Buffer) => {
+      output += chunk.toString();
+    });
+    child.stderr?.on("data", (chunk: Buffer) => {
+      output += chunk.toString();
+    });
+    const [code] = await once(child, "close");
+    if (code !== 0) throw new Error(`${file} ended with ${code}:\n${output}`);
+    return output;
+  }
+
+  /** Runs a file that serves until `remove` ends it. */
+  start(file: string, env: Record<string, string>): void {
+    this.#spawn(file, env);
+  }
+
+  #spawn(file: string, env: Record<string, string>): ChildProcess {
+    const tsx = pathToFileURL(join(ROOT, "node_modules/tsx/dist/loader.mjs")).href;
+    const child = spawn(process.execPath, ["--import", tsx, join(this.folder, file)], {
+      cwd: this.folder,
+      env: { ...process.env, NODE_ENV: "test", ...env },
+    });
+    this.#running.add(child);
+    return child;
+  }
+
+  remove(): void {
+    for (const child of this.#running) child.kill("SIGKILL");
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}

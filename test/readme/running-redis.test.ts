@@ -1,0 +1,235 @@
+import { once } from "node:events";
+import { type AddressInfo, createConnection, createServer, type Socket } from "node:net";
+import { Cluster, Redis, type RedisOptions } from "ioredis";
+import { Redis as Redis5 } from "ioredis5";
+import { afterEach, describe, expect, it } from "vitest";
+import { type LockStore, RedisStore, type SubmitLock } from "../../src/index.ts";
+import { command } from "../support/command.ts";
+import { freshUser } from "../support/ids.ts";
+import { acquired, causeOf, closeLocks, openLock } from "../support/locks.ts";
+import { startCluster } from "../support/redis-cluster.ts";
+import { type RedisServer, startRedis } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
+import { blocks, prose } from "./readme.ts";
+
+const clients = new Set<{ disconnect(): void }>();
+const servers = new Set<{ stop(): Promise<void> | void }>();
+
+afterEach(async () => {
+  await closeLocks();
+  for (const client of clients) client.disconnect();
+  for (const server of servers) await server.stop();
+  clients.clear();
+  servers.clear();
+});
+
+async function server(...args: string[]): Promise<RedisServer> {
+  const started = await startRedis({ args });
+  servers.add(started);
+  return started;
+}
+
+function connect(port: number, options: Omit<RedisOptions, "replyMapping"> = {}): Redis {
+  const redis = new Redis(port, "127.0.0.1", options);
+  redis.on("error", () => {});
+  clients.add(redis);
+  return redis;
+}
+
+function lockOn(store: LockStore, given: object = {}): SubmitLock {
+  return openLock({ store, ...given });
+}
+
+/** Everything that a lock does with Redis, with each of its commands. */
+async function everything(lock: SubmitLock, port: number): Promise<void> {
+  await lock.check();
+  const user = freshUser();
+  const { lease } = acquired(await lock.acquire(user));
+  expect((await lock.acquire(user)).outcome).toBe("contended");
+  // Extended more than once: its first life is over by then.
+  await new Promise((resolve) => setTimeout(resolve, 700));
+  expect(lease.remainingMs()).toBeGreaterThan(0);
+  expect(await lease.release()).toBe("released");
+  const legacy = freshUser();
+  await command(port, "set", lock.keyFor(legacy), "an old lock without an expiry");
+  expect((await lock.acquire(legacy)).outcome).toBe("contended");
+  expect(await command(port, "pttl", lock.keyFor(legacy))).toBeGreaterThan(0);
+}
+
+/** The commands that the README permits. */
+const permitted = (/^ACL SETUSER (.*)$/m.exec(blocks.map(({ code }) => code).join("\n"))?.[1] ?? "")
+  .split(" ")
+  .filter((rule) => rule.startsWith("+"));
+
+async function clerk(
+  port: number,
+  rules: string[],
+): Promise<{ username: string; password: string }> {
+  await command(
+    port,
+    "acl",
+    "setuser",
+    "clerk",
+    "reset",
+    "on",
+    ">pass",
+    "~lock:submit:*",
+    ...rules,
+  );
+  return { username: "clerk", password: "pass" };
+}
+
+/** What was asked for and not permitted. */
+async function denials(port: number): Promise<string[]> {
+  const entries = (await command(port, "acl", "log")) as (string[] | { object: string })[];
+  return entries.map((entry) =>
+    Array.isArray(entry) ? (entry[entry.indexOf("object") + 1] as string) : entry.object,
+  );
+}
+
+describe("the permissions in the README", () => {
+  it.each([
+    ["ioredis 6", (port: number, options: object) => connect(port, options)],
+    ["ioredis 5", (port: number, options: object) => new Redis5(port, "127.0.0.1", options)],
+  ])("are enough for %s", async (_name, open) => {
+    const { port } = await server();
+    const client = open(port, await clerk(port, permitted));
+    clients.add(client);
+    await everything(lockOn(new RedisStore(client), { ttlMs: 300 }), port);
+    expect(await denials(port)).toEqual([]);
+  });
+
+  it.each(permitted.filter((rule) => rule !== "+info"))(
+    "are not enough without %s",
+    async (rule) => {
+      const { port } = await server();
+      const rules = permitted.filter((each) => each !== rule);
+      const client = connect(port, await clerk(port, rules));
+      const lock = lockOn(new RedisStore(client), { ttlMs: 300 });
+      await everything(lock, port).catch(() => {});
+      expect(await denials(port)).toContain(rule.slice(1));
+    },
+  );
+
+  it("need no info without the ready check, and select for another database", async () => {
+    const { port } = await server();
+    const rules = [...permitted.filter((rule) => rule !== "+info"), "+select"];
+    const options = { ...(await clerk(port, rules)), enableReadyCheck: false, db: 1 };
+    await lockOn(new RedisStore(connect(port, options))).check();
+    expect(await denials(port)).toEqual([]);
+    expect(prose).toContain("`enableReadyCheck: false`");
+    expect(prose).toContain("`+select`");
+  });
+
+  it("are enough on a Cluster with what it needs besides", async () => {
+    const cluster = await startCluster();
+    servers.add(cluster);
+    const more = [
+      ...(/On a Cluster ioredis also asks for (.*)\./.exec(prose)?.[1] ?? "").matchAll(/`(.*?)`/g),
+    ];
+    const rules = [...permitted, ...more.map(([, rule]) => rule as string)];
+    expect(rules).toContain("+cluster|slots");
+    for (const port of cluster.ports) await clerk(port, rules);
+    const nodes = cluster.ports.map((port) => ({ host: "127.0.0.1", port }));
+    const client = new Cluster(nodes, { redisOptions: { username: "clerk", password: "pass" } });
+    clients.add(client);
+    await lockOn(new RedisStore(client)).check();
+    for (const port of cluster.ports) expect(await denials(port)).toEqual([]);
+  });
+});
+
+describe("the options of ioredis in the README", () => {
+  it.each<Omit<RedisOptions, "replyMapping">>([
+    { keyPrefix: "shop:" },
+    { enableAutoPipelining: true },
+    { stringNumbers: true },
+    { lazyConnect: true },
+    { commandTimeout: 200 },
+    { enableOfflineQueue: false },
+    { maxRetriesPerRequest: 0 },
+    { maxRetriesPerRequest: null },
+    { autoResendUnfulfilledCommands: false },
+    { socketTimeout: 5_000 },
+  ])("work: %j", async (options) => {
+    const { port } = await server();
+    const lock = lockOn(new RedisStore(connect(port, options)));
+    const user = freshUser();
+    const { lease } = acquired(await lock.acquire(user));
+    expect((await lock.acquire(user)).outcome).toBe("contended");
+    const key = `${options.keyPrefix ?? ""}${lease.key}`;
+    expect(await command(port, "exists", key)).toBe(1);
+    expect(await lease.release()).toBe("released");
+    expect(await command(port, "exists", key)).toBe(0);
+  });
+
+  it("include one with which a failover behind one address heals", async () => {
+    const [old, next] = [await server(), await server()];
+    const address = await virtualIp(old.port);
+    const plain = lockOn(new RedisStore(connect(address.port)));
+    const reconnectOnError = (error: Error) => error.message.includes("READONLY");
+    const healing = lockOn(new RedisStore(connect(address.port, { reconnectOnError })));
+    await Promise.all([plain.check(), healing.check()]);
+
+    await command(old.port, "replicaof", "127.0.0.1", next.port);
+    address.leadTo(next.port);
+    await until(async () => (await healing.acquire(freshUser())).outcome === "acquired", {
+      what: "the lock to find the new master",
+    });
+    expect(causeOf(await plain.acquire(freshUser())).message).toContain("READONLY");
+  });
+
+  it("do not revive a client that has ended", async () => {
+    const { port } = await server();
+    const redis = connect(port);
+    const lock = lockOn(new RedisStore(redis));
+    await lock.check();
+    await redis.quit();
+    await until(() => redis.status === "end", { what: "the end of the client" });
+    expect(causeOf(await lock.acquire(freshUser())).message).toContain('the connection is "end"');
+    expect(prose).toContain('`the connection is "end"`');
+  });
+});
+
+describe("a Redis without eviction whose memory is full", () => {
+  it("refuses the acquire and takes the release", async () => {
+    const { port } = await server("--maxmemory-policy", "noeviction");
+    const lock = lockOn(new RedisStore(connect(port)));
+    const { lease } = acquired(await lock.acquire(freshUser()));
+    await command(port, "config", "set", "maxmemory", "1");
+    const cause = causeOf(await lock.acquire(freshUser()));
+    expect(cause).toMatchObject({ code: "SUBMIT_LOCK_UNAVAILABLE" });
+    expect(cause.message).toContain("OOM");
+    expect(await lease.release()).toBe("released");
+  });
+});
+
+/** One address that leads to one server after another, as a virtual IP does. Open connections stay. */
+async function virtualIp(target: number): Promise<{ port: number; leadTo(port: number): void }> {
+  let current = target;
+  const open = new Set<Socket>();
+  const address = createServer((client) => {
+    const upstream = createConnection(current, "127.0.0.1");
+    for (const socket of [client, upstream]) {
+      open.add(socket);
+      socket.on("error", () => {});
+      socket.on("close", () => {
+        client.destroy();
+        upstream.destroy();
+      });
+    }
+    client.pipe(upstream).pipe(client);
+  }).listen(0, "127.0.0.1");
+  await once(address, "listening");
+  servers.add({
+    stop() {
+      for (const socket of open) socket.destroy();
+      address.close();
+    },
+  });
+  return {
+    port: (address.address() as AddressInfo).port,
+    leadTo(port) {
+      current = port;
+    },
+  };
+}
