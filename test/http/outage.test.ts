@@ -1,0 +1,171 @@
+import { afterEach, describe, expect, test } from "vitest";
+import { type AnyRedis, ioredis6, redisClients } from "../support/clients.ts";
+import { command } from "../support/command.ts";
+import { type RedisProxy, startProxy } from "../support/proxy.ts";
+import { type RedisServer, sharedRedisPort, startRedis } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
+import { type Framework, mainFrameworks } from "./frameworks.ts";
+import { closeShops, type OrderWork, openShop, type Shop } from "./shop.ts";
+import type { Turn } from "./turn.ts";
+
+let server: RedisServer | undefined;
+const proxies: RedisProxy[] = [];
+afterEach(async () => {
+  await closeShops();
+  await Promise.all(proxies.splice(0).map((proxy) => proxy.stop()));
+  await server?.stop();
+  server = undefined;
+});
+
+async function openProxy(): Promise<RedisProxy> {
+  const proxy = await startProxy(sharedRedisPort());
+  proxies.push(proxy);
+  return proxy;
+}
+
+const handler = async (turn: Turn, work: OrderWork) => {
+  work.overNow();
+  turn.answer(201, { order: "placed" });
+};
+
+const times = { acquireTimeoutMs: 300 };
+
+/** A refused submit, and how long it took. */
+async function refused(shop: Shop): Promise<number> {
+  const from = performance.now();
+  const reply = await shop.submit().reply;
+  expect(reply.status).toBe(503);
+  expect(JSON.parse(reply.body).code).toBe("submit_unavailable");
+  return performance.now() - from;
+}
+
+/** The customer tries again, as `Retry-After` says, until the order is placed. */
+async function goesThrough(shop: Shop): Promise<void> {
+  await until(async () => (await shop.submit().reply).status === 201, {
+    what: "an order after the outage",
+    everyMs: 50,
+  });
+  await until(() => shop.published.releases.some(({ outcome }) => outcome === "released"), {
+    what: "its release",
+  });
+}
+
+describe.each(mainFrameworks)("$name", (framework: Framework) => {
+  test("a Redis that is killed means 503 soon, and a new one that orders go through again", async () => {
+    server = await startRedis();
+    const redis = ioredis6.connect(server.port, { retryStrategy: () => 20 });
+    const shop = await openShop({ framework, handler, times, redis });
+    expect((await shop.submit().reply).status).toBe(201);
+    await server.kill();
+    for (let i = 0; i < 3; i++) expect(await refused(shop)).toBeLessThan(2_000);
+    expect(shop.errors).toEqual([]);
+    await server.restart();
+    await goesThrough(shop);
+    expect(shop.work.overlaps).toBe(0);
+    await until(async () => (await command(server?.port ?? 0, "DBSIZE")) === 0, {
+      what: "Redis to be empty",
+    });
+  });
+
+  test("a Redis that refuses connections means 503 soon, until it accepts them again", async () => {
+    const proxy = await openProxy();
+    await proxy.refuse(true);
+    const redis = ioredis6.connect(proxy.port, { retryStrategy: () => 20 });
+    const shop = await openShop({ framework, handler, times, redis });
+    expect(await refused(shop)).toBeLessThan(2_000);
+    await proxy.refuse(false);
+    await goesThrough(shop);
+    await shop.keyIsGone();
+  });
+
+  test("a Redis that is silent means 503 soon, until it answers again", async () => {
+    const proxy = await openProxy();
+    const shop = await openShop({ framework, handler, times, redis: ioredis6.connect(proxy.port) });
+    expect((await shop.submit().reply).status).toBe(201);
+    proxy.holdRequests();
+    const [first, second] = [refused(shop), refused(shop)];
+    expect(await first).toBeLessThan(2_000);
+    expect(await second).toBeLessThan(2_000);
+    expect(await refused(shop)).toBeLessThan(2_000);
+    expect(shop.work.started).toBe(1);
+    proxy.releaseHeld();
+    await goesThrough(shop);
+    // What was held came late, and is refused or retired.
+    await shop.keyIsGone();
+    expect(shop.work.overlaps).toBe(0);
+  });
+
+  test("an order whose Redis dies under it is answered as if nothing had happened", async () => {
+    server = await startRedis();
+    const redis = ioredis6.connect(server.port, { retryStrategy: () => 20 });
+    const shop = await openShop({
+      framework,
+      times,
+      redis,
+      handler: async (turn, work) => {
+        await server?.kill();
+        work.overNow();
+        turn.answer(201, { order: "placed" });
+      },
+    });
+    expect(await shop.submit().reply).toMatchObject({ status: 201, body: '{"order":"placed"}' });
+    await until(() => shop.published.releases.length === 1, { what: "the end of the release" });
+    expect(shop.published.releases).toMatchObject([{ outcome: "unconfirmed" }]);
+    expect(shop.errors).toEqual([]);
+  });
+});
+
+const clientOptions = [
+  { options: "default options", given: {} },
+  { options: "a commandTimeout", given: { commandTimeout: 100 } },
+];
+const clients = redisClients.flatMap(({ name, connect }) =>
+  clientOptions.map(({ options, given }) => ({
+    client: `${name} with ${options}`,
+    connect: (port: number): AnyRedis => connect(port, given),
+  })),
+);
+
+const isAcquire = ([name]: string[]) => name?.toLowerCase() === "eval";
+
+/** Redis applies the acquire of an order, and its reply never comes. */
+async function loseAcquire(
+  framework: Framework,
+  connect: (port: number) => AnyRedis,
+  loss: { resetAfterMs?: number },
+): Promise<void> {
+  const lossy = await openProxy();
+  const shop = await openShop({
+    framework,
+    redis: connect(lossy.port),
+    times: { acquireTimeoutMs: 600 },
+    handler: async (turn, work) => {
+      await work.over();
+      turn.answer(201, { order: "placed" });
+    },
+  });
+  // The connection and Redis' clock are known, as in a process that has been at work.
+  await shop.lock.check();
+  const lost = lossy.loseReplyOnce(isAcquire, loss);
+  const { reply } = shop.submit();
+  await lost;
+  expect((await reply).status).toBe(201);
+  expect(shop.work.started).toBe(1);
+  await shop.isOverAfter(1);
+  // The user is not stranded: the next order goes through at once.
+  expect((await shop.rival()).status).toBe(201);
+  await shop.isOverAfter(2);
+}
+
+describe.each(mainFrameworks)("$name", (framework: Framework) => {
+  // Both at once, because each waits at its end until no copy of the acquire can take effect.
+  test.each(clients)(
+    "an order whose acquire was applied and whose reply was lost is placed, once ($client)",
+    async ({ connect }) => {
+      await Promise.all([
+        loseAcquire(framework, connect, {}),
+        loseAcquire(framework, connect, { resetAfterMs: 30 }),
+      ]);
+    },
+  );
+});
