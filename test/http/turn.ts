@@ -28,7 +28,7 @@ export interface Layer {
 }
 
 /** The options of a guard that both adapters understand, with callbacks on Node's request. */
-export interface GuardChoices {
+interface GuardChoices {
   skip?: (req: IncomingMessage) => boolean | Promise<boolean>;
   onAnonymous?: "reject" | "proceed";
   onUnavailable?: "reject" | "proceed";

@@ -1,0 +1,55 @@
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import { Redis } from "ioredis";
+import { RedisStore, SubmitLock } from "../../src/index.ts";
+import { frameworks } from "./frameworks.ts";
+import type { FromShop, ToShop } from "./shop-protocol.ts";
+import type { Turn } from "./turn.ts";
+
+/**
+ * A server process of its own: `shop-process.ts FRAMEWORK REDIS_PORT`. An order runs until the parent
+ * lets it finish. That no two orders of one user run at a time, in whichever process, is counted in
+ * Redis itself.
+ */
+const [name, redisPort] = process.argv.slice(2);
+const framework = frameworks.find((each) => each.name === name);
+if (framework === undefined) throw new Error(`There is no framework ${name}.`);
+
+const tell = (message: FromShop) => void process.send?.(message);
+const finished = new Set<string>();
+const waiting = new Map<string, () => void>();
+
+/** Resolves when the parent has said that this order may finish, before or after it began. */
+function mayFinish(order: string): Promise<void> {
+  if (finished.has(order)) return Promise.resolve();
+  return new Promise((resolve) => waiting.set(order, resolve));
+}
+
+process.on("message", ({ finish }: ToShop) => {
+  finished.add(finish);
+  waiting.get(finish)?.();
+  waiting.delete(finish);
+});
+// Nobody is there any more who would end it.
+process.once("disconnect", () => process.exit());
+
+const redis = new Redis(Number(redisPort), "127.0.0.1");
+const counter = new Redis(Number(redisPort), "127.0.0.1");
+
+async function handler(turn: Turn): Promise<void> {
+  const order = String(turn.req.headers["x-order"]);
+  const till = `till:${turn.req.headers["x-user"]}`;
+  const running = await counter.incr(till);
+  tell({ started: order, running });
+  await mayFinish(order);
+  await counter.decr(till);
+  turn.answer(201, { order });
+}
+
+const server = framework.makeServer({
+  lock: new SubmitLock({ store: new RedisStore(redis) }),
+  handler,
+});
+server.listen(0, "127.0.0.1");
+await once(server, "listening");
+tell({ port: (server.address() as AddressInfo).port });

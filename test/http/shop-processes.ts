@@ -1,0 +1,45 @@
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { until } from "../support/until.ts";
+import type { FromShop, ToShop } from "./shop-protocol.ts";
+
+/** A server process, seen from outside. */
+export interface ShopProcess {
+  readonly port: number;
+  /** Every order whose handler has begun, and how many of its user's were running then. */
+  readonly started: Extract<FromShop, { started: string }>[];
+  finish(order: string): void;
+  stop(): Promise<void>;
+}
+
+export async function startShopProcess(framework: string, redisPort: number): Promise<ShopProcess> {
+  const script = fileURLToPath(new URL("./shop-process.ts", import.meta.url));
+  const child: ChildProcess = fork(script, [framework, `${redisPort}`], {
+    execArgv: ["--import", "tsx"],
+  });
+  const started: ShopProcess["started"] = [];
+  let port: number | undefined;
+  child.on("message", (message: FromShop) => {
+    if ("port" in message) port = message.port;
+    else started.push(message);
+  });
+  await until(
+    () => {
+      if (child.exitCode !== null) throw new Error(`The shop ended with ${child.exitCode}.`);
+      return port;
+    },
+    { what: `a shop on ${framework}`, boundMs: 30_000 },
+  );
+  return {
+    port: port as unknown as number,
+    started,
+    finish: (order) => void child.send({ finish: order } satisfies ToShop),
+    async stop() {
+      if (child.exitCode !== null || child.signalCode !== null) return;
+      const exited = once(child, "exit");
+      child.kill("SIGKILL");
+      await exited;
+    },
+  };
+}
