@@ -216,10 +216,11 @@ async function work(hold: Hold, ms: number, onLost: () => void): Promise<boolean
   };
   if (hold.signal?.aborted) lose();
   hold.signal?.addEventListener("abort", lose);
-  const stepMs = hold.extend === undefined ? 20 : ttlMs / 3;
+  let extendAt = performance.now() + ttlMs / 3;
   while (!lost && performance.now() < endsAt) {
-    await sleep(Math.min(stepMs, endsAt - performance.now()));
-    if (lost || hold.extend === undefined || performance.now() >= endsAt) continue;
+    await sleep(Math.min(20, endsAt - performance.now()));
+    if (lost || hold.extend === undefined || performance.now() < extendAt) continue;
+    extendAt = performance.now() + ttlMs / 3;
     const extended = await settled(hold.extend(), callBoundMs);
     if (extended.kind !== "fulfilled") lose();
   }

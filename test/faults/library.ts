@@ -6,6 +6,8 @@ export const ttlMs = 5_000;
 /** A lock library as the lab knows it, so that submit-lock and its neighbours stand in one table. */
 export interface Library {
   readonly name: string;
+  /** Whether a lock can live longer than its TTL. */
+  readonly extends: boolean;
   /** The key in Redis, before a `keyPrefix` of the client. */
   keyOf(user: string): string;
   open(client: AnyRedis): Contender;

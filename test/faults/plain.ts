@@ -11,6 +11,7 @@ function plain(
   const keyOf = (user: string): string => `lock:${user}`;
   return {
     name,
+    extends: false,
     keyOf,
     open: (redis) => ({
       async acquire(user) {

@@ -4,6 +4,7 @@ import { type Library, ttlMs } from "./library.ts";
 /** This package, with its default time bounds: 1 s for an attempt, 200 ms for a command. */
 export const submitLock: Library = {
   name: "submit-lock",
+  extends: true,
   keyOf: (user) => `lock:submit:${user}`,
   open(client) {
     const lock = new SubmitLock({ store: new RedisStore(client), ttlMs });
