@@ -40,6 +40,16 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   return { proxy, client, store, lock, redis: onlooker(port) };
 }
 
+/** A lock without the proxy: that lives in this process, and would stand still with it. */
+export async function openDirect(
+  options: Partial<SubmitLockOptions>,
+  connect: BenchOptions["connect"] = ioredis6.connect,
+): Promise<SubmitLock> {
+  const client = connect(sharedRedisPort());
+  await once(client, "ready");
+  return openLock({ store: new RedisStore(client), ...options });
+}
+
 /** Meant for `afterEach`. */
 export async function closeBenches(): Promise<void> {
   // Not awaited: it would wait until every copy that a test has lost on the way is out of date.

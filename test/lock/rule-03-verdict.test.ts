@@ -1,9 +1,10 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { record } from "../support/channels.ts";
 import { freshUser } from "../support/ids.ts";
+import { onlooker } from "../support/lock-key.ts";
 import { causeOf, leaseOf } from "../support/locks.ts";
 import { until } from "../support/until.ts";
-import { block, closeBenches, isAcquire, openBench } from "./bench.ts";
+import { block, closeBenches, isAcquire, openBench, openDirect } from "./bench.ts";
 
 afterEach(closeBenches);
 
@@ -16,7 +17,7 @@ describe("rule 3: one verdict for one attempt", () => {
   });
 
   test("a grant that is read too late is unavailable, and is taken back", async () => {
-    const { lock, redis } = await openBench({ acquireTimeoutMs: 100, commandTimeoutMs: 50 });
+    const [lock, redis] = [await openDirect({ ttlMs: 20_000, acquireTimeoutMs: 100 }), onlooker()];
     const user = freshUser();
     const attempt = lock.acquire(user);
     // The copy goes out in this turn, and the process does not look up until the budget is over.

@@ -1,27 +1,15 @@
-import { once } from "node:events";
 import { afterEach, describe, expect, test } from "vitest";
-import { RedisStore, type SubmitLock } from "../../src/index.ts";
 import { record } from "../support/channels.ts";
 import { redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
-import { acquired, leaseOf, openLock } from "../support/locks.ts";
-import { sharedRedisPort } from "../support/redis-server.ts";
-import { block, closeBenches, isAcquire, isRelease, openBench } from "./bench.ts";
+import { acquired, leaseOf } from "../support/locks.ts";
+import { block, closeBenches, isAcquire, isRelease, openBench, openDirect } from "./bench.ts";
 
 afterEach(closeBenches);
 
-/** Without the proxy: it lives in this process, and would stand still with it. */
-async function directLock(connect: Connect, times: object): Promise<SubmitLock> {
-  const client = connect(sharedRedisPort());
-  await once(client, "ready");
-  return openLock({ store: new RedisStore(client), ...times });
-}
-
-type Connect = (typeof redisClients)[number]["connect"];
-
 describe.each(redisClients)("rule 10: our own timers, with $name", ({ connect }) => {
   test("after a blocked event loop the answer is read before the timer is believed", async () => {
-    const lock = await directLock(connect, { commandTimeoutMs: 50 });
+    const lock = await openDirect({ commandTimeoutMs: 50 }, connect);
     for (let round = 0; round < 5; round++) {
       const user = freshUser();
       const acquire = record("submit-lock:acquire", `lock:submit:${user}`);
@@ -39,7 +27,7 @@ describe.each(redisClients)("rule 10: our own timers, with $name", ({ connect })
 
   test("after a blocked event loop a lease that was extended in time is not lost", async () => {
     const times = { ttlMs: 1_000, acquireTimeoutMs: 300, commandTimeoutMs: 100 };
-    const lock = await directLock(connect, times);
+    const lock = await openDirect(times, connect);
     const lease = await leaseOf(lock, freshUser());
     // Over the watchdog, and before the end.
     for (let round = 0; round < 3; round++) {
