@@ -95,7 +95,11 @@ export function submitLock<Req extends IncomingMessage = Request>(
       if (admission.kind === "held") (req as Request).submitLease = admission.holding.lease;
       await goOn(admission.kind === "held" ? admission.holding : undefined);
     } catch (error) {
-      next(error);
+      next(
+        goesOn(error)
+          ? new Error(`the submission failed with ${String(error)} as its reason`)
+          : error,
+      );
     }
   }
 
@@ -127,9 +131,7 @@ async function run(
   let passedOn = false;
   // Work of later handlers goes on when this one has settled; an error is all that is left to answer.
   const forward: Next = (error) => {
-    if (error === undefined || error === null || error === "route" || error === "router") {
-      passedOn = true;
-    }
+    if (goesOn(error)) passedOn = true;
     next(error);
   };
   let returned: unknown;
@@ -149,8 +151,7 @@ async function run(
     await returned;
   } catch (error) {
     work?.done();
-    // `next(undefined)` would go on to the next handler, as if nothing had happened.
-    throw error ?? new Error("the protected handler rejected without a reason");
+    throw error;
   }
   if (passedOn) work?.unseen();
   else work?.done();
@@ -171,10 +172,13 @@ async function refuse<Req extends IncomingMessage>(
   await (answer as Answer<Req, Refusal>)(req, res, (error) => next(asError(error)), refusal);
 }
 
-/** Anything that Express would take for "go on" becomes an error: no answer may start the handler. */
+/** What Express takes for "go on": as an error it would start the handler that was to be kept from running. */
+function goesOn(error: unknown): boolean {
+  return !error || error === "route" || error === "router";
+}
+
 function asError(error: unknown): unknown {
-  if (error !== undefined && error !== null && error !== "route" && error !== "router")
-    return error;
+  if (!goesOn(error)) return error;
   return new AnsweredTwiceError(
     "an answer of onContended, onUnavailable or onAnonymous called next() without an error; it has to answer the request, or pass an error",
   );

@@ -1,6 +1,8 @@
 import type { Context, Middleware, ParameterizedContext } from "koa";
+import { BodyWatch } from "./http/body-watch.ts";
 import { checkGuardOptions, choiceFor, type GuardOptions } from "./http/guard-options.ts";
 import { problemFor, type Refusal } from "./http/problem.ts";
+import { isDisconnected } from "./http/response-watch.ts";
 import type { Work } from "./http/settlement.ts";
 import { admit } from "./http/submission.ts";
 import type { Lease } from "./lock/lease.ts";
@@ -79,37 +81,21 @@ export function submitLock<Ctx extends AnyContext = Context>(
         const { lease, begin } = admission.holding;
         ctx.state["submitLease"] = lease;
         const work = begin();
+        const bodies = new BodyWatch(ctx.response);
         try {
           await next();
         } finally {
-          settle(ctx, work);
+          settle(ctx, bodies, work);
         }
       }
     }
   };
 }
 
-/** What is downstream has settled: a body that is still being made goes on working. */
-function settle(ctx: AnyContext, work: Work): void {
-  const body: unknown = ctx.body;
-  if (ctx.respond === false || body instanceof ReadableStream) {
-    work.unseen();
-  } else if (isNodeStream(body) && !body.closed) {
-    // After an abort `close` waits for a generator that is still at work; old streams may lack it.
-    for (const event of ["close", "end", "error"]) body.once(event, () => work.done());
-  } else {
-    work.done();
-  }
-}
-
-interface NodeStream {
-  readonly closed?: boolean;
-  pipe(target: unknown): unknown;
-  once(event: string, listener: () => void): unknown;
-}
-
-function isNodeStream(body: unknown): body is NodeStream {
-  return typeof (body as NodeStream | null | undefined)?.pipe === "function";
+/** What is downstream has settled, but a body that is still being made goes on working. */
+function settle(ctx: AnyContext, bodies: BodyWatch, work: Work): void {
+  if (ctx.respond === false) work.unseen();
+  else bodies.whenMade(work, isDisconnected(ctx.req, ctx.res));
 }
 
 async function refuse(

@@ -1,3 +1,4 @@
+import { InvalidOptionError } from "../lock/errors.ts";
 import { checkOptionNames, hasMembers, invalidOption } from "../lock/options.ts";
 import type { UserId } from "../lock/submit-key.ts";
 import type { Attempt } from "../lock/submit-lock.ts";
@@ -39,6 +40,11 @@ const names = ["lock", "userId", "onAnonymous", "onContended", "onUnavailable", 
 /** @throws InvalidOptionError naming the option, what was expected and what came. */
 export function checkGuardOptions(options: UncheckedOptions<never>): void {
   checkOptionNames("submitLock", options, names);
+  if (hasMembers(options.lock, ["attach"])) {
+    throw new InvalidOptionError(
+      "lock: expected a SubmitLock, got a store: write lock: new SubmitLock({ store })",
+    );
+  }
   if (!hasMembers(options.lock, ["acquire"]) || typeof options.lock.acquire !== "function") {
     throw invalidOption("lock", "a SubmitLock", options.lock);
   }

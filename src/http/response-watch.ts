@@ -2,6 +2,12 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 
 /**
+ * How long an end that somebody further out holds back may take once nobody is there to read it.
+ * express-session saves the session meanwhile; compression never comes to the end.
+ */
+const heldBackMs = 1_000;
+
+/**
  * Watches when a response is over: `ended` when the handler has ended it, `closed` when its
  * connection or stream has closed without that.
  *
@@ -25,7 +31,7 @@ export class ResponseWatch {
     this.#changed = changed;
     this.#ended = res.writableEnded;
     const socket = isHttp1(req) ? req.socket : undefined;
-    this.#closed = socket?.destroyed === true;
+    this.#closed = isDisconnected(req, res);
     this.#watchEnd();
     const look = () => this.#look();
     res.once("prefinish", look);
@@ -70,8 +76,9 @@ export class ResponseWatch {
       if (mayDefer) watch.#endCalled = true;
       // Never delayed, and called first: it may throw, and then nothing has ended.
       const result = Reflect.apply(end, this, args);
-      // On a closed HTTP/2 stream the call returns at once and leaves no other trace.
-      if (!mayDefer || res.writableEnded || (watch.#closed && !isHttp1(res.req))) watch.#end();
+      // On a closed HTTP/2 stream the call itself is the only trace that it leaves.
+      if (!mayDefer || res.writableEnded) watch.#end();
+      else if (watch.#closed) watch.#waitForHeldBackEnd();
       return result;
     } as typeof res.end;
   }
@@ -91,10 +98,23 @@ export class ResponseWatch {
   #close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    // The compatibility layer of HTTP/2 tells nothing more about a closed stream.
-    if (!isHttp1(this.#res.req)) this.#endCalled = false;
     this.#changed();
+    if (this.#endCalled) this.#waitForHeldBackEnd();
   }
+
+  #waitForHeldBackEnd(): void {
+    setTimeout(() => this.#end(), heldBackMs).unref();
+  }
+}
+
+/** Whether the client has left, as far as can be seen without an event. */
+export function isDisconnected(req: IncomingMessage, res: ServerResponse): boolean {
+  if (isHttp1(req)) return req.socket?.destroyed === true;
+  // The request and the response of HTTP/2 are two faces of one stream.
+  const { stream } = res as {
+    stream?: { readonly closed?: boolean; readonly destroyed?: boolean };
+  };
+  return stream?.closed === true || stream?.destroyed === true;
 }
 
 function isHttp1(req: IncomingMessage): boolean {

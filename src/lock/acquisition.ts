@@ -1,5 +1,5 @@
-import { LockMisconfiguredError, LockUnavailableError } from "./errors.ts";
 import type { AcquireReply, Copy, LockCommand, LockStore, NoAnswer } from "./store.ts";
+import { errorFor } from "./trouble.ts";
 
 /** How an attempt ended, with what the lock needs to clean up after it. */
 export interface Acquisition {
@@ -44,7 +44,7 @@ class Attempt {
   #wasRefused = false;
   #lostAnAnswer = false;
   #unanswered: Copy<AcquireReply> | undefined;
-  #trouble: Extract<NoAnswer, { kind: "unsent" }> | Error | undefined;
+  #trouble: NoAnswer | undefined;
   #sendAt = 0;
   #timer: NodeJS.Timeout | undefined;
   #ended = false;
@@ -111,13 +111,13 @@ class Attempt {
         this.#wasRefused = true;
         break;
       case "rejected":
-        this.#trouble = reply.misconfigured ? misconfigured(reply.cause) : reply.cause;
+        this.#trouble = reply;
         // Certain: no copy took effect and none will. Asking again would only delay the answer.
         if (this.#open.length === 0) this.#end("unavailable");
         else this.#sendAgain(false);
         break;
       case "unknown":
-        this.#trouble = reply.cause;
+        this.#trouble = reply;
         this.#unanswered = copy;
         // The first confirm goes out at once.
         this.#sendAgain(!this.#lostAnAnswer);
@@ -167,34 +167,14 @@ class Attempt {
       outcome,
       confirmed,
       expiresInMs,
-      cause: outcome === "unavailable" ? this.#cause() : undefined,
+      cause:
+        outcome === "unavailable"
+          ? errorFor(this.#trouble, this.#command.times.acquireTimeoutMs)
+          : undefined,
       startedAt: this.#startedAt,
       copies: this.#copies,
       openCopies: this.#open,
       mayHold: mayHold || this.#open.length > 0,
     });
   }
-
-  #cause(): Error {
-    const trouble = this.#trouble;
-    if (trouble instanceof LockMisconfiguredError) return trouble;
-    const { acquireTimeoutMs } = this.#command.times;
-    if (trouble instanceof Error) {
-      return new LockUnavailableError(`the store gave no usable answer: ${trouble.message}`, {
-        cause: trouble,
-      });
-    }
-    return new LockUnavailableError(
-      trouble === undefined
-        ? `the store did not answer within ${acquireTimeoutMs} ms`
-        : `nothing could be sent to the store within ${acquireTimeoutMs} ms: ${trouble.reason}`,
-    );
-  }
-}
-
-function misconfigured(cause: Error): LockMisconfiguredError {
-  return new LockMisconfiguredError(
-    `the store does not permit what a lock needs (EVAL, and GET, SET, PTTL, PEXPIRE, DEL and TIME within it): ${cause.message}`,
-    { cause },
-  );
 }

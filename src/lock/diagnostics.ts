@@ -20,6 +20,8 @@ export interface ReleaseMessage {
   readonly durationMs: number;
   /** From before the acquire was sent to the release. */
   readonly heldMs: number;
+  /** Why it is unconfirmed. */
+  readonly cause: Error | undefined;
 }
 
 /** Published on `submit-lock:lost` when a lease was lost under its holder. */

@@ -125,13 +125,18 @@ export class HeldLease implements Lease, LockCommand {
     const releasedAt = performance.now();
     const withinLease = this.#lost === undefined && releasedAt < this.#validUntil;
     this.#leave();
-    const outcome = await this.#keeper.retirements.begin(this, this.#openCopies, withinLease);
+    const { outcome, cause } = await this.#keeper.retirements.begin(
+      this,
+      this.#openCopies,
+      withinLease,
+    );
     if (releaseChannel.hasSubscribers) {
       const message: ReleaseMessage = {
         key: this.#key,
         outcome,
         durationMs: performance.now() - releasedAt,
         heldMs: releasedAt - this.#startedAt,
+        cause,
       };
       releaseChannel.publish(message);
     }

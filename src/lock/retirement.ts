@@ -1,5 +1,14 @@
 import { type RetireMessage, retireChannel } from "./diagnostics.ts";
-import type { AcquireReply, Copy, LockCommand, LockStore, LockTimes, OwnedReply } from "./store.ts";
+import type {
+  AcquireReply,
+  Copy,
+  LockCommand,
+  LockStore,
+  LockTimes,
+  NoAnswer,
+  OwnedReply,
+} from "./store.ts";
+import { errorFor } from "./trouble.ts";
 
 /**
  * What became of a release. `released`: the key was ours and is deleted. `gone`, `foreign`: the
@@ -8,6 +17,12 @@ import type { AcquireReply, Copy, LockCommand, LockStore, LockTimes, OwnedReply 
  * background, and at worst the key runs out within its TTL.
  */
 export type ReleaseOutcome = "released" | "gone" | "foreign" | "unconfirmed";
+
+/** The outcome, and why it is unconfirmed. */
+export interface ReleaseEnd {
+  readonly outcome: ReleaseOutcome;
+  readonly cause: Error | undefined;
+}
 
 /** How often a retire asks again while a copy may still take effect. */
 const everyMs = 50;
@@ -22,19 +37,20 @@ class Retirement {
   readonly startedAt: number = performance.now();
   /** Whether any copy was open when this began: then it is more than a plain release. */
   readonly wasOpen: boolean;
-  readonly settle: (outcome: ReleaseOutcome) => void;
+  readonly settle: (end: ReleaseEnd) => void;
   sentAt = 0;
   waiting: Copy<OwnedReply> | undefined;
   unanswered: Copy<OwnedReply> | undefined;
   /** Whether an earlier try may have deleted the key without our hearing of it. */
   ambiguous = false;
+  trouble: NoAnswer | undefined;
   settled = false;
 
   constructor(
     command: LockCommand,
     openCopies: readonly Copy<AcquireReply>[],
     withinLease: boolean,
-    settle: (outcome: ReleaseOutcome) => void,
+    settle: (end: ReleaseEnd) => void,
   ) {
     this.command = command;
     this.openCopies = openCopies;
@@ -70,7 +86,7 @@ export class Retirements {
     command: LockCommand,
     openCopies: readonly Copy<AcquireReply>[],
     withinLease: boolean,
-  ): Promise<ReleaseOutcome> {
+  ): Promise<ReleaseEnd> {
     return new Promise((settle) => {
       const retirement = new Retirement(command, openCopies, withinLease, settle);
       this.#underWay.add(retirement);
@@ -110,7 +126,7 @@ export class Retirements {
     const now = performance.now();
     for (const retirement of this.#underWay) {
       const age = now - retirement.startedAt;
-      if (age > this.#times.acquireTimeoutMs) settle(retirement, "unconfirmed");
+      if (age > this.#times.acquireTimeoutMs) this.#settle(retirement, "unconfirmed");
       if (age > 2 * this.#times.acquireTimeoutMs + this.#times.ttlMs) {
         this.#end(retirement, "abandoned");
       } else if (retirement.waiting === undefined) {
@@ -141,21 +157,27 @@ export class Retirements {
     if (retirement.waiting === copy) retirement.waiting = undefined;
     switch (reply.kind) {
       case "unsent":
-      case "rejected":
         // Nothing happened; the next tick tries again.
+        retirement.trouble = reply;
+        return;
+      case "rejected":
+        retirement.trouble = reply;
+        // Asking again and again for what is not permitted is a load and no help.
+        if (reply.misconfigured) this.#end(retirement, "abandoned");
         return;
       case "unknown":
+        retirement.trouble = reply;
         retirement.ambiguous = true;
         retirement.unanswered = copy;
         return;
     }
-    settle(retirement, outcomeOf(retirement, reply.kind, reply.clean));
+    this.#settle(retirement, outcomeOf(retirement, reply.kind, reply.clean));
     if (reply.storeTimeMs > openUntil) this.#end(retirement, "final");
   }
 
   #end(retirement: Retirement, outcome: "final" | "abandoned"): void {
     if (!this.#underWay.delete(retirement)) return;
-    settle(retirement, "unconfirmed");
+    this.#settle(retirement, "unconfirmed");
     if (retirement.wasOpen && retireChannel.hasSubscribers) {
       const durationMs = performance.now() - retirement.startedAt;
       const message: RetireMessage = { key: retirement.command.key, outcome, durationMs };
@@ -163,12 +185,16 @@ export class Retirements {
     }
     if (this.#underWay.size === 0) this.#idle?.();
   }
-}
 
-function settle(retirement: Retirement, outcome: ReleaseOutcome): void {
-  if (retirement.settled) return;
-  retirement.settled = true;
-  retirement.settle(outcome);
+  #settle(retirement: Retirement, outcome: ReleaseOutcome): void {
+    if (retirement.settled) return;
+    retirement.settled = true;
+    const cause =
+      outcome === "unconfirmed"
+        ? errorFor(retirement.trouble, this.#times.acquireTimeoutMs)
+        : undefined;
+    retirement.settle({ outcome, cause });
+  }
 }
 
 /**

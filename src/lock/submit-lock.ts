@@ -12,6 +12,7 @@ import {
 import { Retirements } from "./retirement.ts";
 import type { LockCommand } from "./store.ts";
 import { submitKey, type UserId } from "./submit-key.ts";
+import { errorFor } from "./trouble.ts";
 import { pause, resolveWaitMs, type WithLockOptions } from "./waiting.ts";
 
 /** How an attempt to take a user's lock ended. */
@@ -118,14 +119,22 @@ export class SubmitLock {
    * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError, as a rejection.
    */
   async check(): Promise<void> {
-    const attempt = await this.#attempt(this.keyFor(`check-${uuid()}`));
-    if (attempt.outcome === "unavailable") throw attempt.cause;
-    // Contended would mean that somebody else has the same random UUID.
-    if (attempt.outcome === "contended") throw new LockUnavailableError("the check was contended");
-    const outcome = await attempt.lease.release();
-    if (outcome !== "released") {
-      throw new LockUnavailableError(`the throwaway lock was not released but ${outcome}`);
+    if (this.#closed !== undefined) throw closed().cause;
+    const { store, times, retirements } = this.#keeper;
+    const command: LockCommand = { key: this.keyFor(`check-${uuid()}`), ownerId: uuid(), times };
+    const { outcome, cause, openCopies, mayHold } = await acquire(store, command);
+    if (outcome !== "acquired") {
+      if (mayHold) void retirements.begin(command, openCopies, true);
+      // Nobody else has the same random key, so it is never contended.
+      throw cause ?? new LockUnavailableError("the throwaway lock was contended");
     }
+    // Longer than the key has, so that every command of the scripts is tried.
+    const longer = { ...command, times: { ...times, ttlMs: times.ttlMs + 1 } };
+    const extended = await within(times.acquireTimeoutMs, store.extend(longer).reply);
+    const released = await retirements.begin(command, openCopies, true);
+    if (extended?.kind !== "done") throw errorFor(extended, times.acquireTimeoutMs);
+    if (released.outcome === "released") return;
+    throw released.cause ?? new LockUnavailableError(`the throwaway lock was ${released.outcome}`);
   }
 
   /**
@@ -194,7 +203,7 @@ export class SubmitLock {
   }
 }
 
-function closed(): Attempt {
+function closed(): Extract<Attempt, { outcome: "unavailable" }> {
   return { outcome: "unavailable", cause: new LockClosedError("this lock was closed") };
 }
 
@@ -211,12 +220,13 @@ function publish(key: string, acquisition: Acquisition): void {
   acquireChannel.publish(message);
 }
 
-/** Resolves with the promise or after the time, whichever comes first. */
-async function within(ms: number, promise: Promise<void>): Promise<void> {
+/** Resolves with the promise, or with `undefined` after the time. */
+async function within<Value>(ms: number, promise: Promise<Value>): Promise<Value | undefined> {
   let timer: NodeJS.Timeout | undefined;
-  const timeUp = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, ms);
+  const timeUp = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), ms);
   });
-  await Promise.race([promise, timeUp]);
+  const first = await Promise.race([promise, timeUp]);
   clearTimeout(timer);
+  return first;
 }

@@ -3,7 +3,7 @@ import type { Command } from "./commands.ts";
 import type { Lane } from "./lane.ts";
 import type { Lanes } from "./lanes.ts";
 import type { RedisClock } from "./redis-clock.ts";
-import { type CallResult, noAnswerOf, numbersOf, odd } from "./replies.ts";
+import { type CallResult, noAnswerOf, odd, scriptReply } from "./replies.ts";
 
 /** One entry of a gathered call. */
 export class GatheredCopy<Reply> implements Copy<Reply> {
@@ -65,15 +65,21 @@ export class Gathering<Reply> {
       const together = waiting.filter((copy) => copy.goesWith(first));
       if (together.length === waiting.length) waiting = [];
       else waiting = waiting.filter((copy) => !copy.goesWith(first));
-      this.#write(together, first);
+      this.#write(together);
     }
   }
 
-  #write(
-    copies: readonly GatheredCopy<Reply | NoAnswer>[],
-    { command, avoid }: GatheredCopy<Reply | NoAnswer>,
-  ): void {
-    const lane = this.#lanes.pick(performance.now(), command.times.commandTimeoutMs, avoid);
+  #write(copies: readonly GatheredCopy<Reply | NoAnswer>[]): void {
+    for (let from = 0; from < copies.length; from += this.#maxKeys) {
+      this.#call(copies.slice(from, from + this.#maxKeys));
+    }
+  }
+
+  #call(copies: readonly GatheredCopy<Reply | NoAnswer>[]): void {
+    const [first] = copies;
+    if (first === undefined) return;
+    const { key, times } = first.command;
+    const lane = this.#lanes.pick(key, times.commandTimeoutMs, first.avoid);
     if (lane === undefined) {
       const unsent = {
         kind: "unsent",
@@ -82,15 +88,6 @@ export class Gathering<Reply> {
       for (const copy of copies) copy.resolve(unsent);
       return;
     }
-    for (let from = 0; from < copies.length; from += this.#maxKeys) {
-      this.#call(lane, copies.slice(from, from + this.#maxKeys));
-    }
-  }
-
-  #call(lane: Lane, copies: readonly GatheredCopy<Reply | NoAnswer>[]): void {
-    const [first] = copies;
-    if (first === undefined) return;
-    const { times } = first.command;
     // Stamped when it is written: a copy that has waited in a queue has not used up its time.
     const deadlineMs = this.#clock.now() + times.acquireTimeoutMs;
     const commands = copies.map((copy) => copy.command);
@@ -117,17 +114,21 @@ export class Gathering<Reply> {
       for (const copy of copies) copy.resolve(noAnswer);
       return;
     }
-    const numbers = numbersOf(result.value, copies.length);
-    const [redisTimeMs] = numbers ?? [];
-    if (numbers === undefined || redisTimeMs === undefined) {
+    const reply = scriptReply(result.value, copies.length);
+    if (reply === undefined) {
       const noAnswer = odd(result.value);
       for (const copy of copies) copy.resolve(noAnswer);
       return;
     }
+    const { redisTimeMs, codes } = reply;
     this.#clock.learn(redisTimeMs, sentAt, performance.now());
     copies.forEach((copy, index) => {
-      const code = numbers[index + 1] as number;
-      copy.resolve(this.#command.reply(code, redisTimeMs, result.clean));
+      const code = codes[index] as number | Error;
+      copy.resolve(
+        code instanceof Error
+          ? noAnswerOf({ kind: "error", error: code, clean: result.clean })
+          : this.#command.reply(code, redisTimeMs, result.clean),
+      );
     });
   }
 }

@@ -4,6 +4,9 @@ import { Lane } from "./lane.ts";
 /** How long the second connection is kept after it was last needed. */
 const idleMs = 30_000;
 
+/** How long the second connection may be of no use before another one takes its place. */
+const uselessMs = 2_000;
+
 /** A connection with anything unanswered for this share of `commandTimeoutMs` is suspected of silence. */
 const silentShare = 0.9;
 
@@ -14,13 +17,16 @@ const silentShare = 0.9;
 export class Lanes {
   readonly #client: RedisClient;
   readonly #onReady: () => void;
-  #primary: Lane | undefined;
+  #primary: Lane;
   #second: Lane | undefined;
+  #uselessSince: number | undefined;
   #idleTimer: NodeJS.Timeout | undefined;
+  #isOpen = true;
 
   constructor(client: RedisClient, onReady: () => void) {
     this.#client = client;
     this.#onReady = onReady;
+    this.#primary = new Lane(client, onReady);
   }
 
   /** Why nothing can be sent, for an error message. */
@@ -28,29 +34,36 @@ export class Lanes {
     return this.#client.status;
   }
 
-  /** @param avoid the lane whose answer is overdue: the other one is preferred. */
-  pick(now: number, commandTimeoutMs: number, avoid: Lane | undefined): Lane | undefined {
+  /**
+   * The lane for a key, or `undefined` while there is none.
+   *
+   * @param avoid the lane whose answer is overdue: the other one is preferred.
+   */
+  pick(key: string, commandTimeoutMs: number, avoid: Lane | undefined): Lane | undefined {
     const silenceMs = silentShare * commandTimeoutMs;
-    this.#primary ??= new Lane(this.#client, this.#onReady);
-    const primary = this.#primary;
-    const primaryUsable = primary.isUsable(now, silenceMs);
-    if (primaryUsable && primary !== avoid) return primary;
-    const second = this.#needSecond(primary);
-    if (second?.isUsable(now, silenceMs) === true && second !== avoid) return second;
+    const primaryUsable = this.#primary.isUsable(key, silenceMs);
+    if (primaryUsable && this.#primary !== avoid) return this.#primary;
+    const second = this.#needSecond();
+    const secondUsable = second?.isUsable(key, silenceMs) === true;
+    if (second !== undefined) this.#judge(secondUsable);
+    if (secondUsable && second !== avoid) return second;
     // The same way again is better than none.
-    if (primaryUsable) return primary;
-    return second?.isUsable(now, silenceMs) === true ? second : undefined;
+    if (primaryUsable) return this.#primary;
+    return secondUsable ? second : undefined;
   }
 
-  /** Begins to watch the connection. */
+  /** A lock begins to use the connection. */
   open(): void {
-    this.#primary ??= new Lane(this.#client, this.#onReady);
     this.#connectIfLazy();
+    if (this.#isOpen) return;
+    this.#isOpen = true;
+    this.#primary = new Lane(this.#client, this.#onReady);
   }
 
+  /** Ends the second connection and the watch over the first, which can still be written to. */
   close(): void {
-    this.#primary?.abandon();
-    this.#primary = undefined;
+    this.#isOpen = false;
+    this.#primary.abandon();
     this.#closeSecond();
   }
 
@@ -59,11 +72,13 @@ export class Lanes {
     if (this.#client.status === "wait") this.#client.connect().catch(() => {});
   }
 
-  #needSecond(primary: Lane): Lane | undefined {
+  #needSecond(): Lane | undefined {
     this.#connectIfLazy();
+    // `end`: the application has closed its client, and does not want another connection.
+    if (!this.#isOpen || !this.#primary.everReady || this.#client.status === "end") {
+      return undefined;
+    }
     if (this.#second === undefined) {
-      // `end`: the application has closed its client, and does not want another connection.
-      if (!primary.everReady || this.#client.status === "end") return undefined;
       const client = duplicate(this.#client);
       // Without a listener ioredis prints every failed reconnect.
       client.on("error", () => {});
@@ -75,8 +90,17 @@ export class Lanes {
     return this.#second;
   }
 
+  /** A path that swallows everything says nothing of it: only a new connection finds a new way. */
+  #judge(secondUsable: boolean): void {
+    const now = performance.now();
+    if (secondUsable) this.#uselessSince = undefined;
+    else if (this.#uselessSince === undefined) this.#uselessSince = now;
+    else if (now - this.#uselessSince > uselessMs) this.#closeSecond();
+  }
+
   #closeSecond(): void {
     clearTimeout(this.#idleTimer);
+    this.#uselessSince = undefined;
     const second = this.#second;
     this.#second = undefined;
     second?.abandon();

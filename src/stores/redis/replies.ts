@@ -6,12 +6,20 @@ export type CallResult =
   | { readonly kind: "error"; readonly error: unknown; readonly clean: boolean }
   | { readonly kind: "closed" };
 
-/** The numbers of a script's reply: Redis' clock, then one an entry. `undefined` for anything else. */
-export function numbersOf(value: unknown, entries: number): number[] | undefined {
+/** A script's reply: Redis' clock, and a code or an error for each entry. */
+export interface ScriptReply {
+  readonly redisTimeMs: number;
+  readonly codes: readonly (number | Error)[];
+}
+
+/** `undefined` for anything that none of the scripts can have said. */
+export function scriptReply(value: unknown, entries: number): ScriptReply | undefined {
   if (!Array.isArray(value) || value.length !== entries + 1) return undefined;
-  // `stringNumbers` of ioredis makes strings of them.
-  const numbers = value.map((element) => (typeof element === "string" ? Number(element) : element));
-  return numbers.every(Number.isSafeInteger) ? numbers : undefined;
+  // `stringNumbers` of ioredis makes strings of numbers.
+  const [redisTimeMs, ...codes] = value.map((it) => (typeof it === "string" ? Number(it) : it));
+  if (!Number.isSafeInteger(redisTimeMs)) return undefined;
+  const sane = codes.every((code) => Number.isSafeInteger(code) || code instanceof Error);
+  return sane ? { redisTimeMs, codes } : undefined;
 }
 
 /** A grant is exactly −1 or −2: nothing that a proxy, a test double or `null` could yield by accident. */

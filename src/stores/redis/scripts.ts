@@ -2,14 +2,29 @@
  * The three scripts, each for one key or many. Every entry is independent of its neighbours, and
  * every reply begins with Redis' own clock in milliseconds, read before the first write.
  *
- * Nothing is written before everything that can fail for the whole call has been checked by Redis
- * (key permissions, memory, read-only replica), so that an error means that nothing was taken.
+ * What Redis does not permit or cannot do (a missing permission, no memory, a read-only replica)
+ * fails the whole call as long as nothing has been written, so that an error of the call means that
+ * nothing was taken and clients see it as they see any other. Once something has been written, an
+ * error is the answer of its own entry only.
  */
 
-const readClock = `
+const prologue = `
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local replies = { now }
+local wrote = false
+local function failed(reply)
+  return type(reply) == 'table' and reply.err ~= nil
+end
+`;
+
+const epilogue = `
+  if failed(reply) and not wrote then
+    return reply
+  end
+  replies[i + 1] = reply
+end
+return replies
 `;
 
 /**
@@ -28,34 +43,41 @@ local replies = { now }
  *   >= 0 contended: another value, and the ms that it has to live
  */
 export const acquireScript: string = stripped(`
-${readClock}
+${prologue}
 local left = tonumber(ARGV[1]) - now
 local in_time = left >= 0 and left <= tonumber(ARGV[2])
 for i, key in ipairs(KEYS) do
   local owner_id = ARGV[2 + 2 * i]
-  -- pcall: one key of another type must not fail the neighbours' entries.
-  local held = redis.pcall('GET', key)
   local reply
-  if type(held) == 'table' then
-    reply = -4
+  local held = redis.pcall('GET', key)
+  if failed(held) then
+    reply = held
+    -- One key of another type must not fail its neighbours.
+    if string.find(held.err, 'WRONGTYPE', 1, true) then
+      reply = -4
+    end
   elseif held == owner_id then
     reply = -2
   elseif held then
-    reply = redis.call('PTTL', key)
+    reply = redis.pcall('PTTL', key)
     -- A key of an old lock whose EXPIRE never came would block its user for ever.
-    if reply < 0 then
-      reply = tonumber(ARGV[3])
-      redis.call('PEXPIRE', key, ARGV[3])
+    if not failed(reply) and reply < 0 then
+      reply = redis.pcall('PEXPIRE', key, ARGV[3])
+      if not failed(reply) then
+        wrote = true
+        reply = tonumber(ARGV[3])
+      end
     end
   elseif in_time then
-    redis.call('SET', key, owner_id, 'PX', ARGV[3 + 2 * i])
-    reply = -1
+    reply = redis.pcall('SET', key, owner_id, 'PX', ARGV[3 + 2 * i])
+    if not failed(reply) then
+      wrote = true
+      reply = -1
+    end
   else
     reply = -3
   end
-  replies[i + 1] = reply
-end
-return replies
+${epilogue}
 `);
 
 /**
@@ -65,22 +87,27 @@ return replies
  * -1 foreign.
  */
 export const extendScript: string = stripped(`
-${readClock}
+${prologue}
 for i, key in ipairs(KEYS) do
-  local held = redis.pcall('GET', key)
+  local life = ARGV[2 * i]
   local reply = -1
-  if not held then
+  local held = redis.pcall('GET', key)
+  if failed(held) and not string.find(held.err, 'WRONGTYPE', 1, true) then
+    reply = held
+  elseif not held then
     reply = 0
   elseif held == ARGV[2 * i - 1] then
-    reply = 1
+    reply = redis.pcall('PTTL', key)
     -- An older extend that arrives late must not take life away from a newer one.
-    if redis.call('PTTL', key) < tonumber(ARGV[2 * i]) then
-      redis.call('PEXPIRE', key, ARGV[2 * i])
+    if not failed(reply) and reply < tonumber(life) then
+      reply = redis.pcall('PEXPIRE', key, life)
+      wrote = wrote or not failed(reply)
+    end
+    if not failed(reply) then
+      reply = 1
     end
   end
-  replies[i + 1] = reply
-end
-return replies
+${epilogue}
 `);
 
 /**
@@ -89,18 +116,19 @@ return replies
  * Returns the clock, then for each entry: 1 deleted, 0 gone, -1 foreign.
  */
 export const releaseScript: string = stripped(`
-${readClock}
+${prologue}
 for i, key in ipairs(KEYS) do
-  local held = redis.pcall('GET', key)
   local reply = -1
-  if not held then
+  local held = redis.pcall('GET', key)
+  if failed(held) and not string.find(held.err, 'WRONGTYPE', 1, true) then
+    reply = held
+  elseif not held then
     reply = 0
   elseif held == ARGV[i] then
-    reply = redis.call('DEL', key)
+    reply = redis.pcall('DEL', key)
+    wrote = wrote or not failed(reply)
   end
-  replies[i + 1] = reply
-end
-return replies
+${epilogue}
 `);
 
 /** The text travels with every call, so that comments and indentation stay at home. */

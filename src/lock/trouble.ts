@@ -1,0 +1,33 @@
+import { LockMisconfiguredError, LockUnavailableError } from "./errors.ts";
+import type { NoAnswer, OwnedReply } from "./store.ts";
+
+/** What is told to somebody who needed an answer and got none. */
+export function errorFor(trouble: NoAnswer | OwnedReply | undefined, withinMs: number): Error {
+  if (trouble === undefined) {
+    return new LockUnavailableError(`the store did not answer within ${withinMs} ms`);
+  }
+  switch (trouble.kind) {
+    case "unsent":
+      return new LockUnavailableError(
+        `nothing could be sent to the store within ${withinMs} ms: ${trouble.reason}`,
+      );
+    case "rejected":
+      if (trouble.misconfigured) return misconfigured(trouble.cause);
+      return unanswered(trouble.cause);
+    case "unknown":
+      return unanswered(trouble.cause);
+    default:
+      return new LockUnavailableError(`the store found the key ${trouble.kind}`);
+  }
+}
+
+function unanswered(cause: Error): LockUnavailableError {
+  return new LockUnavailableError(`the store gave no usable answer: ${cause.message}`, { cause });
+}
+
+function misconfigured(cause: Error): LockMisconfiguredError {
+  return new LockMisconfiguredError(
+    `the store does not permit what a lock needs (EVAL, and GET, SET, PTTL, PEXPIRE, DEL and TIME within it): ${cause.message}`,
+    { cause },
+  );
+}
