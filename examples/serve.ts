@@ -26,6 +26,8 @@ async function run(
   framework: string,
   createShopServer: (lock: SubmitLock) => Server,
 ): Promise<void> {
+  // Heard from here on, also in the middle of the play. A second one ends the process at once.
+  const signalled = Promise.race([once(process, "SIGINT"), once(process, "SIGTERM")]);
   const { store, place, quit } = await openStore(process.env["REDIS_URL"]);
   // A prefix of its own: the REDIS_URL of a shell may be that of a shop in production.
   const lock = new SubmitLock({ store, keyPrefix: "demo:lock:submit:" });
@@ -36,9 +38,6 @@ async function run(
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
     console.log(`A shop on ${framework}: ${url}`);
     console.log(`Locks are kept ${place}. An order takes ${orderTakesMs} ms.\n`);
-    // Listened for from here on, so that a signal in the middle of the play is heard too. A second
-    // one ends the process at once, as ever.
-    const signalled = Promise.race([once(process, "SIGINT"), once(process, "SIGTERM")]);
     const playing = play(url, console.log).then(report);
     if (process.argv.includes("--once")) {
       await Promise.race([playing, signalled]);
