@@ -4,7 +4,7 @@ import { ioredis6 } from "../support/clients.ts";
 import { freePort } from "../support/free-port.ts";
 import { acquired } from "../support/locks.ts";
 import { type Framework, frameworks } from "./frameworks.ts";
-import { layerThatWaits } from "./layers.ts";
+import { compressionLayer, layerThatWaits } from "./layers.ts";
 import { closeShops, openShop, type Shop, type ShopOptions } from "./shop.ts";
 import type { Turn } from "./turn.ts";
 
@@ -101,6 +101,12 @@ describe.each(frameworks.filter(({ http }) => http === 1))("$name", (framework: 
       expect(shop.errors).toEqual([]);
       expect(logged).toEqual([]);
       expect(shop.work.started).toBe(0);
+    });
+
+    test("is readable under compression", async () => {
+      const { shop, user } = await open({ framework, handler, outside: [compressionLayer()] });
+      const reply = await submit(shop, user, "post");
+      expect([reply.status, reply.body.code]).toEqual([status, code]);
     });
 
     test("is never the answer to OPTIONS", async () => {

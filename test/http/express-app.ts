@@ -1,6 +1,5 @@
 import type { RequestListener } from "node:http";
 import { pipeline } from "node:stream/promises";
-import { setTimeout as sleep } from "node:timers/promises";
 import type express5 from "express";
 import type { ErrorRequestHandler, Request, RequestHandler, Response } from "express";
 import { type SubmitLockGuard, submitLock } from "../../src/express.ts";
@@ -71,8 +70,8 @@ function errorHandler(parts: AppParts): ErrorRequestHandler {
   return (error, _req, res, next) => {
     parts.onError?.(error);
     if (res.headersSent) return next(error);
-    void sleep(parts.errorDelayMs ?? 0).then(() => {
-      res.status(error?.status ?? 500).json({ failed: true });
-    });
+    const answer = () => res.status(error?.status ?? 500).json({ failed: true });
+    if (parts.beforeErrorAnswer === undefined) answer();
+    else void parts.beforeErrorAnswer().then(answer);
   };
 }

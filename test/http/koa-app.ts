@@ -1,5 +1,4 @@
 import type { RequestListener } from "node:http";
-import { setTimeout as sleep } from "node:timers/promises";
 import type Koa from "koa";
 import type { Context, Middleware } from "koa";
 import type { Lease } from "../../src/index.ts";
@@ -75,7 +74,7 @@ function errorHandler(parts: AppParts): Middleware {
     } catch (error) {
       parts.onError?.(error);
       if (ctx.headerSent || ctx.respond === false) throw error;
-      if (parts.errorDelayMs !== undefined) await sleep(parts.errorDelayMs);
+      await parts.beforeErrorAnswer?.();
       ctx.status = (error as { status?: number }).status ?? 500;
       ctx.body = { failed: true };
     }

@@ -153,6 +153,30 @@ describe.each(frameworks)("$name", (framework: Framework) => {
     expect(shop.work.started).toBe(1);
   });
 
+  test("a request that somebody answers while its user is looked up starts no order", async () => {
+    let answer = () => {};
+    const shop = await openShop({
+      framework,
+      handler: answers,
+      outside: [
+        layerThatWaits(async (_req, res) => {
+          answer = () => void res.end("it took too long");
+        }),
+      ],
+      guard: {
+        userId: async (req) => {
+          if (!req.headers["x-rival"]) answer();
+          return req.headers["x-user"];
+        },
+      },
+    });
+    expect((await shop.submit().reply).body).toBe("it took too long");
+    await sleep(20);
+    expect(shop.work.started).toBe(0);
+    expect((await shop.rival()).status).toBe(201);
+    await shop.isOverAfter(1);
+  });
+
   test("a client that leaves while the lock is being acquired starts no order", async () => {
     proxy = await startProxy(sharedRedisPort());
     const left = gate();

@@ -1,7 +1,9 @@
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
+import { until } from "../support/until.ts";
 import { type Framework, frameworks, onHttp1 } from "./frameworks.ts";
+import { gate } from "./gate.ts";
 import { closeShops, type OrderWork, type Shop, sameWithoutLock } from "./shop.ts";
 import type { Turn } from "./turn.ts";
 
@@ -83,12 +85,17 @@ describe.each(frameworks)("$name", (framework: Framework) => {
       work.overNow();
       turn.fail(new Error("passed on"));
     };
-    const shop = await sameWithoutLock({ framework, handler, errorDelayMs: 80 }, async (of) => {
+    let late = gate();
+    const beforeErrorAnswer = () => late.opened;
+    const shop = await sameWithoutLock({ framework, handler, beforeErrorAnswer }, async (of) => {
+      late = gate();
       const call = of.submit();
-      await expect.poll(() => of.errors).toHaveLength(1);
+      await until(() => of.errors.length === 1, { what: "the error to come in" });
+      // Time for a release that would be too early.
       await sleep(30);
       // The lock of the shop without one is free, of course.
       if (of.published.acquired.length > 0) expect(await of.owner()).not.toBeNull();
+      late.open();
       return await call.reply;
     });
     await shop.isOverAfter(1);

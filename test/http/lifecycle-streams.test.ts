@@ -266,6 +266,30 @@ describe.each(koas)("$name", (framework: Framework) => {
   });
 });
 
+describe.each(koas.filter(({ major }) => major === 3))("$name", (framework: Framework) => {
+  test("a web stream is sent as before, and ends the lock when it has ended", async () => {
+    const handler = async (turn: Turn, work: OrderWork) => {
+      const parts = ["one ", "two ", "three"];
+      const body = new ReadableStream({
+        async pull(controller) {
+          await sleep(2);
+          const part = parts.shift();
+          if (part !== undefined) return controller.enqueue(Buffer.from(part));
+          await work.over();
+          controller.close();
+        },
+      });
+      turn.answer(200, body);
+    };
+    const shop = await sameWithoutLock({ framework, handler }, async (of) => {
+      const reply = await once(of);
+      expect(reply.body).toBe("one two three");
+      return reply;
+    });
+    await shop.isOverAfter(1);
+  });
+});
+
 describe.each(expresses)("$name", (framework: Framework) => {
   test("`source.pipe(res)` is sent as before, and ends the lock when it has ended", async () => {
     const handler = (turn: Turn, work: OrderWork) => {

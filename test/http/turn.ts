@@ -47,8 +47,8 @@ export interface AppParts {
   inside?: readonly Layer[];
   /** Receives what came to the error handler. */
   onError?: (error: unknown) => void;
-  /** How long the error handler takes to answer. */
-  errorDelayMs?: number;
+  /** What the error handler waits for before it answers. */
+  beforeErrorAnswer?: () => Promise<void>;
 }
 
 /** Whose request it is, in every test. */
