@@ -1,6 +1,11 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { acquireReply, noAnswerOf, numbersOf, ownedReply } from "../../src/stores/redis/replies.ts";
+import {
+  acquireReply,
+  noAnswerOf,
+  ownedReply,
+  scriptReply,
+} from "../../src/stores/redis/replies.ts";
 
 const kindOf = (code: number) => acquireReply(code, 0, true).kind;
 
@@ -36,11 +41,20 @@ test.each([
   ["an array with a text", [1_700_000_000_000, "mine"]],
   ["an object", { 0: 1, 1: -1, length: 2 }],
 ])("%s is no reply of a script", (_name, value) => {
-  expect(numbersOf(value, 1)).toBe(undefined);
+  expect(scriptReply(value, 1)).toBe(undefined);
 });
 
 test("numbers that stringNumbers made strings of are read as numbers", () => {
-  expect(numbersOf(["1700000000000", "-1"], 1)).toEqual([1_700_000_000_000, -1]);
+  expect(scriptReply(["1700000000000", "-1"], 1)).toEqual({
+    redisTimeMs: 1_700_000_000_000,
+    codes: [-1],
+  });
+});
+
+test("an error may stand for one entry, and never for the clock", () => {
+  const error = new Error("NOPERM");
+  expect(scriptReply([1_700_000_000_000, error, -1], 2)?.codes).toEqual([error, -1]);
+  expect(scriptReply([error, -1], 1)).toBe(undefined);
 });
 
 test("a text that only a server may say is not believed when the client says it", () => {
