@@ -47,6 +47,10 @@ export function misses(fault: Fault, cell: CellResult): string[] {
     cell.orphanMs <= mostOrphanMs,
     `no orphan for more than ${mostOrphanMs} ms in sum, not ${Math.round(cell.orphanMs)} ms`,
   );
+  expect(
+    cell.rivalOrphanMs <= orphanMs,
+    `no orphan of a rival for more than ${orphanMs} ms, not ${Math.round(cell.rivalOrphanMs)} ms`,
+  );
   if (!isOnAcquire) {
     expect(
       cell.freedAfterMs <= freedWithinMs,

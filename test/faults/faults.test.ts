@@ -21,7 +21,7 @@ describe("submit-lock under every fault", () => {
     const cells = faults.flatMap((fault) =>
       clients.map((client) => ({ library: submitLock, client, fault })),
     );
-    const run = await runCells(lab(), cells, 12);
+    const run = await runCells(lab(), cells, { atOnce: 12 });
     expect(run.failures).toEqual([]);
     results = run.results;
   }, 120_000);

@@ -173,8 +173,7 @@ const outages: Fault[] = [
     on: "acquire",
     expect: "acquired",
     ownServer: true,
-    prepare: (scene) => scene.proxy.waitBeforeEachRequest(() => send(scene, "SCRIPT", "FLUSH")),
-    strike: () => {},
+    strike: (scene) => scene.proxy.waitBeforeEachRequest(() => send(scene, "SCRIPT", "FLUSH")),
     watchMs: 3_000,
     holdMs: 2_200,
   },
@@ -212,7 +211,7 @@ async function becomeReplica(scene: Scene, serveStaleData: "yes" | "no"): Promis
 const refusals: Fault[] = [
   {
     name: "F9 READONLY",
-    what: "the server has become a replica",
+    what: "the server is a replica for 0.8 s",
     on: "acquire",
     expect: "refused",
     ownServer: true,
@@ -221,7 +220,7 @@ const refusals: Fault[] = [
   },
   {
     name: "F9 LOADING",
-    what: "the server reads its data in",
+    what: "the server reads its data in for 0.8 s",
     on: "acquire",
     expect: "refused",
     ownServer: true,
@@ -242,7 +241,7 @@ const refusals: Fault[] = [
   },
   {
     name: "F9 OOM",
-    what: "the server is at its maxmemory",
+    what: "the server is at its maxmemory for 0.8 s",
     on: "acquire",
     expect: "refused",
     ownServer: true,
@@ -254,7 +253,7 @@ const refusals: Fault[] = [
   },
   {
     name: "F9 NOPERM",
-    what: "the user may not write",
+    what: "the user may not write for 0.8 s",
     on: "acquire",
     expect: "refused",
     ownServer: true,
@@ -269,7 +268,7 @@ const refusals: Fault[] = [
   },
   {
     name: "F9 MASTERDOWN",
-    what: "the server is a replica without its master",
+    what: "the server is a replica without its master for 0.8 s",
     on: "acquire",
     expect: "refused",
     ownServer: true,

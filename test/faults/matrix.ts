@@ -32,12 +32,10 @@ console.log(
   `${cells.length} cells (${chosenFaults.length} faults, ${chosenClients.length} clients), ${atOnce} at a time; ${serverVersion(binary)}, Node ${process.version}\n`,
 );
 const from = performance.now();
-const { results, failures } = await runCells(
-  { binary, sharedPort: server.port },
-  cells,
+const { results, failures } = await runCells({ binary, sharedPort: server.port }, cells, {
   atOnce,
-  () => process.stderr.write("."),
-);
+  done: () => process.stderr.write("."),
+});
 process.stderr.write("\n");
 eventLoop.disable();
 await server.stop();

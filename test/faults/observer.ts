@@ -15,11 +15,13 @@ interface Sight {
 /** Whose values count as whose. */
 export interface Attribution {
   readonly ledger: Ledger;
-  /** When the caller's attempt was over; a value that nobody was ever told to hold is the caller's. */
+  /** When the caller's attempt was over. */
   readonly callEndedAt: number;
+  /** Whether the caller sent this value; it may never have been told that it holds the lock. */
+  readonly isCallers: (value: string) => boolean;
 }
 
-/** How long a rival's own release may take before its key counts as an orphan as well. */
+/** How long a rival's own release may take: there are hundreds of them in a cell. */
 const rivalGraceMs = 100;
 
 /** Watches one key on a healthy connection of its own. */
@@ -64,17 +66,30 @@ export class Observer {
     }
   }
 
-  /** Whether the key holds, as last seen, the owner id of an attempt that is over. */
+  /** Whether the key holds, as last seen, an owner id of the caller after its attempt was over. */
   isOrphanNow(attribution: Attribution): boolean {
     const last = this.#sights.at(-1);
     return last !== undefined && isOrphan(last, attribution);
   }
 
-  /** How long in sum the key held the owner id of an attempt that was over. */
+  /** How long in sum the key held an owner id of the caller after its attempt was over. */
   orphanMs(attribution: Attribution): number {
+    return this.#sum((sight) => isOrphan(sight, attribution));
+  }
+
+  /** The same for rivals. */
+  rivalOrphanMs({ ledger, callEndedAt, isCallers }: Attribution): number {
+    return this.#sum(({ value, askedAt }) => {
+      if (value === null || isCallers(value)) return false;
+      const over = ledger.of(value)?.until ?? callEndedAt;
+      return askedAt > over + rivalGraceMs;
+    });
+  }
+
+  #sum(counts: (sight: Sight) => boolean): number {
     let sum = 0;
     this.#sights.forEach((sight, at) => {
-      if (!isOrphan(sight, attribution)) return;
+      if (!counts(sight)) return;
       const next = this.#sights[at + 1]?.askedAt ?? sight.answeredAt + everyMs;
       // While a server is paused the question waits, not the key: that time is not counted.
       sum += next - sight.answeredAt + Math.min(sight.answeredAt - sight.askedAt, everyMs);
@@ -88,9 +103,7 @@ export class Observer {
   }
 }
 
-function isOrphan({ value, askedAt }: Sight, { ledger, callEndedAt }: Attribution): boolean {
-  if (value === null) return false;
-  const holding = ledger.of(value);
-  if (holding === undefined) return askedAt > callEndedAt;
-  return askedAt > holding.until + (holding.who === "caller" ? 0 : rivalGraceMs);
+function isOrphan({ value, askedAt }: Sight, attribution: Attribution): boolean {
+  if (value === null || !attribution.isCallers(value)) return false;
+  return askedAt > (attribution.ledger.of(value)?.until ?? attribution.callEndedAt);
 }

@@ -6,6 +6,7 @@ const deleteIfMine = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis
 
 function plain(
   name: string,
+  lifeMs: number,
   release: (redis: AnyRedis, key: string, id: string) => unknown,
 ): Library {
   const keyOf = (user: string): string => `lock:${user}`;
@@ -17,7 +18,7 @@ function plain(
       async acquire(user) {
         const ownerId = randomUUID();
         const key = keyOf(user);
-        const reply = await redis.set(key, ownerId, "EX", ttlMs / 1_000, "NX");
+        const reply = await redis.set(key, ownerId, "EX", lifeMs / 1_000, "NX");
         if (reply !== "OK") return { outcome: "contended" };
         const hold = {
           ownerId,
@@ -32,9 +33,14 @@ function plain(
 }
 
 /** What many applications have: `SET NX EX`, and `DEL` when done. */
-export const setAndDel: Library = plain("SET NX EX + DEL", (redis, key) => redis.del(key));
+export const setAndDelFor = (lifeMs: number): Library =>
+  plain("SET NX EX + DEL", lifeMs, (redis, key) => redis.del(key));
+
+export const setAndDel: Library = setAndDelFor(ttlMs);
 
 /** The same with an owner id, which only its owner deletes. */
-export const setAndCompare: Library = plain("SET NX EX + compare-and-delete", (redis, key, id) =>
-  redis.eval(deleteIfMine, 1, key, id),
+export const setAndCompare: Library = plain(
+  "SET NX EX + compare-and-delete",
+  ttlMs,
+  (redis, key, id) => redis.eval(deleteIfMine, 1, key, id),
 );

@@ -42,7 +42,7 @@ export interface RedisProxy {
   holdReplyOnce(match: Match, options: { releaseAfterMs: number }): Promise<void>;
   /** The connection of the next request that matches is reset before Redis has seen the request. */
   resetBeforeOnce(match: Match): Promise<void>;
-  /** On connections that are opened from now on, every request waits for what `gate` does. */
+  /** From now on every request waits, in its turn, for what `gate` does. */
   waitBeforeEachRequest(gate: () => Promise<unknown>): void;
   /** Every open connection is reset (RST). */
   resetAll(): void;
@@ -160,6 +160,7 @@ export async function startProxy(targetPort: number): Promise<RedisProxy> {
       }),
     waitBeforeEachRequest(action) {
       gate = action;
+      for (const connection of open) connection.waitBeforeEachRequest(action);
     },
     resetAll() {
       for (const connection of open) connection.reset();

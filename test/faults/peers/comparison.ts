@@ -22,6 +22,8 @@ export function wordsFor(fault: Fault, trials: readonly CellResult[]): string {
   const said = fault.on === "acquire" ? [parts.join(" or ")] : [];
   const acquired = trials.filter(({ outcome }) => outcome === "acquired");
   if (fault.on === "acquire" && acquired.some(({ toldLost }) => toldLost)) said.push("told lost");
+  const release = releaseTrouble(acquired);
+  if (fault.on === "acquire" && release) said.push(release);
   if (fault.on === "release") said.push(releases(acquired));
   if (fault.on === "extend") said.push(leases(acquired));
   const orphans = trials.map(({ orphanMs }) => orphanMs);
@@ -45,17 +47,38 @@ function releases(trials: readonly CellResult[]): string {
 }
 
 function leases(trials: readonly CellResult[]): string {
-  return [
-    ...new Set(trials.map(({ toldLost }) => (toldLost ? "told lost" : "kept"))),
-    ...new Set(
-      trials.flatMap(({ release }) => (release === "released" ? [] : [`release: ${release}`])),
-    ),
-  ].join(" or ");
+  const kept = new Set(trials.map(({ toldLost }) => (toldLost ? "told lost" : "kept")));
+  const release = releaseTrouble(trials);
+  return [...kept].join(" or ") + (release ? `, ${release}` : "");
 }
 
-/** From the least to the most, in seconds, as exactly as two digits can say. */
+function releaseTrouble(trials: readonly CellResult[]): string {
+  const kinds = new Set(trials.flatMap(({ release }) => (release === "released" ? [] : release)));
+  return kinds.size === 0 ? "" : `release: ${[...kinds].join(" or ")}`;
+}
+
+/** What a library's cells come to over all the faults and clients: numbers of trials, and the worst. */
+export function summaryOf(trials: readonly CellResult[]) {
+  const onTheWay = trials.filter(({ fault }) => /^F[1-4]/.test(fault));
+  const count = (of: readonly CellResult[], counts: (trial: CellResult) => boolean): string =>
+    `${of.filter(counts).length} of ${of.length}`;
+  const left = Math.max(0, ...trials.map(({ orphanMs }) => orphanMs));
+  return {
+    "F1a–F4: acquired within 0.3 s": count(
+      onTheWay,
+      ({ outcome, answeredMs }) => outcome === "acquired" && answeredMs <= 300,
+    ),
+    'F1a–F4: told "held"': count(onTheWay, ({ outcome }) => outcome === "contended"),
+    "key left for more than 0.5 s": count(trials, ({ orphanMs }) => orphanMs > 500),
+    "longest key left": `${(left / 1_000).toFixed(1)} s`,
+    "two holders": count(trials, ({ overlaps }) => overlaps > 0),
+  };
+}
+
+/** From the least to the most, in seconds. */
 function range(values: readonly number[]): string {
-  const digits = (ms: number) => (ms / 1_000).toFixed(ms < 1_000 ? 2 : 1);
-  const [least, most] = [digits(Math.min(...values)), digits(Math.max(...values))];
-  return least === most ? `${most} s` : `${least}–${most} s`;
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  const digits = most < 995 ? 2 : 1;
+  const [from, to] = [(least / 1_000).toFixed(digits), (most / 1_000).toFixed(digits)];
+  return from === to ? `${to} s` : `${from}–${to} s`;
 }
