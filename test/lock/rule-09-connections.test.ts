@@ -143,4 +143,14 @@ describe.each(redisClients)("rule 9: connections, with $name", ({ connect }) => 
     await until(() => proxy.connections === 1, { what: "the second connection to be closed" });
     expect(client.status).toBe("ready");
   });
+
+  test("a path that swallows everything is left for a new connection", async () => {
+    const { lock, proxy } = await openBench({ ...quick, connect });
+    await lock.check();
+    proxy.swallowRequests(true);
+    expect((await lock.acquire(freshUser())).outcome).toBe("unavailable");
+    // The two connections of now stay silent for ever, and any new one would do.
+    proxy.swallowRequests(false);
+    await lock.withLock(freshUser(), { waitMs: 20_000 }, () => {});
+  });
 });

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
 import { record } from "../support/channels.ts";
@@ -5,6 +6,7 @@ import { runChild, sourceUrl } from "../support/child.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, leaseOf, openLock } from "../support/locks.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
 import { closeBenches, isAcquire, openBench } from "./bench.ts";
 
 afterEach(closeBenches);
@@ -31,6 +33,22 @@ describe("rule 14: close", () => {
     const from = performance.now();
     await lock.close({ timeoutMs: 100 });
     expect(performance.now() - from).toBeLessThan(5_000);
+  });
+
+  test("no connection and no listener comes back after it, also with Redis silent", async () => {
+    const times = { ttlMs: 1_000, acquireTimeoutMs: 200, commandTimeoutMs: 50 };
+    const { lock, proxy, client } = await openBench(times);
+    proxy.holdRequests();
+    expect((await lock.acquire(freshUser())).outcome).toBe("unavailable");
+    await lock.close({ timeoutMs: 0 });
+    await until(() => proxy.connections === 1, { what: "the second connection to be closed" });
+    // The owner id is still being retired in the background.
+    for (const end = performance.now() + 500; performance.now() < end; await sleep(10)) {
+      expect(proxy.connections).toBe(1);
+    }
+    expect(["ready", "close", "end"].map((event) => client.listenerCount(event))).toEqual([
+      0, 0, 0,
+    ]);
   });
 
   test("it leaves the locks of the same store alone", async () => {

@@ -105,6 +105,31 @@ describe.each(redisClients)("with $name", ({ connect }) => {
     },
   );
 
+  test.each(["get", "pttl", "pexpire", "del"])(
+    "check finds out that a user may not %s, before an order does",
+    async (name) => {
+      const acl = freshUser();
+      await redis.send("ACL", "SETUSER", acl, "on", ">secret", "~*", "+@all", `-${name}`);
+      const client = connect(server.port, { username: acl, password: "secret" });
+      await once(client, "ready");
+      await expect(lockOn(client).check()).rejects.toBeInstanceOf(LockMisconfiguredError);
+    },
+  );
+
+  test("what one entry may not do does not orphan the key of its neighbour", async () => {
+    const acl = freshUser();
+    await redis.send("ACL", "SETUSER", acl, "on", ">secret", "~*", "+@all", "-pttl");
+    const client = connect(server.port, { username: acl, password: "secret" });
+    await once(client, "ready");
+    const [lock, free, held] = [lockOn(client), freshUser(), freshUser()];
+    await redis.send("SET", `lock:submit:${held}`, "somebody", "PX", 60_000);
+    const attempts = [lock.acquire(free), lock.acquire(held)];
+    const [first, second] = await Promise.all(attempts);
+    expect(second?.outcome).toBe("unavailable");
+    if (first?.outcome === "acquired") await first.lease.release();
+    expect(await redis.exists(`lock:submit:${free}`)).toBe(false);
+  });
+
   test("a user who may not touch the key is a misconfiguration", async () => {
     const acl = freshUser();
     await redis.send("ACL", "SETUSER", acl, "on", ">secret", "~cache:*", "+@all");
