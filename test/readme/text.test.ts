@@ -12,11 +12,11 @@ function inSources(pattern: RegExp): string[] {
   return [...new Set([...sources.matchAll(pattern)].map(([match]) => match))].sort();
 }
 
-/** The members of an options interface, without its comments. */
-function optionsOf(name: string): string[] {
+/** The members of an interface, without its comments. */
+function membersOf(name: string): string[] {
   const body = new RegExp(`interface ${name}\\b[^{]*{(.*?)^}`, "ms").exec(sources)?.[1];
   if (body === undefined) throw new Error(`no interface ${name}`);
-  return [...body.matchAll(/^ {2}readonly (\w+)\??:/gm)].map(([, option]) => option as string);
+  return [...body.matchAll(/^ {2}readonly (\w+)\??:/gm)].map(([, member]) => member as string);
 }
 
 /** The link target that a forge makes of a heading. */
@@ -29,7 +29,7 @@ describe("the README", () => {
   it.each(["SubmitLockOptions", "GuardOptions", "WithLockOptions", "CloseOptions"])(
     "names every option of %s",
     (name) => {
-      const options = optionsOf(name);
+      const options = membersOf(name);
       expect(options.length).toBeGreaterThan(0);
       for (const option of options) expect(readme).toContain(`\`${option}\``);
     },
@@ -58,6 +58,16 @@ describe("the README", () => {
     const channels = inSources(/(?<=")submit-lock:[a-z]+(?=")/g);
     expect(channels).toHaveLength(4);
     expect([...new Set(readme.match(/\bsubmit-lock:[a-z]+/g))].sort()).toEqual(channels);
+  });
+
+  it.each([
+    ["submit-lock:acquire", "AcquireMessage"],
+    ["submit-lock:release", "ReleaseMessage"],
+    ["submit-lock:lost", "LostMessage"],
+    ["submit-lock:retire", "RetireMessage"],
+  ])("names what the messages of %s hold", (channel, message) => {
+    const row = readme.split("\n").find((line) => line.startsWith(`| \`${channel}\` |`));
+    for (const member of membersOf(message)) expect(row).toContain(`\`${member}\``);
   });
 
   it("has a target for every link", () => {
