@@ -1,0 +1,53 @@
+interface Incident {
+  readonly from: number;
+  to: number | undefined;
+  /** What no second connection helps against. */
+  readonly isEverywhere: boolean;
+}
+
+/**
+ * Since when, and when before, Redis could be reached from one process without any trouble, and the
+ * process itself was awake. The bounds that hold "while Redis is reachable" are measured by it.
+ */
+export class Health {
+  readonly #now: () => number;
+  readonly #healthy: { from: number; to: number | undefined }[] = [];
+  #troubles = 0;
+  readonly #incidents: Incident[] = [];
+
+  constructor(now: () => number) {
+    this.#now = now;
+    this.#healthy.push({ from: now(), to: undefined });
+  }
+
+  /** @returns ends the trouble; may be called more than once. */
+  troubled(isEverywhere = false): () => void {
+    const now = this.#now();
+    if (this.#troubles++ === 0) (this.#healthy.at(-1) as { to: number | undefined }).to = now;
+    const incident: Incident = { from: now, to: undefined, isEverywhere };
+    this.#incidents.push(incident);
+    return () => {
+      if (incident.to !== undefined) return;
+      incident.to = this.#now();
+      if (--this.#troubles === 0) this.#healthy.push({ from: incident.to, to: undefined });
+    };
+  }
+
+  /** The longest time without any trouble between two times. */
+  longestHealthy(from: number, to: number): number {
+    let longest = 0;
+    for (const stretch of this.#healthy) {
+      const length = Math.min(stretch.to ?? to, to) - Math.max(stretch.from, from);
+      longest = Math.max(longest, length);
+    }
+    return longest;
+  }
+
+  /** Whether no more than one connection was ever in trouble between two times, and that once. */
+  wasResolvable(from: number, to: number): boolean {
+    const incidents = this.#incidents.filter(
+      (incident) => incident.from <= to && (incident.to ?? to) >= from,
+    );
+    return incidents.length <= 1 && !incidents.some(({ isEverywhere }) => isEverywhere);
+  }
+}

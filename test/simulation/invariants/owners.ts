@@ -1,0 +1,90 @@
+import type { Participant } from "../participant.ts";
+import type { AttemptId } from "../witnessed-store.ts";
+
+/** One owner id, and what became of it. */
+export interface Owner {
+  readonly id: string;
+  /** Short, for a timeline. */
+  readonly name: string;
+  readonly key: string;
+  readonly participant: Participant | undefined;
+  /** The attempt that it belongs to, if it is known. */
+  readonly attempt: AttemptId | undefined;
+  /** The life of the server in which it was first at its key. */
+  serverLife: number | undefined;
+  /** The attempt ended without a lease, or its lease was released, closed or lost. */
+  overAt: number | undefined;
+  /** Redis has answered its release "you may not": it is not asked again, and the key runs out. */
+  wasForbidden: boolean;
+  /** Times at which its own release deleted its key. */
+  readonly deletedAt: number[];
+}
+
+/** Who was at a key, and from when to when. */
+export interface Tenure {
+  readonly owner: Owner;
+  readonly from: number;
+  to: number | undefined;
+  /** When the TTL that it was given by its acquire, or by its last extend, ends. */
+  livesUntil: number | undefined;
+  /** Its copy was stamped by a clock that was as wrong as the copy was late: nobody waits that long. */
+  isByWrongClock: boolean;
+}
+
+/** Every owner id that was seen, and the history of every key. */
+export class Owners {
+  readonly #byId = new Map<string, Owner>();
+  readonly #tenures = new Map<string, Tenure[]>();
+
+  get(id: string): Owner | undefined {
+    return this.#byId.get(id);
+  }
+
+  add(id: string, key: string, participant?: Participant, attempt?: AttemptId): Owner {
+    const number = this.#byId.size + 1;
+    const name = participant === undefined ? `old lock ${number}` : `owner ${number}`;
+    const owner: Owner = {
+      id,
+      name,
+      key,
+      participant,
+      attempt,
+      serverLife: undefined,
+      overAt: undefined,
+      wasForbidden: false,
+      deletedAt: [],
+    };
+    this.#byId.set(id, owner);
+    return owner;
+  }
+
+  /** Whatever is found at a key has an owner. */
+  of(id: string, key: string): Owner {
+    return this.get(id) ?? this.add(id, key);
+  }
+
+  tenures(key: string): Tenure[] {
+    let tenures = this.#tenures.get(key);
+    if (tenures === undefined) {
+      tenures = [];
+      this.#tenures.set(key, tenures);
+    }
+    return tenures;
+  }
+
+  current(key: string): Tenure | undefined {
+    const last = this.#tenures.get(key)?.at(-1);
+    return last?.to === undefined ? last : undefined;
+  }
+
+  /** Whether an owner was at its key at any time since. */
+  wasAtKey(owner: Owner, since: number): boolean {
+    return this.tenures(owner.key).some(
+      (tenure) => tenure.owner === owner && (tenure.to === undefined || tenure.to >= since),
+    );
+  }
+
+  keys(): IterableIterator<string> {
+    return this.#tenures.keys();
+  }
+}

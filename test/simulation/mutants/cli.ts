@@ -1,0 +1,25 @@
+import { availableParallelism } from "node:os";
+import { huntMutants } from "./hunt-mutants.ts";
+
+/** `npm run simulation:mutants`: each rule broken in turn, and by what the simulation noticed. Words narrow the list. */
+const words = process.argv.slice(2);
+const runs = Number(process.env["SIMULATION_RUNS"] ?? 50_000);
+const seed = Number(process.env["SIMULATION_SEED"] ?? 1);
+const catches = await huntMutants(runs, seed, availableParallelism(), ({ name }) =>
+  words.every((word) => name.includes(word)),
+);
+console.table(
+  catches.map(({ rule, mutant, after, by }) => ({
+    rule,
+    mutant,
+    "caught after": after ?? `not within ${runs}`,
+    "by the invariant": by,
+  })),
+);
+const survivors = catches.filter(({ after }) => after === undefined);
+console.log(
+  survivors.length === 0
+    ? `All ${catches.length} mutants were caught.`
+    : `${survivors.length} of ${catches.length} mutants survived ${runs} schedules.`,
+);
+if (survivors.length > 0) process.exitCode = 1;

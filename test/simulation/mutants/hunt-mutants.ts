@@ -1,0 +1,54 @@
+import { huntElsewhere } from "../hunters.ts";
+import { invariants } from "../invariants/verdict.ts";
+import { type Mutation, mutations } from "./mutations.ts";
+import { misfits, openWorkshop } from "./workshop.ts";
+
+export interface Catch {
+  readonly mutant: string;
+  readonly rule: string;
+  /** After how many schedules, or `undefined` if it survived. */
+  readonly after: number | undefined;
+  readonly by: string;
+}
+
+/** Hunts every mutant for so many schedules at most, so many mutants at a time. */
+export async function huntMutants(
+  runs: number,
+  seed: number,
+  atATime: number,
+  wanted: (mutation: Mutation) => boolean = () => true,
+): Promise<Catch[]> {
+  const outdated = await misfits(mutations);
+  if (outdated.length > 0) throw new Error(outdated.join("\n"));
+  const chosen = mutations.filter(wanted);
+  const catches: Catch[] = new Array(chosen.length);
+  let next = 0;
+  const worker = async () => {
+    for (;;) {
+      const index = next++;
+      const mutation = chosen[index];
+      if (mutation === undefined) return;
+      catches[index] = await huntMutant(mutation, runs, seed);
+    }
+  };
+  await Promise.all(Array.from({ length: atATime }, worker));
+  return catches;
+}
+
+async function huntMutant(mutation: Mutation, runs: number, seed: number): Promise<Catch> {
+  const workshop = await openWorkshop(mutation);
+  try {
+    const { failure, runs: after } = await huntElsewhere(
+      { runs, seed, shrinks: false },
+      workshop.program,
+    );
+    return {
+      mutant: mutation.name,
+      rule: mutation.rule,
+      after: failure === undefined ? undefined : after,
+      by: failure === undefined ? "SURVIVED" : invariants[failure.invariant],
+    };
+  } finally {
+    await workshop.remove();
+  }
+}

@@ -1,0 +1,86 @@
+import { Faults } from "./faults.ts";
+import { Operations } from "./operations.ts";
+import type { Report } from "./report.ts";
+import type { Schedule } from "./schedule.ts";
+import { on } from "./time/event-loop.ts";
+import { installVirtualTime } from "./time/globals.ts";
+import { Random } from "./time/random.ts";
+import { World } from "./world.ts";
+
+/** No run takes longer than this: something goes on for ever. */
+const mostSteps = 100_000;
+
+/** Runs one schedule to its end, or to the first thing that must not be. */
+export async function run(schedule: Schedule, isTold = false): Promise<Report> {
+  // Before anything is made: a clock that is read in a constructor is virtual too.
+  const random = new Random(schedule.noise);
+  const restore = installVirtualTime(() => random.next());
+  const world = new World(schedule, random, isTold);
+  const unhandled = (reason: unknown) => {
+    world.verdict.broken("rejection", String(reason instanceof Error ? reason.stack : reason));
+  };
+  process.on("unhandledRejection", unhandled);
+  try {
+    await play(world);
+  } finally {
+    process.off("unhandledRejection", unhandled);
+    restore();
+  }
+  world.report.violation = world.verdict.violation;
+  return world.report;
+}
+
+async function play(world: World): Promise<void> {
+  const { loop, verdict } = world;
+  const operations = new Operations(world);
+  const faults = new Faults(world);
+  const until = async (isDone: () => boolean) => {
+    await loop.until(() => world.check() || loop.steps > mostSteps || isDone());
+    if (loop.steps > mostSteps) verdict.broken("leftover", "it never comes to an end");
+    return verdict.violation === undefined;
+  };
+
+  if (!(await until(() => operations.areOver && loop.now >= faults.overAt))) return;
+  world.note(() => "           every operation and every fault is over");
+
+  let closing = world.processes.length;
+  for (const process of world.processes) {
+    process.machine.after(0, () => {
+      void operations.close(process, 0).finally(() => closing--);
+    });
+  }
+  if (!(await until(() => closing === 0))) return;
+
+  const { acquireTimeoutMs, ttlMs } = world.schedule.times;
+  const restMs = 2 * acquireTimeoutMs + ttlMs + 200;
+  const restUntil = loop.now + restMs;
+  world.processes[0]?.machine.after(restMs, () => {});
+  if (!(await until(() => loop.now >= restUntil))) return;
+  checkLeftovers(world);
+}
+
+/** The network is healthy, every lock is closed, and every retire has had its time. */
+function checkLeftovers(world: World): void {
+  const { verdict, server, processes, owners } = world;
+  for (const { machine, client, clients } of processes) {
+    if (machine.timers.size > 0) {
+      const [timer] = machine.timers;
+      verdict.broken("leftover", `${machine.name} has a timer of ${timer?.delayMs} ms`);
+    }
+    if (clients.size > 1) verdict.broken("leftover", `${machine.name} keeps a second connection`);
+    const listeners = client
+      .eventNames()
+      .reduce((sum, name) => sum + client.listenerCount(name), 0);
+    if (listeners > 0) {
+      verdict.broken("leftover", `${machine.name} leaves ${listeners} listeners on its client`);
+    }
+    on(machine, () => client.disconnect());
+  }
+  for (const key of server.keys.names()) {
+    const entry = server.look(key);
+    if (entry === undefined) continue;
+    const owner = owners.of(String(entry.value), key);
+    if (owner.participant !== undefined)
+      verdict.broken("leftover", `${key} still holds ${owner.name}`);
+  }
+}

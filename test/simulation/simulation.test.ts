@@ -1,0 +1,23 @@
+import { expect, test } from "vitest";
+import { huntElsewhere, huntInParallel } from "./hunters.ts";
+import { story, summary } from "./summary.ts";
+
+/** The same schedules every time; `npm run simulation` takes others. */
+const seed = 20_260_101;
+const runs = Number(process.env["SIMULATION_RUNS"] ?? 100_000);
+const longest = 60_000 + runs * 4;
+
+test("every invariant holds on every schedule", { timeout: longest }, async () => {
+  const from = performance.now();
+  const results = await huntInParallel(runs, seed, 2);
+  console.log(summary(results, (performance.now() - from) / 1_000));
+  for (const { failure } of results) {
+    if (failure !== undefined) expect.fail(story(failure));
+  }
+});
+
+test("the same seed gives the same runs", { timeout: longest }, async () => {
+  const plan = { runs: 500, seed, shrinks: false };
+  const [one, other] = await Promise.all([huntElsewhere(plan), huntElsewhere(plan)]);
+  expect(other).toEqual(one);
+});
