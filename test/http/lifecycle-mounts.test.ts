@@ -6,6 +6,7 @@ import type * as koaEntry from "../../src/koa.ts";
 import { ioredis6 } from "../support/clients.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
 import { type Framework, frameworks } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { guardLayer } from "./layers.ts";
@@ -96,6 +97,31 @@ describe.each(frameworks)("$name", (framework: Framework) => {
     await shop.isOverAfter(1);
     const attempt = () => outer.acquire(user);
     await expect.poll(async () => (await attempt()).outcome).toBe("acquired");
+  });
+
+  test("two guards with different keys give both back when their client has left and the response is ended", async () => {
+    const outer = lockOf("lock:outer:");
+    const [started, left, goOn] = [gate(), gate(), gate()];
+    const shop = await openShop({
+      framework,
+      outside: [guardLayer(outer)],
+      handler: (turn, work) => {
+        const res = turn.byHand();
+        res.once("close", left.open);
+        started.open();
+        void goOn.opened.then(() => work.over()).then(() => res.end());
+      },
+    });
+    const call = shop.submit();
+    await started.opened;
+    call.abort();
+    await left.opened;
+    expect((await outer.acquire(shop.user)).outcome).toBe("contended");
+    goOn.open();
+    await shop.isOverAfter(1);
+    await until(async () => (await outer.acquire(shop.user)).outcome === "acquired", {
+      what: "the outer lock to be free",
+    });
   });
 
   test("a lease that was lost is not borrowed: the second guard makes an attempt of its own", async () => {

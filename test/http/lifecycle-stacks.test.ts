@@ -1,7 +1,8 @@
 import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
-import { type Framework, frameworks, seeing } from "./frameworks.ts";
+import { until } from "../support/until.ts";
+import { expresses, type Framework, frameworks, seeing } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { compressionLayer, sessionLayer } from "./layers.ts";
 import { closeShops, type OrderWork, openShop, type Shop, sameWithoutLock } from "./shop.ts";
@@ -95,6 +96,32 @@ describe.each(frameworks)("$name", (framework: Framework) => {
     // The session of Koa is saved further out, so there the end of the response comes after it.
     expect(session.saved).toEqual(["the-session"]);
     expect((await call.reply).status).toBe(201);
+    await shop.isOverAfter(1);
+  });
+});
+
+describe.each(expresses)("$name", (framework: Framework) => {
+  test("a session outside the lock is saved first when the client has left, too", async () => {
+    const session = sessionLayer(60);
+    const [started, left, goOn] = [gate(), gate(), gate()];
+    const shop = await openShop({
+      framework,
+      outside: [session],
+      handler: async (turn, work) => {
+        turn.res.once("close", left.open);
+        started.open();
+        await goOn.opened;
+        await work.over();
+        turn.answer(201, { order: "placed" });
+      },
+    });
+    const call = shop.submit();
+    await started.opened;
+    call.abort();
+    await left.opened;
+    goOn.open();
+    await until(() => shop.published.releases.length === 1, { what: "the release", everyMs: 1 });
+    expect(session.saved).toEqual(["the-session"]);
     await shop.isOverAfter(1);
   });
 });

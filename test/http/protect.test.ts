@@ -181,7 +181,14 @@ describe.each([
       next();
     });
     app.post("/orders", submitLock({ lock, userId: () => user }));
+    const errors: unknown[] = [];
+    const note: ErrorRequestHandler = (error, _req, _res, next) => {
+      errors.push(error);
+      next(error);
+    };
+    app.use(note);
     // No half answer may be taken for a whole one.
     await expect(supertest(app).post("/orders")).rejects.toThrow();
+    expect(errors).toEqual([]);
   });
 });
