@@ -83,6 +83,7 @@ function line(result: CellResult): string {
     `orphan ${ms(result.orphanMs)}`.padEnd(16),
     `free after ${(result.freedAfterMs / 1_000).toFixed(3)} s`.padEnd(22),
     `overlaps ${result.overlaps}`,
+    `lab late ${ms(result.labLateMs)}`,
   ].join(" ");
 }
 
@@ -95,6 +96,7 @@ function worst(fault: string) {
     release: [...new Set(of.flatMap(({ release }) => release ?? []))].join(", "),
     "orphan ms": most(({ orphanMs }) => orphanMs),
     "free after ms": most(({ freedAfterMs }) => freedAfterMs),
+    "lab late ms": most(({ labLateMs }) => labLateMs),
     overlaps: of.reduce((sum, { overlaps }) => sum + overlaps, 0),
     missed: missed.filter((result) => result.fault === fault).length,
   };

@@ -1,19 +1,19 @@
 import { type Cell, type CellResult, type Lab, runCell } from "./cell.ts";
 
 /** A cell that could not be run is a fault of the lab, and no result. */
-export interface CellFailure {
+interface CellFailure {
   readonly cell: Cell;
   readonly error: unknown;
 }
 
-export interface Run {
+interface Run {
   readonly results: CellResult[];
   readonly failures: CellFailure[];
   /** How many cells were measured again because of what `isSound` said. */
   readonly again: number;
 }
 
-export interface RunOptions {
+interface RunOptions {
   readonly atOnce: number;
   readonly done?: (result: CellResult) => void;
   /** Whether a measurement can be believed; one that cannot is made again, twice at most. */
