@@ -135,6 +135,15 @@ describe.each(expressMounts)("$name", ({ major, mount }) => {
       expect(seen).toMatchObject({ ran: 0, errors: [{ code: "SUBMIT_LOCK_ANSWERED_TWICE" }] });
     });
 
+    test.each([undefined, null, "", "route", "router"])(
+      "a rejection with %j starts no handler",
+      async (reason) => {
+        const { seen, reply } = await submit(() => Promise.reject(reason));
+        expect(reply.status).toBe(500);
+        expect(seen).toEqual({ ran: 0, errors: [expect.any(Error)] });
+      },
+    );
+
     test("next() after an answer starts no handler", async () => {
       const { seen, reply } = await submit((_req, res, next) => {
         res.status(418).end();

@@ -21,6 +21,7 @@ const wrong: [string, unknown, string[]][] = [
   ["an unknown option", { lock, userId, onConflict: () => {} }, ["lock, userId", '"onConflict"']],
   ["a misspelt option", { lock, userID: userId }, ["userId", '"userID"']],
   ["no lock", { userId }, ["lock", "a SubmitLock", "undefined"]],
+  ["a store as the lock", { lock: new MemoryStore(), userId }, ["lock", "a SubmitLock", "a store"]],
   ["an empty object as the lock", { lock: {}, userId }, ["lock", "a SubmitLock", "an object"]],
   ["a string as the lock", { lock: "redis", userId }, ["lock", "a SubmitLock", '"redis"']],
   ["no userId", { lock }, ["userId", "a function", "undefined"]],

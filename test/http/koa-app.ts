@@ -75,7 +75,7 @@ function errorHandler(parts: AppParts): Middleware {
       parts.onError?.(error);
       if (ctx.headerSent || ctx.respond === false) throw error;
       await parts.beforeErrorAnswer?.();
-      ctx.status = (error as { status?: number }).status ?? 500;
+      ctx.status = (error as { status?: number } | null | undefined)?.status ?? 500;
       ctx.body = { failed: true };
     }
   };

@@ -5,7 +5,7 @@ import { ioredis6 } from "../support/clients.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { blind, type Framework, frameworks, onHttp1, seeing } from "./frameworks.ts";
+import { blind, type Framework, frameworks, seeing } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { layerThatWaits } from "./layers.ts";
 import { closeShops, type OrderWork, openShop } from "./shop.ts";
@@ -127,6 +127,32 @@ describe.each(frameworks)("$name", (framework: Framework) => {
     await shop.isOverAfter(2);
   });
 
+  test("a client that has left before the guard starts no order", async () => {
+    const [arrived, left, goOn] = [gate(), gate(), gate()];
+    const shop = await openShop({
+      framework,
+      handler: answers,
+      outside: [
+        layerThatWaits(async (req, res) => {
+          if (req.headers["x-rival"]) return;
+          res.once("close", left.open);
+          arrived.open();
+          await goOn.opened;
+        }),
+      ],
+    });
+    const call = shop.submit();
+    await arrived.opened;
+    call.abort();
+    await left.opened;
+    goOn.open();
+    // Time for an order to begin that should not.
+    await sleep(30);
+    expect(shop.work.started).toBe(0);
+    expect((await shop.rival()).status).toBe(201);
+    await shop.isOverAfter(1);
+  });
+
   test("a client that leaves while its user is looked up starts no order", async () => {
     const [arrived, left, goOn] = [gate(), gate(), gate()];
     const shop = await openShop({
@@ -197,34 +223,6 @@ describe.each(frameworks)("$name", (framework: Framework) => {
     expect(shop.work.started).toBe(0);
     expect((await shop.rival()).status).toBe(201);
     await shop.isOverAfter(2);
-  });
-});
-
-describe.each(onHttp1)("$name", (framework: Framework) => {
-  test("a client that has left before the guard starts no order", async () => {
-    const [arrived, left, goOn] = [gate(), gate(), gate()];
-    const shop = await openShop({
-      framework,
-      handler: answers,
-      outside: [
-        layerThatWaits(async (req, res) => {
-          if (req.headers["x-rival"]) return;
-          res.once("close", left.open);
-          arrived.open();
-          await goOn.opened;
-        }),
-      ],
-    });
-    const call = shop.submit();
-    await arrived.opened;
-    call.abort();
-    await left.opened;
-    goOn.open();
-    // Time for an order to begin that should not.
-    await sleep(30);
-    expect(shop.work.started).toBe(0);
-    expect((await shop.rival()).status).toBe(201);
-    await shop.isOverAfter(1);
   });
 });
 

@@ -248,6 +248,27 @@ describe.each(koas)("$name", (framework: Framework) => {
     await shop.isOverAfter(2);
   });
 
+  test("a stream as a body that comes after the client has left ends the lock", async () => {
+    const [started, left, goOn] = [gate(), gate(), gate()];
+    const shop = await openShop({
+      framework,
+      handler: async (turn, work) => {
+        turn.res.once("close", left.open);
+        started.open();
+        await goOn.opened;
+        await work.over();
+        turn.stream(Readable.from(["never read"]));
+      },
+    });
+    const call = shop.submit();
+    await started.opened;
+    call.abort();
+    await left.opened;
+    await sleep(20);
+    goOn.open();
+    await shop.isOverAfter(1);
+  });
+
   test("server-sent events as a body end the lock when their client leaves", async () => {
     const events = endless();
     const shop = await openShop({

@@ -97,6 +97,17 @@ describe.each(mounts)("$name", (framework: Framework) => {
     expect(await keys()).toEqual([]);
   });
 
+  test.each([undefined, null, "route", "router"])(
+    "a userId that rejects with %j starts no handler",
+    async (reason) => {
+      const { shop, seen, keys } = await shopOf(framework, () => Promise.reject(reason));
+      expect((await shop.submit().reply).status).toBe(500);
+      expect(shop.errors).toHaveLength(1);
+      expect(seen).toEqual([]);
+      expect(await keys()).toEqual([]);
+    },
+  );
+
   test("a skip that rejects reaches the error handler, and nothing is locked", async () => {
     const shop = await openShop({
       framework,
