@@ -4,7 +4,6 @@ import type { Report } from "./report.ts";
 import type { Schedule } from "./schedule.ts";
 import { on } from "./time/event-loop.ts";
 import { installVirtualTime } from "./time/globals.ts";
-import { Random } from "./time/random.ts";
 import { World } from "./world.ts";
 
 /** No run takes longer than this: something goes on for ever. */
@@ -13,9 +12,8 @@ const mostSteps = 100_000;
 /** Runs one schedule to its end, or to the first thing that must not be. */
 export async function run(schedule: Schedule, isTold = false): Promise<Report> {
   // Before anything is made: a clock that is read in a constructor is virtual too.
-  const random = new Random(schedule.noise);
-  const restore = installVirtualTime(() => random.next());
-  const world = new World(schedule, random, isTold);
+  installVirtualTime();
+  const world = new World(schedule, isTold);
   const unhandled = (reason: unknown) => {
     world.verdict.broken("rejection", String(reason instanceof Error ? reason.stack : reason));
   };
@@ -24,7 +22,6 @@ export async function run(schedule: Schedule, isTold = false): Promise<Report> {
     await play(world);
   } finally {
     process.off("unhandledRejection", unhandled);
-    restore();
   }
   world.report.violation = world.verdict.violation;
   return world.report;

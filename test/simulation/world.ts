@@ -21,7 +21,7 @@ import type { ProcessPlan, Schedule } from "./schedule.ts";
 import { SimulatedRedis } from "./server/simulated-redis.ts";
 import { EventLoop, on } from "./time/event-loop.ts";
 import { Machine } from "./time/machine.ts";
-import type { Random } from "./time/random.ts";
+import { Random } from "./time/random.ts";
 import { phase } from "./time/task-queue.ts";
 import { type AttemptId, WitnessedStore } from "./witnessed-store.ts";
 
@@ -52,10 +52,10 @@ export class World {
   readonly #isTold: boolean;
   readonly #ownersOfCall = new Map<number, Owner[]>();
 
-  constructor(schedule: Schedule, random: Random, isTold: boolean) {
+  constructor(schedule: Schedule, isTold: boolean) {
     this.schedule = schedule;
     this.#isTold = isTold;
-    this.random = random;
+    this.random = new Random(schedule.noise);
     this.loop = new EventLoop(this.random);
     this.verdict = new Verdict(
       () => this.loop.now,

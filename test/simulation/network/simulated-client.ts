@@ -66,6 +66,7 @@ export interface WrittenCopy {
   readonly script: string;
   readonly keys: readonly string[];
   readonly args: readonly (string | number)[];
+  /** When its command was first written: a copy that is sent again is as old as that. */
   readonly sentAt: number;
 }
 
@@ -77,6 +78,8 @@ interface Command {
   readonly reject: (error: Error) => void;
   /** When it was written, by the clock of its machine. */
   writtenAt: number;
+  /** When it was first written, by the right clock. */
+  sentAt: number | undefined;
   /** It is in flight for a second time, without the caller's knowledge. */
   isResent: boolean;
 }
@@ -154,6 +157,7 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
         resolve: settling(resolve),
         reject: settling(reject),
         writtenAt: 0,
+        sentAt: undefined,
         isResent: false,
       };
       this.#around.watcher.writes(this, script, keys);
@@ -230,7 +234,8 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
     const untroubled = fate === undefined ? undefined : this.#trouble();
     command.writtenAt = machine.monotonicMs();
     this.#written.push(command);
-    const sentAt = loop.now;
+    command.sentAt ??= loop.now;
+    const { sentAt } = command;
     connection.write(
       () => {
         const { script, keys, args } = command;

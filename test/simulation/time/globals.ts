@@ -4,14 +4,16 @@ import { runningMachine } from "./event-loop.ts";
 import { Timer } from "./machine.ts";
 import { phase } from "./task-queue.ts";
 
+let isInstalled = false;
+
 /**
- * Puts virtual time in the place of Node's, for code that runs on a simulated machine and for no
- * other: whatever else runs in this process keeps the real one. `process.nextTick` and promises
- * stay Node's own.
- *
- * @returns puts everything back.
+ * Puts virtual time in the place of Node's, once and for good, for code that runs on a simulated
+ * machine and for no other: whatever else runs in this process keeps the real one.
+ * `process.nextTick` and promises stay Node's own.
  */
-export function installVirtualTime(random: () => number): () => void {
+export function installVirtualTime(): void {
+  if (isInstalled) return;
+  isInstalled = true;
   const real = {
     setTimeout: globalThis.setTimeout,
     setInterval: globalThis.setInterval,
@@ -57,7 +59,7 @@ export function installVirtualTime(random: () => number): () => void {
     const machine = runningMachine();
     return machine === undefined ? real.monotonic.call(performance) : machine.monotonicMs();
   };
-  Math.random = () => (runningMachine() === undefined ? real.random() : random());
+  Math.random = () => runningMachine()?.random() ?? real.random();
   timersPromises.setTimeout = ((ms?: number, value?: unknown, options?: object) => {
     const machine = runningMachine();
     if (machine === undefined) return real.sleep(ms, value, options);
@@ -66,19 +68,4 @@ export function installVirtualTime(random: () => number): () => void {
     });
   }) as typeof timersPromises.setTimeout;
   syncBuiltinESMExports();
-
-  return () => {
-    Object.assign(globalThis, {
-      setTimeout: real.setTimeout,
-      setInterval: real.setInterval,
-      setImmediate: real.setImmediate,
-      clearTimeout: real.clearTimeout,
-      clearInterval: real.clearInterval,
-    });
-    Date.now = real.now;
-    performance.now = real.monotonic;
-    Math.random = real.random;
-    timersPromises.setTimeout = real.sleep;
-    syncBuiltinESMExports();
-  };
 }

@@ -54,6 +54,10 @@ export class Machine {
     return (wallMs - startOfTime - this.#wallOffsetMs) / this.rate;
   }
 
+  random(): number {
+    return this.#loop.random.next();
+  }
+
   /** It does nothing for a while: no timer fires, nothing is read. Its clocks go on. */
   pause(forMs: number): void {
     this.pausedUntil = Math.max(this.pausedUntil, this.#loop.now + forMs);
