@@ -35,7 +35,12 @@ export type {
   OwnedReply,
 } from "./lock/store.ts";
 export type { UserId } from "./lock/submit-key.ts";
-export { type Attempt, type CloseOptions, SubmitLock } from "./lock/submit-lock.ts";
+export {
+  type Attempt,
+  type CloseOptions,
+  type LockedWork,
+  SubmitLock,
+} from "./lock/submit-lock.ts";
 export type { WithLockOptions } from "./lock/waiting.ts";
 export { MemoryStore } from "./stores/memory-store.ts";
 export type { RedisClient } from "./stores/redis/client.ts";

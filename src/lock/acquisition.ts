@@ -1,3 +1,4 @@
+import type { LockMisconfiguredError, LockUnavailableError } from "./errors.ts";
 import type { AcquireReply, Copy, LockCommand, LockStore, NoAnswer } from "./store.ts";
 import { errorFor } from "./trouble.ts";
 
@@ -9,7 +10,7 @@ export interface Acquisition {
   /** Contended: how long the other's key has to live. */
   readonly expiresInMs: number;
   /** Unavailable: why. */
-  readonly cause: Error | undefined;
+  readonly cause: LockUnavailableError | LockMisconfiguredError | undefined;
   /** Monotonic time from before the first send: the life of the lease counts from here. */
   readonly startedAt: number;
   /** How many copies were written. */

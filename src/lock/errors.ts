@@ -84,6 +84,10 @@ export type LostReason = "expired" | "overtaken" | "max-hold" | "closed";
 export class LockLostError extends SubmitLockError {
   override readonly name = "LockLostError";
   readonly code = "SUBMIT_LOCK_LOST";
+  /** Read by the error handlers of Express and Koa, where `signal.throwIfAborted()` ends a handler. */
+  readonly status = 503;
+  readonly statusCode = 503;
+  readonly expose = false;
   readonly reason: LostReason;
 
   constructor(message: string, reason: LostReason) {

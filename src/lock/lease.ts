@@ -123,12 +123,12 @@ export class HeldLease implements Lease, LockCommand {
 
   async #release(): Promise<ReleaseOutcome> {
     const releasedAt = performance.now();
-    const withinLease = this.#lost === undefined && releasedAt < this.#validUntil;
+    const validUntil = this.#lost === undefined ? this.#validUntil : 0;
     this.#leave();
     const { outcome, cause } = await this.#keeper.retirements.begin(
       this,
       this.#openCopies,
-      withinLease,
+      validUntil,
     );
     if (releaseChannel.hasSubscribers) {
       const message: ReleaseMessage = {
@@ -206,7 +206,7 @@ export class HeldLease implements Lease, LockCommand {
     if (this.#lost !== undefined || this.#released !== undefined) return;
     const now = performance.now();
     if (now >= this.#tellAt) {
-      this.lose(this.#validUntil < this.#holdUntil ? "expired" : "max-hold");
+      this.lose(this.#mayExtend ? "expired" : "max-hold");
       return;
     }
     if (this.#mayExtend && now >= this.#extendAt) {

@@ -92,7 +92,7 @@ export function resolveLockOptions(options: SubmitLockOptions): ResolvedLockOpti
   checkOptionNames("SubmitLock", options, names);
   return {
     store: checkStore(options.store),
-    keyPrefix: checkKeyPrefix(options.keyPrefix ?? "lock:submit:"),
+    keyPrefix: checkKeyPrefix(options.keyPrefix),
     times: resolveTimes(options),
   };
 }
@@ -101,18 +101,21 @@ export function resolveLockOptions(options: SubmitLockOptions): ResolvedLockOpti
  * Whatever was given is kept, and a default gives way to it: `{ maxHoldMs: 5_000 }` alone means a
  * `ttlMs` of 5 000. Only values that contradict each other are an error.
  */
-function resolveTimes(given: SubmitLockOptions): LockTimes {
-  const ttlMs =
-    given.ttlMs === undefined
-      ? clamp(10_000, minTtl(given), given.maxHoldMs ?? 300_000)
-      : given.ttlMs;
-  checkMs("ttlMs", ttlMs, 100, 300_000);
+function resolveTimes(options: SubmitLockOptions): LockTimes {
+  // What was given is checked by itself first, so that no default is derived from nonsense.
+  const given = {
+    ttlMs: checkIfGiven("ttlMs", options.ttlMs, 100, 300_000),
+    maxHoldMs: checkIfGiven("maxHoldMs", options.maxHoldMs, 100, 600_000),
+    acquireTimeoutMs: checkIfGiven("acquireTimeoutMs", options.acquireTimeoutMs, 20, 150_000),
+    commandTimeoutMs: checkIfGiven("commandTimeoutMs", options.commandTimeoutMs, 10, 75_000),
+  };
+  const { acquireTimeoutMs: acquire = 0, commandTimeoutMs: command = 0 } = given;
+  const longestTtl = Math.min(given.maxHoldMs ?? 300_000, 300_000);
+  const ttlMs = given.ttlMs ?? clamp(10_000, Math.max(2 * acquire, 4 * command), longestTtl);
   const maxHoldMs = given.maxHoldMs ?? Math.max(60_000, ttlMs);
   checkMs("maxHoldMs", maxHoldMs, ttlMs, 600_000);
   const longestAcquire = Math.floor(ttlMs / 2);
-  const acquireTimeoutMs =
-    given.acquireTimeoutMs ??
-    clamp(Math.min(1_000, longestAcquire), 2 * (given.commandTimeoutMs ?? 0), longestAcquire);
+  const acquireTimeoutMs = given.acquireTimeoutMs ?? clamp(1_000, 2 * command, longestAcquire);
   checkMs("acquireTimeoutMs", acquireTimeoutMs, 20, longestAcquire);
   const longestCommand = Math.floor(acquireTimeoutMs / 2);
   const commandTimeoutMs = given.commandTimeoutMs ?? Math.min(200, longestCommand);
@@ -120,18 +123,16 @@ function resolveTimes(given: SubmitLockOptions): LockTimes {
   return { ttlMs, maxHoldMs, acquireTimeoutMs, commandTimeoutMs };
 }
 
-/** The shortest TTL that leaves room for the time bounds that were given. */
-function minTtl(given: SubmitLockOptions): number {
-  return Math.max(100, 2 * (given.acquireTimeoutMs ?? 0), 4 * (given.commandTimeoutMs ?? 0));
+function checkIfGiven(name: string, value: unknown, min: number, max: number): number | undefined {
+  return value === undefined ? undefined : checkMs(name, value, min, max);
 }
 
 // The upper bound wins: where the two contradict, the check of the next option names the culprit.
-// A value of a wrong type comes out as NaN or itself and fails its own check.
 function clamp(value: number, min: number, max: number): number {
   return Math.min(Math.max(value, min), max);
 }
 
-function checkKeyPrefix(keyPrefix: unknown): string {
+function checkKeyPrefix(keyPrefix: unknown = "lock:submit:"): string {
   // \p{Cf} holds the invisible format characters, \p{Cs} lone surrogates.
   if (
     typeof keyPrefix !== "string" ||

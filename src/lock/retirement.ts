@@ -32,8 +32,8 @@ class Retirement {
   readonly command: LockCommand;
   /** The copies of its acquire that may still take effect. Shrinks as clean answers come in. */
   readonly openCopies: readonly Copy<AcquireReply>[];
-  /** Whether a lease that was still valid is being given back. */
-  readonly withinLease: boolean;
+  /** Until when, by the monotonic clock, nobody but us can have taken the key away. */
+  readonly validUntil: number;
   readonly startedAt: number = performance.now();
   /** Whether any copy was open when this began: then it is more than a plain release. */
   readonly wasOpen: boolean;
@@ -49,13 +49,13 @@ class Retirement {
   constructor(
     command: LockCommand,
     openCopies: readonly Copy<AcquireReply>[],
-    withinLease: boolean,
+    validUntil: number,
     settle: (end: ReleaseEnd) => void,
   ) {
     this.command = command;
     this.openCopies = openCopies;
     this.wasOpen = openCopies.length > 0;
-    this.withinLease = withinLease;
+    this.validUntil = validUntil;
     this.settle = settle;
   }
 }
@@ -81,14 +81,18 @@ export class Retirements {
     this.#times = times;
   }
 
-  /** The outcome is that of the first answer; never rejects, and settles within `acquireTimeoutMs`. */
+  /**
+   * The outcome is that of the first answer; never rejects, and settles within `acquireTimeoutMs`.
+   *
+   * @param validUntil until when, by the monotonic clock, the key is ours for certain.
+   */
   begin(
     command: LockCommand,
     openCopies: readonly Copy<AcquireReply>[],
-    withinLease: boolean,
+    validUntil: number,
   ): Promise<ReleaseEnd> {
     return new Promise((settle) => {
-      const retirement = new Retirement(command, openCopies, withinLease, settle);
+      const retirement = new Retirement(command, openCopies, validUntil, settle);
       this.#underWay.add(retirement);
       this.#try(retirement);
       this.#startTimer();
@@ -198,8 +202,8 @@ export class Retirements {
 }
 
 /**
- * `gone` or `foreign` after a try whose answer was lost, within a lease that was still valid: that
- * try did the deleting, because nobody else could.
+ * `gone` or `foreign` after a try whose answer was lost, while the lease would still be valid: that
+ * try did the deleting, because nothing else could.
  */
 function outcomeOf(
   retirement: Retirement,
@@ -207,8 +211,8 @@ function outcomeOf(
   clean: boolean,
 ): ReleaseOutcome {
   if (kind === "done") return "released";
-  const ourOwnDoing = retirement.withinLease && (retirement.ambiguous || !clean);
-  return ourOwnDoing ? "released" : kind;
+  const ourOwnDoing = retirement.ambiguous || !clean;
+  return ourOwnDoing && performance.now() < retirement.validUntil ? "released" : kind;
 }
 
 /** −∞ without open copies; ∞ while one is not written yet. */

@@ -1,11 +1,17 @@
 import { v4 as uuid } from "uuid";
 import { type Acquisition, acquire } from "./acquisition.ts";
 import { type AcquireMessage, acquireChannel } from "./diagnostics.ts";
-import { LockClosedError, LockContendedError, LockUnavailableError } from "./errors.ts";
-import { HeldLease, type Lease, type LeaseKeeper } from "./lease.ts";
+import {
+  LockClosedError,
+  LockContendedError,
+  type LockMisconfiguredError,
+  LockUnavailableError,
+} from "./errors.ts";
+import { HeldLease, type Lease, type LeaseKeeper, reliableMs } from "./lease.ts";
 import {
   checkMs,
   checkOptionNames,
+  invalidOption,
   resolveLockOptions,
   type SubmitLockOptions,
 } from "./options.ts";
@@ -30,9 +36,11 @@ export type Attempt =
     }
   | {
       readonly outcome: "unavailable";
-      /** A `LockUnavailableError`, `LockMisconfiguredError` or `LockClosedError`. */
-      readonly cause: Error;
+      readonly cause: LockUnavailableError | LockMisconfiguredError | LockClosedError;
     };
+
+/** What runs under the lock. */
+export type LockedWork<Result> = (lease: Lease) => Result | PromiseLike<Result>;
 
 /** For `close`. */
 export interface CloseOptions {
@@ -98,12 +106,20 @@ export class SubmitLock {
    * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError when Redis was of no use.
    * @throws InvalidUserIdError, InvalidOptionError for unusable arguments.
    */
-  async withLock<Result>(
+  withLock<Result>(userId: UserId, work: LockedWork<Result>): Promise<Result>;
+  withLock<Result>(
     userId: UserId,
     options: WithLockOptions,
-    work: (lease: Lease) => Result | PromiseLike<Result>,
+    work: LockedWork<Result>,
+  ): Promise<Result>;
+  async withLock<Result>(
+    userId: UserId,
+    ...rest: [LockedWork<Result>] | [WithLockOptions, LockedWork<Result>]
   ): Promise<Result> {
-    const lease = await this.#waitFor(this.keyFor(userId), resolveWaitMs(options));
+    const [options, work] = rest.length === 1 ? [{}, rest[0]] : rest;
+    const waitMs = resolveWaitMs(options);
+    if (typeof work !== "function") throw invalidOption("work", "a function", work);
+    const lease = await this.#waitFor(this.keyFor(userId), waitMs);
     try {
       return await work(lease);
     } finally {
@@ -122,16 +138,20 @@ export class SubmitLock {
     if (this.#closed !== undefined) throw closed().cause;
     const { store, times, retirements } = this.#keeper;
     const command: LockCommand = { key: this.keyFor(`check-${uuid()}`), ownerId: uuid(), times };
-    const { outcome, cause, openCopies, mayHold } = await acquire(store, command);
+    const { outcome, cause, startedAt, openCopies, mayHold } = await acquire(store, command);
     if (outcome !== "acquired") {
-      if (mayHold) void retirements.begin(command, openCopies, true);
+      if (mayHold) void retirements.begin(command, openCopies, 0);
       // Nobody else has the same random key, so it is never contended.
       throw cause ?? new LockUnavailableError("the throwaway lock was contended");
     }
     // Longer than the key has, so that every command of the scripts is tried.
     const longer = { ...command, times: { ...times, ttlMs: times.ttlMs + 1 } };
     const extended = await within(times.acquireTimeoutMs, store.extend(longer).reply);
-    const released = await retirements.begin(command, openCopies, true);
+    const released = await retirements.begin(
+      command,
+      openCopies,
+      startedAt + reliableMs(times.ttlMs),
+    );
     if (extended?.kind !== "done") throw errorFor(extended, times.acquireTimeoutMs);
     if (released.outcome === "released") return;
     throw released.cause ?? new LockUnavailableError(`the throwaway lock was ${released.outcome}`);
@@ -141,11 +161,14 @@ export class SubmitLock {
    * Ends this lock: new attempts are unavailable at once, live leases go on until they are released
    * or `timeoutMs` has passed (then they are lost), owner ids that are being retired get another
    * `2 × acquireTimeoutMs`. Connections are closed only if the store opened them itself. Never
-   * rejects for what Redis did; a second call gives the promise of the first.
+   * rejects for what Redis did; a second call waits for the first.
+   *
+   * @throws InvalidOptionError, as a rejection.
    */
   async close(options: CloseOptions = {}): Promise<void> {
     checkOptionNames("close", options, ["timeoutMs"]);
-    const timeoutMs = checkMs("timeoutMs", options.timeoutMs ?? 5_000, 0, 600_000);
+    const { timeoutMs = 5_000 } = options;
+    checkMs("timeoutMs", timeoutMs, 0, 600_000);
     this.#closed ??= this.#close(timeoutMs);
     return await this.#closed;
   }
@@ -172,8 +195,9 @@ export class SubmitLock {
     if (this.#closed !== undefined) return closed();
     const command: LockCommand = { key, ownerId: uuid(), times: this.#keeper.times };
     this.#underWay++;
-    const acquisition = await acquire(this.#keeper.store, command);
-    this.#underWay--;
+    const acquisition = await acquire(this.#keeper.store, command).finally(() => {
+      this.#underWay--;
+    });
     publish(key, acquisition);
     const { outcome, startedAt, openCopies } = acquisition;
     if (outcome === "acquired" && !this.#over) {
@@ -181,7 +205,7 @@ export class SubmitLock {
       return { outcome, lease, confirmed: acquisition.confirmed };
     }
     if (outcome === "acquired" || acquisition.mayHold) {
-      void this.#keeper.retirements.begin(command, openCopies, true);
+      void this.#keeper.retirements.begin(command, openCopies, 0);
     }
     this.#checkDrained();
     if (outcome === "acquired") return closed();

@@ -2,7 +2,10 @@ import { LockMisconfiguredError, LockUnavailableError } from "./errors.ts";
 import type { NoAnswer, OwnedReply } from "./store.ts";
 
 /** What is told to somebody who needed an answer and got none. */
-export function errorFor(trouble: NoAnswer | OwnedReply | undefined, withinMs: number): Error {
+export function errorFor(
+  trouble: NoAnswer | OwnedReply | undefined,
+  withinMs: number,
+): LockUnavailableError | LockMisconfiguredError {
   if (trouble === undefined) {
     return new LockUnavailableError(`the store did not answer within ${withinMs} ms`);
   }

@@ -13,7 +13,8 @@ export interface WithLockOptions {
 
 export function resolveWaitMs(options: WithLockOptions): number {
   checkOptionNames("withLock", options, ["waitMs"]);
-  return checkMs("waitMs", options.waitMs ?? 0, 0, 600_000);
+  const { waitMs = 0 } = options;
+  return checkMs("waitMs", waitMs, 0, 600_000);
 }
 
 /**

@@ -81,10 +81,7 @@ export class Gathering<Reply> {
     const { key, times } = first.command;
     const lane = this.#lanes.pick(key, times.commandTimeoutMs, first.avoid);
     if (lane === undefined) {
-      const unsent = {
-        kind: "unsent",
-        reason: `the connection is "${this.#lanes.status}"`,
-      } as const;
+      const unsent = this.#lanes.whyNone();
       for (const copy of copies) copy.resolve(unsent);
       return;
     }

@@ -76,7 +76,7 @@ export class Lane {
       call.tell?.(result);
       call.tell = undefined;
     };
-    this.client.eval(script, keys.length, ...keys, ...args).then(
+    this.#eval(script, keys, args).then(
       (value) => {
         this.#unanswered.answered(call);
         told({ kind: "value", value, clean: epoch === this.#epoch });
@@ -88,6 +88,15 @@ export class Lane {
         told({ kind: "error", error, clean: epoch === this.#epoch });
       },
     );
+  }
+
+  /** A client that throws instead of rejecting is heard like any other. */
+  async #eval(
+    script: string,
+    keys: readonly string[],
+    args: readonly (string | number)[],
+  ): Promise<unknown> {
+    return await this.client.eval(script, keys.length, ...keys, ...args);
   }
 
   #closed(): void {

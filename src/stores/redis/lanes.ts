@@ -1,5 +1,7 @@
+import type { NoAnswer } from "../../lock/store.ts";
 import { duplicate, type RedisClient } from "./client.ts";
 import { Lane } from "./lane.ts";
+import { isRefusal, withoutCommand } from "./replies.ts";
 
 /** How long the second connection is kept after it was last needed. */
 const idleMs = 30_000;
@@ -22,16 +24,13 @@ export class Lanes {
   #uselessSince: number | undefined;
   #idleTimer: NodeJS.Timeout | undefined;
   #isOpen = true;
+  /** Redis' last word to the second connection, if it was "you may not". */
+  #refusal: Error | undefined;
 
   constructor(client: RedisClient, onReady: () => void) {
     this.#client = client;
     this.#onReady = onReady;
     this.#primary = new Lane(client, onReady);
-  }
-
-  /** Why nothing can be sent, for an error message. */
-  get status(): string {
-    return this.#client.status;
   }
 
   /**
@@ -50,6 +49,20 @@ export class Lanes {
     // The same way again is better than none.
     if (primaryUsable) return this.#primary;
     return secondUsable ? second : undefined;
+  }
+
+  /** Why `pick` found none. */
+  whyNone(): NoAnswer {
+    const { status } = this.#client;
+    const reason = `the connection is "${status}"`;
+    if (this.#refusal !== undefined) {
+      return { kind: "rejected", cause: this.#refusal, clean: true, misconfigured: true };
+    }
+    // It stays so: there is nothing to wait for, as there is while a client reconnects.
+    if (status === "end") {
+      return { kind: "rejected", cause: new Error(reason), clean: true, misconfigured: false };
+    }
+    return { kind: "unsent", reason };
   }
 
   /** A lock begins to use the connection. */
@@ -74,20 +87,42 @@ export class Lanes {
 
   #needSecond(): Lane | undefined {
     this.#connectIfLazy();
-    // `end`: the application has closed its client, and does not want another connection.
-    if (!this.#isOpen || !this.#primary.everReady || this.#client.status === "end") {
-      return undefined;
-    }
-    if (this.#second === undefined) {
-      const client = duplicate(this.#client);
-      // Without a listener ioredis prints every failed reconnect.
-      client.on("error", () => {});
-      this.#second = new Lane(client, this.#onReady);
-    }
+    if (!this.#mayOpenSecond()) return undefined;
+    this.#second ??= this.#openSecond();
     clearTimeout(this.#idleTimer);
     this.#idleTimer = setTimeout(() => this.#closeSecond(), idleMs);
     this.#idleTimer.unref();
     return this.#second;
+  }
+
+  #mayOpenSecond(): boolean {
+    if (!this.#isOpen) return false;
+    switch (this.#client.status) {
+      case "end":
+        // The application has closed its client, and does not want another connection.
+        return false;
+      case "wait":
+      case "connecting":
+      case "connect":
+        // The first connection is just coming up.
+        return this.#primary.everReady;
+      default:
+        return true;
+    }
+  }
+
+  #openSecond(): Lane {
+    const client = duplicate(this.#client);
+    const lane = new Lane(client, () => {
+      this.#refusal = undefined;
+      this.#onReady();
+    });
+    // Without a listener ioredis prints every failed reconnect. On the user's own client a listener
+    // of ours would silence that; but what keeps the one from coming up is told to the other, too.
+    client.on("error", (error: Error) => {
+      this.#refusal = isRefusal(error) ? withoutCommand(error) : undefined;
+    });
+    return lane;
   }
 
   /** A path that swallows everything says nothing of it: only a new connection finds a new way. */
@@ -101,6 +136,7 @@ export class Lanes {
   #closeSecond(): void {
     clearTimeout(this.#idleTimer);
     this.#uselessSince = undefined;
+    this.#refusal = undefined;
     const second = this.#second;
     this.#second = undefined;
     second?.abandon();

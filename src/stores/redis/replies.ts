@@ -66,12 +66,14 @@ export function odd(value: unknown): NoAnswer {
  * Cluster's redirections or after a reconnect the same text may be about a second copy. A wrong
  * "not executed" would cost an orphan of one TTL at most.
  */
-const notExecuted =
-  /^(READONLY|MASTERDOWN|LOADING|OOM|MISCONF|NOREPLICAS|BUSY|CLUSTERDOWN|CROSSSLOT|MOVED|ASK|TRYAGAIN)\b/;
+const notExecuted = /^(READONLY|MASTERDOWN|LOADING|OOM|MISCONF|NOREPLICAS|BUSY|CROSSSLOT)\b/;
 
-/** "You may not" instead of "not now". The last text is how Redis 6 words NOPERM within a script. */
+/** Said before anything is executed, while a Cluster moves a slot or elects a master: gone in a moment. */
+const elsewhere = /^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN)\b/;
+
+/** "You may not" instead of "not now". The last two are NOPERM within a script: Redis up to 7, and later ones. */
 const notPermitted =
-  /^(NOPERM|NOAUTH|WRONGPASS|DENIED)\b|^ERR unknown command|can't run this command or subcommand/;
+  /^(NOPERM|NOAUTH|WRONGPASS|DENIED)\b|^ERR unknown command|can't run this command or subcommand|ACL failure in script/;
 
 export function noAnswerOf(result: Exclude<CallResult, { kind: "value" }>): NoAnswer {
   if (result.kind === "closed") {
@@ -83,7 +85,8 @@ export function noAnswerOf(result: Exclude<CallResult, { kind: "value" }>): NoAn
   const { error, clean } = result;
   const cause = withoutCommand(error);
   if (isServerError(error)) {
-    const misconfigured = notPermitted.test(cause.message);
+    const misconfigured = isRefusal(cause);
+    if (clean && elsewhere.test(cause.message)) return { kind: "unsent", reason: cause.message };
     if (misconfigured || notExecuted.test(cause.message)) {
       return { kind: "rejected", cause, clean, misconfigured };
     }
@@ -92,11 +95,16 @@ export function noAnswerOf(result: Exclude<CallResult, { kind: "value" }>): NoAn
 }
 
 /** The errors of ioredis carry the arguments of their command, and so owner ids into whatever logs them. */
-function withoutCommand(error: unknown): Error {
+export function withoutCommand(error: unknown): Error {
   if (!(error instanceof Error)) return new Error(String(error));
   const copy = new Error(error.message);
   copy.name = error.name;
   return copy;
+}
+
+/** Whether the server said "you may not". */
+export function isRefusal(error: Error): boolean {
+  return notPermitted.test(error.message);
 }
 
 /** Whether the server itself said it, and not the client: a sign of life, in any case. */
