@@ -63,6 +63,16 @@ test.each<[keyof Given, object, string, string]>([
   ["commandTimeoutMs", { ttlMs: 1_000, commandTimeoutMs: 251 }, "from 10 to 250", "251"],
   ["commandTimeoutMs", { acquireTimeoutMs: 100, commandTimeoutMs: 51 }, "to 50", "51"],
   ["commandTimeoutMs", { commandTimeoutMs: -1 }, "from 10", "-1"],
+  // A default that is derived from what was given is not to be blamed for it.
+  ["maxHoldMs", { maxHoldMs: 50 }, "from 100", "50"],
+  ["maxHoldMs", { maxHoldMs: "x" }, "a whole number", '"x"'],
+  ["maxHoldMs", { maxHoldMs: 5_000.5 }, "a whole number", "5000.5"],
+  ["acquireTimeoutMs", { acquireTimeoutMs: Number.NaN }, "a whole number", "NaN"],
+  ["commandTimeoutMs", { commandTimeoutMs: 3_000.1 }, "a whole number", "3000.1"],
+  // Only `undefined` means absent.
+  ["maxHoldMs", { maxHoldMs: null }, "a whole number", "null"],
+  ["acquireTimeoutMs", { acquireTimeoutMs: null }, "a whole number", "null"],
+  ["commandTimeoutMs", { commandTimeoutMs: null }, "a whole number", "null"],
 ])("%s out of bounds is refused: %o", (name, options, expected, came) => {
   const message = refusal(options);
   expect(message).toMatch(new RegExp(`^${name}: expected `));

@@ -7,7 +7,8 @@ import { closeClients, redisClients } from "../support/clients.ts";
 import { freePort } from "../support/free-port.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, causeOf, leaseOf, openLock } from "../support/locks.ts";
-import { startRedis } from "../support/redis-server.ts";
+import { startProxy } from "../support/proxy.ts";
+import { sharedRedisPort, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { type Bench, closeBenches, isAcquire, openBench } from "./bench.ts";
 
@@ -100,13 +101,18 @@ describe.each(redisClients)("rule 9: connections, with $name", ({ connect }) => 
     expect(await redis.exists(`lock:submit:${user}`)).toBe(false);
   });
 
-  test("a client that has never been up is no reason for a second connection", async () => {
-    const client = connect(await freePort());
+  test("a client that is just coming up is no reason for a second connection", async () => {
+    // The connection is accepted, and the handshake never answered.
+    const proxy = await startProxy(sharedRedisPort());
+    proxy.swallowRequests(true);
+    const client = connect(proxy.port);
     const lock = openLock({ store: new RedisStore(client), ...quick });
     const duplicate = vi.spyOn(client as Redis, "duplicate");
     const cause = causeOf(await lock.acquire(freshUser()));
     expect(cause.message).toMatch(/nothing could be sent/);
     expect(duplicate).not.toHaveBeenCalled();
+    closeClients();
+    await proxy.stop();
   });
 
   test("a client that comes up for the first time in the middle of an attempt serves it", async () => {

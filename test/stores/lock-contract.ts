@@ -62,7 +62,7 @@ export function carriesALock(open: () => LockStore): void {
     const { signal } = lease;
     await until(() => signal.aborted, { what: "the signal to abort" });
     expect(signal.reason).toBeInstanceOf(LockLostError);
-    expect(signal.reason).toMatchObject({ code: "SUBMIT_LOCK_LOST", reason: "expired" });
+    expect(signal.reason).toMatchObject({ code: "SUBMIT_LOCK_LOST", reason: "max-hold" });
     expect(lease.remainingMs()).toBe(0);
     const next = await lock.withLock(user, { waitMs: 10_000 }, ({ ownerId }) => ownerId);
     expect(next).not.toBe(lease.ownerId);
