@@ -1,3 +1,6 @@
+/** A call that has not settled by then never will, as far as its caller is concerned. */
+export const callBoundMs = 15_000;
+
 /** What became of a promise within a time. */
 export type Settled<Value> =
   | { readonly kind: "fulfilled"; readonly value: Value }

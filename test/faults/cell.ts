@@ -1,17 +1,14 @@
-import { once } from "node:events";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { AnyRedis } from "../support/clients.ts";
-import { freshUser } from "../support/ids.ts";
-import { startProxy } from "../support/proxy.ts";
-import { type RedisServer, startServer } from "../support/server-process.ts";
-import { settled } from "./bounded.ts";
+import { startServer } from "../support/server-process.ts";
+import { callBoundMs, type Settled, settled } from "./bounded.ts";
 import type { LabClient } from "./clients.ts";
 import type { Fault, Scene } from "./faults.ts";
 import { Ledger } from "./ledger.ts";
-import { type Contender, type Hold, type Library, ttlMs } from "./library.ts";
-import { type Attribution, Observer } from "./observer.ts";
-import { startRival } from "./rivals.ts";
+import { type Answer, type Hold, type Library, ttlMs } from "./library.ts";
+import type { Attribution } from "./observer.ts";
+import { type Rival, startRival } from "./rivals.ts";
+import { openStage, type Stage } from "./stage.ts";
 
 export interface Cell {
   readonly library: Library;
@@ -56,7 +53,6 @@ export interface Lab {
   readonly sharedPort: number;
 }
 
-const callBoundMs = 15_000;
 const workMs = 300;
 /** The hold of a rival that can lose its lock to a late release. */
 const longHoldMs = 1_000;
@@ -66,7 +62,12 @@ export async function runCell(lab: Lab, cell: Cell): Promise<CellResult> {
     ? await startServer(lab.binary, { args: cell.fault.serverArgs ?? [] })
     : undefined;
   try {
-    return await runOnServer(server ?? sharedServer(lab.sharedPort), cell);
+    const stage = await openStage(server ?? sharedServer(lab.sharedPort), cell);
+    try {
+      return await play(stage, cell);
+    } finally {
+      await stage.close();
+    }
   } finally {
     await server?.stop();
   }
@@ -80,105 +81,46 @@ function sharedServer(port: number): Scene["server"] {
   return { port, pause: refuse, resume: refuse };
 }
 
-async function runOnServer(
-  server: Pick<RedisServer, "port" | "pause" | "resume">,
-  { library, client, fault }: Cell,
-): Promise<CellResult> {
-  const proxy = await startProxy(server.port);
-  const user = freshUser();
-  const pending = new Set<Promise<unknown>>();
-  let struck = true;
-  const scene: Scene = {
-    proxy,
-    server,
-    isOurs: (argv) => argv.some((argument) => argument.includes(user)),
-    whenStruck(happened) {
-      struck = false;
-      void happened.then(() => {
-        struck = true;
-      });
-    },
-    later(ms, what) {
-      pending.add(sleep(ms).then(what));
-    },
-  };
-  await fault.prepare?.(scene);
-  const redis = await ready(client.connect(proxy.port, fault.login));
-  const rivalRedis = await ready(client.connect(server.port));
-  const caller = library.open(redis);
-  const rival = (library.openRival ?? library.open)(rivalRedis);
-  const observer = new Observer(server.port, client.keyPrefix + library.keyOf(user));
+async function play(stage: Stage, { library, client, fault }: Cell): Promise<CellResult> {
+  const { observer, user } = stage;
   const ledger = new Ledger();
-  await observer.start();
-  // An application has placed orders before: scripts are loaded, clocks are known.
-  await warmUp(caller);
-  await warmUp(rival);
-
-  const unsettled: string[] = [];
+  const eventLoop = monitorEventLoopDelay({ resolution: 10 });
+  eventLoop.enable();
   let struckAt = performance.now();
   const strike = async (on: Fault["on"]): Promise<void> => {
     if (fault.on !== on) return;
     struckAt = performance.now();
-    await fault.strike(scene);
+    await fault.strike(stage.scene);
   };
 
-  const eventLoop = monitorEventLoopDelay({ resolution: 10 });
-  eventLoop.enable();
   await strike("acquire");
   const calledAt = performance.now();
-  const calling = settled(caller.acquire(user), callBoundMs);
+  const calling = settled(stage.caller.acquire(user), callBoundMs);
   // Rivals that came first would be right to get the lock, and the caller to be refused.
-  const rivals = Promise.race([calling, observer.firstSeen]).then(() => [
-    startRival(rival, user, {
-      who: "rival 1",
-      holdMs: fault.on === "release" ? longHoldMs : 0,
-      ledger,
-    }),
-    startRival(rival, user, { who: "rival 2", holdMs: 0, ledger }),
-  ]);
+  const rivals = Promise.race([calling, observer.firstSeen]).then(() =>
+    startRivals(stage, fault, ledger),
+  );
   const answer = await calling;
   const answeredMs = performance.now() - calledAt;
-  if (answer.kind === "pending") unsettled.push("acquire");
-  let callEndedAt = performance.now();
-  let end: { release: string | undefined; releaseMs: number; toldLost: boolean } = {
-    release: undefined,
-    releaseMs: 0,
-    toldLost: false,
-  };
-  if (answer.kind === "fulfilled" && answer.value.outcome === "acquired") {
-    const { hold } = answer.value;
-    const holding = ledger.begin("caller", hold.ownerId);
-    await strike("extend");
-    const toldLost = await work(hold, fault.holdMs ?? workMs, () => ledger.end(holding));
-    await strike("release");
-    ledger.end(holding);
-    callEndedAt = performance.now();
-    const release = await settled(hold.release(), callBoundMs);
-    if (release.kind === "pending") unsettled.push("release");
-    end = {
-      release: release.kind === "fulfilled" ? release.value : wordFor(release.kind),
-      releaseMs: performance.now() - callEndedAt,
-      toldLost,
-    };
-  }
+  const ending = await holdAndRelease(answer, { fault, ledger, strike });
 
-  const attribution: Attribution = {
-    ledger,
-    callEndedAt,
-    isCallers: (value) => proxy.commands.some((argv) => argv.includes(value)),
-  };
+  const { callEndedAt, ...end } = ending;
+  const isCallers = (value: string): boolean =>
+    stage.scene.proxy.commands.some((argv) => argv.includes(value));
+  const attribution: Attribution = { ledger, callEndedAt, isCallers };
   await sleep(Math.max(300, struckAt + fault.watchMs - performance.now()));
-  await Promise.all(pending);
+  await stage.over();
   const patienceEndsAt = performance.now() + ttlMs + 1_000;
   while (observer.isOrphanNow(attribution) && performance.now() < patienceEndsAt) await sleep(20);
   const stopping = Promise.all((await rivals).map((one) => one.stop()));
-  if ((await settled(stopping, callBoundMs)).kind === "pending") unsettled.push("a rival's call");
+  const rivalsStopped = await settled(stopping, callBoundMs);
+  eventLoop.disable();
   const lastOrphanAt = observer.lastOrphanAt(attribution);
-  const result: CellResult = {
+  return {
     library: library.name,
     client: client.name,
     fault: fault.name,
-    struck,
+    struck: stage.struck,
     outcome: outcomeOf(answer),
     answeredMs,
     ...end,
@@ -187,40 +129,54 @@ async function runOnServer(
     freedAfterMs: lastOrphanAt === undefined ? 0 : lastOrphanAt - callEndedAt,
     overlaps: ledger.overlaps,
     rivalHolds: ledger.countSince(callEndedAt, (who) => who !== "caller"),
-    unsettled,
+    unsettled: [
+      ...(answer.kind === "pending" ? ["acquire"] : []),
+      ...(end.release === "never" ? ["release"] : []),
+      ...(rivalsStopped.kind === "pending" ? ["a rival's call"] : []),
+    ],
     // The monitor counts its own interval in.
     labLateMs: Math.max(0, eventLoop.max / 1e6 - 10),
   };
-  eventLoop.disable();
-  await observer.stop();
-  await Promise.all([settled(caller.close(), callBoundMs), settled(rival.close(), callBoundMs)]);
-  for (const connection of [redis, rivalRedis]) connection.disconnect();
-  await proxy.stop();
-  return result;
 }
 
-function outcomeOf(answer: Awaited<ReturnType<typeof settled<{ outcome: string }>>>) {
-  if (answer.kind === "pending") return "never";
-  return answer.kind === "rejected" ? "error" : (answer.value.outcome as CellResult["outcome"]);
+function startRivals({ rival, user }: Stage, { on }: Fault, ledger: Ledger): Rival[] {
+  const holdMs = on === "release" ? longHoldMs : 0;
+  return [
+    startRival(rival, user, { who: "rival 1", holdMs, ledger }),
+    startRival(rival, user, { who: "rival 2", holdMs: 0, ledger }),
+  ];
 }
 
-function wordFor(kind: "rejected" | "pending"): string {
-  return kind === "rejected" ? "error" : "never";
-}
-
-async function ready(client: AnyRedis): Promise<AnyRedis> {
-  if (client.status !== "ready") await once(client as NodeJS.EventEmitter, "ready");
-  return client;
-}
-
-/** On a busy machine a client's own time bound may end the first try. */
-async function warmUp(contender: Contender): Promise<void> {
-  for (let left = 5; left > 0; left--) {
-    const answer = await settled(contender.acquire(freshUser()), callBoundMs);
-    if (answer.kind !== "fulfilled" || answer.value.outcome !== "acquired") continue;
-    if ((await settled(answer.value.hold.release(), callBoundMs)).kind === "fulfilled") return;
+/** What a caller does with its answer, and when its attempt is over. */
+async function holdAndRelease(
+  answer: Settled<Answer>,
+  {
+    fault,
+    ledger,
+    strike,
+  }: { fault: Fault; ledger: Ledger; strike(on: Fault["on"]): Promise<void> },
+): Promise<Pick<CellResult, "release" | "releaseMs" | "toldLost"> & { callEndedAt: number }> {
+  if (answer.kind !== "fulfilled" || answer.value.outcome !== "acquired") {
+    const callEndedAt = performance.now();
+    return { release: undefined, releaseMs: 0, toldLost: false, callEndedAt };
   }
-  throw new Error("Without a fault the lock could not be acquired and released.");
+  const { hold } = answer.value;
+  const holding = ledger.begin("caller", hold.ownerId);
+  await strike("extend");
+  const toldLost = await work(hold, fault.holdMs ?? workMs, () => ledger.end(holding));
+  await strike("release");
+  ledger.end(holding);
+  const callEndedAt = performance.now();
+  const released = await settled(hold.release(), callBoundMs);
+  const releaseMs = performance.now() - callEndedAt;
+  const words = { rejected: "error", pending: "never" } as const;
+  const release = released.kind === "fulfilled" ? released.value : words[released.kind];
+  return { release, releaseMs, toldLost, callEndedAt };
+}
+
+function outcomeOf(answer: Settled<Answer>): CellResult["outcome"] {
+  if (answer.kind === "pending") return "never";
+  return answer.kind === "rejected" ? "error" : answer.value.outcome;
 }
 
 /** The caller works, extends where that is its business, and stops when it is told that the lock is lost. */

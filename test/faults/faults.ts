@@ -126,6 +126,16 @@ const onAcquire: Fault[] = [
     watchMs: 2_200,
   },
   {
+    name: "F3f",
+    what: "held for 1.3 s, the client's socket dies at 0.1 s, the held copy lands after its deadline",
+    on: "acquire",
+    expect: "acquired",
+    strike: onTheWire((proxy, isOurs) =>
+      proxy.holdRequestOnce(isOurs, { releaseAfterMs: 1_300, resetClientAfterMs: 100 }),
+    ),
+    watchMs: 2_500,
+  },
+  {
     name: "F4",
     what: "the reply comes after 6 s, later than the TTL",
     on: "acquire",
@@ -134,6 +144,13 @@ const onAcquire: Fault[] = [
     watchMs: 7_000,
   },
 ];
+
+/** The first command on either connection reaches Redis when the caller has had its answer. */
+const heldOnBoth = onTheWire(async (proxy, isOurs) => {
+  await proxy.holdRequestOnce(isOurs, { releaseAfterMs: 1_100 });
+  // A confirm of the default 200 ms later, which is still in time at 1.1 s.
+  void proxy.holdRequestOnce(isOurs, { releaseAfterMs: 900 });
+});
 
 /** Redis cannot be reached for 3 s; the caller comes `callAfterMs` into it. */
 const unreachable = (callAfterMs: number) => async (scene: Scene) => {
@@ -151,6 +168,14 @@ const paused = (callAfterMs: number) => async (scene: Scene) => {
 };
 
 const outages: Fault[] = [
+  {
+    name: "F5",
+    what: "held until 1.1 s on both connections, the held copies land after the answer",
+    on: "acquire",
+    expect: "unavailable",
+    strike: heldOnBoth,
+    watchMs: 2_500,
+  },
   {
     name: "F6",
     what: "Redis unreachable for 3 s, asked at 0.3 s",

@@ -23,7 +23,7 @@ export interface Contender {
 }
 
 /** `error`: the library does not say whether somebody else holds the lock or Redis was of no use. */
-type Answer =
+export type Answer =
   | { readonly outcome: "acquired"; readonly hold: Hold }
   | { readonly outcome: "contended" | "unavailable" | "error" };
 

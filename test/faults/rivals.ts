@@ -1,10 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { settled } from "./bounded.ts";
+import { callBoundMs, settled } from "./bounded.ts";
 import type { Ledger } from "./ledger.ts";
 import type { Contender } from "./library.ts";
 
 const everyMs = 20;
-const callBoundMs = 15_000;
 
 export interface Rival {
   stop(): Promise<void>;
