@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { SharedOptions } from "../support/clients.ts";
 import { command } from "../support/command.ts";
+import type { Match } from "../support/proxied-connection.ts";
 import type { RedisProxy } from "../support/proxy.ts";
 import type { RedisServer } from "../support/server-process.ts";
 import { until } from "../support/until.ts";
@@ -147,9 +148,16 @@ const onAcquire: Fault[] = [
 
 /** The first command on either connection reaches Redis when the caller has had its answer. */
 const heldOnBoth = onTheWire(async (proxy, isOurs) => {
-  await proxy.holdRequestOnce(isOurs, { releaseAfterMs: 1_100 });
-  // A confirm of the default 200 ms later, which is still in time at 1.1 s.
-  void proxy.holdRequestOnce(isOurs, { releaseAfterMs: 900 });
+  let first: number | undefined;
+  const isFirst: Match = (argv, connection) => {
+    const matches = isOurs(argv);
+    if (matches) first = connection;
+    return matches;
+  };
+  await proxy.holdRequestOnce(isFirst, { releaseAfterMs: 1_100 });
+  // A confirm after the default 200 ms is still in time at 1.1 s.
+  const isElsewhere: Match = (argv, connection) => connection !== first && isOurs(argv);
+  void proxy.holdRequestOnce(isElsewhere, { releaseAfterMs: 900 });
 });
 
 /** Redis cannot be reached for 3 s; the caller comes `callAfterMs` into it. */

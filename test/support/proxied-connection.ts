@@ -1,7 +1,8 @@
 import type { Socket } from "node:net";
 import { argvOf, type Frame, FrameReader } from "./resp.ts";
 
-export type Match = (argv: string[]) => boolean;
+/** Whether this is the request; connections are numbered as they come. */
+export type Match = (argv: string[], connection: number) => boolean;
 
 /** What happens to a value on its way: it goes on, waits for `release`, or vanishes. */
 export type Flow = "pass" | "hold" | "drop";

@@ -168,6 +168,25 @@ test("every request waits for what is done before it, and keeps its place", asyn
   expect(done).toBeGreaterThan(3);
 });
 
+test("a fault can wait for a request on another connection", async () => {
+  const [first, second] = [ioredis6.connect(proxy.port), ioredis6.connect(proxy.port, ONCE)];
+  await Promise.all([once(first, "ready"), once(second, "ready")]);
+  const seen = new Set<number>();
+  const held = proxy.holdRequestOnce((argv, connection) => {
+    if (!isSet(argv) || seen.size === 0) {
+      if (isSet(argv)) seen.add(connection);
+      return false;
+    }
+    return !seen.has(connection);
+  });
+  expect(await first.set(key, "1")).toBe("OK");
+  expect(await first.set(key, "2")).toBe("OK");
+  const set = second.set(key, "3");
+  await held;
+  await expect(set).rejects.toThrow("Command timed out");
+  expect(await stored()).toBe("2");
+});
+
 test("held replies arrive once they are released", async () => {
   const redis = ioredis6.connect(proxy.port);
   await once(redis, "ready");

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { type AddressInfo, createConnection, createServer, type Socket } from "node:net";
+import { createConnection, createServer, type Socket } from "node:net";
 import { type Flow, type Match, ProxiedConnection } from "./proxied-connection.ts";
 
 /** A TCP proxy in front of Redis that loses, delays and breaks things when it is told to. */
@@ -65,11 +65,14 @@ export async function startProxy(targetPort: number): Promise<RedisProxy> {
   let gate: (() => Promise<unknown>) | undefined;
   const flows: { requests: Flow; replies: Flow } = { requests: "pass", replies: "pass" };
 
+  let accepted = 0;
+
   const server = createServer((client) => {
+    const number = accepted++;
     const upstream = createConnection({ port: targetPort, host: "127.0.0.1" });
     const connection = new ProxiedConnection(client, upstream, flows, (argv, of) => {
       commands.push(argv);
-      const trap = [...traps].find(({ match }) => match(argv));
+      const trap = [...traps].find(({ match }) => match(argv, number));
       if (!trap) return;
       traps.delete(trap);
       trap.spring(of);
@@ -84,8 +87,7 @@ export async function startProxy(targetPort: number): Promise<RedisProxy> {
     server.listen(port, "127.0.0.1");
     await once(server, "listening");
   };
-  await listen(0);
-  const { port } = server.address() as AddressInfo;
+  const port = await listenSomewhere(listen);
 
   function set(lane: "requests" | "replies", flow: Flow): void {
     flows[lane] = flow;
@@ -178,4 +180,20 @@ export async function startProxy(targetPort: number): Promise<RedisProxy> {
       await once(server, "close");
     },
   };
+}
+
+/**
+ * Below the ports that the system gives to connections: one of those could take the place of a proxy
+ * that refuses for a while.
+ */
+async function listenSomewhere(listen: (port: number) => Promise<void>): Promise<number> {
+  for (let left = 100; ; left--) {
+    const port = 20_000 + Math.floor(Math.random() * 12_000);
+    try {
+      await listen(port);
+      return port;
+    } catch (error) {
+      if (left === 0) throw error;
+    }
+  }
 }
