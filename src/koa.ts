@@ -85,17 +85,50 @@ export function submitLock<Ctx extends AnyContext = Context>(
         try {
           await next();
         } finally {
-          settle(ctx, bodies, work);
+          settle(ctx, bodies, begin, work);
         }
       }
     }
   };
 }
 
-/** What is downstream has settled, but a body that is still being made goes on working. */
-function settle(ctx: AnyContext, bodies: BodyWatch, work: Work): void {
-  if (ctx.respond === false) work.unseen();
-  else bodies.whenMade(work, isDisconnected(ctx.req, ctx.res));
+/**
+ * What is downstream has settled, but a body that is still being made goes on working, and so may
+ * the middleware outside: a session is saved there, also when nobody waits for the answer any more.
+ */
+function settle(ctx: AnyContext, bodies: BodyWatch, begin: () => Work, work: Work): void {
+  bodies.whenMade(isDisconnected(ctx.req, ctx.res), () => work.unseen());
+  whenOutermostSettled(ctx, (respond) => {
+    // From now on nothing is unseen, and a client that has left is the end of the response.
+    if (respond !== false && !bodies.isUnseen) begin().done();
+  });
+}
+
+/** Koa looks at `ctx.respond`, or calls `ctx.onerror`, when the outermost middleware has settled. */
+function whenOutermostSettled(ctx: AnyContext, settled: (respond: unknown) => void): void {
+  // Another guard further in may be waiting for the same.
+  const inner = Object.getOwnPropertyDescriptor(ctx, "respond");
+  let respond: unknown = inner?.value;
+  const current = () => (inner?.get ? inner.get() : respond);
+  Object.defineProperty(ctx, "respond", {
+    configurable: true,
+    enumerable: true,
+    get: () => {
+      const value = current();
+      settled(value);
+      return value;
+    },
+    set: (value: unknown) => {
+      if (inner?.set) inner.set(value);
+      else respond = value;
+    },
+  });
+  const { onerror } = ctx;
+  ctx.onerror = (error: Error) => {
+    onerror.call(ctx, error);
+    // Koa calls it without an error, too, whenever a response is over.
+    if (error) settled(current());
+  };
 }
 
 async function refuse(

@@ -1,5 +1,4 @@
 import { Readable } from "node:stream";
-import type { Work } from "./settlement.ts";
 
 /** What of a stream is looked at, so that old streams of the registry fit. */
 interface NodeStream {
@@ -33,25 +32,28 @@ export class BodyWatch {
     });
   }
 
+  /** A web stream does not tell when it is at its end. */
+  get isUnseen(): boolean {
+    return this.#hasWebStream;
+  }
+
   /**
-   * Reports the work as done when every stream is at its end. A web stream does not tell when it is.
+   * Calls back when every stream is at its end.
    *
-   * @param disconnected whether the client has left: a body that nobody has begun to read then, nobody will.
+   * @param disconnected whether the client has left, and nobody wants the body any more.
    */
-  whenMade(work: Work, disconnected: boolean): void {
-    if (this.#hasWebStream) {
-      work.unseen();
-      return;
-    }
+  whenMade(disconnected: boolean, made: () => void): void {
     const open = new Set<NodeStream>();
     for (const stream of this.#streams) {
-      if (stream.closed !== true && !(disconnected && isUntouched(stream))) open.add(stream);
+      if (stream.closed === true) continue;
+      open.add(stream);
+      // Koa does so too on HTTP/1; on HTTP/2 it would begin to read it, and so to make the order.
+      if (disconnected && isUntouched(stream)) stream.destroy();
     }
-    if (open.size === 0) work.done();
+    if (open.size === 0) made();
     for (const stream of open) {
       const ended = () => {
-        open.delete(stream);
-        if (open.size === 0) work.done();
+        if (open.delete(stream) && open.size === 0) made();
       };
       // After an abort `close` waits for a generator that is still at work; old streams may lack it.
       for (const event of ["close", "end", "error"]) stream.once(event, ended);
@@ -59,7 +61,7 @@ export class BodyWatch {
   }
 
   #see(body: unknown): void {
-    if (body instanceof ReadableStream) this.#hasWebStream = true;
+    if (body instanceof ReadableStream || body instanceof Response) this.#hasWebStream = true;
     else if (isNodeStream(body)) this.#streams.add(body);
   }
 }
@@ -68,6 +70,6 @@ function isNodeStream(body: unknown): body is NodeStream {
   return typeof (body as NodeStream | null | undefined)?.pipe === "function";
 }
 
-function isUntouched(stream: NodeStream): boolean {
+function isUntouched(stream: NodeStream): stream is NodeStream & Readable {
   return stream instanceof Readable && !Readable.isDisturbed(stream);
 }

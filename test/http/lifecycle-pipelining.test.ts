@@ -55,7 +55,7 @@ describe.each(onHttp1)("$name", (framework: Framework) => {
   test("two submits in a row on one connection: the second is told that the first is under way", async () => {
     const { shop, gates, connection, bytes } = await pipelinedShop(framework);
     connection.send(bytes("first", shop.user), bytes("second", shop.user));
-    await sleep(30);
+    await until(() => shop.published.contended.length === 1, { what: "the second to be refused" });
     gates.first.open();
     expect(await connection.answers(2)).toEqual([
       '201 {"order":"first"}',

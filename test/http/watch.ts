@@ -4,6 +4,7 @@ import type { AcquireMessage, LostMessage, ReleaseMessage } from "../../src/inde
 /** Notes what the lock publishes about one key. */
 export class LockWatch {
   readonly acquired: AcquireMessage[] = [];
+  readonly contended: AcquireMessage[] = [];
   readonly releases: ReleaseMessage[] = [];
   readonly lost: LostMessage[] = [];
   readonly #stop: () => void;
@@ -16,7 +17,10 @@ export class LockWatch {
       };
     };
     const listeners = {
-      "submit-lock:acquire": of(this.acquired, ({ outcome }) => outcome === "acquired"),
+      "submit-lock:acquire": (message: unknown) => {
+        of(this.acquired, ({ outcome }) => outcome === "acquired")(message);
+        of(this.contended, ({ outcome }) => outcome === "contended")(message);
+      },
       "submit-lock:release": of(this.releases, () => true),
       "submit-lock:lost": of(this.lost, () => true),
     };
