@@ -43,6 +43,10 @@ export function misses(fault: Fault, cell: CellResult): string[] {
       break;
     case "refused":
       answered("unavailable", refusedWithinMs);
+      expect(
+        cell.cause?.includes(fault.says ?? "") === true,
+        `the cause is to be ${fault.says}, not "${cell.cause}"`,
+      );
       break;
   }
   const isOnAcquire = fault.on === "acquire";

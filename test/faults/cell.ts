@@ -24,6 +24,8 @@ export interface CellResult {
   /** Whether the command that the fault waits for came by at all. */
   readonly struck: boolean;
   readonly outcome: "acquired" | "contended" | "unavailable" | "error" | "never";
+  /** Why not, in the library's words. */
+  readonly cause: string | undefined;
   /** Until the caller knew. */
   readonly answeredMs: number;
   /** What the release came to, in the library's own word, and how long it took. */
@@ -122,6 +124,7 @@ async function play(stage: Stage, { library, client, fault }: Cell): Promise<Cel
     fault: fault.name,
     struck: stage.struck,
     outcome: outcomeOf(answer),
+    cause: causeOf(answer),
     answeredMs,
     ...end,
     orphanMs: observer.orphanMs(attribution),
@@ -177,6 +180,11 @@ async function holdAndRelease(
 function outcomeOf(answer: Settled<Answer>): CellResult["outcome"] {
   if (answer.kind === "pending") return "never";
   return answer.kind === "rejected" ? "error" : answer.value.outcome;
+}
+
+function causeOf(answer: Settled<Answer>): string | undefined {
+  if (answer.kind === "rejected") return String(answer.error);
+  return answer.kind === "fulfilled" && "cause" in answer.value ? answer.value.cause : undefined;
 }
 
 /** The caller works, extends where that is its business, and stops when it is told that the lock is lost. */

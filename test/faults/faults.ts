@@ -29,6 +29,8 @@ export interface Fault {
   /** Which command it hits. */
   readonly on: "acquire" | "release" | "extend";
   readonly expect: Expectation;
+  /** The word with which the server refuses. */
+  readonly says?: string;
   /** Whether it disturbs the server itself, and so needs one of its own. */
   readonly ownServer?: true;
   readonly serverArgs?: readonly string[];
@@ -247,6 +249,7 @@ const refusals: Fault[] = [
     what: "the server is a replica for 0.8 s",
     on: "acquire",
     expect: "refused",
+    says: "READONLY",
     ownServer: true,
     strike: (scene) => becomeReplica(scene, "yes"),
     watchMs: 2_000,
@@ -256,6 +259,7 @@ const refusals: Fault[] = [
     what: "the server reads its data in for 0.8 s",
     on: "acquire",
     expect: "refused",
+    says: "LOADING",
     ownServer: true,
     // 0.4 ms for each of the keys, and an ear for clients after each kilobyte.
     serverArgs: [
@@ -277,6 +281,7 @@ const refusals: Fault[] = [
     what: "the server is at its maxmemory for 0.8 s",
     on: "acquire",
     expect: "refused",
+    says: "OOM",
     ownServer: true,
     async strike(scene) {
       await send(scene, "CONFIG", "SET", "maxmemory", 1);
@@ -289,6 +294,7 @@ const refusals: Fault[] = [
     what: "the user may not write for 0.8 s",
     on: "acquire",
     expect: "refused",
+    says: "NOPERM",
     ownServer: true,
     login: { username: "shop", password: "shop" },
     prepare: (scene) => send(scene, "ACL", "SETUSER", "shop", "on", ">shop", "~*", "&*", "+@all"),
@@ -304,6 +310,7 @@ const refusals: Fault[] = [
     what: "the server is a replica without its master for 0.8 s",
     on: "acquire",
     expect: "refused",
+    says: "MASTERDOWN",
     ownServer: true,
     strike: (scene) => becomeReplica(scene, "no"),
     watchMs: 2_000,

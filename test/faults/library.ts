@@ -25,7 +25,11 @@ export interface Contender {
 /** `error`: the library does not say whether somebody else holds the lock or Redis was of no use. */
 export type Answer =
   | { readonly outcome: "acquired"; readonly hold: Hold }
-  | { readonly outcome: "contended" | "unavailable" | "error" };
+  | {
+      readonly outcome: "contended" | "unavailable" | "error";
+      /** What the caller is told about it, if anything. */
+      readonly cause?: string;
+    };
 
 /** What the caller got. */
 export interface Hold {

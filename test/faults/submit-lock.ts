@@ -11,7 +11,10 @@ export const submitLock: Library = {
     return {
       async acquire(user) {
         const attempt = await lock.acquire(user);
-        if (attempt.outcome !== "acquired") return { outcome: attempt.outcome };
+        if (attempt.outcome === "contended") return { outcome: "contended" };
+        if (attempt.outcome === "unavailable") {
+          return { outcome: "unavailable", cause: attempt.cause.message };
+        }
         const { lease } = attempt;
         const { ownerId, signal } = lease;
         return { outcome: "acquired", hold: { ownerId, signal, release: () => lease.release() } };
