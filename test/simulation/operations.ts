@@ -1,6 +1,6 @@
 import { isSubmitLockError } from "../../src/lock/errors.ts";
 import type { Lease } from "../../src/lock/lease.ts";
-import type { ReleaseOutcome } from "../../src/lock/retirement.ts";
+import { AnswerChecks } from "./invariants/answer-checks.ts";
 import { slackMs } from "./invariants/key-watch.ts";
 import type { Owner } from "./invariants/owners.ts";
 import type { OperationPlan } from "./schedule.ts";
@@ -9,11 +9,13 @@ import type { SimulatedProcess, World } from "./world.ts";
 /** What the processes do with their locks, and what is asked of every answer that they get. */
 export class Operations {
   readonly #world: World;
+  readonly #answers: AnswerChecks;
   #calls = 0;
   #underWay = 0;
 
   constructor(world: World) {
     this.#world = world;
+    this.#answers = new AnswerChecks(world);
     world.schedule.operations.forEach((plan) => {
       // Not before the connections could have come up.
       this.#plan(plan, 15 + plan.atMs);
@@ -81,8 +83,9 @@ export class Operations {
     );
     if (attempt.outcome !== "acquired") {
       this.#over(owner);
-      if (attempt.outcome === "contended") this.#checkJustified(call, keyOf(plan.user), from);
-      else if (wasReady) this.#checkResolved(process, from, attempt.cause, owner);
+      if (attempt.outcome === "contended")
+        this.#answers.checkJustified(call, keyOf(plan.user), from);
+      else if (wasReady) this.#answers.checkResolved(process, from, attempt.cause, owner);
       return;
     }
     if (attempt.confirmed) world.count("acquire: confirmed");
@@ -94,8 +97,8 @@ export class Operations {
       );
     }
     await this.#hold(plan, process, lease);
-    const withinLease = lease.remainingMs() > 0;
     const began = loop.now;
+    const validUntil = began + lease.remainingMs() / process.machine.rate;
     const outcome = await world.callWatch.settles(
       `release of ${process.machine.name}`,
       process,
@@ -104,7 +107,7 @@ export class Operations {
     );
     world.note(() => `${process.machine.name}  release of ${owner?.name}: ${outcome}`);
     world.count(`release: ${outcome}`);
-    if (owner !== undefined) this.#checkTruthful(owner, outcome, withinLease, began);
+    if (owner !== undefined) this.#answers.checkTruthful(owner, outcome, validUntil, began);
   }
 
   /** The handler: works for its time, or until it hears that the lease is lost. */
@@ -171,7 +174,7 @@ export class Operations {
       world.count(`withLock: ${error.code}`);
       world.note(() => `${process.machine.name}  withLock: ${error.message}`);
       if (error.code === "SUBMIT_LOCK_CONTENDED") {
-        this.#checkJustified(call, keyOf(plan.user), from);
+        this.#answers.checkJustified(call, keyOf(plan.user), from);
       }
     }
     process.store.waiting.delete(keyOf(plan.user));
@@ -196,50 +199,6 @@ export class Operations {
 
   #over(owner: Owner | undefined): void {
     if (owner !== undefined) owner.overAt ??= this.#world.loop.now;
-  }
-
-  #checkJustified(call: number, key: string, from: number): void {
-    const { owners, verdict } = this.#world;
-    const attempt = this.#world.ownersOf(call).at(-1)?.attempt;
-    const other = owners
-      .tenures(key)
-      .some(({ owner, to }) => owner.attempt !== attempt && (to === undefined || to >= from));
-    if (other) return;
-    verdict.broken("justified", `${key} was called contended, and nobody else was there`);
-  }
-
-  #checkResolved(
-    process: SimulatedProcess,
-    from: number,
-    cause: Error,
-    owner: Owner | undefined,
-  ): void {
-    if (process.closeTimeoutMs !== undefined || process.client.status === "end") return;
-    if (isSubmitLockError(cause) && cause.code === "SUBMIT_LOCK_MISCONFIGURED") return;
-    const { loop, schedule, verdict } = this.#world;
-    const { acquireTimeoutMs, commandTimeoutMs } = schedule.times;
-    const roundTripMs = 2 * process.longestLatencyMs;
-    // Silence, a second connection in three round trips, and a copy on it, with its backoff.
-    const neededMs = 1.01 * commandTimeoutMs + 2 * (4 * roundTripMs) + slackMs;
-    if (acquireTimeoutMs < neededMs) return;
-    if (!process.health.wasResolvable(from, loop.now)) return;
-    verdict.broken("resolved", `${owner?.name} is unavailable: ${cause.message}`);
-  }
-
-  #checkTruthful(owner: Owner, outcome: ReleaseOutcome, withinLease: boolean, began: number): void {
-    const { server, verdict, owners } = this.#world;
-    // What a restarted server knew is not known to anybody.
-    if (owner.serverLife !== server.life) return;
-    const deleted = owner.deletedAt.some((at) => at >= began);
-    const isAtKey = server.look(owner.key)?.value === owner.id;
-    // It may have run out while the release was on its way: no one can tell that from a deletion.
-    const ranOut = !isAtKey && owners.wasAtKey(owner, began);
-    if (outcome === "released" && !deleted && !ranOut) {
-      verdict.broken("truthful", `${owner.name} was called released, and its key was not deleted`);
-    }
-    if ((outcome === "gone" || outcome === "foreign") && deleted && withinLease) {
-      verdict.broken("truthful", `${owner.name} was called ${outcome}, and its key was deleted`);
-    }
   }
 }
 
