@@ -19,6 +19,8 @@ export interface Library {
 export interface Contender {
   /** One call as an application makes it, whatever the library does inside. */
   acquire(user: string): Promise<Answer>;
+  /** Loads the script of an extend that the library sends by itself, later than a warm-up can wait. */
+  warm?(user: string): Promise<void>;
   close(): Promise<void>;
 }
 

@@ -97,6 +97,8 @@ async function warmUp(contender: Contender): Promise<void> {
   for (let left = 5; left > 0; left--) {
     const answer = await settled(contender.acquire(freshUser()), callBoundMs);
     if (answer.kind !== "fulfilled" || answer.value.outcome !== "acquired") continue;
+    await settled(answer.value.hold.extend?.() ?? Promise.resolve(), callBoundMs);
+    await settled(contender.warm?.(freshUser()) ?? Promise.resolve(), callBoundMs);
     if ((await settled(answer.value.hold.release(), callBoundMs)).kind === "fulfilled") return;
   }
   throw new Error("Without a fault the lock could not be acquired and released.");

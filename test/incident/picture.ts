@@ -43,7 +43,7 @@ export function picture(lines: readonly Line[], title: string, closesAt: number)
   const legend = lines.map(({ name }, at) => {
     const from = next;
     // Wide enough for any system font.
-    next += 56 + name.length * 6.8;
+    next = round(next + 48 + name.length * 6.6);
     return (
       `<line class="line line-${at}" x1="${from}" x2="${from + 22}" y1="44" y2="44"/>` +
       `<text x="${from + 30}" y="48">${escaped(name)}</text>`

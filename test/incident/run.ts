@@ -62,7 +62,7 @@ Measured by \`npm run incident\` (${cpus().length} CPUs, Node ${process.version}
 
 ${table.map((row) => `| ${row.join(" | ")} |`).join("\n")}
 
-Blocked: refused, with no order under way, for two seconds or longer. Double orders: a double click that became two orders at the same time. Second orders later: its second click became an order after the first order was finished, because the refusal itself was lost and asked for again; no lock prevents that, the cart's own state does.
+Blocked: refused, with no order under way, for two seconds or longer. Double orders: a double click that became two orders at the same time. Second orders later: its second click was given the lock when the first order had been finished, because its own lock command was late or had to be repeated; no lock prevents that, the cart's own state does.
 `;
 }
 

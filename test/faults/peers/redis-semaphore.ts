@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { Mutex, type MutexOptions } from "redis-semaphore";
 import type { AnyRedis } from "../../support/clients.ts";
 import { type Contender, type Library, ttlMs } from "../library.ts";
@@ -20,6 +21,17 @@ function contender(client: AnyRedis, options: MutexOptions): Contender {
         },
       };
       return { outcome: "acquired", hold };
+    },
+    async warm(user) {
+      const onLockLost = (): void => {};
+      const mutex = new Mutex(client, user, {
+        lockTimeout: ttlMs,
+        refreshInterval: 10,
+        onLockLost,
+      });
+      if (!(await mutex.tryAcquire())) return;
+      await sleep(40);
+      await mutex.release();
     },
     close: async () => {},
   };

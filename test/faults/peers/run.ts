@@ -76,9 +76,9 @@ function heading(): string {
 
 Measured by \`npm run faults:peers\`: ${trials} trials a cell, TTL 5 s, on ${cpus().length} CPUs, Node ${process.version}, ${serverVersion(binary)}, ${peers.join(", ")}. Loopback, one server. A trial in which the lab's own event loop was more than ${mostLateMs} ms late was made again (${again} of ${results.length}).
 
-The time is how long the caller waited for its answer; "key left" is how long in sum the key held the owner id of an attempt that was over, while the same user was kept out. "Two holders": somebody else got the lock while the caller believed to hold it. Rivals of the same user try all the time from the moment the caller's key is seen or the caller has its answer.
+The time is how long the caller waited for its answer; "key left" is how long in sum the key held the owner id of an attempt that was over, while the same user was kept out. "Two holders": somebody else got the lock while the caller believed to hold it. Rivals of the same user try all the time from the moment the caller's key is seen or the caller has its answer. In the rows of the extend the order takes 6.5 s, longer than the TTL; "kept" means that the holder was not told otherwise, and "–" that the lock cannot be extended.
 
-The caller goes by the promises alone. The handles of redlock and @verrou/core also carry a time of expiry, which would have told of a late answer. "One try" is what a click needs, "defaults" are the library's own; @verrou/core asks for ioredis 5 and is run on ioredis 6 here, redlock-universal asks for Node 22.`;
+The caller goes by the promises alone. The handles of redlock and @verrou/core also carry a time of expiry, which would have told of a late answer. "One try" is what a click needs, "defaults" are the library's own; @verrou/core asks for ioredis 5 and is run on ioredis 6 here, redlock-universal asks for Node 22. redis-semaphore extends by itself at four fifths of the TTL; the lab extends redlock, @verrou/core and redlock-universal at each third, as submit-lock does by itself.`;
 }
 
 function tableFor(client: { name: string }): string {

@@ -21,6 +21,7 @@ declare module "redis-semaphore" {
   export interface MutexOptions {
     lockTimeout?: number;
     acquireAttemptsLimit?: number;
+    refreshInterval?: number;
     onLockLost?: (error: Error) => void;
   }
   export class Mutex {
