@@ -59,6 +59,8 @@ export class HeldLease implements Lease, LockCommand {
   readonly #ownerId: string;
   readonly #startedAt: number;
   readonly #openCopies: readonly Copy<AcquireReply>[];
+  /** A copy of our own acquire may take the key again after somebody else has had it. */
+  readonly #mayBeRetaken: boolean;
   #validUntil: number;
   #extendAt: number;
   #extending: Copy<OwnedReply> | undefined;
@@ -84,6 +86,7 @@ export class HeldLease implements Lease, LockCommand {
     this.#ownerId = command.ownerId;
     this.#startedAt = startedAt;
     this.#openCopies = openCopies;
+    this.#mayBeRetaken = openCopies.length > 0;
     this.#validUntil = startedAt + reliableMs(keeper.times.ttlMs);
     this.#extendAt = startedAt + keeper.times.ttlMs / 3;
     keeper.live.add(this);
@@ -232,6 +235,11 @@ export class HeldLease implements Lease, LockCommand {
     if (this.#lost !== undefined || this.#released !== undefined) return;
     switch (reply.kind) {
       case "done":
+        // Otherwise a key that is ours after the lease has run out has been ours all the time.
+        if (this.#mayBeRetaken && performance.now() >= this.#validUntil) {
+          this.lose("expired");
+          return;
+        }
         // Counted from the send of this very extend, and never back: an older one may answer later.
         this.#validUntil = Math.max(
           this.#validUntil,
