@@ -1,5 +1,5 @@
 import type { LockMisconfiguredError, LockUnavailableError } from "./errors.ts";
-import type { AcquireReply, Copy, LockCommand, LockStore, NoAnswer } from "./store.ts";
+import type { AcquireReply, Answered, Copy, LockCommand, LockStore, NoAnswer } from "./store.ts";
 import { errorFor } from "./trouble.ts";
 
 /** How an attempt ended, with what the lock needs to clean up after it. */
@@ -40,11 +40,11 @@ class Attempt {
   readonly #resolve: (acquisition: Acquisition) => void;
   readonly #startedAt: number = performance.now();
   readonly #open: Copy<AcquireReply>[] = [];
+  #newest: Copy<AcquireReply> | undefined;
   #copies = 0;
   #retries = 0;
   #wasRefused = false;
   #lostAnAnswer = false;
-  #unanswered: Copy<AcquireReply> | undefined;
   #trouble: NoAnswer | undefined;
   #sendAt = 0;
   #timer: NodeJS.Timeout | undefined;
@@ -57,7 +57,8 @@ class Attempt {
   }
 
   send(): void {
-    const copy = this.#store.acquire(this.#command, this.#unanswered);
+    const copy = this.#store.acquire(this.#command);
+    this.#newest = copy;
     this.#copies++;
     this.#open.push(copy);
     this.#wakeAt(performance.now() + this.#command.times.commandTimeoutMs);
@@ -85,11 +86,8 @@ class Attempt {
     const now = performance.now();
     if (now >= this.#endsAt) this.#end("unavailable");
     else if (now < this.#sendAt) this.#wakeAt(this.#sendAt);
-    else {
-      // The confirm: same command, same owner id, another way if there is one.
-      this.#unanswered = this.#open.at(-1);
-      this.send();
-    }
+    // The confirm: the same command and owner id, on another connection where the first is silent.
+    else this.send();
   }
 
   #answered(copy: Copy<AcquireReply>, reply: AcquireReply): void {
@@ -106,26 +104,32 @@ class Attempt {
       case "unusable":
         this.#end("contended", { expiresInMs: Number.POSITIVE_INFINITY });
         break;
+      default:
+        // An older copy's trouble is no news: the newest one has a timer of its own.
+        if (copy === this.#newest) this.#goOn(reply);
+    }
+  }
+
+  /** No verdict yet. */
+  #goOn(reply: Answered<"refused"> | NoAnswer): void {
+    if (reply.kind !== "refused") this.#trouble = reply;
+    switch (reply.kind) {
       case "refused":
         // The store has learned the clock from this answer, so the next copy is stamped rightly.
         this.#sendAgain(!this.#wasRefused);
         this.#wasRefused = true;
         break;
       case "rejected":
-        this.#trouble = reply;
         // Certain: no copy took effect and none will. Asking again would only delay the answer.
         if (this.#open.length === 0) this.#end("unavailable");
         else this.#sendAgain(false);
         break;
       case "unknown":
-        this.#trouble = reply;
-        this.#unanswered = copy;
         // The first confirm goes out at once.
         this.#sendAgain(!this.#lostAnAnswer);
         this.#lostAnAnswer = true;
         break;
       case "unsent":
-        this.#trouble = reply;
         this.#sendAgain(false);
         break;
     }
@@ -138,7 +142,9 @@ class Attempt {
   }
 
   #sendAgain(atOnce: boolean): void {
-    if (atOnce) this.send();
+    // Nothing is written after the budget, and no answer can put off its end.
+    if (performance.now() >= this.#endsAt) this.#end("unavailable");
+    else if (atOnce) this.send();
     else this.#wakeAt(performance.now() + backoffMs(this.#retries++));
   }
 

@@ -5,6 +5,7 @@ import {
   releaseChannel,
 } from "./diagnostics.ts";
 import { LockLostError, type LostReason } from "./errors.ts";
+import { LeaseLife } from "./lease-life.ts";
 import type { ReleaseOutcome, Retirements } from "./retirement.ts";
 import type { AcquireReply, Copy, LockCommand, LockStore, LockTimes, OwnedReply } from "./store.ts";
 
@@ -44,27 +45,15 @@ export interface LeaseKeeper {
   left(): void;
 }
 
-/**
- * How long a life of `ttlMs` may be relied on: 1 % for clocks that run at different speeds and 2 ms
- * for the granularity of Redis' expiry, as in the Redlock description.
- */
-export function reliableMs(ttlMs: number): number {
-  return 0.99 * ttlMs - 2;
-}
-
 /** A lease, its watchdog and its release. */
 export class HeldLease implements Lease, LockCommand {
   readonly #keeper: LeaseKeeper;
   readonly #key: string;
   readonly #ownerId: string;
-  readonly #startedAt: number;
+  readonly #life: LeaseLife;
   readonly #openCopies: readonly Copy<AcquireReply>[];
   /** A copy of our own acquire may take the key again after somebody else has had it. */
   readonly #mayBeRetaken: boolean;
-  #validUntil: number;
-  #extendAt: number;
-  #extending: Copy<OwnedReply> | undefined;
-  #unanswered: Copy<OwnedReply> | undefined;
   #timer: NodeJS.Timeout | undefined;
   #lost: LockLostError | undefined;
   #released: Promise<ReleaseOutcome> | undefined;
@@ -84,11 +73,9 @@ export class HeldLease implements Lease, LockCommand {
     this.#keeper = keeper;
     this.#key = command.key;
     this.#ownerId = command.ownerId;
-    this.#startedAt = startedAt;
+    this.#life = new LeaseLife(keeper.times, startedAt);
     this.#openCopies = openCopies;
     this.#mayBeRetaken = openCopies.length > 0;
-    this.#validUntil = startedAt + reliableMs(keeper.times.ttlMs);
-    this.#extendAt = startedAt + keeper.times.ttlMs / 3;
     keeper.live.add(this);
     this.#schedule();
   }
@@ -116,7 +103,7 @@ export class HeldLease implements Lease, LockCommand {
 
   remainingMs(): number {
     if (this.#lost !== undefined || this.#released !== undefined) return 0;
-    return Math.max(0, this.#endsAt - performance.now());
+    return Math.max(0, this.#life.endsAt - performance.now());
   }
 
   release(): Promise<ReleaseOutcome> {
@@ -126,7 +113,7 @@ export class HeldLease implements Lease, LockCommand {
 
   async #release(): Promise<ReleaseOutcome> {
     const releasedAt = performance.now();
-    const validUntil = this.#lost === undefined ? this.#validUntil : 0;
+    const validUntil = this.#lost === undefined ? this.#life.validUntil : 0;
     this.#leave();
     const { outcome, cause } = await this.#keeper.retirements.begin(
       this,
@@ -138,7 +125,7 @@ export class HeldLease implements Lease, LockCommand {
         key: this.#key,
         outcome,
         durationMs: performance.now() - releasedAt,
-        heldMs: releasedAt - this.#startedAt,
+        heldMs: releasedAt - this.#life.startedAt,
         cause,
       };
       releaseChannel.publish(message);
@@ -152,7 +139,7 @@ export class HeldLease implements Lease, LockCommand {
     this.#lost = new LockLostError(`the lease on ${this.#key} was lost: ${why[reason]}`, reason);
     this.#leave();
     if (lostChannel.hasSubscribers) {
-      const durationMs = performance.now() - this.#startedAt;
+      const durationMs = performance.now() - this.#life.startedAt;
       const message: LostMessage = { key: this.#key, outcome: reason, durationMs };
       lostChannel.publish(message);
     }
@@ -161,30 +148,9 @@ export class HeldLease implements Lease, LockCommand {
 
   /** A connection came up: whatever it missed, the lease is confirmed and lengthened now. */
   extendNow(): void {
-    if (!this.#mayExtend) return;
-    this.#unanswered = this.#extending;
+    if (!this.#life.mayBeExtended) return;
     this.#extend();
     this.#schedule();
-  }
-
-  get #holdUntil(): number {
-    return this.#startedAt + this.#keeper.times.maxHoldMs;
-  }
-
-  get #endsAt(): number {
-    return Math.min(this.#validUntil, this.#holdUntil);
-  }
-
-  /** When the holder is told: early enough to stop before the lease has ended. */
-  get #tellAt(): number {
-    return this.#endsAt - Math.min(1_000, this.#keeper.times.ttlMs / 10);
-  }
-
-  /** Extending stops with the extend that carries the lease to `maxHoldMs`. */
-  get #mayExtend(): boolean {
-    return (
-      this.#keeper.times.maxHoldMs > this.#keeper.times.ttlMs && this.#validUntil < this.#holdUntil
-    );
   }
 
   #leave(): void {
@@ -195,11 +161,10 @@ export class HeldLease implements Lease, LockCommand {
 
   #schedule(): void {
     clearTimeout(this.#timer);
-    const at = this.#mayExtend ? Math.min(this.#tellAt, this.#extendAt) : this.#tellAt;
     this.#timer = setTimeout(
       // After a blocked event loop the answer to an extend may lie behind this timer.
       () => setImmediate(() => this.#awake()),
-      Math.ceil(at - performance.now()),
+      Math.ceil(this.#life.dueAt - performance.now()),
     );
     // The work keeps the process alive, not its lock.
     this.#timer.unref();
@@ -208,45 +173,31 @@ export class HeldLease implements Lease, LockCommand {
   #awake(): void {
     if (this.#lost !== undefined || this.#released !== undefined) return;
     const now = performance.now();
-    if (now >= this.#tellAt) {
-      this.lose(this.#mayExtend ? "expired" : "max-hold");
+    if (now >= this.#life.tellAt) {
+      this.lose(this.#life.mayBeExtended ? "expired" : "max-hold");
       return;
     }
-    if (this.#mayExtend && now >= this.#extendAt) {
-      this.#unanswered = this.#extending;
-      this.#extend();
-    }
+    if (this.#life.mayBeExtended && now >= this.#life.extendAt) this.#extend();
     this.#schedule();
   }
 
   #extend(): void {
-    const { times, store } = this.#keeper;
     const sentAt = performance.now();
-    // Until an answer moves it on, the next try comes soon: the lease may have only one chance left.
-    this.#extendAt = sentAt + Math.max(times.commandTimeoutMs, times.ttlMs / 15);
-    const copy = store.extend(this, this.#unanswered);
-    this.#extending = copy;
-    void copy.reply.then((reply) => this.#extended(copy, reply, sentAt));
+    this.#life.extendSent(sentAt);
+    void this.#keeper.store.extend(this).reply.then((reply) => this.#extended(reply, sentAt));
   }
 
-  #extended(copy: Copy<OwnedReply>, reply: OwnedReply, sentAt: number): void {
-    if (this.#extending === copy) this.#extending = undefined;
+  #extended(reply: OwnedReply, sentAt: number): void {
     // Once the release has begun, "gone" is its own doing.
     if (this.#lost !== undefined || this.#released !== undefined) return;
     switch (reply.kind) {
       case "done":
         // Otherwise a key that is ours after the lease has run out has been ours all the time.
-        if (this.#mayBeRetaken && performance.now() >= this.#validUntil) {
+        if (this.#mayBeRetaken && performance.now() >= this.#life.validUntil) {
           this.lose("expired");
           return;
         }
-        // Counted from the send of this very extend, and never back: an older one may answer later.
-        this.#validUntil = Math.max(
-          this.#validUntil,
-          sentAt + reliableMs(this.#keeper.times.ttlMs),
-        );
-        this.#extendAt = Math.max(this.#extendAt, sentAt + this.#keeper.times.ttlMs / 3);
-        this.#unanswered = undefined;
+        this.#life.extendAnswered(sentAt);
         this.#schedule();
         return;
       case "gone":
@@ -254,8 +205,6 @@ export class HeldLease implements Lease, LockCommand {
         this.lose("overtaken");
         return;
       case "unknown":
-        this.#unanswered = copy;
-        return;
       case "unsent":
       case "rejected":
         // The timer is armed for the next try.

@@ -27,6 +27,9 @@ export interface ReleaseEnd {
 /** How often a retire asks again while a copy may still take effect. */
 const everyMs = 50;
 
+/** How soon it asks again after a "you may not". */
+const whenNotPermittedMs = 1_000;
+
 /** An owner id that is being given up. */
 class Retirement {
   readonly command: LockCommand;
@@ -39,8 +42,8 @@ class Retirement {
   readonly wasOpen: boolean;
   readonly settle: (end: ReleaseEnd) => void;
   sentAt = 0;
+  notBefore = 0;
   waiting: Copy<OwnedReply> | undefined;
-  unanswered: Copy<OwnedReply> | undefined;
   /** Whether an earlier try may have deleted the key without our hearing of it. */
   ambiguous = false;
   trouble: NoAnswer | undefined;
@@ -134,10 +137,9 @@ export class Retirements {
       if (age > 2 * this.#times.acquireTimeoutMs + this.#times.ttlMs) {
         this.#end(retirement, "abandoned");
       } else if (retirement.waiting === undefined) {
-        this.#try(retirement);
+        if (now >= retirement.notBefore) this.#try(retirement);
       } else if (now - retirement.sentAt >= this.#times.commandTimeoutMs) {
         retirement.ambiguous = true;
-        retirement.unanswered = retirement.waiting;
         this.#try(retirement);
       }
     }
@@ -146,7 +148,7 @@ export class Retirements {
   #try(retirement: Retirement): void {
     // Read before the send: a copy that is closed afterwards was open when this try was on its way.
     const openUntil = latestDeadline(retirement.openCopies);
-    const copy = this.#store.release(retirement.command, retirement.unanswered);
+    const copy = this.#store.release(retirement.command);
     retirement.waiting = copy;
     retirement.sentAt = performance.now();
     void copy.reply.then((reply) => this.#answered(retirement, copy, reply, openUntil));
@@ -166,13 +168,14 @@ export class Retirements {
         return;
       case "rejected":
         retirement.trouble = reply;
-        // Asking again and again for what is not permitted is a load and no help.
-        if (reply.misconfigured) this.#end(retirement, "abandoned");
+        if (!reply.misconfigured) return;
+        // Asking again all the time for what is not permitted would be a load and no help.
+        retirement.notBefore = performance.now() + whenNotPermittedMs;
+        this.#settle(retirement, "unconfirmed");
         return;
       case "unknown":
         retirement.trouble = reply;
         retirement.ambiguous = true;
-        retirement.unanswered = copy;
         return;
     }
     this.#settle(retirement, outcomeOf(retirement, reply.kind, reply.clean));

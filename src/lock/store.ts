@@ -78,26 +78,28 @@ export type NoAnswer =
  * - `unusable`: the key holds something that is no lock, such as a list.
  */
 export type AcquireReply =
-  | Answered<"taken" | "mine" | "refused" | "unusable">
+  | Answered<"taken">
+  | Answered<"mine">
+  | Answered<"refused">
+  | Answered<"unusable">
   | ContendedAnswer
   | NoAnswer;
 
 /** `done`: the key held this owner id, and was lengthened or deleted. `gone`: no key. `foreign`: another owner id. */
-export type OwnedReply = Answered<"done" | "gone" | "foreign"> | NoAnswer;
+export type OwnedReply = Answered<"done"> | Answered<"gone"> | Answered<"foreign"> | NoAnswer;
 
 export interface LockStore {
   /**
    * Writes one copy of the acquire: the owner id with its life where the key is free, in one atomic
    * step with the check of the copy's deadline. A foreign value without an expiry is given
-   * `maxHoldMs` to live.
-   *
-   * @param unanswered an earlier copy that got no answer: this one goes another way where there is one.
+   * `maxHoldMs` to live. While an earlier copy is unanswered, the next one goes another way where
+   * there is one.
    */
-  acquire(command: LockCommand, unanswered?: Copy<unknown>): Copy<AcquireReply>;
+  acquire(command: LockCommand): Copy<AcquireReply>;
   /** Writes one copy of the extend: lengthens the key to the full life if it holds the owner id; never shortens it. */
-  extend(command: LockCommand, unanswered?: Copy<unknown>): Copy<OwnedReply>;
+  extend(command: LockCommand): Copy<OwnedReply>;
   /** Writes one copy of the release: deletes the key if it holds the owner id. */
-  release(command: LockCommand, unanswered?: Copy<unknown>): Copy<OwnedReply>;
+  release(command: LockCommand): Copy<OwnedReply>;
   /**
    * A lock begins to use the store.
    *

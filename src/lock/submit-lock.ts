@@ -1,5 +1,6 @@
 import { v4 as uuid } from "uuid";
 import { type Acquisition, acquire } from "./acquisition.ts";
+import { check } from "./check.ts";
 import { type AcquireMessage, acquireChannel } from "./diagnostics.ts";
 import {
   LockClosedError,
@@ -7,7 +8,7 @@ import {
   type LockMisconfiguredError,
   LockUnavailableError,
 } from "./errors.ts";
-import { HeldLease, type Lease, type LeaseKeeper, reliableMs } from "./lease.ts";
+import { HeldLease, type Lease, type LeaseKeeper } from "./lease.ts";
 import {
   checkMs,
   checkOptionNames,
@@ -18,8 +19,7 @@ import {
 import { Retirements } from "./retirement.ts";
 import type { LockCommand } from "./store.ts";
 import { submitKey, type UserId } from "./submit-key.ts";
-import { errorFor } from "./trouble.ts";
-import { pause, resolveWaitMs, type WithLockOptions } from "./waiting.ts";
+import { pause, resolveWaitMs, type WithLockOptions, within } from "./waiting.ts";
 
 /** How an attempt to take a user's lock ended. */
 export type Attempt =
@@ -136,25 +136,7 @@ export class SubmitLock {
    */
   async check(): Promise<void> {
     if (this.#closed !== undefined) throw closed().cause;
-    const { store, times, retirements } = this.#keeper;
-    const command: LockCommand = { key: this.keyFor(`check-${uuid()}`), ownerId: uuid(), times };
-    const { outcome, cause, startedAt, openCopies, mayHold } = await acquire(store, command);
-    if (outcome !== "acquired") {
-      if (mayHold) void retirements.begin(command, openCopies, 0);
-      // Nobody else has the same random key, so it is never contended.
-      throw cause ?? new LockUnavailableError("the throwaway lock was contended");
-    }
-    // Longer than the key has, so that every command of the scripts is tried.
-    const longer = { ...command, times: { ...times, ttlMs: times.ttlMs + 1 } };
-    const extended = await within(times.acquireTimeoutMs, store.extend(longer).reply);
-    const released = await retirements.begin(
-      command,
-      openCopies,
-      startedAt + reliableMs(times.ttlMs),
-    );
-    if (extended?.kind !== "done") throw errorFor(extended, times.acquireTimeoutMs);
-    if (released.outcome === "released") return;
-    throw released.cause ?? new LockUnavailableError(`the throwaway lock was ${released.outcome}`);
+    await check(this.#keeper, this.keyFor(`check-${uuid()}`));
   }
 
   /**
@@ -182,7 +164,9 @@ export class SubmitLock {
     await within(timeoutMs, drained);
     this.#over = true;
     for (const lease of live) lease.lose("closed");
-    await within(2 * times.acquireTimeoutMs, retirements.idle());
+    // Also for the attempts that are still under way, whose owner ids may have to be retired.
+    const idle = drained.then(() => retirements.idle());
+    await within(2 * times.acquireTimeoutMs, idle);
     retirements.unref();
     await this.#detach();
   }
@@ -194,11 +178,19 @@ export class SubmitLock {
   async #attempt(key: string): Promise<Attempt> {
     if (this.#closed !== undefined) return closed();
     const command: LockCommand = { key, ownerId: uuid(), times: this.#keeper.times };
+    // Counted until its lease is among the live ones: a close that looked in between would find
+    // the lock drained and take away a lease that was just granted.
     this.#underWay++;
-    const acquisition = await acquire(this.#keeper.store, command).finally(() => {
+    try {
+      return this.#settle(command, await acquire(this.#keeper.store, command));
+    } finally {
       this.#underWay--;
-    });
-    publish(key, acquisition);
+      this.#checkDrained();
+    }
+  }
+
+  #settle(command: LockCommand, acquisition: Acquisition): Attempt {
+    publish(command.key, acquisition);
     const { outcome, startedAt, openCopies } = acquisition;
     if (outcome === "acquired" && !this.#over) {
       const lease = new HeldLease(this.#keeper, command, startedAt, openCopies);
@@ -207,7 +199,6 @@ export class SubmitLock {
     if (outcome === "acquired" || acquisition.mayHold) {
       void this.#keeper.retirements.begin(command, openCopies, 0);
     }
-    this.#checkDrained();
     if (outcome === "acquired") return closed();
     if (outcome === "contended") return { outcome, expiresInMs: acquisition.expiresInMs };
     return { outcome, cause: acquisition.cause ?? new LockUnavailableError("no cause was given") };
@@ -242,15 +233,4 @@ function publish(key: string, acquisition: Acquisition): void {
   const durationMs = performance.now() - startedAt;
   const message: AcquireMessage = { key, outcome, durationMs, copies, cause };
   acquireChannel.publish(message);
-}
-
-/** Resolves with the promise, or with `undefined` after the time. */
-async function within<Value>(ms: number, promise: Promise<Value>): Promise<Value | undefined> {
-  let timer: NodeJS.Timeout | undefined;
-  const timeUp = new Promise<undefined>((resolve) => {
-    timer = setTimeout(() => resolve(undefined), ms);
-  });
-  const first = await Promise.race([promise, timeUp]);
-  clearTimeout(timer);
-  return first;
 }

@@ -27,3 +27,17 @@ export async function pause(round: number, endsAt: number): Promise<void> {
   const jittered = mean * (0.5 + Math.random());
   await sleep(Math.max(0, Math.min(jittered, endsAt - performance.now())));
 }
+
+/** Resolves with the promise, or with `undefined` after the time. */
+export async function within<Value>(
+  ms: number,
+  promise: Promise<Value>,
+): Promise<Value | undefined> {
+  let timer: NodeJS.Timeout | undefined;
+  const timeUp = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), ms);
+  });
+  const first = await Promise.race([promise, timeUp]);
+  clearTimeout(timer);
+  return first;
+}

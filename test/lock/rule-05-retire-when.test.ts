@@ -7,7 +7,7 @@ import { closeBenches, isAcquire, isRelease, openBench } from "./bench.ts";
 
 afterEach(closeBenches);
 
-const quick = { acquireTimeoutMs: 300, commandTimeoutMs: 50 } as const;
+const quick = { acquireTimeoutMs: 1_000, commandTimeoutMs: 50 } as const;
 
 /** Waits until the owner id at this key has been given up, and says how. */
 async function retired({ messages, stop }: Recording<"submit-lock:retire">): Promise<string> {

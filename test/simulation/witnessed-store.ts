@@ -35,7 +35,8 @@ export class WitnessedStore implements LockStore {
   readonly #witness: StoreWitness;
   /** When a copy was followed by another because a timer found it without an answer. */
   readonly #followedAt = new WeakMap<Copy<unknown>, number>();
-  readonly #attemptOfCopy = new WeakMap<Copy<unknown>, AttemptId>();
+  /** The copies of each command that have no answer yet. */
+  readonly #unanswered = new Map<string, Set<Copy<unknown>>>();
   readonly #attemptOfOwner = new Map<string, AttemptId>();
 
   constructor(store: LockStore, witness: StoreWitness) {
@@ -43,40 +44,40 @@ export class WitnessedStore implements LockStore {
     this.#witness = witness;
   }
 
-  acquire(command: LockCommand, unanswered?: Copy<unknown>): Copy<AcquireReply> {
-    const attempt = (unanswered && this.#attemptOfCopy.get(unanswered)) ??
-      this.#attemptOfOwner.get(command.ownerId) ?? {
-        call: this.call ?? this.waiting.get(command.key) ?? 0,
-      };
-    this.#attemptOfOwner.set(command.ownerId, attempt);
+  acquire(command: LockCommand): Copy<AcquireReply> {
+    // Its UUID alone: a mutant gives each copy an owner id of its own by appending to it.
+    const owner = command.ownerId.slice(0, 36);
+    const attempt = this.#attemptOfOwner.get(owner) ?? {
+      call: this.call ?? this.waiting.get(command.key) ?? 0,
+    };
+    this.#attemptOfOwner.set(owner, attempt);
     this.#witness.seen(command, attempt);
-    const copy = this.#watched(this.#store.acquire(command, unanswered), unanswered);
-    this.#attemptOfCopy.set(copy, attempt);
-    return copy;
+    return this.#watched(this.#store.acquire(command), `acquire ${owner}`);
   }
 
-  extend(command: LockCommand, unanswered?: Copy<unknown>): Copy<OwnedReply> {
-    const copy = this.#watched(this.#store.extend(command, unanswered), unanswered);
+  extend(command: LockCommand): Copy<OwnedReply> {
+    const copy = this.#watched(this.#store.extend(command), `extend ${command.ownerId}`);
     void copy.reply.then(({ kind }) => this.#witness.extended(command.ownerId, kind));
     return copy;
   }
 
-  release(command: LockCommand, unanswered?: Copy<unknown>): Copy<OwnedReply> {
-    return this.#watched(this.#store.release(command, unanswered), unanswered);
+  release(command: LockCommand): Copy<OwnedReply> {
+    return this.#watched(this.#store.release(command), `release ${command.ownerId}`);
   }
 
   attach(onReady: () => void): () => Promise<void> {
     return this.#store.attach(onReady);
   }
 
-  #watched<Reply extends { kind: string }>(
-    copy: Copy<Reply>,
-    unanswered: Copy<unknown> | undefined,
-  ): Copy<Reply> {
-    if (unanswered !== undefined && this.#witness.isAwoken()) {
-      this.#followedAt.set(unanswered, this.#witness.now());
+  #watched<Reply extends { kind: string }>(copy: Copy<Reply>, command: string): Copy<Reply> {
+    const unanswered = this.#unanswered.get(command) ?? new Set();
+    if (this.#witness.isAwoken()) {
+      for (const earlier of unanswered) this.#followedAt.set(earlier, this.#witness.now());
     }
+    this.#unanswered.set(command, unanswered.add(copy));
     void copy.reply.then(({ kind }) => {
+      unanswered.delete(copy);
+      if (unanswered.size === 0) this.#unanswered.delete(command);
       if (kind !== "unknown" && this.#followedAt.get(copy) === this.#witness.now()) {
         this.#witness.overlooked(kind);
       }

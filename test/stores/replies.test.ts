@@ -7,7 +7,7 @@ import {
   scriptReply,
 } from "../../src/stores/redis/replies.ts";
 
-const kindOf = (code: number) => acquireReply(code, 0, true).kind;
+const kindOf = (code: number) => acquireReply(code, 0).kind;
 
 test("exactly -1 and -2 grant the lock", () => {
   expect([kindOf(-1), kindOf(-2)]).toEqual(["taken", "mine"]);
@@ -22,8 +22,8 @@ test("exactly -1 and -2 grant the lock", () => {
 });
 
 test("a number that the scripts never return is no answer", () => {
-  expect(acquireReply(-5, 0, true).kind).toBe("unknown");
-  for (const code of [2, -2, 100]) expect(ownedReply(code, 0, true).kind).toBe("unknown");
+  expect(acquireReply(-5, 0).kind).toBe("unknown");
+  for (const code of [2, -2, 100]) expect(ownedReply(code, 0).kind).toBe("unknown");
 });
 
 test.each([
@@ -59,22 +59,22 @@ test("an error may stand for one entry, and never for the clock", () => {
 
 test("a text that only a server may say is not believed when the client says it", () => {
   const error = new Error("READONLY You can't write against a read only replica.");
-  expect(noAnswerOf({ kind: "error", error, clean: true }).kind).toBe("unknown");
+  expect(noAnswerOf({ kind: "error", error }).kind).toBe("unknown");
   error.name = "ReplyError";
-  expect(noAnswerOf({ kind: "error", error, clean: true }).kind).toBe("rejected");
+  expect(noAnswerOf({ kind: "error", error }).kind).toBe("rejected");
 });
 
 test.each(["ERR timeout", "UNKILLABLE", "ERR Error running script", "BUSYKEY Target exists"])(
   "%s says nothing about the effect",
   (message) => {
     const error = Object.assign(new Error(message), { name: "ReplyError" });
-    expect(noAnswerOf({ kind: "error", error, clean: true }).kind).toBe("unknown");
+    expect(noAnswerOf({ kind: "error", error }).kind).toBe("unknown");
   },
 );
 
 test("what was thrown comes without the arguments of its command", () => {
   const error = Object.assign(new Error("BUSY"), { name: "ReplyError", command: { args: ["x"] } });
-  const { cause } = noAnswerOf({ kind: "error", error, clean: true }) as { cause: Error };
+  const { cause } = noAnswerOf({ kind: "error", error }) as { cause: Error };
   expect(cause).not.toHaveProperty("command");
   expect(cause.message).toBe("BUSY");
 });

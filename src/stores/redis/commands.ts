@@ -13,7 +13,7 @@ export interface Command<Reply> {
   readonly script: string;
   /** ARGV. All the commands are of one lock, and so share their times. */
   args(commands: readonly LockCommand[], times: LockTimes, deadlineMs: number): (string | number)[];
-  reply(code: number, storeTimeMs: number, clean: boolean): Reply | NoAnswer;
+  reply(code: number, storeTimeMs: number): Reply | NoAnswer;
 }
 
 export const acquireCommand: Command<AcquireReply> = {

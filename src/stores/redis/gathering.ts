@@ -1,32 +1,21 @@
 import type { Copy, LockCommand, NoAnswer } from "../../lock/store.ts";
 import type { Command } from "./commands.ts";
-import type { Lane } from "./lane.ts";
 import type { Lanes } from "./lanes.ts";
 import type { RedisClock } from "./redis-clock.ts";
 import { type CallResult, noAnswerOf, odd, scriptReply } from "./replies.ts";
 
 /** One entry of a gathered call. */
-export class GatheredCopy<Reply> implements Copy<Reply> {
+class GatheredCopy<Reply> implements Copy<Reply> {
   readonly command: LockCommand;
-  /** The lane whose answer to an earlier copy is overdue. */
-  readonly avoid: Lane | undefined;
   readonly reply: Promise<Reply>;
   resolve!: (reply: Reply) => void;
   deadlineMs: number | undefined;
-  /** Where it was written. */
-  lane: Lane | undefined;
 
-  constructor(command: LockCommand, unanswered: Copy<unknown> | undefined) {
+  constructor(command: LockCommand) {
     this.command = command;
-    this.avoid = unanswered instanceof GatheredCopy ? unanswered.lane : undefined;
     this.reply = new Promise((resolve) => {
       this.resolve = resolve;
     });
-  }
-
-  /** Whether both can travel in one call. */
-  goesWith(other: GatheredCopy<Reply>): boolean {
-    return this.command.times === other.command.times && this.avoid === other.avoid;
   }
 }
 
@@ -50,8 +39,8 @@ export class Gathering<Reply> {
     this.#maxKeys = maxKeys;
   }
 
-  add(command: LockCommand, unanswered: Copy<unknown> | undefined): GatheredCopy<Reply | NoAnswer> {
-    const copy = new GatheredCopy<Reply | NoAnswer>(command, unanswered);
+  add(command: LockCommand): Copy<Reply | NoAnswer> {
+    const copy = new GatheredCopy<Reply | NoAnswer>(command);
     this.#waiting.push(copy);
     return copy;
   }
@@ -61,10 +50,11 @@ export class Gathering<Reply> {
     let waiting = this.#waiting;
     this.#waiting = [];
     while (waiting[0] !== undefined) {
-      const first = waiting[0];
-      const together = waiting.filter((copy) => copy.goesWith(first));
+      // Those of one lock travel together: they share their times, and their permissions.
+      const { times } = waiting[0].command;
+      const together = waiting.filter(({ command }) => command.times === times);
       if (together.length === waiting.length) waiting = [];
-      else waiting = waiting.filter((copy) => !copy.goesWith(first));
+      else waiting = waiting.filter(({ command }) => command.times !== times);
       this.#write(together);
     }
   }
@@ -79,7 +69,7 @@ export class Gathering<Reply> {
     const [first] = copies;
     if (first === undefined) return;
     const { key, times } = first.command;
-    const lane = this.#lanes.pick(key, times.commandTimeoutMs, first.avoid);
+    const lane = this.#lanes.pick(key, times.commandTimeoutMs);
     if (lane === undefined) {
       const unsent = this.#lanes.whyNone();
       for (const copy of copies) copy.resolve(unsent);
@@ -88,10 +78,7 @@ export class Gathering<Reply> {
     // Stamped when it is written: a copy that has waited in a queue has not used up its time.
     const deadlineMs = this.#clock.now() + times.acquireTimeoutMs;
     const commands = copies.map((copy) => copy.command);
-    for (const copy of copies) {
-      copy.lane = lane;
-      copy.deadlineMs = deadlineMs;
-    }
+    for (const copy of copies) copy.deadlineMs = deadlineMs;
     const sentAt = performance.now();
     lane.send(
       this.#command.script,
@@ -123,8 +110,8 @@ export class Gathering<Reply> {
       const code = codes[index] as number | Error;
       copy.resolve(
         code instanceof Error
-          ? noAnswerOf({ kind: "error", error: code, clean: result.clean })
-          : this.#command.reply(code, redisTimeMs, result.clean),
+          ? noAnswerOf({ kind: "error", error: code })
+          : this.#command.reply(code, redisTimeMs),
       );
     });
   }

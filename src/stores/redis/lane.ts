@@ -13,8 +13,6 @@ export class Lane {
   readonly #onClosed: () => void;
   readonly #closedEvents: readonly string[];
   readonly #unanswered = new Unanswered();
-  /** Counts the times that the connection was lost: an answer of another epoch may hide a re-sent copy. */
-  #epoch = 0;
   /** Whether it has ever been ready; a second connection is of no use before. */
   everReady: boolean;
 
@@ -64,7 +62,6 @@ export class Lane {
     args: readonly (string | number)[],
     tell: (result: CallResult) => void,
   ): void {
-    const epoch = this.#epoch;
     const call: Call = {
       node: nodeOf(this.client, keys[0] ?? ""),
       sentAt: performance.now(),
@@ -79,13 +76,13 @@ export class Lane {
     this.#eval(script, keys, args).then(
       (value) => {
         this.#unanswered.answered(call);
-        told({ kind: "value", value, clean: epoch === this.#epoch });
+        told({ kind: "value", value });
       },
       (error: unknown) => {
         call.settled = true;
         // A client-side time-out says nothing about the server.
         if (isServerError(error)) this.#unanswered.answered(call);
-        told({ kind: "error", error, clean: epoch === this.#epoch });
+        told({ kind: "error", error });
       },
     );
   }
@@ -99,8 +96,11 @@ export class Lane {
     return await this.client.eval(script, keys.length, ...keys, ...args);
   }
 
+  /**
+   * The client may write the calls again on its next connection, and an answer to such a copy would
+   * hide that the first is still on its way: nothing that comes later is listened to.
+   */
   #closed(): void {
-    this.#epoch++;
     for (const call of this.#unanswered.takeAll()) {
       call.tell?.({ kind: "closed" });
       call.tell = undefined;

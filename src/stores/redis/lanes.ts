@@ -33,22 +33,15 @@ export class Lanes {
     this.#primary = new Lane(client, onReady);
   }
 
-  /**
-   * The lane for a key, or `undefined` while there is none.
-   *
-   * @param avoid the lane whose answer is overdue: the other one is preferred.
-   */
-  pick(key: string, commandTimeoutMs: number, avoid: Lane | undefined): Lane | undefined {
+  /** The lane for a key, or `undefined` while there is none. */
+  pick(key: string, commandTimeoutMs: number): Lane | undefined {
     const silenceMs = silentShare * commandTimeoutMs;
-    const primaryUsable = this.#primary.isUsable(key, silenceMs);
-    if (primaryUsable && this.#primary !== avoid) return this.#primary;
+    if (this.#primary.isUsable(key, silenceMs)) return this.#primary;
     const second = this.#needSecond();
-    const secondUsable = second?.isUsable(key, silenceMs) === true;
-    if (second !== undefined) this.#judge(secondUsable);
-    if (secondUsable && second !== avoid) return second;
-    // The same way again is better than none.
-    if (primaryUsable) return this.#primary;
-    return secondUsable ? second : undefined;
+    if (second === undefined) return undefined;
+    const usable = second.isUsable(key, silenceMs);
+    this.#judge(usable);
+    return usable ? second : undefined;
   }
 
   /** Why `pick` found none. */

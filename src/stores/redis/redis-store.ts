@@ -42,19 +42,19 @@ export class RedisStore implements LockStore {
     this.#releases = new Gathering(releaseCommand, this.#lanes, clock, maxKeys);
   }
 
-  acquire(command: LockCommand, unanswered?: Copy<unknown>): Copy<AcquireReply> {
+  acquire(command: LockCommand): Copy<AcquireReply> {
     this.#flushSoon();
-    return this.#acquires.add(command, unanswered);
+    return this.#acquires.add(command);
   }
 
-  extend(command: LockCommand, unanswered?: Copy<unknown>): Copy<OwnedReply> {
+  extend(command: LockCommand): Copy<OwnedReply> {
     this.#flushSoon();
-    return this.#extends.add(command, unanswered);
+    return this.#extends.add(command);
   }
 
-  release(command: LockCommand, unanswered?: Copy<unknown>): Copy<OwnedReply> {
+  release(command: LockCommand): Copy<OwnedReply> {
     this.#flushSoon();
-    return this.#releases.add(command, unanswered);
+    return this.#releases.add(command);
   }
 
   attach(onReady: () => void): () => Promise<void> {

@@ -1,10 +1,16 @@
 import type { AcquireReply, NoAnswer, OwnedReply } from "../../lock/store.ts";
 
-/** What came back from one call on one connection. */
+/**
+ * What came back from one call on one connection. A call whose connection was lost is `closed`,
+ * whatever its client makes of it later: so every value and every error is the only answer to the
+ * only write of its call, which is what a clean reply is.
+ */
 export type CallResult =
-  | { readonly kind: "value"; readonly value: unknown; readonly clean: boolean }
-  | { readonly kind: "error"; readonly error: unknown; readonly clean: boolean }
+  | { readonly kind: "value"; readonly value: unknown }
+  | { readonly kind: "error"; readonly error: unknown }
   | { readonly kind: "closed" };
+
+const clean = true;
 
 /** A script's reply: Redis' clock, and a code or an error for each entry. */
 export interface ScriptReply {
@@ -23,7 +29,7 @@ export function scriptReply(value: unknown, entries: number): ScriptReply | unde
 }
 
 /** A grant is exactly −1 or −2: nothing that a proxy, a test double or `null` could yield by accident. */
-export function acquireReply(code: number, storeTimeMs: number, clean: boolean): AcquireReply {
+export function acquireReply(code: number, storeTimeMs: number): AcquireReply {
   switch (code) {
     case -1:
       return { kind: "taken", storeTimeMs, clean };
@@ -38,7 +44,7 @@ export function acquireReply(code: number, storeTimeMs: number, clean: boolean):
   }
 }
 
-export function ownedReply(code: number, storeTimeMs: number, clean: boolean): OwnedReply {
+export function ownedReply(code: number, storeTimeMs: number): OwnedReply {
   switch (code) {
     case 1:
       return { kind: "done", storeTimeMs, clean };
@@ -82,11 +88,11 @@ export function noAnswerOf(result: Exclude<CallResult, { kind: "value" }>): NoAn
       cause: new Error("the connection to Redis closed before it answered"),
     };
   }
-  const { error, clean } = result;
+  const { error } = result;
   const cause = withoutCommand(error);
   if (isServerError(error)) {
     const misconfigured = isRefusal(cause);
-    if (clean && elsewhere.test(cause.message)) return { kind: "unsent", reason: cause.message };
+    if (elsewhere.test(cause.message)) return { kind: "unsent", reason: cause.message };
     if (misconfigured || notExecuted.test(cause.message)) {
       return { kind: "rejected", cause, clean, misconfigured };
     }

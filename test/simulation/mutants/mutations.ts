@@ -15,13 +15,12 @@ export interface Mutation {
  * Not in the list, because nothing can notice them:
  * - an extend that may shorten: every extend of one owner id gives the same life, counted from its
  *   execution, so a later execution never gives less than an earlier one;
- * - a confirm that does not avoid the connection of the overdue copy: that connection is suspected
- *   of silence at 0.9 `commandTimeoutMs`, before the confirm is due, and is left alone for that;
  * - a second connection that re-sends: `maxRetriesPerRequest: 0` has settled its commands before.
  */
 
 const acquisition = "src/lock/acquisition.ts";
 const lease = "src/lock/lease.ts";
+const life = "src/lock/lease-life.ts";
 const lane = "src/stores/redis/lane.ts";
 const retirement = "src/lock/retirement.ts";
 const scripts = "src/stores/redis/scripts.ts";
@@ -60,9 +59,9 @@ export const mutations: readonly Mutation[] = [
     name: "each copy has an owner id of its own",
     rule: "1",
     file: acquisition,
-    find: "const copy = this.#store.acquire(this.#command, this.#unanswered);",
+    find: "const copy = this.#store.acquire(this.#command);",
     replace:
-      "const copy = this.#store.acquire({ ...this.#command, ownerId: this.#command.ownerId + this.#copies }, this.#unanswered);",
+      "const copy = this.#store.acquire({ ...this.#command, ownerId: this.#command.ownerId + this.#copies });",
   },
   {
     name: "the lease counts from the answer",
@@ -86,11 +85,10 @@ export const mutations: readonly Mutation[] = [
     replace: "local in_time = left >= 0",
   },
   {
-    name: "every answer is called clean, and a close tells nobody",
+    name: "a close tells nobody, and what is answered later counts as clean",
     rule: "2",
     file: lane,
-    find: `this.#epoch++;
-    for (const call of this.#unanswered.takeAll()) {
+    find: `for (const call of this.#unanswered.takeAll()) {
       call.tell?.({ kind: "closed" });
       call.tell = undefined;
     }`,
@@ -115,8 +113,8 @@ export const mutations: readonly Mutation[] = [
     name: "silence is not confirmed",
     rule: "4",
     file: acquisition,
-    find: "this.#unanswered = this.#open.at(-1);\n      this.send();",
-    replace: "this.#wakeAt(this.#endsAt);",
+    find: "else this.send();\n  }\n\n  #answered",
+    replace: "else this.#wakeAt(this.#endsAt);\n  }\n\n  #answered",
   },
   {
     name: "a lost answer is called unavailable",
@@ -158,7 +156,7 @@ export const mutations: readonly Mutation[] = [
     rule: "6",
     file: retirement,
     find: `} else if (retirement.waiting === undefined) {
-        this.#try(retirement);
+        if (now >= retirement.notBefore) this.#try(retirement);
       } else`,
     replace: "} else",
   },
@@ -172,24 +170,24 @@ export const mutations: readonly Mutation[] = [
   {
     name: "no margin for clocks that drift",
     rule: "7",
-    file: lease,
+    file: life,
     find: "return 0.99 * ttlMs - 2;",
     replace: "return ttlMs;",
   },
   {
     name: "an extend counts from its answer",
     rule: "7",
-    file: lease,
-    find: "          sentAt + reliableMs(this.#keeper.times.ttlMs),",
-    replace: "          performance.now() + reliableMs(this.#keeper.times.ttlMs),",
+    file: life,
+    find: "Math.max(this.validUntil, sentAt + reliableMs(ttlMs))",
+    replace: "Math.max(this.validUntil, performance.now() + reliableMs(ttlMs))",
   },
   {
     name: "an extend counts without an answer",
     rule: "7",
     file: lease,
-    find: 'case "unknown":\n        this.#unanswered = copy;\n        return;\n      case "unsent":',
+    find: 'case "unknown":\n      case "unsent":',
     replace:
-      'case "unknown":\n        this.#unanswered = copy;\n        this.#validUntil = sentAt + reliableMs(this.#keeper.times.ttlMs);\n        return;\n      case "unsent":',
+      'case "unknown":\n        this.#life.extendAnswered(sentAt);\n        return;\n      case "unsent":',
   },
   {
     name: "gone does not make a lease lost",
@@ -202,15 +200,15 @@ export const mutations: readonly Mutation[] = [
     name: "the end of a lease is not signalled",
     rule: "7",
     file: lease,
-    find: 'this.lose(this.#mayExtend ? "expired" : "max-hold");',
+    find: 'this.lose(this.#life.mayBeExtended ? "expired" : "max-hold");',
     replace: "",
   },
   {
     name: "the watchdog never extends",
     rule: "7",
     file: lease,
-    find: "if (this.#mayExtend && now >= this.#extendAt) {",
-    replace: "if (this.#mayExtend && now >= this.#extendAt && now < 0) {",
+    find: "now >= this.#life.extendAt) this.#extend();",
+    replace: "now < 0) this.#extend();",
   },
   {
     name: "gone after a lost answer is called gone",
