@@ -42,6 +42,7 @@ class Retirement {
   readonly wasOpen: boolean;
   readonly settle: (end: ReleaseEnd) => void;
   sentAt = 0;
+  /** Not 0 once the store has said "you may not". */
   notBefore = 0;
   waiting: Copy<OwnedReply> | undefined;
   /** Whether an earlier try may have deleted the key without our hearing of it. */
@@ -102,12 +103,17 @@ export class Retirements {
     });
   }
 
-  /** Resolves when nothing is under way. */
+  /** Resolves when nothing is under way that could still succeed. */
   idle(): Promise<void> {
-    if (this.#underWay.size === 0) return Promise.resolve();
     return new Promise((resolve) => {
       this.#idle = resolve;
+      this.#checkIdle();
     });
+  }
+
+  #checkIdle(): void {
+    for (const { notBefore } of this.#underWay) if (notBefore === 0) return;
+    this.#idle?.();
   }
 
   /** What is still under way goes on, but a closed lock keeps no process alive. */
@@ -172,9 +178,12 @@ export class Retirements {
         // Asking again all the time for what is not permitted would be a load and no help.
         retirement.notBefore = performance.now() + whenNotPermittedMs;
         this.#settle(retirement, "unconfirmed");
+        this.#checkIdle();
         return;
       case "unknown":
         retirement.trouble = reply;
+        // The first time at once: another connection may be ready.
+        if (!retirement.ambiguous) this.#try(retirement);
         retirement.ambiguous = true;
         return;
     }
@@ -190,7 +199,7 @@ export class Retirements {
       const message: RetireMessage = { key: retirement.command.key, outcome, durationMs };
       retireChannel.publish(message);
     }
-    if (this.#underWay.size === 0) this.#idle?.();
+    this.#checkIdle();
   }
 
   #settle(retirement: Retirement, outcome: ReleaseOutcome): void {

@@ -7,7 +7,7 @@ import { type RedisProxy, startProxy } from "../support/proxy.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 
 /** Bounds of a lock whose Redis falls silent in the middle of a test. */
-export const brisk = { ttlMs: 4_000, acquireTimeoutMs: 1_500, commandTimeoutMs: 100 } as const;
+const brisk = { ttlMs: 4_000, acquireTimeoutMs: 1_500, commandTimeoutMs: 100 } as const;
 
 /** A lock on a Redis behind a proxy that loses, delays and breaks things. */
 export interface Bench {
