@@ -66,6 +66,8 @@ async function hold<Source>(
       return refuse(options, { reason: "contended", expiresInMs: attempt.expiresInMs });
     case "unavailable":
       if (isMisconfigured(attempt.cause)) throw attempt.cause;
+      // An order without a lock for somebody who has left meanwhile helps nobody.
+      if (settlement.isTooLate) return { kind: "gone" };
       return refuse(options, { reason: "unavailable", cause: attempt.cause });
     case "acquired":
       if (settlement.isTooLate) {
