@@ -1,0 +1,4 @@
+import { startReplicatedCluster } from "./cluster.ts";
+import { testOn } from "./on-topology.ts";
+
+testOn(startReplicatedCluster, "the master is paused beyond the failover");

@@ -1,0 +1,50 @@
+import { afterAll, beforeAll, expect, inject, test } from "vitest";
+import type { Service } from "../service/service.ts";
+import { killService, loseWrite, startServices, terminateService } from "./endings.ts";
+import { faults } from "./faults.ts";
+import type { Topology } from "./topology.ts";
+import { misses, ttlMs, underFault } from "./under-fault.ts";
+
+/** The bounded version of `npm run topologies`: one fault and the endings. */
+export function testOn(start: (binary: string) => Promise<Topology>, faultName: string): void {
+  let topology: Topology;
+  let pair: [Service, Service];
+  beforeAll(async () => {
+    topology = await start(inject("redisServerBinary"));
+    pair = await startServices(topology);
+  }, 90_000);
+  afterAll(async () => {
+    await Promise.all(pair?.map((service) => service.kill()) ?? []);
+    await topology?.stop();
+  });
+
+  test(`no lock is held twice and no user is stranded when ${faultName}`, async () => {
+    const fault = faults.find(({ name }) => name === faultName);
+    if (fault === undefined) throw new Error(`There is no fault "${faultName}".`);
+    const outcome = await underFault(topology, pair, fault);
+    expect(misses(fault, outcome), JSON.stringify(outcome)).toEqual([]);
+  }, 120_000);
+
+  test("a lock that the master took and no replica heard of is taken again after a failover", async () => {
+    expect(await loseWrite(topology)).toMatchObject({ overlapped: true, wereApart: true });
+  }, 120_000);
+
+  test("a service that is stopped finishes its order, frees its user at once and ends", async () => {
+    const [stopped, other] = pair;
+    const drained = await terminateService(stopped, other);
+    expect(drained).toMatchObject({ status: 201, exitCode: 0 });
+    // The life of the key is what a user would wait who was not freed.
+    expect(drained.freeAfterMs).toBeLessThan(ttlMs - 500);
+    expect(stopped.uncaught).toEqual([]);
+  }, 60_000);
+
+  test("a service that is killed in the middle of an order frees its user within the TTL", async () => {
+    const [, killed] = pair;
+    const [other, idle] = await startServices(topology);
+    try {
+      expect(await killService(killed, other)).toBeLessThan(ttlMs + 2_000);
+    } finally {
+      await Promise.all([other.kill(), idle.kill()]);
+    }
+  }, 60_000);
+}
