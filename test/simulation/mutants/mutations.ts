@@ -1,7 +1,7 @@
 /** One rule of the protocol, broken by a change of the text. */
 export interface Mutation {
   readonly name: string;
-  /** The place in DESIGN.md: the number of the client rule, or the script. */
+  /** The place in src/lock/PROTOCOL.md: the number of the rule, or the script. */
   readonly rule: string;
   readonly file: string;
   /** Has to be there exactly once: a patch that no longer applies proves nothing. */
