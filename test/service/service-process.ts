@@ -23,7 +23,8 @@ const tell = (message: FromService) => {
 // Nobody is there any more who would end it.
 const orphaned = () => process.exit();
 process.once("disconnect", orphaned);
-for (const event of ["unhandledRejection", "uncaughtException"]) {
+// A warning is how Node tells of too many listeners.
+for (const event of ["unhandledRejection", "uncaughtException", "warning"]) {
   process.on(event, (error) => tell({ uncaught: String((error as Error)?.stack ?? error) }));
 }
 
@@ -53,6 +54,8 @@ const handler = async (turn: Turn): Promise<void> => {
 };
 
 const server = framework.makeServer({ lock, handler }) as Server;
+// A connection that ends as idle in the moment of its next request would look like a fault.
+server.keepAliveTimeout = 0;
 const sockets = new Set<Socket>();
 server.on("connection", (socket: Socket) => {
   sockets.add(socket);
@@ -74,7 +77,8 @@ async function vitals(): Promise<Vitals> {
   for (const kind of process.getActiveResourcesInfo()) {
     resources[kind] = (resources[kind] ?? 0) + 1;
   }
-  const counts = [...sockets].map(listenersOf);
+  const { stream } = redis as { stream?: EventEmitter };
+  const counts = [...sockets, ...(stream === undefined ? [] : [stream])].map(listenersOf);
   return {
     heapBytes: heapUsed,
     externalBytes: external,

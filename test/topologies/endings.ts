@@ -1,10 +1,11 @@
+import { overlapping } from "../service/ledger.ts";
 import { now, type Settings } from "../service/protocol.ts";
 import { type Service, startService } from "../service/service.ts";
 import { freshUser } from "../support/ids.ts";
 import { until } from "../support/until.ts";
 import { Sightings } from "./sightings.ts";
 import type { Topology } from "./topology.ts";
-import { acquireTimeoutMs, overlapping, ttlMs } from "./under-fault.ts";
+import { acquireTimeoutMs, ttlMs } from "./under-fault.ts";
 
 const names = ["Express 5, guard.protect(handler)", "Koa 3"] as const;
 

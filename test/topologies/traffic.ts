@@ -1,17 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Click } from "../service/ledger.ts";
 import { now } from "../service/protocol.ts";
 import type { Service } from "../service/service.ts";
 import { freshUser } from "../support/ids.ts";
-
-/** One click and what became of it. */
-export interface Click {
-  readonly user: string;
-  readonly service: string;
-  readonly askedAt: number;
-  readonly answeredAt: number;
-  /** 0: the connection broke. */
-  readonly status: number;
-}
 
 const workMs = 40;
 const pauseMs = 60;

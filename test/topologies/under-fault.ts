@@ -1,11 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { longestStranded, overlapping } from "../service/ledger.ts";
 import { now } from "../service/protocol.ts";
-import type { Holding, Service } from "../service/service.ts";
+import type { Service } from "../service/service.ts";
 import { until } from "../support/until.ts";
 import type { Fault } from "./faults.ts";
 import { Sightings } from "./sightings.ts";
 import type { Topology } from "./topology.ts";
-import { type Click, Traffic } from "./traffic.ts";
+import { Traffic } from "./traffic.ts";
 
 /** The life of a key in these tests. */
 export const ttlMs = 3_000;
@@ -126,7 +127,7 @@ async function observe(
     lost,
     overlaps: pairs.length,
     excused: pairs.filter(([one, two]) => sightings.wereApart(one.ownerId, two.ownerId)).length,
-    strandedMs: longestStranded(traffic.users, clicks, holdings()),
+    strandedMs: longestStranded(clicks, holdings()),
     keysGoneMs,
     uncaught: services.flatMap((service) => service.uncaught),
   };
@@ -137,42 +138,6 @@ async function keys(topology: Topology): Promise<number> {
   const masters = await topology.masters();
   const sizes = await Promise.all(masters.map((master) => master.ask("DBSIZE")));
   return sizes.reduce<number>((sum, size) => sum + Number(size), 0);
-}
-
-/** Every two holdings of one user that were there at once, the earlier one first. */
-export function overlapping(holdings: readonly Holding[]): [Holding, Holding][] {
-  const pairs: [Holding, Holding][] = [];
-  const current = new Map<string, Holding[]>();
-  for (const holding of [...holdings].sort((a, b) => a.from - b.from)) {
-    const earlier = (current.get(holding.user) ?? []).filter((one) => one.until > holding.from);
-    for (const one of earlier) pairs.push([one, holding]);
-    current.set(holding.user, [...earlier, holding]);
-  }
-  return pairs;
-}
-
-/** A 409 is a stranding if nobody held at any time from the click to the answer. */
-function longestStranded(
-  users: readonly string[],
-  clicks: readonly Click[],
-  holdings: readonly Holding[],
-): number {
-  let longest = 0;
-  for (const user of users) {
-    const held = holdings.filter((holding) => holding.user === user);
-    let since: number | undefined;
-    for (const click of clicks.filter((one) => one.user === user)) {
-      // The key is taken a moment before the handler begins, and given back a moment after its end.
-      const nobody = held.every(
-        ({ from, until: end }) => from > click.answeredAt + 20 || end < click.askedAt - 20,
-      );
-      if (click.status === 409 && nobody) {
-        since ??= click.askedAt;
-        longest = Math.max(longest, click.answeredAt - since);
-      } else if (click.status !== 503) since = undefined;
-    }
-  }
-  return longest;
 }
 
 /** What was to be seen and was not. Empty when all is well. */
