@@ -1,0 +1,71 @@
+import type { Client, Locker } from "./locker.ts";
+
+/** What stands in the tables. Loaded by the process that measures it, and by no other. */
+export interface Library {
+  readonly name: string;
+  /** What it does for one pair, for the reader of the results. */
+  readonly what: string;
+  readonly autoPipelining?: boolean;
+  /** The commands that it sends itself; Redis counts those within a script, too. */
+  readonly sends: readonly string[];
+  open(client: Client): Promise<Locker<unknown>>;
+}
+
+const plainWhat = "`SET NX PX` with a random UUID, and a compare-and-delete script by `EVALSHA`";
+
+export const plain: Library = {
+  name: "plain ioredis",
+  what: plainWhat,
+  sends: ["set", "evalsha"],
+  open: async (client) => (await import("./plain.ts")).openPlain(client),
+};
+
+export const submitLock: Library = {
+  name: "submit-lock",
+  what: "one script call for all the acquires of one turn of the event loop, one for all its releases (up to 100 keys each); a watchdog, a deadline and a confirm for each lock",
+  sends: ["eval"],
+  open: async (client) => (await import("./submit-lock.ts")).openSubmitLock(client),
+};
+
+export const redisSemaphore: Library = {
+  name: "redis-semaphore",
+  what: "`SET NX PX`, and compare-and-delete by `EVALSHA`; refreshes by a timer; `acquireAttemptsLimit: 1`",
+  sends: ["set", "evalsha"],
+  open: async (client) => (await import("./peers/redis-semaphore.ts")).openRedisSemaphore(client),
+};
+
+/** In the order of the tables. */
+export const libraries: readonly Library[] = [
+  plain,
+  {
+    ...plain,
+    name: "plain, auto-pipelining",
+    what: `the same on a client with \`enableAutoPipelining\``,
+    autoPipelining: true,
+  },
+  submitLock,
+  {
+    name: "redlock",
+    what: "a script for each acquire and each release, by `EVALSHA`; one server, `retryCount: 0`",
+    sends: ["evalsha"],
+    open: async (client) => (await import("./peers/redlock.ts")).openRedlock(client),
+  },
+  redisSemaphore,
+  {
+    name: "@verrou/core",
+    what: "`SET NX PX`, and compare-and-delete by `EVAL`; `acquireImmediately`",
+    sends: ["set", "eval"],
+    open: async (client) => (await import("./peers/verrou.ts")).openVerrou(client),
+  },
+  {
+    name: "redlock-universal",
+    what: "`SET NX PX`, and compare-and-delete by `EVALSHA`; `createLock` for each user, `retryAttempts: 0`",
+    sends: ["set", "evalsha"],
+    open: async (client) =>
+      (await import("./peers/redlock-universal.ts")).openRedlockUniversal(client),
+  },
+];
+
+export const neighbours: readonly Library[] = libraries.filter(
+  (library) => library !== submitLock && library !== plain && library.autoPipelining !== true,
+);

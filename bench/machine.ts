@@ -1,0 +1,24 @@
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { cpus } from "node:os";
+import { serverVersion } from "../test/support/server-binary.ts";
+import { peerVersions } from "./peers/install.ts";
+import { rounds, seconds } from "./settings.ts";
+
+const require = createRequire(import.meta.url);
+
+/** What was measured on what, without the name of the machine. */
+export function conditions(binary: string): string {
+  const versions = [
+    `Node ${process.version}`,
+    serverVersion(binary),
+    ...["submit-lock", "ioredis", "express", "koa"].map((name) => `${name} ${versionOf(name)}`),
+    ...Object.entries(peerVersions()).map(([name, version]) => `${name} ${version}`),
+  ];
+  return `${cpus().length} CPUs, ${versions.join(", ")}; Redis on loopback and without persistence, everything on the one machine. Each measurement lasts ${seconds} s and is made in ${rounds} rounds, in which everything that is compared takes turns; a number is the median of the rounds (the least–the most), and a ratio is taken within each round.`;
+}
+
+function versionOf(name: string): string {
+  const file = readFileSync(require.resolve(`${name}/package.json`), "utf8");
+  return (JSON.parse(file) as { version: string }).version;
+}

@@ -1,0 +1,33 @@
+/** What a part of the bench found out. */
+export interface Findings {
+  /** Markdown, with headings of the second level. */
+  readonly text: string;
+  readonly targets: readonly Target[];
+  /** Pictures by file name. */
+  readonly pictures?: Readonly<Record<string, string>>;
+}
+
+/** One line of the table at the end. */
+export interface Target {
+  readonly measure: string;
+  readonly target: string;
+  readonly measured: string;
+  readonly met: boolean;
+}
+
+/** @param binary the Redis server to start. */
+export type Part = (binary: string) => Promise<Findings>;
+
+export function atLeast(measure: string, least: number, value: number, measured: string): Target {
+  return { measure, target: `≥ ${least}`, measured, met: value >= least };
+}
+
+export function atMost(
+  measure: string,
+  most: number,
+  value: number,
+  measured: string,
+  unit = "",
+): Target {
+  return { measure, target: `≤ ${most}${unit}`, measured, met: value <= most };
+}

@@ -1,0 +1,172 @@
+import { startServer } from "../../test/support/server-process.ts";
+import { atLeast, atMost, type Findings, type Target } from "../part.ts";
+import { routePicture } from "../pictures/route.ts";
+import {
+  checkStatus,
+  type LoadResult,
+  type ServerProcess,
+  startLoad,
+  startRoute,
+  warmUp,
+} from "../route/processes.ts";
+import { nameOf, type Route, routes, type Variant } from "../route/variants.ts";
+import { costBetween, Onlooker } from "../server-stats.ts";
+import { rounds, seconds } from "../settings.ts";
+import { medianOf, ratioOf, type Spread, spreadOf, turns } from "../statistics.ts";
+import { number, spreadText, table } from "../text.ts";
+
+const connections = 64;
+
+/** Far from what a server can do, so that a latency is that of the way and not that of a queue. */
+const perSecond = 500;
+
+interface Cell {
+  readonly full: LoadResult;
+  readonly paced: LoadResult;
+  readonly commandsPerRequest: number;
+  readonly cpuMicrosPerRequest: number;
+}
+
+type Cells = ReadonlyMap<Route, Cell[]>;
+
+/** One order route: how many requests a second, and what the lock adds to each. */
+export async function route(binary: string): Promise<Findings> {
+  const redis = await startServer(binary);
+  const onlooker = new Onlooker(redis.port);
+  const load = await startLoad();
+  const servers = new Map<Route, ServerProcess>();
+  for (const each of routes) servers.set(each, await startRoute(each, redis.port));
+
+  for (const { hello } of servers.values()) await warmUp(load, { port: hello.port, connections });
+  const cells = new Map<Route, Cell[]>(routes.map((each) => [each, []]));
+  for (let round = 0; round < rounds; round++) {
+    for (const each of turns(routes, round)) {
+      const server = servers.get(each) as ServerProcess;
+      const job = { port: server.hello.port, connections, seconds };
+      await server.run({ kind: "cpu" });
+      const before = await onlooker.stats();
+      const full = checkStatus(await load.run(job), 201);
+      const cpuMicros = await server.run({ kind: "cpu" });
+      const { commands } = costBetween(before, await onlooker.stats(), each.sends);
+      const paced = checkStatus(await load.run({ ...job, perSecond }), 201);
+      cells.get(each)?.push({
+        full,
+        paced,
+        commandsPerRequest: commands / full.requests,
+        cpuMicrosPerRequest: cpuMicros / full.requests,
+      });
+    }
+  }
+  onlooker.close();
+  await Promise.all([load.stop(), ...[...servers.values()].map((server) => server.stop())]);
+  await redis.stop();
+  return {
+    text: textOf(cells),
+    targets: targetsOf(cells),
+    pictures: {
+      "route.svg": routePicture(
+        routes.map((each) => ({
+          route: each,
+          throughput: ratioOf(rates(cells, each), rates(cells, peerOf(each, "bare"))),
+          addedMs: added(cells, each),
+        })),
+      ),
+    },
+  };
+}
+
+function textOf(cells: Cells): string {
+  const rows = routes.map((each) => {
+    const of = (pick: (cell: Cell) => number): number =>
+      medianOf((cells.get(each) ?? []).map(pick));
+    const bare = peerOf(each, "bare");
+    return [
+      nameOf(each),
+      number(of(({ full }) => full.requestsPerSecond)),
+      spreadText(ratioOf(rates(cells, each), rates(cells, bare))),
+      number(
+        of(({ full }) => full.p50Ms),
+        2,
+      ),
+      number(
+        of(({ full }) => full.p99Ms),
+        2,
+      ),
+      number(of(({ cpuMicrosPerRequest }) => cpuMicrosPerRequest)),
+      number(
+        of(({ commandsPerRequest }) => commandsPerRequest),
+        2,
+      ),
+      number(
+        of(({ paced }) => paced.p50Ms),
+        3,
+      ),
+      number(
+        of(({ paced }) => paced.p99Ms),
+        2,
+      ),
+      each === bare ? "" : spreadText(added(cells, each), 3),
+    ];
+  });
+  const head = [
+    "route",
+    "requests a second",
+    "bare = 1.00",
+    "p50 ms",
+    "p99 ms",
+    "processor µs a request",
+    "commands a request",
+    `p50 ms at ${perSecond}/s`,
+    `p99 ms at ${perSecond}/s`,
+    "added p50 ms",
+  ];
+  return `## The order route
+
+\`POST /orders\` with a handler that answers 201 at once, in a process of its own; ${connections} connections from another process, each request of another user. First as fast as it goes, where a p50 is that of the queue; then ${perSecond} requests a second at random times over the same connections, which is what "added p50" goes by. "One PING" awaits a \`PING\` and does nothing else: one Redis round trip, as a request sees it. The hand-written lock is \`SET NX PX\` before and a compare-and-delete on \`finish\` ([route/hand-written.ts](route/hand-written.ts)).
+
+![The order route](route.svg)
+
+${table(head, rows)}`;
+}
+
+function targetsOf(cells: Cells): Target[] {
+  return routes.flatMap((each): Target[] => {
+    if (each.variant !== "guard" && each.variant !== "protect") return [];
+    const ratio = ratioOf(rates(cells, each), rates(cells, peerOf(each, "hand-written")));
+    const roundTripMs = added(cells, peerOf(each, "ping")).median;
+    const addedMs = added(cells, each);
+    return [
+      atLeast(
+        `requests a second against hand-written: ${nameOf(each)}`,
+        1.05,
+        ratio.median,
+        spreadText(ratio),
+      ),
+      atMost(
+        `added p50: ${nameOf(each)} (one PING + 0.1)`,
+        Number((roundTripMs + 0.1).toFixed(3)),
+        addedMs.median,
+        `${spreadText(addedMs, 3)} ms`,
+        " ms",
+      ),
+    ];
+  });
+}
+
+function rates(cells: Cells, each: Route): number[] {
+  return (cells.get(each) ?? []).map(({ full }) => full.requestsPerSecond);
+}
+
+/** How much later half of the answers come than on the bare route in the same round. */
+function added(cells: Cells, each: Route): Spread {
+  const bare = cells.get(peerOf(each, "bare")) ?? [];
+  return spreadOf(
+    (cells.get(each) ?? []).map(
+      ({ paced }, round) => paced.p50Ms - (bare[round]?.paced.p50Ms ?? Number.NaN),
+    ),
+  );
+}
+
+function peerOf({ framework }: Route, variant: Variant): Route {
+  return routes.find((each) => each.framework === framework && each.variant === variant) as Route;
+}

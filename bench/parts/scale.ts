@@ -1,0 +1,77 @@
+import { startServer } from "../../test/support/server-process.ts";
+import { submitLock } from "../libraries.ts";
+import { startPairs, warmUp } from "../pair-process.ts";
+import { atMost, type Findings } from "../part.ts";
+import { Onlooker } from "../server-stats.ts";
+import { rounds, seconds } from "../settings.ts";
+import { medianOf, ratioOf, turns } from "../statistics.ts";
+import { number, spreadText, table } from "../text.ts";
+
+const heldCounts = [1_000, 100_000, 1_000_000];
+
+/** Whether an acquire takes longer where many locks are held. */
+export async function scale(binary: string): Promise<Findings> {
+  const sites = [];
+  for (const held of heldCounts) {
+    const server = await startServer(binary);
+    const onlooker = new Onlooker(server.port);
+    await fill(onlooker, held);
+    const process = await startPairs(submitLock, "redis", [server.port]);
+    sites.push({ held, server, onlooker, process, p50s: [] as number[], micros: [] as number[] });
+  }
+  await warmUp(
+    sites.map(({ process }) => process),
+    [32, 1],
+    Math.min(0.5, seconds),
+  );
+  for (let round = 0; round < rounds; round++) {
+    for (const { process, onlooker, p50s, micros } of turns(sites, round)) {
+      const before = (await onlooker.stats()).micros.get("eval") ?? 0;
+      const result = await process.run({ kind: "pairs", callers: 1, seconds });
+      p50s.push(result.acquireP50Ms);
+      micros.push((((await onlooker.stats()).micros.get("eval") ?? 0) - before) / result.pairs);
+    }
+  }
+  for (const { server, onlooker, process } of sites) {
+    onlooker.close();
+    await process.stop();
+    await server.stop();
+  }
+  const [few] = sites;
+  const many = sites.at(-1);
+  if (few === undefined || many === undefined) throw new Error("No site was made.");
+  const ratio = ratioOf(many.p50s, few.p50s);
+  const rows = sites.map(({ held, p50s, micros }) => [
+    number(held),
+    number(medianOf(p50s), 4),
+    spreadText(ratioOf(p50s, few.p50s)),
+    number(medianOf(micros), 2),
+  ]);
+  return {
+    text: `## Many locks held
+
+One caller, with locks of other users in Redis.
+
+${table(["locks held", "acquire p50 ms", "1 000 = 1.00", "Redis: µs a pair in commands"], rows)}`,
+    targets: [
+      atMost(
+        `latency of acquire with ${number(many.held)} locks held against ${number(few.held)}`,
+        1.1,
+        ratio.median,
+        spreadText(ratio),
+      ),
+    ],
+  };
+}
+
+/** Locks such as submit-lock makes them, with an owner id of the same length. */
+async function fill({ redis }: Onlooker, count: number): Promise<void> {
+  const script = `
+    for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do
+      redis.call('SET', 'lock:submit:held' .. i, string.format('00000000-0000-4000-8000-%012d', i), 'PX', 3600000)
+    end`;
+  const step = 10_000;
+  for (let from = 0; from < count; from += step) {
+    await redis.eval(script, 0, from, Math.min(from + step, count) - 1);
+  }
+}

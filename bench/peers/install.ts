@@ -1,0 +1,28 @@
+import { spawnSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+const here = new URL(".", import.meta.url);
+
+/** Installs the neighbours beside their own package file on first use. */
+export function installPeers(): void {
+  const missing = Object.keys(peerVersions()).filter(
+    (name) => !existsSync(new URL(`node_modules/${name}`, here)),
+  );
+  if (missing.length === 0) return;
+  // Their peers are clients of other servers, and the bench brings its own ioredis.
+  const args = ["ci", "--legacy-peer-deps", "--ignore-scripts", "--no-audit", "--no-fund"];
+  console.log(`Installing the neighbours in bench/peers: npm ${args.join(" ")}`);
+  const { status } = spawnSync("npm", args, {
+    cwd: fileURLToPath(here),
+    stdio: ["ignore", "inherit", "inherit"],
+    timeout: 300_000,
+  });
+  if (status !== 0) throw new Error(`npm ci in bench/peers failed (exit status ${status}).`);
+}
+
+/** The exact versions that are compared. */
+export function peerVersions(): Record<string, string> {
+  const file = readFileSync(new URL("package.json", here), "utf8");
+  return (JSON.parse(file) as { dependencies: Record<string, string> }).dependencies;
+}

@@ -1,0 +1,38 @@
+import type { RequestListener } from "node:http";
+import express, { type RequestHandler } from "express";
+import type { Redis } from "ioredis";
+import { RedisStore, SubmitLock } from "submit-lock";
+import { submitLock } from "submit-lock/express";
+import { ttlMs } from "../locker.ts";
+import { expressLock } from "./hand-written.ts";
+import type { Variant } from "./variants.ts";
+
+/** The order does nothing but answer: whatever a request takes is the framework's and the lock's. */
+export function expressApp(variant: Variant, redis: Redis): RequestListener {
+  const app = express();
+  const placeOrder: RequestHandler = async (_req, res) => {
+    res.status(201).json({ placed: true });
+  };
+  app.post("/orders", ...stack(variant, redis, placeOrder));
+  return app as RequestListener;
+}
+
+function stack(variant: Variant, redis: Redis, handler: RequestHandler): RequestHandler[] {
+  const guard = () =>
+    submitLock({
+      lock: new SubmitLock({ store: new RedisStore(redis), ttlMs }),
+      userId: (req) => req.get("x-user-id"),
+    });
+  switch (variant) {
+    case "bare":
+      return [handler];
+    case "ping":
+      return [async (_req, _res, next) => void redis.ping().then(() => next(), next), handler];
+    case "hand-written":
+      return [expressLock(redis), handler];
+    case "guard":
+      return [guard(), handler];
+    case "protect":
+      return [guard().protect(handler)];
+  }
+}

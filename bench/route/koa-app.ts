@@ -1,0 +1,40 @@
+import type { RequestListener } from "node:http";
+import type { Redis } from "ioredis";
+import Koa, { type Middleware } from "koa";
+import { RedisStore, SubmitLock } from "submit-lock";
+import { submitLock } from "submit-lock/koa";
+import { ttlMs } from "../locker.ts";
+import { koaLock } from "./hand-written.ts";
+import type { Variant } from "./variants.ts";
+
+export function koaApp(variant: Variant, redis: Redis): RequestListener {
+  const app = new Koa();
+  const inFront = middleware(variant, redis);
+  if (inFront !== undefined) app.use(inFront);
+  app.use(async (ctx) => {
+    ctx.status = 201;
+    ctx.body = { placed: true };
+  });
+  return app.callback() as RequestListener;
+}
+
+function middleware(variant: Variant, redis: Redis): Middleware | undefined {
+  switch (variant) {
+    case "bare":
+      return undefined;
+    case "ping":
+      return async (_ctx, next) => {
+        await redis.ping();
+        await next();
+      };
+    case "hand-written":
+      return koaLock(redis);
+    case "guard":
+      return submitLock({
+        lock: new SubmitLock({ store: new RedisStore(redis), ttlMs }),
+        userId: (ctx) => ctx.get("x-user-id"),
+      });
+    case "protect":
+      throw new Error("Koa needs no protect: its middleware sees the work settle.");
+  }
+}

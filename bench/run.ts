@@ -1,0 +1,80 @@
+import { writeFileSync } from "node:fs";
+import { serverBinary } from "../test/support/server-binary.ts";
+import { conditions } from "./machine.ts";
+import type { Findings, Part, Target } from "./part.ts";
+import { cluster } from "./parts/cluster.ts";
+import { contended } from "./parts/contended.ts";
+import { memory } from "./parts/memory.ts";
+import { pairs } from "./parts/pairs.ts";
+import { processes } from "./parts/processes.ts";
+import { route } from "./parts/route.ts";
+import { scale } from "./parts/scale.ts";
+import { watchdogs } from "./parts/watchdogs.ts";
+import { installPeers } from "./peers/install.ts";
+import { table } from "./text.ts";
+
+/**
+ * `npm run bench`: this package beside what one could use instead, in one run. Prints tables, writes
+ * them to bench/results.md and draws two pictures. With words on the command line, such as
+ * `npm run bench -- pairs scale`, only those parts run and nothing is written. BENCH_SECONDS is how
+ * long one measurement lasts, BENCH_ROUNDS how often everything is measured.
+ *
+ * A target that was missed is information and no failure: this is no test.
+ */
+const parts: Readonly<Record<string, Part>> = {
+  pairs,
+  route,
+  contended,
+  scale,
+  memory,
+  watchdogs,
+  processes,
+  cluster,
+};
+
+const words = process.argv.slice(2);
+const unknown = words.filter((word) => !Object.hasOwn(parts, word));
+if (unknown.length > 0) {
+  throw new Error(
+    `There is no part ${unknown.join(", ")}; there are ${Object.keys(parts).join(", ")}.`,
+  );
+}
+
+installPeers();
+const binary = serverBinary();
+const findings: Findings[] = [];
+for (const [name, part] of Object.entries(parts)) {
+  if (words.length > 0 && !words.includes(name)) continue;
+  const start = performance.now();
+  process.stderr.write(`${name} … `);
+  findings.push(await part(binary));
+  process.stderr.write(`${Math.round((performance.now() - start) / 1_000)} s\n`);
+}
+
+const targets = findings.flatMap(({ targets }) => targets);
+const report = [
+  "# The bench's results",
+  `Measured by \`npm run bench\` on ${conditions(binary)}`,
+  ...findings.map(({ text }) => text),
+  ...(targets.length === 0 ? [] : [targetTable(targets)]),
+].join("\n\n");
+console.log(report);
+if (words.length === 0) {
+  writeFileSync(new URL("results.md", import.meta.url), `${report}\n`);
+  for (const { pictures = {} } of findings) {
+    for (const [name, picture] of Object.entries(pictures)) {
+      writeFileSync(new URL(name, import.meta.url), picture);
+    }
+  }
+  console.error("Written: bench/results.md, bench/pairs.svg, bench/route.svg");
+}
+
+function targetTable(of: readonly Target[]): string {
+  const rows = of.map(({ measure, target, measured, met }) => [
+    measure,
+    target,
+    measured,
+    met ? "yes" : "**no**",
+  ]);
+  return `## Targets\n\n${table(["measure", "target", "measured", "met?"], rows)}`;
+}
