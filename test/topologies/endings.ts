@@ -89,7 +89,7 @@ export interface LostWrite {
  */
 export async function loseWrite(topology: Topology): Promise<LostWrite> {
   await topology.whole();
-  const holdMs = 20_000;
+  const holdMs = 40_000;
   const [one, other] = await startServices(topology, { ttlMs: holdMs, maxHoldMs: holdMs });
   const sightings = new Sightings();
   try {

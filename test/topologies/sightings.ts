@@ -11,10 +11,12 @@ type Life = string;
 export class Sightings {
   readonly #sockets = new Set<Socket>();
   #over = false;
-  /** Where the script ran that took the key. */
-  readonly #takenBy = new Map<string, Life>();
-  /** Who has executed that write, first hand or as a replica. */
-  readonly #known = new Map<string, Set<Life>>();
+  /** Where and when the script ran that took the key. */
+  readonly #taken = new Map<string, { readonly by: Life; readonly at: number }>();
+  /** When each server executed that write first, on its own account or as a replica. */
+  readonly #known = new Map<string, Map<Life, number>>();
+  /** Counts the lines: what one server tells comes in its order. */
+  #lines = 0;
 
   /** Listens to a server until its life is over. Resolves when it has begun to tell. */
   async listen(node: Node): Promise<void> {
@@ -50,9 +52,11 @@ export class Sightings {
     const set = /^\+[\d.]+ \[\d+ (\S+)\] "set" "[^"]*" "([^"]*)"/i.exec(line);
     const [, source, ownerId] = set ?? [];
     if (source === undefined || ownerId === undefined) return;
-    if (source === "lua") this.#takenBy.set(ownerId, life);
-    const known = this.#known.get(ownerId) ?? new Set();
-    this.#known.set(ownerId, known.add(life));
+    const at = this.#lines++;
+    if (source === "lua") this.#taken.set(ownerId, { by: life, at });
+    const known = this.#known.get(ownerId) ?? new Map<Life, number>();
+    if (!known.has(life)) known.set(life, at);
+    this.#known.set(ownerId, known);
   }
 
   /**
@@ -61,11 +65,16 @@ export class Sightings {
    * had just been cut off from everybody; two on one server are never excused.
    */
   wereApart(one: string, two: string): boolean {
-    const [by1, by2] = [this.#takenBy.get(one), this.#takenBy.get(two)];
-    if (by1 === by2) return false;
-    const knew = (by: Life | undefined, of: string) =>
-      by !== undefined && this.#known.get(of)?.has(by) === true;
-    return !knew(by1, two) && !knew(by2, one);
+    if (this.#taken.get(one)?.by === this.#taken.get(two)?.by) return false;
+    return !this.#knewOf(two, one) && !this.#knewOf(one, two);
+  }
+
+  /** Whether the server that took the lock for `taker` had the key of `other` before. */
+  #knewOf(other: string, taker: string): boolean {
+    const taken = this.#taken.get(taker);
+    if (taken === undefined) return false;
+    const since = this.#known.get(other)?.get(taken.by);
+    return since !== undefined && since < taken.at;
   }
 
   stop(): void {

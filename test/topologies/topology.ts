@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Target } from "../service/protocol.ts";
 import { command } from "../support/command.ts";
 import type { RedisServer } from "../support/server-process.ts";
@@ -38,8 +39,17 @@ export class Node {
     this.isAway = false;
   }
 
+  /** A server that changes its role closes connections, so what is asked then is asked again. */
   async ask(name: string, ...args: (string | number)[]): Promise<unknown> {
-    return await command(this.port, name, ...args);
+    for (let left = 20; ; left--) {
+      try {
+        return await command(this.port, name, ...args);
+      } catch (error) {
+        const isAnswer = error instanceof Error && error.name === "ReplyError";
+        if (isAnswer || left === 0) throw error;
+        await sleep(50);
+      }
+    }
   }
 }
 
