@@ -15,12 +15,15 @@ export class Lane {
   readonly #unanswered = new Unanswered();
   /** Whether it has ever been ready; a second connection is of no use before. */
   everReady: boolean;
+  /** When it was last found silent since it came up, by the monotonic clock. */
+  silentAt: number = Number.NEGATIVE_INFINITY;
 
   constructor(client: RedisClient, onReady: () => void) {
     this.client = client;
     this.everReady = client.status === "ready";
     this.#onReady = () => {
       this.everReady = true;
+      this.silentAt = Number.NEGATIVE_INFINITY;
       onReady();
     };
     this.#onClosed = () => this.#closed();
@@ -46,6 +49,7 @@ export class Lane {
     if (this.client.status !== "ready") return false;
     const node = nodeOf(this.client, key);
     if (!this.#unanswered.isSilent(node, silenceMs)) return true;
+    this.silentAt = performance.now();
     // A client that times commands out drops their late answers, so that none could ever clear the
     // suspicion: one harmless call at a time asks again.
     if (this.#unanswered.isForgotten(node)) this.send("return 1", [key], [], () => {});

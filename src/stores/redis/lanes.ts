@@ -9,6 +9,13 @@ const idleMs = 30_000;
 /** How long the second connection may be of no use before another one takes its place. */
 const uselessMs = 2_000;
 
+/**
+ * How long a connection that was silent comes after one that was not. A master that was paused
+ * takes itself for the master when it wakes, until it is told that another one was elected
+ * meanwhile; the connection that was opened in its absence leads to that one.
+ */
+const distrustMs = 30_000;
+
 /** A connection with anything unanswered for this share of `commandTimeoutMs` is suspected of silence. */
 const silentShare = 0.9;
 
@@ -36,12 +43,19 @@ export class Lanes {
   /** The lane for a key, or `undefined` while there is none. */
   pick(key: string, commandTimeoutMs: number): Lane | undefined {
     const silenceMs = silentShare * commandTimeoutMs;
-    if (this.#primary.isUsable(key, silenceMs)) return this.#primary;
+    const primaryUsable = this.#primary.isUsable(key, silenceMs);
+    if (primaryUsable && !this.#prefersSecond()) return this.#primary;
     const second = this.#needSecond();
-    if (second === undefined) return undefined;
-    const usable = second.isUsable(key, silenceMs);
-    this.#judge(usable);
-    return usable ? second : undefined;
+    const secondUsable = second?.isUsable(key, silenceMs) === true;
+    if (second !== undefined) this.#judge(secondUsable);
+    if (secondUsable) return second;
+    return primaryUsable ? this.#primary : undefined;
+  }
+
+  #prefersSecond(): boolean {
+    const { silentAt } = this.#primary;
+    if (this.#second === undefined || silentAt < this.#second.silentAt) return false;
+    return performance.now() - silentAt < distrustMs;
   }
 
   /** Why `pick` found none. */
