@@ -104,30 +104,44 @@ function settle(ctx: AnyContext, bodies: BodyWatch, begin: () => Work, work: Wor
   });
 }
 
+/** Registered, so that two copies of the package find each other. */
+const settlingOf: unique symbol = Symbol.for("submit-lock.respond");
+
+interface Settling {
+  respond: unknown;
+  readonly listeners: ((respond: unknown) => void)[];
+}
+
+/** The same two functions for all contexts, which so keep one shape. */
+const watchedRespond: PropertyDescriptor & ThisType<{ [settlingOf]: Settling }> = {
+  configurable: true,
+  enumerable: true,
+  get() {
+    const { respond, listeners } = this[settlingOf];
+    for (const settled of listeners) settled(respond);
+    return respond;
+  },
+  set(value: unknown) {
+    this[settlingOf].respond = value;
+  },
+};
+
 /** Koa looks at `ctx.respond`, or calls `ctx.onerror`, when the outermost middleware has settled. */
 function whenOutermostSettled(ctx: AnyContext, settled: (respond: unknown) => void): void {
+  const watched = ctx as AnyContext & { [settlingOf]?: Settling };
   // Another guard further in may be waiting for the same.
-  const inner = Object.getOwnPropertyDescriptor(ctx, "respond");
-  let respond: unknown = inner?.value;
-  const current = () => (inner?.get ? inner.get() : respond);
-  Object.defineProperty(ctx, "respond", {
-    configurable: true,
-    enumerable: true,
-    get: () => {
-      const value = current();
-      settled(value);
-      return value;
-    },
-    set: (value: unknown) => {
-      if (inner?.set) inner.set(value);
-      else respond = value;
-    },
-  });
+  if (watched[settlingOf] !== undefined) {
+    watched[settlingOf].listeners.push(settled);
+    return;
+  }
+  const settling: Settling = { respond: ctx.respond, listeners: [settled] };
+  watched[settlingOf] = settling;
+  Object.defineProperty(ctx, "respond", watchedRespond);
   const { onerror } = ctx;
   ctx.onerror = (error: Error) => {
     onerror.call(ctx, error);
     // Koa calls it without an error, too, whenever a response is over.
-    if (error) settled(current());
+    if (error) for (const each of settling.listeners) each(settling.respond);
   };
 }
 

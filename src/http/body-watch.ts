@@ -7,6 +7,41 @@ interface NodeStream {
   once(event: string, listener: () => void): unknown;
 }
 
+/** Registered, so that two copies of the package watch one response together. */
+const watchingOf: unique symbol = Symbol.for("submit-lock.body");
+
+/** A response object whose `body` may be watched. */
+interface Watched {
+  body: unknown;
+  [watchingOf]?: {
+    readonly response: Watched;
+    /** What somebody else has put there. */
+    readonly outer: PropertyDescriptor | undefined;
+    readonly watches: BodyWatch[];
+  };
+}
+
+/**
+ * The same two functions for all responses: with functions of its own, each response would be an
+ * object of a shape of its own, and whatever reads or writes it would be slow.
+ */
+const watchedBody: PropertyDescriptor & ThisType<Watched> = {
+  configurable: true,
+  get() {
+    const { response, outer } = this[watchingOf] as NonNullable<Watched[typeof watchingOf]>;
+    if (outer !== undefined) return outer.get ? outer.get.call(response) : outer.value;
+    return Reflect.get(Object.getPrototypeOf(response), "body", response);
+  },
+  set(body: unknown) {
+    const { response, outer, watches } = this[watchingOf] as NonNullable<
+      Watched[typeof watchingOf]
+    >;
+    if (outer?.set) outer.set.call(response, body);
+    else Reflect.set(Object.getPrototypeOf(response), "body", body, response);
+    for (const watch of watches) watch.see(body);
+  },
+};
+
 /**
  * The streams that become the `body` of a response object, such as that of Koa. A later middleware
  * may replace one by another that reads from it, as koa-compress does, and it is the first that
@@ -16,20 +51,17 @@ export class BodyWatch {
   readonly #streams = new Set<NodeStream>();
   #hasWebStream = false;
 
-  constructor(response: { body: unknown }) {
-    // Another guard further out may be watching, too.
+  constructor(response: Watched) {
+    this.see(response.body);
+    const watching = Object.hasOwn(response, watchingOf) ? response[watchingOf] : undefined;
+    if (watching !== undefined) {
+      // Another guard further out is watching, too.
+      watching.watches.push(this);
+      return;
+    }
     const outer = Object.getOwnPropertyDescriptor(response, "body");
-    const prototype = Object.getPrototypeOf(response);
-    this.#see(response.body);
-    Object.defineProperty(response, "body", {
-      configurable: true,
-      get: () => (outer?.get ? outer.get() : Reflect.get(prototype, "body", response)),
-      set: (body: unknown) => {
-        if (outer?.set) outer.set(body);
-        else Reflect.set(prototype, "body", body, response);
-        this.#see(body);
-      },
-    });
+    response[watchingOf] = { response, outer, watches: [this] };
+    Object.defineProperty(response, "body", watchedBody);
   }
 
   /** A web stream does not tell when it is at its end. */
@@ -60,7 +92,7 @@ export class BodyWatch {
     }
   }
 
-  #see(body: unknown): void {
+  see(body: unknown): void {
     if (body instanceof ReadableStream || body instanceof Response) this.#hasWebStream = true;
     else if (isNodeStream(body)) this.#streams.add(body);
   }
