@@ -97,7 +97,7 @@ describe.each(frameworks)("$name", (framework: Framework) => {
   });
 });
 
-describe.each(expresses)("$name", (framework: Framework) => {
+describe.each(frameworks)("$name", (framework: Framework) => {
   test("a session outside the lock is saved first when the client has left, too", async () => {
     const session = sessionLayer(60);
     const [started, left, goOn] = [gate(), gate(), gate()];
