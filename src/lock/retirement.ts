@@ -112,8 +112,10 @@ export class Retirements {
   }
 
   #checkIdle(): void {
+    // Only `close` asks, and this is on the way of every release.
+    if (this.#idle === undefined) return;
     for (const { notBefore } of this.#underWay) if (notBefore === 0) return;
-    this.#idle?.();
+    this.#idle();
   }
 
   /** What is still under way goes on, but a closed lock keeps no process alive. */

@@ -71,8 +71,7 @@ export class Gathering<Reply> {
     const { key, times } = first.command;
     const lane = this.#lanes.pick(key, times.commandTimeoutMs);
     if (lane === undefined) {
-      const unsent = this.#lanes.whyNone();
-      for (const copy of copies) copy.resolve(unsent);
+      answerAll(copies, this.#lanes.whyNone());
       return;
     }
     // Stamped when it is written: a copy that has waited in a queue has not used up its time.
@@ -94,14 +93,12 @@ export class Gathering<Reply> {
     sentAt: number,
   ): void {
     if (result.kind !== "value") {
-      const noAnswer = noAnswerOf(result);
-      for (const copy of copies) copy.resolve(noAnswer);
+      answerAll(copies, noAnswerOf(result));
       return;
     }
     const reply = scriptReply(result.value, copies.length);
     if (reply === undefined) {
-      const noAnswer = odd(result.value);
-      for (const copy of copies) copy.resolve(noAnswer);
+      answerAll(copies, odd(result.value));
       return;
     }
     const { redisTimeMs, codes } = reply;
@@ -115,4 +112,8 @@ export class Gathering<Reply> {
       );
     });
   }
+}
+
+function answerAll<Reply>(copies: readonly GatheredCopy<Reply>[], reply: Reply): void {
+  for (const copy of copies) copy.resolve(reply);
 }
