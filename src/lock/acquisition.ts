@@ -1,3 +1,4 @@
+import { type Alarms, Sleeper } from "./alarms.ts";
 import type { LockMisconfiguredError, LockUnavailableError } from "./errors.ts";
 import type { AcquireReply, Answered, Copy, LockCommand, LockStore, NoAnswer } from "./store.ts";
 import { errorFor } from "./trouble.ts";
@@ -23,10 +24,18 @@ export interface Acquisition {
 
 /**
  * One attempt: one owner id, as many copies of one idempotent acquire as it takes to get an answer,
- * one verdict. Never rejects, and ends within `acquireTimeoutMs`.
+ * one verdict.
+ *
+ * @param ended called once, within `acquireTimeoutMs`.
  */
-export function acquire(store: LockStore, command: LockCommand): Promise<Acquisition> {
-  return new Promise((resolve) => new Attempt(store, command, resolve).send());
+export function acquire(
+  store: LockStore,
+  command: LockCommand,
+  alarms: Alarms,
+  ended: (acquisition: Acquisition) => void,
+): void {
+  const attempt = new Attempt(store, command, alarms, ended);
+  attempt.send(attempt.startedAt);
 }
 
 /** The pause before the n-th retry. Doubling from 5 to 100 ms. */
@@ -34,63 +43,84 @@ function backoffMs(retries: number): number {
   return Math.min(5 * 2 ** retries, 100);
 }
 
-class Attempt {
+class AcquireCopy implements Copy<AcquireReply> {
+  readonly #attempt: Attempt;
+  deadlineMs: number | undefined;
+
+  constructor(attempt: Attempt) {
+    this.#attempt = attempt;
+  }
+
+  get command(): LockCommand {
+    return this.#attempt.command;
+  }
+
+  answer(reply: AcquireReply): void {
+    this.#attempt.answered(this, reply);
+  }
+}
+
+class Attempt extends Sleeper implements Acquisition {
+  readonly command: LockCommand;
+  readonly startedAt: number = performance.now();
+  outcome: Acquisition["outcome"] = "unavailable";
+  confirmed = false;
+  expiresInMs = 0;
+  cause: Acquisition["cause"];
+  copies = 0;
+  openCopies: AcquireCopy[] = [];
+  mayHold = false;
   readonly #store: LockStore;
-  readonly #command: LockCommand;
-  readonly #resolve: (acquisition: Acquisition) => void;
-  readonly #startedAt: number = performance.now();
-  readonly #open: Copy<AcquireReply>[] = [];
-  #newest: Copy<AcquireReply> | undefined;
-  #copies = 0;
+  readonly #alarms: Alarms;
+  readonly #tell: (acquisition: Acquisition) => void;
+  #newest: AcquireCopy | undefined;
   #retries = 0;
   #wasRefused = false;
   #lostAnAnswer = false;
   #trouble: NoAnswer | undefined;
-  #sendAt = 0;
-  #timer: NodeJS.Timeout | undefined;
   #ended = false;
 
-  constructor(store: LockStore, command: LockCommand, resolve: (acquisition: Acquisition) => void) {
+  constructor(
+    store: LockStore,
+    command: LockCommand,
+    alarms: Alarms,
+    ended: (acquisition: Acquisition) => void,
+  ) {
+    super();
     this.#store = store;
-    this.#command = command;
-    this.#resolve = resolve;
+    this.command = command;
+    this.#alarms = alarms;
+    this.#tell = ended;
   }
 
-  send(): void {
-    const copy = this.#store.acquire(this.#command);
+  send(now: number): void {
+    const copy = new AcquireCopy(this);
     this.#newest = copy;
-    this.#copies++;
-    this.#open.push(copy);
-    this.#wakeAt(performance.now() + this.#command.times.commandTimeoutMs);
-    void copy.reply.then((reply) => this.#answered(copy, reply));
+    this.copies++;
+    // There is mostly one, and a list that is pushed to makes room for many.
+    if (this.openCopies.length === 0) this.openCopies = [copy];
+    else this.openCopies.push(copy);
+    this.#wakeAt(now + this.command.times.commandTimeoutMs);
+    this.#store.acquire(copy);
   }
 
-  /** Arms the one timer for the next send or the end of the budget, whichever comes first. */
+  /** Sets the one alarm for the next send or the end of the budget, whichever comes first. */
   #wakeAt(sendAt: number): void {
-    this.#sendAt = sendAt;
-    clearTimeout(this.#timer);
-    const wait = Math.min(sendAt, this.#endsAt) - performance.now();
-    // A timer may fire just before its time by the monotonic clock, hence the ceiling.
-    this.#timer = setTimeout(() => {
-      // After a blocked event loop the answer may lie behind this timer: it gets one more turn.
-      setImmediate(() => this.#awake());
-    }, Math.ceil(wait));
+    this.#alarms.set(this, Math.min(sendAt, this.#endsAt));
   }
 
   get #endsAt(): number {
-    return this.#startedAt + this.#command.times.acquireTimeoutMs;
+    return this.startedAt + this.command.times.acquireTimeoutMs;
   }
 
-  #awake(): void {
-    if (this.#ended) return;
+  override awake(): void {
     const now = performance.now();
     if (now >= this.#endsAt) this.#end("unavailable");
-    else if (now < this.#sendAt) this.#wakeAt(this.#sendAt);
     // The confirm: the same command and owner id, on another connection where the first is silent.
-    else this.send();
+    else this.send(now);
   }
 
-  #answered(copy: Copy<AcquireReply>, reply: AcquireReply): void {
+  answered(copy: AcquireCopy, reply: AcquireReply): void {
     this.#close(copy, reply);
     if (this.#ended) return;
     switch (reply.kind) {
@@ -99,10 +129,12 @@ class Attempt {
         this.#granted(reply.kind === "mine" || !reply.clean);
         break;
       case "contended":
-        this.#end("contended", { expiresInMs: reply.expiresInMs });
+        this.expiresInMs = reply.expiresInMs;
+        this.#end("contended");
         break;
       case "unusable":
-        this.#end("contended", { expiresInMs: Number.POSITIVE_INFINITY });
+        this.expiresInMs = Number.POSITIVE_INFINITY;
+        this.#end("contended");
         break;
       default:
         // An older copy's trouble is no news: the newest one has a timer of its own.
@@ -114,20 +146,24 @@ class Attempt {
   #goOn(reply: Answered<"refused"> | NoAnswer): void {
     if (reply.kind !== "refused") this.#trouble = reply;
     switch (reply.kind) {
-      case "refused":
+      case "refused": {
         // The store has learned the clock from this answer, so the next copy is stamped rightly.
-        this.#sendAgain(!this.#wasRefused);
+        const isFirst = !this.#wasRefused;
         this.#wasRefused = true;
+        this.#sendAgain(isFirst);
         break;
+      }
+      case "unknown": {
+        // The first confirm goes out at once.
+        const isFirst = !this.#lostAnAnswer;
+        this.#lostAnAnswer = true;
+        this.#sendAgain(isFirst);
+        break;
+      }
       case "rejected":
         // Certain: no copy took effect and none will. Asking again would only delay the answer.
-        if (this.#open.length === 0) this.#end("unavailable");
+        if (this.openCopies.length === 0) this.#end("unavailable");
         else this.#sendAgain(false);
-        break;
-      case "unknown":
-        // The first confirm goes out at once.
-        this.#sendAgain(!this.#lostAnAnswer);
-        this.#lostAnAnswer = true;
         break;
       case "unsent":
         this.#sendAgain(false);
@@ -136,52 +172,47 @@ class Attempt {
   }
 
   #granted(doubtful: boolean): void {
+    if (performance.now() < this.#endsAt) {
+      this.confirmed = doubtful || this.openCopies.length > 0;
+      this.#end("acquired");
+      return;
+    }
     // Too late to be told "yes": the caller was promised an answer within the budget.
-    if (performance.now() >= this.#endsAt) this.#end("unavailable", { mayHold: true });
-    else this.#end("acquired", { confirmed: doubtful || this.#open.length > 0 });
+    this.mayHold = true;
+    this.#end("unavailable");
   }
 
   #sendAgain(atOnce: boolean): void {
+    const now = performance.now();
     // Nothing is written after the budget, and no answer can put off its end.
-    if (performance.now() >= this.#endsAt) this.#end("unavailable");
-    else if (atOnce) this.send();
-    else this.#wakeAt(performance.now() + backoffMs(this.#retries++));
+    if (now >= this.#endsAt) this.#end("unavailable");
+    else if (atOnce) this.send(now);
+    else this.#wakeAt(now + backoffMs(this.#retries++));
   }
 
   /** A copy stays open until it is certain that it cannot take effect later. */
-  #close(copy: Copy<AcquireReply>, reply: AcquireReply): void {
+  #close(copy: AcquireCopy, reply: AcquireReply): void {
     switch (reply.kind) {
       case "unsent":
-        this.#copies--;
+        this.copies--;
         break;
       case "unknown":
         return;
       default:
         if (!reply.clean) return;
     }
-    const at = this.#open.indexOf(copy);
-    if (at >= 0) this.#open.splice(at, 1);
+    const at = this.openCopies.indexOf(copy);
+    if (at >= 0) this.openCopies.splice(at, 1);
   }
 
-  #end(
-    outcome: Acquisition["outcome"],
-    found: { confirmed?: boolean; expiresInMs?: number; mayHold?: boolean } = {},
-  ): void {
+  #end(outcome: Acquisition["outcome"]): void {
     this.#ended = true;
-    clearTimeout(this.#timer);
-    const { confirmed = false, expiresInMs = 0, mayHold = false } = found;
-    this.#resolve({
-      outcome,
-      confirmed,
-      expiresInMs,
-      cause:
-        outcome === "unavailable"
-          ? errorFor(this.#trouble, this.#command.times.acquireTimeoutMs)
-          : undefined,
-      startedAt: this.#startedAt,
-      copies: this.#copies,
-      openCopies: this.#open,
-      mayHold: mayHold || this.#open.length > 0,
-    });
+    this.#alarms.clear(this);
+    this.outcome = outcome;
+    this.mayHold ||= this.openCopies.length > 0;
+    if (outcome === "unavailable") {
+      this.cause = errorFor(this.#trouble, this.command.times.acquireTimeoutMs);
+    }
+    this.#tell(this);
   }
 }

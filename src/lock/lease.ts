@@ -1,3 +1,4 @@
+import { type Alarms, Sleeper } from "./alarms.ts";
 import {
   type LostMessage,
   lostChannel,
@@ -38,23 +39,41 @@ export interface Lease {
 export interface LeaseKeeper {
   readonly store: LockStore;
   readonly times: LockTimes;
+  /** Of attempts and retirements. */
+  readonly alarms: Alarms;
   readonly retirements: Retirements;
-  /** Every lease that is neither released nor lost. */
-  readonly live: Set<HeldLease>;
-  /** Called when a lease leaves {@link LeaseKeeper.live}. */
+  /** Of every lease that is neither released nor lost. */
+  readonly watchdogs: Alarms<HeldLease>;
+  /** Called when a lease was released or lost. */
   left(): void;
 }
 
+/** One write of an extend. */
+class ExtendCopy implements Copy<OwnedReply> {
+  readonly command: LockCommand;
+  readonly #lease: HeldLease;
+  readonly #sentAt: number;
+  deadlineMs: number | undefined;
+
+  constructor(lease: HeldLease, command: LockCommand, sentAt: number) {
+    this.#lease = lease;
+    this.command = command;
+    this.#sentAt = sentAt;
+  }
+
+  answer(reply: OwnedReply): void {
+    this.#lease.extended(reply, this.#sentAt);
+  }
+}
+
 /** A lease, its watchdog and its release. */
-export class HeldLease implements Lease, LockCommand {
+export class HeldLease extends Sleeper implements Lease {
   readonly #keeper: LeaseKeeper;
-  readonly #key: string;
-  readonly #ownerId: string;
+  readonly #command: LockCommand;
   readonly #life: LeaseLife;
   readonly #openCopies: readonly Copy<AcquireReply>[];
   /** A copy of our own acquire may take the key again after somebody else has had it. */
   readonly #mayBeRetaken: boolean;
-  #timer: NodeJS.Timeout | undefined;
   #lost: LockLostError | undefined;
   #released: Promise<ReleaseOutcome> | undefined;
   // Made on demand: most handlers never look at the signal.
@@ -70,27 +89,22 @@ export class HeldLease implements Lease, LockCommand {
     startedAt: number,
     openCopies: readonly Copy<AcquireReply>[],
   ) {
+    super();
     this.#keeper = keeper;
-    this.#key = command.key;
-    this.#ownerId = command.ownerId;
+    this.#command = command;
     this.#life = new LeaseLife(keeper.times, startedAt);
     this.#openCopies = openCopies;
     this.#mayBeRetaken = openCopies.length > 0;
-    keeper.live.add(this);
     this.#schedule();
   }
 
   // Getters of the prototype: a request's state that is serialised does not show the owner id.
   get key(): string {
-    return this.#key;
+    return this.#command.key;
   }
 
   get ownerId(): string {
-    return this.#ownerId;
-  }
-
-  get times(): LockTimes {
-    return this.#keeper.times;
+    return this.#command.ownerId;
   }
 
   get signal(): AbortSignal {
@@ -111,36 +125,43 @@ export class HeldLease implements Lease, LockCommand {
     return this.#released;
   }
 
-  async #release(): Promise<ReleaseOutcome> {
+  #release(): Promise<ReleaseOutcome> {
     const releasedAt = performance.now();
     const validUntil = this.#lost === undefined ? this.#life.validUntil : 0;
-    this.#leave();
-    const { outcome, cause } = await this.#keeper.retirements.begin(
-      this,
-      this.#openCopies,
-      validUntil,
-    );
-    if (releaseChannel.hasSubscribers) {
-      const message: ReleaseMessage = {
-        key: this.#key,
-        outcome,
-        durationMs: performance.now() - releasedAt,
-        heldMs: releasedAt - this.#life.startedAt,
-        cause,
-      };
-      releaseChannel.publish(message);
-    }
-    return outcome;
+    if (this.#lost === undefined) this.#leave();
+    return new Promise((resolve) => {
+      this.#keeper.retirements.begin(
+        this.#command,
+        this.#openCopies,
+        validUntil,
+        (outcome, cause) => {
+          this.#publishRelease(outcome, releasedAt, cause);
+          resolve(outcome);
+        },
+      );
+    });
+  }
+
+  #publishRelease(outcome: ReleaseOutcome, releasedAt: number, cause: Error | undefined): void {
+    if (!releaseChannel.hasSubscribers) return;
+    const message: ReleaseMessage = {
+      key: this.key,
+      outcome,
+      durationMs: performance.now() - releasedAt,
+      heldMs: releasedAt - this.#life.startedAt,
+      cause,
+    };
+    releaseChannel.publish(message);
   }
 
   /** The lease is over for its holder, although it was not released. */
   lose(reason: LostReason): void {
     if (this.#lost !== undefined || this.#released !== undefined) return;
-    this.#lost = new LockLostError(`the lease on ${this.#key} was lost: ${why[reason]}`, reason);
+    this.#lost = new LockLostError(`the lease on ${this.key} was lost: ${why[reason]}`, reason);
     this.#leave();
     if (lostChannel.hasSubscribers) {
       const durationMs = performance.now() - this.#life.startedAt;
-      const message: LostMessage = { key: this.#key, outcome: reason, durationMs };
+      const message: LostMessage = { key: this.key, outcome: reason, durationMs };
       lostChannel.publish(message);
     }
     this.#aborter?.abort(this.#lost);
@@ -149,45 +170,36 @@ export class HeldLease implements Lease, LockCommand {
   /** A connection came up: whatever it missed, the lease is confirmed and lengthened now. */
   extendNow(): void {
     if (!this.#life.mayBeExtended) return;
-    this.#extend();
-    this.#schedule();
+    this.#extend(performance.now());
   }
 
   #leave(): void {
-    clearTimeout(this.#timer);
-    this.#keeper.live.delete(this);
+    this.#keeper.watchdogs.clear(this);
     this.#keeper.left();
   }
 
   #schedule(): void {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(
-      // After a blocked event loop the answer to an extend may lie behind this timer.
-      () => setImmediate(() => this.#awake()),
-      Math.ceil(this.#life.dueAt - performance.now()),
-    );
-    // The work keeps the process alive, not its lock.
-    this.#timer.unref();
+    this.#keeper.watchdogs.set(this, this.#life.dueAt);
   }
 
-  #awake(): void {
-    if (this.#lost !== undefined || this.#released !== undefined) return;
+  override awake(): void {
     const now = performance.now();
     if (now >= this.#life.tellAt) {
       this.lose(this.#life.mayBeExtended ? "expired" : "max-hold");
       return;
     }
-    if (this.#life.mayBeExtended && now >= this.#life.extendAt) this.#extend();
+    if (this.#life.mayBeExtended && now >= this.#life.extendAt) this.#extend(now);
+    else this.#schedule();
+  }
+
+  #extend(now: number): void {
+    this.#life.extendSent(now);
+    // Before the send: a store may answer at once.
     this.#schedule();
+    this.#keeper.store.extend(new ExtendCopy(this, this.#command, now));
   }
 
-  #extend(): void {
-    const sentAt = performance.now();
-    this.#life.extendSent(sentAt);
-    void this.#keeper.store.extend(this).reply.then((reply) => this.#extended(reply, sentAt));
-  }
-
-  #extended(reply: OwnedReply, sentAt: number): void {
+  extended(reply: OwnedReply, sentAt: number): void {
     // Once the release has begun, "gone" is its own doing.
     if (this.#lost !== undefined || this.#released !== undefined) return;
     switch (reply.kind) {

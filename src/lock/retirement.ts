@@ -1,3 +1,4 @@
+import { type Alarms, Sleeper } from "./alarms.ts";
 import { type RetireMessage, retireChannel } from "./diagnostics.ts";
 import type {
   AcquireReply,
@@ -18,11 +19,8 @@ import { errorFor } from "./trouble.ts";
  */
 export type ReleaseOutcome = "released" | "gone" | "foreign" | "unconfirmed";
 
-/** The outcome, and why it is unconfirmed. */
-export interface ReleaseEnd {
-  readonly outcome: ReleaseOutcome;
-  readonly cause: Error | undefined;
-}
+/** Told the outcome of the first answer, and why it is unconfirmed. */
+export type Released = (outcome: ReleaseOutcome, cause: Error | undefined) => void;
 
 /** How often a retire asks again while a copy may still take effect. */
 const everyMs = 50;
@@ -30,77 +28,39 @@ const everyMs = 50;
 /** How soon it asks again after a "you may not". */
 const whenNotPermittedMs = 1_000;
 
-/** An owner id that is being given up. */
-class Retirement {
-  readonly command: LockCommand;
-  /** The copies of its acquire that may still take effect. Shrinks as clean answers come in. */
-  readonly openCopies: readonly Copy<AcquireReply>[];
-  /** Until when, by the monotonic clock, nobody but us can have taken the key away. */
-  readonly validUntil: number;
-  readonly startedAt: number = performance.now();
-  /** Whether any copy was open when this began: then it is more than a plain release. */
-  readonly wasOpen: boolean;
-  readonly settle: (end: ReleaseEnd) => void;
-  sentAt = 0;
-  /** Not 0 once the store has said "you may not". */
-  notBefore = 0;
-  waiting: Copy<OwnedReply> | undefined;
-  /** Whether an earlier try may have deleted the key without our hearing of it. */
-  ambiguous = false;
-  trouble: NoAnswer | undefined;
-  settled = false;
-
-  constructor(
-    command: LockCommand,
-    openCopies: readonly Copy<AcquireReply>[],
-    validUntil: number,
-    settle: (end: ReleaseEnd) => void,
-  ) {
-    this.command = command;
-    this.openCopies = openCopies;
-    this.wasOpen = openCopies.length > 0;
-    this.validUntil = validUntil;
-    this.settle = settle;
-  }
-}
-
 /**
  * Gives owner ids up for good: compare-and-delete at once, and again every 50 ms until no copy of
  * the acquire can take effect any more. That is certain as soon as an answer carries a store time
  * later than every deadline that was open when the compare-and-delete was sent: a copy that the
  * store executes after that refuses itself.
- *
- * One loop for all owner ids of a lock.
  */
 export class Retirements {
-  readonly #store: LockStore;
-  readonly #times: LockTimes;
-  readonly #underWay = new Set<Retirement>();
-  #timer: NodeJS.Timeout | undefined;
-  #unreferenced = false;
+  readonly store: LockStore;
+  readonly times: LockTimes;
+  readonly alarms: Alarms;
+  /** How many are under way that could still succeed. */
+  #hopeful = 0;
   #idle: (() => void) | undefined;
 
-  constructor(store: LockStore, times: LockTimes) {
-    this.#store = store;
-    this.#times = times;
+  constructor(store: LockStore, times: LockTimes, alarms: Alarms) {
+    this.store = store;
+    this.times = times;
+    this.alarms = alarms;
   }
 
   /**
-   * The outcome is that of the first answer; never rejects, and settles within `acquireTimeoutMs`.
-   *
    * @param validUntil until when, by the monotonic clock, the key is ours for certain.
+   * @param released called once, within `acquireTimeoutMs`.
    */
   begin(
     command: LockCommand,
     openCopies: readonly Copy<AcquireReply>[],
     validUntil: number,
-  ): Promise<ReleaseEnd> {
-    return new Promise((settle) => {
-      const retirement = new Retirement(command, openCopies, validUntil, settle);
-      this.#underWay.add(retirement);
-      this.#try(retirement);
-      this.#startTimer();
-    });
+    released: Released = nobody,
+  ): void {
+    this.#hopeful++;
+    const retirement = new Retirement(this, command, openCopies, validUntil, released);
+    retirement.try(retirement.startedAt);
   }
 
   /** Resolves when nothing is under way that could still succeed. */
@@ -111,122 +71,177 @@ export class Retirements {
     });
   }
 
-  #checkIdle(): void {
-    // Only `close` asks, and this is on the way of every release.
-    if (this.#idle === undefined) return;
-    for (const { notBefore } of this.#underWay) if (notBefore === 0) return;
-    this.#idle();
-  }
-
-  /** What is still under way goes on, but a closed lock keeps no process alive. */
-  unref(): void {
-    this.#unreferenced = true;
-    this.#timer?.unref();
-  }
-
-  #startTimer(): void {
-    if (this.#timer !== undefined) return;
-    // After a blocked event loop the answers lie behind the timers: they get one turn first.
-    this.#timer = setInterval(() => setImmediate(() => this.#tick()), everyMs);
-    if (this.#unreferenced) this.#timer.unref();
-  }
-
-  #tick(): void {
-    // Stopped here and not when the last one ends, so that busy traffic does not restart it all the time.
-    if (this.#underWay.size === 0) {
-      clearInterval(this.#timer);
-      this.#timer = undefined;
-      return;
-    }
-    const now = performance.now();
-    for (const retirement of this.#underWay) {
-      const age = now - retirement.startedAt;
-      if (age > this.#times.acquireTimeoutMs) this.#settle(retirement, "unconfirmed");
-      if (age > 2 * this.#times.acquireTimeoutMs + this.#times.ttlMs) {
-        this.#end(retirement, "abandoned");
-      } else if (retirement.waiting === undefined) {
-        if (now >= retirement.notBefore) this.#try(retirement);
-      } else if (now - retirement.sentAt >= this.#times.commandTimeoutMs) {
-        retirement.ambiguous = true;
-        this.#try(retirement);
-      }
-    }
-  }
-
-  #try(retirement: Retirement): void {
-    // Read before the send: a copy that is closed afterwards was open when this try was on its way.
-    const openUntil = latestDeadline(retirement.openCopies);
-    const copy = this.#store.release(retirement.command);
-    retirement.waiting = copy;
-    retirement.sentAt = performance.now();
-    void copy.reply.then((reply) => this.#answered(retirement, copy, reply, openUntil));
-  }
-
-  #answered(
-    retirement: Retirement,
-    copy: Copy<OwnedReply>,
-    reply: OwnedReply,
-    openUntil: number,
-  ): void {
-    if (retirement.waiting === copy) retirement.waiting = undefined;
-    switch (reply.kind) {
-      case "unsent":
-        // Nothing happened; the next tick tries again.
-        retirement.trouble = reply;
-        return;
-      case "rejected":
-        retirement.trouble = reply;
-        if (!reply.misconfigured) return;
-        // Asking again all the time for what is not permitted would be a load and no help.
-        retirement.notBefore = performance.now() + whenNotPermittedMs;
-        this.#settle(retirement, "unconfirmed");
-        this.#checkIdle();
-        return;
-      case "unknown":
-        retirement.trouble = reply;
-        // The first time at once: another connection may be ready.
-        if (!retirement.ambiguous) this.#try(retirement);
-        retirement.ambiguous = true;
-        return;
-    }
-    this.#settle(retirement, outcomeOf(retirement, reply.kind, reply.clean));
-    if (reply.storeTimeMs > openUntil) this.#end(retirement, "final");
-  }
-
-  #end(retirement: Retirement, outcome: "final" | "abandoned"): void {
-    if (!this.#underWay.delete(retirement)) return;
-    this.#settle(retirement, "unconfirmed");
-    if (retirement.wasOpen && retireChannel.hasSubscribers) {
-      const durationMs = performance.now() - retirement.startedAt;
-      const message: RetireMessage = { key: retirement.command.key, outcome, durationMs };
-      retireChannel.publish(message);
-    }
+  /** One of them has ended, or is of no hope any more. */
+  left(): void {
+    this.#hopeful--;
     this.#checkIdle();
   }
 
-  #settle(retirement: Retirement, outcome: ReleaseOutcome): void {
-    if (retirement.settled) return;
-    retirement.settled = true;
-    const cause =
-      outcome === "unconfirmed"
-        ? errorFor(retirement.trouble, this.#times.acquireTimeoutMs)
-        : undefined;
-    retirement.settle({ outcome, cause });
+  #checkIdle(): void {
+    if (this.#hopeful === 0) this.#idle?.();
   }
 }
 
-/**
- * `gone` or `foreign` after a try whose answer was lost, while the lease would still be valid: that
- * try did the deleting, because nothing else could.
- */
-function outcomeOf(
-  retirement: Retirement,
-  kind: "done" | "gone" | "foreign",
-  clean: boolean,
-): ReleaseOutcome {
-  if (kind === "done") return "released";
-  const ourOwnDoing = retirement.ambiguous || !clean;
-  return ourOwnDoing && performance.now() < retirement.validUntil ? "released" : kind;
+const nobody: Released = () => {};
+
+/** One compare-and-delete. */
+class ReleaseCopy implements Copy<OwnedReply> {
+  readonly retirement: Retirement;
+  /** The latest deadline of those copies of the acquire that were open when this was sent. */
+  readonly openUntil: number;
+  deadlineMs: number | undefined;
+
+  constructor(retirement: Retirement, openUntil: number) {
+    this.retirement = retirement;
+    this.openUntil = openUntil;
+  }
+
+  get command(): LockCommand {
+    return this.retirement.command;
+  }
+
+  answer(reply: OwnedReply): void {
+    this.retirement.answered(this, reply);
+  }
+}
+
+/** An owner id that is being given up. */
+class Retirement extends Sleeper {
+  readonly command: LockCommand;
+  readonly startedAt: number = performance.now();
+  readonly #among: Retirements;
+  /** The copies of its acquire that may still take effect. Shrinks as clean answers come in. */
+  readonly #openCopies: readonly Copy<AcquireReply>[];
+  /** Whether any copy was open when this began: then it is more than a plain release. */
+  readonly #wasOpen: boolean;
+  /** Until when, by the monotonic clock, nobody but us can have taken the key away. */
+  readonly #validUntil: number;
+  #released: Released | undefined;
+  #waiting: ReleaseCopy | undefined;
+  #sentAt = 0;
+  /** Not 0 once the store has said "you may not". */
+  #notBefore = 0;
+  /** Whether an earlier try may have deleted the key without our hearing of it. */
+  #ambiguous = false;
+  #trouble: NoAnswer | undefined;
+  #ended = false;
+
+  constructor(
+    among: Retirements,
+    command: LockCommand,
+    openCopies: readonly Copy<AcquireReply>[],
+    validUntil: number,
+    released: Released,
+  ) {
+    super();
+    this.#among = among;
+    this.command = command;
+    this.#openCopies = openCopies;
+    this.#wasOpen = openCopies.length > 0;
+    this.#validUntil = validUntil;
+    this.#released = released;
+  }
+
+  try(now: number): void {
+    // Read before the send: a copy that is closed afterwards was open when this try was on its way.
+    const copy = new ReleaseCopy(this, latestDeadline(this.#openCopies));
+    this.#waiting = copy;
+    this.#sentAt = now;
+    this.#wakeSoon(now);
+    this.#among.store.release(copy);
+  }
+
+  #wakeSoon(now: number): void {
+    const dueAt = now + everyMs;
+    const tellAt = this.startedAt + this.#among.times.acquireTimeoutMs;
+    const untold = this.#released !== undefined;
+    this.#among.alarms.set(this, untold ? Math.min(dueAt, tellAt) : dueAt);
+  }
+
+  override awake(): void {
+    const now = performance.now();
+    const age = now - this.startedAt;
+    const { acquireTimeoutMs, commandTimeoutMs, ttlMs } = this.#among.times;
+    if (age >= acquireTimeoutMs) this.#tell("unconfirmed");
+    if (age >= 2 * acquireTimeoutMs + ttlMs) {
+      this.#end("abandoned");
+    } else if (this.#waiting === undefined) {
+      if (now >= this.#notBefore) this.try(now);
+      else this.#wakeSoon(now);
+    } else if (now - this.#sentAt >= commandTimeoutMs) {
+      this.#ambiguous = true;
+      this.try(now);
+    } else {
+      this.#wakeSoon(now);
+    }
+  }
+
+  answered(copy: ReleaseCopy, reply: OwnedReply): void {
+    if (this.#waiting === copy) this.#waiting = undefined;
+    switch (reply.kind) {
+      case "unsent":
+        // Nothing happened; it is tried again in a moment.
+        this.#trouble = reply;
+        return;
+      case "rejected":
+        this.#trouble = reply;
+        if (reply.misconfigured) this.#notPermitted();
+        return;
+      case "unknown":
+        this.#trouble = reply;
+        this.#unknown();
+        return;
+    }
+    this.#tell(this.#outcomeOf(reply.kind, reply.clean));
+    if (reply.storeTimeMs > copy.openUntil) this.#end("final");
+  }
+
+  #unknown(): void {
+    const isFirst = !this.#ambiguous;
+    this.#ambiguous = true;
+    // The first time at once: another connection may be ready.
+    if (isFirst && !this.#ended) this.try(performance.now());
+  }
+
+  /** Asking again all the time for what is not permitted would be a load and no help. */
+  #notPermitted(): void {
+    const isNew = this.#notBefore === 0;
+    this.#notBefore = performance.now() + whenNotPermittedMs;
+    this.#tell("unconfirmed");
+    if (isNew && !this.#ended) this.#among.left();
+  }
+
+  #end(outcome: "final" | "abandoned"): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#among.alarms.clear(this);
+    this.#tell("unconfirmed");
+    if (this.#wasOpen && retireChannel.hasSubscribers) {
+      const durationMs = performance.now() - this.startedAt;
+      const message: RetireMessage = { key: this.command.key, outcome, durationMs };
+      retireChannel.publish(message);
+    }
+    if (this.#notBefore === 0) this.#among.left();
+  }
+
+  #tell(outcome: ReleaseOutcome): void {
+    const released = this.#released;
+    if (released === undefined) return;
+    this.#released = undefined;
+    const isUnconfirmed = outcome === "unconfirmed";
+    const withinMs = this.#among.times.acquireTimeoutMs;
+    released(outcome, isUnconfirmed ? errorFor(this.#trouble, withinMs) : undefined);
+  }
+
+  /**
+   * `gone` or `foreign` after a try whose answer was lost, while the lease would still be valid:
+   * that try did the deleting, because nothing else could.
+   */
+  #outcomeOf(kind: "done" | "gone" | "foreign", clean: boolean): ReleaseOutcome {
+    if (kind === "done") return "released";
+    const ourOwnDoing = this.#ambiguous || !clean;
+    return ourOwnDoing && performance.now() < this.#validUntil ? "released" : kind;
+  }
 }
 
 /** −∞ without open copies; ∞ while one is not written yet. */

@@ -23,18 +23,22 @@ export interface LockCommand {
   readonly times: LockTimes;
 }
 
-/** One write of one command. The same command may be written again, as another copy. */
+/**
+ * One write of one command; the same command may be written again, as another copy. Made by the
+ * lock, and handed to a store that writes it and tells what became of it.
+ */
 export interface Copy<Reply> {
+  readonly command: LockCommand;
   /**
    * The store's time, in milliseconds, after which this copy of an acquire can no longer take
-   * effect. `undefined` until the copy is written, and always for extend and release.
+   * effect. Stamped by the store when it writes the copy; of no meaning for extend and release.
    */
-  readonly deadlineMs: number | undefined;
+  deadlineMs: number | undefined;
   /**
-   * Never rejects. Stays pending for as long as the store is silent: whoever waits for it keeps a
-   * timer of its own, and still listens for the late answer.
+   * To be called by the store: once, at once or later, and not at all for as long as nothing is
+   * known. The lock keeps a timer of its own, and still listens for the late answer.
    */
-  readonly reply: Promise<Reply>;
+  answer(reply: Reply): void;
 }
 
 /** The store executed the command and said what it found. */
@@ -95,11 +99,11 @@ export interface LockStore {
    * `maxHoldMs` to live. While an earlier copy is unanswered, the next one goes another way where
    * there is one.
    */
-  acquire(command: LockCommand): Copy<AcquireReply>;
+  acquire(copy: Copy<AcquireReply>): void;
   /** Writes one copy of the extend: lengthens the key to the full life if it holds the owner id; never shortens it. */
-  extend(command: LockCommand): Copy<OwnedReply>;
+  extend(copy: Copy<OwnedReply>): void;
   /** Writes one copy of the release: deletes the key if it holds the owner id. */
-  release(command: LockCommand): Copy<OwnedReply>;
+  release(copy: Copy<OwnedReply>): void;
   /**
    * A lock begins to use the store.
    *

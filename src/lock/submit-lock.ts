@@ -1,5 +1,6 @@
 import { v4 as uuid } from "uuid";
 import { type Acquisition, acquire } from "./acquisition.ts";
+import { Alarms } from "./alarms.ts";
 import { check } from "./check.ts";
 import { type AcquireMessage, acquireChannel } from "./diagnostics.ts";
 import {
@@ -56,7 +57,8 @@ export class SubmitLock {
   readonly #keyPrefix: string;
   readonly #keeper: LeaseKeeper;
   readonly #detach: () => Promise<void>;
-  #underWay = 0;
+  /** Attempts under way and live leases. */
+  #busy = 0;
   #closed: Promise<void> | undefined;
   #drained: (() => void) | undefined;
   /** `close` has waited long enough: a lease that comes in now is given back at once. */
@@ -66,16 +68,20 @@ export class SubmitLock {
   constructor(options: SubmitLockOptions) {
     const { store, keyPrefix, times } = resolveLockOptions(options);
     this.#keyPrefix = keyPrefix;
-    const live = new Set<HeldLease>();
+    // As late as nobody notices, and so coarse that a busy process is not woken all the time.
+    const alarms = new Alarms(Math.max(1, times.commandTimeoutMs / 100), true);
+    // The work keeps the process alive, not its lock.
+    const watchdogs = new Alarms<HeldLease>(Math.max(1, times.ttlMs / 200), false);
     this.#keeper = {
       store,
       times,
-      live,
-      retirements: new Retirements(store, times),
-      left: () => this.#checkDrained(),
+      alarms,
+      watchdogs,
+      retirements: new Retirements(store, times, alarms),
+      left: () => this.#left(),
     };
     this.#detach = store.attach(() => {
-      for (const lease of live) lease.extendNow();
+      for (const lease of watchdogs.sleepers()) lease.extendNow();
     });
   }
 
@@ -94,8 +100,9 @@ export class SubmitLock {
    *
    * @throws InvalidUserIdError (as a rejection) when the user id is no usable id.
    */
-  async acquire(userId: UserId): Promise<Attempt> {
-    return await this.#attempt(this.keyFor(userId));
+  acquire(userId: UserId): Promise<Attempt> {
+    // What throws in here rejects.
+    return new Promise((resolve) => this.#attempt(this.keyFor(userId), resolve));
   }
 
   /**
@@ -156,37 +163,44 @@ export class SubmitLock {
   }
 
   async #close(timeoutMs: number): Promise<void> {
-    const { live, retirements, times } = this.#keeper;
+    const { alarms, retirements, times, watchdogs } = this.#keeper;
     const drained = new Promise<void>((resolve) => {
       this.#drained = resolve;
     });
     this.#checkDrained();
     await within(timeoutMs, drained);
     this.#over = true;
-    for (const lease of live) lease.lose("closed");
+    for (const lease of watchdogs.sleepers()) lease.lose("closed");
     // Also for the attempts that are still under way, whose owner ids may have to be retired.
     const idle = drained.then(() => retirements.idle());
     await within(2 * times.acquireTimeoutMs, idle);
-    retirements.unref();
+    alarms.unref();
     await this.#detach();
   }
 
   #checkDrained(): void {
-    if (this.#underWay === 0 && this.#keeper.live.size === 0) this.#drained?.();
+    if (this.#busy === 0) this.#drained?.();
   }
 
-  async #attempt(key: string): Promise<Attempt> {
-    if (this.#closed !== undefined) return closed();
-    const command: LockCommand = { key, ownerId: uuid(), times: this.#keeper.times };
-    // Counted until its lease is among the live ones: a close that looked in between would find
-    // the lock drained and take away a lease that was just granted.
-    this.#underWay++;
-    try {
-      return this.#settle(command, await acquire(this.#keeper.store, command));
-    } finally {
-      this.#underWay--;
-      this.#checkDrained();
+  #left(): void {
+    this.#busy--;
+    this.#checkDrained();
+  }
+
+  #attempt(key: string, ended: (attempt: Attempt) => void): void {
+    if (this.#closed !== undefined) {
+      ended(closed());
+      return;
     }
+    const { alarms, store, times } = this.#keeper;
+    const command: LockCommand = { key, ownerId: uuid(), times };
+    this.#busy++;
+    acquire(store, command, alarms, (acquisition) => {
+      const attempt = this.#settle(command, acquisition);
+      // Otherwise its lease takes its place among what is busy, without a moment in between.
+      if (attempt.outcome !== "acquired") this.#left();
+      ended(attempt);
+    });
   }
 
   #settle(command: LockCommand, acquisition: Acquisition): Attempt {
@@ -197,7 +211,7 @@ export class SubmitLock {
       return { outcome, lease, confirmed: acquisition.confirmed };
     }
     if (outcome === "acquired" || acquisition.mayHold) {
-      void this.#keeper.retirements.begin(command, openCopies, 0);
+      this.#keeper.retirements.begin(command, openCopies, 0);
     }
     if (outcome === "acquired") return closed();
     if (outcome === "contended") return { outcome, expiresInMs: acquisition.expiresInMs };
@@ -208,7 +222,7 @@ export class SubmitLock {
     const endsAt = performance.now() + waitMs;
     for (let round = 0; ; round++) {
       // A fresh owner id each time: one that was given up is never used again.
-      const attempt = await this.#attempt(key);
+      const attempt = await new Promise<Attempt>((resolve) => this.#attempt(key, resolve));
       if (attempt.outcome === "acquired") return attempt.lease;
       const hopeless =
         attempt.outcome === "unavailable" && !(attempt.cause instanceof LockUnavailableError);

@@ -1,5 +1,5 @@
 import { checkOptionNames } from "../lock/options.ts";
-import type { AcquireReply, Copy, LockCommand, LockStore, OwnedReply } from "../lock/store.ts";
+import type { AcquireReply, Copy, LockStore, OwnedReply } from "../lock/store.ts";
 
 interface Holding {
   readonly ownerId: string;
@@ -28,30 +28,32 @@ export class MemoryStore implements LockStore {
     );
   }
 
-  acquire(command: LockCommand): Copy<AcquireReply> {
+  acquire(copy: Copy<AcquireReply>): void {
+    const { key, ownerId, times } = copy.command;
     const now = performance.now();
-    const holding = this.#live(command.key, now);
+    // Executed when written: no copy of it is ever on its way.
+    copy.deadlineMs = Number.NEGATIVE_INFINITY;
+    const holding = this.#live(key, now);
     if (holding === undefined) {
       this.#sweep(now);
-      const { ownerId, times } = command;
-      this.#holdings.set(command.key, { ownerId, expiresAt: now + times.ttlMs });
-      return answer({ kind: "taken", storeTimeMs: now, clean: true });
+      this.#holdings.set(key, { ownerId, expiresAt: now + times.ttlMs });
+      copy.answer({ kind: "taken", storeTimeMs: now, clean: true });
+    } else if (holding.ownerId === ownerId) {
+      copy.answer({ kind: "mine", storeTimeMs: now, clean: true });
+    } else {
+      const expiresInMs = Math.ceil(holding.expiresAt - now);
+      copy.answer({ kind: "contended", expiresInMs, storeTimeMs: now, clean: true });
     }
-    if (holding.ownerId === command.ownerId) {
-      return answer({ kind: "mine", storeTimeMs: now, clean: true });
-    }
-    const expiresInMs = Math.ceil(holding.expiresAt - now);
-    return answer({ kind: "contended", expiresInMs, storeTimeMs: now, clean: true });
   }
 
-  extend(command: LockCommand): Copy<OwnedReply> {
-    return this.#ifOwned(command, (holding, now) => {
-      holding.expiresAt = Math.max(holding.expiresAt, now + command.times.ttlMs);
+  extend(copy: Copy<OwnedReply>): void {
+    this.#ifOwned(copy, (holding, now) => {
+      holding.expiresAt = Math.max(holding.expiresAt, now + copy.command.times.ttlMs);
     });
   }
 
-  release(command: LockCommand): Copy<OwnedReply> {
-    return this.#ifOwned(command, () => this.#holdings.delete(command.key));
+  release(copy: Copy<OwnedReply>): void {
+    this.#ifOwned(copy, () => this.#holdings.delete(copy.command.key));
   }
 
   /** There is no connection that could come up, and nothing to close. */
@@ -59,15 +61,18 @@ export class MemoryStore implements LockStore {
     return () => Promise.resolve();
   }
 
-  #ifOwned(command: LockCommand, act: (holding: Holding, now: number) => void): Copy<OwnedReply> {
+  #ifOwned(copy: Copy<OwnedReply>, act: (holding: Holding, now: number) => void): void {
+    const { key, ownerId } = copy.command;
     const now = performance.now();
-    const holding = this.#live(command.key, now);
-    if (holding === undefined) return answer({ kind: "gone", storeTimeMs: now, clean: true });
-    if (holding.ownerId !== command.ownerId) {
-      return answer({ kind: "foreign", storeTimeMs: now, clean: true });
+    const holding = this.#live(key, now);
+    if (holding === undefined) {
+      copy.answer({ kind: "gone", storeTimeMs: now, clean: true });
+    } else if (holding.ownerId !== ownerId) {
+      copy.answer({ kind: "foreign", storeTimeMs: now, clean: true });
+    } else {
+      act(holding, now);
+      copy.answer({ kind: "done", storeTimeMs: now, clean: true });
     }
-    act(holding, now);
-    return answer({ kind: "done", storeTimeMs: now, clean: true });
   }
 
   #live(key: string, now: number): Holding | undefined {
@@ -83,9 +88,4 @@ export class MemoryStore implements LockStore {
     for (const key of this.#holdings.keys()) this.#live(key, now);
     this.#sweepAt = Math.max(1_000, 2 * this.#holdings.size);
   }
-}
-
-function answer<Reply>(reply: Reply): Copy<Reply> {
-  // Executed when written: no copy of it is ever on its way.
-  return { deadlineMs: Number.NEGATIVE_INFINITY, reply: Promise.resolve(reply) };
 }

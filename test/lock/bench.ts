@@ -63,7 +63,10 @@ export async function closeBenches(): Promise<void> {
 export const isAcquire = ([name, script]: string[]): boolean =>
   name === "eval" && script !== undefined && script.includes("'SET'");
 export const isExtend = ([name, script]: string[]): boolean =>
-  name === "eval" && script !== undefined && script.includes("< tonumber");
+  name === "eval" &&
+  script !== undefined &&
+  script.includes("'PEXPIRE'") &&
+  !script.includes("'SET'");
 export const isRelease = ([name, script]: string[]): boolean =>
   name === "eval" && script !== undefined && script.includes("'DEL'");
 

@@ -123,7 +123,7 @@ describe("the owner id stays out of logs", () => {
     if (breakIt === undefined) proxy.holdRequests();
     else await onlooker(server.port).send(...breakIt);
     const text = shown(causeOf(await lock.acquire(freshUser())));
-    const ownerIds = proxy.commands.filter(isAcquire).map((argv) => argv[7] as string);
+    const ownerIds = proxy.commands.filter(isAcquire).map((argv) => argv[8] as string);
     expect(ownerIds.length).toBeGreaterThan(0);
     for (const ownerId of ownerIds) expect(text).not.toContain(ownerId);
     await server.stop();

@@ -25,7 +25,7 @@ describe("rule 1: one owner id for one attempt", () => {
     const from = proxy.commands.length;
     await lock.withLock(user, { waitMs: 200 }, () => {}).catch(() => {});
     const tries = proxy.commands.slice(from).filter(isAcquire);
-    const ids = new Set(tries.map((argv) => argv[7]));
+    const ids = new Set(tries.map((argv) => argv[8]));
     expect(tries.length).toBeGreaterThan(1);
     expect(ids.size).toBe(tries.length);
     await lease.release();
@@ -36,7 +36,7 @@ describe("rule 1: one owner id for one attempt", () => {
     const lost = proxy.loseReplyOnce(isAcquire);
     const { lease } = acquired(await lock.acquire(freshUser()));
     await lost;
-    const ids = proxy.commands.filter(isAcquire).map((argv) => argv[7]);
+    const ids = proxy.commands.filter(isAcquire).map((argv) => argv[8]);
     expect(ids.length).toBeGreaterThan(1);
     expect(new Set(ids)).toEqual(new Set([lease.ownerId]));
     await lease.release();

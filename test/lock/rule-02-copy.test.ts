@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { afterEach, describe, expect, test } from "vitest";
+import { asking } from "../support/asking.ts";
 import { record } from "../support/channels.ts";
 import { redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
@@ -14,10 +15,10 @@ describe("rule 2: a copy is open until its own clean answer", () => {
     const { lock, proxy } = await openBench();
     const from = Date.now();
     const lease = await leaseOf(lock, freshUser());
-    const [, , , , deadline, window, adopt] = proxy.commands.find(isAcquire) as string[];
+    const [, , , , deadline, window, adopt, life] = proxy.commands.find(isAcquire) as string[];
     expect(Number(deadline) - from).toBeGreaterThanOrEqual(1_500 - 2);
     expect(Number(deadline) - Date.now()).toBeLessThanOrEqual(1_500 + 2);
-    expect([window, adopt]).toEqual(["3000", "60000"]);
+    expect([window, adopt, life]).toEqual(["3000", "60000", "4000"]);
     await lease.release();
   });
 
@@ -25,7 +26,7 @@ describe("rule 2: a copy is open until its own clean answer", () => {
     const { store, proxy, redis } = await openBench();
     const late = commandOf({ times: { ...shortTimes, acquireTimeoutMs: 50 } });
     proxy.holdRequests();
-    const copy = store.acquire(late);
+    const copy = asking(store).acquire(late);
     await until(async () => copy.deadlineMs !== undefined && Date.now() > copy.deadlineMs + 5, {
       what: "the deadline to be over",
     });
@@ -39,14 +40,17 @@ describe("rule 2: a copy is open until its own clean answer", () => {
       const { store, client, proxy } = await openBench({ connect });
       const command = commandOf();
       const lost = proxy.loseReplyOnce(isAcquire, { resetAfterMs: 0 });
-      const first = store.acquire(command);
+      const first = asking(store).acquire(command);
       await lost;
       // The client re-sends in silence; the store has long said that it does not know.
       expect(await first.reply).toMatchObject({ kind: "unknown" });
       await until(() => proxy.commands.filter(isAcquire).length === 2, { what: "the re-send" });
       await until(() => client.status === "ready", { what: "the connection to be back" });
-      expect(await store.acquire(command).reply).toMatchObject({ kind: "mine", clean: true });
-      await store.release(command).reply;
+      expect(await asking(store).acquire(command).reply).toMatchObject({
+        kind: "mine",
+        clean: true,
+      });
+      await asking(store).release(command).reply;
     });
 
     test("the client's own re-send does not make its user contend with himself", async () => {
@@ -79,7 +83,7 @@ describe("rule 2: a copy is open until its own clean answer", () => {
   test("a command on a connection that closes is answered as unknown at once", async () => {
     const { store, client, proxy } = await openBench();
     proxy.holdRequests();
-    const copy = store.acquire(commandOf());
+    const copy = asking(store).acquire(commandOf());
     await until(() => copy.deadlineMs !== undefined, { what: "the copy to be written" });
     const closed = once(client, "close");
     client.disconnect();

@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { type Copy, type LockStore, MemoryStore } from "../../src/index.ts";
+import { asking } from "../support/asking.ts";
 import { record } from "../support/channels.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, closeLocks, openLock, roomyTimes } from "../support/locks.ts";
@@ -16,16 +17,21 @@ const inMs = 300;
 function doubtful(): LockStore & { releases: number } {
   const store = new MemoryStore();
   const unclean = <Reply extends { kind: string }>(copy: Copy<Reply>): Copy<Reply> => ({
-    deadlineMs: performance.now() + inMs,
-    reply: copy.reply.then((reply) => ("clean" in reply ? { ...reply, clean: false } : reply)),
+    command: copy.command,
+    // What the store stamps is of no interest.
+    deadlineMs: undefined,
+    answer(reply) {
+      copy.deadlineMs = performance.now() + inMs;
+      copy.answer("clean" in reply ? { ...reply, clean: false } : reply);
+    },
   });
   return {
     releases: 0,
-    acquire: (command) => unclean(store.acquire(command)),
-    extend: (command) => unclean(store.extend(command)),
-    release(command) {
+    acquire: (copy) => store.acquire(unclean(copy)),
+    extend: (copy) => store.extend(unclean(copy)),
+    release(copy) {
       this.releases++;
-      return unclean(store.release(command));
+      store.release(unclean(copy));
     },
     attach: () => store.attach(),
   };
@@ -64,7 +70,8 @@ describe("rule 2: an answer that is not clean leaves its copy open", () => {
     const lock = openLock({ store });
     const { lease } = acquired(await lock.acquire(freshUser()));
     // The hidden first write of the release.
-    await store.release({ key: lease.key, ownerId: lease.ownerId, times: roomyTimes }).reply;
+    const { key, ownerId } = lease;
+    await asking(store).release({ key, ownerId, times: roomyTimes }).reply;
     expect(await lease.release()).toBe("released");
   });
 });

@@ -1,11 +1,6 @@
 import { afterEach, expect, test } from "vitest";
-import {
-  type AcquireReply,
-  type Copy,
-  type LockCommand,
-  type LockStore,
-  MemoryStore,
-} from "../../src/index.ts";
+import { type AcquireReply, type Copy, type LockStore, MemoryStore } from "../../src/index.ts";
+import { asking } from "../support/asking.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, closeLocks, openLock } from "../support/locks.ts";
 import { until } from "../support/until.ts";
@@ -17,12 +12,13 @@ class SlowFirstCopy extends MemoryStore implements LockStore {
   landHeldCopy: (() => void) | undefined;
   connectionCameUp: () => void = () => {};
 
-  override acquire(command: LockCommand): Copy<AcquireReply> {
-    if (this.landHeldCopy !== undefined) return super.acquire(command);
-    const reply = new Promise<AcquireReply>((resolve) => {
-      this.landHeldCopy = () => resolve(super.acquire(command).reply);
-    });
-    return { deadlineMs: Number.POSITIVE_INFINITY, reply };
+  override acquire(copy: Copy<AcquireReply>): void {
+    if (this.landHeldCopy !== undefined) {
+      super.acquire(copy);
+      return;
+    }
+    copy.deadlineMs = Number.POSITIVE_INFINITY;
+    this.landHeldCopy = () => super.acquire(copy);
   }
 
   override attach(onReady?: () => void): () => Promise<void> {
@@ -40,7 +36,7 @@ test("rule 7: a lease whose late copy takes the key again after a rival is lost 
   const from = performance.now();
   while (performance.now() - from < 1_100);
   const rival = { key: lease.key, ownerId: "a rival", times: { ...times, maxHoldMs: 60_000 } };
-  const found = [store.acquire(rival).reply, store.release(rival).reply];
+  const found = [asking(store).acquire(rival).reply, asking(store).release(rival).reply];
   store.landHeldCopy?.();
   // The extend is answered before the timer that would have told of the loss.
   store.connectionCameUp();

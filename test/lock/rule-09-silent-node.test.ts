@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
+import { asking } from "../support/asking.ts";
 import { type AnyCluster, closeClients, clusterClients } from "../support/clients.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
@@ -51,16 +52,17 @@ describe.each(clusterClients)("rule 9: one silent node of a Cluster, with $name"
 
   test("what the node had not answered is unknown at once when it dies, although others have answered", async () => {
     const store = new RedisStore(client);
+    const asked = asking(store);
     const detach = store.attach(() => {});
     const [[here], [there]] = await usersOn(2, 1);
     const [dying, other] = [here, there].map((user) => commandOf({ key: keyOf(user as string) }));
     if (dying === undefined || other === undefined) throw new Error("no users");
     // The client opens its connection to a node with the first command for it.
-    for (const one of [dying, other]) await store.acquire(one).reply;
+    for (const one of [dying, other]) await asked.acquire(one).reply;
     const node = cluster.nodes[2] as RedisServer;
     node.pause();
-    const unanswered = store.extend(dying);
-    await store.extend(other).reply;
+    const unanswered = asked.extend(dying);
+    await asked.extend(other).reply;
     await node.kill();
     expect(await unanswered.reply).toMatchObject({ kind: "unknown" });
     await detach();

@@ -44,44 +44,62 @@ export class WitnessedStore implements LockStore {
     this.#witness = witness;
   }
 
-  acquire(command: LockCommand): Copy<AcquireReply> {
+  acquire(copy: Copy<AcquireReply>): void {
+    const { key, ownerId } = copy.command;
     // Its UUID alone: a mutant gives each copy an owner id of its own by appending to it.
-    const owner = command.ownerId.slice(0, 36);
+    const owner = ownerId.slice(0, 36);
     const attempt = this.#attemptOfOwner.get(owner) ?? {
-      call: this.call ?? this.waiting.get(command.key) ?? 0,
+      call: this.call ?? this.waiting.get(key) ?? 0,
     };
     this.#attemptOfOwner.set(owner, attempt);
-    this.#witness.seen(command, attempt);
-    return this.#watched(this.#store.acquire(command), `acquire ${owner}`);
+    this.#witness.seen(copy.command, attempt);
+    this.#store.acquire(this.#watched(copy, `acquire ${owner}`));
   }
 
-  extend(command: LockCommand): Copy<OwnedReply> {
-    const copy = this.#watched(this.#store.extend(command), `extend ${command.ownerId}`);
-    void copy.reply.then(({ kind }) => this.#witness.extended(command.ownerId, kind));
-    return copy;
+  extend(copy: Copy<OwnedReply>): void {
+    const { ownerId } = copy.command;
+    const heard = (kind: string) => this.#witness.extended(ownerId, kind);
+    this.#store.extend(this.#watched(copy, `extend ${ownerId}`, heard));
   }
 
-  release(command: LockCommand): Copy<OwnedReply> {
-    return this.#watched(this.#store.release(command), `release ${command.ownerId}`);
+  release(copy: Copy<OwnedReply>): void {
+    this.#store.release(this.#watched(copy, `release ${copy.command.ownerId}`));
   }
 
   attach(onReady: () => void): () => Promise<void> {
     return this.#store.attach(onReady);
   }
 
-  #watched<Reply extends { kind: string }>(copy: Copy<Reply>, command: string): Copy<Reply> {
+  #watched<Reply extends { kind: string }>(
+    copy: Copy<Reply>,
+    command: string,
+    heard: (kind: string) => void = () => {},
+  ): Copy<Reply> {
     const unanswered = this.#unanswered.get(command) ?? new Set();
     if (this.#witness.isAwoken()) {
       for (const earlier of unanswered) this.#followedAt.set(earlier, this.#witness.now());
     }
     this.#unanswered.set(command, unanswered.add(copy));
-    void copy.reply.then(({ kind }) => {
-      unanswered.delete(copy);
-      if (unanswered.size === 0) this.#unanswered.delete(command);
-      if (kind !== "unknown" && this.#followedAt.get(copy) === this.#witness.now()) {
-        this.#witness.overlooked(kind);
-      }
-    });
-    return copy;
+    return {
+      get command() {
+        return copy.command;
+      },
+      get deadlineMs() {
+        return copy.deadlineMs;
+      },
+      set deadlineMs(at: number | undefined) {
+        copy.deadlineMs = at;
+      },
+      answer: (reply) => {
+        const { kind } = reply;
+        heard(kind);
+        unanswered.delete(copy);
+        if (unanswered.size === 0) this.#unanswered.delete(command);
+        if (kind !== "unknown" && this.#followedAt.get(copy) === this.#witness.now()) {
+          this.#witness.overlooked(kind);
+        }
+        copy.answer(reply);
+      },
+    };
   }
 }

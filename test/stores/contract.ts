@@ -1,12 +1,14 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
 import type { LockStore } from "../../src/index.ts";
+import { asking } from "../support/asking.ts";
 import { freshUser } from "../support/ids.ts";
 import { commandOf, expiresInMs, roomyTimes } from "../support/locks.ts";
 import { until } from "../support/until.ts";
 
 /** What the lock relies on, whatever holds the keys. */
-export function keepsTheContract(open: () => LockStore): void {
+export function keepsTheContract(openStore: () => LockStore): void {
+  const open = () => asking(openStore());
   const rivalOf = (key: string) => commandOf({ key });
 
   test("a free key is taken, and the answer is clean", async () => {
@@ -133,12 +135,13 @@ export function keepsTheContract(open: () => LockStore): void {
   });
 
   test("a store is attached and detached any number of times", async () => {
-    const store = open();
+    const store = openStore();
     const detach = [store.attach(() => {}), store.attach(() => {})];
     await Promise.all([...detach, ...detach].map((end) => end()));
     const end = store.attach(() => {});
     const user = freshUser();
-    expect(await store.acquire(commandOf({ key: user })).reply).toMatchObject({ kind: "taken" });
+    const { reply } = asking(store).acquire(commandOf({ key: user }));
+    expect(await reply).toMatchObject({ kind: "taken" });
     await end();
   });
 }

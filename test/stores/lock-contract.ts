@@ -7,6 +7,7 @@ import {
   type LockStore,
   type SubmitLockOptions,
 } from "../../src/index.ts";
+import { asking } from "../support/asking.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, causeOf, commandOf, leaseOf, openLock, roomyTimes } from "../support/locks.ts";
 import { until } from "../support/until.ts";
@@ -100,13 +101,14 @@ export function carriesALock(open: () => LockStore): void {
     const lock = openLock({ store, ttlMs: 500 });
     const lease = await leaseOf(lock, freshUser());
     const { signal } = lease;
-    await store.release(commandOf({ key: lease.key, ownerId: lease.ownerId })).reply;
+    const asked = asking(store);
+    await asked.release(commandOf({ key: lease.key, ownerId: lease.ownerId })).reply;
     const rival = commandOf({ key: lease.key, times: roomyTimes });
-    expect(await store.acquire(rival).reply).toMatchObject({ kind: "taken" });
+    expect(await asked.acquire(rival).reply).toMatchObject({ kind: "taken" });
     await until(() => signal.aborted, { what: "the signal to abort" });
     expect(signal.reason).toMatchObject({ reason: "overtaken" });
     expect(await lease.release()).toBe("foreign");
-    expect(await store.acquire(rival).reply).toMatchObject({ kind: "mine" });
+    expect(await asked.acquire(rival).reply).toMatchObject({ kind: "mine" });
   });
 
   test("the remaining time starts below the TTL, falls, and is 0 after the release", async () => {

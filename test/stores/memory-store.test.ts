@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { MemoryStore } from "../../src/index.ts";
+import { asking } from "../support/asking.ts";
 import { runChild, sourceUrl } from "../support/child.ts";
 import { commandOf, roomyTimes } from "../support/locks.ts";
 
@@ -34,13 +35,13 @@ test("it takes no options, and says so", () => {
 
 test("two stores know nothing of each other", async () => {
   const { key } = commandOf();
-  for (const store of [new MemoryStore(), new MemoryStore()]) {
+  for (const store of [new MemoryStore(), new MemoryStore()].map(asking)) {
     expect(await store.acquire(commandOf({ key })).reply).toMatchObject({ kind: "taken" });
   }
 });
 
 test("a sweep of many users keeps every lock that is alive", async () => {
-  const store = new MemoryStore();
+  const store = asking(new MemoryStore());
   const alive = commandOf();
   await store.acquire(alive).reply;
   const times = { ...roomyTimes, ttlMs: 1 };

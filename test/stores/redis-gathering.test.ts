@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
+import { type Asking, asking } from "../support/asking.ts";
 import { type AnyRedis, closeClients, ioredis6 } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { onlooker } from "../support/lock-key.ts";
@@ -12,11 +13,13 @@ import { until } from "../support/until.ts";
 let proxy: RedisProxy;
 let client: AnyRedis;
 let store: RedisStore;
+let asked: Asking;
 beforeEach(async () => {
   proxy = await startProxy(sharedRedisPort());
   client = ioredis6.connect(proxy.port);
   await once(client, "ready");
   store = new RedisStore(client);
+  asked = asking(store);
 });
 afterEach(async () => {
   await closeLocks();
@@ -29,24 +32,40 @@ const keysOfCalls = () =>
   proxy.commands.filter(([name]) => name === "eval").map(([, , keys]) => Number(keys));
 const many = (count: number) => Array.from({ length: count }, () => commandOf());
 
-test("the acquires of one turn travel in one call", async () => {
-  const replies = await Promise.all(many(40).map((command) => store.acquire(command).reply));
+test("the acquires of one turn travel in a few calls, so that Redis and this process work at once", async () => {
+  const replies = await Promise.all(many(40).map((command) => asked.acquire(command).reply));
   expect(replies.every(({ kind }) => kind === "taken")).toBe(true);
-  expect(keysOfCalls()).toEqual([40]);
+  expect(keysOfCalls()).toEqual([10, 10, 10, 10]);
+});
+
+test("few acquires of one turn travel in one call", async () => {
+  await Promise.all(many(8).map((command) => asked.acquire(command).reply));
+  expect(keysOfCalls()).toEqual([8]);
+});
+
+test("while calls are under way, what comes in one turn shares one", async () => {
+  proxy.holdReplies();
+  const first = many(40).map((command) => asked.acquire(command).reply);
+  await until(() => keysOfCalls().length === 4, { what: "the first turn to be written" });
+  const second = many(40).map((command) => asked.acquire(command).reply);
+  await until(() => keysOfCalls().length === 5, { what: "the second turn to be written" });
+  proxy.releaseHeld();
+  await Promise.all([...first, ...second]);
+  expect(keysOfCalls().at(-1)).toBe(40);
 });
 
 test("no call has more than 100 keys", async () => {
-  const replies = await Promise.all(many(250).map((command) => store.acquire(command).reply));
+  const replies = await Promise.all(many(450).map((command) => asked.acquire(command).reply));
   expect(replies.every(({ kind }) => kind === "taken")).toBe(true);
-  expect(keysOfCalls()).toEqual([100, 100, 50]);
+  expect(keysOfCalls()).toEqual([100, 100, 100, 100, 50]);
 });
 
 test("of one turn, releases go out first, then extends, then acquires", async () => {
   const [held, kept] = [commandOf(), commandOf()];
-  await Promise.all([store.acquire(held).reply, store.acquire(kept).reply]);
+  await Promise.all([asked.acquire(held).reply, asked.acquire(kept).reply]);
   const before = proxy.commands.length;
   const next = commandOf({ key: held.key });
-  const replies = [store.acquire(next), store.extend(kept), store.release(held)];
+  const replies = [asked.acquire(next), asked.extend(kept), asked.release(held)];
   const kinds = (await Promise.all(replies.map(({ reply }) => reply))).map(({ kind }) => kind);
   expect(kinds).toEqual(["taken", "done", "done"]);
   const order = proxy.commands.slice(before).map((argv) => argv.slice(4).join(" "));
@@ -100,7 +119,7 @@ test("an attached lock hears of every connection that comes up", async () => {
 
 test("a copy is stamped with the time until which it can take effect", async () => {
   const from = Date.now();
-  const copy = store.acquire(commandOf());
+  const copy = asked.acquire(commandOf());
   expect(copy.deadlineMs).toBe(undefined);
   await copy.reply;
   const latest = Date.now() + roomyTimes.acquireTimeoutMs;
@@ -110,7 +129,7 @@ test("a copy is stamped with the time until which it can take effect", async () 
 });
 
 test("the scripts travel without their comments", async () => {
-  await store.acquire(commandOf()).reply;
+  await asked.acquire(commandOf()).reply;
   const script = proxy.commands.find(([name]) => name === "eval")?.[1];
   expect(script).not.toContain("--");
   expect(script).toMatch(/^local time = redis\.call\('TIME'\)\n/);

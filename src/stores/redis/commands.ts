@@ -1,43 +1,35 @@
-import type {
-  AcquireReply,
-  LockCommand,
-  LockTimes,
-  NoAnswer,
-  OwnedReply,
-} from "../../lock/store.ts";
+import type { AcquireReply, LockTimes, NoAnswer, OwnedReply } from "../../lock/store.ts";
 import { acquireReply, ownedReply } from "./replies.ts";
 import { acquireScript, extendScript, releaseScript } from "./scripts.ts";
 
 /** How one of the three commands is written for many keys, and how one entry of its reply is read. */
 export interface Command<Reply> {
   readonly script: string;
-  /** ARGV. All the commands are of one lock, and so share their times. */
-  args(commands: readonly LockCommand[], times: LockTimes, deadlineMs: number): (string | number)[];
+  /** ARGV, with an owner id for each key. All are of one lock, and so share their times. */
+  args(ownerIds: readonly string[], times: LockTimes, deadlineMs: number): (string | number)[];
   reply(code: number, storeTimeMs: number): Reply | NoAnswer;
 }
 
 export const acquireCommand: Command<AcquireReply> = {
   script: acquireScript,
-  args(commands, { ttlMs, maxHoldMs, acquireTimeoutMs }, deadlineMs) {
-    const args: (string | number)[] = [deadlineMs, 2 * acquireTimeoutMs, maxHoldMs];
-    for (const { ownerId } of commands) args.push(ownerId, ttlMs);
-    return args;
-  },
+  args: (ownerIds, { ttlMs, maxHoldMs, acquireTimeoutMs }, deadlineMs) => [
+    deadlineMs,
+    2 * acquireTimeoutMs,
+    maxHoldMs,
+    ttlMs,
+    ...ownerIds,
+  ],
   reply: acquireReply,
 };
 
 export const extendCommand: Command<OwnedReply> = {
   script: extendScript,
-  args(commands, { ttlMs }) {
-    const args: (string | number)[] = [];
-    for (const { ownerId } of commands) args.push(ownerId, ttlMs);
-    return args;
-  },
+  args: (ownerIds, { ttlMs }) => [ttlMs, ...ownerIds],
   reply: ownedReply,
 };
 
 export const releaseCommand: Command<OwnedReply> = {
   script: releaseScript,
-  args: (commands) => commands.map(({ ownerId }) => ownerId),
+  args: (ownerIds) => [...ownerIds],
   reply: ownedReply,
 };

@@ -1,23 +1,14 @@
-import type { Copy, LockCommand, NoAnswer } from "../../lock/store.ts";
+import type { Copy, NoAnswer } from "../../lock/store.ts";
 import type { Command } from "./commands.ts";
 import type { Lanes } from "./lanes.ts";
 import type { RedisClock } from "./redis-clock.ts";
 import { type CallResult, noAnswerOf, odd, scriptReply } from "./replies.ts";
 
-/** One entry of a gathered call. */
-class GatheredCopy<Reply> implements Copy<Reply> {
-  readonly command: LockCommand;
-  readonly reply: Promise<Reply>;
-  resolve!: (reply: Reply) => void;
-  deadlineMs: number | undefined;
+/** How many calls are to be under way, so that neither Redis nor this process waits for the other. */
+const callsAtOnce = 4;
 
-  constructor(command: LockCommand) {
-    this.command = command;
-    this.reply = new Promise((resolve) => {
-      this.resolve = resolve;
-    });
-  }
-}
+/** With fewer keys, another call would cost more than it saves. */
+const leastKeys = 8;
 
 /**
  * One command's copies of one turn of the event loop, gathered into few calls. What a client costs
@@ -29,7 +20,7 @@ export class Gathering<Reply> {
   readonly #lanes: Lanes;
   readonly #clock: RedisClock;
   readonly #maxKeys: number;
-  #waiting: GatheredCopy<Reply | NoAnswer>[] = [];
+  #waiting: Copy<Reply | NoAnswer>[] = [];
 
   /** @param maxKeys the most keys in one call, so that no call holds Redis for long. */
   constructor(command: Command<Reply>, lanes: Lanes, clock: RedisClock, maxKeys: number) {
@@ -39,33 +30,40 @@ export class Gathering<Reply> {
     this.#maxKeys = maxKeys;
   }
 
-  add(command: LockCommand): Copy<Reply | NoAnswer> {
-    const copy = new GatheredCopy<Reply | NoAnswer>(command);
+  add(copy: Copy<Reply | NoAnswer>): void {
     this.#waiting.push(copy);
-    return copy;
   }
 
   /** Writes what was gathered. */
   flush(): void {
     let waiting = this.#waiting;
+    if (waiting.length === 0) return;
     this.#waiting = [];
     while (waiting[0] !== undefined) {
       // Those of one lock travel together: they share their times, and their permissions.
       const { times } = waiting[0].command;
-      const together = waiting.filter(({ command }) => command.times === times);
-      if (together.length === waiting.length) waiting = [];
-      else waiting = waiting.filter(({ command }) => command.times !== times);
-      this.#write(together);
+      const others = waiting.filter(({ command }) => command.times !== times);
+      this.#write(
+        others.length === 0 ? waiting : waiting.filter(({ command }) => command.times === times),
+      );
+      waiting = others;
     }
   }
 
-  #write(copies: readonly GatheredCopy<Reply | NoAnswer>[]): void {
-    for (let from = 0; from < copies.length; from += this.#maxKeys) {
-      this.#call(copies.slice(from, from + this.#maxKeys));
+  /**
+   * In as many calls as keep Redis at work while this process reads the answer to the first: one
+   * call for everything would have each of the two wait for the other.
+   */
+  #write(copies: readonly Copy<Reply | NoAnswer>[]): void {
+    const wanted = Math.max(1, callsAtOnce - this.#lanes.underWay);
+    const calls = Math.min(wanted, Math.ceil(copies.length / leastKeys));
+    const keys = Math.min(Math.ceil(copies.length / calls), this.#maxKeys);
+    for (let from = 0; from < copies.length; from += keys) {
+      this.#call(copies.slice(from, from + keys));
     }
   }
 
-  #call(copies: readonly GatheredCopy<Reply | NoAnswer>[]): void {
+  #call(copies: readonly Copy<Reply | NoAnswer>[]): void {
     const [first] = copies;
     if (first === undefined) return;
     const { key, times } = first.command;
@@ -76,22 +74,23 @@ export class Gathering<Reply> {
     }
     // Stamped when it is written: a copy that has waited in a queue has not used up its time.
     const deadlineMs = this.#clock.now() + times.acquireTimeoutMs;
-    const commands = copies.map((copy) => copy.command);
-    for (const copy of copies) copy.deadlineMs = deadlineMs;
+    const keys: string[] = [];
+    const ownerIds: string[] = [];
+    for (const copy of copies) {
+      copy.deadlineMs = deadlineMs;
+      keys.push(copy.command.key);
+      ownerIds.push(copy.command.ownerId);
+    }
     const sentAt = performance.now();
     lane.send(
       this.#command.script,
-      commands.map(({ key }) => key),
-      this.#command.args(commands, times, deadlineMs),
+      keys,
+      this.#command.args(ownerIds, times, deadlineMs),
       (result) => this.#answered(copies, result, sentAt),
     );
   }
 
-  #answered(
-    copies: readonly GatheredCopy<Reply | NoAnswer>[],
-    result: CallResult,
-    sentAt: number,
-  ): void {
+  #answered(copies: readonly Copy<Reply | NoAnswer>[], result: CallResult, sentAt: number): void {
     if (result.kind !== "value") {
       answerAll(copies, noAnswerOf(result));
       return;
@@ -103,17 +102,17 @@ export class Gathering<Reply> {
     }
     const { redisTimeMs, codes } = reply;
     this.#clock.learn(redisTimeMs, sentAt, performance.now());
-    copies.forEach((copy, index) => {
+    for (const [index, copy] of copies.entries()) {
       const code = codes[index] as number | Error;
-      copy.resolve(
+      copy.answer(
         code instanceof Error
           ? noAnswerOf({ kind: "error", error: code })
           : this.#command.reply(code, redisTimeMs),
       );
-    });
+    }
   }
 }
 
-function answerAll<Reply>(copies: readonly GatheredCopy<Reply>[], reply: Reply): void {
-  for (const copy of copies) copy.resolve(reply);
+function answerAll<Reply>(copies: readonly Copy<Reply>[], reply: Reply): void {
+  for (const copy of copies) copy.answer(reply);
 }

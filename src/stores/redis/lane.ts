@@ -40,6 +40,11 @@ export class Lane {
     this.#closed();
   }
 
+  /** How many calls no sign of life has followed. */
+  get underWay(): number {
+    return this.#unanswered.count;
+  }
+
   /**
    * Ready, and the server behind this key not suspected of silence. One with anything unanswered
    * for `silenceMs` gets nothing more: a server that is away would otherwise have commands queued
@@ -73,31 +78,31 @@ export class Lane {
       tell,
     };
     this.#unanswered.add(call);
-    const told = (result: CallResult) => {
-      call.tell?.(result);
-      call.tell = undefined;
-    };
     this.#eval(script, keys, args).then(
       (value) => {
         this.#unanswered.answered(call);
-        told({ kind: "value", value });
+        tellOnce(call, { kind: "value", value });
       },
       (error: unknown) => {
         call.settled = true;
         // A client-side time-out says nothing about the server.
         if (isServerError(error)) this.#unanswered.answered(call);
-        told({ kind: "error", error });
+        tellOnce(call, { kind: "error", error });
       },
     );
   }
 
-  /** A client that throws instead of rejecting is heard like any other. */
-  async #eval(
+  #eval(
     script: string,
     keys: readonly string[],
     args: readonly (string | number)[],
   ): Promise<unknown> {
-    return await this.client.eval(script, keys.length, ...keys, ...args);
+    try {
+      return Promise.resolve(this.client.eval(script, keys.length, ...keys, ...args));
+    } catch (error) {
+      // A client that throws instead of rejecting is heard like any other.
+      return Promise.reject(error);
+    }
   }
 
   /**
@@ -105,9 +110,12 @@ export class Lane {
    * hide that the first is still on its way: nothing that comes later is listened to.
    */
   #closed(): void {
-    for (const call of this.#unanswered.takeAll()) {
-      call.tell?.({ kind: "closed" });
-      call.tell = undefined;
-    }
+    for (const call of this.#unanswered.takeAll()) tellOnce(call, { kind: "closed" });
   }
+}
+
+function tellOnce(call: Call, result: CallResult): void {
+  const { tell } = call;
+  call.tell = undefined;
+  tell?.(result);
 }

@@ -40,6 +40,11 @@ export class Lanes {
     this.#primary = new Lane(client, onReady);
   }
 
+  /** How many calls have not been answered. */
+  get underWay(): number {
+    return this.#primary.underWay + (this.#second?.underWay ?? 0);
+  }
+
   /** The lane for a key, or `undefined` while there is none. */
   pick(key: string, commandTimeoutMs: number): Lane | undefined {
     const silenceMs = silentShare * commandTimeoutMs;

@@ -1,6 +1,6 @@
 import { InvalidOptionError } from "../../lock/errors.ts";
 import { describe, hasMembers } from "../../lock/options.ts";
-import type { AcquireReply, Copy, LockCommand, LockStore, OwnedReply } from "../../lock/store.ts";
+import type { AcquireReply, Copy, LockStore, OwnedReply } from "../../lock/store.ts";
 import { isCluster, type RedisClient } from "./client.ts";
 import { acquireCommand, extendCommand, releaseCommand } from "./commands.ts";
 import { Gathering } from "./gathering.ts";
@@ -23,7 +23,7 @@ export class RedisStore implements LockStore {
   readonly #extends: Gathering<OwnedReply>;
   readonly #releases: Gathering<OwnedReply>;
   readonly #listeners = new Set<() => void>();
-  #inTurn = false;
+  #isToFlush = false;
 
   /**
    * @param client an ioredis client.
@@ -42,19 +42,19 @@ export class RedisStore implements LockStore {
     this.#releases = new Gathering(releaseCommand, this.#lanes, clock, maxKeys);
   }
 
-  acquire(command: LockCommand): Copy<AcquireReply> {
+  acquire(copy: Copy<AcquireReply>): void {
+    this.#acquires.add(copy);
     this.#flushSoon();
-    return this.#acquires.add(command);
   }
 
-  extend(command: LockCommand): Copy<OwnedReply> {
+  extend(copy: Copy<OwnedReply>): void {
+    this.#extends.add(copy);
     this.#flushSoon();
-    return this.#extends.add(command);
   }
 
-  release(command: LockCommand): Copy<OwnedReply> {
+  release(copy: Copy<OwnedReply>): void {
+    this.#releases.add(copy);
     this.#flushSoon();
-    return this.#releases.add(command);
   }
 
   attach(onReady: () => void): () => Promise<void> {
@@ -69,21 +69,19 @@ export class RedisStore implements LockStore {
   }
 
   /**
-   * The first command of a turn goes out as soon as the code that sent it has run to its end, with
-   * whatever that code sent besides; later ones of the same turn wait for its end, to share a call.
-   * So a lone command waits for nothing, and a busy turn costs two calls.
+   * While nothing is under way, a command goes out as soon as the code that sent it has run to its
+   * end, with whatever that code sent besides: a lone one waits for nothing. Otherwise there is more
+   * traffic, and it waits for the end of its turn of the event loop, to share a call.
    */
   #flushSoon(): void {
-    if (this.#inTurn) return;
-    this.#inTurn = true;
-    process.nextTick(() => this.#flush());
-    setImmediate(() => {
-      this.#inTurn = false;
-      this.#flush();
-    });
+    if (this.#isToFlush) return;
+    this.#isToFlush = true;
+    if (this.#lanes.underWay === 0) process.nextTick(() => this.#flush());
+    else setImmediate(() => this.#flush());
   }
 
   #flush(): void {
+    this.#isToFlush = false;
     // Releases first: a user's next submit in the same turn finds the key free.
     this.#releases.flush();
     this.#extends.flush();

@@ -22,10 +22,16 @@ export interface ScriptReply {
 export function scriptReply(value: unknown, entries: number): ScriptReply | undefined {
   if (!Array.isArray(value) || value.length !== entries + 1) return undefined;
   // `stringNumbers` of ioredis makes strings of numbers.
-  const [redisTimeMs, ...codes] = value.map((it) => (typeof it === "string" ? Number(it) : it));
+  const numbers = typeof value[0] === "string" ? value.map(asNumber) : value;
+  const redisTimeMs = numbers[0];
   if (!Number.isSafeInteger(redisTimeMs)) return undefined;
+  const codes = numbers.slice(1);
   const sane = codes.every((code) => Number.isSafeInteger(code) || code instanceof Error);
   return sane ? { redisTimeMs, codes } : undefined;
+}
+
+function asNumber(value: unknown): unknown {
+  return typeof value === "string" ? Number(value) : value;
 }
 
 /** A grant is exactly −1 or −2: nothing that a proxy, a test double or `null` could yield by accident. */

@@ -33,7 +33,8 @@ return replies
  * ARGV[2] window: how far before the deadline a copy may come, in ms; a copy that comes earlier was
  *   stamped by a wrong clock, and could take effect long after its caller has gone.
  * ARGV[3] life that is given to a foreign string without any expiry, in ms.
- * ARGV[4], ARGV[5], ...: owner id and life in ms, for each entry.
+ * ARGV[4] life that is given to what is taken, in ms.
+ * ARGV[5], ARGV[6], ...: the owner id of each entry.
  *
  * Returns the clock, then for each entry:
  *   -1 taken: it was free and in time, and holds the owner id now
@@ -47,65 +48,66 @@ ${prologue}
 local left = tonumber(ARGV[1]) - now
 local in_time = left >= 0 and left <= tonumber(ARGV[2])
 for i, key in ipairs(KEYS) do
-  local owner_id = ARGV[2 + 2 * i]
-  local reply
-  local held = redis.pcall('GET', key)
-  if failed(held) then
-    reply = held
-    -- One key of another type must not fail its neighbours.
-    if string.find(held.err, 'WRONGTYPE', 1, true) then
-      reply = -4
-    end
-  elseif held == owner_id then
-    reply = -2
-  elseif held then
-    reply = redis.pcall('PTTL', key)
-    -- A key of an old lock whose EXPIRE never came would block its user for ever.
-    if not failed(reply) and reply < 0 then
-      reply = redis.pcall('PEXPIRE', key, ARGV[3])
-      if not failed(reply) then
-        wrote = true
-        reply = tonumber(ARGV[3])
-      end
-    end
-  elseif in_time then
-    reply = redis.pcall('SET', key, owner_id, 'PX', ARGV[3 + 2 * i])
-    if not failed(reply) then
-      wrote = true
-      reply = -1
-    end
+  local owner_id = ARGV[4 + i]
+  -- One call where the key is free. What SET says of a key that is held, or not permitted to it,
+  -- is not what the caller wants to know.
+  local reply = in_time and redis.pcall('SET', key, owner_id, 'PX', ARGV[4], 'NX')
+  if reply and reply.ok then
+    wrote = true
+    reply = -1
   else
-    reply = -3
+    local held = redis.pcall('GET', key)
+    if held == owner_id then
+      reply = -2
+    elseif failed(held) then
+      reply = held
+      -- One key of another type must not fail its neighbours.
+      if string.find(held.err, 'WRONGTYPE', 1, true) then
+        reply = -4
+      end
+    elseif held then
+      reply = redis.pcall('PTTL', key)
+      -- A key of an old lock whose EXPIRE never came would block its user for ever.
+      if not failed(reply) and reply < 0 then
+        reply = redis.pcall('PEXPIRE', key, ARGV[3])
+        if not failed(reply) then
+          wrote = true
+          reply = tonumber(ARGV[3])
+        end
+      end
+    elseif not reply then
+      reply = -3
+    end
   end
 ${epilogue}
 `);
 
 /**
- * KEYS: one an entry. ARGV: owner id and life in ms, for each entry.
+ * KEYS: one an entry. ARGV[1]: life in ms. ARGV[2], ARGV[3], ...: the owner id of each entry.
  *
  * Returns the clock, then for each entry: 1 lengthened to the full life (never shortened), 0 gone,
  * -1 foreign.
  */
 export const extendScript: string = stripped(`
 ${prologue}
+local life = tonumber(ARGV[1])
 for i, key in ipairs(KEYS) do
-  local life = ARGV[2 * i]
   local reply = -1
   local held = redis.pcall('GET', key)
-  if failed(held) and not string.find(held.err, 'WRONGTYPE', 1, true) then
-    reply = held
-  elseif not held then
-    reply = 0
-  elseif held == ARGV[2 * i - 1] then
+  if held == ARGV[1 + i] then
     reply = redis.pcall('PTTL', key)
     -- An older extend that arrives late must not take life away from a newer one.
-    if not failed(reply) and reply < tonumber(life) then
-      reply = redis.pcall('PEXPIRE', key, life)
+    if not failed(reply) and reply < life then
+      reply = redis.pcall('PEXPIRE', key, ARGV[1])
       wrote = wrote or not failed(reply)
     end
     if not failed(reply) then
       reply = 1
     end
+  elseif not held then
+    reply = 0
+  elseif failed(held) and not string.find(held.err, 'WRONGTYPE', 1, true) then
+    reply = held
   end
 ${epilogue}
 `);
@@ -120,13 +122,13 @@ ${prologue}
 for i, key in ipairs(KEYS) do
   local reply = -1
   local held = redis.pcall('GET', key)
-  if failed(held) and not string.find(held.err, 'WRONGTYPE', 1, true) then
-    reply = held
-  elseif not held then
-    reply = 0
-  elseif held == ARGV[i] then
+  if held == ARGV[i] then
     reply = redis.pcall('DEL', key)
     wrote = wrote or not failed(reply)
+  elseif not held then
+    reply = 0
+  elseif failed(held) and not string.find(held.err, 'WRONGTYPE', 1, true) then
+    reply = held
   end
 ${epilogue}
 `);

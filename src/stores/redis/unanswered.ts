@@ -28,6 +28,12 @@ export class Unanswered {
     if (at >= 0) calls?.splice(0, at + 1);
   }
 
+  get count(): number {
+    let count = 0;
+    for (const calls of this.#calls.values()) count += calls.length;
+    return count;
+  }
+
   isSilent(node: string, silenceMs: number): boolean {
     const oldest = this.#calls.get(node)?.[0];
     return oldest !== undefined && performance.now() - oldest.sentAt >= silenceMs;

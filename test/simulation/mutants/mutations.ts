@@ -19,6 +19,7 @@ export interface Mutation {
  */
 
 const acquisition = "src/lock/acquisition.ts";
+const alarms = "src/lock/alarms.ts";
 const lease = "src/lock/lease.ts";
 const life = "src/lock/lease-life.ts";
 const lane = "src/stores/redis/lane.ts";
@@ -31,9 +32,9 @@ export const mutations: readonly Mutation[] = [
     name: "the owner id of the last try is used again",
     rule: "1",
     file: submitLock,
-    find: "const command: LockCommand = { key, ownerId: uuid(), times: this.#keeper.times };",
+    find: "const command: LockCommand = { key, ownerId: uuid(), times };",
     replace:
-      "const ids = ((this as any).ids ??= new Map()); if (!ids.has(key)) ids.set(key, uuid());\n    const command: LockCommand = { key, ownerId: ids.get(key), times: this.#keeper.times };",
+      "const ids = ((this as any).ids ??= new Map()); if (!ids.has(key)) ids.set(key, uuid());\n    const command: LockCommand = { key, ownerId: ids.get(key), times };",
   },
   {
     name: "a waiting try uses the owner id of the try before",
@@ -41,27 +42,43 @@ export const mutations: readonly Mutation[] = [
     file: submitLock,
     find: `for (let round = 0; ; round++) {
       // A fresh owner id each time: one that was given up is never used again.
-      const attempt = await this.#attempt(key);`,
+      const attempt = await new Promise<Attempt>((resolve) => this.#attempt(key, resolve));`,
     replace: `const id = uuid();
     for (let round = 0; ; round++) {
-      const attempt = await (this as any).attempt(key, id);`,
+      const attempt = await new Promise<Attempt>((resolve) => this.#attempt(key, resolve, id));`,
     also: {
-      find: `async #attempt(key: string): Promise<Attempt> {
-    if (this.#closed !== undefined) return closed();
-    const command: LockCommand = { key, ownerId: uuid(), times: this.#keeper.times };`,
-      replace: `async #attempt(key: string) { return await this.attempt(key, uuid()); }
-  async attempt(key: string, id: string): Promise<Attempt> {
-    if (this.#closed !== undefined) return closed();
-    const command: LockCommand = { key, ownerId: id, times: this.#keeper.times };`,
+      find: `#attempt(key: string, ended: (attempt: Attempt) => void): void {
+    if (this.#closed !== undefined) {
+      ended(closed());
+      return;
+    }
+    const { alarms, store, times } = this.#keeper;
+    const command: LockCommand = { key, ownerId: uuid(), times };`,
+      replace: `#attempt(key: string, ended: (attempt: Attempt) => void, id?: string): void {
+    if (this.#closed !== undefined) {
+      ended(closed());
+      return;
+    }
+    const { alarms, store, times } = this.#keeper;
+    const command: LockCommand = { key, ownerId: id ?? uuid(), times };`,
     },
   },
   {
     name: "each copy has an owner id of its own",
     rule: "1",
     file: acquisition,
-    find: "const copy = this.#store.acquire(this.#command);",
-    replace:
-      "const copy = this.#store.acquire({ ...this.#command, ownerId: this.#command.ownerId + this.#copies });",
+    find: `get command(): LockCommand {
+    return this.#attempt.command;
+  }`,
+    replace: `readonly #nth = ++nth;
+  get command(): LockCommand {
+    const { command } = this.#attempt;
+    return { ...command, ownerId: command.ownerId + this.#nth };
+  }`,
+    also: {
+      find: "class AcquireCopy implements",
+      replace: "let nth = 0;\nclass AcquireCopy implements",
+    },
   },
   {
     name: "the lease counts from the answer",
@@ -88,40 +105,36 @@ export const mutations: readonly Mutation[] = [
     name: "a close tells nobody, and what is answered later counts as clean",
     rule: "2",
     file: lane,
-    find: `for (const call of this.#unanswered.takeAll()) {
-      call.tell?.({ kind: "closed" });
-      call.tell = undefined;
-    }`,
+    find: 'for (const call of this.#unanswered.takeAll()) tellOnce(call, { kind: "closed" });',
     replace: "this.#unanswered.takeAll();",
   },
   {
     name: "an answer after the budget is taken",
     rule: "3",
     file: acquisition,
-    find: `if (performance.now() >= this.#endsAt) this.#end("unavailable", { mayHold: true });
-    else this.#end("acquired"`,
-    replace: `this.#end("acquired"`,
+    find: "if (performance.now() < this.#endsAt) {\n      this.confirmed",
+    replace: "if (performance.now() > 0) {\n      this.confirmed",
   },
   {
     name: "a refused copy is not written again",
     rule: "3",
     file: acquisition,
-    find: "this.#sendAgain(!this.#wasRefused);",
-    replace: 'this.#end("unavailable");',
+    find: "this.#wasRefused = true;\n        this.#sendAgain(isFirst);",
+    replace: 'void isFirst; this.#end("unavailable");',
   },
   {
     name: "silence is not confirmed",
     rule: "4",
     file: acquisition,
-    find: "else this.send();\n  }\n\n  #answered",
-    replace: "else this.#wakeAt(this.#endsAt);\n  }\n\n  #answered",
+    find: "else this.send(now);\n  }\n\n  answered",
+    replace: "else this.#wakeAt(this.#endsAt);\n  }\n\n  answered",
   },
   {
     name: "a lost answer is called unavailable",
     rule: "4",
     file: acquisition,
-    find: "this.#sendAgain(!this.#lostAnAnswer);",
-    replace: 'this.#end("unavailable");',
+    find: "this.#lostAnAnswer = true;\n        this.#sendAgain(isFirst);",
+    replace: 'void isFirst; this.#end("unavailable");',
   },
   {
     name: "an unavailable attempt is not retired",
@@ -148,24 +161,22 @@ export const mutations: readonly Mutation[] = [
     name: "a retire is final at its first answer",
     rule: "6",
     file: retirement,
-    find: 'if (reply.storeTimeMs > openUntil) this.#end(retirement, "final");',
-    replace: 'void openUntil; this.#end(retirement, "final");',
+    find: 'if (reply.storeTimeMs > copy.openUntil) this.#end("final");',
+    replace: 'this.#end("final");',
   },
   {
     name: "a retire asks only once",
     rule: "6",
     file: retirement,
-    find: `} else if (retirement.waiting === undefined) {
-        if (now >= retirement.notBefore) this.#try(retirement);
-      } else`,
-    replace: "} else",
+    find: "if (now >= this.#notBefore) this.try(now);\n      else this.#wakeSoon(now);",
+    replace: "this.#wakeSoon(now);",
   },
   {
     name: "a retire goes by this process' own clock",
     rule: "6, 12",
     file: retirement,
-    find: 'if (reply.storeTimeMs > openUntil) this.#end(retirement, "final");',
-    replace: 'if (Date.now() > openUntil) this.#end(retirement, "final");',
+    find: 'if (reply.storeTimeMs > copy.openUntil) this.#end("final");',
+    replace: 'if (Date.now() > copy.openUntil) this.#end("final");',
   },
   {
     name: "no margin for clocks that drift",
@@ -207,14 +218,14 @@ export const mutations: readonly Mutation[] = [
     name: "the watchdog never extends",
     rule: "7",
     file: lease,
-    find: "now >= this.#life.extendAt) this.#extend();",
-    replace: "now < 0) this.#extend();",
+    find: "now >= this.#life.extendAt) this.#extend(now);",
+    replace: "now < 0) this.#extend(now);",
   },
   {
     name: "gone after a lost answer is called gone",
     rule: "8",
     file: retirement,
-    find: "const ourOwnDoing = retirement.ambiguous || !clean;",
+    find: "const ourOwnDoing = this.#ambiguous || !clean;",
     replace: "const ourOwnDoing = !clean;",
   },
   {
@@ -242,36 +253,29 @@ export const mutations: readonly Mutation[] = [
     name: "no timer of our own ends an attempt",
     rule: "10",
     file: acquisition,
-    find: 'if (now >= this.#endsAt) this.#end("unavailable");\n    else if',
-    replace: "if",
+    find: 'if (now >= this.#endsAt) this.#end("unavailable");\n    // The confirm',
+    replace: 'if (now < 0) this.#end("unavailable");\n    // The confirm',
   },
   {
     name: "a release waits for its answer for ever",
     rule: "10",
     file: retirement,
-    find: 'if (age > this.#times.acquireTimeoutMs) this.#settle(retirement, "unconfirmed");',
+    find: 'if (age >= acquireTimeoutMs) this.#tell("unconfirmed");',
     replace: "",
   },
   {
-    name: "an attempt overlooks an answer that lies ready",
+    name: "a timer overlooks an answer that lies ready",
     rule: "10",
-    file: acquisition,
-    find: "setImmediate(() => this.#awake());",
-    replace: "this.#awake();",
+    file: alarms,
+    find: "setTimeout(() => setImmediate(() => this.#ring()), waitMs)",
+    replace: "setTimeout(() => this.#ring(), waitMs)",
   },
   {
-    name: "a lease overlooks an answer that lies ready",
+    name: "what is set for later is forgotten when something rings",
     rule: "10",
-    file: lease,
-    find: "() => setImmediate(() => this.#awake()),",
-    replace: "() => this.#awake(),",
-  },
-  {
-    name: "a retire overlooks an answer that lies ready",
-    rule: "10",
-    file: retirement,
-    find: "setInterval(() => setImmediate(() => this.#tick()), everyMs)",
-    replace: "setInterval(() => this.#tick(), everyMs)",
+    file: alarms,
+    find: "if (next < this.#armedFor) this.#arm(next);\n    }",
+    replace: "}",
   },
   {
     name: "the clock learns nothing",
@@ -284,36 +288,37 @@ export const mutations: readonly Mutation[] = [
     name: "close does not end leases",
     rule: "14",
     file: submitLock,
-    find: 'for (const lease of live) lease.lose("closed");',
-    replace: "void live;",
+    find: 'for (const lease of watchdogs.sleepers()) lease.lose("closed");',
+    replace: "void watchdogs;",
   },
   {
     name: "a foreign key is extended as if it were ours",
     rule: "extend",
     file: scripts,
-    find: "elseif held == ARGV[2 * i - 1] then",
-    replace: "elseif held then",
+    find: "if held == ARGV[1 + i] then",
+    replace: "if held then",
   },
   {
     name: "a foreign key is deleted",
     rule: "release",
     file: scripts,
-    find: "elseif held == ARGV[i] then",
-    replace: "elseif held then",
+    find: "if held == ARGV[i] then",
+    replace: "if held then",
   },
   {
     name: "a confirm lengthens the life",
     rule: "acquire",
     file: scripts,
     find: "reply = -2\n",
-    replace: "reply = -2\n    redis.call('PEXPIRE', key, ARGV[3 + 2 * i])\n",
+    replace: "reply = -2\n      redis.call('PEXPIRE', key, ARGV[4])\n",
   },
   {
     name: "a taken key is taken over",
     rule: "acquire",
     file: scripts,
-    find: "elseif held then\n    reply = redis.pcall('PTTL', key)",
-    replace: "elseif held and not in_time then\n    reply = redis.pcall('PTTL', key)",
+    find: "    elseif held then\n      reply = redis.pcall('PTTL', key)",
+    replace:
+      "    elseif held and in_time then\n      redis.call('DEL', key)\n      redis.call('SET', key, owner_id, 'PX', ARGV[4], 'NX')\n      wrote = true\n      reply = -1\n    elseif held then\n      reply = redis.pcall('PTTL', key)",
   },
   {
     name: "a foreign key with an expiry is given another",

@@ -36,9 +36,10 @@ export function runScript(
       if (value === undefined) return false;
       return typeof value === "string" ? value : wrongType;
     },
-    SET: (key, value, option, life) => {
-      const expiresAt = option === "PX" ? now + Number(life) : undefined;
-      keys.set(key as string, value as string, expiresAt);
+    SET: (key, value, unit, life, condition) => {
+      if (unit !== "PX" || condition !== "NX") throw new Error("only SET … PX … NX is simulated");
+      if (keys.live(key as string, now) !== undefined) return false;
+      keys.set(key as string, value as string, now + Number(life));
       return { ok: "OK" };
     },
     PTTL: (key) => keys.remaining(key as string, now),

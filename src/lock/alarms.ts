@@ -1,0 +1,149 @@
+/** Something that is to be woken at a time. */
+export abstract class Sleeper {
+  // The neighbours in the ring of those of about the same time; `undefined` while no alarm is set.
+  // Private, so that a lease that is serialised does not show all the others.
+  #before: Sleeper | undefined;
+  #after: Sleeper | undefined;
+
+  /** The time has come, or has passed by a step at most. */
+  abstract awake(): void;
+
+  static isSet(sleeper: Sleeper): boolean {
+    return sleeper.#after !== undefined;
+  }
+
+  static next(sleeper: Sleeper): Sleeper {
+    return sleeper.#after ?? sleeper;
+  }
+
+  /** The last of the ring that begins at the slot. */
+  static link(sleeper: Sleeper, slot: Sleeper): void {
+    const last = slot.#before ?? slot;
+    last.#after = sleeper;
+    sleeper.#before = last;
+    sleeper.#after = slot;
+    slot.#before = sleeper;
+  }
+
+  /** Leaves nothing behind in the sleeper: it may be old, and would keep its neighbours. */
+  static unlink(sleeper: Sleeper): void {
+    const before = sleeper.#before;
+    const after = sleeper.#after;
+    if (before === undefined || after === undefined) return;
+    before.#after = after;
+    after.#before = before;
+    sleeper.#before = undefined;
+    sleeper.#after = undefined;
+  }
+}
+
+/** Where a ring begins and ends. */
+class Slot extends Sleeper {
+  override awake(): void {}
+}
+
+/**
+ * One timer for many sleepers, because nearly all of them are called off: setting and calling off is
+ * a matter of a few references, where a timer of the platform for each is the dearest part of a lock
+ * under load. A sleeper is woken up to a step late and never early.
+ *
+ * No `Set` of them: one that is filled and emptied all the time throws its table away again and
+ * again, and an old table keeps what was in it, and so everything that a request has made, until
+ * the next full collection.
+ */
+export class Alarms<Kind extends Sleeper = Sleeper> {
+  readonly #stepMs: number;
+  #keepsAlive: boolean;
+  #count = 0;
+  /** By the number of the step at whose beginning they are woken. */
+  readonly #slots = new Map<number, Slot>();
+  #timer: NodeJS.Timeout | undefined;
+  /** The slot that the timer is armed for. */
+  #armedFor: number = Number.POSITIVE_INFINITY;
+  /** Up to this slot everything has been woken. */
+  #rung = 0;
+
+  /**
+   * @param stepMs how late a sleeper may be woken.
+   * @param keepsAlive whether the process goes on for as long as an alarm is set.
+   */
+  constructor(stepMs: number, keepsAlive: boolean) {
+    this.#stepMs = stepMs;
+    this.#keepsAlive = keepsAlive;
+  }
+
+  /** @param at by the monotonic clock. An earlier alarm of the same sleeper is called off. */
+  set(sleeper: Kind, at: number): void {
+    if (Sleeper.isSet(sleeper)) Sleeper.unlink(sleeper);
+    else this.#counted(1);
+    const number = Math.max(Math.ceil(at / this.#stepMs), this.#rung + 1);
+    let slot = this.#slots.get(number);
+    if (slot === undefined) {
+      slot = new Slot();
+      this.#slots.set(number, slot);
+      if (number < this.#armedFor) this.#arm(number);
+    }
+    Sleeper.link(sleeper, slot);
+  }
+
+  clear(sleeper: Kind): void {
+    if (!Sleeper.isSet(sleeper)) return;
+    Sleeper.unlink(sleeper);
+    this.#counted(-1);
+  }
+
+  /** All whose alarm is set at the moment. */
+  sleepers(): Kind[] {
+    const all: Kind[] = [];
+    for (const slot of this.#slots.values()) {
+      for (let each = Sleeper.next(slot); each !== slot; each = Sleeper.next(each)) {
+        all.push(each as Kind);
+      }
+    }
+    return all;
+  }
+
+  /** What is set still rings, but keeps no process alive. */
+  unref(): void {
+    this.#keepsAlive = false;
+    this.#timer?.unref();
+  }
+
+  #counted(change: 1 | -1): void {
+    this.#count += change;
+    if (!this.#keepsAlive) return;
+    // The timer itself stays: the next alarm is mostly a moment away.
+    if (this.#count === 0) this.#timer?.unref();
+    else if (change === 1 && this.#count === 1) this.#timer?.ref();
+  }
+
+  #arm(number: number): void {
+    clearTimeout(this.#timer);
+    this.#armedFor = number;
+    // A timer may fire just before its time by the monotonic clock, hence the ceiling.
+    const waitMs = Math.max(1, Math.ceil(number * this.#stepMs - performance.now()));
+    // After a blocked event loop an answer may lie behind this timer: it gets one more turn.
+    this.#timer = setTimeout(() => setImmediate(() => this.#ring()), waitMs);
+    if (!this.#keepsAlive || this.#count === 0) this.#timer.unref();
+  }
+
+  #ring(): void {
+    this.#armedFor = Number.POSITIVE_INFINITY;
+    this.#rung = Math.floor(performance.now() / this.#stepMs);
+    try {
+      for (const [number, slot] of [...this.#slots]) {
+        if (number > this.#rung) continue;
+        for (let each = Sleeper.next(slot); each !== slot; each = Sleeper.next(slot)) {
+          this.clear(each as Kind);
+          each.awake();
+        }
+        this.#slots.delete(number);
+      }
+    } finally {
+      // Also when a store of somebody else has thrown: then the rest of its slot is next.
+      let next = Number.POSITIVE_INFINITY;
+      for (const number of this.#slots.keys()) next = Math.min(next, number);
+      if (next < this.#armedFor) this.#arm(next);
+    }
+  }
+}

@@ -1,0 +1,131 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect, test } from "vitest";
+import { Alarms, Sleeper } from "../../src/lock/alarms.ts";
+import { runChild, sourceUrl } from "../support/child.ts";
+import { until } from "../support/until.ts";
+
+class Guest extends Sleeper {
+  readonly wokenAt: number[] = [];
+  readonly #then: (guest: Guest) => void;
+
+  constructor(then: (guest: Guest) => void = () => {}) {
+    super();
+    this.#then = then;
+  }
+
+  override awake(): void {
+    this.wokenAt.push(performance.now());
+    this.#then(this);
+  }
+}
+
+const woken = (guest: Guest) => until(() => guest.wokenAt.length > 0, { what: "a guest to wake" });
+
+test("a sleeper is woken once, and never before its time", async () => {
+  const alarms = new Alarms(5, true);
+  const guests = Array.from({ length: 50 }, (_, i) => ({ guest: new Guest(), inMs: 3 * i }));
+  const from = performance.now();
+  for (const { guest, inMs } of guests) alarms.set(guest, from + inMs);
+  for (const { guest } of guests) await woken(guest);
+  await sleep(30);
+  for (const { guest, inMs } of guests) {
+    expect(guest.wokenAt).toHaveLength(1);
+    expect(guest.wokenAt[0]).toBeGreaterThanOrEqual(from + inMs);
+  }
+});
+
+test("a time that has passed is the next step's", async () => {
+  const alarms = new Alarms(5, true);
+  const guest = new Guest();
+  alarms.set(guest, performance.now() - 1_000);
+  expect(guest.wokenAt).toEqual([]);
+  await woken(guest);
+});
+
+test("an alarm that is called off does not ring, and one that is set anew rings at its new time", async () => {
+  const alarms = new Alarms(5, true);
+  const [off, anew, last] = [new Guest(), new Guest(), new Guest()];
+  const from = performance.now();
+  for (const guest of [off, anew]) alarms.set(guest, from + 10);
+  alarms.clear(off);
+  alarms.set(anew, from + 60);
+  alarms.set(last, from + 100);
+  await woken(last);
+  expect(off.wokenAt).toEqual([]);
+  expect(anew.wokenAt).toHaveLength(1);
+  expect(anew.wokenAt[0]).toBeGreaterThanOrEqual(from + 60);
+});
+
+test("an earlier alarm rings although a later one was set before", async () => {
+  const alarms = new Alarms(5, true);
+  const [late, early] = [new Guest(), new Guest()];
+  alarms.set(late, performance.now() + 60_000);
+  alarms.set(early, performance.now() + 10);
+  await woken(early);
+  expect(late.wokenAt).toEqual([]);
+  alarms.clear(late);
+});
+
+test("whoever is woken may set its alarm again, and call off that of a neighbour", async () => {
+  const alarms = new Alarms(5, true);
+  const neighbour = new Guest();
+  const again = new Guest((guest) => {
+    alarms.clear(neighbour);
+    // In the past: this must not keep the alarms ringing for ever.
+    if (guest.wokenAt.length < 3) alarms.set(guest, 0);
+  });
+  const at = performance.now() + 10;
+  for (const guest of [again, neighbour]) alarms.set(guest, at);
+  await until(() => again.wokenAt.length === 3, { what: "the third time" });
+  expect(neighbour.wokenAt).toEqual([]);
+});
+
+test("it tells whose alarms are set", async () => {
+  const alarms = new Alarms(5, true);
+  const guests = Array.from({ length: 10 }, () => new Guest());
+  const at = performance.now() + 60_000;
+  for (const [i, guest] of guests.entries()) alarms.set(guest, at + i);
+  alarms.clear(guests[3] as Guest);
+  const left = guests.filter((_, i) => i !== 3);
+  expect(new Set(alarms.sleepers())).toEqual(new Set(left));
+  for (const guest of left) alarms.clear(guest);
+  expect(alarms.sleepers()).toEqual([]);
+});
+
+test("one that throws when it is woken takes nobody's alarm away", async () => {
+  const code = `
+    const { Alarms, Sleeper } = await import(${JSON.stringify(sourceUrl("lock/alarms.ts"))});
+    process.on("uncaughtException", ({ message }) => console.log(message));
+    class Guest extends Sleeper { constructor(awake) { super(); this.awake = awake; } }
+    const alarms = new Alarms(5, true);
+    const at = performance.now() + 10;
+    alarms.set(new Guest(() => { throw new Error("thrown"); }), at);
+    alarms.set(new Guest(() => console.log("woken")), at);`;
+  const { stdout } = await runChild(code);
+  expect(stdout.trim().split("\n")).toEqual(["thrown", "woken"]);
+});
+
+test.each([
+  ["keeps the process alive", true, "woken"],
+  ["lets the process end", false, ""],
+])("an alarm %s if that is wanted", async (_what, keepsAlive, expected) => {
+  const code = `
+    const { Alarms, Sleeper } = await import(${JSON.stringify(sourceUrl("lock/alarms.ts"))});
+    class Guest extends Sleeper { awake() { console.log("woken"); } }
+    new Alarms(5, ${keepsAlive}).set(new Guest(), performance.now() + 300);`;
+  expect((await runChild(code)).stdout.trim()).toBe(expected);
+});
+
+test("alarms that were called off keep no process alive", async () => {
+  const code = `
+    const { Alarms, Sleeper } = await import(${JSON.stringify(sourceUrl("lock/alarms.ts"))});
+    class Guest extends Sleeper { awake() {} }
+    const alarms = new Alarms(5, true);
+    const guest = new Guest();
+    alarms.set(guest, performance.now() + 60_000);
+    alarms.clear(guest);
+    alarms.set(guest, performance.now() + 60_000);
+    alarms.clear(guest);
+    process.on("exit", () => console.log("over"));`;
+  expect((await runChild(code)).stdout.trim()).toBe("over");
+});
