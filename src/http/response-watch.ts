@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Socket } from "node:net";
+import { Socket } from "node:net";
 
 /**
  * How long an end that somebody further out holds back may take once nobody is there to read it.
@@ -15,7 +15,9 @@ const heldBackMs = 1_000;
  * has left an HTTP/1 request, and comes in the middle of the order on HTTP/2; `close` comes in the
  * middle of the order on both; a response that is queued behind a pipelined one emits nothing at
  * all on Node 20 and 22; `req.destroyed` and the `close` of a request are ordinary once its body is
- * parsed. What remains is the call of `res.end` itself, and `writableEnded` at each event.
+ * parsed. What remains is the call of `res.end` itself, and `writableEnded` at each event. Where a
+ * response has the connection of HTTP/1 to itself, `prefinish` is emitted within that very call,
+ * also after the client has left.
  */
 export class ResponseWatch {
   readonly #res: ServerResponse;
@@ -30,13 +32,16 @@ export class ResponseWatch {
     this.#res = res;
     this.#changed = changed;
     this.#ended = res.writableEnded;
-    const socket = isHttp1(req) ? req.socket : undefined;
     this.#closed = isDisconnected(req, res);
-    this.#watchEnd();
     const look = () => this.#look();
-    res.once("prefinish", look);
-    res.once("finish", look);
-    res.once("close", look);
+    res.on("prefinish", look);
+    res.on("close", look);
+    // Two listeners are all that most requests cost. Express gives every response a shape of its
+    // own, so that replacing its `end` is dear.
+    if (isHttp1(req) && hasConnection(res) && !Object.hasOwn(res, "end")) return;
+    res.on("finish", look);
+    this.#watchEnd();
+    const socket = isHttp1(req) ? req.socket : undefined;
     // Adapters of serverless platforms make requests without a real socket.
     if (typeof socket?.once === "function") {
       this.#stopWatchingSocket = onSocketClose(socket, () => this.#close());
@@ -119,6 +124,11 @@ export function isDisconnected(req: IncomingMessage, res: ServerResponse): boole
 
 function isHttp1(req: IncomingMessage): boolean {
   return req.httpVersionMajor < 2;
+}
+
+/** Not while it is queued behind a pipelined one, nor in the hands of a serverless platform. */
+function hasConnection(res: ServerResponse): boolean {
+  return res.socket instanceof Socket;
 }
 
 /** One listener a socket: a client may have many pipelined requests on one. */
