@@ -10,28 +10,30 @@ export interface Holding {
 }
 
 /** Registered, so that two copies of the package find each other's leases on one request. */
-const holdingsOf = Symbol.for("submit-lock.holdings");
+const registered: unique symbol = Symbol.for("submit-lock.holdings");
+const shared = globalThis as { [registered]?: WeakMap<IncomingMessage, Holding[]> };
 
-interface Holder {
-  [holdingsOf]?: Holding[];
-}
+/**
+ * Beside the requests and not on them: Express gives every request a shape of its own, so that a
+ * property more is dear.
+ */
+shared[registered] ??= new WeakMap();
+const holdings = shared[registered];
 
 /** A lease on this key that the request holds already, whichever guard took it. */
 export function findHolding(req: IncomingMessage, key: string): Holding | undefined {
   // A lease that was lost protects nothing: then the next guard makes an attempt of its own.
-  return (req as Holder)[holdingsOf]?.find(
-    ({ lease }) => lease.key === key && lease.remainingMs() > 0,
-  );
+  return holdings.get(req)?.find(({ lease }) => lease.key === key && lease.remainingMs() > 0);
 }
 
 export function addHolding(req: IncomingMessage, holding: Holding): void {
-  const holder = req as Holder;
-  holder[holdingsOf] ??= [];
-  holder[holdingsOf].push(holding);
+  const held = holdings.get(req);
+  if (held === undefined) holdings.set(req, [holding]);
+  else held.push(holding);
 }
 
 export function removeHolding(req: IncomingMessage, holding: Holding): void {
-  const holdings = (req as Holder)[holdingsOf];
-  const at = holdings?.indexOf(holding) ?? -1;
-  if (at >= 0) holdings?.splice(at, 1);
+  const others = holdings.get(req)?.filter((each) => each !== holding) ?? [];
+  if (others.length === 0) holdings.delete(req);
+  else holdings.set(req, others);
 }

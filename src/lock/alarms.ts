@@ -131,19 +131,27 @@ export class Alarms<Kind extends Sleeper = Sleeper> {
     this.#armedFor = Number.POSITIVE_INFINITY;
     this.#rung = Math.floor(performance.now() / this.#stepMs);
     try {
-      for (const [number, slot] of [...this.#slots]) {
+      // What is set meanwhile stands in later slots.
+      for (const [number, slot] of this.#slots) {
         if (number > this.#rung) continue;
         for (let each = Sleeper.next(slot); each !== slot; each = Sleeper.next(slot)) {
           this.clear(each as Kind);
           each.awake();
         }
-        this.#slots.delete(number);
       }
     } finally {
       // Also when a store of somebody else has thrown: then the rest of its slot is next.
-      let next = Number.POSITIVE_INFINITY;
-      for (const number of this.#slots.keys()) next = Math.min(next, number);
-      if (next < this.#armedFor) this.#arm(next);
+      this.#armNext();
     }
+  }
+
+  /** Most slots are empty long before their time: nothing rings for those. */
+  #armNext(): void {
+    let next = Number.POSITIVE_INFINITY;
+    for (const [number, slot] of this.#slots) {
+      if (Sleeper.next(slot) === slot) this.#slots.delete(number);
+      else next = Math.min(next, number);
+    }
+    if (next < this.#armedFor) this.#arm(next);
   }
 }
