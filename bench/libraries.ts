@@ -22,9 +22,17 @@ export const plain: Library = {
 
 export const submitLock: Library = {
   name: "submit-lock",
-  what: "one script call for all the acquires of one turn of the event loop, one for all its releases (up to 100 keys each); a watchdog, a deadline and a confirm for each lock",
+  what: "few script calls for all the acquires of one turn of the event loop, and few for all its releases (up to 100 keys each); a watchdog, a deadline and a confirm for each lock",
   sends: ["eval"],
   open: async (client) => (await import("./submit-lock.ts")).openSubmitLock(client),
+};
+
+/** No library of the tables, but the limit that stands in the way of one caller. */
+export const scriptsAlone: Library = {
+  name: "its scripts alone",
+  what: "what submit-lock sends for one lock, by `EVAL` and one by one, without the lock around it",
+  sends: ["eval"],
+  open: async (client) => (await import("./scripts-alone.ts")).openScriptsAlone(client),
 };
 
 export const redisSemaphore: Library = {

@@ -13,6 +13,8 @@ export interface Target {
   readonly target: string;
   readonly measured: string;
   readonly met: boolean;
+  /** What stands in the way, measured in the same run. */
+  readonly limit?: string;
 }
 
 /** @param binary the Redis server to start. */

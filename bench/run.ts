@@ -70,11 +70,13 @@ if (words.length === 0) {
 }
 
 function targetTable(of: readonly Target[]): string {
-  const rows = of.map(({ measure, target, measured, met }) => [
+  const rows = of.map(({ measure, target, measured, met, limit = "" }) => [
     measure,
     target,
     measured,
     met ? "yes" : "**no**",
+    limit,
   ]);
-  return `## Targets\n\n${table(["measure", "target", "measured", "met?"], rows)}`;
+  const head = ["measure", "target", "measured", "met?", "limit, measured in the same run"];
+  return `## Targets\n\n${table(head, rows)}`;
 }

@@ -1,5 +1,12 @@
 import { startServer } from "../../test/support/server-process.ts";
-import { type Library, libraries, neighbours, plain, submitLock } from "../libraries.ts";
+import {
+  type Library,
+  libraries,
+  neighbours,
+  plain,
+  scriptsAlone,
+  submitLock,
+} from "../libraries.ts";
 import type { PairResult } from "../pair-jobs.ts";
 import { type PairProcess, startPairs, warmUp } from "../pair-process.ts";
 import { atLeast, atMost, type Findings, type Target } from "../part.ts";
@@ -10,6 +17,7 @@ import { medianOf, ratioOf, type Spread, turns } from "../statistics.ts";
 import { number, spreadText, table } from "../text.ts";
 
 const callerCounts: readonly number[] = [1, 32, 256];
+const measured: readonly Library[] = [...libraries, scriptsAlone];
 
 interface Cell {
   readonly result: PairResult;
@@ -23,16 +31,16 @@ export async function pairs(binary: string): Promise<Findings> {
   const server = await startServer(binary);
   const onlooker = new Onlooker(server.port);
   const processes = new Map<Library, PairProcess>();
-  for (const library of libraries) {
+  for (const library of measured) {
     processes.set(library, await startPairs(library, "redis", [server.port]));
   }
   await warmUp(processes.values(), [1, 32, 256], Math.min(0.5, seconds));
   const cells: Cells = new Map(
-    libraries.map((library) => [library, new Map(callerCounts.map((callers) => [callers, []]))]),
+    measured.map((library) => [library, new Map(callerCounts.map((callers) => [callers, []]))]),
   );
   for (let round = 0; round < rounds; round++) {
     for (const callers of callerCounts) {
-      for (const library of turns(libraries, round)) {
+      for (const library of turns(measured, round)) {
         const process = processes.get(library) as PairProcess;
         const before = await onlooker.stats();
         const result = await process.run({ kind: "pairs", callers, seconds });
@@ -64,7 +72,7 @@ function textOf(cells: Cells): string {
     medianOf(cellsOf(cells, library, callers).map(pick));
   const relatives = table(
     ["pairs a second, plain = 1.00", ...callerCounts.map(callersText)],
-    libraries.map((library) => [
+    measured.map((library) => [
       library.name,
       ...callerCounts.map((callers) => spreadText(relative(cells, library, callers))),
     ]),
@@ -81,7 +89,7 @@ function textOf(cells: Cells): string {
         "Redis: µs a pair in commands",
         "Redis: processor µs a pair",
       ],
-      libraries.map((library) => [
+      measured.map((library) => [
         library.name,
         number(of(library, callers, ({ result }) => result.pairsPerSecond)),
         number(
@@ -111,7 +119,7 @@ function textOf(cells: Cells): string {
       ]),
     ),
   );
-  const list = libraries.map(({ name, what }) => `- ${name}: ${what}.`).join("\n");
+  const list = measured.map(({ name, what }) => `- ${name}: ${what}.`).join("\n");
   return `## Pairs
 
 Acquire and release, one process and one connection, each pair for another user. Every library is asked for one try, with a life of 10 s and a random owner id.
@@ -124,46 +132,41 @@ ${[relatives, ...details].join("\n\n")}`;
 }
 
 function targetsOf(cells: Cells): Target[] {
-  const targets: Target[] = [];
-  for (const [callers, least] of [
-    [1, 0.97],
-    [32, 1.7],
-    [256, 4.0],
-  ] as const) {
-    const ratio = relative(cells, submitLock, callers);
-    targets.push(
-      atLeast(
-        `pairs a second against plain, ${callersText(callers)}`,
-        least,
-        ratio.median,
-        spreadText(ratio),
-      ),
+  const rates = (library: Library, callers: number): number[] =>
+    cellsOf(cells, library, callers).map(({ result }) => result.pairsPerSecond);
+  const against = (measure: string, least: number, callers: number, other: Library): Target => {
+    const ratio = ratioOf(rates(submitLock, callers), rates(other, callers));
+    const target = atLeast(
+      `${measure}, ${callersText(callers)}`,
+      least,
+      ratio.median,
+      spreadText(ratio),
     );
-  }
-  for (const [callers, least] of [
-    [1, 0.97],
-    [32, 1],
-    [256, 1],
-  ] as const) {
-    const rates = (library: Library): number[] =>
-      cellsOf(cells, library, callers).map(({ result }) => result.pairsPerSecond);
-    const best = [...neighbours].sort((a, b) => medianOf(rates(b)) - medianOf(rates(a)))[0];
-    if (best === undefined) continue;
-    const ratio = ratioOf(rates(submitLock), rates(best));
-    targets.push(
-      atLeast(
-        `against the best neighbour (${best.name}), ${callersText(callers)}`,
-        least,
-        ratio.median,
-        spreadText(ratio),
-      ),
-    );
-  }
+    if (callers > 1) return target;
+    // One caller gathers nothing, and so is at best as fast as what it sends.
+    const alone = ratioOf(rates(scriptsAlone, callers), rates(other, callers));
+    return { ...target, limit: `${scriptsAlone.name}: ${spreadText(alone)}` };
+  };
+  const best = (callers: number): Library =>
+    [...neighbours].sort(
+      (a, b) => medianOf(rates(b, callers)) - medianOf(rates(a, callers)),
+    )[0] as Library;
   const p99 = (library: Library): number[] =>
     cellsOf(cells, library, 256).map(({ result }) => result.p99Ms);
   const ratio = ratioOf(p99(submitLock), p99(plain));
-  targets.push(atMost("p99 against plain, 256 callers", 0.5, ratio.median, spreadText(ratio)));
-  return targets;
+  const toBest = (least: number, callers: number): Target => {
+    const neighbour = best(callers);
+    return against(`against the best neighbour (${neighbour.name})`, least, callers, neighbour);
+  };
+  return [
+    against("pairs a second against plain", 0.97, 1, plain),
+    against("pairs a second against plain", 1.7, 32, plain),
+    against("pairs a second against plain", 4, 256, plain),
+    toBest(0.97, 1),
+    toBest(1, 32),
+    toBest(1, 256),
+    atMost("p99 against plain, 256 callers", 0.5, ratio.median, spreadText(ratio)),
+  ];
 }
 
 function relative(cells: Cells, library: Library, callers: number): Spread {

@@ -1,11 +1,16 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Socket } from "node:net";
+import { Alarms, Sleeper } from "../lock/alarms.ts";
 
 /**
  * How long an end that somebody further out holds back may take once nobody is there to read it.
  * express-session saves the session meanwhile; compression never comes to the end.
  */
 const heldBackMs = 1_000;
+
+/** How often a response on an open connection is looked at, in case that its end was not heard. */
+const lookEveryMs = 1_000;
+const looks = new Alarms<ResponseWatch>(100, false);
 
 /**
  * Watches when a response is over: `ended` when the handler has ended it, `closed` when its
@@ -17,18 +22,21 @@ const heldBackMs = 1_000;
  * all on Node 20 and 22; `req.destroyed` and the `close` of a request are ordinary once its body is
  * parsed. What remains is the call of `res.end` itself, and `writableEnded` at each event. Where a
  * response has the connection of HTTP/1 to itself, `prefinish` is emitted within that very call,
- * also after the client has left.
+ * also after the client has left; except while the connection has been ended and is not closed yet,
+ * as after the answer of a `clientError` listener, and so it is looked at once a second, too.
  */
-export class ResponseWatch {
+export class ResponseWatch extends Sleeper {
   readonly #res: ServerResponse;
   readonly #changed: () => void;
   #ended: boolean;
   #closed: boolean;
   #endCalled = false;
   #stopWatchingSocket: (() => void) | undefined;
+  #connection: Socket | undefined;
 
   /** @param changed called whenever `ended` or `isOver` may have become true. */
   constructor(req: IncomingMessage, res: ServerResponse, changed: () => void) {
+    super();
     this.#res = res;
     this.#changed = changed;
     this.#ended = res.writableEnded;
@@ -38,7 +46,12 @@ export class ResponseWatch {
     res.on("close", look);
     // Two listeners are all that most requests cost. Express gives every response a shape of its
     // own, so that replacing its `end` is dear.
-    if (isHttp1(req) && hasConnection(res) && !Object.hasOwn(res, "end")) return;
+    const connection = isHttp1(req) && !Object.hasOwn(res, "end") ? connectionOf(res) : undefined;
+    if (connection !== undefined) {
+      this.#connection = connection;
+      this.#lookLater();
+      return;
+    }
     res.on("finish", look);
     this.#watchEnd();
     const socket = isHttp1(req) ? req.socket : undefined;
@@ -50,7 +63,7 @@ export class ResponseWatch {
 
   /** The handler has ended the response, whether or not anybody is there to read it. */
   get ended(): boolean {
-    return this.#ended;
+    return this.#ended || this.#res.writableEnded;
   }
 
   /** Nobody is there any more. */
@@ -63,12 +76,28 @@ export class ResponseWatch {
    * further out holds its end back, as express-session does until the session is saved.
    */
   get isOver(): boolean {
-    return this.#ended || (this.#closed && !this.#endCalled);
+    return this.ended || (this.#closed && !this.#endCalled);
   }
 
   stop(): void {
+    looks.clear(this);
     this.#stopWatchingSocket?.();
     this.#stopWatchingSocket = undefined;
+  }
+
+  /** Not once its connection has closed: an abandoned response would be kept for ever. */
+  #lookLater(): void {
+    if (this.#connection?.destroyed === false) looks.set(this, performance.now() + lookEveryMs);
+  }
+
+  override awake(): void {
+    if (this.#res.writableEnded) {
+      this.#end();
+      return;
+    }
+    // Whatever is answered now will not be read.
+    if (this.#connection?.writable === false) this.#close();
+    this.#lookLater();
   }
 
   #watchEnd(): void {
@@ -103,6 +132,7 @@ export class ResponseWatch {
   #close(): void {
     if (this.#closed) return;
     this.#closed = true;
+    looks.clear(this);
     this.#changed();
     if (this.#endCalled) this.#waitForHeldBackEnd();
   }
@@ -126,9 +156,9 @@ function isHttp1(req: IncomingMessage): boolean {
   return req.httpVersionMajor < 2;
 }
 
-/** Not while it is queued behind a pipelined one, nor in the hands of a serverless platform. */
-function hasConnection(res: ServerResponse): boolean {
-  return res.socket instanceof Socket;
+/** None while it is queued behind a pipelined one, or in the hands of a serverless platform. */
+function connectionOf(res: ServerResponse): Socket | undefined {
+  return res.socket instanceof Socket ? res.socket : undefined;
 }
 
 /** One listener a socket: a client may have many pipelined requests on one. */

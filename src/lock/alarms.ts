@@ -5,7 +5,7 @@ export abstract class Sleeper {
   #before: Sleeper | undefined;
   #after: Sleeper | undefined;
 
-  /** The time has come, or has passed by a step at most. */
+  /** The time has come, or has passed by a step, or by as long as the event loop was blocked. */
   abstract awake(): void;
 
   static isSet(sleeper: Sleeper): boolean {
@@ -122,18 +122,21 @@ export class Alarms<Kind extends Sleeper = Sleeper> {
     this.#armedFor = number;
     // A timer may fire just before its time by the monotonic clock, hence the ceiling.
     const waitMs = Math.max(1, Math.ceil(number * this.#stepMs - performance.now()));
-    // After a blocked event loop an answer may lie behind this timer: it gets one more turn.
-    this.#timer = setTimeout(() => setImmediate(() => this.#ring()), waitMs);
+    this.#timer = setTimeout(() => {
+      const upTo = Math.floor(performance.now() / this.#stepMs);
+      // After a blocked event loop an answer may lie behind this timer: it gets one more turn.
+      setImmediate(() => this.#ring(upTo));
+    }, waitMs);
     if (!this.#keepsAlive || this.#count === 0) this.#timer.unref();
   }
 
-  #ring(): void {
+  #ring(upTo: number): void {
     this.#armedFor = Number.POSITIVE_INFINITY;
-    this.#rung = Math.floor(performance.now() / this.#stepMs);
+    this.#rung = upTo;
     try {
       // What is set meanwhile stands in later slots.
       for (const [number, slot] of this.#slots) {
-        if (number > this.#rung) continue;
+        if (number > upTo) continue;
         for (let each = Sleeper.next(slot); each !== slot; each = Sleeper.next(slot)) {
           this.clear(each as Kind);
           each.awake();

@@ -1,11 +1,12 @@
 import { v4 as uuid } from "uuid";
 import { type Acquisition, acquire } from "./acquisition.ts";
+import { type AskedCommand, asker } from "./diagnostics.ts";
 import { LockUnavailableError } from "./errors.ts";
 import type { LeaseKeeper } from "./lease.ts";
 import { reliableMs } from "./lease-life.ts";
 import type { ReleaseOutcome } from "./retirement.ts";
 import type { LockCommand, LockStore, OwnedReply } from "./store.ts";
-import { errorFor } from "./trouble.ts";
+import { errorFor, thrown } from "./trouble.ts";
 import { within } from "./waiting.ts";
 
 /**
@@ -15,7 +16,7 @@ import { within } from "./waiting.ts";
  */
 export async function check(keeper: LeaseKeeper, key: string): Promise<void> {
   const { store, times, alarms, retirements } = keeper;
-  const command: LockCommand = { key, ownerId: uuid(), times };
+  const command: AskedCommand = { key, ownerId: uuid(), times, asker: asker() };
   const { outcome, cause, startedAt, openCopies, mayHold } = await new Promise<Acquisition>(
     (ended) => acquire(store, command, alarms, ended),
   );
@@ -39,5 +40,7 @@ export async function check(keeper: LeaseKeeper, key: string): Promise<void> {
 }
 
 function extendOnce(store: LockStore, command: LockCommand): Promise<OwnedReply> {
-  return new Promise((answer) => store.extend({ command, deadlineMs: undefined, answer }));
+  return new Promise<OwnedReply>((answer) =>
+    store.extend({ command, deadlineMs: undefined, answer }),
+  ).catch(thrown);
 }

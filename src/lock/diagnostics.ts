@@ -1,5 +1,7 @@
+import { AsyncResource } from "node:async_hooks";
 import { type Channel, channel } from "node:diagnostics_channel";
 import type { LostReason } from "./errors.ts";
+import type { LockCommand } from "./store.ts";
 
 /** Published on `submit-lock:acquire` when an attempt has ended. */
 export interface AcquireMessage {
@@ -48,7 +50,29 @@ export interface SubmitLockChannels {
   "submit-lock:retire": RetireMessage;
 }
 
+/** A command, and the context in which it was asked for. */
+export interface AskedCommand extends LockCommand {
+  readonly asker: AsyncResource | undefined;
+}
+
 export const acquireChannel: Channel = channel("submit-lock:acquire");
 export const releaseChannel: Channel = channel("submit-lock:release");
 export const lostChannel: Channel = channel("submit-lock:lost");
 export const retireChannel: Channel = channel("submit-lock:retire");
+
+const channels = [acquireChannel, releaseChannel, lostChannel, retireChannel];
+
+/**
+ * The asynchronous context of the caller, if anybody listens: an answer may come in that of another
+ * request, whose `AsyncLocalStorage` a subscriber would mistake for that of this one.
+ */
+export function asker(): AsyncResource | undefined {
+  return channels.some((each) => each.hasSubscribers)
+    ? new AsyncResource("submit-lock")
+    : undefined;
+}
+
+export function publish(to: Channel, { asker }: AskedCommand, message: object): void {
+  if (asker === undefined) to.publish(message);
+  else asker.runInAsyncScope(() => to.publish(message));
+}

@@ -1,7 +1,10 @@
+import { AsyncResource } from "node:async_hooks";
 import { type Alarms, Sleeper } from "./alarms.ts";
 import {
+  type AskedCommand,
   type LostMessage,
   lostChannel,
+  publish,
   type ReleaseMessage,
   releaseChannel,
 } from "./diagnostics.ts";
@@ -9,6 +12,7 @@ import { LockLostError, type LostReason } from "./errors.ts";
 import { LeaseLife } from "./lease-life.ts";
 import type { ReleaseOutcome, Retirements } from "./retirement.ts";
 import type { AcquireReply, Copy, LockCommand, LockStore, LockTimes, OwnedReply } from "./store.ts";
+import { thrown } from "./trouble.ts";
 
 /** A lock that is held by us until a time. */
 export interface Lease {
@@ -69,7 +73,7 @@ class ExtendCopy implements Copy<OwnedReply> {
 /** A lease, its watchdog and its release. */
 export class HeldLease extends Sleeper implements Lease {
   readonly #keeper: LeaseKeeper;
-  readonly #command: LockCommand;
+  readonly #command: AskedCommand;
   readonly #life: LeaseLife;
   readonly #openCopies: readonly Copy<AcquireReply>[];
   /** A copy of our own acquire may take the key again after somebody else has had it. */
@@ -78,6 +82,8 @@ export class HeldLease extends Sleeper implements Lease {
   #released: Promise<ReleaseOutcome> | undefined;
   // Made on demand: most handlers never look at the signal.
   #aborter: AbortController | undefined;
+  /** Of whoever asked for the signal: its listeners are to run in their own context. */
+  #listener: AsyncResource | undefined;
 
   /**
    * @param startedAt monotonic time from before the first send of the acquire.
@@ -85,7 +91,7 @@ export class HeldLease extends Sleeper implements Lease {
    */
   constructor(
     keeper: LeaseKeeper,
-    command: LockCommand,
+    command: AskedCommand,
     startedAt: number,
     openCopies: readonly Copy<AcquireReply>[],
   ) {
@@ -110,6 +116,7 @@ export class HeldLease extends Sleeper implements Lease {
   get signal(): AbortSignal {
     if (this.#aborter === undefined) {
       this.#aborter = new AbortController();
+      this.#listener = new AsyncResource("submit-lock");
       if (this.#lost !== undefined) this.#aborter.abort(this.#lost);
     }
     return this.#aborter.signal;
@@ -128,18 +135,22 @@ export class HeldLease extends Sleeper implements Lease {
   #release(): Promise<ReleaseOutcome> {
     const releasedAt = performance.now();
     const validUntil = this.#lost === undefined ? this.#life.validUntil : 0;
-    if (this.#lost === undefined) this.#leave();
-    return new Promise((resolve) => {
-      this.#keeper.retirements.begin(
-        this.#command,
-        this.#openCopies,
-        validUntil,
-        (outcome, cause) => {
-          this.#publishRelease(outcome, releasedAt, cause);
-          resolve(outcome);
-        },
-      );
+    let settle!: (outcome: ReleaseOutcome) => void;
+    // Known before anything else happens: a store may answer at once.
+    this.#released = new Promise((resolve) => {
+      settle = resolve;
     });
+    if (this.#lost === undefined) this.#leave();
+    this.#keeper.retirements.begin(
+      this.#command,
+      this.#openCopies,
+      validUntil,
+      (outcome, cause) => {
+        this.#publishRelease(outcome, releasedAt, cause);
+        settle(outcome);
+      },
+    );
+    return this.#released;
   }
 
   #publishRelease(outcome: ReleaseOutcome, releasedAt: number, cause: Error | undefined): void {
@@ -151,7 +162,7 @@ export class HeldLease extends Sleeper implements Lease {
       heldMs: releasedAt - this.#life.startedAt,
       cause,
     };
-    releaseChannel.publish(message);
+    publish(releaseChannel, this.#command, message);
   }
 
   /** The lease is over for its holder, although it was not released. */
@@ -162,15 +173,16 @@ export class HeldLease extends Sleeper implements Lease {
     if (lostChannel.hasSubscribers) {
       const durationMs = performance.now() - this.#life.startedAt;
       const message: LostMessage = { key: this.key, outcome: reason, durationMs };
-      lostChannel.publish(message);
+      publish(lostChannel, this.#command, message);
     }
-    this.#aborter?.abort(this.#lost);
+    this.#listener?.runInAsyncScope(() => this.#aborter?.abort(this.#lost));
   }
 
   /** A connection came up: whatever it missed, the lease is confirmed and lengthened now. */
   extendNow(): void {
-    if (!this.#life.mayBeExtended) return;
-    this.#extend(performance.now());
+    // One before it in the list may have ended this one, from a listener of its signal.
+    if (this.#lost !== undefined || this.#released !== undefined) return;
+    if (this.#life.mayBeExtended) this.#extend(performance.now());
   }
 
   #leave(): void {
@@ -196,7 +208,12 @@ export class HeldLease extends Sleeper implements Lease {
     this.#life.extendSent(now);
     // Before the send: a store may answer at once.
     this.#schedule();
-    this.#keeper.store.extend(new ExtendCopy(this, this.#command, now));
+    const copy = new ExtendCopy(this, this.#command, now);
+    try {
+      this.#keeper.store.extend(copy);
+    } catch (error) {
+      copy.answer(thrown(error));
+    }
   }
 
   extended(reply: OwnedReply, sentAt: number): void {

@@ -1,5 +1,5 @@
 import { type Alarms, Sleeper } from "./alarms.ts";
-import { type RetireMessage, retireChannel } from "./diagnostics.ts";
+import { type AskedCommand, publish, type RetireMessage, retireChannel } from "./diagnostics.ts";
 import type {
   AcquireReply,
   Copy,
@@ -9,7 +9,7 @@ import type {
   NoAnswer,
   OwnedReply,
 } from "./store.ts";
-import { errorFor } from "./trouble.ts";
+import { errorFor, thrown } from "./trouble.ts";
 
 /**
  * What became of a release. `released`: the key was ours and is deleted. `gone`, `foreign`: the
@@ -53,7 +53,7 @@ export class Retirements {
    * @param released called once, within `acquireTimeoutMs`.
    */
   begin(
-    command: LockCommand,
+    command: AskedCommand,
     openCopies: readonly Copy<AcquireReply>[],
     validUntil: number,
     released: Released = nobody,
@@ -107,7 +107,7 @@ class ReleaseCopy implements Copy<OwnedReply> {
 
 /** An owner id that is being given up. */
 class Retirement extends Sleeper {
-  readonly command: LockCommand;
+  readonly command: AskedCommand;
   readonly startedAt: number = performance.now();
   readonly #among: Retirements;
   /** The copies of its acquire that may still take effect. Shrinks as clean answers come in. */
@@ -128,7 +128,7 @@ class Retirement extends Sleeper {
 
   constructor(
     among: Retirements,
-    command: LockCommand,
+    command: AskedCommand,
     openCopies: readonly Copy<AcquireReply>[],
     validUntil: number,
     released: Released,
@@ -148,7 +148,11 @@ class Retirement extends Sleeper {
     this.#waiting = copy;
     this.#sentAt = now;
     this.#wakeSoon(now);
-    this.#among.store.release(copy);
+    try {
+      this.#among.store.release(copy);
+    } catch (error) {
+      copy.answer(thrown(error));
+    }
   }
 
   #wakeSoon(now: number): void {
@@ -219,7 +223,7 @@ class Retirement extends Sleeper {
     if (this.#wasOpen && retireChannel.hasSubscribers) {
       const durationMs = performance.now() - this.startedAt;
       const message: RetireMessage = { key: this.command.key, outcome, durationMs };
-      retireChannel.publish(message);
+      publish(retireChannel, this.command, message);
     }
     if (this.#notBefore === 0) this.#among.left();
   }

@@ -36,7 +36,8 @@ export interface Copy<Reply> {
   deadlineMs: number | undefined;
   /**
    * To be called by the store: once, at once or later, and not at all for as long as nothing is
-   * known. The lock keeps a timer of its own, and still listens for the late answer.
+   * known. The lock keeps a timer of its own, and still listens for the late answer. A store that
+   * throws instead counts as one that does not know.
    */
   answer(reply: Reply): void;
 }

@@ -2,7 +2,13 @@ import { v4 as uuid } from "uuid";
 import { type Acquisition, acquire } from "./acquisition.ts";
 import { Alarms } from "./alarms.ts";
 import { check } from "./check.ts";
-import { type AcquireMessage, acquireChannel } from "./diagnostics.ts";
+import {
+  type AcquireMessage,
+  type AskedCommand,
+  acquireChannel,
+  asker,
+  publish,
+} from "./diagnostics.ts";
 import {
   LockClosedError,
   LockContendedError,
@@ -18,7 +24,6 @@ import {
   type SubmitLockOptions,
 } from "./options.ts";
 import { Retirements } from "./retirement.ts";
-import type { LockCommand } from "./store.ts";
 import { submitKey, type UserId } from "./submit-key.ts";
 import { pause, resolveWaitMs, type WithLockOptions, within } from "./waiting.ts";
 
@@ -68,10 +73,10 @@ export class SubmitLock {
   constructor(options: SubmitLockOptions) {
     const { store, keyPrefix, times } = resolveLockOptions(options);
     this.#keyPrefix = keyPrefix;
-    // As late as nobody notices, and so coarse that a busy process is not woken all the time.
+    // So late as nobody notices (a holder is told up to 1 s before the end), and so coarse that a busy process is not woken all the time.
     const alarms = new Alarms(Math.max(1, times.commandTimeoutMs / 100), true);
     // The work keeps the process alive, not its lock.
-    const watchdogs = new Alarms<HeldLease>(Math.max(1, times.ttlMs / 200), false);
+    const watchdogs = new Alarms<HeldLease>(Math.max(1, Math.min(times.ttlMs / 200, 50)), false);
     this.#keeper = {
       store,
       times,
@@ -193,7 +198,7 @@ export class SubmitLock {
       return;
     }
     const { alarms, store, times } = this.#keeper;
-    const command: LockCommand = { key, ownerId: uuid(), times };
+    const command: AskedCommand = { key, ownerId: uuid(), times, asker: asker() };
     this.#busy++;
     acquire(store, command, alarms, (acquisition) => {
       const attempt = this.#settle(command, acquisition);
@@ -203,8 +208,8 @@ export class SubmitLock {
     });
   }
 
-  #settle(command: LockCommand, acquisition: Acquisition): Attempt {
-    publish(command.key, acquisition);
+  #settle(command: AskedCommand, acquisition: Acquisition): Attempt {
+    publishAcquire(command, acquisition);
     const { outcome, startedAt, openCopies } = acquisition;
     if (outcome === "acquired" && !this.#over) {
       const lease = new HeldLease(this.#keeper, command, startedAt, openCopies);
@@ -241,10 +246,10 @@ function failure(key: string, attempt: Exclude<Attempt, { outcome: "acquired" }>
   return new LockContendedError(`somebody else holds ${key}`, attempt.expiresInMs);
 }
 
-function publish(key: string, acquisition: Acquisition): void {
+function publishAcquire(command: AskedCommand, acquisition: Acquisition): void {
   if (!acquireChannel.hasSubscribers) return;
   const { outcome, startedAt, copies, cause } = acquisition;
   const durationMs = performance.now() - startedAt;
-  const message: AcquireMessage = { key, outcome, durationMs, copies, cause };
-  acquireChannel.publish(message);
+  const message: AcquireMessage = { key: command.key, outcome, durationMs, copies, cause };
+  publish(acquireChannel, command, message);
 }

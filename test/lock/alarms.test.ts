@@ -80,6 +80,25 @@ test("whoever is woken may set its alarm again, and call off that of a neighbour
   expect(neighbour.wokenAt).toEqual([]);
 });
 
+test("a time that passes while the timer's own turn is blocked gets a turn of its own", async () => {
+  const alarms = new Alarms(1, true);
+  const [first, second] = [new Guest(), new Guest()];
+  const from = performance.now();
+  alarms.set(first, from + 5);
+  alarms.set(second, from + 15);
+  // The timer fires after 5 ms; what runs before its immediate blocks the loop beyond the 15.
+  setTimeout(() => {
+    while (performance.now() < from + 30);
+  }, 5);
+  let answeredBefore: boolean | undefined;
+  await woken(first);
+  setImmediate(() => {
+    answeredBefore = second.wokenAt.length === 0;
+  });
+  await woken(second);
+  expect(answeredBefore).not.toBe(false);
+});
+
 test("it tells whose alarms are set", async () => {
   const alarms = new Alarms(5, true);
   const guests = Array.from({ length: 10 }, () => new Guest());

@@ -39,7 +39,7 @@ return replies
  * Returns the clock, then for each entry:
  *   -1 taken: it was free and in time, and holds the owner id now
  *   -2 mine: it held this owner id already; nothing was written, its life stays
- *   -3 refused: free, but the copy was too late or too early; nothing was written
+ *   -3 refused: free, or just run out, but the copy was too late or too early; nothing was written
  *   -4 unusable: no string; nothing was written
  *   >= 0 contended: another value, and the ms that it has to live
  */
@@ -49,8 +49,9 @@ local left = tonumber(ARGV[1]) - now
 local in_time = left >= 0 and left <= tonumber(ARGV[2])
 for i, key in ipairs(KEYS) do
   local owner_id = ARGV[4 + i]
-  -- One call where the key is free. What SET says of a key that is held, or not permitted to it,
-  -- is not what the caller wants to know.
+  -- One call where the key is free. What SET says of a key that is held, or cannot do, is not what
+  -- the caller wants to know. (Where GET alone is not permitted, it is the release that is refused:
+  -- check() of the lock finds that at boot.)
   local reply = in_time and redis.pcall('SET', key, owner_id, 'PX', ARGV[4], 'NX')
   if reply and reply.ok then
     wrote = true

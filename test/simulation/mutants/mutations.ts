@@ -32,9 +32,9 @@ export const mutations: readonly Mutation[] = [
     name: "the owner id of the last try is used again",
     rule: "1",
     file: submitLock,
-    find: "const command: LockCommand = { key, ownerId: uuid(), times };",
+    find: "const command: AskedCommand = { key, ownerId: uuid(), times, asker: asker() };",
     replace:
-      "const ids = ((this as any).ids ??= new Map()); if (!ids.has(key)) ids.set(key, uuid());\n    const command: LockCommand = { key, ownerId: ids.get(key), times };",
+      "const ids = ((this as any).ids ??= new Map()); if (!ids.has(key)) ids.set(key, uuid());\n    const command: AskedCommand = { key, ownerId: ids.get(key), times, asker: asker() };",
   },
   {
     name: "a waiting try uses the owner id of the try before",
@@ -53,14 +53,14 @@ export const mutations: readonly Mutation[] = [
       return;
     }
     const { alarms, store, times } = this.#keeper;
-    const command: LockCommand = { key, ownerId: uuid(), times };`,
+    const command: AskedCommand = { key, ownerId: uuid(), times, asker: asker() };`,
       replace: `#attempt(key: string, ended: (attempt: Attempt) => void, id?: string): void {
     if (this.#closed !== undefined) {
       ended(closed());
       return;
     }
     const { alarms, store, times } = this.#keeper;
-    const command: LockCommand = { key, ownerId: id ?? uuid(), times };`,
+    const command: AskedCommand = { key, ownerId: id ?? uuid(), times, asker: asker() };`,
     },
   },
   {
@@ -267,14 +267,14 @@ export const mutations: readonly Mutation[] = [
     name: "a timer overlooks an answer that lies ready",
     rule: "10",
     file: alarms,
-    find: "setTimeout(() => setImmediate(() => this.#ring()), waitMs)",
-    replace: "setTimeout(() => this.#ring(), waitMs)",
+    find: "setImmediate(() => this.#ring(upTo));",
+    replace: "this.#ring(upTo);",
   },
   {
     name: "what is set for later is forgotten when something rings",
     rule: "10",
     file: alarms,
-    find: "if (next < this.#armedFor) this.#arm(next);\n    }",
+    find: "this.#armNext();\n    }",
     replace: "}",
   },
   {
