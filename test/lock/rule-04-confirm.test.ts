@@ -3,6 +3,7 @@ import { record } from "../support/channels.ts";
 import { redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, leaseOf } from "../support/locks.ts";
+import { until } from "../support/until.ts";
 import { closeBenches, isAcquire, openBench } from "./bench.ts";
 
 afterEach(closeBenches);
@@ -39,7 +40,8 @@ describe.each(redisClients)("rule 4: silence is confirmed, with $name", ({ conne
     await lost;
     expect(confirmed).toBe(true);
     expect(await lease.release()).toBe("released");
-    expect(await redis.exists(lease.key)).toBe(false);
+    // The client's own re-send may bring the key back, until the retire has asked again.
+    await until(async () => !(await redis.exists(lease.key)), { what: "the key to be gone" });
   });
 
   test("a rival who holds the key is not taken for us by a confirm", async () => {
@@ -65,10 +67,12 @@ describe.each(redisClients)("rule 4: silence is confirmed, with $name", ({ conne
   test("a whole crowd whose replies are lost gets through", async () => {
     const { lock, proxy, redis } = await openBench({ ...patient, connect });
     const lost = proxy.loseReplyOnce(isAcquire);
-    const users = Array.from({ length: 20 }, freshUser);
-    const attempts = await Promise.all(users.map((user) => lock.acquire(user)));
+    // As many as share one call.
+    const users = Array.from({ length: 8 }, freshUser);
+    const attempts = (await Promise.all(users.map((user) => lock.acquire(user)))).map(acquired);
     await lost;
-    const leases = attempts.map((attempt) => acquired(attempt).lease);
+    expect(attempts.every(({ confirmed }) => confirmed)).toBe(true);
+    const leases = attempts.map(({ lease }) => lease);
     await Promise.all(leases.map((lease) => lease.release()));
     for (const { key } of leases) expect(await redis.exists(key)).toBe(false);
   });
