@@ -19,6 +19,7 @@ const top = 66;
 const series: Record<Route["variant"], number> = {
   bare: 0,
   ping: 1,
+  scripts: 1,
   "hand-written": 2,
   guard: 3,
   protect: 3,

@@ -4,7 +4,7 @@ import type { Redis } from "ioredis";
 import { RedisStore, SubmitLock } from "submit-lock";
 import { submitLock } from "submit-lock/express";
 import { ttlMs } from "../locker.ts";
-import { expressLock } from "./hand-written.ts";
+import { expressLock, expressScripts } from "./hand-written.ts";
 import type { Variant } from "./variants.ts";
 
 /** The order does nothing but answer: whatever a request takes is the framework's and the lock's. */
@@ -30,6 +30,8 @@ function stack(variant: Variant, redis: Redis, handler: RequestHandler): Request
       return [async (_req, _res, next) => void redis.ping().then(() => next(), next), handler];
     case "hand-written":
       return [expressLock(redis), handler];
+    case "scripts":
+      return [expressScripts(redis), handler];
     case "guard":
       return [guard(), handler];
     case "protect":

@@ -4,6 +4,7 @@ import type { Redis } from "ioredis";
 import type { Middleware } from "koa";
 import { ttlMs } from "../locker.ts";
 import { withDeleteIfMine } from "../plain.ts";
+import { openScriptsAlone } from "../scripts-alone.ts";
 
 /** What one writes in twenty lines: nothing is confirmed, extended or bounded. */
 export function expressLock(client: Redis): RequestHandler {
@@ -40,6 +41,34 @@ export function koaLock(client: Redis): Middleware {
     }
     ctx.res.once("finish", () => {
       redis.deleteIfMine(key, ownerId).catch(() => {});
+    });
+    await next();
+  };
+}
+
+/** The limit: what submit-lock sends, and nothing around it. All its users are others, so it knows no 409. */
+export function expressScripts(client: Redis): RequestHandler {
+  const scripts = openScriptsAlone(client);
+  return async (req, res, next) => {
+    try {
+      const hold = await scripts.acquire(req.get("x-user-id") ?? "");
+      res.once("finish", () => {
+        scripts.release(hold).catch(() => {});
+      });
+    } catch (error) {
+      next(error);
+      return;
+    }
+    next();
+  };
+}
+
+export function koaScripts(client: Redis): Middleware {
+  const scripts = openScriptsAlone(client);
+  return async (ctx, next) => {
+    const hold = await scripts.acquire(ctx.get("x-user-id"));
+    ctx.res.once("finish", () => {
+      scripts.release(hold).catch(() => {});
     });
     await next();
   };

@@ -4,7 +4,7 @@ import Koa, { type Middleware } from "koa";
 import { RedisStore, SubmitLock } from "submit-lock";
 import { submitLock } from "submit-lock/koa";
 import { ttlMs } from "../locker.ts";
-import { koaLock } from "./hand-written.ts";
+import { koaLock, koaScripts } from "./hand-written.ts";
 import type { Variant } from "./variants.ts";
 
 export function koaApp(variant: Variant, redis: Redis): RequestListener {
@@ -29,6 +29,8 @@ function middleware(variant: Variant, redis: Redis): Middleware | undefined {
       };
     case "hand-written":
       return koaLock(redis);
+    case "scripts":
+      return koaScripts(redis);
     case "guard":
       return submitLock({
         lock: new SubmitLock({ store: new RedisStore(redis), ttlMs }),

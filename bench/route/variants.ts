@@ -1,5 +1,5 @@
 /** What stands before the order route. */
-export type Variant = "bare" | "ping" | "hand-written" | "guard" | "protect";
+export type Variant = "bare" | "ping" | "hand-written" | "scripts" | "guard" | "protect";
 
 /** A route as it is served by a process of its own. */
 export interface Route {
@@ -13,6 +13,7 @@ const sends: Record<Variant, readonly string[]> = {
   bare: [],
   ping: ["ping"],
   "hand-written": ["set", "evalsha"],
+  scripts: ["eval"],
   guard: ["eval"],
   protect: ["eval"],
 };
@@ -22,14 +23,15 @@ function routesOf(framework: Route["framework"], variants: readonly Variant[]): 
 }
 
 export const routes: readonly Route[] = [
-  ...routesOf("Express", ["bare", "ping", "hand-written", "guard", "protect"]),
-  ...routesOf("Koa", ["bare", "ping", "hand-written", "guard"]),
+  ...routesOf("Express", ["bare", "ping", "hand-written", "scripts", "guard", "protect"]),
+  ...routesOf("Koa", ["bare", "ping", "hand-written", "scripts", "guard"]),
 ];
 
 export const variantNames: Record<Variant, string> = {
   bare: "bare",
   ping: "one PING",
   "hand-written": "hand-written lock",
+  scripts: "its scripts alone",
   guard: "submit-lock",
   protect: "submit-lock, protect",
 };
