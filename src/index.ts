@@ -1,3 +1,4 @@
+export type { Attempt } from "./lock/attempt.ts";
 export type {
   AcquireMessage,
   LostMessage,
@@ -35,12 +36,7 @@ export type {
   OwnedReply,
 } from "./lock/store.ts";
 export type { UserId } from "./lock/submit-key.ts";
-export {
-  type Attempt,
-  type CloseOptions,
-  type LockedWork,
-  SubmitLock,
-} from "./lock/submit-lock.ts";
+export { type CloseOptions, type LockedWork, SubmitLock } from "./lock/submit-lock.ts";
 export type { WithLockOptions } from "./lock/waiting.ts";
 export { MemoryStore } from "./stores/memory-store.ts";
 export type { RedisClient } from "./stores/redis/client.ts";

@@ -1,5 +1,5 @@
+import { startMasters } from "../../test/support/masters.ts";
 import type { RedisServer } from "../../test/support/server-process.ts";
-import { startMasters } from "../cluster.ts";
 import { type Library, plain, redisSemaphore, submitLock } from "../libraries.ts";
 import { type PairProcess, startPairs, warmUp } from "../pair-process.ts";
 import type { Findings } from "../part.ts";
@@ -57,7 +57,9 @@ ${table(["cluster", "pairs a second", "plain = 1.00"], rows)}`,
 }
 
 async function siteOf(binary: string, masters: number): Promise<Site> {
-  const nodes = await startMasters(binary, masters);
+  // A node that has met no other does not know its own address, and clients are told none.
+  const announced = ["--cluster-announce-ip", "127.0.0.1"];
+  const nodes = await startMasters(binary, masters, announced);
   const ports = nodes.map(({ port }) => port);
   const processes = new Map<Library, PairProcess>();
   for (const library of compared) {

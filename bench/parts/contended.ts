@@ -1,6 +1,13 @@
 import { startServer } from "../../test/support/server-process.ts";
 import { atLeast, type Findings } from "../part.ts";
-import { checkStatus, type LoadResult, startLoad, startRoute, warmUp } from "../route/processes.ts";
+import {
+  checkStatus,
+  type LoadResult,
+  startLoad,
+  startRoute,
+  warmAgain,
+  warmUp,
+} from "../route/processes.ts";
 import { nameOf, type Route, routes } from "../route/variants.ts";
 import { Onlooker } from "../server-stats.ts";
 import { rounds, seconds } from "../settings.ts";
@@ -23,9 +30,9 @@ export async function contended(binary: string): Promise<Findings> {
   for (let round = 0; round < rounds; round++) {
     for (const each of turns(locked, round)) {
       const port = servers[locked.indexOf(each)]?.hello.port as number;
-      // A process that has waited for its turn has given memory back, and takes it again first.
-      await load.run({ port, connections, seconds: seconds / 2, user });
-      const result = checkStatus(await load.run({ port, connections, seconds, user }), 409);
+      const job = { port, connections, seconds, user };
+      await warmAgain(load, job);
+      const result = checkStatus(await load.run(job), 409);
       results.get(each)?.push(result);
     }
   }

@@ -7,6 +7,7 @@ import {
   type ServerProcess,
   startLoad,
   startRoute,
+  warmAgain,
   warmUp,
 } from "../route/processes.ts";
 import { nameOf, type Route, routes, type Variant, variantNames } from "../route/variants.ts";
@@ -43,8 +44,7 @@ export async function route(binary: string): Promise<Findings> {
     for (const each of turns(routes, round)) {
       const server = servers.get(each) as ServerProcess;
       const job = { port: server.hello.port, connections, seconds };
-      // A process that has waited for its turn has given memory back, and takes it again first.
-      await load.run({ ...job, seconds: seconds / 2 });
+      await warmAgain(load, job);
       await server.run({ kind: "cpu" });
       const before = await onlooker.stats();
       const full = checkStatus(await load.run(job), 201);

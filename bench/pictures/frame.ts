@@ -1,3 +1,5 @@
+import { escaped, round } from "../../test/support/svg.ts";
+
 export interface Frame {
   readonly width: number;
   readonly height: number;
@@ -57,12 +59,4 @@ export function line(
   [x2, y2]: readonly [number, number],
 ): string {
   return `<line class="${classes}" x1="${round(x1)}" y1="${round(y1)}" x2="${round(x2)}" y2="${round(y2)}"/>`;
-}
-
-function round(value: number): number {
-  return Math.round(value * 10) / 10;
-}
-
-function escaped(content: string): string {
-  return content.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll('"', "&quot;");
 }

@@ -46,6 +46,11 @@ export function checkStatus(result: LoadResult, status: number): LoadResult {
   throw new Error(`expected only ${status}, got ${JSON.stringify(result.statuses)}`);
 }
 
+/** A process that has waited for its turn has given memory back, and takes it again first. */
+export async function warmAgain(load: LoadProcess, job: LoadJob): Promise<void> {
+  await load.run({ ...job, seconds: job.seconds / 2 });
+}
+
 /** Long enough for the code to be optimised, whatever a measurement lasts. */
 export async function warmUp(load: LoadProcess, job: Omit<LoadJob, "seconds">): Promise<void> {
   await load.run({ ...job, seconds: Math.max(1, seconds) });

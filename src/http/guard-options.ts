@@ -1,7 +1,7 @@
+import type { Attempt } from "../lock/attempt.ts";
 import { InvalidOptionError } from "../lock/errors.ts";
 import { checkOptionNames, hasMembers, invalidOption } from "../lock/options.ts";
 import type { UserId } from "../lock/submit-key.ts";
-import type { Attempt } from "../lock/submit-lock.ts";
 import type { Refusal } from "./problem.ts";
 
 /** What a guard needs of a lock: a `SubmitLock`, also of another copy of this package. */

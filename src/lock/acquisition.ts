@@ -1,7 +1,7 @@
 import { type Alarms, Sleeper } from "./alarms.ts";
 import type { LockMisconfiguredError, LockUnavailableError } from "./errors.ts";
 import type { AcquireReply, Answered, Copy, LockCommand, LockStore, NoAnswer } from "./store.ts";
-import { errorFor, thrown } from "./trouble.ts";
+import { errorFor } from "./trouble.ts";
 
 /** How an attempt ended, with what the lock needs to clean up after it. */
 export interface Acquisition {
@@ -101,11 +101,7 @@ class Attempt extends Sleeper implements Acquisition {
     if (this.openCopies.length === 0) this.openCopies = [copy];
     else this.openCopies.push(copy);
     this.#wakeAt(now + this.command.times.commandTimeoutMs);
-    try {
-      this.#store.acquire(copy);
-    } catch (error) {
-      copy.answer(thrown(error));
-    }
+    this.#store.acquire(copy);
   }
 
   /** Sets the one alarm for the next send or the end of the budget, whichever comes first. */

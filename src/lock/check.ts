@@ -6,7 +6,7 @@ import type { LeaseKeeper } from "./lease.ts";
 import { reliableMs } from "./lease-life.ts";
 import type { ReleaseOutcome } from "./retirement.ts";
 import type { LockCommand, LockStore, OwnedReply } from "./store.ts";
-import { errorFor, thrown } from "./trouble.ts";
+import { errorFor } from "./trouble.ts";
 import { within } from "./waiting.ts";
 
 /**
@@ -40,7 +40,5 @@ export async function check(keeper: LeaseKeeper, key: string): Promise<void> {
 }
 
 function extendOnce(store: LockStore, command: LockCommand): Promise<OwnedReply> {
-  return new Promise<OwnedReply>((answer) =>
-    store.extend({ command, deadlineMs: undefined, answer }),
-  ).catch(thrown);
+  return new Promise((answer) => store.extend({ command, deadlineMs: undefined, answer }));
 }

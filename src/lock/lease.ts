@@ -10,9 +10,9 @@ import {
 } from "./diagnostics.ts";
 import { LockLostError, type LostReason } from "./errors.ts";
 import { LeaseLife } from "./lease-life.ts";
-import type { ReleaseOutcome, Retirements } from "./retirement.ts";
+import type { ReleaseOutcome } from "./retirement.ts";
+import type { Retirements } from "./retirements.ts";
 import type { AcquireReply, Copy, LockCommand, LockStore, LockTimes, OwnedReply } from "./store.ts";
-import { thrown } from "./trouble.ts";
 
 /** A lock that is held by us until a time. */
 export interface Lease {
@@ -208,12 +208,7 @@ export class HeldLease extends Sleeper implements Lease {
     this.#life.extendSent(now);
     // Before the send: a store may answer at once.
     this.#schedule();
-    const copy = new ExtendCopy(this, this.#command, now);
-    try {
-      this.#keeper.store.extend(copy);
-    } catch (error) {
-      copy.answer(thrown(error));
-    }
+    this.#keeper.store.extend(new ExtendCopy(this, this.#command, now));
   }
 
   extended(reply: OwnedReply, sentAt: number): void {

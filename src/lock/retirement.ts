@@ -9,7 +9,7 @@ import type {
   NoAnswer,
   OwnedReply,
 } from "./store.ts";
-import { errorFor, thrown } from "./trouble.ts";
+import { errorFor } from "./trouble.ts";
 
 /**
  * What became of a release. `released`: the key was ours and is deleted. `gone`, `foreign`: the
@@ -28,61 +28,14 @@ const everyMs = 50;
 /** How soon it asks again after a "you may not". */
 const whenNotPermittedMs = 1_000;
 
-/**
- * Gives owner ids up for good: compare-and-delete at once, and again every 50 ms until no copy of
- * the acquire can take effect any more. That is certain as soon as an answer carries a store time
- * later than every deadline that was open when the compare-and-delete was sent: a copy that the
- * store executes after that refuses itself.
- */
-export class Retirements {
+/** What the retirements of one lock share. */
+export interface RetirementKeeper {
   readonly store: LockStore;
   readonly times: LockTimes;
   readonly alarms: Alarms;
-  /** How many are under way that could still succeed. */
-  #hopeful = 0;
-  #idle: (() => void) | undefined;
-
-  constructor(store: LockStore, times: LockTimes, alarms: Alarms) {
-    this.store = store;
-    this.times = times;
-    this.alarms = alarms;
-  }
-
-  /**
-   * @param validUntil until when, by the monotonic clock, the key is ours for certain.
-   * @param released called once, within `acquireTimeoutMs`.
-   */
-  begin(
-    command: AskedCommand,
-    openCopies: readonly Copy<AcquireReply>[],
-    validUntil: number,
-    released: Released = nobody,
-  ): void {
-    this.#hopeful++;
-    const retirement = new Retirement(this, command, openCopies, validUntil, released);
-    retirement.try(retirement.startedAt);
-  }
-
-  /** Resolves when nothing is under way that could still succeed. */
-  idle(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#idle = resolve;
-      this.#checkIdle();
-    });
-  }
-
-  /** One of them has ended, or is of no hope any more. */
-  left(): void {
-    this.#hopeful--;
-    this.#checkIdle();
-  }
-
-  #checkIdle(): void {
-    if (this.#hopeful === 0) this.#idle?.();
-  }
+  /** Called when one has ended, or is of no hope any more. */
+  left(): void;
 }
-
-const nobody: Released = () => {};
 
 /** One compare-and-delete. */
 class ReleaseCopy implements Copy<OwnedReply> {
@@ -105,11 +58,16 @@ class ReleaseCopy implements Copy<OwnedReply> {
   }
 }
 
-/** An owner id that is being given up. */
-class Retirement extends Sleeper {
+/**
+ * Gives an owner id up for good: compare-and-delete at once, and again every 50 ms until no copy of
+ * the acquire can take effect any more. That is certain as soon as an answer carries a store time
+ * later than every deadline that was open when the compare-and-delete was sent: a copy that the
+ * store executes after that refuses itself.
+ */
+export class Retirement extends Sleeper {
   readonly command: AskedCommand;
   readonly startedAt: number = performance.now();
-  readonly #among: Retirements;
+  readonly #keeper: RetirementKeeper;
   /** The copies of its acquire that may still take effect. Shrinks as clean answers come in. */
   readonly #openCopies: readonly Copy<AcquireReply>[];
   /** Whether any copy was open when this began: then it is more than a plain release. */
@@ -127,14 +85,14 @@ class Retirement extends Sleeper {
   #ended = false;
 
   constructor(
-    among: Retirements,
+    keeper: RetirementKeeper,
     command: AskedCommand,
     openCopies: readonly Copy<AcquireReply>[],
     validUntil: number,
     released: Released,
   ) {
     super();
-    this.#among = among;
+    this.#keeper = keeper;
     this.command = command;
     this.#openCopies = openCopies;
     this.#wasOpen = openCopies.length > 0;
@@ -148,24 +106,20 @@ class Retirement extends Sleeper {
     this.#waiting = copy;
     this.#sentAt = now;
     this.#wakeSoon(now);
-    try {
-      this.#among.store.release(copy);
-    } catch (error) {
-      copy.answer(thrown(error));
-    }
+    this.#keeper.store.release(copy);
   }
 
   #wakeSoon(now: number): void {
     const dueAt = now + everyMs;
-    const tellAt = this.startedAt + this.#among.times.acquireTimeoutMs;
+    const tellAt = this.startedAt + this.#keeper.times.acquireTimeoutMs;
     const untold = this.#released !== undefined;
-    this.#among.alarms.set(this, untold ? Math.min(dueAt, tellAt) : dueAt);
+    this.#keeper.alarms.set(this, untold ? Math.min(dueAt, tellAt) : dueAt);
   }
 
   override awake(): void {
     const now = performance.now();
     const age = now - this.startedAt;
-    const { acquireTimeoutMs, commandTimeoutMs, ttlMs } = this.#among.times;
+    const { acquireTimeoutMs, commandTimeoutMs, ttlMs } = this.#keeper.times;
     if (age >= acquireTimeoutMs) this.#tell("unconfirmed");
     if (age >= 2 * acquireTimeoutMs + ttlMs) {
       this.#end("abandoned");
@@ -212,20 +166,20 @@ class Retirement extends Sleeper {
     const isNew = this.#notBefore === 0;
     this.#notBefore = performance.now() + whenNotPermittedMs;
     this.#tell("unconfirmed");
-    if (isNew && !this.#ended) this.#among.left();
+    if (isNew && !this.#ended) this.#keeper.left();
   }
 
   #end(outcome: "final" | "abandoned"): void {
     if (this.#ended) return;
     this.#ended = true;
-    this.#among.alarms.clear(this);
+    this.#keeper.alarms.clear(this);
     this.#tell("unconfirmed");
     if (this.#wasOpen && retireChannel.hasSubscribers) {
       const durationMs = performance.now() - this.startedAt;
       const message: RetireMessage = { key: this.command.key, outcome, durationMs };
       publish(retireChannel, this.command, message);
     }
-    if (this.#notBefore === 0) this.#among.left();
+    if (this.#notBefore === 0) this.#keeper.left();
   }
 
   #tell(outcome: ReleaseOutcome): void {
@@ -233,7 +187,7 @@ class Retirement extends Sleeper {
     if (released === undefined) return;
     this.#released = undefined;
     const isUnconfirmed = outcome === "unconfirmed";
-    const withinMs = this.#among.times.acquireTimeoutMs;
+    const withinMs = this.#keeper.times.acquireTimeoutMs;
     released(outcome, isUnconfirmed ? errorFor(this.#trouble, withinMs) : undefined);
   }
 

@@ -1,6 +1,7 @@
 import { v4 as uuid } from "uuid";
 import { type Acquisition, acquire } from "./acquisition.ts";
 import { Alarms } from "./alarms.ts";
+import { type Attempt, closed, failure } from "./attempt.ts";
 import { check } from "./check.ts";
 import {
   type AcquireMessage,
@@ -9,13 +10,9 @@ import {
   asker,
   publish,
 } from "./diagnostics.ts";
-import {
-  LockClosedError,
-  LockContendedError,
-  type LockMisconfiguredError,
-  LockUnavailableError,
-} from "./errors.ts";
+import { LockUnavailableError } from "./errors.ts";
 import { HeldLease, type Lease, type LeaseKeeper } from "./lease.ts";
+import { neverThrowing } from "./never-throwing.ts";
 import {
   checkMs,
   checkOptionNames,
@@ -23,27 +20,9 @@ import {
   resolveLockOptions,
   type SubmitLockOptions,
 } from "./options.ts";
-import { Retirements } from "./retirement.ts";
+import { Retirements } from "./retirements.ts";
 import { submitKey, type UserId } from "./submit-key.ts";
 import { pause, resolveWaitMs, type WithLockOptions, within } from "./waiting.ts";
-
-/** How an attempt to take a user's lock ended. */
-export type Attempt =
-  | {
-      readonly outcome: "acquired";
-      readonly lease: Lease;
-      /** An answer of Redis had been lost or late, and the lock was confirmed with the same owner id. */
-      readonly confirmed: boolean;
-    }
-  | {
-      readonly outcome: "contended";
-      /** How long the holder's lease has to live unless it is extended; `Infinity` for a key that is no lock. */
-      readonly expiresInMs: number;
-    }
-  | {
-      readonly outcome: "unavailable";
-      readonly cause: LockUnavailableError | LockMisconfiguredError | LockClosedError;
-    };
 
 /** What runs under the lock. */
 export type LockedWork<Result> = (lease: Lease) => Result | PromiseLike<Result>;
@@ -71,7 +50,8 @@ export class SubmitLock {
 
   /** @throws InvalidOptionError naming the option, what was expected and what came. */
   constructor(options: SubmitLockOptions) {
-    const { store, keyPrefix, times } = resolveLockOptions(options);
+    const { keyPrefix, times, ...given } = resolveLockOptions(options);
+    const store = neverThrowing(given.store);
     this.#keyPrefix = keyPrefix;
     // So late as nobody notices (a holder is told up to 1 s before the end), and so coarse that a busy process is not woken all the time.
     const alarms = new Alarms(Math.max(1, times.commandTimeoutMs / 100), true);
@@ -235,15 +215,6 @@ export class SubmitLock {
       await pause(round, endsAt);
     }
   }
-}
-
-function closed(): Extract<Attempt, { outcome: "unavailable" }> {
-  return { outcome: "unavailable", cause: new LockClosedError("this lock was closed") };
-}
-
-function failure(key: string, attempt: Exclude<Attempt, { outcome: "acquired" }>): Error {
-  if (attempt.outcome === "unavailable") return attempt.cause;
-  return new LockContendedError(`somebody else holds ${key}`, attempt.expiresInMs);
 }
 
 function publishAcquire(command: AskedCommand, acquisition: Acquisition): void {

@@ -34,8 +34,3 @@ function misconfigured(cause: Error): LockMisconfiguredError {
     { cause },
   );
 }
-
-/** What is known of a copy when its store has thrown: nothing. */
-export function thrown(error: unknown): NoAnswer {
-  return { kind: "unknown", cause: error instanceof Error ? error : new Error(String(error)) };
-}

@@ -1,3 +1,5 @@
+import { escaped, round } from "../support/svg.ts";
+
 /** One line of the picture: how many users were blocked, at each tenth of a second. */
 export interface Line {
   readonly name: string;
@@ -91,12 +93,4 @@ function tickStep(most: number): number {
 
 function ticks(end: number, step: number): number[] {
   return Array.from({ length: Math.floor(end / step) + 1 }, (_, index) => index * step);
-}
-
-function round(value: number): number {
-  return Math.round(value * 10) / 10;
-}
-
-function escaped(text: string): string {
-  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll('"', "&quot;");
 }

@@ -10,6 +10,8 @@ import { closeBenches, openBench } from "./bench.ts";
 afterEach(closeLocks);
 afterEach(closeBenches);
 
+/** Leases that are soon lost. */
+const brief = { ttlMs: 200, maxHoldMs: 200, acquireTimeoutMs: 100, commandTimeoutMs: 50 } as const;
 const current = new AsyncLocalStorage<string>();
 
 /** Many users at once, whose commands share calls and timers; each in a context of its own. */
@@ -24,12 +26,7 @@ async function leases(
 const names = ["submit-lock:acquire", "submit-lock:release", "submit-lock:lost"] as const;
 
 test("every message is published in the context of whoever asked for the lock", async () => {
-  const { lock } = await openBench({
-    ttlMs: 200,
-    maxHoldMs: 200,
-    acquireTimeoutMs: 100,
-    commandTimeoutMs: 50,
-  });
+  const { lock } = await openBench(brief);
   const users = twenty();
   const heard: string[] = [];
   const listeners = names.map((name) => {
@@ -50,12 +47,7 @@ test("every message is published in the context of whoever asked for the lock", 
 });
 
 test("a listener of the signal runs in the context of whoever asked for the signal", async () => {
-  const { lock } = await openBench({
-    ttlMs: 200,
-    maxHoldMs: 200,
-    acquireTimeoutMs: 100,
-    commandTimeoutMs: 50,
-  });
+  const { lock } = await openBench(brief);
   const users = twenty();
   const heard: boolean[] = [];
   await leases(users, async (user) => {
