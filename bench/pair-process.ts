@@ -15,7 +15,7 @@ export function startPairs(
   // Users of its own: processes that run at the same time never contend.
   const prefix = `p${started++}-`;
   return Child.start(
-    new URL("pair-worker.ts", import.meta.url),
+    new URL("./pair-worker.ts", import.meta.url),
     [library.name, prefix, kind, ports.join(",")],
     ["--expose-gc"],
   );

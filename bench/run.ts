@@ -60,7 +60,7 @@ const report = [
 ].join("\n\n");
 console.log(report);
 if (words.length === 0) {
-  writeFileSync(new URL("results.md", import.meta.url), `${report}\n`);
+  writeFileSync(new URL("./results.md", import.meta.url), `${report}\n`);
   for (const { pictures = {} } of findings) {
     for (const [name, picture] of Object.entries(pictures)) {
       writeFileSync(new URL(name, import.meta.url), picture);

@@ -2,17 +2,17 @@
 import { createServer } from "node:http";
 import { fileURLToPath } from "node:url";
 import express, { type NextFunction, type Request, type Response } from "express";
-import { submitLock } from "submit-lock/express";
+import { submitGuard } from "submit-lock/express";
 import { serve } from "./serve.ts";
 import { answerTo, Shop, signedIn, userOf } from "./shop.ts";
 
-const page = fileURLToPath(new URL("checkout.html", import.meta.url));
+const page = fileURLToPath(new URL("./checkout.html", import.meta.url));
 
 await serve("Express", (lock) => {
   const shop = new Shop();
   const app = express();
 
-  const guard = submitLock({ lock, userId: (req) => userOf(req.get("authorization")) });
+  const guard = submitGuard({ lock, userId: (req) => userOf(req.get("authorization")) });
 
   app.post(
     "/orders",

@@ -2,11 +2,11 @@
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import Koa from "koa";
-import { submitLock } from "submit-lock/koa";
+import { submitGuard } from "submit-lock/koa";
 import { serve } from "./serve.ts";
 import { answerTo, Shop, signedIn, userOf } from "./shop.ts";
 
-const page = readFileSync(new URL("checkout.html", import.meta.url), "utf8");
+const page = readFileSync(new URL("./checkout.html", import.meta.url), "utf8");
 
 await serve("Koa", (lock) => {
   const shop = new Shop();
@@ -42,7 +42,7 @@ await serve("Koa", (lock) => {
     }
   });
 
-  const guard = submitLock({ lock, userId: (ctx) => userOf(ctx.get("authorization")) });
+  const guard = submitGuard({ lock, userId: (ctx) => userOf(ctx.get("authorization")) });
 
   app.use(guard).use(async (ctx) => {
     ctx.body = await shop.placeOrder(

@@ -1,11 +1,3 @@
-export type { Attempt } from "./lock/attempt.ts";
-export type {
-  AcquireMessage,
-  LostMessage,
-  ReleaseMessage,
-  RetireMessage,
-  SubmitLockChannels,
-} from "./lock/diagnostics.ts";
 export {
   AnsweredTwiceError,
   type AnySubmitLockError,
@@ -20,16 +12,24 @@ export {
   type LostReason,
   SubmitLockError,
   type SubmitLockErrorCode,
-} from "./lock/errors.ts";
+} from "./errors.ts";
+export type { Attempt } from "./lock/attempt.ts";
+export type {
+  AcquireMessage,
+  LostMessage,
+  ReleaseMessage,
+  RetireMessage,
+  SubmitLockChannels,
+} from "./lock/diagnostics.ts";
 export type { Lease } from "./lock/lease.ts";
 export type { SubmitLockOptions } from "./lock/options.ts";
-export type { ReleaseOutcome } from "./lock/retirement.ts";
+export type { ReleaseOutcome } from "./lock/release.ts";
 export type {
   AcquireReply,
   Answered,
   ContendedAnswer,
-  Copy,
   LockCommand,
+  LockRequest,
   LockStore,
   LockTimes,
   NoAnswer,
@@ -39,5 +39,5 @@ export type { UserId } from "./lock/submit-key.ts";
 export { type CloseOptions, type LockedWork, SubmitLock } from "./lock/submit-lock.ts";
 export type { WithLockOptions } from "./lock/waiting.ts";
 export { MemoryStore } from "./stores/memory-store.ts";
-export type { RedisClient } from "./stores/redis/client.ts";
+export type { RedisClient } from "./stores/redis/ioredis.ts";
 export { RedisStore } from "./stores/redis/redis-store.ts";

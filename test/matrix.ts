@@ -36,7 +36,7 @@ function nodeProgram(version: string): string {
 function runCell({ version, program }: { version: string; program: string }, binary: string) {
   const server = serverVersion(binary);
   console.log(`\n=== Node ${version}, ${server}`);
-  const vitest = ["node_modules/vitest/vitest.mjs", "run", "--config", "test/vitest.config.ts"];
+  const vitest = ["node_modules/vitest/vitest.mjs", "run", "--config", "vitest.config.ts"];
   const from = performance.now();
   const { status } = spawnSync(program, [...vitest, ...filters], {
     stdio: ["ignore", "inherit", "inherit"],

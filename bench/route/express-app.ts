@@ -2,7 +2,7 @@ import type { RequestListener } from "node:http";
 import express, { type RequestHandler } from "express";
 import type { Redis } from "ioredis";
 import { RedisStore, SubmitLock } from "submit-lock";
-import { submitLock } from "submit-lock/express";
+import { submitGuard } from "submit-lock/express";
 import { ttlMs } from "../locker.ts";
 import { expressLock, expressScripts } from "./hand-written.ts";
 import type { Variant } from "./variants.ts";
@@ -19,7 +19,7 @@ export function expressApp(variant: Variant, redis: Redis): RequestListener {
 
 function stack(variant: Variant, redis: Redis, handler: RequestHandler): RequestHandler[] {
   const guard = () =>
-    submitLock({
+    submitGuard({
       lock: new SubmitLock({ store: new RedisStore(redis), ttlMs }),
       userId: (req) => req.get("x-user-id"),
     });

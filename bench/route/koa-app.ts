@@ -2,7 +2,7 @@ import type { RequestListener } from "node:http";
 import type { Redis } from "ioredis";
 import Koa, { type Middleware } from "koa";
 import { RedisStore, SubmitLock } from "submit-lock";
-import { submitLock } from "submit-lock/koa";
+import { submitGuard } from "submit-lock/koa";
 import { ttlMs } from "../locker.ts";
 import { koaLock, koaScripts } from "./hand-written.ts";
 import type { Variant } from "./variants.ts";
@@ -32,7 +32,7 @@ function middleware(variant: Variant, redis: Redis): Middleware | undefined {
     case "scripts":
       return koaScripts(redis);
     case "guard":
-      return submitLock({
+      return submitGuard({
         lock: new SubmitLock({ store: new RedisStore(redis), ttlMs }),
         userId: (ctx) => ctx.get("x-user-id"),
       });

@@ -31,12 +31,12 @@ export type ServerProcess = Child<ServerJob, number, ServerHello>;
 export type LoadProcess = Child<LoadJob, LoadResult>;
 
 export function startRoute(route: Route, redisPort: number): Promise<ServerProcess> {
-  const script = new URL("server.ts", import.meta.url);
+  const script = new URL("./server.ts", import.meta.url);
   return Child.start(script, [route.framework, route.variant, `${redisPort}`]);
 }
 
 export function startLoad(): Promise<LoadProcess> {
-  return Child.start(new URL("load.ts", import.meta.url), []);
+  return Child.start(new URL("./load.ts", import.meta.url), []);
 }
 
 /** Every answer has to be the one that is measured. */

@@ -1,5 +1,5 @@
+import { InvalidOptionError } from "../errors.ts";
 import type { Attempt } from "../lock/attempt.ts";
-import { InvalidOptionError } from "../lock/errors.ts";
 import { checkOptionNames, hasMembers, invalidOption } from "../lock/options.ts";
 import type { UserId } from "../lock/submit-key.ts";
 import type { Refusal } from "./problem.ts";
@@ -39,7 +39,7 @@ const names = ["lock", "userId", "onAnonymous", "onContended", "onUnavailable", 
 
 /** @throws InvalidOptionError naming the option, what was expected and what came. */
 export function checkGuardOptions(options: UncheckedOptions<never>): void {
-  checkOptionNames("submitLock", options, names);
+  checkOptionNames("submitGuard", options, names);
   if (hasMembers(options.lock, ["attach"])) {
     throw new InvalidOptionError(
       "lock: expected a SubmitLock, got a store: write lock: new SubmitLock({ store })",

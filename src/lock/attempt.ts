@@ -3,7 +3,7 @@ import {
   LockContendedError,
   type LockMisconfiguredError,
   type LockUnavailableError,
-} from "./errors.ts";
+} from "../errors.ts";
 import type { Lease } from "./lease.ts";
 
 /** How an attempt to take a user's lock ended. */

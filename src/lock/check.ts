@@ -1,12 +1,12 @@
 import { v4 as uuid } from "uuid";
-import { type Acquisition, acquire } from "./acquisition.ts";
-import { type AskedCommand, asker } from "./diagnostics.ts";
-import { LockUnavailableError } from "./errors.ts";
-import type { LeaseKeeper } from "./lease.ts";
-import { reliableMs } from "./lease-life.ts";
-import type { ReleaseOutcome } from "./retirement.ts";
+import { LockUnavailableError } from "../errors.ts";
+import { type Acquisition, acquire } from "./acquire.ts";
+import { asker, type CallerCommand } from "./diagnostics.ts";
+import type { LockRuntime } from "./lease.ts";
+import type { ReleaseOutcome } from "./release.ts";
 import type { LockCommand, LockStore, OwnedReply } from "./store.ts";
-import { errorFor } from "./trouble.ts";
+import { toLockError } from "./trouble.ts";
+import { reliableMs } from "./validity.ts";
 import { within } from "./waiting.ts";
 
 /**
@@ -14,14 +14,14 @@ import { within } from "./waiting.ts";
  *
  * @throws what is in the way, as a rejection.
  */
-export async function check(keeper: LeaseKeeper, key: string): Promise<void> {
-  const { store, times, alarms, retirements } = keeper;
-  const command: AskedCommand = { key, ownerId: uuid(), times, asker: asker() };
-  const { outcome, cause, startedAt, openCopies, mayHold } = await new Promise<Acquisition>(
-    (ended) => acquire(store, command, alarms, ended),
+export async function check(keeper: LockRuntime, key: string): Promise<void> {
+  const { store, times, timers, retirements } = keeper;
+  const command: CallerCommand = { key, ownerId: uuid(), times, asker: asker() };
+  const { outcome, cause, startedAt, inFlight, mayHold } = await new Promise<Acquisition>((ended) =>
+    acquire(store, command, timers, ended),
   );
   if (outcome !== "acquired") {
-    if (mayHold) retirements.begin(command, openCopies, 0);
+    if (mayHold) retirements.begin(command, inFlight, 0);
     throw cause ?? new LockUnavailableError("the throwaway lock was contended");
   }
   // Longer than the life that the key has: otherwise nothing would have to be lengthened.
@@ -30,11 +30,11 @@ export async function check(keeper: LeaseKeeper, key: string): Promise<void> {
   const validUntil = startedAt + reliableMs(times.ttlMs);
   const released = await new Promise<{ outcome: ReleaseOutcome; cause: Error | undefined }>(
     (ended) =>
-      retirements.begin(command, openCopies, validUntil, (outcome, cause) =>
+      retirements.begin(command, inFlight, validUntil, (outcome, cause) =>
         ended({ outcome, cause }),
       ),
   );
-  if (extended?.kind !== "done") throw errorFor(extended, times.acquireTimeoutMs);
+  if (extended?.kind !== "done") throw toLockError(extended, times.acquireTimeoutMs);
   if (released.outcome === "released") return;
   throw released.cause ?? new LockUnavailableError(`the throwaway lock was ${released.outcome}`);
 }

@@ -1,6 +1,6 @@
 import { AsyncResource } from "node:async_hooks";
 import { type Channel, channel } from "node:diagnostics_channel";
-import type { LostReason } from "./errors.ts";
+import type { LostReason } from "../errors.ts";
 import type { LockCommand } from "./store.ts";
 
 /** Published on `submit-lock:acquire` when an attempt has ended. */
@@ -51,7 +51,7 @@ export interface SubmitLockChannels {
 }
 
 /** A command, and the context in which it was asked for. */
-export interface AskedCommand extends LockCommand {
+export interface CallerCommand extends LockCommand {
   readonly asker: AsyncResource | undefined;
 }
 
@@ -72,7 +72,7 @@ export function asker(): AsyncResource | undefined {
     : undefined;
 }
 
-export function publish(to: Channel, { asker }: AskedCommand, message: object): void {
+export function publish(to: Channel, { asker }: CallerCommand, message: object): void {
   if (asker === undefined) to.publish(message);
   else asker.runInAsyncScope(() => to.publish(message));
 }

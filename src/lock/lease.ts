@@ -1,18 +1,25 @@
 import { AsyncResource } from "node:async_hooks";
-import { type Alarms, Sleeper } from "./alarms.ts";
+import { LockLostError, type LostReason } from "../errors.ts";
+import { Timer, type TimerWheel } from "../timer-wheel.ts";
 import {
-  type AskedCommand,
+  type CallerCommand,
   type LostMessage,
   lostChannel,
   publish,
   type ReleaseMessage,
   releaseChannel,
 } from "./diagnostics.ts";
-import { LockLostError, type LostReason } from "./errors.ts";
-import { LeaseLife } from "./lease-life.ts";
-import type { ReleaseOutcome } from "./retirement.ts";
-import type { Retirements } from "./retirements.ts";
-import type { AcquireReply, Copy, LockCommand, LockStore, LockTimes, OwnedReply } from "./store.ts";
+import type { ReleaseOutcome } from "./release.ts";
+import type { Retirements } from "./releases.ts";
+import type {
+  AcquireReply,
+  LockCommand,
+  LockRequest,
+  LockStore,
+  LockTimes,
+  OwnedReply,
+} from "./store.ts";
+import { Validity } from "./validity.ts";
 
 /** A lock that is held by us until a time. */
 export interface Lease {
@@ -40,20 +47,20 @@ export interface Lease {
 }
 
 /** What the leases of one lock share. */
-export interface LeaseKeeper {
+export interface LockRuntime {
   readonly store: LockStore;
   readonly times: LockTimes;
   /** Of attempts and retirements. */
-  readonly alarms: Alarms;
+  readonly timers: TimerWheel;
   readonly retirements: Retirements;
   /** Of every lease that is neither released nor lost. */
-  readonly watchdogs: Alarms<HeldLease>;
+  readonly watchdogs: TimerWheel<HeldLease>;
   /** Called when a lease was released or lost. */
   left(): void;
 }
 
 /** One write of an extend. */
-class ExtendCopy implements Copy<OwnedReply> {
+class ExtendRequest implements LockRequest<OwnedReply> {
   readonly command: LockCommand;
   readonly #lease: HeldLease;
   readonly #sentAt: number;
@@ -71,11 +78,11 @@ class ExtendCopy implements Copy<OwnedReply> {
 }
 
 /** A lease, its watchdog and its release. */
-export class HeldLease extends Sleeper implements Lease {
-  readonly #keeper: LeaseKeeper;
-  readonly #command: AskedCommand;
-  readonly #life: LeaseLife;
-  readonly #openCopies: readonly Copy<AcquireReply>[];
+export class HeldLease extends Timer implements Lease {
+  readonly #keeper: LockRuntime;
+  readonly #command: CallerCommand;
+  readonly #life: Validity;
+  readonly #inFlight: readonly LockRequest<AcquireReply>[];
   /** A copy of our own acquire may take the key again after somebody else has had it. */
   readonly #mayBeRetaken: boolean;
   #lost: LockLostError | undefined;
@@ -87,20 +94,20 @@ export class HeldLease extends Sleeper implements Lease {
 
   /**
    * @param startedAt monotonic time from before the first send of the acquire.
-   * @param openCopies copies of the acquire that may still take effect.
+   * @param inFlight copies of the acquire that may still take effect.
    */
   constructor(
-    keeper: LeaseKeeper,
-    command: AskedCommand,
+    keeper: LockRuntime,
+    command: CallerCommand,
     startedAt: number,
-    openCopies: readonly Copy<AcquireReply>[],
+    inFlight: readonly LockRequest<AcquireReply>[],
   ) {
     super();
     this.#keeper = keeper;
     this.#command = command;
-    this.#life = new LeaseLife(keeper.times, startedAt);
-    this.#openCopies = openCopies;
-    this.#mayBeRetaken = openCopies.length > 0;
+    this.#life = new Validity(keeper.times, startedAt);
+    this.#inFlight = inFlight;
+    this.#mayBeRetaken = inFlight.length > 0;
     this.#schedule();
   }
 
@@ -141,15 +148,10 @@ export class HeldLease extends Sleeper implements Lease {
       settle = resolve;
     });
     if (this.#lost === undefined) this.#leave();
-    this.#keeper.retirements.begin(
-      this.#command,
-      this.#openCopies,
-      validUntil,
-      (outcome, cause) => {
-        this.#publishRelease(outcome, releasedAt, cause);
-        settle(outcome);
-      },
-    );
+    this.#keeper.retirements.begin(this.#command, this.#inFlight, validUntil, (outcome, cause) => {
+      this.#publishRelease(outcome, releasedAt, cause);
+      settle(outcome);
+    });
     return this.#released;
   }
 
@@ -194,7 +196,7 @@ export class HeldLease extends Sleeper implements Lease {
     this.#keeper.watchdogs.set(this, this.#life.dueAt);
   }
 
-  override awake(): void {
+  override onDue(): void {
     const now = performance.now();
     if (now >= this.#life.tellAt) {
       this.lose(this.#life.mayBeExtended ? "expired" : "max-hold");
@@ -208,7 +210,7 @@ export class HeldLease extends Sleeper implements Lease {
     this.#life.extendSent(now);
     // Before the send: a store may answer at once.
     this.#schedule();
-    this.#keeper.store.extend(new ExtendCopy(this, this.#command, now));
+    this.#keeper.store.extend(new ExtendRequest(this, this.#command, now));
   }
 
   extended(reply: OwnedReply, sentAt: number): void {

@@ -1,4 +1,4 @@
-import type { Copy, LockStore, NoAnswer } from "./store.ts";
+import type { LockRequest, LockStore, NoAnswer } from "./store.ts";
 
 /** The same store, where one that throws counts as one that does not know what became of the copy. */
 export function neverThrowing(store: LockStore): LockStore {
@@ -11,8 +11,8 @@ export function neverThrowing(store: LockStore): LockStore {
 }
 
 function answering<Reply>(
-  write: (copy: Copy<Reply | NoAnswer>) => void,
-): (copy: Copy<Reply | NoAnswer>) => void {
+  write: (copy: LockRequest<Reply | NoAnswer>) => void,
+): (copy: LockRequest<Reply | NoAnswer>) => void {
   return (copy) => {
     try {
       write(copy);

@@ -1,4 +1,4 @@
-import { InvalidOptionError } from "./errors.ts";
+import { InvalidOptionError } from "../errors.ts";
 import type { LockStore, LockTimes } from "./store.ts";
 
 /** What a {@link SubmitLock} is made of. Every time is a whole number of milliseconds. */

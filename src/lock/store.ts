@@ -27,7 +27,7 @@ export interface LockCommand {
  * One write of one command; the same command may be written again, as another copy. Made by the
  * lock, and handed to a store that writes it and tells what became of it.
  */
-export interface Copy<Reply> {
+export interface LockRequest<Reply> {
   readonly command: LockCommand;
   /**
    * The store's time, in milliseconds, after which this copy of an acquire can no longer take
@@ -85,7 +85,7 @@ export type NoAnswer =
 export type AcquireReply =
   | Answered<"taken">
   | Answered<"mine">
-  | Answered<"refused">
+  | Answered<"outOfWindow">
   | Answered<"unusable">
   | ContendedAnswer
   | NoAnswer;
@@ -100,11 +100,11 @@ export interface LockStore {
    * `maxHoldMs` to live. While an earlier copy is unanswered, the next one goes another way where
    * there is one.
    */
-  acquire(copy: Copy<AcquireReply>): void;
+  acquire(copy: LockRequest<AcquireReply>): void;
   /** Writes one copy of the extend: lengthens the key to the full life if it holds the owner id; never shortens it. */
-  extend(copy: Copy<OwnedReply>): void;
+  extend(copy: LockRequest<OwnedReply>): void;
   /** Writes one copy of the release: deletes the key if it holds the owner id. */
-  release(copy: Copy<OwnedReply>): void;
+  release(copy: LockRequest<OwnedReply>): void;
   /**
    * A lock begins to use the store.
    *

@@ -1,4 +1,4 @@
-import { InvalidUserIdError } from "./errors.ts";
+import { InvalidUserIdError } from "../errors.ts";
 
 /** Who submits. `42`, `42n` and `"42"` are the same user. */
 export type UserId = string | number | bigint;

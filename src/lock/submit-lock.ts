@@ -1,17 +1,17 @@
 import { v4 as uuid } from "uuid";
-import { type Acquisition, acquire } from "./acquisition.ts";
-import { Alarms } from "./alarms.ts";
+import { LockUnavailableError } from "../errors.ts";
+import { TimerWheel } from "../timer-wheel.ts";
+import { type Acquisition, acquire } from "./acquire.ts";
 import { type Attempt, closed, failure } from "./attempt.ts";
 import { check } from "./check.ts";
 import {
   type AcquireMessage,
-  type AskedCommand,
   acquireChannel,
   asker,
+  type CallerCommand,
   publish,
 } from "./diagnostics.ts";
-import { LockUnavailableError } from "./errors.ts";
-import { HeldLease, type Lease, type LeaseKeeper } from "./lease.ts";
+import { HeldLease, type Lease, type LockRuntime } from "./lease.ts";
 import { neverThrowing } from "./never-throwing.ts";
 import {
   checkMs,
@@ -20,7 +20,7 @@ import {
   resolveLockOptions,
   type SubmitLockOptions,
 } from "./options.ts";
-import { Retirements } from "./retirements.ts";
+import { Retirements } from "./releases.ts";
 import { submitKey, type UserId } from "./submit-key.ts";
 import { pause, resolveWaitMs, type WithLockOptions, within } from "./waiting.ts";
 
@@ -39,7 +39,7 @@ export interface CloseOptions {
 /** One lock a user: whoever holds it may submit, everybody else is told so at once. */
 export class SubmitLock {
   readonly #keyPrefix: string;
-  readonly #keeper: LeaseKeeper;
+  readonly #keeper: LockRuntime;
   readonly #detach: () => Promise<void>;
   /** Attempts under way and live leases. */
   #busy = 0;
@@ -54,19 +54,22 @@ export class SubmitLock {
     const store = neverThrowing(given.store);
     this.#keyPrefix = keyPrefix;
     // So late as nobody notices (a holder is told up to 1 s before the end), and so coarse that a busy process is not woken all the time.
-    const alarms = new Alarms(Math.max(1, times.commandTimeoutMs / 100), true);
+    const timers = new TimerWheel(Math.max(1, times.commandTimeoutMs / 100), true);
     // The work keeps the process alive, not its lock.
-    const watchdogs = new Alarms<HeldLease>(Math.max(1, Math.min(times.ttlMs / 200, 50)), false);
+    const watchdogs = new TimerWheel<HeldLease>(
+      Math.max(1, Math.min(times.ttlMs / 200, 50)),
+      false,
+    );
     this.#keeper = {
       store,
       times,
-      alarms,
+      timers,
       watchdogs,
-      retirements: new Retirements(store, times, alarms),
+      retirements: new Retirements(store, times, timers),
       left: () => this.#left(),
     };
     this.#detach = store.attach(() => {
-      for (const lease of watchdogs.sleepers()) lease.extendNow();
+      for (const lease of watchdogs.armed()) lease.extendNow();
     });
   }
 
@@ -148,18 +151,18 @@ export class SubmitLock {
   }
 
   async #close(timeoutMs: number): Promise<void> {
-    const { alarms, retirements, times, watchdogs } = this.#keeper;
+    const { timers, retirements, times, watchdogs } = this.#keeper;
     const drained = new Promise<void>((resolve) => {
       this.#drained = resolve;
     });
     this.#checkDrained();
     await within(timeoutMs, drained);
     this.#over = true;
-    for (const lease of watchdogs.sleepers()) lease.lose("closed");
+    for (const lease of watchdogs.armed()) lease.lose("closed");
     // Also for the attempts that are still under way, whose owner ids may have to be retired.
     const idle = drained.then(() => retirements.idle());
     await within(2 * times.acquireTimeoutMs, idle);
-    alarms.unref();
+    timers.unref();
     await this.#detach();
   }
 
@@ -177,10 +180,10 @@ export class SubmitLock {
       ended(closed());
       return;
     }
-    const { alarms, store, times } = this.#keeper;
-    const command: AskedCommand = { key, ownerId: uuid(), times, asker: asker() };
+    const { timers, store, times } = this.#keeper;
+    const command: CallerCommand = { key, ownerId: uuid(), times, asker: asker() };
     this.#busy++;
-    acquire(store, command, alarms, (acquisition) => {
+    acquire(store, command, timers, (acquisition) => {
       const attempt = this.#settle(command, acquisition);
       // Otherwise its lease takes its place among what is busy, without a moment in between.
       if (attempt.outcome !== "acquired") this.#left();
@@ -188,15 +191,15 @@ export class SubmitLock {
     });
   }
 
-  #settle(command: AskedCommand, acquisition: Acquisition): Attempt {
+  #settle(command: CallerCommand, acquisition: Acquisition): Attempt {
     publishAcquire(command, acquisition);
-    const { outcome, startedAt, openCopies } = acquisition;
+    const { outcome, startedAt, inFlight } = acquisition;
     if (outcome === "acquired" && !this.#over) {
-      const lease = new HeldLease(this.#keeper, command, startedAt, openCopies);
+      const lease = new HeldLease(this.#keeper, command, startedAt, inFlight);
       return { outcome, lease, confirmed: acquisition.confirmed };
     }
     if (outcome === "acquired" || acquisition.mayHold) {
-      this.#keeper.retirements.begin(command, openCopies, 0);
+      this.#keeper.retirements.begin(command, inFlight, 0);
     }
     if (outcome === "acquired") return closed();
     if (outcome === "contended") return { outcome, expiresInMs: acquisition.expiresInMs };
@@ -217,7 +220,7 @@ export class SubmitLock {
   }
 }
 
-function publishAcquire(command: AskedCommand, acquisition: Acquisition): void {
+function publishAcquire(command: CallerCommand, acquisition: Acquisition): void {
   if (!acquireChannel.hasSubscribers) return;
   const { outcome, startedAt, copies, cause } = acquisition;
   const durationMs = performance.now() - startedAt;

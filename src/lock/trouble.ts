@@ -1,8 +1,8 @@
-import { LockMisconfiguredError, LockUnavailableError } from "./errors.ts";
+import { LockMisconfiguredError, LockUnavailableError } from "../errors.ts";
 import type { NoAnswer, OwnedReply } from "./store.ts";
 
 /** What is told to somebody who needed an answer and got none. */
-export function errorFor(
+export function toLockError(
   trouble: NoAnswer | OwnedReply | undefined,
   withinMs: number,
 ): LockUnavailableError | LockMisconfiguredError {

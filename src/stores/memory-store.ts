@@ -1,5 +1,5 @@
 import { checkOptionNames } from "../lock/options.ts";
-import type { AcquireReply, Copy, LockStore, OwnedReply } from "../lock/store.ts";
+import type { AcquireReply, LockRequest, LockStore, OwnedReply } from "../lock/store.ts";
 
 interface Holding {
   readonly ownerId: string;
@@ -28,7 +28,7 @@ export class MemoryStore implements LockStore {
     );
   }
 
-  acquire(copy: Copy<AcquireReply>): void {
+  acquire(copy: LockRequest<AcquireReply>): void {
     const { key, ownerId, times } = copy.command;
     const now = performance.now();
     // Executed when written: no copy of it is ever on its way.
@@ -46,13 +46,13 @@ export class MemoryStore implements LockStore {
     }
   }
 
-  extend(copy: Copy<OwnedReply>): void {
+  extend(copy: LockRequest<OwnedReply>): void {
     this.#ifOwned(copy, (holding, now) => {
       holding.expiresAt = Math.max(holding.expiresAt, now + copy.command.times.ttlMs);
     });
   }
 
-  release(copy: Copy<OwnedReply>): void {
+  release(copy: LockRequest<OwnedReply>): void {
     this.#ifOwned(copy, () => this.#holdings.delete(copy.command.key));
   }
 
@@ -61,7 +61,7 @@ export class MemoryStore implements LockStore {
     return () => Promise.resolve();
   }
 
-  #ifOwned(copy: Copy<OwnedReply>, act: (holding: Holding, now: number) => void): void {
+  #ifOwned(copy: LockRequest<OwnedReply>, act: (holding: Holding, now: number) => void): void {
     const { key, ownerId } = copy.command;
     const now = performance.now();
     const holding = this.#live(key, now);

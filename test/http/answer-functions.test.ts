@@ -5,12 +5,12 @@ import Koa3 from "koa";
 import Koa2 from "koa2";
 import supertest from "supertest";
 import { afterEach, describe, expect, test } from "vitest";
-import { submitLock as expressLock, type SubmitLockOptions } from "../../src/express.ts";
+import { submitGuard as expressGuard, type SubmitGuardOptions } from "../../src/express/index.ts";
 import { RedisStore, type SubmitLock } from "../../src/index.ts";
 import {
-  type SubmitLockOptions as KoaSubmitLockOptions,
-  submitLock as koaLock,
-} from "../../src/koa.ts";
+  type SubmitGuardOptions as KoaSubmitLockOptions,
+  submitGuard as koaGuard,
+} from "../../src/koa/index.ts";
 import { closeClients, ioredis6 } from "../support/clients.ts";
 import { freePort } from "../support/free-port.ts";
 import { freshUser } from "../support/ids.ts";
@@ -56,7 +56,7 @@ function goodLock(): SubmitLock {
   return openLock({ store: new RedisStore(ioredis6.connect(sharedRedisPort())) });
 }
 
-type ExpressAnswer = NonNullable<SubmitLockOptions["onContended"]>;
+type ExpressAnswer = NonNullable<SubmitGuardOptions["onContended"]>;
 type KoaAnswer = NonNullable<KoaSubmitLockOptions["onContended"]>;
 
 const expressMounts = ([4, 5] as const).flatMap((major) =>
@@ -72,7 +72,7 @@ describe.each(expressMounts)("$name", ({ major, mount }) => {
     async function submit(answer: ExpressAnswer) {
       const { lock, user } = await arrange();
       const seen = { ran: 0, errors: [] as unknown[] };
-      const guard = expressLock({ lock, userId: () => user, [option]: answer });
+      const guard = expressGuard({ lock, userId: () => user, [option]: answer });
       const app = major === 4 ? express4() : express5();
       const handler: express5.RequestHandler = (_req, res) => {
         seen.ran++;
@@ -165,7 +165,7 @@ describe.each([
       const seen = { ran: 0, errors: [] as unknown[] };
       const app = new lib();
       app.on("error", (error) => seen.errors.push(error));
-      app.use(koaLock({ lock, userId: () => user, [option]: answer }));
+      app.use(koaGuard({ lock, userId: () => user, [option]: answer }));
       app.use((ctx) => {
         seen.ran++;
         ctx.status = 201;

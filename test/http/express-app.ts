@@ -2,7 +2,7 @@ import type { RequestListener } from "node:http";
 import { pipeline } from "node:stream/promises";
 import type express5 from "express";
 import type { ErrorRequestHandler, Request, RequestHandler, Response } from "express";
-import { type SubmitLockGuard, submitLock } from "../../src/express.ts";
+import { type SubmitGuard, submitGuard } from "../../src/express/index.ts";
 import { type AppParts, type Turn, userOf } from "./turn.ts";
 
 /** An application with the order handler at /orders, and an error handler. */
@@ -20,7 +20,7 @@ export function expressListener(
   if (parts.lock === undefined) {
     app.all("/orders", ...inside, forwarding(handler));
   } else {
-    const guard: SubmitLockGuard = submitLock({
+    const guard: SubmitGuard = submitGuard({
       ...(parts.guard as object),
       lock: parts.lock,
       userId: (parts.guard?.userId as typeof userOf | undefined) ?? userOf,

@@ -2,7 +2,7 @@ import type { RequestListener } from "node:http";
 import type Koa from "koa";
 import type { Context, Middleware } from "koa";
 import type { Lease } from "../../src/index.ts";
-import { submitLock } from "../../src/koa.ts";
+import { submitGuard } from "../../src/koa/index.ts";
 import { type AppParts, type Turn, userOf } from "./turn.ts";
 
 /** An application with the order handler at /orders, and an error handler around everything. */
@@ -25,7 +25,7 @@ export function koaListener(lib: typeof Koa, parts: AppParts): RequestListener {
 
 function guardOf(parts: AppParts): Middleware {
   const { skip, userId = userOf, ...words } = parts.guard ?? {};
-  return submitLock({
+  return submitGuard({
     ...words,
     lock: parts.lock as NonNullable<AppParts["lock"]>,
     userId: (ctx) => userId(ctx.req) as string,

@@ -4,8 +4,8 @@ import compression from "compression";
 import session, { MemoryStore } from "express-session";
 import compress from "koa-compress";
 import koaSession from "koa-session";
-import { submitLock as expressLock, type LockLike } from "../../src/express.ts";
-import { submitLock as koaLock } from "../../src/koa.ts";
+import { submitGuard as expressGuard, type LockLike } from "../../src/express/index.ts";
+import { submitGuard as koaGuard } from "../../src/koa/index.ts";
 import { type Layer, userOf } from "./turn.ts";
 
 /** Does something with each request before it goes on. */
@@ -24,11 +24,14 @@ export function layerThatWaits(
 /** One more guard, perhaps of another copy of the package. */
 export function guardLayer(
   lock: LockLike,
-  adapters: { expressLock: typeof expressLock; koaLock: typeof koaLock } = { expressLock, koaLock },
+  adapters: { expressGuard: typeof expressGuard; koaGuard: typeof koaGuard } = {
+    expressGuard,
+    koaGuard,
+  },
 ): Layer {
   return {
-    express: () => adapters.expressLock({ lock, userId: userOf }),
-    koa: () => adapters.koaLock({ lock, userId: (ctx) => userOf(ctx.req) }),
+    express: () => adapters.expressGuard({ lock, userId: userOf }),
+    koa: () => adapters.koaGuard({ lock, userId: (ctx) => userOf(ctx.req) }),
   };
 }
 

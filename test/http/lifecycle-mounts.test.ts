@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import type * as expressEntry from "../../src/express.ts";
+import type * as expressEntry from "../../src/express/index.ts";
 import { RedisStore } from "../../src/index.ts";
-import type * as koaEntry from "../../src/koa.ts";
+import type * as koaEntry from "../../src/koa/index.ts";
 import { ioredis6 } from "../support/clients.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
@@ -25,10 +25,12 @@ function lockOf(keyPrefix?: string) {
 /** The package once more, with no module in common with the one that is imported above. */
 async function anotherCopy() {
   vi.resetModules();
-  const { submitLock: expressLock }: typeof expressEntry = await import("../../src/express.ts");
-  const { submitLock: koaLock }: typeof koaEntry = await import("../../src/koa.ts");
+  const { submitGuard: expressGuard }: typeof expressEntry = await import(
+    "../../src/express/index.ts"
+  );
+  const { submitGuard: koaGuard }: typeof koaEntry = await import("../../src/koa/index.ts");
   const { SubmitLock, RedisStore: Store } = await import("../../src/index.ts");
-  return { expressLock, koaLock, SubmitLock, Store };
+  return { expressGuard, koaGuard, SubmitLock, Store };
 }
 
 const place = async (turn: Turn, work: OrderWork) => {

@@ -5,7 +5,7 @@ import express5, { type ErrorRequestHandler, type RequestHandler } from "express
 import express4 from "express4";
 import supertest from "supertest";
 import { afterEach, describe, expect, test } from "vitest";
-import { type SubmitLockGuard, submitLock } from "../../src/express.ts";
+import { type SubmitGuard, submitGuard } from "../../src/express/index.ts";
 import { RedisStore } from "../../src/index.ts";
 import { closeClients, ioredis6 } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
@@ -28,14 +28,14 @@ afterEach(async () => {
 /** An application with these handlers at /orders, and an error handler that notes what it gets. */
 async function shopWith(
   lib: typeof express5,
-  handlers: (guard: SubmitLockGuard) => RequestHandler[],
+  handlers: (guard: SubmitGuard) => RequestHandler[],
   onError: ErrorRequestHandler = (_error, _req, res, _next) => void res.status(500).end(),
 ) {
   const lock = openLock({ store: new RedisStore(ioredis6.connect(sharedRedisPort())) });
   const user = freshUser();
   const errors: unknown[] = [];
   const app = lib();
-  app.post("/orders", ...handlers(submitLock({ lock, userId: () => user })));
+  app.post("/orders", ...handlers(submitGuard({ lock, userId: () => user })));
   const note: ErrorRequestHandler = (error, req, res, next) => {
     errors.push(error);
     onError(error, req, res, next);
@@ -62,7 +62,7 @@ describe.each([
     const router = lib.Router();
     const seen: unknown[] = [];
     const lock = openLock({ store: new RedisStore(ioredis6.connect(sharedRedisPort())) });
-    const guard = submitLock({ lock, userId: () => "42" });
+    const guard = submitGuard({ lock, userId: () => "42" });
     function handler(this: unknown, ...[req, res, next]: Parameters<RequestHandler>) {
       seen.push(req.params, typeof next);
       res.json({ ok: true });
@@ -180,7 +180,7 @@ describe.each([
       res.write("half an answer");
       next();
     });
-    app.post("/orders", submitLock({ lock, userId: () => user }));
+    app.post("/orders", submitGuard({ lock, userId: () => user }));
     const errors: unknown[] = [];
     const note: ErrorRequestHandler = (error, _req, _res, next) => {
       errors.push(error);

@@ -4,9 +4,9 @@ import Koa3 from "koa";
 import Koa2 from "koa2";
 import supertest from "supertest";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { submitLock as expressLock } from "../../src/express.ts";
+import { submitGuard as expressGuard } from "../../src/express/index.ts";
 import { RedisStore, type SubmitLock } from "../../src/index.ts";
-import { submitLock as koaLock } from "../../src/koa.ts";
+import { submitGuard as koaGuard } from "../../src/koa/index.ts";
 import { ioredis6 } from "../support/clients.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
@@ -73,7 +73,7 @@ const bareApps: { name: string; app: (lock: SubmitLock) => Parameters<typeof sup
     name: `Express ${4 + i}`,
     app: (lock: SubmitLock) => {
       const app = lib().set("env", "production");
-      const guard = expressLock({ lock, userId: () => "42" });
+      const guard = expressGuard({ lock, userId: () => "42" });
       return app.post(
         "/orders",
         guard.protect((_req, res) => void res.json({})),
@@ -84,7 +84,7 @@ const bareApps: { name: string; app: (lock: SubmitLock) => Parameters<typeof sup
     name: `Koa ${2 + i}`,
     app: (lock: SubmitLock) => {
       const app = new lib();
-      app.use(koaLock({ lock, userId: () => "42" }));
+      app.use(koaGuard({ lock, userId: () => "42" }));
       return app.callback();
     },
   })),

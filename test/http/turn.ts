@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Readable } from "node:stream";
 import type { RequestHandler } from "express";
 import type { Middleware } from "koa";
-import type { LockLike } from "../../src/express.ts";
+import type { LockLike } from "../../src/express/index.ts";
 import type { Lease } from "../../src/index.ts";
 
 /** One run of the order handler, in the same words on every framework. */

@@ -1,7 +1,13 @@
-import type { AcquireReply, Copy, LockCommand, LockStore, OwnedReply } from "../../src/index.ts";
+import type {
+  AcquireReply,
+  LockCommand,
+  LockRequest,
+  LockStore,
+  OwnedReply,
+} from "../../src/index.ts";
 
 /** A copy that was handed to a store, with a promise of its answer. */
-export class AskedCopy<Reply> implements Copy<Reply> {
+export class AskedRequest<Reply> implements LockRequest<Reply> {
   readonly command: LockCommand;
   readonly reply: Promise<Reply>;
   deadlineMs: number | undefined;
@@ -17,9 +23,9 @@ export class AskedCopy<Reply> implements Copy<Reply> {
 
 /** A store as a test asks it: a command in, a promise of what became of its one copy out. */
 export interface Asking {
-  acquire(command: LockCommand): AskedCopy<AcquireReply>;
-  extend(command: LockCommand): AskedCopy<OwnedReply>;
-  release(command: LockCommand): AskedCopy<OwnedReply>;
+  acquire(command: LockCommand): AskedRequest<AcquireReply>;
+  extend(command: LockCommand): AskedRequest<OwnedReply>;
+  release(command: LockCommand): AskedRequest<OwnedReply>;
 }
 
 export function asking(store: LockStore): Asking {
@@ -32,9 +38,9 @@ export function asking(store: LockStore): Asking {
 
 function asked<Reply>(
   command: LockCommand,
-  write: (copy: AskedCopy<Reply>) => void,
-): AskedCopy<Reply> {
-  const copy = new AskedCopy<Reply>(command);
+  write: (copy: AskedRequest<Reply>) => void,
+): AskedRequest<Reply> {
+  const copy = new AskedRequest<Reply>(command);
   write(copy);
   return copy;
 }

@@ -1,6 +1,6 @@
 import type { AcquireReply, LockCommand, LockTimes } from "../../src/index.ts";
 import { type Attempt, type Lease, SubmitLock, type SubmitLockOptions } from "../../src/index.ts";
-import type { AskedCopy } from "./asking.ts";
+import type { AskedRequest } from "./asking.ts";
 import { freshUser } from "./ids.ts";
 
 const opened = new Set<SubmitLock>();
@@ -50,7 +50,7 @@ export function commandOf(given: Partial<LockCommand> = {}): LockCommand {
 }
 
 /** How long the key has to live, as a rival is told, or an error if it was not contended. */
-export async function expiresInMs(copy: AskedCopy<AcquireReply>): Promise<number> {
+export async function expiresInMs(copy: AskedRequest<AcquireReply>): Promise<number> {
   const reply = await copy.reply;
   if (reply.kind === "contended") return reply.expiresInMs;
   throw new Error(`expected the key to be contended, but the answer was ${reply.kind}`);

@@ -1,4 +1,4 @@
-import { isCluster, type RedisClient } from "./client.ts";
+import { isCluster, type RedisClient } from "./ioredis.ts";
 
 interface Inside {
   /** The nodes of each slot, the master first. */

@@ -1,10 +1,10 @@
-import { InvalidOptionError } from "../../lock/errors.ts";
+import { InvalidOptionError } from "../../errors.ts";
 import { describe, hasMembers } from "../../lock/options.ts";
-import type { AcquireReply, Copy, LockStore, OwnedReply } from "../../lock/store.ts";
-import { isCluster, type RedisClient } from "./client.ts";
+import type { AcquireReply, LockRequest, LockStore, OwnedReply } from "../../lock/store.ts";
+import { Batch } from "./batch.ts";
 import { acquireCommand, extendCommand, releaseCommand } from "./commands.ts";
-import { Gathering } from "./gathering.ts";
-import { Lanes } from "./lanes.ts";
+import { ConnectionPair } from "./connection-pair.ts";
+import { isCluster, type RedisClient } from "./ioredis.ts";
 import { RedisClock } from "./redis-clock.ts";
 
 /** At about 2 µs a key, a full call holds Redis for about 0.2 ms. */
@@ -18,10 +18,10 @@ const maxKeysInOneCall = 100;
  * closed when it has not been needed for 30 s or when the last lock of the store is closed.
  */
 export class RedisStore implements LockStore {
-  readonly #lanes: Lanes;
-  readonly #acquires: Gathering<AcquireReply>;
-  readonly #extends: Gathering<OwnedReply>;
-  readonly #releases: Gathering<OwnedReply>;
+  readonly #lanes: ConnectionPair;
+  readonly #acquires: Batch<AcquireReply>;
+  readonly #extends: Batch<OwnedReply>;
+  readonly #releases: Batch<OwnedReply>;
   readonly #listeners = new Set<() => void>();
   #isToFlush = false;
 
@@ -31,28 +31,28 @@ export class RedisStore implements LockStore {
    */
   constructor(client: RedisClient) {
     checkClient(client);
-    this.#lanes = new Lanes(client, () => {
+    this.#lanes = new ConnectionPair(client, () => {
       for (const listener of this.#listeners) listener();
     });
     const clock = new RedisClock();
     // On a Cluster the keys of one call would have to be in one slot.
     const maxKeys = isCluster(client) ? 1 : maxKeysInOneCall;
-    this.#acquires = new Gathering(acquireCommand, this.#lanes, clock, maxKeys);
-    this.#extends = new Gathering(extendCommand, this.#lanes, clock, maxKeys);
-    this.#releases = new Gathering(releaseCommand, this.#lanes, clock, maxKeys);
+    this.#acquires = new Batch(acquireCommand, this.#lanes, clock, maxKeys);
+    this.#extends = new Batch(extendCommand, this.#lanes, clock, maxKeys);
+    this.#releases = new Batch(releaseCommand, this.#lanes, clock, maxKeys);
   }
 
-  acquire(copy: Copy<AcquireReply>): void {
+  acquire(copy: LockRequest<AcquireReply>): void {
     this.#acquires.add(copy);
     this.#flushSoon();
   }
 
-  extend(copy: Copy<OwnedReply>): void {
+  extend(copy: LockRequest<OwnedReply>): void {
     this.#extends.add(copy);
     this.#flushSoon();
   }
 
-  release(copy: Copy<OwnedReply>): void {
+  release(copy: LockRequest<OwnedReply>): void {
     this.#releases.add(copy);
     this.#flushSoon();
   }

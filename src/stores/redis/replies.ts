@@ -42,7 +42,7 @@ export function acquireReply(code: number, storeTimeMs: number): AcquireReply {
     case -2:
       return { kind: "mine", storeTimeMs, clean };
     case -3:
-      return { kind: "refused", storeTimeMs, clean };
+      return { kind: "outOfWindow", storeTimeMs, clean };
     case -4:
       return { kind: "unusable", storeTimeMs, clean };
     default:
@@ -87,7 +87,7 @@ const elsewhere = /^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN)\b/;
 const notPermitted =
   /^(NOPERM|NOAUTH|WRONGPASS|DENIED)\b|^ERR unknown command|can't run this command or subcommand|ACL failure in script/;
 
-export function noAnswerOf(result: Exclude<CallResult, { kind: "value" }>): NoAnswer {
+export function toNoAnswer(result: Exclude<CallResult, { kind: "value" }>): NoAnswer {
   if (result.kind === "closed") {
     return {
       kind: "unknown",
@@ -97,7 +97,7 @@ export function noAnswerOf(result: Exclude<CallResult, { kind: "value" }>): NoAn
   const { error } = result;
   const cause = withoutCommand(error);
   if (isServerError(error)) {
-    const misconfigured = isRefusal(cause);
+    const misconfigured = isPermissionError(cause);
     if (elsewhere.test(cause.message)) return { kind: "unsent", reason: cause.message };
     if (misconfigured || notExecuted.test(cause.message)) {
       return { kind: "rejected", cause, clean, misconfigured };
@@ -115,7 +115,7 @@ export function withoutCommand(error: unknown): Error {
 }
 
 /** Whether the server said "you may not". */
-export function isRefusal(error: Error): boolean {
+export function isPermissionError(error: Error): boolean {
   return notPermitted.test(error.message);
 }
 

@@ -1,0 +1,171 @@
+import { once } from "node:events";
+import { type AddressInfo, createServer } from "node:net";
+import { fileURLToPath } from "node:url";
+import { afterAll, describe, it } from "vitest";
+import { command } from "../../support/command.ts";
+import { freePort } from "../../support/free-port.ts";
+import { type RedisServer, startRedis } from "../../support/redis-server.ts";
+import { until } from "../../support/until.ts";
+import { type Example, endAll, runExample } from "./run-example.ts";
+
+const express = "examples/express-checkout.ts";
+const koa = "examples/koa-checkout.ts";
+
+const redisServers = new Set<RedisServer>();
+
+// After all of them: they run at the same time, since they mostly wait for orders to be placed.
+afterAll(async () => {
+  endAll();
+  await Promise.all([...redisServers].map((server) => server.stop()));
+});
+
+async function redisServer(): Promise<RedisServer> {
+  const server = await startRedis();
+  redisServers.add(server);
+  return server;
+}
+
+async function urlOf(example: Example): Promise<string> {
+  const [, url] = await example.prints(/(http:\/\/127\.0\.0\.1:\d+)\n/);
+  return url as string;
+}
+
+function ask(url: string, method: string, path: string, token = "token-of-ada"): Promise<Response> {
+  return fetch(url + path, { method, headers: { authorization: `Bearer ${token}` } });
+}
+
+/** How often each answer is on the time axes of the play. */
+function answersOf(output: string): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const [, answer] of output.matchAll(/\| {2,}(\d{3} \w+)/g)) {
+    counts[answer as string] = (counts[answer as string] ?? 0) + 1;
+  }
+  return counts;
+}
+
+describe.concurrent.each([
+  ["Express", express],
+  ["Koa", koa],
+])("the checkout on %s", (framework, file) => {
+  it("plays its customers and ends well with --once", async ({ expect }) => {
+    const example = runExample(file, { args: ["--once"], env: { PORT: "0" } });
+    expect(await example.ended, example.output()).toBe(0);
+    const output = example.output();
+    expect(output).toContain(`A shop on ${framework}: http://127.0.0.1:`);
+    expect(output).toContain("in the memory of this process");
+    const answers = answersOf(output);
+    // Ten clicks, one order left and retried, two orders side by side.
+    expect(answers["201 order"]).toBe(3);
+    expect(answers["409 submit_contended"]).toBeGreaterThanOrEqual(9);
+    expect(answers["422 cart_empty"]).toBe(1);
+    expect(output.match(/Retry-After: 1\n/g)).toHaveLength(answers["409 submit_contended"] ?? 0);
+    expect(output).toContain("All of it went as it should.");
+  });
+
+  it("serves its page on Redis, and frees the user when it is ended", async ({ expect }) => {
+    const redis = await redisServer();
+    const example = runExample(file, { env: { PORT: "0", REDIS_URL: redis.url } });
+    const url = await urlOf(example);
+    await example.prints(/it is your turn/);
+    expect(example.output()).toContain(`in Redis at ${redis.url}`);
+    expect(await command(redis.port, "keys", "*")).toEqual([]);
+
+    const page = await fetch(url);
+    expect(page.headers.get("content-type")).toContain("text/html");
+    const html = await page.text();
+    for (const name of ["Place order", "Click ten times", "Refill the cart"]) {
+      expect(html).toContain(`>${name}</button>`);
+    }
+    // Nothing is loaded from elsewhere.
+    expect(html).not.toMatch(/(src|href)="(?!data:)/);
+
+    // What the buttons do.
+    expect((await ask(url, "POST", "/orders", "of nobody")).status).toBe(401);
+    expect((await ask(url, "GET", "/cart", "of nobody")).status).toBe(401);
+    expect((await ask(url, "PUT", "/cart")).status).toBe(200);
+    // Ten connections that are open already, so that the clicks arrive at once.
+    const ten = Array.from({ length: 10 });
+    await Promise.all(ten.map(async () => await (await ask(url, "GET", "/cart")).text()));
+    const clicks = ten.map(() => ask(url, "POST", "/orders"));
+    const statuses = (await Promise.all(clicks)).map(({ status }) => status);
+    expect(statuses.sort()).toEqual([201, ...Array(9).fill(409)]);
+    expect((await ask(url, "POST", "/orders")).status).toBe(422);
+
+    await ask(url, "PUT", "/cart");
+    const order = ask(url, "POST", "/orders");
+    const key = "demo:lock:submit:ada";
+    await until(() => command(redis.port, "exists", key), { what: "the lock of an order" });
+    example.kill("SIGTERM");
+    expect((await order).status).toBe(201);
+    expect(await example.ended, example.output()).toBe(0);
+    expect(await command(redis.port, "keys", "*")).toEqual([]);
+  });
+});
+
+describe.concurrent("the checkout", () => {
+  it("ends with an error when the play goes wrong", async ({ expect }) => {
+    const file = fileURLToPath(new URL("./unguarded-checkout.ts", import.meta.url));
+    const example = runExample(file, { args: ["--once"], env: { PORT: "0" } });
+    expect(await example.ended).toBe(1);
+    expect(example.output()).toContain("expected one 201 and nine 409 with Retry-After, got");
+    expect(example.output()).not.toContain("All of it went as it should");
+  });
+
+  it("ends with an error when Redis cannot be reached", async ({ expect }) => {
+    const port = await freePort();
+    const REDIS_URL = `redis://someone:s3cret@127.0.0.1:${port}`;
+    const example = runExample(express, { env: { PORT: "0", REDIS_URL } });
+    expect(await example.ended).toBe(1);
+    expect(example.output()).toContain(`Redis at redis://127.0.0.1:${port} cannot be used`);
+    expect(example.output()).toContain("ECONNREFUSED");
+    expect(example.output()).not.toMatch(/s3cret|A shop on|\n {4}at /);
+  });
+
+  it("ends with an error when Redis accepts the connection and says nothing", async ({
+    expect,
+  }) => {
+    const silent = createServer().listen(0, "127.0.0.1");
+    await once(silent, "listening");
+    const REDIS_URL = `redis://127.0.0.1:${(silent.address() as AddressInfo).port}`;
+    const example = runExample(express, { env: { PORT: "0", REDIS_URL } });
+    expect(await example.ended).toBe(1);
+    expect(example.output()).toContain("cannot be used: it was not ready within 5000 ms");
+    silent.close();
+  });
+
+  it("ends with an error when Redis does not permit what a lock needs", async ({ expect }) => {
+    const redis = await redisServer();
+    await command(redis.port, "acl", "setuser", "clerk", "on", ">pass", "~*", "+@all", "-eval");
+    const REDIS_URL = `redis://clerk:pass@127.0.0.1:${redis.port}`;
+    const example = runExample(express, { env: { PORT: "0", REDIS_URL } });
+    expect(await example.ended).toBe(1);
+    expect(example.output()).toContain("does not permit what a lock needs");
+  });
+
+  it("takes another port when 3000 is taken, and none when the given one is", async ({
+    expect,
+  }) => {
+    const somebody = createServer().listen(3000, "127.0.0.1");
+    // It may well be taken already.
+    await Promise.race([once(somebody, "listening"), once(somebody, "error")]).catch(() => {});
+    try {
+      const free = runExample(express);
+      expect(await urlOf(free)).not.toBe("http://127.0.0.1:3000");
+      free.kill("SIGTERM");
+      expect(await free.ended, free.output()).toBe(0);
+      const given = runExample(express, { env: { PORT: "3000" } });
+      expect(await given.ended).toBe(1);
+      expect(given.output()).toBe(
+        "Port 3000 cannot be used (EADDRINUSE). Set PORT to another one.\n",
+      );
+    } finally {
+      somebody.close();
+    }
+  });
+
+  it("says what a port is", async ({ expect }) => {
+    const example = runExample(express, { env: { PORT: "http" } });
+    expect(await example.ended).toBe(1);
+    expect(example.output()).toBe('PORT has to be a number from 0 to 65535, and is "http".\n');
+  });
+});

@@ -1,0 +1,210 @@
+import { monitorEventLoopDelay } from "node:perf_hooks";
+import { setTimeout as sleep } from "node:timers/promises";
+import { startServer } from "../../support/server-process.ts";
+import { callBoundMs, type Settled, settled } from "./bounded.ts";
+import type { LabClient } from "./clients.ts";
+import type { Fault, Scene } from "./faults.ts";
+import { Ledger } from "./ledger.ts";
+import { type Answer, type Hold, type Library, ttlMs } from "./library.ts";
+import type { Attribution } from "./observer.ts";
+import { type Rival, startRival } from "./rivals.ts";
+import { openStage, type Stage } from "./stage.ts";
+
+export interface Cell {
+  readonly library: Library;
+  readonly client: LabClient;
+  readonly fault: Fault;
+}
+
+/** What a cell showed. Every number was measured in it. */
+export interface CellResult {
+  readonly library: string;
+  readonly client: string;
+  readonly fault: string;
+  /** Whether the command that the fault waits for came by at all. */
+  readonly struck: boolean;
+  readonly outcome: "acquired" | "contended" | "unavailable" | "error" | "never";
+  /** Why not, in the library's words. */
+  readonly cause: string | undefined;
+  /** Until the caller knew. */
+  readonly answeredMs: number;
+  /** What the release came to, in the library's own word, and how long it took. */
+  readonly release: string | undefined;
+  readonly releaseMs: number;
+  /** The library told the holder that the lock is lost. */
+  readonly toldLost: boolean;
+  /** How long in sum the key held an owner id of the caller after its attempt was over. */
+  readonly orphanMs: number;
+  /** The same for the rivals, whose connection is healthy as long as the server is. */
+  readonly rivalOrphanMs: number;
+  /** How long after its end the attempt's owner id was last seen at the key; 0 if never. */
+  readonly freedAfterMs: number;
+  /** How often two callers held at once. */
+  readonly overlaps: number;
+  /** How often a rival got the lock after the caller's attempt was over. */
+  readonly rivalHolds: number;
+  /** Calls that had not settled at the end of the cell. */
+  readonly unsettled: readonly string[];
+  /** How late the lab's own event loop was at worst: what it measured is no better than that. */
+  readonly labLateMs: number;
+}
+
+export interface Lab {
+  readonly binary: string;
+  /** For the faults that leave the server itself alone. */
+  readonly sharedPort: number;
+}
+
+const workMs = 300;
+/** The hold of a rival that can lose its lock to a late release. */
+const longHoldMs = 1_000;
+
+export async function runCell(lab: Lab, cell: Cell): Promise<CellResult> {
+  const server = cell.fault.ownServer
+    ? await startServer(lab.binary, { args: cell.fault.serverArgs ?? [] })
+    : undefined;
+  try {
+    const stage = await openStage(server ?? sharedServer(lab.sharedPort), cell);
+    try {
+      return await play(stage, cell);
+    } finally {
+      await stage.close();
+    }
+  } finally {
+    await server?.stop();
+  }
+}
+
+/** Nobody pauses the server that all share. */
+function sharedServer(port: number): Scene["server"] {
+  const refuse = (): never => {
+    throw new Error("A fault that pauses the server needs one of its own.");
+  };
+  return { port, pause: refuse, resume: refuse };
+}
+
+async function play(stage: Stage, { library, client, fault }: Cell): Promise<CellResult> {
+  const { observer, user } = stage;
+  const ledger = new Ledger();
+  const eventLoop = monitorEventLoopDelay({ resolution: 10 });
+  eventLoop.enable();
+  let struckAt = performance.now();
+  const strike = async (on: Fault["on"]): Promise<void> => {
+    if (fault.on !== on) return;
+    struckAt = performance.now();
+    await fault.strike(stage.scene);
+  };
+
+  await strike("acquire");
+  const calledAt = performance.now();
+  const calling = settled(stage.caller.acquire(user), callBoundMs);
+  // Rivals that came first would be right to get the lock, and the caller to be refused.
+  const rivals = Promise.race([calling, observer.firstSeen]).then(() =>
+    startRivals(stage, fault, ledger),
+  );
+  const answer = await calling;
+  const answeredMs = performance.now() - calledAt;
+  const ending = await holdAndRelease(answer, { fault, ledger, strike });
+
+  const { callEndedAt, ...end } = ending;
+  const isCallers = (value: string): boolean =>
+    stage.scene.proxy.commands.some((argv) => argv.includes(value));
+  const attribution: Attribution = { ledger, callEndedAt, isCallers };
+  await sleep(Math.max(300, struckAt + fault.watchMs - performance.now()));
+  await stage.over();
+  const patienceEndsAt = performance.now() + ttlMs + 1_000;
+  while (observer.isOrphanNow(attribution) && performance.now() < patienceEndsAt) await sleep(20);
+  const stopping = Promise.all((await rivals).map((one) => one.stop()));
+  const rivalsStopped = await settled(stopping, callBoundMs);
+  eventLoop.disable();
+  const lastOrphanAt = observer.lastOrphanAt(attribution);
+  return {
+    library: library.name,
+    client: client.name,
+    fault: fault.name,
+    struck: stage.struck,
+    outcome: outcomeOf(answer),
+    cause: causeOf(answer),
+    answeredMs,
+    ...end,
+    orphanMs: observer.orphanMs(attribution),
+    rivalOrphanMs: observer.rivalOrphanMs(attribution),
+    freedAfterMs: lastOrphanAt === undefined ? 0 : lastOrphanAt - callEndedAt,
+    overlaps: ledger.overlaps,
+    rivalHolds: ledger.countSince(callEndedAt, (who) => who !== "caller"),
+    unsettled: [
+      ...(answer.kind === "pending" ? ["acquire"] : []),
+      ...(end.release === "never" ? ["release"] : []),
+      ...(rivalsStopped.kind === "pending" ? ["a rival's call"] : []),
+    ],
+    // The monitor counts its own interval in.
+    labLateMs: Math.max(0, eventLoop.max / 1e6 - 10),
+  };
+}
+
+function startRivals({ rival, user }: Stage, { on }: Fault, ledger: Ledger): Rival[] {
+  const holdMs = on === "release" ? longHoldMs : 0;
+  return [
+    startRival(rival, user, { who: "rival 1", holdMs, ledger }),
+    startRival(rival, user, { who: "rival 2", holdMs: 0, ledger }),
+  ];
+}
+
+/** What a caller does with its answer, and when its attempt is over. */
+async function holdAndRelease(
+  answer: Settled<Answer>,
+  {
+    fault,
+    ledger,
+    strike,
+  }: { fault: Fault; ledger: Ledger; strike(on: Fault["on"]): Promise<void> },
+): Promise<Pick<CellResult, "release" | "releaseMs" | "toldLost"> & { callEndedAt: number }> {
+  if (answer.kind !== "fulfilled" || answer.value.outcome !== "acquired") {
+    const callEndedAt = performance.now();
+    return { release: undefined, releaseMs: 0, toldLost: false, callEndedAt };
+  }
+  const { hold } = answer.value;
+  const holding = ledger.begin("caller", hold.ownerId);
+  await strike("extend");
+  const toldLost = await work(hold, fault.holdMs ?? workMs, () => ledger.end(holding));
+  await strike("release");
+  ledger.end(holding);
+  const callEndedAt = performance.now();
+  const released = await settled(hold.release(), callBoundMs);
+  const releaseMs = performance.now() - callEndedAt;
+  const words = { rejected: "error", pending: "never" } as const;
+  const release = released.kind === "fulfilled" ? released.value : words[released.kind];
+  return { release, releaseMs, toldLost, callEndedAt };
+}
+
+function outcomeOf(answer: Settled<Answer>): CellResult["outcome"] {
+  if (answer.kind === "pending") return "never";
+  return answer.kind === "rejected" ? "error" : answer.value.outcome;
+}
+
+function causeOf(answer: Settled<Answer>): string | undefined {
+  if (answer.kind === "rejected") return String(answer.error);
+  return answer.kind === "fulfilled" && "cause" in answer.value ? answer.value.cause : undefined;
+}
+
+/** The caller works, extends where that is its business, and stops when it is told that the lock is lost. */
+async function work(hold: Hold, ms: number, onLost: () => void): Promise<boolean> {
+  const endsAt = performance.now() + ms;
+  let lost = false;
+  const lose = (): void => {
+    lost = true;
+    onLost();
+  };
+  if (hold.signal?.aborted) lose();
+  hold.signal?.addEventListener("abort", lose);
+  let extendAt = performance.now() + ttlMs / 3;
+  while (!lost && performance.now() < endsAt) {
+    await sleep(Math.min(20, endsAt - performance.now()));
+    if (lost || hold.extend === undefined || performance.now() < extendAt) continue;
+    extendAt = performance.now() + ttlMs / 3;
+    const extended = await settled(hold.extend(), callBoundMs);
+    if (extended.kind !== "fulfilled") lose();
+  }
+  hold.signal?.removeEventListener("abort", lose);
+  return lost;
+}

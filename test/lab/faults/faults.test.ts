@@ -1,0 +1,71 @@
+import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import { sharedRedisPort } from "../../support/redis-server.ts";
+import { misses } from "./bounds.ts";
+import { type CellResult, runCell } from "./cell.ts";
+import { labClient } from "./clients.ts";
+import { faultNamed, faults } from "./faults.ts";
+import { setAndDel } from "./plain.ts";
+import { UncaughtRecorder } from "./rejections.ts";
+import { runCells } from "./run-cells.ts";
+import { submitLock } from "./submit-lock.ts";
+
+// `npm run faults` has the other ten clients.
+const clients = ["ioredis 6, defaults", "ioredis 5, commandTimeout 200"].map(labClient);
+/**
+ * Beside other suites nothing is on time. Still far from the TTL of 5 s, which is how long the key of
+ * a lock without these rules stays.
+ */
+const slackMs = 1_000;
+const lab = () => ({ binary: inject("redisServerBinary"), sharedPort: sharedRedisPort() });
+
+describe("submit-lock under every fault", () => {
+  const uncaught = new UncaughtRecorder();
+  let results: CellResult[];
+  beforeAll(async () => {
+    uncaught.start();
+    const cells = faults.flatMap((fault) =>
+      clients.map((client) => ({ library: submitLock, client, fault })),
+    );
+    const run = await runCells(lab(), cells, { atOnce: 12 });
+    expect(run.failures).toEqual([]);
+    results = run.results;
+  }, 120_000);
+  afterAll(() => uncaught.stop());
+
+  describe.each(clients)("$name", (client) => {
+    test.each(faults)("$name ($what) shows what it must", (fault) => {
+      const cell = results.find(
+        (result) => result.fault === fault.name && result.client === client.name,
+      );
+      expect(cell && misses(fault, cell, slackMs), JSON.stringify(cell)).toEqual([]);
+    });
+  });
+
+  test("no rejection goes unhandled", () => {
+    expect(uncaught.take()).toEqual([]);
+  });
+});
+
+describe("the lab itself", () => {
+  test("sees the orphan that a plain SET NX EX leaves when its reply is lost", async () => {
+    const fault = faultNamed("F1b");
+    const [, client] = clients;
+    if (!client) throw new Error("There is no second client.");
+    const cell = await runCell(lab(), { library: setAndDel, client, fault });
+    expect(cell).toMatchObject({ struck: true, outcome: "error", overlaps: 0 });
+    expect(cell.orphanMs).toBeGreaterThan(4_000);
+    expect(cell.freedAfterMs).toBeGreaterThan(4_000);
+    expect(misses(fault, cell)).not.toEqual([]);
+  });
+
+  test("sees two holders at once when a plain DEL is sent again after a reset", async () => {
+    const fault = faultNamed("release: reply lost");
+    const cell = await runCell(lab(), {
+      library: setAndDel,
+      client: labClient("ioredis 6, defaults"),
+      fault,
+    });
+    expect(cell.struck).toBe(true);
+    expect(cell.overlaps).toBeGreaterThan(0);
+  });
+});

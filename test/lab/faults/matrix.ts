@@ -1,0 +1,103 @@
+import { monitorEventLoopDelay } from "node:perf_hooks";
+import { serverBinary, serverVersion } from "../../support/server-binary.ts";
+import { startServer } from "../../support/server-process.ts";
+import { misses } from "./bounds.ts";
+import type { CellResult } from "./cell.ts";
+import { labClients } from "./clients.ts";
+import { faultNamed, faults } from "./faults.ts";
+import { UncaughtRecorder } from "./rejections.ts";
+import { runCells } from "./run-cells.ts";
+import { submitLock } from "./submit-lock.ts";
+
+/**
+ * `npm run faults`: every fault with every client, each cell against its bound. Words on the command
+ * line choose among faults and clients: `npm run faults -- F2 "ioredis 5"`.
+ */
+const words = process.argv.slice(2);
+const atOnce = Number(process.env["FAULTS_AT_ONCE"] ?? 10);
+
+const chosenFaults = faults.filter(({ name }) => isChosen(name, faults));
+const chosenClients = labClients.filter(({ name }) => isChosen(name, labClients));
+const cells = chosenFaults.flatMap((fault) =>
+  chosenClients.map((client) => ({ library: submitLock, client, fault })),
+);
+
+const binary = serverBinary();
+const server = await startServer(binary);
+const uncaught = new UncaughtRecorder();
+uncaught.start();
+const eventLoop = monitorEventLoopDelay({ resolution: 1 });
+eventLoop.enable();
+console.log(
+  `${cells.length} cells (${chosenFaults.length} faults, ${chosenClients.length} clients), ${atOnce} at a time; ${serverVersion(binary)}, Node ${process.version}\n`,
+);
+const from = performance.now();
+const { results, failures } = await runCells({ binary, sharedPort: server.port }, cells, {
+  atOnce,
+  done: () => process.stderr.write("."),
+});
+process.stderr.write("\n");
+eventLoop.disable();
+await server.stop();
+
+for (const fault of chosenFaults) {
+  console.log(`\n${fault.name}: ${fault.what}`);
+  for (const result of results.filter((one) => one.fault === fault.name)) {
+    console.log(`  ${line(result)}`);
+    for (const miss of misses(fault, result)) console.log(`    MISSED: ${miss}`);
+  }
+}
+
+const missed = results.filter((result) => misses(faultNamed(result.fault), result).length > 0);
+const rejections = uncaught.take();
+uncaught.stop();
+console.log(`\nSummary, the worst of each fault over ${chosenClients.length} clients:`);
+console.table(Object.fromEntries(chosenFaults.map(({ name }) => [name, worst(name)])));
+for (const { cell, error } of failures) {
+  console.log(`NOT RUN: ${cell.fault.name}, ${cell.client.name}: ${error}`);
+}
+for (const rejection of rejections) console.log(`UNHANDLED: ${rejection}`);
+const seconds = Math.round((performance.now() - from) / 1_000);
+console.log(
+  `${results.length} cells in ${seconds} s: ${missed.length} missed a bound, ${failures.length} could not be run, ${rejections.length} unhandled rejections. Event loop of the lab: p99 ${ms(eventLoop.percentile(99) / 1e6)}, at most ${ms(eventLoop.max / 1e6)} late.`,
+);
+process.exitCode = missed.length + failures.length + rejections.length === 0 ? 0 : 1;
+
+/** A word chooses by the beginning or a part of a name; a table that no word speaks of is whole. */
+function isChosen(name: string, table: readonly { name: string }[]): boolean {
+  const about = words.filter((word) => table.some((row) => row.name.includes(word)));
+  return about.length === 0 || about.some((word) => name.includes(word));
+}
+
+function ms(value: number): string {
+  return `${value.toFixed(0)} ms`;
+}
+
+function line(result: CellResult): string {
+  const caller = `${result.outcome} ${(result.answeredMs / 1_000).toFixed(3)} s`;
+  const release = result.release === undefined ? "" : `, ${result.release} ${ms(result.releaseMs)}`;
+  const lost = result.toldLost ? ", told lost" : "";
+  return [
+    result.client.padEnd(32),
+    (caller + release + lost).padEnd(44),
+    `orphan ${ms(result.orphanMs)}`.padEnd(16),
+    `free after ${(result.freedAfterMs / 1_000).toFixed(3)} s`.padEnd(22),
+    `overlaps ${result.overlaps}`,
+    `lab late ${ms(result.labLateMs)}`,
+  ].join(" ");
+}
+
+function worst(fault: string) {
+  const of = results.filter((result) => result.fault === fault);
+  const most = (value: (result: CellResult) => number) => Math.round(Math.max(0, ...of.map(value)));
+  return {
+    caller: [...new Set(of.map(({ outcome }) => outcome))].join(", "),
+    "knows after ms": most(({ answeredMs }) => answeredMs),
+    release: [...new Set(of.flatMap(({ release }) => release ?? []))].join(", "),
+    "orphan ms": most(({ orphanMs }) => orphanMs),
+    "free after ms": most(({ freedAfterMs }) => freedAfterMs),
+    "lab late ms": most(({ labLateMs }) => labLateMs),
+    overlaps: of.reduce((sum, { overlaps }) => sum + overlaps, 0),
+    missed: missed.filter((result) => result.fault === fault).length,
+  };
+}

@@ -1,0 +1,46 @@
+import { randomUUID } from "node:crypto";
+import type { AnyRedis } from "../../support/clients.ts";
+import { type Library, ttlMs } from "./library.ts";
+
+const deleteIfMine = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`;
+
+function plain(
+  name: string,
+  lifeMs: number,
+  release: (redis: AnyRedis, key: string, id: string) => unknown,
+): Library {
+  const keyOf = (user: string): string => `lock:${user}`;
+  return {
+    name,
+    extends: false,
+    keyOf,
+    open: (redis) => ({
+      async acquire(user) {
+        const ownerId = randomUUID();
+        const key = keyOf(user);
+        const reply = await redis.set(key, ownerId, "EX", lifeMs / 1_000, "NX");
+        if (reply !== "OK") return { outcome: "contended" };
+        const hold = {
+          ownerId,
+          release: async () =>
+            Number(await release(redis, key, ownerId)) === 1 ? "released" : "gone",
+        };
+        return { outcome: "acquired", hold };
+      },
+      close: async () => {},
+    }),
+  };
+}
+
+/** What many applications have: `SET NX EX`, and `DEL` when done. */
+export const setAndDelFor = (lifeMs: number): Library =>
+  plain("SET NX EX + DEL", lifeMs, (redis, key) => redis.del(key));
+
+export const setAndDel: Library = setAndDelFor(ttlMs);
+
+/** The same with an owner id, which only its owner deletes. */
+export const setAndCompare: Library = plain(
+  "SET NX EX + compare-and-delete",
+  ttlMs,
+  (redis, key, id) => redis.eval(deleteIfMine, 1, key, id),
+);

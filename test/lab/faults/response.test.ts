@@ -1,0 +1,85 @@
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import { afterEach, describe, expect, test } from "vitest";
+import { RedisStore } from "../../../src/index.ts";
+import { type Framework, mainFrameworks } from "../../http/frameworks.ts";
+import { openClient } from "../../http/http-client.ts";
+import { closeClients, ioredis6 } from "../../support/clients.ts";
+import { freshUser } from "../../support/ids.ts";
+import { onlooker } from "../../support/lock-key.ts";
+import { closeLocks, openLock } from "../../support/locks.ts";
+import { type RedisProxy, startProxy } from "../../support/proxy.ts";
+import { sharedRedisPort } from "../../support/redis-server.ts";
+import { until } from "../../support/until.ts";
+import { type Fault, faults } from "./faults.ts";
+
+const releaseFaults = faults.filter(({ on }) => on === "release");
+
+/** An answer waits for no command to Redis: 100 ms is a fraction of what any of the faults costs. */
+const untouchedMs = 100;
+/** The half second of the promise, and what a busy machine adds. */
+const freedMs = 1_000;
+
+let proxy: RedisProxy;
+afterEach(async () => {
+  await closeLocks();
+  closeClients();
+  await proxy.stop();
+});
+
+describe.each(mainFrameworks)("$name", (framework) => {
+  test.each(releaseFaults)("$name: the answer is what the handler made of it", async (fault) => {
+    proxy = await startProxy(sharedRedisPort());
+    const user = freshUser();
+    const shop = await openShop(framework, fault, user);
+    const reply = await shop.submit();
+    const after = performance.now() - shop.answeredAt();
+    expect(reply).toMatchObject({ status: 201, body: '{"order":7}' });
+    expect(after).toBeLessThan(untouchedMs);
+    await shop.struck();
+    const redis = onlooker();
+    await until(async () => !(await redis.exists(`lock:submit:${user}`)), {
+      what: "the key to be gone",
+      boundMs: freedMs,
+    });
+    await shop.close();
+  });
+});
+
+async function openShop(framework: Framework, fault: Fault, user: string) {
+  const client = ioredis6.connect(proxy.port);
+  await once(client, "ready");
+  const lock = openLock({ store: new RedisStore(client), ttlMs: 5_000 });
+  let answeredAt = Number.NaN;
+  let struck: Promise<unknown> | undefined;
+  const server = framework.makeServer({
+    lock,
+    async handler(turn) {
+      // The next command about this user is the release.
+      await fault.strike({
+        proxy,
+        server: { port: sharedRedisPort(), pause() {}, resume() {} },
+        isOurs: (argv) => argv.some((argument) => argument.includes(user)),
+        whenStruck(happened) {
+          struck = happened;
+        },
+        later() {},
+      });
+      answeredAt = performance.now();
+      turn.answer(201, { order: 7 });
+    },
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const http = openClient(1, (server.address() as AddressInfo).port);
+  return {
+    submit: () => http.call({ headers: { "x-user": user } }).reply,
+    answeredAt: () => answeredAt,
+    struck: () => struck,
+    async close() {
+      http.close();
+      server.close();
+      await once(server, "close");
+    },
+  };
+}

@@ -1,0 +1,49 @@
+import type { SubmitLockOptions } from "../../../src/index.ts";
+
+/** How a service gets to Redis. */
+export type Target =
+  | { readonly kind: "single"; readonly port: number }
+  | { readonly kind: "sentinel"; readonly ports: readonly number[]; readonly name: string }
+  | { readonly kind: "cluster"; readonly ports: readonly number[] };
+
+/** What a service is told when it starts. */
+export interface Settings {
+  /** As in the table of frameworks. */
+  readonly framework: string;
+  readonly ioredis: 5 | 6;
+  readonly target: Target;
+  readonly times: Partial<Omit<SubmitLockOptions, "store">>;
+}
+
+/** What a process holds on to at a moment. */
+export interface Vitals {
+  /** After a garbage collection. */
+  readonly heapBytes: number;
+  readonly externalBytes: number;
+  /** Active timers, sockets and so on, by their kind. */
+  readonly resources: Readonly<Record<string, number>>;
+  /** Listeners on the Redis client. */
+  readonly clientListeners: number;
+  /** The most listeners on any one socket that the process has open. */
+  readonly socketListeners: number;
+  readonly requestsUnderWay: number;
+}
+
+/** What a service tells its parent. Times are those of {@link now}. */
+export type FromService =
+  | { readonly port: number }
+  | { readonly begun: string; readonly user: string; readonly at: number }
+  /** `lost`: the lease was lost, and the handler stopped there. */
+  | { readonly ended: string; readonly at: number; readonly lost: boolean }
+  | { readonly uncaught: string }
+  | { readonly vitals: Vitals }
+  | { readonly drained: true };
+
+export interface ToService {
+  readonly ask: "vitals";
+}
+
+/** A monotonic clock that all processes of a machine share, in milliseconds. */
+export function now(): number {
+  return Number(process.hrtime.bigint()) / 1e6;
+}

@@ -1,0 +1,79 @@
+import type { FaultPlan } from "./schedule.ts";
+import { Machine } from "./time/machine.ts";
+import { phase } from "./time/task-queue.ts";
+import type { SimulatedProcess, World } from "./world.ts";
+
+const refusals = [
+  "LOADING Redis is loading the dataset in memory",
+  "READONLY You can't write against a read only replica.",
+  "OOM command not allowed when used memory > 'maxmemory'.",
+  "NOPERM this user has no permissions to run the 'eval' command",
+];
+
+/** Lets everything happen that a schedule has planned for servers, processes and networks. */
+export class Faults {
+  readonly #world: World;
+  /** Nothing pauses it. */
+  readonly #outside: Machine;
+  /** When the last of them is over. */
+  readonly overAt: number;
+
+  constructor(world: World) {
+    this.#world = world;
+    this.#outside = new Machine(world.loop, "outside");
+    const { faults } = world.schedule;
+    for (const fault of faults) {
+      this.#outside.after(fault.atMs, () => this.#happen(fault), phase.timers);
+    }
+    this.overAt = Math.max(0, ...faults.map(({ atMs, forMs }) => atMs + forMs));
+  }
+
+  #happen(fault: FaultPlan): void {
+    const { server, processes } = this.#world;
+    const process = this.#world.processOf(fault.process);
+    const { forMs, stillLands } = fault;
+    this.#world.count(`fault: ${fault.kind}`);
+    this.#world.note(() => `           ${fault.kind} (${process.machine.name}) for ${forMs} ms`);
+    switch (fault.kind) {
+      case "server paused":
+        server.machine.pause(forMs);
+        this.#lastFailure(processes, forMs);
+        break;
+      case "server restarted empty":
+        server.restart(forMs);
+        this.#world.keyWatch.lost();
+        this.#lastFailure(processes, forMs);
+        for (const each of processes) this.#reset(each, false);
+        break;
+      case "server refusing":
+        server.refuse(refusals[fault.atMs % refusals.length] as string, forMs);
+        this.#lastFailure(processes, forMs);
+        break;
+      case "process paused":
+        process.machine.pause(forMs);
+        this.#lastFailure([process], forMs);
+        break;
+      case "process cut off":
+        process.cutOffUntil = Math.max(process.cutOffUntil, this.#world.loop.now + forMs);
+        for (const client of process.clients) client.connection?.stall(process.cutOffUntil);
+        this.#lastFailure([process], forMs);
+        break;
+      case "connections reset":
+        this.#lastFailure([process], 0);
+        this.#reset(process, stillLands);
+        break;
+    }
+  }
+
+  #lastFailure(processes: readonly SimulatedProcess[], forMs: number): void {
+    for (const { health } of processes) this.#outside.after(forMs, health.troubled(true));
+  }
+
+  #reset(process: SimulatedProcess, stillLands: boolean): void {
+    for (const client of process.clients) {
+      const { connection } = client;
+      // The reset itself travels too, and is seen when the process runs.
+      process.machine.after(0.1, () => client.lose(connection, stillLands));
+    }
+  }
+}

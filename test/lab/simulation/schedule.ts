@@ -1,0 +1,165 @@
+import fc from "fast-check";
+import type { LockTimes } from "../../../src/lock/store.ts";
+
+/** Everything that is chosen for one run. The same schedule gives the same run. */
+export interface Schedule {
+  /** Seeds the small deviations of latencies and timers; 0 for none. */
+  readonly noise: number;
+  readonly times: LockTimes;
+  /** How much faster Redis' clock runs, in thousandths. */
+  readonly redisRate: number;
+  readonly processes: readonly ProcessPlan[];
+  readonly operations: readonly OperationPlan[];
+  readonly fates: readonly FatePlan[];
+  readonly faults: readonly FaultPlan[];
+}
+
+export interface ProcessPlan {
+  /** How much faster its clock runs, in thousandths. */
+  readonly rate: number;
+  readonly wallOffsetMs: number;
+  readonly latencyMs: number;
+  /** Options of its ioredis client. */
+  readonly commandTimeout: boolean;
+  readonly autoResend: boolean;
+  readonly offlineQueue: boolean;
+  readonly lazyConnect: boolean;
+}
+
+export interface OperationPlan {
+  readonly atMs: number;
+  readonly process: number;
+  readonly user: number;
+  readonly kind: "acquire" | "withLock" | "close" | "oldLock";
+  /** How long the work takes; for `close`, its bound; for `oldLock`, nothing. */
+  readonly workMs: number;
+  readonly waitMs: number;
+  /** Whether the work stops when the signal aborts. */
+  readonly heedsSignal: boolean;
+}
+
+/** What becomes of the n-th command that a process writes. */
+interface FatePlan {
+  readonly process: number;
+  readonly nth: number;
+  readonly requestMs: number;
+  readonly replyMs: number;
+  readonly resetMs: number | undefined;
+  readonly stillLands: boolean;
+  readonly oddAnswer: boolean;
+}
+
+type FaultKind =
+  | "server paused"
+  | "server restarted empty"
+  | "server refusing"
+  | "process paused"
+  | "process cut off"
+  | "connections reset";
+
+export interface FaultPlan {
+  readonly kind: FaultKind;
+  readonly atMs: number;
+  readonly process: number;
+  readonly forMs: number;
+  /** For a reset: whether what was on its way lands nevertheless. */
+  readonly stillLands: boolean;
+}
+
+/** From the tightest bounds that are allowed to the proportions of the defaults. */
+const timesOfLocks: readonly LockTimes[] = [
+  { ttlMs: 300, maxHoldMs: 1_200, acquireTimeoutMs: 150, commandTimeoutMs: 30 },
+  { ttlMs: 300, maxHoldMs: 300, acquireTimeoutMs: 150, commandTimeoutMs: 40 },
+  { ttlMs: 100, maxHoldMs: 100, acquireTimeoutMs: 50, commandTimeoutMs: 25 },
+  { ttlMs: 100, maxHoldMs: 500, acquireTimeoutMs: 50, commandTimeoutMs: 10 },
+  { ttlMs: 1_000, maxHoldMs: 4_000, acquireTimeoutMs: 300, commandTimeoutMs: 60 },
+  { ttlMs: 2_000, maxHoldMs: 2_000, acquireTimeoutMs: 600, commandTimeoutMs: 120 },
+];
+
+const hour = 3_600_000;
+
+/** @param longestMs what the delays are measured by. */
+function delay(longestMs: number): fc.Arbitrary<number> {
+  return fc.oneof(
+    { arbitrary: fc.constant(0), weight: 3 },
+    { arbitrary: fc.nat({ max: Math.round(longestMs / 20) }), weight: 2 },
+    { arbitrary: fc.nat({ max: Math.round(longestMs / 2) }), weight: 3 },
+    { arbitrary: fc.nat({ max: 2 * longestMs }), weight: 2 },
+  );
+}
+
+const processPlan: fc.Arbitrary<ProcessPlan> = fc.record({
+  rate: fc.oneof(fc.constant(0), fc.constantFrom(-5, 5), fc.integer({ min: -5, max: 5 })),
+  wallOffsetMs: fc.oneof(
+    { arbitrary: fc.constant(0), weight: 3 },
+    { arbitrary: fc.integer({ min: -400, max: 400 }), weight: 1 },
+    { arbitrary: fc.integer({ min: -3 * hour, max: 3 * hour }), weight: 1 },
+  ),
+  latencyMs: fc.constantFrom(0.2, 0.5, 1, 3),
+  commandTimeout: fc.constantFrom(false, false, false, true),
+  autoResend: fc.constantFrom(true, true, true, false),
+  offlineQueue: fc.constantFrom(true, true, false),
+  lazyConnect: fc.constantFrom(false, false, false, true),
+});
+
+function operationPlan(times: LockTimes): fc.Arbitrary<OperationPlan> {
+  return fc.record({
+    atMs: fc.nat({ max: times.ttlMs }),
+    process: fc.nat({ max: 2 }),
+    user: fc.constantFrom(0, 0, 0, 1),
+    kind: fc.oneof(
+      { arbitrary: fc.constant("acquire" as const), weight: 12 },
+      { arbitrary: fc.constant("withLock" as const), weight: 4 },
+      { arbitrary: fc.constant("close" as const), weight: 1 },
+      { arbitrary: fc.constant("oldLock" as const), weight: 1 },
+    ),
+    workMs: fc.oneof(
+      fc.nat({ max: 20 }),
+      fc.nat({ max: times.ttlMs }),
+      fc.nat({ max: 3 * times.ttlMs }),
+    ),
+    waitMs: fc.oneof(fc.constant(0), fc.nat({ max: times.ttlMs })),
+    heedsSignal: fc.boolean(),
+  });
+}
+
+function fatePlan(times: LockTimes): fc.Arbitrary<FatePlan> {
+  return fc.record({
+    process: fc.nat({ max: 2 }),
+    nth: fc.nat({ max: 9 }),
+    requestMs: delay(times.ttlMs),
+    replyMs: delay(times.ttlMs),
+    resetMs: fc.option(delay(times.ttlMs), { nil: undefined, freq: 2 }),
+    stillLands: fc.boolean(),
+    oddAnswer: fc.constantFrom(false, false, false, false, false, true),
+  });
+}
+
+function faultPlan(times: LockTimes): fc.Arbitrary<FaultPlan> {
+  return fc.record({
+    kind: fc.constantFrom<FaultKind>(
+      "process paused",
+      "process cut off",
+      "connections reset",
+      "server paused",
+      "server refusing",
+      "server restarted empty",
+    ),
+    atMs: fc.nat({ max: 2 * times.ttlMs }),
+    process: fc.nat({ max: 2 }),
+    forMs: delay(times.ttlMs),
+    stillLands: fc.boolean(),
+  });
+}
+
+export const schedules: fc.Arbitrary<Schedule> = fc.constantFrom(...timesOfLocks).chain((times) =>
+  fc.record({
+    noise: fc.nat({ max: 1_000_000 }),
+    times: fc.constant(times),
+    redisRate: fc.constantFrom(0, 0, -5, 5),
+    processes: fc.array(processPlan, { minLength: 1, maxLength: 3 }),
+    operations: fc.array(operationPlan(times), { minLength: 1, maxLength: 6 }),
+    fates: fc.array(fatePlan(times), { maxLength: 5 }),
+    faults: fc.array(faultPlan(times), { maxLength: 2 }),
+  }),
+);

@@ -1,0 +1,265 @@
+import type { LockCommand } from "../../../src/lock/store.ts";
+import { SubmitLock } from "../../../src/lock/submit-lock.ts";
+import { RedisStore } from "../../../src/stores/redis/redis-store.ts";
+import { acquireScript, extendScript, releaseScript } from "../../../src/stores/redis/scripts.ts";
+import { CallWatch } from "./invariants/call-watch.ts";
+import { Health } from "./invariants/health.ts";
+import { KeyWatch } from "./invariants/key-watch.ts";
+import { LeaseWatch } from "./invariants/lease-watch.ts";
+import { type Owner, Owners } from "./invariants/owners.ts";
+import { Verdict } from "./invariants/verdict.ts";
+import {
+  type ClientWatcher,
+  type CommandFate,
+  ioredisDefaults,
+  SimulatedClient,
+  type Surroundings,
+} from "./network/simulated-client.ts";
+import type { Participant } from "./participant.ts";
+import { count, type Report } from "./report.ts";
+import type { ProcessPlan, Schedule } from "./schedule.ts";
+import { SimulatedRedis } from "./server/simulated-redis.ts";
+import { EventLoop, on } from "./time/event-loop.ts";
+import { Machine } from "./time/machine.ts";
+import { Random } from "./time/random.ts";
+import { phase } from "./time/task-queue.ts";
+import { type AttemptId, WitnessedStore } from "./witnessed-store.ts";
+
+/** The most that noise adds to the latency of one message. */
+const latencyNoiseMs = 2;
+
+/** One process with its lock, as the simulation sees it. */
+export interface SimulatedProcess extends Participant {
+  readonly store: WitnessedStore;
+  cutOffUntil: number;
+  lockIsGone: boolean;
+  closeTimeoutMs: number | undefined;
+}
+
+/** A Redis server, the processes that lock on it, the network between them, and everybody who watches. */
+export class World {
+  readonly schedule: Schedule;
+  readonly random: Random;
+  readonly loop: EventLoop;
+  readonly server: SimulatedRedis;
+  readonly owners = new Owners();
+  readonly verdict: Verdict;
+  readonly keyWatch: KeyWatch;
+  readonly leaseWatch: LeaseWatch;
+  readonly callWatch: CallWatch;
+  readonly processes: readonly SimulatedProcess[];
+  readonly report: Report = { counts: new Map(), violation: undefined, timeline: [] };
+  readonly #isTold: boolean;
+  readonly #ownersOfCall = new Map<number, Owner[]>();
+
+  constructor(schedule: Schedule, isTold: boolean) {
+    this.schedule = schedule;
+    this.#isTold = isTold;
+    this.random = new Random(schedule.noise);
+    this.loop = new EventLoop(this.random);
+    this.verdict = new Verdict(
+      () => this.loop.now,
+      (text) => this.note(() => text),
+    );
+    this.keyWatch = new KeyWatch(
+      this.loop,
+      schedule,
+      this.owners,
+      this.verdict,
+      (text) => this.note(text),
+      () => this.server,
+    );
+    this.server = new SimulatedRedis(this.loop, 1 + schedule.redisRate / 1_000, this.keyWatch);
+    this.leaseWatch = new LeaseWatch(this.loop, this.server, this.verdict, schedule.times);
+    this.callWatch = new CallWatch(this.loop, this.verdict);
+    this.processes = schedule.processes.map((plan, index) => this.#start(plan, index));
+  }
+
+  /** One line of the timeline. */
+  note(text: () => string): void {
+    if (!this.#isTold) return;
+    this.report.timeline.push(`${this.loop.now.toFixed(2).padStart(9)} ms  ${text()}`);
+  }
+
+  count(what: string): void {
+    count(this.report.counts, what);
+  }
+
+  /** Looks at everything that has to hold at every instant. */
+  check(): boolean {
+    this.leaseWatch.check();
+    this.callWatch.check();
+    return this.verdict.violation !== undefined;
+  }
+
+  /** The processes of a schedule are taken round, so that dropping one leaves the others' numbers valid. */
+  processOf(number: number): SimulatedProcess {
+    return this.processes[number % this.processes.length] as SimulatedProcess;
+  }
+
+  /** Every owner id that a call has used, in the order of their use. */
+  ownersOf(call: number): readonly Owner[] {
+    return this.#ownersOfCall.get(call) ?? [];
+  }
+
+  #start(plan: ProcessPlan, index: number): SimulatedProcess {
+    const { loop, server } = this;
+    const name = `process ${index + 1}`;
+    const machine = new Machine(loop, name, {
+      rate: 1 + plan.rate / 1_000,
+      startsAt: 5_000 * (index + 1),
+      wallOffsetMs: plan.wallOffsetMs,
+      runsJavaScript: true,
+    });
+    const health = new Health(() => loop.now);
+    const clients = new Set<SimulatedClient>();
+    let written = 0;
+    const around: Surroundings = {
+      loop,
+      machine,
+      server,
+      clients,
+      latency: () => plan.latencyMs + this.random.noise(0, latencyNoiseMs),
+      cutOffUntil: () => started.process?.cutOffUntil ?? 0,
+      nextFate: () => this.#fateOf(index, written++),
+      watcher: this.#clientWatcher(
+        name,
+        machine,
+        health,
+        () => started.process?.lockIsGone === true,
+      ),
+    };
+    const { commandTimeoutMs } = this.schedule.times;
+    // Filled in below: what is made first is told about the process later.
+    const started: { process?: SimulatedProcess } = {};
+    return on(machine, () => {
+      const client = new SimulatedClient(around, {
+        ...ioredisDefaults,
+        autoResendUnfulfilledCommands: plan.autoResend,
+        enableOfflineQueue: plan.offlineQueue,
+        commandTimeout: plan.commandTimeout ? Math.round(1.5 * commandTimeoutMs) : undefined,
+      });
+      if (!plan.lazyConnect) void client.connect();
+      const store = new WitnessedStore(new RedisStore(client), {
+        now: () => loop.now,
+        isAwoken: () => loop.phase !== phase.poll,
+        seen: (command, attempt) => this.#sawOwner(command, attempt, started.process),
+        extended: (ownerId, kind) => this.leaseWatch.extended(ownerId, kind),
+        overlooked: (kind) => {
+          this.verdict.broken("atHand", `a command was written again, and "${kind}" lay ready`);
+        },
+      });
+      const lock = new SubmitLock({ store, keyPrefix: "lock:", ...this.schedule.times });
+      started.process = {
+        plan,
+        machine,
+        health,
+        client,
+        clients,
+        lock,
+        store,
+        longestLatencyMs: plan.latencyMs + latencyNoiseMs,
+        closeTimeoutMs: undefined,
+        lockIsGone: false,
+        cutOffUntil: 0,
+      };
+      return started.process;
+    });
+  }
+
+  #sawOwner(
+    { ownerId, key }: LockCommand,
+    attempt: AttemptId,
+    process: SimulatedProcess | undefined,
+  ): void {
+    const owners = this.#ownersOfCall.get(attempt.call) ?? [];
+    this.#ownersOfCall.set(attempt.call, owners);
+    if (this.owners.get(ownerId) !== undefined) return;
+    const owner = this.owners.add(ownerId, key, process, attempt);
+    this.note(() => `${process?.machine.name}  ${owner.name} asks for ${key}`);
+    // The earlier attempts of a `withLock` are over when the next one begins.
+    for (const earlier of owners) {
+      if (earlier.attempt !== attempt) earlier.overAt ??= this.loop.now;
+    }
+    owners.push(owner);
+  }
+
+  #fateOf(process: number, nth: number): CommandFate | undefined {
+    const { fates } = this.schedule;
+    const fate = fates.find(
+      (plan) => plan.nth === nth && plan.process % this.processes.length === process,
+    );
+    if (fate === undefined) return undefined;
+    if (fate.requestMs > 0) this.count("fault: request held");
+    if (fate.replyMs > 0) this.count("fault: reply held");
+    if (fate.oddAnswer) this.count("fault: odd answer");
+    if (fate.resetMs !== undefined) {
+      this.count(fate.stillLands ? "fault: reset, copy may still land" : "fault: reset, copy lost");
+    }
+    this.note(() => `           ${JSON.stringify(fate)}`);
+    return fate;
+  }
+
+  #clientWatcher(
+    name: string,
+    machine: Machine,
+    health: Health,
+    lockIsGone: () => boolean,
+  ): ClientWatcher {
+    const silenceMs = 0.9 * this.schedule.times.commandTimeoutMs;
+    let untroubled: (() => void) | undefined = health.troubled();
+    return {
+      writes: (client, script, keys) => {
+        this.note(() => `${name}  writes ${nameOf(script)} ${keys.join(" ")} ${lane(client)}`);
+        if (client.status !== "ready") {
+          this.verdict.broken("silence", `a script was written while "${client.status}"`);
+        }
+        const oldest = client.oldestWrittenAt;
+        // A store that nobody used any more has forgotten what it was waiting for.
+        const isWatched = nameOf(script) !== "probe" && !lockIsGone();
+        if (
+          isWatched &&
+          oldest !== undefined &&
+          machine.monotonicMs() - oldest > silenceMs + 0.001
+        ) {
+          this.verdict.broken("silence", "a script was written on a silent connection");
+        }
+      },
+      executes: (copy, run) => {
+        this.count("commands executed");
+        this.note(() => `Redis      executes ${nameOf(copy.script)} of ${name}`);
+        return this.keyWatch.executes(copy, run);
+      },
+      troubled: () => health.troubled(),
+      connected: (client) => {
+        this.note(() => `${name}  connected ${lane(client)}`);
+        if (client.isSecond) return;
+        untroubled?.();
+        untroubled = undefined;
+      },
+      closed: (client) => {
+        this.note(() => `${name}  lost its connection ${lane(client)}`);
+        // The second connection is opened anew; without the first there is none.
+        if (client.isSecond) health.troubled()();
+        else untroubled ??= health.troubled();
+      },
+    };
+  }
+}
+
+function lane(client: SimulatedClient): string {
+  return client.isSecond ? "[second]" : "[first]";
+}
+
+function nameOf(script: string): string {
+  switch (script) {
+    case acquireScript:
+      return "acquire";
+    case extendScript:
+      return "extend";
+    case releaseScript:
+      return "release";
+    default:
+      return "probe";
+  }
+}

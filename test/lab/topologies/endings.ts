@@ -1,0 +1,125 @@
+import { freshUser } from "../../support/ids.ts";
+import { until } from "../../support/until.ts";
+import { overlapping } from "../service/ledger.ts";
+import { now, type Settings } from "../service/protocol.ts";
+import { type Service, startService } from "../service/service.ts";
+import { Sightings } from "./sightings.ts";
+import type { Topology } from "./topology.ts";
+import { acquireTimeoutMs, ttlMs } from "./under-fault.ts";
+
+const names = ["Express 5, guard.protect(handler)", "Koa 3"] as const;
+
+/** A service on Express with ioredis 6, and one on Koa with ioredis 5. */
+export async function startServices(
+  { target }: Topology,
+  times: Settings["times"] = { ttlMs, acquireTimeoutMs },
+): Promise<[Service, Service]> {
+  const common = { target, times };
+  return await Promise.all([
+    startService({ ...common, framework: names[0], ioredis: 6 }),
+    startService({ ...common, framework: names[1], ioredis: 5 }),
+  ]);
+}
+
+function order(service: Service, user: string, workMs: number) {
+  return service.client.call({ headers: { "x-user": user, "x-work-ms": `${workMs}` } });
+}
+
+async function started(service: Service, user: string): Promise<false> {
+  await until(() => service.holdings.some((one) => one.user === user), {
+    what: "an order to begin",
+  });
+  return false;
+}
+
+/** Another click of the user on this service, until it goes through. Gives how long that took. */
+async function freeAfter(service: Service, user: string): Promise<number> {
+  const from = now();
+  const placed = async () => (await order(service, user, 0).reply).status === 201;
+  await until(placed, { what: "the user to be free", boundMs: 30_000, everyMs: 10 });
+  return now() - from;
+}
+
+/** A service is killed in the middle of an order. Gives how long its user waits, in milliseconds. */
+export async function killService(victim: Service, other: Service): Promise<number> {
+  const user = freshUser();
+  void order(victim, user, 60_000);
+  await started(victim, user);
+  await victim.kill();
+  return await freeAfter(other, user);
+}
+
+export interface Drained {
+  readonly status: number;
+  /** How long after the order's answer the user's next one was placed elsewhere. */
+  readonly freeAfterMs: number;
+  /** From the answer to the end of the process. */
+  readonly endedAfterMs: number;
+  readonly exitCode: number | null;
+}
+
+/** A service is asked to end in the middle of an order. */
+export async function terminateService(victim: Service, other: Service): Promise<Drained> {
+  const user = freshUser();
+  const call = order(victim, user, 800);
+  await started(victim, user);
+  victim.terminate();
+  const { status } = await call.reply;
+  const answeredAt = now();
+  const freeAfterMs = await freeAfter(other, user);
+  const { code } = await victim.exit;
+  return { status, freeAfterMs, endedAfterMs: now() - answeredAt, exitCode: code };
+}
+
+export interface LostWrite {
+  /** Whether two orders of one user ran at the same time. */
+  readonly overlapped: boolean;
+  /** Whether the server that took the second lock never had the first. */
+  readonly wereApart: boolean;
+  /** Whether the first order was told that its lease is lost. */
+  readonly told: boolean;
+  /** The master did not take a key that no replica would hear of: nothing could be lost. */
+  readonly refused: boolean;
+}
+
+/**
+ * The one overlap that no lock on one Redis prevents, on purpose: the master takes a key that its
+ * replicas do not hear of, and dies. The lease of the first order is never extended, or else its
+ * service would learn of the loss as soon as it is connected to the new master.
+ */
+export async function loseWrite(topology: Topology): Promise<LostWrite> {
+  await topology.whole();
+  const holdMs = 40_000;
+  const [one, other] = await startServices(topology, { ttlMs: holdMs, maxHoldMs: holdMs });
+  const sightings = new Sightings();
+  try {
+    await Promise.all(topology.nodes.map((node) => sightings.listen(node)));
+    const user = freshUser();
+    const victim = await topology.masterOf(`lock:submit:${user}`);
+    const replicas = await topology.replicasOf(victim);
+    for (const replica of replicas) replica.pause();
+    // Otherwise a replica still finds the write in its socket when it wakes.
+    await victim.ask("CLIENT", "KILL", "TYPE", "replica");
+    const first = order(one, user, holdMs - 2_000).reply;
+    const refused = first.then(({ status }) => status === 503);
+    if (await Promise.race([started(one, user), refused])) {
+      for (const replica of replicas) replica.resume();
+      return { overlapped: false, wereApart: false, told: false, refused: true };
+    }
+    await victim.kill();
+    for (const replica of replicas) replica.resume();
+    await freeAfter(other, user);
+    const [pair] = overlapping([...one.holdings, ...other.holdings]);
+    await victim.restart();
+    await topology.whole();
+    return {
+      overlapped: pair !== undefined,
+      wereApart: pair !== undefined && sightings.wereApart(pair[0].ownerId, pair[1].ownerId),
+      told: one.holdings.some(({ lost }) => lost),
+      refused: false,
+    };
+  } finally {
+    sightings.stop();
+    await Promise.all([one.kill(), other.kill()]);
+  }
+}

@@ -1,0 +1,76 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { command } from "../../support/command.ts";
+import type { RedisServer } from "../../support/server-process.ts";
+import type { Target } from "../service/protocol.ts";
+
+/** One Redis server of several, and whether it can be talked to. */
+export class Node {
+  readonly server: RedisServer;
+  /** Counts its starts: a server that was started again knows nothing of before. */
+  life = 1;
+  isAway = false;
+
+  constructor(server: RedisServer) {
+    this.server = server;
+  }
+
+  get port(): number {
+    return this.server.port;
+  }
+
+  async kill(): Promise<void> {
+    this.isAway = true;
+    await this.server.kill();
+  }
+
+  async restart(): Promise<void> {
+    await this.server.restart();
+    this.life++;
+    this.isAway = false;
+  }
+
+  pause(): void {
+    this.isAway = true;
+    this.server.pause();
+  }
+
+  resume(): void {
+    this.server.resume();
+    this.isAway = false;
+  }
+
+  /** A server that changes its role closes connections, so what is asked then is asked again. */
+  async ask(name: string, ...args: (string | number)[]): Promise<unknown> {
+    for (let left = 20; ; left--) {
+      try {
+        return await command(this.port, name, ...args);
+      } catch (error) {
+        const isAnswer = error instanceof Error && error.name === "ReplyError";
+        if (isAnswer || left === 0) throw error;
+        await sleep(50);
+      }
+    }
+  }
+}
+
+/** Several servers that keep the locks together. */
+export interface Topology {
+  readonly name: string;
+  readonly target: Target;
+  readonly nodes: readonly Node[];
+  /** Where writes to this key go, in the view of the servers that can be talked to. */
+  masterOf(key: string): Promise<Node>;
+  masters(): Promise<Node[]>;
+  replicasOf(master: Node): Promise<Node[]>;
+  /** Orders a failover as an operator does, and resolves when it has been accepted. */
+  failOver(master: Node): Promise<void>;
+  /** Resolves when every server is there, has its role, and every replica is in step. */
+  whole(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** A replica that is connected to its master and has its data. */
+export async function isInStep(node: Node): Promise<boolean> {
+  const info = String(await node.ask("INFO", "replication"));
+  return info.includes("role:slave") && info.includes("master_link_status:up");
+}

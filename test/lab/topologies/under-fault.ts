@@ -1,0 +1,166 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { until } from "../../support/until.ts";
+import { longestStranded, overlapping } from "../service/ledger.ts";
+import { now } from "../service/protocol.ts";
+import type { Service } from "../service/service.ts";
+import type { Fault } from "./faults.ts";
+import { Sightings } from "./sightings.ts";
+import type { Topology } from "./topology.ts";
+import { Traffic } from "./traffic.ts";
+
+/** The life of a key in these tests. */
+export const ttlMs = 3_000;
+export const acquireTimeoutMs = 1_000;
+
+/** What customers and onlookers saw of one fault. Times are milliseconds. */
+export interface Outcome {
+  readonly fault: string;
+  readonly placed: number;
+  readonly contended: number;
+  readonly unavailable: number;
+  /** From the first 503 to the last. */
+  readonly unavailableForMs: number;
+  readonly slowest503Ms: number;
+  /** Neither 201, 409 nor 503; an order that lost its lease is not among them. */
+  readonly odd: number;
+  readonly unanswered: number;
+  /** From the fault to the first order that was acquired after a 503, on the slower service. */
+  readonly recoveryMs: number;
+  /** Leases that were lost under their handlers. */
+  readonly lost: number;
+  readonly overlaps: number;
+  /** Those of the overlaps in which a failover had lost the write of one. */
+  readonly excused: number;
+  /** The longest that one user was told 409 while nobody held. */
+  readonly strandedMs: number;
+  /** From the last answer until no key was left. */
+  readonly keysGoneMs: number;
+  readonly uncaught: readonly string[];
+}
+
+export async function underFault(
+  topology: Topology,
+  services: readonly Service[],
+  fault: Fault,
+  users = 24,
+): Promise<Outcome> {
+  const sightings = new Sightings();
+  try {
+    return await observe(topology, services, fault, users, sightings);
+  } finally {
+    sightings.stop();
+  }
+}
+
+async function observe(
+  topology: Topology,
+  services: readonly Service[],
+  fault: Fault,
+  users: number,
+  sightings: Sightings,
+): Promise<Outcome> {
+  await topology.whole();
+  await Promise.all(topology.nodes.map((node) => sightings.listen(node)));
+  for (const service of services) service.forget();
+  const traffic = new Traffic(services, users);
+  const holdings = () => services.flatMap((service) => service.holdings);
+  const affected = new Set<string>();
+  const victim = await topology.masterOf(`lock:submit:${traffic.users[0]}`);
+  for (const user of traffic.users) {
+    if ((await topology.masterOf(`lock:submit:${user}`)) === victim) affected.add(user);
+  }
+  await until(() => holdings().length > 4 * users, { what: "orders to flow" });
+
+  const faultAt = now();
+  /** When each service acquired again after it first could not; the fault itself where it always could. */
+  const recoveries = () => services.map(({ name }) => recoveredAt(name));
+  const recoveredAt = (service: string): number | undefined => {
+    const first503 = traffic.clicks.find(
+      (click) => click.service === service && click.status === 503 && affected.has(click.user),
+    );
+    const from = first503?.answeredAt ?? faultAt;
+    return holdings().find(
+      (one) => one.service === service && affected.has(one.user) && one.from > from,
+    )?.from;
+  };
+  await fault.run({
+    topology,
+    victim,
+    async ordersFlow() {
+      // The failover has been noticed only when somebody has been refused.
+      const noticed = () => traffic.clicks.some(({ status }) => status === 503);
+      const looking = until(noticed, { what: "a 503 while the master is away", boundMs: 10_000 });
+      // A failover that is quicker than any attempt gives up is noticed by nobody.
+      await looking.catch(() => {});
+      await until(() => recoveries().every((at) => at !== undefined), {
+        what: "orders to flow after the fault",
+        boundMs: 30_000,
+      });
+    },
+    listenAgain: (node) => sightings.listen(node),
+  });
+  await sleep(1_000);
+  await traffic.stop(15_000);
+  const stoppedAt = now();
+  await until(async () => (await keys(topology)) === 0, {
+    what: "no key to be left",
+    boundMs: 20_000,
+    everyMs: 20,
+  });
+  const keysGoneMs = now() - stoppedAt;
+
+  const { clicks } = traffic;
+  const of = (status: number) => clicks.filter((click) => click.status === status);
+  const refused = of(503).map(({ answeredAt }) => answeredAt);
+  const pairs = overlapping(holdings());
+  const lost = holdings().filter((holding) => holding.lost).length;
+  const known = of(201).length + of(409).length + of(503).length;
+  const times = recoveries().map((at) => (at ?? Number.POSITIVE_INFINITY) - faultAt);
+  return {
+    fault: fault.name,
+    placed: of(201).length,
+    contended: of(409).length,
+    unavailable: refused.length,
+    unavailableForMs: refused.length === 0 ? 0 : Math.max(...refused) - Math.min(...refused),
+    slowest503Ms: Math.max(0, ...of(503).map((click) => click.answeredAt - click.askedAt)),
+    odd: Math.max(0, clicks.length - known - lost),
+    unanswered: traffic.unanswered,
+    recoveryMs: refused.length === 0 ? 0 : Math.max(...times),
+    lost,
+    overlaps: pairs.length,
+    excused: pairs.filter(([one, two]) => sightings.wereApart(one.ownerId, two.ownerId)).length,
+    strandedMs: longestStranded(clicks, holdings()),
+    keysGoneMs,
+    uncaught: services.flatMap((service) => service.uncaught),
+  };
+}
+
+/** How many keys there are on all masters. The services are the only ones who write. */
+async function keys(topology: Topology): Promise<number> {
+  const masters = await topology.masters();
+  const sizes = await Promise.all(masters.map((master) => master.ask("DBSIZE")));
+  return sizes.reduce<number>((sum, size) => sum + Number(size), 0);
+}
+
+/** What was to be seen and was not. Empty when all is well. */
+export function misses(fault: Fault, outcome: Outcome): string[] {
+  const missed: string[] = [];
+  const expect = (met: boolean, what: string): void => {
+    if (!met) missed.push(what);
+  };
+  const real = outcome.overlaps - outcome.excused;
+  expect(real === 0, `${real} overlaps that no lost write explains`);
+  expect(outcome.odd === 0, `${outcome.odd} answers that are neither 201, 409 nor 503`);
+  expect(outcome.unanswered === 0, `${outcome.unanswered} clicks without an answer`);
+  const slowest = Math.round(outcome.slowest503Ms);
+  expect(slowest <= acquireTimeoutMs + 1_000, `a 503 took ${slowest} ms`);
+  expect(outcome.recoveryMs <= 15_000, `orders flow again only after ${outcome.recoveryMs} ms`);
+  expect(outcome.placed > 0, "no order was placed");
+  expect(fault.isOutage || outcome.unavailable < outcome.placed / 2, "more 503 than it takes");
+  // A deletion that a failover lost, or that could not be sent for as long as Redis was away.
+  const bound = ttlMs + 2_000;
+  expect(outcome.strandedMs <= bound, `a user was kept out for ${outcome.strandedMs} ms by nobody`);
+  expect(outcome.keysGoneMs <= bound, `a key was left for ${outcome.keysGoneMs} ms`);
+  for (const rejection of outcome.uncaught) missed.push(`nobody caught: ${rejection}`);
+  return missed;
+}

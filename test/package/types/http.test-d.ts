@@ -1,0 +1,183 @@
+// Compile-only: `tsc -p test` is the test, and each `@ts-expect-error` fails it when the line compiles.
+import { IncomingMessage, type ServerResponse } from "node:http";
+import express, { type Request, type RequestHandler, Router } from "express";
+import Koa, { type Context, type Middleware } from "koa";
+import { type Lease, MemoryStore, SubmitLock } from "submit-lock";
+import { type SubmitGuard, submitGuard } from "submit-lock/express";
+import { submitGuard as koaGuard } from "submit-lock/koa";
+
+type Same<A, B> =
+  (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+function same<A, B>(..._proof: Same<A, B> extends true ? [] : [never]): void {}
+
+const lock = new SubmitLock({ store: new MemoryStore() });
+const app = express();
+const router = Router();
+
+// Express: a guard is one middleware for every route, and the route's own types are kept.
+const guard: SubmitGuard = submitGuard({ lock, userId: (req) => req.ip });
+app.use(guard);
+app.use("/shop", guard, router);
+app.post("/carts/:cart/orders/:order", guard, (req, res) => {
+  same<typeof req.params.cart, string>();
+  same<typeof req.params.order, string>();
+  same<typeof req.submitLease, Lease | undefined>();
+  // @ts-expect-error this route has no such parameter
+  req.params.user;
+  // @ts-expect-error it may be absent
+  req.submitLease.signal;
+  const signal: AbortSignal | undefined = req.submitLease?.signal;
+  res.json({ aborted: signal?.aborted });
+});
+router.post("/orders/:order", guard, async (req, res) => {
+  same<typeof req.params, { order: string }>();
+  res.status(201).json({ order: req.params.order });
+});
+
+// Express: `protect` gives back the handler that it was given.
+app.post(
+  "/orders/:order",
+  guard.protect((req, res) => {
+    const remaining: number | undefined = req.submitLease?.remainingMs();
+    res.json({ remaining });
+  }),
+);
+type PlaceOrder = RequestHandler<{ order: string }, { placed: true }, { items: string[] }>;
+const placeOrder: PlaceOrder = async (req, res) => {
+  const items: string[] = req.body.items;
+  res.json({ placed: items.length > 0 || true });
+};
+const protectedOrder = guard.protect(placeOrder);
+same<typeof protectedOrder, PlaceOrder>();
+app.post("/orders/:order", protectedOrder);
+// @ts-expect-error an error handler is no handler
+guard.protect((_error: Error, _req: Request, _res: express.Response, next: () => void) => {
+  next();
+});
+// @ts-expect-error nothing is no handler
+guard.protect(undefined);
+
+// Express: bare Node requests and responses are enough for a guard.
+declare const res: ServerResponse;
+guard(new IncomingMessage(null as never), res, () => {});
+
+// Express: a request type of one's own.
+interface SignedIn extends Request {
+  account?: { id: bigint };
+}
+submitGuard<SignedIn>({ lock, userId: (req) => req.account?.id });
+submitGuard({ lock, userId: (req: SignedIn) => req.account?.id });
+submitGuard({ lock, userId: async (req: IncomingMessage) => req.headers["x-user"]?.toString() });
+// @ts-expect-error the default request has no account
+submitGuard({ lock, userId: (req) => req.account?.id });
+
+// Express: answers.
+submitGuard({
+  lock,
+  userId: (req) => req.get("x-user"),
+  skip: async (req) => req.path === "/orders/preview",
+  onAnonymous: (_req, answer, _next, { reason }) => {
+    same<typeof reason, "anonymous">();
+    answer.redirect("/login");
+  },
+  onContended: (_req, answer, next, { reason, expiresInMs }) => {
+    same<typeof reason, "contended">();
+    same<typeof expiresInMs, number>();
+    answer.status(409).json({ tryAgain: true });
+    // @ts-expect-error it takes an error and nothing else
+    next();
+  },
+  onUnavailable: async (_req, _res, next, { cause }) => {
+    same<typeof cause, Error>();
+    next(cause);
+  },
+});
+
+// Koa: with options that let nobody through without a lease it is always there.
+const koa = new Koa();
+koa.use(koaGuard({ lock, userId: (ctx) => ctx.get("x-user") })).use((ctx) => {
+  same<typeof ctx.state.submitLease, Lease>();
+  const signal: AbortSignal = ctx.state.submitLease.signal;
+  ctx.body = { aborted: signal.aborted };
+});
+koaGuard({
+  lock,
+  userId: () => 42,
+  onAnonymous: (ctx, { reason }) => {
+    same<typeof reason, "anonymous">();
+    ctx.redirect("/login");
+  },
+  onContended: (ctx, { expiresInMs }) => ctx.throw(409, { expiresInMs }),
+  onUnavailable: async (ctx, { cause }) => ctx.throw(503, cause),
+}) satisfies Middleware<{ submitLease: Lease }>;
+
+// Koa: with options that may let a request through without one it may be absent.
+for (const options of [
+  { onAnonymous: "proceed" },
+  { onUnavailable: "proceed" },
+  { skip: (ctx: Context) => ctx.path === "/health" },
+] as const) {
+  new Koa().use(koaGuard({ lock, userId: () => 42n, ...options })).use((ctx) => {
+    same<typeof ctx.state.submitLease, Lease | undefined>();
+    // @ts-expect-error it may be absent
+    ctx.state.submitLease.signal;
+    const signal: AbortSignal | undefined = ctx.state.submitLease?.signal;
+    ctx.body = { aborted: signal?.aborted };
+  });
+}
+
+// Koa: a context of one's own.
+interface State {
+  user?: { id: string };
+}
+type SignedInContext = Koa.ParameterizedContext<State>;
+koaGuard<SignedInContext>({ lock, userId: (ctx) => ctx.state.user?.id });
+new Koa<State>()
+  .use(koaGuard({ lock, userId: (ctx: SignedInContext) => ctx.state.user?.id }))
+  .use((ctx) => {
+    same<typeof ctx.state.submitLease, Lease>();
+    const user: string | undefined = ctx.state.user?.id;
+    ctx.body = { user };
+  });
+
+// Both: anything that acquires is a lock, such as one of another copy of the package.
+declare const another: { acquire: SubmitLock["acquire"] };
+submitGuard({ lock: another, userId: () => "42" });
+koaGuard({ lock: another, userId: () => "42" });
+
+// Both: an option may be undefined.
+submitGuard({ lock, userId: () => null, skip: undefined, onContended: undefined });
+koaGuard({ lock, userId: () => "", onAnonymous: undefined, onUnavailable: undefined });
+
+for (const of of [submitGuard, koaGuard]) {
+  // @ts-expect-error the lock is required
+  of({ userId: () => "42" });
+  // @ts-expect-error the user is required
+  of({ lock });
+}
+
+const userId = () => "42";
+// @ts-expect-error a store is no lock
+submitGuard({ lock: new MemoryStore(), userId });
+// @ts-expect-error an unknown option
+submitGuard({ lock, userId, onConflict: () => {} });
+// @ts-expect-error a user id is a string, a number or a bigint
+submitGuard({ lock, userId: () => ({ id: 42 }) });
+// @ts-expect-error contention cannot be waved through
+submitGuard({ lock, userId, onContended: "proceed" });
+// @ts-expect-error no such word
+submitGuard({ lock, userId, onUnavailable: "open" });
+// @ts-expect-error a predicate
+submitGuard({ lock, userId, skip: true });
+// @ts-expect-error a store is no lock
+koaGuard({ lock: new MemoryStore(), userId });
+// @ts-expect-error an unknown option
+koaGuard({ lock, userId, onConflict: () => {} });
+// @ts-expect-error a user id is a string, a number or a bigint
+koaGuard({ lock, userId: () => ({ id: 42 }) });
+// @ts-expect-error contention cannot be waved through
+koaGuard({ lock, userId, onContended: "proceed" });
+// @ts-expect-error no such word
+koaGuard({ lock, userId, onUnavailable: "open" });
+// @ts-expect-error a predicate
+koaGuard({ lock, userId, skip: true });

@@ -1,0 +1,69 @@
+import { afterEach, describe, expect, test } from "vitest";
+import { record } from "../support/channels.ts";
+import { freshUser } from "../support/ids.ts";
+import { onlooker } from "../support/lock-key.ts";
+import { causeOf, leaseOf } from "../support/locks.ts";
+import { until } from "../support/until.ts";
+import { block, closeBenches, isAcquire, openBench, openDirect } from "./fixture.ts";
+
+afterEach(closeBenches);
+
+describe("rule 3: one verdict for one attempt", () => {
+  test("a grant that is read within the budget acquires, without another copy", async () => {
+    const { lock, proxy } = await openBench();
+    const lease = await leaseOf(lock, freshUser());
+    expect(proxy.commands.filter(isAcquire)).toHaveLength(1);
+    await lease.release();
+  });
+
+  test("a grant that is read too late is unavailable, and is taken back", async () => {
+    const [lock, redis] = [await openDirect({ ttlMs: 20_000, acquireTimeoutMs: 100 }), onlooker()];
+    const user = freshUser();
+    const attempt = lock.acquire(user);
+    // The copy goes out in this turn, and the process does not look up until the budget is over.
+    await new Promise((resolve) => setImmediate(resolve));
+    block(150);
+    expect((await attempt).outcome).toBe("unavailable");
+    await until(async () => !(await redis.exists(`lock:submit:${user}`)), {
+      what: "the late grant to be taken back",
+    });
+  });
+
+  test("a verdict of contended needs no second copy, and writes nothing", async () => {
+    const { lock, proxy, redis } = await openBench();
+    const user = freshUser();
+    const lease = await leaseOf(lock, user);
+    const from = proxy.commands.length;
+    expect((await lock.acquire(user)).outcome).toBe("contended");
+    expect(proxy.commands.slice(from)).toHaveLength(1);
+    expect(await redis.get(lease.key)).toBe(lease.ownerId);
+    await lease.release();
+  });
+
+  test("a refused copy is stamped again with the clock just learned, and acquires", async () => {
+    const user = freshUser();
+    const acquire = record("submit-lock:acquire", `lock:submit:${user}`);
+    const { now } = Date;
+    // The estimate of a new store starts at the process' own clock.
+    Date.now = () => now() - 3_600_000;
+    const { lock, redis } = await openBench().finally(() => {
+      Date.now = now;
+    });
+    const lease = await leaseOf(lock, user);
+    expect(acquire.messages).toMatchObject([{ outcome: "acquired", copies: 2 }]);
+    expect(await redis.get(lease.key)).toBe(lease.ownerId);
+    await lease.release();
+    acquire.stop();
+  });
+
+  test("no answer within the budget is unavailable, and the cause says so", async () => {
+    const { lock, proxy } = await openBench({ acquireTimeoutMs: 200 });
+    proxy.holdRequests();
+    const from = performance.now();
+    const cause = causeOf(await lock.acquire(freshUser()));
+    const took = performance.now() - from;
+    expect(took).toBeGreaterThanOrEqual(199);
+    expect(took).toBeLessThan(2_000);
+    expect(cause).toMatchObject({ code: "SUBMIT_LOCK_UNAVAILABLE" });
+  });
+});

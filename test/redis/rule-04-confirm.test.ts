@@ -1,0 +1,79 @@
+import { afterEach, describe, expect, test } from "vitest";
+import { record } from "../support/channels.ts";
+import { redisClients } from "../support/clients.ts";
+import { freshUser } from "../support/ids.ts";
+import { acquired, leaseOf } from "../support/locks.ts";
+import { until } from "../support/until.ts";
+import { closeBenches, isAcquire, openBench } from "./fixture.ts";
+
+afterEach(closeBenches);
+
+/** A budget that no test waits for, so that an answer well within it was not luck. */
+const patient = { ttlMs: 40_000, acquireTimeoutMs: 20_000 } as const;
+
+describe.each(redisClients)("rule 4: silence is confirmed, with $name", ({ connect }) => {
+  test("a reply that was lost after Redis had applied it is confirmed on the other connection", async () => {
+    const { lock, proxy, redis } = await openBench({ ...patient, connect });
+    const user = freshUser();
+    const acquire = record("submit-lock:acquire", `lock:submit:${user}`);
+    const lost = proxy.loseReplyOnce(isAcquire);
+    const from = performance.now();
+    const { lease, confirmed } = acquired(await lock.acquire(user));
+    expect(performance.now() - from).toBeLessThan(patient.acquireTimeoutMs / 4);
+    await lost;
+    expect(confirmed).toBe(true);
+    expect(proxy.connections).toBe(2);
+    expect(acquire.messages[0]?.copies).toBe(2);
+    expect(await redis.get(lease.key)).toBe(lease.ownerId);
+    expect(await lease.release()).toBe("released");
+    expect(await redis.exists(lease.key)).toBe(false);
+    acquire.stop();
+  });
+
+  test("a connection that was reset is confirmed at once, not after commandTimeoutMs", async () => {
+    const options = { ...patient, commandTimeoutMs: 10_000, connect };
+    const { lock, proxy, redis } = await openBench(options);
+    const lost = proxy.loseReplyOnce(isAcquire, { resetAfterMs: 0 });
+    const from = performance.now();
+    const { lease, confirmed } = acquired(await lock.acquire(freshUser()));
+    expect(performance.now() - from).toBeLessThan(5_000);
+    await lost;
+    expect(confirmed).toBe(true);
+    expect(await lease.release()).toBe("released");
+    // The client's own re-send may bring the key back, until the retire has asked again.
+    await until(async () => !(await redis.exists(lease.key)), { what: "the key to be gone" });
+  });
+
+  test("a rival who holds the key is not taken for us by a confirm", async () => {
+    const { lock, proxy } = await openBench({ ...patient, connect });
+    const user = freshUser();
+    const lease = await leaseOf(lock, user);
+    const lost = proxy.loseReplyOnce(isAcquire);
+    expect((await lock.acquire(user)).outcome).toBe("contended");
+    await lost;
+    await lease.release();
+  });
+
+  test("a request that never reached Redis is taken by its confirm", async () => {
+    const { lock, proxy, redis } = await openBench({ ...patient, connect });
+    const held = proxy.holdRequestOnce(isAcquire);
+    const { lease, confirmed } = acquired(await lock.acquire(freshUser()));
+    await held;
+    expect(confirmed).toBe(true);
+    expect(await redis.get(lease.key)).toBe(lease.ownerId);
+    expect(await lease.release()).toBe("released");
+  });
+
+  test("a whole crowd whose replies are lost gets through", async () => {
+    const { lock, proxy, redis } = await openBench({ ...patient, connect });
+    const lost = proxy.loseReplyOnce(isAcquire);
+    // As many as share one call.
+    const users = Array.from({ length: 8 }, freshUser);
+    const attempts = (await Promise.all(users.map((user) => lock.acquire(user)))).map(acquired);
+    await lost;
+    expect(attempts.every(({ confirmed }) => confirmed)).toBe(true);
+    const leases = attempts.map(({ lease }) => lease);
+    await Promise.all(leases.map((lease) => lease.release()));
+    for (const { key } of leases) expect(await redis.exists(key)).toBe(false);
+  });
+});

@@ -1,0 +1,115 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { record } from "../support/channels.ts";
+import { freshUser } from "../support/ids.ts";
+import { type KeyOnlooker, onlooker } from "../support/lock-key.ts";
+import { acquired } from "../support/locks.ts";
+import { type RedisServer, startRedis } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
+import { closeBenches, isAcquire, isRelease, openBench } from "./fixture.ts";
+
+let server: RedisServer;
+let redis: KeyOnlooker;
+beforeAll(async () => {
+  server = await startRedis();
+  redis = onlooker(server.port);
+});
+afterAll(() => server.stop());
+afterEach(closeBenches);
+
+/** How often Redis has executed a command since it was started. */
+async function executed(name: string): Promise<number> {
+  const info = String(await redis.send("INFO", "commandstats"));
+  return Number(new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(info)?.[1] ?? 0);
+}
+
+describe("rule 6: a retire is final only past every open deadline", () => {
+  test("a held copy that lands within its deadline, after its client has gone, leaves no orphan", async () => {
+    const { lock, proxy, client } = await openBench({ port: server.port });
+    const user = freshUser();
+    const retire = record("submit-lock:retire", `lock:submit:${user}`);
+    const held = proxy.holdRequestOnce(isAcquire);
+    const { lease } = acquired(await lock.acquire(user));
+    await held;
+    expect(await lease.release()).toBe("released");
+    client.disconnect(true);
+    await until(() => client.status === "ready", { what: "the client's next connection" });
+    const before = await executed("set");
+    proxy.releaseHeld();
+    await until(async () => (await executed("set")) === before + 1, {
+      what: "the held copy to take effect",
+    });
+    await until(async () => !(await redis.exists(lease.key)), {
+      what: "the orphan to be deleted",
+      boundMs: 3_000,
+    });
+    await until(() => retire.messages.length > 0, { what: "the retire to be over" });
+    expect(retire.messages).toMatchObject([{ outcome: "final", key: lease.key }]);
+    expect(await redis.exists(lease.key)).toBe(false);
+    retire.stop();
+  });
+
+  test("it goes on until Redis' clock has passed the deadline, and a copy that lands then is refused", async () => {
+    const { lock, proxy } = await openBench({ port: server.port, acquireTimeoutMs: 500 });
+    const user = freshUser();
+    const retire = record("submit-lock:retire", `lock:submit:${user}`);
+    const held = proxy.holdRequestOnce(isAcquire);
+    const { lease } = acquired(await lock.acquire(user));
+    await held;
+    await lease.release();
+    await until(() => retire.messages.length > 0, { what: "the retire to be over" });
+    const deadline = Number(proxy.commands.find(isAcquire)?.[4]);
+    expect(Date.now()).toBeGreaterThanOrEqual(deadline);
+    expect(proxy.commands.filter(isRelease).length).toBeGreaterThan(2);
+    const before = { eval: await executed("eval"), set: await executed("set") };
+    proxy.releaseHeld();
+    await until(async () => (await executed("eval")) > before.eval, {
+      what: "the held copy to be executed",
+    });
+    expect(await executed("set")).toBe(before.set);
+    expect(await redis.exists(lease.key)).toBe(false);
+    retire.stop();
+  });
+
+  test("when it is final, nothing more is sent", async () => {
+    const { lock, proxy } = await openBench({ port: server.port, acquireTimeoutMs: 250 });
+    const retire = record("submit-lock:retire");
+    const held = proxy.holdRequestOnce(isAcquire);
+    const { lease } = acquired(await lock.acquire(freshUser()));
+    await held;
+    await lease.release();
+    await until(() => retire.messages.length > 0, { what: "the retire to be over" });
+    const sent = proxy.commands.filter(isRelease).length;
+    const at = performance.now() + 150;
+    await until(() => performance.now() > at, { what: "three rounds of the retire loop" });
+    expect(proxy.commands.filter(isRelease)).toHaveLength(sent);
+    retire.stop();
+  });
+
+  test("a Redis that stays silent is given up after 2 × acquireTimeoutMs + ttlMs", async () => {
+    const times = { ttlMs: 200, acquireTimeoutMs: 60, commandTimeoutMs: 20 };
+    const { lock, proxy } = await openBench({ port: server.port, ...times });
+    const user = freshUser();
+    const retire = record("submit-lock:retire", `lock:submit:${user}`);
+    proxy.holdRequests();
+    expect((await lock.acquire(user)).outcome).toBe("unavailable");
+    await until(() => retire.messages.length > 0, { what: "the retire to be given up" });
+    expect(retire.messages[0]?.outcome).toBe("abandoned");
+    expect(retire.messages[0]?.durationMs).toBeGreaterThan(2 * 60 + 200);
+    retire.stop();
+  });
+
+  test("many owner ids are retired in gathered calls, not one by one", async () => {
+    const { lock, proxy } = await openBench({ port: server.port, acquireTimeoutMs: 300 });
+    const users = Array.from({ length: 30 }, freshUser);
+    proxy.holdReplies();
+    await Promise.all(users.map((user) => lock.acquire(user)));
+    proxy.releaseHeld();
+    const keyOf = (user: string) => `lock:submit:${user}`;
+    for (const user of users) {
+      await until(async () => !(await redis.exists(keyOf(user))), { what: "the key to be free" });
+    }
+    const calls = proxy.commands.filter(isRelease).map(([, , keys]) => Number(keys));
+    const keys = calls.reduce((sum, count) => sum + count, 0);
+    expect(keys / calls.length).toBeGreaterThan(3);
+  });
+});

@@ -1,0 +1,176 @@
+import { once } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Redis } from "ioredis";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { RedisStore } from "../../src/index.ts";
+import { closeClients, redisClients } from "../support/clients.ts";
+import { freePort } from "../support/free-port.ts";
+import { freshUser } from "../support/ids.ts";
+import { acquired, causeOf, leaseOf, openLock } from "../support/locks.ts";
+import { startProxy } from "../support/proxy.ts";
+import { sharedRedisPort, startRedis } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
+import { type Bench, closeBenches, isAcquire, openBench } from "./fixture.ts";
+
+afterEach(closeBenches);
+
+/** One submit every 5 ms, each for another user, for a second. */
+async function submits({ lock }: Bench): Promise<string[]> {
+  const attempts = [];
+  for (let i = 0; i < 200; i++) {
+    attempts.push(lock.acquire(freshUser()));
+    await sleep(5);
+  }
+  return (await Promise.all(attempts)).map(({ outcome }) => outcome);
+}
+
+/** Redis is away, and its client knows it. */
+async function goAway({ proxy, client }: Bench): Promise<void> {
+  await proxy.refuse(true);
+  proxy.resetAll();
+  await until(() => client.status !== "ready", { what: "the client to notice" });
+}
+
+const quick = { acquireTimeoutMs: 300, commandTimeoutMs: 100, ttlMs: 1_000 } as const;
+
+describe.each(redisClients)("rule 9: connections, with $name", ({ connect }) => {
+  test.each([
+    ["that waits for ever", {}],
+    ["that times commands out, whose late answers it drops", { commandTimeout: 100 }],
+  ])(
+    "a silent connection gets nothing more, and recovers: a client %s",
+    async (_n, clientOptions) => {
+      const bench = await openBench({ ...quick, connect, clientOptions });
+      const { proxy, lock, client } = bench;
+      const before = proxy.count("eval");
+      const duplicates = vi.spyOn(client as Redis, "duplicate");
+      proxy.holdRequests();
+      const outcomes = await submits(bench);
+      expect(new Set(outcomes)).toEqual(new Set(["unavailable"]));
+      // 0.9 × commandTimeoutMs of calls, and a probe now and then; each attempt alone would make several.
+      expect(proxy.count("eval") - before).toBeLessThan(100);
+      proxy.releaseHeld();
+      await lock.withLock(freshUser(), { waitMs: 10_000 }, () => {});
+      // The second connection serves for a while; without it the first is trusted again at once.
+      for (const { value } of duplicates.mock.results) value.disconnect();
+      const sent = vi.spyOn(client as Redis, "eval");
+      await until(
+        async () => {
+          const { key } = await leaseOf(lock, freshUser());
+          return sent.mock.calls.some((call) => call.includes(key));
+        },
+        { what: "a lock that was acquired on the first connection" },
+      );
+    },
+  );
+
+  test("a connection that was silent comes after one that was not", async () => {
+    const { proxy, lock, client } = await openBench({ ...quick, connect });
+    const held = proxy.holdRequestOnce(isAcquire);
+    await lock.withLock(freshUser(), { waitMs: 10_000 }, () => {});
+    await held;
+    proxy.releaseHeld();
+    const sent = vi.spyOn(client as Redis, "eval");
+    // The first answers again; it may be a master that has not heard of the election of another.
+    for (let i = 0; i < 10; i++) await lock.withLock(freshUser(), { waitMs: 10_000 }, () => {});
+    expect(sent.mock.calls.filter(([script]) => String(script).includes("SET"))).toEqual([]);
+  });
+
+  test("a Redis that is away makes the lock unavailable within its bound, and is used when it is back", async () => {
+    const bench = await openBench({ ...quick, connect, acquireTimeoutMs: 500 });
+    const { lock, proxy } = bench;
+    await goAway(bench);
+    const from = performance.now();
+    expect(causeOf(await lock.acquire(freshUser()))).toMatchObject({
+      code: "SUBMIT_LOCK_UNAVAILABLE",
+    });
+    expect(performance.now() - from).toBeLessThan(3_000);
+    await proxy.refuse(false);
+    await lock.withLock(freshUser(), { waitMs: 10_000 }, () => {});
+  });
+
+  test("an attempt that begins while Redis is away acquires when it comes back within the budget", async () => {
+    const patient = { ttlMs: 40_000, acquireTimeoutMs: 15_000 };
+    const bench = await openBench({ ...patient, connect });
+    const { lock, proxy } = bench;
+    await goAway(bench);
+    const attempt = lock.acquire(freshUser());
+    await sleep(200);
+    await proxy.refuse(false);
+    const { lease, confirmed } = acquired(await attempt);
+    expect(confirmed).toBe(false);
+    await lease.release();
+  });
+
+  test("nothing is queued for a Redis that is away", async () => {
+    const bench = await openBench({ ...quick, connect });
+    const { lock, proxy, redis } = bench;
+    const user = freshUser();
+    await goAway(bench);
+    expect((await lock.acquire(user)).outcome).toBe("unavailable");
+    const before = proxy.commands.filter(isAcquire).length;
+    await proxy.refuse(false);
+    await lock.withLock(freshUser(), { waitMs: 10_000 }, () => {});
+    expect(proxy.commands.slice(before).some((argv) => argv.join().includes(user))).toBe(false);
+    expect(await redis.exists(`lock:submit:${user}`)).toBe(false);
+  });
+
+  test("a client that is just coming up is no reason for a second connection", async () => {
+    // The connection is accepted, and the handshake never answered.
+    const proxy = await startProxy(sharedRedisPort());
+    proxy.swallowRequests(true);
+    const client = connect(proxy.port);
+    const lock = openLock({ store: new RedisStore(client), ...quick });
+    const duplicate = vi.spyOn(client as Redis, "duplicate");
+    const cause = causeOf(await lock.acquire(freshUser()));
+    expect(cause.message).toMatch(/nothing could be sent/);
+    expect(duplicate).not.toHaveBeenCalled();
+    closeClients();
+    await proxy.stop();
+  });
+
+  test("a client that comes up for the first time in the middle of an attempt serves it", async () => {
+    const port = await freePort();
+    const client = connect(port);
+    const patient = { ttlMs: 40_000, acquireTimeoutMs: 15_000 };
+    const lock = openLock({ store: new RedisStore(client), ...patient });
+    const attempt = lock.acquire(freshUser());
+    const server = await startRedis({ port });
+    expect((await attempt).outcome).toBe("acquired");
+    closeClients();
+    await server.stop();
+  });
+
+  test("a client that the application has closed gets no second connection", async () => {
+    const { lock, client, proxy } = await openBench({ ...quick, connect });
+    const ended = once(client, "end");
+    client.disconnect();
+    await ended;
+    expect((await lock.acquire(freshUser())).outcome).toBe("unavailable");
+    expect(proxy.connections).toBe(0);
+  });
+
+  test("the second connection is opened when it is needed, and closed with the lock", async () => {
+    const { lock, client, proxy } = await openBench({ ...quick, connect });
+    await (await leaseOf(lock, freshUser())).release();
+    expect(proxy.connections).toBe(1);
+    const lost = proxy.loseReplyOnce(isAcquire);
+    const { lease } = acquired(await lock.acquire(freshUser()));
+    await lost;
+    expect(proxy.connections).toBe(2);
+    await lease.release();
+    await lock.close();
+    await until(() => proxy.connections === 1, { what: "the second connection to be closed" });
+    expect(client.status).toBe("ready");
+  });
+
+  test("a path that swallows everything is left for a new connection", async () => {
+    const { lock, proxy } = await openBench({ ...quick, connect });
+    await lock.check();
+    proxy.swallowRequests(true);
+    expect((await lock.acquire(freshUser())).outcome).toBe("unavailable");
+    // The two connections of now stay silent for ever, and any new one would do.
+    proxy.swallowRequests(false);
+    await lock.withLock(freshUser(), { waitMs: 20_000 }, () => {});
+  });
+});

@@ -1,0 +1,112 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, describe, expect, test } from "vitest";
+import { RedisStore } from "../../src/index.ts";
+import { record } from "../support/channels.ts";
+import { runChild, sourceUrl } from "../support/child.ts";
+import { freshUser } from "../support/ids.ts";
+import { acquired, leaseOf, openLock } from "../support/locks.ts";
+import { sharedRedisPort } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
+import { closeBenches, isAcquire, openBench } from "./fixture.ts";
+
+afterEach(closeBenches);
+
+describe("rule 14: close", () => {
+  test("it waits until every owner id has been retired", async () => {
+    const { lock, proxy } = await openBench({ acquireTimeoutMs: 400 });
+    const user = freshUser();
+    const retire = record("submit-lock:retire", `lock:submit:${user}`);
+    const held = proxy.holdRequestOnce(isAcquire);
+    const { lease } = acquired(await lock.acquire(user));
+    await held;
+    await lease.release();
+    await lock.close();
+    expect(retire.messages).toMatchObject([{ outcome: "final" }]);
+    retire.stop();
+  });
+
+  test("it ends within its bounds when Redis is silent", async () => {
+    const { lock, proxy } = await openBench({ acquireTimeoutMs: 300 });
+    const lease = await leaseOf(lock, freshUser());
+    proxy.holdRequests();
+    void lease.release();
+    const from = performance.now();
+    await lock.close({ timeoutMs: 100 });
+    expect(performance.now() - from).toBeLessThan(5_000);
+  });
+
+  test("no connection and no listener comes back after it, also with Redis silent", async () => {
+    const times = { ttlMs: 1_000, acquireTimeoutMs: 200, commandTimeoutMs: 50 };
+    const { lock, proxy, client } = await openBench(times);
+    proxy.holdRequests();
+    expect((await lock.acquire(freshUser())).outcome).toBe("unavailable");
+    await lock.close({ timeoutMs: 0 });
+    await until(() => proxy.connections === 1, { what: "the second connection to be closed" });
+    // The owner id is still being retired in the background.
+    for (const end = performance.now() + 500; performance.now() < end; await sleep(10)) {
+      expect(proxy.connections).toBe(1);
+    }
+    expect(["ready", "close", "end"].map((event) => client.listenerCount(event))).toEqual([
+      0, 0, 0,
+    ]);
+  });
+
+  test("it leaves the locks of the same store alone", async () => {
+    const { lock, store } = await openBench();
+    const other = openLock({ store });
+    const lease = await leaseOf(other, freshUser());
+    await lock.close();
+    expect(lease.remainingMs()).toBeGreaterThan(0);
+    expect(await lease.release()).toBe("released");
+    await other.withLock(freshUser(), {}, () => {});
+  });
+
+  test("a store serves a new lock after its last one was closed", async () => {
+    const { lock, store } = await openBench();
+    await lock.close();
+    await openLock({ store }).withLock(freshUser(), {}, () => {});
+  });
+
+  test("a store whose client is still open releases what was lost at the close", async () => {
+    const { lock, redis } = await openBench();
+    const lease = await leaseOf(lock, freshUser());
+    await lock.close({ timeoutMs: 0 });
+    expect(await redis.get(lease.key)).toBe(lease.ownerId);
+    expect(await lease.release()).toBe("released");
+    expect(await redis.exists(lease.key)).toBe(false);
+  });
+
+  test("it takes a bound, and checks it", async () => {
+    const { client } = await openBench();
+    const lock = openLock({ store: new RedisStore(client) });
+    for (const timeoutMs of [-1, 0.5, 600_001, Number.NaN]) {
+      await expect(lock.close({ timeoutMs })).rejects.toMatchObject({
+        code: "SUBMIT_LOCK_INVALID_OPTION",
+      });
+    }
+    await expect(lock.close({ timeout: 1 } as object)).rejects.toThrow(/unknown option "timeout"/);
+    // Nothing of that has closed it.
+    await lock.check();
+  });
+
+  test("a process that closes its locks and then its client ends by itself", async () => {
+    const { code, stdout, stderr } = await runChild(`
+      const { Redis } = await import("ioredis");
+      const { RedisStore, SubmitLock } = await import(${JSON.stringify(sourceUrl("index.ts"))});
+      const redis = new Redis(${sharedRedisPort()});
+      const lock = new SubmitLock({ store: new RedisStore(redis) });
+      await lock.withLock(${JSON.stringify(freshUser())}, { waitMs: 5_000 }, () => {});
+      await lock.close();
+      await redis.quit();
+      console.log("closed");`);
+    expect({ code, stdout, stderr }).toEqual({ code: 0, stdout: "closed\n", stderr: "" });
+  });
+
+  test("a lease that nobody released keeps no process alive", async () => {
+    const { code, stdout } = await runChild(`
+      const { MemoryStore, SubmitLock } = await import(${JSON.stringify(sourceUrl("index.ts"))});
+      await new SubmitLock({ store: new MemoryStore() }).acquire("42");
+      console.log("held");`);
+    expect({ code, stdout }).toEqual({ code: 0, stdout: "held\n" });
+  });
+});

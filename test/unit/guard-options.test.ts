@@ -1,0 +1,118 @@
+import { Redis } from "ioredis";
+import { describe, expect, test } from "vitest";
+import { submitGuard as expressGuard } from "../../src/express/index.ts";
+import { MemoryStore, SubmitLock } from "../../src/index.ts";
+import { submitGuard as koaGuard } from "../../src/koa/index.ts";
+
+const lock = new SubmitLock({ store: new MemoryStore() });
+const userId = () => "42";
+
+const adapters: { name: string; submitGuard: (options: never) => unknown }[] = [
+  { name: "Express", submitGuard: expressGuard },
+  { name: "Koa", submitGuard: koaGuard },
+];
+
+/** Something that was passed, and how the message says so: option, expected, came. */
+const wrong: [string, unknown, string[]][] = [
+  ["no options", undefined, ["options", "an object", "undefined"]],
+  ["null", null, ["options", "an object", "null"]],
+  ["an array", [], ["options", "an object", "an array"]],
+  ["a function", () => {}, ["options", "an object", "a function"]],
+  ["an unknown option", { lock, userId, onConflict: () => {} }, ["lock, userId", '"onConflict"']],
+  ["a misspelt option", { lock, userID: userId }, ["userId", '"userID"']],
+  ["no lock", { userId }, ["lock", "a SubmitLock", "undefined"]],
+  ["a store as the lock", { lock: new MemoryStore(), userId }, ["lock", "a SubmitLock", "a store"]],
+  ["an empty object as the lock", { lock: {}, userId }, ["lock", "a SubmitLock", "an object"]],
+  ["a string as the lock", { lock: "redis", userId }, ["lock", "a SubmitLock", '"redis"']],
+  ["no userId", { lock }, ["userId", "a function", "undefined"]],
+  ["a user id as userId", { lock, userId: "42" }, ["userId", "a function", '"42"']],
+  ["a wrong skip", { lock, userId, skip: true }, ["skip", "a function", "true"]],
+  ["a null skip", { lock, userId, skip: null }, ["skip", "a function", "null"]],
+  [
+    "a word for onContended",
+    { lock, userId, onContended: "proceed" },
+    ["onContended", "a function", '"proceed"'],
+  ],
+  [
+    "a number for onContended",
+    { lock, userId, onContended: 409 },
+    ["onContended", "a function", "409"],
+  ],
+  [
+    "a wrong word for onAnonymous",
+    { lock, userId, onAnonymous: "allow" },
+    ["onAnonymous", '"reject", "proceed" or a function', '"allow"'],
+  ],
+  [
+    "null for onAnonymous",
+    { lock, userId, onAnonymous: null },
+    ["onAnonymous", '"reject", "proceed" or a function', "null"],
+  ],
+  [
+    "a wrong word for onUnavailable",
+    { lock, userId, onUnavailable: "open" },
+    ["onUnavailable", '"reject", "proceed" or a function', '"open"'],
+  ],
+  [
+    "true for onUnavailable",
+    { lock, userId, onUnavailable: true },
+    ["onUnavailable", '"reject", "proceed" or a function', "true"],
+  ],
+];
+
+describe.each(adapters)("$name", ({ submitGuard }) => {
+  test.each(wrong)("%s is refused with a message that says why", (_what, options, parts) => {
+    let error: unknown;
+    try {
+      submitGuard(options as never);
+    } catch (thrown) {
+      error = thrown;
+    }
+    expect(error).toMatchObject({ name: "InvalidOptionError", code: "SUBMIT_LOCK_INVALID_OPTION" });
+    for (const part of ["expected", "got", ...parts]) {
+      expect((error as Error).message).toContain(part);
+    }
+  });
+
+  test("a bare client as the lock is refused", () => {
+    const redis = new Redis({ lazyConnect: true });
+    expect(() => submitGuard({ lock: redis, userId } as never)).toThrow(
+      /lock: expected a SubmitLock/,
+    );
+    redis.disconnect();
+  });
+
+  test("an option that is undefined is absent", () => {
+    const absent = {
+      skip: undefined,
+      onContended: undefined,
+      onAnonymous: undefined,
+      onUnavailable: undefined,
+    };
+    expect(() => submitGuard({ lock, userId, ...absent } as never)).not.toThrow();
+  });
+
+  test("a lock is taken by what it can do", () => {
+    const acquire = async () => ({ outcome: "contended", expiresInMs: 1 });
+    expect(() => submitGuard({ lock: { acquire }, userId } as never)).not.toThrow();
+  });
+});
+
+describe("guard.protect", () => {
+  const guard = expressGuard({ lock, userId });
+
+  test.each([
+    ["nothing", undefined, "undefined"],
+    ["a promise", Promise.resolve(), "an object"],
+    ["a string", "placeOrder", '"placeOrder"'],
+    [
+      "an error handler",
+      (_error: unknown, _req: unknown, _res: unknown, _next: unknown) => {},
+      "a function",
+    ],
+  ])("refuses %s", (_what, handler, came) => {
+    expect(() => guard.protect(handler as never)).toThrow(
+      `protect: expected a request handler of up to three parameters, got ${came}`,
+    );
+  });
+});

@@ -1,0 +1,150 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect, test } from "vitest";
+import { Timer, TimerWheel } from "../../src/timer-wheel.ts";
+import { runChild, sourceUrl } from "../support/child.ts";
+import { until } from "../support/until.ts";
+
+class Guest extends Timer {
+  readonly wokenAt: number[] = [];
+  readonly #then: (guest: Guest) => void;
+
+  constructor(then: (guest: Guest) => void = () => {}) {
+    super();
+    this.#then = then;
+  }
+
+  override onDue(): void {
+    this.wokenAt.push(performance.now());
+    this.#then(this);
+  }
+}
+
+const woken = (guest: Guest) => until(() => guest.wokenAt.length > 0, { what: "a guest to wake" });
+
+test("a timer is woken once, and never before its time", async () => {
+  const timers = new TimerWheel(5, true);
+  const guests = Array.from({ length: 50 }, (_, i) => ({ guest: new Guest(), inMs: 3 * i }));
+  const from = performance.now();
+  for (const { guest, inMs } of guests) timers.set(guest, from + inMs);
+  for (const { guest } of guests) await woken(guest);
+  await sleep(30);
+  for (const { guest, inMs } of guests) {
+    expect(guest.wokenAt).toHaveLength(1);
+    expect(guest.wokenAt[0]).toBeGreaterThanOrEqual(from + inMs);
+  }
+});
+
+test("a time that has passed is the next step's", async () => {
+  const timers = new TimerWheel(5, true);
+  const guest = new Guest();
+  timers.set(guest, performance.now() - 1_000);
+  expect(guest.wokenAt).toEqual([]);
+  await woken(guest);
+});
+
+test("an alarm that is called off does not ring, and one that is set anew rings at its new time", async () => {
+  const timers = new TimerWheel(5, true);
+  const [off, anew, last] = [new Guest(), new Guest(), new Guest()];
+  const from = performance.now();
+  for (const guest of [off, anew]) timers.set(guest, from + 10);
+  timers.clear(off);
+  timers.set(anew, from + 60);
+  timers.set(last, from + 100);
+  await woken(last);
+  expect(off.wokenAt).toEqual([]);
+  expect(anew.wokenAt).toHaveLength(1);
+  expect(anew.wokenAt[0]).toBeGreaterThanOrEqual(from + 60);
+});
+
+test("an earlier alarm rings although a later one was set before", async () => {
+  const timers = new TimerWheel(5, true);
+  const [late, early] = [new Guest(), new Guest()];
+  timers.set(late, performance.now() + 60_000);
+  timers.set(early, performance.now() + 10);
+  await woken(early);
+  expect(late.wokenAt).toEqual([]);
+  timers.clear(late);
+});
+
+test("whoever is woken may set its alarm again, and call off that of a neighbour", async () => {
+  const timers = new TimerWheel(5, true);
+  const neighbour = new Guest();
+  const again = new Guest((guest) => {
+    timers.clear(neighbour);
+    // In the past: this must not keep the timers ringing for ever.
+    if (guest.wokenAt.length < 3) timers.set(guest, 0);
+  });
+  const at = performance.now() + 10;
+  for (const guest of [again, neighbour]) timers.set(guest, at);
+  await until(() => again.wokenAt.length === 3, { what: "the third time" });
+  expect(neighbour.wokenAt).toEqual([]);
+});
+
+test("a time that passes while the timer's own turn is blocked gets a turn of its own", async () => {
+  const timers = new TimerWheel(1, true);
+  const [first, second] = [new Guest(), new Guest()];
+  const from = performance.now();
+  timers.set(first, from + 5);
+  timers.set(second, from + 15);
+  // The timer fires after 5 ms; what runs before its immediate blocks the loop beyond the 15.
+  setTimeout(() => {
+    while (performance.now() < from + 30);
+  }, 5);
+  let answeredBefore: boolean | undefined;
+  await woken(first);
+  setImmediate(() => {
+    answeredBefore = second.wokenAt.length === 0;
+  });
+  await woken(second);
+  expect(answeredBefore).not.toBe(false);
+});
+
+test("it tells whose timers are set", async () => {
+  const timers = new TimerWheel(5, true);
+  const guests = Array.from({ length: 10 }, () => new Guest());
+  const at = performance.now() + 60_000;
+  for (const [i, guest] of guests.entries()) timers.set(guest, at + i);
+  timers.clear(guests[3] as Guest);
+  const left = guests.filter((_, i) => i !== 3);
+  expect(new Set(timers.armed())).toEqual(new Set(left));
+  for (const guest of left) timers.clear(guest);
+  expect(timers.armed()).toEqual([]);
+});
+
+test("one that throws when it is woken takes nobody's alarm away", async () => {
+  const code = `
+    const { TimerWheel, Timer } = await import(${JSON.stringify(sourceUrl("lock/timers.ts"))});
+    process.on("uncaughtException", ({ message }) => console.log(message));
+    class Guest extends Timer { constructor(awake) { super(); this.awake = awake; } }
+    const timers = new TimerWheel(5, true);
+    const at = performance.now() + 10;
+    timers.set(new Guest(() => { throw new Error("thrown"); }), at);
+    timers.set(new Guest(() => console.log("woken")), at);`;
+  const { stdout } = await runChild(code);
+  expect(stdout.trim().split("\n")).toEqual(["thrown", "woken"]);
+});
+
+test.each([
+  ["keeps the process alive", true, "woken"],
+  ["lets the process end", false, ""],
+])("an alarm %s if that is wanted", async (_what, keepsAlive, expected) => {
+  const code = `
+    const { TimerWheel, Timer } = await import(${JSON.stringify(sourceUrl("lock/timers.ts"))});
+    class Guest extends Timer { onDue() { console.log("woken"); } }
+    new TimerWheel(5, ${keepsAlive}).set(new Guest(), performance.now() + 300);`;
+  expect((await runChild(code)).stdout.trim()).toBe(expected);
+});
+
+test("timers that were called off keep no process alive", async () => {
+  const code = `
+    const { TimerWheel, Timer } = await import(${JSON.stringify(sourceUrl("lock/timers.ts"))});
+    class Guest extends Timer { onDue() {} }
+    const timers = new TimerWheel(5, true);
+    const guest = new Guest();
+    timers.set(guest, performance.now() + 60_000);
+    timers.clear(guest);
+    timers.set(guest, performance.now() + 60_000);
+    timers.clear(guest);
+    process.on("exit", () => console.log("over"));`;
+  expect((await runChild(code)).stdout.trim()).toBe("over");
+});
