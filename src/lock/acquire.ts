@@ -133,14 +133,10 @@ class Attempt extends Timer implements Acquisition {
     switch (reply.kind) {
       case "taken":
       case "mine":
-        this.#granted(reply.kind === "mine" || !reply.clean);
+        this.#granted(reply.kind === "mine");
         break;
       case "contended":
         this.expiresInMs = reply.expiresInMs;
-        this.#end("contended");
-        break;
-      case "unusable":
-        this.expiresInMs = Number.POSITIVE_INFINITY;
         this.#end("contended");
         break;
       default:
@@ -205,8 +201,6 @@ class Attempt extends Timer implements Acquisition {
         break;
       case "unknown":
         return;
-      default:
-        if (!reply.clean) return;
     }
     const at = this.inFlight.indexOf(copy);
     if (at >= 0) this.inFlight.splice(at, 1);

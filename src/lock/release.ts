@@ -150,7 +150,7 @@ export class Retirement extends Timer {
         this.#unknown();
         return;
     }
-    this.#tell(this.#outcomeOf(reply.kind, reply.clean));
+    this.#tell(this.#outcomeOf(reply.kind));
     if (reply.storeTimeMs > copy.openUntil) this.#end("final");
   }
 
@@ -195,10 +195,9 @@ export class Retirement extends Timer {
    * `gone` or `foreign` after a try whose answer was lost, while the lease would still be valid:
    * that try did the deleting, because nothing else could.
    */
-  #outcomeOf(kind: "done" | "gone" | "foreign", clean: boolean): ReleaseOutcome {
+  #outcomeOf(kind: "done" | "gone" | "foreign"): ReleaseOutcome {
     if (kind === "done") return "released";
-    const ourOwnDoing = this.#ambiguous || !clean;
-    return ourOwnDoing && performance.now() < this.#validUntil ? "released" : kind;
+    return this.#ambiguous && performance.now() < this.#validUntil ? "released" : kind;
   }
 }
 

@@ -47,16 +47,11 @@ export interface Answered<Answer extends string> {
   readonly kind: Answer;
   /** The store's own clock when it executed the command, in milliseconds. */
   readonly storeTimeMs: number;
-  /**
-   * Whether this answer speaks for the only write of this copy. A client that re-sends in silence
-   * after a reconnect gives answers that hide an earlier write still on its way: those are not clean.
-   */
-  readonly clean: boolean;
 }
 
 /** The key was held by somebody else. */
 export interface ContendedAnswer extends Answered<"contended"> {
-  /** How long the other's key has to live, in milliseconds; `Infinity` when that is not known. */
+  /** How long the other's key has to live, in milliseconds; `Infinity` for a key that is no lock, such as a list. */
   readonly expiresInMs: number;
 }
 
@@ -64,11 +59,10 @@ export interface ContendedAnswer extends Answered<"contended"> {
 export type NoAnswer =
   /** Never written: certainly without effect. */
   | { readonly kind: "unsent"; readonly reason: string }
-  /** The store said that it did not execute the command; `clean` as in {@link Answered}. */
+  /** The store said that it did not execute the command. */
   | {
       readonly kind: "rejected";
       readonly cause: Error;
-      readonly clean: boolean;
       /** The store said "you may not" rather than "not now": waiting does not help. */
       readonly misconfigured: boolean;
     }
@@ -80,13 +74,11 @@ export type NoAnswer =
  * - `mine`: this owner id held the key already; its life is left as it is.
  * - `contended`: somebody else holds it.
  * - `refused`: free, but this copy came after its deadline, or too early by a wrong clock.
- * - `unusable`: the key holds something that is no lock, such as a list.
  */
 export type AcquireReply =
   | Answered<"taken">
   | Answered<"mine">
   | Answered<"outOfWindow">
-  | Answered<"unusable">
   | ContendedAnswer
   | NoAnswer;
 

@@ -37,12 +37,12 @@ export class MemoryStore implements LockStore {
     if (holding === undefined) {
       this.#sweep(now);
       this.#holdings.set(key, { ownerId, expiresAt: now + times.ttlMs });
-      copy.answer({ kind: "taken", storeTimeMs: now, clean: true });
+      copy.answer({ kind: "taken", storeTimeMs: now });
     } else if (holding.ownerId === ownerId) {
-      copy.answer({ kind: "mine", storeTimeMs: now, clean: true });
+      copy.answer({ kind: "mine", storeTimeMs: now });
     } else {
       const expiresInMs = Math.ceil(holding.expiresAt - now);
-      copy.answer({ kind: "contended", expiresInMs, storeTimeMs: now, clean: true });
+      copy.answer({ kind: "contended", expiresInMs, storeTimeMs: now });
     }
   }
 
@@ -66,12 +66,12 @@ export class MemoryStore implements LockStore {
     const now = performance.now();
     const holding = this.#live(key, now);
     if (holding === undefined) {
-      copy.answer({ kind: "gone", storeTimeMs: now, clean: true });
+      copy.answer({ kind: "gone", storeTimeMs: now });
     } else if (holding.ownerId !== ownerId) {
-      copy.answer({ kind: "foreign", storeTimeMs: now, clean: true });
+      copy.answer({ kind: "foreign", storeTimeMs: now });
     } else {
       act(holding, now);
-      copy.answer({ kind: "done", storeTimeMs: now, clean: true });
+      copy.answer({ kind: "done", storeTimeMs: now });
     }
   }
 

@@ -10,7 +10,7 @@ import { closeBenches, isAcquire, openBench } from "./fixture.ts";
 
 afterEach(closeBenches);
 
-describe("rule 2: a copy is open until its own clean answer", () => {
+describe("rule 2: a request is in flight until its own answer", () => {
   test("each copy carries a deadline acquireTimeoutMs ahead, and a window of twice that", async () => {
     const { lock, proxy } = await openBench();
     const from = Date.now();
@@ -31,12 +31,12 @@ describe("rule 2: a copy is open until its own clean answer", () => {
       what: "the deadline to be over",
     });
     proxy.releaseHeld();
-    expect(await copy.reply).toMatchObject({ kind: "outOfWindow", clean: true });
+    expect(await copy.reply).toMatchObject({ kind: "outOfWindow" });
     expect(await redis.exists(late.key)).toBe(false);
   });
 
   describe.each(redisClients)("with $name", ({ connect }) => {
-    test("an answer that came after a reconnect is not clean", async () => {
+    test("an answer that comes after a reconnect is not listened to", async () => {
       const { store, client, proxy } = await openBench({ connect });
       const command = commandOf();
       const lost = proxy.loseReplyOnce(isAcquire, { resetAfterMs: 0 });
@@ -46,10 +46,7 @@ describe("rule 2: a copy is open until its own clean answer", () => {
       expect(await first.reply).toMatchObject({ kind: "unknown" });
       await until(() => proxy.commands.filter(isAcquire).length === 2, { what: "the re-send" });
       await until(() => client.status === "ready", { what: "the connection to be back" });
-      expect(await asking(store).acquire(command).reply).toMatchObject({
-        kind: "mine",
-        clean: true,
-      });
+      expect(await asking(store).acquire(command).reply).toMatchObject({ kind: "mine" });
       await asking(store).release(command).reply;
     });
 
@@ -69,7 +66,7 @@ describe("rule 2: a copy is open until its own clean answer", () => {
     });
   });
 
-  test("a lock whose every answer was clean retires nothing", async () => {
+  test("a lock whose every request was answered retires nothing", async () => {
     const { lock } = await openBench();
     const user = freshUser();
     const retire = record("submit-lock:retire", `lock:submit:${user}`);

@@ -113,7 +113,7 @@ test("it tells whose timers are set", async () => {
 
 test("one that throws when it is woken takes nobody's alarm away", async () => {
   const code = `
-    const { TimerWheel, Timer } = await import(${JSON.stringify(sourceUrl("lock/timers.ts"))});
+    const { TimerWheel, Timer } = await import(${JSON.stringify(sourceUrl("timer-wheel.ts"))});
     process.on("uncaughtException", ({ message }) => console.log(message));
     class Guest extends Timer { constructor(awake) { super(); this.awake = awake; } }
     const timers = new TimerWheel(5, true);
@@ -129,7 +129,7 @@ test.each([
   ["lets the process end", false, ""],
 ])("an alarm %s if that is wanted", async (_what, keepsAlive, expected) => {
   const code = `
-    const { TimerWheel, Timer } = await import(${JSON.stringify(sourceUrl("lock/timers.ts"))});
+    const { TimerWheel, Timer } = await import(${JSON.stringify(sourceUrl("timer-wheel.ts"))});
     class Guest extends Timer { onDue() { console.log("woken"); } }
     new TimerWheel(5, ${keepsAlive}).set(new Guest(), performance.now() + 300);`;
   expect((await runChild(code)).stdout.trim()).toBe(expected);
@@ -137,7 +137,7 @@ test.each([
 
 test("timers that were called off keep no process alive", async () => {
   const code = `
-    const { TimerWheel, Timer } = await import(${JSON.stringify(sourceUrl("lock/timers.ts"))});
+    const { TimerWheel, Timer } = await import(${JSON.stringify(sourceUrl("timer-wheel.ts"))});
     class Guest extends Timer { onDue() {} }
     const timers = new TimerWheel(5, true);
     const guest = new Guest();

@@ -68,11 +68,11 @@ export class ConnectionPair {
     const { status } = this.#client;
     const reason = `the connection is "${status}"`;
     if (this.#refusal !== undefined) {
-      return { kind: "rejected", cause: this.#refusal, clean: true, misconfigured: true };
+      return { kind: "rejected", cause: this.#refusal, misconfigured: true };
     }
     // It stays so: there is nothing to wait for, as there is while a client reconnects.
     if (status === "end") {
-      return { kind: "rejected", cause: new Error(reason), clean: true, misconfigured: false };
+      return { kind: "rejected", cause: new Error(reason), misconfigured: false };
     }
     return { kind: "unsent", reason };
   }

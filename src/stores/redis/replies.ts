@@ -3,14 +3,12 @@ import type { AcquireReply, NoAnswer, OwnedReply } from "../../lock/store.ts";
 /**
  * What came back from one call on one connection. A call whose connection was lost is `closed`,
  * whatever its client makes of it later: so every value and every error is the only answer to the
- * only write of its call, which is what a clean reply is.
+ * only write of its call, as the port demands.
  */
 export type CallResult =
   | { readonly kind: "value"; readonly value: unknown }
   | { readonly kind: "error"; readonly error: unknown }
   | { readonly kind: "closed" };
-
-const clean = true;
 
 /** A script's reply: Redis' clock, and a code or an error for each entry. */
 export interface ScriptReply {
@@ -38,26 +36,26 @@ function asNumber(value: unknown): unknown {
 export function acquireReply(code: number, storeTimeMs: number): AcquireReply {
   switch (code) {
     case -1:
-      return { kind: "taken", storeTimeMs, clean };
+      return { kind: "taken", storeTimeMs };
     case -2:
-      return { kind: "mine", storeTimeMs, clean };
+      return { kind: "mine", storeTimeMs };
     case -3:
-      return { kind: "outOfWindow", storeTimeMs, clean };
+      return { kind: "outOfWindow", storeTimeMs };
     case -4:
-      return { kind: "unusable", storeTimeMs, clean };
+      return { kind: "contended", expiresInMs: Number.POSITIVE_INFINITY, storeTimeMs };
     default:
-      return code >= 0 ? { kind: "contended", expiresInMs: code, storeTimeMs, clean } : odd(code);
+      return code >= 0 ? { kind: "contended", expiresInMs: code, storeTimeMs } : odd(code);
   }
 }
 
 export function ownedReply(code: number, storeTimeMs: number): OwnedReply {
   switch (code) {
     case 1:
-      return { kind: "done", storeTimeMs, clean };
+      return { kind: "done", storeTimeMs };
     case 0:
-      return { kind: "gone", storeTimeMs, clean };
+      return { kind: "gone", storeTimeMs };
     case -1:
-      return { kind: "foreign", storeTimeMs, clean };
+      return { kind: "foreign", storeTimeMs };
     default:
       return odd(code);
   }
@@ -100,7 +98,7 @@ export function toNoAnswer(result: Exclude<CallResult, { kind: "value" }>): NoAn
     const misconfigured = isPermissionError(cause);
     if (elsewhere.test(cause.message)) return { kind: "unsent", reason: cause.message };
     if (misconfigured || notExecuted.test(cause.message)) {
-      return { kind: "rejected", cause, clean, misconfigured };
+      return { kind: "rejected", cause, misconfigured };
     }
   }
   return { kind: "unknown", cause };

@@ -225,8 +225,8 @@ export const mutations: readonly Mutation[] = [
     name: "gone after a lost answer is called gone",
     rule: "8",
     file: retirement,
-    find: "const ourOwnDoing = this.#ambiguous || !clean;",
-    replace: "const ourOwnDoing = !clean;",
+    find: "return this.#ambiguous && performance",
+    replace: "return false && performance",
   },
   {
     name: "a silent connection gets more",
