@@ -1,4 +1,9 @@
-/** Errors carry a brand and a `code`: `instanceof` fails as soon as two copies of the package meet. */
+/**
+ * Errors carry a brand and a `code`, because `instanceof` fails as soon as two copies of the package
+ * meet. Those that may end a request carry `status`, `statusCode` and `expose` as well, which the
+ * error handlers of Express and Koa read: 409 where somebody else holds the lock, 503 where nobody
+ * can say who does.
+ */
 const brand = Symbol.for("submit-lock.error");
 
 /** The stable codes of every error of this package. */
@@ -35,10 +40,13 @@ export class InvalidUserIdError extends SubmitLockError {
   readonly code = "SUBMIT_LOCK_INVALID_USER_ID";
 }
 
-/** `withLock`: somebody else held the lock for as long as the caller was ready to wait. */
+/** `withLock`: somebody else held the lock for all of `waitMs`. */
 export class LockContendedError extends SubmitLockError {
   override readonly name = "LockContendedError";
   readonly code = "SUBMIT_LOCK_CONTENDED";
+  readonly status = 409;
+  readonly statusCode = 409;
+  readonly expose = false;
   /** How long the other's lease has to live at most unless it is extended, in milliseconds. */
   readonly expiresInMs: number;
 
@@ -52,16 +60,18 @@ export class LockContendedError extends SubmitLockError {
 export class LockUnavailableError extends SubmitLockError {
   override readonly name = "LockUnavailableError";
   readonly code = "SUBMIT_LOCK_UNAVAILABLE";
+  readonly status = 503;
+  readonly statusCode = 503;
+  readonly expose = false;
 }
 
 /**
- * Redis answered "you may not" (no permission, no authentication, no such command). Waiting does
- * not help, so an adapter hands this error to the application's error handler, with status 503.
+ * Redis denied what a lock needs (no permission, no authentication, no such command). Waiting does
+ * not help, so an adapter hands this error to the application's error handler.
  */
 export class LockMisconfiguredError extends SubmitLockError {
   override readonly name = "LockMisconfiguredError";
   readonly code = "SUBMIT_LOCK_MISCONFIGURED";
-  /** Read by the error handlers of Express and Koa. */
   readonly status = 503;
   readonly statusCode = 503;
   readonly expose = false;
@@ -71,6 +81,9 @@ export class LockMisconfiguredError extends SubmitLockError {
 export class LockClosedError extends SubmitLockError {
   override readonly name = "LockClosedError";
   readonly code = "SUBMIT_LOCK_CLOSED";
+  readonly status = 503;
+  readonly statusCode = 503;
+  readonly expose = false;
 }
 
 /**
@@ -84,7 +97,6 @@ export type LostReason = "expired" | "overtaken" | "max-hold" | "closed";
 export class LockLostError extends SubmitLockError {
   override readonly name = "LockLostError";
   readonly code = "SUBMIT_LOCK_LOST";
-  /** Read by the error handlers of Express and Koa, where `signal.throwIfAborted()` ends a handler. */
   readonly status = 503;
   readonly statusCode = 503;
   readonly expose = false;

@@ -18,12 +18,12 @@ export type {
   AcquireMessage,
   LostMessage,
   ReleaseMessage,
+  ReleaseOutcome,
   RetireMessage,
   SubmitLockChannels,
 } from "./lock/diagnostics.ts";
 export type { Lease } from "./lock/lease.ts";
 export type { SubmitLockOptions } from "./lock/options.ts";
-export type { ReleaseOutcome } from "./lock/release.ts";
 export type {
   AcquireReply,
   Answered,
@@ -37,7 +37,7 @@ export type {
 } from "./lock/store.ts";
 export type { UserId } from "./lock/submit-key.ts";
 export { type CloseOptions, type LockedWork, SubmitLock } from "./lock/submit-lock.ts";
-export type { WithLockOptions } from "./lock/waiting.ts";
+export type { WithLockOptions } from "./lock/with-lock.ts";
 export { MemoryStore } from "./stores/memory-store.ts";
 export type { RedisClient } from "./stores/redis/ioredis.ts";
 export { RedisStore } from "./stores/redis/redis-store.ts";

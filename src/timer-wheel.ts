@@ -1,11 +1,13 @@
-/** Something that is to be woken at a time. */
+import { inNeutralContext } from "./neutral-context.ts";
+
+/** Something that is due at a time of the monotonic clock. */
 export abstract class Timer {
-  // The neighbours in the ring of those of about the same time; `undefined` while no alarm is set.
-  // Private, so that a lease that is serialised does not show all the others.
+  // The neighbours in the ring of one slot; `undefined` while the timer is not set.
+  // Private, so that a request that is serialised does not show all the others.
   #before: Timer | undefined;
   #after: Timer | undefined;
 
-  /** The time has come, or has passed by a step, or by as long as the event loop was blocked. */
+  /** Called once the time has come: up to a step late, or later if the event loop was blocked. */
   abstract onDue(): void;
 
   static isSet(timer: Timer): boolean {
@@ -16,7 +18,7 @@ export abstract class Timer {
     return timer.#after ?? timer;
   }
 
-  /** The last of the ring that begins at the slot. */
+  /** Appends the timer to the slot's ring. */
   static link(timer: Timer, slot: Timer): void {
     const last = slot.#before ?? slot;
     last.#after = timer;
@@ -25,7 +27,7 @@ export abstract class Timer {
     slot.#before = timer;
   }
 
-  /** Leaves nothing behind in the timer: it may be old, and would keep its neighbours. */
+  /** Clears the timer's own links: it may live on, and would keep its neighbours in memory. */
   static unlink(timer: Timer): void {
     const before = timer.#before;
     const after = timer.#after;
@@ -37,46 +39,46 @@ export abstract class Timer {
   }
 }
 
-/** Where a ring begins and ends. */
+/** The head of a ring. */
 class Slot extends Timer {
   override onDue(): void {}
 }
 
 /**
- * One timer for many sleepers, because nearly all of them are called off: setting and calling off is
- * a matter of a few references, where a timer of the platform for each is the dearest part of a lock
- * under load. A timer is woken up to a step late and never early.
+ * A hashed timing wheel (Varghese and Lauck, 1987): one timer of the platform for many, because
+ * nearly all of them are cleared before they are due. Setting and clearing change a few references;
+ * a `setTimeout` an attempt took about a quarter of the throughput under load. A timer is never
+ * early, and up to a step late.
  *
- * No `Set` of them: one that is filled and emptied all the time throws its table away again and
- * again, and an old table keeps what was in it, and so everything that a request has made, until
- * the next full collection.
+ * The timers of a slot are a ring and not a `Set`: one that is filled and emptied all the time makes
+ * V8 reallocate its table, and the old table keeps the requests alive until a major collection.
  */
 export class TimerWheel<Kind extends Timer = Timer> {
   readonly #stepMs: number;
   #keepsAlive: boolean;
   #count = 0;
-  /** By the number of the step at whose beginning they are woken. */
+  /** By the number of the step at whose beginning they are due. */
   readonly #slots = new Map<number, Slot>();
-  #timer: NodeJS.Timeout | undefined;
-  /** The slot that the timer is armed for. */
+  #timeout: NodeJS.Timeout | undefined;
+  /** The slot that the timeout waits for. */
   #armedFor: number = Number.POSITIVE_INFINITY;
-  /** Up to this slot everything has been woken. */
-  #rung = 0;
+  /** All slots up to this one have fired. */
+  #firedUpTo = 0;
 
   /**
-   * @param stepMs how late a timer may be woken.
-   * @param keepsAlive whether the process goes on for as long as an alarm is set.
+   * @param stepMs how late a timer may be, in milliseconds.
+   * @param keepsAlive whether the process goes on for as long as a timer is set.
    */
   constructor(stepMs: number, keepsAlive: boolean) {
     this.#stepMs = stepMs;
     this.#keepsAlive = keepsAlive;
   }
 
-  /** @param at by the monotonic clock. An earlier alarm of the same timer is called off. */
+  /** @param at by the monotonic clock, in milliseconds. Replaces an earlier time of the same timer. */
   set(timer: Kind, at: number): void {
     if (Timer.isSet(timer)) Timer.unlink(timer);
     else this.#counted(1);
-    const number = Math.max(Math.ceil(at / this.#stepMs), this.#rung + 1);
+    const number = Math.max(Math.ceil(at / this.#stepMs), this.#firedUpTo + 1);
     let slot = this.#slots.get(number);
     if (slot === undefined) {
       slot = new Slot();
@@ -92,7 +94,7 @@ export class TimerWheel<Kind extends Timer = Timer> {
     this.#counted(-1);
   }
 
-  /** All whose alarm is set at the moment. */
+  /** All timers that are set at the moment. */
   armed(): Kind[] {
     const all: Kind[] = [];
     for (const slot of this.#slots.values()) {
@@ -103,38 +105,39 @@ export class TimerWheel<Kind extends Timer = Timer> {
     return all;
   }
 
-  /** What is set still rings, but keeps no process alive. */
+  /** What is set still fires, but no longer keeps the process alive. */
   unref(): void {
     this.#keepsAlive = false;
-    this.#timer?.unref();
+    this.#timeout?.unref();
   }
 
   #counted(change: 1 | -1): void {
     this.#count += change;
     if (!this.#keepsAlive) return;
-    // The timer itself stays: the next alarm is mostly a moment away.
-    if (this.#count === 0) this.#timer?.unref();
-    else if (change === 1 && this.#count === 1) this.#timer?.ref();
+    // The timeout stays: the next timer is usually a moment away.
+    if (this.#count === 0) this.#timeout?.unref();
+    else if (change === 1 && this.#count === 1) this.#timeout?.ref();
   }
 
   #arm(number: number): void {
-    clearTimeout(this.#timer);
+    clearTimeout(this.#timeout);
     this.#armedFor = number;
-    // A timer may fire just before its time by the monotonic clock, hence the ceiling.
+    // `setTimeout` may fire just before its time by the monotonic clock, hence the ceiling.
     const waitMs = Math.max(1, Math.ceil(number * this.#stepMs - performance.now()));
-    this.#timer = setTimeout(() => {
-      const upTo = Math.floor(performance.now() / this.#stepMs);
-      // After a blocked event loop an answer may lie behind this timer: it gets one more turn.
-      setImmediate(() => this.#ring(upTo));
-    }, waitMs);
-    if (!this.#keepsAlive || this.#count === 0) this.#timer.unref();
+    this.#timeout = inNeutralContext(setTimeout, this.#onTimeout, waitMs);
+    if (!this.#keepsAlive || this.#count === 0) this.#timeout.unref();
   }
 
-  #ring(upTo: number): void {
+  readonly #onTimeout = (): void => {
+    // Rule 10: after a blocked event loop an answer may lie behind this timeout; it gets one more turn.
+    setImmediate(this.#fire, Math.floor(performance.now() / this.#stepMs));
+  };
+
+  readonly #fire = (upTo: number): void => {
     this.#armedFor = Number.POSITIVE_INFINITY;
-    this.#rung = upTo;
+    this.#firedUpTo = upTo;
     try {
-      // What is set meanwhile stands in later slots.
+      // Timers that are set meanwhile stand in later slots.
       for (const [number, slot] of this.#slots) {
         if (number > upTo) continue;
         for (let each = Timer.next(slot); each !== slot; each = Timer.next(slot)) {
@@ -143,12 +146,12 @@ export class TimerWheel<Kind extends Timer = Timer> {
         }
       }
     } finally {
-      // Also when a store of somebody else has thrown: then the rest of its slot is next.
+      // Also when a listener has thrown: the rest of its slot fires next.
       this.#armNext();
     }
-  }
+  };
 
-  /** Most slots are empty long before their time: nothing rings for those. */
+  /** Most slots are empty long before their time: no timeout waits for those. */
   #armNext(): void {
     let next = Number.POSITIVE_INFINITY;
     for (const [number, slot] of this.#slots) {

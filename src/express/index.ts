@@ -7,7 +7,7 @@ import { checkGuardOptions, choiceFor, type GuardOptions } from "../http/guard-o
 import { type Refusal, sendProblem } from "../http/problem.ts";
 import type { Holding } from "../http/request-lease.ts";
 import type { Lease } from "../lock/lease.ts";
-import { invalidOption } from "../lock/options.ts";
+import { invalidOption } from "../validation.ts";
 
 export type { LockLike, NoUser } from "../http/guard-options.ts";
 

@@ -1,7 +1,7 @@
 import { InvalidOptionError } from "../errors.ts";
 import type { Attempt } from "../lock/attempt.ts";
-import { checkOptionNames, hasMembers, invalidOption } from "../lock/options.ts";
 import type { UserId } from "../lock/submit-key.ts";
+import { checkOptionNames, hasMembers, invalidOption } from "../validation.ts";
 import type { Refusal } from "./problem.ts";
 
 /** What a guard needs of a lock: a `SubmitLock`, also of another copy of this package. */

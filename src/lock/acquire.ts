@@ -1,5 +1,7 @@
 import type { LockMisconfiguredError, LockUnavailableError } from "../errors.ts";
 import { Timer, type TimerWheel } from "../timer-wheel.ts";
+import { InFlight } from "./in-flight.ts";
+import { toLockError } from "./no-answer.ts";
 import type {
   AcquireReply,
   Answered,
@@ -8,30 +10,37 @@ import type {
   LockStore,
   NoAnswer,
 } from "./store.ts";
-import { toLockError } from "./trouble.ts";
 
 /** How an attempt ended, with what the lock needs to clean up after it. */
 export interface Acquisition {
   readonly outcome: "acquired" | "contended" | "unavailable";
-  /** Acquired: an answer had been lost, late or doubtful, and the owner id was confirmed. */
+  /** Acquired: a reply had been lost or was late, and the owner id was confirmed. */
   readonly confirmed: boolean;
   /** Contended: how long the other's key has to live. */
   readonly expiresInMs: number;
   /** Unavailable: why. */
   readonly cause: LockUnavailableError | LockMisconfiguredError | undefined;
-  /** Monotonic time from before the first send: the life of the lease counts from here. */
+  /** Monotonic time from before the first send: the lease counts from here. */
   readonly startedAt: number;
-  /** How many copies were written. */
+  /** How many requests were written. */
   readonly copies: number;
-  /** Copies that may still take effect. Shrinks when their clean answers come in later. */
-  readonly inFlight: readonly LockRequest<AcquireReply>[];
-  /** Whether the owner id has to be retired: it may be at the key now, or come there later. */
+  /** The requests that may still take effect. */
+  readonly inFlight: InFlight;
+  /** Whether the owner id has to be retired: the key may hold it now, or later. */
   readonly mayHold: boolean;
 }
 
 /**
- * One attempt: one owner id, as many copies of one idempotent acquire as it takes to get an answer,
- * one verdict.
+ * One attempt: one owner id, as many requests of one idempotent acquire as it takes to get an
+ * answer, one verdict.
+ *
+ * ```
+ * sent ── taken, mine ───────────────▶ acquired
+ *   │ ─── contended ─────────────────▶ contended
+ *   │ ─── rejected, none in flight ──▶ unavailable
+ *   │ ─── unknown, unsent, out of window, no answer for commandTimeoutMs ──▶ sent again
+ *   └──── acquireTimeoutMs is over ──▶ unavailable
+ * ```
  *
  * @param ended called once, within `acquireTimeoutMs`.
  */
@@ -41,49 +50,50 @@ export function acquire(
   timers: TimerWheel,
   ended: (acquisition: Acquisition) => void,
 ): void {
-  const attempt = new Attempt(store, command, timers, ended);
-  attempt.send(attempt.startedAt);
+  const acquiring = new Acquiring(store, command, timers, ended);
+  acquiring.send(acquiring.startedAt);
 }
 
-/** The pause before the n-th retry. Doubling from 5 to 100 ms. */
+/** The pause before the n-th retry: doubles from 5 to 100 ms. */
 function backoffMs(retries: number): number {
   return Math.min(5 * 2 ** retries, 100);
 }
 
 class AcquireRequest implements LockRequest<AcquireReply> {
-  readonly #attempt: Attempt;
+  readonly #acquiring: Acquiring;
   deadlineMs: number | undefined;
 
-  constructor(attempt: Attempt) {
-    this.#attempt = attempt;
+  constructor(acquiring: Acquiring) {
+    this.#acquiring = acquiring;
   }
 
   get command(): LockCommand {
-    return this.#attempt.command;
+    return this.#acquiring.command;
   }
 
   answer(reply: AcquireReply): void {
-    this.#attempt.answered(this, reply);
+    this.#acquiring.answered(this, reply);
   }
 }
 
-class Attempt extends Timer implements Acquisition {
+class Acquiring extends Timer implements Acquisition {
   readonly command: LockCommand;
+  /** Rule 1: the lease counts from before the first send. */
   readonly startedAt: number = performance.now();
+  readonly inFlight: InFlight = new InFlight();
   outcome: Acquisition["outcome"] = "unavailable";
   confirmed = false;
   expiresInMs = 0;
   cause: Acquisition["cause"];
   copies = 0;
-  inFlight: AcquireRequest[] = [];
   mayHold = false;
   readonly #store: LockStore;
   readonly #timers: TimerWheel;
-  readonly #tell: (acquisition: Acquisition) => void;
+  readonly #onEnd: (acquisition: Acquisition) => void;
   #newest: AcquireRequest | undefined;
   #retries = 0;
-  #wasRefused = false;
-  #lostAnAnswer = false;
+  #wasOutOfWindow = false;
+  #lostAReply = false;
   #lastFailure: NoAnswer | undefined;
   #ended = false;
 
@@ -91,28 +101,26 @@ class Attempt extends Timer implements Acquisition {
     store: LockStore,
     command: LockCommand,
     timers: TimerWheel,
-    ended: (acquisition: Acquisition) => void,
+    onEnd: (acquisition: Acquisition) => void,
   ) {
     super();
     this.#store = store;
     this.command = command;
     this.#timers = timers;
-    this.#tell = ended;
+    this.#onEnd = onEnd;
   }
 
   send(now: number): void {
-    const copy = new AcquireRequest(this);
-    this.#newest = copy;
+    const request = new AcquireRequest(this);
+    this.#newest = request;
     this.copies++;
-    // There is mostly one, and a list that is pushed to makes room for many.
-    if (this.inFlight.length === 0) this.inFlight = [copy];
-    else this.inFlight.push(copy);
-    this.#wakeAt(now + this.command.times.commandTimeoutMs);
-    this.#store.acquire(copy);
+    this.inFlight.add(request);
+    this.#setTimer(now + this.command.times.commandTimeoutMs);
+    this.#store.acquire(request);
   }
 
-  /** Sets the one alarm for the next send or the end of the budget, whichever comes first. */
-  #wakeAt(sendAt: number): void {
+  /** One timer for the next send and the end of the budget, whichever comes first. */
+  #setTimer(sendAt: number): void {
     this.#timers.set(this, Math.min(sendAt, this.#endsAt));
   }
 
@@ -123,13 +131,14 @@ class Attempt extends Timer implements Acquisition {
   override onDue(): void {
     const now = performance.now();
     if (now >= this.#endsAt) this.#end("unavailable");
-    // The confirm: the same command and owner id, on another connection where the first is silent.
+    // Rule 4, the confirm: the same command and owner id, on another connection where one is silent.
     else this.send(now);
   }
 
-  answered(copy: AcquireRequest, reply: AcquireReply): void {
-    this.#close(copy, reply);
+  answered(request: AcquireRequest, reply: AcquireReply): void {
+    this.#resolve(request, reply);
     if (this.#ended) return;
+    // Rule 3, the verdict.
     switch (reply.kind) {
       case "taken":
       case "mine":
@@ -140,32 +149,31 @@ class Attempt extends Timer implements Acquisition {
         this.#end("contended");
         break;
       default:
-        // An older copy's trouble is no news: the newest one has a timer of its own.
-        if (copy === this.#newest) this.#goOn(reply);
+        // The failure of an older request decides nothing: the newest has a timer of its own.
+        if (request === this.#newest) this.#noVerdict(reply);
     }
   }
 
-  /** No verdict yet. */
-  #goOn(reply: Answered<"outOfWindow"> | NoAnswer): void {
+  #noVerdict(reply: Answered<"outOfWindow"> | NoAnswer): void {
     if (reply.kind !== "outOfWindow") this.#lastFailure = reply;
     switch (reply.kind) {
       case "outOfWindow": {
-        // The store has learned the clock from this answer, so the next copy is stamped rightly.
-        const isFirst = !this.#wasRefused;
-        this.#wasRefused = true;
+        // The store has learned the clock from this answer, so the next request is stamped rightly.
+        const isFirst = !this.#wasOutOfWindow;
+        this.#wasOutOfWindow = true;
         this.#sendAgain(isFirst);
         break;
       }
       case "unknown": {
-        // The first confirm goes out at once.
-        const isFirst = !this.#lostAnAnswer;
-        this.#lostAnAnswer = true;
+        // Rule 4: the first confirm goes out at once.
+        const isFirst = !this.#lostAReply;
+        this.#lostAReply = true;
         this.#sendAgain(isFirst);
         break;
       }
       case "rejected":
-        // Certain: no copy took effect and none will. Asking again would only delay the answer.
-        if (this.inFlight.length === 0) this.#end("unavailable");
+        // Certain: no request took effect and none will. Asking again would only delay the answer.
+        if (this.inFlight.isEmpty) this.#end("unavailable");
         else this.#sendAgain(false);
         break;
       case "unsent":
@@ -174,13 +182,13 @@ class Attempt extends Timer implements Acquisition {
     }
   }
 
-  #granted(doubtful: boolean): void {
+  #granted(wasMine: boolean): void {
     if (performance.now() < this.#endsAt) {
-      this.confirmed = doubtful || this.inFlight.length > 0;
+      this.confirmed = wasMine || !this.inFlight.isEmpty;
       this.#end("acquired");
       return;
     }
-    // Too late to be told "yes": the caller was promised an answer within the budget.
+    // Rule 3: too late for a "yes", because the caller was promised an answer within the budget.
     this.mayHold = true;
     this.#end("unavailable");
   }
@@ -190,30 +198,24 @@ class Attempt extends Timer implements Acquisition {
     // Nothing is written after the budget, and no answer can put off its end.
     if (now >= this.#endsAt) this.#end("unavailable");
     else if (atOnce) this.send(now);
-    else this.#wakeAt(now + backoffMs(this.#retries++));
+    else this.#setTimer(now + backoffMs(this.#retries++));
   }
 
-  /** A copy stays open until it is certain that it cannot take effect later. */
-  #close(copy: AcquireRequest, reply: AcquireReply): void {
-    switch (reply.kind) {
-      case "unsent":
-        this.copies--;
-        break;
-      case "unknown":
-        return;
-    }
-    const at = this.inFlight.indexOf(copy);
-    if (at >= 0) this.inFlight.splice(at, 1);
+  /** Rule 2: a request is in flight until it is certain that it cannot take effect later. */
+  #resolve(request: AcquireRequest, reply: AcquireReply): void {
+    if (reply.kind === "unknown") return;
+    if (reply.kind === "unsent") this.copies--;
+    this.inFlight.resolve(request);
   }
 
   #end(outcome: Acquisition["outcome"]): void {
     this.#ended = true;
     this.#timers.clear(this);
     this.outcome = outcome;
-    this.mayHold ||= this.inFlight.length > 0;
+    this.mayHold ||= !this.inFlight.isEmpty;
     if (outcome === "unavailable") {
       this.cause = toLockError(this.#lastFailure, this.command.times.acquireTimeoutMs);
     }
-    this.#tell(this);
+    this.#onEnd(this);
   }
 }

@@ -1,24 +1,24 @@
 import type { LockRequest, LockStore, NoAnswer } from "./store.ts";
 
-/** The same store, where one that throws counts as one that does not know what became of the copy. */
+/** The same store, in which a method that throws has answered `unknown`. */
 export function neverThrowing(store: LockStore): LockStore {
   return {
-    acquire: answering((copy) => store.acquire(copy)),
-    extend: answering((copy) => store.extend(copy)),
-    release: answering((copy) => store.release(copy)),
+    acquire: answering((request) => store.acquire(request)),
+    extend: answering((request) => store.extend(request)),
+    release: answering((request) => store.release(request)),
     attach: (onReady) => store.attach(onReady),
   };
 }
 
 function answering<Reply>(
-  write: (copy: LockRequest<Reply | NoAnswer>) => void,
-): (copy: LockRequest<Reply | NoAnswer>) => void {
-  return (copy) => {
+  write: (request: LockRequest<Reply | NoAnswer>) => void,
+): (request: LockRequest<Reply | NoAnswer>) => void {
+  return (request) => {
     try {
-      write(copy);
+      write(request);
     } catch (error) {
       const cause = error instanceof Error ? error : new Error(String(error));
-      copy.answer({ kind: "unknown", cause });
+      request.answer({ kind: "unknown", cause });
     }
   };
 }

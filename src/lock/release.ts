@@ -1,7 +1,14 @@
 import { Timer, type TimerWheel } from "../timer-wheel.ts";
-import { type CallerCommand, publish, type RetireMessage, retireChannel } from "./diagnostics.ts";
+import {
+  type CallerCommand,
+  publish,
+  type ReleaseOutcome,
+  type RetireMessage,
+  retireChannel,
+} from "./diagnostics.ts";
+import type { InFlight } from "./in-flight.ts";
+import { toLockError } from "./no-answer.ts";
 import type {
-  AcquireReply,
   LockCommand,
   LockRequest,
   LockStore,
@@ -9,75 +16,92 @@ import type {
   NoAnswer,
   OwnedReply,
 } from "./store.ts";
-import { toLockError } from "./trouble.ts";
+import type { WaitGroup } from "./wait-group.ts";
 
-/**
- * What became of a release. `released`: the key was ours and is deleted. `gone`, `foreign`: the
- * lease had run out before, and the key is free or somebody else's; nothing was deleted.
- * `unconfirmed`: Redis has not answered within `acquireTimeoutMs`; the deletion goes on in the
- * background, and at worst the key runs out within its TTL.
- */
-export type ReleaseOutcome = "released" | "gone" | "foreign" | "unconfirmed";
+/** Called once, within `acquireTimeoutMs`: the outcome, and why it is unconfirmed. */
+export type OnReleased = (outcome: ReleaseOutcome, cause: Error | undefined) => void;
 
-/** Told the outcome of the first answer, and why it is unconfirmed. */
-export type Released = (outcome: ReleaseOutcome, cause: Error | undefined) => void;
-
-/** How often a retire asks again while a copy may still take effect. */
-const everyMs = 50;
-
-/** How soon it asks again after a "you may not". */
-const whenNotPermittedMs = 1_000;
-
-/** What the retirements of one lock share. */
-export interface RetirementKeeper {
+/** What the releases of one lock share. */
+export interface ReleaseRuntime {
   readonly store: LockStore;
   readonly times: LockTimes;
   readonly timers: TimerWheel;
-  /** Called when one has ended, or is of no hope any more. */
-  left(): void;
+  /** Those that may still succeed. */
+  readonly releases: WaitGroup;
+}
+
+/** How often a key is released again while a request of its acquire may still take effect. */
+const retireEveryMs = 50;
+
+/** How soon it is tried again after "permission denied". */
+const permissionRetryMs = 1_000;
+
+const ignored: OnReleased = () => {};
+
+/**
+ * Gives an owner id up for good, once: deletes the key if it holds the owner id. Nothing else in
+ * the package deletes a lock.
+ *
+ * @param inFlight the requests of its acquire that may still take effect.
+ * @param validUntil until when, by the monotonic clock, nobody but us can have taken the key away; 0 if unknown.
+ */
+export function release(
+  runtime: ReleaseRuntime,
+  command: CallerCommand,
+  inFlight: InFlight,
+  validUntil: number,
+  onReleased: OnReleased = ignored,
+): void {
+  runtime.releases.add();
+  const releasing = new Releasing(runtime, command, inFlight, validUntil, onReleased);
+  releasing.send(releasing.startedAt);
 }
 
 /** One compare-and-delete. */
 class ReleaseRequest implements LockRequest<OwnedReply> {
-  readonly retirement: Retirement;
-  /** The latest deadline of those copies of the acquire that were open when this was sent. */
-  readonly openUntil: number;
+  readonly #releasing: Releasing;
+  /** The latest deadline of the requests that were in flight when this one was sent. */
+  readonly inFlightUntilMs: number;
   deadlineMs: number | undefined;
 
-  constructor(retirement: Retirement, openUntil: number) {
-    this.retirement = retirement;
-    this.openUntil = openUntil;
+  constructor(releasing: Releasing, inFlightUntilMs: number) {
+    this.#releasing = releasing;
+    this.inFlightUntilMs = inFlightUntilMs;
   }
 
   get command(): LockCommand {
-    return this.retirement.command;
+    return this.#releasing.command;
   }
 
   answer(reply: OwnedReply): void {
-    this.retirement.answered(this, reply);
+    this.#releasing.answered(this, reply);
   }
 }
 
 /**
- * Gives an owner id up for good: compare-and-delete at once, and again every 50 ms until no copy of
- * the acquire can take effect any more. That is certain as soon as an answer carries a store time
- * later than every deadline that was open when the compare-and-delete was sent: a copy that the
- * store executes after that refuses itself.
+ * A release, which becomes a retire where requests of the acquire are in flight:
+ *
+ * ```
+ * sent ── answered, store time after every deadline ──▶ final
+ *   │ ─── answered, but a request may come later ─────▶ sent again after 50 ms (retiring)
+ *   │ ─── unknown ─────────────────────────────────────▶ sent again: once at once, then as below
+ *   │ ─── no answer for commandTimeoutMs ──────────────▶ sent again, now ambiguous
+ *   │ ─── permission denied ───────────────────────────▶ sent again after 1 s
+ *   └──── 2 × acquireTimeoutMs + ttlMs are over ───────▶ abandoned: the key runs out by itself
+ * ```
  */
-export class Retirement extends Timer {
+class Releasing extends Timer {
   readonly command: CallerCommand;
   readonly startedAt: number = performance.now();
-  readonly #keeper: RetirementKeeper;
-  /** The copies of its acquire that may still take effect. Shrinks as clean answers come in. */
-  readonly #inFlight: readonly LockRequest<AcquireReply>[];
-  /** Whether any copy was open when this began: then it is more than a plain release. */
-  readonly #wasOpen: boolean;
-  /** Until when, by the monotonic clock, nobody but us can have taken the key away. */
+  readonly #runtime: ReleaseRuntime;
+  readonly #inFlight: InFlight;
+  /** Whether any request was in flight at the beginning: then this is more than a plain release. */
+  readonly #retires: boolean;
   readonly #validUntil: number;
-  #released: Released | undefined;
-  #waiting: ReleaseRequest | undefined;
+  #onReleased: OnReleased | undefined;
+  #unanswered: ReleaseRequest | undefined;
   #sentAt = 0;
-  /** Not 0 once the store has said "you may not". */
+  /** Not 0 once the store has said "permission denied". */
   #notBefore = 0;
   /** Whether an earlier try may have deleted the key without our hearing of it. */
   #ambiguous = false;
@@ -85,125 +109,119 @@ export class Retirement extends Timer {
   #ended = false;
 
   constructor(
-    keeper: RetirementKeeper,
+    runtime: ReleaseRuntime,
     command: CallerCommand,
-    inFlight: readonly LockRequest<AcquireReply>[],
+    inFlight: InFlight,
     validUntil: number,
-    released: Released,
+    onReleased: OnReleased,
   ) {
     super();
-    this.#keeper = keeper;
+    this.#runtime = runtime;
     this.command = command;
     this.#inFlight = inFlight;
-    this.#wasOpen = inFlight.length > 0;
+    this.#retires = !inFlight.isEmpty;
     this.#validUntil = validUntil;
-    this.#released = released;
+    this.#onReleased = onReleased;
   }
 
-  try(now: number): void {
-    // Read before the send: a copy that is closed afterwards was open when this try was on its way.
-    const copy = new ReleaseRequest(this, latestDeadline(this.#inFlight));
-    this.#waiting = copy;
+  send(now: number): void {
+    // Read before the send: a request that is resolved afterwards was in flight during this try.
+    const request = new ReleaseRequest(this, this.#inFlight.latestDeadlineMs);
+    this.#unanswered = request;
     this.#sentAt = now;
-    this.#wakeSoon(now);
-    this.#keeper.store.release(copy);
+    this.#setTimer(now);
+    this.#runtime.store.release(request);
   }
 
-  #wakeSoon(now: number): void {
-    const dueAt = now + everyMs;
-    const tellAt = this.startedAt + this.#keeper.times.acquireTimeoutMs;
-    const untold = this.#released !== undefined;
-    this.#keeper.timers.set(this, untold ? Math.min(dueAt, tellAt) : dueAt);
+  #setTimer(now: number): void {
+    const dueAt = now + retireEveryMs;
+    const reportAt = this.startedAt + this.#runtime.times.acquireTimeoutMs;
+    const isReported = this.#onReleased === undefined;
+    this.#runtime.timers.set(this, isReported ? dueAt : Math.min(dueAt, reportAt));
   }
 
   override onDue(): void {
     const now = performance.now();
-    const age = now - this.startedAt;
-    const { acquireTimeoutMs, commandTimeoutMs, ttlMs } = this.#keeper.times;
-    if (age >= acquireTimeoutMs) this.#tell("unconfirmed");
-    if (age >= 2 * acquireTimeoutMs + ttlMs) {
+    const ageMs = now - this.startedAt;
+    const { acquireTimeoutMs, commandTimeoutMs, ttlMs } = this.#runtime.times;
+    if (ageMs >= acquireTimeoutMs) this.#report("unconfirmed");
+    if (ageMs >= 2 * acquireTimeoutMs + ttlMs) {
       this.#end("abandoned");
-    } else if (this.#waiting === undefined) {
-      if (now >= this.#notBefore) this.try(now);
-      else this.#wakeSoon(now);
+    } else if (this.#unanswered === undefined) {
+      if (now >= this.#notBefore) this.send(now);
+      else this.#setTimer(now);
     } else if (now - this.#sentAt >= commandTimeoutMs) {
       this.#ambiguous = true;
-      this.try(now);
+      this.send(now);
     } else {
-      this.#wakeSoon(now);
+      this.#setTimer(now);
     }
   }
 
-  answered(copy: ReleaseRequest, reply: OwnedReply): void {
-    if (this.#waiting === copy) this.#waiting = undefined;
+  answered(request: ReleaseRequest, reply: OwnedReply): void {
+    if (this.#unanswered === request) this.#unanswered = undefined;
     switch (reply.kind) {
       case "unsent":
-        // Nothing happened; it is tried again in a moment.
+        // Nothing happened; the timer is set for the next try.
         this.#lastFailure = reply;
         return;
       case "rejected":
         this.#lastFailure = reply;
-        if (reply.misconfigured) this.#notPermitted();
+        if (reply.misconfigured) this.#permissionDenied();
         return;
       case "unknown":
         this.#lastFailure = reply;
         this.#unknown();
         return;
     }
-    this.#tell(this.#outcomeOf(reply.kind));
-    if (reply.storeTimeMs > copy.openUntil) this.#end("final");
+    this.#report(this.#outcomeOf(reply.kind));
+    // Rule 6: a request that the store executes after its deadline takes no effect.
+    if (reply.storeTimeMs > request.inFlightUntilMs) this.#end("final");
   }
 
   #unknown(): void {
     const isFirst = !this.#ambiguous;
     this.#ambiguous = true;
     // The first time at once: another connection may be ready.
-    if (isFirst && !this.#ended) this.try(performance.now());
+    if (isFirst && !this.#ended) this.send(performance.now());
   }
 
-  /** Asking again all the time for what is not permitted would be a load and no help. */
-  #notPermitted(): void {
-    const isNew = this.#notBefore === 0;
-    this.#notBefore = performance.now() + whenNotPermittedMs;
-    this.#tell("unconfirmed");
-    if (isNew && !this.#ended) this.#keeper.left();
+  /** Waiting does not help, so it is asked rarely, and `close` does not wait for it. */
+  #permissionDenied(): void {
+    const isFirst = this.#notBefore === 0;
+    this.#notBefore = performance.now() + permissionRetryMs;
+    this.#report("unconfirmed");
+    if (isFirst && !this.#ended) this.#runtime.releases.done();
   }
 
-  #end(outcome: "final" | "abandoned"): void {
+  #end(outcome: RetireMessage["outcome"]): void {
     if (this.#ended) return;
     this.#ended = true;
-    this.#keeper.timers.clear(this);
-    this.#tell("unconfirmed");
-    if (this.#wasOpen && retireChannel.hasSubscribers) {
+    this.#runtime.timers.clear(this);
+    this.#report("unconfirmed");
+    if (this.#retires && retireChannel.hasSubscribers) {
       const durationMs = performance.now() - this.startedAt;
       const message: RetireMessage = { key: this.command.key, outcome, durationMs };
       publish(retireChannel, this.command, message);
     }
-    if (this.#notBefore === 0) this.#keeper.left();
+    if (this.#notBefore === 0) this.#runtime.releases.done();
   }
 
-  #tell(outcome: ReleaseOutcome): void {
-    const released = this.#released;
-    if (released === undefined) return;
-    this.#released = undefined;
+  #report(outcome: ReleaseOutcome): void {
+    const onReleased = this.#onReleased;
+    if (onReleased === undefined) return;
+    this.#onReleased = undefined;
     const isUnconfirmed = outcome === "unconfirmed";
-    const withinMs = this.#keeper.times.acquireTimeoutMs;
-    released(outcome, isUnconfirmed ? toLockError(this.#lastFailure, withinMs) : undefined);
+    const withinMs = this.#runtime.times.acquireTimeoutMs;
+    onReleased(outcome, isUnconfirmed ? toLockError(this.#lastFailure, withinMs) : undefined);
   }
 
   /**
-   * `gone` or `foreign` after a try whose answer was lost, while the lease would still be valid:
-   * that try did the deleting, because nothing else could.
+   * Rule 8: `gone` or `foreign` after a try whose answer was lost, while the lease would still be
+   * valid: that try deleted the key, because nothing else could.
    */
   #outcomeOf(kind: "done" | "gone" | "foreign"): ReleaseOutcome {
     if (kind === "done") return "released";
     return this.#ambiguous && performance.now() < this.#validUntil ? "released" : kind;
   }
-}
-
-/** −∞ without open copies; ∞ while one is not written yet. */
-function latestDeadline(copies: readonly LockRequest<AcquireReply>[]): number {
-  let latest = Number.NEGATIVE_INFINITY;
-  for (const copy of copies) latest = Math.max(latest, copy.deadlineMs ?? Number.POSITIVE_INFINITY);
-  return latest;
 }

@@ -1,22 +1,22 @@
 /**
- * The port between the lock and whatever holds the keys. A store writes single copies of single
- * commands and says honestly what became of them; when to confirm, extend, retire or give up is
- * the lock's business. Another store is one file that implements {@link LockStore}.
+ * The port between the lock and whatever holds the keys. A store writes single requests and says
+ * honestly what became of them; when to confirm, extend, retire or give up is the lock's business.
+ * Another store is one file that implements {@link LockStore}.
  */
 
 /** The time bounds of one lock, in milliseconds. One object for each lock: a store may group by it. */
 export interface LockTimes {
-  /** The life that a key is given by acquire and by extend. */
+  /** How long a key lives after an acquire and after an extend. */
   readonly ttlMs: number;
-  /** The longest that a lease is extended; also the life given to a foreign key without any. */
+  /** The longest that a lease is extended; also what a foreign key without an expiry is given to live. */
   readonly maxHoldMs: number;
-  /** The whole budget of one attempt; a copy refuses to take effect later than this after its send. */
+  /** The whole budget of one attempt; a request takes no effect later than this after its send. */
   readonly acquireTimeoutMs: number;
-  /** How long one command may stay unanswered before another copy is tried. */
+  /** How long one request may stay unanswered before another is sent. */
   readonly commandTimeoutMs: number;
 }
 
-/** What a command is about: a key, and the owner id whose command it is. */
+/** What a request is about: a key, and the owner id on whose behalf it is made. */
 export interface LockCommand {
   readonly key: string;
   readonly ownerId: string;
@@ -24,28 +24,31 @@ export interface LockCommand {
 }
 
 /**
- * One write of one command; the same command may be written again, as another copy. Made by the
- * lock, and handed to a store that writes it and tells what became of it.
+ * One write of one command. The lock makes it and hands it to a store, which writes it and tells
+ * what became of it. The same command may be written again, as another request.
  */
 export interface LockRequest<Reply> {
   readonly command: LockCommand;
   /**
-   * The store's time, in milliseconds, after which this copy of an acquire can no longer take
-   * effect. Stamped by the store when it writes the copy; of no meaning for extend and release.
+   * The store's time, in milliseconds, after which this request of an acquire can no longer take
+   * effect. Set by the store when it writes the request; not used for extend and release.
    */
   deadlineMs: number | undefined;
   /**
-   * To be called by the store: once, at once or later, and not at all for as long as nothing is
-   * known. The lock keeps a timer of its own, and still listens for the late answer. A store that
-   * throws instead counts as one that does not know.
+   * Called by the store, at most once, during the call or later; not while the outcome is unknown
+   * but may still come. The lock has timers of its own, and still listens for a late answer.
+   *
+   * An answer has to speak for the only write of this request. When the connection that it went
+   * over is lost, answer `unknown` and pass on nothing that comes later: a client that writes it
+   * again on its next connection would hide that the first write is still on its way.
    */
   answer(reply: Reply): void;
 }
 
-/** The store executed the command and said what it found. */
+/** The store executed the request and said what it found. */
 export interface Answered<Answer extends string> {
   readonly kind: Answer;
-  /** The store's own clock when it executed the command, in milliseconds. */
+  /** The store's own clock when it executed the request, in milliseconds. */
   readonly storeTimeMs: number;
 }
 
@@ -59,11 +62,11 @@ export interface ContendedAnswer extends Answered<"contended"> {
 export type NoAnswer =
   /** Never written: certainly without effect. */
   | { readonly kind: "unsent"; readonly reason: string }
-  /** The store said that it did not execute the command. */
+  /** The store said that it did not execute the request. */
   | {
       readonly kind: "rejected";
       readonly cause: Error;
-      /** The store said "you may not" rather than "not now": waiting does not help. */
+      /** The store said "permission denied" rather than "not now": waiting does not help. */
       readonly misconfigured: boolean;
     }
   /** Written, and nothing can be said about its effect. */
@@ -71,9 +74,9 @@ export type NoAnswer =
 
 /**
  * - `taken`: the key was free and holds the owner id now, with its full life.
- * - `mine`: this owner id held the key already; its life is left as it is.
+ * - `mine`: this owner id held the key already; its expiry is left as it is.
  * - `contended`: somebody else holds it.
- * - `refused`: free, but this copy came after its deadline, or too early by a wrong clock.
+ * - `outOfWindow`: free, but this request came after its deadline, or too early by a wrong clock.
  */
 export type AcquireReply =
   | Answered<"taken">
@@ -82,21 +85,24 @@ export type AcquireReply =
   | ContendedAnswer
   | NoAnswer;
 
-/** `done`: the key held this owner id, and was lengthened or deleted. `gone`: no key. `foreign`: another owner id. */
+/** `done`: the key held this owner id, and was extended or deleted. `gone`: no key. `foreign`: another owner id. */
 export type OwnedReply = Answered<"done"> | Answered<"gone"> | Answered<"foreign"> | NoAnswer;
 
+/**
+ * Where the keys live. A method that throws counts as one that answered `unknown`.
+ */
 export interface LockStore {
   /**
-   * Writes one copy of the acquire: the owner id with its life where the key is free, in one atomic
-   * step with the check of the copy's deadline. A foreign value without an expiry is given
-   * `maxHoldMs` to live. While an earlier copy is unanswered, the next one goes another way where
-   * there is one.
+   * Writes one request of the acquire: the owner id with its expiry where the key is free, in one
+   * atomic step with the check of the deadline. A foreign value without an expiry is given
+   * `maxHoldMs` to live. While an earlier request is unanswered, the next one should take another
+   * connection where there is one.
    */
-  acquire(copy: LockRequest<AcquireReply>): void;
-  /** Writes one copy of the extend: lengthens the key to the full life if it holds the owner id; never shortens it. */
-  extend(copy: LockRequest<OwnedReply>): void;
-  /** Writes one copy of the release: deletes the key if it holds the owner id. */
-  release(copy: LockRequest<OwnedReply>): void;
+  acquire(request: LockRequest<AcquireReply>): void;
+  /** Writes one request of the extend: gives the key its full life again if it holds the owner id; never shortens it. */
+  extend(request: LockRequest<OwnedReply>): void;
+  /** Writes one request of the release: deletes the key if it holds the owner id. */
+  release(request: LockRequest<OwnedReply>): void;
   /**
    * A lock begins to use the store.
    *

@@ -1,28 +1,26 @@
 import { v4 as uuid } from "uuid";
 import { LockUnavailableError } from "../errors.ts";
 import { TimerWheel } from "../timer-wheel.ts";
+import { checkMs, checkOptionNames, invalidOption } from "../validation.ts";
+import { within } from "../within.ts";
 import { type Acquisition, acquire } from "./acquire.ts";
-import { type Attempt, closed, failure } from "./attempt.ts";
-import { check } from "./check.ts";
+import { type Attempt, attemptError, closedAttempt } from "./attempt.ts";
+import { checkLease } from "./check.ts";
 import {
   type AcquireMessage,
   acquireChannel,
-  asker,
   type CallerCommand,
+  captureContext,
   publish,
 } from "./diagnostics.ts";
-import { HeldLease, type Lease, type LockRuntime } from "./lease.ts";
+import { HeldLease, type LeaseRuntime } from "./held-lease.ts";
+import { type Lease, UserLease } from "./lease.ts";
 import { neverThrowing } from "./never-throwing.ts";
-import {
-  checkMs,
-  checkOptionNames,
-  invalidOption,
-  resolveLockOptions,
-  type SubmitLockOptions,
-} from "./options.ts";
-import { Retirements } from "./releases.ts";
+import { resolveLockOptions, type SubmitLockOptions } from "./options.ts";
+import { release } from "./release.ts";
 import { submitKey, type UserId } from "./submit-key.ts";
-import { pause, resolveWaitMs, type WithLockOptions, within } from "./waiting.ts";
+import { WaitGroup } from "./wait-group.ts";
+import { pauseBeforeRetry, resolveWaitMs, type WithLockOptions } from "./with-lock.ts";
 
 /** What runs under the lock. */
 export type LockedWork<Result> = (lease: Lease) => Result | PromiseLike<Result>;
@@ -39,34 +37,31 @@ export interface CloseOptions {
 /** One lock a user: whoever holds it may submit, everybody else is told so at once. */
 export class SubmitLock {
   readonly #keyPrefix: string;
-  readonly #keeper: LockRuntime;
+  readonly #runtime: LeaseRuntime;
   readonly #detach: () => Promise<void>;
-  /** Attempts under way and live leases. */
-  #busy = 0;
   #closed: Promise<void> | undefined;
-  #drained: (() => void) | undefined;
   /** `close` has waited long enough: a lease that comes in now is given back at once. */
-  #over = false;
+  #isDrained = false;
 
   /** @throws InvalidOptionError naming the option, what was expected and what came. */
   constructor(options: SubmitLockOptions) {
     const { keyPrefix, times, ...given } = resolveLockOptions(options);
     const store = neverThrowing(given.store);
     this.#keyPrefix = keyPrefix;
-    // So late as nobody notices (a holder is told up to 1 s before the end), and so coarse that a busy process is not woken all the time.
-    const timers = new TimerWheel(Math.max(1, times.commandTimeoutMs / 100), true);
-    // The work keeps the process alive, not its lock.
+    // The work keeps the process alive, not its lock. A holder is told at least a tenth of `ttlMs`
+    // before the end, so these steps are fine enough.
     const watchdogs = new TimerWheel<HeldLease>(
       Math.max(1, Math.min(times.ttlMs / 200, 50)),
       false,
     );
-    this.#keeper = {
+    this.#runtime = {
       store,
       times,
-      timers,
+      // Coarse steps: a few ms late is harmless here, and a busy process is not woken per attempt.
+      timers: new TimerWheel(Math.max(1, times.commandTimeoutMs / 100), true),
       watchdogs,
-      retirements: new Retirements(store, times, timers),
-      left: () => this.#left(),
+      active: new WaitGroup(),
+      releases: new WaitGroup(),
     };
     this.#detach = store.attach(() => {
       for (const lease of watchdogs.armed()) lease.extendNow();
@@ -99,7 +94,7 @@ export class SubmitLock {
    *
    * @throws LockContendedError when somebody else held the lock for all of `waitMs`.
    * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError when Redis was of no use.
-   * @throws InvalidUserIdError, InvalidOptionError for unusable arguments.
+   * @throws InvalidUserIdError, InvalidOptionError for invalid arguments.
    */
   withLock<Result>(userId: UserId, work: LockedWork<Result>): Promise<Result>;
   withLock<Result>(
@@ -124,14 +119,18 @@ export class SubmitLock {
   }
 
   /**
-   * Whether the lock can do its work: one throwaway lock is acquired and released. For boot and
-   * readiness checks.
+   * Whether the lock can do its work: one throwaway lock is acquired, extended and released. For
+   * boot and readiness checks. Publishes no messages.
    *
    * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError, as a rejection.
    */
   async check(): Promise<void> {
-    if (this.#closed !== undefined) throw closed().cause;
-    await check(this.#keeper, this.keyFor(`check-${uuid()}`));
+    if (this.#closed !== undefined) throw closedAttempt().cause;
+    const command = this.#command(this.keyFor(`check-${uuid()}`));
+    const acquisition = await new Promise<Acquisition>((ended) => this.#acquire(command, ended));
+    const lease = this.#leaseOf(command, acquisition);
+    if (lease !== undefined) return await checkLease(lease, this.#runtime.store);
+    throw acquisition.cause ?? new LockUnavailableError("the throwaway lock was contended");
   }
 
   /**
@@ -150,72 +149,73 @@ export class SubmitLock {
     return await this.#closed;
   }
 
+  /** Rule 14. */
   async #close(timeoutMs: number): Promise<void> {
-    const { timers, retirements, times, watchdogs } = this.#keeper;
-    const drained = new Promise<void>((resolve) => {
-      this.#drained = resolve;
-    });
-    this.#checkDrained();
+    const { active, releases, timers, times, watchdogs } = this.#runtime;
+    const drained = active.wait();
     await within(timeoutMs, drained);
-    this.#over = true;
+    this.#isDrained = true;
     for (const lease of watchdogs.armed()) lease.lose("closed");
     // Also for the attempts that are still under way, whose owner ids may have to be retired.
-    const idle = drained.then(() => retirements.idle());
-    await within(2 * times.acquireTimeoutMs, idle);
+    const retired = drained.then(() => releases.wait());
+    await within(2 * times.acquireTimeoutMs, retired);
     timers.unref();
     await this.#detach();
   }
 
-  #checkDrained(): void {
-    if (this.#busy === 0) this.#drained?.();
-  }
-
-  #left(): void {
-    this.#busy--;
-    this.#checkDrained();
-  }
-
   #attempt(key: string, ended: (attempt: Attempt) => void): void {
     if (this.#closed !== undefined) {
-      ended(closed());
+      ended(closedAttempt());
       return;
     }
-    const { timers, store, times } = this.#keeper;
-    const command: CallerCommand = { key, ownerId: uuid(), times, asker: asker() };
-    this.#busy++;
-    acquire(store, command, timers, (acquisition) => {
-      const attempt = this.#settle(command, acquisition);
-      // Otherwise its lease takes its place among what is busy, without a moment in between.
-      if (attempt.outcome !== "acquired") this.#left();
-      ended(attempt);
+    const command = this.#command(key);
+    this.#acquire(command, (acquisition) => {
+      publishAcquire(command, acquisition);
+      ended(this.#attemptOf(command, acquisition));
     });
   }
 
-  #settle(command: CallerCommand, acquisition: Acquisition): Attempt {
-    publishAcquire(command, acquisition);
-    const { outcome, startedAt, inFlight } = acquisition;
-    if (outcome === "acquired" && !this.#over) {
-      const lease = new HeldLease(this.#keeper, command, startedAt, inFlight);
-      return { outcome, lease, confirmed: acquisition.confirmed };
+  /** Rule 1: a fresh owner id for each attempt; one that was given up is never used again. */
+  #command(key: string): CallerCommand {
+    return { key, ownerId: uuid(), times: this.#runtime.times, callerContext: captureContext() };
+  }
+
+  #acquire(command: CallerCommand, ended: (acquisition: Acquisition) => void): void {
+    this.#runtime.active.add();
+    acquire(this.#runtime.store, command, this.#runtime.timers, ended);
+  }
+
+  #attemptOf(command: CallerCommand, acquisition: Acquisition): Attempt {
+    const { outcome, confirmed, expiresInMs, cause } = acquisition;
+    const held = this.#leaseOf(command, acquisition);
+    if (held !== undefined) return { outcome: "acquired", lease: new UserLease(held), confirmed };
+    if (outcome === "acquired") return closedAttempt();
+    if (outcome === "contended") return { outcome, expiresInMs };
+    return { outcome, cause: cause ?? new LockUnavailableError("no cause was given") };
+  }
+
+  /** Makes the lease, or retires the owner id where there is none to be. */
+  #leaseOf(command: CallerCommand, acquisition: Acquisition): HeldLease | undefined {
+    const { outcome, startedAt, inFlight, mayHold } = acquisition;
+    if (outcome === "acquired" && !this.#isDrained) {
+      // The lease takes the attempt's place among what is active, without a moment in between.
+      return new HeldLease(this.#runtime, command, startedAt, inFlight);
     }
-    if (outcome === "acquired" || acquisition.mayHold) {
-      this.#keeper.retirements.begin(command, inFlight, 0);
-    }
-    if (outcome === "acquired") return closed();
-    if (outcome === "contended") return { outcome, expiresInMs: acquisition.expiresInMs };
-    return { outcome, cause: acquisition.cause ?? new LockUnavailableError("no cause was given") };
+    // Rule 5.
+    if (outcome === "acquired" || mayHold) release(this.#runtime, command, inFlight, 0);
+    this.#runtime.active.done();
+    return undefined;
   }
 
   async #waitFor(key: string, waitMs: number): Promise<Lease> {
     const endsAt = performance.now() + waitMs;
     for (let round = 0; ; round++) {
-      // A fresh owner id each time: one that was given up is never used again.
       const attempt = await new Promise<Attempt>((resolve) => this.#attempt(key, resolve));
       if (attempt.outcome === "acquired") return attempt.lease;
-      const hopeless =
+      const isHopeless =
         attempt.outcome === "unavailable" && !(attempt.cause instanceof LockUnavailableError);
-      if (hopeless || performance.now() >= endsAt) throw failure(key, attempt);
-      await pause(round, endsAt);
+      if (isHopeless || performance.now() >= endsAt) throw attemptError(key, attempt);
+      await pauseBeforeRetry(round, endsAt);
     }
   }
 }

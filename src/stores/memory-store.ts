@@ -1,7 +1,7 @@
-import { checkOptionNames } from "../lock/options.ts";
 import type { AcquireReply, LockRequest, LockStore, OwnedReply } from "../lock/store.ts";
+import { checkOptionNames } from "../validation.ts";
 
-interface Holding {
+interface Entry {
   readonly ownerId: string;
   expiresAt: number;
 }
@@ -14,8 +14,8 @@ let warned = false;
  * emitted, once, when `NODE_ENV` is `production`.
  */
 export class MemoryStore implements LockStore {
-  readonly #holdings = new Map<string, Holding>();
-  /** How many holdings there may be before the expired ones are swept out. */
+  readonly #entries = new Map<string, Entry>();
+  /** How many entries there may be before the expired ones are swept out. */
   #sweepAt = 1_000;
 
   constructor(options: Record<never, never> = {}) {
@@ -28,32 +28,32 @@ export class MemoryStore implements LockStore {
     );
   }
 
-  acquire(copy: LockRequest<AcquireReply>): void {
-    const { key, ownerId, times } = copy.command;
+  acquire(request: LockRequest<AcquireReply>): void {
+    const { key, ownerId, times } = request.command;
     const now = performance.now();
-    // Executed when written: no copy of it is ever on its way.
-    copy.deadlineMs = Number.NEGATIVE_INFINITY;
-    const holding = this.#live(key, now);
-    if (holding === undefined) {
+    // Executed when written: no request is ever in flight.
+    request.deadlineMs = Number.NEGATIVE_INFINITY;
+    const entry = this.#live(key, now);
+    if (entry === undefined) {
       this.#sweep(now);
-      this.#holdings.set(key, { ownerId, expiresAt: now + times.ttlMs });
-      copy.answer({ kind: "taken", storeTimeMs: now });
-    } else if (holding.ownerId === ownerId) {
-      copy.answer({ kind: "mine", storeTimeMs: now });
+      this.#entries.set(key, { ownerId, expiresAt: now + times.ttlMs });
+      request.answer({ kind: "taken", storeTimeMs: now });
+    } else if (entry.ownerId === ownerId) {
+      request.answer({ kind: "mine", storeTimeMs: now });
     } else {
-      const expiresInMs = Math.ceil(holding.expiresAt - now);
-      copy.answer({ kind: "contended", expiresInMs, storeTimeMs: now });
+      const expiresInMs = Math.ceil(entry.expiresAt - now);
+      request.answer({ kind: "contended", expiresInMs, storeTimeMs: now });
     }
   }
 
-  extend(copy: LockRequest<OwnedReply>): void {
-    this.#ifOwned(copy, (holding, now) => {
-      holding.expiresAt = Math.max(holding.expiresAt, now + copy.command.times.ttlMs);
+  extend(request: LockRequest<OwnedReply>): void {
+    this.#ifOwned(request, (entry, now) => {
+      entry.expiresAt = Math.max(entry.expiresAt, now + request.command.times.ttlMs);
     });
   }
 
-  release(copy: LockRequest<OwnedReply>): void {
-    this.#ifOwned(copy, () => this.#holdings.delete(copy.command.key));
+  release(request: LockRequest<OwnedReply>): void {
+    this.#ifOwned(request, () => this.#entries.delete(request.command.key));
   }
 
   /** There is no connection that could come up, and nothing to close. */
@@ -61,31 +61,31 @@ export class MemoryStore implements LockStore {
     return () => Promise.resolve();
   }
 
-  #ifOwned(copy: LockRequest<OwnedReply>, act: (holding: Holding, now: number) => void): void {
-    const { key, ownerId } = copy.command;
+  #ifOwned(request: LockRequest<OwnedReply>, act: (entry: Entry, now: number) => void): void {
+    const { key, ownerId } = request.command;
     const now = performance.now();
-    const holding = this.#live(key, now);
-    if (holding === undefined) {
-      copy.answer({ kind: "gone", storeTimeMs: now });
-    } else if (holding.ownerId !== ownerId) {
-      copy.answer({ kind: "foreign", storeTimeMs: now });
+    const entry = this.#live(key, now);
+    if (entry === undefined) {
+      request.answer({ kind: "gone", storeTimeMs: now });
+    } else if (entry.ownerId !== ownerId) {
+      request.answer({ kind: "foreign", storeTimeMs: now });
     } else {
-      act(holding, now);
-      copy.answer({ kind: "done", storeTimeMs: now });
+      act(entry, now);
+      request.answer({ kind: "done", storeTimeMs: now });
     }
   }
 
-  #live(key: string, now: number): Holding | undefined {
-    const holding = this.#holdings.get(key);
-    if (holding === undefined || holding.expiresAt > now) return holding;
-    this.#holdings.delete(key);
+  #live(key: string, now: number): Entry | undefined {
+    const entry = this.#entries.get(key);
+    if (entry === undefined || entry.expiresAt > now) return entry;
+    this.#entries.delete(key);
     return undefined;
   }
 
   /** A key whose user never comes back would stay for ever; sweeping at each doubling is cheap. */
   #sweep(now: number): void {
-    if (this.#holdings.size < this.#sweepAt) return;
-    for (const key of this.#holdings.keys()) this.#live(key, now);
-    this.#sweepAt = Math.max(1_000, 2 * this.#holdings.size);
+    if (this.#entries.size < this.#sweepAt) return;
+    for (const key of this.#entries.keys()) this.#live(key, now);
+    this.#sweepAt = Math.max(1_000, 2 * this.#entries.size);
   }
 }

@@ -1,6 +1,6 @@
 import { InvalidOptionError } from "../../errors.ts";
-import { describe, hasMembers } from "../../lock/options.ts";
 import type { AcquireReply, LockRequest, LockStore, OwnedReply } from "../../lock/store.ts";
+import { describe, hasMembers } from "../../validation.ts";
 import { Batch } from "./batch.ts";
 import { acquireCommand, extendCommand, releaseCommand } from "./commands.ts";
 import { ConnectionPair } from "./connection-pair.ts";

@@ -1,5 +1,5 @@
 import { isSubmitLockError } from "../../../../src/errors.ts";
-import type { ReleaseOutcome } from "../../../../src/lock/release.ts";
+import type { ReleaseOutcome } from "../../../../src/lock/diagnostics.ts";
 import type { SimulatedProcess, World } from "../world.ts";
 import { slackMs } from "./key-watch.ts";
 import type { Owner } from "./owners.ts";

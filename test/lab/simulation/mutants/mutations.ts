@@ -18,12 +18,12 @@ export interface Mutation {
  * - a second connection that re-sends: `maxRetriesPerRequest: 0` has settled its commands before.
  */
 
-const acquisition = "src/lock/acquisition.ts";
-const timers = "src/lock/timers.ts";
-const lease = "src/lock/lease.ts";
-const life = "src/lock/lease-life.ts";
-const lane = "src/stores/redis/lane.ts";
-const retirement = "src/lock/retirement.ts";
+const acquire = "src/lock/acquire.ts";
+const timerWheel = "src/timer-wheel.ts";
+const lease = "src/lock/held-lease.ts";
+const validity = "src/lock/validity.ts";
+const connection = "src/stores/redis/connection.ts";
+const release = "src/lock/release.ts";
 const scripts = "src/stores/redis/scripts.ts";
 const submitLock = "src/lock/submit-lock.ts";
 
@@ -32,47 +32,34 @@ export const mutations: readonly Mutation[] = [
     name: "the owner id of the last try is used again",
     rule: "1",
     file: submitLock,
-    find: "const command: CallerCommand = { key, ownerId: uuid(), times, asker: asker() };",
+    find: "return { key, ownerId: uuid(), times",
     replace:
-      "const ids = ((this as any).ids ??= new Map()); if (!ids.has(key)) ids.set(key, uuid());\n    const command: CallerCommand = { key, ownerId: ids.get(key), times, asker: asker() };",
+      "const ids = ((this as any).ids ??= new Map()); if (!ids.has(key)) ids.set(key, uuid());\n    return { key, ownerId: ids.get(key), times",
   },
   {
     name: "a waiting try uses the owner id of the try before",
     rule: "1",
     file: submitLock,
     find: `for (let round = 0; ; round++) {
-      // A fresh owner id each time: one that was given up is never used again.
-      const attempt = await new Promise<Attempt>((resolve) => this.#attempt(key, resolve));`,
-    replace: `const id = uuid();
+      const attempt`,
+    replace: `(this as any).id = uuid();
     for (let round = 0; ; round++) {
-      const attempt = await new Promise<Attempt>((resolve) => this.#attempt(key, resolve, id));`,
+      const attempt`,
     also: {
-      find: `#attempt(key: string, ended: (attempt: Attempt) => void): void {
-    if (this.#closed !== undefined) {
-      ended(closed());
-      return;
-    }
-    const { timers, store, times } = this.#keeper;
-    const command: CallerCommand = { key, ownerId: uuid(), times, asker: asker() };`,
-      replace: `#attempt(key: string, ended: (attempt: Attempt) => void, id?: string): void {
-    if (this.#closed !== undefined) {
-      ended(closed());
-      return;
-    }
-    const { timers, store, times } = this.#keeper;
-    const command: CallerCommand = { key, ownerId: id ?? uuid(), times, asker: asker() };`,
+      find: "return { key, ownerId: uuid(), times",
+      replace: "return { key, ownerId: (this as any).id ?? uuid(), times",
     },
   },
   {
     name: "each copy has an owner id of its own",
     rule: "1",
-    file: acquisition,
+    file: acquire,
     find: `get command(): LockCommand {
-    return this.#attempt.command;
+    return this.#acquiring.command;
   }`,
     replace: `readonly #nth = ++nth;
   get command(): LockCommand {
-    const { command } = this.#attempt;
+    const { command } = this.#acquiring;
     return { ...command, ownerId: command.ownerId + this.#nth };
   }`,
     also: {
@@ -84,8 +71,9 @@ export const mutations: readonly Mutation[] = [
     name: "the lease counts from the answer",
     rule: "1, 7",
     file: submitLock,
-    find: "const lease = new HeldLease(this.#keeper, command, startedAt, inFlight);",
-    replace: "const lease = new HeldLease(this.#keeper, command, performance.now(), inFlight);",
+    find: "return new HeldLease(this.#runtime, command, startedAt, inFlight);",
+    replace:
+      "void startedAt; return new HeldLease(this.#runtime, command, performance.now(), inFlight);",
   },
   {
     name: "a copy has no deadline",
@@ -104,91 +92,95 @@ export const mutations: readonly Mutation[] = [
   {
     name: "a close tells nobody, and what is answered later counts as clean",
     rule: "2",
-    file: lane,
+    file: connection,
     find: 'for (const call of this.#unanswered.takeAll()) tellOnce(call, { kind: "closed" });',
     replace: "this.#unanswered.takeAll();",
   },
   {
     name: "an answer after the budget is taken",
     rule: "3",
-    file: acquisition,
+    file: acquire,
     find: "if (performance.now() < this.#endsAt) {\n      this.confirmed",
     replace: "if (performance.now() > 0) {\n      this.confirmed",
   },
   {
     name: "a refused copy is not written again",
     rule: "3",
-    file: acquisition,
-    find: "this.#wasRefused = true;\n        this.#sendAgain(isFirst);",
+    file: acquire,
+    find: "this.#wasOutOfWindow = true;\n        this.#sendAgain(isFirst);",
     replace: 'void isFirst; this.#end("unavailable");',
   },
   {
     name: "silence is not confirmed",
     rule: "4",
-    file: acquisition,
+    file: acquire,
     find: "else this.send(now);\n  }\n\n  answered",
-    replace: "else this.#wakeAt(this.#endsAt);\n  }\n\n  answered",
+    replace: "else this.#setTimer(this.#endsAt);\n  }\n\n  answered",
   },
   {
     name: "a lost answer is called unavailable",
     rule: "4",
-    file: acquisition,
-    find: "this.#lostAnAnswer = true;\n        this.#sendAgain(isFirst);",
+    file: acquire,
+    find: "this.#lostAReply = true;\n        this.#sendAgain(isFirst);",
     replace: 'void isFirst; this.#end("unavailable");',
   },
   {
     name: "an unavailable attempt is not retired",
     rule: "5",
     file: submitLock,
-    find: 'if (outcome === "acquired" || acquisition.mayHold) {',
-    replace: 'if (outcome === "acquired") {',
+    find: 'if (outcome === "acquired" || mayHold) release',
+    replace: 'void mayHold; if (outcome === "acquired") release',
   },
   {
     name: "a contended attempt with open copies is not retired",
     rule: "5",
     file: submitLock,
-    find: 'if (outcome === "acquired" || acquisition.mayHold) {',
-    replace: 'if (outcome !== "contended" && (outcome === "acquired" || acquisition.mayHold)) {',
+    find: 'if (outcome === "acquired" || mayHold) release',
+    replace: 'if (outcome === "acquired" || (outcome !== "contended" && mayHold)) release',
   },
   {
     name: "a lease forgets its open copies",
     rule: "5",
     file: submitLock,
-    find: "const lease = new HeldLease(this.#keeper, command, startedAt, inFlight);",
-    replace: "const lease = new HeldLease(this.#keeper, command, startedAt, []);",
+    find: "return new HeldLease(this.#runtime, command, startedAt, inFlight);",
+    replace: "return new HeldLease(this.#runtime, command, startedAt, new InFlight());",
+    also: {
+      find: "import { HeldLease,",
+      replace: 'import { InFlight } from "./in-flight.ts";\nimport { HeldLease,',
+    },
   },
   {
     name: "a retire is final at its first answer",
     rule: "6",
-    file: retirement,
-    find: 'if (reply.storeTimeMs > copy.openUntil) this.#end("final");',
+    file: release,
+    find: 'if (reply.storeTimeMs > request.inFlightUntilMs) this.#end("final");',
     replace: 'this.#end("final");',
   },
   {
     name: "a retire asks only once",
     rule: "6",
-    file: retirement,
-    find: "if (now >= this.#notBefore) this.try(now);\n      else this.#wakeSoon(now);",
-    replace: "this.#wakeSoon(now);",
+    file: release,
+    find: "if (now >= this.#notBefore) this.send(now);\n      else this.#setTimer(now);",
+    replace: "this.#setTimer(now);",
   },
   {
     name: "a retire goes by this process' own clock",
     rule: "6, 12",
-    file: retirement,
-    find: 'if (reply.storeTimeMs > copy.openUntil) this.#end("final");',
-    replace: 'if (Date.now() > copy.openUntil) this.#end("final");',
+    file: release,
+    find: 'if (reply.storeTimeMs > request.inFlightUntilMs) this.#end("final");',
+    replace: 'if (Date.now() > request.inFlightUntilMs) this.#end("final");',
   },
   {
     name: "no margin for clocks that drift",
     rule: "7",
-    file: life,
+    file: validity,
     find: "return 0.99 * ttlMs - 2;",
     replace: "return ttlMs;",
   },
   {
     name: "an extend counts from its answer",
     rule: "7",
-    file: life,
+    file: validity,
     find: "Math.max(this.validUntil, sentAt + reliableMs(ttlMs))",
     replace: "Math.max(this.validUntil, performance.now() + reliableMs(ttlMs))",
   },
@@ -198,33 +190,33 @@ export const mutations: readonly Mutation[] = [
     file: lease,
     find: 'case "unknown":\n      case "unsent":',
     replace:
-      'case "unknown":\n        this.#life.extendAnswered(sentAt);\n        return;\n      case "unsent":',
+      'case "unknown":\n        this.#validity.extendAnswered(sentAt);\n        return;\n      case "unsent":',
   },
   {
     name: "gone does not make a lease lost",
     rule: "7",
     file: lease,
     find: 'this.lose("overtaken");',
-    replace: "this.#schedule();",
+    replace: "this.#setTimer();",
   },
   {
     name: "the end of a lease is not signalled",
     rule: "7",
     file: lease,
-    find: 'this.lose(this.#life.mayBeExtended ? "expired" : "max-hold");',
+    find: 'this.lose(this.#validity.mayBeExtended ? "expired" : "max-hold");',
     replace: "",
   },
   {
     name: "the watchdog never extends",
     rule: "7",
     file: lease,
-    find: "now >= this.#life.extendAt) this.#extend(now);",
+    find: "now >= this.#validity.extendAt) this.#extend(now);",
     replace: "now < 0) this.#extend(now);",
   },
   {
     name: "gone after a lost answer is called gone",
     rule: "8",
-    file: retirement,
+    file: release,
     find: "return this.#ambiguous && performance",
     replace: "return false && performance",
   },
@@ -238,42 +230,42 @@ export const mutations: readonly Mutation[] = [
   {
     name: "a time-out of the client is taken for a sign of life",
     rule: "9",
-    file: lane,
+    file: connection,
     find: "if (isServerError(error)) this.#unanswered.answered(call);",
     replace: "void isServerError; this.#unanswered.answered(call);",
   },
   {
     name: "commands are written before the connection is ready",
     rule: "9",
-    file: lane,
+    file: connection,
     find: 'if (this.client.status !== "ready") return false;',
     replace: "",
   },
   {
     name: "no timer of our own ends an attempt",
     rule: "10",
-    file: acquisition,
-    find: 'if (now >= this.#endsAt) this.#end("unavailable");\n    // The confirm',
-    replace: 'if (now < 0) this.#end("unavailable");\n    // The confirm',
+    file: acquire,
+    find: 'if (now >= this.#endsAt) this.#end("unavailable");\n    // Rule 4',
+    replace: 'if (now < 0) this.#end("unavailable");\n    // Rule 4',
   },
   {
     name: "a release waits for its answer for ever",
     rule: "10",
-    file: retirement,
-    find: 'if (age >= acquireTimeoutMs) this.#tell("unconfirmed");',
+    file: release,
+    find: 'if (ageMs >= acquireTimeoutMs) this.#report("unconfirmed");',
     replace: "",
   },
   {
     name: "a timer overlooks an answer that lies ready",
     rule: "10",
-    file: timers,
-    find: "setImmediate(() => this.#ring(upTo));",
-    replace: "this.#ring(upTo);",
+    file: timerWheel,
+    find: "setImmediate(this.#fire, Math.floor(performance.now() / this.#stepMs));",
+    replace: "this.#fire(Math.floor(performance.now() / this.#stepMs));",
   },
   {
     name: "what is set for later is forgotten when something rings",
     rule: "10",
-    file: timers,
+    file: timerWheel,
     find: "this.#armNext();\n    }",
     replace: "}",
   },

@@ -3,24 +3,24 @@ import type { NoAnswer, OwnedReply } from "./store.ts";
 
 /** What is told to somebody who needed an answer and got none. */
 export function toLockError(
-  trouble: NoAnswer | OwnedReply | undefined,
+  lastFailure: NoAnswer | OwnedReply | undefined,
   withinMs: number,
 ): LockUnavailableError | LockMisconfiguredError {
-  if (trouble === undefined) {
+  if (lastFailure === undefined) {
     return new LockUnavailableError(`the store did not answer within ${withinMs} ms`);
   }
-  switch (trouble.kind) {
+  switch (lastFailure.kind) {
     case "unsent":
       return new LockUnavailableError(
-        `nothing could be sent to the store within ${withinMs} ms: ${trouble.reason}`,
+        `nothing could be sent to the store within ${withinMs} ms: ${lastFailure.reason}`,
       );
     case "rejected":
-      if (trouble.misconfigured) return misconfigured(trouble.cause);
-      return unanswered(trouble.cause);
+      if (lastFailure.misconfigured) return misconfigured(lastFailure.cause);
+      return unanswered(lastFailure.cause);
     case "unknown":
-      return unanswered(trouble.cause);
+      return unanswered(lastFailure.cause);
     default:
-      return new LockUnavailableError(`the store found the key ${trouble.kind}`);
+      return new LockUnavailableError(`the store found the key ${lastFailure.kind}`);
   }
 }
 

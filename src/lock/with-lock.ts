@@ -1,0 +1,29 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { checkMs, checkOptionNames } from "../validation.ts";
+
+/** For `withLock`. */
+export interface WithLockOptions {
+  /**
+   * How long to go on trying while somebody else holds the lock or Redis is away, in milliseconds;
+   * 0 to 600 000. Waiting is for jobs: a click that waits for the first becomes a second order.
+   * @defaultValue 0, one attempt
+   */
+  readonly waitMs?: number | undefined;
+}
+
+export function resolveWaitMs(options: WithLockOptions): number {
+  checkOptionNames("withLock", options, ["waitMs"]);
+  const { waitMs = 0 } = options;
+  return checkMs("waitMs", waitMs, 0, 600_000);
+}
+
+/**
+ * The pause before the next attempt: random, so that waiters do not try in step, around a mean that
+ * doubles from 25 to 250 ms; never beyond `endsAt`, so that the last attempt comes just before the
+ * end of the wait.
+ */
+export async function pauseBeforeRetry(round: number, endsAt: number): Promise<void> {
+  const mean = Math.min(25 * 2 ** round, 250);
+  const jittered = mean * (0.5 + Math.random());
+  await sleep(Math.max(0, Math.min(jittered, endsAt - performance.now())));
+}

@@ -1,0 +1,42 @@
+import { InvalidOptionError } from "./errors.ts";
+
+/** How an option is described when something else came. */
+export function describe(value: unknown): string {
+  if (typeof value === "string") {
+    return value.length > 60 ? `a string of ${value.length} characters` : JSON.stringify(value);
+  }
+  if (typeof value === "function") return "a function";
+  if (Array.isArray(value)) return "an array";
+  if (typeof value === "object" && value !== null) return "an object";
+  return String(value);
+}
+
+export function invalidOption(name: string, expected: string, came: unknown): InvalidOptionError {
+  return new InvalidOptionError(`${name}: expected ${expected}, got ${describe(came)}`);
+}
+
+/** A misspelt option would silently leave its default in place, so every unknown name is an error. */
+export function checkOptionNames(owner: string, options: unknown, known: readonly string[]): void {
+  if (typeof options !== "object" || options === null || Array.isArray(options)) {
+    throw invalidOption(`${owner} options`, "an object", options);
+  }
+  for (const name of Object.keys(options)) {
+    if (!known.includes(name)) {
+      throw new InvalidOptionError(
+        `${owner} options: expected only ${known.join(", ")}, got the unknown option ${describe(name)}`,
+      );
+    }
+  }
+}
+
+/** A whole number of milliseconds within bounds. */
+export function checkMs(name: string, value: unknown, min: number, max: number): number {
+  if (typeof value !== "number" || !Number.isInteger(value) || value < min || value > max) {
+    throw invalidOption(name, `a whole number of milliseconds from ${min} to ${max}`, value);
+  }
+  return value;
+}
+
+export function hasMembers(value: unknown, members: readonly string[]): boolean {
+  return typeof value === "object" && value !== null && members.every((name) => name in value);
+}
