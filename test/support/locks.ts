@@ -46,7 +46,14 @@ export const roomyTimes: LockTimes = {
 
 /** A command of a new owner, on a new key unless one is given. */
 export function commandOf(given: Partial<LockCommand> = {}): LockCommand {
-  return { key: `lock:test:${freshUser()}`, ownerId: freshUser(), times: roomyTimes, ...given };
+  return {
+    key: `lock:test:${freshUser()}`,
+    ownerId: freshUser(),
+    times: roomyTimes,
+    holder: "",
+    submission: undefined,
+    ...given,
+  };
 }
 
 /** How long the key has to live, as a rival is told, or an error if it was not contended. */

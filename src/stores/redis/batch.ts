@@ -1,33 +1,35 @@
-import type { LockRequest, NoAnswer } from "../../lock/store.ts";
-import { type Command, scriptReply, toNoAnswer, unexpectedReply } from "./commands.ts";
+import type { LockCommand, LockRequest, NoAnswer } from "../../lock/store.ts";
+import type { Command } from "./commands.ts";
 import type { CallResult } from "./connection.ts";
 import type { ConnectionPair } from "./connection-pair.ts";
+import { nodeOf } from "./ioredis.ts";
+import { toNoAnswer, unexpectedReply } from "./no-answers.ts";
+import { scriptReply } from "./script-reply.ts";
 
 /** How many calls are to be in flight, so that neither Redis nor this process waits for the other. */
 const callsAtOnce = 4;
 
-/** The fewest keys of a call that is split off: with fewer, the call costs more than it saves. */
-const leastKeys = 8;
+/** The fewest entries of a call that is split off: with fewer, the call costs more than it saves. */
+const leastEntries = 8;
 
 /**
  * The requests of one command that one turn of the event loop made, written in few calls. A client's
  * cost is by the call and not by the key, so many requests share one; a lone one waits no longer than
  * for the end of its own turn.
  */
-export class CommandBatch<Reply> {
-  readonly #command: Command<Reply>;
+export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> {
+  readonly #command: Command<Request, Reply>;
   readonly #connections: ConnectionPair;
-  readonly #maxKeys: number;
-  #waiting: LockRequest<Reply | NoAnswer>[] = [];
+  #waiting: Request[] = [];
+  readonly #recordKey: (command: LockCommand) => string;
 
-  /** @param maxKeys the most keys in one call, so that no call holds Redis for long. */
-  constructor(command: Command<Reply>, connections: ConnectionPair, maxKeys: number) {
+  constructor(command: Command<Request, Reply>, connections: ConnectionPair) {
     this.#command = command;
     this.#connections = connections;
-    this.#maxKeys = maxKeys;
+    this.#recordKey = (of) => connections.recordKey(of);
   }
 
-  add(request: LockRequest<Reply | NoAnswer>): void {
+  add(request: Request): void {
     this.#waiting.push(request);
   }
 
@@ -48,16 +50,17 @@ export class CommandBatch<Reply> {
   }
 
   /** Splits them, so that Redis works on the next call while this process reads the last answer. */
-  #write(requests: readonly LockRequest<Reply | NoAnswer>[]): void {
+  #write(requests: readonly Request[]): void {
     const wanted = Math.max(1, callsAtOnce - this.#connections.inFlight);
-    const calls = Math.min(wanted, Math.ceil(requests.length / leastKeys));
-    const keys = Math.min(Math.ceil(requests.length / calls), this.#maxKeys);
-    for (let from = 0; from < requests.length; from += keys) {
-      this.#call(requests.slice(from, from + keys));
+    const calls = Math.min(wanted, Math.ceil(requests.length / leastEntries));
+    const { maxEntries } = this.#connections.isCluster ? oneEntry : this.#command;
+    const entries = Math.min(Math.ceil(requests.length / calls), maxEntries);
+    for (let from = 0; from < requests.length; from += entries) {
+      this.#call(requests.slice(from, from + entries));
     }
   }
 
-  #call(requests: readonly LockRequest<Reply | NoAnswer>[]): void {
+  #call(requests: readonly Request[]): void {
     const [first] = requests;
     if (first === undefined) return;
     const { key, times } = first.command;
@@ -68,49 +71,52 @@ export class CommandBatch<Reply> {
     }
     // Rule 2: stamped when it is written, so that a request that waited in a queue has all its time.
     const deadlineMs = this.#connections.clock.now() + times.acquireTimeoutMs;
+    const node = nodeOf(connection.client, key);
     const keys: string[] = [];
-    const ownerIds: string[] = [];
+    const args = this.#command.head({
+      command: first.command,
+      deadlineMs,
+      floorUs: this.#connections.clock.floorUs(node),
+    });
     for (const request of requests) {
       request.deadlineMs = deadlineMs;
-      keys.push(request.command.key);
-      ownerIds.push(request.command.ownerId);
+      this.#command.add(request, keys, args, this.#recordKey);
     }
     const sentAt = performance.now();
-    connection.send(
-      this.#command.script,
-      keys,
-      this.#command.args(ownerIds, times, deadlineMs),
-      (result) => this.#answered(requests, result, sentAt),
+    connection.send(this.#command.script, keys, args, (result) =>
+      this.#answered(requests, result, node, sentAt),
     );
   }
 
-  #answered(
-    requests: readonly LockRequest<Reply | NoAnswer>[],
-    result: CallResult,
-    sentAt: number,
-  ): void {
+  #answered(requests: readonly Request[], result: CallResult, node: string, sentAt: number): void {
     if (result.kind !== "value") {
       answerAll(requests, toNoAnswer(result));
       return;
     }
-    const reply = scriptReply(result.value, requests.length);
-    if (reply === undefined) {
+    const { headLength } = this.#command;
+    const reply = scriptReply(result.value, headLength, requests.length);
+    const [redisTimeMs, fencingToken = 0] = reply?.head ?? [];
+    if (reply === undefined || redisTimeMs === undefined) {
       answerAll(requests, unexpectedReply(result.value));
       return;
     }
-    const { redisTimeMs, codes } = reply;
     // Rule 12.
     this.#connections.clock.learn(redisTimeMs, sentAt, performance.now());
+    // Rule 20.
+    this.#connections.clock.hear(node, Math.max(redisTimeMs * 1_000, fencingToken));
     for (const [index, request] of requests.entries()) {
-      const code = codes[index] as number | Error;
+      const code = reply.codes[index] as number | string | Error;
       request.answer(
         code instanceof Error
           ? toNoAnswer({ kind: "error", error: code })
-          : this.#command.reply(code, redisTimeMs),
+          : this.#command.read({ redisTimeMs, fencingToken, code }),
       );
     }
   }
 }
+
+/** On a Cluster the keys of one call have to be in one slot. */
+const oneEntry = { maxEntries: 1 };
 
 function answerAll<Reply>(requests: readonly LockRequest<Reply>[], reply: Reply): void {
   for (const request of requests) request.answer(reply);

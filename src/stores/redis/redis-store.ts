@@ -1,12 +1,24 @@
-import type { AcquireReply, LockRequest, LockStore, OwnedReply } from "../../lock/store.ts";
+import type {
+  AcquireReply,
+  CompleteReply,
+  CompleteRequest,
+  LockRequest,
+  LockStore,
+  OwnedReply,
+  ReleaseRequest,
+} from "../../lock/store.ts";
 import { inNeutralContext } from "../../neutral-context.ts";
 import { CommandBatch } from "./batch.ts";
-import { acquireCommand, extendCommand, releaseCommand } from "./commands.ts";
+import {
+  acquireCommand,
+  acquireOnceCommand,
+  completeCommand,
+  cooldownCommand,
+  extendCommand,
+  releaseCommand,
+} from "./commands.ts";
 import { ConnectionPair } from "./connection-pair.ts";
-import { checkClient, isCluster, type RedisClient } from "./ioredis.ts";
-
-/** At 1 to 2 µs a key, a full call holds Redis for 0.1 to 0.2 ms. */
-const maxKeysInOneCall = 100;
+import { checkClient, type RedisClient, recordsProblemOf } from "./ioredis.ts";
 
 /**
  * Locks on a Redis or Valkey server, through an ioredis client (5 or 6, `Redis` or `Cluster`).
@@ -18,9 +30,13 @@ const maxKeysInOneCall = 100;
  */
 export class RedisStore implements LockStore {
   readonly #connections: ConnectionPair;
-  readonly #acquires: CommandBatch<AcquireReply>;
-  readonly #extends: CommandBatch<OwnedReply>;
-  readonly #releases: CommandBatch<OwnedReply>;
+  readonly recordsProblem: string | undefined;
+  readonly #acquires: CommandBatch<LockRequest<AcquireReply>, AcquireReply>;
+  readonly #onceAcquires: CommandBatch<LockRequest<AcquireReply>, AcquireReply>;
+  readonly #extends: CommandBatch<LockRequest<OwnedReply>, OwnedReply>;
+  readonly #releases: CommandBatch<ReleaseRequest, OwnedReply>;
+  readonly #cooldowns: CommandBatch<ReleaseRequest, OwnedReply>;
+  readonly #completes: CommandBatch<CompleteRequest, CompleteReply>;
   #isToFlush = false;
 
   /**
@@ -30,15 +46,18 @@ export class RedisStore implements LockStore {
   constructor(client: RedisClient) {
     checkClient(client);
     this.#connections = ConnectionPair.of(client);
-    // On a Cluster the keys of one call would have to be in one slot.
-    const maxKeys = isCluster(client) ? 1 : maxKeysInOneCall;
-    this.#acquires = new CommandBatch(acquireCommand, this.#connections, maxKeys);
-    this.#extends = new CommandBatch(extendCommand, this.#connections, maxKeys);
-    this.#releases = new CommandBatch(releaseCommand, this.#connections, maxKeys);
+    this.recordsProblem = recordsProblemOf(client);
+    this.#acquires = new CommandBatch(acquireCommand, this.#connections);
+    this.#onceAcquires = new CommandBatch(acquireOnceCommand, this.#connections);
+    this.#extends = new CommandBatch(extendCommand, this.#connections);
+    this.#releases = new CommandBatch(releaseCommand, this.#connections);
+    this.#cooldowns = new CommandBatch(cooldownCommand, this.#connections);
+    this.#completes = new CommandBatch(completeCommand, this.#connections);
   }
 
   acquire(request: LockRequest<AcquireReply>): void {
-    this.#acquires.add(request);
+    if (request.command.submission === undefined) this.#acquires.add(request);
+    else this.#onceAcquires.add(request);
     this.#flushSoon();
   }
 
@@ -47,8 +66,14 @@ export class RedisStore implements LockStore {
     this.#flushSoon();
   }
 
-  release(request: LockRequest<OwnedReply>): void {
-    this.#releases.add(request);
+  release(request: ReleaseRequest): void {
+    if (request.cooldownUntilMs === 0) this.#releases.add(request);
+    else this.#cooldowns.add(request);
+    this.#flushSoon();
+  }
+
+  complete(request: CompleteRequest): void {
+    this.#completes.add(request);
     this.#flushSoon();
   }
 
@@ -77,8 +102,11 @@ export class RedisStore implements LockStore {
   readonly #flush = (): void => {
     this.#isToFlush = false;
     // Releases first: a user's next submit in the same turn finds the key free.
+    this.#completes.flush();
+    this.#cooldowns.flush();
     this.#releases.flush();
     this.#extends.flush();
     this.#acquires.flush();
+    this.#onceAcquires.flush();
   };
 }
