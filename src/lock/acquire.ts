@@ -144,6 +144,7 @@ class Acquiring extends Timer implements Acquisition {
         break;
       case "mismatched":
         this.otherInFlight = reply.inFlight;
+        this.mayHold = reply.isHeld === true;
         this.#end("mismatched");
         break;
       default:
@@ -195,7 +196,8 @@ class Acquiring extends Timer implements Acquisition {
   }
 
   /** Rule 16: the record counts even where this owner id holds the key; that is retired (rule 5). */
-  #wasCompleted({ record, storeTimeMs }: CompletedAnswer): void {
+  #wasCompleted({ isHeld, record, storeTimeMs }: CompletedAnswer): void {
+    this.mayHold = isHeld === true;
     const decoded = decodeRecord(record);
     if (decoded === undefined) {
       const cause = new Error("the record of this submission holds something else");

@@ -12,7 +12,10 @@ import { unexpectedReply } from "./no-answers.ts";
 import { acquireOnceScript, acquireScript } from "./scripts/acquire.ts";
 import { completeScript } from "./scripts/complete.ts";
 import { extendScript } from "./scripts/extend.ts";
+import { lookScript, recordScript } from "./scripts/record.ts";
 import { cooldownScript, releaseScript } from "./scripts/release.ts";
+
+import type { LookReply, RecordRequest } from "./two-steps.ts";
 
 /** At 1 to 2 µs a key, a full call holds Redis for 0.1 to 0.2 ms. */
 const maxEntries = 100;
@@ -92,6 +95,24 @@ export const acquireOnceCommand: Command<LockRequest<AcquireReply>, AcquireReply
   read: acquireReply,
 };
 
+/** One half of the command above: on a Cluster, where each call has one entry. */
+export const acquireStepCommand: Command<LockRequest<AcquireReply>, AcquireReply> = {
+  ...acquireCommand,
+  head: (settings) => {
+    const { id, fingerprint } = settings.command.submission ?? { id: "", fingerprint: "" };
+    return [...acquireHead(settings), `${valueTail(settings.command)}${id}:${fingerprint}`];
+  },
+};
+
+export const lookCommand: Command<LockRequest<LookReply>, LookReply> = {
+  script: lookScript,
+  headLength: 1,
+  maxEntries: maxRecords,
+  head: () => [],
+  add: ({ command }, keys, _args, recordKey) => keys.push(recordKey(command)),
+  read: (reply) => (reply.code === 0 ? { kind: "none" } : acquireReply(reply)),
+};
+
 export const extendCommand: Command<LockRequest<OwnedReply>, OwnedReply> = {
   script: extendScript,
   headLength: 1,
@@ -136,6 +157,19 @@ export const completeCommand: Command<CompleteRequest, CompleteReply> = {
   add: ({ command, record, expiresAtMs, cooldownUntilMs }, keys, args, recordKey) => {
     keys.push(command.key, recordKey(command));
     args.push(command.ownerId, record, expiresAtMs, cooldownUntilMs);
+  },
+  read: completeReply,
+};
+
+/** One half of the command above. */
+export const recordCommand: Command<RecordRequest, CompleteReply> = {
+  script: recordScript,
+  headLength: 1,
+  maxEntries: maxRecords,
+  head: () => [],
+  add: ({ command, record, expiresAtMs }, keys, args, recordKey) => {
+    keys.push(recordKey(command));
+    args.push(command.ownerId, record, expiresAtMs);
   },
   read: completeReply,
 };

@@ -12,13 +12,17 @@ import { CommandBatch } from "./batch.ts";
 import {
   acquireCommand,
   acquireOnceCommand,
+  acquireStepCommand,
   completeCommand,
   cooldownCommand,
   extendCommand,
+  lookCommand,
+  recordCommand,
   releaseCommand,
 } from "./commands.ts";
 import { ConnectionPair } from "./connection-pair.ts";
 import { checkClient, type RedisClient, recordsProblemOf } from "./ioredis.ts";
+import { type SingleSteps, SplittableAcquire, SplittableComplete } from "./two-steps.ts";
 
 /**
  * Locks on a Redis or Valkey server, through an ioredis client (5 or 6, `Redis` or `Cluster`).
@@ -37,6 +41,9 @@ export class RedisStore implements LockStore {
   readonly #releases: CommandBatch<ReleaseRequest, OwnedReply>;
   readonly #cooldowns: CommandBatch<ReleaseRequest, OwnedReply>;
   readonly #completes: CommandBatch<CompleteRequest, CompleteReply>;
+  /** On a Cluster alone: elsewhere two keys can always be reached at once. */
+  readonly #steps: SingleSteps | undefined;
+  readonly #stepBatches: readonly { flush(): void }[];
   #isToFlush = false;
 
   /**
@@ -53,11 +60,15 @@ export class RedisStore implements LockStore {
     this.#releases = new CommandBatch(releaseCommand, this.#connections);
     this.#cooldowns = new CommandBatch(cooldownCommand, this.#connections);
     this.#completes = new CommandBatch(completeCommand, this.#connections);
+    const steps = this.#connections.isCluster ? this.#makeSteps() : undefined;
+    this.#steps = steps?.steps;
+    this.#stepBatches = steps?.batches ?? [];
   }
 
   acquire(request: LockRequest<AcquireReply>): void {
     if (request.command.submission === undefined) this.#acquires.add(request);
-    else this.#onceAcquires.add(request);
+    else
+      this.#onceAcquires.add(this.#steps ? new SplittableAcquire(request, this.#steps) : request);
     this.#flushSoon();
   }
 
@@ -73,7 +84,7 @@ export class RedisStore implements LockStore {
   }
 
   complete(request: CompleteRequest): void {
-    this.#completes.add(request);
+    this.#completes.add(this.#steps ? new SplittableComplete(request, this.#steps) : request);
     this.#flushSoon();
   }
 
@@ -82,6 +93,27 @@ export class RedisStore implements LockStore {
     return () => {
       detach();
       return Promise.resolve();
+    };
+  }
+
+  #makeSteps(): { steps: SingleSteps; batches: readonly { flush(): void }[] } {
+    const acquires = new CommandBatch(acquireStepCommand, this.#connections);
+    const looks = new CommandBatch(lookCommand, this.#connections);
+    const records = new CommandBatch(recordCommand, this.#connections);
+    const added = <Request>(batch: { add(request: Request): void }) => {
+      return (request: Request) => {
+        batch.add(request);
+        this.#flushSoon();
+      };
+    };
+    return {
+      steps: {
+        acquire: added(acquires),
+        look: added(looks),
+        record: added(records),
+        release: (request) => this.release(request),
+      },
+      batches: [records, acquires, looks],
     };
   }
 
@@ -108,5 +140,6 @@ export class RedisStore implements LockStore {
     this.#extends.flush();
     this.#acquires.flush();
     this.#onceAcquires.flush();
+    for (const batch of this.#stepBatches) batch.flush();
   };
 }
