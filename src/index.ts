@@ -27,9 +27,11 @@ export type {
   SubmitLockChannels,
 } from "./lock/diagnostics.ts";
 export type { Lease, ReleaseOptions } from "./lock/lease.ts";
+export type { LookUp } from "./lock/look-up.ts";
 export type { SubmitLockOptions } from "./lock/options.ts";
 export type {
   AcquireReply,
+  AcquireRequest,
   Answered,
   CompletedAnswer,
   CompleteReply,

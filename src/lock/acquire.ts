@@ -5,11 +5,11 @@ import { toLockError } from "./no-answer.ts";
 import { decodeRecord } from "./record.ts";
 import type {
   AcquireReply,
+  AcquireRequest,
   Answered,
   CompletedAnswer,
   GrantedAnswer,
   LockCommand,
-  LockRequest,
   LockStore,
   NoAnswer,
 } from "./store.ts";
@@ -44,8 +44,9 @@ function backoffMs(retries: number): number {
   return Math.min(5 * 2 ** retries, 100);
 }
 
-class AcquireRequest implements LockRequest<AcquireReply> {
+class Request implements AcquireRequest {
   readonly #acquiring: Acquiring;
+  readonly onlyLooks = false;
   deadlineMs: number | undefined;
 
   constructor(acquiring: Acquiring) {
@@ -80,7 +81,7 @@ class Acquiring extends Timer implements Acquisition {
   readonly #store: LockStore;
   readonly #timers: TimerWheel;
   readonly #onEnd: (acquisition: Acquisition) => void;
-  #newest: AcquireRequest | undefined;
+  #newest: Request | undefined;
   #retries = 0;
   #wasOutOfWindow = false;
   #lostAReply = false;
@@ -101,7 +102,7 @@ class Acquiring extends Timer implements Acquisition {
   }
 
   send(now: number): void {
-    const request = new AcquireRequest(this);
+    const request = new Request(this);
     this.#newest = request;
     this.copies++;
     this.inFlight.add(request);
@@ -125,7 +126,7 @@ class Acquiring extends Timer implements Acquisition {
     else this.send(now);
   }
 
-  answered(request: AcquireRequest, reply: AcquireReply): void {
+  answered(request: Request, reply: AcquireReply): void {
     this.#resolve(request, reply);
     if (this.#ended) return;
     // Rule 3, the verdict.
@@ -219,7 +220,7 @@ class Acquiring extends Timer implements Acquisition {
   }
 
   /** Rule 2: a request is in flight until it is certain that it cannot take effect later. */
-  #resolve(request: AcquireRequest, reply: AcquireReply): void {
+  #resolve(request: Request, reply: AcquireReply): void {
     if (reply.kind === "unknown") return;
     if (reply.kind === "unsent") this.copies--;
     this.inFlight.resolve(request);

@@ -56,6 +56,12 @@ export interface LockRequest<Reply> {
   answer(reply: Reply): void;
 }
 
+/** A request of an acquire. */
+export interface AcquireRequest extends LockRequest<AcquireReply> {
+  /** It only looks: where the key is free, it is left free, and the answer is `outOfWindow`. */
+  readonly onlyLooks: boolean;
+}
+
 /** A request of a release. */
 export interface ReleaseRequest extends LockRequest<OwnedReply> {
   /**
@@ -137,7 +143,8 @@ export type NoAnswer =
  * - `taken`: the key was free and holds the owner id now, with its full life.
  * - `mine`: this owner id held the key already; its expiry is left as it is.
  * - `contended`: somebody else holds it.
- * - `outOfWindow`: free, but this request came after its deadline, or too early by a wrong clock.
+ * - `outOfWindow`: free, but this request only looks, or came after its deadline, or too early by a
+ *   wrong clock.
  * - `completed`, `mismatched`: only where the command has a submission. Both are looked for before
  *   the key, so a record counts even where this owner id holds the key.
  */
@@ -178,7 +185,7 @@ export interface LockStore {
    * `maxHoldMs` to live. While an earlier request is unanswered, the next one should take another
    * connection where there is one.
    */
-  acquire(request: LockRequest<AcquireReply>): void;
+  acquire(request: AcquireRequest): void;
   /** Writes one request of the extend: gives the key its full life again if it holds the owner id; never shortens it. */
   extend(request: LockRequest<OwnedReply>): void;
   /** Writes one request of the release: deletes the key if it holds the owner id. */

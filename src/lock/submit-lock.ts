@@ -6,6 +6,7 @@ import { checkLease } from "./check.ts";
 import { type CallerCommand, captureContext } from "./diagnostics.ts";
 import type { LeaseRuntime } from "./held-lease.ts";
 import type { Lease } from "./lease.ts";
+import { type LookUp, lookUp } from "./look-up.ts";
 import { resolveLockOptions, type SubmitLockOptions } from "./options.ts";
 import { checkRecords } from "./records.ts";
 import { createRuntime, drain } from "./runtime.ts";
@@ -92,6 +93,16 @@ export class SubmitLock {
       const submission = options === undefined ? undefined : this.#submission(options);
       this.#attempt(this.keyFor(userId), submission, resolve);
     });
+  }
+
+  /**
+   * What is known of a submission, without taking the lock. For whoever waits for an answer.
+   *
+   * @throws InvalidUserIdError, InvalidOptionError (as a rejection) as `acquire` does.
+   */
+  async lookUp(userId: UserId, options: AcquireOptions): Promise<LookUp> {
+    const command = this.#command(this.keyFor(userId), this.#submission(options));
+    return await lookUp(this.#runtime.store, command);
   }
 
   /**

@@ -1,5 +1,6 @@
 import type {
   AcquireReply,
+  AcquireRequest,
   CompleteRequest,
   LockCommand,
   LockRequest,
@@ -56,7 +57,7 @@ export class MemoryStore implements LockStore {
     );
   }
 
-  acquire(request: LockRequest<AcquireReply>): void {
+  acquire(request: AcquireRequest): void {
     const { command } = request;
     const now = performance.now();
     // Executed when written: no request is ever in flight.
@@ -67,7 +68,9 @@ export class MemoryStore implements LockStore {
       return;
     }
     const entry = this.#live(command.key, now);
-    if (entry === undefined) {
+    if (entry === undefined && request.onlyLooks) {
+      request.answer({ kind: "outOfWindow", storeTimeMs: now });
+    } else if (entry === undefined) {
       const fencingToken = this.#take(command, now);
       request.answer({ kind: "taken", storeTimeMs: now, fencingToken });
     } else if (isOwned(entry, command.ownerId)) {

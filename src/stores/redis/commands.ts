@@ -95,6 +95,12 @@ export const acquireOnceCommand: Command<LockRequest<AcquireReply>, AcquireReply
   read: acquireReply,
 };
 
+/** Takes nothing, because its deadline has passed long ago. */
+export const lookUpCommand: Command<LockRequest<AcquireReply>, AcquireReply> = {
+  ...acquireOnceCommand,
+  head: (settings) => acquireOnceCommand.head({ ...settings, deadlineMs: 0 }),
+};
+
 /** One half of the command above: on a Cluster, where each call has one entry. */
 export const acquireStepCommand: Command<LockRequest<AcquireReply>, AcquireReply> = {
   ...acquireCommand,

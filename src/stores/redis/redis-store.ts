@@ -1,5 +1,6 @@
 import type {
   AcquireReply,
+  AcquireRequest,
   CompleteReply,
   CompleteRequest,
   LockRequest,
@@ -17,6 +18,7 @@ import {
   cooldownCommand,
   extendCommand,
   lookCommand,
+  lookUpCommand,
   recordCommand,
   releaseCommand,
 } from "./commands.ts";
@@ -37,6 +39,7 @@ export class RedisStore implements LockStore {
   readonly recordsProblem: string | undefined;
   readonly #acquires: CommandBatch<LockRequest<AcquireReply>, AcquireReply>;
   readonly #onceAcquires: CommandBatch<LockRequest<AcquireReply>, AcquireReply>;
+  readonly #lookUps: CommandBatch<LockRequest<AcquireReply>, AcquireReply>;
   readonly #extends: CommandBatch<LockRequest<OwnedReply>, OwnedReply>;
   readonly #releases: CommandBatch<ReleaseRequest, OwnedReply>;
   readonly #cooldowns: CommandBatch<ReleaseRequest, OwnedReply>;
@@ -56,6 +59,7 @@ export class RedisStore implements LockStore {
     this.recordsProblem = recordsProblemOf(client);
     this.#acquires = new CommandBatch(acquireCommand, this.#connections);
     this.#onceAcquires = new CommandBatch(acquireOnceCommand, this.#connections);
+    this.#lookUps = new CommandBatch(lookUpCommand, this.#connections);
     this.#extends = new CommandBatch(extendCommand, this.#connections);
     this.#releases = new CommandBatch(releaseCommand, this.#connections);
     this.#cooldowns = new CommandBatch(cooldownCommand, this.#connections);
@@ -65,8 +69,9 @@ export class RedisStore implements LockStore {
     this.#stepBatches = steps?.batches ?? [];
   }
 
-  acquire(request: LockRequest<AcquireReply>): void {
-    if (request.command.submission === undefined) this.#acquires.add(request);
+  acquire(request: AcquireRequest): void {
+    if (request.onlyLooks) this.#lookUps.add(request);
+    else if (request.command.submission === undefined) this.#acquires.add(request);
     else
       this.#onceAcquires.add(this.#steps ? new SplittableAcquire(request, this.#steps) : request);
     this.#flushSoon();
@@ -140,6 +145,7 @@ export class RedisStore implements LockStore {
     this.#extends.flush();
     this.#acquires.flush();
     this.#onceAcquires.flush();
+    this.#lookUps.flush();
     for (const batch of this.#stepBatches) batch.flush();
   };
 }
