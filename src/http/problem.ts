@@ -16,12 +16,14 @@ export interface Problem {
 /** `Retry-After` counts whole seconds. A lease is seldom held for longer, and 0 would invite a storm. */
 const retryAfter = "1";
 
-function problem(
+/** A problem document (RFC 9457). */
+export function problem(
   status: number,
   title: string,
   code: string,
   detail: string,
   headers: Record<string, string>,
+  type = "about:blank",
 ): Problem {
   return {
     status,
@@ -31,7 +33,7 @@ function problem(
       // It speaks of this moment only.
       "Cache-Control": "no-store",
     },
-    body: JSON.stringify({ type: "about:blank", title, status, detail, code }),
+    body: JSON.stringify({ type, title, status, detail, code }),
   };
 }
 
