@@ -128,6 +128,7 @@ describe.each([
     ["but not where it is an empty object", "application/json", "{}", false],
     ["but not where it is an empty array", "application/json", "[]", false],
     ["but not where none came", "application/json", undefined, false],
+    ["but not where none came of a type that is not parsed", "text/plain", undefined, false],
   ])("%s", async (_what, type, body, unparsed) => {
     const port = await listen(createServer(app));
     const answer = await fetch(`http://127.0.0.1:${port}/`, {

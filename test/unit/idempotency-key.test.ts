@@ -88,6 +88,8 @@ test.each<[what: string, lines: string[], why: string]>([
   ["two empty lines", ["", ""], "came 2 times"],
   ["a string over two lines", ['"secret', 'secret"'], "came 2 times"],
   ["a list", ["secret, other"], "is a list"],
+  ["a list without a space", ["secret,other"], "is a list"],
+  ["parameters after a space", ["secret ;a"], "holds a space"],
   ["a list of strings", ['"secret" , "other"'], "is a list"],
   ["parameters of a token", ["secret;a=1"], "has parameters"],
   ["parameters of a string", ['"secret"; a=1'], "has parameters"],
