@@ -37,6 +37,8 @@ export function canonicalJson(value: unknown): string {
 
 /** `undefined` is what JSON cannot hold: left out of an object, `null` in an array. */
 function write(value: unknown, depth: number): string | undefined {
+  if (typeof value === "string") return quote(value);
+  if (Number.isFinite(value)) return `${value}`;
   if (ArrayBuffer.isView(value)) {
     return `x${Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString("base64")}`;
   }
@@ -51,7 +53,11 @@ function write(value: unknown, depth: number): string | undefined {
     );
   }
   if (Array.isArray(shown)) {
-    return `[${Array.from(shown, (element) => write(element, depth + 1) ?? "null").join()}]`;
+    let elements = "";
+    for (let i = 0; i < shown.length; i += 1) {
+      elements += `${i === 0 ? "" : ","}${write(shown[i], depth + 1) ?? "null"}`;
+    }
+    return `[${elements}]`;
   }
   return writeObject(shown as Record<string, unknown>, depth);
 }
@@ -65,12 +71,17 @@ function writeObject(object: Record<string, unknown>, depth: number): string {
       "the fingerprint: expected JSON, got an object without members that is no plain object, such as a Map or a promise",
     );
   }
-  const members: string[] = [];
+  let members = "";
   for (const key of keys.sort()) {
     const text = write(object[key], depth + 1);
-    if (text !== undefined) members.push(`${JSON.stringify(key)}:${text}`);
+    if (text !== undefined) members += `${members && ","}${quote(key)}:${text}`;
   }
-  return `{${members.join()}}`;
+  return `{${members}}`;
+}
+
+/** What JSON.stringify does, at half its price where nothing is to be escaped. */
+function quote(text: string): string {
+  return /^[ !#-[\]-~]*$/.test(text) ? `"${text}"` : JSON.stringify(text);
 }
 
 function hasToJson(value: unknown): value is { toJSON(): unknown } {
