@@ -10,6 +10,7 @@ export {
   LockMisconfiguredError,
   LockUnavailableError,
   type LostReason,
+  NoFingerprintError,
   SubmitLockError,
   type SubmitLockErrorCode,
 } from "./errors.ts";

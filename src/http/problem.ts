@@ -30,12 +30,14 @@ export interface Problem {
 /** `Retry-After` counts whole seconds. Few orders take longer than one, and 0 would invite a storm. */
 const retryAfter = "1";
 
-function problem(
+/** A problem document (RFC 9457). */
+export function problem(
   status: number,
   title: string,
   code: string,
   detail: string,
   headers: Record<string, string>,
+  type = "about:blank",
 ): Problem {
   return {
     status,
@@ -45,7 +47,7 @@ function problem(
       // The next submit may be let through.
       "Cache-Control": "no-store",
     },
-    body: JSON.stringify({ type: "about:blank", title, status, detail, code }),
+    body: JSON.stringify({ type, title, status, detail, code }),
   };
 }
 
