@@ -2,15 +2,30 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Request, RequestHandler, Response } from "express";
 import { AnsweredTwiceError, InvalidOptionError, isSubmitLockError } from "../errors.ts";
 import { admit } from "../http/admission.ts";
-import { resolveGuardOptions } from "../http/guard-options.ts";
-import { type Refusal, sendProblem } from "../http/problem.ts";
-import type { SharedLease, Work } from "../http/request-lease.ts";
+import { type LeaseLike, resolveGuardOptions } from "../http/guard-options.ts";
+import { sendProblem } from "../http/problem.ts";
+import { problemsFor } from "../http/problems.ts";
+import type { Replay } from "../http/refusal.ts";
+import type { RequestLease, SharedLease, Work } from "../http/request-lease.ts";
+import type { Submission } from "../http/submission.ts";
 import type { Lease } from "../lock/lease.ts";
 import { invalidOption } from "../validation.ts";
 import { warnOnce } from "../warn-once.ts";
+import { ResponseCapture } from "./capture.ts";
 import type { SubmitGuard, SubmitGuardOptions } from "./submit-guard.ts";
 
-export type { LockLike, NoUser } from "../http/guard-options.ts";
+export type { AttemptLike, LeaseLike, LockLike, NoUser } from "../http/guard-options.ts";
+export type { IdempotencyOptions, NoId } from "../http/idempotency-options.ts";
+export type {
+  Anonymous,
+  Contended,
+  KeyMissing,
+  Mismatch,
+  Replay,
+  Unavailable,
+} from "../http/refusal.ts";
+export type { StorePolicy } from "../http/store-policy.ts";
+export type { Submission } from "../http/submission.ts";
 export type { Answer, SubmitGuard, SubmitGuardOptions } from "./submit-guard.ts";
 
 declare global {
@@ -18,6 +33,8 @@ declare global {
     interface Request {
       /** The lease on the user's lock, where a guard of submit-lock has taken it. */
       submitLease?: Lease;
+      /** What the request submits, where a guard with `idempotency` has recognised it. */
+      submission?: Submission;
     }
   }
 }
@@ -33,29 +50,42 @@ type Next = (error?: unknown) => void;
 export function submitGuard<Req extends IncomingMessage = Request>(
   options: SubmitGuardOptions<Req>,
 ): SubmitGuard {
-  const resolved = resolveGuardOptions(options, reject);
+  const resolved = resolveGuardOptions(options, {
+    reject: (docs) => {
+      const problemOf = problemsFor(docs);
+      return (_req, res, _next, refusal) => sendProblem(res, problemOf(refusal));
+    },
+    replay: (_req, res, _next, replay) => sendReplay(res, replay),
+    content: (req) => {
+      const { originalUrl, url, query, body } = req as unknown as Request;
+      return { originalUrl: originalUrl ?? url, query, body };
+    },
+  });
 
   /** Never rejects: whatever goes wrong goes to `next`. */
   async function enter(
     req: IncomingMessage,
     res: ServerResponse,
     next: Next,
-    goOn: (held: SharedLease | undefined) => unknown,
+    goOn: (held: SharedLease | undefined, capture: ResponseCapture | undefined) => unknown,
   ): Promise<void> {
     try {
       const admission = await admit(resolved, req as Req, req, res);
       switch (admission.kind) {
         case "gone":
           return;
-        case "refused":
+        case "answered":
           await admission.answer(req as Req, res as Response, (error) => next(asError(error)));
           return;
         case "pass":
-          await goOn(undefined);
+          await goOn(undefined, undefined);
           return;
-        case "held":
-          (req as Request).submitLease = admission.held.lease;
-          await goOn(admission.held);
+        case "held": {
+          const { held, own } = admission;
+          (req as Request).submitLease = held.lease as Lease;
+          if (held.submission !== undefined) (req as Request).submission = held.submission;
+          await goOn(held, own?.wantsCapture === true ? captureFor(own, res) : undefined);
+        }
       }
     } catch (error) {
       next(
@@ -73,9 +103,9 @@ export function submitGuard<Req extends IncomingMessage = Request>(
   function protect(handler: RequestHandler): RequestHandler {
     checkHandler(handler);
     return function protectedHandler(this: unknown, req, res, next) {
-      return enter(req, res, next, (held) => {
+      return enter(req, res, next, (held, capture) => {
         const call = (forward: Next) => Reflect.apply(handler, this, [req, res, forward]);
-        return run(call, next, held?.begin());
+        return run(call, next, held?.begin(), capture);
       });
     };
   }
@@ -99,17 +129,20 @@ async function run(
   handler: (forward: Next) => unknown,
   next: Next,
   work: Work | undefined,
+  capture: ResponseCapture | undefined,
 ): Promise<void> {
   let passedOn = false;
   // Later handlers go on when this one has settled; after an error only its answer is left.
   const forward: Next = (error) => {
     if (goesOn(error)) passedOn = true;
+    else failed(capture);
     next(error);
   };
   let returned: unknown;
   try {
     returned = handler(forward);
   } catch (error) {
+    failed(capture);
     // It may have started something before it threw.
     work?.detached();
     throw error;
@@ -122,6 +155,7 @@ async function run(
   try {
     await returned;
   } catch (error) {
+    failed(capture);
     work?.finished();
     throw error;
   }
@@ -130,7 +164,7 @@ async function run(
 }
 
 /** For a lease whose client has left and whose handler returned no promise. */
-function warnIfHeldToMaxHold({ signal }: Lease): void {
+function warnIfHeldToMaxHold({ signal }: LeaseLike): void {
   // Only now: the signal of a request that is answered is never made.
   signal.addEventListener("abort", warnOfUnseenHandler, { once: true });
 }
@@ -145,13 +179,31 @@ function warnOfUnseenHandler(this: AbortSignal): void {
   );
 }
 
-function reject(
-  _req: IncomingMessage,
-  res: ServerResponse,
-  _next: (error: unknown) => void,
-  refusal: Refusal,
-): void {
-  sendProblem(res, refusal);
+/** The first answer that the handler itself has given counts; after a failure, that of others does not. */
+function failed(capture: ResponseCapture | undefined): void {
+  if (capture?.hasBegun === false) capture.discard();
+}
+
+function captureFor(own: RequestLease, res: ServerResponse): ResponseCapture {
+  const { idempotency } = own;
+  const capture = new ResponseCapture(
+    res,
+    idempotency?.storedHeaders ?? new Set(),
+    idempotency?.maxBodyBytes ?? 0,
+  );
+  own.capturedBy(capture);
+  return capture;
+}
+
+function sendReplay(res: ServerResponse, { answer }: Replay): void {
+  if (res.headersSent) {
+    res.destroy();
+    return;
+  }
+  res.statusCode = answer.status;
+  for (const [name, value] of Object.entries(answer.headers)) res.setHeader(name, value);
+  res.setHeader("Idempotent-Replayed", "true");
+  res.end(answer.body);
 }
 
 /** What Express takes for "go on". Passed as an error, it would start the handler of a refused request. */

@@ -73,6 +73,7 @@ class Acquiring extends Timer implements Acquisition {
   storeOffsetMs = 0;
   expiresInMs = 0;
   sameSubmission = false;
+  isCooldown = false;
   completed: Completed | undefined;
   otherInFlight = false;
   cause: Acquisition["cause"];
@@ -138,6 +139,7 @@ class Acquiring extends Timer implements Acquisition {
       case "contended":
         this.expiresInMs = reply.expiresInMs;
         this.sameSubmission = reply.sameSubmission === true;
+        this.isCooldown = reply.isCooldown === true;
         this.#end("contended");
         break;
       case "completed":

@@ -15,6 +15,8 @@ export interface Acquisition {
   readonly expiresInMs: number;
   /** Contended: the holder is at work on the same submission. */
   readonly sameSubmission: boolean;
+  /** Contended: by a cooldown. */
+  readonly isCooldown: boolean;
   /** Completed: what is kept of the submission. */
   readonly completed: Completed | undefined;
   /** Mismatched: the other submission is still being processed. */

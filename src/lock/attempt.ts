@@ -21,6 +21,8 @@ export type Attempt =
       readonly expiresInMs: number;
       /** The holder is at work on the very submission that was asked for. */
       readonly sameSubmission?: boolean | undefined;
+      /** Nobody holds it: the cooldown of the user's last submission is not over. */
+      readonly isCooldown?: boolean | undefined;
     }
   | {
       readonly outcome: "unavailable";

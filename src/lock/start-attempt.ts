@@ -47,7 +47,7 @@ function attemptOf(
     case "acquired":
       return closedAttempt();
     case "contended":
-      return { outcome, expiresInMs, sameSubmission };
+      return { outcome, expiresInMs, sameSubmission, isCooldown: acquisition.isCooldown };
     case "mismatched":
       return { outcome, inFlight: acquisition.otherInFlight };
     default: {

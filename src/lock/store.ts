@@ -114,6 +114,8 @@ export interface MismatchedAnswer extends Answered<"mismatched"> {
 export interface ContendedAnswer extends Answered<"contended"> {
   /** The holder is at work on the very submission that was asked for. */
   readonly sameSubmission?: boolean | undefined;
+  /** Nobody holds it: a cooldown is not over. */
+  readonly isCooldown?: boolean | undefined;
   /** How long the other's key has to live, in milliseconds; `Infinity` for a key that is no lock, such as a list. */
   readonly expiresInMs: number;
 }

@@ -110,11 +110,13 @@ export class SubmitLock {
    * when it is set up, and `check` tries a record from now on.
    *
    * @param feature what asks for it, for the message.
+   * @returns what bounds how short an answer may be kept.
    * @throws InvalidOptionError where the store cannot keep answers.
    */
-  requireRecords(feature: string): void {
+  requireRecords(feature: string): { readonly acquireTimeoutMs: number } {
     checkRecords(this.#runtime.store, feature);
     this.#keepsRecords = true;
+    return { acquireTimeoutMs: this.#runtime.times.acquireTimeoutMs };
   }
 
   /**

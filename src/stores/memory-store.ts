@@ -207,7 +207,7 @@ function contendedOrMismatched(
     return { kind: "mismatched", inFlight: true, storeTimeMs };
   }
   const expiresInMs = Math.ceil(expiresAt - storeTimeMs);
-  return { kind: "contended", expiresInMs, sameSubmission: isSame, storeTimeMs };
+  return { kind: "contended", expiresInMs, sameSubmission: isSame, isCooldown, storeTimeMs };
 }
 
 /** Two fingerprints are compared only where both are there. */

@@ -205,6 +205,9 @@ export function acquireReply({ code, fencingToken, redisTimeMs }: EntryReply): A
   }
   if (code >= 0) return { kind: "contended", expiresInMs: code, storeTimeMs };
   if (code <= -leastToken) return { kind: "mine", storeTimeMs, fencingToken: -code };
+  if (code <= -1e9) {
+    return { kind: "contended", expiresInMs: -1e9 - code, isCooldown: true, storeTimeMs };
+  }
   if (code > -1_000) return unexpectedReply(code);
   return { kind: "contended", expiresInMs: -1_000 - code, sameSubmission: true, storeTimeMs };
 }

@@ -40,6 +40,10 @@ local function acquire(key, owner_id, value)
     return -tonumber(string.sub(held, 38, string.find(held, ':', 38, true) - 1))
   end
   reply = redis.pcall('PTTL', key)
+  -- Rule 19.
+  if string.sub(held, 1, 9) == 'cooldown:' and not failed(reply) then
+    return -1e9 - reply
+  end
   -- Rule 18: a key of an old lock whose EXPIRE never came would block its user for ever.
   if not failed(reply) and reply < 0 then
     reply = redis.pcall('PEXPIRE', key, ARGV[3])
@@ -65,7 +69,8 @@ end
  *
  * Returns the clock, the token of whatever is taken, then for each entry:
  *   -1 taken: it was free and in time, and holds the owner id now
- *   below -1e9 mine: it held this owner id already, with the token -reply; nothing was written
+ *   -1e9 and below, to -1e15: contended by a cooldown, which has -reply - 1e9 ms to last
+ *   below -1e15 mine: it held this owner id already, with the token -reply; nothing was written
  *   -3 out of its window: free, or just run out, but the request came too late or too early; nothing
  *      was written
  *   -4 contended by a key that is no string, and so no lock; nothing was written
