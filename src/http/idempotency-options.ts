@@ -1,6 +1,6 @@
 import { InvalidOptionError } from "../errors.ts";
-import { checkMs, checkOptionNames, invalidOption } from "../lock/options.ts";
 import { resolveRetainMs } from "../lock/submission.ts";
+import { checkMs, checkOptionNames, invalidOption } from "../validation.ts";
 import type { StorePolicy } from "./store-policy.ts";
 import { resolveStoredHeaders } from "./stored-headers.ts";
 

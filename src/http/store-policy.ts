@@ -1,5 +1,5 @@
 import type { StoredAnswer } from "../lock/answer.ts";
-import { invalidOption } from "../lock/options.ts";
+import { invalidOption } from "../validation.ts";
 
 /**
  * Which answers are kept, and repeated to a retry; after any other one, a retry runs.

@@ -1,5 +1,5 @@
 import { InvalidOptionError } from "../errors.ts";
-import { describe, invalidOption } from "../lock/options.ts";
+import { describe, invalidOption } from "../validation.ts";
 
 /**
  * The headers that belong to an answer rather than to the request or the connection that it was

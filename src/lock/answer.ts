@@ -1,4 +1,4 @@
-import { checkOptionNames, describe, invalidOption } from "./options.ts";
+import { checkOptionNames, describe, invalidOption } from "../validation.ts";
 
 /** Header names and what they hold. */
 export type AnswerHeaders = Readonly<Record<string, string | readonly string[]>>;

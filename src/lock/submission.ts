@@ -1,6 +1,6 @@
 import * as crypto from "node:crypto";
 import { InvalidOptionError } from "../errors.ts";
-import { checkMs, checkOptionNames, describe } from "./options.ts";
+import { checkMs, checkOptionNames, describe } from "../validation.ts";
 
 /** What a user means to happen once. */
 export interface Submission {
