@@ -1,0 +1,150 @@
+import { cpus } from "node:os";
+import { type Crash, crashBoundMs, crashWanted } from "./crash.ts";
+import type { Played } from "./play.ts";
+import { patienceMs, type Scenario, scenarios, type Trial } from "./scenarios.ts";
+import { isRefusal, isWrong, type Told } from "./verdict.ts";
+
+/** The table: a row a library, a column a scenario. */
+export function tableOf(all: readonly Played[]): string {
+  const head = [
+    "",
+    ...scenarios.map(({ name }) => name),
+    "crash",
+    "orders nobody wanted",
+    "wrong answers",
+  ];
+  const rows = all.map((played) => [
+    played.name,
+    ...scenarios.map((scenario) => cell(scenario, played.trials.get(scenario) ?? [])),
+    crashCell(played.crash),
+    `${unwantedOrders(played)}`,
+    `${wrongAnswers(played)}`,
+  ]);
+  return [head, head.map(() => "---"), ...rows]
+    .map((cells) => `| ${cells.join(" | ")} |`)
+    .join("\n");
+}
+
+const words: Record<Exclude<Told, number>, string> = {
+  "first answer": "same",
+  "new order": "new order",
+  "another user's answer": "**other user's**",
+  "another payload's answer": "**other payload's**",
+  "altered answer": "**altered**",
+  "empty answer": "**empty**",
+  "no answer": "no answer",
+};
+
+function wordFor(told: Told): string {
+  return typeof told === "number" ? `${told}` : words[told];
+}
+
+/** Trials that agree are one line; the others say how many of them there were. */
+function cell(scenario: Scenario, trials: readonly Trial[]): string {
+  return counted(trials.map((trial) => trialText(scenario, trial)));
+}
+
+function trialText({ first, insists }: Scenario, { runs, told }: Trial): string {
+  const last = told.at(-1) ?? "no answer";
+  const forHowLong = insists && isRefusal(last) ? ` for ${patienceMs / 1_000} s` : "";
+  const begun = told[0] ?? "no answer";
+  const odd = told.length > 1 && begun !== first ? ` (first: ${wordFor(begun)})` : "";
+  return `${runs} · ${wordFor(last)}${forHowLong}${odd}`;
+}
+
+function crashCell({ survivors, keyLeftMs }: Crash): string {
+  const each = survivors.map(
+    ({ runs, told }) => `${runs} · ${wordFor(told.at(-1) ?? "no answer")}`,
+  );
+  const times = survivors.map(({ lockedOutMs }) => lockedOutMs);
+  const longest = times.includes(undefined)
+    ? `> ${crashBoundMs / 1_000} s`
+    : `${(Math.max(...times.map(Number)) / 1_000).toFixed(1)} s`;
+  return `${counted(each)} · ${longest}${keyText(keyLeftMs)}`;
+}
+
+function keyText(ms: number | undefined): string {
+  if (ms === undefined) return "";
+  if (ms < 0) return " (key without expiry)";
+  return ms < 120_000
+    ? ` (key: ${(ms / 1_000).toFixed(1)} s)`
+    : ` (key: ${(ms / 3_600_000).toFixed(1)} h)`;
+}
+
+function counted(texts: readonly string[]): string {
+  const kinds = new Map<string, number>();
+  for (const text of texts) kinds.set(text, (kinds.get(text) ?? 0) + 1);
+  if (kinds.size === 1) return texts[0] ?? "";
+  return [...kinds].map(([text, count]) => `${count}×: ${text}`).join("<br>");
+}
+
+function unwantedOrders({ trials, crash }: Played): number {
+  const runs = [...trials].flatMap(([{ wanted }, played]) =>
+    played.map((trial) => Math.max(0, trial.runs - wanted)),
+  );
+  const afterCrash = crash.survivors.map((one) => Math.max(0, one.runs - crashWanted));
+  return [...runs, ...afterCrash].reduce((sum, count) => sum + count, 0);
+}
+
+function wrongAnswers({ trials, crash }: Played): number {
+  const played = [...[...trials.values()].flat(), ...crash.survivors];
+  return played.flatMap(({ told }) => told).filter(isWrong).length;
+}
+
+export interface Conditions {
+  readonly trials: number;
+  readonly crashUsers: number;
+  readonly server: string;
+  /** Of the frameworks, the clients and the libraries. */
+  readonly versions: Readonly<Record<string, string>>;
+}
+
+export function pageOf(all: readonly Played[], conditions: Conditions): string {
+  const { trials, crashUsers, server, versions } = conditions;
+  const named = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
+  const restarts = all.map(({ crash }) => crash.restartMs);
+  const ended = all.filter((played) => played.ended > 0);
+  return `# Once: the neighbours
+
+Measured by \`npm run once:neighbours\`, which writes this page: the same requests over real HTTP against shops that differ in what stands before \`POST /orders\`. ${cpus().length} CPUs, Node ${process.version}, ${server}, ${named.join(", ")}; everything on one machine, over loopback. Each shop is a process of its own, with a Redis of its own that the library keeps its records in.
+
+The handler counts its runs outside the process, works for 50 ms and answers 201 with a body that names the order, the user and the item; each run makes another order. Every request has the headers \`Idempotency-Key\` and \`x-user-id\` and comes on a connection of its own. Each scenario is played ${trials} times with new users and new keys; in the crash, ${crashUsers} users' orders are under way in the one process that is killed.
+
+${tableOf(all)}
+
+A cell is the number of runs of the handler, and what the client was told at the end:
+
+- *same*: the first answer again; status, content type and body are equal byte for byte.
+- *new order*: the answer of another run. After a throw and after a crash that is what the client wants, and so it is for another user; two runs for one submission are an order that nobody wanted.
+- *other user's*, *other payload's*, *altered*, *empty*: a success that is not the answer to this request. These are the wrong answers that the last column counts.
+- a number: the status of a refusal or of an error. "for ${patienceMs / 1_000} s": the client asked again every 250 ms for so long and was told so to the end.
+- *(first: …)*: what the first client was told, where it is not its order.
+
+The scenarios:
+
+${scenarios.map(({ name, what }) => `- *${name}*: ${what}.`).join("\n")}
+- *crash*: SIGKILL while the handler works, restart of the process, the same request every 250 ms. The time is from the kill to an answer other than 409 and 5xx, at most ${crashBoundMs / 1_000} s are waited; it contains the restart of the process, ${seconds(Math.min(...restarts))} to ${seconds(Math.max(...restarts))} s. In brackets: how long Redis would have kept the key that the order had left, at the kill.
+
+${ended.length === 0 ? "No shop's process ended by itself." : `Processes that ended by themselves: ${ended.map(({ name, ended }) => `${name} ${ended}`).join(", ")}.`}
+
+## Settings
+
+Each library is set up as its own README says, with its defaults and its Redis adapter. The idempotency libraries are not told who the user is, as none of their READMEs asks for it; an application that makes the user a part of the key changes the column of the two users.
+
+- **no protection**: the route alone, on Express.
+- **submit-lock, the lock only**: \`submitGuard({ lock, userId })\` with \`protect\`, on Express. It keeps a second submission out while the first one is worked on, and does not know the key.
+- **express-idempotency**: the middleware on the route with express-idempotency-redis-adapter, \`isHit\` before the order and \`reportError\` when it throws, on Express.
+- **@node-idempotency/core**: its README leaves the framework to the application; the lab's middleware for Express calls \`onRequest\` before the order and \`onResponse\` with what passes \`res.send\`, without waiting for it, as the project's own Express adapter does. Errors are recorded, as the README shows.
+- **@node-idempotency/nestjs**: its module and decorator on NestJS with Express; the stream is a \`StreamableFile\`, an exception is Nest's own 500. It brings an older core, 1.0.7.
+
+The Express shops have an error handler that answers JSON with \`res.json\`, so that libraries that look at \`res.send\` see it. Express's own answers past them.
+
+## Not run
+
+These could not be installed from the npm registry that the lab uses, which did not have them: @nestarc/idempotency, @node-idempotency/express, @idempot/express (its Redis store is there, the core that it needs is not) and hono-idempotency. Of express-idempotency it has 1.0.6, not 2.0.
+`;
+}
+
+function seconds(ms: number): string {
+  return (ms / 1_000).toFixed(1);
+}
