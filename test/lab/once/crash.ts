@@ -20,7 +20,6 @@ export interface Crash {
 }
 
 export const crashBoundMs = 20_000;
-export const crashWanted = 2;
 const retryEveryMs = 250;
 
 /** SIGKILL while the handler works for `users`; the shop is restarted and all of them ask again. */

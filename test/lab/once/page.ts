@@ -1,5 +1,5 @@
 import { cpus } from "node:os";
-import { type Crash, crashBoundMs, crashWanted } from "./crash.ts";
+import { type Crash, crashBoundMs } from "./crash.ts";
 import type { Played } from "./play.ts";
 import { patienceMs, type Scenario, scenarios, type Trial } from "./scenarios.ts";
 import { isRefusal, isWrong, type Told } from "./verdict.ts";
@@ -10,14 +10,14 @@ export function tableOf(all: readonly Played[]): string {
     "",
     ...scenarios.map(({ name }) => name),
     "crash",
-    "orders nobody wanted",
+    "two orders for one",
     "wrong answers",
   ];
   const rows = all.map((played) => [
     played.name,
     ...scenarios.map((scenario) => cell(scenario, played.trials.get(scenario) ?? [])),
     crashCell(played.crash),
-    `${unwantedOrders(played)}`,
+    unwantedOrders(played),
     `${wrongAnswers(played)}`,
   ]);
   return [head, head.map(() => "---"), ...rows]
@@ -78,12 +78,10 @@ function counted(texts: readonly string[]): string {
   return [...kinds].map(([text, count]) => `${count}×: ${text}`).join("<br>");
 }
 
-function unwantedOrders({ trials, crash }: Played): number {
-  const runs = [...trials].flatMap(([{ wanted }, played]) =>
-    played.map((trial) => Math.max(0, trial.runs - wanted)),
-  );
-  const afterCrash = crash.survivors.map((one) => Math.max(0, one.runs - crashWanted));
-  return [...runs, ...afterCrash].reduce((sum, count) => sum + count, 0);
+/** Of the submissions that were to be one order and were sent twice. */
+function unwantedOrders({ trials }: Played): string {
+  const once = [...trials].filter(([{ wanted }]) => wanted === 1).flatMap(([, played]) => played);
+  return `${once.filter(({ runs }) => runs > 1).length} of ${once.length}`;
 }
 
 function wrongAnswers({ trials, crash }: Played): number {
@@ -115,7 +113,7 @@ ${tableOf(all)}
 A cell is the number of runs of the handler, and what the client was told at the end:
 
 - *same*: the first answer again; status, content type and body are equal byte for byte.
-- *new order*: the answer of another run. After a throw and after a crash that is what the client wants, and so it is for another user; two runs for one submission are an order that nobody wanted.
+- *new order*: the answer of another run. After a throw and after a crash that is what the client wants, and so it is for another user; in the other columns it is a second order of one submission. *Two orders for one* counts those: of the double clicks, the lost answers, the 100 KB and the streams.
 - *other user's*, *other payload's*, *altered*, *empty*: a success that is not the answer to this request. These are the wrong answers that the last column counts.
 - a number: the status of a refusal or of an error. "for ${patienceMs / 1_000} s": the client asked again every 250 ms for so long and was told so to the end.
 - *(first: …)*: what the first client was told, where it is not its order.
@@ -123,7 +121,7 @@ A cell is the number of runs of the handler, and what the client was told at the
 The scenarios:
 
 ${scenarios.map(({ name, what }) => `- *${name}*: ${what}.`).join("\n")}
-- *crash*: SIGKILL while the handler works, restart of the process, the same request every 250 ms. The time is from the kill to an answer other than 409 and 5xx, at most ${crashBoundMs / 1_000} s are waited; it contains the restart of the process, ${seconds(Math.min(...restarts))} to ${seconds(Math.max(...restarts))} s. In brackets: how long Redis would have kept the key that the order had left, at the kill.
+- *crash*: the handler's first run works for 10 s; SIGKILL meanwhile, restart of the process, the same request every 250 ms. The time is from the kill to an answer other than 409 and 5xx, at most ${crashBoundMs / 1_000} s are waited; it contains the restart of the process, ${seconds(Math.min(...restarts))} to ${seconds(Math.max(...restarts))} s. In brackets: how long Redis would have kept the key that the order had left, at the kill.
 
 ${ended.length === 0 ? "No shop's process ended by itself." : `Processes that ended by themselves: ${ended.map(({ name, ended }) => `${name} ${ended}`).join(", ")}.`}
 
@@ -131,11 +129,7 @@ ${ended.length === 0 ? "No shop's process ended by itself." : `Processes that en
 
 Each library is set up as its own README says, with its defaults and its Redis adapter. The idempotency libraries are not told who the user is, as none of their READMEs asks for it; an application that makes the user a part of the key changes the column of the two users.
 
-- **no protection**: the route alone, on Express.
-- **submit-lock, the lock only**: \`submitGuard({ lock, userId })\` with \`protect\`, on Express. It keeps a second submission out while the first one is worked on, and does not know the key.
-- **express-idempotency**: the middleware on the route with express-idempotency-redis-adapter, \`isHit\` before the order and \`reportError\` when it throws, on Express.
-- **@node-idempotency/core**: its README leaves the framework to the application; the lab's middleware for Express calls \`onRequest\` before the order and \`onResponse\` with what passes \`res.send\`, without waiting for it, as the project's own Express adapter does. Errors are recorded, as the README shows.
-- **@node-idempotency/nestjs**: its module and decorator on NestJS with Express; the stream is a \`StreamableFile\`, an exception is Nest's own 500. It brings an older core, 1.0.7.
+${all.map(({ name, settings }) => `- **${name}**: ${settings}`).join("\n")}
 
 The Express shops have an error handler that answers JSON with \`res.json\`, so that libraries that look at \`res.send\` see it. Express's own answers past them.
 

@@ -3,5 +3,6 @@ import { serveShop } from "./shop.ts";
 
 export const library: Library = {
   name: "no protection",
+  settings: "the route alone, on Express.",
   start: (port, redisUrl) => serveShop(port, redisUrl, (placeOrder) => [placeOrder]),
 };

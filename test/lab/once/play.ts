@@ -1,9 +1,9 @@
 import { type Crash, crash } from "./crash.ts";
+import type { Hello } from "./library.ts";
 import { type Scenario, scenarios, type Trial } from "./scenarios.ts";
 import { Stage } from "./stage.ts";
 
-export interface Played {
-  readonly name: string;
+export interface Played extends Hello {
   readonly trials: ReadonlyMap<Scenario, readonly Trial[]>;
   readonly crash: Crash;
   /** How often the shop's process ended by itself. */
@@ -34,7 +34,7 @@ export async function play(module: URL, options: PlayOptions): Promise<Played> {
     }
     await stage.ensureShop();
     return {
-      name: stage.name,
+      ...stage.hello,
       trials,
       crash: await crash(stage, options.crashUsers),
       ended: stage.ended,

@@ -11,7 +11,7 @@ import { measureSpeed, onExpress } from "./speed.ts";
 /**
  * `npm run once:neighbours`: the same submissions against submit-lock and against idempotency
  * libraries. Writes docs/evidence/once-neighbours.md. With words on the command line, such as
- * `npm run once:neighbours -- plain`, only the rows whose files are named so are played, and nothing
+ * `npm run once:neighbours -- plain`, only the rows whose file names begin so are played, and nothing
  * is written. `--submit-lock` adds this package's own `idempotency`. `--speed` measures the requests a
  * second of those on Express instead, and prints them.
  */
@@ -19,7 +19,7 @@ const page = new URL("../../../docs/evidence/once-neighbours.md", import.meta.ur
 const args = process.argv.slice(2);
 const words = args.filter((word) => !word.startsWith("--"));
 const withSubmitLock = args.includes("--submit-lock");
-const trials = 5;
+const trials = 10;
 const crashUsers = 3;
 
 installPeers();
@@ -42,18 +42,16 @@ async function showSpeed(): Promise<number> {
 async function playAll(): Promise<number> {
   const modules = [...rows, ...(withSubmitLock ? [submitLock] : [])];
   const chosen = modules.filter(
-    ({ pathname }) => words.length === 0 || words.some((word) => pathname.includes(`/${word}`)),
+    (module) => words.length === 0 || words.some((word) => fileOf(module).startsWith(word)),
   );
-
   const all: Played[] = [];
   const notRun: string[] = [];
   for (const module of chosen) {
-    const file = module.pathname.split("/").at(-1);
-    console.error(`${file} …`);
+    console.error(`${fileOf(module)} …`);
     try {
       all.push(await play(module, { binary, trials, crashUsers }));
     } catch (error) {
-      notRun.push(`${file}: ${error instanceof Error ? error.message : String(error)}`);
+      notRun.push(`${fileOf(module)}: ${error instanceof Error ? error.message : String(error)}`);
     }
   }
 
@@ -67,6 +65,10 @@ async function playAll(): Promise<number> {
     console.log("Written: docs/evidence/once-neighbours.md");
   }
   return notRun.length === 0 ? 0 : 1;
+}
+
+function fileOf(module: URL): string {
+  return module.pathname.split("/").at(-1) ?? "";
 }
 
 function versionOf(name: string): string {

@@ -14,8 +14,8 @@ export interface Trial {
 export interface Scenario {
   readonly name: string;
   readonly what: string;
-  /** More runs of the handler than these make an order that nobody wanted. */
-  readonly wanted: number;
+  /** How many orders its clients want; of one submission that succeeds, one. */
+  readonly wanted: 1 | 2;
   /** What the first client is told where nothing is wrong. */
   readonly first: Told;
   /** Whether a client that is refused asks again for `patienceMs`. */

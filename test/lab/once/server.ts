@@ -1,4 +1,4 @@
-import type { Library } from "./library.ts";
+import type { Hello, Library } from "./library.ts";
 
 /** One shop in a process of its own: `server.ts MODULE PORT REDIS-URL`. */
 const [module = "", port, redisUrl = ""] = process.argv.slice(2);
@@ -7,4 +7,5 @@ const [module = "", port, redisUrl = ""] = process.argv.slice(2);
 process.once("disconnect", () => process.exit());
 const { library } = (await import(module)) as { library: Library };
 await library.start(Number(port), redisUrl);
-process.send?.({ name: library.name });
+const hello: Hello = { name: library.name, settings: library.settings };
+process.send?.(hello);

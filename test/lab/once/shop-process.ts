@@ -1,6 +1,7 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import type { Hello } from "./library.ts";
 
 const root = fileURLToPath(new URL("../../..", import.meta.url));
 const patienceMs = 20_000;
@@ -12,13 +13,13 @@ process.once("exit", () => {
 
 /** A shop that can be killed. */
 export class ShopProcess {
-  readonly name: string;
+  readonly hello: Hello;
   readonly port: number;
   readonly #child: ChildProcess;
 
-  private constructor(child: ChildProcess, name: string, port: number) {
+  private constructor(child: ChildProcess, hello: Hello, port: number) {
     this.#child = child;
-    this.name = name;
+    this.hello = hello;
     this.port = port;
   }
 
@@ -33,7 +34,7 @@ export class ShopProcess {
     });
     running.add(child);
     child.once("exit", () => running.delete(child));
-    return new ShopProcess(child, await nameOf(child), port);
+    return new ShopProcess(child, await helloOf(child), port);
   }
 
   /** True also of a process that ended by itself. */
@@ -51,7 +52,7 @@ export class ShopProcess {
 }
 
 /** What the child says when it listens; its last words if it ends before. */
-function nameOf(child: ChildProcess): Promise<string> {
+function helloOf(child: ChildProcess): Promise<Hello> {
   let words = "";
   child.stderr?.on("data", (chunk: Buffer) => {
     words = `${words}${chunk}`.slice(-2_000);
@@ -61,9 +62,9 @@ function nameOf(child: ChildProcess): Promise<string> {
       child.kill("SIGKILL");
       reject(new Error(`A shop did not listen within ${patienceMs} ms.\n${words}`));
     }, patienceMs);
-    child.once("message", (hello: { name: string }) => {
+    child.once("message", (hello: Hello) => {
       clearTimeout(late);
-      resolve(hello.name);
+      resolve(hello);
     });
     child.once("exit", (code) => {
       clearTimeout(late);

@@ -82,7 +82,7 @@ export async function measureSpeed(options: SpeedOptions): Promise<Speed[]> {
   }
   const first = contenders[0]?.rates ?? { fresh: [], replay: [] };
   return contenders.map(({ shop, rates }) => ({
-    name: shop.name,
+    name: shop.hello.name,
     fresh: spreadOf(rates.fresh),
     replay: spreadOf(rates.replay),
     freshRatio: ratioOf(rates.fresh, first.fresh),

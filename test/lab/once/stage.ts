@@ -2,6 +2,7 @@ import { Redis } from "ioredis";
 import { freePort } from "../../support/free-port.ts";
 import { type RedisServer, startServer } from "../../support/server-process.ts";
 import { type Asked, post } from "./client.ts";
+import type { Hello } from "./library.ts";
 import { countsDb, type Order, runsKey } from "./order.ts";
 import { ShopProcess } from "./shop-process.ts";
 
@@ -35,8 +36,8 @@ export class Stage {
     }
   }
 
-  get name(): string {
-    return this.#shop.name;
+  get hello(): Hello {
+    return this.#shop.hello;
   }
 
   get port(): number {

@@ -6,6 +6,7 @@ import { serveShop } from "./shop.ts";
 
 export const library: Library = {
   name: "submit-lock, idempotency",
+  settings: "`submitGuard({ lock, userId, idempotency: {} })` with `protect`, on Express.",
   start(port, redisUrl) {
     const lock = new SubmitLock({ store: new RedisStore(new Redis(redisUrl)) });
     const options: SubmitGuardOptions & { idempotency: object } = {

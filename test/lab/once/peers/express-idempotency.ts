@@ -3,9 +3,10 @@ import redisAdapter from "express-idempotency-redis-adapter";
 import type { Library } from "../library.ts";
 import { serveShop } from "../shop.ts";
 
-/** As its README and its Redis adapter's say: `isHit` before the order, `reportError` when it fails. */
 export const library: Library = {
   name: "express-idempotency",
+  settings:
+    "the middleware on the route with express-idempotency-redis-adapter, `isHit` before the order and `reportError` when it throws, on Express.",
   async start(port, redisUrl) {
     const dataAdapter = new redisAdapter.default({ connectionConfig: { url: redisUrl } });
     await dataAdapter.connect();

@@ -4,13 +4,10 @@ import type { RequestHandler } from "express";
 import type { Library } from "../library.ts";
 import { serveShop } from "../shop.ts";
 
-/**
- * Its README says what an application does by itself: `onRequest` before the order, `onResponse`
- * with the answer. As its Express adapter does, which could not be installed, this takes the answer
- * from `res.send` and does not delay it.
- */
 export const library: Library = {
   name: "@node-idempotency/core",
+  settings:
+    "its README leaves the framework to the application; the lab's middleware for Express calls `onRequest` before the order and `onResponse` with what passes `res.send`, without waiting for it, as the project's own Express adapter does. Errors are recorded, as the README shows.",
   async start(port, redisUrl) {
     const storage = new RedisStorageAdapter({ url: redisUrl });
     await storage.connect();
