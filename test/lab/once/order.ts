@@ -25,7 +25,7 @@ export interface Text {
 }
 
 /** Also outside ASCII, so that a body that was decoded and encoded again would show. */
-const largeNote = "Größe 42, grün. ".repeat(6_400);
+const largeNote = "Größe 42, grün. ".repeat(5_400);
 
 /** Each run of the handler makes another order, so its answer tells whose and which one it is. */
 export function receiptOf({ cart, item, answer }: Order, user: string, run: number): Receipt {

@@ -7,7 +7,7 @@ import { isRefusal, isWrong, type Told } from "./verdict.ts";
 /** The table: a row a library, a column a scenario. */
 export function tableOf(all: readonly Played[]): string {
   const head = [
-    "",
+    "library",
     ...scenarios.map(({ name }) => name),
     "crash",
     "two orders for one",
@@ -110,10 +110,10 @@ The handler counts its runs outside the process, works for 50 ms and answers 201
 
 ${tableOf(all)}
 
-A cell is the number of runs of the handler, and what the client was told at the end:
+A cell is the number of runs of the handler, and what the client was told at the end. Where trials differ the cell says how many were so; such a race comes out differently from run to run.
 
-- *same*: the first answer again; status, content type and body are equal byte for byte.
-- *new order*: the answer of another run. After a throw and after a crash that is what the client wants, and so it is for another user; in the other columns it is a second order of one submission. *Two orders for one* counts those: of the double clicks, the lost answers, the 100 KB and the streams.
+- *same*: the first answer again; status, media type and body are the same, the body byte for byte.
+- *new order*: the answer of another run. After a throw and after a crash that is what the client wants; for another user it is an order of their own, and with another payload a second order under one key. In the other columns it is a second order of one submission: *two orders for one* counts those, of the double clicks, the lost answers, the 100 KB and the streams.
 - *other user's*, *other payload's*, *altered*, *empty*: a success that is not the answer to this request. These are the wrong answers that the last column counts.
 - a number: the status of a refusal or of an error. "for ${patienceMs / 1_000} s": the client asked again every 250 ms for so long and was told so to the end.
 - *(first: …)*: what the first client was told, where it is not its order.
@@ -131,7 +131,7 @@ Each library is set up as its own README says, with its defaults and its Redis a
 
 ${all.map(({ name, settings }) => `- **${name}**: ${settings}`).join("\n")}
 
-The Express shops have an error handler that answers JSON with \`res.json\`, so that libraries that look at \`res.send\` see it. Express's own answers past them.
+The Express shops have an error handler that answers JSON with \`res.json\`, so that libraries that look at \`res.send\` see its answer; they would not see that of Express's own.
 
 ## Not run
 

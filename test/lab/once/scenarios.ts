@@ -36,10 +36,7 @@ export const scenarios: readonly Scenario[] = [
     first: "first answer",
     insists: true,
     async play(stage) {
-      const asked = stage.newOrder();
-      const start = performance.now();
-      await postAndLeave(stage.port, asked, 10);
-      await sleep(start + 300 - performance.now());
+      const asked = await leaveAnOrder(stage);
       const told = await insist(stage, asked);
       return { runs: await stage.runsOf(asked), told: [told] };
     },
@@ -108,6 +105,19 @@ function answerThenRetry(name: string, what: string, answer: Order["answer"]): S
       return { told: [first, await insist(stage, asked)], runs: await stage.runsOf(asked) };
     },
   };
+}
+
+/** Its client has left, and 300 ms have passed since it asked. */
+async function leaveAnOrder(stage: Stage): Promise<Asked> {
+  for (let tries = 0; tries < 10; tries++) {
+    const asked = stage.newOrder();
+    const start = performance.now();
+    await postAndLeave(stage.port, asked, 10);
+    await sleep(start + 300 - performance.now());
+    // On a busy machine a client may leave before its request was read: nothing was lost then.
+    if ((await stage.runsOf(asked)) > 0) return asked;
+  }
+  throw new Error("No request reached the handler within 10 ms.");
 }
 
 async function twoOrders(stage: Stage, first: Asked, second: Asked): Promise<Trial> {
