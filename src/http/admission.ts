@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { InvalidOptionError, isSubmitLockError } from "../errors.ts";
+import type { AcquireOptions } from "../lock/submission.ts";
 import type { UserId } from "../lock/submit-key.ts";
-import type { AcquireOptions } from "../lock/submit-lock.ts";
 import type { AttemptLike, NoUser, OnRefusal, ResolvedGuardOptions } from "./guard-options.ts";
 import type { ResolvedIdempotency } from "./idempotency-options.ts";
 import type { Replay } from "./refusal.ts";
