@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import type { AcquireReply, LockCommand, LockTimes } from "../../src/index.ts";
 import { type Attempt, type Lease, SubmitLock, type SubmitLockOptions } from "../../src/index.ts";
 import type { AskedRequest } from "./asking.ts";
@@ -48,7 +49,7 @@ export const roomyTimes: LockTimes = {
 export function commandOf(given: Partial<LockCommand> = {}): LockCommand {
   return {
     key: `lock:test:${freshUser()}`,
-    ownerId: freshUser(),
+    ownerId: randomUUID(),
     times: roomyTimes,
     holder: "",
     submission: undefined,

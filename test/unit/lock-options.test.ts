@@ -147,7 +147,7 @@ test("a bare ioredis client is recognised, and the error says what to write", ()
     ioredis5.connect(1, { lazyConnect: true }),
   ]) {
     expect(refusal({ store: client })).toMatch(
-      /got an ioredis client: write .*new RedisStore\(redis\)/,
+      /got a bare client: write .*new RedisStore\(redis\)/,
     );
   }
   closeClients();
@@ -164,7 +164,9 @@ const nodeRedis = {
 };
 
 test("a node-redis client is recognised, as the store and in its place", () => {
-  expect(refusal({ store: nodeRedis })).toMatch(/got a node-redis client: .*new Redis\(url\)/);
+  expect(refusal({ store: nodeRedis })).toMatch(
+    /got a bare client: write .*new RedisStore\(redis\)/,
+  );
   expect(() => new RedisStore(nodeRedis as never)).toThrow(
     /got a node-redis client: .*new Redis\(url\)/,
   );
