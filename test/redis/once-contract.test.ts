@@ -1,0 +1,4 @@
+import { onEveryStore } from "./every-store.ts";
+import { keepsAnswers } from "./once-contract.ts";
+
+onEveryStore(keepsAnswers);
