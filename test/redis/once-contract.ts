@@ -426,12 +426,11 @@ export function keepsAnswers(openStore: () => LockStore): void {
 
   /** Resolves when the record is no more, with the store's time of the answer that said so. */
   async function isForgotten(store: Asking, { key, submission }: LockCommand): Promise<number> {
-    const retry = commandOf({ key, submission });
     return await until(
       async () => {
-        const reply = await store.acquire(retry).reply;
-        if (reply.kind !== "completed") expect(reply).toMatchObject({ kind: "taken" });
-        return reply.kind === "taken" && timeOf(reply);
+        const reply = await store.look(commandOf({ key, submission })).reply;
+        if (reply.kind !== "completed") expect(reply).toMatchObject({ kind: "outOfWindow" });
+        return reply.kind === "outOfWindow" && timeOf(reply);
       },
       { what: "the record to expire" },
     );
