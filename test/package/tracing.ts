@@ -40,7 +40,11 @@ try {
       );
     };
 
-    const plain = await run("new IORedisInstrumentation()");
+    const byDefault = await run("new IORedisInstrumentation()");
+    assert(byDefault.spans.length > 0, "by default, there are spans of the request");
+    assert(evals(byDefault).length === 0, "by default, there is no span of a lock's command");
+
+    const plain = await run("new IORedisInstrumentation({ requireParentSpan: false })");
     assert(tells(evals(plain), plain.key), "without the option, spans have the key");
     assert(tells(evals(plain), plain.ownerId), "without the option, spans have the owner id");
     assert(tells(plain.published, plain.ownerId), "ioredis' channel has the owner id");

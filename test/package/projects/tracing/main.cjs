@@ -13,8 +13,6 @@ provider.register();
 const make = new Function("IORedisInstrumentation", `return ${process.env.INSTRUMENTATION}`);
 const instrumentation = make(IORedisInstrumentation);
 instrumentation.setTracerProvider(provider);
-// A batch of commands serves several requests, so it belongs to the span of none.
-instrumentation.setConfig({ ...instrumentation.getConfig(), requireParentSpan: false });
 
 // After the instrumentation, which patches it as it is loaded.
 const { Redis } = require("ioredis");
@@ -25,7 +23,13 @@ async function main() {
   subscribe("tracing:ioredis:command:start", ({ args }) => published.push(args.join(" ")));
   const redis = new Redis(process.env.REDIS_URL);
   const lock = new SubmitLock({ store: new RedisStore(redis) });
-  const { lease } = await lock.acquire(process.env.TEST_USER);
+  await lock.check();
+  const tracer = provider.getTracer("shop");
+  const { lease } = await tracer.startActiveSpan("POST /orders", async (span) => {
+    const attempt = await lock.acquire(process.env.TEST_USER);
+    span.end();
+    return attempt;
+  });
   const { key, ownerId } = lease;
   await lease.release();
   await lock.close();
