@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { tmpdir } from "node:os";
 import { dirname, join, posix } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, describe, expect, it } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 
@@ -86,18 +86,18 @@ const drawing = [...graph]
   .join("\n");
 
 describe("the imports of src", () => {
-  it("are all found", () => {
+  test("are all found", () => {
     const targets = [...graph.values()].flat();
     for (const target of targets) if (target.endsWith(".ts")) expect(files).toContain(target);
     const source = files.map((file) => readFileSync(join(ROOT, "src", file), "utf8")).join("\n");
     expect(targets).toHaveLength([...source.matchAll(/\bfrom "/g)].length);
   });
 
-  it("make no circle", () => {
+  test("make no circle", () => {
     expect(circle(), drawing).toBeUndefined();
   });
 
-  it("point down only, from a room to what it may know", () => {
+  test("point down only, from a room to what it may know", () => {
     const up = [...graph].flatMap(([file, targets]) =>
       targets
         .filter((target) => !mayImport(roomOf(file), target))
@@ -157,7 +157,7 @@ describe("the lint rules", () => {
     );
   }
 
-  it("restrict exactly the imports that point up", () => {
+  test("restrict exactly the imports that point up", () => {
     const expected = probes.map((probe) => {
       const up = (from: string) => !mayImport(roomOf(probe), resolved(probe, from));
       return [probe, importsFor(probe).filter(up).sort()];

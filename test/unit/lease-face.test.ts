@@ -1,5 +1,5 @@
 import { format, inspect } from "node:util";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, test } from "vitest";
 import { type Lease, MemoryStore } from "../../src/index.ts";
 import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
 
@@ -18,7 +18,7 @@ function membersOf(value: object): PropertyKey[] {
 }
 
 describe("a lease in a user's hands", () => {
-  it("has its public members and nothing else", async () => {
+  test("has its public members and nothing else", async () => {
     const { lease } = await taken();
     const named = membersOf(lease).filter((name) => name !== "constructor");
     expect(new Set(named)).toEqual(
@@ -30,7 +30,7 @@ describe("a lease in a user's hands", () => {
     expect(Object.keys(lease)).toEqual([]);
   });
 
-  it("cannot be written to", async () => {
+  test("cannot be written to", async () => {
     const { lease, key } = await taken();
     for (const name of ["key", "ownerId", "signal"]) {
       expect(() => Reflect.set(lease, name, "another")).not.toThrow();
@@ -40,7 +40,7 @@ describe("a lease in a user's hands", () => {
     expect(lease.signal).toBeInstanceOf(AbortSignal);
   });
 
-  it("is logged with its key and its remaining time", async () => {
+  test("is logged with its key and its remaining time", async () => {
     const { lease, key } = await taken();
     const remainingMs = expect.any(Number);
     expect(JSON.parse(JSON.stringify({ lease }))).toEqual({ lease: { key, remainingMs } });
@@ -48,13 +48,13 @@ describe("a lease in a user's hands", () => {
     expect(inspect({ attempt: { lease } })).toContain(`Lease { key: '${key}', remainingMs: `);
   });
 
-  it("is logged with no remaining time once it is released", async () => {
+  test("is logged with no remaining time once it is released", async () => {
     const { lease, key } = await taken();
     await lease.release();
     expect(JSON.stringify(lease)).toBe(JSON.stringify({ key, remainingMs: 0 }));
   });
 
-  it.each<[string, (lease: Lease) => string]>([
+  test.each<[string, (lease: Lease) => string]>([
     ["JSON.stringify", (lease) => JSON.stringify([lease, { ...lease }])],
     ["util.inspect", (lease) => inspect({ lease }, { depth: null })],
     ["util.inspect with hidden members", (lease) => inspect(lease, { showHidden: true })],
@@ -80,7 +80,7 @@ describe("a lease in a user's hands", () => {
     expect(print(lease)).not.toContain(lease.ownerId.slice(0, 8));
   });
 
-  it("does not show its owner id in the error of its loss", async () => {
+  test("does not show its owner id in the error of its loss", async () => {
     const lock = openLock({ store: new MemoryStore() });
     const lease = await leaseOf(lock, "42");
     const { signal, ownerId } = lease;
