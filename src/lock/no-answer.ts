@@ -12,10 +12,11 @@ export function toLockError(
   switch (lastFailure.kind) {
     case "unsent":
       return new LockUnavailableError(
-        `nothing could be sent to the store within ${withinMs} ms: ${lastFailure.reason}`,
+        `nothing could be sent to the store within ${withinMs} ms: ${because(lastFailure)}`,
+        lastFailure.cause && { cause: lastFailure.cause },
       );
     case "rejected":
-      if (lastFailure.misconfigured) return misconfigured(lastFailure.cause);
+      if (lastFailure.misconfigured) return misconfigured(lastFailure.cause, lastFailure.advice);
       return unanswered(lastFailure.cause);
     case "unknown":
       return unanswered(lastFailure.cause);
@@ -28,9 +29,13 @@ function unanswered(cause: Error): LockUnavailableError {
   return new LockUnavailableError(`the store gave no usable answer: ${cause.message}`, { cause });
 }
 
-function misconfigured(cause: Error): LockMisconfiguredError {
-  return new LockMisconfiguredError(
-    `the store does not permit what a lock needs (EVAL, and GET, SET, PTTL, PEXPIRE, DEL and TIME within it): ${cause.message}`,
-    { cause },
-  );
+function because({ reason, cause }: { reason: string; cause?: Error | undefined }): string {
+  return cause === undefined ? reason : `${reason} (${cause.message})`;
+}
+
+function misconfigured(
+  cause: Error,
+  advice = "the store does not permit what a lock needs",
+): LockMisconfiguredError {
+  return new LockMisconfiguredError(`${advice}: ${cause.message}`, { cause });
 }

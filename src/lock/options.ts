@@ -116,11 +116,9 @@ function checkKeyPrefix(keyPrefix: unknown = "lock:submit:"): string {
 function checkStore(store: unknown): LockStore {
   if (isLockStore(store)) return store;
   const expected = "a LockStore such as new RedisStore(redis) or new MemoryStore()";
-  const came = hasMembers(store, ["duplicate", "status"])
-    ? "an ioredis client: write store: new RedisStore(redis)"
-    : hasMembers(store, ["sendCommand", "isOpen"])
-      ? "a node-redis client: RedisStore speaks through ioredis, so write store: new RedisStore(new Redis(url)) with Redis from ioredis"
-      : describe(store);
+  // What can be duplicated or sends commands is the client that a store is made on.
+  const isClient = hasMembers(store, ["duplicate"]) || hasMembers(store, ["sendCommand"]);
+  const came = isClient ? "a bare client: write store: new RedisStore(redis)" : describe(store);
   throw new InvalidOptionError(`store: expected ${expected}, got ${came}`);
 }
 

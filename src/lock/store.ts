@@ -61,13 +61,20 @@ export interface ContendedAnswer extends Answered<"contended"> {
 /** No answer to the command itself. */
 export type NoAnswer =
   /** Never written: certainly without effect. */
-  | { readonly kind: "unsent"; readonly reason: string }
+  | {
+      readonly kind: "unsent";
+      readonly reason: string;
+      /** What lies behind the reason, where the store knows it. */
+      readonly cause?: Error | undefined;
+    }
   /** The store said that it did not execute the request. */
   | {
       readonly kind: "rejected";
       readonly cause: Error;
-      /** The store said "permission denied" rather than "not now": waiting does not help. */
+      /** The store will not execute it later either (no permission, a wrong password): waiting does not help. */
       readonly misconfigured: boolean;
+      /** Misconfigured: what the store wants, for the message of the error. */
+      readonly advice?: string | undefined;
     }
   /** Written, and nothing can be said about its effect. */
   | { readonly kind: "unknown"; readonly cause: Error };

@@ -1,59 +1,115 @@
 import type { NoAnswer } from "../../lock/store.ts";
+import { inNeutralContext } from "../../neutral-context.ts";
+import { misconfiguration } from "./commands.ts";
 import { Connection } from "./connection.ts";
-import { duplicate, type RedisClient } from "./ioredis.ts";
-import { isPermissionError, withoutCommand } from "./replies.ts";
-
-/** How long the second connection is kept after it was last needed. */
-const idleMs = 30_000;
-
-/** How long the second connection may be of no use before another one takes its place. */
-const uselessMs = 2_000;
+import { addressOf, duplicate, monitorErrors, onError, type RedisClient } from "./ioredis.ts";
+import { RedisClock } from "./redis-clock.ts";
 
 /**
- * How long a connection that was silent comes after one that was not. A master that was paused
- * takes itself for the master when it wakes, until it is told that another one was elected
- * meanwhile; the connection that was opened in its absence leads to that one.
+ * Rule 9: a connection with anything unanswered for this share of `commandTimeoutMs` is suspected of
+ * silence. Below 1, so that the confirm, which the lock sends after `commandTimeoutMs`, finds the
+ * primary suspected also where a timer fires a little early, and takes the second connection.
  */
-const distrustMs = 30_000;
-
-/** A connection with anything unanswered for this share of `commandTimeoutMs` is suspected of silence. */
 const silentShare = 0.9;
 
 /**
- * The user's own connection, and a second one for when the first does not answer. The second is
- * opened on first need and closed when it has not been needed for a while.
+ * Rule 9: how long a connection that was silent comes after one that was not. A master that was
+ * paused still believes to be one when it wakes, until it hears that another was elected; a
+ * connection that was opened in its absence leads to the other. The slowest to correct it is a
+ * Sentinel, which looks every 10 s and then waits for 8 s.
+ */
+const distrustMs = 30_000;
+
+/** How long the second connection stays open after its last use: as long as it may be preferred. */
+const idleMs = distrustMs;
+
+/**
+ * How long the second connection may be unusable before another takes its place. A black-holed route
+ * reports no error, and only a new connection can take another route: twice the time that one is
+ * given to come up.
+ */
+const unusableMs = 2_000;
+
+/**
+ * Rule 9: the application's own connection, the primary, and a second one of the store's for when
+ * the primary does not answer. One pair a client, however many stores and locks use it.
+ *
+ * | the primary is | what serves |
+ * |---|---|
+ * | ready, and answers | the primary; in the 30 s after it was silent, the second where it can |
+ * | coming up for the first time | nothing: there is no second yet |
+ * | silent, or lost | the second, opened on first need and replaced when unusable for 2 s |
+ * | ended by the application | nothing |
+ *
+ * Without a lock that uses it the pair watches nothing and has no second connection.
+ *
+ * Two copies of this package in one process have a pair each. That costs one more second connection
+ * and no safety; to share one would tie the inner workings of all versions together.
  */
 export class ConnectionPair {
+  static readonly #pairs = new WeakMap<RedisClient, ConnectionPair>();
+  /** Of the server that both connections lead to. */
+  readonly clock: RedisClock = new RedisClock();
   readonly #client: RedisClient;
-  readonly #onReady: () => void;
+  /** The `onReady` of every lock that uses the pair. */
+  readonly #users = new Set<() => void>();
   #primary: Connection;
   #second: Connection | undefined;
-  #uselessSince: number | undefined;
+  #unusableSince: number | undefined;
   #idleTimer: NodeJS.Timeout | undefined;
-  #isOpen = true;
-  /** Redis' last word to the second connection, if it was "you may not". */
-  #refusal: Error | undefined;
+  /** Why a connection was lost or did not come up, until one comes up. */
+  #lastError: Error | undefined;
+  #endMonitor: () => void = () => {};
 
-  constructor(client: RedisClient, onReady: () => void) {
+  static of(client: RedisClient): ConnectionPair {
+    let pair = ConnectionPair.#pairs.get(client);
+    if (pair === undefined) {
+      pair = new ConnectionPair(client);
+      ConnectionPair.#pairs.set(client, pair);
+    }
+    return pair;
+  }
+
+  private constructor(client: RedisClient) {
     this.#client = client;
-    this.#onReady = onReady;
-    this.#primary = new Connection(client, onReady);
+    this.#primary = new Connection(client);
   }
 
-  /** How many calls have not been answered. */
-  get underWay(): number {
-    return this.#primary.underWay + (this.#second?.underWay ?? 0);
+  /** How many calls were written that no sign of life has followed. */
+  get inFlight(): number {
+    return this.#primary.inFlight + (this.#second?.inFlight ?? 0);
   }
 
-  /** The lane for a key, or `undefined` while there is none. */
+  /**
+   * A lock begins to use the pair.
+   *
+   * @param onReady called whenever a connection came up.
+   * @returns ends this use. With the last one the second connection and every listener go (rule 14);
+   *   the client itself can still be written to.
+   */
+  attach(onReady: () => void): () => void {
+    // Wrapped, so that one function attached twice is two uses.
+    const user = () => onReady();
+    if (this.#users.size === 0) inNeutralContext(() => this.#open());
+    this.#users.add(user);
+    return () => {
+      if (this.#users.delete(user) && this.#users.size === 0) inNeutralContext(() => this.#close());
+    };
+  }
+
+  /** The connection for a key, or `undefined` while there is none. To be called in the neutral context. */
   pick(key: string, commandTimeoutMs: number): Connection | undefined {
     const silenceMs = silentShare * commandTimeoutMs;
     const primaryUsable = this.#primary.isUsable(key, silenceMs);
-    if (primaryUsable && !this.#prefersSecond()) return this.#primary;
+    if (!primaryUsable) this.#primary.suspect(key);
+    else if (!this.#prefersSecond()) return this.#primary;
     const second = this.#needSecond();
-    const secondUsable = second?.isUsable(key, silenceMs) === true;
-    if (second !== undefined) this.#judge(secondUsable);
-    if (secondUsable) return second;
+    if (second !== undefined) {
+      const isUsable = second.isUsable(key, silenceMs);
+      if (!isUsable) second.suspect(key);
+      this.#judgeSecond(isUsable);
+      if (isUsable) return second;
+    }
     return primaryUsable ? this.#primary : undefined;
   }
 
@@ -66,34 +122,42 @@ export class ConnectionPair {
   /** Why `pick` found none. */
   unavailableReason(): NoAnswer {
     const { status } = this.#client;
-    const reason = `the connection is "${status}"`;
-    if (this.#refusal !== undefined) {
-      return { kind: "rejected", cause: this.#refusal, misconfigured: true };
-    }
-    // It stays so: there is nothing to wait for, as there is while a client reconnects.
+    const cause = this.#lastError;
+    const misconfigured = cause && misconfiguration(cause);
+    if (misconfigured !== undefined) return misconfigured;
+    const state = status === "ready" ? "silent" : `"${status}"`;
+    const reason = `the connection to ${addressOf(this.#client)} is ${state}`;
+    // The client has given up: there is nothing to wait for, as there is while it reconnects.
     if (status === "end") {
-      return { kind: "rejected", cause: new Error(reason), misconfigured: false };
+      const ended = new Error(reason, cause && { cause });
+      return { kind: "rejected", cause: ended, misconfigured: false };
     }
-    return { kind: "unsent", reason };
+    return { kind: "unsent", reason, cause };
   }
 
-  /** A lock begins to use the connection. */
-  open(): void {
+  #open(): void {
+    this.#primary = new Connection(this.#client);
+    this.#primary.watch(() => this.#cameUp());
+    this.#endMonitor = monitorErrors(this.#client, (error) => {
+      this.#lastError = error;
+    });
     this.#connectIfLazy();
-    if (this.#isOpen) return;
-    this.#isOpen = true;
-    this.#primary = new Connection(this.#client, this.#onReady);
   }
 
-  /** Ends the second connection and the watch over the first, which can still be written to. */
-  close(): void {
-    this.#isOpen = false;
-    this.#primary.abandon();
+  #close(): void {
+    this.#endMonitor();
+    this.#lastError = undefined;
+    this.#primary.unwatch();
     this.#closeSecond();
   }
 
+  #cameUp(): void {
+    this.#lastError = undefined;
+    for (const onReady of this.#users) onReady();
+  }
+
   #connectIfLazy(): void {
-    // A failure is seen by its status, and reported by the client's own `error` event.
+    // A failure shows in the status, and is reported by the client's own `error` event.
     if (this.#client.status === "wait") this.#client.connect().catch(() => {});
   }
 
@@ -102,13 +166,14 @@ export class ConnectionPair {
     if (!this.#mayOpenSecond()) return undefined;
     this.#second ??= this.#openSecond();
     clearTimeout(this.#idleTimer);
-    this.#idleTimer = setTimeout(() => this.#closeSecond(), idleMs);
+    this.#idleTimer = setTimeout(() => this.#closeIdle(), idleMs);
     this.#idleTimer.unref();
     return this.#second;
   }
 
   #mayOpenSecond(): boolean {
-    if (!this.#isOpen) return false;
+    // Nobody would close it.
+    if (this.#users.size === 0) return false;
     switch (this.#client.status) {
       case "end":
         // The application has closed its client, and does not want another connection.
@@ -116,7 +181,7 @@ export class ConnectionPair {
       case "wait":
       case "connecting":
       case "connect":
-        // The first connection is just coming up.
+        // The primary is coming up for the first time, and needs no substitute yet.
         return this.#primary.everReady;
       default:
         return true;
@@ -125,33 +190,35 @@ export class ConnectionPair {
 
   #openSecond(): Connection {
     const client = duplicate(this.#client);
-    const lane = new Connection(client, () => {
-      this.#refusal = undefined;
-      this.#onReady();
+    const second = new Connection(client);
+    second.watch(() => this.#cameUp());
+    // What keeps this one from coming up is likely to keep the primary from it, whose own errors are
+    // heard only if the application listens to them.
+    onError(client, (error) => {
+      this.#lastError = error;
     });
-    // Without a listener ioredis prints every failed reconnect. On the user's own client a listener
-    // of ours would silence that; but what keeps the one from coming up is told to the other, too.
-    client.on("error", (error: Error) => {
-      this.#refusal = isPermissionError(error) ? withoutCommand(error) : undefined;
-    });
-    return lane;
+    return second;
   }
 
-  /** A path that swallows everything says nothing of it: only a new connection finds a new way. */
-  #judge(secondUsable: boolean): void {
+  #judgeSecond(isUsable: boolean): void {
     const now = performance.now();
-    if (secondUsable) this.#uselessSince = undefined;
-    else if (this.#uselessSince === undefined) this.#uselessSince = now;
-    else if (now - this.#uselessSince > uselessMs) this.#closeSecond();
+    if (isUsable) this.#unusableSince = undefined;
+    else if (this.#unusableSince === undefined) this.#unusableSince = now;
+    else if (now - this.#unusableSince > unusableMs) this.#closeSecond();
+  }
+
+  #closeIdle(): void {
+    // What happened so long ago is no cause of what happens next.
+    this.#lastError = undefined;
+    this.#closeSecond();
   }
 
   #closeSecond(): void {
     clearTimeout(this.#idleTimer);
-    this.#uselessSince = undefined;
-    this.#refusal = undefined;
+    this.#unusableSince = undefined;
     const second = this.#second;
     this.#second = undefined;
-    second?.abandon();
+    second?.unwatch();
     second?.client.disconnect();
   }
 }

@@ -1,69 +1,93 @@
-import { nodeOf } from "./cluster-node.ts";
-import { isCluster, type RedisClient } from "./ioredis.ts";
-import { type CallResult, isServerError } from "./replies.ts";
-import { type Call, Unanswered } from "./unanswered.ts";
+import { isCluster, isServerError, nodeOf, type RedisClient } from "./ioredis.ts";
 
 /**
- * One connection, and what is known of it: whether it can be written to, whether the server at its
- * end still answers, and whether an answer can be trusted to be the only one.
+ * What came back from one call on one connection. A call whose connection was lost is `closed`,
+ * whatever its client makes of it later: so every value and every error is the only answer to the
+ * only write of its call, as the port demands.
  */
+export type CallResult =
+  | { readonly kind: "value"; readonly value: unknown }
+  | { readonly kind: "error"; readonly error: unknown }
+  | { readonly kind: "closed" };
+
+/** One call that was written and that no sign of life has followed. */
+interface Call {
+  /** The server that it went to: a Cluster has several behind one client. */
+  readonly node: string;
+  readonly sentAt: number;
+  /** The client has given it up by a time-out of its own, and would drop a late answer. */
+  isGivenUp: boolean;
+  /** `undefined` once the caller was told. */
+  tell: ((result: CallResult) => void) | undefined;
+}
+
+/** One client, and what is known of its connection: whether it is ready, and whether it is silent. */
 export class Connection {
   readonly client: RedisClient;
-  readonly #onReady: () => void;
-  readonly #onClosed: () => void;
-  readonly #closedEvents: readonly string[];
-  readonly #unanswered = new Unanswered();
-  /** Whether it has ever been ready; a second connection is of no use before. */
-  everReady: boolean;
+  /** Whether it has been ready since the watch began, or before. */
+  everReady = false;
   /** When it was last found silent since it came up, by the monotonic clock. */
   silentAt: number = Number.NEGATIVE_INFINITY;
+  readonly #closedEvents: readonly string[];
+  /** Oldest first, for each node. */
+  readonly #unanswered = new Map<string, Call[]>();
+  #onReady: () => void = () => {};
 
-  constructor(client: RedisClient, onReady: () => void) {
+  constructor(client: RedisClient) {
     this.client = client;
-    this.everReady = client.status === "ready";
-    this.#onReady = () => {
-      this.everReady = true;
-      this.silentAt = Number.NEGATIVE_INFINITY;
-      onReady();
-    };
-    this.#onClosed = () => this.#closed();
-    // A Cluster loses one node's connection without being closed itself, and re-sends what was on it.
+    // A Cluster that loses the connection to one node stays open, and re-sends what was in flight.
     this.#closedEvents = isCluster(client) ? ["close", "end", "-node"] : ["close", "end"];
-    client.on("ready", this.#onReady);
-    for (const event of this.#closedEvents) client.on(event, this.#onClosed);
   }
 
-  /** Stops watching the connection; calls that are under way count as closed. */
-  abandon(): void {
-    this.client.off("ready", this.#onReady);
-    for (const event of this.#closedEvents) this.client.off(event, this.#onClosed);
+  /** @param onReady called whenever the connection came up. */
+  watch(onReady: () => void): void {
+    this.#onReady = onReady;
+    this.everReady ||= this.client.status === "ready";
+    this.client.on("ready", this.#readied);
+    for (const event of this.#closedEvents) this.client.on(event, this.#closed);
+  }
+
+  /** Ends the watch. What is in flight counts as closed. */
+  unwatch(): void {
+    this.client.off("ready", this.#readied);
+    for (const event of this.#closedEvents) this.client.off(event, this.#closed);
     this.#closed();
   }
 
-  /** How many calls no sign of life has followed. */
-  get underWay(): number {
-    return this.#unanswered.count;
+  /** How many calls were written that no sign of life has followed. */
+  get inFlight(): number {
+    let count = 0;
+    for (const calls of this.#unanswered.values()) count += calls.length;
+    return count;
   }
 
   /**
-   * Ready, and the server behind this key not suspected of silence. One with anything unanswered
-   * for `silenceMs` gets nothing more: a server that is away would otherwise have commands queued
-   * up for its return.
+   * Rule 9: whether it is ready, and has left nothing unanswered for `silenceMs` on the node of the
+   * key. A server that is away would otherwise find a queue of commands at its return.
    */
   isUsable(key: string, silenceMs: number): boolean {
     if (this.client.status !== "ready") return false;
-    const node = nodeOf(this.client, key);
-    if (!this.#unanswered.isSilent(node, silenceMs)) return true;
-    this.silentAt = performance.now();
-    // A client that times commands out drops their late answers, so that none could ever clear the
-    // suspicion: one harmless call at a time asks again.
-    if (this.#unanswered.isForgotten(node)) this.send("return 1", [key], [], () => {});
-    return false;
+    const oldest = this.#unanswered.get(nodeOf(this.client, key))?.[0];
+    return oldest === undefined || performance.now() - oldest.sentAt < silenceMs;
   }
 
   /**
-   * Writes one script call. `tell` is called once, and not at all for as long as the server is
-   * silent.
+   * Takes note that the connection was not usable for the key; if it is ready, it is silent. Writes a
+   * probe, one at a time, where the client has given up every call whose answer could end the
+   * suspicion.
+   */
+  suspect(key: string): void {
+    if (this.client.status !== "ready") return;
+    this.silentAt = performance.now();
+    const newest = this.#unanswered.get(nodeOf(this.client, key))?.at(-1);
+    if (newest?.isGivenUp === true) this.send("return 1", [key], [], () => {});
+  }
+
+  /**
+   * Writes one script call.
+   *
+   * @param tell called at most once; never while the server is silent (rule 10: whoever waits for an
+   *   answer has a timer of its own).
    */
   send(
     script: string,
@@ -71,22 +95,20 @@ export class Connection {
     args: readonly (string | number)[],
     tell: (result: CallResult) => void,
   ): void {
-    const call: Call = {
-      node: nodeOf(this.client, keys[0] ?? ""),
-      sentAt: performance.now(),
-      settled: false,
-      tell,
-    };
-    this.#unanswered.add(call);
+    const node = nodeOf(this.client, keys[0] ?? "");
+    const call: Call = { node, sentAt: performance.now(), isGivenUp: false, tell };
+    const calls = this.#unanswered.get(node);
+    if (calls === undefined) this.#unanswered.set(node, [call]);
+    else calls.push(call);
     this.#eval(script, keys, args).then(
       (value) => {
-        this.#unanswered.answered(call);
+        this.#answered(call);
         tellOnce(call, { kind: "value", value });
       },
       (error: unknown) => {
-        call.settled = true;
-        // A client-side time-out says nothing about the server.
-        if (isServerError(error)) this.#unanswered.answered(call);
+        call.isGivenUp = true;
+        // Rule 9: a time-out of the client says nothing about the server.
+        if (isServerError(error)) this.#answered(call);
         tellOnce(call, { kind: "error", error });
       },
     );
@@ -100,18 +122,34 @@ export class Connection {
     try {
       return Promise.resolve(this.client.eval(script, keys.length, ...keys, ...args));
     } catch (error) {
-      // A client that throws instead of rejecting is heard like any other.
+      // Of a client that throws where ioredis would reject.
       return Promise.reject(error);
     }
   }
 
-  /**
-   * The client may write the calls again on its next connection, and an answer to such a copy would
-   * hide that the first is still on its way: nothing that comes later is listened to.
-   */
-  #closed(): void {
-    for (const call of this.#unanswered.takeAll()) tellOnce(call, { kind: "closed" });
+  /** A server answers in order, so an answer vouches for everything that was sent to it before. */
+  #answered(call: Call): void {
+    const calls = this.#unanswered.get(call.node);
+    const at = calls?.indexOf(call) ?? -1;
+    if (at >= 0) calls?.splice(0, at + 1);
   }
+
+  readonly #readied = (): void => {
+    this.everReady = true;
+    this.silentAt = Number.NEGATIVE_INFINITY;
+    this.#onReady();
+  };
+
+  /**
+   * Rule 2: the client may write the calls again on its next connection, and the answer to the second
+   * write would hide that the first may still take effect. So the callers are told now, and nothing
+   * that comes for these calls later is listened to.
+   */
+  readonly #closed = (): void => {
+    const calls = [...this.#unanswered.values()].flat();
+    this.#unanswered.clear();
+    for (const call of calls) tellOnce(call, { kind: "closed" });
+  };
 }
 
 function tellOnce(call: Call, result: CallResult): void {

@@ -1,3 +1,7 @@
+import { type EventEmitter, errorMonitor } from "node:events";
+import { InvalidOptionError } from "../../errors.ts";
+import { describe, hasMembers } from "../../validation.ts";
+
 /**
  * What the store uses of an ioredis client: structurally, so that ioredis 5, ioredis 6, their
  * Cluster classes and compatible forks fit, and no import ties users to one of them.
@@ -15,33 +19,69 @@ export interface RedisClient {
   off(event: string, listener: (...args: any[]) => void): unknown;
 }
 
-/** What is looked at where it is there. */
-interface Inside {
+/** One server, or the entry of a list of servers. */
+interface Address {
+  readonly host?: string;
+  readonly port?: number | string;
+}
+
+/** What ioredis has besides. Every member is looked at only where it is there. */
+interface Internals {
   readonly isCluster?: boolean;
-  /** The state of an ioredis connection; `select` is the database that it is in at the moment. */
+  /** The state of a connection; `select` is the database that it is in at the moment. */
   readonly condition?: { readonly select?: number } | null;
-  readonly options?: { readonly connectTimeout?: number };
+  /** Of a Cluster: the nodes of each slot, the master first. */
+  readonly slots?: readonly (readonly string[] | undefined)[];
+  /** Of a Cluster: what it was given to start from. */
+  readonly startupNodes?: readonly (Address | string | number)[];
+  readonly options?: Address & {
+    readonly path?: string;
+    readonly name?: string;
+    readonly sentinels?: readonly Address[] | null;
+    readonly keyPrefix?: string;
+    readonly connectTimeout?: number;
+    readonly redisOptions?: object;
+  };
+}
+
+/** @throws InvalidOptionError for anything but an ioredis client. */
+export function checkClient(client: unknown): void {
+  if (hasMembers(client, ["eval", "duplicate", "status", "on"])) return;
+  throw new InvalidOptionError(
+    `redis: expected an ioredis client (Redis or Cluster of ioredis 5 or 6), got ${whatElse(client)}`,
+  );
+}
+
+function whatElse(client: unknown): string {
+  if (hasMembers(client, ["duplicate", "sendCommand"])) {
+    return "a node-redis client: pass one of ioredis instead, such as new Redis(url)";
+  }
+  // It has `connected` where ioredis has `status`; so has version 3 of node-redis.
+  if (hasMembers(client, ["duplicate", "connected"])) {
+    return "ioredis-mock, which does not run the scripts of a lock: use new MemoryStore() in tests";
+  }
+  return describe(client);
 }
 
 export function isCluster(client: RedisClient): boolean {
-  return (client as Inside).isCluster === true;
+  return (client as Internals).isCluster === true;
 }
 
-/** How long the second connection may take to come up; it is opened when an answer is overdue. */
+/** How long the second connection may take to come up: it is opened when an answer is overdue. */
 const connectTimeoutMs = 1_000;
 
 /**
  * Another connection to the same place and the same database, which never queues and never
- * re-sends: what it does not answer is asked again by us.
+ * re-sends: the lock itself asks again for what was not answered.
  */
 export function duplicate(client: RedisClient): RedisClient {
-  const { condition, options } = client as Inside;
+  const { condition, options } = client as Internals;
   const connectTimeout = Math.min(options?.connectTimeout ?? connectTimeoutMs, connectTimeoutMs);
   const connection = {
     connectTimeout,
     autoResendUnfulfilledCommands: false,
     commandTimeout: undefined,
-    // A timed-out queue of an absent server is of no use to anybody.
+    // Fails the commands in flight as soon as the connection is lost.
     maxRetriesPerRequest: 0,
   };
   const common = {
@@ -51,21 +91,110 @@ export function duplicate(client: RedisClient): RedisClient {
   };
   const retry = (times: number) => Math.min(50 * times, 500);
   if (isCluster(client)) {
-    const inherited = (client as { options?: { redisOptions?: object } }).options?.redisOptions;
-    const redisOptions = { ...inherited, ...connection };
-    const copy = client.duplicate as (nodes: [], options: object) => unknown;
-    return copy.call(client, [], {
+    const duplicateCluster = client.duplicate as (nodes: [], options: object) => unknown;
+    return duplicateCluster.call(client, [], {
       ...common,
-      redisOptions,
+      redisOptions: { ...options?.redisOptions, ...connection },
       clusterRetryStrategy: retry,
     }) as RedisClient;
   }
-  const copy = client.duplicate as (options: object) => unknown;
-  return copy.call(client, {
+  const duplicateRedis = client.duplicate as (options: object) => unknown;
+  return duplicateRedis.call(client, {
     ...common,
     ...connection,
     retryStrategy: retry,
     // `select` at run time changes the database of the connection, not the options that are copied.
     ...(condition?.select === undefined ? {} : { db: condition.select }),
   }) as RedisClient;
+}
+
+/**
+ * Tells every error event of the application's own client, without being a listener for it: ioredis
+ * logs an error only while nobody listens, and a listener of ours would silence that log. A monitor
+ * hears what other listeners hear, so it hears nothing on a client that has none.
+ *
+ * @returns ends it.
+ */
+export function monitorErrors(client: RedisClient, heard: (error: Error) => void): () => void {
+  const emitter = client as unknown as EventEmitter;
+  const listener = (error: unknown) => heard(plainError(error));
+  emitter.on(errorMonitor, listener);
+  return () => emitter.off(errorMonitor, listener);
+}
+
+/** Tells every error event of a client of our own, which would otherwise be logged by ioredis. */
+export function onError(client: RedisClient, heard: (error: Error) => void): void {
+  client.on("error", (error: unknown) => heard(plainError(error)));
+}
+
+/**
+ * The error as it may be logged: those of ioredis carry the arguments of their command, among them
+ * owner ids. Of a Cluster that reached no node it is the last node's error that says why.
+ */
+export function plainError(error: unknown): Error {
+  if (!(error instanceof Error)) return new Error(String(error));
+  const { lastNodeError, code } = error as { lastNodeError?: unknown; code?: unknown };
+  if (isServerError(lastNodeError)) return plainError(lastNodeError);
+  const plain = new Error(messageOf(error));
+  plain.name = error.name;
+  return code === undefined ? plain : Object.assign(plain, { code });
+}
+
+/** The error of a host with several addresses, of which none answered, has an empty message. */
+function messageOf(error: Error): string {
+  if (error.message !== "" || !(error instanceof AggregateError)) return error.message;
+  return error.errors.map((each) => (each instanceof Error ? each.message : each)).join(", ");
+}
+
+/** Whether the server itself said it, and not the client: a sign of life in any case. */
+export function isServerError(error: unknown): error is Error {
+  return error instanceof Error && error.name === "ReplyError";
+}
+
+/** Where a client connects to, for an error message. Never with a user name or a password. */
+export function addressOf(client: RedisClient): string {
+  const { options, startupNodes } = client as Internals;
+  if (isCluster(client)) return `the Cluster${listed(startupNodes)}`;
+  if (options?.sentinels != null) {
+    return `the master "${options.name}" of the Sentinels${listed(options.sentinels)}`;
+  }
+  return options?.path ?? hostAndPort(options) ?? "Redis";
+}
+
+function listed(nodes: readonly (Address | string | number)[] = []): string {
+  const [first, ...others] = nodes.map(hostAndPort).filter((address) => address !== undefined);
+  if (first === undefined) return "";
+  return ` at ${first}${others.length === 0 ? "" : ` and ${others.length} more`}`;
+}
+
+function hostAndPort(node: Address | string | number | undefined): string | undefined {
+  if (typeof node === "number") return `127.0.0.1:${node}`;
+  if (typeof node === "string")
+    return URL.canParse(node) ? new URL(node).host || undefined : undefined;
+  if (node?.host === undefined) return undefined;
+  const host = node.host.includes(":") ? `[${node.host}]` : node.host;
+  return `${host}:${node.port ?? 6379}`;
+}
+
+/**
+ * Rule 9: on a Cluster, the node that has the key, so that one silent node does not put the others
+ * under suspicion. Always the same without a Cluster. A wrong answer costs availability, not safety.
+ */
+export function nodeOf(client: RedisClient, key: string): string {
+  if (!isCluster(client)) return "";
+  const { slots, options } = client as Internals;
+  return slots?.[slotOf((options?.keyPrefix ?? "") + key)]?.[0] ?? "";
+}
+
+/** The hash slot as the Redis Cluster specification defines it: CRC-16/XMODEM of the key or of its hash tag, modulo 16384. */
+export function slotOf(key: string): number {
+  const open = key.indexOf("{");
+  const close = key.indexOf("}", open + 1);
+  const hashed = open >= 0 && close > open + 1 ? key.slice(open + 1, close) : key;
+  let crc = 0;
+  for (const byte of Buffer.from(hashed)) {
+    crc ^= byte << 8;
+    for (let bit = 0; bit < 8; bit++) crc = crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1;
+  }
+  return crc & 0x3fff;
 }

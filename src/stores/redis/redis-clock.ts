@@ -1,20 +1,20 @@
 /**
- * An estimate of Redis' clock. No safety rests on it: it only stamps deadlines that Redis checks
- * against its own clock, and a wrong stamp costs a refused copy and one round trip.
+ * Rule 12: an estimate of Redis' clock. No safety rests on it: it only stamps the deadlines, which
+ * Redis compares with its own clock, and a wrong stamp costs one more round trip.
  */
 export class RedisClock {
-  /** What to add to the monotonic clock. Starts from this process' own wall clock. */
+  /** What to add to the monotonic clock. Starts at this process' own wall clock. */
   #offset: number = Date.now() - performance.now();
 
-  /** Redis' time, in whole milliseconds, as far as we know. */
+  /** Redis' time, in whole milliseconds, as far as it is known. */
   now(): number {
     return Math.floor(performance.now() + this.#offset);
   }
 
   /**
-   * Every reply bounds the estimate: Redis read its clock after the send and before the answer was
-   * read. The estimate moves as little as it must, so no history is kept, and a late answer, whose
-   * bounds are wide, does no harm.
+   * Every reply bounds the estimate: Redis read its clock after the send and before the reply was
+   * read. The estimate moves by the least that satisfies both bounds, so no history is kept, and a
+   * late reply, whose bounds are wide, does no harm.
    */
   learn(redisTimeMs: number, sentAt: number, readAt: number): void {
     const lowest = redisTimeMs - readAt;

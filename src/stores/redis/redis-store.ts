@@ -1,13 +1,11 @@
-import { InvalidOptionError } from "../../errors.ts";
 import type { AcquireReply, LockRequest, LockStore, OwnedReply } from "../../lock/store.ts";
-import { describe, hasMembers } from "../../validation.ts";
-import { Batch } from "./batch.ts";
+import { inNeutralContext } from "../../neutral-context.ts";
+import { CommandBatch } from "./batch.ts";
 import { acquireCommand, extendCommand, releaseCommand } from "./commands.ts";
 import { ConnectionPair } from "./connection-pair.ts";
-import { isCluster, type RedisClient } from "./ioredis.ts";
-import { RedisClock } from "./redis-clock.ts";
+import { checkClient, isCluster, type RedisClient } from "./ioredis.ts";
 
-/** At about 2 µs a key, a full call holds Redis for about 0.2 ms. */
+/** At 2 to 3 µs a key, a full call holds Redis, and everybody else on it, for 0.2 to 0.3 ms. */
 const maxKeysInOneCall = 100;
 
 /**
@@ -15,14 +13,14 @@ const maxKeysInOneCall = 100;
  *
  * The client stays yours: it is never closed, no command is defined on it, and its options may be
  * what they are. A second connection of the same options is opened when the first one is silent, and
- * closed when it has not been needed for 30 s or when the last lock of the store is closed.
+ * closed when it has not been needed for 30 s or when the last lock on the client is closed: one for
+ * each client, however many stores and locks are made on it.
  */
 export class RedisStore implements LockStore {
-  readonly #lanes: ConnectionPair;
-  readonly #acquires: Batch<AcquireReply>;
-  readonly #extends: Batch<OwnedReply>;
-  readonly #releases: Batch<OwnedReply>;
-  readonly #listeners = new Set<() => void>();
+  readonly #connections: ConnectionPair;
+  readonly #acquires: CommandBatch<AcquireReply>;
+  readonly #extends: CommandBatch<OwnedReply>;
+  readonly #releases: CommandBatch<OwnedReply>;
   #isToFlush = false;
 
   /**
@@ -31,70 +29,56 @@ export class RedisStore implements LockStore {
    */
   constructor(client: RedisClient) {
     checkClient(client);
-    this.#lanes = new ConnectionPair(client, () => {
-      for (const listener of this.#listeners) listener();
-    });
-    const clock = new RedisClock();
+    this.#connections = ConnectionPair.of(client);
     // On a Cluster the keys of one call would have to be in one slot.
     const maxKeys = isCluster(client) ? 1 : maxKeysInOneCall;
-    this.#acquires = new Batch(acquireCommand, this.#lanes, clock, maxKeys);
-    this.#extends = new Batch(extendCommand, this.#lanes, clock, maxKeys);
-    this.#releases = new Batch(releaseCommand, this.#lanes, clock, maxKeys);
+    this.#acquires = new CommandBatch(acquireCommand, this.#connections, maxKeys);
+    this.#extends = new CommandBatch(extendCommand, this.#connections, maxKeys);
+    this.#releases = new CommandBatch(releaseCommand, this.#connections, maxKeys);
   }
 
-  acquire(copy: LockRequest<AcquireReply>): void {
-    this.#acquires.add(copy);
+  acquire(request: LockRequest<AcquireReply>): void {
+    this.#acquires.add(request);
     this.#flushSoon();
   }
 
-  extend(copy: LockRequest<OwnedReply>): void {
-    this.#extends.add(copy);
+  extend(request: LockRequest<OwnedReply>): void {
+    this.#extends.add(request);
     this.#flushSoon();
   }
 
-  release(copy: LockRequest<OwnedReply>): void {
-    this.#releases.add(copy);
+  release(request: LockRequest<OwnedReply>): void {
+    this.#releases.add(request);
     this.#flushSoon();
   }
 
   attach(onReady: () => void): () => Promise<void> {
-    // Wrapped, so that one function attached twice is two uses.
-    const listener = () => onReady();
-    if (this.#listeners.size === 0) this.#lanes.open();
-    this.#listeners.add(listener);
+    const detach = this.#connections.attach(onReady);
     return () => {
-      if (this.#listeners.delete(listener) && this.#listeners.size === 0) this.#lanes.close();
+      detach();
       return Promise.resolve();
     };
   }
 
   /**
-   * While nothing is under way, a command goes out as soon as the code that sent it has run to its
-   * end, with whatever that code sent besides: a lone one waits for nothing. Otherwise there is more
-   * traffic, and it waits for the end of its turn of the event loop, to share a call.
+   * While nothing is in flight, a command goes out as soon as the code that asked for it has run to
+   * its end, with whatever that code asked for besides: a lone one waits for nothing. Otherwise there
+   * is more traffic, and it waits for the end of its turn of the event loop, to share a call.
+   *
+   * A call may carry the commands of many requests, so it is written in the context of none of them.
    */
   #flushSoon(): void {
     if (this.#isToFlush) return;
     this.#isToFlush = true;
-    if (this.#lanes.underWay === 0) process.nextTick(() => this.#flush());
-    else setImmediate(() => this.#flush());
+    if (this.#connections.inFlight === 0) inNeutralContext(process.nextTick, this.#flush);
+    else inNeutralContext(setImmediate, this.#flush);
   }
 
-  #flush(): void {
+  readonly #flush = (): void => {
     this.#isToFlush = false;
     // Releases first: a user's next submit in the same turn finds the key free.
     this.#releases.flush();
     this.#extends.flush();
     this.#acquires.flush();
-  }
-}
-
-function checkClient(client: unknown): void {
-  if (hasMembers(client, ["eval", "duplicate", "status", "on"])) return;
-  const came = hasMembers(client, ["sendCommand", "isOpen"])
-    ? "a node-redis client: pass one of ioredis instead, such as new Redis(url)"
-    : describe(client);
-  throw new InvalidOptionError(
-    `redis: expected an ioredis client (Redis or Cluster of ioredis 5 or 6), got ${came}`,
-  );
+  };
 }
