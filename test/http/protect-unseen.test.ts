@@ -1,7 +1,6 @@
 import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import { PassThrough } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import express5, { type RequestHandler } from "express";
 import express4 from "express4";
@@ -9,6 +8,7 @@ import { afterEach, beforeEach, describe, expect, type MockInstance, test, vi } 
 import type * as expressEntry from "../../src/express/index.ts";
 import type * as coreEntry from "../../src/index.ts";
 import { until } from "../support/until.ts";
+import { endless } from "./endless.ts";
 import { type HttpClient, openClient } from "./http-client.ts";
 
 /** Short enough to wait for, and the whole life of a lease. */
@@ -49,13 +49,6 @@ async function freshShop(
   };
   const isFreeAgain = () => until(isFree, { what: "the lock to be free" });
   return { lock, submit, isFree, isFreeAgain };
-}
-
-/** The middle of a stream: some of it has been sent, and more is to come. */
-function endless(): PassThrough {
-  const source = new PassThrough();
-  source.write("the first part");
-  return source;
 }
 
 const streaming = (guard: expressEntry.SubmitGuard): RequestHandler[] => [
