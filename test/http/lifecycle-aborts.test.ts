@@ -283,7 +283,12 @@ describe.each(onHttp1)("$name", (framework: Framework) => {
 });
 
 /** Short enough to wait for, long enough for a busy machine. */
-const shortTimes = { ttlMs: 1_000, maxHoldMs: 1_200 };
+const shortTimes = {
+  ttlMs: 1_000,
+  maxHoldMs: 1_200,
+  acquireTimeoutMs: 500,
+  commandTimeoutMs: 250,
+};
 
 describe.each(blind)("$name", (framework: Framework) => {
   test.each([

@@ -194,7 +194,12 @@ describe.each(koas)("$name", (framework: Framework) => {
 });
 
 /** Short enough to wait for, long enough for a busy machine. */
-const shortTimes = { ttlMs: 1_000, maxHoldMs: 1_200 };
+const shortTimes = {
+  ttlMs: 1_000,
+  maxHoldMs: 1_200,
+  acquireTimeoutMs: 500,
+  commandTimeoutMs: 250,
+};
 
 describe.each(koas.filter(({ major }) => major === 3))("$name", (framework: Framework) => {
   test("a web stream is sent as before, and ends the lock when it has ended", async () => {

@@ -208,7 +208,12 @@ describe.each(failing)("$name", (framework: Framework) => {
 });
 
 /** Short enough to wait for, long enough for a busy machine. */
-const shortTimes = { ttlMs: 1_000, maxHoldMs: 1_200 };
+const shortTimes = {
+  ttlMs: 1_000,
+  maxHoldMs: 1_200,
+  acquireTimeoutMs: 500,
+  commandTimeoutMs: 250,
+};
 
 /** Where nothing ever ends the response after its client has left. */
 const held = [
