@@ -1,105 +1,97 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { isSubmitLockError } from "../errors.ts";
-import type { Lease } from "../lock/lease.ts";
 import type { UserId } from "../lock/submit-key.ts";
-import { Completion } from "./completion.ts";
-import { choiceFor, type NoUser, type UncheckedOptions } from "./guard-options.ts";
+import type { NoUser, OnRefusal, ResolvedGuardOptions } from "./guard-options.ts";
 import type { Refusal } from "./problem.ts";
-import { addHolding, findHolding, type Holding, removeHolding } from "./request-lease.ts";
+import { Completion, findLease, type SharedLease } from "./request-lease.ts";
 
 /** What is to happen to a request that came to a guard. */
-export type Admission =
+export type Admission<Args extends unknown[]> =
   /** Go on without a lock: this request needs none, or may do without. */
   | { readonly kind: "pass" }
   /** Go on with the lock. It is given back when the response and all reported work are over. */
-  | { readonly kind: "held"; readonly holding: Holding }
+  | { readonly kind: "held"; readonly held: SharedLease }
   /** Do nothing: nobody is there to be answered, or somebody has answered. */
   | { readonly kind: "gone" }
-  | { readonly kind: "refused"; readonly refusal: Refusal };
+  /** Answer, and do not go on. */
+  | { readonly kind: "refused"; readonly answer: (...args: Args) => unknown };
 
 /**
- * Takes a request through user and attempt to its admission.
+ * Finds the user of a request, makes the attempt and says what is to happen to the request.
  *
  * @throws (as a rejection) what the callbacks throw, `InvalidUserIdError`, and
  * `LockMisconfiguredError`: an operator has to see those, so they go to the error handler.
  */
-export async function admit<Source>(
-  options: UncheckedOptions<Source>,
+export async function admit<Source, Args extends unknown[]>(
+  options: ResolvedGuardOptions<Source, Args>,
   source: Source,
   req: IncomingMessage,
   res: ServerResponse,
-): Promise<Admission> {
+): Promise<Admission<Args>> {
   // A preflight of CORS asks on behalf of a submission; it is none.
   if (req.method === "OPTIONS") return { kind: "pass" };
   // Before the first await, or an end that comes meanwhile would be missed.
-  const settlement = new Completion(req, res);
-  let admission: Admission | undefined;
+  const completion = new Completion(req, res);
+  let admission: Admission<Args> | undefined;
   try {
     if (options.skip !== undefined && (await options.skip(source))) return { kind: "pass" };
     const userId = await options.userId(source);
     admission = isNoUser(userId)
-      ? refuse(options, { reason: "anonymous" })
-      : await hold(options, userId, req, settlement);
+      ? refuse(options.onAnonymous, { reason: "anonymous" })
+      : await hold(options, userId, req, completion);
     return admission;
   } finally {
-    if (admission?.kind !== "held") settlement.drop();
+    if (admission?.kind !== "held") completion.drop();
   }
 }
 
-async function hold<Source>(
-  options: UncheckedOptions<Source>,
+async function hold<Source, Args extends unknown[]>(
+  options: ResolvedGuardOptions<Source, Args>,
   userId: UserId,
   req: IncomingMessage,
-  settlement: Completion,
-): Promise<Admission> {
+  completion: Completion,
+): Promise<Admission<Args>> {
   const key = options.lock.keyFor?.(userId);
-  const held = key === undefined ? undefined : findHolding(req, key);
+  const held = key === undefined ? undefined : findLease(req, key);
   if (held !== undefined) {
-    // Only the guard that acquired releases.
-    settlement.drop();
-    return { kind: "held", holding: held };
+    // Rule 13: this guard borrows; the one that acquired releases.
+    completion.drop();
+    return { kind: "held", held };
   }
-  if (settlement.isTooLate) return { kind: "gone" };
+  if (completion.isTooLate) return { kind: "gone" };
   const attempt = await options.lock.acquire(userId);
   switch (attempt.outcome) {
-    case "contended":
-      return refuse(options, { reason: "contended", expiresInMs: attempt.expiresInMs });
+    case "contended": {
+      const { expiresInMs } = attempt;
+      return refuse(options.onContended, { reason: "contended", expiresInMs });
+    }
     case "unavailable":
       if (isMisconfigured(attempt.cause)) throw attempt.cause;
       // An order without a lock for somebody who has left meanwhile helps nobody.
-      if (settlement.isTooLate) return { kind: "gone" };
-      return refuse(options, { reason: "unavailable", cause: attempt.cause });
+      if (completion.isTooLate) return { kind: "gone" };
+      return refuse(options.onUnavailable, { reason: "unavailable", cause: attempt.cause });
     case "acquired":
-      if (settlement.isTooLate) {
+      if (completion.isTooLate) {
         void attempt.lease.release();
         return { kind: "gone" };
       }
-      return { kind: "held", holding: take(req, attempt.lease, settlement) };
+      return { kind: "held", held: completion.hold(req, attempt.lease) };
   }
 }
 
-/** The request holds the lease until the submission is over; nobody waits for the release. */
-function take(req: IncomingMessage, lease: Lease, settlement: Completion): Holding {
-  const holding: Holding = { lease, begin: () => settlement.begin() };
-  addHolding(req, holding);
-  settlement.whenOver(() => {
-    removeHolding(req, holding);
-    void lease.release();
-  });
-  return holding;
-}
-
-function refuse(options: UncheckedOptions<never>, refusal: Refusal): Admission {
-  return choiceFor(options, refusal) === "proceed"
-    ? { kind: "pass" }
-    : { kind: "refused", refusal };
+function refuse<Args extends unknown[], Why extends Refusal>(
+  onRefusal: OnRefusal<Args, Why>,
+  why: Why,
+): Admission<Args> {
+  if (onRefusal === "proceed") return { kind: "pass" };
+  return { kind: "refused", answer: (...args) => onRefusal(...args, why) };
 }
 
 function isNoUser(userId: UserId | NoUser): userId is NoUser {
   return userId === undefined || userId === null || userId === "";
 }
 
-/** "You may not" is no outage: letting it look like one would hide it for ever. */
+/** A denied permission is no outage: if it were answered like one, nobody would look for it. */
 function isMisconfigured(cause: Error): boolean {
   return isSubmitLockError(cause) && cause.code === "SUBMIT_LOCK_MISCONFIGURED";
 }

@@ -2,7 +2,7 @@ import { InvalidOptionError } from "../errors.ts";
 import type { Attempt } from "../lock/attempt.ts";
 import type { UserId } from "../lock/submit-key.ts";
 import { checkOptionNames, hasMembers, invalidOption } from "../validation.ts";
-import type { Refusal } from "./problem.ts";
+import type { Anonymous, Contended, Refusal, Unavailable } from "./problem.ts";
 
 /** What a guard needs of a lock: a `SubmitLock`, also of another copy of this package. */
 export interface LockLike {
@@ -28,33 +28,72 @@ export interface GuardOptions<Source> {
   readonly skip?: ((source: Source) => boolean | Promise<boolean>) | undefined;
 }
 
-/** How the options come to a guard, whatever its framework. */
-export type UncheckedOptions<Source> = GuardOptions<Source> & {
-  readonly onAnonymous?: unknown;
-  readonly onContended?: unknown;
-  readonly onUnavailable?: unknown;
-};
+/** Answers a refusal. `Args` is what the framework gives to a handler. */
+type Answer<Args extends unknown[], Why extends Refusal> = (...args: [...Args, Why]) => unknown;
 
-const names = ["lock", "userId", "onAnonymous", "onContended", "onUnavailable", "skip"];
+/** The options as the application gives them to an adapter. */
+interface GivenGuardOptions<Source, Args extends unknown[]> extends GuardOptions<Source> {
+  readonly onAnonymous?: "reject" | "proceed" | Answer<Args, Anonymous> | undefined;
+  readonly onContended?: Answer<Args, Contended> | undefined;
+  readonly onUnavailable?: "reject" | "proceed" | Answer<Args, Unavailable> | undefined;
+}
 
-/** @throws InvalidOptionError naming the option, what was expected and what came. */
-export function checkGuardOptions(options: UncheckedOptions<never>): void {
+/** What becomes of a request that gets no lock: it is answered, or goes on without one. */
+export type OnRefusal<Args extends unknown[], Why extends Refusal> = "proceed" | Answer<Args, Why>;
+
+export interface ResolvedGuardOptions<Source, Args extends unknown[]> extends GuardOptions<Source> {
+  readonly onAnonymous: OnRefusal<Args, Anonymous>;
+  readonly onContended: OnRefusal<Args, Contended>;
+  readonly onUnavailable: OnRefusal<Args, Unavailable>;
+}
+
+const names = [
+  "lock",
+  "userId",
+  "onAnonymous",
+  "onContended",
+  "onUnavailable",
+  "skip",
+] as const satisfies readonly (keyof GivenGuardOptions<never, never>)[];
+
+/**
+ * @param reject answers a refusal for which the application has no answer of its own.
+ * @throws InvalidOptionError naming the option, what was expected and what came.
+ */
+export function resolveGuardOptions<Source, Args extends unknown[]>(
+  options: GivenGuardOptions<Source, Args>,
+  reject: Answer<Args, Refusal>,
+): ResolvedGuardOptions<Source, Args> {
   checkOptionNames("submitGuard", options, names);
-  if (hasMembers(options.lock, ["attach"])) {
+  const { lock, userId, skip, onAnonymous, onContended, onUnavailable } = options;
+  checkLock(lock);
+  if (typeof userId !== "function") {
+    throw invalidOption("userId", "a function that tells whose request it is", userId);
+  }
+  checkFunction("skip", skip);
+  checkFunction("onContended", onContended);
+  checkChoice("onAnonymous", onAnonymous);
+  checkChoice("onUnavailable", onUnavailable);
+  return {
+    lock,
+    userId,
+    skip,
+    onAnonymous: onAnonymous === undefined || onAnonymous === "reject" ? reject : onAnonymous,
+    onContended: onContended ?? reject,
+    onUnavailable:
+      onUnavailable === undefined || onUnavailable === "reject" ? reject : onUnavailable,
+  };
+}
+
+function checkLock(lock: LockLike): void {
+  if (hasMembers(lock, ["attach"])) {
     throw new InvalidOptionError(
       "lock: expected a SubmitLock, got a store: write lock: new SubmitLock({ store })",
     );
   }
-  if (!hasMembers(options.lock, ["acquire"]) || typeof options.lock.acquire !== "function") {
-    throw invalidOption("lock", "a SubmitLock", options.lock);
+  if (!hasMembers(lock, ["acquire"]) || typeof lock.acquire !== "function") {
+    throw invalidOption("lock", "a SubmitLock", lock);
   }
-  if (typeof options.userId !== "function") {
-    throw invalidOption("userId", "a function that tells whose request it is", options.userId);
-  }
-  checkFunction("skip", options.skip);
-  checkFunction("onContended", options.onContended);
-  checkChoice("onAnonymous", options.onAnonymous);
-  checkChoice("onUnavailable", options.onUnavailable);
 }
 
 function checkFunction(name: string, value: unknown): void {
@@ -67,17 +106,5 @@ function checkChoice(name: string, value: unknown): void {
   if (value === undefined || value === "reject" || value === "proceed") return;
   if (typeof value !== "function") {
     throw invalidOption(name, '"reject", "proceed" or a function', value);
-  }
-}
-
-/** What the options say about a refusal: nothing, a word, or a function that answers. */
-export function choiceFor(options: UncheckedOptions<never>, refusal: Refusal): unknown {
-  switch (refusal.reason) {
-    case "anonymous":
-      return options.onAnonymous;
-    case "contended":
-      return options.onContended;
-    case "unavailable":
-      return options.onUnavailable;
   }
 }

@@ -1,19 +1,33 @@
 import type { ServerResponse } from "node:http";
 
-/** Why a submission was not let through. */
-export type Refusal =
-  | { readonly reason: "anonymous" }
-  | { readonly reason: "contended"; readonly expiresInMs: number }
-  | { readonly reason: "unavailable"; readonly cause: Error };
+/** The request has no user. */
+export interface Anonymous {
+  readonly reason: "anonymous";
+}
 
-/** An answer ready to be sent. */
+/** Another submission of the user holds the lock. */
+export interface Contended {
+  readonly reason: "contended";
+  readonly expiresInMs: number;
+}
+
+/** Nobody can say who holds the lock. */
+export interface Unavailable {
+  readonly reason: "unavailable";
+  readonly cause: Error;
+}
+
+/** Why a request is answered with 401, 409 or 503 instead of being let through. */
+export type Refusal = Anonymous | Contended | Unavailable;
+
+/** An answer that is ready to be sent. */
 export interface Problem {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
 }
 
-/** `Retry-After` counts whole seconds. A lease is seldom held for longer, and 0 would invite a storm. */
+/** `Retry-After` counts whole seconds. Few orders take longer than one, and 0 would invite a storm. */
 const retryAfter = "1";
 
 function problem(
@@ -28,7 +42,7 @@ function problem(
     headers: {
       ...headers,
       "Content-Type": "application/problem+json",
-      // It speaks of this moment only.
+      // The next submit may be let through.
       "Cache-Control": "no-store",
     },
     body: JSON.stringify({ type: "about:blank", title, status, detail, code }),
@@ -36,7 +50,7 @@ function problem(
 }
 
 /**
- * The answers as problem details (RFC 9457). They tell a client what to do, and nothing of the
+ * The answers as problem details (RFC 9457). They tell a client what to do, and never mention the
  * owner id, the key or what Redis said.
  */
 const problems: Record<Refusal["reason"], Problem> = {
@@ -67,10 +81,10 @@ export function problemFor(refusal: Refusal): Problem {
   return problems[refusal.reason];
 }
 
-/** Answers on the bare response; headers that were set before, such as those of CORS, stay. */
+/** Answers on the bare response. Headers that were set before stay, such as those of CORS. */
 export function sendProblem(res: ServerResponse, refusal: Refusal): void {
   if (res.headersSent) {
-    // Half an answer of somebody else's cannot become this one; a broken connection is no "yes".
+    // Somebody else has sent half an answer: a broken connection cannot be mistaken for success.
     res.destroy();
     return;
   }

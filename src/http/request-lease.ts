@@ -1,39 +1,172 @@
-import type { IncomingMessage } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Lease } from "../lock/lease.ts";
-import type { Work } from "./completion.ts";
+import { ResponseEnd } from "./response-end.ts";
 
-/** A lease that a request holds, and where further work of that request is reported. */
-export interface Holding {
+/** A piece of work that keeps the lock held while it runs. One of the two is called when it returns. */
+export interface Work {
+  /** Nothing of it goes on. */
+  finished(): void;
+  /**
+   * It has returned, but may go on where nobody sees it: only the end of the response tells.
+   *
+   * @param onAbandoned called if the client leaves without that end having come. Then nothing may be
+   * left that ends the response, and the lease with it.
+   */
+  detached(onAbandoned?: (lease: Lease) => void): void;
+}
+
+/** What the guards of one request know of a lease, whichever copy of the package took it. */
+export interface SharedLease {
   readonly lease: Lease;
   /** Reports a piece of work that the release has to wait for. */
   begin(): Work;
+  /** The response has failed, and nobody will end it: it counts as over. */
+  responseFailed(): void;
+}
+
+/** A lease that a request holds until its submission is over. */
+export class RequestLease implements SharedLease {
+  readonly lease: Lease;
+  readonly #req: IncomingMessage;
+  readonly #completion: Completion;
+
+  constructor(req: IncomingMessage, lease: Lease, completion: Completion) {
+    this.#req = req;
+    this.lease = lease;
+    this.#completion = completion;
+  }
+
+  begin(): Work {
+    return this.#completion.begin();
+  }
+
+  responseFailed(): void {
+    this.#completion.responseFailed();
+  }
+
+  /** Gives the lock back. Rule 8: no request waits for that. */
+  end(): void {
+    remove(this.#req, this);
+    void this.lease.release();
+  }
+}
+
+/**
+ * Decides, exactly once, when a submission is over: when its work is done and its response has
+ * ended or lost its connection. While work may go on unseen only the end of the response counts,
+ * because a client that leaves does not stop the handler.
+ */
+export class Completion {
+  readonly #response: ResponseEnd;
+  /** The pieces of work that have not returned. */
+  #running = 0;
+  /** A piece of work has finished for certain. */
+  #isFinished = false;
+  #onAbandoned: ((lease: Lease) => void) | undefined;
+  #held: RequestLease | undefined;
+
+  /** Starts watching the response at once: it may end while the user is still being looked up. */
+  constructor(req: IncomingMessage, res: ServerResponse) {
+    this.#response = new ResponseEnd(req, res, () => this.#check());
+  }
+
+  /** The client has left, or somebody has answered already. */
+  get isTooLate(): boolean {
+    return this.#response.ended || this.#response.closed;
+  }
+
+  /** Holds the lease until work and response are over; ends it at once if they are. */
+  hold(req: IncomingMessage, lease: Lease): RequestLease {
+    const held = new RequestLease(req, lease, this);
+    add(req, held);
+    this.#held = held;
+    this.#check();
+    return held;
+  }
+
+  /** Stops watching: this response ends no lease. */
+  drop(): void {
+    this.#response.stop();
+  }
+
+  begin(): Work {
+    this.#running++;
+    return new RunningWork(this);
+  }
+
+  returned(isFinished: boolean, onAbandoned: ((lease: Lease) => void) | undefined): void {
+    this.#running--;
+    this.#isFinished ||= isFinished;
+    this.#onAbandoned ??= onAbandoned;
+    this.#check();
+  }
+
+  responseFailed(): void {
+    this.#response.fail();
+  }
+
+  #check(): void {
+    const held = this.#held;
+    if (held === undefined || this.#running > 0) return;
+    if (this.#response.ended || (this.#isFinished && this.#response.isOver)) {
+      this.#held = undefined;
+      this.drop();
+      held.end();
+    } else if (this.#response.closed && !this.#isFinished) {
+      this.#onAbandoned?.(held.lease);
+      this.#onAbandoned = undefined;
+    }
+  }
+}
+
+class RunningWork implements Work {
+  readonly #completion: Completion;
+  #isRunning = true;
+
+  constructor(completion: Completion) {
+    this.#completion = completion;
+  }
+
+  finished(): void {
+    this.#return(true, undefined);
+  }
+
+  detached(onAbandoned?: (lease: Lease) => void): void {
+    this.#return(false, onAbandoned);
+  }
+
+  #return(isFinished: boolean, onAbandoned: ((lease: Lease) => void) | undefined): void {
+    if (!this.#isRunning) return;
+    this.#isRunning = false;
+    this.#completion.returned(isFinished, onAbandoned);
+  }
 }
 
 /** Registered, so that two copies of the package find each other's leases on one request. */
-const registered: unique symbol = Symbol.for("submit-lock.holdings");
-const shared = globalThis as { [registered]?: WeakMap<IncomingMessage, Holding[]> };
+const registered: unique symbol = Symbol.for("submit-lock.request-leases");
+const shared = globalThis as { [registered]?: WeakMap<IncomingMessage, SharedLease[]> };
 
 /**
- * Beside the requests and not on them: Express gives every request a shape of its own, so that a
- * property more is dear.
+ * A map and not a property of the request: Express replaces each request's prototype, which gives it
+ * a hidden class of its own, and one more property on it would cost about 2 µs.
  */
 shared[registered] ??= new WeakMap();
-const holdings = shared[registered];
+const leases = shared[registered];
 
-/** A lease on this key that the request holds already, whichever guard took it. */
-export function findHolding(req: IncomingMessage, key: string): Holding | undefined {
+/** Rule 13: a lease on this key that the request holds already, whichever guard took it. */
+export function findLease(req: IncomingMessage, key: string): SharedLease | undefined {
   // A lease that was lost protects nothing: then the next guard makes an attempt of its own.
-  return holdings.get(req)?.find(({ lease }) => lease.key === key && lease.remainingMs() > 0);
+  return leases.get(req)?.find(({ lease }) => lease.key === key && lease.remainingMs() > 0);
 }
 
-export function addHolding(req: IncomingMessage, holding: Holding): void {
-  const held = holdings.get(req);
-  if (held === undefined) holdings.set(req, [holding]);
-  else held.push(holding);
+function add(req: IncomingMessage, held: RequestLease): void {
+  const others = leases.get(req);
+  if (others === undefined) leases.set(req, [held]);
+  else others.push(held);
 }
 
-export function removeHolding(req: IncomingMessage, holding: Holding): void {
-  const others = holdings.get(req)?.filter((each) => each !== holding) ?? [];
-  if (others.length === 0) holdings.delete(req);
-  else holdings.set(req, others);
+function remove(req: IncomingMessage, held: RequestLease): void {
+  const others = leases.get(req)?.filter((each) => each !== held) ?? [];
+  if (others.length === 0) leases.delete(req);
+  else leases.set(req, others);
 }

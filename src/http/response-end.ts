@@ -3,27 +3,37 @@ import { Socket } from "node:net";
 import { Timer, TimerWheel } from "../timer-wheel.ts";
 
 /**
- * How long an end that somebody further out holds back may take once nobody is there to read it.
- * express-session saves the session meanwhile; compression never comes to the end.
+ * How long a middleware may hold back the end of a response that nobody is there to read.
+ * express-session saves the session meanwhile; compression never ends it.
  */
 const heldBackMs = 1_000;
 
-/** How often a response on an open connection is looked at, in case that its end was not heard. */
-const lookEveryMs = 1_000;
-const looks = new TimerWheel<ResponseEnd>(100, false);
+/** How often a response on an open connection is polled, in case no event told its end. */
+const pollEveryMs = 1_000;
+const pollTimers = new TimerWheel<ResponseEnd>(100, false);
 
 /**
  * Watches when a response is over: `ended` when the handler has ended it, `closed` when its
  * connection or stream has closed without that.
  *
- * Which events can be relied on differs more than it should: `finish` never comes after a client
- * has left an HTTP/1 request, and comes in the middle of the order on HTTP/2; `close` comes in the
- * middle of the order on both; a response that is queued behind a pipelined one emits nothing at
- * all on Node 20 and 22; `req.destroyed` and the `close` of a request are ordinary once its body is
- * parsed. What remains is the call of `res.end` itself, and `writableEnded` at each event. Where a
- * response has the connection of HTTP/1 to itself, `prefinish` is emitted within that very call,
- * also after the client has left; except while the connection has been ended and is not closed yet,
- * as after the answer of a `clientError` listener, and so it is looked at once a second, too.
+ * No event tells that on its own (Node 20, 22 and 24, HTTP/1 unless said otherwise):
+ *
+ * | event                  | after a normal end      | after the client has left                  |
+ * | ---------------------- | ----------------------- | ------------------------------------------ |
+ * | `finish`               | when all was written;   | never; HTTP/2: at once, in the middle of   |
+ * |                        | a slow reader delays it | the order                                  |
+ * | `close`                | after `finish`          | at once, in the middle of the order; on 20 |
+ * |                        |                         | and 22 never for a response that is queued |
+ * |                        |                         | behind a pipelined one                     |
+ * | `prefinish`            | within `res.end()`      | within `res.end()`, but never between      |
+ * |                        | HTTP/2: never           | `socket.end()` and the socket's `close`    |
+ * | `close` of the request | once its body is parsed, and so is `req.destroyed` true              |
+ * | `res.writableEnded`    | from `res.end()` on     | the same; HTTP/2: stays false              |
+ *
+ * So `writableEnded` is read at each event of the response, and the call of `res.end` itself is
+ * watched where `prefinish` may be missing. Where a response has an HTTP/1 connection to itself,
+ * `prefinish` is enough but for one case, a connection that was ended and is not closed yet, and
+ * for that one the response is polled.
  */
 export class ResponseEnd extends Timer {
   readonly #res: ServerResponse;
@@ -34,25 +44,25 @@ export class ResponseEnd extends Timer {
   #stopWatchingSocket: (() => void) | undefined;
   #connection: Socket | undefined;
 
-  /** @param changed called whenever `ended` or `isOver` may have become true. */
+  /** @param changed called whenever `ended`, `closed` or `isOver` may have become true. */
   constructor(req: IncomingMessage, res: ServerResponse, changed: () => void) {
     super();
     this.#res = res;
     this.#changed = changed;
     this.#ended = res.writableEnded;
     this.#closed = isDisconnected(req, res);
-    const look = () => this.#look();
-    res.on("prefinish", look);
-    res.on("close", look);
-    // Two listeners are all that most requests cost. Express gives every response a shape of its
-    // own, so that replacing its `end` is dear.
+    const update = () => this.#update();
+    res.on("prefinish", update);
+    res.on("close", update);
+    // Two listeners are all that most requests cost. Express replaces each response's prototype,
+    // which gives it a hidden class of its own, so replacing its `end` as well would be slow.
     const connection = isHttp1(req) && !Object.hasOwn(res, "end") ? connectionOf(res) : undefined;
     if (connection !== undefined) {
       this.#connection = connection;
-      this.#lookLater();
+      this.#setPollTimer();
       return;
     }
-    res.on("finish", look);
+    res.on("finish", update);
     this.#watchEnd();
     const socket = isHttp1(req) ? req.socket : undefined;
     // Adapters of serverless platforms make requests without a real socket.
@@ -66,28 +76,35 @@ export class ResponseEnd extends Timer {
     return this.#ended || this.#res.writableEnded;
   }
 
-  /** Nobody is there any more. */
+  /** Nobody is there any more to read what is still to come. */
   get closed(): boolean {
     return this.#closed;
   }
 
   /**
-   * Whether nothing will happen to the response any more once the work is done. Not while somebody
-   * further out holds its end back, as express-session does until the session is saved.
+   * Whether nothing will happen to the response any more once the work is done. Not while an outer
+   * middleware holds its end back, as express-session does until the session is saved.
    */
   get isOver(): boolean {
     return this.ended || (this.#closed && !this.#endCalled);
   }
 
+  /** Takes the response for closed, although its connection is open: nobody will end it. */
+  fail(): void {
+    this.#close();
+  }
+
   stop(): void {
-    looks.clear(this);
+    pollTimers.clear(this);
     this.#stopWatchingSocket?.();
     this.#stopWatchingSocket = undefined;
   }
 
-  /** Not once its connection has closed: an abandoned response would be kept for ever. */
-  #lookLater(): void {
-    if (this.#connection?.destroyed === false) looks.set(this, performance.now() + lookEveryMs);
+  /** Not once its connection has closed: polling would keep an abandoned response in memory. */
+  #setPollTimer(): void {
+    if (this.#connection?.destroyed === false) {
+      pollTimers.set(this, performance.now() + pollEveryMs);
+    }
   }
 
   override onDue(): void {
@@ -95,18 +112,18 @@ export class ResponseEnd extends Timer {
       this.#end();
       return;
     }
+    this.#setPollTimer();
     // Whatever is answered now will not be read.
     if (this.#connection?.writable === false) this.#close();
-    this.#lookLater();
   }
 
   #watchEnd(): void {
     const res = this.#res;
-    // Somebody further out has replaced it already, and may end the response later than the call.
+    // An outer middleware has replaced it already, and may end the response later than the call.
     const mayDefer = Object.hasOwn(res, "end");
     const end = res.end;
     const watch = this;
-    res.end = function endSeen(this: ServerResponse, ...args: never[]) {
+    res.end = function watchedEnd(this: ServerResponse, ...args: never[]) {
       if (mayDefer) watch.#endCalled = true;
       // Never delayed, and called first: it may throw, and then nothing has ended.
       const result = Reflect.apply(end, this, args);
@@ -117,7 +134,7 @@ export class ResponseEnd extends Timer {
     } as typeof res.end;
   }
 
-  #look(): void {
+  #update(): void {
     // HTTP/2 emits `finish` for a stream that was reset.
     if (this.#res.writableEnded) this.#end();
     else this.#close();
@@ -132,7 +149,6 @@ export class ResponseEnd extends Timer {
   #close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    looks.clear(this);
     this.#changed();
     if (this.#endCalled) this.#waitForHeldBackEnd();
   }
@@ -145,7 +161,7 @@ export class ResponseEnd extends Timer {
 /** Whether the client has left, as far as can be seen without an event. */
 export function isDisconnected(req: IncomingMessage, res: ServerResponse): boolean {
   if (isHttp1(req)) return req.socket?.destroyed === true;
-  // The request and the response of HTTP/2 are two faces of one stream.
+  // On HTTP/2 the request and the response share one stream.
   const { stream } = res as {
     stream?: { readonly closed?: boolean; readonly destroyed?: boolean };
   };
@@ -162,14 +178,14 @@ function connectionOf(res: ServerResponse): Socket | undefined {
 }
 
 /** One listener a socket: a client may have many pipelined requests on one. */
-const watchers = new WeakMap<Socket, Set<() => void>>();
+const socketListeners = new WeakMap<Socket, Set<() => void>>();
 
 function onSocketClose(socket: Socket, listener: () => void): () => void {
-  let listeners = watchers.get(socket);
+  let listeners = socketListeners.get(socket);
   if (listeners === undefined) {
     const made = new Set<() => void>();
     listeners = made;
-    watchers.set(socket, made);
+    socketListeners.set(socket, made);
     socket.once("close", () => {
       for (const each of made) each();
     });

@@ -1,94 +1,96 @@
 import { Readable } from "node:stream";
 
-/** What of a stream is looked at, so that old streams of the registry fit. */
+/** The members of a stream that are used here, so that streams of old packages fit. */
 interface NodeStream {
   readonly closed?: boolean;
+  readonly readableEnded?: boolean;
   pipe(target: unknown): unknown;
   once(event: string, listener: () => void): unknown;
 }
 
 /** Registered, so that two copies of the package watch one response together. */
-const watchingOf: unique symbol = Symbol.for("submit-lock.body");
+const watchOf: unique symbol = Symbol.for("submit-lock.body");
 
 /** A response object whose `body` may be watched. */
 interface Watched {
   body: unknown;
-  [watchingOf]?: {
+  [watchOf]?: {
     readonly response: Watched;
-    /** What somebody else has put there. */
+    /** An accessor that somebody else has put there. */
     readonly outer: PropertyDescriptor | undefined;
-    readonly watches: BodyStreams[];
+    readonly watchers: BodyStreams[];
   };
 }
 
-/**
- * The same two functions for all responses: with functions of its own, each response would be an
- * object of a shape of its own, and whatever reads or writes it would be slow.
- */
-const watchedBody: PropertyDescriptor & ThisType<Watched> = {
+/** Shared accessors keep one hidden class for all responses. */
+const watchedBody: PropertyDescriptor & ThisType<Required<Watched>> = {
   configurable: true,
   get() {
-    const { response, outer } = this[watchingOf] as NonNullable<Watched[typeof watchingOf]>;
+    const { response, outer } = this[watchOf];
     if (outer !== undefined) return outer.get ? outer.get.call(response) : outer.value;
     return Reflect.get(Object.getPrototypeOf(response), "body", response);
   },
   set(body: unknown) {
-    const { response, outer, watches } = this[watchingOf] as NonNullable<
-      Watched[typeof watchingOf]
-    >;
+    const { response, outer, watchers } = this[watchOf];
     if (outer?.set) outer.set.call(response, body);
     else Reflect.set(Object.getPrototypeOf(response), "body", body, response);
-    for (const watch of watches) watch.see(body);
+    for (const watcher of watchers) watcher.see(body);
   },
 };
 
 /**
- * The streams that become the `body` of a response object, such as that of Koa. A later middleware
- * may replace one by another that reads from it, as koa-compress does, and it is the first that
- * still makes the order: so all of them count.
+ * The streams that become the `body` of a Koa response. A later middleware may replace one by
+ * another that reads from it, as koa-compress does, and the first is the one that still writes the
+ * order: so all of them count.
  */
 export class BodyStreams {
+  readonly #response: Watched;
   readonly #streams = new Set<NodeStream>();
   #hasWebStream = false;
 
   constructor(response: Watched) {
+    this.#response = response;
     this.see(response.body);
-    const watching = Object.hasOwn(response, watchingOf) ? response[watchingOf] : undefined;
-    if (watching !== undefined) {
-      // Another guard further out is watching, too.
-      watching.watches.push(this);
+    const watch = Object.hasOwn(response, watchOf) ? response[watchOf] : undefined;
+    if (watch !== undefined) {
+      // An outer guard is watching, too.
+      watch.watchers.push(this);
       return;
     }
     const outer = Object.getOwnPropertyDescriptor(response, "body");
-    response[watchingOf] = { response, outer, watches: [this] };
+    response[watchOf] = { response, outer, watchers: [this] };
     Object.defineProperty(response, "body", watchedBody);
   }
 
-  /** A web stream does not tell when it is at its end. */
-  get isUnseen(): boolean {
+  /** A web stream does not tell when it has ended. */
+  get hasWebStream(): boolean {
     return this.#hasWebStream;
   }
 
   /**
-   * Calls back when every stream is at its end.
+   * Calls back when every stream has ended.
    *
-   * @param disconnected whether the client has left, and nobody wants the body any more.
+   * @param isDisconnected whether the client has left, so nobody wants the body any more.
+   * @param ended given whether the body itself broke off. Koa 2 then leaves the response open.
    */
-  whenMade(disconnected: boolean, made: () => void): void {
+  whenEnded(isDisconnected: boolean, ended: (hasFailed: boolean) => void): void {
     const open = new Set<NodeStream>();
+    let hasFailed = false;
     for (const stream of this.#streams) {
       if (stream.closed === true) continue;
       open.add(stream);
-      // Koa does so too on HTTP/1; on HTTP/2 it would begin to read it, and so to make the order.
-      if (disconnected && isUntouched(stream)) stream.destroy();
+      // Koa does so too on HTTP/1; on HTTP/2 it would begin to read it, and so to write the order.
+      if (isDisconnected && isUntouched(stream)) stream.destroy();
     }
-    if (open.size === 0) made();
+    if (open.size === 0) ended(false);
     for (const stream of open) {
-      const ended = () => {
-        if (open.delete(stream) && open.size === 0) made();
+      const streamEnded = () => {
+        if (!open.delete(stream)) return;
+        if (stream.readableEnded === false && this.#response.body === stream) hasFailed = true;
+        if (open.size === 0) ended(hasFailed);
       };
       // After an abort `close` waits for a generator that is still at work; old streams may lack it.
-      for (const event of ["close", "end", "error"]) stream.once(event, ended);
+      for (const event of ["close", "end", "error"]) stream.once(event, streamEnded);
     }
   }
 

@@ -1,11 +1,12 @@
 import type { Context, Middleware, ParameterizedContext } from "koa";
 import { admit } from "../http/admission.ts";
-import type { Work } from "../http/completion.ts";
-import { checkGuardOptions, choiceFor, type GuardOptions } from "../http/guard-options.ts";
+import { type GuardOptions, resolveGuardOptions } from "../http/guard-options.ts";
 import { problemFor, type Refusal } from "../http/problem.ts";
+import type { SharedLease, Work } from "../http/request-lease.ts";
 import { isDisconnected } from "../http/response-end.ts";
 import type { Lease } from "../lock/lease.ts";
 import { BodyStreams } from "./body-streams.ts";
+import { whenOutermostSettled } from "./outermost.ts";
 
 export type { LockLike, NoUser } from "../http/guard-options.ts";
 
@@ -19,9 +20,9 @@ export type Answer<Ctx, Info> = (ctx: Ctx, info: Info) => unknown;
 export interface SubmitGuardOptions<Ctx extends AnyContext = Context> extends GuardOptions<Ctx> {
   /** A request without a user: 401, go on without a lock, or answer. @defaultValue "reject" */
   readonly onAnonymous?: "reject" | "proceed" | Answer<Ctx, { reason: "anonymous" }> | undefined;
-  /** Another submission of the user is under way. @defaultValue 409 */
+  /** Another submission of the user is being processed. @defaultValue 409 */
   readonly onContended?: Answer<Ctx, { reason: "contended"; expiresInMs: number }> | undefined;
-  /** Redis is away: 503, go on without a lock, or answer. @defaultValue "reject" */
+  /** Redis does not answer: 503, go on without a lock, or answer. @defaultValue "reject" */
   readonly onUnavailable?:
     | "reject"
     | "proceed"
@@ -29,7 +30,7 @@ export interface SubmitGuardOptions<Ctx extends AnyContext = Context> extends Gu
     | undefined;
 }
 
-/** Options with which no request comes through without a lease. */
+/** Options with which every request that is let through has a lease. */
 export interface StrictSubmitGuardOptions<Ctx extends AnyContext = Context>
   extends SubmitGuardOptions<Ctx> {
   readonly onAnonymous?: "reject" | Answer<Ctx, { reason: "anonymous" }> | undefined;
@@ -41,12 +42,12 @@ export interface StrictSubmitGuardOptions<Ctx extends AnyContext = Context>
 }
 
 /**
- * One submission of a user at a time, for Koa 2 and 3: 409 while another one is under way, 401
- * without a user, 503 while Redis is away. The lease is at `ctx.state.submitLease`, and is held
- * until everything downstream has settled and the response is over.
+ * One submission of a user at a time, for Koa 2 and 3: 409 while another one is processed, 401
+ * without a user, 503 while Redis does not answer. The lease is at `ctx.state.submitLease`. It is
+ * held until everything downstream has settled and the response is over.
  *
- * Not seen are the work behind `ctx.respond = false` and behind a web `ReadableStream`: there, after
- * a client has left, the lock is kept until the response is ended, or for `maxHoldMs`.
+ * Work behind `ctx.respond = false` or a web `ReadableStream` cannot be seen: after its client has
+ * left, the lock is kept until the response is ended, or for `maxHoldMs`.
  *
  * @throws InvalidOptionError naming the option, what was expected and what came.
  */
@@ -63,29 +64,30 @@ export function submitGuard<Ctx extends AnyContext = Context>(
 export function submitGuard<Ctx extends AnyContext = Context>(
   options: SubmitGuardOptions<Ctx>,
 ): Middleware {
-  checkGuardOptions(options);
+  const resolved = resolveGuardOptions<Ctx, [Ctx]>(options, reject);
   return async function submitGuardMiddleware(ctx, next) {
-    const admission = await admit(options, ctx as unknown as Ctx, ctx.req, ctx.res);
+    const source = ctx as unknown as Ctx;
+    const admission = await admit(resolved, source, ctx.req, ctx.res);
     switch (admission.kind) {
       case "gone":
-        // Answered, or nobody is there: what Koa would send by itself is neither.
+        // Somebody has answered, or nobody is there: Koa's own answer would be wrong either way.
         ctx.respond = false;
         return;
       case "refused":
-        await refuse(options, admission.refusal, ctx);
+        await admission.answer(source);
         return;
       case "pass":
         await next();
         return;
       case "held": {
-        const { lease, begin } = admission.holding;
-        ctx.state["submitLease"] = lease;
-        const work = begin();
+        const { held } = admission;
+        ctx.state["submitLease"] = held.lease;
+        const work = held.begin();
         const bodies = new BodyStreams(ctx.response);
         try {
           await next();
         } finally {
-          settle(ctx, bodies, begin, work);
+          downstreamSettled(ctx, bodies, held, work);
         }
       }
     }
@@ -93,74 +95,26 @@ export function submitGuard<Ctx extends AnyContext = Context>(
 }
 
 /**
- * What is downstream has settled, but a body that is still being made goes on working, and so may
- * the middleware outside: a session is saved there, also when nobody waits for the answer any more.
+ * After everything downstream a body stream may still be producing, and outer middleware may still
+ * be at work: it saves a session there, also for a client that has left.
  */
-function settle(ctx: AnyContext, bodies: BodyStreams, begin: () => Work, work: Work): void {
-  bodies.whenMade(isDisconnected(ctx.req, ctx.res), () => work.unseen());
+function downstreamSettled(
+  ctx: AnyContext,
+  bodies: BodyStreams,
+  held: SharedLease,
+  work: Work,
+): void {
+  bodies.whenEnded(isDisconnected(ctx.req, ctx.res), (hasFailed) => {
+    if (hasFailed) held.responseFailed();
+    work.detached();
+  });
   whenOutermostSettled(ctx, (respond) => {
-    // From now on nothing is unseen, and a client that has left is the end of the response.
-    if (respond !== false && !bodies.isUnseen) begin().done();
+    // Now all work has been seen, so a client that has left is the end of the response.
+    if (respond !== false && !bodies.hasWebStream) held.begin().finished();
   });
 }
 
-/** Registered, so that two copies of the package find each other. */
-const settlingOf: unique symbol = Symbol.for("submit-lock.respond");
-
-interface Settling {
-  respond: unknown;
-  readonly onerror: Context["onerror"];
-  readonly listeners: ((respond: unknown) => void)[];
-}
-
-/**
- * The same functions for all contexts, which so keep one shape. A closure for each would even keep
- * every request in the memory until the next full collection, on Node 20.
- */
-const watchedRespond: PropertyDescriptor & ThisType<{ [settlingOf]: Settling }> = {
-  configurable: true,
-  enumerable: true,
-  get() {
-    const { respond, listeners } = this[settlingOf];
-    for (const settled of listeners) settled(respond);
-    return respond;
-  },
-  set(value: unknown) {
-    this[settlingOf].respond = value;
-  },
-};
-
-function watchedOnerror(this: AnyContext & { [settlingOf]: Settling }, error: Error): void {
-  const settling = this[settlingOf];
-  settling.onerror.call(this, error);
-  // Koa calls it without an error, too, whenever a response is over.
-  if (error) for (const settled of settling.listeners) settled(settling.respond);
-}
-
-/** Koa looks at `ctx.respond`, or calls `ctx.onerror`, when the outermost middleware has settled. */
-function whenOutermostSettled(ctx: AnyContext, settled: (respond: unknown) => void): void {
-  const watched = ctx as AnyContext & { [settlingOf]?: Settling };
-  // Another guard further in may be waiting for the same.
-  if (watched[settlingOf] !== undefined) {
-    watched[settlingOf].listeners.push(settled);
-    return;
-  }
-  const { respond, onerror } = ctx;
-  watched[settlingOf] = { respond, onerror, listeners: [settled] };
-  Object.defineProperty(ctx, "respond", watchedRespond);
-  ctx.onerror = watchedOnerror;
-}
-
-async function refuse(
-  options: SubmitGuardOptions<never>,
-  refusal: Refusal,
-  ctx: AnyContext,
-): Promise<void> {
-  const answer = choiceFor(options, refusal);
-  if (typeof answer === "function") {
-    await (answer as Answer<AnyContext, Refusal>)(ctx, refusal);
-    return;
-  }
+function reject(ctx: AnyContext, refusal: Refusal): void {
   const { status, headers, body } = problemFor(refusal);
   ctx.status = status;
   // The body first: assigning it sets a type of its own.

@@ -1,4 +1,6 @@
 import { InvalidUserIdError } from "../errors.ts";
+import { describe } from "../validation.ts";
+import { warnOnce } from "../warn-once.ts";
 
 /** Who submits. `42`, `42n` and `"42"` are the same user. */
 export type UserId = string | number | bigint;
@@ -11,6 +13,9 @@ const plain = /^[A-Za-z0-9\-._~@]+$/;
 
 /** `encodeURIComponent` leaves these alone, and `@` it encodes. */
 const leftOver = /[!*'()]|%40/g;
+
+/** What `String(…)` makes of a user who is not there, or of an object that is not an id. */
+const suspicious: ReadonlySet<string> = new Set(["undefined", "null", "NaN", "[object Object]"]);
 
 /**
  * The key that locks a user: the prefix and the user id, with everything but ASCII letters, digits
@@ -29,6 +34,7 @@ function asText(userId: UserId): string {
     case "string":
       if (userId.length === 0) throw invalid("an empty string");
       if (userId.length > maxLength) throw invalid(`a string of ${userId.length} characters`);
+      if (suspicious.has(userId)) warnOfSuspicious(userId);
       return userId;
     case "bigint": {
       const digits = String(userId);
@@ -39,8 +45,29 @@ function asText(userId: UserId): string {
       if (!Number.isSafeInteger(userId)) throw invalid(`the number ${userId}`);
       return String(userId);
     default:
-      throw invalid(userId === null ? "null" : `a value of type ${typeof userId}`);
+      throw invalid(describeWrong(userId));
   }
+}
+
+/** No refusal: it may be somebody's login name. */
+function warnOfSuspicious(userId: string): void {
+  warnOnce(
+    "SUBMIT_LOCK_SUSPICIOUS_USER_ID",
+    `userId: got the text ${JSON.stringify(userId)}, which String(…) makes of a missing value or of an object: if that is where it comes from, all such users share one lock and keep each other out. Pass undefined for a request without a user, and the id itself for one with a user`,
+  );
+}
+
+function describeWrong(userId: unknown): string {
+  // Its description may be somebody's name.
+  if (typeof userId === "symbol") return "a symbol";
+  if (typeof userId !== "object" || userId === null || Array.isArray(userId)) {
+    return describe(userId);
+  }
+  // MongoDB's ObjectId has a text that is the id; an ordinary object has "[object Object]".
+  const { toString } = userId;
+  return toString === undefined || toString === Object.prototype.toString
+    ? "an object: pass the id that it holds"
+    : "an object: pass String(…) of it, if that is the id";
 }
 
 function encode(id: string): string {

@@ -1,5 +1,6 @@
 import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Context } from "koa";
 import { afterEach, describe, expect, test } from "vitest";
 import { until } from "../support/until.ts";
 import { expresses, type Framework, frameworks, koas, seeing } from "./frameworks.ts";
@@ -235,5 +236,49 @@ describe.each(koas)("$name", (framework: Framework) => {
     goOn.open();
     expect((await retry).status).toBe(201);
     await shop.isOverAfter(2);
+  });
+});
+
+describe.each(koas)("$name", (framework: Framework) => {
+  test.each<[string, (ctx: Context) => unknown]>([
+    ["looks at ctx.respond", (ctx) => ctx.respond],
+    ["looks at ctx.writable", (ctx) => ctx.writable],
+    ["looks at one after the other", async (ctx) => [ctx.respond, await 0, ctx.writable]],
+    ["looks at the whole context", (ctx) => ({ ...ctx })],
+  ])("an outer middleware that %s is not taken for the end of its work", async (_what, look) => {
+    const [started, left, goOn] = [gate(), gate(), gate()];
+    const owners: (string | null)[] = [];
+    const shop: Shop = await openShop({
+      framework,
+      outside: [
+        {
+          express: () => (_req, _res, next) => next(),
+          koa: () => async (ctx, next) => {
+            await next();
+            if (ctx.get("x-rival")) return;
+            await look(ctx);
+            // Time for a release that should not be.
+            await sleep(30);
+            owners.push(await shop.owner());
+          },
+        },
+      ],
+      handler: async (turn, work) => {
+        turn.res.once("close", left.open);
+        started.open();
+        await goOn.opened;
+        await work.over();
+        turn.answer(201, { order: "placed" });
+      },
+    });
+    const call = shop.submit();
+    await started.opened;
+    const owner = await shop.owner();
+    call.abort();
+    await left.opened;
+    goOn.open();
+    expect((await shop.rival()).status).toBe(201);
+    await shop.isOverAfter(2);
+    expect(owners).toEqual([owner]);
   });
 });

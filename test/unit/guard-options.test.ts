@@ -115,4 +115,18 @@ describe("guard.protect", () => {
       `protect: expected a request handler of up to three parameters, got ${came}`,
     );
   });
+
+  test("refuses a guard", () => {
+    expect(() => guard.protect(expressGuard({ lock, userId }))).toThrow(
+      expect.objectContaining({
+        code: "SUBMIT_LOCK_INVALID_OPTION",
+        message:
+          "protect: expected a request handler, got a guard: mount the guard itself, or write guard.protect(handler)",
+      }),
+    );
+  });
+
+  test("takes a handler that is protected already", () => {
+    expect(guard.protect(guard.protect(async () => {}))).toBeTypeOf("function");
+  });
 });

@@ -1,5 +1,6 @@
 import fc from "fast-check";
-import { describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, type MockInstance, test, vi } from "vitest";
+import type * as entry from "../../src/index.ts";
 import { MemoryStore, SubmitLock, type UserId } from "../../src/index.ts";
 import { submitKey } from "../../src/lock/submit-key.ts";
 
@@ -106,6 +107,65 @@ test.each([
   const lock = new SubmitLock({ store: new MemoryStore() });
   await expect(lock.acquire(userId as never)).rejects.toMatchObject(expected);
   await expect(lock.withLock(userId as never, {}, () => {})).rejects.toMatchObject(expected);
+});
+
+/** An id as MongoDB's driver gives it. */
+class ObjectId {
+  readonly #hex = "65f0c0ffee65f0c0ffee65f0";
+  toString(): string {
+    return this.#hex;
+  }
+}
+
+test.each([
+  ["undefined", undefined, "undefined"],
+  ["null", null, "null"],
+  ["a plain object", { id: 42 }, "an object: pass the id that it holds"],
+  ["an object without a prototype", Object.create(null), "an object: pass the id that it holds"],
+  ["an ObjectId", new ObjectId(), "an object: pass String(…) of it, if that is the id"],
+  ["an array", ["42"], "an array"],
+  ["true", true, "true"],
+  ["a symbol", Symbol("Ann"), "a symbol"],
+])("the message about %s says what came, and what to pass", (_what, userId, came) => {
+  expect(() => keyOf(userId as never)).toThrow(
+    `userId: expected a string of 1 to 200 characters, a safe integer or a bigint, got ${came}`,
+  );
+});
+
+describe("a text that String(…) makes of what is no user", () => {
+  let given: MockInstance<typeof process.emitWarning>;
+  beforeEach(() => {
+    given = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
+  });
+  afterEach(() => given.mockRestore());
+
+  /** Warnings are given once for each copy of the package. */
+  async function freshLock() {
+    vi.resetModules();
+    const { MemoryStore, SubmitLock }: typeof entry = await import("../../src/index.ts");
+    return new SubmitLock({ store: new MemoryStore() });
+  }
+
+  test.each(["undefined", "null", "NaN", "[object Object]"])(
+    "%j is warned of once, and locks",
+    async (text) => {
+      const lock = await freshLock();
+      expect((await lock.acquire(text)).outcome).toBe("acquired");
+      expect((await lock.acquire(text)).outcome).toBe("contended");
+      await lock.acquire("null");
+      expect(given.mock.calls).toEqual([
+        [
+          expect.stringContaining(`userId: got the text ${JSON.stringify(text)}`),
+          { type: "SubmitLockWarning", code: "SUBMIT_LOCK_SUSPICIOUS_USER_ID" },
+        ],
+      ]);
+    },
+  );
+
+  test.each(["Null", "nullable", "42", 42, "object"])("%j is an id like any other", async (id) => {
+    await (await freshLock()).acquire(id);
+    expect(given.mock.calls).toEqual([]);
+  });
 });
 
 test("200 characters are a user id, whatever they are encoded to", () => {

@@ -34,12 +34,38 @@ router.post("/orders/:order", guard, async (req, res) => {
   res.status(201).json({ order: req.params.order });
 });
 
-// Express: `protect` gives back the handler that it was given.
+// Express: `protect` gives back a handler of three parameters with the types of the route.
 app.post(
   "/orders/:order",
-  guard.protect((req, res) => {
+  guard.protect(async (req, res) => {
+    same<typeof req.params, { order: string }>();
+    // @ts-expect-error this route has no such parameter
+    req.params.user;
     const remaining: number | undefined = req.submitLease?.remainingMs();
     res.json({ remaining });
+  }),
+  (req, _res, next) => {
+    same<typeof req.params, { order: string }>();
+    next();
+  },
+);
+router.post(
+  "/carts/:cart/orders",
+  // A handler without parameters says nothing of the route.
+  guard.protect(() => {}),
+  guard.protect((req, res, next) => {
+    same<typeof req.params.cart, string>();
+    if (req.params.cart === "") return next("route");
+    res.end();
+  }),
+);
+app.post<"/orders/:order", { order: string }, { placed: true }, { items: string[] }>(
+  "/orders/:order",
+  guard.protect(async (req, res) => {
+    same<typeof req.body.items, string[]>();
+    res.json({ placed: true });
+    // @ts-expect-error no such answer
+    res.json({ placed: 1 });
   }),
 );
 type PlaceOrder = RequestHandler<{ order: string }, { placed: true }, { items: string[] }>;
@@ -50,11 +76,30 @@ const placeOrder: PlaceOrder = async (req, res) => {
 const protectedOrder = guard.protect(placeOrder);
 same<typeof protectedOrder, PlaceOrder>();
 app.post("/orders/:order", protectedOrder);
-// @ts-expect-error an error handler is no handler
+
+// Express: whatever a handler takes and returns, the protected one is called with all three.
+declare const orderRequest: Request;
+declare const orderResponse: express.Response;
+declare const next: express.NextFunction;
+const ofNothing = guard.protect(async () => {});
+const ofRequest = guard.protect((req: Request) => void req.ip);
+const ofTwo = guard.protect((_req, answer) => answer.json({}));
+const ofThree = guard.protect(async (_req, answer, goOn) => (answer.headersSent ? goOn() : 42));
+for (const each of [ofNothing, ofRequest, ofTwo, ofThree]) each(orderRequest, orderResponse, next);
+same<typeof ofRequest, RequestHandler>();
+// @ts-expect-error it needs all three
+ofNothing();
+// @ts-expect-error it needs all three
+ofRequest(orderRequest);
+const byName: Record<string, RequestHandler> = { ofNothing, ofRequest, ofTwo, ofThree };
+app.use(...Object.values(byName), guard.protect(ofThree));
+
+// Express: what is no handler cannot be protected.
+// @ts-expect-error an error handler
 guard.protect((_error: Error, _req: Request, _res: express.Response, next: () => void) => {
   next();
 });
-// @ts-expect-error nothing is no handler
+// @ts-expect-error nothing
 guard.protect(undefined);
 
 // Express: bare Node requests and responses are enough for a guard.
@@ -65,6 +110,12 @@ guard(new IncomingMessage(null as never), res, () => {});
 interface SignedIn extends Request {
   account?: { id: bigint };
 }
+app.post(
+  "/orders",
+  guard.protect(async (req: SignedIn, answer: express.Response) => {
+    answer.json({ account: req.account?.id.toString() });
+  }),
+);
 submitGuard<SignedIn>({ lock, userId: (req) => req.account?.id });
 submitGuard({ lock, userId: (req: SignedIn) => req.account?.id });
 submitGuard({ lock, userId: async (req: IncomingMessage) => req.headers["x-user"]?.toString() });
