@@ -90,7 +90,7 @@ same<typeof ofRequest, RequestHandler>();
 // @ts-expect-error it needs all three
 ofNothing();
 // @ts-expect-error it needs all three
-ofRequest(orderRequest);
+void ofRequest(orderRequest);
 const byName: Record<string, RequestHandler> = { ofNothing, ofRequest, ofTwo, ofThree };
 app.use(...Object.values(byName), guard.protect(ofThree));
 
