@@ -4,7 +4,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { RedisStore } from "../../../src/index.ts";
 import { type Framework, mainFrameworks } from "../../http/frameworks.ts";
 import { openClient } from "../../http/http-client.ts";
-import { closeClients, ioredis6 } from "../../support/clients.ts";
+import { closeClients, ioredis6, untilReady } from "../../support/clients.ts";
 import { freshUser } from "../../support/ids.ts";
 import { onlooker } from "../../support/lock-key.ts";
 import { closeLocks, openLock } from "../../support/locks.ts";
@@ -48,7 +48,7 @@ describe.each(mainFrameworks)("$name", (framework) => {
 
 async function openShop(framework: Framework, fault: Fault, user: string) {
   const client = ioredis6.connect(proxy.port);
-  await once(client, "ready");
+  await untilReady(client);
   const lock = openLock({ store: new RedisStore(client), ttlMs: 5_000 });
   let answeredAt = Number.NaN;
   let struck: Promise<unknown> | undefined;
