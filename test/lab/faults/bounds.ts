@@ -6,7 +6,7 @@ import type { Fault } from "./faults.ts";
  * is a timer, a new connection with its handshake and a command, and each may be as late as the
  * machine was at worst.
  */
-const lateSteps = 4;
+export const lateSteps = 4;
 /** The package's default time bounds, and what is added for the way to and fro. */
 const acquireTimeoutMs = 1_000;
 const onTopMs = 50;
