@@ -1,6 +1,5 @@
-import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
-import { ioredis6 } from "../../support/clients.ts";
+import { ioredis6, untilReady } from "../../support/clients.ts";
 import { startProxy } from "../../support/proxy.ts";
 import type { Library } from "../faults/library.ts";
 import { type StreamOptions, streamOf, type Wish } from "./stream.ts";
@@ -134,7 +133,7 @@ async function openShop(library: Library, port: number): Promise<Shop> {
   const clients = Array.from({ length: servers }, () =>
     ioredis6.connect(port, { commandTimeout: 200 }),
   );
-  await Promise.all(clients.map((client) => once(client, "ready")));
+  await Promise.all(clients.map(untilReady));
   const contenders = clients.map((client) => library.open(client));
   return {
     async order(user, click) {
