@@ -65,7 +65,7 @@ function describeWrong(userId: unknown): string {
   }
   // MongoDB's ObjectId has a text that is the id; an ordinary object has "[object Object]".
   const { toString: textOf } = userId;
-  return textOf === undefined || asText === Object.prototype.toString
+  return textOf === undefined || textOf === Object.prototype.toString
     ? "an object: pass the id that it holds"
     : "an object: pass String(…) of it, if that is the id";
 }
