@@ -37,7 +37,7 @@ const answers = async (turn: Turn, work: OrderWork) => {
   turn.answer(201, { order: "placed" });
 };
 
-describe.each(frameworks)("$name", (framework: Framework) => {
+describe.each(frameworks)("P5: a client that leaves, on $name", (framework: Framework) => {
   test("an order whose client has left keeps the lock until it is done", async () => {
     const { started, left, goOn, handler } = slowOrder(answers);
     const shop = await openShop({ framework, handler });

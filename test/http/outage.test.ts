@@ -52,7 +52,7 @@ async function goesThrough(shop: Shop): Promise<void> {
   });
 }
 
-describe.each(mainFrameworks)("$name", (framework: Framework) => {
+describe.each(mainFrameworks)("P6 and P7: an outage, on $name", (framework: Framework) => {
   test("a Redis that is killed means 503 soon, and a new one that orders go through again", async () => {
     server = await startRedis();
     const redis = ioredis6.connect(server.port, { retryStrategy: () => 20 });

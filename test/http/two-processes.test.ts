@@ -73,7 +73,7 @@ test.each(pairs)(
   },
 );
 
-describe("200 simultaneous submits of one user over two processes", () => {
+describe("P1: 200 simultaneous submits of one user over two processes", () => {
   const [first, second] = ["Express 5, guard.protect(handler)", "Koa 3"];
 
   test("start exactly one handler, round after round", async () => {
