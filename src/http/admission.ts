@@ -1,8 +1,8 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
 import { InvalidOptionError, isSubmitLockError } from "../errors.ts";
 import type { StoredAnswer } from "../lock/answer.ts";
+import type { AcquireOptions } from "../lock/submission.ts";
 import type { UserId } from "../lock/submit-key.ts";
-import type { AcquireOptions } from "../lock/submit-lock.ts";
 import { readableAnswer } from "./content-encoding.ts";
 import type { AttemptLike, NoUser, OnRefusal, ResolvedGuardOptions } from "./guard-options.ts";
 import type { ResolvedIdempotency } from "./idempotency-options.ts";

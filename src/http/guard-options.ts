@@ -2,8 +2,8 @@ import { InvalidOptionError } from "../errors.ts";
 import type { Attempt, SubmissionAttempt } from "../lock/attempt.ts";
 import type { Lease } from "../lock/lease.ts";
 import type { LookUp } from "../lock/look-up.ts";
+import type { AcquireOptions } from "../lock/submission.ts";
 import type { UserId } from "../lock/submit-key.ts";
-import type { AcquireOptions } from "../lock/submit-lock.ts";
 import { checkMs, checkOptionNames, hasMembers, invalidOption } from "../validation.ts";
 import {
   type IdempotencyOptions,

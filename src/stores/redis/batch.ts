@@ -4,7 +4,6 @@ import type { CallResult } from "./connection.ts";
 import type { ConnectionPair } from "./connection-pair.ts";
 import { nodeOf } from "./ioredis.ts";
 import { toNoAnswer, unexpectedReply } from "./no-answers.ts";
-import { scriptReply } from "./script-reply.ts";
 
 /** How many calls are to be in flight, so that neither Redis nor this process waits for the other. */
 const callsAtOnce = 4;
@@ -120,4 +119,29 @@ const oneEntry = { maxEntries: 1 };
 
 function answerAll<Reply>(requests: readonly LockRequest<Reply>[], reply: Reply): void {
   for (const request of requests) request.answer(reply);
+}
+
+/** A script's reply: the numbers that it begins with, and a code, a record or an error for each entry. */
+interface ScriptReply {
+  readonly head: readonly number[];
+  readonly codes: readonly (number | string | Error)[];
+}
+
+/** `undefined` for anything that none of the scripts can have said. */
+function scriptReply(value: unknown, headLength: number, entries: number): ScriptReply | undefined {
+  if (!Array.isArray(value) || value.length !== headLength + entries) return undefined;
+  // ioredis with `stringNumbers` turns numbers into strings.
+  const all = typeof value[0] === "string" ? value.map(asNumber) : value;
+  const head = all.slice(0, headLength);
+  const codes = all.slice(headLength);
+  return head.every(Number.isSafeInteger) && codes.every(isCode) ? { head, codes } : undefined;
+}
+
+/** A record is longer than any number. */
+function asNumber(value: unknown): unknown {
+  return typeof value === "string" && value.length < 20 ? Number(value) : value;
+}
+
+function isCode(code: unknown): code is number | string | Error {
+  return Number.isSafeInteger(code) || typeof code === "string" || code instanceof Error;
 }

@@ -188,9 +188,9 @@ export const mutations: readonly Mutation[] = [
     name: "an extend counts without an answer",
     rule: "7",
     file: lease,
-    find: 'case "unknown":\n      case "unsent":',
+    find: "default:\n        // The timer is set",
     replace:
-      'case "unknown":\n        this.#validity.extendAnswered(sentAt);\n        return;\n      case "unsent":',
+      'case "unknown":\n        this.#validity.extendAnswered(sentAt);\n        return;\n      default:\n        // The timer is set',
   },
   {
     name: "gone does not make a lease lost",
