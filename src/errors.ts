@@ -128,8 +128,9 @@ export class NoFingerprintError extends SubmitLockError {
   readonly statusCode: 500 | 422;
   readonly expose = false;
 
-  constructor(message: string, status: 500 | 422 = 500) {
-    super(message);
+  constructor(message: string, options: ErrorOptions & { readonly status?: 500 | 422 } = {}) {
+    super(message, options);
+    const { status = 500 } = options;
     this.status = status;
     this.statusCode = status;
   }

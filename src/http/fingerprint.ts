@@ -51,7 +51,7 @@ function write(value: unknown, depth: number): string | undefined {
     throw new NoFingerprintError(
       `the fingerprint: its payload is nested deeper than ${maxDepth} levels, or in a circle`,
       // A client can send that, so it is no fault of the server.
-      422,
+      { status: 422 },
     );
   }
   if (Array.isArray(shown)) {
