@@ -1,10 +1,18 @@
-import { once } from "node:events";
 import { RedisStore, type SubmitLock, type SubmitLockOptions } from "../../src/index.ts";
+
 import { acquireOnceScript, acquireScript } from "../../src/stores/redis/scripts/acquire.ts";
 import { completeScript } from "../../src/stores/redis/scripts/complete.ts";
 import { extendScript } from "../../src/stores/redis/scripts/extend.ts";
 import { cooldownScript, releaseScript } from "../../src/stores/redis/scripts/release.ts";
-import { type AnyRedis, closeClients, ioredis6, type SharedOptions } from "../support/clients.ts";
+
+import {
+  type AnyRedis,
+  closeClients,
+  ioredis6,
+  type SharedOptions,
+  untilReady,
+} from "../support/clients.ts";
+
 import { type KeyOnlooker, onlooker } from "../support/lock-key.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
@@ -38,7 +46,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   const proxy = await startProxy(port);
   benches.add(proxy);
   const client = connect(proxy.port, clientOptions);
-  await once(client, "ready");
+  await untilReady(client);
   const store = new RedisStore(client);
   const lock = openLock({ store, ...brisk, ...lockOptions });
   return { proxy, client, store, lock, redis: onlooker(port) };
@@ -50,7 +58,7 @@ export async function openDirect(
   connect: BenchOptions["connect"] = ioredis6.connect,
 ): Promise<SubmitLock> {
   const client = connect(sharedRedisPort());
-  await once(client, "ready");
+  await untilReady(client);
   return openLock({ store: new RedisStore(client), ...options });
 }
 

@@ -1,4 +1,4 @@
-import { onEveryStore } from "./every-store.ts";
-import { keepsAnswers } from "./once-contract.ts";
+import { keepsAnswers } from "../support/once-contract.ts";
+import { onEveryRedisStore } from "./every-redis-store.ts";
 
-onEveryStore(keepsAnswers);
+onEveryRedisStore(keepsAnswers);

@@ -1,13 +1,13 @@
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { RedisStore, type SubmissionAttempt, type SubmitLock } from "../../src/index.ts";
-import { hash22 } from "../../src/lock/submission.ts";
+import { RedisStore, type SubmitLock } from "../../src/index.ts";
 import { record } from "../support/channels.ts";
 import { closeClients, clusterClients } from "../support/clients.ts";
 import { acquired, closeLocks, leaseOf, openLock } from "../support/locks.ts";
 import { type RedisCluster, startCluster } from "../support/redis-cluster.ts";
 import { beginMove, type SlotMove, userOnFirst } from "../support/slot-move.ts";
+import { answer, foundBy, recordKey } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
 
 let cluster: RedisCluster;
@@ -23,12 +23,6 @@ afterEach(async () => {
   moves = [];
 });
 
-const answer = { status: 201, body: "order 7" };
-const bodyOf = (attempt: SubmissionAttempt) => {
-  if (attempt.outcome !== "completed") return attempt.outcome;
-  return Buffer.from(attempt.answer.body ?? "").toString();
-};
-
 describe.each(clusterClients)("while a slot is moved, with $name", ({ connect }) => {
   async function openOne(): Promise<SubmitLock> {
     const client = connect(cluster.ports);
@@ -38,19 +32,18 @@ describe.each(clusterClients)("while a slot is moved, with $name", ({ connect })
   }
 
   /** A user of a slot that begins to move when `begin` is called. */
-  async function openBench(id = "cart 7") {
+  async function openBench() {
     const lock = await openOne();
     const user = userOnFirst(cluster, (one) => lock.keyFor(one));
     const key = lock.keyFor(user);
-    const recordKey = `{${key}}:${hash22(id)}`;
     const begin = async () => {
       const move = await beginMove(cluster, key);
       moves.push(move);
       return move;
     };
     const submit = (fingerprint?: string, by: SubmitLock = lock) =>
-      by.acquire(user, { submission: { id, fingerprint } });
-    return { lock, user, key, recordKey, begin, submit };
+      by.acquire(user, { submission: { id: "cart 7", fingerprint } });
+    return { lock, user, key, kept: recordKey(key), begin, submit };
   }
 
   test("an order is acquired, completed and replayed, and so is the next", async () => {
@@ -61,7 +54,7 @@ describe.each(clusterClients)("while a slot is moved, with $name", ({ connect })
     const from = performance.now();
     expect(await first.lease.complete(answer)).toBe("recorded");
     expect(performance.now() - from).toBeLessThan(1_000);
-    expect(bodyOf(await submit())).toBe("order 7");
+    expect(foundBy(await submit())).toBe("order 7");
     for (let cart = 8; cart < 11; cart++) {
       const { lease } = acquired(await lock.acquire(user, { submission: { id: `cart ${cart}` } }));
       expect(await lease.complete(answer)).toBe("recorded");
@@ -71,7 +64,7 @@ describe.each(clusterClients)("while a slot is moved, with $name", ({ connect })
   test.each(["source", "target"] as const)(
     "a lock that was taken before and lies on the %s is completed",
     async (where) => {
-      const { begin, submit, key, recordKey } = await openBench();
+      const { begin, submit, key, kept } = await openBench();
       const { lease } = acquired(await submit());
       const move = await begin();
       if (where === "target") await move.move(key);
@@ -79,20 +72,20 @@ describe.each(clusterClients)("while a slot is moved, with $name", ({ connect })
       expect(await submit()).toMatchObject({ outcome: "contended", sameSubmission: true });
       expect(await lease.complete(answer)).toBe("recorded");
       expect(await move.whereIs(key)).toBe(undefined);
-      expect(await move.whereIs(recordKey)).not.toBe(undefined);
-      expect(bodyOf(await submit())).toBe("order 7");
+      expect(await move.whereIs(kept)).not.toBe(undefined);
+      expect(foundBy(await submit())).toBe("order 7");
     },
   );
 
   test.each(["source", "target"] as const)(
     "a record that was kept before and lies on the %s is found, and leaves no lock behind",
     async (where) => {
-      const { begin, submit, key, recordKey } = await openBench();
+      const { begin, submit, key, kept } = await openBench();
       await acquired(await submit()).lease.complete(answer);
       const move = await begin();
-      if (where === "target") await move.move(recordKey);
-      expect(await move.whereIs(recordKey)).toBe(where);
-      expect(bodyOf(await submit())).toBe("order 7");
+      if (where === "target") await move.move(kept);
+      expect(await move.whereIs(kept)).toBe(where);
+      expect(foundBy(await submit())).toBe("order 7");
       await until(async () => (await move.whereIs(key)) === undefined, {
         what: "the lock that was taken for the look to be given back",
         boundMs: 3_000,
@@ -111,7 +104,7 @@ describe.each(clusterClients)("while a slot is moved, with $name", ({ connect })
     await lease.complete(answer);
     const later = await submit("another payload");
     expect(later).toMatchObject({ outcome: "mismatched", inFlight: false });
-    expect(bodyOf(await submit("a payload"))).toBe("order 7");
+    expect(foundBy(await submit("a payload"))).toBe("order 7");
   });
 
   test("a look-up finds what is in flight and what was completed, and takes nothing", async () => {
@@ -133,7 +126,7 @@ describe.each(clusterClients)("while a slot is moved, with $name", ({ connect })
     const { lease } = acquired(await submit());
     expect(await lease.complete(answer, { cooldownMs: 30_000 })).toBe("recorded");
     expect(await lock.acquire(user)).toMatchObject({ outcome: "contended", isCooldown: true });
-    expect(bodyOf(await submit())).toBe("order 7");
+    expect(foundBy(await submit())).toBe("order 7");
   });
 
   test("who lost the lease is late, and a second run is a duplicate", async () => {
@@ -146,7 +139,7 @@ describe.each(clusterClients)("while a slot is moved, with $name", ({ connect })
     expect(await lease.complete(answer)).toBe("late");
     expect(await second.lease.complete({ status: 201, body: "order 8" })).toBe("duplicate");
     expect(duplicate.messages).toHaveLength(1);
-    expect(bodyOf(await submit())).toBe("order 7");
+    expect(foundBy(await submit())).toBe("order 7");
     await (await leaseOf(lock, user)).release();
     duplicate.stop();
   });
@@ -157,7 +150,7 @@ describe.each(clusterClients)("while a slot is moved, with $name", ({ connect })
     const { lease } = acquired(await submit());
     await move.finish();
     expect(await lease.complete(answer)).toBe("recorded");
-    expect(bodyOf(await submit())).toBe("order 7");
+    expect(foundBy(await submit())).toBe("order 7");
   });
 
   test("the users of other slots of the node are served, whatever waits for that one", async () => {
@@ -182,13 +175,13 @@ describe.each(clusterClients)("while a slot is moved, with $name", ({ connect })
     const ids = Array.from({ length: 12 }, (_, i) => `cart ${i}`);
     let isOver = false;
     const moving = (async () => {
-      const keys = [key, ...ids.map((id) => `{${key}}:${hash22(id)}`)];
+      const keys = [key, ...ids.map((id) => recordKey(key, id))];
       while (!isOver) for (const moved of keys) await move.move(moved);
     })();
     const runs: string[] = [];
-    const click = async (by: SubmitLock, id: string): Promise<string> => {
+    const click = async (by: SubmitLock, id: string): Promise<string | undefined> => {
       const attempt = await by.acquire(user, { submission: { id } });
-      if (attempt.outcome !== "acquired") return bodyOf(attempt);
+      if (attempt.outcome !== "acquired") return foundBy(attempt);
       runs.push(id);
       return await attempt.lease.complete({ status: 201, body: id });
     };

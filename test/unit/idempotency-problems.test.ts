@@ -48,5 +48,7 @@ test("an invalid key is told why, and nothing of itself", () => {
 });
 
 test("the problems of the lock are what they were", () => {
-  expect(JSON.parse(problemsFor(docs)({ reason: "anonymous" }).body).type).toBe("about:blank");
+  expect(JSON.parse(problemsFor(docs)({ reason: "anonymous" }, false).body).type).toBe(
+    "about:blank",
+  );
 });

@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import type { AcquireReply, LockCommand, LockStore } from "../../src/index.ts";
-import { type Asking, asking } from "../support/asking.ts";
-import { commandOf, expiresInMs, roomyTimes } from "../support/locks.ts";
-import { bodyOf, hashesOf, onceOf, recordOf } from "../support/submissions.ts";
-import { until } from "../support/until.ts";
+import { type Asking, asking } from "./asking.ts";
+import { commandOf, expiresInMs, roomyTimes } from "./locks.ts";
+import { bodyOf, hashesOf, onceOf, recordOf } from "./submissions.ts";
+import { until } from "./until.ts";
 
 /** What the lock relies on where a store keeps answers. */
 export function keepsAnswers(openStore: () => LockStore): void {

@@ -7,10 +7,10 @@ import {
   type LockStore,
   type SubmitLockOptions,
 } from "../../src/index.ts";
-import { asking } from "../support/asking.ts";
-import { freshUser } from "../support/ids.ts";
-import { acquired, causeOf, commandOf, leaseOf, openLock, roomyTimes } from "../support/locks.ts";
-import { until } from "../support/until.ts";
+import { asking } from "./asking.ts";
+import { freshUser } from "./ids.ts";
+import { acquired, causeOf, commandOf, leaseOf, openLock, roomyTimes } from "./locks.ts";
+import { until } from "./until.ts";
 
 /** What a lock does, whatever store it is on. */
 export function carriesALock(open: () => LockStore): void {
@@ -54,7 +54,7 @@ export function carriesALock(open: () => LockStore): void {
     await Promise.all(leases.map((lease) => lease.release()));
   });
 
-  test("of 50 attempts at once exactly one acquires", async () => {
+  test("P1: of 50 attempts at once exactly one acquires", async () => {
     const [lock, user] = [lockWith(), freshUser()];
     const attempts = await Promise.all(Array.from({ length: 50 }, () => lock.acquire(user)));
     const outcomes = attempts.map(({ outcome }) => outcome);
@@ -75,7 +75,7 @@ export function carriesALock(open: () => LockStore): void {
     expect(await lease.release()).toBe("gone");
   });
 
-  test("the watchdog keeps a lease far longer than its TTL", async () => {
+  test("P5: the watchdog keeps a lease far longer than its TTL", async () => {
     const [lock, user] = [lockWith({ ttlMs: 400 }), freshUser()];
     const lease = await leaseOf(lock, user);
     const end = performance.now() + 1_000;
@@ -88,7 +88,7 @@ export function carriesALock(open: () => LockStore): void {
     expect(await lease.release()).toBe("released");
   });
 
-  test("maxHoldMs ends a lease that is extended, and aborts its signal", async () => {
+  test("P5: maxHoldMs ends a lease that is extended, and aborts its signal", async () => {
     const [lock, user] = [lockWith({ ttlMs: 300, maxHoldMs: 700 }), freshUser()];
     const from = performance.now();
     const lease = await leaseOf(lock, user);
@@ -101,7 +101,7 @@ export function carriesALock(open: () => LockStore): void {
     await lock.withLock(user, { waitMs: 10_000 }, () => {});
   });
 
-  test("a lease whose key somebody else has taken is lost, and its release leaves that key alone", async () => {
+  test("P4: a lease whose key somebody else has taken is lost, and its release leaves that key alone", async () => {
     const store = open();
     const lock = openLock({ store, ttlMs: 500 });
     const lease = await leaseOf(lock, freshUser());
@@ -265,11 +265,16 @@ export function carriesALock(open: () => LockStore): void {
     const [lock, user] = [lockWith(), freshUser()];
     const attempt = lock.acquire(user);
     await lock.close({ timeoutMs: 0 });
-    const { outcome } = await attempt;
-    // Whichever came first; a lease that was handed out before the bound is lost with it.
-    expect(["acquired", "unavailable"]).toContain(outcome);
-    if (outcome === "unavailable") {
-      await openLock({ store: open() }).withLock(user, { waitMs: 5_000 }, () => {});
+    const ended = await attempt;
+    // Whichever came first: a lease that was handed out before the bound is lost with it.
+    if (ended.outcome === "acquired") {
+      const { lease } = ended;
+      expect(lease.signal.reason).toMatchObject({ code: "SUBMIT_LOCK_LOST", reason: "closed" });
+      expect(lease.remainingMs()).toBe(0);
+      expect(await lease.release()).toBe("released");
+    } else {
+      expect(causeOf(ended)).toBeInstanceOf(LockClosedError);
     }
+    await openLock({ store: open() }).withLock(user, { waitMs: 5_000 }, () => {});
   });
 }
