@@ -77,7 +77,7 @@ export function resolveLockOptions(options: SubmitLockOptions): ResolvedLockOpti
 
 /**
  * Whatever was given is kept, and a default gives way to it: `{ maxHoldMs: 5_000 }` alone means a
- * `ttlMs` of 5 000. Only values that contradict each other are an error.
+ * `ttlMs` of 5 000. Only values that contradict each other are an error (rule 11).
  */
 function resolveTimes(options: SubmitLockOptions): LockTimes {
   // What was given is checked by itself first, so that no default is derived from nonsense.
