@@ -1,23 +1,23 @@
 import type { LockCommand } from "../../../src/lock/store.ts";
 import { SubmitLock } from "../../../src/lock/submit-lock.ts";
 import { RedisStore } from "../../../src/stores/redis/redis-store.ts";
-import { acquireScript, extendScript, releaseScript } from "../../../src/stores/redis/scripts.ts";
 import { CallWatch } from "./invariants/call-watch.ts";
 import { Health } from "./invariants/health.ts";
 import { KeyWatch } from "./invariants/key-watch.ts";
 import { LeaseWatch } from "./invariants/lease-watch.ts";
 import { type Owner, Owners } from "./invariants/owners.ts";
 import { Verdict } from "./invariants/verdict.ts";
+import { SimulatedClient } from "./network/simulated-client.ts";
 import {
   type ClientWatcher,
   type CommandFate,
   ioredisDefaults,
-  SimulatedClient,
   type Surroundings,
-} from "./network/simulated-client.ts";
+} from "./network/surroundings.ts";
 import type { Participant } from "./participant.ts";
 import { count, type Report } from "./report.ts";
 import type { ProcessPlan, Schedule } from "./schedule.ts";
+import { nameOf } from "./script-names.ts";
 import { SimulatedRedis } from "./server/simulated-redis.ts";
 import { EventLoop, on } from "./time/event-loop.ts";
 import { Machine } from "./time/machine.ts";
@@ -249,17 +249,4 @@ export class World {
 
 function lane(client: SimulatedClient): string {
   return client.isSecond ? "[second]" : "[first]";
-}
-
-function nameOf(script: string): string {
-  switch (script) {
-    case acquireScript:
-      return "acquire";
-    case extendScript:
-      return "extend";
-    case releaseScript:
-      return "release";
-    default:
-      return "probe";
-  }
 }
