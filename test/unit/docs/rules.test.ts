@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { ROOT } from "./readme.ts";
+import { ROOT } from "../../docs/readme.ts";
 
 const protocol = readFileSync(join(ROOT, "docs/internals/protocol.md"), "utf8");
 
