@@ -33,9 +33,13 @@ export type AttemptLike =
   | Exclude<SubmissionAttempt, { outcome: "acquired" }>
   | (Omit<Extract<Attempt, { outcome: "acquired" }>, "lease"> & { readonly lease: LeaseLike });
 
+/** How one without a submission ended. */
+type PlainAttemptLike = Exclude<AttemptLike, { outcome: "completed" | "mismatched" }>;
+
 /** What a guard needs of a lock: a `SubmitLock`, also of another copy of this package. */
 export interface LockLike {
-  acquire(userId: UserId, options?: AcquireOptions): Promise<AttemptLike>;
+  acquire(userId: UserId): Promise<PlainAttemptLike>;
+  acquire(userId: UserId, options: AcquireOptions): Promise<AttemptLike>;
   /** Without it, two guards on one request contend with each other. */
   keyFor?(userId: UserId): string;
   /** Needed for `idempotency` and `cooldownMs`. */

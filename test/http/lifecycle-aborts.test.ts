@@ -37,7 +37,7 @@ const answers = async (turn: Turn, work: OrderWork) => {
   turn.answer(201, { order: "placed" });
 };
 
-describe.each(frameworks)("$name", (framework: Framework) => {
+describe.each(frameworks)("P5: a client that leaves, on $name", (framework: Framework) => {
   test("an order whose client has left keeps the lock until it is done", async () => {
     const { started, left, goOn, handler } = slowOrder(answers);
     const shop = await openShop({ framework, handler });
@@ -245,19 +245,22 @@ describe.each(seeing)("$name", (framework: Framework) => {
   });
 
   test("a handler that has not answered keeps the lock while its client waits", async () => {
+    const later = gate();
     const shop = await openShop({
       framework,
       handler: async (turn, work) => {
         await work.over();
         // Returns, and somebody else answers later.
         const res = turn.byHand();
-        setTimeout(() => res.end("later"), 60);
+        void later.opened.then(() => res.end("later"));
       },
     });
     const call = shop.submit();
     await until(() => shop.heldAtEnd.length === 1, { what: "the work to be over" });
+    // Time for a release that should not be.
     await sleep(20);
     expect(await shop.owner()).not.toBeNull();
+    later.open();
     expect((await call.reply).body).toBe("later");
     await shop.isOverAfter(1);
   });

@@ -10,7 +10,7 @@ afterEach(closeBenches);
 const short = { ttlMs: 600, acquireTimeoutMs: 250, commandTimeoutMs: 60 } as const;
 
 /** What is a matter of time alone is tested in virtual time, in `test/unit`. */
-describe("rule 7: a lease is valid for what it was promised", () => {
+describe("rule 7, P5: a lease is valid for what it was promised", () => {
   test("with maxHoldMs equal to ttlMs it is never extended", async () => {
     const { lock, proxy } = await openBench({ ...short, maxHoldMs: 600 });
     const { signal } = await leaseOf(lock, freshUser());

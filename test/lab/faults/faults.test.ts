@@ -13,7 +13,7 @@ import { submitLock } from "./submit-lock.ts";
 const clients = ["ioredis 6, defaults", "ioredis 5, commandTimeout 200"].map(labClient);
 const lab = () => ({ binary: inject("redisServerBinary"), sharedPort: sharedRedisPort() });
 
-describe("submit-lock under every fault", () => {
+describe("P1 to P6: submit-lock under every fault", () => {
   const uncaught = new UncaughtRecorder();
   let results: CellResult[];
   beforeAll(async () => {

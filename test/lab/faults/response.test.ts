@@ -34,7 +34,7 @@ afterEach(async () => {
   await proxy.stop();
 });
 
-describe.each(mainFrameworks)("$name", (framework) => {
+describe.each(mainFrameworks)("P3 and P8: the answer and the key, on $name", (framework) => {
   test.each(releaseFaults)("$name: the answer is what the handler made of it", async (fault) => {
     proxy = await startProxy(sharedRedisPort());
     const user = freshUser();

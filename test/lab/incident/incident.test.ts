@@ -4,7 +4,7 @@ import { submitLock } from "../faults/submit-lock.ts";
 import { figuresOf } from "./figures.ts";
 import { replay } from "./replay.ts";
 
-test("lost replies block nobody and double no order", async () => {
+test("P1, P2 and P3: lost replies block nobody and double no order", async () => {
   const run = await replay({
     library: submitLock,
     redisPort: sharedRedisPort(),
