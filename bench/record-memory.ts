@@ -66,7 +66,7 @@ export async function measureRecords(
     );
     await Promise.all(users.map((user) => keep(lock, user, body)));
   }
-  const grown = ((await onlooker.stats()).usedMemory - before) / records;
+  const grown = Math.round(((await onlooker.stats()).usedMemory - before) / records);
   const [, keys] = await redis.scan(0, "MATCH", "{lock:submit:*", "COUNT", 1_000);
   const usages = await Promise.all(keys.slice(0, 100).map((key) => redis.memory("USAGE", key)));
   const usage = usages.reduce<number>((sum, each) => sum + Number(each), 0) / usages.length;
