@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
-import { RedisStore } from "../../src/index.ts";
 import { record } from "../support/channels.ts";
 import { runChild, sourceUrl } from "../support/child.ts";
 import { freshUser } from "../support/ids.ts";
@@ -76,19 +75,6 @@ describe("rule 14: close", () => {
     expect(await redis.exists(lease.key)).toBe(false);
   });
 
-  test("it takes a bound, and checks it", async () => {
-    const { client } = await openBench();
-    const lock = openLock({ store: new RedisStore(client) });
-    for (const timeoutMs of [-1, 0.5, 600_001, Number.NaN]) {
-      await expect(lock.close({ timeoutMs })).rejects.toMatchObject({
-        code: "SUBMIT_LOCK_INVALID_OPTION",
-      });
-    }
-    await expect(lock.close({ timeout: 1 } as object)).rejects.toThrow(/unknown option "timeout"/);
-    // Nothing of that has closed it.
-    await lock.check();
-  });
-
   test("a process that closes its locks and then its client ends by itself", async () => {
     const { code, stdout, stderr } = await runChild(`
       const { Redis } = await import("ioredis");
@@ -100,13 +86,5 @@ describe("rule 14: close", () => {
       await redis.quit();
       console.log("closed");`);
     expect({ code, stdout, stderr }).toEqual({ code: 0, stdout: "closed\n", stderr: "" });
-  });
-
-  test("a lease that nobody released keeps no process alive", async () => {
-    const { code, stdout } = await runChild(`
-      const { MemoryStore, SubmitLock } = await import(${JSON.stringify(sourceUrl("index.ts"))});
-      await new SubmitLock({ store: new MemoryStore() }).acquire("42");
-      console.log("held");`);
-    expect({ code, stdout }).toEqual({ code: 0, stdout: "held\n" });
   });
 });

@@ -1,8 +1,18 @@
-import { expect, test } from "vitest";
+import { afterEach, describe, expect, test } from "vitest";
 import { MemoryStore } from "../../src/index.ts";
 import { asking } from "../support/asking.ts";
 import { runChild, sourceUrl } from "../support/child.ts";
-import { commandOf, roomyTimes } from "../support/locks.ts";
+import { carriesALock } from "../support/lock-contract.ts";
+import { closeLocks, commandOf, roomyTimes } from "../support/locks.ts";
+import { keepsTheContract } from "../support/store-contract.ts";
+
+afterEach(closeLocks);
+
+describe("MemoryStore", () => {
+  const store = new MemoryStore();
+  keepsTheContract(() => store);
+  carriesALock(() => store);
+});
 
 const code = `
   const { MemoryStore } = await import(${JSON.stringify(sourceUrl("index.ts"))});
@@ -50,4 +60,12 @@ test("a sweep of many users keeps every lock that is alive", async () => {
     kind: "contended",
   });
   expect(await store.extend(alive).reply).toMatchObject({ kind: "done" });
+});
+
+test("it executes in the order of the calls", async () => {
+  const [store, mine] = [asking(new MemoryStore()), commandOf()];
+  await store.acquire(mine).reply;
+  const next = store.acquire(commandOf({ key: mine.key }));
+  const release = store.release(mine);
+  expect([(await next.reply).kind, (await release.reply).kind]).toEqual(["contended", "done"]);
 });

@@ -37,35 +37,35 @@ export class Faults {
     switch (fault.kind) {
       case "server paused":
         server.machine.pause(forMs);
-        this.#lastFailure(processes, forMs);
+        this.#trouble(processes, forMs);
         break;
       case "server restarted empty":
         server.restart(forMs);
         this.#world.keyWatch.lost();
-        this.#lastFailure(processes, forMs);
+        this.#trouble(processes, forMs);
         for (const each of processes) this.#reset(each, false);
         break;
       case "server refusing":
         server.refuse(refusals[fault.atMs % refusals.length] as string, forMs);
-        this.#lastFailure(processes, forMs);
+        this.#trouble(processes, forMs);
         break;
       case "process paused":
         process.machine.pause(forMs);
-        this.#lastFailure([process], forMs);
+        this.#trouble([process], forMs);
         break;
       case "process cut off":
         process.cutOffUntil = Math.max(process.cutOffUntil, this.#world.loop.now + forMs);
         for (const client of process.clients) client.connection?.stall(process.cutOffUntil);
-        this.#lastFailure([process], forMs);
+        this.#trouble([process], forMs);
         break;
       case "connections reset":
-        this.#lastFailure([process], 0);
+        this.#trouble([process], 0);
         this.#reset(process, stillLands);
         break;
     }
   }
 
-  #lastFailure(processes: readonly SimulatedProcess[], forMs: number): void {
+  #trouble(processes: readonly SimulatedProcess[], forMs: number): void {
     for (const { health } of processes) this.#outside.after(forMs, health.troubled(true));
   }
 

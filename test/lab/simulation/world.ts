@@ -8,13 +8,13 @@ import { KeyWatch } from "./invariants/key-watch.ts";
 import { LeaseWatch } from "./invariants/lease-watch.ts";
 import { type Owner, Owners } from "./invariants/owners.ts";
 import { Verdict } from "./invariants/verdict.ts";
+import { SimulatedClient } from "./network/simulated-client.ts";
 import {
   type ClientWatcher,
   type CommandFate,
   ioredisDefaults,
-  SimulatedClient,
   type Surroundings,
-} from "./network/simulated-client.ts";
+} from "./network/surroundings.ts";
 import type { Participant } from "./participant.ts";
 import { count, type Report } from "./report.ts";
 import type { ProcessPlan, Schedule } from "./schedule.ts";

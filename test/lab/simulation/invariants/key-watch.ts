@@ -3,7 +3,7 @@ import {
   extendScript,
   releaseScript,
 } from "../../../../src/stores/redis/scripts.ts";
-import type { WrittenCopy } from "../network/simulated-client.ts";
+import type { WrittenCopy } from "../network/surroundings.ts";
 import type { Schedule } from "../schedule.ts";
 import type { KeyWatcher } from "../server/keys.ts";
 import type { SimulatedRedis } from "../server/simulated-redis.ts";

@@ -42,7 +42,7 @@ test.each<[string, Given, ReturnType<typeof times>]>([
   ["the shortest command", { commandTimeoutMs: 10 }, times(10_000, 60_000, 1_000, 10)],
   ["everything", times(2_000, 3_000, 900, 300), times(2_000, 3_000, 900, 300)],
   ["no watchdog", { ttlMs: 2_000, maxHoldMs: 2_000 }, times(2_000, 2_000, 1_000, 200)],
-])("a default gives way to what was given: %s", (_name, given, resolved) => {
+])("rule 11: a default gives way to what was given: %s", (_name, given, resolved) => {
   expect(timesOf(given)).toEqual(resolved);
 });
 
@@ -73,7 +73,7 @@ test.each<[keyof Given, object, string, string]>([
   ["maxHoldMs", { maxHoldMs: null }, "a whole number", "null"],
   ["acquireTimeoutMs", { acquireTimeoutMs: null }, "a whole number", "null"],
   ["commandTimeoutMs", { commandTimeoutMs: null }, "a whole number", "null"],
-])("%s out of bounds is refused: %o", (name, options, expected, came) => {
+])("rule 11: %s out of bounds is refused: %o", (name, options, expected, came) => {
   const message = refusal(options);
   expect(message).toMatch(new RegExp(`^${name}: expected `));
   expect(message).toContain(expected);

@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
 import type { LockStore } from "../../src/index.ts";
-import { asking } from "../support/asking.ts";
-import { freshUser } from "../support/ids.ts";
-import { commandOf, expiresInMs, roomyTimes } from "../support/locks.ts";
-import { until } from "../support/until.ts";
+import { asking } from "./asking.ts";
+import { freshUser } from "./ids.ts";
+import { commandOf, expiresInMs, roomyTimes } from "./locks.ts";
+import { until } from "./until.ts";
 
 /** What the lock relies on, whatever holds the keys. */
 export function keepsTheContract(openStore: () => LockStore): void {
@@ -108,19 +108,6 @@ export function keepsTheContract(openStore: () => LockStore): void {
     await store.acquire(mine).reply;
     expect(await store.release(rivalOf(mine.key)).reply).toMatchObject({ kind: "foreign" });
     expect(await store.acquire(mine).reply).toMatchObject({ kind: "mine" });
-  });
-
-  test("a release of one turn comes before its acquires", async () => {
-    const [store, mine] = [open(), commandOf()];
-    await store.acquire(mine).reply;
-    const next = store.acquire(rivalOf(mine.key));
-    const release = store.release(mine);
-    const kinds = [(await release.reply).kind, (await next.reply).kind];
-    // A store that executes at once keeps the order of the calls, which is as good.
-    expect([
-      ["done", "taken"],
-      ["done", "contended"],
-    ]).toContainEqual(kinds);
   });
 
   test("the store's time never runs backwards", async () => {

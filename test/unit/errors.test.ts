@@ -15,14 +15,10 @@ import {
   SubmitLockError,
 } from "../../src/index.ts";
 import { freshUser } from "../support/ids.ts";
-import { onlooker } from "../support/lock-key.ts";
-import { acquired, causeOf, closeLocks, leaseOf, openLock } from "../support/locks.ts";
-import { startRedis } from "../support/redis-server.ts";
+import { acquired, closeLocks, leaseOf, openLock } from "../support/locks.ts";
 import { until } from "../support/until.ts";
-import { closeBenches, isAcquire, openBench } from "./fixture.ts";
 
 afterEach(closeLocks);
-afterEach(closeBenches);
 
 const cause = new Error("why");
 describe.each([
@@ -74,9 +70,6 @@ test("an error of another copy of the package is recognised", () => {
   expect(isSubmitLockError(foreign)).toBe(true);
 });
 
-/** A command that breaks Redis; without one, Redis falls silent. */
-type Fault = [name: string, breakIt: [string, ...(string | number)[]] | undefined];
-
 /** Everything that a logger could make of a value. */
 const shown = (value: unknown) =>
   inspect(value, { depth: 10, showHidden: true, getters: false }) +
@@ -107,27 +100,5 @@ describe("the owner id stays out of logs", () => {
     const { ownerId } = await leaseOf(lock, user);
     const error = await lock.withLock(user, {}, () => {}).catch((reason: unknown) => reason);
     expect(shown([await lock.acquire(user), error])).not.toContain(ownerId);
-  });
-
-  test.each([
-    ["an outage", undefined],
-    ["a refusal", ["CONFIG", "SET", "maxmemory", 1]],
-    ["a user without permission", ["ACL", "SETUSER", "default", "-set"]],
-    ["an unknown command", ["ACL", "SETUSER", "default", "-eval"]],
-  ] as Fault[])("of the cause of %s", async (_name, breakIt) => {
-    const server = await startRedis();
-    const clientOptions = { commandTimeout: 50 };
-    const { lock, proxy } = await openBench({
-      port: server.port,
-      acquireTimeoutMs: 200,
-      clientOptions,
-    });
-    if (breakIt === undefined) proxy.holdRequests();
-    else await onlooker(server.port).send(...breakIt);
-    const text = shown(causeOf(await lock.acquire(freshUser())));
-    const ownerIds = proxy.commands.filter(isAcquire).map((argv) => argv[8] as string);
-    expect(ownerIds.length).toBeGreaterThan(0);
-    for (const ownerId of ownerIds) expect(text).not.toContain(ownerId);
-    await server.stop();
   });
 });

@@ -7,10 +7,10 @@ import {
   type LockStore,
   type SubmitLockOptions,
 } from "../../src/index.ts";
-import { asking } from "../support/asking.ts";
-import { freshUser } from "../support/ids.ts";
-import { acquired, causeOf, commandOf, leaseOf, openLock, roomyTimes } from "../support/locks.ts";
-import { until } from "../support/until.ts";
+import { asking } from "./asking.ts";
+import { freshUser } from "./ids.ts";
+import { acquired, causeOf, commandOf, leaseOf, openLock, roomyTimes } from "./locks.ts";
+import { until } from "./until.ts";
 
 /** What a lock does, whatever store it is on. */
 export function carriesALock(open: () => LockStore): void {
@@ -260,11 +260,16 @@ export function carriesALock(open: () => LockStore): void {
     const [lock, user] = [lockWith(), freshUser()];
     const attempt = lock.acquire(user);
     await lock.close({ timeoutMs: 0 });
-    const { outcome } = await attempt;
-    // Whichever came first; a lease that was handed out before the bound is lost with it.
-    expect(["acquired", "unavailable"]).toContain(outcome);
-    if (outcome === "unavailable") {
-      await openLock({ store: open() }).withLock(user, { waitMs: 5_000 }, () => {});
+    const ended = await attempt;
+    // Whichever came first: a lease that was handed out before the bound is lost with it.
+    if (ended.outcome === "acquired") {
+      const { lease } = ended;
+      expect(lease.signal.reason).toMatchObject({ code: "SUBMIT_LOCK_LOST", reason: "closed" });
+      expect(lease.remainingMs()).toBe(0);
+      expect(await lease.release()).toBe("released");
+    } else {
+      expect(causeOf(ended)).toBeInstanceOf(LockClosedError);
     }
+    await openLock({ store: open() }).withLock(user, { waitMs: 5_000 }, () => {});
   });
 }

@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, it } from "vitest";
-import { blocks, prose, ROOT, readme } from "./readme.ts";
+import { describe, expect, test } from "vitest";
+import { blocks, prose, ROOT, readme } from "../../docs/readme.ts";
 
 const sources = readdirSync(join(ROOT, "src"), { recursive: true, encoding: "utf8" })
   .filter((file) => file.endsWith(".ts"))
@@ -26,7 +26,7 @@ function anchorOf(heading: string): string {
 }
 
 describe("the README", () => {
-  it.each(["SubmitLockOptions", "GuardOptions", "WithLockOptions", "CloseOptions"])(
+  test.each(["SubmitLockOptions", "GuardOptions", "WithLockOptions", "CloseOptions"])(
     "names every option of %s",
     (name) => {
       const options = membersOf(name);
@@ -35,32 +35,32 @@ describe("the README", () => {
     },
   );
 
-  it("names every option of a guard", () => {
+  test("names every option of a guard", () => {
     const found = /const names = (\["lock".*?\]);/s.exec(sources)?.[1];
     const options = JSON.parse(found ?? "[]") as string[];
     expect(options.length).toBeGreaterThan(4);
     for (const option of options) expect(readme).toContain(`| \`${option}\` |`);
   });
 
-  it("names every error code, and no other", () => {
+  test("names every error code, and no other", () => {
     const codes = inSources(/SUBMIT_LOCK_[A-Z_]+/g);
     expect(codes.length).toBeGreaterThan(8);
     expect([...new Set(readme.match(/SUBMIT_LOCK_[A-Z_]+/g))].sort()).toEqual(codes);
   });
 
-  it("names every code of a response, and no other", () => {
+  test("names every code of a response, and no other", () => {
     const codes = inSources(/(?<=")submit_[a-z]+(?=")/g);
     expect(codes).toHaveLength(3);
     expect([...new Set(readme.match(/\bsubmit_[a-z]+/g))].sort()).toEqual(codes);
   });
 
-  it("names every channel, and no other", () => {
+  test("names every channel, and no other", () => {
     const channels = inSources(/(?<=")submit-lock:[a-z]+(?=")/g);
     expect(channels).toHaveLength(4);
     expect([...new Set(readme.match(/\bsubmit-lock:[a-z]+/g))].sort()).toEqual(channels);
   });
 
-  it.each([
+  test.each([
     ["submit-lock:acquire", "AcquireMessage"],
     ["submit-lock:release", "ReleaseMessage"],
     ["submit-lock:lost", "LostMessage"],
@@ -70,7 +70,7 @@ describe("the README", () => {
     for (const member of membersOf(message)) expect(row).toContain(`\`${member}\``);
   });
 
-  it("has a target for every link", () => {
+  test("has a target for every link", () => {
     const anchors = [...prose.matchAll(/^#+ (.*)$/gm)].map(([, heading]) =>
       anchorOf(heading ?? ""),
     );
@@ -83,7 +83,7 @@ describe("the README", () => {
     }
   });
 
-  it("names only commands that there are", () => {
+  test("names only commands that there are", () => {
     const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
     const named = [...readme.matchAll(/\bnpm (?:run )?(\w[\w:]*)/g)].map(([, name]) => name);
     for (const name of named) {
@@ -91,13 +91,13 @@ describe("the README", () => {
     }
   });
 
-  it("names only files that there are", () => {
+  test("names only files that there are", () => {
     const files = readme.match(/`(src|examples)\/[\w/.-]+`/g) ?? [];
     expect(files.length).toBeGreaterThan(0);
     for (const file of files) expect(existsSync(join(ROOT, file.slice(1, -1))), file).toBe(true);
   });
 
-  it("begins with the two commands", () => {
+  test("begins with the two commands", () => {
     expect(blocks[0]?.code).toBe("npm ci && npm run demo\nnpm ci && npm test\n");
   });
 });

@@ -1,13 +1,13 @@
 import { afterAll, afterEach, beforeAll, describe } from "vitest";
-import { type LockStore, MemoryStore, RedisStore, SubmitLock } from "../../src/index.ts";
-import { closeClients, cluster5, cluster6, redisClients } from "../support/clients.ts";
+import { type LockStore, RedisStore, SubmitLock } from "../../src/index.ts";
+import { closeClients, clusterClients, redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks } from "../support/locks.ts";
 import { type RedisCluster, startCluster } from "../support/redis-cluster.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 
-/** Runs one suite on every store, and the Redis store on every client that it promises to take. */
-export function onEveryStore(suite: (store: () => LockStore) => void): void {
+/** Runs one suite on the Redis store, with every client that it promises to take. */
+export function onEveryRedisStore(suite: (store: () => LockStore) => void): void {
   let cluster: RedisCluster;
   beforeAll(async () => {
     cluster = await startCluster();
@@ -15,23 +15,19 @@ export function onEveryStore(suite: (store: () => LockStore) => void): void {
   afterAll(() => cluster.stop());
   afterEach(closeLocks);
 
-  const stores: { name: string; open(): LockStore }[] = [
+  const clients: { name: string; connect(): ConstructorParameters<typeof RedisStore>[0] }[] = [
     ...redisClients.map(({ name, connect }) => ({
-      name: `RedisStore on ${name}`,
-      open: () => new RedisStore(connect(sharedRedisPort())),
+      name,
+      connect: () => connect(sharedRedisPort()),
     })),
-    ...[cluster6, cluster5].map(({ name, connect }) => ({
-      name: `RedisStore on ${name}`,
-      open: () => new RedisStore(connect(cluster.ports)),
-    })),
-    { name: "MemoryStore", open: () => new MemoryStore() },
+    ...clusterClients.map(({ name, connect }) => ({ name, connect: () => connect(cluster.ports) })),
   ];
 
-  describe.each(stores)("$name", ({ open }) => {
+  describe.each(clients)("RedisStore on $name", ({ connect }) => {
     let store: LockStore;
     // One store for all of its tests, as in an application; each test has keys of its own.
     beforeAll(async () => {
-      store = open();
+      store = new RedisStore(connect());
       await isUp(store);
     });
     afterAll(closeClients);
