@@ -21,6 +21,20 @@ interface Command {
   isResent: boolean;
 }
 
+/** What a client is duplicated with, and what a Cluster is. */
+type DuplicateOptions =
+  | [options: Partial<ClientOptions>]
+  | [nodes: readonly never[], options: ClusterOptions];
+
+interface ClusterOptions {
+  readonly redisOptions: Partial<ClientOptions>;
+  readonly clusterRetryStrategy: ClientOptions["retryStrategy"];
+}
+
+function asNodeOptions({ redisOptions, clusterRetryStrategy, ...common }: ClusterOptions) {
+  return { ...common, ...redisOptions, retryStrategy: clusterRetryStrategy };
+}
+
 /**
  * As much of ioredis 6 as a lock meets: its states and events, its queues, the silent re-sending
  * after a reconnect, command time-outs that withdraw nothing. `simulated-client.test.ts` compares
@@ -30,6 +44,8 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
   status = "wait";
   readonly options: ClientOptions;
   readonly isSecond: boolean;
+  /** One node of it, which has every slot. */
+  readonly isCluster: boolean;
   readonly #around: Surroundings;
   /** Written and unanswered, oldest first; another one from each new connection on. */
   #written: Command[] = [];
@@ -49,6 +65,7 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
     this.#around = around;
     this.options = options;
     this.isSecond = isSecond;
+    this.isCluster = options.isCluster;
     around.clients.add(this);
   }
 
@@ -76,7 +93,9 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
     return Promise.resolve();
   }
 
-  duplicate(options: Partial<ClientOptions>): SimulatedClient {
+  duplicate(...given: DuplicateOptions): SimulatedClient {
+    const [first, ofCluster] = given;
+    const options = ofCluster === undefined ? first : asNodeOptions(ofCluster);
     const copy = new SimulatedClient(this.#around, { ...this.options, ...options }, true);
     void copy.connect();
     return copy;
@@ -208,7 +227,7 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
 
   #write(command: Command, connection: Connection): void {
     const { loop, machine, server, watcher, nextFate } = this.#around;
-    const fate = nextFate(this, command.args);
+    const fate = nextFate(this, command.args, command.script);
     const untroubled = fate === undefined ? undefined : this.#trouble();
     command.writtenAt = machine.monotonicMs();
     this.#written.push(command);

@@ -61,10 +61,7 @@ class Translator {
   program(): LuaProgram {
     const body = this.#block();
     if (this.#peek() !== undefined) throw new Error(`Lua: unexpected ${this.#peek()}`);
-    const make = new Function("lua", "globals", body) as (
-      lua: object,
-      globals: object,
-    ) => LuaValue;
+    const make = new Function("lua", "globals", body) as (lua: object, globals: object) => LuaValue;
     return (globals) => make(operators, globals);
   }
 

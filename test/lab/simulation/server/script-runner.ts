@@ -1,6 +1,6 @@
 import type { Keys } from "./keys.ts";
 import { compileLua, type LuaProgram } from "./lua.ts";
-import { type LuaObject, type LuaValue, LuaError, library, table } from "./lua-values.ts";
+import { LuaError, type LuaObject, type LuaValue, library, table } from "./lua-values.ts";
 
 /**
  * What a server without memory to spare refuses. Redis looks when a script begins to write: whatever

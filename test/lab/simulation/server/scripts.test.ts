@@ -310,4 +310,3 @@ function asError(error: unknown): Error {
 function kindOf(reply: unknown): unknown {
   return reply instanceof Error ? `error ${reply.message.split(" ")[0]}` : reply;
 }
-
