@@ -117,15 +117,23 @@ export class AnsweredTwiceError extends SubmitLockError {
 
 /**
  * The payload of a submission cannot be told from another one: its body was announced and not
- * parsed, or what `fingerprint` gave is nothing or no JSON. The handler did not run.
+ * parsed, or what `fingerprint` gave is nothing or no JSON (status 500), or the payload is nested
+ * too deeply to be compared (422). The handler did not run.
  */
 export class NoFingerprintError extends SubmitLockError {
   override readonly name = "NoFingerprintError";
   readonly code = "SUBMIT_LOCK_NO_FINGERPRINT";
-  /** Read by the error handlers of Express and Koa. */
-  readonly status = 500;
-  readonly statusCode = 500;
+  /** Read by the error handlers of Express and Koa: whether the application or the client has to mend it. */
+  readonly status: 500 | 422;
+  readonly statusCode: 500 | 422;
   readonly expose = false;
+
+  constructor(message: string, options: ErrorOptions & { readonly status?: 500 | 422 } = {}) {
+    super(message, options);
+    const { status = 500 } = options;
+    this.status = status;
+    this.statusCode = status;
+  }
 }
 
 /** Every concrete error class, for a `switch` over `code`. */

@@ -49,10 +49,9 @@ export type {
   ReleaseRequest,
   SubmissionHashes,
 } from "./lock/store.ts";
-export type { Submission } from "./lock/submission.ts";
+export type { AcquireOptions, Submission } from "./lock/submission.ts";
 export type { UserId } from "./lock/submit-key.ts";
 export {
-  type AcquireOptions,
   type CheckOptions,
   type CloseOptions,
   type LockedWork,

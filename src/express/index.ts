@@ -3,15 +3,16 @@ import type { Request, RequestHandler, Response } from "express";
 import { AnsweredTwiceError, InvalidOptionError, isSubmitLockError } from "../errors.ts";
 import { admit } from "../http/admission.ts";
 import { type LeaseLike, resolveGuardOptions } from "../http/guard-options.ts";
+import { offeredTypes } from "../http/page.ts";
 import { sendProblem } from "../http/problem.ts";
 import { problemsFor } from "../http/problems.ts";
 import type { Replay } from "../http/refusal.ts";
-import type { RequestLease, SharedLease, Work } from "../http/request-lease.ts";
+import type { RequestLease, SharedLease } from "../http/request-lease.ts";
+import { ResponseCapture } from "../http/response-capture.ts";
 import type { Submission } from "../http/submission.ts";
 import type { Lease } from "../lock/lease.ts";
 import { invalidOption } from "../validation.ts";
 import { warnOnce } from "../warn-once.ts";
-import { ResponseCapture } from "./capture.ts";
 import type { SubmitGuard, SubmitGuardOptions } from "./submit-guard.ts";
 
 export type { AttemptLike, LeaseLike, LockLike, NoUser } from "../http/guard-options.ts";
@@ -24,6 +25,7 @@ export type {
   Replay,
   Unavailable,
 } from "../http/refusal.ts";
+export type { ReplayMessage } from "../http/replay-channel.ts";
 export type { StorePolicy } from "../http/store-policy.ts";
 export type { Submission } from "../http/submission.ts";
 export type { Answer, SubmitGuard, SubmitGuardOptions } from "./submit-guard.ts";
@@ -53,7 +55,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
   const resolved = resolveGuardOptions(options, {
     reject: (docs) => {
       const problemOf = problemsFor(docs);
-      return (_req, res, _next, refusal) => sendProblem(res, problemOf(refusal));
+      return (req, res, _next, refusal) => sendProblem(res, problemOf(refusal, prefersPage(req)));
     },
     replay: (_req, res, _next, replay) => sendReplay(res, replay),
     content: (req) => {
@@ -67,7 +69,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
     req: IncomingMessage,
     res: ServerResponse,
     next: Next,
-    goOn: (held: SharedLease | undefined, capture: ResponseCapture | undefined) => unknown,
+    goOn: (held: SharedLease | undefined) => unknown,
   ): Promise<void> {
     try {
       const admission = await admit(resolved, req as Req, req, res);
@@ -78,13 +80,14 @@ export function submitGuard<Req extends IncomingMessage = Request>(
           await admission.answer(req as Req, res as Response, (error) => next(asError(error)));
           return;
         case "pass":
-          await goOn(undefined, undefined);
+          await goOn(undefined);
           return;
         case "held": {
           const { held, own } = admission;
           (req as Request).submitLease = held.lease as Lease;
           if (held.submission !== undefined) (req as Request).submission = held.submission;
-          await goOn(held, own?.wantsCapture === true ? captureFor(own, res) : undefined);
+          watchAnswer(own, res);
+          await goOn(held);
         }
       }
     } catch (error) {
@@ -103,9 +106,9 @@ export function submitGuard<Req extends IncomingMessage = Request>(
   function protect(handler: RequestHandler): RequestHandler {
     checkHandler(handler);
     return function protectedHandler(this: unknown, req, res, next) {
-      return enter(req, res, next, (held, capture) => {
+      return enter(req, res, next, (held) => {
         const call = (forward: Next) => Reflect.apply(handler, this, [req, res, forward]);
-        return run(call, next, held?.begin(), capture);
+        return run(call, next, held);
       });
     };
   }
@@ -128,21 +131,21 @@ function checkHandler(handler: unknown): void {
 async function run(
   handler: (forward: Next) => unknown,
   next: Next,
-  work: Work | undefined,
-  capture: ResponseCapture | undefined,
+  held: SharedLease | undefined,
 ): Promise<void> {
+  const work = held?.begin();
   let passedOn = false;
   // Later handlers go on when this one has settled; after an error only its answer is left.
   const forward: Next = (error) => {
     if (goesOn(error)) passedOn = true;
-    else failed(capture);
+    else held?.handlerFailed?.();
     next(error);
   };
   let returned: unknown;
   try {
     returned = handler(forward);
   } catch (error) {
-    failed(capture);
+    held?.handlerFailed?.();
     // It may have started something before it threw.
     work?.detached();
     throw error;
@@ -155,7 +158,7 @@ async function run(
   try {
     await returned;
   } catch (error) {
-    failed(capture);
+    held?.handlerFailed?.();
     work?.finished();
     throw error;
   }
@@ -179,20 +182,13 @@ function warnOfUnseenHandler(this: AbortSignal): void {
   );
 }
 
-/** The first answer that the handler itself has given counts; after a failure, that of others does not. */
-function failed(capture: ResponseCapture | undefined): void {
-  if (capture?.hasBegun === false) capture.discard();
+function watchAnswer(own: RequestLease | undefined, res: ServerResponse): void {
+  if (own?.wanted !== undefined) own.capturedBy(new ResponseCapture(res, own.wanted));
 }
 
-function captureFor(own: RequestLease, res: ServerResponse): ResponseCapture {
-  const { idempotency } = own;
-  const capture = new ResponseCapture(
-    res,
-    idempotency?.storedHeaders ?? new Set(),
-    idempotency?.maxBodyBytes ?? 0,
-  );
-  own.capturedBy(capture);
-  return capture;
+/** A request of Node's own, as Connect has them, cannot say what it accepts. */
+function prefersPage(req: IncomingMessage & Partial<Pick<Request, "accepts">>): boolean {
+  return typeof req.accepts === "function" && req.accepts([...offeredTypes]) === "html";
 }
 
 function sendReplay(res: ServerResponse, { answer }: Replay): void {

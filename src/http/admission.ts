@@ -1,7 +1,9 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
 import { InvalidOptionError, isSubmitLockError } from "../errors.ts";
+import type { StoredAnswer } from "../lock/answer.ts";
+import type { AcquireOptions } from "../lock/submission.ts";
 import type { UserId } from "../lock/submit-key.ts";
-import type { AcquireOptions } from "../lock/submit-lock.ts";
+import { readableAnswer } from "./content-encoding.ts";
 import type { AttemptLike, NoUser, OnRefusal, ResolvedGuardOptions } from "./guard-options.ts";
 import type { ResolvedIdempotency } from "./idempotency-options.ts";
 import type { Replay } from "./refusal.ts";
@@ -89,11 +91,11 @@ async function hold<Source, Args extends unknown[]>(
   };
   const attempt = await lock.acquire(userId, asked);
   const settled = await settle(options, userId, asked, completion, attempt);
-  if (settled.outcome === "completed") {
-    publishReplay(key ?? "", settled.ageMs, submission.source);
-    return replayed(options, settled);
+  if (settled.outcome !== "completed") {
+    return admitted(options, req, completion, submission, settled);
   }
-  return admitted(options, req, completion, submission, settled);
+  publishReplay(key ?? "", settled.ageMs, submission.source);
+  return await replayed(options, req, settled);
 }
 
 /** Waits, if that is wanted, for the same submission that is in flight. */
@@ -118,11 +120,9 @@ function admitted<Source, Args extends unknown[]>(
   req: IncomingMessage,
   completion: Completion,
   submission: IdentifiedSubmission | undefined,
-  attempt: Exclude<AttemptLike, { outcome: "completed" }> | AttemptLike,
+  attempt: Exclude<AttemptLike, { outcome: "completed" }>,
 ): Admission<Args> {
   switch (attempt.outcome) {
-    case "completed":
-      return replayed(options, attempt);
     case "contended": {
       const { expiresInMs, isCooldown = false, sameSubmission = false } = attempt;
       return answered(options.onContended, {
@@ -151,14 +151,14 @@ function admitted<Source, Args extends unknown[]>(
   }
 }
 
-function replayed<Source, Args extends unknown[]>(
+async function replayed<Source, Args extends unknown[]>(
   options: ResolvedGuardOptions<Source, Args>,
+  req: IncomingMessage,
   { ageMs, answer }: Omit<Replay, "reason">,
-): Admission<Args> {
-  // A redirect says everything in its headers.
-  const isWhole = answer.body !== undefined || answer.headers["location"] !== undefined;
-  if (isWhole || options.hasOnReplay || (answer.status >= 300 && answer.status < 400)) {
-    return answered(options.onReplay, { reason: "replay", answer, ageMs });
+): Promise<Admission<Args>> {
+  const replayable = options.hasOnReplay ? answer : await replayableAnswer(answer, req.headers);
+  if (replayable !== undefined) {
+    return answered(options.onReplay, { reason: "replay", answer: replayable, ageMs });
   }
   return answered(options.onContended, {
     reason: "contended",
@@ -167,6 +167,17 @@ function replayed<Source, Args extends unknown[]>(
     answerUnavailable: true,
     isCooldown: false,
   });
+}
+
+/** `undefined` where not enough of it was kept, or this client cannot read it. */
+async function replayableAnswer(
+  answer: StoredAnswer,
+  headers: IncomingHttpHeaders,
+): Promise<StoredAnswer | undefined> {
+  if (answer.body !== undefined) return await readableAnswer(answer, headers);
+  // A redirect says everything in its headers.
+  const isRedirect = answer.status >= 300 && answer.status < 400;
+  return isRedirect || answer.headers["location"] !== undefined ? answer : undefined;
 }
 
 function answered<Args extends unknown[], Why>(

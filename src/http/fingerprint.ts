@@ -50,6 +50,8 @@ function write(value: unknown, depth: number): string | undefined {
   if (depth === maxDepth) {
     throw new NoFingerprintError(
       `the fingerprint: its payload is nested deeper than ${maxDepth} levels, or in a circle`,
+      // A client can send that, so it is no fault of the server.
+      { status: 422 },
     );
   }
   if (Array.isArray(shown)) {

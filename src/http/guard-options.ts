@@ -2,8 +2,8 @@ import { InvalidOptionError } from "../errors.ts";
 import type { Attempt, SubmissionAttempt } from "../lock/attempt.ts";
 import type { Lease } from "../lock/lease.ts";
 import type { LookUp } from "../lock/look-up.ts";
+import type { AcquireOptions } from "../lock/submission.ts";
 import type { UserId } from "../lock/submit-key.ts";
-import type { AcquireOptions } from "../lock/submit-lock.ts";
 import { checkMs, checkOptionNames, hasMembers, invalidOption } from "../validation.ts";
 import {
   type IdempotencyOptions,
@@ -33,9 +33,13 @@ export type AttemptLike =
   | Exclude<SubmissionAttempt, { outcome: "acquired" }>
   | (Omit<Extract<Attempt, { outcome: "acquired" }>, "lease"> & { readonly lease: LeaseLike });
 
+/** How one without a submission ended. */
+type PlainAttemptLike = Exclude<AttemptLike, { outcome: "completed" | "mismatched" }>;
+
 /** What a guard needs of a lock: a `SubmitLock`, also of another copy of this package. */
 export interface LockLike {
-  acquire(userId: UserId, options?: AcquireOptions): Promise<AttemptLike>;
+  acquire(userId: UserId): Promise<PlainAttemptLike>;
+  acquire(userId: UserId, options: AcquireOptions): Promise<AttemptLike>;
   /** Without it, two guards on one request contend with each other. */
   keyFor?(userId: UserId): string;
   /** Needed for `idempotency` and `cooldownMs`. */

@@ -18,8 +18,8 @@ export interface IdempotencyOptions<Source> {
    */
   readonly submissionId?: ((source: Source) => string | NoId | Promise<string | NoId>) | undefined;
   /**
-   * What has to be equal on a retry: JSON, a string, bytes, or a promise of them; anything else is
-   * answered 422. @defaultValue query and parsed body for ids of the header, none for `submissionId`
+   * What has to be equal on a retry: JSON, a string, bytes, or a promise of them; anything else goes
+   * to the error handler. @defaultValue query and parsed body for ids of the header, none for `submissionId`
    */
   readonly fingerprint?: ((source: Source) => unknown) | undefined;
   /**

@@ -28,7 +28,7 @@ export function idempotencyProblems(docs: string | undefined): IdempotencyProble
   const make = (
     status: number,
     title: string,
-    code: string,
+    code: Problem["code"],
     detail: string,
     headers: Record<string, string> = {},
   ) => problem(status, title, code, detail, { ...link, ...headers }, docs);

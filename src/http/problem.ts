@@ -1,8 +1,20 @@
 import type { ServerResponse } from "node:http";
 
+/** What clients tell problems apart by. */
+type ProblemCode =
+  | "submit_anonymous"
+  | "submit_contended"
+  | "submit_unavailable"
+  | "idempotency_key_required"
+  | "idempotency_key_invalid"
+  | "idempotency_in_flight"
+  | "idempotency_answer_unavailable"
+  | "idempotency_conflict";
+
 /** An answer that is ready to be sent. */
 export interface Problem {
   readonly status: number;
+  readonly code: ProblemCode;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
 }
@@ -11,13 +23,14 @@ export interface Problem {
 export function problem(
   status: number,
   title: string,
-  code: string,
+  code: ProblemCode,
   detail: string,
   headers: Record<string, string>,
   type = "about:blank",
 ): Problem {
   return {
     status,
+    code,
     headers: {
       ...headers,
       "Content-Type": "application/problem+json",

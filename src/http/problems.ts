@@ -1,4 +1,5 @@
 import { idempotencyProblems } from "./idempotency-problems.ts";
+import { asPage } from "./page.ts";
 import { type Problem, problem } from "./problem.ts";
 import type { Refusal } from "./refusal.ts";
 
@@ -38,7 +39,14 @@ const problems = {
  *
  * @param docs an absolute URL of the application's documentation, for what concerns submissions.
  */
-export function problemsFor(docs: string | undefined): (refusal: Refusal) => Problem {
+export function problemsFor(
+  docs: string | undefined,
+): (refusal: Refusal, prefersPage: boolean) => Problem {
+  const problemOf = problemDocumentsFor(docs);
+  return (refusal, prefersPage) => (prefersPage ? asPage(problemOf(refusal)) : problemOf(refusal));
+}
+
+function problemDocumentsFor(docs: string | undefined): (refusal: Refusal) => Problem {
   const once = idempotencyProblems(docs);
   return (refusal) => {
     switch (refusal.reason) {
@@ -61,6 +69,6 @@ export function problemsFor(docs: string | undefined): (refusal: Refusal) => Pro
 
 function afterCooldown(leftMs: number): Problem {
   const seconds = Math.max(1, Math.ceil(leftMs / 1_000));
-  const { body, headers, status } = problems.contended;
-  return { status, headers: { ...headers, "Retry-After": String(seconds) }, body };
+  const { contended } = problems;
+  return { ...contended, headers: { ...contended.headers, "Retry-After": String(seconds) } };
 }

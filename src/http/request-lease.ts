@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Capture } from "./capture.ts";
+import type { Capture, WantedAnswer } from "./capture.ts";
 import { type Ending, endSubmission } from "./end-submission.ts";
 import type { LeaseLike } from "./guard-options.ts";
 import type { ResolvedIdempotency } from "./idempotency-options.ts";
@@ -19,6 +19,9 @@ export interface Work {
   detached(onAbandoned?: (lease: LeaseLike) => void): void;
 }
 
+/** A cooldown asks for success and for nothing else. */
+const statusAlone: WantedAnswer = { storedHeaders: new Set(), maxBodyBytes: 0 };
+
 /** What the guards of one request know of a lease, whichever copy of the package took it. */
 export interface SharedLease {
   readonly lease: LeaseLike;
@@ -30,6 +33,8 @@ export interface SharedLease {
   begin(): Work;
   /** The response has failed, and nobody will end it: it counts as over. */
   responseFailed(): void;
+  /** The handler has failed, so what others answer for it is not kept. */
+  handlerFailed?(): void;
 }
 
 /** A lease that a request holds until its submission is over. */
@@ -60,9 +65,11 @@ export class RequestLease implements SharedLease {
     return this.#ending.submission;
   }
 
-  /** Whether it matters what is answered: a lock alone does not ask. */
-  get wantsCapture(): boolean {
-    return this.#ending.submission !== undefined || this.#ending.cooldownMs > 0;
+  /** What is wanted of the answer; `undefined` where it does not matter, as for a lock alone. */
+  get wanted(): WantedAnswer | undefined {
+    const { cooldownMs, idempotency, submission } = this.#ending;
+    if (submission !== undefined && idempotency !== undefined) return idempotency;
+    return cooldownMs > 0 ? statusAlone : undefined;
   }
 
   /** To be called before the end of the request. */
@@ -76,6 +83,10 @@ export class RequestLease implements SharedLease {
 
   responseFailed(): void {
     this.#completion.responseFailed();
+  }
+
+  handlerFailed(): void {
+    this.#ending.capture?.failed();
   }
 
   end(): void {
@@ -191,7 +202,7 @@ const shared = globalThis as { [registered]?: WeakMap<IncomingMessage, SharedLea
 shared[registered] ??= new WeakMap();
 const leases = shared[registered];
 
-/** A lease on this key that the request holds already, whichever guard took it. */
+/** Rule 13: a lease on this key that the request holds already, whichever guard took it. */
 export function findLease(req: IncomingMessage, key: string): SharedLease | undefined {
   // A lease that was lost protects nothing: then the next guard makes an attempt of its own.
   return leases.get(req)?.find(({ lease }) => lease.key === key && lease.remainingMs() > 0);

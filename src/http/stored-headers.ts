@@ -8,6 +8,8 @@ import { describe, invalidOption } from "../validation.ts";
  */
 const always = [
   "content-type",
+  // Of the bytes as they are stored: what encodes them outside of the guard comes later.
+  "content-encoding",
   "content-language",
   "content-disposition",
   "content-location",

@@ -16,8 +16,9 @@ export async function waitForAnswer(
   const endsAt = performance.now() + waitMs;
   for (let pauseMs = 25; ; pauseMs = Math.min(2 * pauseMs, 200)) {
     const leftMs = endsAt - performance.now();
-    if (leftMs <= 0 || isGone()) return { outcome: "in-flight" };
+    if (leftMs <= 0) return { outcome: "in-flight" };
     await sleep(Math.min(pauseMs, leftMs));
+    if (isGone()) return { outcome: "in-flight" };
     const found = await look();
     // A store that does not say is asked again.
     if (found.outcome !== "in-flight" && found.outcome !== "unknown") return found;

@@ -1,65 +1,93 @@
-import { STATUS_CODES } from "node:http";
 import type { ParameterizedContext } from "koa";
-import type { Capture } from "../http/capture.ts";
+import type { Capture, WantedAnswer } from "../http/capture.ts";
+import { ResponseCapture } from "../http/response-capture.ts";
 import { pickHeaders } from "../http/stored-headers.ts";
 import type { AnswerHeaders, AnswerToStore } from "../lock/answer.ts";
+import { bodyWithout, emptyStatuses } from "./bodies.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: any state and any context of the application fits.
 type AnyContext = ParameterizedContext<any, any, any>;
 
-/** Statuses whose answers have no body: RFC 9110, section 6.4.1, and 205. */
-const empty = new Set([204, 205, 304]);
-
 /**
- * What everything downstream has answered, from the context and not from the response: after a
- * client has left, Koa ends the response without the body.
+ * What everything downstream has answered. From the context and not from the response: after a
+ * client has left, Koa ends the response without the body. Only what goes past Koa, to the response
+ * itself, is taken from there.
  */
 export class ContextCapture implements Capture {
-  readonly #answer: AnswerToStore | undefined;
+  readonly #ctx: AnyContext;
+  readonly #wanted: WantedAnswer;
+  readonly #response: ResponseCapture;
+  #hasFailed = false;
+  /** What the context said when everything downstream had settled. */
+  #said: AnswerToStore | undefined;
 
-  constructor(ctx: AnyContext, storedHeaders: ReadonlySet<string>, maxBodyBytes: number) {
-    const status = ctx.respond === false ? ctx.res.statusCode : ctx.status;
-    const headers = pickHeaders(storedHeaders, ctx.res.getHeaders());
-    this.#answer = answerOf(ctx, status, headers, maxBodyBytes);
+  constructor(ctx: AnyContext, wanted: WantedAnswer) {
+    this.#ctx = ctx;
+    this.#wanted = wanted;
+    this.#response = new ResponseCapture(ctx.res, wanted);
+  }
+
+  failed(): void {
+    this.#hasFailed = true;
+    this.#response.failed();
+  }
+
+  /** Everything downstream has settled. At once, because others may change the body later. */
+  settled(): void {
+    if (this.#hasFailed || this.#response.hasBegun || this.#ctx.respond === false) return;
+    this.#response.discard();
+    try {
+      this.#said = this.#read();
+    } catch {
+      // Koa cannot send it either, and answers 500.
+    }
+  }
+
+  /** The stream that is the body has failed. */
+  bodyFailed(): void {
+    const { res } = this.#ctx;
+    const hasBegun = res.headersSent && res.statusCode === this.#said?.status;
+    // Then the client was answered nothing, or what Koa says of the failure.
+    if (!hasBegun) this.#said = undefined;
   }
 
   answer(): AnswerToStore | undefined {
-    return this.#answer;
+    return this.#said ?? this.#response.answer();
+  }
+
+  #read(): AnswerToStore {
+    const { body, status } = this.#ctx;
+    const headers = pickHeaders(this.#wanted.storedHeaders, this.#ctx.res.getHeaders());
+    if (emptyStatuses.has(status)) return { status, headers: withoutType(headers), body: "" };
+    if (body === undefined || body === null) return this.#withoutBody(status, headers);
+    // What a stream will bring is not seen.
+    if (isStream(body)) return { status, headers };
+    const isSentAsIs = typeof body === "string" || Buffer.isBuffer(body);
+    return this.#whole(status, headers, isSentAsIs ? body : JSON.stringify(body));
+  }
+
+  #withoutBody(status: number, headers: AnswerHeaders): AnswerToStore {
+    const { _explicitNullBody } = this.#ctx.response as { _explicitNullBody?: boolean };
+    if (_explicitNullBody === true) return { status, headers: withoutType(headers), body: "" };
+    const { text, type } = bodyWithout(this.#ctx);
+    return this.#whole(status, { ...headers, "content-type": type }, text);
+  }
+
+  #whole(status: number, headers: AnswerHeaders, body: string | Buffer): AnswerToStore {
+    const isKept = Buffer.byteLength(body) <= this.#wanted.maxBodyBytes;
+    return { status, headers, body: isKept ? body : undefined };
   }
 }
 
-function answerOf(
-  ctx: AnyContext,
-  status: number,
-  headers: AnswerHeaders,
-  maxBodyBytes: number,
-): AnswerToStore | undefined {
-  // What goes past Koa is not seen, nor what a stream will bring.
-  if (ctx.respond === false || isStream(ctx.body)) return { status, headers };
-  const kept = (body: string | Uint8Array, given = headers): AnswerToStore => ({
-    status,
-    headers: given,
-    body: Buffer.byteLength(body) > maxBodyBytes ? undefined : body,
-  });
-  const { body } = ctx;
-  if (empty.has(status) || isExplicitlyEmpty(ctx)) return kept("");
-  // Koa then answers with the reason phrase.
-  if (body === undefined || body === null) {
-    const text = ctx.message || STATUS_CODES[status] || String(status);
-    return kept(text, { ...headers, "content-type": "text/plain; charset=utf-8" });
-  }
-  if (typeof body === "string" || body instanceof Uint8Array) return kept(body);
-  // At once: what others do to the object later is not this answer.
-  return kept(JSON.stringify(body));
-}
-
-function isExplicitlyEmpty(ctx: AnyContext): boolean {
-  const { _explicitNullBody } = ctx.response as { _explicitNullBody?: boolean };
-  return _explicitNullBody === true;
+/** As Koa does it for an answer that has no body. */
+function withoutType(headers: AnswerHeaders): AnswerHeaders {
+  const { "content-type": _type, ...others } = headers;
+  return others;
 }
 
 function isStream(body: unknown): boolean {
-  if (body instanceof ReadableStream || body instanceof Response || body instanceof Blob)
+  if (body instanceof ReadableStream || body instanceof Response || body instanceof Blob) {
     return true;
-  return typeof (body as { pipe?: unknown } | null | undefined)?.pipe === "function";
+  }
+  return typeof (body as { pipe?: unknown }).pipe === "function";
 }

@@ -1,6 +1,7 @@
 import type { Context, Middleware, ParameterizedContext } from "koa";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/guard-options.ts";
+import { offeredTypes } from "../http/page.ts";
 import type { Problem } from "../http/problem.ts";
 import { problemsFor } from "../http/problems.ts";
 import type {
@@ -15,6 +16,7 @@ import type { RequestLease, SharedLease, Work } from "../http/request-lease.ts";
 import { isDisconnected } from "../http/response-end.ts";
 import type { Submission } from "../http/submission.ts";
 import type { Lease } from "../lock/lease.ts";
+import { repeat } from "./bodies.ts";
 import { BodyStreams } from "./body-streams.ts";
 import { ContextCapture } from "./capture.ts";
 import { whenOutermostSettled } from "./outermost.ts";
@@ -29,6 +31,7 @@ export type {
   Replay,
   Unavailable,
 } from "../http/refusal.ts";
+export type { ReplayMessage } from "../http/replay-channel.ts";
 export type { StorePolicy } from "../http/store-policy.ts";
 export type { Submission } from "../http/submission.ts";
 
@@ -88,7 +91,10 @@ export function submitGuard<Ctx extends AnyContext = Context>(
   const resolved = resolveGuardOptions<Ctx, [Ctx]>(options, {
     reject: (docs) => {
       const problemOf = problemsFor(docs);
-      return (ctx, refusal) => sendProblem(ctx, problemOf(refusal));
+      return (ctx, refusal) => {
+        const prefersPage = (ctx as AnyContext).accepts([...offeredTypes]) === "html";
+        sendProblem(ctx, problemOf(refusal, prefersPage));
+      };
     },
     replay: sendReplay,
     content: (ctx) => {
@@ -115,13 +121,17 @@ export function submitGuard<Ctx extends AnyContext = Context>(
         const { held, own } = admission;
         ctx.state["submitLease"] = held.lease;
         if (held.submission !== undefined) ctx.state["submission"] = held.submission;
+        const capture = captureFor(ctx, own);
         const work = held.begin();
         const bodies = new BodyStreams(ctx.response);
         try {
           await next();
-          if (own?.wantsCapture === true) capture(ctx, own);
+          capture?.settled();
+        } catch (error) {
+          held.handlerFailed?.();
+          throw error;
         } finally {
-          downstreamSettled(ctx, bodies, held, work);
+          downstreamSettled(ctx, bodies, held, work, capture);
         }
       }
     }
@@ -137,46 +147,32 @@ function downstreamSettled(
   bodies: BodyStreams,
   held: SharedLease,
   work: Work,
+  capture: ContextCapture | undefined,
 ): void {
-  bodies.whenEnded(isDisconnected(ctx.req, ctx.res), (hasFailed) => {
+  bodies.whenEnded(isDisconnected(ctx.req, ctx.res), ({ hasErrored, hasFailed }) => {
+    // After its client has left, a stream may be torn down with an error that is not its own.
+    if (hasErrored && !isDisconnected(ctx.req, ctx.res)) capture?.bodyFailed();
     if (hasFailed) held.responseFailed();
     work.detached();
   });
   whenOutermostSettled(ctx, (respond) => {
     // Now all work has been seen, so a client that has left is the end of the response.
-    if (respond !== !bodies.hasWebStream) held.begin().finished();
+    if (respond !== false && !bodies.hasWebStream) held.begin().finished();
   });
 }
 
-/** Nothing is kept of what Koa cannot send: it answers 500. */
-function capture(ctx: AnyContext, own: RequestLease): void {
-  const { idempotency } = own;
-  try {
-    const stored = idempotency?.storedHeaders ?? new Set<string>();
-    own.capturedBy(new ContextCapture(ctx, stored, idempotency?.maxBodyBytes ?? 0));
-  } catch {}
+function captureFor(ctx: AnyContext, own: RequestLease | undefined): ContextCapture | undefined {
+  if (own?.wanted === undefined) return undefined;
+  const capture = new ContextCapture(ctx, own.wanted);
+  own.capturedBy(capture);
+  return capture;
 }
 
 function sendReplay(ctx: AnyContext, { answer }: Replay): void {
-  // The body first: assigning it sets a type and a status of its own.
-  ctx.body = bodyOf(answer);
-  ctx.status = answer.status;
+  // The body first: assigning it sets a type of its own.
+  repeat(ctx, answer);
   for (const [name, value] of Object.entries(answer.headers)) ctx.set(name, value as string);
   ctx.set("Idempotent-Replayed", "true");
-}
-
-/** JSON as what it was, so that outer middleware does with it what it did the first time. */
-function bodyOf({ body, headers }: Replay["answer"]): unknown {
-  if (body === undefined || body.length === 0) return null;
-  const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
-  if (!/\bjson\b/.test(String(headers["content-type"]))) return bytes;
-  try {
-    const value: unknown = JSON.parse(bytes.toString());
-    const isSame = typeof value === "object" && JSON.stringify(value) === bytes.toString();
-    return isSame ? value : bytes;
-  } catch {
-    return bytes;
-  }
 }
 
 function sendProblem(ctx: AnyContext, { status, headers, body }: Problem): void {

@@ -110,10 +110,7 @@ export class HeldLease extends Timer {
     return this.#isReleased || this.#lost !== undefined;
   }
 
-  /**
-   * A time that the store's clock has passed, as this lease's own answers taught it: whole
-   * milliseconds. Never this process' wall clock, which may be wrong by any amount.
-   */
+  /** A time that the store's clock has passed, as the lease's own acquire taught it. Never a wall clock. */
   #storeTimeMs(): number {
     return Math.ceil(performance.now() + this.#storeOffsetMs);
   }
@@ -243,9 +240,7 @@ export class HeldLease extends Timer {
       case "foreign":
         this.#end("overtaken");
         return;
-      case "unknown":
-      case "unsent":
-      case "rejected":
+      default:
         // The timer is set for the next try.
         return;
     }

@@ -23,6 +23,12 @@ export interface Submission {
   readonly retainMs?: number | undefined;
 }
 
+/** For `acquire`. */
+export interface AcquireOptions {
+  /** What is to happen once under the lock. */
+  readonly submission: Submission;
+}
+
 export interface ResolvedSubmission {
   /** Each 22 characters of base64url; the fingerprint may be {@link noFingerprint}. */
   readonly hashes: SubmissionHashes;

@@ -11,18 +11,17 @@ import { resolveLockOptions, type SubmitLockOptions } from "./options.ts";
 import { checkRecords } from "./records.ts";
 import { createRuntime, drain } from "./runtime.ts";
 import { acquireQuietly, startAttempt } from "./start-attempt.ts";
-import { type ResolvedSubmission, resolveSubmission, type Submission } from "./submission.ts";
+import {
+  type AcquireOptions,
+  type ResolvedSubmission,
+  resolveSubmission,
+  type Submission,
+} from "./submission.ts";
 import { submitKey, type UserId } from "./submit-key.ts";
 import { pauseBeforeRetry, resolveWaitMs, type WithLockOptions } from "./with-lock.ts";
 
 /** What runs under the lock. */
 export type LockedWork<Result> = (lease: Lease) => Result | PromiseLike<Result>;
-
-/** For `acquire`. */
-export interface AcquireOptions {
-  /** What is to happen once under the lock. */
-  readonly submission: Submission;
-}
 
 /** For `check`. */
 export interface CheckOptions {

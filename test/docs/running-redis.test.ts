@@ -200,8 +200,9 @@ describe("the options of ioredis in the README", () => {
     await lock.check();
     await redis.quit();
     await until(() => redis.status === "end", { what: "the end of the client" });
-    expect(causeOf(await lock.acquire(freshUser())).message).toContain('the connection is "end"');
-    expect(prose).toContain('`the connection is "end"`');
+    const said = (at: number) => `the connection to 127.0.0.1:${at} is "end"`;
+    expect(causeOf(await lock.acquire(freshUser())).message).toContain(said(port));
+    expect(prose).toContain(`\`${said(6379)}\``);
   });
 });
 

@@ -39,7 +39,7 @@ const place = async (turn: Turn, work: OrderWork) => {
   turn.answer(201, { order: "placed" });
 };
 
-describe.each(frameworks)("$name", (framework: Framework) => {
+describe.each(frameworks)("rule 13: mounts, on $name", (framework: Framework) => {
   test("a guard round the whole application and one at the route take one lock", async () => {
     const shop = await openShop({ framework, handler: place, outside: [guardLayer(lockOf())] });
     expect((await shop.submit().reply).status).toBe(201);

@@ -14,6 +14,7 @@ import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { gate } from "./gate.ts";
 import { type HttpClient, openClient } from "./http-client.ts";
+import { patientTimes } from "./shop.ts";
 
 let server: Server | undefined;
 let client: HttpClient | undefined;
@@ -31,7 +32,8 @@ async function shopWith(
   handlers: (guard: SubmitGuard) => RequestHandler[],
   onError: ErrorRequestHandler = (_error, _req, res, _next) => void res.status(500).end(),
 ) {
-  const lock = openLock({ store: new RedisStore(ioredis6.connect(sharedRedisPort())) });
+  const store = new RedisStore(ioredis6.connect(sharedRedisPort()));
+  const lock = openLock({ store, ...patientTimes });
   const user = freshUser();
   const errors: unknown[] = [];
   const app = lib();
@@ -50,7 +52,7 @@ async function shopWith(
   };
   client = openClient(1, (server.address() as AddressInfo).port);
   const submit = client.call({});
-  const isFreeSoon = () => until(isFree, { what: "the lock to be free", boundMs: 5_000 });
+  const isFreeSoon = () => until(isFree, { what: "the lock to be free" });
   return { errors, submit, isFree, isFreeSoon };
 }
 

@@ -28,6 +28,7 @@ export interface ShopOptions extends Omit<AppParts, "lock" | "handler"> {
   handler: (turn: Turn, work: OrderWork) => unknown;
   /** The same shop without the lock. */
   bare?: boolean;
+  /** @defaultValue {@link patientTimes} */
   times?: Partial<Omit<SubmitLockOptions, "store">>;
   /** How the lock gets to Redis. Directly to the shared server unless given. */
   redis?: AnyRedis;
@@ -37,8 +38,16 @@ function sharedRedis(): Redis {
   return ioredis6.connect(sharedRedisPort());
 }
 
-/** A life so long that a key which is gone within a few seconds was released. */
-const longTimes = { ttlMs: 20_000, maxHoldMs: 60_000 };
+/**
+ * So long that a busy machine is not taken for a silent Redis, and that a key which is gone was
+ * released.
+ */
+export const patientTimes = {
+  ttlMs: 60_000,
+  maxHoldMs: 120_000,
+  acquireTimeoutMs: 10_000,
+  commandTimeoutMs: 5_000,
+};
 
 const open = new Set<Shop>();
 
@@ -91,7 +100,7 @@ export class Shop {
   constructor(options: ShopOptions) {
     const { framework, handler, bare, times, redis = sharedRedis(), ...parts } = options;
     this.framework = framework;
-    this.lock = new SubmitLock({ store: new RedisStore(redis), ...longTimes, ...times });
+    this.lock = new SubmitLock({ store: new RedisStore(redis), ...patientTimes, ...times });
     this.#server = framework.makeServer({
       onError: (error) => this.errors.push(error),
       ...parts,
@@ -134,15 +143,14 @@ export class Shop {
     }
   }
 
+  /** The owner id that the key begins with. */
   async owner(): Promise<string | null> {
-    return await this.#redis.get(this.key);
+    const value = await this.#redis.get(this.key);
+    return value === null ? null : value.slice(0, 36);
   }
 
-  async keyIsGone(boundMs = 5_000): Promise<void> {
-    await until(async () => (await this.owner()) === null, {
-      what: "the key to be gone",
-      boundMs,
-    });
+  async keyIsGone(): Promise<void> {
+    await until(async () => (await this.owner()) === null, { what: "the key to be gone" });
   }
 
   /**
@@ -151,10 +159,7 @@ export class Shop {
    */
   async isOverAfter(leases: number): Promise<void> {
     const { published, work } = this;
-    await until(() => published.releases.length >= leases, {
-      what: `${leases} releases`,
-      boundMs: 5_000,
-    });
+    await until(() => published.releases.length >= leases, { what: `${leases} releases` });
     await this.keyIsGone();
     // What comes twice comes a moment later.
     await sleep(20);

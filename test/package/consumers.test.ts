@@ -82,3 +82,19 @@ describe("a TypeScript project", () => {
     });
   });
 });
+
+describe("an older TypeScript project, with `module: commonjs` and nothing about resolution", () => {
+  let project: Project;
+  const compilers = { "5.9": "npm:typescript@5.9.3", "5.0": "npm:typescript@5.0.4" };
+  beforeAll(async () => {
+    const packages = { ...FRAMEWORKS, ...TYPES };
+    for (const [version, range] of Object.entries(compilers)) packages[`ts-${version}`] = range;
+    project = await consumers.install("older-typescript", { type: "commonjs", packages });
+  });
+
+  test.each(["5.9", "5.0"])("compiles with TypeScript %s and runs", async (version) => {
+    await project.node([join("node_modules", `ts-${version}`, "bin", "tsc")]);
+    const printed = await project.node(["shop.js"], redisEnv());
+    expect(JSON.parse(printed)).toEqual({ onExpress: [201, 409], onKoa: [201, 409] });
+  });
+});

@@ -1,6 +1,11 @@
-import { once } from "node:events";
 import { RedisStore, type SubmitLock, type SubmitLockOptions } from "../../src/index.ts";
-import { type AnyRedis, closeClients, ioredis6, type SharedOptions } from "../support/clients.ts";
+import {
+  type AnyRedis,
+  closeClients,
+  ioredis6,
+  type SharedOptions,
+  untilReady,
+} from "../support/clients.ts";
 import { type KeyOnlooker, onlooker } from "../support/lock-key.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
@@ -34,7 +39,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   const proxy = await startProxy(port);
   benches.add(proxy);
   const client = connect(proxy.port, clientOptions);
-  await once(client, "ready");
+  await untilReady(client);
   const store = new RedisStore(client);
   const lock = openLock({ store, ...brisk, ...lockOptions });
   return { proxy, client, store, lock, redis: onlooker(port) };
@@ -46,7 +51,7 @@ export async function openDirect(
   connect: BenchOptions["connect"] = ioredis6.connect,
 ): Promise<SubmitLock> {
   const client = connect(sharedRedisPort());
-  await once(client, "ready");
+  await untilReady(client);
   return openLock({ store: new RedisStore(client), ...options });
 }
 

@@ -37,7 +37,7 @@ test("the key holds the owner id, a UUID, and never lives without an expiry", as
   expect(await redis.exists(key)).toBe(false);
 });
 
-test("a foreign key with an expiry is contended, and left exactly as it was", async () => {
+test("P4: a foreign key with an expiry is contended, and left exactly as it was", async () => {
   await redis.send("SET", key, "another shop", "PX", 30_000);
   const attempt = await lock.acquire(user);
   expect(attempt.outcome).toBe("contended");
@@ -48,7 +48,7 @@ test("a foreign key with an expiry is contended, and left exactly as it was", as
   expect(await redis.pttl(key)).toBeLessThanOrEqual(expiresInMs);
 });
 
-test("a foreign key without any expiry is given maxHoldMs, and keeps its value", async () => {
+test("P4: a foreign key without any expiry is given maxHoldMs, and keeps its value", async () => {
   await redis.send("SET", key, "an old lock");
   expect(await lock.acquire(user)).toEqual({ outcome: "contended", expiresInMs: 60_000 });
   expect(await redis.get(key)).toBe("an old lock");

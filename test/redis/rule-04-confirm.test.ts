@@ -11,7 +11,7 @@ afterEach(closeBenches);
 /** A budget that no test waits for, so that an answer well within it was not luck. */
 const patient = { ttlMs: 40_000, acquireTimeoutMs: 20_000 } as const;
 
-describe.each(redisClients)("rule 4: silence is confirmed, with $name", ({ connect }) => {
+describe.each(redisClients)("rule 4, P2: silence is confirmed, with $name", ({ connect }) => {
   test("a reply that was lost after Redis had applied it is confirmed on the other connection", async () => {
     const { lock, proxy, redis } = await openBench({ ...patient, connect });
     const user = freshUser();

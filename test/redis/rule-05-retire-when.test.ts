@@ -16,7 +16,7 @@ async function retired({ messages, stop }: Recording<"submit-lock:retire">): Pro
   return messages.map(({ outcome }) => outcome).join();
 }
 
-describe("rule 5: an ending with an open copy retires its owner id", () => {
+describe("rule 5, P3: an ending with an open copy retires its owner id", () => {
   test("unavailable: the copy that Redis had applied is deleted as soon as Redis answers", async () => {
     const { lock, proxy, redis } = await openBench(quick);
     const user = freshUser();

@@ -22,7 +22,7 @@ async function executed(name: string): Promise<number> {
   return Number(new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(info)?.[1] ?? 0);
 }
 
-describe("rule 6: a retire is final only past every open deadline", () => {
+describe("rule 6, P3: a retire is final only past every open deadline", () => {
   test("a held copy that lands within its deadline, after its client has gone, leaves no orphan", async () => {
     const { lock, proxy, client } = await openBench({ port: server.port });
     const user = freshUser();

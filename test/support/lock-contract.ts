@@ -49,7 +49,7 @@ export function carriesALock(open: () => LockStore): void {
     await Promise.all(leases.map((lease) => lease.release()));
   });
 
-  test("of 50 attempts at once exactly one acquires", async () => {
+  test("P1: of 50 attempts at once exactly one acquires", async () => {
     const [lock, user] = [lockWith(), freshUser()];
     const attempts = await Promise.all(Array.from({ length: 50 }, () => lock.acquire(user)));
     const outcomes = attempts.map(({ outcome }) => outcome);
@@ -70,7 +70,7 @@ export function carriesALock(open: () => LockStore): void {
     expect(await lease.release()).toBe("gone");
   });
 
-  test("the watchdog keeps a lease far longer than its TTL", async () => {
+  test("P5: the watchdog keeps a lease far longer than its TTL", async () => {
     const [lock, user] = [lockWith({ ttlMs: 400 }), freshUser()];
     const lease = await leaseOf(lock, user);
     const end = performance.now() + 1_000;
@@ -83,7 +83,7 @@ export function carriesALock(open: () => LockStore): void {
     expect(await lease.release()).toBe("released");
   });
 
-  test("maxHoldMs ends a lease that is extended, and aborts its signal", async () => {
+  test("P5: maxHoldMs ends a lease that is extended, and aborts its signal", async () => {
     const [lock, user] = [lockWith({ ttlMs: 300, maxHoldMs: 700 }), freshUser()];
     const from = performance.now();
     const lease = await leaseOf(lock, user);
@@ -96,7 +96,7 @@ export function carriesALock(open: () => LockStore): void {
     await lock.withLock(user, { waitMs: 10_000 }, () => {});
   });
 
-  test("a lease whose key somebody else has taken is lost, and its release leaves that key alone", async () => {
+  test("P4: a lease whose key somebody else has taken is lost, and its release leaves that key alone", async () => {
     const store = open();
     const lock = openLock({ store, ttlMs: 500 });
     const lease = await leaseOf(lock, freshUser());

@@ -10,7 +10,7 @@ import { sharedRedisPort } from "./redis-server.ts";
 import { until } from "./until.ts";
 
 // One connection, no second try: each test sees exactly what the proxy did to it.
-const ONCE = { retryStrategy: null, maxRetriesPerRequest: 0, commandTimeout: 300 } as const;
+const ONCE = { retryStrategy: null, maxRetriesPerRequest: 0, commandTimeout: 500 } as const;
 
 let proxy: RedisProxy;
 let key: string;

@@ -77,7 +77,7 @@ describe("a store that throws counts as one that does not know", () => {
 
   test("a release that threw is tried again, and the lease of an extend that threw goes on", async () => {
     const store = new OddStore();
-    const lock = openLock({ store, ttlMs: 300 });
+    const lock = openLock({ store, ttlMs: 1_500 });
     const lease = await leaseOf(lock, freshUser());
     store.throwing.set("extend", 1);
     await until(() => store.extends > 2, { what: "the watchdog to try again" });
@@ -115,7 +115,7 @@ describe("a store that answers at once", () => {
 
   test("a lease that is released while others are extended is extended no more", async () => {
     const store = new OddStore();
-    const lock = openLock({ store, ttlMs: 300 });
+    const lock = openLock({ store, ttlMs: 1_500 });
     const lost = await leaseOf(lock, freshUser());
     const leases: Lease[] = [await leaseOf(lock, freshUser()), await leaseOf(lock, freshUser())];
     lost.signal.addEventListener("abort", () => {

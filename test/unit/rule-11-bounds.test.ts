@@ -141,19 +141,7 @@ test.each([
   );
 });
 
-test("a bare ioredis client is recognised, and the error says what to write", () => {
-  for (const client of [
-    ioredis6.connect(1, { lazyConnect: true }),
-    ioredis5.connect(1, { lazyConnect: true }),
-  ]) {
-    expect(refusal({ store: client })).toMatch(
-      /got an ioredis client: write .*new RedisStore\(redis\)/,
-    );
-  }
-  closeClients();
-});
-
-/** What tells a node-redis client, of version 4 and 5, from others. */
+/** What tells a node-redis client, of version 4 and later, from others. */
 const nodeRedis = {
   isOpen: false,
   isReady: false,
@@ -163,12 +151,33 @@ const nodeRedis = {
   eval() {},
 };
 
-test("a node-redis client is recognised, as the store and in its place", () => {
-  expect(refusal({ store: nodeRedis })).toMatch(/got a node-redis client: .*new Redis\(url\)/);
-  expect(() => new RedisStore(nodeRedis as never)).toThrow(
-    /got a node-redis client: .*new Redis\(url\)/,
-  );
+test("a bare client is recognised, and the error says what to write", () => {
+  for (const client of [
+    ioredis6.connect(1, { lazyConnect: true }),
+    ioredis5.connect(1, { lazyConnect: true }),
+    nodeRedis,
+  ]) {
+    expect(refusal({ store: client })).toMatch(
+      /^store: expected a LockStore .*, got a bare client: write store: new RedisStore\(redis\)$/,
+    );
+  }
+  closeClients();
 });
+
+/** What tells a node-redis client of version 3 from others. */
+const nodeRedis3 = { connected: false, sendCommand() {}, duplicate() {}, on() {}, eval() {} };
+const ioredisMock = { connected: true, duplicate() {}, on() {}, eval() {} };
+
+test.each([
+  ["node-redis", nodeRedis, /got a node-redis client: .*new Redis\(url\)/],
+  ["node-redis 3", nodeRedis3, /got a node-redis client: .*new Redis\(url\)/],
+  ["ioredis-mock", ioredisMock, /got ioredis-mock, which .*: use new MemoryStore\(\) in tests/],
+])(
+  "a RedisStore on a client of %s is refused, and the error says what to do",
+  (_name, client, message) => {
+    expect(() => new RedisStore(client as never)).toThrow(message);
+  },
+);
 
 test.each([undefined, null, "redis://localhost", {}, () => {}])(
   "a RedisStore on %o is refused",

@@ -15,6 +15,7 @@ describe("what is stored", () => {
   test("is the list of headers that belong to an answer", () => {
     expect([...resolveStoredHeaders(undefined)]).toEqual([
       "content-type",
+      "content-encoding",
       "content-language",
       "content-disposition",
       "content-location",
@@ -28,7 +29,7 @@ describe("what is stored", () => {
   });
 
   test("is also what replayHeaders adds, in lower case", () => {
-    expect([...resolveStoredHeaders(["X-Order", "Location", "x_y"])].slice(9)).toEqual([
+    expect([...resolveStoredHeaders(["X-Order", "Location", "x_y"])].slice(10)).toEqual([
       "x-order",
       "x_y",
     ]);

@@ -17,7 +17,7 @@ import { cooldownScript, releaseScript } from "./scripts/release.ts";
 
 import type { LookReply, RecordRequest } from "./two-steps.ts";
 
-/** At 1 to 2 µs a key, a full call holds Redis for 0.1 to 0.2 ms. */
+/** At 2 to 3 µs a key, a full call holds Redis, and everybody else on it, for 0.2 to 0.3 ms. */
 const maxEntries = 100;
 
 /** A record may have 1 MiB and more: so many of them are one call's at the most. */

@@ -1,5 +1,5 @@
-import { monitorEventLoopDelay } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
+import { Pulse } from "../../support/pulse.ts";
 import { startServer } from "../../support/server-process.ts";
 import { callBoundMs, type Settled, settled } from "./bounded.ts";
 import type { LabClient } from "./clients.ts";
@@ -45,7 +45,7 @@ export interface CellResult {
   readonly rivalHolds: number;
   /** Calls that had not settled at the end of the cell. */
   readonly unsettled: readonly string[];
-  /** How late the lab's own event loop was at worst: what it measured is no better than that. */
+  /** How late the machine itself was at worst: what was measured is no better than that. */
   readonly labLateMs: number;
 }
 
@@ -65,9 +65,11 @@ export async function runCell(lab: Lab, cell: Cell): Promise<CellResult> {
     : undefined;
   try {
     const stage = await openStage(server ?? sharedServer(lab.sharedPort), cell);
+    const pulse = await Pulse.of(lab.sharedPort);
     try {
-      return await play(stage, cell);
+      return await play(stage, cell, pulse);
     } finally {
+      pulse.stop();
       await stage.close();
     }
   } finally {
@@ -83,11 +85,13 @@ function sharedServer(port: number): Scene["server"] {
   return { port, pause: refuse, resume: refuse };
 }
 
-async function play(stage: Stage, { library, client, fault }: Cell): Promise<CellResult> {
+async function play(
+  stage: Stage,
+  { library, client, fault }: Cell,
+  pulse: Pulse,
+): Promise<CellResult> {
   const { observer, user } = stage;
   const ledger = new Ledger();
-  const eventLoop = monitorEventLoopDelay({ resolution: 10 });
-  eventLoop.enable();
   let struckAt = performance.now();
   const strike = async (on: Fault["on"]): Promise<void> => {
     if (fault.on !== on) return;
@@ -116,7 +120,6 @@ async function play(stage: Stage, { library, client, fault }: Cell): Promise<Cel
   while (observer.isOrphanNow(attribution) && performance.now() < patienceEndsAt) await sleep(20);
   const stopping = Promise.all((await rivals).map((one) => one.stop()));
   const rivalsStopped = await settled(stopping, callBoundMs);
-  eventLoop.disable();
   const lastOrphanAt = observer.lastOrphanAt(attribution);
   return {
     library: library.name,
@@ -137,8 +140,7 @@ async function play(stage: Stage, { library, client, fault }: Cell): Promise<Cel
       ...(end.release === "never" ? ["release"] : []),
       ...(rivalsStopped.kind === "pending" ? ["a rival's call"] : []),
     ],
-    // The monitor counts its own interval in.
-    labLateMs: Math.max(0, eventLoop.max / 1e6 - 10),
+    labLateMs: pulse.worstMs,
   };
 }
 

@@ -1,6 +1,5 @@
-import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { AnyRedis } from "../../support/clients.ts";
+import { type AnyRedis, untilReady } from "../../support/clients.ts";
 import { freshUser } from "../../support/ids.ts";
 import { startProxy } from "../../support/proxy.ts";
 import { callBoundMs, settled } from "./bounded.ts";
@@ -38,8 +37,7 @@ export async function openStage(
   const connect = async (port: number, login: Fault["login"]): Promise<AnyRedis> => {
     const redis = client.connect(port, login);
     closing.push(() => redis.disconnect());
-    if (redis.status !== "ready") await once(redis as NodeJS.EventEmitter, "ready");
-    return redis;
+    return await untilReady(redis);
   };
   const warm = async (contender: Contender): Promise<Contender> => {
     closing.push(() => settled(contender.close(), callBoundMs));

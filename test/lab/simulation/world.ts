@@ -19,7 +19,7 @@ import {
 import type { Participant } from "./participant.ts";
 import { count, type Report } from "./report.ts";
 import type { ProcessPlan, Schedule } from "./schedule.ts";
-import { nameOf } from "./server/script-call.ts";
+import { nameOf } from "./script-names.ts";
 import { SimulatedRedis } from "./server/simulated-redis.ts";
 import { EventLoop, on } from "./time/event-loop.ts";
 import { Machine } from "./time/machine.ts";
@@ -133,7 +133,7 @@ export class World {
       clients,
       latency: () => plan.latencyMs + this.random.noise(0, latencyNoiseMs),
       cutOffUntil: () => started.process?.cutOffUntil ?? 0,
-      nextFate: (_client, _args, script) =>
+      nextFate: (_client, { script }) =>
         this.#fateOf(index, written++, nameOf(script) === "complete" ? completes++ : undefined),
       watcher: this.#clientWatcher(
         name,

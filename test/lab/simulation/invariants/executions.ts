@@ -1,12 +1,6 @@
 import type { WrittenCopy } from "../network/surroundings.ts";
-import {
-  type CallEntry,
-  codesOf,
-  entriesOf,
-  isGrant,
-  nameOf,
-  type ScriptName,
-} from "../server/script-call.ts";
+import { nameOf, type ScriptName } from "../script-names.ts";
+import { type CallEntry, codesOf, entriesOf, isGrant } from "../server/script-call.ts";
 import type { SimulatedRedis } from "../server/simulated-redis.ts";
 import type { Owners } from "./owners.ts";
 import type { RecordWatch } from "./record-watch.ts";

@@ -93,8 +93,8 @@ export const mutations: readonly Mutation[] = [
     name: "a close tells nobody, and what is answered later counts as clean",
     rule: "2",
     file: connection,
-    find: 'for (const call of this.#unanswered.takeAll()) tellOnce(call, { kind: "closed" });',
-    replace: "this.#unanswered.takeAll();",
+    find: 'for (const call of calls) tellOnce(call, { kind: "closed" });',
+    replace: "void calls;",
   },
   {
     name: "an answer after the budget is taken",
@@ -188,9 +188,9 @@ export const mutations: readonly Mutation[] = [
     name: "an extend counts without an answer",
     rule: "7",
     file: lease,
-    find: 'case "unknown":\n      case "unsent":',
+    find: "default:\n        // The timer is set",
     replace:
-      'case "unknown":\n        this.#validity.extendAnswered(sentAt);\n        return;\n      case "unsent":',
+      'case "unknown":\n        this.#validity.extendAnswered(sentAt);\n        return;\n      default:\n        // The timer is set',
   },
   {
     name: "gone does not make a lease lost",
@@ -223,16 +223,16 @@ export const mutations: readonly Mutation[] = [
   {
     name: "a silent connection gets more",
     rule: "9",
-    file: "src/stores/redis/unanswered.ts",
-    find: "return oldest !== undefined && performance.now() - oldest.sentAt >= silenceMs;",
-    replace: "void oldest; void silenceMs; return false;",
+    file: connection,
+    find: "return oldest === undefined || performance.now() - oldest.sentAt < silenceMs;",
+    replace: "void oldest; void silenceMs; return true;",
   },
   {
     name: "a time-out of the client is taken for a sign of life",
     rule: "9",
     file: connection,
-    find: "if (isServerError(error)) this.#unanswered.answered(call);",
-    replace: "void isServerError; this.#unanswered.answered(call);",
+    find: "if (isServerError(error)) this.#answered(call);",
+    replace: "void isServerError; this.#answered(call);",
   },
   {
     name: "commands are written before the connection is ready",

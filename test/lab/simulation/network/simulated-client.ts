@@ -4,12 +4,9 @@ import { on } from "../time/event-loop.ts";
 import type { Timer } from "../time/machine.ts";
 import type { Task } from "../time/task-queue.ts";
 import { Connection } from "./connection.ts";
-import type { ClientOptions, Surroundings } from "./surroundings.ts";
+import type { ClientOptions, ScriptCall, Surroundings } from "./surroundings.ts";
 
-interface Command {
-  readonly script: string;
-  readonly keys: readonly string[];
-  readonly args: readonly (string | number)[];
+interface Command extends ScriptCall {
   readonly resolve: (value: unknown) => void;
   readonly reject: (error: Error) => void;
   timer: Timer | undefined;
@@ -227,7 +224,7 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
 
   #write(command: Command, connection: Connection): void {
     const { loop, machine, server, watcher, nextFate } = this.#around;
-    const fate = nextFate(this, command.args, command.script);
+    const fate = nextFate(this, command);
     const untroubled = fate === undefined ? undefined : this.#trouble();
     command.writtenAt = machine.monotonicMs();
     this.#written.push(command);

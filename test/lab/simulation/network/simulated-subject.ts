@@ -108,7 +108,7 @@ export class SimulatedSubject extends Subject {
       clients: this.#clients,
       latency: () => 0.5,
       cutOffUntil: () => 0,
-      nextFate: (client, args) => this.#fateOf(client, String(args.at(-1))),
+      nextFate: (client, { args }) => this.#fateOf(client, String(args.at(-1))),
       watcher: {
         writes() {},
         executes: (_copy, run) => run(),

@@ -46,11 +46,7 @@ export interface Surroundings {
   readonly latency: () => number;
   /** The network of this process stands still until then. */
   readonly cutOffUntil: () => number;
-  readonly nextFate: (
-    client: SimulatedClient,
-    args: readonly (string | number)[],
-    script: string,
-  ) => CommandFate | undefined;
+  readonly nextFate: (client: SimulatedClient, command: ScriptCall) => CommandFate | undefined;
   readonly watcher: ClientWatcher;
   /** Every client of this process that is not ended. */
   readonly clients: Set<SimulatedClient>;
@@ -67,11 +63,15 @@ export interface ClientWatcher {
   closed(client: SimulatedClient): void;
 }
 
-/** One write of a command, as the server gets it. */
-export interface WrittenCopy {
+/** What a script is called with. */
+export interface ScriptCall {
   readonly script: string;
   readonly keys: readonly string[];
   readonly args: readonly (string | number)[];
+}
+
+/** One write of a command, as the server gets it. */
+export interface WrittenCopy extends ScriptCall {
   /** When its command was first written: a copy that is sent again is as old as that. */
   readonly sentAt: number;
 }

@@ -1,35 +1,4 @@
-import { acquireOnceScript, acquireScript } from "../../../../src/stores/redis/scripts/acquire.ts";
-import { completeScript } from "../../../../src/stores/redis/scripts/complete.ts";
-import { extendScript } from "../../../../src/stores/redis/scripts/extend.ts";
-import { lookScript, recordScript } from "../../../../src/stores/redis/scripts/record.ts";
-import { cooldownScript, releaseScript } from "../../../../src/stores/redis/scripts/release.ts";
-
-/** Which script it is; a probe is none of ours. */
-export type ScriptName =
-  | "acquire"
-  | "acquireOnce"
-  | "extend"
-  | "release"
-  | "cooldown"
-  | "complete"
-  | "look"
-  | "record"
-  | "probe";
-
-const names: ReadonlyMap<string, ScriptName> = new Map([
-  [acquireScript, "acquire"],
-  [acquireOnceScript, "acquireOnce"],
-  [extendScript, "extend"],
-  [releaseScript, "release"],
-  [cooldownScript, "cooldown"],
-  [completeScript, "complete"],
-  [lookScript, "look"],
-  [recordScript, "record"],
-]);
-
-export function nameOf(script: string): ScriptName {
-  return names.get(script) ?? "probe";
-}
+import type { ScriptName } from "../script-names.ts";
 
 /** One entry of a call: what of it the script is told, and what it has said. */
 export interface CallEntry {

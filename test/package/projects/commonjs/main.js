@@ -2,8 +2,8 @@ const express = require("express");
 const { Redis } = require("ioredis");
 const Koa = require("koa");
 const { RedisStore, SubmitLock } = require("submit-lock");
-const { submitLock: expressGuard } = require("submit-lock/express");
-const { submitLock: koaGuard } = require("submit-lock/koa");
+const { submitGuard: expressGuard } = require("submit-lock/express");
+const { submitGuard: koaGuard } = require("submit-lock/koa");
 const twoClicks = require("./two-clicks.cjs");
 
 async function main() {

@@ -2,8 +2,8 @@ import express from "express";
 import { Redis } from "ioredis";
 import Koa from "koa";
 import { RedisStore, SubmitLock } from "submit-lock";
-import { submitLock as expressGuard } from "submit-lock/express";
-import { submitLock as koaGuard } from "submit-lock/koa";
+import { submitGuard as expressGuard } from "submit-lock/express";
+import { submitGuard as koaGuard } from "submit-lock/koa";
 import twoClicks from "./two-clicks.cjs";
 
 const redis = new Redis(process.env.REDIS_URL);

@@ -1,13 +1,13 @@
 const express = require("express");
 const { MemoryStore, SubmitLock } = require("submit-lock");
-const { submitLock } = require("submit-lock/express");
-const { submitLock: koaGuard } = require("submit-lock/koa");
+const { submitGuard } = require("submit-lock/express");
+const { submitGuard: koaGuard } = require("submit-lock/koa");
 const twoClicks = require("./two-clicks.cjs");
 
 test("a second click gets 409 while the first order is placed", async () => {
   const lock = new SubmitLock({ store: new MemoryStore() });
   const statuses = await twoClicks((work) => {
-    const guard = submitLock({ lock, userId: () => "42" });
+    const guard = submitGuard({ lock, userId: () => "42" });
     const app = express();
     app.post(
       "/orders",

@@ -2,8 +2,8 @@ import express from "express";
 import { Redis } from "ioredis";
 import Koa from "koa";
 import { type Lease, MemoryStore, RedisStore, SubmitLock } from "submit-lock";
-import { submitLock as expressGuard } from "submit-lock/express";
-import { submitLock as koaGuard } from "submit-lock/koa";
+import { submitGuard as expressGuard } from "submit-lock/express";
+import { submitGuard as koaGuard } from "submit-lock/koa";
 
 const redis = new Redis({ lazyConnect: true });
 const lock = new SubmitLock({ store: new RedisStore(redis), ttlMs: 10_000 });

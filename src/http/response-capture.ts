@@ -1,17 +1,16 @@
 import type { OutgoingHttpHeader, ServerResponse } from "node:http";
-import type { Capture } from "../http/capture.ts";
-import { type HeaderSource, pickHeaders } from "../http/stored-headers.ts";
 import type { AnswerHeaders, AnswerToStore } from "../lock/answer.ts";
+import type { Capture, WantedAnswer } from "./capture.ts";
+import { type HeaderSource, pickHeaders } from "./stored-headers.ts";
 
 /**
- * Keeps what a handler answers, from what it says and not from what the socket does: an answer that
- * nobody was there to read is one, too. It stands where the guard is mounted, so it sees the bytes
- * before outer middleware compresses them, and reads the headers before outer middleware adds its
- * own while they pass on.
+ * Keeps what a handler writes to the response, from its calls and not from what the socket does: an
+ * answer that nobody was there to read is an answer, too. It stands where the guard is mounted, so it
+ * sees the bytes before outer middleware compresses them, and reads the headers before outer
+ * middleware adds its own as they pass on.
  */
 export class ResponseCapture implements Capture {
-  readonly #storedHeaders: ReadonlySet<string>;
-  readonly #maxBodyBytes: number;
+  readonly #wanted: WantedAnswer;
   #head: { readonly status: number; readonly headers: AnswerHeaders } | undefined;
   /** `undefined` once there was more than is kept. */
   #chunks: Buffer[] | undefined = [];
@@ -21,9 +20,8 @@ export class ResponseCapture implements Capture {
   /** `end` may call `write`, and both call `writeHead`: what they pass on was seen. */
   #isPassingOn = false;
 
-  constructor(res: ServerResponse, storedHeaders: ReadonlySet<string>, maxBodyBytes: number) {
-    this.#storedHeaders = storedHeaders;
-    this.#maxBodyBytes = maxBodyBytes;
+  constructor(res: ServerResponse, wanted: WantedAnswer) {
+    this.#wanted = wanted;
     this.#watch(res);
   }
 
@@ -32,11 +30,16 @@ export class ResponseCapture implements Capture {
     return this.#head !== undefined;
   }
 
-  /** What comes from now on is not the handler's. */
+  /** Nothing of the response is the handler's answer. */
   discard(): void {
     this.#isDiscarded = true;
-    this.#head = undefined;
-    this.#chunks = undefined;
+    this.#forget();
+  }
+
+  failed(): void {
+    if (this.#head === undefined) this.discard();
+    // Somebody else may end it, and that is no part of the answer.
+    else if (!this.#hasEnded) this.#chunks = undefined;
   }
 
   answer(): AnswerToStore | undefined {
@@ -50,34 +53,38 @@ export class ResponseCapture implements Capture {
     const { end, flushHeaders, write, writeHead } = res;
     res.writeHead = function writeHeadSeen(this: ServerResponse, ...args: unknown[]) {
       const [status, second, third] = args;
-      const headers = typeof second === "string" ? third : (second ?? third);
-      capture.#readHead(this, Number(status), headers as HeaderSource);
-      return Reflect.apply(writeHead, this, args);
+      const given = typeof second === "string" ? third : (second ?? third);
+      capture.#readHead(this, Number(status), given as HeaderSource);
+      return capture.#passOn(this, writeHead, args);
     } as typeof res.writeHead;
     res.flushHeaders = function flushHeadersSeen(this: ServerResponse) {
       capture.#readHead(this, this.statusCode, undefined);
-      return Reflect.apply(flushHeaders, this, []);
-    };
+      return capture.#passOn(this, flushHeaders, []);
+    } as typeof res.flushHeaders;
     res.write = function writeSeen(this: ServerResponse, ...args: unknown[]) {
       capture.#readHead(this, this.statusCode, undefined);
       capture.#keep(args[0], args[1]);
-      return capture.#passOn(() => Reflect.apply(write, this, args));
+      return capture.#passOn(this, write, args);
     } as typeof res.write;
     res.end = function endSeen(this: ServerResponse, ...args: unknown[]) {
       capture.#readHead(this, this.statusCode, undefined);
       capture.#keep(args[0], args[1]);
       if (!capture.#isPassingOn) capture.#hasEnded = true;
-      return capture.#passOn(() => Reflect.apply(end, this, args));
+      return capture.#passOn(this, end, args);
     } as typeof res.end;
   }
 
-  #passOn<Result>(call: () => Result): Result {
-    const wasPassingOn = this.#isPassingOn;
+  #passOn(res: ServerResponse, method: (...args: never[]) => unknown, args: unknown[]): unknown {
+    if (this.#isPassingOn || this.#isDiscarded) return Reflect.apply(method, res, args);
     this.#isPassingOn = true;
     try {
-      return call();
+      return Reflect.apply(method, res, args);
+    } catch (error) {
+      // Such as for an invalid header: nothing was sent, so nothing was answered.
+      if (!res.headersSent) this.#forget();
+      throw error;
     } finally {
-      this.#isPassingOn = wasPassingOn;
+      this.#isPassingOn = false;
     }
   }
 
@@ -86,26 +93,31 @@ export class ResponseCapture implements Capture {
     // 1xx is no answer yet.
     if (this.#head !== undefined || this.#isDiscarded || status < 200) return;
     const set: Record<string, OutgoingHttpHeader | undefined> = res.getHeaders();
-    this.#head = { status, headers: pickHeaders(this.#storedHeaders, set, given) };
+    this.#head = { status, headers: pickHeaders(this.#wanted.storedHeaders, set, given) };
   }
 
   #keep(chunk: unknown, encoding: unknown): void {
-    if (this.#isPassingOn || this.#chunks === undefined || this.#hasEnded) return;
+    if (this.#isPassingOn || this.#isDiscarded || this.#hasEnded) return;
     const bytes = bytesOf(chunk, encoding);
     if (bytes === undefined) return;
     this.#length += bytes.length;
-    if (this.#length > this.#maxBodyBytes) this.#chunks = undefined;
-    else this.#chunks.push(bytes);
+    if (this.#length > this.#wanted.maxBodyBytes) this.#chunks = undefined;
+    else this.#chunks?.push(bytes);
+  }
+
+  #forget(): void {
+    this.#head = undefined;
+    this.#chunks = [];
+    this.#length = 0;
+    this.#hasEnded = false;
   }
 }
 
 /** A copy: a handler may use its buffer again. */
 function bytesOf(chunk: unknown, encoding: unknown): Buffer | undefined {
   if (typeof chunk === "string") {
-    return Buffer.from(
-      chunk,
-      Buffer.isEncoding(String(encoding)) ? (encoding as BufferEncoding) : "utf8",
-    );
+    const isEncoding = typeof encoding === "string" && Buffer.isEncoding(encoding);
+    return Buffer.from(chunk, isEncoding ? encoding : "utf8");
   }
   return chunk instanceof Uint8Array ? Buffer.from(chunk) : undefined;
 }

@@ -5,7 +5,7 @@ import {
   ownedReply,
   scriptReply,
   toNoAnswer,
-} from "../../src/stores/redis/replies.ts";
+} from "../../src/stores/redis/commands.ts";
 
 const kindOf = (code: number) => acquireReply(code, 0).kind;
 
@@ -77,4 +77,21 @@ test("what was thrown comes without the arguments of its command", () => {
   const { cause } = toNoAnswer({ kind: "error", error }) as { cause: Error };
   expect(cause).not.toHaveProperty("command");
   expect(cause.message).toBe("BUSY");
+});
+
+test.each([
+  ["NOAUTH Authentication required.", /client's password/],
+  ["WRONGPASS invalid username-password pair or user is disabled.", /client's password/],
+  ["DENIED Redis is running in protected mode", /no client from this host/],
+  ["NOPERM this user has no permissions to run the 'eval' command", /permit.*EVAL.*TIME/],
+  ["ERR unknown command 'EVAL', with args beginning with: ", /permit.*EVAL.*TIME/],
+  ["ERR The user executing the script can't run this command or subcommand", /permit.*EVAL/],
+  ["ACL failure in script: User clerk has no permissions to run the 'set' command", /permit.*EVAL/],
+])("%s is a misconfiguration, and the advice says of what", (message, advice) => {
+  const error = Object.assign(new Error(message), { name: "ReplyError" });
+  expect(toNoAnswer({ kind: "error", error })).toMatchObject({
+    kind: "rejected",
+    misconfigured: true,
+    advice: expect.stringMatching(advice),
+  });
 });

@@ -1,0 +1,46 @@
+import type { RequestListener } from "node:http";
+import express, { type RequestHandler } from "express";
+import { Redis } from "ioredis";
+import Koa from "koa";
+import { type Lease, RedisStore, SubmitLock } from "submit-lock";
+import { submitGuard as expressGuard } from "submit-lock/express";
+import { submitGuard as koaGuard } from "submit-lock/koa";
+
+type Listening = (work: () => Promise<void>) => RequestListener;
+const twoClicks: (shop: Listening) => Promise<number[]> = require("./two-clicks.cjs");
+
+async function main(): Promise<void> {
+  const redis = new Redis(process.env["REDIS_URL"] ?? "");
+  const lock = new SubmitLock({ store: new RedisStore(redis) });
+  const userId = () => process.env["TEST_USER"];
+
+  const onExpress = await twoClicks((work) => {
+    const app = express();
+    const guard = expressGuard({ lock, userId });
+    // With its type: a compiler before 5.9 does not find the route's types for an inline handler.
+    const placeOrder: RequestHandler<{ cart: string }> = async (req, res) => {
+      await work();
+      const lease: Lease | undefined = req.submitLease;
+      res.status(lease?.signal.aborted === false && req.params.cart ? 201 : 500).end();
+    };
+    app.post("/:cart", guard.protect(placeOrder));
+    return app;
+  });
+
+  const onKoa = await twoClicks((work) => {
+    const app = new Koa();
+    app.use(koaGuard({ lock, userId }));
+    app.use(async (ctx) => {
+      await work();
+      const lease: Lease = ctx.state.submitLease;
+      ctx.status = lease.signal.aborted ? 500 : 201;
+    });
+    return app.callback();
+  });
+
+  await lock.close();
+  await redis.quit();
+  console.log(JSON.stringify({ onExpress, onKoa }));
+}
+
+void main();

@@ -1,0 +1,167 @@
+import { spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join, posix } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, describe, expect, test } from "vitest";
+
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+
+/** Files directly in `src`, which serve every room. */
+const LEAF = /^(?!index\.ts$)[\w-]+\.ts$/;
+/** What of the lock the HTTP rooms may know. */
+const FACE = /^lock\/(answer|attempt|lease|look-up|submission|submit-key)\.ts$/;
+const NODE = /^node:(?!(https?|http2|net|tls)$)/;
+
+/** Each room, the files of the other rooms that it may import, and the packages. */
+const ROOMS: Record<string, { of: RegExp; files: RegExp[]; packages: RegExp[] }> = {
+  leaf: { of: LEAF, files: [LEAF], packages: [NODE] },
+  index: { of: /^index\.ts$/, files: [LEAF, /^(lock|stores)\//], packages: [] },
+  lock: { of: /^lock\//, files: [LEAF], packages: [NODE, /^uuid$/] },
+  stores: { of: /^stores\//, files: [LEAF, /^lock\/store\.ts$/], packages: [NODE] },
+  http: { of: /^http\//, files: [LEAF, FACE], packages: [/^node:/] },
+  express: {
+    of: /^express\//,
+    files: [LEAF, FACE, /^http\//],
+    packages: [/^node:/, /^express$/],
+  },
+  koa: { of: /^koa\//, files: [LEAF, FACE, /^http\//], packages: [/^node:/, /^koa$/] },
+};
+
+const files = readdirSync(join(ROOT, "src"), { recursive: true, encoding: "utf8" })
+  .map((file) => file.replaceAll("\\", "/"))
+  .filter((file) => file.endsWith(".ts"))
+  .sort();
+
+/** What each file imports, types and re-exports too: files of `src`, and names of packages. */
+const graph = new Map(files.map((file) => [file, importsOf(file)]));
+
+function importsOf(file: string): string[] {
+  const source = readFileSync(join(ROOT, "src", file), "utf8");
+  const statement =
+    /^(?:(?:import|export)\b[^;]*?\sfrom |import )"([^"]+)";|\bimport\("([^"]+)"\)/gm;
+  const specifiers = source.matchAll(statement);
+  return [...specifiers].map(([, given, dynamic]) => resolved(file, (given ?? dynamic) as string));
+}
+
+function resolved(file: string, specifier: string): string {
+  return specifier.startsWith(".") ? posix.join(posix.dirname(file), specifier) : specifier;
+}
+
+function roomOf(file: string): string {
+  const found = Object.entries(ROOMS).filter(([, { of }]) => of.test(file));
+  if (found.length !== 1) throw new Error(`src/${file} is in no room that has rules`);
+  return (found[0] as [string, unknown])[0];
+}
+
+function mayImport(room: string, target: string): boolean {
+  const { of, files, packages } = ROOMS[room] as (typeof ROOMS)[string];
+  const allowed = target.endsWith(".ts") ? [of, ...files] : packages;
+  // An entry point is for users; within the package it would make circles.
+  return posix.basename(target) !== "index.ts" && allowed.some((pattern) => pattern.test(target));
+}
+
+/** The files of one circle, or nothing. */
+function circle(): string[] | undefined {
+  const done = new Set<string>();
+  const visit = (file: string, path: string[]): string[] | undefined => {
+    if (path.includes(file)) return [...path.slice(path.indexOf(file)), file];
+    if (done.has(file)) return undefined;
+    done.add(file);
+    for (const target of graph.get(file) ?? []) {
+      const found = visit(target, [...path, file]);
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  };
+  for (const file of files) {
+    const found = visit(file, []);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+const drawing = [...graph]
+  .map(([file, targets]) => `${file} -> ${targets.join(", ") || "nothing"}`)
+  .join("\n");
+
+describe("the imports of src", () => {
+  test("are all found", () => {
+    const targets = [...graph.values()].flat();
+    for (const target of targets) if (target.endsWith(".ts")) expect(files).toContain(target);
+    const source = files.map((file) => readFileSync(join(ROOT, "src", file), "utf8")).join("\n");
+    expect(targets).toHaveLength([...source.matchAll(/\bfrom "/g)].length);
+  });
+
+  test("make no circle", () => {
+    expect(circle(), drawing).toBeUndefined();
+  });
+
+  test("point down only, from a room to what it may know", () => {
+    const up = [...graph].flatMap(([file, targets]) =>
+      targets
+        .filter((target) => !mayImport(roomOf(file), target))
+        .map((target) => `${file} -> ${target}`),
+    );
+    expect(up, drawing).toEqual([]);
+  });
+});
+
+describe("the lint rules", () => {
+  const folder = mkdtempSync(join(tmpdir(), "submit-lock-lint-"));
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+  const probes = [
+    ...["probe.ts", "index.ts", "lock/probe.ts", "stores/probe.ts", "stores/redis/probe.ts"],
+    ...["http/probe.ts", "express/probe.ts", "koa/probe.ts"],
+  ];
+  const packages = [
+    ...["express", "koa", "ioredis", "ioredis5", "iovalkey", "redis", "@redis/client", "uuid"],
+    ...["http", "node:http", "node:https", "node:http2", "node:net", "node:tls"],
+    ...["node:events", "node:timers/promises", "submit-lock"],
+  ];
+
+  /** One import a line of everything there is. */
+  function importsFor(probe: string): string[] {
+    const paths = files
+      .filter((file) => file !== probe)
+      .map((file) => posix.relative(posix.dirname(probe), file));
+    const relative = paths.map((path) => (path.startsWith(".") ? path : `./${path}`));
+    return [...relative, ...packages];
+  }
+
+  /** The imports that Biome restricts, for each probe. */
+  function restricted(): Record<string, string[]> {
+    const { overrides } = JSON.parse(readFileSync(join(ROOT, "biome.json"), "utf8"));
+    const config = { root: true, linter: { rules: { preset: "none" } }, overrides };
+    writeFileSync(join(folder, "biome.json"), JSON.stringify(config));
+    for (const probe of probes) {
+      const path = join(folder, "src", probe);
+      mkdirSync(dirname(path), { recursive: true });
+      const lines = importsFor(probe).map((from) => `import "${from}";\n`);
+      writeFileSync(path, lines.join(""));
+    }
+    const biome = join(ROOT, "node_modules/@biomejs/biome/bin/biome");
+    const args = ["lint", "--reporter=github", "--max-diagnostics=none", "."];
+    const { stdout } = spawnSync(process.execPath, [biome, ...args], {
+      cwd: folder,
+      encoding: "utf8",
+    });
+    const found = [...stdout.matchAll(/noRestrictedImports,file=(.*?),line=(\d+)/g)];
+    return Object.fromEntries(
+      probes.map((probe) => {
+        const lines = found.filter(([, file]) => file?.endsWith(`/src/${probe}`));
+        const imports = importsFor(probe);
+        return [probe, lines.map(([, , line]) => imports[Number(line) - 1] as string).sort()];
+      }),
+    );
+  }
+
+  test("restrict exactly the imports that point up", () => {
+    const expected = probes.map((probe) => {
+      const up = (from: string) => !mayImport(roomOf(probe), resolved(probe, from));
+      return [probe, importsFor(probe).filter(up).sort()];
+    });
+    expect(restricted()).toEqual(Object.fromEntries(expected));
+  });
+});

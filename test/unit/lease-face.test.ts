@@ -1,0 +1,92 @@
+import { format, inspect } from "node:util";
+import { afterEach, describe, expect, test } from "vitest";
+import { type Lease, MemoryStore } from "../../src/index.ts";
+import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
+
+afterEach(closeLocks);
+
+async function taken(): Promise<{ lease: Lease; key: string }> {
+  const lock = openLock({ store: new MemoryStore() });
+  return { lease: await leaseOf(lock, "42"), key: "lock:submit:42" };
+}
+
+/** Everything that plain JavaScript can name on a value, its classes included. */
+function membersOf(value: object): PropertyKey[] {
+  const prototype = Object.getPrototypeOf(value);
+  const own = Reflect.ownKeys(value);
+  return prototype === Object.prototype ? own : [...own, ...membersOf(prototype)];
+}
+
+describe("a lease in a user's hands", () => {
+  test("has its public members and nothing else", async () => {
+    const { lease } = await taken();
+    const named = membersOf(lease).filter((name) => name !== "constructor");
+    expect(new Set(named)).toEqual(
+      new Set([
+        ...["key", "ownerId", "signal", "remainingMs", "release"],
+        ...["toJSON", inspect.custom],
+      ]),
+    );
+    expect(Object.keys(lease)).toEqual([]);
+  });
+
+  test("cannot be written to", async () => {
+    const { lease, key } = await taken();
+    for (const name of ["key", "ownerId", "signal"]) {
+      expect(() => Reflect.set(lease, name, "another")).not.toThrow();
+    }
+    expect(lease.key).toBe(key);
+    expect(lease.ownerId).not.toBe("another");
+    expect(lease.signal).toBeInstanceOf(AbortSignal);
+  });
+
+  test("is logged with its key and its remaining time", async () => {
+    const { lease, key } = await taken();
+    const remainingMs = expect.any(Number);
+    expect(JSON.parse(JSON.stringify({ lease }))).toEqual({ lease: { key, remainingMs } });
+    expect(inspect(lease)).toMatch(/^Lease \{ key: 'lock:submit:42', remainingMs: \d+ \}$/);
+    expect(inspect({ attempt: { lease } })).toContain(`Lease { key: '${key}', remainingMs: `);
+  });
+
+  test("is logged with no remaining time once it is released", async () => {
+    const { lease, key } = await taken();
+    await lease.release();
+    expect(JSON.stringify(lease)).toBe(JSON.stringify({ key, remainingMs: 0 }));
+  });
+
+  test.each<[string, (lease: Lease) => string]>([
+    ["JSON.stringify", (lease) => JSON.stringify([lease, { ...lease }])],
+    ["util.inspect", (lease) => inspect({ lease }, { depth: null })],
+    ["util.inspect with hidden members", (lease) => inspect(lease, { showHidden: true })],
+    [
+      "console.dir with hidden members",
+      (lease) => inspect(lease, { showHidden: true, customInspect: false, depth: null }),
+    ],
+    ["util.format", (lease) => format("%s %o %O %j", lease, lease, lease, lease)],
+    ["a template", (lease) => `${lease}`],
+    ["a structured clone", (lease) => inspect(structuredClone({ ...lease }))],
+    [
+      "a loop over its members",
+      (lease) => {
+        const seen: string[] = [];
+        for (const name in lease) seen.push(`${name} ${Reflect.get(lease, name)}`);
+        return seen.join();
+      },
+    ],
+    ["the inspected signal", (lease) => inspect(lease.signal, { showHidden: true, depth: null })],
+  ])("does not show its owner id to %s", async (_name, print) => {
+    const { lease } = await taken();
+    expect(lease.ownerId).toMatch(/^[\da-f]{8}-[\da-f-]{27}$/);
+    expect(print(lease)).not.toContain(lease.ownerId.slice(0, 8));
+  });
+
+  test("does not show its owner id in the error of its loss", async () => {
+    const lock = openLock({ store: new MemoryStore() });
+    const lease = await leaseOf(lock, "42");
+    const { signal, ownerId } = lease;
+    await lock.close({ timeoutMs: 0 });
+    expect(signal.reason).toMatchObject({ code: "SUBMIT_LOCK_LOST" });
+    const shown = inspect(signal.reason, { showHidden: true, depth: null });
+    expect(shown).not.toContain(ownerId.slice(0, 8));
+  });
+});
