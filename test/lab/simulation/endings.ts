@@ -45,8 +45,8 @@ export class Endings {
       again,
       50,
     );
-    if (second === "recorded") {
-      this.#world.verdict.broken("truthful", `${owner?.name} was released, and then recorded`);
+    if (!isCompleted && plan.kind === "submit" && second !== "unconfirmed") {
+      this.#world.verdict.broken("truthful", `${owner?.name} was released, and then ${second}`);
     }
     await ended;
   }
