@@ -151,7 +151,12 @@ describe.each(redisClients)("rule 9: connections, with $name", ({ connect }) => 
   });
 
   test("the second connection is opened when it is needed, and closed with the lock", async () => {
-    const { lock, client, proxy } = await openBench({ ...quick, connect });
+    const { lock, client, proxy } = await openBench({
+      ...quick,
+      connect,
+      ttlMs: 20_000,
+      acquireTimeoutMs: 10_000,
+    });
     await (await leaseOf(lock, freshUser())).release();
     expect(proxy.connections).toBe(1);
     const lost = proxy.loseReplyOnce(isAcquire);
