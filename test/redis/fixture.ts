@@ -6,8 +6,8 @@ import {
   type SharedOptions,
   untilReady,
 } from "../support/clients.ts";
-import { type KeyOnlooker, onlooker } from "../support/lock-key.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
+import { type KeyObserver, observer } from "../support/observer.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 
@@ -15,40 +15,40 @@ import { sharedRedisPort } from "../support/redis-server.ts";
 const brisk = { ttlMs: 4_000, acquireTimeoutMs: 1_500, commandTimeoutMs: 100 } as const;
 
 /** A lock on a Redis behind a proxy that loses, delays and breaks things. */
-export interface Bench {
+export interface Fixture {
   readonly proxy: RedisProxy;
   readonly client: AnyRedis;
   readonly store: RedisStore;
   readonly lock: SubmitLock;
   /** Sees Redis directly. */
-  readonly redis: KeyOnlooker;
+  readonly redis: KeyObserver;
 }
 
-const benches = new Set<RedisProxy>();
+const proxies = new Set<RedisProxy>();
 
-export interface BenchOptions extends Partial<SubmitLockOptions> {
+export interface FixtureOptions extends Partial<SubmitLockOptions> {
   readonly connect?: (port: number, options?: SharedOptions) => AnyRedis;
   readonly clientOptions?: SharedOptions;
   /** A server of the test's own instead of the one that all share. */
   readonly port?: number;
 }
 
-export async function openBench(options: BenchOptions = {}): Promise<Bench> {
+export async function openFixture(options: FixtureOptions = {}): Promise<Fixture> {
   const { connect = ioredis6.connect, port = sharedRedisPort(), ...others } = options;
   const { clientOptions, ...lockOptions } = others;
   const proxy = await startProxy(port);
-  benches.add(proxy);
+  proxies.add(proxy);
   const client = connect(proxy.port, clientOptions);
   await untilReady(client);
   const store = new RedisStore(client);
   const lock = openLock({ store, ...brisk, ...lockOptions });
-  return { proxy, client, store, lock, redis: onlooker(port) };
+  return { proxy, client, store, lock, redis: observer(port) };
 }
 
 /** A lock without the proxy: that lives in this process, and would stand still with it. */
 export async function openDirect(
   options: Partial<SubmitLockOptions>,
-  connect: BenchOptions["connect"] = ioredis6.connect,
+  connect: FixtureOptions["connect"] = ioredis6.connect,
 ): Promise<SubmitLock> {
   const client = connect(sharedRedisPort());
   await untilReady(client);
@@ -56,12 +56,12 @@ export async function openDirect(
 }
 
 /** Meant for `afterEach`. */
-export async function closeBenches(): Promise<void> {
+export async function closeFixtures(): Promise<void> {
   // Not awaited: it would wait until every copy that a test has lost on the way is out of date.
   void closeLocks();
   closeClients();
-  await Promise.all([...benches].map((proxy) => proxy.stop()));
-  benches.clear();
+  await Promise.all([...proxies].map((proxy) => proxy.stop()));
+  proxies.clear();
 }
 
 /** A call of one of the three scripts, by what only that script does. */

@@ -3,9 +3,9 @@ import { record } from "../support/channels.ts";
 import { redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, leaseOf } from "../support/locks.ts";
-import { block, closeBenches, isAcquire, isRelease, openBench, openDirect } from "./fixture.ts";
+import { block, closeFixtures, isAcquire, isRelease, openDirect, openFixture } from "./fixture.ts";
 
-afterEach(closeBenches);
+afterEach(closeFixtures);
 
 describe.each(redisClients)("rule 10: our own timers, with $name", ({ connect }) => {
   test("after a blocked event loop the answer is read before the timer is believed", async () => {
@@ -41,7 +41,7 @@ describe.each(redisClients)("rule 10: our own timers, with $name", ({ connect })
   test("an attempt ends although the client never settles its promise", async () => {
     // Known of ioredis: with this option a command in flight is forgotten at a reconnect.
     const clientOptions = { autoResendUnfulfilledCommands: false };
-    const { lock, proxy } = await openBench({ connect, clientOptions });
+    const { lock, proxy } = await openFixture({ connect, clientOptions });
     const lost = proxy.loseReplyOnce(isAcquire, { resetAfterMs: 0 });
     const { lease, confirmed } = acquired(await lock.acquire(freshUser()));
     await lost;

@@ -6,8 +6,8 @@ import { type Framework, mainFrameworks } from "../../http/frameworks.ts";
 import { openClient } from "../../http/http-client.ts";
 import { closeClients, ioredis6, untilReady } from "../../support/clients.ts";
 import { freshUser } from "../../support/ids.ts";
-import { onlooker } from "../../support/lock-key.ts";
 import { closeLocks, openLock } from "../../support/locks.ts";
+import { observer } from "../../support/observer.ts";
 import { type RedisProxy, startProxy } from "../../support/proxy.ts";
 import { Pulse } from "../../support/pulse.ts";
 import { sharedRedisPort } from "../../support/redis-server.ts";
@@ -44,7 +44,7 @@ describe.each(mainFrameworks)("P3 and P8: the answer and the key, on $name", (fr
     expect(reply).toMatchObject({ status: 201, body: '{"order":7}' });
     expect(after).toBeLessThan(untouchedMs + lateSteps * pulse.worstMs);
     await shop.struck();
-    const redis = onlooker();
+    const redis = observer();
     await until(async () => !(await redis.exists(`lock:submit:${user}`)), {
       what: "the key to be gone",
     });

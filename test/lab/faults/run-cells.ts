@@ -1,4 +1,4 @@
-import { type Cell, type CellResult, type Lab, runCell } from "./cell.ts";
+import { type Cell, type CellResult, runCell, type Servers } from "./cell.ts";
 
 /** A cell that could not be run is a fault of the lab, and no result. */
 interface CellFailure {
@@ -22,7 +22,7 @@ interface RunOptions {
 
 /** Runs all the cells, so many at a time, in their order. */
 export async function runCells(
-  lab: Lab,
+  servers: Servers,
   cells: readonly Cell[],
   { atOnce, done = () => {}, isSound = () => true }: RunOptions,
 ): Promise<Run> {
@@ -32,7 +32,7 @@ export async function runCells(
   let again = 0;
   const measure = async (cell: Cell): Promise<void> => {
     for (let left = 2; ; left--) {
-      const result = await runCell(lab, cell);
+      const result = await runCell(servers, cell);
       results.set(cell, result);
       done(result);
       if (left === 0 || isSound(result)) return;
