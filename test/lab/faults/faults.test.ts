@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { sharedRedisPort } from "../../support/redis-server.ts";
-import { misses } from "./bounds.ts";
+import { isSound, misses } from "./bounds.ts";
 import { type CellResult, runCell } from "./cell.ts";
 import { labClient } from "./clients.ts";
 import { faultNamed, faults } from "./faults.ts";
@@ -21,10 +21,10 @@ describe("P1 to P6: submit-lock under every fault", () => {
     const cells = faults.flatMap((fault) =>
       clients.map((client) => ({ library: submitLock, client, fault })),
     );
-    const run = await runCells(servers(), cells, { atOnce: 12 });
+    const run = await runCells(servers(), cells, { atOnce: 12, isSound });
     expect(run.failures).toEqual([]);
     results = run.results;
-  }, 120_000);
+  }, 240_000);
   afterAll(() => uncaught.stop());
 
   describe.each(clients)("$name", (client) => {
