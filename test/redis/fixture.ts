@@ -9,10 +9,18 @@ import {
 import { closeLocks, openLock } from "../support/locks.ts";
 import { type KeyObserver, observer } from "../support/observer.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
+import { Pulse } from "../support/pulse.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 
 /** Bounds of a lock whose Redis falls silent in the middle of a test. */
 const brisk = { ttlMs: 4_000, acquireTimeoutMs: 1_500, commandTimeoutMs: 100 } as const;
+
+/** Bounds that a busy machine keeps, for a test that counts requests: nothing waits for them. */
+export const patient = {
+  ttlMs: 40_000,
+  acquireTimeoutMs: 20_000,
+  commandTimeoutMs: 10_000,
+} as const;
 
 /** A lock on a Redis behind a proxy that loses, delays and breaks things. */
 export interface Fixture {
@@ -25,6 +33,7 @@ export interface Fixture {
 }
 
 const proxies = new Set<RedisProxy>();
+const pulses = new Set<Pulse>();
 
 export interface FixtureOptions extends Partial<SubmitLockOptions> {
   readonly connect?: (port: number, options?: SharedOptions) => AnyRedis;
@@ -55,8 +64,17 @@ export async function openDirect(
   return openLock({ store: new RedisStore(client), ...options });
 }
 
+/** How late the machine is from now on, for a test that has a bound. */
+export async function takePulse(): Promise<Pulse> {
+  const pulse = await Pulse.of(sharedRedisPort());
+  pulses.add(pulse);
+  return pulse;
+}
+
 /** Meant for `afterEach`. */
 export async function closeFixtures(): Promise<void> {
+  for (const pulse of pulses) pulse.stop();
+  pulses.clear();
   // Not awaited: it would wait until every copy that a test has lost on the way is out of date.
   void closeLocks();
   closeClients();

@@ -6,7 +6,7 @@ import { redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, commandOf, leaseOf } from "../support/locks.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, isAcquire, openFixture } from "./fixture.ts";
+import { closeFixtures, isAcquire, openFixture, patient } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -67,7 +67,7 @@ describe("rule 2: a request is in flight until its own answer", () => {
   });
 
   test("a lock whose every request was answered retires nothing", async () => {
-    const { lock } = await openFixture();
+    const { lock } = await openFixture(patient);
     const user = freshUser();
     const retire = record("submit-lock:retire", `lock:submit:${user}`);
     const lease = await leaseOf(lock, user);

@@ -3,7 +3,7 @@ import { type Recording, record } from "../support/channels.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, leaseOf } from "../support/locks.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, isAcquire, isRelease, openFixture } from "./fixture.ts";
+import { closeFixtures, isAcquire, isRelease, openFixture, patient } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -59,7 +59,7 @@ describe("rule 5, P3: an ending with an open copy retires its owner id", () => {
   });
 
   test("without open copies a release is one call, and nothing follows", async () => {
-    const { lock, proxy } = await openFixture(quick);
+    const { lock, proxy } = await openFixture(patient);
     const leases = [await leaseOf(lock, freshUser()), await leaseOf(lock, freshUser())];
     await leases[0]?.release();
     expect(proxy.commands.filter(isRelease)).toHaveLength(1);

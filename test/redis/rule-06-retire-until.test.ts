@@ -49,7 +49,7 @@ describe("rule 6, P3: a retire is final only past every open deadline", () => {
   });
 
   test("it goes on until Redis' clock has passed the deadline, and a copy that lands then is refused", async () => {
-    const { lock, proxy } = await openFixture({ port: server.port, acquireTimeoutMs: 500 });
+    const { lock, proxy } = await openFixture({ port: server.port, acquireTimeoutMs: 1_000 });
     const user = freshUser();
     const retire = record("submit-lock:retire", `lock:submit:${user}`);
     const held = proxy.holdRequestOnce(isAcquire);
@@ -71,7 +71,7 @@ describe("rule 6, P3: a retire is final only past every open deadline", () => {
   });
 
   test("when it is final, nothing more is sent", async () => {
-    const { lock, proxy } = await openFixture({ port: server.port, acquireTimeoutMs: 250 });
+    const { lock, proxy } = await openFixture({ port: server.port, acquireTimeoutMs: 700 });
     const retire = record("submit-lock:retire");
     const held = proxy.holdRequestOnce(isAcquire);
     const { lease } = acquired(await lock.acquire(freshUser()));

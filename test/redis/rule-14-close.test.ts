@@ -12,7 +12,7 @@ afterEach(closeFixtures);
 
 describe("rule 14: close", () => {
   test("it waits until every owner id has been retired", async () => {
-    const { lock, proxy } = await openFixture({ acquireTimeoutMs: 400 });
+    const { lock, proxy } = await openFixture({ acquireTimeoutMs: 800 });
     const user = freshUser();
     const retire = record("submit-lock:retire", `lock:submit:${user}`);
     const held = proxy.holdRequestOnce(isAcquire);
@@ -22,16 +22,6 @@ describe("rule 14: close", () => {
     await lock.close();
     expect(retire.messages).toMatchObject([{ outcome: "final" }]);
     retire.stop();
-  });
-
-  test("it ends within its bounds when Redis is silent", async () => {
-    const { lock, proxy } = await openFixture({ acquireTimeoutMs: 300 });
-    const lease = await leaseOf(lock, freshUser());
-    proxy.holdRequests();
-    void lease.release();
-    const from = performance.now();
-    await lock.close({ timeoutMs: 100 });
-    expect(performance.now() - from).toBeLessThan(5_000);
   });
 
   test("no connection and no listener comes back after it, also with Redis silent", async () => {

@@ -1,12 +1,7 @@
+import { lateSteps } from "../../support/pulse.ts";
 import type { CellResult } from "./cell.ts";
 import type { Fault } from "./faults.ts";
 
-/**
- * The promises are about Redis, not about a processor that has no time: what an answer takes at most
- * is a timer, a new connection with its handshake and a command, and each may be as late as the
- * machine was at worst.
- */
-export const lateSteps = 4;
 /** The package's default time bounds, and what is added for the way to and fro. */
 const acquireTimeoutMs = 1_000;
 const onTopMs = 50;
