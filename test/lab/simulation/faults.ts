@@ -1,7 +1,7 @@
 import type { FaultPlan } from "./schedule.ts";
+import type { SimulatedProcess, Simulation } from "./simulation.ts";
 import { Machine } from "./time/machine.ts";
 import { phase } from "./time/task-queue.ts";
-import type { SimulatedProcess, World } from "./world.ts";
 
 const refusals = [
   "LOADING Redis is loading the dataset in memory",
@@ -12,16 +12,16 @@ const refusals = [
 
 /** Lets everything happen that a schedule has planned for servers, processes and networks. */
 export class Faults {
-  readonly #world: World;
+  readonly #simulation: Simulation;
   /** Nothing pauses it. */
   readonly #outside: Machine;
   /** When the last of them is over. */
   readonly overAt: number;
 
-  constructor(world: World) {
-    this.#world = world;
-    this.#outside = new Machine(world.loop, "outside");
-    const { faults } = world.schedule;
+  constructor(simulation: Simulation) {
+    this.#simulation = simulation;
+    this.#outside = new Machine(simulation.loop, "outside");
+    const { faults } = simulation.schedule;
     for (const fault of faults) {
       this.#outside.after(fault.atMs, () => this.#happen(fault), phase.timers);
     }
@@ -29,11 +29,13 @@ export class Faults {
   }
 
   #happen(fault: FaultPlan): void {
-    const { server, processes } = this.#world;
-    const process = this.#world.processOf(fault.process);
+    const { server, processes } = this.#simulation;
+    const process = this.#simulation.processOf(fault.process);
     const { forMs, stillLands } = fault;
-    this.#world.count(`fault: ${fault.kind}`);
-    this.#world.note(() => `           ${fault.kind} (${process.machine.name}) for ${forMs} ms`);
+    this.#simulation.count(`fault: ${fault.kind}`);
+    this.#simulation.note(
+      () => `           ${fault.kind} (${process.machine.name}) for ${forMs} ms`,
+    );
     switch (fault.kind) {
       case "server paused":
         server.machine.pause(forMs);
@@ -41,7 +43,7 @@ export class Faults {
         break;
       case "server restarted empty":
         server.restart(forMs);
-        this.#world.keyWatch.lost();
+        this.#simulation.keyObserver.lost();
         this.#trouble(processes, forMs);
         for (const each of processes) this.#reset(each, false);
         break;
@@ -54,7 +56,7 @@ export class Faults {
         this.#trouble([process], forMs);
         break;
       case "process cut off":
-        process.cutOffUntil = Math.max(process.cutOffUntil, this.#world.loop.now + forMs);
+        process.cutOffUntil = Math.max(process.cutOffUntil, this.#simulation.loop.now + forMs);
         for (const client of process.clients) client.connection?.stall(process.cutOffUntil);
         this.#trouble([process], forMs);
         break;

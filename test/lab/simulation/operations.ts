@@ -1,22 +1,22 @@
 import { isSubmitLockError } from "../../../src/errors.ts";
 import type { Lease } from "../../../src/lock/lease.ts";
 import { AnswerChecks } from "./invariants/answer-checks.ts";
-import { slackMs } from "./invariants/key-watch.ts";
+import { slackMs } from "./invariants/key-observer.ts";
 import type { Owner } from "./invariants/owners.ts";
 import type { OperationPlan } from "./schedule.ts";
-import type { SimulatedProcess, World } from "./world.ts";
+import type { SimulatedProcess, Simulation } from "./simulation.ts";
 
 /** What the processes do with their locks, and what is asked of every answer that they get. */
 export class Operations {
-  readonly #world: World;
+  readonly #simulation: Simulation;
   readonly #answers: AnswerChecks;
   #calls = 0;
   #underWay = 0;
 
-  constructor(world: World) {
-    this.#world = world;
-    this.#answers = new AnswerChecks(world);
-    world.schedule.operations.forEach((plan) => {
+  constructor(simulation: Simulation) {
+    this.#simulation = simulation;
+    this.#answers = new AnswerChecks(simulation);
+    simulation.schedule.operations.forEach((plan) => {
       // Not before the connections could have come up.
       this.#plan(plan, 15 + plan.atMs);
     });
@@ -27,7 +27,7 @@ export class Operations {
   }
 
   #plan(plan: OperationPlan, atMs: number): void {
-    const process = this.#world.processOf(plan.process);
+    const process = this.#simulation.processOf(plan.process);
     this.#underWay++;
     process.machine.after(atMs, () => {
       void this.#do(plan, process).finally(() => this.#underWay--);
@@ -35,7 +35,7 @@ export class Operations {
   }
 
   async #do(plan: OperationPlan, process: SimulatedProcess): Promise<void> {
-    this.#world.count(`operation: ${plan.kind}`);
+    this.#simulation.count(`operation: ${plan.kind}`);
     switch (plan.kind) {
       case "acquire":
         return await this.#acquire(plan, process);
@@ -52,14 +52,14 @@ export class Operations {
 
   /** A `SETNX` of another program, whose `EXPIRE` never came. */
   #oldLock({ user }: OperationPlan): void {
-    const { server } = this.#world;
+    const { server } = this.#simulation;
     const key = keyOf(user);
     if (server.look(key) === undefined) server.keys.set(key, `old ${this.#calls++}`, undefined);
   }
 
   async #acquire(plan: OperationPlan, process: SimulatedProcess): Promise<void> {
-    const world = this.#world;
-    const { loop, schedule } = world;
+    const simulation = this.#simulation;
+    const { loop, schedule } = simulation;
     const call = ++this.#calls;
     const from = loop.now;
     const startedAt = process.machine.monotonicMs();
@@ -68,16 +68,16 @@ export class Operations {
     const asked = process.lock.acquire(String(plan.user));
     process.store.call = undefined;
     const { acquireTimeoutMs } = schedule.times;
-    const attempt = await world.callWatch.settles(
+    const attempt = await simulation.callObserver.settles(
       `acquire of ${process.machine.name}`,
       process,
       acquireTimeoutMs,
       asked,
     );
-    const owner = world.ownersOf(call).at(-1);
+    const owner = simulation.ownersOf(call).at(-1);
     const tookMs = process.machine.monotonicMs() - startedAt;
-    world.count(`acquire: ${attempt.outcome}`);
-    world.note(
+    simulation.count(`acquire: ${attempt.outcome}`);
+    simulation.note(
       () =>
         `${process.machine.name}  ${owner?.name} is ${attempt.outcome} after ${tookMs.toFixed(1)} ms`,
     );
@@ -88,10 +88,10 @@ export class Operations {
       else if (wasReady) this.#answers.checkResolved(process, from, attempt.cause, owner);
       return;
     }
-    if (attempt.confirmed) world.count("acquire: confirmed");
+    if (attempt.confirmed) simulation.count("acquire: confirmed");
     const { lease } = attempt;
     if (tookMs >= acquireTimeoutMs || lease.remainingMs() <= 0) {
-      world.verdict.broken(
+      simulation.verdict.broken(
         "inTime",
         `${owner?.name} acquired after ${tookMs.toFixed(1)} of ${acquireTimeoutMs} ms, with ${lease.remainingMs().toFixed(1)} ms left`,
       );
@@ -99,28 +99,30 @@ export class Operations {
     await this.#hold(plan, process, lease);
     const began = loop.now;
     const validUntil = began + lease.remainingMs() / process.machine.rate;
-    const outcome = await world.callWatch.settles(
+    const outcome = await simulation.callObserver.settles(
       `release of ${process.machine.name}`,
       process,
       acquireTimeoutMs + 50,
       lease.release(),
     );
-    world.note(() => `${process.machine.name}  release of ${owner?.name}: ${outcome}`);
-    world.count(`release: ${outcome}`);
+    simulation.note(() => `${process.machine.name}  release of ${owner?.name}: ${outcome}`);
+    simulation.count(`release: ${outcome}`);
     if (owner !== undefined) this.#answers.checkTruthful(owner, outcome, validUntil, began);
   }
 
   /** The handler: works for its time, or until it hears that the lease is lost. */
   async #hold(plan: OperationPlan, process: SimulatedProcess, lease: Lease): Promise<void> {
-    const world = this.#world;
-    const owner = world.owners.get(lease.ownerId);
+    const simulation = this.#simulation;
+    const owner = simulation.owners.get(lease.ownerId);
     if (owner === undefined) return;
-    const given = world.leaseWatch.begin(lease, owner, process);
+    const given = simulation.leaseObserver.begin(lease, owner, process);
     await new Promise<void>((resolve) => {
       const work = process.machine.setTimer(plan.workMs, false, resolve);
       lease.signal.addEventListener("abort", () => {
-        world.note(() => `${process.machine.name}  ${owner.name} is told: ${lease.signal.reason}`);
-        world.count(`lost: ${lease.signal.reason.reason}`);
+        simulation.note(
+          () => `${process.machine.name}  ${owner.name} is told: ${lease.signal.reason}`,
+        );
+        simulation.count(`lost: ${lease.signal.reason.reason}`);
         if (!plan.heedsSignal) return;
         work.clear();
         resolve();
@@ -131,10 +133,10 @@ export class Operations {
   }
 
   async #withLock(plan: OperationPlan, process: SimulatedProcess): Promise<void> {
-    const world = this.#world;
-    const { acquireTimeoutMs } = world.schedule.times;
+    const simulation = this.#simulation;
+    const { acquireTimeoutMs } = simulation.schedule.times;
     const call = ++this.#calls;
-    const from = world.loop.now;
+    const from = simulation.loop.now;
     const name = `withLock of ${process.machine.name}`;
     let worksNow = () => {};
     const works = new Promise<void>((resolve) => {
@@ -149,7 +151,7 @@ export class Operations {
       async (lease) => {
         worksNow();
         await this.#hold(plan, process, lease);
-        ended = world.callWatch.settles(
+        ended = simulation.callObserver.settles(
           `${name}, its release`,
           process,
           acquireTimeoutMs + 50,
@@ -160,7 +162,7 @@ export class Operations {
     process.store.call = undefined;
     const waited = Promise.race([works, done]);
     try {
-      await world.callWatch.settles(
+      await simulation.callObserver.settles(
         name,
         process,
         plan.waitMs + acquireTimeoutMs + slackMs,
@@ -168,26 +170,26 @@ export class Operations {
         acquireTimeoutMs,
       );
       await done;
-      world.count("withLock: done");
+      simulation.count("withLock: done");
     } catch (error) {
       if (!isSubmitLockError(error)) throw error;
-      world.count(`withLock: ${error.code}`);
-      world.note(() => `${process.machine.name}  withLock: ${error.message}`);
+      simulation.count(`withLock: ${error.code}`);
+      simulation.note(() => `${process.machine.name}  withLock: ${error.message}`);
       if (error.code === "SUBMIT_LOCK_CONTENDED") {
         this.#answers.checkJustified(call, keyOf(plan.user), from);
       }
     }
     process.store.waiting.delete(keyOf(plan.user));
     await ended;
-    for (const owner of world.ownersOf(call)) this.#over(owner);
+    for (const owner of simulation.ownersOf(call)) this.#over(owner);
   }
 
   async close(process: SimulatedProcess, timeoutMs: number): Promise<void> {
-    const { callWatch, schedule } = this.#world;
+    const { callObserver, schedule } = this.#simulation;
     const { acquireTimeoutMs } = schedule.times;
     // A second call gives the promise of the first.
     process.closeTimeoutMs ??= timeoutMs;
-    await callWatch.settles(
+    await callObserver.settles(
       `close of ${process.machine.name}`,
       process,
       process.closeTimeoutMs + 2 * acquireTimeoutMs,
@@ -198,7 +200,7 @@ export class Operations {
   }
 
   #over(owner: Owner | undefined): void {
-    if (owner !== undefined) owner.overAt ??= this.#world.loop.now;
+    if (owner !== undefined) owner.overAt ??= this.#simulation.loop.now;
   }
 }
 

@@ -2,9 +2,9 @@ import { Faults } from "./faults.ts";
 import { Operations } from "./operations.ts";
 import type { Report } from "./report.ts";
 import type { Schedule } from "./schedule.ts";
+import { Simulation } from "./simulation.ts";
 import { on } from "./time/event-loop.ts";
 import { installVirtualTime } from "./time/globals.ts";
-import { World } from "./world.ts";
 
 /** No run takes longer than this: something goes on for ever. */
 const mostSteps = 100_000;
@@ -13,52 +13,52 @@ const mostSteps = 100_000;
 export async function run(schedule: Schedule, isTold = false): Promise<Report> {
   // Before anything is made: a clock that is read in a constructor is virtual too.
   installVirtualTime();
-  const world = new World(schedule, isTold);
+  const simulation = new Simulation(schedule, isTold);
   const unhandled = (reason: unknown) => {
-    world.verdict.broken("rejection", String(reason instanceof Error ? reason.stack : reason));
+    simulation.verdict.broken("rejection", String(reason instanceof Error ? reason.stack : reason));
   };
   process.on("unhandledRejection", unhandled);
   try {
-    await play(world);
+    await play(simulation);
   } finally {
     process.off("unhandledRejection", unhandled);
   }
-  world.report.violation = world.verdict.violation;
-  return world.report;
+  simulation.report.violation = simulation.verdict.violation;
+  return simulation.report;
 }
 
-async function play(world: World): Promise<void> {
-  const { loop, verdict } = world;
-  const operations = new Operations(world);
-  const faults = new Faults(world);
+async function play(simulation: Simulation): Promise<void> {
+  const { loop, verdict } = simulation;
+  const operations = new Operations(simulation);
+  const faults = new Faults(simulation);
   const until = async (isDone: () => boolean) => {
-    await loop.until(() => world.check() || loop.steps > mostSteps || isDone());
+    await loop.until(() => simulation.check() || loop.steps > mostSteps || isDone());
     if (loop.steps > mostSteps) verdict.broken("leftover", "it never comes to an end");
     return verdict.violation === undefined;
   };
 
   if (!(await until(() => operations.areOver && loop.now >= faults.overAt))) return;
-  world.note(() => "           every operation and every fault is over");
+  simulation.note(() => "           every operation and every fault is over");
 
-  let closing = world.processes.length;
-  for (const process of world.processes) {
+  let closing = simulation.processes.length;
+  for (const process of simulation.processes) {
     process.machine.after(0, () => {
       void operations.close(process, 0).finally(() => closing--);
     });
   }
   if (!(await until(() => closing === 0))) return;
 
-  const { acquireTimeoutMs, ttlMs } = world.schedule.times;
+  const { acquireTimeoutMs, ttlMs } = simulation.schedule.times;
   const restMs = 2 * acquireTimeoutMs + ttlMs + 200;
   const restUntil = loop.now + restMs;
-  world.processes[0]?.machine.after(restMs, () => {});
+  simulation.processes[0]?.machine.after(restMs, () => {});
   if (!(await until(() => loop.now >= restUntil))) return;
-  checkLeftovers(world);
+  checkLeftovers(simulation);
 }
 
 /** The network is healthy, every lock is closed, and every retire has had its time. */
-function checkLeftovers(world: World): void {
-  const { verdict, server, processes, owners } = world;
+function checkLeftovers(simulation: Simulation): void {
+  const { verdict, server, processes, owners } = simulation;
   for (const { machine, client, clients } of processes) {
     if (machine.timers.size > 0) {
       const [timer] = machine.timers;

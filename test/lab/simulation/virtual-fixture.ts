@@ -57,7 +57,7 @@ export class VirtualFixture {
           latency: () => latencyMs,
           cutOffUntil: () => this.#cutOffUntil,
           nextFate: (of, call) => this.#fateOf(of, call),
-          watcher: {
+          listener: {
             writes() {},
             executes: (_copy, run) => run(),
             troubled: () => () => {},
@@ -117,6 +117,11 @@ export class VirtualFixture {
     const until = this.now + boundMs;
     this.#machine.after(boundMs, () => {});
     await this.#loop.until(() => this.look(isSo) || this.now >= until);
+  }
+
+  /** The process does nothing for so long: its event loop stands still, and what comes waits. */
+  block(ms: number): void {
+    this.#machine.pause(ms);
   }
 
   /** No connection comes up for so long. */

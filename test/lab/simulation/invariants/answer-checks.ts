@@ -1,20 +1,20 @@
 import { isSubmitLockError } from "../../../../src/errors.ts";
 import type { ReleaseOutcome } from "../../../../src/lock/diagnostics.ts";
-import type { SimulatedProcess, World } from "../world.ts";
-import { slackMs } from "./key-watch.ts";
+import type { SimulatedProcess, Simulation } from "../simulation.ts";
+import { slackMs } from "./key-observer.ts";
 import type { Owner } from "./owners.ts";
 
 /** What is asked of the answers that callers get: whether they are true, and whether a better one was possible. */
 export class AnswerChecks {
-  readonly #world: World;
+  readonly #simulation: Simulation;
 
-  constructor(world: World) {
-    this.#world = world;
+  constructor(simulation: Simulation) {
+    this.#simulation = simulation;
   }
 
   checkJustified(call: number, key: string, from: number): void {
-    const { owners, verdict } = this.#world;
-    const attempt = this.#world.ownersOf(call).at(-1)?.attempt;
+    const { owners, verdict } = this.#simulation;
+    const attempt = this.#simulation.ownersOf(call).at(-1)?.attempt;
     const other = owners
       .tenures(key)
       .some(({ owner, to }) => owner.attempt !== attempt && (to === undefined || to >= from));
@@ -30,7 +30,7 @@ export class AnswerChecks {
   ): void {
     if (process.closeTimeoutMs !== undefined || process.client.status === "end") return;
     if (isSubmitLockError(cause) && cause.code === "SUBMIT_LOCK_MISCONFIGURED") return;
-    const { loop, schedule, verdict } = this.#world;
+    const { loop, schedule, verdict } = this.#simulation;
     const { acquireTimeoutMs, commandTimeoutMs } = schedule.times;
     const roundTripMs = 2 * process.longestLatencyMs;
     // Silence, a second connection in three round trips, and a copy on it, with its backoff.
@@ -41,7 +41,7 @@ export class AnswerChecks {
   }
 
   checkTruthful(owner: Owner, outcome: ReleaseOutcome, validUntil: number, began: number): void {
-    const { server, verdict, owners } = this.#world;
+    const { server, verdict, owners } = this.#simulation;
     // What a restarted server knew is not known to anybody.
     if (owner.serverLife !== server.life) return;
     const deleted = owner.deletedAt.some((at) => at >= began);
@@ -52,7 +52,7 @@ export class AnswerChecks {
       verdict.broken("truthful", `${owner.name} was called released, and its key was not deleted`);
     }
     const isGone = outcome === "gone" || outcome === "foreign";
-    if (isGone && deleted && this.#world.loop.now < validUntil) {
+    if (isGone && deleted && this.#simulation.loop.now < validUntil) {
       verdict.broken("truthful", `${owner.name} was called ${outcome}, and its key was deleted`);
     }
   }

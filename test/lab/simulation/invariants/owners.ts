@@ -1,5 +1,5 @@
+import type { AttemptId } from "../observed-store.ts";
 import type { Participant } from "../participant.ts";
-import type { AttemptId } from "../witnessed-store.ts";
 
 /** One owner id, and what became of it. */
 export interface Owner {

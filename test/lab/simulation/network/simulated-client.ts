@@ -94,7 +94,7 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
         sentAt: undefined,
         isResent: false,
       };
-      this.#around.watcher.writes(this, script, keys);
+      this.#around.listener.writes(this, script, keys);
       this.#send(command);
     });
   }
@@ -169,7 +169,7 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
   #ready(): void {
     this.#retries = 0;
     this.#setStatus("ready");
-    this.#around.watcher.connected(this);
+    this.#around.listener.connected(this);
     const toResend = this.options.autoResendUnfulfilledCommands ? this.#toResend : [];
     this.#toResend = [];
     for (const command of toResend) {
@@ -204,7 +204,7 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
   }
 
   #write(command: Command, connection: Connection): void {
-    const { loop, machine, server, watcher, nextFate } = this.#around;
+    const { loop, machine, server, listener, nextFate } = this.#around;
     const fate = nextFate(this, command);
     const untroubled = fate === undefined ? undefined : this.#trouble();
     command.writtenAt = machine.monotonicMs();
@@ -216,7 +216,7 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
         const { script, keys, args } = command;
         try {
           return {
-            value: watcher.executes({ script, keys, args, sentAt }, () =>
+            value: listener.executes({ script, keys, args, sentAt }, () =>
               server.evaluate(script, keys, args),
             ),
           };
@@ -246,7 +246,7 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
   }
 
   #trouble(): () => void {
-    const untroubled = this.#around.watcher.troubled();
+    const untroubled = this.#around.listener.troubled();
     this.#untroubled.push(untroubled);
     return untroubled;
   }
@@ -275,7 +275,7 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
     for (const untroubled of this.#untroubled) untroubled();
     this.#untroubled = [];
     this.#setStatus("close");
-    this.#around.watcher.closed(this);
+    this.#around.listener.closed(this);
     if (wasReady && this.#written.length > 0) this.#toResend = this.#written;
     if (this.#isDisconnecting) {
       this.#isDisconnecting = false;

@@ -45,12 +45,12 @@ export interface Surroundings {
   /** The network of this process stands still until then. */
   readonly cutOffUntil: () => number;
   readonly nextFate: (client: SimulatedClient, command: ScriptCall) => CommandFate | undefined;
-  readonly watcher: ClientWatcher;
+  readonly listener: ClientListener;
   /** Every client of this process that is not ended. */
   readonly clients: Set<SimulatedClient>;
 }
 
-export interface ClientWatcher {
+export interface ClientListener {
   /** A script is about to be written. */
   writes(client: SimulatedClient, script: string, keys: readonly string[]): void;
   /** The server executes a script: `run` does it. */

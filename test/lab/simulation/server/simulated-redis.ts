@@ -1,6 +1,6 @@
 import type { EventLoop } from "../time/event-loop.ts";
 import { Machine } from "../time/machine.ts";
-import { type Entry, Keys, type KeyWatcher } from "./keys.ts";
+import { type Entry, type KeyListener, Keys } from "./keys.ts";
 import { ReplyError, runScript } from "./script-runner.ts";
 
 /** A Redis server in virtual time: its keys, its clock, and what may happen to it. */
@@ -15,18 +15,18 @@ export class SimulatedRedis {
   /** Keys run out while the server is paused as well: nobody can see them until it goes on. */
   readonly #physics: Machine;
 
-  constructor(loop: EventLoop, rate: number, watcher: KeyWatcher) {
+  constructor(loop: EventLoop, rate: number, listener: KeyListener) {
     this.#loop = loop;
     this.machine = new Machine(loop, "Redis", { rate });
     this.#physics = new Machine(loop, "physics");
     this.keys = new Keys({
-      ...bound(watcher),
+      ...bound(listener),
       set: (key, value, expiresAt) => {
-        watcher.set(key, value, expiresAt);
+        listener.set(key, value, expiresAt);
         this.#watchExpiry(key, expiresAt);
       },
       lengthened: (key, value, expiresAt) => {
-        watcher.lengthened(key, value, expiresAt);
+        listener.lengthened(key, value, expiresAt);
         this.#watchExpiry(key, expiresAt);
       },
     });
@@ -83,11 +83,11 @@ export class SimulatedRedis {
   }
 }
 
-function bound(watcher: KeyWatcher): KeyWatcher {
+function bound(listener: KeyListener): KeyListener {
   return {
-    set: watcher.set.bind(watcher),
-    lengthened: watcher.lengthened.bind(watcher),
-    deleted: watcher.deleted.bind(watcher),
-    expired: watcher.expired.bind(watcher),
+    set: listener.set.bind(listener),
+    lengthened: listener.lengthened.bind(listener),
+    deleted: listener.deleted.bind(listener),
+    expired: listener.expired.bind(listener),
   };
 }

@@ -1,6 +1,6 @@
 import type { Participant } from "../participant.ts";
 import type { EventLoop } from "../time/event-loop.ts";
-import { slackMs } from "./key-watch.ts";
+import { slackMs } from "./key-observer.ts";
 import type { Verdict } from "./verdict.ts";
 
 interface Call {
@@ -11,7 +11,7 @@ interface Call {
 }
 
 /** Watches that every call settles within its bound, by the clock of its process. */
-export class CallWatch {
+export class CallObserver {
   readonly #calls = new Set<Call>();
   readonly #loop: EventLoop;
   readonly #verdict: Verdict;

@@ -1,8 +1,8 @@
 import { command } from "./command.ts";
 import { sharedRedisPort } from "./redis-server.ts";
 
-/** What an onlooker on a connection of its own sees at a key, and puts there. */
-export interface KeyOnlooker {
+/** What an observer on a connection of its own sees at a key, and puts there. */
+export interface KeyObserver {
   get(key: string): Promise<string | null>;
   /** -1 without an expiry, -2 without a key. */
   pttl(key: string): Promise<number>;
@@ -12,7 +12,7 @@ export interface KeyOnlooker {
   send(name: string, ...args: (string | number)[]): Promise<unknown>;
 }
 
-export function onlooker(port: number = sharedRedisPort()): KeyOnlooker {
+export function observer(port: number = sharedRedisPort()): KeyObserver {
   const send = (name: string, ...args: (string | number)[]) => command(port, name, ...args);
   return {
     send,

@@ -1,19 +1,20 @@
 import type { LockCommand } from "../../../src/lock/store.ts";
 import { SubmitLock } from "../../../src/lock/submit-lock.ts";
 import { RedisStore } from "../../../src/stores/redis/redis-store.ts";
-import { CallWatch } from "./invariants/call-watch.ts";
+import { CallObserver } from "./invariants/call-observer.ts";
 import { Health } from "./invariants/health.ts";
-import { KeyWatch } from "./invariants/key-watch.ts";
-import { LeaseWatch } from "./invariants/lease-watch.ts";
+import { KeyObserver } from "./invariants/key-observer.ts";
+import { LeaseObserver } from "./invariants/lease-observer.ts";
 import { type Owner, Owners } from "./invariants/owners.ts";
 import { Verdict } from "./invariants/verdict.ts";
 import { SimulatedClient } from "./network/simulated-client.ts";
 import {
-  type ClientWatcher,
+  type ClientListener,
   type CommandFate,
   ioredisDefaults,
   type Surroundings,
 } from "./network/surroundings.ts";
+import { type AttemptId, ObservedStore } from "./observed-store.ts";
 import type { Participant } from "./participant.ts";
 import { count, type Report } from "./report.ts";
 import type { ProcessPlan, Schedule } from "./schedule.ts";
@@ -23,30 +24,29 @@ import { EventLoop, on } from "./time/event-loop.ts";
 import { Machine } from "./time/machine.ts";
 import { Random } from "./time/random.ts";
 import { phase } from "./time/task-queue.ts";
-import { type AttemptId, WitnessedStore } from "./witnessed-store.ts";
 
 /** The most that noise adds to the latency of one message. */
 const latencyNoiseMs = 2;
 
 /** One process with its lock, as the simulation sees it. */
 export interface SimulatedProcess extends Participant {
-  readonly store: WitnessedStore;
+  readonly store: ObservedStore;
   cutOffUntil: number;
   lockIsGone: boolean;
   closeTimeoutMs: number | undefined;
 }
 
 /** A Redis server, the processes that lock on it, the network between them, and everybody who watches. */
-export class World {
+export class Simulation {
   readonly schedule: Schedule;
   readonly random: Random;
   readonly loop: EventLoop;
   readonly server: SimulatedRedis;
   readonly owners = new Owners();
   readonly verdict: Verdict;
-  readonly keyWatch: KeyWatch;
-  readonly leaseWatch: LeaseWatch;
-  readonly callWatch: CallWatch;
+  readonly keyObserver: KeyObserver;
+  readonly leaseObserver: LeaseObserver;
+  readonly callObserver: CallObserver;
   readonly processes: readonly SimulatedProcess[];
   readonly report: Report = { counts: new Map(), violation: undefined, timeline: [] };
   readonly #isTold: boolean;
@@ -61,7 +61,7 @@ export class World {
       () => this.loop.now,
       (text) => this.note(() => text),
     );
-    this.keyWatch = new KeyWatch(
+    this.keyObserver = new KeyObserver(
       this.loop,
       schedule,
       this.owners,
@@ -69,9 +69,9 @@ export class World {
       (text) => this.note(text),
       () => this.server,
     );
-    this.server = new SimulatedRedis(this.loop, 1 + schedule.redisRate / 1_000, this.keyWatch);
-    this.leaseWatch = new LeaseWatch(this.loop, this.server, this.verdict, schedule.times);
-    this.callWatch = new CallWatch(this.loop, this.verdict);
+    this.server = new SimulatedRedis(this.loop, 1 + schedule.redisRate / 1_000, this.keyObserver);
+    this.leaseObserver = new LeaseObserver(this.loop, this.server, this.verdict, schedule.times);
+    this.callObserver = new CallObserver(this.loop, this.verdict);
     this.processes = schedule.processes.map((plan, index) => this.#start(plan, index));
   }
 
@@ -87,8 +87,8 @@ export class World {
 
   /** Looks at everything that has to hold at every instant. */
   check(): boolean {
-    this.leaseWatch.check();
-    this.callWatch.check();
+    this.leaseObserver.check();
+    this.callObserver.check();
     return this.verdict.violation !== undefined;
   }
 
@@ -122,7 +122,7 @@ export class World {
       latency: () => plan.latencyMs + this.random.noise(0, latencyNoiseMs),
       cutOffUntil: () => started.process?.cutOffUntil ?? 0,
       nextFate: () => this.#fateOf(index, written++),
-      watcher: this.#clientWatcher(
+      listener: this.#clientListener(
         name,
         machine,
         health,
@@ -140,11 +140,11 @@ export class World {
         commandTimeout: plan.commandTimeout ? Math.round(1.5 * commandTimeoutMs) : undefined,
       });
       if (!plan.lazyConnect) void client.connect();
-      const store = new WitnessedStore(new RedisStore(client), {
+      const store = new ObservedStore(new RedisStore(client), {
         now: () => loop.now,
         isAwoken: () => loop.phase !== phase.poll,
         seen: (command, attempt) => this.#sawOwner(command, attempt, started.process),
-        extended: (ownerId, kind) => this.leaseWatch.extended(ownerId, kind),
+        extended: (ownerId, kind) => this.leaseObserver.extended(ownerId, kind),
         overlooked: (kind) => {
           this.verdict.broken("atHand", `a command was written again, and "${kind}" lay ready`);
         },
@@ -200,12 +200,12 @@ export class World {
     return fate;
   }
 
-  #clientWatcher(
+  #clientListener(
     name: string,
     machine: Machine,
     health: Health,
     lockIsGone: () => boolean,
-  ): ClientWatcher {
+  ): ClientListener {
     const silenceMs = 0.9 * this.schedule.times.commandTimeoutMs;
     let untroubled: (() => void) | undefined = health.troubled();
     return {
@@ -228,7 +228,7 @@ export class World {
       executes: (copy, run) => {
         this.count("commands executed");
         this.note(() => `Redis      executes ${nameOf(copy.script)} of ${name}`);
-        return this.keyWatch.executes(copy, run);
+        return this.keyObserver.executes(copy, run);
       },
       troubled: () => health.troubled(),
       connected: (client) => {

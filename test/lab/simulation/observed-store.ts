@@ -11,7 +11,7 @@ export interface AttemptId {
   readonly call: number;
 }
 
-export interface StoreWitness {
+export interface StoreObserver {
   now(): number;
   /** It is a timer that runs the code of the moment, and no answer. */
   isAwoken(): boolean;
@@ -22,26 +22,26 @@ export interface StoreWitness {
 }
 
 /**
- * The store itself, unchanged, with a witness in front of it who learns which owner id belongs to
+ * The store itself, unchanged, with a observer in front of it who learns which owner id belongs to
  * which attempt of which call. A copy that follows another belongs to the same attempt, whatever
  * owner id it carries.
  */
-export class WitnessedStore implements LockStore {
+export class ObservedStore implements LockStore {
   /** The call whose own code runs at the moment. */
   call: number | undefined;
   /** The `withLock` that waits for a key: its later attempts come out of the blue. */
   readonly waiting = new Map<string, number>();
   readonly #store: LockStore;
-  readonly #witness: StoreWitness;
+  readonly #observer: StoreObserver;
   /** When a copy was followed by another because a timer found it without an answer. */
   readonly #followedAt = new WeakMap<LockRequest<unknown>, number>();
   /** The copies of each command that have no answer yet. */
   readonly #unanswered = new Map<string, Set<LockRequest<unknown>>>();
   readonly #attemptOfOwner = new Map<string, AttemptId>();
 
-  constructor(store: LockStore, witness: StoreWitness) {
+  constructor(store: LockStore, observer: StoreObserver) {
     this.#store = store;
-    this.#witness = witness;
+    this.#observer = observer;
   }
 
   acquire(copy: LockRequest<AcquireReply>): void {
@@ -52,13 +52,13 @@ export class WitnessedStore implements LockStore {
       call: this.call ?? this.waiting.get(key) ?? 0,
     };
     this.#attemptOfOwner.set(owner, attempt);
-    this.#witness.seen(copy.command, attempt);
+    this.#observer.seen(copy.command, attempt);
     this.#store.acquire(this.#watched(copy, `acquire ${owner}`));
   }
 
   extend(copy: LockRequest<OwnedReply>): void {
     const { ownerId } = copy.command;
-    const heard = (kind: string) => this.#witness.extended(ownerId, kind);
+    const heard = (kind: string) => this.#observer.extended(ownerId, kind);
     this.#store.extend(this.#watched(copy, `extend ${ownerId}`, heard));
   }
 
@@ -76,8 +76,8 @@ export class WitnessedStore implements LockStore {
     heard: (kind: string) => void = () => {},
   ): LockRequest<Reply> {
     const unanswered = this.#unanswered.get(command) ?? new Set();
-    if (this.#witness.isAwoken()) {
-      for (const earlier of unanswered) this.#followedAt.set(earlier, this.#witness.now());
+    if (this.#observer.isAwoken()) {
+      for (const earlier of unanswered) this.#followedAt.set(earlier, this.#observer.now());
     }
     this.#unanswered.set(command, unanswered.add(copy));
     return {
@@ -95,8 +95,8 @@ export class WitnessedStore implements LockStore {
         heard(kind);
         unanswered.delete(copy);
         if (unanswered.size === 0) this.#unanswered.delete(command);
-        if (kind !== "unknown" && this.#followedAt.get(copy) === this.#witness.now()) {
-          this.#witness.overlooked(kind);
+        if (kind !== "unknown" && this.#followedAt.get(copy) === this.#observer.now()) {
+          this.#observer.overlooked(kind);
         }
         copy.answer(reply);
       },

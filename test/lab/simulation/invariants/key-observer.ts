@@ -5,7 +5,7 @@ import {
 } from "../../../../src/stores/redis/scripts.ts";
 import type { WrittenCopy } from "../network/surroundings.ts";
 import type { Schedule } from "../schedule.ts";
-import type { KeyWatcher } from "../server/keys.ts";
+import type { KeyListener } from "../server/keys.ts";
 import type { SimulatedRedis } from "../server/simulated-redis.ts";
 import type { EventLoop } from "../time/event-loop.ts";
 import type { Owners, Tenure } from "./owners.ts";
@@ -15,7 +15,7 @@ import type { Verdict } from "./verdict.ts";
 export const slackMs = 4;
 
 /** Watches every change of every key. */
-export class KeyWatch implements KeyWatcher {
+export class KeyObserver implements KeyListener {
   /** The copy that the server executes at the moment. */
   executing: WrittenCopy | undefined;
   readonly #loop: EventLoop;

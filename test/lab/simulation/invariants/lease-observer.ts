@@ -4,7 +4,7 @@ import type { LockTimes } from "../../../../src/lock/store.ts";
 import type { Participant } from "../participant.ts";
 import type { SimulatedRedis } from "../server/simulated-redis.ts";
 import { type EventLoop, on } from "../time/event-loop.ts";
-import { slackMs } from "./key-watch.ts";
+import { slackMs } from "./key-observer.ts";
 import type { Owner } from "./owners.ts";
 import type { Verdict } from "./verdict.ts";
 
@@ -20,7 +20,7 @@ interface Holding {
 }
 
 /** Watches every lease that was handed out and not given back, after every step. */
-export class LeaseWatch {
+export class LeaseObserver {
   readonly #holdings = new Set<Holding>();
   /** When a lease was lost because it could not be extended. */
   readonly #expiredAt = new Map<string, number>();
