@@ -14,7 +14,7 @@ import {
   type ServerJob,
   startLoad,
 } from "./route/processes.ts";
-import { Onlooker } from "./server-stats.ts";
+import { Observer } from "./server-stats.ts";
 import { quantile } from "./statistics.ts";
 import { table } from "./text.ts";
 
@@ -53,7 +53,7 @@ function scriptIn(tree: Tree, path: string): URL {
 }
 
 const redis = await startServer(serverBinary());
-const onlooker = new Onlooker(redis.port);
+const observer = new Observer(redis.port);
 const children: { stop(): Promise<void> }[] = [];
 
 async function pairCells(): Promise<Cell[]> {
@@ -69,9 +69,9 @@ async function pairCells(): Promise<Cell[]> {
     children.push(child);
   }
   const run = async (tree: Tree, callers: number, time: number) => {
-    const before = await onlooker.stats();
+    const before = await observer.stats();
     const result = await processes.get(tree)?.run({ kind: "pairs", callers, seconds: time });
-    const after = await onlooker.stats();
+    const after = await observer.stats();
     if (result === undefined) throw new Error("no result");
     return {
       "per second": result.pairsPerSecond,
@@ -137,7 +137,7 @@ for (let round = 0; round < rounds; round++) {
     }
   }
 }
-onlooker.close();
+observer.close();
 await Promise.all(children.map((child) => child.stop()));
 await redis.stop();
 const text = (value: number) => value.toFixed(3);

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { Redis } from "ioredis";
 import { RedisStore, SubmitLock } from "submit-lock";
-import { Onlooker } from "./server-stats.ts";
+import { Observer } from "./server-stats.ts";
 import { number, table } from "./text.ts";
 
 /** The lengths of an order's answer that are measured, in bytes, and how many of each; 0: no body is kept. */
@@ -55,10 +55,10 @@ export async function measureRecords(
 ): Promise<RecordMemory> {
   const redis = new Redis(port, "127.0.0.1");
   const lock = new SubmitLock({ store: new RedisStore(redis) });
-  const onlooker = new Onlooker(port);
+  const observer = new Observer(port);
   const body = bytes === 0 ? undefined : answerOf(bytes);
   await redis.flushall();
-  const before = (await onlooker.stats()).usedMemory;
+  const before = (await observer.stats()).usedMemory;
   for (let from = 0; from < records; from += 100) {
     const users = Array.from(
       { length: Math.min(100, records - from) },
@@ -66,12 +66,12 @@ export async function measureRecords(
     );
     await Promise.all(users.map((user) => keep(lock, user, body)));
   }
-  const grown = Math.round(((await onlooker.stats()).usedMemory - before) / records);
+  const grown = Math.round(((await observer.stats()).usedMemory - before) / records);
   const [, keys] = await redis.scan(0, "MATCH", "{lock:submit:*", "COUNT", 1_000);
   const usages = await Promise.all(keys.slice(0, 100).map((key) => redis.memory("USAGE", key)));
   const usage = usages.reduce<number>((sum, each) => sum + Number(each), 0) / usages.length;
   await lock.close({ timeoutMs: 0 });
-  onlooker.close();
+  observer.close();
   redis.disconnect();
   return { bytes, usage, grown };
 }

@@ -14,7 +14,7 @@ export interface ServerStats {
 }
 
 /** A connection for looking on, which sends nothing while something is measured. */
-export class Onlooker {
+export class Observer {
   readonly redis: Redis;
 
   constructor(port: number) {

@@ -10,7 +10,7 @@ import {
   warmUp,
 } from "../route/processes.ts";
 import type { Route, Variant } from "../route/variants.ts";
-import { costBetween, Onlooker } from "../server-stats.ts";
+import { costBetween, Observer } from "../server-stats.ts";
 import { rounds, seconds } from "../settings.ts";
 import { medianOf, ratioOf, turns } from "../statistics.ts";
 import { number, spreadText, table } from "../text.ts";
@@ -42,7 +42,7 @@ interface Result {
 /** What it costs to recognise a submission, and to repeat its answer. */
 export async function once(binary: string): Promise<Findings> {
   const redis = await startServer(binary);
-  const onlooker = new Onlooker(redis.port);
+  const observer = new Observer(redis.port);
   const load = await startLoad();
   const servers = new Map<Variant, ServerProcess>();
   for (const variant of ["ping", "protect", "once"] as const) {
@@ -64,10 +64,10 @@ export async function once(binary: string): Promise<Findings> {
       const job = { ...jobOf(cell), seconds };
       await warmAgain(load, job);
       await server.run({ kind: "cpu" });
-      const before = await onlooker.stats();
+      const before = await observer.stats();
       const { requests, requestsPerSecond } = checkStatus(await load.run(job), 201);
       const cpuMicros = await server.run({ kind: "cpu" });
-      const after = await onlooker.stats();
+      const after = await observer.stats();
       const sends = cell.variant === "ping" ? ["ping"] : ["eval"];
       results.get(cell)?.push({
         perSecond: requestsPerSecond,
@@ -77,7 +77,7 @@ export async function once(binary: string): Promise<Findings> {
       });
     }
   }
-  onlooker.close();
+  observer.close();
   await Promise.all([load.stop(), ...[...servers.values()].map((server) => server.stop())]);
   await redis.stop();
 

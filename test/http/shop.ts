@@ -12,8 +12,8 @@ import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import type { Framework } from "./frameworks.ts";
 import { type Call, type HttpClient, openClient, type Reply, type Submit } from "./http-client.ts";
+import { LockObserver, WorkObserver } from "./observers.ts";
 import type { AppParts, Turn } from "./turn.ts";
-import { LockWatch, WorkWatch } from "./watch.ts";
 
 /** The work of one order, as the handler of a test reports it. */
 export interface OrderWork {
@@ -85,10 +85,10 @@ export async function sameWithoutLock(
 export class Shop {
   readonly user: string = freshUser();
   readonly key: string = `lock:submit:${this.user}`;
-  readonly work: WorkWatch = new WorkWatch();
+  readonly work: WorkObserver = new WorkObserver();
   readonly errors: unknown[] = [];
   readonly lock: SubmitLock;
-  readonly published: LockWatch = new LockWatch(this.key);
+  readonly published: LockObserver = new LockObserver(this.key);
   /** Whether the lock was ours at the end of each order's work. */
   readonly heldAtEnd: boolean[] = [];
   readonly framework: Framework;

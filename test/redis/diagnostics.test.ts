@@ -3,12 +3,12 @@ import { record } from "../support/channels.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, leaseOf } from "../support/locks.ts";
 import { until } from "../support/until.ts";
-import { closeBenches, isAcquire, openBench } from "./fixture.ts";
+import { closeFixtures, isAcquire, openFixture } from "./fixture.ts";
 
-afterEach(closeBenches);
+afterEach(closeFixtures);
 
 test("submit-lock:acquire tells how an attempt ended", async () => {
-  const { lock, proxy } = await openBench({ acquireTimeoutMs: 200 });
+  const { lock, proxy } = await openFixture({ acquireTimeoutMs: 800, commandTimeoutMs: 400 });
   const user = freshUser();
   const key = `lock:submit:${user}`;
   const { messages, stop } = record("submit-lock:acquire", key);
@@ -23,12 +23,12 @@ test("submit-lock:acquire tells how an attempt ended", async () => {
     { key, outcome: "contended", durationMs, copies: 1, cause: undefined },
     { key, outcome: "unavailable", durationMs, copies: 1, cause: expect.any(Error) },
   ]);
-  expect(messages[2]?.durationMs).toBeGreaterThanOrEqual(199);
+  expect(messages[2]?.durationMs).toBeGreaterThanOrEqual(799);
   stop();
 });
 
 test("submit-lock:lost tells of a lease that could not be extended", async () => {
-  const { lock, proxy } = await openBench({ ttlMs: 2_000, acquireTimeoutMs: 1_000 });
+  const { lock, proxy } = await openFixture({ ttlMs: 2_000, acquireTimeoutMs: 1_000 });
   const lease = await leaseOf(lock, freshUser());
   const { messages, stop } = record("submit-lock:lost", lease.key);
   proxy.swallowRequests(true);
@@ -39,7 +39,7 @@ test("submit-lock:lost tells of a lease that could not be extended", async () =>
 });
 
 test("submit-lock:retire tells of an owner id that had copies on their way", async () => {
-  const { lock, proxy } = await openBench({ acquireTimeoutMs: 200 });
+  const { lock, proxy } = await openFixture({ acquireTimeoutMs: 800 });
   const user = freshUser();
   const { messages, stop } = record("submit-lock:retire", `lock:submit:${user}`);
   const held = proxy.holdRequestOnce(isAcquire);

@@ -1,12 +1,12 @@
 import { inspect } from "node:util";
 import { afterEach, describe, expect, test } from "vitest";
 import { freshUser } from "../support/ids.ts";
-import { onlooker } from "../support/lock-key.ts";
 import { causeOf } from "../support/locks.ts";
+import { observer } from "../support/observer.ts";
 import { startRedis } from "../support/redis-server.ts";
-import { closeBenches, isAcquire, openBench, ownersOf } from "./fixture.ts";
+import { closeFixtures, isAcquire, openFixture, ownersOf } from "./fixture.ts";
 
-afterEach(closeBenches);
+afterEach(closeFixtures);
 
 /** A command that breaks Redis; without one, Redis falls silent. */
 type Fault = [name: string, breakIt: [string, ...(string | number)[]] | undefined];
@@ -26,13 +26,13 @@ describe("the owner id stays out of logs", () => {
   ] as Fault[])("of the cause of %s", async (_name, breakIt) => {
     const server = await startRedis();
     const clientOptions = { commandTimeout: 50 };
-    const { lock, proxy } = await openBench({
+    const { lock, proxy } = await openFixture({
       port: server.port,
       acquireTimeoutMs: 200,
       clientOptions,
     });
     if (breakIt === undefined) proxy.holdRequests();
-    else await onlooker(server.port).send(...breakIt);
+    else await observer(server.port).send(...breakIt);
     const text = shown(causeOf(await lock.acquire(freshUser())));
     const ownerIds = proxy.commands.filter(isAcquire).flatMap(ownersOf);
     expect(ownerIds.length).toBeGreaterThan(0);

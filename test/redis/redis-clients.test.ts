@@ -3,13 +3,13 @@ import { afterEach, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
 import { closeClients, redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
-import { onlooker } from "../support/lock-key.ts";
 import { acquired, closeLocks, leaseOf, openLock } from "../support/locks.ts";
+import { observer } from "../support/observer.ts";
 import { startProxy } from "../support/proxy.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 
-const redis = onlooker();
+const redis = observer();
 afterEach(async () => {
   await closeLocks();
   closeClients();

@@ -9,9 +9,9 @@ import { freshUser } from "../support/ids.ts";
 import { acquired, commandOf, leaseOf, openLock } from "../support/locks.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { closeBenches, isAcquire, openBench } from "./fixture.ts";
+import { closeFixtures, isAcquire, openFixture } from "./fixture.ts";
 
-afterEach(closeBenches);
+afterEach(closeFixtures);
 
 const context = new AsyncLocalStorage<string>();
 
@@ -40,7 +40,7 @@ describe.each(redisClients)(
   "the context of no request reaches Redis' client, with $name",
   ({ connect }) => {
     test("a call that carries the commands of several requests has the context of none", async () => {
-      const { store, client } = await openBench({ connect });
+      const { store, client } = await openFixture({ connect });
       const seen = contextsOf(client);
       const asked = asking(store);
       const commands = Array.from({ length: 20 }, () => commandOf());
@@ -55,7 +55,7 @@ describe.each(redisClients)(
     });
 
     test("nor has any acquire, extend or release of a lock the context of a request", async () => {
-      const { lock, client } = await openBench({
+      const { lock, client } = await openFixture({
         connect,
         ttlMs: 1_500,
         acquireTimeoutMs: 750,
@@ -75,7 +75,7 @@ describe.each(redisClients)(
     });
 
     test("the second connection and its calls have the context of none", async () => {
-      const { lock, client, proxy } = await openBench({ connect });
+      const { lock, client, proxy } = await openFixture({ connect });
       const seen = contextsOf(client);
       const lost = proxy.loseReplyOnce(isAcquire);
       const { lease } = acquired(await context.run("request", () => lock.acquire(freshUser())));

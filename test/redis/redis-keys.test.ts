@@ -2,11 +2,11 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { RedisStore, type SubmitLock } from "../../src/index.ts";
 import { closeClients, ioredis6 } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
-import { onlooker } from "../support/lock-key.ts";
 import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
+import { observer } from "../support/observer.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 
-const redis = onlooker();
+const redis = observer();
 let lock: SubmitLock;
 let user: string;
 let key: string;

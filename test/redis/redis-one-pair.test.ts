@@ -3,18 +3,18 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { RedisStore, type SubmitLock } from "../../src/index.ts";
 import { type AnyRedis, closeClients, redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
-import { type KeyOnlooker, onlooker } from "../support/lock-key.ts";
 import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
+import { type KeyObserver, observer } from "../support/observer.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 
 let server: RedisServer;
-let redis: KeyOnlooker;
+let redis: KeyObserver;
 const warnings: Error[] = [];
 const keepWarning = (warning: Error) => warnings.push(warning);
 beforeEach(async () => {
   server = await startRedis();
-  redis = onlooker(server.port);
+  redis = observer(server.port);
   warnings.length = 0;
   process.on("warning", keepWarning);
 });

@@ -11,8 +11,8 @@ import {
 import { closeClients, redisClients } from "../support/clients.ts";
 import { freePort } from "../support/free-port.ts";
 import { freshUser } from "../support/ids.ts";
-import { onlooker } from "../support/lock-key.ts";
 import { causeOf as causeOfAttempt, closeLocks, openLock } from "../support/locks.ts";
+import { observer } from "../support/observer.ts";
 import { startProxy } from "../support/proxy.ts";
 import { type RedisServer, sharedRedisPort, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
@@ -127,7 +127,7 @@ describe.each(redisClients)(
     test("a missing permission names the commands that a lock needs", async () => {
       const user = freshUser();
       const rules = ["on", ">secret", "~*", "+@all", "-eval"];
-      await onlooker().send("ACL", "SETUSER", user, ...rules);
+      await observer().send("ACL", "SETUSER", user, ...rules);
       const client = connect(sharedRedisPort(), { username: user, password: "secret" });
       await once(client, "ready");
       const error = await causeOf(lockOn(client), /NOPERM/);
@@ -135,7 +135,7 @@ describe.each(redisClients)(
       expect(error.message).toMatch(
         /^Redis does not permit what a lock needs \(EVAL, and GET, SET, PTTL, PEXPIRE, DEL and TIME within it\): NOPERM/,
       );
-      await onlooker().send("ACL", "DELUSER", user);
+      await observer().send("ACL", "DELUSER", user);
     });
   },
 );

@@ -3,9 +3,9 @@ import { type Recording, record } from "../support/channels.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, leaseOf } from "../support/locks.ts";
 import { until } from "../support/until.ts";
-import { closeBenches, isAcquire, isRelease, openBench } from "./fixture.ts";
+import { closeFixtures, isAcquire, isRelease, openFixture, patient } from "./fixture.ts";
 
-afterEach(closeBenches);
+afterEach(closeFixtures);
 
 const quick = { acquireTimeoutMs: 1_000, commandTimeoutMs: 50 } as const;
 
@@ -18,7 +18,7 @@ async function retired({ messages, stop }: Recording<"submit-lock:retire">): Pro
 
 describe("rule 5, P3: an ending with an open copy retires its owner id", () => {
   test("unavailable: the copy that Redis had applied is deleted as soon as Redis answers", async () => {
-    const { lock, proxy, redis } = await openBench(quick);
+    const { lock, proxy, redis } = await openFixture(quick);
     const user = freshUser();
     const retire = record("submit-lock:retire", `lock:submit:${user}`);
     proxy.holdReplies();
@@ -29,7 +29,7 @@ describe("rule 5, P3: an ending with an open copy retires its owner id", () => {
   });
 
   test("contended: an earlier copy of the same attempt may still be on its way", async () => {
-    const { lock, proxy, redis } = await openBench(quick);
+    const { lock, proxy, redis } = await openFixture(quick);
     const user = freshUser();
     const lease = await leaseOf(lock, user);
     const retire = record("submit-lock:retire", lease.key);
@@ -45,7 +45,7 @@ describe("rule 5, P3: an ending with an open copy retires its owner id", () => {
   });
 
   test("acquired: not before its release", async () => {
-    const { lock, proxy, redis } = await openBench(quick);
+    const { lock, proxy, redis } = await openFixture(quick);
     const user = freshUser();
     const retire = record("submit-lock:retire", `lock:submit:${user}`);
     const held = proxy.holdRequestOnce(isAcquire);
@@ -59,7 +59,7 @@ describe("rule 5, P3: an ending with an open copy retires its owner id", () => {
   });
 
   test("without open copies a release is one call, and nothing follows", async () => {
-    const { lock, proxy } = await openBench(quick);
+    const { lock, proxy } = await openFixture(patient);
     const leases = [await leaseOf(lock, freshUser()), await leaseOf(lock, freshUser())];
     await leases[0]?.release();
     expect(proxy.commands.filter(isRelease)).toHaveLength(1);

@@ -3,23 +3,23 @@ import { freshUser } from "../support/ids.ts";
 import { leaseOf } from "../support/locks.ts";
 import { startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { closeBenches, isExtend, openBench } from "./fixture.ts";
+import { closeFixtures, isExtend, openFixture } from "./fixture.ts";
 
-afterEach(closeBenches);
+afterEach(closeFixtures);
 
 const short = { ttlMs: 600, acquireTimeoutMs: 250, commandTimeoutMs: 60 } as const;
 
 /** What is a matter of time alone is tested in virtual time, in `test/unit`. */
 describe("rule 7, P5: a lease is valid for what it was promised", () => {
   test("with maxHoldMs equal to ttlMs it is never extended", async () => {
-    const { lock, proxy } = await openBench({ ...short, maxHoldMs: 600 });
+    const { lock, proxy } = await openFixture({ ...short, maxHoldMs: 600 });
     const { signal } = await leaseOf(lock, freshUser());
     await until(() => signal.aborted, { what: "the end of the lease" });
     expect(proxy.commands.filter(isExtend)).toEqual([]);
   });
 
   test("when one connection is silent, it is extended on the other", async () => {
-    const { lock, proxy, redis } = await openBench({ ttlMs: 3_000 });
+    const { lock, proxy, redis } = await openFixture({ ttlMs: 3_000 });
     const lease = await leaseOf(lock, freshUser());
     await proxy.holdRequestOnce(isExtend);
     const before = lease.remainingMs();
@@ -30,7 +30,7 @@ describe("rule 7, P5: a lease is valid for what it was promised", () => {
   });
 
   test("when a connection comes back, all leases are extended at once", async () => {
-    const { lock, proxy } = await openBench({ ttlMs: 30_000 });
+    const { lock, proxy } = await openFixture({ ttlMs: 30_000 });
     const leases = [await leaseOf(lock, freshUser()), await leaseOf(lock, freshUser())];
     proxy.resetAll();
     await until(() => proxy.commands.some(isExtend), { what: "the extend after the reconnect" });
@@ -44,7 +44,7 @@ describe("rule 7, P5: a lease is valid for what it was promised", () => {
 
   test("a Redis that restarted empty has lost the lease, and its holder hears of it at once", async () => {
     const server = await startRedis();
-    const { lock } = await openBench({ port: server.port, ttlMs: 30_000 });
+    const { lock } = await openFixture({ port: server.port, ttlMs: 30_000 });
     const lease = await leaseOf(lock, freshUser());
     const { signal } = lease;
     await server.restart();

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { runChild, sourceUrl } from "../support/child.ts";
 import { freshUser } from "../support/ids.ts";
-import { onlooker } from "../support/lock-key.ts";
+import { observer } from "../support/observer.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 
 /** A process whose own clock is wrong from its first line, and right by its own account. */
@@ -45,6 +45,6 @@ describe("rule 12: a wrong clock costs one more request for each client, and not
       copies: [firstCopies, 1, 1, 1, 1, 1, 1],
       outcomes: [...round, ...round, ...round],
     });
-    expect(await onlooker().exists(`lock:submit:${user}`)).toBe(false);
+    expect(await observer().exists(`lock:submit:${user}`)).toBe(false);
   });
 });

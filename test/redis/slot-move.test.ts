@@ -32,7 +32,7 @@ describe.each(clusterClients)("while a slot is moved, with $name", ({ connect })
   }
 
   /** A user of a slot that begins to move when `begin` is called. */
-  async function openBench() {
+  async function openFixture() {
     const lock = await openOne();
     const user = userOnFirst(cluster, (one) => lock.keyFor(one));
     const key = lock.keyFor(user);
@@ -47,7 +47,7 @@ describe.each(clusterClients)("while a slot is moved, with $name", ({ connect })
   }
 
   test("an order is acquired, completed and replayed, and so is the next", async () => {
-    const { begin, submit, lock, user } = await openBench();
+    const { begin, submit, lock, user } = await openFixture();
     await begin();
     const first = acquired(await submit());
     expect(first.lease.fencingToken).toBeGreaterThan(1e15);
@@ -64,7 +64,7 @@ describe.each(clusterClients)("while a slot is moved, with $name", ({ connect })
   test.each(["source", "target"] as const)(
     "a lock that was taken before and lies on the %s is completed",
     async (where) => {
-      const { begin, submit, key, kept } = await openBench();
+      const { begin, submit, key, kept } = await openFixture();
       const { lease } = acquired(await submit());
       const move = await begin();
       if (where === "target") await move.move(key);
@@ -80,7 +80,7 @@ describe.each(clusterClients)("while a slot is moved, with $name", ({ connect })
   test.each(["source", "target"] as const)(
     "a record that was kept before and lies on the %s is found, and leaves no lock behind",
     async (where) => {
-      const { begin, submit, key, kept } = await openBench();
+      const { begin, submit, key, kept } = await openFixture();
       await acquired(await submit()).lease.complete(answer);
       const move = await begin();
       if (where === "target") await move.move(kept);
@@ -94,7 +94,7 @@ describe.each(clusterClients)("while a slot is moved, with $name", ({ connect })
   );
 
   test("another payload is told from the same one, in flight and completed", async () => {
-    const { begin, submit } = await openBench();
+    const { begin, submit } = await openFixture();
     await begin();
     const { lease } = acquired(await submit("a payload"));
     const other = await submit("another payload");
@@ -108,7 +108,7 @@ describe.each(clusterClients)("while a slot is moved, with $name", ({ connect })
   });
 
   test("a look-up finds what is in flight and what was completed, and takes nothing", async () => {
-    const { begin, submit, lock, user } = await openBench();
+    const { begin, submit, lock, user } = await openFixture();
     await begin();
     const { lease } = acquired(await submit());
     const lookUp = (id: string) => lock.lookUp(user, { submission: { id } });
@@ -121,7 +121,7 @@ describe.each(clusterClients)("while a slot is moved, with $name", ({ connect })
   });
 
   test("a cooldown is left, and the answer is found in it", async () => {
-    const { begin, submit, lock, user } = await openBench();
+    const { begin, submit, lock, user } = await openFixture();
     await begin();
     const { lease } = acquired(await submit());
     expect(await lease.complete(answer, { cooldownMs: 30_000 })).toBe("recorded");
@@ -130,7 +130,7 @@ describe.each(clusterClients)("while a slot is moved, with $name", ({ connect })
   });
 
   test("who lost the lease is late, and a second run is a duplicate", async () => {
-    const { begin, submit, lock, user, key } = await openBench();
+    const { begin, submit, lock, user, key } = await openFixture();
     const duplicate = record("submit-lock:duplicate", key);
     await begin();
     const { lease } = acquired(await submit());
@@ -145,7 +145,7 @@ describe.each(clusterClients)("while a slot is moved, with $name", ({ connect })
   });
 
   test("a move that ends between acquire and complete is not noticed", async () => {
-    const { begin, submit } = await openBench();
+    const { begin, submit } = await openFixture();
     const move = await begin();
     const { lease } = acquired(await submit());
     await move.finish();
@@ -154,7 +154,7 @@ describe.each(clusterClients)("while a slot is moved, with $name", ({ connect })
   });
 
   test("the users of other slots of the node are served, whatever waits for that one", async () => {
-    const { begin, submit, lock } = await openBench();
+    const { begin, submit, lock } = await openFixture();
     await begin();
     const order = submit();
     const others: Promise<string>[] = [];
@@ -169,7 +169,7 @@ describe.each(clusterClients)("while a slot is moved, with $name", ({ connect })
   });
 
   test("of many clicks on two processes, with the keys on their way, one runs", async () => {
-    const { begin, lock, user, key } = await openBench();
+    const { begin, lock, user, key } = await openFixture();
     const other = await openOne();
     const move = await begin();
     const ids = Array.from({ length: 12 }, (_, i) => `cart ${i}`);

@@ -33,8 +33,15 @@ export function acquired(attempt: SubmissionAttempt): Extract<Attempt, { outcome
   throw new Error(`expected the lock to be acquired, but it was ${attempt.outcome}`, { cause });
 }
 
+/**
+ * A lease for a test that is about something else. A machine that is too busy to answer within the
+ * attempt's budget is asked again; somebody else's lock is an error at once.
+ */
 export async function leaseOf(lock: SubmitLock, user: string): Promise<Lease> {
-  return acquired(await lock.acquire(user)).lease;
+  for (let left = 4; ; left--) {
+    const attempt = await lock.acquire(user);
+    if (attempt.outcome !== "unavailable" || left === 0) return acquired(attempt).lease;
+  }
 }
 
 /** The cause of an attempt that was unavailable. */

@@ -3,6 +3,8 @@ import { Redis } from "ioredis";
 
 const everyMs = 10;
 
+export const lateSteps = 4;
+
 /**
  * How late a machine was in a span of time: timers of this process, and exchanges with a Redis that
  * nobody disturbs. What is measured beside it cannot be more punctual.
@@ -30,6 +32,14 @@ export class Pulse {
   /** The worst lateness since the pulse was taken, what is overdue at the moment included. */
   get worstMs(): number {
     return Math.max(this.#worstMs, performance.now() - this.#dueAt);
+  }
+
+  /**
+   * How long something may have taken that takes `ms` on a machine that is never late: it is made of
+   * a timer, a new connection with its handshake and a command at most, and each may be that late.
+   */
+  atMost(ms: number): number {
+    return ms + lateSteps * this.worstMs;
   }
 
   stop(): void {

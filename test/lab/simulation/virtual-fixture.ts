@@ -119,6 +119,11 @@ export class VirtualFixture {
     await this.#loop.until(() => this.look(isSo) || this.now >= until);
   }
 
+  /** The process does nothing for so long: its event loop stands still, and what comes waits. */
+  block(ms: number): void {
+    this.#machine.pause(ms);
+  }
+
   /** No connection comes up for so long. */
   cutOff(ms: number): void {
     this.#cutOffUntil = this.now + ms;

@@ -5,15 +5,15 @@ import { longestStranded, overlapping } from "../service/ledger.ts";
 import { now } from "../service/protocol.ts";
 import type { Service } from "../service/service.ts";
 import type { Fault } from "./faults.ts";
-import { Sightings } from "./sightings.ts";
 import type { Topology } from "./topology.ts";
 import { Traffic } from "./traffic.ts";
+import { WriteObserver } from "./write-observer.ts";
 
 /** The life of a key in these tests. */
 export const ttlMs = 3_000;
 export const acquireTimeoutMs = 1_000;
 
-/** What customers and onlookers saw of one fault. Times are milliseconds. */
+/** What customers and observers saw of one fault. Times are milliseconds. */
 export interface Outcome {
   readonly fault: string;
   readonly placed: number;
@@ -47,11 +47,11 @@ export async function underFault(
   fault: Fault,
   users = 24,
 ): Promise<Outcome> {
-  const sightings = new Sightings();
+  const observer = new WriteObserver();
   try {
-    return await observe(topology, services, fault, users, sightings);
+    return await observe(topology, services, fault, users, observer);
   } finally {
-    sightings.stop();
+    observer.stop();
   }
 }
 
@@ -60,10 +60,10 @@ async function observe(
   services: readonly Service[],
   fault: Fault,
   users: number,
-  sightings: Sightings,
+  observer: WriteObserver,
 ): Promise<Outcome> {
   await topology.whole();
-  await Promise.all(topology.nodes.map((node) => sightings.listen(node)));
+  await Promise.all(topology.nodes.map((node) => observer.listen(node)));
   for (const service of services) service.forget();
   const traffic = new Traffic(services, users);
   const anonymous = new Anonymous(services);
@@ -101,7 +101,7 @@ async function observe(
         boundMs: 30_000,
       });
     },
-    listenAgain: (node) => sightings.listen(node),
+    listenAgain: (node) => observer.listen(node),
   });
   await sleep(1_000);
   await traffic.stop(15_000);
@@ -133,7 +133,7 @@ async function observe(
     recoveryMs: refused.length === 0 ? 0 : Math.max(...times),
     lost,
     overlaps: pairs.length,
-    excused: pairs.filter(([one, two]) => sightings.wereApart(one.ownerId, two.ownerId)).length,
+    excused: pairs.filter(([one, two]) => observer.wereApart(one.ownerId, two.ownerId)).length,
     strandedMs: longestStranded(clicks, holdings()),
     keysGoneMs,
     uncaught: services.flatMap((service) => service.uncaught),

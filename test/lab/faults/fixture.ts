@@ -4,14 +4,14 @@ import { freshUser } from "../../support/ids.ts";
 import { startProxy } from "../../support/proxy.ts";
 import { callBoundMs, settled } from "./bounded.ts";
 import type { LabClient } from "./clients.ts";
-import type { Fault, Scene } from "./faults.ts";
+import type { Fault, FaultTarget } from "./faults.ts";
 import type { Contender, Library } from "./library.ts";
 import { Observer } from "./observer.ts";
 
 /** Everything that a cell needs, connected and warm. */
-export interface Stage {
+export interface Fixture {
   readonly user: string;
-  readonly scene: Scene;
+  readonly target: FaultTarget;
   readonly caller: Contender;
   /** On a healthy connection of its own. */
   readonly rival: Contender;
@@ -23,10 +23,10 @@ export interface Stage {
   close(): Promise<void>;
 }
 
-export async function openStage(
-  server: Scene["server"],
+export async function openFixture(
+  server: FaultTarget["server"],
   { library, client, fault }: { library: Library; client: LabClient; fault: Fault },
-): Promise<Stage> {
+): Promise<Fixture> {
   const closing: (() => unknown)[] = [];
   const close = async (): Promise<void> => {
     for (const end of closing.reverse()) await end();
@@ -47,7 +47,7 @@ export async function openStage(
   try {
     const proxy = await startProxy(server.port);
     closing.push(() => proxy.stop());
-    const scene: Scene = {
+    const target: FaultTarget = {
       proxy,
       server,
       isOurs: (argv) => argv.some((argument) => argument.includes(user)),
@@ -61,7 +61,7 @@ export async function openStage(
         pending.push(sleep(ms).then(what));
       },
     };
-    await fault.prepare?.(scene);
+    await fault.prepare?.(target);
     const redis = await connect(proxy.port, fault.login);
     const rivalRedis = await connect(server.port, {});
     const observer = new Observer(server.port, client.keyPrefix + library.keyOf(user));
@@ -71,7 +71,7 @@ export async function openStage(
     const rival = await warm((library.openRival ?? library.open)(rivalRedis));
     return {
       user,
-      scene,
+      target,
       caller,
       rival,
       observer,

@@ -1,8 +1,8 @@
 import { command } from "./command.ts";
 import { sharedRedisPort } from "./redis-server.ts";
 
-/** What an onlooker on a connection of its own sees at a key, and puts there. */
-export interface KeyOnlooker {
+/** What an observer on a connection of its own sees at a key, and puts there. */
+export interface KeyObserver {
   get(key: string): Promise<string | null>;
   /** The owner id that the key holds: the first 36 characters of its value. */
   ownerOf(key: string): Promise<string | undefined>;
@@ -14,7 +14,7 @@ export interface KeyOnlooker {
   send(name: string, ...args: (string | number)[]): Promise<unknown>;
 }
 
-export function onlooker(port: number = sharedRedisPort()): KeyOnlooker {
+export function observer(port: number = sharedRedisPort()): KeyObserver {
   const send = (name: string, ...args: (string | number)[]) => command(port, name, ...args);
   const get = async (key: string) => (await send("GET", key)) as string | null;
   return {

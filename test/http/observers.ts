@@ -2,7 +2,7 @@ import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { AcquireMessage, LostMessage, ReleaseMessage } from "../../src/index.ts";
 
 /** Notes what the lock publishes about one key. */
-export class LockWatch {
+export class LockObserver {
   readonly acquired: AcquireMessage[] = [];
   readonly contended: AcquireMessage[] = [];
   readonly releases: ReleaseMessage[] = [];
@@ -36,7 +36,7 @@ export class LockWatch {
 }
 
 /** Counts the handlers of one user that run, and notices when two run at once. */
-export class WorkWatch {
+export class WorkObserver {
   running = 0;
   started = 0;
   overlaps = 0;

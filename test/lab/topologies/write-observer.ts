@@ -8,7 +8,7 @@ type Life = string;
  * Which server took which owner id, by the word of the servers themselves: every one of them tells
  * what it executes, and a replica tells what it is sent.
  */
-export class Sightings {
+export class WriteObserver {
   readonly #sockets = new Set<Socket>();
   #over = false;
   /** Where and when the script ran that took the key. */
