@@ -30,6 +30,8 @@ export function repeat(ctx: AnyContext, { body, headers, status }: StoredAnswer)
     const byKoa = bodyWithout(ctx);
     const isByKoa = type === byKoa.type && bytes.toString() === byKoa.text;
     if (!isByKoa) ctx.body = bodyOf(bytes, String(type));
+    // One that Koa has guessed.
+    if (type === undefined) ctx.remove("Content-Type");
   }
   ctx.status = status;
 }

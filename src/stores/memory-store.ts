@@ -89,7 +89,13 @@ export class MemoryStore implements LockStore {
   }
 
   release(request: ReleaseRequest): void {
-    this.#ifOwned(request, (entry, now) => this.#free(request, entry, now));
+    const { key, ownerId } = request.command;
+    const now = performance.now();
+    const entry = this.#live(key, now);
+    // Rule 19: it names whose cooldown it is, and so proves the earlier copy.
+    const isAgain = request.cooldownUntilMs > 0 && entry?.isCooldown && entry.ownerId === ownerId;
+    if (isAgain) request.answer({ kind: "done", storeTimeMs: now });
+    else this.#ifOwned(request, (owned) => this.#free(request, owned, now));
   }
 
   complete(request: CompleteRequest): void {

@@ -195,10 +195,10 @@ describe.each(koas)("$name", (framework: Framework) => {
 
 /** Short enough to wait for, long enough for a busy machine. */
 const shortTimes = {
-  ttlMs: 1_000,
-  maxHoldMs: 1_200,
-  acquireTimeoutMs: 500,
-  commandTimeoutMs: 250,
+  ttlMs: 2_000,
+  maxHoldMs: 2_400,
+  acquireTimeoutMs: 1_000,
+  commandTimeoutMs: 500,
 };
 
 describe.each(koas.filter(({ major }) => major === 3))("$name", (framework: Framework) => {

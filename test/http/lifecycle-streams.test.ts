@@ -209,10 +209,10 @@ describe.each(failing)("$name", (framework: Framework) => {
 
 /** Short enough to wait for, long enough for a busy machine. */
 const shortTimes = {
-  ttlMs: 1_000,
-  maxHoldMs: 1_200,
-  acquireTimeoutMs: 500,
-  commandTimeoutMs: 250,
+  ttlMs: 2_000,
+  maxHoldMs: 2_400,
+  acquireTimeoutMs: 1_000,
+  commandTimeoutMs: 500,
 };
 
 /** Where nothing ever ends the response after its client has left. */

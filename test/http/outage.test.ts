@@ -147,7 +147,14 @@ async function loseAcquire(
     },
   });
   // The connection and Redis' clock are known, as in a process that has been at work.
-  await shop.lock.check();
+  await until(
+    () =>
+      shop.lock.check().then(
+        () => true,
+        () => false,
+      ),
+    { what: "a usable lock" },
+  );
   const lost = lossy.loseReplyOnce(isAcquire, loss);
   const { reply } = shop.submit();
   await lost;

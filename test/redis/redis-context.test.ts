@@ -57,9 +57,9 @@ describe.each(redisClients)(
     test("nor has any acquire, extend or release of a lock the context of a request", async () => {
       const { lock, client } = await openBench({
         connect,
-        ttlMs: 300,
-        acquireTimeoutMs: 150,
-        commandTimeoutMs: 70,
+        ttlMs: 1_500,
+        acquireTimeoutMs: 750,
+        commandTimeoutMs: 200,
       });
       const seen = contextsOf(client);
       await context.run("first request", async () => {

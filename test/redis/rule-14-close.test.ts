@@ -70,7 +70,7 @@ describe("rule 14: close", () => {
     const { lock, redis } = await openBench();
     const lease = await leaseOf(lock, freshUser());
     await lock.close({ timeoutMs: 0 });
-    expect(await redis.get(lease.key)).toBe(lease.ownerId);
+    expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
     expect(await lease.release()).toBe("released");
     expect(await redis.exists(lease.key)).toBe(false);
   });

@@ -9,6 +9,7 @@ import {
   onError,
   type RedisClient,
   recordKeyOf,
+  slotOfKey,
 } from "./ioredis.ts";
 import { misconfiguration } from "./no-answers.ts";
 import { RedisClock } from "./redis-clock.ts";
@@ -88,6 +89,11 @@ export class ConnectionPair {
   /** Where the record of a submission lies: in the lock's slot. */
   recordKey({ key, submission }: LockCommand): string {
     return recordKeyOf(this.#client, key, submission?.id ?? "");
+  }
+
+  /** On a Cluster. */
+  slotOf(key: string): number {
+    return slotOfKey(this.#client, key);
   }
 
   /** How many calls were written that no sign of life has followed. */

@@ -6,7 +6,7 @@ import type { SimulatedProcess, World } from "./world.ts";
 const refusals = [
   "LOADING Redis is loading the dataset in memory",
   "READONLY You can't write against a read only replica.",
-  "OOM command not allowed when used memory > 'maxmemory'.",
+  "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
   "NOPERM this user has no permissions to run the 'eval' command",
 ];
 
@@ -49,6 +49,22 @@ export class Faults {
         server.refuse(refusals[fault.atMs % refusals.length] as string, forMs);
         this.#trouble(processes, forMs);
         break;
+      case "server full":
+      case "server strictly full":
+        server.fill(fault.kind === "server full" ? "full" : "strictly full", forMs);
+        this.#hampered(processes, forMs);
+        break;
+      case "server set back":
+        server.setBack(forMs);
+        break;
+      case "slot moving":
+        if (!this.#world.schedule.isCluster) break;
+        server.move(forMs);
+        this.#hampered(processes, forMs);
+        break;
+      case "process killed":
+        this.#kill(process, stillLands);
+        break;
       case "process paused":
         process.machine.pause(forMs);
         this.#trouble([process], forMs);
@@ -63,6 +79,17 @@ export class Faults {
         this.#reset(process, stillLands);
         break;
     }
+  }
+
+  #hampered(processes: readonly SimulatedProcess[], forMs: number): void {
+    for (const { health } of processes) this.#outside.after(forMs, health.hampered());
+  }
+
+  /** SIGKILL: its system closes the connections, and nobody is there to see it. */
+  #kill(process: SimulatedProcess, stillLands: boolean): void {
+    process.machine.isDead = true;
+    for (const { connection } of process.clients) connection?.closeAtClient(stillLands);
+    this.#world.leaseWatch.died(process);
   }
 
   #trouble(processes: readonly SimulatedProcess[], forMs: number): void {

@@ -24,10 +24,12 @@ end
 /** The long names of the scripts, as they are sent: the text travels with every call. */
 const short: Record<string, string> = {
   acquire: "A",
+  acquire_once: "J",
   behind: "B",
   cooldown: "C",
   differ: "D",
   expires: "E",
+  fingerprint: "Z",
   failed: "F",
   floor_us: "G",
   held: "H",

@@ -18,6 +18,20 @@ interface Command extends ScriptCall {
   isResent: boolean;
 }
 
+/** What a client is duplicated with, and what a Cluster is. */
+type DuplicateOptions =
+  | [options: Partial<ClientOptions>]
+  | [nodes: readonly never[], options: ClusterOptions];
+
+interface ClusterOptions {
+  readonly redisOptions: Partial<ClientOptions>;
+  readonly clusterRetryStrategy: ClientOptions["retryStrategy"];
+}
+
+function asNodeOptions({ redisOptions, clusterRetryStrategy, ...common }: ClusterOptions) {
+  return { ...common, ...redisOptions, retryStrategy: clusterRetryStrategy };
+}
+
 /**
  * As much of ioredis 6 as a lock meets: its states and events, its queues, the silent re-sending
  * after a reconnect, command time-outs that withdraw nothing. `simulated-client.test.ts` compares
@@ -27,6 +41,8 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
   status = "wait";
   readonly options: ClientOptions;
   readonly isSecond: boolean;
+  /** One node of it, which has every slot. */
+  readonly isCluster: boolean;
   readonly #around: Surroundings;
   /** Written and unanswered, oldest first; another one from each new connection on. */
   #written: Command[] = [];
@@ -46,6 +62,7 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
     this.#around = around;
     this.options = options;
     this.isSecond = isSecond;
+    this.isCluster = options.isCluster;
     around.clients.add(this);
   }
 
@@ -73,7 +90,9 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
     return Promise.resolve();
   }
 
-  duplicate(options: Partial<ClientOptions>): SimulatedClient {
+  duplicate(...given: DuplicateOptions): SimulatedClient {
+    const [first, ofCluster] = given;
+    const options = ofCluster === undefined ? first : asNodeOptions(ofCluster);
     const copy = new SimulatedClient(this.#around, { ...this.options, ...options }, true);
     void copy.connect();
     return copy;
