@@ -99,6 +99,12 @@ describe("the code of the README", () => {
     expect(output).toMatch(/^lock:account:42 \d+[\d.]* false\nreleased\n42\n$/);
   });
 
+  test("shows a submission without HTTP", async () => {
+    project.write("once-alone.ts", blockUnder("Once without HTTP"));
+    const output = await project.run("once-alone.ts");
+    expect(output).toBe("recorded\nsettled 3\nsettled 3, as before\n");
+  });
+
   test("shows how to test a service", async () => {
     project.write("app.ts", appOfReader);
     project.write("service.ts", blockUnder("Testing your service"));

@@ -83,7 +83,7 @@ describe("the code of the documents", () => {
   });
 });
 
-describe("the recipes of the guide", () => {
+describe("P9: the recipes of the guide", () => {
   test("cart and version: the second click gets the first one's order", async () => {
     const submit = await serve("Cart and version");
     const user = freshUser();

@@ -8,8 +8,10 @@ import { freshUser } from "../support/ids.ts";
 import { acquired, closeLocks, openLock } from "../support/locks.ts";
 import { startCluster } from "../support/redis-cluster.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
 import { page } from "./page.ts";
 import { blocks as readmeBlocks } from "./readme.ts";
+import { Version01 } from "./version-01.ts";
 
 const records = page("docs/operations/records.md");
 
@@ -193,5 +195,57 @@ describe("a prefix with a brace that is not closed", () => {
     clients.add(cluster);
     const onCluster = openLock({ store: new RedisStore(cluster) });
     expect(() => onCluster.requireRecords("idempotency")).toThrow("keyPrefix");
+  });
+});
+
+describe("version 0.1 beside this one", () => {
+  async function both() {
+    const { port } = await server();
+    const redis = ioredis6.connect(port);
+    const lock = openLock({ store: new RedisStore(ioredis6.connect(port)) });
+    return { lock, old: new Version01(redis), redis, key: lock.keyFor("42") };
+  }
+  const submission = { submission: { id: "cart-1:3" } };
+
+  test("keeps out what this one holds, and does not delete it", async () => {
+    const { key, lock, old, redis } = await both();
+    for (const options of [undefined, submission]) {
+      const attempt = options ? await lock.acquire("42", options) : await lock.acquire("42");
+      if (attempt.outcome !== "acquired") throw new Error(attempt.outcome);
+      expect(await old.acquire(key)).toBe("contended");
+      expect(await old.extend(key)).toBe(false);
+      expect(await old.release(key)).toBe(false);
+      expect(await redis.get(key)).toContain(attempt.lease.ownerId);
+      expect(await attempt.lease.release({ cooldownMs: 200 })).toBe("released");
+      // A cooldown keeps it out, too.
+      expect(await old.acquire(key)).toBe("contended");
+      await until(async () => (await redis.exists(key)) === 0, { what: "the end of the cooldown" });
+    }
+  });
+
+  test("holds what this one leaves alone", async () => {
+    const { key, lock, old, redis } = await both();
+    expect(await old.acquire(key)).toBe("acquired");
+    const held = await redis.get(key);
+    expect((await lock.acquire("42")).outcome).toBe("contended");
+    expect(await lock.acquire("42", submission)).toMatchObject({
+      outcome: "contended",
+      sameSubmission: false,
+    });
+    expect(await redis.get(key)).toBe(held);
+    expect(await redis.pttl(key)).toBeLessThanOrEqual(10_000);
+    expect(await old.extend(key)).toBe(true);
+    expect(await old.release(key)).toBe(true);
+  });
+
+  test("sees no record, so that it runs a submission again", async () => {
+    const { key, lock, old } = await both();
+    const attempt = await lock.acquire("42", submission);
+    if (attempt.outcome !== "acquired") throw new Error(attempt.outcome);
+    await attempt.lease.complete({ status: 201, body: "placed" });
+    expect(await old.acquire(key)).toBe("acquired");
+    // To this version the record counts, whoever holds the lock.
+    expect((await lock.acquire("42", submission)).outcome).toBe("completed");
+    expect(await old.release(key)).toBe(true);
   });
 });

@@ -28,7 +28,7 @@ export interface Run {
 }
 
 /** How one of the two frameworks is asked for what a published specification wants. */
-export interface GuardOf<Mount> {
+interface GuardOf<Mount> {
   readonly options: object;
   /** Mounted in front of the guard, such as what echoes the key. */
   readonly before?: Mount;
