@@ -4,9 +4,6 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   test: {
     root: fileURLToPath(new URL(".", import.meta.url)),
-    include: ["test/**/*.test.ts"],
-    exclude: ["test/package/projects/**"],
-    globalSetup: ["test/support/global-setup.ts"],
     pool: "forks",
     // Two files at a time also on a large machine: most tests start servers of their own, and a
     // crowd of them makes the timings that a lock lives by needlessly loose.
@@ -15,5 +12,21 @@ export default defineConfig({
     hookTimeout: 60_000,
     reporters: ["default"],
     coverage: { provider: "v8", include: ["src/**"], reporter: ["text", "html"] },
+    projects: [
+      {
+        extends: true,
+        // Without a server, a build or anything that is made before.
+        test: { name: "unit", include: ["test/unit/**/*.test.ts"] },
+      },
+      {
+        extends: true,
+        test: {
+          name: "server",
+          include: ["test/**/*.test.ts"],
+          exclude: ["test/unit/**", "test/package/projects/**", "**/node_modules/**"],
+          globalSetup: ["test/support/global-setup.ts"],
+        },
+      },
+    ],
   },
 });

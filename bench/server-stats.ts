@@ -9,10 +9,12 @@ export interface ServerStats {
   /** Processor time of the main thread, in microseconds: parsing and networking included. */
   readonly cpuMicros: number;
   readonly usedMemory: number;
+  /** What clients have sent, in bytes. */
+  readonly bytesIn: number;
 }
 
 /** A connection for looking on, which sends nothing while something is measured. */
-export class Onlooker {
+export class Observer {
   readonly redis: Redis;
 
   constructor(port: number) {
@@ -37,6 +39,7 @@ export class Onlooker {
       micros,
       cpuMicros: cpu.reduce((sum, value) => sum + value, 0) * 1e6,
       usedMemory: field(info, "used_memory"),
+      bytesIn: field(info, "total_net_input_bytes"),
     };
   }
 

@@ -9,7 +9,7 @@ import {
   warmUp,
 } from "../route/processes.ts";
 import { nameOf, type Route, routes } from "../route/variants.ts";
-import { Onlooker } from "../server-stats.ts";
+import { Observer } from "../server-stats.ts";
 import { rounds, seconds } from "../settings.ts";
 import { medianOf, ratioOf, turns } from "../statistics.ts";
 import { number, spreadText, table } from "../text.ts";
@@ -20,8 +20,8 @@ const user = "impatient";
 /** One user who hammers while an order of theirs is under way: how fast everybody else is told no. */
 export async function contended(binary: string): Promise<Findings> {
   const redis = await startServer(binary);
-  const onlooker = new Onlooker(redis.port);
-  await onlooker.redis.set(`lock:submit:${user}`, "somebody else", "PX", 3_600_000);
+  const observer = new Observer(redis.port);
+  await observer.redis.set(`lock:submit:${user}`, "somebody else", "PX", 3_600_000);
   const load = await startLoad();
   const locked = routes.filter(({ variant }) => !["bare", "ping", "scripts"].includes(variant));
   const servers = await Promise.all(locked.map((each) => startRoute(each, redis.port)));
@@ -36,7 +36,7 @@ export async function contended(binary: string): Promise<Findings> {
       results.get(each)?.push(result);
     }
   }
-  onlooker.close();
+  observer.close();
   await Promise.all([load.stop(), ...servers.map((server) => server.stop())]);
   await redis.stop();
 

@@ -2,7 +2,7 @@ import { startServer } from "../../test/support/server-process.ts";
 import { libraries, redisSemaphore, submitLock } from "../libraries.ts";
 import { startPairs, warmUp } from "../pair-process.ts";
 import { atMost, type Findings } from "../part.ts";
-import { Onlooker } from "../server-stats.ts";
+import { Observer } from "../server-stats.ts";
 import { rounds } from "../settings.ts";
 import { medianOf, turns } from "../statistics.ts";
 import { number, table } from "../text.ts";
@@ -14,18 +14,18 @@ export async function memory(binary: string): Promise<Findings> {
   for (let round = 0; round < Math.min(rounds, 3); round++) {
     for (const library of turns(libraries, round)) {
       const server = await startServer(binary);
-      const onlooker = new Onlooker(server.port);
+      const observer = new Observer(server.port);
       const process = await startPairs(library, "redis", [server.port]);
       await warmUp([process], [32], 0.2);
-      const before = (await onlooker.stats()).usedMemory;
+      const before = (await observer.stats()).usedMemory;
       const { heapBytesPerLock } = await process.run({ kind: "hold", locks });
-      const after = (await onlooker.stats()).usedMemory;
+      const after = (await observer.stats()).usedMemory;
       const each = found.get(library.name) ?? { redis: [], key: [], heap: [] };
       each.redis.push((after - before) / locks);
-      each.key.push(await bytesOfKeys(onlooker));
+      each.key.push(await bytesOfKeys(observer));
       each.heap.push(heapBytesPerLock);
       found.set(library.name, each);
-      onlooker.close();
+      observer.close();
       await process.stop();
       await server.stop();
     }
@@ -53,7 +53,7 @@ ${table(["library", "MEMORY USAGE of a lock", "all of Redis' memory, bytes a loc
   };
 }
 
-async function bytesOfKeys({ redis }: Onlooker): Promise<number> {
+async function bytesOfKeys({ redis }: Observer): Promise<number> {
   const [, keys] = await redis.scan(0, "COUNT", 500);
   const bytes = await Promise.all(keys.map((key) => redis.memory("USAGE", key)));
   return bytes.reduce<number>((sum, each) => sum + Number(each ?? 0), 0) / keys.length;

@@ -11,7 +11,7 @@ import type { PairResult } from "../pair-jobs.ts";
 import { type PairProcess, startPairs, warmUp } from "../pair-process.ts";
 import { atLeast, atMost, type Findings, type Target } from "../part.ts";
 import { pairsPicture } from "../pictures/pairs.ts";
-import { type Cost, costBetween, Onlooker } from "../server-stats.ts";
+import { type Cost, costBetween, Observer } from "../server-stats.ts";
 import { rounds, seconds } from "../settings.ts";
 import { medianOf, ratioOf, type Spread, turns } from "../statistics.ts";
 import { number, spreadText, table } from "../text.ts";
@@ -29,7 +29,7 @@ type Cells = Map<Library, Map<number, Cell[]>>;
 /** Pairs a second, how long they take, and what they cost both sides. */
 export async function pairs(binary: string): Promise<Findings> {
   const server = await startServer(binary);
-  const onlooker = new Onlooker(server.port);
+  const observer = new Observer(server.port);
   const processes = new Map<Library, PairProcess>();
   for (const library of measured) {
     processes.set(library, await startPairs(library, "redis", [server.port]));
@@ -42,14 +42,14 @@ export async function pairs(binary: string): Promise<Findings> {
     for (const callers of callerCounts) {
       for (const library of turns(measured, round)) {
         const process = processes.get(library) as PairProcess;
-        const before = await onlooker.stats();
+        const before = await observer.stats();
         const result = await process.run({ kind: "pairs", callers, seconds });
-        const cost = costBetween(before, await onlooker.stats(), library.sends);
+        const cost = costBetween(before, await observer.stats(), library.sends);
         cellsOf(cells, library, callers).push({ result, cost });
       }
     }
   }
-  onlooker.close();
+  observer.close();
   await Promise.all([...processes.values()].map((process) => process.stop()));
   await server.stop();
   return {

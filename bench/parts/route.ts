@@ -11,7 +11,7 @@ import {
   warmUp,
 } from "../route/processes.ts";
 import { nameOf, type Route, routes, type Variant, variantNames } from "../route/variants.ts";
-import { costBetween, Onlooker } from "../server-stats.ts";
+import { costBetween, Observer } from "../server-stats.ts";
 import { rounds, seconds } from "../settings.ts";
 import { medianOf, ratioOf, type Spread, spreadOf, turns } from "../statistics.ts";
 import { number, spreadText, table } from "../text.ts";
@@ -33,7 +33,7 @@ type Cells = ReadonlyMap<Route, Cell[]>;
 /** One order route: how many requests a second, and what the lock adds to each. */
 export async function route(binary: string): Promise<Findings> {
   const redis = await startServer(binary);
-  const onlooker = new Onlooker(redis.port);
+  const observer = new Observer(redis.port);
   const load = await startLoad();
   const servers = new Map<Route, ServerProcess>();
   for (const each of routes) servers.set(each, await startRoute(each, redis.port));
@@ -46,10 +46,10 @@ export async function route(binary: string): Promise<Findings> {
       const job = { port: server.hello.port, connections, seconds };
       await warmAgain(load, job);
       await server.run({ kind: "cpu" });
-      const before = await onlooker.stats();
+      const before = await observer.stats();
       const full = checkStatus(await load.run(job), 201);
       const cpuMicros = await server.run({ kind: "cpu" });
-      const { commands } = costBetween(before, await onlooker.stats(), each.sends);
+      const { commands } = costBetween(before, await observer.stats(), each.sends);
       const paced = checkStatus(await load.run({ ...job, perSecond }), 201);
       cells.get(each)?.push({
         full,
@@ -59,7 +59,7 @@ export async function route(binary: string): Promise<Findings> {
       });
     }
   }
-  onlooker.close();
+  observer.close();
   await Promise.all([load.stop(), ...[...servers.values()].map((server) => server.stop())]);
   await redis.stop();
   return {

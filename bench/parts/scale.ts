@@ -2,7 +2,7 @@ import { startServer } from "../../test/support/server-process.ts";
 import { submitLock } from "../libraries.ts";
 import { startPairs, warmUp } from "../pair-process.ts";
 import { atMost, type Findings } from "../part.ts";
-import { Onlooker } from "../server-stats.ts";
+import { Observer } from "../server-stats.ts";
 import { rounds, seconds } from "../settings.ts";
 import { medianOf, ratioOf, turns } from "../statistics.ts";
 import { number, spreadText, table } from "../text.ts";
@@ -14,10 +14,10 @@ export async function scale(binary: string): Promise<Findings> {
   const sites = [];
   for (const held of heldCounts) {
     const server = await startServer(binary);
-    const onlooker = new Onlooker(server.port);
-    await fill(onlooker, held);
+    const observer = new Observer(server.port);
+    await fill(observer, held);
     const process = await startPairs(submitLock, "redis", [server.port]);
-    sites.push({ held, server, onlooker, process, p50s: [] as number[], micros: [] as number[] });
+    sites.push({ held, server, observer, process, p50s: [] as number[], micros: [] as number[] });
   }
   await warmUp(
     sites.map(({ process }) => process),
@@ -25,15 +25,15 @@ export async function scale(binary: string): Promise<Findings> {
     Math.min(0.5, seconds),
   );
   for (let round = 0; round < rounds; round++) {
-    for (const { process, onlooker, p50s, micros } of turns(sites, round)) {
-      const before = (await onlooker.stats()).micros.get("eval") ?? 0;
+    for (const { process, observer, p50s, micros } of turns(sites, round)) {
+      const before = (await observer.stats()).micros.get("eval") ?? 0;
       const result = await process.run({ kind: "pairs", callers: 1, seconds });
       p50s.push(result.acquireP50Ms);
-      micros.push((((await onlooker.stats()).micros.get("eval") ?? 0) - before) / result.pairs);
+      micros.push((((await observer.stats()).micros.get("eval") ?? 0) - before) / result.pairs);
     }
   }
-  for (const { server, onlooker, process } of sites) {
-    onlooker.close();
+  for (const { server, observer, process } of sites) {
+    observer.close();
     await process.stop();
     await server.stop();
   }
@@ -65,7 +65,7 @@ ${table(["locks held", "acquire p50 ms", "1 000 = 1.00", "Redis: µs a pair in c
 }
 
 /** Locks such as submit-lock makes them, with an owner id of the same length. */
-async function fill({ redis }: Onlooker, count: number): Promise<void> {
+async function fill({ redis }: Observer, count: number): Promise<void> {
   const script = `
     for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do
       redis.call('SET', 'lock:submit:held' .. i, string.format('00000000-0000-4000-8000-%012d', i), 'PX', 3600000)

@@ -2,7 +2,7 @@ import { startServer } from "../../test/support/server-process.ts";
 import { ttlMs } from "../locker.ts";
 import { atMost, type Findings } from "../part.ts";
 import { Child } from "../process/child.ts";
-import { Onlooker } from "../server-stats.ts";
+import { Observer } from "../server-stats.ts";
 import { number, table } from "../text.ts";
 import type { WatchdogJob, WatchdogResult } from "../watchdog-jobs.ts";
 
@@ -12,12 +12,12 @@ const periodSeconds = ttlMs / 3_000;
 /** What many leases and their watchdogs do to the event loop of their process. */
 export async function watchdogs(binary: string): Promise<Findings> {
   const server = await startServer(binary);
-  const onlooker = new Onlooker(server.port);
+  const observer = new Observer(server.port);
   const process = await Child.start<WatchdogJob, WatchdogResult>(
     new URL("../watchdog-worker.ts", import.meta.url),
     [`${server.port}`],
   );
-  const extendsOf = async (): Promise<number> => (await onlooker.stats()).calls.get("pexpire") ?? 0;
+  const extendsOf = async (): Promise<number> => (await observer.stats()).calls.get("pexpire") ?? 0;
   const found: { name: string; result: WatchdogResult; extended: number }[] = [];
   for (const [name, job] of [
     ["none", { leases: 0, overSeconds: 0, watchSeconds: periodSeconds }],
@@ -34,7 +34,7 @@ export async function watchdogs(binary: string): Promise<Findings> {
     const result = await process.run(job);
     found.push({ name, result, extended: (await extendsOf()) - before });
   }
-  onlooker.close();
+  observer.close();
   await process.stop();
   await server.stop();
   const rows = found.map(({ name, result, extended }) => [

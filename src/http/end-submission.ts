@@ -15,7 +15,7 @@ export interface Ending {
   capture: Capture | undefined;
 }
 
-/** Keeps the answer, or gives the lock back. Nobody waits for either (rule 8). */
+/** Keeps the answer, or gives the lock back. Rule 8: nobody waits for either. */
 export function endSubmission(lease: LeaseLike, ending: Ending): void {
   const answer = ending.capture?.answer();
   if (answer === undefined) {

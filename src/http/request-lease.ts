@@ -202,7 +202,7 @@ const shared = globalThis as { [registered]?: WeakMap<IncomingMessage, SharedLea
 shared[registered] ??= new WeakMap();
 const leases = shared[registered];
 
-/** A lease on this key that the request holds already, whichever guard took it. */
+/** Rule 13: a lease on this key that the request holds already, whichever guard took it. */
 export function findLease(req: IncomingMessage, key: string): SharedLease | undefined {
   // A lease that was lost protects nothing: then the next guard makes an attempt of its own.
   return leases.get(req)?.find(({ lease }) => lease.key === key && lease.remainingMs() > 0);

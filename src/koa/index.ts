@@ -157,7 +157,7 @@ function downstreamSettled(
   });
   whenOutermostSettled(ctx, (respond) => {
     // Now all work has been seen, so a client that has left is the end of the response.
-    if (respond !== !bodies.hasWebStream) held.begin().finished();
+    if (respond !== false && !bodies.hasWebStream) held.begin().finished();
   });
 }
 

@@ -76,6 +76,8 @@ export function resolveLockOptions(options: SubmitLockOptions): ResolvedLockOpti
 }
 
 /**
+ * Rule 11: `commandTimeoutMs` ≤ `acquireTimeoutMs` / 2 ≤ `ttlMs` / 4.
+ *
  * Whatever was given is kept, and a default gives way to it: `{ maxHoldMs: 5_000 }` alone means a
  * `ttlMs` of 5 000. Only values that contradict each other are an error.
  */

@@ -89,7 +89,11 @@ export function resolveSubmission(
   };
 }
 
-/** @throws InvalidOptionError for anything outside of the bounds of {@link Submission.retainMs}. */
+/**
+ * Rule 11.
+ *
+ * @throws InvalidOptionError for anything outside of the bounds of {@link Submission.retainMs}.
+ */
 export function resolveRetainMs(name: string, retainMs: unknown, acquireTimeoutMs: number): number {
   const min = Math.max(minRetainMs, 2 * acquireTimeoutMs);
   return checkMs(name, retainMs === undefined ? defaultRetainMs : retainMs, min, maxRetainMs);

@@ -72,8 +72,8 @@ function describeWrong(userId: unknown): string {
     return describe(userId);
   }
   // MongoDB's ObjectId has a text that is the id; an ordinary object has "[object Object]".
-  const { toString: asText } = userId;
-  return asText === undefined || asText === Object.prototype.toString
+  const { toString: textOf } = userId;
+  return textOf === undefined || textOf === Object.prototype.toString
     ? "an object: pass the id that it holds"
     : "an object: pass String(…) of it, if that is the id";
 }

@@ -5,7 +5,7 @@ import type { LockTimes } from "./store.ts";
  * that run at different speeds and 2 ms for the granularity of Redis' expiry, as Redlock has it
  * (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/).
  */
-export function reliableMs(ttlMs: number): number {
+function reliableMs(ttlMs: number): number {
   return 0.99 * ttlMs - 2;
 }
 

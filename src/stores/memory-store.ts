@@ -62,6 +62,7 @@ export class MemoryStore implements LockStore {
     const now = performance.now();
     // Executed when written: no request is ever in flight.
     request.deadlineMs = Number.NEGATIVE_INFINITY;
+    // Rule 16: the record before the lock.
     const record = this.#recordOf(command, now);
     if (record !== undefined) {
       request.answer(completedOrMismatched(record, command.submission, now));
@@ -88,7 +89,13 @@ export class MemoryStore implements LockStore {
   }
 
   release(request: ReleaseRequest): void {
-    this.#ifOwned(request, (entry, now) => this.#free(request, entry, now));
+    const { key, ownerId } = request.command;
+    const now = performance.now();
+    const entry = this.#live(key, now);
+    // Rule 19: it names whose cooldown it is, and so proves the earlier copy.
+    const isAgain = request.cooldownUntilMs > 0 && entry?.isCooldown && entry.ownerId === ownerId;
+    if (isAgain) request.answer({ kind: "done", storeTimeMs: now });
+    else this.#ifOwned(request, (owned) => this.#free(request, owned, now));
   }
 
   complete(request: CompleteRequest): void {
@@ -101,6 +108,7 @@ export class MemoryStore implements LockStore {
       this.#keep(recordKey(command), { text: record, expiresAt: expiresAtMs });
     }
     if (isHeld) this.#free(request, entry, now);
+    // Rule 15, in this order: its own, then too late, and only then another's.
     if (prior?.startsWith(command.ownerId, ownerIdAt) === true) {
       request.answer({ kind: "recorded", storeTimeMs: now });
     } else if (expiresAtMs <= now) {
@@ -120,6 +128,7 @@ export class MemoryStore implements LockStore {
   #take({ key, ownerId, submission, times }: LockCommand, now: number): number {
     this.#sweep(now);
     const microseconds = Math.floor((performance.timeOrigin + now) * 1_000);
+    // Rule 20.
     const fencingToken = Math.max(microseconds, this.#lastToken + 1);
     this.#lastToken = fencingToken;
     const expiresAt = now + times.ttlMs;

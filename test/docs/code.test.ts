@@ -1,26 +1,11 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { command } from "../support/command.ts";
 import { freePort } from "../support/free-port.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
+import { atHand } from "./at-hand.ts";
 import { ReaderProject } from "./reader-project.ts";
 import { blocks, blockUnder } from "./readme.ts";
-
-/** What a reader has at hand by then, for the blocks that do not make it themselves. */
-const atHand = `
-import "submit-lock/express";
-declare global {
-  const SubmitLock: typeof import("submit-lock").SubmitLock;
-  const submitGuard: typeof import("submit-lock/express").submitGuard;
-  const app: import("express").Express;
-  const lock: import("submit-lock").SubmitLock;
-  const redis: import("ioredis").Redis;
-  const refund: import("express").RequestHandler;
-  const server: import("node:http").Server;
-  const store: import("submit-lock").LockStore;
-  const userId: (req: import("express").Request) => string | undefined;
-}
-`;
 
 /** The application of the reader whose tests are shown. */
 const appOfReader = `
@@ -64,7 +49,7 @@ afterAll(async () => {
 });
 
 describe("the code of the README", () => {
-  it("compiles", async () => {
+  test("compiles", async () => {
     project.write("app.ts", appOfReader);
     project.write("at-hand.ts", atHand);
     const code = blocks.filter(({ language }) => language === "ts");
@@ -74,14 +59,14 @@ describe("the code of the README", () => {
     expect(await project.typeErrors()).toBe("");
   });
 
-  it.each(["Express", "Koa"])("has a quick start for %s of at most 20 lines", (framework) => {
+  test.each(["Express", "Koa"])("has a quick start for %s of at most 20 lines", (framework) => {
     const lines = blockUnder(framework)
       .split("\n")
       .filter((line) => line.trim() !== "");
     expect(lines.length).toBeLessThanOrEqual(20);
   });
 
-  it.each(["Express", "Koa"])("places one order of ten on %s", async (framework) => {
+  test.each(["Express", "Koa"])("places one order of ten on %s", async (framework) => {
     const file = `quick-start-${framework}.ts`;
     const port = await freePort();
     project.write(file, blockUnder(framework));
@@ -108,19 +93,19 @@ describe("the code of the README", () => {
     await until(noKeyLeft, { what: "every key to be gone" });
   });
 
-  it("shows the lock alone", async () => {
+  test("shows the lock alone", async () => {
     project.write("alone.ts", blockUnder("The lock alone"));
     const output = await project.run("alone.ts");
     expect(output).toMatch(/^lock:account:42 \d+[\d.]* false\nreleased\n42\n$/);
   });
 
-  it("shows how to test a service", async () => {
+  test("shows how to test a service", async () => {
     project.write("app.ts", appOfReader);
     project.write("service.ts", blockUnder("Testing your service"));
     expect(await project.run("service.ts")).toBe("");
   });
 
-  it("shows a store that works", async () => {
+  test("shows a store that works", async () => {
     project.write("map-store.ts", blockUnder("Another store") + useOfMapStore);
     expect(await project.run("map-store.ts")).toBe("contended released\nacquired\n");
   });

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { type AddressInfo, createConnection, createServer, type Socket } from "node:net";
 import { Cluster, Redis, type RedisOptions } from "ioredis";
 import { Redis as Redis5 } from "ioredis5";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, test } from "vitest";
 import { type LockStore, RedisStore, type SubmitLock } from "../../src/index.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
@@ -97,7 +97,7 @@ async function denials(port: number): Promise<string[]> {
 }
 
 describe("the permissions in the README", () => {
-  it.each([
+  test.each([
     ["ioredis 6", (port: number, options: object) => connect(port, options)],
     ["ioredis 5", (port: number, options: object) => new Redis5(port, "127.0.0.1", options)],
   ])("are enough for %s", async (_name, open) => {
@@ -108,7 +108,7 @@ describe("the permissions in the README", () => {
     expect(await denials(port)).toEqual([]);
   });
 
-  it.each(permitted.filter((rule) => rule !== "+info"))(
+  test.each(permitted.filter((rule) => rule !== "+info"))(
     "are not enough without %s",
     async (rule) => {
       const { port } = await server();
@@ -120,7 +120,7 @@ describe("the permissions in the README", () => {
     },
   );
 
-  it("need no info without the ready check, and select for another database", async () => {
+  test("need no info without the ready check, and select for another database", async () => {
     const { port } = await server();
     const rules = [...permitted.filter((rule) => rule !== "+info"), "+select"];
     const options = {
@@ -136,7 +136,7 @@ describe("the permissions in the README", () => {
     expect(prose).toContain("`+select`");
   });
 
-  it("are enough on a Cluster with what it needs besides", async () => {
+  test("are enough on a Cluster with what it needs besides", async () => {
     const cluster = await startCluster();
     servers.add(cluster);
     const more = [
@@ -154,7 +154,7 @@ describe("the permissions in the README", () => {
 });
 
 describe("the options of ioredis in the README", () => {
-  it.each<Omit<RedisOptions, "replyMapping">>([
+  test.each<Omit<RedisOptions, "replyMapping">>([
     { keyPrefix: "shop:" },
     { enableAutoPipelining: true },
     { stringNumbers: true },
@@ -177,7 +177,7 @@ describe("the options of ioredis in the README", () => {
     expect(await command(port, "exists", key)).toBe(0);
   });
 
-  it("include one with which a failover behind one address heals", async () => {
+  test("include one with which a failover behind one address heals", async () => {
     const [old, next] = [await server(), await server()];
     const address = await virtualIp(old.port);
     const plain = lockOn(new RedisStore(connect(address.port)));
@@ -193,20 +193,21 @@ describe("the options of ioredis in the README", () => {
     expect(causeOf(await plain.acquire(freshUser())).message).toContain("READONLY");
   });
 
-  it("do not revive a client that has ended", async () => {
+  test("do not revive a client that has ended", async () => {
     const { port } = await server();
     const redis = connect(port);
     const lock = lockOn(new RedisStore(redis));
     await lock.check();
     await redis.quit();
     await until(() => redis.status === "end", { what: "the end of the client" });
-    expect(causeOf(await lock.acquire(freshUser())).message).toContain('the connection is "end"');
-    expect(prose).toContain('`the connection is "end"`');
+    const said = (at: number) => `the connection to 127.0.0.1:${at} is "end"`;
+    expect(causeOf(await lock.acquire(freshUser())).message).toContain(said(port));
+    expect(prose).toContain(`\`${said(6379)}\``);
   });
 });
 
 describe("a Redis without eviction whose memory is full", () => {
-  it("refuses the acquire and takes the release", async () => {
+  test("refuses the acquire and takes the release", async () => {
     const { port } = await server("--maxmemory-policy", "noeviction");
     const lock = lockOn(new RedisStore(connect(port)));
     const { lease } = acquired(await lock.acquire(freshUser()));

@@ -8,7 +8,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { submitGuard as expressGuard, type SubmitGuardOptions } from "../../src/express/index.ts";
 import { RedisStore, type SubmitLock } from "../../src/index.ts";
 import {
-  type SubmitGuardOptions as KoaSubmitLockOptions,
+  type SubmitGuardOptions as KoaSubmitGuardOptions,
   submitGuard as koaGuard,
 } from "../../src/koa/index.ts";
 import { closeClients, ioredis6 } from "../support/clients.ts";
@@ -16,6 +16,7 @@ import { freePort } from "../support/free-port.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
+import { patientTimes } from "./shop.ts";
 
 afterEach(async () => {
   await closeLocks();
@@ -52,18 +53,23 @@ const reasons = [
     },
     arrange: async () => {
       const redis = ioredis6.connect(await freePort());
-      const lock = openLock({ store: new RedisStore(redis), acquireTimeoutMs: 50 });
+      const lock = openLock({
+        store: new RedisStore(redis),
+        acquireTimeoutMs: 50,
+        commandTimeoutMs: 25,
+      });
       return { lock, user: freshUser() };
     },
   },
 ] as const;
 
 function goodLock(): SubmitLock {
-  return openLock({ store: new RedisStore(ioredis6.connect(sharedRedisPort())) });
+  const store = new RedisStore(ioredis6.connect(sharedRedisPort()));
+  return openLock({ store, ...patientTimes });
 }
 
 type ExpressAnswer = NonNullable<SubmitGuardOptions["onContended"]>;
-type KoaAnswer = NonNullable<KoaSubmitLockOptions["onContended"]>;
+type KoaAnswer = NonNullable<KoaSubmitGuardOptions["onContended"]>;
 
 const expressMounts = ([4, 5] as const).flatMap((major) =>
   (["guard", "protect"] as const).map((mount) => ({

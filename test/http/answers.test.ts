@@ -51,7 +51,11 @@ const refusals = [
     retryAfter: "1",
     open: async (options: ShopOptions) => {
       const redis = ioredis6.connect(await freePort());
-      const shop = await openShop({ ...options, redis, times: { acquireTimeoutMs: 60 } });
+      const shop = await openShop({
+        ...options,
+        redis,
+        times: { acquireTimeoutMs: 60, commandTimeoutMs: 30 },
+      });
       return { shop, user: shop.user };
     },
   },
@@ -147,7 +151,7 @@ describe.each(frameworks.filter(({ http }) => http === 1))("$name", (framework: 
     const shop = await openShop({
       framework,
       redis: ioredis6.connect(await freePort()),
-      times: { acquireTimeoutMs: 60 },
+      times: { acquireTimeoutMs: 60, commandTimeoutMs: 30 },
       guard: { onUnavailable: "proceed" },
       handler: (turn) => {
         leases.push(turn.lease);

@@ -19,7 +19,7 @@ async function place(turn: Turn, work: OrderWork): Promise<void> {
   turn.answer(201, { order: "placed" });
 }
 
-describe.each(frameworks)("$name", (framework: Framework) => {
+describe.each(frameworks)("P5 and P8: answers, on $name", (framework: Framework) => {
   test("an ordinary answer is what it was, and ends the lock", async () => {
     const shop = await sameWithoutLock({ framework, handler: place }, async (of) => {
       const reply = await once(of);

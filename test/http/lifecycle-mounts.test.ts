@@ -10,7 +10,7 @@ import { until } from "../support/until.ts";
 import { type Framework, frameworks } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { guardLayer } from "./layers.ts";
-import { closeShops, type OrderWork, openShop } from "./shop.ts";
+import { closeShops, type OrderWork, openShop, patientTimes } from "./shop.ts";
 import type { Layer, Turn } from "./turn.ts";
 
 afterEach(async () => {
@@ -19,7 +19,8 @@ afterEach(async () => {
 });
 
 function lockOf(keyPrefix?: string) {
-  return openLock({ store: new RedisStore(ioredis6.connect(sharedRedisPort())), keyPrefix });
+  const store = new RedisStore(ioredis6.connect(sharedRedisPort()));
+  return openLock({ store, keyPrefix, ...patientTimes });
 }
 
 /** The package once more, with no module in common with the one that is imported above. */
@@ -39,7 +40,7 @@ const place = async (turn: Turn, work: OrderWork) => {
   turn.answer(201, { order: "placed" });
 };
 
-describe.each(frameworks)("$name", (framework: Framework) => {
+describe.each(frameworks)("rule 13: mounts, on $name", (framework: Framework) => {
   test("a guard round the whole application and one at the route take one lock", async () => {
     const shop = await openShop({ framework, handler: place, outside: [guardLayer(lockOf())] });
     expect((await shop.submit().reply).status).toBe(201);
@@ -49,7 +50,7 @@ describe.each(frameworks)("$name", (framework: Framework) => {
   test("a guard of another copy of the package at the same request takes no second lock", async () => {
     const copy = await anotherCopy();
     const redis = ioredis6.connect(sharedRedisPort());
-    const lock = new copy.SubmitLock({ store: new copy.Store(redis) });
+    const lock = new copy.SubmitLock({ store: new copy.Store(redis), ...patientTimes });
     const shop = await openShop({ framework, handler: place, outside: [guardLayer(lock, copy)] });
     expect((await shop.submit().reply).status).toBe(201);
     await shop.isOverAfter(1);

@@ -92,7 +92,6 @@ describe.each(onHttp1)("$name", (framework: Framework) => {
       of.gates[order].open();
       await until(() => of.isFree(order), {
         what: `the lock of the ${order} order to be free`,
-        boundMs: 5_000,
       });
     }
     expect(of.shop.published.releases.map(({ outcome }) => outcome)).not.toContain("gone");
@@ -147,7 +146,6 @@ describe.each(seeing.filter(({ http }) => http === 1))("$name", (framework: Fram
       of.gates[order].open();
       await until(() => of.isFree(order), {
         what: `the lock of the ${order} order to be free`,
-        boundMs: 5_000,
       });
     }
   });

@@ -1,7 +1,7 @@
 import { Readable } from "node:stream";
 import { afterEach, describe, expect, test } from "vitest";
 import { record } from "../support/channels.ts";
-import { onlooker } from "../support/lock-key.ts";
+import { observer } from "../support/observer.ts";
 import { until } from "../support/until.ts";
 import { expresses, type Framework, koas } from "./frameworks.ts";
 import { guardLayer } from "./layers.ts";
@@ -195,7 +195,7 @@ describe.each(everywhere)("$name", (framework: Framework) => {
     const completed = record("submit-lock:complete");
     const { isReplay } = await retried(async (turn, run) => {
       key.is = turn.lease?.key ?? "";
-      await onlooker().send("DEL", key.is);
+      await observer().send("DEL", key.is);
       turn.answer(201, { run });
     });
     expect(isReplay).toBe(true);

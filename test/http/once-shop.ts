@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { onlooker } from "../support/lock-key.ts";
+import { observer } from "../support/observer.ts";
 import { until } from "../support/until.ts";
 import { type Framework, koas, mainFrameworks } from "./frameworks.ts";
 import type { Call, Reply, Submit } from "./http-client.ts";
@@ -58,7 +58,7 @@ export async function openOnce(options: OnceOptions): Promise<OnceShop> {
       return handler(turn, ++runs);
     },
   });
-  const redis = onlooker();
+  const redis = observer();
   const keys = async () => (await redis.send("KEYS", `*${shop.user}*`)) as string[];
   const recordKeys = async () => (await keys()).filter((key) => key.startsWith("{")).sort();
   const begin = ({ body, headers, key, user = shop.user, ...submit }: OnceSubmit = {}): Call =>

@@ -2,6 +2,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { type AnyRedis, ioredis6, redisClients } from "../support/clients.ts";
 import { command } from "../support/command.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
+import { Pulse } from "../support/pulse.ts";
 import { type RedisServer, sharedRedisPort, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { type Framework, mainFrameworks } from "./frameworks.ts";
@@ -28,21 +29,37 @@ const handler = async (turn: Turn, work: OrderWork) => {
   turn.answer(201, { order: "placed" });
 };
 
-const times = { acquireTimeoutMs: 300 };
+const times = { acquireTimeoutMs: 300, commandTimeoutMs: 150 };
 
-/** A refused submit, and how long it took. */
-async function refused(shop: Shop): Promise<number> {
+/**
+ * A submit that is refused soon: within `acquireTimeoutMs` and what an answer takes. The machine may
+ * be late with the arrival of the request, with the timer and with the arrival of the answer.
+ */
+async function isRefusedSoon(shop: Shop): Promise<void> {
+  const pulse = await Pulse.of(sharedRedisPort());
   const from = performance.now();
   const reply = await shop.submit().reply;
+  const tookMs = performance.now() - from;
+  const lateMs = 3 * pulse.worstMs;
+  pulse.stop();
   expect(reply.status).toBe(503);
   expect(JSON.parse(reply.body).code).toBe("submit_unavailable");
-  return performance.now() - from;
+  expect(tookMs).toBeLessThan(times.acquireTimeoutMs + 300 + lateMs);
+}
+
+async function isUsable(shop: Shop): Promise<void> {
+  const check = () =>
+    shop.lock.check().then(
+      () => true,
+      () => false,
+    );
+  await until(check, { what: "the lock to be usable" });
 }
 
 /** The customer tries again, as `Retry-After` says, until the order is placed. */
 async function goesThrough(shop: Shop): Promise<void> {
   await until(async () => (await shop.submit().reply).status === 201, {
-    what: "an order after the outage",
+    what: "an order to be placed",
     everyMs: 50,
   });
   await until(() => shop.published.releases.some(({ outcome }) => outcome === "released"), {
@@ -50,14 +67,14 @@ async function goesThrough(shop: Shop): Promise<void> {
   });
 }
 
-describe.each(mainFrameworks)("$name", (framework: Framework) => {
+describe.each(mainFrameworks)("P6 and P7: an outage, on $name", (framework: Framework) => {
   test("a Redis that is killed means 503 soon, and a new one that orders go through again", async () => {
     server = await startRedis();
     const redis = ioredis6.connect(server.port, { retryStrategy: () => 20 });
     const shop = await openShop({ framework, handler, times, redis });
-    expect((await shop.submit().reply).status).toBe(201);
+    await goesThrough(shop);
     await server.kill();
-    for (let i = 0; i < 3; i++) expect(await refused(shop)).toBeLessThan(2_000);
+    for (let i = 0; i < 3; i++) await isRefusedSoon(shop);
     expect(shop.errors).toEqual([]);
     await server.restart();
     await goesThrough(shop);
@@ -72,7 +89,7 @@ describe.each(mainFrameworks)("$name", (framework: Framework) => {
     await proxy.refuse(true);
     const redis = ioredis6.connect(proxy.port, { retryStrategy: () => 20 });
     const shop = await openShop({ framework, handler, times, redis });
-    expect(await refused(shop)).toBeLessThan(2_000);
+    await isRefusedSoon(shop);
     await proxy.refuse(false);
     await goesThrough(shop);
     await shop.keyIsGone();
@@ -81,13 +98,12 @@ describe.each(mainFrameworks)("$name", (framework: Framework) => {
   test("a Redis that is silent means 503 soon, until it answers again", async () => {
     const proxy = await openProxy();
     const shop = await openShop({ framework, handler, times, redis: ioredis6.connect(proxy.port) });
-    expect((await shop.submit().reply).status).toBe(201);
+    await goesThrough(shop);
+    const { started } = shop.work;
     proxy.holdRequests();
-    const [first, second] = [refused(shop), refused(shop)];
-    expect(await first).toBeLessThan(2_000);
-    expect(await second).toBeLessThan(2_000);
-    expect(await refused(shop)).toBeLessThan(2_000);
-    expect(shop.work.started).toBe(1);
+    await Promise.all([isRefusedSoon(shop), isRefusedSoon(shop)]);
+    await isRefusedSoon(shop);
+    expect(shop.work.started).toBe(started);
     proxy.releaseHeld();
     await goesThrough(shop);
     // What was held came late, and is refused or retired.
@@ -100,7 +116,7 @@ describe.each(mainFrameworks)("$name", (framework: Framework) => {
     const redis = ioredis6.connect(server.port, { retryStrategy: () => 20 });
     const shop = await openShop({
       framework,
-      times,
+      times: { acquireTimeoutMs: 1_000, commandTimeoutMs: 200 },
       redis,
       handler: async (turn, work) => {
         await server?.kill();
@@ -108,6 +124,7 @@ describe.each(mainFrameworks)("$name", (framework: Framework) => {
         turn.answer(201, { order: "placed" });
       },
     });
+    await isUsable(shop);
     expect(await shop.submit().reply).toMatchObject({ status: 201, body: '{"order":"placed"}' });
     await until(() => shop.published.releases.length === 1, { what: "the end of the release" });
     expect(shop.published.releases).toMatchObject([{ outcome: "unconfirmed" }]);
@@ -138,14 +155,15 @@ async function loseAcquire(
   const shop = await openShop({
     framework,
     redis: connect(lossy.port),
-    times: { acquireTimeoutMs: 600 },
+    // Long enough for a busy machine to confirm: the end waits for it, and nothing before.
+    times: { acquireTimeoutMs: 2_000, commandTimeoutMs: 200 },
     handler: async (turn, work) => {
       await work.over();
       turn.answer(201, { order: "placed" });
     },
   });
   // The connection and Redis' clock are known, as in a process that has been at work.
-  await shop.lock.check();
+  await isUsable(shop);
   const lost = lossy.loseReplyOnce(isAcquire, loss);
   const { reply } = shop.submit();
   await lost;
@@ -157,15 +175,19 @@ async function loseAcquire(
   await shop.isOverAfter(2);
 }
 
-describe.each(mainFrameworks)("$name", (framework: Framework) => {
-  // Both at once, because each waits at its end until no copy of the acquire can take effect.
-  test.each(clients)(
-    "an order whose acquire was applied and whose reply was lost is placed, once ($client)",
-    async ({ connect }) => {
-      await Promise.all([
-        loseAcquire(framework, connect, {}),
-        loseAcquire(framework, connect, { resetAfterMs: 30 }),
-      ]);
-    },
-  );
-});
+/** Every framework, and every client: what a client does to a command, no framework can change. */
+const cells = [
+  ...mainFrameworks.map((framework) => ({ framework, ...(clients[0] as (typeof clients)[0]) })),
+  ...clients.slice(1).map((client) => ({ framework: mainFrameworks[1] as Framework, ...client })),
+];
+
+// Both at once, because each waits at its end until no request of the acquire can take effect.
+test.each(cells)(
+  "an order on $framework.name whose acquire was applied and whose reply was lost is placed, once ($client)",
+  async ({ framework, connect }) => {
+    await Promise.all([
+      loseAcquire(framework, connect, {}),
+      loseAcquire(framework, connect, { resetAfterMs: 30 }),
+    ]);
+  },
+);

@@ -6,7 +6,7 @@ import express4 from "express4";
 import supertest from "supertest";
 import { afterEach, describe, expect, test } from "vitest";
 import { type SubmitGuard, submitGuard } from "../../src/express/index.ts";
-import { RedisStore } from "../../src/index.ts";
+import { RedisStore, type SubmitLock } from "../../src/index.ts";
 import { closeClients, ioredis6 } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
@@ -14,6 +14,7 @@ import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { gate } from "./gate.ts";
 import { type HttpClient, openClient } from "./http-client.ts";
+import { patientTimes } from "./shop.ts";
 
 let server: Server | undefined;
 let client: HttpClient | undefined;
@@ -25,13 +26,18 @@ afterEach(async () => {
   closeClients();
 });
 
+function patientLock(): SubmitLock {
+  const store = new RedisStore(ioredis6.connect(sharedRedisPort()));
+  return openLock({ store, ...patientTimes });
+}
+
 /** An application with these handlers at /orders, and an error handler that notes what it gets. */
 async function shopWith(
   lib: typeof express5,
   handlers: (guard: SubmitGuard) => RequestHandler[],
   onError: ErrorRequestHandler = (_error, _req, res, _next) => void res.status(500).end(),
 ) {
-  const lock = openLock({ store: new RedisStore(ioredis6.connect(sharedRedisPort())) });
+  const lock = patientLock();
   const user = freshUser();
   const errors: unknown[] = [];
   const app = lib();
@@ -50,7 +56,7 @@ async function shopWith(
   };
   client = openClient(1, (server.address() as AddressInfo).port);
   const submit = client.call({});
-  const isFreeSoon = () => until(isFree, { what: "the lock to be free", boundMs: 5_000 });
+  const isFreeSoon = () => until(isFree, { what: "the lock to be free" });
   return { errors, submit, isFree, isFreeSoon };
 }
 
@@ -61,7 +67,7 @@ describe.each([
   test("calls the handler as Express would", async () => {
     const router = lib.Router();
     const seen: unknown[] = [];
-    const lock = openLock({ store: new RedisStore(ioredis6.connect(sharedRedisPort())) });
+    const lock = patientLock();
     const guard = submitGuard({ lock, userId: () => "42" });
     function handler(this: unknown, ...[req, res, next]: Parameters<RequestHandler>) {
       seen.push(req.params, typeof next);
@@ -172,7 +178,7 @@ describe.each([
   });
 
   test("a refusal of a request that somebody has half answered breaks the connection off", async () => {
-    const lock = openLock({ store: new RedisStore(ioredis6.connect(sharedRedisPort())) });
+    const lock = patientLock();
     const user = freshUser();
     await lock.acquire(user);
     const app = lib();

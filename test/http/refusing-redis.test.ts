@@ -13,7 +13,7 @@ import { freshUser } from "../support/ids.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { type Framework, onHttp1 } from "./frameworks.ts";
-import { closeShops, openShop } from "./shop.ts";
+import { closeShops, openShop, patientTimes } from "./shop.ts";
 import type { Turn } from "./turn.ts";
 
 afterEach(async () => {
@@ -94,7 +94,7 @@ test.each(bareApps)(
   "the default error handler of $name logs why, and tells the client nothing",
   async ({ app }) => {
     const log = vi.spyOn(console, "error").mockImplementation(() => {});
-    const lock = openLock({ store: new RedisStore(await clientWithout("eval")) });
+    const lock = openLock({ store: new RedisStore(await clientWithout("eval")), ...patientTimes });
     const reply = await supertest(app(lock)).post("/orders");
     expect(reply.status).toBe(503);
     expect(reply.text).not.toMatch(/NOPERM|eval|lock:|permission/i);

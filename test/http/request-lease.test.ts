@@ -47,7 +47,8 @@ describe.each(frameworks)("$name", (framework: Framework) => {
   test("the signal aborts when the key is overtaken, and the foreign key stays", async () => {
     const shop = await openShop({
       framework,
-      times: { ttlMs: 600 },
+      // A third of it until it is noticed, and the rest for a busy machine.
+      times: { ttlMs: 2_000, acquireTimeoutMs: 1_000, commandTimeoutMs: 500 },
       handler: async (turn, work) => {
         const signal = turn.lease?.signal as AbortSignal;
         await command(sharedRedisPort(), "SET", shop.key, "somebody else", "PX", 60_000);

@@ -47,7 +47,13 @@ async function handler(turn: Turn): Promise<void> {
 }
 
 const server = framework.makeServer({
-  lock: new SubmitLock({ store: new RedisStore(redis) }),
+  // So long that a busy machine is not taken for a silent Redis.
+  lock: new SubmitLock({
+    store: new RedisStore(redis),
+    ttlMs: 60_000,
+    acquireTimeoutMs: 30_000,
+    commandTimeoutMs: 15_000,
+  }),
   handler,
 });
 server.listen(0, "127.0.0.1");

@@ -29,7 +29,7 @@ export async function startShopProcess(framework: string, redisPort: number): Pr
       if (child.exitCode !== null) throw new Error(`The shop ended with ${child.exitCode}.`);
       return port;
     },
-    { what: `a shop on ${framework}`, boundMs: 30_000 },
+    { what: `a shop on ${framework}`, boundMs: 100_000 },
   );
   return {
     port: port as unknown as number,

@@ -9,8 +9,9 @@ import { openClient } from "./http-client.ts";
 import { submitBytes } from "./raw.ts";
 import { type ShopProcess, startShopProcess } from "./shop-processes.ts";
 
-/** How often the crowd submits. */
+/** How often the crowd submits, or as often as the machine can within a minute. */
 const rounds = Number(process.env["CROWD_ROUNDS"] ?? 1_000);
+const roundsMs = process.env["CROWD_ROUNDS"] ? Number.POSITIVE_INFINITY : 60_000;
 
 const shops = new Map<string, ShopProcess>();
 beforeAll(async () => {
@@ -19,7 +20,7 @@ beforeAll(async () => {
       shops.set(name, await startShopProcess(name, sharedRedisPort()));
     }),
   );
-});
+}, 120_000);
 afterAll(async () => {
   await Promise.all([...shops.values()].map((shop) => shop.stop()));
   closeClients();
@@ -72,23 +73,27 @@ test.each(pairs)(
   },
 );
 
-describe("200 simultaneous submits of one user over two processes", () => {
+describe("P1: 200 simultaneous submits of one user over two processes", () => {
   const [first, second] = ["Express 5, guard.protect(handler)", "Koa 3"];
 
-  test(`start exactly one handler, ${rounds} times over`, async () => {
+  test("start exactly one handler, round after round", async () => {
     const processes = [shopOn(first), shopOn(second)];
     const ports = processes.map(({ port }) => port);
     const crowd = await Crowd.open(ports, 100);
     const redis = ioredis6.connect(sharedRedisPort());
     const user = freshUser();
     const handlersBefore = processes.flatMap(({ started }) => started).length;
-    for (let round = 1; round <= rounds; round++) {
+    const endsAt = performance.now() + roundsMs;
+    let round = 0;
+    while (round < rounds && performance.now() < endsAt) {
+      round++;
       const order = `round-${round}-${user}`;
       const statuses: number[] = [];
       crowd.submit(submitBytes(user, { "X-Order": order }), (status) => statuses.push(status));
       const all = (count: number) =>
         until(() => statuses.length >= count, {
           what: `${count} answers in round ${round}`,
+          boundMs: 30_000,
           everyMs: 0,
         });
       await all(199);
@@ -104,7 +109,7 @@ describe("200 simultaneous submits of one user over two processes", () => {
     }
     crowd.close();
     const handlers = processes.flatMap(({ started }) => started).slice(handlersBefore);
-    expect(handlers).toHaveLength(rounds);
+    expect(handlers).toHaveLength(round);
     expect(handlers.filter(({ running }) => running !== 1)).toEqual([]);
   }, 180_000);
 });

@@ -5,10 +5,10 @@ import type { Lease } from "../../src/index.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, leaseOf } from "../support/locks.ts";
 import { until } from "../support/until.ts";
-import { closeBenches, openBench } from "./fixture.ts";
+import { closeFixtures, openFixture } from "./fixture.ts";
 
 afterEach(closeLocks);
-afterEach(closeBenches);
+afterEach(closeFixtures);
 
 /** Leases that are soon lost. */
 const brief = { ttlMs: 200, maxHoldMs: 200, acquireTimeoutMs: 100, commandTimeoutMs: 50 } as const;
@@ -26,7 +26,7 @@ async function leases(
 const names = ["submit-lock:acquire", "submit-lock:release", "submit-lock:lost"] as const;
 
 test("every message is published in the context of whoever asked for the lock", async () => {
-  const { lock } = await openBench(brief);
+  const { lock } = await openFixture(brief);
   const users = twenty();
   const heard: string[] = [];
   const listeners = names.map((name) => {
@@ -47,7 +47,7 @@ test("every message is published in the context of whoever asked for the lock", 
 });
 
 test("a listener of the signal runs in the context of whoever asked for the signal", async () => {
-  const { lock } = await openBench(brief);
+  const { lock } = await openFixture(brief);
   const users = twenty();
   const heard: boolean[] = [];
   await leases(users, async (user) => {

@@ -1,4 +1,4 @@
-import { onEveryStore } from "./every-store.ts";
-import { carriesALock } from "./lock-contract.ts";
+import { carriesALock } from "../support/lock-contract.ts";
+import { onEveryRedisStore } from "./every-redis-store.ts";
 
-onEveryStore(carriesALock);
+onEveryRedisStore(carriesALock);

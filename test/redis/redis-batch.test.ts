@@ -4,8 +4,8 @@ import { RedisStore } from "../../src/index.ts";
 import { type Asking, asking } from "../support/asking.ts";
 import { type AnyRedis, closeClients, ioredis6 } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
-import { onlooker } from "../support/lock-key.ts";
 import { closeLocks, commandOf, leaseOf, openLock, roomyTimes } from "../support/locks.ts";
+import { observer } from "../support/observer.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
@@ -84,7 +84,7 @@ test("a lone submit costs one call before the work, and one after it", async () 
 });
 
 test("locks of different times share a store, and each key gets the life of its own lock", async () => {
-  const redis = onlooker();
+  const redis = observer();
   const short = openLock({ store, ttlMs: 1_000, keyPrefix: "lock:short:" });
   const long = openLock({ store, ttlMs: 200_000, keyPrefix: "lock:long:" });
   const user = freshUser();
@@ -128,9 +128,9 @@ test("a copy is stamped with the time until which it can take effect", async () 
   expect(copy.deadlineMs).toBeLessThanOrEqual(latest + 2);
 });
 
-test("the scripts travel without their comments", async () => {
+test("the scripts travel without comments and spaces that nothing needs", async () => {
   await asked.acquire(commandOf()).reply;
   const script = proxy.commands.find(([name]) => name === "eval")?.[1];
   expect(script).not.toContain("--");
-  expect(script).toMatch(/^local time = redis\.call\('TIME'\)\n/);
+  expect(script).toMatch(/^local time=redis\.call\('TIME'\)\n/);
 });

@@ -3,13 +3,13 @@ import { afterEach, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
 import { closeClients, redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
-import { onlooker } from "../support/lock-key.ts";
 import { acquired, closeLocks, leaseOf, openLock } from "../support/locks.ts";
+import { observer } from "../support/observer.ts";
 import { startProxy } from "../support/proxy.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 
-const redis = onlooker();
+const redis = observer();
 afterEach(async () => {
   await closeLocks();
   closeClients();
@@ -38,7 +38,7 @@ describe.each(redisClients)("with $name", ({ connect }) => {
     await once(client, "ready");
     const [lock, user] = [openLock({ store: new RedisStore(client) }), freshUser()];
     const lease = await leaseOf(lock, user);
-    expect(await redis.get(`shop:lock:submit:${user}`)).toBe(lease.ownerId);
+    expect(await redis.ownerOf(`shop:lock:submit:${user}`)).toBe(lease.ownerId);
     expect(await redis.exists(`lock:submit:${user}`)).toBe(false);
     expect(await lease.release()).toBe("released");
     expect(await redis.exists(`shop:lock:submit:${user}`)).toBe(false);

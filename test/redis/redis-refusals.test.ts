@@ -3,15 +3,15 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { LockMisconfiguredError, LockUnavailableError, RedisStore } from "../../src/index.ts";
 import { type AnyRedis, closeClients, redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
-import { type KeyOnlooker, onlooker } from "../support/lock-key.ts";
 import { causeOf, closeLocks, openLock } from "../support/locks.ts";
+import { type KeyObserver, observer } from "../support/observer.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 
 let server: RedisServer;
-let redis: KeyOnlooker;
+let redis: KeyObserver;
 beforeAll(async () => {
   server = await startRedis({ args: ["--busy-reply-threshold", "1"] });
-  redis = onlooker(server.port);
+  redis = observer(server.port);
 });
 afterAll(() => server.stop());
 afterEach(async () => {

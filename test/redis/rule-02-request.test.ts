@@ -6,13 +6,13 @@ import { redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, commandOf, leaseOf } from "../support/locks.ts";
 import { until } from "../support/until.ts";
-import { closeBenches, isAcquire, openBench } from "./fixture.ts";
+import { closeFixtures, isAcquire, openFixture, patient } from "./fixture.ts";
 
-afterEach(closeBenches);
+afterEach(closeFixtures);
 
 describe("rule 2: a request is in flight until its own answer", () => {
   test("each copy carries a deadline acquireTimeoutMs ahead, and a window of twice that", async () => {
-    const { lock, proxy } = await openBench();
+    const { lock, proxy } = await openFixture();
     const from = Date.now();
     const lease = await leaseOf(lock, freshUser());
     const [, , , , deadline, window, adopt, life] = proxy.commands.find(isAcquire) as string[];
@@ -23,7 +23,7 @@ describe("rule 2: a request is in flight until its own answer", () => {
   });
 
   test("a copy that comes after its deadline is refused by Redis, and writes nothing", async () => {
-    const { store, proxy, redis } = await openBench();
+    const { store, proxy, redis } = await openFixture();
     const late = commandOf({ times: { ...shortTimes, acquireTimeoutMs: 50 } });
     proxy.holdRequests();
     const copy = asking(store).acquire(late);
@@ -37,7 +37,7 @@ describe("rule 2: a request is in flight until its own answer", () => {
 
   describe.each(redisClients)("with $name", ({ connect }) => {
     test("an answer that comes after a reconnect is not listened to", async () => {
-      const { store, client, proxy } = await openBench({ connect });
+      const { store, client, proxy } = await openFixture({ connect });
       const command = commandOf();
       const lost = proxy.loseReplyOnce(isAcquire, { resetAfterMs: 0 });
       const first = asking(store).acquire(command);
@@ -51,7 +51,7 @@ describe("rule 2: a request is in flight until its own answer", () => {
     });
 
     test("the client's own re-send does not make its user contend with himself", async () => {
-      const { lock, proxy, redis } = await openBench({ connect });
+      const { lock, proxy, redis } = await openFixture({ connect });
       const user = freshUser();
       const retire = record("submit-lock:retire", `lock:submit:${user}`);
       const lost = proxy.loseReplyOnce(isAcquire, { resetAfterMs: 0 });
@@ -67,7 +67,7 @@ describe("rule 2: a request is in flight until its own answer", () => {
   });
 
   test("a lock whose every request was answered retires nothing", async () => {
-    const { lock } = await openBench();
+    const { lock } = await openFixture(patient);
     const user = freshUser();
     const retire = record("submit-lock:retire", `lock:submit:${user}`);
     const lease = await leaseOf(lock, user);
@@ -78,7 +78,7 @@ describe("rule 2: a request is in flight until its own answer", () => {
   });
 
   test("a command on a connection that closes is answered as unknown at once", async () => {
-    const { store, client, proxy } = await openBench();
+    const { store, client, proxy } = await openFixture();
     proxy.holdRequests();
     const copy = asking(store).acquire(commandOf());
     await until(() => copy.deadlineMs !== undefined, { what: "the copy to be written" });

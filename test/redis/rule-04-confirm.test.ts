@@ -4,27 +4,29 @@ import { redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, leaseOf } from "../support/locks.ts";
 import { until } from "../support/until.ts";
-import { closeBenches, isAcquire, openBench } from "./fixture.ts";
+import { closeFixtures, isAcquire, openFixture, takePulse } from "./fixture.ts";
 
-afterEach(closeBenches);
+afterEach(closeFixtures);
 
 /** A budget that no test waits for, so that an answer well within it was not luck. */
 const patient = { ttlMs: 40_000, acquireTimeoutMs: 20_000 } as const;
 
-describe.each(redisClients)("rule 4: silence is confirmed, with $name", ({ connect }) => {
+describe.each(redisClients)("rule 4, P2: silence is confirmed, with $name", ({ connect }) => {
   test("a reply that was lost after Redis had applied it is confirmed on the other connection", async () => {
-    const { lock, proxy, redis } = await openBench({ ...patient, connect });
+    const { lock, proxy, redis } = await openFixture({ ...patient, connect });
     const user = freshUser();
     const acquire = record("submit-lock:acquire", `lock:submit:${user}`);
+    const pulse = await takePulse();
     const lost = proxy.loseReplyOnce(isAcquire);
     const from = performance.now();
     const { lease, confirmed } = acquired(await lock.acquire(user));
-    expect(performance.now() - from).toBeLessThan(patient.acquireTimeoutMs / 4);
+    // The default `commandTimeoutMs`, and what a second connection takes.
+    expect(performance.now() - from).toBeLessThan(pulse.atMost(300));
     await lost;
     expect(confirmed).toBe(true);
     expect(proxy.connections).toBe(2);
     expect(acquire.messages[0]?.copies).toBe(2);
-    expect(await redis.get(lease.key)).toBe(lease.ownerId);
+    expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
     expect(await lease.release()).toBe("released");
     expect(await redis.exists(lease.key)).toBe(false);
     acquire.stop();
@@ -32,11 +34,12 @@ describe.each(redisClients)("rule 4: silence is confirmed, with $name", ({ conne
 
   test("a connection that was reset is confirmed at once, not after commandTimeoutMs", async () => {
     const options = { ...patient, commandTimeoutMs: 10_000, connect };
-    const { lock, proxy, redis } = await openBench(options);
+    const { lock, proxy, redis } = await openFixture(options);
+    const pulse = await takePulse();
     const lost = proxy.loseReplyOnce(isAcquire, { resetAfterMs: 0 });
     const from = performance.now();
     const { lease, confirmed } = acquired(await lock.acquire(freshUser()));
-    expect(performance.now() - from).toBeLessThan(5_000);
+    expect(performance.now() - from).toBeLessThan(pulse.atMost(200));
     await lost;
     expect(confirmed).toBe(true);
     expect(await lease.release()).toBe("released");
@@ -45,7 +48,7 @@ describe.each(redisClients)("rule 4: silence is confirmed, with $name", ({ conne
   });
 
   test("a rival who holds the key is not taken for us by a confirm", async () => {
-    const { lock, proxy } = await openBench({ ...patient, connect });
+    const { lock, proxy } = await openFixture({ ...patient, connect });
     const user = freshUser();
     const lease = await leaseOf(lock, user);
     const lost = proxy.loseReplyOnce(isAcquire);
@@ -55,17 +58,17 @@ describe.each(redisClients)("rule 4: silence is confirmed, with $name", ({ conne
   });
 
   test("a request that never reached Redis is taken by its confirm", async () => {
-    const { lock, proxy, redis } = await openBench({ ...patient, connect });
+    const { lock, proxy, redis } = await openFixture({ ...patient, connect });
     const held = proxy.holdRequestOnce(isAcquire);
     const { lease, confirmed } = acquired(await lock.acquire(freshUser()));
     await held;
     expect(confirmed).toBe(true);
-    expect(await redis.get(lease.key)).toBe(lease.ownerId);
+    expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
     expect(await lease.release()).toBe("released");
   });
 
   test("a whole crowd whose replies are lost gets through", async () => {
-    const { lock, proxy, redis } = await openBench({ ...patient, connect });
+    const { lock, proxy, redis } = await openFixture({ ...patient, connect });
     const lost = proxy.loseReplyOnce(isAcquire);
     // As many as share one call.
     const users = Array.from({ length: 8 }, freshUser);

@@ -3,9 +3,9 @@ import { type Recording, record } from "../support/channels.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, leaseOf } from "../support/locks.ts";
 import { until } from "../support/until.ts";
-import { closeBenches, isAcquire, isRelease, openBench } from "./fixture.ts";
+import { closeFixtures, isAcquire, isRelease, openFixture, patient } from "./fixture.ts";
 
-afterEach(closeBenches);
+afterEach(closeFixtures);
 
 const quick = { acquireTimeoutMs: 1_000, commandTimeoutMs: 50 } as const;
 
@@ -16,9 +16,9 @@ async function retired({ messages, stop }: Recording<"submit-lock:retire">): Pro
   return messages.map(({ outcome }) => outcome).join();
 }
 
-describe("rule 5: an ending with an open copy retires its owner id", () => {
+describe("rule 5, P3: an ending with an open copy retires its owner id", () => {
   test("unavailable: the copy that Redis had applied is deleted as soon as Redis answers", async () => {
-    const { lock, proxy, redis } = await openBench(quick);
+    const { lock, proxy, redis } = await openFixture(quick);
     const user = freshUser();
     const retire = record("submit-lock:retire", `lock:submit:${user}`);
     proxy.holdReplies();
@@ -29,7 +29,7 @@ describe("rule 5: an ending with an open copy retires its owner id", () => {
   });
 
   test("contended: an earlier copy of the same attempt may still be on its way", async () => {
-    const { lock, proxy, redis } = await openBench(quick);
+    const { lock, proxy, redis } = await openFixture(quick);
     const user = freshUser();
     const lease = await leaseOf(lock, user);
     const retire = record("submit-lock:retire", lease.key);
@@ -37,7 +37,7 @@ describe("rule 5: an ending with an open copy retires its owner id", () => {
     expect((await lock.acquire(user)).outcome).toBe("contended");
     await held;
     // The holder's key is not the retired owner id's to delete.
-    expect(await redis.get(lease.key)).toBe(lease.ownerId);
+    expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
     await lease.release();
     proxy.releaseHeld();
     expect(await retired(retire)).toBe("final");
@@ -45,13 +45,13 @@ describe("rule 5: an ending with an open copy retires its owner id", () => {
   });
 
   test("acquired: not before its release", async () => {
-    const { lock, proxy, redis } = await openBench(quick);
+    const { lock, proxy, redis } = await openFixture(quick);
     const user = freshUser();
     const retire = record("submit-lock:retire", `lock:submit:${user}`);
     const held = proxy.holdRequestOnce(isAcquire);
     const { lease } = acquired(await lock.acquire(user));
     await held;
-    expect(await redis.get(lease.key)).toBe(lease.ownerId);
+    expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
     expect(proxy.commands.filter(isRelease)).toEqual([]);
     expect(await lease.release()).toBe("released");
     expect(await retired(retire)).toBe("final");
@@ -59,7 +59,7 @@ describe("rule 5: an ending with an open copy retires its owner id", () => {
   });
 
   test("without open copies a release is one call, and nothing follows", async () => {
-    const { lock, proxy } = await openBench(quick);
+    const { lock, proxy } = await openFixture(patient);
     const leases = [await leaseOf(lock, freshUser()), await leaseOf(lock, freshUser())];
     await leases[0]?.release();
     expect(proxy.commands.filter(isRelease)).toHaveLength(1);

@@ -1,20 +1,20 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { record } from "../support/channels.ts";
 import { freshUser } from "../support/ids.ts";
-import { type KeyOnlooker, onlooker } from "../support/lock-key.ts";
 import { acquired } from "../support/locks.ts";
+import { type KeyObserver, observer } from "../support/observer.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { closeBenches, isAcquire, isRelease, openBench } from "./fixture.ts";
+import { closeFixtures, isAcquire, isRelease, openFixture } from "./fixture.ts";
 
 let server: RedisServer;
-let redis: KeyOnlooker;
+let redis: KeyObserver;
 beforeAll(async () => {
   server = await startRedis();
-  redis = onlooker(server.port);
+  redis = observer(server.port);
 });
 afterAll(() => server.stop());
-afterEach(closeBenches);
+afterEach(closeFixtures);
 
 /** How often Redis has executed a command since it was started. */
 async function executed(name: string): Promise<number> {
@@ -22,9 +22,9 @@ async function executed(name: string): Promise<number> {
   return Number(new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(info)?.[1] ?? 0);
 }
 
-describe("rule 6: a retire is final only past every open deadline", () => {
+describe("rule 6, P3: a retire is final only past every open deadline", () => {
   test("a held copy that lands within its deadline, after its client has gone, leaves no orphan", async () => {
-    const { lock, proxy, client } = await openBench({ port: server.port });
+    const { lock, proxy, client } = await openFixture({ port: server.port });
     const user = freshUser();
     const retire = record("submit-lock:retire", `lock:submit:${user}`);
     const held = proxy.holdRequestOnce(isAcquire);
@@ -49,7 +49,7 @@ describe("rule 6: a retire is final only past every open deadline", () => {
   });
 
   test("it goes on until Redis' clock has passed the deadline, and a copy that lands then is refused", async () => {
-    const { lock, proxy } = await openBench({ port: server.port, acquireTimeoutMs: 500 });
+    const { lock, proxy } = await openFixture({ port: server.port, acquireTimeoutMs: 1_000 });
     const user = freshUser();
     const retire = record("submit-lock:retire", `lock:submit:${user}`);
     const held = proxy.holdRequestOnce(isAcquire);
@@ -71,7 +71,7 @@ describe("rule 6: a retire is final only past every open deadline", () => {
   });
 
   test("when it is final, nothing more is sent", async () => {
-    const { lock, proxy } = await openBench({ port: server.port, acquireTimeoutMs: 250 });
+    const { lock, proxy } = await openFixture({ port: server.port, acquireTimeoutMs: 700 });
     const retire = record("submit-lock:retire");
     const held = proxy.holdRequestOnce(isAcquire);
     const { lease } = acquired(await lock.acquire(freshUser()));
@@ -87,7 +87,7 @@ describe("rule 6: a retire is final only past every open deadline", () => {
 
   test("a Redis that stays silent is given up after 2 × acquireTimeoutMs + ttlMs", async () => {
     const times = { ttlMs: 200, acquireTimeoutMs: 60, commandTimeoutMs: 20 };
-    const { lock, proxy } = await openBench({ port: server.port, ...times });
+    const { lock, proxy } = await openFixture({ port: server.port, ...times });
     const user = freshUser();
     const retire = record("submit-lock:retire", `lock:submit:${user}`);
     proxy.holdRequests();
@@ -99,7 +99,7 @@ describe("rule 6: a retire is final only past every open deadline", () => {
   });
 
   test("many owner ids are retired in gathered calls, not one by one", async () => {
-    const { lock, proxy } = await openBench({ port: server.port, acquireTimeoutMs: 300 });
+    const { lock, proxy } = await openFixture({ port: server.port, acquireTimeoutMs: 300 });
     const users = Array.from({ length: 30 }, freshUser);
     proxy.holdReplies();
     await Promise.all(users.map((user) => lock.acquire(user)));

@@ -10,12 +10,12 @@ import { acquired, causeOf, leaseOf, openLock } from "../support/locks.ts";
 import { startProxy } from "../support/proxy.ts";
 import { sharedRedisPort, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { type Bench, closeBenches, isAcquire, openBench } from "./fixture.ts";
+import { closeFixtures, type Fixture, isAcquire, openFixture } from "./fixture.ts";
 
-afterEach(closeBenches);
+afterEach(closeFixtures);
 
 /** One submit every 5 ms, each for another user, for a second. */
-async function submits({ lock }: Bench): Promise<string[]> {
+async function submits({ lock }: Fixture): Promise<string[]> {
   const attempts = [];
   for (let i = 0; i < 200; i++) {
     attempts.push(lock.acquire(freshUser()));
@@ -25,7 +25,7 @@ async function submits({ lock }: Bench): Promise<string[]> {
 }
 
 /** Redis is away, and its client knows it. */
-async function goAway({ proxy, client }: Bench): Promise<void> {
+async function goAway({ proxy, client }: Fixture): Promise<void> {
   await proxy.refuse(true);
   proxy.resetAll();
   await until(() => client.status !== "ready", { what: "the client to notice" });
@@ -40,12 +40,12 @@ describe.each(redisClients)("rule 9: connections, with $name", ({ connect }) => 
   ])(
     "a silent connection gets nothing more, and recovers: a client %s",
     async (_n, clientOptions) => {
-      const bench = await openBench({ ...quick, connect, clientOptions });
-      const { proxy, lock, client } = bench;
+      const fixture = await openFixture({ ...quick, connect, clientOptions });
+      const { proxy, lock, client } = fixture;
       const before = proxy.count("eval");
       const duplicates = vi.spyOn(client as Redis, "duplicate");
       proxy.holdRequests();
-      const outcomes = await submits(bench);
+      const outcomes = await submits(fixture);
       expect(new Set(outcomes)).toEqual(new Set(["unavailable"]));
       // 0.9 × commandTimeoutMs of calls, and a probe now and then; each attempt alone would make several.
       expect(proxy.count("eval") - before).toBeLessThan(100);
@@ -65,7 +65,7 @@ describe.each(redisClients)("rule 9: connections, with $name", ({ connect }) => 
   );
 
   test("a connection that was silent comes after one that was not", async () => {
-    const { proxy, lock, client } = await openBench({ ...quick, connect });
+    const { proxy, lock, client } = await openFixture({ ...quick, connect });
     const held = proxy.holdRequestOnce(isAcquire);
     await lock.withLock(freshUser(), { waitMs: 10_000 }, () => {});
     await held;
@@ -77,9 +77,9 @@ describe.each(redisClients)("rule 9: connections, with $name", ({ connect }) => 
   });
 
   test("a Redis that is away makes the lock unavailable within its bound, and is used when it is back", async () => {
-    const bench = await openBench({ ...quick, connect, acquireTimeoutMs: 500 });
-    const { lock, proxy } = bench;
-    await goAway(bench);
+    const fixture = await openFixture({ ...quick, connect, acquireTimeoutMs: 500 });
+    const { lock, proxy } = fixture;
+    await goAway(fixture);
     const from = performance.now();
     expect(causeOf(await lock.acquire(freshUser()))).toMatchObject({
       code: "SUBMIT_LOCK_UNAVAILABLE",
@@ -91,9 +91,9 @@ describe.each(redisClients)("rule 9: connections, with $name", ({ connect }) => 
 
   test("an attempt that begins while Redis is away acquires when it comes back within the budget", async () => {
     const patient = { ttlMs: 40_000, acquireTimeoutMs: 15_000 };
-    const bench = await openBench({ ...patient, connect });
-    const { lock, proxy } = bench;
-    await goAway(bench);
+    const fixture = await openFixture({ ...patient, connect });
+    const { lock, proxy } = fixture;
+    await goAway(fixture);
     const attempt = lock.acquire(freshUser());
     await sleep(200);
     await proxy.refuse(false);
@@ -103,10 +103,10 @@ describe.each(redisClients)("rule 9: connections, with $name", ({ connect }) => 
   });
 
   test("nothing is queued for a Redis that is away", async () => {
-    const bench = await openBench({ ...quick, connect });
-    const { lock, proxy, redis } = bench;
+    const fixture = await openFixture({ ...quick, connect });
+    const { lock, proxy, redis } = fixture;
     const user = freshUser();
-    await goAway(bench);
+    await goAway(fixture);
     expect((await lock.acquire(user)).outcome).toBe("unavailable");
     const before = proxy.commands.filter(isAcquire).length;
     await proxy.refuse(false);
@@ -142,7 +142,7 @@ describe.each(redisClients)("rule 9: connections, with $name", ({ connect }) => 
   });
 
   test("a client that the application has closed gets no second connection", async () => {
-    const { lock, client, proxy } = await openBench({ ...quick, connect });
+    const { lock, client, proxy } = await openFixture({ ...quick, connect });
     const ended = once(client, "end");
     client.disconnect();
     await ended;
@@ -151,7 +151,12 @@ describe.each(redisClients)("rule 9: connections, with $name", ({ connect }) => 
   });
 
   test("the second connection is opened when it is needed, and closed with the lock", async () => {
-    const { lock, client, proxy } = await openBench({ ...quick, connect });
+    const { lock, client, proxy } = await openFixture({
+      ...quick,
+      connect,
+      ttlMs: 20_000,
+      acquireTimeoutMs: 10_000,
+    });
     await (await leaseOf(lock, freshUser())).release();
     expect(proxy.connections).toBe(1);
     const lost = proxy.loseReplyOnce(isAcquire);
@@ -165,7 +170,7 @@ describe.each(redisClients)("rule 9: connections, with $name", ({ connect }) => 
   });
 
   test("a path that swallows everything is left for a new connection", async () => {
-    const { lock, proxy } = await openBench({ ...quick, connect });
+    const { lock, proxy } = await openFixture({ ...quick, connect });
     await lock.check();
     proxy.swallowRequests(true);
     expect((await lock.acquire(freshUser())).outcome).toBe("unavailable");

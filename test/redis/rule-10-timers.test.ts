@@ -2,21 +2,22 @@ import { afterEach, describe, expect, test } from "vitest";
 import { record } from "../support/channels.ts";
 import { redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
-import { acquired, leaseOf } from "../support/locks.ts";
-import { block, closeBenches, isAcquire, isRelease, openBench, openDirect } from "./fixture.ts";
+import { acquired } from "../support/locks.ts";
+import { block, closeFixtures, isAcquire, isRelease, openDirect, openFixture } from "./fixture.ts";
 
-afterEach(closeBenches);
+afterEach(closeFixtures);
 
 describe.each(redisClients)("rule 10: our own timers, with $name", ({ connect }) => {
   test("after a blocked event loop the answer is read before the timer is believed", async () => {
     const lock = await openDirect({ commandTimeoutMs: 50 }, connect);
-    for (let round = 0; round < 5; round++) {
+    for (let round = 0; round < 3; round++) {
       const user = freshUser();
       const acquire = record("submit-lock:acquire", `lock:submit:${user}`);
       const attempt = lock.acquire(user);
       // The call goes out in this turn.
       await new Promise((resolve) => setImmediate(resolve));
-      block(100);
+      // Long enough for an answer on a machine that is busy.
+      block(250);
       const { lease, confirmed } = acquired(await attempt);
       expect(confirmed).toBe(false);
       expect(acquire.messages).toMatchObject([{ outcome: "acquired", copies: 1 }]);
@@ -25,23 +26,10 @@ describe.each(redisClients)("rule 10: our own timers, with $name", ({ connect })
     }
   });
 
-  test("after a blocked event loop a lease that was extended in time is not lost", async () => {
-    const times = { ttlMs: 1_000, acquireTimeoutMs: 300, commandTimeoutMs: 100 };
-    const lock = await openDirect(times, connect);
-    const lease = await leaseOf(lock, freshUser());
-    // Over the watchdog, and before the end.
-    for (let round = 0; round < 3; round++) {
-      block(500);
-      await new Promise((resolve) => setTimeout(resolve, 100));
-    }
-    expect(lease.signal.aborted).toBe(false);
-    expect(await lease.release()).toBe("released");
-  });
-
   test("an attempt ends although the client never settles its promise", async () => {
     // Known of ioredis: with this option a command in flight is forgotten at a reconnect.
     const clientOptions = { autoResendUnfulfilledCommands: false };
-    const { lock, proxy } = await openBench({ connect, clientOptions });
+    const { lock, proxy } = await openFixture({ connect, clientOptions });
     const lost = proxy.loseReplyOnce(isAcquire, { resetAfterMs: 0 });
     const { lease, confirmed } = acquired(await lock.acquire(freshUser()));
     await lost;

@@ -32,6 +32,8 @@ export interface Completed {
 /** A store as a test asks it: a command in, a promise of what became of its one copy out. */
 export interface Asking {
   acquire(command: LockCommand): AskedRequest<AcquireReply>;
+  /** An acquire that only looks. */
+  look(command: LockCommand): AskedRequest<AcquireReply>;
   extend(command: LockCommand): AskedRequest<OwnedReply>;
   release(command: LockCommand, cooldownUntilMs?: number): AskedRequest<OwnedReply>;
   complete(command: LockCommand, given: Completed): AskedRequest<CompleteReply>;
@@ -39,7 +41,10 @@ export interface Asking {
 
 export function asking(store: LockStore): Asking {
   return {
-    acquire: (command) => asked(command, (copy) => store.acquire(copy)),
+    acquire: (command) =>
+      asked(command, (copy) => store.acquire(Object.assign(copy, { onlyLooks: false }))),
+    look: (command) =>
+      asked(command, (copy) => store.acquire(Object.assign(copy, { onlyLooks: true }))),
     extend: (command) => asked(command, (copy) => store.extend(copy)),
     release: (command, cooldownUntilMs = 0) =>
       asked(command, (copy) => store.release(Object.assign(copy, { cooldownUntilMs }))),

@@ -68,6 +68,17 @@ export const clusterClients: { name: string; connect(ports: readonly number[]): 
   cluster5,
 ];
 
+/**
+ * Resolves when the client can be used. A handshake that a busy machine made too slow for the
+ * client's own time bound is made again, and no reason to give up, as it is for `once`.
+ */
+export async function untilReady<C extends AnyClient>(client: C): Promise<C> {
+  if (client.status !== "ready") {
+    await new Promise<void>((resolve) => (client as EventEmitter).once("ready", () => resolve()));
+  }
+  return client;
+}
+
 /** Closes every client that `connect` opened. Meant for `afterEach`. */
 export function closeClients(): void {
   for (const client of opened) client.disconnect();

@@ -1,6 +1,6 @@
 import { Redis } from "ioredis";
 
-/** Sends one command on a connection of its own, as an onlooker who is not part of the test. */
+/** Sends one command on a connection of its own, as an observer who is not part of the test. */
 export async function command(
   port: number,
   name: string,

@@ -71,8 +71,12 @@ export class ProxiedConnection {
       for (const frame of replies.push(chunk)) this.#reply(frame);
     });
     for (const socket of [client, upstream]) socket.setNoDelay(true).on("error", () => {});
-    client.on("close", () => this.#closeUpstream());
-    upstream.on("close", () => client.destroy());
+    // Each direction ends by itself, behind what was said before: whoever ends his own still hears
+    // the other.
+    client.on("end", () => this.#endUpstream());
+    client.on("close", () => this.#endUpstream());
+    upstream.on("end", () => this.#endClient());
+    upstream.on("close", () => this.#endClient());
   }
 
   /**
@@ -96,7 +100,8 @@ export class ProxiedConnection {
   release(): void {
     this.requests.release();
     this.replies.release();
-    if (this.#client.destroyed) this.#closeUpstream();
+    if (this.#client.readableEnded || this.#client.destroyed) this.#endUpstream();
+    if (this.#upstream.readableEnded || this.#upstream.destroyed) this.#endClient();
   }
 
   reset(): void {
@@ -141,7 +146,13 @@ export class ProxiedConnection {
   }
 
   /** Requests that are held outlive their client: they are the late copies. */
-  #closeUpstream(): void {
-    if (!this.requests.isHolding) this.#upstream.end();
+  #endUpstream(): void {
+    void this.#gated.then(() => {
+      if (!this.requests.isHolding) this.#upstream.end();
+    });
+  }
+
+  #endClient(): void {
+    if (!this.replies.isHolding) this.#client.end();
   }
 }

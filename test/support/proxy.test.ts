@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import { createConnection } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { closeClients, ioredis6 } from "./clients.ts";
@@ -9,7 +10,7 @@ import { sharedRedisPort } from "./redis-server.ts";
 import { until } from "./until.ts";
 
 // One connection, no second try: each test sees exactly what the proxy did to it.
-const ONCE = { retryStrategy: null, maxRetriesPerRequest: 0, commandTimeout: 300 } as const;
+const ONCE = { retryStrategy: null, maxRetriesPerRequest: 0, commandTimeout: 500 } as const;
 
 let proxy: RedisProxy;
 let key: string;
@@ -196,6 +197,17 @@ test("held replies arrive once they are released", async () => {
   const first = await Promise.race([set, sleep(50, "nothing yet")]);
   proxy.releaseHeld();
   expect([first, await set]).toEqual(["nothing yet", "OK"]);
+});
+
+test("a client that ends its side still hears what Redis has to say", async () => {
+  const socket = createConnection({ port: proxy.port, host: "127.0.0.1" });
+  proxy.holdReplies();
+  socket.end("*1\r\n$4\r\nPING\r\n");
+  await until(() => proxy.count("PING") === 1, { what: "the request to pass" });
+  proxy.releaseHeld();
+  const [reply] = await once(socket, "data");
+  expect(String(reply)).toBe("+PONG\r\n");
+  await once(socket, "close");
 });
 
 test("a reset breaks every connection", async () => {

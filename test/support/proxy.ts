@@ -38,14 +38,19 @@ export interface RedisProxy {
     match: Match,
     options?: { releaseAfterMs?: number; resetClientAfterMs?: number },
   ): Promise<void>;
-  /** The reply to the next request that matches, and all that follow on its connection, come late. */
-  holdReplyOnce(match: Match, options: { releaseAfterMs: number }): Promise<void>;
+  /**
+   * The reply to the next request that matches, and all that follow on its connection, wait for
+   * `releaseHeld` or for `releaseAfterMs`.
+   */
+  holdReplyOnce(match: Match, options?: { releaseAfterMs?: number }): Promise<void>;
   /** The connection of the next request that matches is reset before Redis has seen the request. */
   resetBeforeOnce(match: Match): Promise<void>;
   /** From now on every request waits, in its turn, for what `gate` does. */
   waitBeforeEachRequest(gate: () => Promise<unknown>): void;
   /** Every open connection is reset (RST). */
   resetAll(): void;
+  /** Every client's side is reset; requests that are held still reach Redis when they are released. */
+  resetClients(): void;
   /** New connections are refused; open ones stay. */
   refuse(on: boolean): Promise<void>;
   stop(): Promise<void>;
@@ -67,9 +72,10 @@ export async function startProxy(targetPort: number): Promise<RedisProxy> {
 
   let accepted = 0;
 
-  const server = createServer((client) => {
+  const server = createServer({ allowHalfOpen: true }, (client) => {
     const number = accepted++;
-    const upstream = createConnection({ port: targetPort, host: "127.0.0.1" });
+    const to = { port: targetPort, host: "127.0.0.1", allowHalfOpen: true };
+    const upstream = createConnection(to);
     const connection = new ProxiedConnection(client, upstream, flows, (argv, of) => {
       commands.push(argv);
       const trap = [...traps].find(({ match }) => match(argv, number));
@@ -80,8 +86,14 @@ export async function startProxy(targetPort: number): Promise<RedisProxy> {
     if (gate) connection.waitBeforeEachRequest(gate);
     open.add(connection);
     clients.add(client);
-    client.once("close", () => clients.delete(client));
-    upstream.once("close", () => open.delete(connection));
+    // Somebody who has ended his side has gone, although he may still hear what is on its way.
+    for (const over of ["end", "close"]) client.once(over, () => clients.delete(client));
+    let sides = 2;
+    for (const socket of [client, upstream]) {
+      socket.once("close", () => {
+        if (--sides === 0) open.delete(connection);
+      });
+    }
   });
   const listen = async (port: number): Promise<void> => {
     server.listen(port, "127.0.0.1");
@@ -150,10 +162,10 @@ export async function startProxy(targetPort: number): Promise<RedisProxy> {
           later(resetClientAfterMs, () => connection.resetClient());
         }
       }),
-    holdReplyOnce: (match, { releaseAfterMs }) =>
+    holdReplyOnce: (match, { releaseAfterMs } = {}) =>
       trap(match, (connection) => {
         connection.replies.flow = "hold";
-        later(releaseAfterMs, () => connection.release());
+        if (releaseAfterMs !== undefined) later(releaseAfterMs, () => connection.release());
       }),
     resetBeforeOnce: (match) =>
       trap(match, (connection) => {
@@ -166,6 +178,9 @@ export async function startProxy(targetPort: number): Promise<RedisProxy> {
     },
     resetAll() {
       for (const connection of open) connection.reset();
+    },
+    resetClients() {
+      for (const connection of open) connection.resetClient();
     },
     async refuse(on) {
       // close() reports back only when the last connection has ended, and those are to stay.

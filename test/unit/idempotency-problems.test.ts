@@ -4,7 +4,7 @@ import {
   type IdempotencyProblems,
   idempotencyProblems,
 } from "../../src/http/idempotency-problems.ts";
-import { problemFor } from "../../src/http/problem.ts";
+import { problemsFor } from "../../src/http/problems.ts";
 
 const docs = "https://shop.example/docs#once";
 const all = ({ keyInvalid, ...rest }: IdempotencyProblems) => ({
@@ -48,5 +48,7 @@ test("an invalid key is told why, and nothing of itself", () => {
 });
 
 test("the problems of the lock are what they were", () => {
-  expect(JSON.parse(problemFor({ reason: "anonymous" }).body).type).toBe("about:blank");
+  expect(JSON.parse(problemsFor(docs)({ reason: "anonymous" }, false).body).type).toBe(
+    "about:blank",
+  );
 });

@@ -1,8 +1,21 @@
-import { expect, test } from "vitest";
-import { MemoryStore } from "../../src/index.ts";
+import { afterEach, describe, expect, test } from "vitest";
+import { type LockCommand, MemoryStore } from "../../src/index.ts";
 import { asking } from "../support/asking.ts";
 import { runChild, sourceUrl } from "../support/child.ts";
-import { commandOf, roomyTimes } from "../support/locks.ts";
+import { carriesALock } from "../support/lock-contract.ts";
+import { closeLocks, commandOf, roomyTimes } from "../support/locks.ts";
+import { keepsAnswers } from "../support/once-contract.ts";
+import { keepsTheContract } from "../support/store-contract.ts";
+import { onceOf, recordOf } from "../support/submissions.ts";
+
+afterEach(closeLocks);
+
+describe("MemoryStore", () => {
+  const store = new MemoryStore();
+  keepsTheContract(() => store);
+  carriesALock(() => store);
+  keepsAnswers(() => store);
+});
 
 const code = `
   const { MemoryStore } = await import(${JSON.stringify(sourceUrl("index.ts"))});
@@ -40,6 +53,20 @@ test("two stores know nothing of each other", async () => {
   }
 });
 
+test("the answers of the latest 10 000 submissions are kept, and no older ones", async () => {
+  const store = asking(new MemoryStore());
+  const done = Array.from({ length: 10_002 }, () => onceOf());
+  const expiresAtMs = performance.now() + 60_000;
+  for (const mine of done) store.complete(mine, { record: recordOf(mine), expiresAtMs });
+  const looks = [0, 1, 2, 10_001].map((at) => store.look(done[at] as LockCommand).reply);
+  expect((await Promise.all(looks)).map(({ kind }) => kind)).toEqual([
+    "outOfWindow",
+    "outOfWindow",
+    "completed",
+    "completed",
+  ]);
+});
+
 test("a sweep of many users keeps every lock that is alive", async () => {
   const store = asking(new MemoryStore());
   const alive = commandOf();
@@ -50,4 +77,12 @@ test("a sweep of many users keeps every lock that is alive", async () => {
     kind: "contended",
   });
   expect(await store.extend(alive).reply).toMatchObject({ kind: "done" });
+});
+
+test("it executes in the order of the calls", async () => {
+  const [store, mine] = [asking(new MemoryStore()), commandOf()];
+  await store.acquire(mine).reply;
+  const next = store.acquire(commandOf({ key: mine.key }));
+  const release = store.release(mine);
+  expect([(await next.reply).kind, (await release.reply).kind]).toEqual(["contended", "done"]);
 });

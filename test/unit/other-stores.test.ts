@@ -2,12 +2,13 @@ import { channel } from "node:diagnostics_channel";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import {
-  type AcquireReply,
+  type AcquireRequest,
   type Lease,
   type LockRequest,
   type LockStore,
   MemoryStore,
   type OwnedReply,
+  type ReleaseRequest,
 } from "../../src/index.ts";
 import { asking } from "../support/asking.ts";
 import { freshUser } from "../support/ids.ts";
@@ -24,7 +25,7 @@ class OddStore extends MemoryStore implements LockStore {
   connectionCameUp: () => void = () => {};
   extends = 0;
 
-  override acquire(copy: LockRequest<AcquireReply>): void {
+  override acquire(copy: AcquireRequest): void {
     this.#mayThrow("acquire");
     super.acquire(copy);
   }
@@ -35,7 +36,7 @@ class OddStore extends MemoryStore implements LockStore {
     super.extend(copy);
   }
 
-  override release(copy: LockRequest<OwnedReply>): void {
+  override release(copy: ReleaseRequest): void {
     this.#mayThrow("release");
     super.release(copy);
   }
@@ -77,7 +78,7 @@ describe("a store that throws counts as one that does not know", () => {
 
   test("a release that threw is tried again, and the lease of an extend that threw goes on", async () => {
     const store = new OddStore();
-    const lock = openLock({ store, ttlMs: 300 });
+    const lock = openLock({ store, ttlMs: 1_500 });
     const lease = await leaseOf(lock, freshUser());
     store.throwing.set("extend", 1);
     await until(() => store.extends > 2, { what: "the watchdog to try again" });
@@ -115,7 +116,7 @@ describe("a store that answers at once", () => {
 
   test("a lease that is released while others are extended is extended no more", async () => {
     const store = new OddStore();
-    const lock = openLock({ store, ttlMs: 300 });
+    const lock = openLock({ store, ttlMs: 1_500 });
     const lost = await leaseOf(lock, freshUser());
     const leases: Lease[] = [await leaseOf(lock, freshUser()), await leaseOf(lock, freshUser())];
     lost.signal.addEventListener("abort", () => {

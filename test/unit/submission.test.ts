@@ -25,8 +25,7 @@ describe("hash22", () => {
 describe("a submission", () => {
   test("is resolved to hashes and a day", () => {
     expect(resolve({ id: "cart-7:3" })).toEqual({
-      idHash: hash22("cart-7:3"),
-      fingerprint: noFingerprint,
+      hashes: { id: hash22("cart-7:3"), fingerprint: noFingerprint },
       retainMs: 86_400_000,
     });
     expect(noFingerprint).toBe("----------------------");
@@ -47,14 +46,14 @@ describe("a submission", () => {
       resolve({ id: "a", fingerprint: "1" }),
       resolve({ id: "a", fingerprint: "2" }),
       resolve({ id: "b", fingerprint: "1" }),
-    ].map(({ fingerprint }) => fingerprint);
+    ].map(({ hashes }) => hashes.fingerprint);
     expect(new Set(prints).size).toBe(3);
-    expect(resolve({ id: "a", fingerprint: "1" }).fingerprint).toBe(prints[0]);
+    expect(resolve({ id: "a", fingerprint: "1" }).hashes.fingerprint).toBe(prints[0]);
   });
 
   test("has its fingerprint hashed, also where it looks like a hash or like none", () => {
     for (const fingerprint of ["a".repeat(22), noFingerprint]) {
-      const resolved = resolve({ id: "a", fingerprint }).fingerprint;
+      const resolved = resolve({ id: "a", fingerprint }).hashes.fingerprint;
       expect(resolved).toMatch(/^[\w-]{22}$/);
       expect(resolved).not.toBe(fingerprint);
     }
@@ -106,7 +105,7 @@ test.each<[what: string, submission: unknown, parts: string[]]>([
 });
 
 test("1 024 characters are an id", () => {
-  expect(resolve({ id: "ä".repeat(1_024) }).idHash).toHaveLength(22);
+  expect(resolve({ id: "ä".repeat(1_024) }).hashes.id).toHaveLength(22);
 });
 
 test("an answer is kept for twice the budget of an acquire at least, and for a second", () => {

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { Timer, TimerWheel } from "../../src/timer-wheel.ts";
 import { runChild, sourceUrl } from "../support/child.ts";
 import { until } from "../support/until.ts";
@@ -82,21 +82,26 @@ test("whoever is woken may set its alarm again, and call off that of a neighbour
 
 test("a time that passes while the timer's own turn is blocked gets a turn of its own", async () => {
   const timers = new TimerWheel(1, true);
-  const [first, second] = [new Guest(), new Guest()];
-  const from = performance.now();
-  timers.set(first, from + 5);
-  timers.set(second, from + 15);
-  // The timer fires after 5 ms; what runs before its immediate blocks the loop beyond the 15.
-  setTimeout(() => {
-    while (performance.now() < from + 30);
-  }, 5);
-  let answeredBefore: boolean | undefined;
-  await woken(first);
-  setImmediate(() => {
-    answeredBefore = second.wokenAt.length === 0;
+  const events: string[] = [];
+  const second = new Guest(() => events.push("second"));
+  const first = new Guest(() => {
+    events.push("first");
+    // Stands for an answer that lay ready.
+    setImmediate(() => events.push("the turn between"));
   });
-  await woken(second);
-  expect(answeredBefore).not.toBe(false);
+  const now = vi.spyOn(performance, "now").mockReturnValue(1_000);
+  timers.set(first, 1_005);
+  timers.set(second, 1_015);
+  now.mockReturnValue(1_005);
+  // The loop is blocked after the timer has fired, and before the immediate that it has asked for.
+  const { setImmediate: real } = globalThis;
+  vi.spyOn(globalThis, "setImmediate").mockImplementationOnce((run, ...args) => {
+    now.mockReturnValue(1_030);
+    return real(run, ...args);
+  });
+  while (events.length < 3) await sleep(1);
+  vi.restoreAllMocks();
+  expect(events).toEqual(["first", "the turn between", "second"]);
 });
 
 test("it tells whose timers are set", async () => {

@@ -12,16 +12,13 @@ import { unexpectedReply } from "./no-answers.ts";
 import { acquireOnceScript, acquireScript } from "./scripts/acquire.ts";
 import { completeScript } from "./scripts/complete.ts";
 import { extendScript } from "./scripts/extend.ts";
-import { lookScript, recordScript } from "./scripts/record.ts";
 import { cooldownScript, releaseScript } from "./scripts/release.ts";
 
-import type { LookReply, RecordRequest } from "./two-steps.ts";
-
-/** At 1 to 2 µs a key, a full call holds Redis for 0.1 to 0.2 ms. */
+/** At 2 to 3 µs a key, a full call holds Redis, and everybody else on it, for 0.2 to 0.3 ms. */
 const maxEntries = 100;
 
 /** A record may have 1 MiB and more: so many of them are one call's at the most. */
-const maxRecords = 16;
+export const maxRecords = 16;
 
 /** What is equal for all entries of a call. */
 export interface CallSettings {
@@ -70,16 +67,27 @@ function valueTail({ holder, times }: LockCommand): string {
   return `${times.ttlMs}:${times.maxHoldMs}:${holder}:`;
 }
 
+type Args = (string | number)[];
+
+function addOwner({ command }: LockRequest<never>, keys: string[], args: Args): void {
+  keys.push(command.key);
+  args.push(command.ownerId);
+}
+
+/** Of an acquire for a submission, without the record. */
+export function addSubmission(request: LockRequest<never>, keys: string[], args: Args): void {
+  const { submission } = request.command;
+  addOwner(request, keys, args);
+  args.push(submission?.id ?? "", submission?.fingerprint ?? "");
+}
+
 export const acquireCommand: Command<LockRequest<AcquireReply>, AcquireReply> = {
   script: acquireScript,
   headLength: 2,
   maxEntries,
   // Without a submission and its fingerprint.
   head: (settings) => [...acquireHead(settings), `${valueTail(settings.command)}:`],
-  add: ({ command }, keys, args) => {
-    keys.push(command.key);
-    args.push(command.ownerId);
-  },
+  add: addOwner,
   read: acquireReply,
 };
 
@@ -88,9 +96,9 @@ export const acquireOnceCommand: Command<LockRequest<AcquireReply>, AcquireReply
   headLength: 2,
   maxEntries: maxRecords,
   head: (settings) => [...acquireHead(settings), valueTail(settings.command)],
-  add: ({ command }, keys, args, recordKey) => {
-    keys.push(command.key, recordKey(command));
-    args.push(command.ownerId, command.submission?.id ?? "", command.submission?.fingerprint ?? "");
+  add: (request, keys, args, recordKey) => {
+    addSubmission(request, keys, args);
+    keys.push(recordKey(request.command));
   },
   read: acquireReply,
 };
@@ -101,33 +109,12 @@ export const lookUpCommand: Command<LockRequest<AcquireReply>, AcquireReply> = {
   head: (settings) => acquireOnceCommand.head({ ...settings, deadlineMs: 0 }),
 };
 
-/** One half of the command above: on a Cluster, where each call has one entry. */
-export const acquireStepCommand: Command<LockRequest<AcquireReply>, AcquireReply> = {
-  ...acquireCommand,
-  head: (settings) => {
-    const { id, fingerprint } = settings.command.submission ?? { id: "", fingerprint: "" };
-    return [...acquireHead(settings), `${valueTail(settings.command)}${id}:${fingerprint}`];
-  },
-};
-
-export const lookCommand: Command<LockRequest<LookReply>, LookReply> = {
-  script: lookScript,
-  headLength: 1,
-  maxEntries: maxRecords,
-  head: () => [],
-  add: ({ command }, keys, _args, recordKey) => keys.push(recordKey(command)),
-  read: (reply) => (reply.code === 0 ? { kind: "none" } : acquireReply(reply)),
-};
-
 export const extendCommand: Command<LockRequest<OwnedReply>, OwnedReply> = {
   script: extendScript,
   headLength: 1,
   maxEntries,
   head: ({ command }) => [command.times.ttlMs],
-  add: ({ command }, keys, args) => {
-    keys.push(command.key);
-    args.push(command.ownerId);
-  },
+  add: addOwner,
   read: ownedReply,
 };
 
@@ -136,10 +123,7 @@ export const releaseCommand: Command<ReleaseRequest, OwnedReply> = {
   headLength: 1,
   maxEntries,
   head: () => [],
-  add: ({ command }, keys, args) => {
-    keys.push(command.key);
-    args.push(command.ownerId);
-  },
+  add: addOwner,
   read: ownedReply,
 };
 
@@ -163,19 +147,6 @@ export const completeCommand: Command<CompleteRequest, CompleteReply> = {
   add: ({ command, record, expiresAtMs, cooldownUntilMs }, keys, args, recordKey) => {
     keys.push(command.key, recordKey(command));
     args.push(command.ownerId, record, expiresAtMs, cooldownUntilMs);
-  },
-  read: completeReply,
-};
-
-/** One half of the command above. */
-export const recordCommand: Command<RecordRequest, CompleteReply> = {
-  script: recordScript,
-  headLength: 1,
-  maxEntries: maxRecords,
-  head: () => [],
-  add: ({ command, record, expiresAtMs }, keys, args, recordKey) => {
-    keys.push(recordKey(command));
-    args.push(command.ownerId, record, expiresAtMs);
   },
   read: completeReply,
 };

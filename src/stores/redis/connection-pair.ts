@@ -9,6 +9,7 @@ import {
   onError,
   type RedisClient,
   recordKeyOf,
+  slotOfKey,
 } from "./ioredis.ts";
 import { misconfiguration } from "./no-answers.ts";
 import { RedisClock } from "./redis-clock.ts";
@@ -16,7 +17,7 @@ import { RedisClock } from "./redis-clock.ts";
 /**
  * Rule 9: a connection with anything unanswered for this share of `commandTimeoutMs` is suspected of
  * silence. Below 1, so that the confirm, which the lock sends after `commandTimeoutMs`, finds the
- * first connection suspected also where a timer fires a little early, and takes the second.
+ * primary suspected also where a timer fires a little early, and takes the second connection.
  */
 const silentShare = 0.9;
 
@@ -39,11 +40,20 @@ const idleMs = distrustMs;
 const unusableMs = 2_000;
 
 /**
- * The application's own connection, and a second one for when the first does not answer, opened on
- * first need. One pair a client, however many stores and locks use it.
+ * Rule 9: the application's own connection, the primary, and a second one of the store's for when
+ * the primary does not answer. One pair a client, however many stores and locks use it.
  *
- * Two copies of this package in one process have a pair each. That costs a second connection more
- * and no safety, where sharing would tie the inner workings of all versions together.
+ * | the primary is | what serves |
+ * |---|---|
+ * | ready, and answers | the primary; in the 30 s after it was silent, the second where it can |
+ * | coming up for the first time | nothing: there is no second yet |
+ * | silent, or lost | the second, opened on first need and replaced when unusable for 2 s |
+ * | ended by the application | nothing |
+ *
+ * Without a lock that uses it the pair watches nothing and has no second connection.
+ *
+ * Two copies of this package in one process have a pair each. That costs one more second connection
+ * and no safety; to share one would tie the inner workings of all versions together.
  */
 export class ConnectionPair {
   static readonly #pairs = new WeakMap<RedisClient, ConnectionPair>();
@@ -79,6 +89,11 @@ export class ConnectionPair {
   /** Where the record of a submission lies: in the lock's slot. */
   recordKey({ key, submission }: LockCommand): string {
     return recordKeyOf(this.#client, key, submission?.id ?? "");
+  }
+
+  /** On a Cluster. */
+  slotOf(key: string): number {
+    return slotOfKey(this.#client, key);
   }
 
   /** How many calls were written that no sign of life has followed. */
@@ -129,8 +144,8 @@ export class ConnectionPair {
   unavailableReason(): NoAnswer {
     const { status } = this.#client;
     const cause = this.#lastError;
-    const refused = cause === undefined ? undefined : misconfiguration(cause);
-    if (refused !== undefined) return refused;
+    const misconfigured = cause && misconfiguration(cause);
+    if (misconfigured !== undefined) return misconfigured;
     const state = status === "ready" ? "silent" : `"${status}"`;
     const reason = `the connection to ${addressOf(this.#client)} is ${state}`;
     // The client has given up: there is nothing to wait for, as there is while it reconnects.
@@ -187,7 +202,7 @@ export class ConnectionPair {
       case "wait":
       case "connecting":
       case "connect":
-        // The first connection is coming up for the first time, and needs no substitute yet.
+        // The primary is coming up for the first time, and needs no substitute yet.
         return this.#primary.everReady;
       default:
         return true;
@@ -198,7 +213,7 @@ export class ConnectionPair {
     const client = duplicate(this.#client);
     const second = new Connection(client);
     second.watch(() => this.#cameUp());
-    // What keeps this one from coming up is likely to keep the first from it, whose own errors are
+    // What keeps this one from coming up is likely to keep the primary from it, whose own errors are
     // heard only if the application listens to them.
     onError(client, (error) => {
       this.#lastError = error;

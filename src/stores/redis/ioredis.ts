@@ -183,7 +183,12 @@ function hostAndPort(node: Address | string | number | undefined): string | unde
 export function nodeOf(client: RedisClient, key: string): string {
   if (!isCluster(client)) return "";
   const { slots } = client as Internals;
-  return slots?.[slotOf(keyPrefixOf(client) + key)]?.[0] ?? "";
+  return slots?.[slotOfKey(client, key)]?.[0] ?? "";
+}
+
+/** The hash slot of a key, the client's prefix in front of it. */
+export function slotOfKey(client: RedisClient, key: string): number {
+  return slotOf(keyPrefixOf(client) + key);
 }
 
 /**

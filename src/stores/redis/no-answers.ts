@@ -24,7 +24,11 @@ const elsewhere = /^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN)\b/;
 
 /** Errors that waiting does not mend, said before anything is executed; and what each means. */
 const misconfigurations: readonly (readonly [RegExp, advice: string])[] = [
-  [/^(NOAUTH|WRONGPASS)\b/, "Redis did not accept the client's password"],
+  [
+    // The last is said of a command of more than ten arguments, as an acquire is.
+    /^(NOAUTH|WRONGPASS)\b|^ERR Protocol error: unauthenticated/,
+    "Redis did not accept the client's password",
+  ],
   [/^DENIED\b/, "Redis accepts no client from this host"],
   [
     // The last two are NOPERM within a script: of Redis up to 7, and of later ones.

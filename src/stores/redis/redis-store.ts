@@ -13,18 +13,21 @@ import { CommandBatch } from "./batch.ts";
 import {
   acquireCommand,
   acquireOnceCommand,
-  acquireStepCommand,
   completeCommand,
   cooldownCommand,
   extendCommand,
-  lookCommand,
   lookUpCommand,
-  recordCommand,
   releaseCommand,
 } from "./commands.ts";
 import { ConnectionPair } from "./connection-pair.ts";
 import { checkClient, type RedisClient, recordsProblemOf } from "./ioredis.ts";
-import { type SingleSteps, SplittableAcquire, SplittableComplete } from "./two-steps.ts";
+import {
+  acquireStepCommand,
+  lookCommand,
+  lookUpStepCommand,
+  recordCommand,
+} from "./step-commands.ts";
+import { TwoSteps } from "./two-steps.ts";
 
 /**
  * Locks on a Redis or Valkey server, through an ioredis client (5 or 6, `Redis` or `Cluster`).
@@ -45,8 +48,8 @@ export class RedisStore implements LockStore {
   readonly #cooldowns: CommandBatch<ReleaseRequest, OwnedReply>;
   readonly #completes: CommandBatch<CompleteRequest, CompleteReply>;
   /** On a Cluster alone: elsewhere two keys can always be reached at once. */
-  readonly #steps: SingleSteps | undefined;
-  readonly #stepBatches: readonly { flush(): void }[];
+  readonly #twoSteps: TwoSteps | undefined;
+  #stepBatches: readonly { flush(): void }[] = [];
   #isToFlush = false;
 
   /**
@@ -64,16 +67,15 @@ export class RedisStore implements LockStore {
     this.#releases = new CommandBatch(releaseCommand, this.#connections);
     this.#cooldowns = new CommandBatch(cooldownCommand, this.#connections);
     this.#completes = new CommandBatch(completeCommand, this.#connections);
-    const steps = this.#connections.isCluster ? this.#makeSteps() : undefined;
-    this.#steps = steps?.steps;
-    this.#stepBatches = steps?.batches ?? [];
+    if (this.#connections.isCluster) this.#twoSteps = this.#openTwoSteps();
   }
 
   acquire(request: AcquireRequest): void {
-    if (request.onlyLooks) this.#lookUps.add(request);
-    else if (request.command.submission === undefined) this.#acquires.add(request);
-    else
-      this.#onceAcquires.add(this.#steps ? new SplittableAcquire(request, this.#steps) : request);
+    const { command, onlyLooks } = request;
+    if (command.submission === undefined && !onlyLooks) this.#acquires.add(request);
+    else if (!this.#twoSteps?.acquire(request)) {
+      (onlyLooks ? this.#lookUps : this.#onceAcquires).add(request);
+    }
     this.#flushSoon();
   }
 
@@ -89,7 +91,7 @@ export class RedisStore implements LockStore {
   }
 
   complete(request: CompleteRequest): void {
-    this.#completes.add(this.#steps ? new SplittableComplete(request, this.#steps) : request);
+    if (!this.#twoSteps?.complete(request)) this.#completes.add(request);
     this.#flushSoon();
   }
 
@@ -101,8 +103,9 @@ export class RedisStore implements LockStore {
     };
   }
 
-  #makeSteps(): { steps: SingleSteps; batches: readonly { flush(): void }[] } {
+  #openTwoSteps(): TwoSteps {
     const acquires = new CommandBatch(acquireStepCommand, this.#connections);
+    const lookUps = new CommandBatch(lookUpStepCommand, this.#connections);
     const looks = new CommandBatch(lookCommand, this.#connections);
     const records = new CommandBatch(recordCommand, this.#connections);
     const added = <Request>(batch: { add(request: Request): void }) => {
@@ -111,15 +114,17 @@ export class RedisStore implements LockStore {
         this.#flushSoon();
       };
     };
-    return {
-      steps: {
+    this.#stepBatches = [records, acquires, lookUps, looks];
+    return new TwoSteps(
+      {
         acquire: added(acquires),
+        lookUp: added(lookUps),
         look: added(looks),
         record: added(records),
         release: (request) => this.release(request),
       },
-      batches: [records, acquires, looks],
-    };
+      (key) => this.#connections.slotOf(key),
+    );
   }
 
   /**

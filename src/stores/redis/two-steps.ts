@@ -1,5 +1,6 @@
 import type {
   AcquireReply,
+  AcquireRequest,
   CompleteReply,
   CompleteRequest,
   LockCommand,
@@ -9,13 +10,11 @@ import type {
   ReleaseRequest,
 } from "../../lock/store.ts";
 
-/**
- * While a Cluster moves a slot, two keys of it cannot be reached at once (TRYAGAIN), and each alone
- * can. Rule 16: lock, then look; record, then release. The lock is held over the look, and the record
- * stands before the lock goes, so that neither order leaves a gap.
- */
+/** The four halves, each with one key. */
 export interface SingleSteps {
   acquire(request: LockRequest<AcquireReply>): void;
+  /** Leaves a free lock free. */
+  lookUp(request: LockRequest<AcquireReply>): void;
   look(request: LockRequest<LookReply>): void;
   record(request: RecordRequest): void;
   release(request: ReleaseRequest): void;
@@ -24,20 +23,104 @@ export interface SingleSteps {
 /** What a look at a record comes to. */
 export type LookReply = AcquireReply | { readonly kind: "none" };
 
-/** Half a complete. */
+/** Half a complete: `late` where it has recorded, whether or not the lock is still held. */
 export interface RecordRequest extends LockRequest<CompleteReply> {
   readonly record: string;
   readonly expiresAtMs: number;
 }
 
-/** An acquire that is split in two where it has to be. */
-export class SplittableAcquire implements LockRequest<AcquireReply> {
-  readonly #whole: LockRequest<AcquireReply>;
-  readonly #steps: SingleSteps;
+/** For how long a slot goes in two steps after a command of it had to be written again. */
+const movingMs = 10_000;
 
-  constructor(whole: LockRequest<AcquireReply>, steps: SingleSteps) {
-    this.#whole = whole;
+/**
+ * While a Cluster moves a slot, two keys of it cannot be reached at once (TRYAGAIN), and each alone
+ * can. Rule 16: lock, then look; record, then release. The lock is held over the look, and the record
+ * stands before the lock goes, so that neither order leaves a gap.
+ *
+ * Nobody is told of the TRYAGAIN: ioredis tries again for longer than an attempt may take. So a
+ * command that has to be written a second time goes in two steps, whatever became of the first, and
+ * for a while so do all others of its slot. Each costs one round trip more.
+ */
+export class TwoSteps {
+  readonly #steps: SingleSteps;
+  readonly #slotOf: (key: string) => number;
+  readonly #movingUntil = new Map<number, number>();
+  readonly #acquired = new WeakSet<LockCommand>();
+  readonly #completed = new WeakSet<LockCommand>();
+
+  constructor(steps: SingleSteps, slotOf: (key: string) => number) {
     this.#steps = steps;
+    this.#slotOf = slotOf;
+  }
+
+  /** @returns false where the request is to go in one. */
+  acquire(request: AcquireRequest): boolean {
+    if (!this.#splits(request.command, this.#acquired)) return false;
+    const step = new LockStep(request, (locked) => this.#look(request, locked));
+    if (request.onlyLooks) this.#steps.lookUp(step);
+    else this.#steps.acquire(step);
+    return true;
+  }
+
+  /** @returns false where the request is to go in one. */
+  complete(request: CompleteRequest): boolean {
+    const { command, expiresAtMs, record } = request;
+    if (!this.#splits(command, this.#completed)) return false;
+    const answer = (recorded: CompleteReply) => this.#release(request, recorded);
+    this.#steps.record({ command, deadlineMs: undefined, record, expiresAtMs, answer });
+    return true;
+  }
+
+  #splits(command: LockCommand, written: WeakSet<LockCommand>): boolean {
+    const isAgain = written.has(command);
+    written.add(command);
+    if (!isAgain && this.#movingUntil.size === 0) return false;
+    const now = performance.now();
+    const slot = this.#slotOf(command.key);
+    if (isAgain) this.#movingUntil.set(slot, now + movingMs);
+    const isMoving = now < (this.#movingUntil.get(slot) ?? now);
+    if (!isMoving) this.#movingUntil.delete(slot);
+    return isMoving;
+  }
+
+  #look(whole: AcquireRequest, locked: AcquireReply): void {
+    const isTaken = locked.kind === "taken" || locked.kind === "mine";
+    const hasLookedOnly = whole.onlyLooks && locked.kind === "outOfWindow";
+    // The others are no answer, or the last word as they are.
+    if (!isTaken && !hasLookedOnly && locked.kind !== "contended") {
+      whole.answer(locked);
+      return;
+    }
+    this.#steps.look({
+      command: whole.command,
+      deadlineMs: undefined,
+      answer: (found) => whole.answer(isTaken ? ifTaken(locked, found) : ifNot(locked, found)),
+    });
+  }
+
+  #release(whole: CompleteRequest, recorded: CompleteReply): void {
+    if (isNoAnswer(recorded)) {
+      whole.answer(recorded);
+      return;
+    }
+    const { command, cooldownUntilMs } = whole;
+    this.#steps.release({
+      command,
+      deadlineMs: undefined,
+      cooldownUntilMs,
+      answer: (released) => whole.answer(both(recorded, released)),
+    });
+  }
+}
+
+/** The first half of an acquire, stamped with the deadline of the whole. */
+class LockStep implements LockRequest<AcquireReply> {
+  readonly #whole: LockRequest<AcquireReply>;
+  readonly answer: (reply: AcquireReply) => void;
+
+  constructor(whole: LockRequest<AcquireReply>, answer: (reply: AcquireReply) => void) {
+    this.#whole = whole;
+    this.answer = answer;
   }
 
   get command(): LockCommand {
@@ -51,42 +134,9 @@ export class SplittableAcquire implements LockRequest<AcquireReply> {
   set deadlineMs(deadlineMs: number | undefined) {
     this.#whole.deadlineMs = deadlineMs;
   }
-
-  answer(reply: AcquireReply): void {
-    if (!isMoving(reply)) {
-      this.#whole.answer(reply);
-      return;
-    }
-    const whole = this.#whole;
-    this.#steps.acquire({
-      command: this.command,
-      get deadlineMs() {
-        return whole.deadlineMs;
-      },
-      set deadlineMs(deadlineMs) {
-        whole.deadlineMs = deadlineMs;
-      },
-      answer: (locked) => this.#look(locked),
-    });
-  }
-
-  #look(locked: AcquireReply): void {
-    const isTaken = locked.kind === "taken" || locked.kind === "mine";
-    if (!isTaken && locked.kind !== "contended") {
-      this.#whole.answer(locked);
-      return;
-    }
-    const { command } = this;
-    this.#steps.look({
-      command,
-      deadlineMs: undefined,
-      answer: (found) => this.#whole.answer(isTaken ? seen(found, locked) : or(found, locked)),
-    });
-  }
 }
 
-/** What was found counts, and the lock that was taken before has to be given back. */
-function seen(found: LookReply, locked: AcquireReply): AcquireReply {
+function ifTaken(locked: AcquireReply, found: LookReply): AcquireReply {
   switch (found.kind) {
     case "none":
       return locked;
@@ -94,82 +144,26 @@ function seen(found: LookReply, locked: AcquireReply): AcquireReply {
     case "mismatched":
       return { ...found, isHeld: true };
     default:
-      // The lock may be ours, and nothing is known of the record: the lock asks again.
-      return { kind: "unknown", cause: new Error("a slot of the Cluster is being moved") };
+      // The lock is ours, and nothing is known of the record: this has to be asked again or retired.
+      return { kind: "unknown", cause: causeOf(found) };
   }
 }
 
-function or(found: LookReply, locked: AcquireReply): AcquireReply {
+function ifNot(locked: AcquireReply, found: LookReply): AcquireReply {
   return found.kind === "completed" || found.kind === "mismatched" ? found : locked;
 }
 
-/** A complete that is split in two where it has to be. */
-export class SplittableComplete implements CompleteRequest {
-  readonly #whole: CompleteRequest;
-  readonly #steps: SingleSteps;
-  deadlineMs: number | undefined;
-
-  constructor(whole: CompleteRequest, steps: SingleSteps) {
-    this.#whole = whole;
-    this.#steps = steps;
-  }
-
-  get command(): LockCommand {
-    return this.#whole.command;
-  }
-
-  get record(): string {
-    return this.#whole.record;
-  }
-
-  get expiresAtMs(): number {
-    return this.#whole.expiresAtMs;
-  }
-
-  get cooldownUntilMs(): number {
-    return this.#whole.cooldownUntilMs;
-  }
-
-  answer(reply: CompleteReply): void {
-    if (!isMoving(reply)) {
-      this.#whole.answer(reply);
-      return;
-    }
-    const { command, expiresAtMs, record } = this;
-    this.#steps.record({
-      command,
-      deadlineMs: undefined,
-      record,
-      expiresAtMs,
-      answer: (recorded) => this.#release(recorded),
-    });
-  }
-
-  #release(recorded: CompleteReply): void {
-    if (isNoAnswer(recorded)) {
-      this.#whole.answer(recorded);
-      return;
-    }
-    const { command, cooldownUntilMs } = this;
-    this.#steps.release({
-      command,
-      deadlineMs: undefined,
-      cooldownUntilMs,
-      answer: (released) => this.#whole.answer(both(recorded, released)),
-    });
-  }
+function causeOf(found: LookReply): Error {
+  if ("cause" in found && found.cause !== undefined) return found.cause;
+  return new Error("reason" in found ? found.reason : "the record could not be read");
 }
 
 function both(recorded: CompleteReply, released: OwnedReply): CompleteReply {
   if (isNoAnswer(released)) return released;
-  if (recorded.kind !== "recorded" || released.kind === "done") return recorded;
-  return { kind: "late", storeTimeMs: released.storeTimeMs };
+  if (recorded.kind !== "late" || released.kind !== "done") return recorded;
+  return { kind: "recorded", storeTimeMs: released.storeTimeMs };
 }
 
 function isNoAnswer(reply: CompleteReply | OwnedReply): reply is NoAnswer {
   return reply.kind === "unsent" || reply.kind === "rejected" || reply.kind === "unknown";
-}
-
-function isMoving(reply: AcquireReply | CompleteReply): boolean {
-  return reply.kind === "unsent" && reply.reason.startsWith("TRYAGAIN");
 }

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 import { fileURLToPath } from "node:url";
-import { afterAll, describe, it } from "vitest";
+import { afterAll, describe, test } from "vitest";
 import { command } from "../../support/command.ts";
 import { freePort } from "../../support/free-port.ts";
 import { type RedisServer, startRedis } from "../../support/redis-server.ts";
@@ -47,7 +47,7 @@ describe.concurrent.each([
   ["Express", express],
   ["Koa", koa],
 ])("the checkout on %s", (framework, file) => {
-  it("plays its customers and ends well with --once", async ({ expect }) => {
+  test("plays its customers and ends well with --once", async ({ expect }) => {
     const example = runExample(file, { args: ["--once"], env: { PORT: "0" } });
     expect(await example.ended, example.output()).toBe(0);
     const output = example.output();
@@ -62,7 +62,7 @@ describe.concurrent.each([
     expect(output).toContain("All of it went as it should.");
   });
 
-  it("serves its page on Redis, and frees the user when it is ended", async ({ expect }) => {
+  test("serves its page on Redis, and frees the user when it is ended", async ({ expect }) => {
     const redis = await redisServer();
     const example = runExample(file, { env: { PORT: "0", REDIS_URL: redis.url } });
     const url = await urlOf(example);
@@ -103,7 +103,7 @@ describe.concurrent.each([
 });
 
 describe.concurrent("the checkout", () => {
-  it("ends with an error when the play goes wrong", async ({ expect }) => {
+  test("ends with an error when the play goes wrong", async ({ expect }) => {
     const file = fileURLToPath(new URL("./unguarded-checkout.ts", import.meta.url));
     const example = runExample(file, { args: ["--once"], env: { PORT: "0" } });
     expect(await example.ended).toBe(1);
@@ -111,7 +111,7 @@ describe.concurrent("the checkout", () => {
     expect(example.output()).not.toContain("All of it went as it should");
   });
 
-  it("ends with an error when Redis cannot be reached", async ({ expect }) => {
+  test("ends with an error when Redis cannot be reached", async ({ expect }) => {
     const port = await freePort();
     const REDIS_URL = `redis://someone:s3cret@127.0.0.1:${port}`;
     const example = runExample(express, { env: { PORT: "0", REDIS_URL } });
@@ -121,7 +121,7 @@ describe.concurrent("the checkout", () => {
     expect(example.output()).not.toMatch(/s3cret|A shop on|\n {4}at /);
   });
 
-  it("ends with an error when Redis accepts the connection and says nothing", async ({
+  test("ends with an error when Redis accepts the connection and says nothing", async ({
     expect,
   }) => {
     const silent = createServer().listen(0, "127.0.0.1");
@@ -133,7 +133,7 @@ describe.concurrent("the checkout", () => {
     silent.close();
   });
 
-  it("ends with an error when Redis does not permit what a lock needs", async ({ expect }) => {
+  test("ends with an error when Redis does not permit what a lock needs", async ({ expect }) => {
     const redis = await redisServer();
     await command(redis.port, "acl", "setuser", "clerk", "on", ">pass", "~*", "+@all", "-eval");
     const REDIS_URL = `redis://clerk:pass@127.0.0.1:${redis.port}`;
@@ -142,7 +142,7 @@ describe.concurrent("the checkout", () => {
     expect(example.output()).toContain("does not permit what a lock needs");
   });
 
-  it("takes another port when 3000 is taken, and none when the given one is", async ({
+  test("takes another port when 3000 is taken, and none when the given one is", async ({
     expect,
   }) => {
     const somebody = createServer().listen(3000, "127.0.0.1");
@@ -163,7 +163,7 @@ describe.concurrent("the checkout", () => {
     }
   });
 
-  it("says what a port is", async ({ expect }) => {
+  test("says what a port is", async ({ expect }) => {
     const example = runExample(express, { env: { PORT: "http" } });
     expect(await example.ended).toBe(1);
     expect(example.output()).toBe('PORT has to be a number from 0 to 65535, and is "http".\n');

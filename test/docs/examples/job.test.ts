@@ -1,4 +1,4 @@
-import { afterAll, describe, expect, it } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import { command } from "../../support/command.ts";
 import { freePort } from "../../support/free-port.ts";
 import { type RedisServer, startRedis } from "../../support/redis-server.ts";
@@ -31,13 +31,13 @@ function expectOneAfterTheOther(output: string): void {
 }
 
 describe("the job example", () => {
-  it("runs the jobs of one customer one after the other", async () => {
+  test("runs the jobs of one customer one after the other", async () => {
     const example = runExample(file);
     expect(await example.ended, example.output()).toBe(0);
     expectOneAfterTheOther(example.output());
   });
 
-  it("does the same on Redis, and leaves no key", async () => {
+  test("does the same on Redis, and leaves no key", async () => {
     redis = await startRedis();
     const example = runExample(file, { env: { REDIS_URL: redis.url } });
     expect(await example.ended, example.output()).toBe(0);
@@ -45,7 +45,7 @@ describe("the job example", () => {
     expect(await command(redis.port, "keys", "*")).toEqual([]);
   });
 
-  it("ends with an error when Redis cannot be reached", async () => {
+  test("ends with an error when Redis cannot be reached", async () => {
     const REDIS_URL = `redis://127.0.0.1:${await freePort()}`;
     const example = runExample(file, { env: { REDIS_URL } });
     expect(await example.ended).toBe(1);

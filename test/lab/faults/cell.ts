@@ -1,14 +1,14 @@
-import { monitorEventLoopDelay } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
+import { Pulse } from "../../support/pulse.ts";
 import { startServer } from "../../support/server-process.ts";
 import { callBoundMs, type Settled, settled } from "./bounded.ts";
 import type { LabClient } from "./clients.ts";
-import type { Fault, Scene } from "./faults.ts";
+import type { Fault, FaultTarget } from "./faults.ts";
+import { type Fixture, openFixture } from "./fixture.ts";
 import { Ledger } from "./ledger.ts";
 import { type Answer, type Hold, type Library, ttlMs } from "./library.ts";
 import type { Attribution } from "./observer.ts";
 import { type Rival, startRival } from "./rivals.ts";
-import { openStage, type Stage } from "./stage.ts";
 
 export interface Cell {
   readonly library: Library;
@@ -45,11 +45,11 @@ export interface CellResult {
   readonly rivalHolds: number;
   /** Calls that had not settled at the end of the cell. */
   readonly unsettled: readonly string[];
-  /** How late the lab's own event loop was at worst: what it measured is no better than that. */
+  /** How late the machine itself was at worst: what was measured is no better than that. */
   readonly labLateMs: number;
 }
 
-export interface Lab {
+export interface Servers {
   readonly binary: string;
   /** For the faults that leave the server itself alone. */
   readonly sharedPort: number;
@@ -59,16 +59,18 @@ const workMs = 300;
 /** The hold of a rival that can lose its lock to a late release. */
 const longHoldMs = 1_000;
 
-export async function runCell(lab: Lab, cell: Cell): Promise<CellResult> {
+export async function runCell(servers: Servers, cell: Cell): Promise<CellResult> {
   const server = cell.fault.ownServer
-    ? await startServer(lab.binary, { args: cell.fault.serverArgs ?? [] })
+    ? await startServer(servers.binary, { args: cell.fault.serverArgs ?? [] })
     : undefined;
   try {
-    const stage = await openStage(server ?? sharedServer(lab.sharedPort), cell);
+    const fixture = await openFixture(server ?? sharedServer(servers.sharedPort), cell);
+    const pulse = await Pulse.of(servers.sharedPort);
     try {
-      return await play(stage, cell);
+      return await play(fixture, cell, pulse);
     } finally {
-      await stage.close();
+      pulse.stop();
+      await fixture.close();
     }
   } finally {
     await server?.stop();
@@ -76,31 +78,33 @@ export async function runCell(lab: Lab, cell: Cell): Promise<CellResult> {
 }
 
 /** Nobody pauses the server that all share. */
-function sharedServer(port: number): Scene["server"] {
+function sharedServer(port: number): FaultTarget["server"] {
   const refuse = (): never => {
     throw new Error("A fault that pauses the server needs one of its own.");
   };
   return { port, pause: refuse, resume: refuse };
 }
 
-async function play(stage: Stage, { library, client, fault }: Cell): Promise<CellResult> {
-  const { observer, user } = stage;
+async function play(
+  fixture: Fixture,
+  { library, client, fault }: Cell,
+  pulse: Pulse,
+): Promise<CellResult> {
+  const { observer, user } = fixture;
   const ledger = new Ledger();
-  const eventLoop = monitorEventLoopDelay({ resolution: 10 });
-  eventLoop.enable();
   let struckAt = performance.now();
   const strike = async (on: Fault["on"]): Promise<void> => {
     if (fault.on !== on) return;
     struckAt = performance.now();
-    await fault.strike(stage.scene);
+    await fault.strike(fixture.target);
   };
 
   await strike("acquire");
   const calledAt = performance.now();
-  const calling = settled(stage.caller.acquire(user), callBoundMs);
+  const calling = settled(fixture.caller.acquire(user), callBoundMs);
   // Rivals that came first would be right to get the lock, and the caller to be refused.
   const rivals = Promise.race([calling, observer.firstSeen]).then(() =>
-    startRivals(stage, fault, ledger),
+    startRivals(fixture, fault, ledger),
   );
   const answer = await calling;
   const answeredMs = performance.now() - calledAt;
@@ -108,21 +112,20 @@ async function play(stage: Stage, { library, client, fault }: Cell): Promise<Cel
 
   const { callEndedAt, ...end } = ending;
   const isCallers = (value: string): boolean =>
-    stage.scene.proxy.commands.some((argv) => argv.includes(value));
+    fixture.target.proxy.commands.some((argv) => argv.includes(value));
   const attribution: Attribution = { ledger, callEndedAt, isCallers };
   await sleep(Math.max(300, struckAt + fault.watchMs - performance.now()));
-  await stage.over();
+  await fixture.over();
   const patienceEndsAt = performance.now() + ttlMs + 1_000;
   while (observer.isOrphanNow(attribution) && performance.now() < patienceEndsAt) await sleep(20);
   const stopping = Promise.all((await rivals).map((one) => one.stop()));
   const rivalsStopped = await settled(stopping, callBoundMs);
-  eventLoop.disable();
   const lastOrphanAt = observer.lastOrphanAt(attribution);
   return {
     library: library.name,
     client: client.name,
     fault: fault.name,
-    struck: stage.struck,
+    struck: fixture.struck,
     outcome: outcomeOf(answer),
     cause: causeOf(answer),
     answeredMs,
@@ -137,12 +140,11 @@ async function play(stage: Stage, { library, client, fault }: Cell): Promise<Cel
       ...(end.release === "never" ? ["release"] : []),
       ...(rivalsStopped.kind === "pending" ? ["a rival's call"] : []),
     ],
-    // The monitor counts its own interval in.
-    labLateMs: Math.max(0, eventLoop.max / 1e6 - 10),
+    labLateMs: pulse.worstMs,
   };
 }
 
-function startRivals({ rival, user }: Stage, { on }: Fault, ledger: Ledger): Rival[] {
+function startRivals({ rival, user }: Fixture, { on }: Fault, ledger: Ledger): Rival[] {
   const holdMs = on === "release" ? longHoldMs : 0;
   return [
     startRival(rival, user, { who: "rival 1", holdMs, ledger }),

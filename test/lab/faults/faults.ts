@@ -7,7 +7,7 @@ import type { RedisServer } from "../../support/server-process.ts";
 import { until } from "../../support/until.ts";
 
 /** What a fault can reach. */
-export interface Scene {
+export interface FaultTarget {
   /** Between the caller and Redis; observer and rivals are not behind it. */
   readonly proxy: RedisProxy;
   /** Its own server, where the fault needs one. */
@@ -37,23 +37,23 @@ export interface Fault {
   /** Who the caller logs in as. */
   readonly login?: SharedOptions;
   /** Before the caller's connection is made. */
-  prepare?(scene: Scene): Promise<unknown> | unknown;
+  prepare?(target: FaultTarget): Promise<unknown> | unknown;
   /** Just before the command that it hits is sent; the caller goes on when it has resolved. */
-  strike(scene: Scene): Promise<unknown> | unknown;
+  strike(target: FaultTarget): Promise<unknown> | unknown;
   /** How long after the strike something may still come. */
   readonly watchMs: number;
   /** How long the caller works. */
   readonly holdMs?: number;
 }
 
-const send = (scene: Scene, name: string, ...args: (string | number)[]) =>
-  command(scene.server.port, name, ...args);
+const send = (target: FaultTarget, name: string, ...args: (string | number)[]) =>
+  command(target.server.port, name, ...args);
 
 /** Set before the command is sent, it strikes when the command comes by. */
 const onTheWire =
-  (trap: (proxy: RedisProxy, isOurs: Scene["isOurs"]) => Promise<void>) =>
-  (scene: Scene): void =>
-    scene.whenStruck(trap(scene.proxy, scene.isOurs));
+  (trap: (proxy: RedisProxy, isOurs: FaultTarget["isOurs"]) => Promise<void>) =>
+  (target: FaultTarget): void =>
+    target.whenStruck(trap(target.proxy, target.isOurs));
 
 const onAcquire: Fault[] = [
   {
@@ -163,17 +163,17 @@ const heldOnBoth = onTheWire(async (proxy, isOurs) => {
 });
 
 /** Redis cannot be reached for 3 s; the caller comes `callAfterMs` into it. */
-const unreachable = (callAfterMs: number) => async (scene: Scene) => {
-  await scene.proxy.refuse(true);
-  scene.proxy.resetAll();
-  scene.later(3_000, () => scene.proxy.refuse(false));
+const unreachable = (callAfterMs: number) => async (target: FaultTarget) => {
+  await target.proxy.refuse(true);
+  target.proxy.resetAll();
+  target.later(3_000, () => target.proxy.refuse(false));
   await sleep(callAfterMs);
 };
 
 /** The server is stopped for 2 s; the caller comes `callAfterMs` into it. */
-const paused = (callAfterMs: number) => async (scene: Scene) => {
-  scene.server.pause();
-  scene.later(2_000, () => scene.server.resume());
+const paused = (callAfterMs: number) => async (target: FaultTarget) => {
+  target.server.pause();
+  target.later(2_000, () => target.server.resume());
   await sleep(callAfterMs);
 };
 
@@ -208,7 +208,7 @@ const outages: Fault[] = [
     on: "acquire",
     expect: "acquired",
     ownServer: true,
-    strike: (scene) => scene.proxy.waitBeforeEachRequest(() => send(scene, "SCRIPT", "FLUSH")),
+    strike: (target) => target.proxy.waitBeforeEachRequest(() => send(target, "SCRIPT", "FLUSH")),
     watchMs: 3_000,
     holdMs: 2_200,
   },
@@ -237,10 +237,10 @@ const refusalMs = 800;
 /** Nobody listens there. */
 const noMaster = ["127.0.0.1", "1"] as const;
 
-async function becomeReplica(scene: Scene, serveStaleData: "yes" | "no"): Promise<void> {
-  await send(scene, "CONFIG", "SET", "replica-serve-stale-data", serveStaleData);
-  await send(scene, "REPLICAOF", ...noMaster);
-  scene.later(refusalMs, () => send(scene, "REPLICAOF", "NO", "ONE"));
+async function becomeReplica(target: FaultTarget, serveStaleData: "yes" | "no"): Promise<void> {
+  await send(target, "CONFIG", "SET", "replica-serve-stale-data", serveStaleData);
+  await send(target, "REPLICAOF", ...noMaster);
+  target.later(refusalMs, () => send(target, "REPLICAOF", "NO", "ONE"));
 }
 
 const refusals: Fault[] = [
@@ -251,7 +251,7 @@ const refusals: Fault[] = [
     expect: "refused",
     says: "READONLY",
     ownServer: true,
-    strike: (scene) => becomeReplica(scene, "yes"),
+    strike: (target) => becomeReplica(target, "yes"),
     watchMs: 2_000,
   },
   {
@@ -266,12 +266,12 @@ const refusals: Fault[] = [
       ...["--enable-debug-command", "yes", "--key-load-delay", "400"],
       ...["--loading-process-events-interval-bytes", "1024"],
     ],
-    prepare: (scene) => send(scene, "DEBUG", "POPULATE", 2_000, "ballast", 600),
-    async strike(scene) {
-      const loaded = send(scene, "DEBUG", "RELOAD").catch(() => {});
-      scene.later(0, () => loaded);
+    prepare: (target) => send(target, "DEBUG", "POPULATE", 2_000, "ballast", 600),
+    async strike(target) {
+      const loaded = send(target, "DEBUG", "RELOAD").catch(() => {});
+      target.later(0, () => loaded);
       const isLoading = async () =>
-        String(await send(scene, "INFO", "persistence")).includes("loading:1");
+        String(await send(target, "INFO", "persistence")).includes("loading:1");
       await until(isLoading, { what: "the server to be loading" });
     },
     watchMs: 2_500,
@@ -283,9 +283,9 @@ const refusals: Fault[] = [
     expect: "refused",
     says: "OOM",
     ownServer: true,
-    async strike(scene) {
-      await send(scene, "CONFIG", "SET", "maxmemory", 1);
-      scene.later(refusalMs, () => send(scene, "CONFIG", "SET", "maxmemory", 0));
+    async strike(target) {
+      await send(target, "CONFIG", "SET", "maxmemory", 1);
+      target.later(refusalMs, () => send(target, "CONFIG", "SET", "maxmemory", 0));
     },
     watchMs: 2_000,
   },
@@ -297,11 +297,11 @@ const refusals: Fault[] = [
     says: "NOPERM",
     ownServer: true,
     login: { username: "shop", password: "shop" },
-    prepare: (scene) => send(scene, "ACL", "SETUSER", "shop", "on", ">shop", "~*", "&*", "+@all"),
-    async strike(scene) {
-      const may = (...rules: string[]) => send(scene, "ACL", "SETUSER", "shop", ...rules);
+    prepare: (target) => send(target, "ACL", "SETUSER", "shop", "on", ">shop", "~*", "&*", "+@all"),
+    async strike(target) {
+      const may = (...rules: string[]) => send(target, "ACL", "SETUSER", "shop", ...rules);
       await may("-@scripting", "-@write");
-      scene.later(refusalMs, () => may("+@all"));
+      target.later(refusalMs, () => may("+@all"));
     },
     watchMs: 2_000,
   },
@@ -312,7 +312,7 @@ const refusals: Fault[] = [
     expect: "refused",
     says: "MASTERDOWN",
     ownServer: true,
-    strike: (scene) => becomeReplica(scene, "no"),
+    strike: (target) => becomeReplica(target, "no"),
     watchMs: 2_000,
   },
 ];

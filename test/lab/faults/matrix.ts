@@ -1,7 +1,7 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { serverBinary, serverVersion } from "../../support/server-binary.ts";
 import { startServer } from "../../support/server-process.ts";
-import { misses } from "./bounds.ts";
+import { isSound, misses } from "./bounds.ts";
 import type { CellResult } from "./cell.ts";
 import { labClients } from "./clients.ts";
 import { faultNamed, faults } from "./faults.ts";
@@ -32,8 +32,9 @@ console.log(
   `${cells.length} cells (${chosenFaults.length} faults, ${chosenClients.length} clients), ${atOnce} at a time; ${serverVersion(binary)}, Node ${process.version}\n`,
 );
 const from = performance.now();
-const { results, failures } = await runCells({ binary, sharedPort: server.port }, cells, {
+const { results, failures, again } = await runCells({ binary, sharedPort: server.port }, cells, {
   atOnce,
+  isSound,
   done: () => process.stderr.write("."),
 });
 process.stderr.write("\n");
@@ -59,7 +60,7 @@ for (const { cell, error } of failures) {
 for (const rejection of rejections) console.log(`UNHANDLED: ${rejection}`);
 const seconds = Math.round((performance.now() - from) / 1_000);
 console.log(
-  `${results.length} cells in ${seconds} s: ${missed.length} missed a bound, ${failures.length} could not be run, ${rejections.length} unhandled rejections. Event loop of the lab: p99 ${ms(eventLoop.percentile(99) / 1e6)}, at most ${ms(eventLoop.max / 1e6)} late.`,
+  `${results.length} cells in ${seconds} s: ${missed.length} missed a bound, ${failures.length} could not be run, ${rejections.length} unhandled rejections, ${again} measured again because the machine was late. Event loop of the lab: p99 ${ms(eventLoop.percentile(99) / 1e6)}, at most ${ms(eventLoop.max / 1e6)} late.`,
 );
 process.exitCode = missed.length + failures.length + rejections.length === 0 ? 0 : 1;
 

@@ -1,6 +1,5 @@
-import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
-import { ioredis6 } from "../../support/clients.ts";
+import { ioredis6, untilReady } from "../../support/clients.ts";
 import type { Ledger } from "./ledger.ts";
 
 const everyMs = 4;
@@ -44,7 +43,7 @@ export class Observer {
   }
 
   async start(): Promise<void> {
-    if (this.#redis.status !== "ready") await once(this.#redis, "ready");
+    await untilReady(this.#redis);
     this.#watching = this.#watch();
   }
 

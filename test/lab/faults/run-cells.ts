@@ -1,4 +1,4 @@
-import { type Cell, type CellResult, type Lab, runCell } from "./cell.ts";
+import { type Cell, type CellResult, runCell, type Servers } from "./cell.ts";
 
 /** A cell that could not be run is a fault of the lab, and no result. */
 interface CellFailure {
@@ -20,31 +20,38 @@ interface RunOptions {
   readonly isSound?: (result: CellResult) => boolean;
 }
 
-/** Runs all the cells, so many at a time, in their order. */
+/** Runs all the cells, so many at a time, in their order; those that are made again, fewer. */
 export async function runCells(
-  lab: Lab,
+  servers: Servers,
   cells: readonly Cell[],
   { atOnce, done = () => {}, isSound = () => true }: RunOptions,
 ): Promise<Run> {
   const results = new Map<Cell, CellResult>();
   const failures: CellFailure[] = [];
-  const queue = [...cells];
-  let again = 0;
-  const measure = async (cell: Cell): Promise<void> => {
-    for (let left = 2; ; left--) {
-      const result = await runCell(lab, cell);
-      results.set(cell, result);
-      done(result);
-      if (left === 0 || isSound(result)) return;
-      again++;
-    }
-  };
-  const lane = async (): Promise<void> => {
+  const measure = async (queue: Cell[]): Promise<void> => {
     for (let cell = queue.shift(); cell !== undefined; cell = queue.shift()) {
-      const failed = cell;
-      await measure(cell).catch((error) => failures.push({ cell: failed, error }));
+      const measured = cell;
+      await runCell(servers, cell).then(
+        (result) => {
+          results.set(measured, result);
+          done(result);
+        },
+        (error: unknown) => failures.push({ cell: measured, error }),
+      );
     }
   };
-  await Promise.all(Array.from({ length: atOnce }, lane));
+  let again = 0;
+  let todo = [...cells];
+  for (let round = 0; todo.length > 0; round++) {
+    if (round > 0) again += todo.length;
+    const queue = [...todo];
+    const lanes = Math.ceil(atOnce / 3 ** round);
+    await Promise.all(Array.from({ length: lanes }, () => measure(queue)));
+    const unsound = (cell: Cell): boolean => {
+      const result = results.get(cell);
+      return result !== undefined && !isSound(result);
+    };
+    todo = round < 2 ? todo.filter(unsound) : [];
+  }
   return { results: cells.flatMap((cell) => results.get(cell) ?? []), failures, again };
 }

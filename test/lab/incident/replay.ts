@@ -1,6 +1,5 @@
-import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type AnyRedis, ioredis6 } from "../../support/clients.ts";
+import { type AnyRedis, ioredis6, untilReady } from "../../support/clients.ts";
 import { startProxy } from "../../support/proxy.ts";
 import type { Library } from "../faults/library.ts";
 import { type StreamOptions, streamOf, type Wish } from "./stream.ts";
@@ -144,7 +143,7 @@ async function openShop(library: Library | "once", port: number): Promise<Shop> 
   const clients = Array.from({ length: servers }, () =>
     ioredis6.connect(port, { commandTimeout: 200 }),
   );
-  await Promise.all(clients.map((client) => once(client, "ready")));
+  await Promise.all(clients.map(untilReady));
   const contenders = clients.map((client) =>
     library === "once" ? openOnce(client) : openLock(library, client),
   );

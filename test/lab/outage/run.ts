@@ -39,6 +39,7 @@ function row(result: OutageResult) {
     "p50 ms": Math.round(result.p50Ms),
     "p99 ms": Math.round(result.p99Ms),
     "max ms": Math.round(result.maxMs),
+    "max of a 401 ms": Math.round(result.httpMs),
     "heap before MB": mb(result.beforeMb),
     "at most": mb(Math.max(...result.duringMb)),
     after: mb(result.afterMb),

@@ -6,7 +6,7 @@ import type { SimulatedProcess, World } from "./world.ts";
 const refusals = [
   "LOADING Redis is loading the dataset in memory",
   "READONLY You can't write against a read only replica.",
-  "OOM command not allowed when used memory > 'maxmemory'.",
+  "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
   "NOPERM this user has no permissions to run the 'eval' command",
 ];
 
@@ -37,35 +37,62 @@ export class Faults {
     switch (fault.kind) {
       case "server paused":
         server.machine.pause(forMs);
-        this.#lastFailure(processes, forMs);
+        this.#trouble(processes, forMs);
         break;
       case "server restarted empty":
         server.restart(forMs);
         this.#world.keyWatch.lost();
-        this.#lastFailure(processes, forMs);
+        this.#trouble(processes, forMs);
         for (const each of processes) this.#reset(each, false);
         break;
       case "server refusing":
         server.refuse(refusals[fault.atMs % refusals.length] as string, forMs);
-        this.#lastFailure(processes, forMs);
+        this.#trouble(processes, forMs);
+        break;
+      case "server full":
+      case "server strictly full":
+        server.fill(fault.kind === "server full" ? "full" : "strictly full", forMs);
+        this.#hampered(processes, forMs);
+        break;
+      case "server set back":
+        server.setBack(forMs);
+        break;
+      case "slot moving":
+        if (!this.#world.schedule.isCluster) break;
+        server.move(forMs);
+        this.#hampered(processes, forMs);
+        break;
+      case "process killed":
+        this.#kill(process, stillLands);
         break;
       case "process paused":
         process.machine.pause(forMs);
-        this.#lastFailure([process], forMs);
+        this.#trouble([process], forMs);
         break;
       case "process cut off":
         process.cutOffUntil = Math.max(process.cutOffUntil, this.#world.loop.now + forMs);
         for (const client of process.clients) client.connection?.stall(process.cutOffUntil);
-        this.#lastFailure([process], forMs);
+        this.#trouble([process], forMs);
         break;
       case "connections reset":
-        this.#lastFailure([process], 0);
+        this.#trouble([process], 0);
         this.#reset(process, stillLands);
         break;
     }
   }
 
-  #lastFailure(processes: readonly SimulatedProcess[], forMs: number): void {
+  #hampered(processes: readonly SimulatedProcess[], forMs: number): void {
+    for (const { health } of processes) this.#outside.after(forMs, health.hampered());
+  }
+
+  /** SIGKILL: its system closes the connections, and nobody is there to see it. */
+  #kill(process: SimulatedProcess, stillLands: boolean): void {
+    process.machine.isDead = true;
+    for (const { connection } of process.clients) connection?.closeAtClient(stillLands);
+    this.#world.leaseWatch.died(process);
+  }
+
+  #trouble(processes: readonly SimulatedProcess[], forMs: number): void {
     for (const { health } of processes) this.#outside.after(forMs, health.troubled(true));
   }
 

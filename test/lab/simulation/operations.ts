@@ -1,36 +1,45 @@
 import { isSubmitLockError } from "../../../src/errors.ts";
+import type { SubmissionAttempt } from "../../../src/lock/attempt.ts";
 import type { Lease } from "../../../src/lock/lease.ts";
+import type { Submission } from "../../../src/lock/submission.ts";
+import { Endings } from "./endings.ts";
 import { AnswerChecks } from "./invariants/answer-checks.ts";
 import { slackMs } from "./invariants/key-watch.ts";
 import type { Owner } from "./invariants/owners.ts";
 import type { OperationPlan } from "./schedule.ts";
+import { nominalRetainMs } from "./witnessed-store.ts";
 import type { SimulatedProcess, World } from "./world.ts";
 
 /** What the processes do with their locks, and what is asked of every answer that they get. */
 export class Operations {
   readonly #world: World;
   readonly #answers: AnswerChecks;
+  readonly #endings: Endings;
+  readonly #underWay = new Map<SimulatedProcess, number>();
   #calls = 0;
-  #underWay = 0;
 
   constructor(world: World) {
     this.#world = world;
     this.#answers = new AnswerChecks(world);
+    this.#endings = new Endings(world, this.#answers);
     world.schedule.operations.forEach((plan) => {
       // Not before the connections could have come up.
       this.#plan(plan, 15 + plan.atMs);
     });
   }
 
+  /** What a dead process was about is over as well. */
   get areOver(): boolean {
-    return this.#underWay === 0;
+    return [...this.#underWay].every(([{ machine }, count]) => count === 0 || machine.isDead);
   }
 
   #plan(plan: OperationPlan, atMs: number): void {
     const process = this.#world.processOf(plan.process);
-    this.#underWay++;
+    const count = (by: number) =>
+      this.#underWay.set(process, (this.#underWay.get(process) ?? 0) + by);
+    count(1);
     process.machine.after(atMs, () => {
-      void this.#do(plan, process).finally(() => this.#underWay--);
+      void this.#do(plan, process).finally(() => count(-1));
     });
   }
 
@@ -38,7 +47,10 @@ export class Operations {
     this.#world.count(`operation: ${plan.kind}`);
     switch (plan.kind) {
       case "acquire":
+      case "submit":
         return await this.#acquire(plan, process);
+      case "lookUp":
+        return await this.#lookUp(plan, process);
       case "withLock":
         // One at a time: what another one asks for the same key could not be told apart.
         if (process.store.waiting.has(keyOf(plan.user))) return await this.#acquire(plan, process);
@@ -64,9 +76,7 @@ export class Operations {
     const from = loop.now;
     const startedAt = process.machine.monotonicMs();
     const wasReady = [...process.clients].every(({ status }) => status === "ready");
-    process.store.call = call;
-    const asked = process.lock.acquire(String(plan.user));
-    process.store.call = undefined;
+    const asked = this.#during(process, call, () => ask(process, plan));
     const { acquireTimeoutMs } = schedule.times;
     const attempt = await world.callWatch.settles(
       `acquire of ${process.machine.name}`,
@@ -76,15 +86,14 @@ export class Operations {
     );
     const owner = world.ownersOf(call).at(-1);
     const tookMs = process.machine.monotonicMs() - startedAt;
-    world.count(`acquire: ${attempt.outcome}`);
+    world.count(`${plan.kind === "submit" ? "submit" : "acquire"}: ${attempt.outcome}`);
     world.note(
       () =>
         `${process.machine.name}  ${owner?.name} is ${attempt.outcome} after ${tookMs.toFixed(1)} ms`,
     );
     if (attempt.outcome !== "acquired") {
       this.#over(owner);
-      if (attempt.outcome === "contended")
-        this.#answers.checkJustified(call, keyOf(plan.user), from);
+      if (attempt.outcome !== "unavailable") this.#answers.checkJustified(call, attempt, from);
       else if (wasReady) this.#answers.checkResolved(process, from, attempt.cause, owner);
       return;
     }
@@ -96,25 +105,24 @@ export class Operations {
         `${owner?.name} acquired after ${tookMs.toFixed(1)} of ${acquireTimeoutMs} ms, with ${lease.remainingMs().toFixed(1)} ms left`,
       );
     }
-    await this.#hold(plan, process, lease);
-    const began = loop.now;
-    const validUntil = began + lease.remainingMs() / process.machine.rate;
-    const outcome = await world.callWatch.settles(
-      `release of ${process.machine.name}`,
-      process,
-      acquireTimeoutMs + 50,
-      lease.release(),
-    );
-    world.note(() => `${process.machine.name}  release of ${owner?.name}: ${outcome}`);
-    world.count(`release: ${outcome}`);
-    if (owner !== undefined) this.#answers.checkTruthful(owner, outcome, validUntil, began);
+    if (owner !== undefined) this.#answers.checkGrant(lease, owner, process);
+    const given = await this.#hold(plan, process, lease);
+    await this.#endings.end(plan, process, lease, owner, given);
   }
 
-  /** The handler: works for its time, or until it hears that the lease is lost. */
-  async #hold(plan: OperationPlan, process: SimulatedProcess, lease: Lease): Promise<void> {
+  /**
+   * The handler: works for its time, or until it hears that the lease is lost.
+   *
+   * @returns tells that the lease is given back.
+   */
+  async #hold(
+    plan: OperationPlan,
+    process: SimulatedProcess,
+    lease: Lease,
+  ): Promise<(isCompleted: boolean) => void> {
     const world = this.#world;
     const owner = world.owners.get(lease.ownerId);
-    if (owner === undefined) return;
+    if (owner === undefined) return () => {};
     const given = world.leaseWatch.begin(lease, owner, process);
     await new Promise<void>((resolve) => {
       const work = process.machine.setTimer(plan.workMs, false, resolve);
@@ -126,8 +134,27 @@ export class Operations {
         resolve();
       });
     });
-    given();
+    return given;
+  }
+
+  async #lookUp(plan: OperationPlan, process: SimulatedProcess): Promise<void> {
+    const world = this.#world;
+    const call = ++this.#calls;
+    const from = world.loop.now;
+    const asked = this.#during(process, call, () =>
+      process.lock.lookUp(String(plan.user), { submission: submissionOf(plan) }),
+    );
+    const found = await world.callWatch.settles(
+      `look-up of ${process.machine.name}`,
+      process,
+      world.schedule.times.commandTimeoutMs,
+      asked,
+    );
+    world.count(`lookUp: ${found.outcome}`);
+    const owner = world.ownersOf(call).at(-1);
+    world.note(() => `${process.machine.name}  look-up of ${owner?.name}: ${found.outcome}`);
     this.#over(owner);
+    if (owner !== undefined) this.#answers.checkLookUp(owner, found, from);
   }
 
   async #withLock(plan: OperationPlan, process: SimulatedProcess): Promise<void> {
@@ -141,23 +168,21 @@ export class Operations {
       worksNow = resolve;
     });
     let ended = works;
-    process.store.call = call;
     process.store.waiting.set(keyOf(plan.user), call);
-    const done = process.lock.withLock(
-      String(plan.user),
-      { waitMs: plan.waitMs },
-      async (lease) => {
+    const done = this.#during(process, call, () =>
+      process.lock.withLock(String(plan.user), { waitMs: plan.waitMs }, async (lease) => {
         worksNow();
-        await this.#hold(plan, process, lease);
+        const given = await this.#hold(plan, process, lease);
+        given(false);
+        this.#over(world.owners.get(lease.ownerId));
         ended = world.callWatch.settles(
           `${name}, its release`,
           process,
           acquireTimeoutMs + 50,
           done,
         );
-      },
+      }),
     );
-    process.store.call = undefined;
     const waited = Promise.race([works, done]);
     try {
       await world.callWatch.settles(
@@ -174,7 +199,7 @@ export class Operations {
       world.count(`withLock: ${error.code}`);
       world.note(() => `${process.machine.name}  withLock: ${error.message}`);
       if (error.code === "SUBMIT_LOCK_CONTENDED") {
-        this.#answers.checkJustified(call, keyOf(plan.user), from);
+        this.#answers.checkJustified(call, { outcome: "contended", expiresInMs: 0 }, from);
       }
     }
     process.store.waiting.delete(keyOf(plan.user));
@@ -197,9 +222,34 @@ export class Operations {
     process.lockIsGone = true;
   }
 
+  /** What is asked of the store in here is asked by this call. */
+  #during<Result>(process: SimulatedProcess, call: number, ask: () => Result): Result {
+    process.store.call = call;
+    try {
+      return ask();
+    } finally {
+      process.store.call = undefined;
+    }
+  }
+
   #over(owner: Owner | undefined): void {
     if (owner !== undefined) owner.overAt ??= this.#world.loop.now;
   }
+}
+
+function ask({ lock }: SimulatedProcess, plan: OperationPlan): Promise<SubmissionAttempt> {
+  const user = String(plan.user);
+  return plan.kind === "submit"
+    ? lock.acquire(user, { submission: submissionOf(plan) })
+    : lock.acquire(user);
+}
+
+function submissionOf({ submission, payload }: OperationPlan): Submission {
+  return {
+    id: `submission ${submission}`,
+    retainMs: nominalRetainMs,
+    ...(payload === 0 ? {} : { fingerprint: `payload ${payload}` }),
+  };
 }
 
 function keyOf(user: number): string {

@@ -2,8 +2,10 @@ import { Faults } from "./faults.ts";
 import { Operations } from "./operations.ts";
 import type { Report } from "./report.ts";
 import type { Schedule } from "./schedule.ts";
+import { isRecordKey, ownerIdOf } from "./server/values.ts";
 import { on } from "./time/event-loop.ts";
 import { installVirtualTime } from "./time/globals.ts";
+import { Machine } from "./time/machine.ts";
 import { World } from "./world.ts";
 
 /** No run takes longer than this: something goes on for ever. */
@@ -40,8 +42,9 @@ async function play(world: World): Promise<void> {
   if (!(await until(() => operations.areOver && loop.now >= faults.overAt))) return;
   world.note(() => "           every operation and every fault is over");
 
-  let closing = world.processes.length;
-  for (const process of world.processes) {
+  const alive = world.processes.filter(({ machine }) => !machine.isDead);
+  let closing = alive.length;
+  for (const process of alive) {
     process.machine.after(0, () => {
       void operations.close(process, 0).finally(() => closing--);
     });
@@ -49,9 +52,9 @@ async function play(world: World): Promise<void> {
   if (!(await until(() => closing === 0))) return;
 
   const { acquireTimeoutMs, ttlMs } = world.schedule.times;
-  const restMs = 2 * acquireTimeoutMs + ttlMs + 200;
+  const restMs = 2 * acquireTimeoutMs + ttlMs + 200 + world.server.setBackMs;
   const restUntil = loop.now + restMs;
-  world.processes[0]?.machine.after(restMs, () => {});
+  new Machine(loop, "outside").after(restMs, () => {});
   if (!(await until(() => loop.now >= restUntil))) return;
   checkLeftovers(world);
 }
@@ -60,11 +63,13 @@ async function play(world: World): Promise<void> {
 function checkLeftovers(world: World): void {
   const { verdict, server, processes, owners } = world;
   for (const { machine, client, clients } of processes) {
+    if (machine.isDead) continue;
     if (machine.timers.size > 0) {
       const [timer] = machine.timers;
       verdict.broken("leftover", `${machine.name} has a timer of ${timer?.delayMs} ms`);
     }
-    if (clients.size > 1) verdict.broken("leftover", `${machine.name} keeps a second connection`);
+    const kept = [...clients].filter(({ isDisconnecting }) => !isDisconnecting);
+    if (kept.length > 1) verdict.broken("leftover", `${machine.name} keeps a second connection`);
     const listeners = client
       .eventNames()
       .reduce((sum, name) => sum + client.listenerCount(name), 0);
@@ -75,8 +80,8 @@ function checkLeftovers(world: World): void {
   }
   for (const key of server.keys.names()) {
     const entry = server.look(key);
-    if (entry === undefined) continue;
-    const owner = owners.of(String(entry.value), key);
+    if (entry === undefined || isRecordKey(key)) continue;
+    const owner = owners.of(ownerIdOf(entry.value), key);
     if (owner.participant !== undefined)
       verdict.broken("leftover", `${key} still holds ${owner.name}`);
   }

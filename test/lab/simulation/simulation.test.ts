@@ -7,7 +7,7 @@ const seed = 20_260_101;
 const runs = Number(process.env["SIMULATION_RUNS"] ?? 20_000);
 const longest = 60_000 + runs * 4;
 
-test("every invariant holds on every schedule", { timeout: longest }, async () => {
+test("P1 to P7: every invariant holds on every schedule", { timeout: longest }, async () => {
   const from = performance.now();
   const results = await huntInParallel(runs, seed, 2);
   console.log(summary(results, (performance.now() - from) / 1_000));

@@ -1,23 +1,25 @@
 import type { LockCommand } from "../../../src/lock/store.ts";
 import { SubmitLock } from "../../../src/lock/submit-lock.ts";
+import { recordKeyOf } from "../../../src/stores/redis/ioredis.ts";
 import { RedisStore } from "../../../src/stores/redis/redis-store.ts";
-import { acquireScript, extendScript, releaseScript } from "../../../src/stores/redis/scripts.ts";
 import { CallWatch } from "./invariants/call-watch.ts";
+import { CompleteWatch } from "./invariants/complete-watch.ts";
 import { Health } from "./invariants/health.ts";
 import { KeyWatch } from "./invariants/key-watch.ts";
 import { LeaseWatch } from "./invariants/lease-watch.ts";
 import { type Owner, Owners } from "./invariants/owners.ts";
 import { Verdict } from "./invariants/verdict.ts";
+import { SimulatedClient } from "./network/simulated-client.ts";
 import {
   type ClientWatcher,
   type CommandFate,
   ioredisDefaults,
-  SimulatedClient,
   type Surroundings,
-} from "./network/simulated-client.ts";
+} from "./network/surroundings.ts";
 import type { Participant } from "./participant.ts";
 import { count, type Report } from "./report.ts";
 import type { ProcessPlan, Schedule } from "./schedule.ts";
+import { nameOf } from "./script-names.ts";
 import { SimulatedRedis } from "./server/simulated-redis.ts";
 import { EventLoop, on } from "./time/event-loop.ts";
 import { Machine } from "./time/machine.ts";
@@ -46,6 +48,7 @@ export class World {
   readonly verdict: Verdict;
   readonly keyWatch: KeyWatch;
   readonly leaseWatch: LeaseWatch;
+  readonly completeWatch: CompleteWatch;
   readonly callWatch: CallWatch;
   readonly processes: readonly SimulatedProcess[];
   readonly report: Report = { counts: new Map(), violation: undefined, timeline: [] };
@@ -71,6 +74,8 @@ export class World {
     );
     this.server = new SimulatedRedis(this.loop, 1 + schedule.redisRate / 1_000, this.keyWatch);
     this.leaseWatch = new LeaseWatch(this.loop, this.server, this.verdict, schedule.times);
+    const { records } = this.keyWatch;
+    this.completeWatch = new CompleteWatch(this.loop, this.server, this.verdict, records);
     this.callWatch = new CallWatch(this.loop, this.verdict);
     this.processes = schedule.processes.map((plan, index) => this.#start(plan, index));
   }
@@ -88,8 +93,14 @@ export class World {
   /** Looks at everything that has to hold at every instant. */
   check(): boolean {
     this.leaseWatch.check();
+    this.completeWatch.check();
     this.callWatch.check();
     return this.verdict.violation !== undefined;
+  }
+
+  /** Where the record of a user's submission lies. */
+  recordKeyOf(process: SimulatedProcess, { key, submission }: Owner): string {
+    return recordKeyOf(process.client, key, submission?.id ?? "");
   }
 
   /** The processes of a schedule are taken round, so that dropping one leaves the others' numbers valid. */
@@ -114,6 +125,7 @@ export class World {
     const health = new Health(() => loop.now);
     const clients = new Set<SimulatedClient>();
     let written = 0;
+    let completes = 0;
     const around: Surroundings = {
       loop,
       machine,
@@ -121,7 +133,8 @@ export class World {
       clients,
       latency: () => plan.latencyMs + this.random.noise(0, latencyNoiseMs),
       cutOffUntil: () => started.process?.cutOffUntil ?? 0,
-      nextFate: () => this.#fateOf(index, written++),
+      nextFate: (_client, { script }) =>
+        this.#fateOf(index, written++, nameOf(script) === "complete" ? completes++ : undefined),
       watcher: this.#clientWatcher(
         name,
         machine,
@@ -137,14 +150,22 @@ export class World {
         ...ioredisDefaults,
         autoResendUnfulfilledCommands: plan.autoResend,
         enableOfflineQueue: plan.offlineQueue,
+        isCluster: this.schedule.isCluster,
         commandTimeout: plan.commandTimeout ? Math.round(1.5 * commandTimeoutMs) : undefined,
       });
       if (!plan.lazyConnect) void client.connect();
-      const store = new WitnessedStore(new RedisStore(client), {
+      const store = new WitnessedStore(new RedisStore(client), this.schedule.retainMs, {
         now: () => loop.now,
         isAwoken: () => loop.phase !== phase.poll,
         seen: (command, attempt) => this.#sawOwner(command, attempt, started.process),
+        heard: (microseconds) => {
+          if (started.process) this.keyWatch.fence.heard(started.process, microseconds);
+        },
         extended: (ownerId, kind) => this.leaseWatch.extended(ownerId, kind),
+        completes: (ownerId, expiresAtMs) => {
+          const owner = this.owners.get(ownerId);
+          if (owner !== undefined) owner.recordUntil ??= expiresAtMs;
+        },
         overlooked: (kind) => {
           this.verdict.broken("atHand", `a command was written again, and "${kind}" lay ready`);
         },
@@ -168,14 +189,14 @@ export class World {
   }
 
   #sawOwner(
-    { ownerId, key }: LockCommand,
+    { ownerId, key, submission }: LockCommand,
     attempt: AttemptId,
     process: SimulatedProcess | undefined,
   ): void {
     const owners = this.#ownersOfCall.get(attempt.call) ?? [];
     this.#ownersOfCall.set(attempt.call, owners);
     if (this.owners.get(ownerId) !== undefined) return;
-    const owner = this.owners.add(ownerId, key, process, attempt);
+    const owner = this.owners.add(ownerId, key, process, attempt, submission);
     this.note(() => `${process?.machine.name}  ${owner.name} asks for ${key}`);
     // The earlier attempts of a `withLock` are over when the next one begins.
     for (const earlier of owners) {
@@ -184,10 +205,12 @@ export class World {
     owners.push(owner);
   }
 
-  #fateOf(process: number, nth: number): CommandFate | undefined {
+  #fateOf(process: number, nth: number, nthComplete: number | undefined): CommandFate | undefined {
     const { fates } = this.schedule;
     const fate = fates.find(
-      (plan) => plan.nth === nth && plan.process % this.processes.length === process,
+      (plan) =>
+        plan.nth === (plan.ofCompletes ? nthComplete : nth) &&
+        plan.process % this.processes.length === process,
     );
     if (fate === undefined) return undefined;
     if (fate.requestMs > 0) this.count("fault: request held");
@@ -228,7 +251,7 @@ export class World {
       executes: (copy, run) => {
         this.count("commands executed");
         this.note(() => `Redis      executes ${nameOf(copy.script)} of ${name}`);
-        return this.keyWatch.executes(copy, run);
+        return this.keyWatch.executions.watch(copy, run);
       },
       troubled: () => health.troubled(),
       connected: (client) => {
@@ -249,17 +272,4 @@ export class World {
 
 function lane(client: SimulatedClient): string {
   return client.isSecond ? "[second]" : "[first]";
-}
-
-function nameOf(script: string): string {
-  switch (script) {
-    case acquireScript:
-      return "acquire";
-    case extendScript:
-      return "extend";
-    case releaseScript:
-      return "release";
-    default:
-      return "probe";
-  }
 }

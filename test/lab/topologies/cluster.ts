@@ -1,4 +1,4 @@
-import { slotOf } from "../../../src/stores/redis/cluster-node.ts";
+import { slotOf } from "../../../src/stores/redis/ioredis.ts";
 import { startServer } from "../../support/server-process.ts";
 import { until } from "../../support/until.ts";
 import { isInStep, Node, type Topology } from "./topology.ts";
@@ -30,9 +30,9 @@ export async function startReplicatedCluster(binary: string): Promise<Topology> 
   const byPort = (port: number) => nodes.find((node) => node.port === port) as Node;
 
   async function ranges(): Promise<Range[]> {
-    const witness = nodes.find(({ isAway }) => !isAway);
-    if (witness === undefined) throw new Error("No node of the Cluster can be talked to.");
-    const reply = (await witness.ask("CLUSTER", "SLOTS")) as [
+    const reachable = nodes.find(({ isAway }) => !isAway);
+    if (reachable === undefined) throw new Error("No node of the Cluster can be talked to.");
+    const reply = (await reachable.ask("CLUSTER", "SLOTS")) as [
       number,
       number,
       ...[string, number][],

@@ -3,9 +3,9 @@ import { until } from "../../support/until.ts";
 import { overlapping } from "../service/ledger.ts";
 import { now, type Settings } from "../service/protocol.ts";
 import { type Service, startService } from "../service/service.ts";
-import { Sightings } from "./sightings.ts";
 import type { Topology } from "./topology.ts";
 import { acquireTimeoutMs, ttlMs } from "./under-fault.ts";
+import { WriteObserver } from "./write-observer.ts";
 
 const names = ["Express 5, guard.protect(handler)", "Koa 3"] as const;
 
@@ -91,9 +91,9 @@ export async function loseWrite(topology: Topology): Promise<LostWrite> {
   await topology.whole();
   const holdMs = 40_000;
   const [one, other] = await startServices(topology, { ttlMs: holdMs, maxHoldMs: holdMs });
-  const sightings = new Sightings();
+  const observer = new WriteObserver();
   try {
-    await Promise.all(topology.nodes.map((node) => sightings.listen(node)));
+    await Promise.all(topology.nodes.map((node) => observer.listen(node)));
     const user = freshUser();
     const victim = await topology.masterOf(`lock:submit:${user}`);
     const replicas = await topology.replicasOf(victim);
@@ -114,12 +114,12 @@ export async function loseWrite(topology: Topology): Promise<LostWrite> {
     await topology.whole();
     return {
       overlapped: pair !== undefined,
-      wereApart: pair !== undefined && sightings.wereApart(pair[0].ownerId, pair[1].ownerId),
+      wereApart: pair !== undefined && observer.wereApart(pair[0].ownerId, pair[1].ownerId),
       told: one.holdings.some(({ lost }) => lost),
       refused: false,
     };
   } finally {
-    sightings.stop();
+    observer.stop();
     await Promise.all([one.kill(), other.kill()]);
   }
 }

@@ -3,7 +3,7 @@ import { until } from "../../support/until.ts";
 import type { Node, Topology } from "./topology.ts";
 
 /** What a fault can do to the servers. */
-interface Scene {
+interface FaultTarget {
   readonly topology: Topology;
   /** The master that it strikes. */
   readonly victim: Node;
@@ -18,10 +18,10 @@ export interface Fault {
   /** Whether customers may notice. */
   readonly isOutage: boolean;
   /** Strikes, and mends what it broke. */
-  run(scene: Scene): Promise<void>;
+  run(target: FaultTarget): Promise<void>;
 }
 
-async function kill({ topology, victim, ordersFlow, listenAgain }: Scene): Promise<void> {
+async function kill({ topology, victim, ordersFlow, listenAgain }: FaultTarget): Promise<void> {
   await victim.kill();
   await ordersFlow();
   await victim.restart();
@@ -29,7 +29,7 @@ async function kill({ topology, victim, ordersFlow, listenAgain }: Scene): Promi
   await topology.whole();
 }
 
-async function failOver({ topology, victim }: Scene): Promise<void> {
+async function failOver({ topology, victim }: FaultTarget): Promise<void> {
   await topology.failOver(victim);
   await until(async () => !(await topology.masters()).includes(victim), {
     what: "another master",
@@ -38,7 +38,7 @@ async function failOver({ topology, victim }: Scene): Promise<void> {
   await topology.whole();
 }
 
-async function pause({ topology, victim, ordersFlow }: Scene): Promise<void> {
+async function pause({ topology, victim, ordersFlow }: FaultTarget): Promise<void> {
   victim.pause();
   await ordersFlow();
   // It still takes itself for the master when it wakes.
@@ -46,7 +46,7 @@ async function pause({ topology, victim, ordersFlow }: Scene): Promise<void> {
   await topology.whole();
 }
 
-async function cutReplica({ topology, victim }: Scene): Promise<void> {
+async function cutReplica({ topology, victim }: FaultTarget): Promise<void> {
   const [replica] = (await topology.replicasOf(victim)) as [Node];
   replica.pause();
   await victim.ask("CLIENT", "KILL", "TYPE", "replica");

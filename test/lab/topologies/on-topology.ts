@@ -18,7 +18,7 @@ export function testOn(start: (binary: string) => Promise<Topology>, faultName: 
     await topology?.stop();
   });
 
-  test(`no lock is held twice and no user is stranded when ${faultName}`, async () => {
+  test(`P1, P3 and P6: no lock is held twice and no user is stranded when ${faultName}`, async () => {
     const fault = faults.find(({ name }) => name === faultName);
     if (fault === undefined) throw new Error(`There is no fault "${faultName}".`);
     const outcome = await underFault(topology, pair, fault);

@@ -74,9 +74,9 @@ async function play(topology: Topology, where: string): Promise<void> {
     const ended = drained.status === 201 && drained.exitCode === 0;
     if (!ended || drained.freeAfterMs > 1_000)
       note(`${where}, SIGTERM: ${JSON.stringify(drained)}`);
-    const [fresh, witness] = await startServices(topology);
-    services.push(fresh, witness);
-    const freeAfterMs = await killService(koa, witness);
+    const [fresh, other] = await startServices(topology);
+    services.push(fresh, other);
+    const freeAfterMs = await killService(koa, other);
     if (freeAfterMs > ttlMs + 1_000) note(`${where}, SIGKILL: free after ${freeAfterMs} ms`);
     endings.push({
       where,

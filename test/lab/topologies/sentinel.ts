@@ -12,7 +12,7 @@ import { isInStep, Node, type Topology } from "./topology.ts";
 
 const masterName = "shop";
 
-interface Watcher {
+interface Sentinel {
   readonly port: number;
   ask(...words: (string | number)[]): Promise<unknown>;
   stop(): Promise<void>;
@@ -38,8 +38,8 @@ export async function startSentinels(
   const replicas = await Promise.all([1, 2].map(() => startServer(binary, { args })));
   const servers = [master, ...replicas];
   const nodes = servers.map((server) => new Node(server));
-  const watchers = await Promise.all([1, 2, 3].map(() => startWatcher(binary, master.port)));
-  const ask = (...words: (string | number)[]) => (watchers[0] as Watcher).ask(...words);
+  const sentinels = await Promise.all([1, 2, 3].map(() => startSentinel(binary, master.port)));
+  const ask = (...words: (string | number)[]) => (sentinels[0] as Sentinel).ask(...words);
 
   async function masterNow(): Promise<Node> {
     const [, port] = (await ask("get-master-addr-by-name", masterName)) as [string, string];
@@ -48,16 +48,16 @@ export async function startSentinels(
 
   async function isWhole(): Promise<boolean> {
     const current = await masterNow();
-    for (const watcher of watchers) {
-      const [, port] = (await watcher.ask("get-master-addr-by-name", masterName)) as string[];
-      const state = fields(await watcher.ask("master", masterName));
+    for (const sentinel of sentinels) {
+      const [, port] = (await sentinel.ask("get-master-addr-by-name", masterName)) as string[];
+      const state = fields(await sentinel.ask("master", masterName));
       const agrees =
         Number(port) === current.port &&
         state.get("flags") === "master" &&
         state.get("num-slaves") === "2" &&
         state.get("num-other-sentinels") === "2";
       if (!agrees) return false;
-      const seen = (await watcher.ask("replicas", masterName)) as unknown[];
+      const seen = (await sentinel.ask("replicas", masterName)) as unknown[];
       if (!seen.map(fields).every((replica) => replica.get("flags") === "slave")) return false;
     }
     const others = nodes.filter((node) => node !== current);
@@ -68,7 +68,7 @@ export async function startSentinels(
 
   const topology: Topology = {
     name: "Sentinel",
-    target: { kind: "sentinel", ports: watchers.map(({ port }) => port), name: masterName },
+    target: { kind: "sentinel", ports: sentinels.map(({ port }) => port), name: masterName },
     nodes,
     masterOf: masterNow,
     masters: async () => [await masterNow()],
@@ -82,7 +82,7 @@ export async function startSentinels(
       await until(isWhole, { what: "the trio to be whole", boundMs: 40_000, everyMs: 50 });
     },
     async stop() {
-      await Promise.all(watchers.map((watcher) => watcher.stop()));
+      await Promise.all(sentinels.map((sentinel) => sentinel.stop()));
       await Promise.all(servers.map((server) => server.stop()));
     },
   };
@@ -102,7 +102,7 @@ function fields(reply: unknown): Map<string, string> {
   return all;
 }
 
-async function startWatcher(binary: string, masterPort: number): Promise<Watcher> {
+async function startSentinel(binary: string, masterPort: number): Promise<Sentinel> {
   const dir = mkdtempSync(join(tmpdir(), "submit-lock-sentinel-"));
   const remove = () => rmSync(dir, { recursive: true, force: true });
   for (let attempt = 1; ; attempt++) {

@@ -1,18 +1,19 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { until } from "../../support/until.ts";
+import { Anonymous } from "../service/anonymous.ts";
 import { longestStranded, overlapping } from "../service/ledger.ts";
 import { now } from "../service/protocol.ts";
 import type { Service } from "../service/service.ts";
 import type { Fault } from "./faults.ts";
-import { Sightings } from "./sightings.ts";
 import type { Topology } from "./topology.ts";
 import { Traffic } from "./traffic.ts";
+import { WriteObserver } from "./write-observer.ts";
 
 /** The life of a key in these tests. */
 export const ttlMs = 3_000;
 export const acquireTimeoutMs = 1_000;
 
-/** What customers and onlookers saw of one fault. Times are milliseconds. */
+/** What customers and observers saw of one fault. Times are milliseconds. */
 export interface Outcome {
   readonly fault: string;
   readonly placed: number;
@@ -36,6 +37,8 @@ export interface Outcome {
   /** From the last answer until no key was left. */
   readonly keysGoneMs: number;
   readonly uncaught: readonly string[];
+  /** The slowest answer that had nothing to do with Redis. */
+  readonly httpMs: number;
 }
 
 export async function underFault(
@@ -44,11 +47,11 @@ export async function underFault(
   fault: Fault,
   users = 24,
 ): Promise<Outcome> {
-  const sightings = new Sightings();
+  const observer = new WriteObserver();
   try {
-    return await observe(topology, services, fault, users, sightings);
+    return await observe(topology, services, fault, users, observer);
   } finally {
-    sightings.stop();
+    observer.stop();
   }
 }
 
@@ -57,12 +60,13 @@ async function observe(
   services: readonly Service[],
   fault: Fault,
   users: number,
-  sightings: Sightings,
+  observer: WriteObserver,
 ): Promise<Outcome> {
   await topology.whole();
-  await Promise.all(topology.nodes.map((node) => sightings.listen(node)));
+  await Promise.all(topology.nodes.map((node) => observer.listen(node)));
   for (const service of services) service.forget();
   const traffic = new Traffic(services, users);
+  const anonymous = new Anonymous(services);
   const holdings = () => services.flatMap((service) => service.holdings);
   const affected = new Set<string>();
   const victim = await topology.masterOf(`lock:submit:${traffic.users[0]}`);
@@ -97,10 +101,11 @@ async function observe(
         boundMs: 30_000,
       });
     },
-    listenAgain: (node) => sightings.listen(node),
+    listenAgain: (node) => observer.listen(node),
   });
   await sleep(1_000);
   await traffic.stop(15_000);
+  const httpMs = anonymous.stop();
   const stoppedAt = now();
   await until(async () => (await keys(topology)) === 0, {
     what: "no key to be left",
@@ -128,10 +133,11 @@ async function observe(
     recoveryMs: refused.length === 0 ? 0 : Math.max(...times),
     lost,
     overlaps: pairs.length,
-    excused: pairs.filter(([one, two]) => sightings.wereApart(one.ownerId, two.ownerId)).length,
+    excused: pairs.filter(([one, two]) => observer.wereApart(one.ownerId, two.ownerId)).length,
     strandedMs: longestStranded(clicks, holdings()),
     keysGoneMs,
     uncaught: services.flatMap((service) => service.uncaught),
+    httpMs,
   };
 }
 
@@ -153,7 +159,9 @@ export function misses(fault: Fault, outcome: Outcome): string[] {
   expect(outcome.odd === 0, `${outcome.odd} answers that are neither 201, 409 nor 503`);
   expect(outcome.unanswered === 0, `${outcome.unanswered} clicks without an answer`);
   const slowest = Math.round(outcome.slowest503Ms);
-  expect(slowest <= acquireTimeoutMs + 1_000, `a 503 took ${slowest} ms`);
+  // The coarse timers of a lock, and the turns of a busy loop before the time-out, at it and after.
+  const most = acquireTimeoutMs + 50 + 3 * outcome.httpMs;
+  expect(slowest <= most, `a 503 took ${slowest} ms`);
   expect(outcome.recoveryMs <= 15_000, `orders flow again only after ${outcome.recoveryMs} ms`);
   expect(outcome.placed > 0, "no order was placed");
   expect(fault.isOutage || outcome.unavailable < outcome.placed / 2, "more 503 than it takes");

@@ -88,9 +88,9 @@ const ofThree = guard.protect(async (_req, answer, goOn) => (answer.headersSent 
 for (const each of [ofNothing, ofRequest, ofTwo, ofThree]) each(orderRequest, orderResponse, next);
 same<typeof ofRequest, RequestHandler>();
 // @ts-expect-error it needs all three
-ofNothing();
+void ofNothing();
 // @ts-expect-error it needs all three
-ofRequest(orderRequest);
+void ofRequest(orderRequest);
 const byName: Record<string, RequestHandler> = { ofNothing, ofRequest, ofTwo, ofThree };
 app.use(...Object.values(byName), guard.protect(ofThree));
 

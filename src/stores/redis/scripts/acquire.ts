@@ -91,6 +91,30 @@ end
 return replies
 `);
 
+/** What the scripts for submissions share besides. */
+const once = /* lua */ `
+${head}
+-- Two fingerprints are compared only where both are there.
+local function differ(one, other)
+  local none = string.rep('-', 22)
+  return one ~= other and one ~= none and other ~= none
+end
+-- What a holder submits is at the end of the value, in 22 characters each.
+local function acquire_once(key, owner_id, submission, fingerprint)
+  local value = owner_id .. behind .. submission .. ':' .. fingerprint
+  local reply, held = acquire(key, owner_id, value)
+  if held and string.sub(held, -46, -24) == ':' .. submission then
+    if differ(string.sub(held, -22), fingerprint) then
+      return -6
+    end
+    if not failed(reply) then
+      return -1000 - reply
+    end
+  end
+  return reply
+end
+`;
+
 /**
  * The same for submissions.
  *
@@ -107,14 +131,8 @@ return replies
  */
 export const acquireOnceScript: string = sent(/* lua */ `
 ${common}
-${head}
--- Two fingerprints are compared only where both are there.
-local function differ(one, other)
-  local none = string.rep('-', 22)
-  return one ~= other and one ~= none and other ~= none
-end
+${once}
 for i = 1, #KEYS / 2 do
-  local key = KEYS[2 * i - 1]
   local owner_id = ARGV[3 * i + 4]
   local submission = ARGV[3 * i + 5]
   local fingerprint = ARGV[3 * i + 6]
@@ -134,16 +152,7 @@ for i = 1, #KEYS / 2 do
       reply = kept
     end
   else
-    local held
-    reply, held = acquire(key, owner_id, owner_id .. behind .. submission .. ':' .. fingerprint)
-    -- What a holder submits is at the end of the value, in 22 characters each.
-    if held and string.sub(held, -46, -24) == ':' .. submission then
-      if differ(string.sub(held, -22), fingerprint) then
-        reply = -6
-      elseif not failed(reply) then
-        reply = -1000 - reply
-      end
-    end
+    reply = acquire_once(KEYS[2 * i - 1], owner_id, submission, fingerprint)
   end
   -- As long as nothing was written, an error is that of the whole call.
   if failed(reply) and not wrote then
@@ -151,5 +160,21 @@ for i = 1, #KEYS / 2 do
   end
   replies[i + 2] = reply
 end
+return replies
+`);
+
+/**
+ * One half of it, while a Cluster moves the slot: what it does without a record.
+ *
+ * KEYS: the lock. ARGV: as above, of one entry.
+ */
+export const acquireStepScript: string = sent(/* lua */ `
+${common}
+${once}
+local reply = acquire_once(KEYS[1], ARGV[7], ARGV[8], ARGV[9])
+if failed(reply) then
+  return reply
+end
+replies[3] = reply
 return replies
 `);

@@ -1,6 +1,7 @@
 /**
  * Every script is for one entry or many, and every entry is independent of its neighbours. Every
- * reply begins with Redis' own clock in milliseconds, read before the first write.
+ * reply begins with Redis' own clock in milliseconds, read before the first write: rules 6 and 12 go
+ * by it.
  *
  * What Redis does not permit or cannot do (a missing permission, no memory, a read-only replica)
  * fails the whole call as long as nothing has been written, so that an error of the call means that
@@ -23,10 +24,12 @@ end
 /** The long names of the scripts, as they are sent: the text travels with every call. */
 const short: Record<string, string> = {
   acquire: "A",
+  acquire_once: "J",
   behind: "B",
   cooldown: "C",
   differ: "D",
   expires: "E",
+  fingerprint: "Z",
   failed: "F",
   floor_us: "G",
   held: "H",

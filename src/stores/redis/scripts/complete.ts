@@ -55,6 +55,7 @@ for i = 1, #KEYS / 2 do
   if mine and not failed(reply) then
     redis.pcall('DEL', key)
     wrote = true
+    -- Rule 19: only by who still held.
     if cooldown > 0 then
       redis.pcall('SET', key, 'cooldown:' .. owner_id, 'PX', string.format('%.0f', cooldown))
     end

@@ -3,16 +3,19 @@ import { common, sent } from "./common.ts";
 /**
  * One half of an acquire for a submission, while a Cluster moves the slot.
  *
- * KEYS: the record of each entry. ARGV: none.
+ * KEYS: the record of each entry. ARGV: the fingerprint of each entry.
  *
  * Returns the clock, then for each entry the record, or:
  *   0 none
+ *   -5 mismatched: completed with another fingerprint
  *   -7 something that is no record stands where it belongs
  */
 export const lookScript: string = sent(/* lua */ `
 ${common}
 local replies = { now }
+local none = string.rep('-', 22)
 for i, key in ipairs(KEYS) do
+  local fingerprint = ARGV[i]
   local reply = redis.pcall('GET', key)
   if not reply then
     reply = 0
@@ -22,6 +25,11 @@ for i, key in ipairs(KEYS) do
     return reply
   elseif string.sub(reply, 1, 1) ~= '1' or string.len(reply) < 59 then
     reply = -7
+  else
+    local kept = string.sub(reply, 2, 23)
+    if kept ~= fingerprint and kept ~= none and fingerprint ~= none then
+      reply = -5
+    end
   end
   replies[i + 1] = reply
 end
@@ -34,7 +42,8 @@ return replies
  * KEYS: the record of each entry.
  * ARGV: for each entry the owner id, the record's text, and Redis' time in ms at which it expires.
  *
- * Returns the clock, then for each entry what the whole script does (1 for 1 and 3).
+ * Returns the clock, then for each entry what the whole script does, but 3 for 1 as well: it does not
+ * see the lock.
  */
 export const recordScript: string = sent(/* lua */ `
 ${common}
@@ -61,7 +70,7 @@ for i, record in ipairs(KEYS) do
     reply = redis.pcall('SET', record, ARGV[3 * i - 1], 'PX', string.format('%.0f', expires))
     if not failed(reply) then
       wrote = true
-      reply = 1
+      reply = 3
     end
   end
   if failed(reply) and not wrote then

@@ -52,7 +52,12 @@ export class CallWatch {
       if (now <= dueAt) continue;
       const { machine } = participant;
       // A process that is paused answers when it goes on.
-      if (machine.isPaused || now - machine.resumedAt <= 1.01 * afterPauseMs + slackMs) continue;
+      if (
+        machine.isDead ||
+        machine.isPaused ||
+        now - machine.resumedAt <= 1.01 * afterPauseMs + slackMs
+      )
+        continue;
       this.#verdict.broken("settled", `${what} has not settled within its bound`);
     }
   }

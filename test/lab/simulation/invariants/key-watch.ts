@@ -1,14 +1,13 @@
-import {
-  acquireScript,
-  extendScript,
-  releaseScript,
-} from "../../../../src/stores/redis/scripts.ts";
-import type { WrittenCopy } from "../network/simulated-client.ts";
+import type { WrittenCopy } from "../network/surroundings.ts";
 import type { Schedule } from "../schedule.ts";
 import type { KeyWatcher } from "../server/keys.ts";
 import type { SimulatedRedis } from "../server/simulated-redis.ts";
+import { isRecordKey, type LockValue, lockValue, ownerIdOf } from "../server/values.ts";
 import type { EventLoop } from "../time/event-loop.ts";
-import type { Owners, Tenure } from "./owners.ts";
+import { Executions } from "./executions.ts";
+import { FenceWatch } from "./fence-watch.ts";
+import type { Owner, Owners, Tenure } from "./owners.ts";
+import { RecordWatch } from "./record-watch.ts";
 import type { Verdict } from "./verdict.ts";
 
 /** Rounding of clocks to milliseconds, timers that come late, a turn of the loop. */
@@ -16,8 +15,9 @@ export const slackMs = 4;
 
 /** Watches every change of every key. */
 export class KeyWatch implements KeyWatcher {
-  /** The copy that the server executes at the moment. */
-  executing: WrittenCopy | undefined;
+  readonly executions: Executions;
+  readonly records: RecordWatch;
+  readonly fence: FenceWatch;
   readonly #loop: EventLoop;
   readonly #schedule: Schedule;
   readonly #owners: Owners;
@@ -39,94 +39,140 @@ export class KeyWatch implements KeyWatcher {
     this.#verdict = verdict;
     this.#note = note;
     this.#server = server;
-  }
-
-  /** The server executes a copy: `run` does it. */
-  executes(copy: WrittenCopy, run: () => unknown): unknown {
-    this.executing = copy;
-    try {
-      return run();
-    } catch (error) {
-      if (copy.script === releaseScript && String(error).includes("NOPERM")) {
-        for (const id of copy.args) {
-          const owner = this.#owners.get(String(id));
-          if (owner !== undefined) owner.wasForbidden = true;
-        }
-      }
-      throw error;
-    } finally {
-      this.executing = undefined;
-    }
+    this.executions = new Executions({ server, owners, verdict, records: () => this.records });
+    this.records = new RecordWatch(loop, owners, verdict, this.executions, server);
+    this.fence = new FenceWatch(loop, verdict, server);
   }
 
   set(key: string, value: string, expiresAt: number | undefined): void {
-    const { now } = this.#loop;
-    const owner = this.#owners.of(value, key);
+    const { current } = this.executions;
+    if (isRecordKey(key)) {
+      this.#note(() => `Redis      ${key} = ${value}`);
+      current?.touched.set(key, value);
+      this.records.set(key, value, expiresAt);
+      return;
+    }
+    const parsed = lockValue(value);
+    const owner = this.#owners.of(ownerIdOf(value), key);
     this.#note(() => `Redis      ${key} = ${owner.name}`);
     owner.serverLife ??= this.#server().life;
     const tenures = this.#owners.tenures(key);
-    this.#end(key, "overwritten");
-    const isByWrongClock =
-      this.executing?.script === acquireScript && this.#isLate(this.executing, owner.name);
-    tenures.push({ owner, from: now, to: undefined, livesUntil: expiresAt, isByWrongClock });
+    this.#end(key);
+    let isByWrongClock = false;
+    if (current !== undefined) {
+      if (parsed.kind === "lock") isByWrongClock = this.#taken(key, parsed, owner, current.copy);
+      else if (parsed.kind === "cooldown") this.#cooled(key, parsed.ownerId, expiresAt);
+      else this.#verdict.broken("grammar", `${key} = ${value}`);
+      current.touched.set(key, owner.id);
+    }
+    const from = this.#loop.now;
+    const livesUntil = expiresAt;
+    tenures.push({ owner, value: parsed, from, to: undefined, livesUntil, isByWrongClock });
   }
 
   lengthened(key: string, _value: string, expiresAt: number): void {
+    if (isRecordKey(key)) {
+      this.records.lengthened(key);
+      return;
+    }
     const tenure = this.#owners.current(key);
     if (tenure === undefined) return;
-    const copy = this.executing;
-    const isAdoption = tenure.owner.participant === undefined && copy?.script === acquireScript;
-    if (copy?.script === extendScript && copy.args.includes(tenure.owner.id)) {
-      this.#note(() => `Redis      ${key} of ${tenure.owner.name} lengthened`);
+    const { owner } = tenure;
+    const { name, entries } = this.executions.current ?? {};
+    if (name === "extend" && entries?.some((each) => each.ownerId === owner.id)) {
+      this.#note(() => `Redis      ${key} of ${owner.name} lengthened`);
       tenure.livesUntil = expiresAt;
       return;
     }
-    if (isAdoption) {
+    const isAcquire = name === "acquire" || name === "acquireOnce";
+    if (owner.participant === undefined && isAcquire) {
       const { maxHoldMs } = this.#schedule.times;
-      this.#note(() => `Redis      ${key} of ${tenure.owner.name} is given an expiry`);
+      this.#note(() => `Redis      ${key} of ${owner.name} is given an expiry`);
       if (tenure.livesUntil !== undefined || expiresAt - this.#server().nowMs !== maxHoldMs) {
         this.#verdict.broken("lifetime", `${key} of an old lock was given another life`);
       }
       tenure.livesUntil = expiresAt;
       return;
     }
-    this.#verdict.broken(
-      "lifetime",
-      `${key} of ${tenure.owner.name} was lengthened by another command`,
-    );
+    this.#verdict.broken("lifetime", `${key} of ${owner.name} was lengthened by another command`);
   }
 
   deleted(key: string, value: string): void {
-    const owner = this.#owners.of(value, key);
+    if (isRecordKey(key)) {
+      this.records.deleted(key);
+      return;
+    }
+    const owner = this.#owners.of(ownerIdOf(value), key);
     this.#note(() => `Redis      ${key} of ${owner.name} deleted`);
-    if (this.executing?.args.includes(value) === true) owner.deletedAt.push(this.#loop.now);
-    else
+    const { current } = this.executions;
+    current?.touched.set(key, owner.id);
+    if (current?.entries.some((each) => each.lock === key && each.ownerId === owner.id) === true) {
+      owner.deletedAt.push(this.#loop.now);
+    } else {
       this.#verdict.broken(
         "ownKey",
         `${key} of ${owner.name} was deleted by somebody else's command`,
       );
-    this.#end(key, "deleted");
+    }
+    this.#end(key);
   }
 
   expired(key: string, value: string): void {
-    this.#note(() => `Redis      ${key} of ${this.#owners.of(value, key).name} expired`);
-    this.#end(key, "expired");
+    if (isRecordKey(key)) {
+      this.#note(() => `Redis      ${key} expired`);
+      this.records.expired(key);
+      return;
+    }
+    this.#note(() => `Redis      ${key} of ${this.#owners.of(ownerIdOf(value), key).name} expired`);
+    this.#end(key);
   }
 
   /** The server lost its data. */
   lost(): void {
-    for (const key of this.#owners.keys()) this.#end(key, "lost");
+    for (const key of this.#owners.keys()) this.#end(key);
+  }
+
+  /** @returns whether it was taken by a clock that nobody can be asked to wait for. */
+  #taken(
+    key: string,
+    { fencingToken }: Extract<LockValue, { kind: "lock" }>,
+    owner: Owner,
+    copy: WrittenCopy,
+  ): boolean {
+    owner.tokens.push(fencingToken);
+    this.fence.taken(key, owner, fencingToken, copy.sentAt);
+    return this.#isLate(copy, owner.name);
+  }
+
+  /** Rule 19. */
+  #cooled(key: string, ownerId: string, expiresAt: number | undefined): void {
+    const { copy, touched, entries } = this.executions.current ?? {};
+    const owner = this.#owners.get(ownerId);
+    if (owner === undefined || copy === undefined) return;
+    const broken = (what: string) =>
+      this.#verdict.broken("cooldown", `the cooldown of ${owner.name} ${what}`);
+    if (touched?.get(key) !== ownerId) broken("was set without its lock");
+    if (owner.isWithoutCooldown) broken("was set, and none was asked for");
+    if (owner.toldAt !== undefined && copy.sentAt > owner.toldAt) broken("was set by a retire");
+    const until = entries?.find((each) => each.ownerId === ownerId)?.cooldownUntilMs;
+    if (expiresAt !== until) broken(`ends at ${expiresAt} and not at ${until}`);
+    owner.cooldownUntil ??= expiresAt;
+    if (owner.cooldownUntil !== expiresAt) broken("was given another end");
   }
 
   /**
-   * A copy refuses itself after its deadline, and long before it. The limit: a process that has
-   * never had an answer, and whose clock is ahead by as much as its first copy was held.
+   * A copy refuses itself after its deadline, and long before it. The limits: a process that has
+   * never had an answer, and whose clock is ahead by as much as its first copy was held; and a clock
+   * of Redis that was set back.
    */
   #isLate({ sentAt, args }: WrittenCopy, name: string): boolean {
     const { acquireTimeoutMs } = this.#schedule.times;
+    const { nowMs, setBackMs } = this.#server();
+    const deadlineMs = Number(args[0]);
     const ageMs = this.#loop.now - sentAt;
-    if (ageMs <= 2.02 * acquireTimeoutMs + slackMs) return false;
-    const aheadMs = Number(args[0]) - this.#server().nowMs + ageMs - acquireTimeoutMs;
+    const isSetBack = setBackMs > 0 && nowMs + setBackMs > deadlineMs;
+    if (isSetBack || ageMs <= 2.02 * acquireTimeoutMs + slackMs) return isSetBack;
+    const aheadMs = deadlineMs - nowMs + ageMs - acquireTimeoutMs;
     const isLimit =
       aheadMs > acquireTimeoutMs && Math.abs(ageMs - aheadMs) <= acquireTimeoutMs + slackMs;
     if (!isLimit) {
@@ -136,7 +182,7 @@ export class KeyWatch implements KeyWatcher {
     return true;
   }
 
-  #end(key: string, _how: string): void {
+  #end(key: string): void {
     const tenure = this.#owners.current(key);
     if (tenure === undefined) return;
     tenure.to = this.#loop.now;
@@ -147,7 +193,7 @@ export class KeyWatch implements KeyWatcher {
   checkOrphan({ owner, from, isByWrongClock }: Tenure, to: number): void {
     const { participant, overAt, key, name } = owner;
     if (participant === undefined || overAt === undefined || participant.lockIsGone) return;
-    if (isByWrongClock || owner.wasForbidden) return;
+    if (isByWrongClock || owner.wasForbidden || participant.machine.isDead) return;
     const since = Math.max(from, overAt);
     if (since >= to) return;
     const roundTripMs = 2 * participant.longestLatencyMs;

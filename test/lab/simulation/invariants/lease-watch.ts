@@ -37,8 +37,8 @@ export class LeaseWatch {
     this.#neverExtends = times.maxHoldMs === times.ttlMs;
   }
 
-  /** @returns ends the watch: the lease was given back. */
-  begin(lease: Lease, owner: Owner, participant: Participant): () => void {
+  /** @returns ends the watch: the lease was given back, by a complete or otherwise. */
+  begin(lease: Lease, owner: Owner, participant: Participant): (isCompleted: boolean) => void {
     const holding: Holding = {
       lease,
       owner,
@@ -49,11 +49,23 @@ export class LeaseWatch {
     };
     this.#holdings.add(holding);
     const since = this.#loop.now;
-    lease.signal.addEventListener("abort", () => this.#checkKept(holding, since));
-    return () => {
+    let isQuiet = false;
+    lease.signal.addEventListener("abort", () => {
+      this.#checkKept(holding, since);
+      if (isQuiet) this.#verdict.broken("quiet", `${owner.name} was completed, and then lost`);
+    });
+    return (isCompleted) => {
+      isQuiet = isCompleted;
       holding.isGivenBack = true;
       this.#holdings.delete(holding);
     };
+  }
+
+  /** A process is dead, and its leases with it. */
+  died(participant: Participant): void {
+    for (const holding of this.#holdings) {
+      if (holding.participant === participant) this.#holdings.delete(holding);
+    }
   }
 
   /** An extend was answered. */
@@ -102,7 +114,7 @@ export class LeaseWatch {
   }
 
   #isAtKey({ owner }: Holding): boolean {
-    return this.#server.look(owner.key)?.value === owner.id;
+    return String(this.#server.look(owner.key)?.value).startsWith(owner.id);
   }
 
   #checkBacked(holding: Holding, remainingMs: number): void {

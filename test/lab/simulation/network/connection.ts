@@ -24,6 +24,8 @@ export class Connection {
   #lastThere = 0;
   #lastBack = 0;
   #closedAtClient = false;
+  /** The client has said that it writes nothing more. */
+  isEnding = false;
   #vanished = false;
 
   constructor(loop: EventLoop, client: Machine, server: SimulatedRedis, latency: () => number) {

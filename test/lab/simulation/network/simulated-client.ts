@@ -1,81 +1,15 @@
 import { EventEmitter } from "node:events";
 import type { RedisClient } from "../../../../src/stores/redis/ioredis.ts";
-import type { SimulatedRedis } from "../server/simulated-redis.ts";
-import type { EventLoop } from "../time/event-loop.ts";
 import { on } from "../time/event-loop.ts";
-import type { Machine } from "../time/machine.ts";
+import type { Timer } from "../time/machine.ts";
 import type { Task } from "../time/task-queue.ts";
-import { Connection, type Delays } from "./connection.ts";
+import { Connection } from "./connection.ts";
+import type { ClientOptions, ScriptCall, Surroundings } from "./surroundings.ts";
 
-export interface ClientOptions {
-  readonly autoResendUnfulfilledCommands: boolean;
-  readonly enableOfflineQueue: boolean;
-  readonly maxRetriesPerRequest: number;
-  readonly commandTimeout: number | undefined;
-  readonly connectTimeout: number;
-  readonly retryStrategy: (times: number) => number;
-}
-
-/** The defaults of ioredis 5, which matter to a lock. */
-export const ioredisDefaults: ClientOptions = {
-  autoResendUnfulfilledCommands: true,
-  enableOfflineQueue: true,
-  maxRetriesPerRequest: 20,
-  commandTimeout: undefined,
-  connectTimeout: 10_000,
-  retryStrategy: (times) => Math.min(50 * times, 2_000),
-};
-
-/** What becomes of one command, chosen by the schedule. */
-export interface CommandFate extends Delays {
-  /** The client loses its connection this long after the write. */
-  readonly resetMs: number | undefined;
-  /** What was written before that lands at the server nevertheless. */
-  readonly stillLands: boolean;
-  /** The answer is replaced by something that is none. */
-  readonly oddAnswer: boolean;
-}
-
-/** What the clients of one process share: their network, and who watches it. */
-export interface Surroundings {
-  readonly loop: EventLoop;
-  readonly machine: Machine;
-  readonly server: SimulatedRedis;
-  readonly latency: () => number;
-  /** The network of this process stands still until then. */
-  readonly cutOffUntil: () => number;
-  readonly nextFate: () => CommandFate | undefined;
-  readonly watcher: ClientWatcher;
-  /** Every client of this process that is not ended. */
-  readonly clients: Set<SimulatedClient>;
-}
-
-export interface ClientWatcher {
-  /** A script is about to be written. */
-  writes(client: SimulatedClient, script: string, keys: readonly string[]): void;
-  /** The server executes a script: `run` does it. */
-  executes(copy: WrittenCopy, run: () => unknown): unknown;
-  /** A command, or the connection, is in trouble from now on; call the result when that is over. */
-  troubled(): () => void;
-  connected(client: SimulatedClient): void;
-  closed(client: SimulatedClient): void;
-}
-
-/** One write of a command, as the server gets it. */
-export interface WrittenCopy {
-  readonly script: string;
-  readonly keys: readonly string[];
-  readonly args: readonly (string | number)[];
-  /** When its command was first written: a copy that is sent again is as old as that. */
-  readonly sentAt: number;
-}
-
-interface Command {
-  readonly script: string;
-  readonly keys: readonly string[];
-  readonly args: readonly (string | number)[];
+interface Command extends ScriptCall {
   readonly resolve: (value: unknown) => void;
   readonly reject: (error: Error) => void;
+  timer: Timer | undefined;
   /** When it was written, by the clock of its machine. */
   writtenAt: number;
   /** When it was first written, by the right clock. */
@@ -84,25 +18,43 @@ interface Command {
   isResent: boolean;
 }
 
+/** What a client is duplicated with, and what a Cluster is. */
+type DuplicateOptions =
+  | [options: Partial<ClientOptions>]
+  | [nodes: readonly never[], options: ClusterOptions];
+
+interface ClusterOptions {
+  readonly redisOptions: Partial<ClientOptions>;
+  readonly clusterRetryStrategy: ClientOptions["retryStrategy"];
+}
+
+function asNodeOptions({ redisOptions, clusterRetryStrategy, ...common }: ClusterOptions) {
+  return { ...common, ...redisOptions, retryStrategy: clusterRetryStrategy };
+}
+
 /**
- * As much of ioredis as a lock meets: its states and events, the offline queue, the silent
- * re-sending after a reconnect, command time-outs that withdraw nothing. Written after
- * `event_handler.js` and `Redis.js` of ioredis 6.
+ * As much of ioredis 6 as a lock meets: its states and events, its queues, the silent re-sending
+ * after a reconnect, command time-outs that withdraw nothing. `simulated-client.test.ts` compares
+ * the two.
  */
 export class SimulatedClient extends EventEmitter implements RedisClient {
   status = "wait";
   readonly options: ClientOptions;
   readonly isSecond: boolean;
+  /** One node of it, which has every slot. */
+  readonly isCluster: boolean;
   readonly #around: Surroundings;
-  /** Written and unanswered, oldest first. */
+  /** Written and unanswered, oldest first; another one from each new connection on. */
   #written: Command[] = [];
-  /** Written on a connection that was lost, to be written again. */
+  /** What was written on the last connection that was ready; may be the same array. */
   #toResend: Command[] = [];
   #offline: Command[] = [];
+  /** Kept when it is lost, until there is another. */
   #connection: Connection | undefined;
   #retries = 0;
   #retry: Task | undefined;
-  #disconnected = false;
+  /** `disconnect` was called: the next close is the end. */
+  #isDisconnecting = false;
   #untroubled: (() => void)[] = [];
 
   constructor(around: Surroundings, options: ClientOptions, isSecond = false) {
@@ -110,6 +62,7 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
     this.#around = around;
     this.options = options;
     this.isSecond = isSecond;
+    this.isCluster = options.isCluster;
     around.clients.add(this);
   }
 
@@ -118,15 +71,28 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
     return this.#written.find((command) => !command.isResent)?.writtenAt;
   }
 
+  /** It was told to end, and does so when the other end has answered, or takes too long. */
+  get isDisconnecting(): boolean {
+    return this.#isDisconnecting;
+  }
+
+  /** The present connection, if there is one. */
+  get connection(): Connection | undefined {
+    return this.#connection?.isOpen === true ? this.#connection : undefined;
+  }
+
   connect(): Promise<void> {
     if (["connecting", "connect", "ready"].includes(this.status)) {
       return Promise.reject(new Error("Redis is already connecting/connected"));
     }
+    this.#around.clients.add(this);
     this.#open();
     return Promise.resolve();
   }
 
-  duplicate(options: Partial<ClientOptions>): SimulatedClient {
+  duplicate(...given: DuplicateOptions): SimulatedClient {
+    const [first, ofCluster] = given;
+    const options = ofCluster === undefined ? first : asNodeOptions(ofCluster);
     const copy = new SimulatedClient(this.#around, { ...this.options, ...options }, true);
     void copy.connect();
     return copy;
@@ -136,57 +102,43 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
     const keys = rest.slice(0, keyCount).map(String);
     const args = rest.slice(keyCount);
     return new Promise((resolve, reject) => {
-      const { commandTimeout, enableOfflineQueue } = this.options;
-      // Withdraws nothing: the bytes are sent, and the late answer is dropped.
-      const timer =
-        commandTimeout === undefined
-          ? undefined
-          : this.#around.machine.setTimer(commandTimeout, false, () => {
-              reject(new Error("Command timed out"));
-            });
-      const settling =
-        <Value>(settle: (value: Value) => void) =>
-        (value: Value) => {
-          timer?.clear();
-          settle(value);
-        };
       const command: Command = {
         script,
         keys,
         args,
-        resolve: settling(resolve),
-        reject: settling(reject),
+        resolve,
+        reject,
+        timer: undefined,
         writtenAt: 0,
         sentAt: undefined,
         isResent: false,
       };
       this.#around.watcher.writes(this, script, keys);
-      if (this.status === "ready") this.#write(command);
-      else if (this.status === "end") reject(new Error("Connection is closed."));
-      else if (enableOfflineQueue) this.#offline.push(command);
-      else reject(new Error("Stream isn't writeable and enableOfflineQueue options is false"));
+      this.#send(command);
     });
   }
 
   disconnect(): void {
-    this.#disconnected = true;
+    this.#isDisconnecting = true;
     if (this.#retry !== undefined) this.#retry.cancelled = true;
-    if (this.#connection !== undefined) {
-      // The socket says so itself, a little later.
-      const connection = this.#connection;
-      this.#around.machine.after(0, () => this.lose(connection, true));
-    } else if (this.status !== "end") this.#lost();
+    if (this.status === "wait") {
+      this.#closed();
+      return;
+    }
+    const { connection } = this;
+    if (connection === undefined) {
+      // Nothing closes any more, and so nothing tells of an end.
+      this.#around.clients.delete(this);
+      return;
+    }
+    this.#endGently(connection);
   }
 
   /** The connection is lost, as its client sees it. */
   lose(connection: Connection | undefined, stillLands: boolean): void {
-    if (connection === undefined || connection !== this.#connection) return;
+    if (connection === undefined || connection !== this.connection) return;
     connection.closeAtClient(stillLands);
-    this.#lost();
-  }
-
-  get connection(): Connection | undefined {
-    return this.#connection;
+    this.#closed();
   }
 
   #open(): void {
@@ -200,38 +152,80 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
       return;
     }
     machine.after(established, () => {
-      if (connection !== this.#connection) return;
+      if (connection !== this.connection) return;
       if (server.isDown) {
         this.lose(connection, false);
         return;
       }
+      this.#written = [];
       this.#setStatus("connect");
-      // The handshake and the ready check.
       connection.stall(cutOffUntil());
-      connection.write(
-        () => {},
-        () => this.#ready(connection),
-      );
+      this.#ask(connection, () => this.#ask(connection, () => this.#ready()));
     });
   }
 
-  #ready(connection: Connection): void {
-    if (connection !== this.#connection) return;
+  /** One round trip on the way to `ready`: first the handshake, then the question whether it is. */
+  #ask(connection: Connection, answered: () => void): void {
+    const { commandTimeout } = this.options;
+    const timer = this.#timer(commandTimeout, () => {
+      if (connection !== this.connection) return;
+      this.#flush(() => new Error("Command timed out"));
+      this.#endGently(connection);
+    });
+    connection.write(
+      () => {},
+      () => {
+        timer?.clear();
+        if (connection === this.connection && !connection.isEnding) answered();
+      },
+    );
+  }
+
+  #timer(ms: number | undefined, run: () => void): Timer | undefined {
+    return ms === undefined ? undefined : this.#around.machine.setTimer(ms, false, run);
+  }
+
+  #ready(): void {
     this.#retries = 0;
     this.#setStatus("ready");
     this.#around.watcher.connected(this);
-    for (const command of this.#toResend) command.isResent = true;
-    const again = [...this.#toResend, ...this.#offline];
+    const toResend = this.options.autoResendUnfulfilledCommands ? this.#toResend : [];
     this.#toResend = [];
+    for (const command of toResend) {
+      command.isResent = true;
+      this.#send(command);
+    }
+    const offline = this.#offline;
     this.#offline = [];
-    for (const command of again) this.#write(command);
+    for (const command of offline) this.#send(command);
   }
 
-  #write(command: Command): void {
+  /** Writes a command, or queues it, or refuses it. */
+  #send(command: Command): void {
+    if (this.status === "wait") void this.connect();
+    if (this.status === "end") {
+      command.reject(new Error("Connection is closed."));
+      return;
+    }
+    const { commandTimeout, enableOfflineQueue } = this.options;
+    // Withdraws nothing: the bytes are sent, and the late answer is dropped.
+    command.timer ??= this.#timer(commandTimeout, () => {
+      command.reject(new Error("Command timed out"));
+    });
+    const { connection } = this;
+    if (this.status === "ready" && connection?.isEnding === false) this.#write(command, connection);
+    else if (enableOfflineQueue) this.#offline.push(command);
+    else {
+      this.#settle(command, () =>
+        command.reject(new Error("Stream isn't writeable and enableOfflineQueue options is false")),
+      );
+    }
+  }
+
+  #write(command: Command, connection: Connection): void {
     const { loop, machine, server, watcher, nextFate } = this.#around;
-    const connection = this.#connection as Connection;
-    const fate = nextFate();
-    const untroubled = fate === undefined ? undefined : this.#lastFailure();
+    const fate = nextFate(this, command);
+    const untroubled = fate === undefined ? undefined : this.#trouble();
     command.writtenAt = machine.monotonicMs();
     this.#written.push(command);
     command.sentAt ??= loop.now;
@@ -250,11 +244,13 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
           return { error };
         }
       },
-      (answer) => {
+      ({ error, value }) => {
         untroubled?.();
         this.#written.splice(0, this.#written.indexOf(command) + 1);
-        if (answer.error !== undefined) command.reject(answer.error);
-        else command.resolve(fate?.oddAnswer === true ? "QUEUED" : answer.value);
+        this.#settle(command, () => {
+          if (error !== undefined) command.reject(error);
+          else command.resolve(fate?.oddAnswer === true ? "QUEUED" : value);
+        });
       },
       fate,
     );
@@ -263,23 +259,45 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
     }
   }
 
-  #lastFailure(): () => void {
+  #settle(command: Command, settle: () => void): void {
+    command.timer?.clear();
+    settle();
+  }
+
+  #trouble(): () => void {
     const untroubled = this.#around.watcher.troubled();
     this.#untroubled.push(untroubled);
     return untroubled;
   }
 
-  #lost(): void {
+  /**
+   * Says goodbye behind everything that was written, and is gone when the server has said so, too:
+   * until then answers are read, and nothing more is written.
+   */
+  #endGently(connection: Connection): void {
+    if (connection.isEnding) return;
+    connection.isEnding = true;
+    const { disconnectTimeout } = this.options;
+    // No timer: those that are left at the end are counted as the lock's.
+    const bound = this.#around.machine.after(disconnectTimeout, () => this.lose(connection, true));
+    connection.write(
+      () => {},
+      () => {
+        bound.cancelled = true;
+        this.lose(connection, true);
+      },
+    );
+  }
+
+  #closed(): void {
     const wasReady = this.status === "ready";
-    this.#connection = undefined;
     for (const untroubled of this.#untroubled) untroubled();
     this.#untroubled = [];
     this.#setStatus("close");
     this.#around.watcher.closed(this);
-    // Kept whether it is to be re-sent or not, which is why some promises never settle.
     if (wasReady && this.#written.length > 0) this.#toResend = this.#written;
-    this.#written = [];
-    if (this.#disconnected) {
+    if (this.#isDisconnecting) {
+      this.#isDisconnecting = false;
       this.#around.clients.delete(this);
       this.#setStatus("end");
       this.#flush(() => new Error("Connection is closed."));
@@ -288,23 +306,24 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
     const { machine } = this.#around;
     const delayMs = this.options.retryStrategy(++this.#retries);
     this.#setStatus("reconnecting");
-    this.#retry = machine.after(delayMs, () => this.#open());
-    const { maxRetriesPerRequest, autoResendUnfulfilledCommands } = this.options;
+    this.#retry = machine.after(delayMs, () => void this.connect().catch(() => {}));
+    const { maxRetriesPerRequest } = this.options;
     if (this.#retries % (maxRetriesPerRequest + 1) === 0) {
       this.#flush(() => {
-        const error = new Error(`Reached the max retries per request limit`);
+        const error = new Error("Reached the max retries per request limit");
         error.name = "MaxRetriesPerRequestError";
         return error;
       });
     }
-    if (!autoResendUnfulfilledCommands) this.#toResend = [];
   }
 
+  /**
+   * Gives up what is queued. What waits to be written again is among it only as long as no other
+   * connection has come up to its handshake: after that nobody settles it, until it is re-sent.
+   */
   #flush(error: () => Error): void {
-    const commands = [...this.#toResend, ...this.#offline];
-    this.#toResend = [];
-    this.#offline = [];
-    for (const command of commands) command.reject(error());
+    const commands = [...this.#offline.splice(0), ...this.#written.splice(0)];
+    for (const command of commands) this.#settle(command, () => command.reject(error()));
   }
 
   #setStatus(status: string): void {

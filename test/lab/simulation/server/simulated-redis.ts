@@ -1,7 +1,7 @@
 import type { EventLoop } from "../time/event-loop.ts";
 import { Machine } from "../time/machine.ts";
 import { type Entry, Keys, type KeyWatcher } from "./keys.ts";
-import { ReplyError, runScript } from "./script-runner.ts";
+import { type Memory, ReplyError, runScript } from "./script-runner.ts";
 
 /** A Redis server in virtual time: its keys, its clock, and what may happen to it. */
 export class SimulatedRedis {
@@ -9,6 +9,10 @@ export class SimulatedRedis {
   readonly keys: Keys;
   /** Counts restarts: whatever was known of an earlier life is lost. */
   life = 0;
+  /** By how much its wall clock was set back, all in all. */
+  setBackMs = 0;
+  #memory: { readonly until: number; readonly state: Memory } | undefined;
+  #movingUntil = 0;
   #downUntil = 0;
   #refusal: { readonly until: number; readonly text: string } | undefined;
   readonly #loop: EventLoop;
@@ -40,8 +44,9 @@ export class SimulatedRedis {
     return this.#downUntil > this.#loop.now;
   }
 
-  get isWell(): boolean {
-    return !this.isDown && !this.machine.isPaused && this.#refusal === undefined;
+  get memory(): Memory {
+    const { until = 0, state = "enough" } = this.#memory ?? {};
+    return until > this.#loop.now ? state : "enough";
   }
 
   look(key: string): Entry | undefined {
@@ -59,7 +64,11 @@ export class SimulatedRedis {
     args: readonly (string | number)[],
   ): unknown {
     if (this.#refusal !== undefined) throw new ReplyError(this.#refusal.text);
-    return runScript(this.keys, this.machine.wallMs(), script, keyNames, args);
+    if (this.#movingUntil > this.#loop.now && keyNames.length > 1) {
+      throw new ReplyError("TRYAGAIN Multiple keys request during rehashing of slot");
+    }
+    const nowUs = Math.floor(this.machine.wallMs() * 1_000);
+    return runScript(this.keys, { script, keyNames, args, nowUs, memory: this.memory });
   }
 
   restart(downMs: number): void {
@@ -75,6 +84,22 @@ export class SimulatedRedis {
     this.#physics.after(forMs, () => {
       if (this.#refusal === refusal) this.#refusal = undefined;
     });
+  }
+
+  /** It has no memory to spare. */
+  fill(state: Memory, forMs: number): void {
+    this.#memory = { until: this.#loop.now + forMs, state };
+  }
+
+  /** It is moving its slots to another node: only single keys can be reached. */
+  move(forMs: number): void {
+    this.#movingUntil = Math.max(this.#movingUntil, this.#loop.now + forMs);
+  }
+
+  setBack(ms: number): void {
+    this.machine.setBack(ms);
+    this.setBackMs += ms;
+    for (const key of this.keys.names()) this.#watchExpiry(key, this.look(key)?.expiresAt);
   }
 
   #watchExpiry(key: string, expiresAt: number | undefined): void {

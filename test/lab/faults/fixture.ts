@@ -1,0 +1,103 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { type AnyRedis, untilReady } from "../../support/clients.ts";
+import { freshUser } from "../../support/ids.ts";
+import { startProxy } from "../../support/proxy.ts";
+import { callBoundMs, settled } from "./bounded.ts";
+import type { LabClient } from "./clients.ts";
+import type { Fault, FaultTarget } from "./faults.ts";
+import type { Contender, Library } from "./library.ts";
+import { Observer } from "./observer.ts";
+
+/** Everything that a cell needs, connected and warm. */
+export interface Fixture {
+  readonly user: string;
+  readonly target: FaultTarget;
+  readonly caller: Contender;
+  /** On a healthy connection of its own. */
+  readonly rival: Contender;
+  readonly observer: Observer;
+  /** Whether the command that the fault waits for came by. */
+  readonly struck: boolean;
+  /** Resolves when everything that the fault does later has been done. */
+  over(): Promise<unknown>;
+  close(): Promise<void>;
+}
+
+export async function openFixture(
+  server: FaultTarget["server"],
+  { library, client, fault }: { library: Library; client: LabClient; fault: Fault },
+): Promise<Fixture> {
+  const closing: (() => unknown)[] = [];
+  const close = async (): Promise<void> => {
+    for (const end of closing.reverse()) await end();
+  };
+  const user = freshUser();
+  const pending: Promise<unknown>[] = [];
+  let struck = true;
+  const connect = async (port: number, login: Fault["login"]): Promise<AnyRedis> => {
+    const redis = client.connect(port, login);
+    closing.push(() => redis.disconnect());
+    return await untilReady(redis);
+  };
+  const warm = async (contender: Contender): Promise<Contender> => {
+    closing.push(() => settled(contender.close(), callBoundMs));
+    await warmUp(contender);
+    return contender;
+  };
+  try {
+    const proxy = await startProxy(server.port);
+    closing.push(() => proxy.stop());
+    const target: FaultTarget = {
+      proxy,
+      server,
+      isOurs: (argv) => argv.some((argument) => argument.includes(user)),
+      whenStruck(happened) {
+        struck = false;
+        void happened.then(() => {
+          struck = true;
+        });
+      },
+      later(ms, what) {
+        pending.push(sleep(ms).then(what));
+      },
+    };
+    await fault.prepare?.(target);
+    const redis = await connect(proxy.port, fault.login);
+    const rivalRedis = await connect(server.port, {});
+    const observer = new Observer(server.port, client.keyPrefix + library.keyOf(user));
+    closing.push(() => observer.stop());
+    await observer.start();
+    const caller = await warm(library.open(redis));
+    const rival = await warm((library.openRival ?? library.open)(rivalRedis));
+    return {
+      user,
+      target,
+      caller,
+      rival,
+      observer,
+      get struck() {
+        return struck;
+      },
+      over: () => Promise.all(pending),
+      close,
+    };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+/**
+ * An application has placed orders before: scripts are loaded, clocks are known. On a busy machine a
+ * client's own time bound may end the first try.
+ */
+async function warmUp(contender: Contender): Promise<void> {
+  for (let left = 5; left > 0; left--) {
+    const answer = await settled(contender.acquire(freshUser()), callBoundMs);
+    if (answer.kind !== "fulfilled" || answer.value.outcome !== "acquired") continue;
+    await settled(answer.value.hold.extend?.() ?? Promise.resolve(), callBoundMs);
+    await settled(contender.warm?.(freshUser()) ?? Promise.resolve(), callBoundMs);
+    if ((await settled(answer.value.hold.release(), callBoundMs)).kind === "fulfilled") return;
+  }
+  throw new Error("Without a fault the lock could not be acquired and released.");
+}

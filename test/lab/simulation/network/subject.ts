@@ -1,0 +1,124 @@
+import { duplicate, type RedisClient } from "../../../../src/stores/redis/ioredis.ts";
+import { acquireScript } from "../../../../src/stores/redis/scripts/acquire.ts";
+import type { Step, Who } from "./script.ts";
+
+const events = ["connecting", "connect", "ready", "close", "reconnecting", "end"];
+
+/** Reads a key as a string: an error where it is none. */
+const wrongScript = "return redis.call('GET', KEYS[1])";
+
+const hourMs = 3_600_000;
+
+/** A client under a script, and everything that can be seen of it from outside. */
+export abstract class Subject {
+  /** What each client told and answered, in its order. */
+  readonly logs: Record<Who, string[]> = { first: [], second: [] };
+  /** The calls as they were written to the network, in their order for each client. */
+  abstract readonly written: readonly string[];
+  /** A key that holds no string. */
+  protected abstract readonly listKey: string;
+  protected isSilent = false;
+  readonly #clients = new Map<Who, RedisClient>();
+  readonly #connecting = new Set<Who>();
+  #refusalsLeft = 0;
+  #asked = 0;
+
+  /** The server's clock, in milliseconds. */
+  protected abstract nowMs(): number;
+  protected abstract keyOf(name: string): string;
+  protected abstract hold(name: string, what: "request" | "reply"): void;
+  protected abstract silence(): void;
+  protected abstract release(): void;
+  protected abstract reset(lands: boolean): void;
+  protected abstract refuse(on: boolean): void;
+
+  get statuses(): string[] {
+    return [...this.#clients].map(([who, { status }]) => `${who} is "${status}"`);
+  }
+
+  /** Does what the step says, and does not wait for what follows from it. */
+  protected perform(step: Step): void {
+    if ("ask" in step) this.#ask(step);
+    else if ("connect" in step)
+      void this.#clients
+        .get(step.connect)
+        ?.connect()
+        .catch(() => {});
+    else if ("disconnect" in step) {
+      this.#clients.get(step.disconnect)?.disconnect();
+      if (step.asks) this.#ask({ ask: step.disconnect });
+    } else if ("duplicate" in step) this.#duplicate();
+    else if ("silence" in step) {
+      this.isSilent = true;
+      this.silence();
+    } else if ("release" in step) {
+      this.isSilent = false;
+      this.release();
+    }
+    // What lies in the socket of a server that stands still is read when it goes on, reset or not.
+    else if ("reset" in step) this.reset(step.reset.lands || this.isSilent);
+    else this.#refuse(step.refuse);
+  }
+
+  protected watch(who: Who, client: RedisClient): void {
+    this.#clients.set(who, client);
+    // Without a listener ioredis prints every failed reconnect.
+    client.on("error", () => {});
+    for (const event of events) {
+      client.on(event, () => {
+        this.logs[who].push(`${event}, and is "${client.status}"`);
+        if (event === "connecting") this.#connecting.add(who);
+        if (event === "connect") this.#connecting.delete(who);
+        if (event === "close" && this.#connecting.delete(who)) this.#wasRefused();
+      });
+    }
+  }
+
+  protected disconnectAll(): void {
+    for (const client of this.#clients.values()) client.disconnect();
+  }
+
+  #refuse(times: number): void {
+    // With two of them it would be a matter of time whose attempts are counted.
+    if (this.#clients.size > 1) return;
+    this.#refusalsLeft = times;
+    this.refuse(true);
+  }
+
+  #wasRefused(): void {
+    if (this.#refusalsLeft === 0) return;
+    this.#refusalsLeft--;
+    if (this.#refusalsLeft === 0) this.refuse(false);
+  }
+
+  #duplicate(): void {
+    const first = this.#clients.get("first");
+    if (first === undefined || this.#clients.size > 1 || this.#refusalsLeft > 0) return;
+    this.watch("second", duplicate(first));
+  }
+
+  #ask({ ask, held, fails }: Extract<Step, { ask: Who }>): void {
+    const client = this.#clients.get(ask);
+    if (client === undefined) return;
+    const log = this.logs[ask];
+    const name = `${ask} ${++this.#asked}`;
+    if (held !== undefined) this.hold(name, held);
+    const deadline = Math.round(this.nowMs() + hourMs);
+    const settings = [deadline, 2 * hourMs, hourMs, hourMs, 0, ":"];
+    const answer = fails
+      ? client.eval(wrongScript, 1, this.listKey, name)
+      : // The script knows nothing of the last, by which the network knows the call.
+        client.eval(acquireScript, 1, this.keyOf(name), ...settings, name.padEnd(36, "-"), name);
+    answer.then(
+      (value) => {
+        const code = (value as number[])[2] as number;
+        log.push(`${name} = ${code < -1e15 ? "mine" : code}`);
+      },
+      (error: Error) => {
+        // What the server says goes on in words of its own.
+        const text = error.name === "ReplyError" ? "" : `: ${error.message.split(" (")[0]}`;
+        log.push(`${name} ! ${error.name}${text}`);
+      },
+    );
+  }
+}

@@ -1,0 +1,77 @@
+import type { SimulatedRedis } from "../server/simulated-redis.ts";
+import type { EventLoop } from "../time/event-loop.ts";
+import type { Machine } from "../time/machine.ts";
+import type { Delays } from "./connection.ts";
+import type { SimulatedClient } from "./simulated-client.ts";
+
+export interface ClientOptions {
+  readonly autoResendUnfulfilledCommands: boolean;
+  readonly enableOfflineQueue: boolean;
+  readonly maxRetriesPerRequest: number;
+  readonly commandTimeout: number | undefined;
+  readonly connectTimeout: number;
+  readonly retryStrategy: (times: number) => number;
+  /** How long the other end may take to say goodbye, too. */
+  readonly disconnectTimeout: number;
+  readonly isCluster: boolean;
+}
+
+/** The defaults of ioredis that matter to a lock; the retry strategy is that of ioredis 5. */
+export const ioredisDefaults: ClientOptions = {
+  autoResendUnfulfilledCommands: true,
+  enableOfflineQueue: true,
+  maxRetriesPerRequest: 20,
+  commandTimeout: undefined,
+  connectTimeout: 10_000,
+  retryStrategy: (times) => Math.min(50 * times, 2_000),
+  disconnectTimeout: 2_000,
+  isCluster: false,
+};
+
+/** What becomes of one command, chosen by the schedule. */
+export interface CommandFate extends Delays {
+  /** The client loses its connection this long after the write. */
+  readonly resetMs: number | undefined;
+  /** What was written before that lands at the server nevertheless. */
+  readonly stillLands: boolean;
+  /** The answer is replaced by something that is none. */
+  readonly oddAnswer: boolean;
+}
+
+/** What the clients of one process share: their network, and who watches it. */
+export interface Surroundings {
+  readonly loop: EventLoop;
+  readonly machine: Machine;
+  readonly server: SimulatedRedis;
+  readonly latency: () => number;
+  /** The network of this process stands still until then. */
+  readonly cutOffUntil: () => number;
+  readonly nextFate: (client: SimulatedClient, command: ScriptCall) => CommandFate | undefined;
+  readonly watcher: ClientWatcher;
+  /** Every client of this process that is not ended. */
+  readonly clients: Set<SimulatedClient>;
+}
+
+export interface ClientWatcher {
+  /** A script is about to be written. */
+  writes(client: SimulatedClient, script: string, keys: readonly string[]): void;
+  /** The server executes a script: `run` does it. */
+  executes(copy: WrittenCopy, run: () => unknown): unknown;
+  /** A command, or the connection, is in trouble from now on; call the result when that is over. */
+  troubled(): () => void;
+  connected(client: SimulatedClient): void;
+  closed(client: SimulatedClient): void;
+}
+
+/** What a script is called with. */
+export interface ScriptCall {
+  readonly script: string;
+  readonly keys: readonly string[];
+  readonly args: readonly (string | number)[];
+}
+
+/** One write of a command, as the server gets it. */
+export interface WrittenCopy extends ScriptCall {
+  /** When its command was first written: a copy that is sent again is as old as that. */
+  readonly sentAt: number;
+}

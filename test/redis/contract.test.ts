@@ -1,4 +1,0 @@
-import { keepsTheContract } from "./contract.ts";
-import { onEveryStore } from "./every-store.ts";
-
-onEveryStore(keepsTheContract);

@@ -1,0 +1,150 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import { once } from "node:events";
+import { afterEach, describe, expect, test } from "vitest";
+import { RedisStore } from "../../src/index.ts";
+import { asking } from "../support/asking.ts";
+import { runChild, sourceUrl } from "../support/child.ts";
+import { redisClients } from "../support/clients.ts";
+import { freshUser } from "../support/ids.ts";
+import { acquired, commandOf, leaseOf, openLock } from "../support/locks.ts";
+import { sharedRedisPort } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
+import { closeFixtures, isAcquire, openFixture } from "./fixture.ts";
+
+afterEach(closeFixtures);
+
+const context = new AsyncLocalStorage<string>();
+
+interface Seen {
+  readonly method: string;
+  readonly context: string | undefined;
+}
+
+/** The context of every call of these methods from now on, those of its duplicates included. */
+function contextsOf(client: object, seen: Seen[] = []): Seen[] {
+  for (const method of ["eval", "duplicate", "connect"]) {
+    const original = Reflect.get(client, method) as (...args: unknown[]) => unknown;
+    Reflect.set(client, method, (...args: unknown[]) => {
+      seen.push({ method, context: context.getStore() });
+      const result = original.apply(client, args);
+      if (method === "duplicate") contextsOf(result as object, seen);
+      return result;
+    });
+  }
+  return seen;
+}
+const withContext = (seen: Seen[]) => seen.filter((each) => each.context !== undefined);
+const countOf = (seen: Seen[], name: string) => seen.filter(({ method }) => method === name).length;
+
+describe.each(redisClients)(
+  "the context of no request reaches Redis' client, with $name",
+  ({ connect }) => {
+    test("a call that carries the commands of several requests has the context of none", async () => {
+      const { store, client } = await openFixture({ connect });
+      const seen = contextsOf(client);
+      const asked = asking(store);
+      const commands = Array.from({ length: 20 }, () => commandOf());
+      for (const method of ["acquire", "extend", "release"] as const) {
+        const replies = commands.map((command, i) =>
+          context.run(`request ${i}`, () => asked[method](command).reply),
+        );
+        await Promise.all(replies);
+      }
+      expect(seen.length).toBeGreaterThanOrEqual(3);
+      expect(withContext(seen)).toEqual([]);
+    });
+
+    test("nor has any acquire, extend or release of a lock the context of a request", async () => {
+      const { lock, client } = await openFixture({
+        connect,
+        ttlMs: 1_500,
+        acquireTimeoutMs: 750,
+        commandTimeoutMs: 200,
+      });
+      const seen = contextsOf(client);
+      await context.run("first request", async () => {
+        await (await leaseOf(lock, freshUser())).release();
+      });
+      await context.run("second request", async () => {
+        const lease = await leaseOf(lock, freshUser());
+        await until(() => seen.length >= 5, { what: "two extends" });
+        await lease.release();
+        expect(context.getStore()).toBe("second request");
+      });
+      expect(withContext(seen)).toEqual([]);
+    });
+
+    test("the second connection and its calls have the context of none", async () => {
+      const { lock, client, proxy } = await openFixture({ connect });
+      const seen = contextsOf(client);
+      const lost = proxy.loseReplyOnce(isAcquire);
+      const { lease } = acquired(await context.run("request", () => lock.acquire(freshUser())));
+      await lost;
+      const before = countOf(seen, "eval");
+      await context.run("request", () => lease.release());
+      expect(countOf(seen, "duplicate")).toBe(1);
+      expect(countOf(seen, "eval")).toBeGreaterThan(before);
+      expect(withContext(seen)).toEqual([]);
+    });
+
+    test("a lazy client that a lock connects in the middle of a request has the context of none", async () => {
+      const client = connect(sharedRedisPort(), { lazyConnect: true });
+      const seen = contextsOf(client);
+      const ready = once(client, "ready");
+      context.run("request", () => openLock({ store: new RedisStore(client) }));
+      await ready;
+      expect(seen).toEqual([{ method: "connect", context: undefined }]);
+    });
+  },
+);
+
+test("a request that has ended stays in memory by no call, no timer and no second connection", async () => {
+  const { stdout, stderr } = await runChild(
+    `
+    import { AsyncLocalStorage } from "node:async_hooks";
+    import { once } from "node:events";
+    import { setTimeout as sleep } from "node:timers/promises";
+    const { Redis } = await import("ioredis");
+    const { RedisStore, SubmitLock } = await import(${JSON.stringify(sourceUrl("index.ts"))});
+    const context = new AsyncLocalStorage();
+    const redis = new Redis(${sharedRedisPort()}, { connectionName: "only-here" });
+    await once(redis, "ready");
+    const kept = new Map();
+    async function request(name, work) {
+      const store = { large: new Uint8Array(1024) };
+      kept.set(name, new WeakRef(store));
+      await context.run(store, work);
+    }
+    const store = new RedisStore(redis);
+    let lock;
+    await request("the one that made the lock", async () => {
+      lock = new SubmitLock({ store, ttlMs: 2_000, acquireTimeoutMs: 1_000, commandTimeoutMs: 100 });
+      await lock.withLock(${JSON.stringify(freshUser())}, () => {});
+    });
+    // Redis is slow, and a call that nobody waits for has found that out.
+    redis.eval = async (...args) => {
+      await sleep(500);
+      return await Redis.prototype.eval.apply(redis, args);
+    };
+    const command = { key: "lock:test:none", ownerId: "nobody", times: { commandTimeoutMs: 100 } };
+    store.release({ command, deadlineMs: undefined, answer() {} });
+    await sleep(150);
+    await request("the one that opened the second connection", () =>
+      lock.withLock(${JSON.stringify(freshUser())}, () => {}),
+    );
+    delete redis.eval;
+    if ((await redis.client("LIST")).split(" name=only-here ").length < 3) throw new Error("no second connection");
+    // A request that waits for its answer is kept; now all have theirs.
+    const left = () => [...kept].filter(([, each]) => each.deref() !== undefined);
+    for (let round = 0; round < 100 && left().length > 0; round++) {
+      await sleep(20);
+      globalThis.gc();
+    }
+    console.log(JSON.stringify(left().map(([name]) => name)));
+    await lock.close();
+    redis.disconnect();`,
+    { NODE_OPTIONS: "--expose-gc" },
+  );
+  expect(stderr).toBe("");
+  expect(JSON.parse(stdout)).toEqual([]);
+});

@@ -1,0 +1,201 @@
+import { once } from "node:events";
+import { Cluster, Redis } from "ioredis";
+import { Cluster as Cluster5, Redis as Redis5 } from "ioredis5";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import {
+  LockMisconfiguredError,
+  LockUnavailableError,
+  RedisStore,
+  type SubmitLock,
+} from "../../src/index.ts";
+import { closeClients, redisClients } from "../support/clients.ts";
+import { freePort } from "../support/free-port.ts";
+import { freshUser } from "../support/ids.ts";
+import { causeOf as causeOfAttempt, closeLocks, openLock } from "../support/locks.ts";
+import { observer } from "../support/observer.ts";
+import { startProxy } from "../support/proxy.ts";
+import { type RedisServer, sharedRedisPort, startRedis } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
+
+const servers: RedisServer[] = [];
+afterEach(async () => {
+  vi.restoreAllMocks();
+  await closeLocks();
+  closeClients();
+  await Promise.all(servers.splice(0).map((server) => server.stop()));
+});
+
+type Client = ConstructorParameters<typeof RedisStore>[0];
+const quick = { ttlMs: 2_000, acquireTimeoutMs: 500, commandTimeoutMs: 50 } as const;
+const lockOn = (client: Client) => openLock({ store: new RedisStore(client), ...quick });
+/** The cause of an attempt, once there is one that says this: a busy machine may take its time. */
+async function causeOf(lock: SubmitLock, said: RegExp): Promise<Error> {
+  return await until(
+    async () => {
+      const cause = causeOfAttempt(await lock.acquire(freshUser()));
+      return said.test(cause.message) && cause;
+    },
+    { what: `a cause that says ${said}` },
+  );
+}
+
+describe.each(redisClients)(
+  "a Redis that cannot be used says where and why, with $name",
+  ({ connect }) => {
+    test.each([
+      ["listens to errors", true],
+      ["does not listen to errors, which ioredis goes on logging", false],
+    ])("nobody is there, and the application %s", async (_name, listens) => {
+      const port = await freePort();
+      const log = vi.spyOn(console, "error").mockImplementation(() => {});
+      const client = connect(port);
+      if (!listens) client.removeAllListeners("error");
+      const listeners = client.listenerCount("error");
+      const error = await causeOf(lockOn(client), /ECONNREFUSED/);
+      expect(error).toBeInstanceOf(LockUnavailableError);
+      expect(error.message).toContain(
+        `nothing could be sent to the store within 500 ms: the connection to 127.0.0.1:${port} is "`,
+      );
+      expect(error.message).toContain(`" (connect ECONNREFUSED 127.0.0.1:${port})`);
+      expect(error.cause).toMatchObject({ code: "ECONNREFUSED" });
+      expect(client.listenerCount("error")).toBe(listeners);
+      expect(log.mock.calls.length > 0).toBe(!listens);
+    });
+
+    test("nobody is there, and the client does not try again", async () => {
+      const port = await freePort();
+      const client = connect(port, { retryStrategy: null });
+      const lock = lockOn(client);
+      await until(() => client.status === "end", { what: "the client to give up" });
+      const error = await causeOf(lock, /"end"/);
+      expect(error.message).toContain(`the connection to 127.0.0.1:${port} is "end"`);
+      expect((error.cause as Error).cause).toMatchObject({ code: "ECONNREFUSED" });
+    });
+
+    test("somebody accepts the connection and says nothing", async () => {
+      const proxy = await startProxy(sharedRedisPort());
+      proxy.swallowRequests(true);
+      const error = await causeOf(lockOn(connect(proxy.port)), /"connect"/);
+      expect(error.message).toContain(`the connection to 127.0.0.1:${proxy.port} is "connect"`);
+      expect(error).not.toHaveProperty("cause");
+      await proxy.stop();
+    });
+
+    test("it was there, and has fallen silent", async () => {
+      const proxy = await startProxy(sharedRedisPort());
+      const client = connect(proxy.port);
+      const lock = lockOn(client);
+      await lock.withLock(freshUser(), { waitMs: 10_000 }, () => {});
+      proxy.swallowRequests(true);
+      // The first is written while nothing is known yet; a later one is not written at all.
+      const error = await causeOf(lock, /nothing could be sent/);
+      expect(error.message).toContain(`the connection to 127.0.0.1:${proxy.port} is silent`);
+      closeClients();
+      await proxy.stop();
+    });
+
+    test("what kept it away before is no cause of what happens after it came back", async () => {
+      const proxy = await startProxy(sharedRedisPort());
+      await proxy.refuse(true);
+      const client = connect(proxy.port);
+      const lock = lockOn(client);
+      await causeOf(lock, /ECONNREFUSED/);
+      await proxy.refuse(false);
+      await until(() => client.status === "ready", { what: "the connection" });
+      client.disconnect();
+      await once(client, "end");
+      const error = await causeOf(lock, /"end"/);
+      expect(error.message).toContain(`the connection to 127.0.0.1:${proxy.port} is "end"`);
+      expect(error.cause).not.toHaveProperty("cause");
+      await proxy.stop();
+    });
+
+    test.each([
+      ["no password", {}, /NOAUTH/],
+      ["a wrong password", { password: "wrong" }, /WRONGPASS/],
+    ])("%s is a matter of the password, and not of permissions", async (_name, options, said) => {
+      const server = await startRedis({ args: ["--requirepass", "secret"] });
+      servers.push(server);
+      const error = await causeOf(lockOn(connect(server.port, options)), said);
+      expect(error).toBeInstanceOf(LockMisconfiguredError);
+      expect(error.message).toMatch(/^Redis did not accept the client's password: /);
+      expect(error.message).toMatch(said);
+      expect(error.message).not.toMatch(/EVAL|wrong"/);
+      expect((error.cause as Error).message).toMatch(said);
+    });
+
+    test("a missing permission names the commands that a lock needs", async () => {
+      const user = freshUser();
+      const rules = ["on", ">secret", "~*", "+@all", "-eval"];
+      await observer().send("ACL", "SETUSER", user, ...rules);
+      const client = connect(sharedRedisPort(), { username: user, password: "secret" });
+      await once(client, "ready");
+      const error = await causeOf(lockOn(client), /NOPERM/);
+      expect(error).toBeInstanceOf(LockMisconfiguredError);
+      expect(error.message).toMatch(
+        /^Redis does not permit what a lock needs \(EVAL, and GET, SET, PTTL, PEXPIRE, DEL and TIME within it\): NOPERM/,
+      );
+      await observer().send("ACL", "DELUSER", user);
+    });
+  },
+);
+
+describe.each([
+  ["ioredis 6", Redis, Cluster],
+  ["ioredis 5", Redis5, Cluster5],
+] as const)("of more than one server, with %s", (_name, AnyRedis, AnyCluster) => {
+  const clients: { disconnect(): void }[] = [];
+  afterEach(() => {
+    for (const client of clients.splice(0)) client.disconnect();
+  });
+  function kept<C extends Redis | Redis5 | Cluster | Cluster5>(client: C): C {
+    (client as Redis).on("error", () => {});
+    clients.push(client);
+    return client;
+  }
+  const retry = () => 50;
+
+  test("the Sentinels and the name of the master are named", async () => {
+    const port = await freePort();
+    const sentinels = [
+      { host: "127.0.0.1", port },
+      { host: "sentinel.invalid", port: 26_379 },
+    ];
+    const client = kept(
+      new (AnyRedis as typeof Redis)({
+        sentinels,
+        name: "shop",
+        sentinelPassword: "secret",
+        sentinelRetryStrategy: retry,
+      }),
+    );
+    const error = await causeOf(lockOn(client), /All sentinels/);
+    expect(error.message).toContain(
+      `the connection to the master "shop" of the Sentinels at 127.0.0.1:${port} and 1 more is "`,
+    );
+    expect(error.message).toContain("All sentinels are unreachable");
+  });
+
+  test("the first node of a Cluster is named, and never a password", async () => {
+    const port = await freePort();
+    const nodes = [`redis://shop:secret@127.0.0.1:${port}`, { host: "127.0.0.1", port: port + 1 }];
+    const client = kept(new (AnyCluster as typeof Cluster)(nodes, { clusterRetryStrategy: retry }));
+    const error = await causeOf(lockOn(client), /Failed to refresh/);
+    expect(error.message).toContain(
+      `the connection to the Cluster at 127.0.0.1:${port} and 1 more is "`,
+    );
+    expect((error.cause as Error).message).toBe("Failed to refresh slots cache.");
+    expect(error.message).not.toContain("secret");
+  });
+
+  test("a wrong password of a Cluster is a matter of the password", async () => {
+    const server = await startRedis({ cluster: true, args: ["--requirepass", "secret"] });
+    servers.push(server);
+    const nodes = [{ host: "127.0.0.1", port: server.port }];
+    const options = { clusterRetryStrategy: retry, redisOptions: { password: "wrong" } };
+    const client = kept(new (AnyCluster as typeof Cluster)(nodes, options));
+    const error = await causeOf(lockOn(client), /WRONGPASS/);
+    expect(error).toBeInstanceOf(LockMisconfiguredError);
+    expect(error.message).toMatch(/^Redis did not accept the client's password: WRONGPASS/);
+  });
+});

@@ -1,0 +1,280 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect, test } from "vitest";
+import {
+  LockClosedError,
+  LockContendedError,
+  LockLostError,
+  type LockStore,
+  type SubmitLockOptions,
+} from "../../src/index.ts";
+import { asking } from "./asking.ts";
+import { freshUser } from "./ids.ts";
+import { acquired, causeOf, commandOf, leaseOf, openLock, roomyTimes } from "./locks.ts";
+import { until } from "./until.ts";
+
+/** What a lock does, whatever store it is on. */
+export function carriesALock(open: () => LockStore): void {
+  const lockWith = (options: Omit<SubmitLockOptions, "store"> = {}) =>
+    openLock({ store: open(), ...options });
+
+  test("the first attempt acquires, and the second is contended", async () => {
+    const [lock, user] = [lockWith(), freshUser()];
+    const first = acquired(await lock.acquire(user));
+    expect(first).toMatchObject({ outcome: "acquired", confirmed: false });
+    expect(first.lease.key).toBe(`lock:submit:${user}`);
+    const second = await lock.acquire(user);
+    expect(second).toEqual({
+      outcome: "contended",
+      expiresInMs: expect.any(Number),
+      sameSubmission: false,
+      isCooldown: false,
+    });
+    expect((second as { expiresInMs: number }).expiresInMs).toBeLessThanOrEqual(10_000);
+    await first.lease.release();
+  });
+
+  test("a lock that was released is acquired again at once", async () => {
+    const [lock, user] = [lockWith(), freshUser()];
+    expect(await (await leaseOf(lock, user)).release()).toBe("released");
+    expect(await (await leaseOf(lock, user)).release()).toBe("released");
+  });
+
+  test("a release that nobody awaits is before the next attempt of the same turn", async () => {
+    const [lock, user] = [lockWith(), freshUser()];
+    const lease = await leaseOf(lock, user);
+    const released = lease.release();
+    const next = await leaseOf(lock, user);
+    expect(await released).toBe("released");
+    await next.release();
+  });
+
+  test("one user does not hinder another", async () => {
+    const lock = lockWith();
+    const leases = await Promise.all([leaseOf(lock, freshUser()), leaseOf(lock, freshUser())]);
+    await Promise.all(leases.map((lease) => lease.release()));
+  });
+
+  test("P1: of 50 attempts at once exactly one acquires", async () => {
+    const [lock, user] = [lockWith(), freshUser()];
+    const attempts = await Promise.all(Array.from({ length: 50 }, () => lock.acquire(user)));
+    const outcomes = attempts.map(({ outcome }) => outcome);
+    expect(outcomes.filter((outcome) => outcome === "acquired")).toHaveLength(1);
+    expect(outcomes.filter((outcome) => outcome === "contended")).toHaveLength(49);
+  });
+
+  test("without a watchdog the lease ends with its TTL, and its holder hears of it before", async () => {
+    const [lock, user] = [lockWith({ ttlMs: 400, maxHoldMs: 400 }), freshUser()];
+    const lease = await leaseOf(lock, user);
+    const { signal } = lease;
+    await until(() => signal.aborted, { what: "the signal to abort" });
+    expect(signal.reason).toBeInstanceOf(LockLostError);
+    expect(signal.reason).toMatchObject({ code: "SUBMIT_LOCK_LOST", reason: "max-hold" });
+    expect(lease.remainingMs()).toBe(0);
+    const next = await lock.withLock(user, { waitMs: 10_000 }, ({ ownerId }) => ownerId);
+    expect(next).not.toBe(lease.ownerId);
+    expect(await lease.release()).toBe("gone");
+  });
+
+  test("P5: the watchdog keeps a lease far longer than its TTL", async () => {
+    const [lock, rival, user] = [lockWith({ ttlMs: 600 }), lockWith(), freshUser()];
+    const lease = await leaseOf(lock, user);
+    const end = performance.now() + 2 * 600;
+    while (performance.now() < end) {
+      expect((await rival.acquire(user)).outcome).toBe("contended");
+      expect(lease.remainingMs()).toBeGreaterThan(0);
+      await sleep(50);
+    }
+    expect(lease.signal.aborted).toBe(false);
+    expect(await lease.release()).toBe("released");
+  });
+
+  test("P5: maxHoldMs ends a lease that is extended, and aborts its signal", async () => {
+    const [lock, user] = [lockWith({ ttlMs: 500, maxHoldMs: 900 }), freshUser()];
+    const from = performance.now();
+    const lease = await leaseOf(lock, user);
+    const { signal } = lease;
+    await until(() => signal.aborted, { what: "the signal to abort" });
+    const heldMs = performance.now() - from;
+    expect(signal.reason).toMatchObject({ reason: "max-hold" });
+    // A tenth of the TTL before the end, so that the holder can stop in time.
+    expect(heldMs).toBeGreaterThanOrEqual(900 - 50 - 1);
+    await lock.withLock(user, { waitMs: 10_000 }, () => {});
+  });
+
+  test("P4: a lease whose key somebody else has taken is lost, and its release leaves that key alone", async () => {
+    const store = open();
+    const lock = openLock({ store, ttlMs: 500 });
+    const lease = await leaseOf(lock, freshUser());
+    const { signal } = lease;
+    const asked = asking(store);
+    await asked.release(commandOf({ key: lease.key, ownerId: lease.ownerId })).reply;
+    const rival = commandOf({ key: lease.key, times: roomyTimes });
+    expect(await asked.acquire(rival).reply).toMatchObject({ kind: "taken" });
+    await until(() => signal.aborted, { what: "the signal to abort" });
+    expect(signal.reason).toMatchObject({ reason: "overtaken" });
+    expect(await lease.release()).toBe("foreign");
+    expect(await asked.acquire(rival).reply).toMatchObject({ kind: "mine" });
+  });
+
+  test("the remaining time starts below the TTL, falls, and is 0 after the release", async () => {
+    const lease = await leaseOf(lockWith({ ttlMs: 10_000, maxHoldMs: 10_000 }), freshUser());
+    const first = lease.remainingMs();
+    expect(first).toBeLessThanOrEqual(0.99 * 10_000 - 2);
+    await sleep(20);
+    expect(lease.remainingMs()).toBeLessThan(first - 10);
+    const released = lease.release();
+    expect(lease.remainingMs()).toBe(0);
+    await released;
+    expect(lease.signal.aborted).toBe(false);
+  });
+
+  test("a second release gives the outcome of the first, and deletes nothing", async () => {
+    const [lock, user] = [lockWith(), freshUser()];
+    const lease = await leaseOf(lock, user);
+    expect(await lease.release()).toBe("released");
+    const next = await leaseOf(lock, user);
+    expect(await lease.release()).toBe("released");
+    expect((await lock.acquire(user)).outcome).toBe("contended");
+    await next.release();
+  });
+
+  test("withLock passes the result on, and has given the lock back by then", async () => {
+    const [lock, user] = [lockWith(), freshUser()];
+    const result = await lock.withLock(user, {}, async (lease) => {
+      expect((await lock.acquire(user)).outcome).toBe("contended");
+      return lease.key;
+    });
+    expect(result).toBe(`lock:submit:${user}`);
+    await (await leaseOf(lock, user)).release();
+  });
+
+  test("withLock passes the very error on that the work threw, and gives the lock back", async () => {
+    const [lock, user] = [lockWith(), freshUser()];
+    const error = new Error("out of stock");
+    const thrown = await lock
+      .withLock(user, {}, () => Promise.reject(error))
+      .catch((reason: unknown) => reason);
+    expect(thrown).toBe(error);
+    await (await leaseOf(lock, user)).release();
+  });
+
+  test("withLock gives up at once, unless it is told to wait", async () => {
+    const [lock, user] = [lockWith(), freshUser()];
+    const lease = await leaseOf(lock, user);
+    const error = await lock.withLock(user, {}, () => {}).catch((reason: unknown) => reason);
+    expect(error).toBeInstanceOf(LockContendedError);
+    expect(error).toMatchObject({ code: "SUBMIT_LOCK_CONTENDED", expiresInMs: expect.any(Number) });
+    await lease.release();
+  });
+
+  test("withLock goes on trying for waitMs, and no longer", async () => {
+    const [lock, user] = [lockWith(), freshUser()];
+    const lease = await leaseOf(lock, user);
+    const from = performance.now();
+    let ran = false;
+    const waiting = lock.withLock(user, { waitMs: 150 }, () => {
+      ran = true;
+    });
+    await expect(waiting).rejects.toMatchObject({ code: "SUBMIT_LOCK_CONTENDED" });
+    expect(performance.now() - from).toBeGreaterThanOrEqual(149);
+    expect(ran).toBe(false);
+    await lease.release();
+  });
+
+  test("withLock that waits gets the lock when its holder gives it back", async () => {
+    const [lock, user] = [lockWith(), freshUser()];
+    const lease = await leaseOf(lock, user);
+    const waiting = lock.withLock(user, { waitMs: 10_000 }, ({ ownerId }) => ownerId);
+    await sleep(60);
+    await lease.release();
+    expect(await waiting).not.toBe(lease.ownerId);
+  });
+
+  test("jobs of one user that wait never overlap", async () => {
+    const [lock, user] = [lockWith(), freshUser()];
+    let [inside, most] = [0, 0];
+    const job = async () => {
+      most = Math.max(most, ++inside);
+      await sleep(5);
+      inside--;
+    };
+    await Promise.all([1, 2, 3, 4].map(() => lock.withLock(user, { waitMs: 20_000 }, job)));
+    expect(most).toBe(1);
+  });
+
+  test("check resolves", async () => {
+    expect(await lockWith().check()).toBe(undefined);
+  });
+
+  test("a closed lock makes no attempt any more", async () => {
+    const lock = lockWith();
+    await lock.close();
+    const cause = causeOf(await lock.acquire(freshUser()));
+    expect(cause).toBeInstanceOf(LockClosedError);
+    await expect(lock.check()).rejects.toBeInstanceOf(LockClosedError);
+    const waiting = lock.withLock(freshUser(), { waitMs: 10_000 }, () => {});
+    await expect(waiting).rejects.toMatchObject({ code: "SUBMIT_LOCK_CLOSED" });
+  });
+
+  test("close lets a live lease go on until it is released, its watchdog included", async () => {
+    const [lock, user] = [lockWith({ ttlMs: 500 }), freshUser()];
+    const lease = await leaseOf(lock, user);
+    let closed = false;
+    const closing = lock.close().then(() => {
+      closed = true;
+    });
+    await sleep(700);
+    expect(closed).toBe(false);
+    expect(lease.remainingMs()).toBeGreaterThan(0);
+    expect(await lease.release()).toBe("released");
+    await closing;
+    expect(lease.signal.aborted).toBe(false);
+  });
+
+  test("a lease that outlives the bound of close is lost, and can still be released", async () => {
+    const lock = lockWith();
+    const lease = await leaseOf(lock, freshUser());
+    const { signal } = lease;
+    await lock.close({ timeoutMs: 20 });
+    expect(signal.reason).toMatchObject({ code: "SUBMIT_LOCK_LOST", reason: "closed" });
+    expect(lease.remainingMs()).toBe(0);
+    expect(await lease.release()).toBe("released");
+  });
+
+  test("close is idempotent", async () => {
+    const lock = lockWith();
+    await Promise.all([lock.close(), lock.close({ timeoutMs: 0 })]);
+    await lock.close();
+  });
+
+  test("close waits for an attempt that is under way, and for the lease that it brings", async () => {
+    const [lock, user] = [lockWith(), freshUser()];
+    const attempt = lock.acquire(user);
+    let closed = false;
+    const closing = lock.close().then(() => {
+      closed = true;
+    });
+    const { lease } = acquired(await attempt);
+    await sleep(20);
+    expect(closed).toBe(false);
+    await lease.release();
+    await closing;
+  });
+
+  test("an attempt that close did not wait for leaves no lock behind", async () => {
+    const [lock, user] = [lockWith(), freshUser()];
+    const attempt = lock.acquire(user);
+    await lock.close({ timeoutMs: 0 });
+    const ended = await attempt;
+    // Whichever came first: a lease that was handed out before the bound is lost with it.
+    if (ended.outcome === "acquired") {
+      const { lease } = ended;
+      expect(lease.signal.reason).toMatchObject({ code: "SUBMIT_LOCK_LOST", reason: "closed" });
+      expect(lease.remainingMs()).toBe(0);
+      expect(await lease.release()).toBe("released");
+    } else {
+      expect(causeOf(ended)).toBeInstanceOf(LockClosedError);
+    }
+    await openLock({ store: open() }).withLock(user, { waitMs: 5_000 }, () => {});
+  });
+}

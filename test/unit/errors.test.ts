@@ -1,0 +1,104 @@
+import { inspect } from "node:util";
+import { afterEach, describe, expect, test } from "vitest";
+import {
+  AnsweredTwiceError,
+  InvalidOptionError,
+  InvalidUserIdError,
+  isSubmitLockError,
+  LockClosedError,
+  LockContendedError,
+  LockLostError,
+  LockMisconfiguredError,
+  LockUnavailableError,
+  MemoryStore,
+  NoFingerprintError,
+  SubmitLockError,
+} from "../../src/index.ts";
+import { freshUser } from "../support/ids.ts";
+import { acquired, closeLocks, leaseOf, openLock } from "../support/locks.ts";
+import { until } from "../support/until.ts";
+
+afterEach(closeLocks);
+
+const cause = new Error("why");
+describe.each([
+  [new InvalidOptionError("x", { cause }), "InvalidOptionError", "SUBMIT_LOCK_INVALID_OPTION"],
+  [new InvalidUserIdError("x", { cause }), "InvalidUserIdError", "SUBMIT_LOCK_INVALID_USER_ID"],
+  [new LockUnavailableError("x", { cause }), "LockUnavailableError", "SUBMIT_LOCK_UNAVAILABLE"],
+  [
+    new LockMisconfiguredError("x", { cause }),
+    "LockMisconfiguredError",
+    "SUBMIT_LOCK_MISCONFIGURED",
+  ],
+  [new LockClosedError("x", { cause }), "LockClosedError", "SUBMIT_LOCK_CLOSED"],
+  [new AnsweredTwiceError("x", { cause }), "AnsweredTwiceError", "SUBMIT_LOCK_ANSWERED_TWICE"],
+  [new NoFingerprintError("x", { cause }), "NoFingerprintError", "SUBMIT_LOCK_NO_FINGERPRINT"],
+  [new LockContendedError("x", 7), "LockContendedError", "SUBMIT_LOCK_CONTENDED"],
+  [new LockLostError("x", "expired"), "LockLostError", "SUBMIT_LOCK_LOST"],
+] as const)("%s", (error, name, code) => {
+  test("has its name, its code and its message", () => {
+    expect(error).toMatchObject({ name, code, message: "x" });
+    expect(String(error)).toBe(`${name}: x`);
+    expect(error).toBeInstanceOf(SubmitLockError);
+    expect(error).toBeInstanceOf(Error);
+  });
+
+  test("carries a brand that another copy of the package recognises, and no logger prints", () => {
+    expect(Reflect.get(error, Symbol.for("submit-lock.error"))).toBe(true);
+    expect(isSubmitLockError(error)).toBe(true);
+    expect(inspect(error)).not.toContain("submit-lock.error");
+    expect(Object.keys(error)).not.toContain("submit-lock.error");
+  });
+});
+
+test("an error keeps its cause", () => {
+  expect(new LockUnavailableError("x", { cause }).cause).toBe(cause);
+});
+
+test.each([
+  ["undefined", undefined],
+  ["null", null],
+  ["another error", new Error("x")],
+  ["an error with the same code", Object.assign(new Error("x"), { code: "SUBMIT_LOCK_CLOSED" })],
+  ["a string", "SUBMIT_LOCK_CLOSED"],
+])("%s is no error of this package", (_name, value) => {
+  expect(isSubmitLockError(value)).toBe(false);
+});
+
+test("an error of another copy of the package is recognised", () => {
+  const foreign = Object.assign(new Error("x"), { [Symbol.for("submit-lock.error")]: true });
+  expect(isSubmitLockError(foreign)).toBe(true);
+});
+
+/** Everything that a logger could make of a value. */
+const shown = (value: unknown) =>
+  inspect(value, { depth: 10, showHidden: true, getters: false }) +
+  JSON.stringify(value) +
+  (value instanceof Error ? `${value.stack}${JSON.stringify({ ...value })}` : "");
+
+describe("the owner id stays out of logs", () => {
+  test("of a lease and of the attempt that brought it", async () => {
+    const lock = openLock({ store: new MemoryStore() });
+    const attempt = acquired(await lock.acquire(freshUser()));
+    const { ownerId } = attempt.lease;
+    expect(shown(attempt)).not.toContain(ownerId);
+    expect(shown({ state: { submitLease: attempt.lease } })).not.toContain(ownerId);
+    expect(Object.keys(attempt.lease)).toEqual([]);
+  });
+
+  test("of the reason of a lost lease", async () => {
+    const lock = openLock({ store: new MemoryStore(), ttlMs: 100, maxHoldMs: 100 });
+    const { signal, ownerId, key } = await leaseOf(lock, freshUser());
+    await until(() => signal.aborted, { what: "the loss" });
+    expect(shown(signal.reason)).toContain(key);
+    expect(shown(signal.reason)).not.toContain(ownerId);
+  });
+
+  test("of an attempt that is contended", async () => {
+    const lock = openLock({ store: new MemoryStore() });
+    const user = freshUser();
+    const { ownerId } = await leaseOf(lock, user);
+    const error = await lock.withLock(user, {}, () => {}).catch((reason: unknown) => reason);
+    expect(shown([await lock.acquire(user), error])).not.toContain(ownerId);
+  });
+});
