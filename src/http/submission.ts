@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { setImmediate } from "node:timers/promises";
 import { NoFingerprintError } from "../errors.ts";
-import { hash22 } from "../lock/submission.ts";
+import { checkText, hash22 } from "../lock/submission.ts";
 import { bodyIsUnparsed } from "./announced-body.ts";
 import { fingerprintOf } from "./fingerprint.ts";
 import { parseIdempotencyKey } from "./idempotency-key.ts";
@@ -67,8 +67,8 @@ export interface RequestContent {
  * Finds what identifies the submission, once: handlers may change the body later.
  *
  * @param scope what is the user's alone: the key of the user's lock.
- * @throws NoFingerprintError (as a rejection) for a body that was announced and not parsed, and what
- * the application's functions throw.
+ * @throws NoFingerprintError (as a rejection) for a body that was announced and not parsed,
+ * InvalidOptionError for a `submissionId` that is no text, and what the application's functions throw.
  */
 export async function identify<Source>(
   options: ResolvedIdempotency<Source>,
@@ -81,7 +81,8 @@ export async function identify<Source>(
   if (req.method === "GET" || req.method === "HEAD") return { kind: "none" };
   const derived = await options.submissionId?.(source);
   if (derived !== undefined && derived !== null && derived !== "") {
-    const id = hash22(`derived\n${scope}\n${derived}`);
+    const text = checkText("idempotency.submissionId", derived);
+    const id = hash22(`derived\n${scope}\n${text}`);
     const given = await options.fingerprint?.(source);
     const print = given === undefined ? undefined : fingerprintOf(id, given);
     return { kind: "submission", submission: new IdentifiedSubmission(id, "derived", print) };

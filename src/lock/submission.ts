@@ -99,7 +99,8 @@ export function resolveRetainMs(name: string, retainMs: unknown, acquireTimeoutM
   return checkMs(name, retainMs === undefined ? defaultRetainMs : retainMs, min, maxRetainMs);
 }
 
-function checkText(name: string, text: unknown): string {
+/** @throws InvalidOptionError for anything but a text that is fit to be hashed. */
+export function checkText(name: string, text: unknown): string {
   const came =
     typeof text !== "string"
       ? describe(text)
