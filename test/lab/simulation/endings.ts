@@ -25,8 +25,12 @@ export class Endings {
     const isCompleted = plan.kind === "submit" && plan.ending === "complete";
     const { cooldownMs, endsTwice } = plan;
     if (owner !== undefined) {
-      owner.isWithoutCooldown = cooldownMs === 0 || lease.signal.aborted;
-      if (!isCompleted) owner.overAt ??= this.#world.loop.now;
+      const { loop, server } = this.#world;
+      owner.overAt ??= loop.now;
+      // Clocks run apart for as long as it was held.
+      const driftMs = 0.011 * (loop.now - owner.askedAt) + 1;
+      const hasNone = cooldownMs === 0 || lease.signal.aborted;
+      owner.cooldownAtMost = hasNone ? 0 : server.nowMs + cooldownMs + driftMs;
     }
     const remainingMs = lease.remainingMs();
     given(isCompleted);
@@ -98,10 +102,8 @@ export class Endings {
     world.note(() => `${process.machine.name}  complete of ${owner?.name}: ${outcome}`);
     world.count(`complete: ${outcome}`);
     if (owner === undefined) return;
-    if (outcome !== "unconfirmed") {
-      owner.toldAt = world.loop.now;
-      owner.overAt ??= world.loop.now;
-    }
+    if (outcome !== "unconfirmed") owner.toldAt = world.loop.now;
+    else this.#answers.checkUnconfirmed(owner, process, began);
     this.#answers.checkCompleted(owner, process, outcome, began);
   }
 }

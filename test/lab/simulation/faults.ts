@@ -21,11 +21,16 @@ export class Faults {
   constructor(world: World) {
     this.#world = world;
     this.#outside = new Machine(world.loop, "outside");
-    const { faults } = world.schedule;
+    const { faults, isCluster, moving } = world.schedule;
     for (const fault of faults) {
       this.#outside.after(fault.atMs, () => this.#happen(fault), phase.timers);
     }
-    this.overAt = Math.max(0, ...faults.map(({ atMs, forMs }) => atMs + forMs));
+    const all: { atMs: number; forMs: number }[] = [...faults];
+    if (isCluster && moving !== undefined) {
+      all.push(moving);
+      this.#outside.after(moving.atMs, () => this.#move(moving.forMs), phase.timers);
+    }
+    this.overAt = Math.max(0, ...all.map(({ atMs, forMs }) => atMs + forMs));
   }
 
   #happen(fault: FaultPlan): void {
@@ -50,17 +55,15 @@ export class Faults {
         this.#trouble(processes, forMs);
         break;
       case "server full":
+        server.fill("full", forMs);
+        for (const { health } of processes) this.#outside.after(forMs, health.hampered());
+        break;
       case "server strictly full":
-        server.fill(fault.kind === "server full" ? "full" : "strictly full", forMs);
-        this.#hampered(processes, forMs);
+        server.fill("strictly full", forMs);
+        this.#trouble(processes, forMs);
         break;
       case "server set back":
         server.setBack(forMs);
-        break;
-      case "slot moving":
-        if (!this.#world.schedule.isCluster) break;
-        server.move(forMs);
-        this.#hampered(processes, forMs);
         break;
       case "process killed":
         this.#kill(process, stillLands);
@@ -81,8 +84,13 @@ export class Faults {
     }
   }
 
-  #hampered(processes: readonly SimulatedProcess[], forMs: number): void {
-    for (const { health } of processes) this.#outside.after(forMs, health.hampered());
+  /** Two keys of a slot that is being moved cannot be reached at once. */
+  #move(forMs: number): void {
+    const { processes, server } = this.#world;
+    this.#world.count("fault: slot moving");
+    this.#world.note(() => `           slot moving for ${forMs} ms`);
+    server.move(forMs);
+    this.#trouble(processes, forMs);
   }
 
   /** SIGKILL: its system closes the connections, and nobody is there to see it. */

@@ -10,6 +10,8 @@ export interface Schedule {
   readonly redisRate: number;
   /** Whether the server is a Cluster, of one node. */
   readonly isCluster: boolean;
+  /** Of a Cluster: when it is moving the slot, so that only single keys can be reached. */
+  readonly moving: { readonly atMs: number; readonly forMs: number } | undefined;
   /** How long answers are kept. */
   readonly retainMs: number;
   readonly processes: readonly ProcessPlan[];
@@ -74,7 +76,6 @@ type FaultKind =
   | "server full"
   | "server strictly full"
   | "server set back"
-  | "slot moving"
   | "process killed"
   | "process paused"
   | "process cut off"
@@ -127,7 +128,7 @@ const processPlan: fc.Arbitrary<ProcessPlan> = fc.record({
 
 function operationPlan(times: LockTimes): fc.Arbitrary<OperationPlan> {
   return fc.record({
-    atMs: fc.nat({ max: times.ttlMs }),
+    atMs: fc.oneof(fc.nat({ max: times.ttlMs }), fc.nat({ max: 3 * times.ttlMs })),
     process: fc.nat({ max: 2 }),
     user: fc.constantFrom(0, 0, 0, 1),
     kind: fc.oneof(
@@ -181,7 +182,6 @@ function faultPlan(times: LockTimes): fc.Arbitrary<FaultPlan> {
       "server full",
       "server strictly full",
       "server set back",
-      "slot moving",
       "process killed",
     ),
     atMs: fc.nat({ max: 2 * times.ttlMs }),
@@ -197,6 +197,10 @@ export const schedules: fc.Arbitrary<Schedule> = fc.constantFrom(...timesOfLocks
     times: fc.constant(times),
     redisRate: fc.constantFrom(0, 0, -5, 5),
     isCluster: fc.constantFrom(false, false, true),
+    moving: fc.option(
+      fc.record({ atMs: fc.nat({ max: times.ttlMs }), forMs: fc.nat({ max: 3 * times.ttlMs }) }),
+      { nil: undefined, freq: 1 },
+    ),
     // The shortest that rule 11 permits, and longer than any run.
     retainMs: fc.constantFrom(2 * times.acquireTimeoutMs, 2 * times.acquireTimeoutMs, 100_000),
     processes: fc.array(processPlan, { minLength: 1, maxLength: 3 }),

@@ -196,7 +196,7 @@ export class World {
     const owners = this.#ownersOfCall.get(attempt.call) ?? [];
     this.#ownersOfCall.set(attempt.call, owners);
     if (this.owners.get(ownerId) !== undefined) return;
-    const owner = this.owners.add(ownerId, key, process, attempt, submission);
+    const owner = this.owners.add(ownerId, key, process, attempt, submission, this.loop.now);
     this.note(() => `${process?.machine.name}  ${owner.name} asks for ${key}`);
     // The earlier attempts of a `withLock` are over when the next one begins.
     for (const earlier of owners) {

@@ -148,6 +148,17 @@ export class AnswerChecks {
     if (isGone && deleted && this.#world.loop.now < validUntil) {
       verdict.broken("truthful", `${owner.name} was called ${outcome}, and its key was deleted`);
     }
+    // A cooldown names whose it is, however long ago the lease ended.
+    if (isGone && server.look(owner.key)?.value === `cooldown:${owner.id}`) {
+      verdict.broken("truthful", `${owner.name} was called ${outcome}, and has left its cooldown`);
+    }
+  }
+
+  checkUnconfirmed(owner: Owner, process: SimulatedProcess, began: number): void {
+    const { loop, verdict } = this.#world;
+    if (process.closeTimeoutMs !== undefined || process.client.status === "end") return;
+    if (owner.wasForbidden || !process.health.wasResolvable(began, loop.now)) return;
+    verdict.broken("resolved", `the complete of ${owner.name} is unconfirmed`);
   }
 
   /**

@@ -152,7 +152,10 @@ export class KeyWatch implements KeyWatcher {
     const broken = (what: string) =>
       this.#verdict.broken("cooldown", `the cooldown of ${owner.name} ${what}`);
     if (touched?.get(key) !== ownerId) broken("was set without its lock");
-    if (owner.isWithoutCooldown) broken("was set, and none was asked for");
+    if (owner.cooldownAtMost === 0) broken("was set, and none was asked for");
+    else if (Number(expiresAt) > owner.cooldownAtMost + this.#server().setBackMs) {
+      broken(`ends at ${expiresAt}, after ${owner.cooldownAtMost}`);
+    }
     if (owner.toldAt !== undefined && copy.sentAt > owner.toldAt) broken("was set by a retire");
     const until = entries?.find((each) => each.ownerId === ownerId)?.cooldownUntilMs;
     if (expiresAt !== until) broken(`ends at ${expiresAt} and not at ${until}`);

@@ -21,8 +21,10 @@ export interface Owner {
   wasForbidden: boolean;
   /** The fencing tokens with which it was at its key. */
   readonly tokens: number[];
-  /** Nobody has asked for one. */
-  isWithoutCooldown: boolean;
+  /** When it was first asked for. */
+  readonly askedAt: number;
+  /** The latest that its cooldown may end, by the server's clock; 0 where none was asked for. */
+  cooldownAtMost: number;
   /** When its cooldown ends, by the server's clock. */
   cooldownUntil: number | undefined;
   /** When its record expires, by the server's clock. */
@@ -60,6 +62,7 @@ export class Owners {
     participant?: Participant,
     attempt?: AttemptId,
     submission?: SubmissionHashes,
+    askedAt = 0,
   ): Owner {
     const number = this.#byId.size + 1;
     const name = this.#nameOf(id, participant, number);
@@ -74,7 +77,8 @@ export class Owners {
       overAt: undefined,
       wasForbidden: false,
       tokens: [],
-      isWithoutCooldown: true,
+      askedAt,
+      cooldownAtMost: 0,
       cooldownUntil: undefined,
       recordUntil: undefined,
       toldAt: undefined,

@@ -66,7 +66,7 @@ export class RecordWatch {
   set(key: string, value: string, expiresAt: number | undefined): void {
     const { life, setBackMs } = this.#server();
     const record = recordValue(value);
-    const owner = record && this.#owners.get(record.ownerId);
+    const owner = record && this.#owners.of(record.ownerId, key);
     const entry = this.#executions.current?.entries.find(
       (each) => each.record === key && each.ownerId === record?.ownerId,
     );
