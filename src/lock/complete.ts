@@ -163,9 +163,12 @@ export class Completing extends Timer {
         this.#lastFailure = reply;
         this.#unknown();
         return;
-      case "unrecordable":
+      case "unrecordable": {
+        const cause = new Error("something that is no record stands where this one belongs");
+        this.#lastFailure = { kind: "rejected", cause, misconfigured: false };
         this.#answered("unconfirmed");
         return;
+      }
       default:
         this.#answered(reply.kind);
     }
@@ -179,6 +182,11 @@ export class Completing extends Timer {
   }
 
   #answered(outcome: CompleteOutcome): void {
+    // Also where nobody waits for the outcome any more.
+    if (outcome === "duplicate" && duplicateChannel.hasSubscribers) {
+      const { key } = this.command;
+      publish(duplicateChannel, this.command, { key });
+    }
     this.#end(outcome);
     // Rule 17: only now, when the record stands or never will.
     if (!this.#inFlight.isEmpty) release(this.#runtime, this.command, this.#inFlight, 0);
@@ -216,9 +224,6 @@ export class Completing extends Timer {
         cause,
       };
       publish(completeChannel, command, message);
-    }
-    if (outcome === "duplicate" && duplicateChannel.hasSubscribers) {
-      publish(duplicateChannel, command, { key: command.key });
     }
     onCompleted(outcome, cause);
   }
