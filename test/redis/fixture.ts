@@ -101,7 +101,7 @@ export const isComplete: (argv: string[]) => boolean = calls(completeScript);
 export const ownersOf = (acquire: string[]): string[] => acquire.slice(-Number(acquire[2]));
 
 /** How often a Redis has executed a command since it was started. */
-export async function executed(redis: KeyOnlooker, name: string): Promise<number> {
+export async function executed(redis: KeyObserver, name: string): Promise<number> {
   const info = String(await redis.send("INFO", "commandstats"));
   return Number(new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(info)?.[1] ?? 0);
 }
