@@ -5,6 +5,7 @@ import type { Findings, Part, Target } from "./part.ts";
 import { cluster } from "./parts/cluster.ts";
 import { contended } from "./parts/contended.ts";
 import { memory } from "./parts/memory.ts";
+import { once } from "./parts/once.ts";
 import { pairs } from "./parts/pairs.ts";
 import { processes } from "./parts/processes.ts";
 import { route } from "./parts/route.ts";
@@ -24,6 +25,7 @@ import { table } from "./text.ts";
 const parts: Readonly<Record<string, Part>> = {
   pairs,
   route,
+  once,
   contended,
   scale,
   memory,

@@ -15,7 +15,8 @@ export type SubmitLockErrorCode =
   | "SUBMIT_LOCK_MISCONFIGURED"
   | "SUBMIT_LOCK_CLOSED"
   | "SUBMIT_LOCK_LOST"
-  | "SUBMIT_LOCK_ANSWERED_TWICE";
+  | "SUBMIT_LOCK_ANSWERED_TWICE"
+  | "SUBMIT_LOCK_NO_FINGERPRINT";
 
 /** The base of every error that this package makes. Recognise it with {@link isSubmitLockError}. */
 export abstract class SubmitLockError extends Error {
@@ -114,6 +115,27 @@ export class AnsweredTwiceError extends SubmitLockError {
   readonly code = "SUBMIT_LOCK_ANSWERED_TWICE";
 }
 
+/**
+ * The payload of a submission cannot be told from another one: its body was announced and not
+ * parsed, or what `fingerprint` gave is nothing or no JSON (status 500), or the payload is nested
+ * too deeply to be compared (422). The handler did not run.
+ */
+export class NoFingerprintError extends SubmitLockError {
+  override readonly name = "NoFingerprintError";
+  readonly code = "SUBMIT_LOCK_NO_FINGERPRINT";
+  /** Read by the error handlers of Express and Koa: whether the application or the client has to mend it. */
+  readonly status: 500 | 422;
+  readonly statusCode: 500 | 422;
+  readonly expose = false;
+
+  constructor(message: string, options: ErrorOptions & { readonly status?: 500 | 422 } = {}) {
+    super(message, options);
+    const { status = 500 } = options;
+    this.status = status;
+    this.statusCode = status;
+  }
+}
+
 /** Every concrete error class, for a `switch` over `code`. */
 export type AnySubmitLockError =
   | InvalidOptionError
@@ -123,7 +145,8 @@ export type AnySubmitLockError =
   | LockMisconfiguredError
   | LockClosedError
   | LockLostError
-  | AnsweredTwiceError;
+  | AnsweredTwiceError
+  | NoFingerprintError;
 
 /** Whether a value is an error of this package, whichever copy of the package made it. */
 export function isSubmitLockError(value: unknown): value is AnySubmitLockError {

@@ -10,33 +10,53 @@ export {
   LockMisconfiguredError,
   LockUnavailableError,
   type LostReason,
+  NoFingerprintError,
   SubmitLockError,
   type SubmitLockErrorCode,
 } from "./errors.ts";
-export type { Attempt } from "./lock/attempt.ts";
+export type { AnswerHeaders, AnswerToStore, StoredAnswer } from "./lock/answer.ts";
+export type { Attempt, SubmissionAttempt } from "./lock/attempt.ts";
 export type {
   AcquireMessage,
+  CompleteMessage,
+  CompleteOutcome,
+  DuplicateMessage,
   LostMessage,
   ReleaseMessage,
   ReleaseOutcome,
   RetireMessage,
   SubmitLockChannels,
 } from "./lock/diagnostics.ts";
-export type { Lease } from "./lock/lease.ts";
+export type { Lease, ReleaseOptions } from "./lock/lease.ts";
+export type { LookUp } from "./lock/look-up.ts";
 export type { SubmitLockOptions } from "./lock/options.ts";
 export type {
   AcquireReply,
+  AcquireRequest,
   Answered,
+  CompletedAnswer,
+  CompleteReply,
+  CompleteRequest,
   ContendedAnswer,
+  GrantedAnswer,
   LockCommand,
   LockRequest,
   LockStore,
   LockTimes,
+  MismatchedAnswer,
   NoAnswer,
   OwnedReply,
+  ReleaseRequest,
+  SubmissionHashes,
 } from "./lock/store.ts";
+export type { AcquireOptions, Submission } from "./lock/submission.ts";
 export type { UserId } from "./lock/submit-key.ts";
-export { type CloseOptions, type LockedWork, SubmitLock } from "./lock/submit-lock.ts";
+export {
+  type CheckOptions,
+  type CloseOptions,
+  type LockedWork,
+  SubmitLock,
+} from "./lock/submit-lock.ts";
 export type { WithLockOptions } from "./lock/with-lock.ts";
 export { MemoryStore } from "./stores/memory-store.ts";
 export type { RedisClient } from "./stores/redis/ioredis.ts";

@@ -23,6 +23,7 @@ const series: Record<Route["variant"], number> = {
   "hand-written": 2,
   guard: 3,
   protect: 3,
+  once: 3,
 };
 
 const colours = [

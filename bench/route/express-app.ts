@@ -2,7 +2,7 @@ import type { RequestListener } from "node:http";
 import express, { type RequestHandler } from "express";
 import type { Redis } from "ioredis";
 import { RedisStore, SubmitLock } from "submit-lock";
-import { submitGuard } from "submit-lock/express";
+import { type SubmitGuardOptions, submitGuard } from "submit-lock/express";
 import { ttlMs } from "../locker.ts";
 import { expressLock, expressScripts } from "./hand-written.ts";
 import type { Variant } from "./variants.ts";
@@ -18,10 +18,11 @@ export function expressApp(variant: Variant, redis: Redis): RequestListener {
 }
 
 function stack(variant: Variant, redis: Redis, handler: RequestHandler): RequestHandler[] {
-  const guard = () =>
+  const guard = (once: Pick<SubmitGuardOptions, "idempotency"> = {}) =>
     submitGuard({
       lock: new SubmitLock({ store: new RedisStore(redis), ttlMs }),
       userId: (req) => req.get("x-user-id"),
+      ...once,
     });
   switch (variant) {
     case "bare":
@@ -36,5 +37,7 @@ function stack(variant: Variant, redis: Redis, handler: RequestHandler): Request
       return [guard(), handler];
     case "protect":
       return [guard().protect(handler)];
+    case "once":
+      return [guard({ idempotency: {} }).protect(handler)];
   }
 }

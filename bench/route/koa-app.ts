@@ -37,6 +37,7 @@ function middleware(variant: Variant, redis: Redis): Middleware | undefined {
         userId: (ctx) => ctx.get("x-user-id"),
       });
     case "protect":
-      throw new Error("Koa needs no protect: its middleware sees the work settle.");
+    case "once":
+      throw new Error(`${variant} is measured on Express alone`);
   }
 }

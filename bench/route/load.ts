@@ -9,6 +9,7 @@ import type { LoadJob, LoadResult } from "./processes.ts";
  * these answers need, so that the load costs little beside the server.
  */
 let users = 0;
+let keys = 0;
 
 serveJobs<LoadJob, LoadResult, null>(null, async (job) => {
   const run = new Run(job);
@@ -77,11 +78,16 @@ class Run {
     await Promise.all(underWay);
   }
 
+  #keyOf(user: string): string {
+    return this.#job.key === "new" ? `${user}-${keys++}` : "the-same";
+  }
+
   #request(socket: Socket): Promise<void> {
     const user = this.#job.user ?? `u${users++ % 1_000_000}`;
+    const key = this.#job.key === undefined ? "" : `Idempotency-Key: ${this.#keyOf(user)}\r\n`;
     const from = performance.now();
     socket.write(
-      `POST /orders HTTP/1.1\r\nHost: shop\r\nX-User-Id: ${user}\r\nContent-Length: 0\r\n\r\n`,
+      `POST /orders HTTP/1.1\r\nHost: shop\r\nX-User-Id: ${user}\r\n${key}Content-Length: 0\r\n\r\n`,
     );
     return new Promise((resolve, reject) => {
       let text = "";

@@ -17,6 +17,8 @@ export interface LoadJob {
   readonly perSecond?: number;
   /** All requests are this user's; without it, each is another one's. */
   readonly user?: string;
+  /** The `Idempotency-Key` of a request: a new one each, or the same for all. */
+  readonly key?: "new" | "same";
 }
 
 export interface LoadResult {

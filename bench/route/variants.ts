@@ -1,5 +1,5 @@
 /** What stands before the order route. */
-export type Variant = "bare" | "ping" | "hand-written" | "scripts" | "guard" | "protect";
+export type Variant = "bare" | "ping" | "hand-written" | "scripts" | "guard" | "protect" | "once";
 
 /** A route as it is served by a process of its own. */
 export interface Route {
@@ -16,6 +16,7 @@ const sends: Record<Variant, readonly string[]> = {
   scripts: ["eval"],
   guard: ["eval"],
   protect: ["eval"],
+  once: ["eval"],
 };
 
 function routesOf(framework: Route["framework"], variants: readonly Variant[]): Route[] {
@@ -34,6 +35,7 @@ export const variantNames: Record<Variant, string> = {
   scripts: "its scripts alone",
   guard: "submit-lock",
   protect: "submit-lock, protect",
+  once: "submit-lock, protect, idempotency",
 };
 
 export function nameOf({ framework, variant }: Route): string {

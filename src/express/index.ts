@@ -2,15 +2,32 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Request, RequestHandler, Response } from "express";
 import { AnsweredTwiceError, InvalidOptionError, isSubmitLockError } from "../errors.ts";
 import { admit } from "../http/admission.ts";
-import { resolveGuardOptions } from "../http/guard-options.ts";
-import { type Refusal, sendProblem } from "../http/problem.ts";
-import type { SharedLease, Work } from "../http/request-lease.ts";
+import { type LeaseLike, resolveGuardOptions } from "../http/guard-options.ts";
+import { offeredTypes } from "../http/page.ts";
+import { sendProblem } from "../http/problem.ts";
+import { problemsFor } from "../http/problems.ts";
+import type { Replay } from "../http/refusal.ts";
+import type { RequestLease, SharedLease } from "../http/request-lease.ts";
+import { ResponseCapture } from "../http/response-capture.ts";
+import type { Submission } from "../http/submission.ts";
 import type { Lease } from "../lock/lease.ts";
 import { invalidOption } from "../validation.ts";
 import { warnOnce } from "../warn-once.ts";
 import type { SubmitGuard, SubmitGuardOptions } from "./submit-guard.ts";
 
-export type { LockLike, NoUser } from "../http/guard-options.ts";
+export type { AttemptLike, LeaseLike, LockLike, NoUser } from "../http/guard-options.ts";
+export type { IdempotencyOptions, NoId } from "../http/idempotency-options.ts";
+export type {
+  Anonymous,
+  Contended,
+  KeyMissing,
+  Mismatch,
+  Replay,
+  Unavailable,
+} from "../http/refusal.ts";
+export type { ReplayMessage } from "../http/replay-channel.ts";
+export type { StorePolicy } from "../http/store-policy.ts";
+export type { Submission } from "../http/submission.ts";
 export type { Answer, SubmitGuard, SubmitGuardOptions } from "./submit-guard.ts";
 
 declare global {
@@ -18,6 +35,8 @@ declare global {
     interface Request {
       /** The lease on the user's lock, where a guard of submit-lock has taken it. */
       submitLease?: Lease;
+      /** What the request submits, where a guard with `idempotency` has recognised it. */
+      submission?: Submission;
     }
   }
 }
@@ -33,7 +52,17 @@ type Next = (error?: unknown) => void;
 export function submitGuard<Req extends IncomingMessage = Request>(
   options: SubmitGuardOptions<Req>,
 ): SubmitGuard {
-  const resolved = resolveGuardOptions(options, reject);
+  const resolved = resolveGuardOptions(options, {
+    reject: (docs) => {
+      const problemOf = problemsFor(docs);
+      return (req, res, _next, refusal) => sendProblem(res, problemOf(refusal, prefersPage(req)));
+    },
+    replay: (_req, res, _next, replay) => sendReplay(res, replay),
+    content: (req) => {
+      const { originalUrl, url, query, body } = req as unknown as Request;
+      return { originalUrl: originalUrl ?? url, query, body };
+    },
+  });
 
   /** Never rejects: whatever goes wrong goes to `next`. */
   async function enter(
@@ -47,15 +76,19 @@ export function submitGuard<Req extends IncomingMessage = Request>(
       switch (admission.kind) {
         case "gone":
           return;
-        case "refused":
+        case "answered":
           await admission.answer(req as Req, res as Response, (error) => next(asError(error)));
           return;
         case "pass":
           await goOn(undefined);
           return;
-        case "held":
-          (req as Request).submitLease = admission.held.lease;
-          await goOn(admission.held);
+        case "held": {
+          const { held, own } = admission;
+          (req as Request).submitLease = held.lease as Lease;
+          if (held.submission !== undefined) (req as Request).submission = held.submission;
+          watchAnswer(own, res);
+          await goOn(held);
+        }
       }
     } catch (error) {
       next(
@@ -75,7 +108,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
     return function protectedHandler(this: unknown, req, res, next) {
       return enter(req, res, next, (held) => {
         const call = (forward: Next) => Reflect.apply(handler, this, [req, res, forward]);
-        return run(call, next, held?.begin());
+        return run(call, next, held);
       });
     };
   }
@@ -98,18 +131,21 @@ function checkHandler(handler: unknown): void {
 async function run(
   handler: (forward: Next) => unknown,
   next: Next,
-  work: Work | undefined,
+  held: SharedLease | undefined,
 ): Promise<void> {
+  const work = held?.begin();
   let passedOn = false;
   // Later handlers go on when this one has settled; after an error only its answer is left.
   const forward: Next = (error) => {
     if (goesOn(error)) passedOn = true;
+    else held?.handlerFailed?.();
     next(error);
   };
   let returned: unknown;
   try {
     returned = handler(forward);
   } catch (error) {
+    held?.handlerFailed?.();
     // It may have started something before it threw.
     work?.detached();
     throw error;
@@ -122,6 +158,7 @@ async function run(
   try {
     await returned;
   } catch (error) {
+    held?.handlerFailed?.();
     work?.finished();
     throw error;
   }
@@ -130,7 +167,7 @@ async function run(
 }
 
 /** For a lease whose client has left and whose handler returned no promise. */
-function warnIfHeldToMaxHold({ signal }: Lease): void {
+function warnIfHeldToMaxHold({ signal }: LeaseLike): void {
   // Only now: the signal of a request that is answered is never made.
   signal.addEventListener("abort", warnOfUnseenHandler, { once: true });
 }
@@ -145,13 +182,24 @@ function warnOfUnseenHandler(this: AbortSignal): void {
   );
 }
 
-function reject(
-  _req: IncomingMessage,
-  res: ServerResponse,
-  _next: (error: unknown) => void,
-  refusal: Refusal,
-): void {
-  sendProblem(res, refusal);
+function watchAnswer(own: RequestLease | undefined, res: ServerResponse): void {
+  if (own?.wanted !== undefined) own.capturedBy(new ResponseCapture(res, own.wanted));
+}
+
+/** A request of Node's own, as Connect has them, cannot say what it accepts. */
+function prefersPage(req: IncomingMessage & Partial<Pick<Request, "accepts">>): boolean {
+  return typeof req.accepts === "function" && req.accepts([...offeredTypes]) === "html";
+}
+
+function sendReplay(res: ServerResponse, { answer }: Replay): void {
+  if (res.headersSent) {
+    res.destroy();
+    return;
+  }
+  res.statusCode = answer.status;
+  for (const [name, value] of Object.entries(answer.headers)) res.setHeader(name, value);
+  res.setHeader("Idempotent-Replayed", "true");
+  res.end(answer.body);
 }
 
 /** What Express takes for "go on". Passed as an error, it would start the handler of a refused request. */

@@ -1,6 +1,14 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { NextFunction, Request, RequestHandler, Response } from "express";
 import type { GuardOptions } from "../http/guard-options.ts";
+import type {
+  Anonymous,
+  Contended,
+  KeyMissing,
+  Mismatch,
+  Replay,
+  Unavailable,
+} from "../http/refusal.ts";
 
 /**
  * Answers a request that was not let through. Its `next` takes an error and nothing else: whatever
@@ -17,15 +25,17 @@ export type Answer<Req extends IncomingMessage, Info> = (
 export interface SubmitGuardOptions<Req extends IncomingMessage = Request>
   extends GuardOptions<Req> {
   /** A request without a user: 401, go on without a lock, or answer. @defaultValue "reject" */
-  readonly onAnonymous?: "reject" | "proceed" | Answer<Req, { reason: "anonymous" }> | undefined;
-  /** Another submission of the user is being processed. @defaultValue 409 */
-  readonly onContended?: Answer<Req, { reason: "contended"; expiresInMs: number }> | undefined;
+  readonly onAnonymous?: "reject" | "proceed" | Answer<Req, Anonymous> | undefined;
+  /** Another submission of the user is being processed, or whatever else is a 409. @defaultValue 409 */
+  readonly onContended?: Answer<Req, Contended> | undefined;
   /** Redis does not answer: 503, go on without a lock, or answer. @defaultValue "reject" */
-  readonly onUnavailable?:
-    | "reject"
-    | "proceed"
-    | Answer<Req, { reason: "unavailable"; cause: Error }>
-    | undefined;
+  readonly onUnavailable?: "reject" | "proceed" | Answer<Req, Unavailable> | undefined;
+  /** The `Idempotency-Key` is missing although it is required, or cannot be read. @defaultValue 400 */
+  readonly onKeyMissing?: Answer<Req, KeyMissing> | undefined;
+  /** The id of the submission is that of another one, with other content. @defaultValue 422 */
+  readonly onMismatch?: Answer<Req, Mismatch> | undefined;
+  /** The submission was completed before. @defaultValue its answer, with `Idempotent-Replayed: true` */
+  readonly onReplay?: Answer<Req, Replay> | undefined;
 }
 
 /** A request handler of any route. */

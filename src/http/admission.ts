@@ -1,25 +1,33 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
-import { isSubmitLockError } from "../errors.ts";
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
+import { InvalidOptionError, isSubmitLockError } from "../errors.ts";
+import type { StoredAnswer } from "../lock/answer.ts";
+import type { AcquireOptions } from "../lock/submission.ts";
 import type { UserId } from "../lock/submit-key.ts";
-import type { NoUser, OnRefusal, ResolvedGuardOptions } from "./guard-options.ts";
-import type { Refusal } from "./problem.ts";
-import { Completion, findLease, type SharedLease } from "./request-lease.ts";
+import { readableAnswer } from "./content-encoding.ts";
+import type { AttemptLike, NoUser, OnRefusal, ResolvedGuardOptions } from "./guard-options.ts";
+import type { ResolvedIdempotency } from "./idempotency-options.ts";
+import type { Replay } from "./refusal.ts";
+import { publishReplay } from "./replay-channel.ts";
+import { Completion, findLease, type RequestLease, type SharedLease } from "./request-lease.ts";
+import { IdentifiedSubmission, identify } from "./submission.ts";
+import { waitForAnswer } from "./wait.ts";
 
 /** What is to happen to a request that came to a guard. */
 export type Admission<Args extends unknown[]> =
   /** Go on without a lock: this request needs none, or may do without. */
   | { readonly kind: "pass" }
   /** Go on with the lock. It is given back when the response and all reported work are over. */
-  | { readonly kind: "held"; readonly held: SharedLease }
+  | { readonly kind: "held"; readonly held: SharedLease; readonly own: RequestLease | undefined }
   /** Do nothing: nobody is there to be answered, or somebody has answered. */
   | { readonly kind: "gone" }
   /** Answer, and do not go on. */
-  | { readonly kind: "refused"; readonly answer: (...args: Args) => unknown };
+  | { readonly kind: "answered"; readonly answer: (...args: Args) => unknown };
 
 /**
- * Finds the user of a request, makes the attempt and says what is to happen to the request.
+ * Finds the user and the submission of a request, makes the attempt and says what is to happen to
+ * the request.
  *
- * @throws (as a rejection) what the callbacks throw, `InvalidUserIdError`, and
+ * @throws (as a rejection) what the callbacks throw, `InvalidUserIdError`, `NoFingerprintError`, and
  * `LockMisconfiguredError`: an operator has to see those, so they go to the error handler.
  */
 export async function admit<Source, Args extends unknown[]>(
@@ -36,55 +44,159 @@ export async function admit<Source, Args extends unknown[]>(
   try {
     if (options.skip !== undefined && (await options.skip(source))) return { kind: "pass" };
     const userId = await options.userId(source);
+    // Rule 18: no user, no record.
     admission = isNoUser(userId)
-      ? refuse(options.onAnonymous, { reason: "anonymous" })
-      : await hold(options, userId, req, completion);
+      ? answered(options.onAnonymous, { reason: "anonymous" })
+      : await hold(options, source, userId, req, completion);
     return admission;
   } finally {
-    if (admission?.kind !== "held") completion.drop();
+    if (admission?.kind !== "held" || admission.own === undefined) completion.drop();
   }
 }
 
 async function hold<Source, Args extends unknown[]>(
   options: ResolvedGuardOptions<Source, Args>,
+  source: Source,
   userId: UserId,
   req: IncomingMessage,
   completion: Completion,
 ): Promise<Admission<Args>> {
-  const key = options.lock.keyFor?.(userId);
+  const { idempotency, lock } = options;
+  const key = lock.keyFor?.(userId);
   const held = key === undefined ? undefined : findLease(req, key);
   if (held !== undefined) {
+    checkBorrowed(held, idempotency);
     // Rule 13: this guard borrows; the one that acquired releases.
-    completion.drop();
-    return { kind: "held", held };
+    return { kind: "held", held, own: undefined };
+  }
+  let submission: IdentifiedSubmission | undefined;
+  if (idempotency !== undefined) {
+    const found = await identify(idempotency, source, req, options.content, key ?? "");
+    if (found.kind === "key-missing") return answered(options.onKeyMissing, { reason: found.kind });
+    if (found.kind === "key-invalid") {
+      return answered(options.onKeyMissing, { reason: found.kind, why: found.why });
+    }
+    if (found.kind === "submission") submission = found.submission;
   }
   if (completion.isTooLate) return { kind: "gone" };
-  const attempt = await options.lock.acquire(userId);
+  if (idempotency === undefined || submission === undefined) {
+    return admitted(options, req, completion, undefined, await lock.acquire(userId));
+  }
+  const asked: AcquireOptions = {
+    submission: {
+      id: submission.id,
+      fingerprint: IdentifiedSubmission.fingerprint(submission),
+      retainMs: idempotency.retainMs,
+    },
+  };
+  const attempt = await lock.acquire(userId, asked);
+  const settled = await settle(options, userId, asked, completion, attempt);
+  if (settled.outcome !== "completed") {
+    return admitted(options, req, completion, submission, settled);
+  }
+  publishReplay(key ?? "", settled.ageMs, submission.source);
+  return await replayed(options, req, settled);
+}
+
+/** Waits, if that is wanted, for the same submission that is in flight. */
+async function settle<Source, Args extends unknown[]>(
+  { idempotency, lock }: ResolvedGuardOptions<Source, Args>,
+  userId: UserId,
+  asked: AcquireOptions,
+  completion: Completion,
+  attempt: AttemptLike,
+): Promise<AttemptLike> {
+  const waitMs = idempotency?.waitMs ?? 0;
+  if (waitMs === 0 || attempt.outcome !== "contended" || attempt.sameSubmission !== true) {
+    return attempt;
+  }
+  const look = async () => (await lock.lookUp?.(userId, asked)) ?? { outcome: "unknown" as const };
+  const found = await waitForAnswer(look, waitMs, () => completion.isTooLate);
+  return found.outcome === "completed" || found.outcome === "mismatched" ? found : attempt;
+}
+
+function admitted<Source, Args extends unknown[]>(
+  options: ResolvedGuardOptions<Source, Args>,
+  req: IncomingMessage,
+  completion: Completion,
+  submission: IdentifiedSubmission | undefined,
+  attempt: Exclude<AttemptLike, { outcome: "completed" }>,
+): Admission<Args> {
   switch (attempt.outcome) {
     case "contended": {
-      const { expiresInMs } = attempt;
-      return refuse(options.onContended, { reason: "contended", expiresInMs });
+      const { expiresInMs, isCooldown = false, sameSubmission = false } = attempt;
+      return answered(options.onContended, {
+        reason: "contended",
+        expiresInMs,
+        sameSubmission,
+        answerUnavailable: false,
+        isCooldown,
+      });
     }
+    case "mismatched":
+      return answered(options.onMismatch, { reason: "mismatch", inFlight: attempt.inFlight });
     case "unavailable":
       if (isMisconfigured(attempt.cause)) throw attempt.cause;
       // An order without a lock for somebody who has left meanwhile helps nobody.
       if (completion.isTooLate) return { kind: "gone" };
-      return refuse(options.onUnavailable, { reason: "unavailable", cause: attempt.cause });
-    case "acquired":
+      return answered(options.onUnavailable, { reason: "unavailable", cause: attempt.cause });
+    case "acquired": {
       if (completion.isTooLate) {
         void attempt.lease.release();
         return { kind: "gone" };
       }
-      return { kind: "held", held: completion.hold(req, attempt.lease) };
+      const own = completion.hold(req, attempt.lease, submission, options);
+      return { kind: "held", held: own, own };
+    }
   }
 }
 
-function refuse<Args extends unknown[], Why extends Refusal>(
-  onRefusal: OnRefusal<Args, Why>,
+async function replayed<Source, Args extends unknown[]>(
+  options: ResolvedGuardOptions<Source, Args>,
+  req: IncomingMessage,
+  { ageMs, answer }: Omit<Replay, "reason">,
+): Promise<Admission<Args>> {
+  const replayable = options.hasOnReplay ? answer : await replayableAnswer(answer, req.headers);
+  if (replayable !== undefined) {
+    return answered(options.onReplay, { reason: "replay", answer: replayable, ageMs });
+  }
+  return answered(options.onContended, {
+    reason: "contended",
+    expiresInMs: 0,
+    sameSubmission: true,
+    answerUnavailable: true,
+    isCooldown: false,
+  });
+}
+
+/** `undefined` where not enough of it was kept, or this client cannot read it. */
+async function replayableAnswer(
+  answer: StoredAnswer,
+  headers: IncomingHttpHeaders,
+): Promise<StoredAnswer | undefined> {
+  if (answer.body !== undefined) return await readableAnswer(answer, headers);
+  // A redirect says everything in its headers.
+  const isRedirect = answer.status >= 300 && answer.status < 400;
+  return isRedirect || answer.headers["location"] !== undefined ? answer : undefined;
+}
+
+function answered<Args extends unknown[], Why>(
+  choice: OnRefusal<Args, Why>,
   why: Why,
 ): Admission<Args> {
-  if (onRefusal === "proceed") return { kind: "pass" };
-  return { kind: "refused", answer: (...args) => onRefusal(...args, why) };
+  if (choice === "proceed") return { kind: "pass" };
+  return { kind: "answered", answer: (...args) => choice(...args, why) };
+}
+
+/** The outer guard's lease knows nothing of what the inner one would keep: that would be lost in silence. */
+function checkBorrowed(
+  held: SharedLease,
+  idempotency: ResolvedIdempotency<never> | undefined,
+): void {
+  if (idempotency === undefined || held.idempotency === idempotency) return;
+  throw new InvalidOptionError(
+    "idempotency: expected it on the outermost of the guards that a request passes, got it on an inner one",
+  );
 }
 
 function isNoUser(userId: UserId | NoUser): userId is NoUser {

@@ -1,94 +1,54 @@
 import type { ServerResponse } from "node:http";
 
-/** The request has no user. */
-export interface Anonymous {
-  readonly reason: "anonymous";
-}
-
-/** Another submission of the user holds the lock. */
-export interface Contended {
-  readonly reason: "contended";
-  readonly expiresInMs: number;
-}
-
-/** Nobody can say who holds the lock. */
-export interface Unavailable {
-  readonly reason: "unavailable";
-  readonly cause: Error;
-}
-
-/** Why a request is answered with 401, 409 or 503 instead of being let through. */
-export type Refusal = Anonymous | Contended | Unavailable;
+/** What clients tell problems apart by. */
+type ProblemCode =
+  | "submit_anonymous"
+  | "submit_contended"
+  | "submit_unavailable"
+  | "idempotency_key_required"
+  | "idempotency_key_invalid"
+  | "idempotency_in_flight"
+  | "idempotency_answer_unavailable"
+  | "idempotency_conflict";
 
 /** An answer that is ready to be sent. */
 export interface Problem {
   readonly status: number;
+  readonly code: ProblemCode;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
 }
 
-/** `Retry-After` counts whole seconds. Few orders take longer than one, and 0 would invite a storm. */
-const retryAfter = "1";
-
-function problem(
+/** A problem document (RFC 9457). */
+export function problem(
   status: number,
   title: string,
-  code: string,
+  code: ProblemCode,
   detail: string,
   headers: Record<string, string>,
+  type = "about:blank",
 ): Problem {
   return {
     status,
+    code,
     headers: {
       ...headers,
       "Content-Type": "application/problem+json",
       // The next submit may be let through.
       "Cache-Control": "no-store",
     },
-    body: JSON.stringify({ type: "about:blank", title, status, detail, code }),
+    body: JSON.stringify({ type, title, status, detail, code }),
   };
 }
 
-/**
- * The answers as problem details (RFC 9457). They tell a client what to do, and never mention the
- * owner id, the key or what Redis said.
- */
-const problems: Record<Refusal["reason"], Problem> = {
-  anonymous: problem(
-    401,
-    "Unauthorized",
-    "submit_anonymous",
-    "This submission belongs to no user. Sign in and submit again.",
-    {},
-  ),
-  contended: problem(
-    409,
-    "Conflict",
-    "submit_contended",
-    "Another submission of yours is still being processed. Wait for its answer before you submit again.",
-    { "Retry-After": retryAfter },
-  ),
-  unavailable: problem(
-    503,
-    "Service Unavailable",
-    "submit_unavailable",
-    "The submission was not started, because it could not be protected against being placed twice. Try again in a moment.",
-    { "Retry-After": retryAfter },
-  ),
-};
-
-export function problemFor(refusal: Refusal): Problem {
-  return problems[refusal.reason];
-}
-
 /** Answers on the bare response. Headers that were set before stay, such as those of CORS. */
-export function sendProblem(res: ServerResponse, refusal: Refusal): void {
+export function sendProblem(res: ServerResponse, problem: Problem): void {
   if (res.headersSent) {
     // Somebody else has sent half an answer: a broken connection cannot be mistaken for success.
     res.destroy();
     return;
   }
-  const { status, headers, body } = problemFor(refusal);
+  const { status, headers, body } = problem;
   res.statusCode = status;
   for (const [name, value] of Object.entries(headers)) res.setHeader(name, value);
   res.setHeader("Content-Length", Buffer.byteLength(body));

@@ -1,6 +1,10 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Lease } from "../lock/lease.ts";
+import type { Capture, WantedAnswer } from "./capture.ts";
+import { type Ending, endSubmission } from "./end-submission.ts";
+import type { LeaseLike } from "./guard-options.ts";
+import type { ResolvedIdempotency } from "./idempotency-options.ts";
 import { ResponseEnd } from "./response-end.ts";
+import type { IdentifiedSubmission, Submission } from "./submission.ts";
 
 /** A piece of work that keeps the lock held while it runs. One of the two is called when it returns. */
 export interface Work {
@@ -12,28 +16,65 @@ export interface Work {
    * @param onAbandoned called if the client leaves without that end having come. Then nothing may be
    * left that ends the response, and the lease with it.
    */
-  detached(onAbandoned?: (lease: Lease) => void): void;
+  detached(onAbandoned?: (lease: LeaseLike) => void): void;
 }
+
+/** A cooldown asks for success and for nothing else. */
+const statusAlone: WantedAnswer = { storedHeaders: new Set(), maxBodyBytes: 0 };
 
 /** What the guards of one request know of a lease, whichever copy of the package took it. */
 export interface SharedLease {
-  readonly lease: Lease;
+  readonly lease: LeaseLike;
+  /** How the guard that acquired recognises submissions. */
+  readonly idempotency?: ResolvedIdempotency<never> | undefined;
+  /** What the request submits, where that is known. */
+  readonly submission?: Submission | undefined;
   /** Reports a piece of work that the release has to wait for. */
   begin(): Work;
   /** The response has failed, and nobody will end it: it counts as over. */
   responseFailed(): void;
+  /** The handler has failed, so what others answer for it is not kept. */
+  handlerFailed?(): void;
 }
 
 /** A lease that a request holds until its submission is over. */
 export class RequestLease implements SharedLease {
-  readonly lease: Lease;
+  readonly lease: LeaseLike;
   readonly #req: IncomingMessage;
   readonly #completion: Completion;
+  readonly #ending: Ending;
 
-  constructor(req: IncomingMessage, lease: Lease, completion: Completion) {
+  constructor(
+    req: IncomingMessage,
+    lease: LeaseLike,
+    completion: Completion,
+    submission: IdentifiedSubmission | undefined,
+    { cooldownMs, idempotency }: Pick<Ending, "cooldownMs" | "idempotency">,
+  ) {
     this.#req = req;
     this.lease = lease;
     this.#completion = completion;
+    this.#ending = { submission, idempotency, cooldownMs, capture: undefined };
+  }
+
+  get idempotency(): ResolvedIdempotency<never> | undefined {
+    return this.#ending.idempotency;
+  }
+
+  get submission(): IdentifiedSubmission | undefined {
+    return this.#ending.submission;
+  }
+
+  /** What is wanted of the answer; `undefined` where it does not matter, as for a lock alone. */
+  get wanted(): WantedAnswer | undefined {
+    const { cooldownMs, idempotency, submission } = this.#ending;
+    if (submission !== undefined && idempotency !== undefined) return idempotency;
+    return cooldownMs > 0 ? statusAlone : undefined;
+  }
+
+  /** To be called before the end of the request. */
+  capturedBy(capture: Capture): void {
+    this.#ending.capture = capture;
   }
 
   begin(): Work {
@@ -44,10 +85,13 @@ export class RequestLease implements SharedLease {
     this.#completion.responseFailed();
   }
 
-  /** Gives the lock back. Rule 8: no request waits for that. */
+  handlerFailed(): void {
+    this.#ending.capture?.failed();
+  }
+
   end(): void {
     remove(this.#req, this);
-    void this.lease.release();
+    endSubmission(this.lease, this.#ending);
   }
 }
 
@@ -62,7 +106,7 @@ export class Completion {
   #running = 0;
   /** A piece of work has finished for certain. */
   #isFinished = false;
-  #onAbandoned: ((lease: Lease) => void) | undefined;
+  #onAbandoned: ((lease: LeaseLike) => void) | undefined;
   #held: RequestLease | undefined;
 
   /** Starts watching the response at once: it may end while the user is still being looked up. */
@@ -76,8 +120,13 @@ export class Completion {
   }
 
   /** Holds the lease until work and response are over; ends it at once if they are. */
-  hold(req: IncomingMessage, lease: Lease): RequestLease {
-    const held = new RequestLease(req, lease, this);
+  hold(
+    req: IncomingMessage,
+    lease: LeaseLike,
+    submission: IdentifiedSubmission | undefined,
+    options: Pick<Ending, "cooldownMs" | "idempotency">,
+  ): RequestLease {
+    const held = new RequestLease(req, lease, this, submission, options);
     add(req, held);
     this.#held = held;
     this.#check();
@@ -94,7 +143,7 @@ export class Completion {
     return new RunningWork(this);
   }
 
-  returned(isFinished: boolean, onAbandoned: ((lease: Lease) => void) | undefined): void {
+  returned(isFinished: boolean, onAbandoned: ((lease: LeaseLike) => void) | undefined): void {
     this.#running--;
     this.#isFinished ||= isFinished;
     this.#onAbandoned ??= onAbandoned;
@@ -131,11 +180,11 @@ class RunningWork implements Work {
     this.#return(true, undefined);
   }
 
-  detached(onAbandoned?: (lease: Lease) => void): void {
+  detached(onAbandoned?: (lease: LeaseLike) => void): void {
     this.#return(false, onAbandoned);
   }
 
-  #return(isFinished: boolean, onAbandoned: ((lease: Lease) => void) | undefined): void {
+  #return(isFinished: boolean, onAbandoned: ((lease: LeaseLike) => void) | undefined): void {
     if (!this.#isRunning) return;
     this.#isRunning = false;
     this.#completion.returned(isFinished, onAbandoned);

@@ -4,8 +4,17 @@ import { Readable } from "node:stream";
 interface NodeStream {
   readonly closed?: boolean;
   readonly readableEnded?: boolean;
+  readonly errored?: Error | null;
   pipe(target: unknown): unknown;
-  once(event: string, listener: () => void): unknown;
+  once(event: string, listener: (error?: unknown) => void): unknown;
+}
+
+/** How the streams of a body came to their end. */
+interface StreamsEnd {
+  /** The body itself broke off. Koa 2 then leaves the response open. */
+  readonly hasFailed: boolean;
+  /** One of them said that it failed. */
+  readonly hasErrored: boolean;
 }
 
 /** Registered, so that two copies of the package watch one response together. */
@@ -71,23 +80,27 @@ export class BodyStreams {
    * Calls back when every stream has ended.
    *
    * @param isDisconnected whether the client has left, so nobody wants the body any more.
-   * @param ended given whether the body itself broke off. Koa 2 then leaves the response open.
    */
-  whenEnded(isDisconnected: boolean, ended: (hasFailed: boolean) => void): void {
+  whenEnded(isDisconnected: boolean, ended: (how: StreamsEnd) => void): void {
     const open = new Set<NodeStream>();
     let hasFailed = false;
+    let hasErrored = false;
     for (const stream of this.#streams) {
-      if (stream.closed === true) continue;
+      if (stream.closed === true) {
+        hasErrored ||= stream.errored instanceof Error;
+        continue;
+      }
       open.add(stream);
       // Koa does so too on HTTP/1; on HTTP/2 it would begin to read it, and so to write the order.
       if (isDisconnected && isUntouched(stream)) stream.destroy();
     }
-    if (open.size === 0) ended(false);
+    if (open.size === 0) ended({ hasFailed, hasErrored });
     for (const stream of open) {
-      const streamEnded = () => {
+      const streamEnded = (error?: unknown) => {
         if (!open.delete(stream)) return;
         if (stream.readableEnded === false && this.#response.body === stream) hasFailed = true;
-        if (open.size === 0) ended(hasFailed);
+        if (error !== undefined) hasErrored = true;
+        if (open.size === 0) ended({ hasFailed, hasErrored });
       };
       // After an abort `close` waits for a generator that is still at work; old streams may lack it.
       for (const event of ["close", "end", "error"]) stream.once(event, streamEnded);

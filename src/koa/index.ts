@@ -1,14 +1,39 @@
 import type { Context, Middleware, ParameterizedContext } from "koa";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/guard-options.ts";
-import { problemFor, type Refusal } from "../http/problem.ts";
-import type { SharedLease, Work } from "../http/request-lease.ts";
+import { offeredTypes } from "../http/page.ts";
+import type { Problem } from "../http/problem.ts";
+import { problemsFor } from "../http/problems.ts";
+import type {
+  Anonymous,
+  Contended,
+  KeyMissing,
+  Mismatch,
+  Replay,
+  Unavailable,
+} from "../http/refusal.ts";
+import type { RequestLease, SharedLease, Work } from "../http/request-lease.ts";
 import { isDisconnected } from "../http/response-end.ts";
+import type { Submission } from "../http/submission.ts";
 import type { Lease } from "../lock/lease.ts";
+import { repeat } from "./bodies.ts";
 import { BodyStreams } from "./body-streams.ts";
+import { ContextCapture } from "./capture.ts";
 import { whenOutermostSettled } from "./outermost.ts";
 
-export type { LockLike, NoUser } from "../http/guard-options.ts";
+export type { AttemptLike, LeaseLike, LockLike, NoUser } from "../http/guard-options.ts";
+export type { IdempotencyOptions, NoId } from "../http/idempotency-options.ts";
+export type {
+  Anonymous,
+  Contended,
+  KeyMissing,
+  Mismatch,
+  Replay,
+  Unavailable,
+} from "../http/refusal.ts";
+export type { ReplayMessage } from "../http/replay-channel.ts";
+export type { StorePolicy } from "../http/store-policy.ts";
+export type { Submission } from "../http/submission.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: any state and any context of the application fits.
 type AnyContext = ParameterizedContext<any, any, any>;
@@ -19,25 +44,24 @@ export type Answer<Ctx, Info> = (ctx: Ctx, info: Info) => unknown;
 /** The options of {@link submitGuard} for Koa. */
 export interface SubmitGuardOptions<Ctx extends AnyContext = Context> extends GuardOptions<Ctx> {
   /** A request without a user: 401, go on without a lock, or answer. @defaultValue "reject" */
-  readonly onAnonymous?: "reject" | "proceed" | Answer<Ctx, { reason: "anonymous" }> | undefined;
-  /** Another submission of the user is being processed. @defaultValue 409 */
-  readonly onContended?: Answer<Ctx, { reason: "contended"; expiresInMs: number }> | undefined;
+  readonly onAnonymous?: "reject" | "proceed" | Answer<Ctx, Anonymous> | undefined;
+  /** Another submission of the user is being processed, or whatever else is a 409. @defaultValue 409 */
+  readonly onContended?: Answer<Ctx, Contended> | undefined;
   /** Redis does not answer: 503, go on without a lock, or answer. @defaultValue "reject" */
-  readonly onUnavailable?:
-    | "reject"
-    | "proceed"
-    | Answer<Ctx, { reason: "unavailable"; cause: Error }>
-    | undefined;
+  readonly onUnavailable?: "reject" | "proceed" | Answer<Ctx, Unavailable> | undefined;
+  /** The `Idempotency-Key` is missing although it is required, or cannot be read. @defaultValue 400 */
+  readonly onKeyMissing?: Answer<Ctx, KeyMissing> | undefined;
+  /** The id of the submission is that of another one, with other content. @defaultValue 422 */
+  readonly onMismatch?: Answer<Ctx, Mismatch> | undefined;
+  /** The submission was completed before. @defaultValue its answer, with `Idempotent-Replayed: true` */
+  readonly onReplay?: Answer<Ctx, Replay> | undefined;
 }
 
 /** Options with which every request that is let through has a lease. */
 export interface StrictSubmitGuardOptions<Ctx extends AnyContext = Context>
   extends SubmitGuardOptions<Ctx> {
-  readonly onAnonymous?: "reject" | Answer<Ctx, { reason: "anonymous" }> | undefined;
-  readonly onUnavailable?:
-    | "reject"
-    | Answer<Ctx, { reason: "unavailable"; cause: Error }>
-    | undefined;
+  readonly onAnonymous?: "reject" | Answer<Ctx, Anonymous> | undefined;
+  readonly onUnavailable?: "reject" | Answer<Ctx, Unavailable> | undefined;
   readonly skip?: undefined;
 }
 
@@ -55,16 +79,30 @@ export function submitGuard<Ctx extends AnyContext = Context>(
   options: StrictSubmitGuardOptions<Ctx>,
   // biome-ignore lint/suspicious/noExplicitAny: the body may be anything.
   // biome-ignore lint/complexity/noBannedTypes: this is how Koa says "nothing added to the context".
-): Middleware<{ submitLease: Lease }, {}, any>;
+): Middleware<{ submitLease: Lease; submission?: Submission }, {}, any>;
 export function submitGuard<Ctx extends AnyContext = Context>(
   options: SubmitGuardOptions<Ctx>,
   // biome-ignore lint/suspicious/noExplicitAny: the body may be anything.
   // biome-ignore lint/complexity/noBannedTypes: this is how Koa says "nothing added to the context".
-): Middleware<{ submitLease?: Lease }, {}, any>;
+): Middleware<{ submitLease?: Lease; submission?: Submission }, {}, any>;
 export function submitGuard<Ctx extends AnyContext = Context>(
   options: SubmitGuardOptions<Ctx>,
 ): Middleware {
-  const resolved = resolveGuardOptions<Ctx, [Ctx]>(options, reject);
+  const resolved = resolveGuardOptions<Ctx, [Ctx]>(options, {
+    reject: (docs) => {
+      const problemOf = problemsFor(docs);
+      return (ctx, refusal) => {
+        const prefersPage = (ctx as AnyContext).accepts([...offeredTypes]) === "html";
+        sendProblem(ctx, problemOf(refusal, prefersPage));
+      };
+    },
+    replay: sendReplay,
+    content: (ctx) => {
+      const { originalUrl, query, request } = ctx as AnyContext;
+      const { body } = request as { readonly body?: unknown };
+      return { originalUrl, query, body };
+    },
+  });
   return async function submitGuardMiddleware(ctx, next) {
     const source = ctx as unknown as Ctx;
     const admission = await admit(resolved, source, ctx.req, ctx.res);
@@ -73,21 +111,27 @@ export function submitGuard<Ctx extends AnyContext = Context>(
         // Somebody has answered, or nobody is there: Koa's own answer would be wrong either way.
         ctx.respond = false;
         return;
-      case "refused":
+      case "answered":
         await admission.answer(source);
         return;
       case "pass":
         await next();
         return;
       case "held": {
-        const { held } = admission;
+        const { held, own } = admission;
         ctx.state["submitLease"] = held.lease;
+        if (held.submission !== undefined) ctx.state["submission"] = held.submission;
+        const capture = captureFor(ctx, own);
         const work = held.begin();
         const bodies = new BodyStreams(ctx.response);
         try {
           await next();
+          capture?.settled();
+        } catch (error) {
+          held.handlerFailed?.();
+          throw error;
         } finally {
-          downstreamSettled(ctx, bodies, held, work);
+          downstreamSettled(ctx, bodies, held, work, capture);
         }
       }
     }
@@ -103,8 +147,11 @@ function downstreamSettled(
   bodies: BodyStreams,
   held: SharedLease,
   work: Work,
+  capture: ContextCapture | undefined,
 ): void {
-  bodies.whenEnded(isDisconnected(ctx.req, ctx.res), (hasFailed) => {
+  bodies.whenEnded(isDisconnected(ctx.req, ctx.res), ({ hasErrored, hasFailed }) => {
+    // After its client has left, a stream may be torn down with an error that is not its own.
+    if (hasErrored && !isDisconnected(ctx.req, ctx.res)) capture?.bodyFailed();
     if (hasFailed) held.responseFailed();
     work.detached();
   });
@@ -114,8 +161,21 @@ function downstreamSettled(
   });
 }
 
-function reject(ctx: AnyContext, refusal: Refusal): void {
-  const { status, headers, body } = problemFor(refusal);
+function captureFor(ctx: AnyContext, own: RequestLease | undefined): ContextCapture | undefined {
+  if (own?.wanted === undefined) return undefined;
+  const capture = new ContextCapture(ctx, own.wanted);
+  own.capturedBy(capture);
+  return capture;
+}
+
+function sendReplay(ctx: AnyContext, { answer }: Replay): void {
+  // The body first: assigning it sets a type of its own.
+  repeat(ctx, answer);
+  for (const [name, value] of Object.entries(answer.headers)) ctx.set(name, value as string);
+  ctx.set("Idempotent-Replayed", "true");
+}
+
+function sendProblem(ctx: AnyContext, { status, headers, body }: Problem): void {
   ctx.status = status;
   // The body first: assigning it sets a type of its own.
   ctx.body = body;

@@ -1,34 +1,18 @@
-import type { LockMisconfiguredError, LockUnavailableError } from "../errors.ts";
 import { Timer, type TimerWheel } from "../timer-wheel.ts";
+import type { Acquisition, Completed } from "./acquisition.ts";
 import { InFlight } from "./in-flight.ts";
 import { toLockError } from "./no-answer.ts";
+import { decodeRecord } from "./record.ts";
 import type {
   AcquireReply,
+  AcquireRequest,
   Answered,
+  CompletedAnswer,
+  GrantedAnswer,
   LockCommand,
-  LockRequest,
   LockStore,
   NoAnswer,
 } from "./store.ts";
-
-/** How an attempt ended, with what the lock needs to clean up after it. */
-export interface Acquisition {
-  readonly outcome: "acquired" | "contended" | "unavailable";
-  /** Acquired: a reply had been lost or was late, and the owner id was confirmed. */
-  readonly confirmed: boolean;
-  /** Contended: how long the other's key has to live. */
-  readonly expiresInMs: number;
-  /** Unavailable: why. */
-  readonly cause: LockUnavailableError | LockMisconfiguredError | undefined;
-  /** Monotonic time from before the first send: the lease counts from here. */
-  readonly startedAt: number;
-  /** How many requests were written. */
-  readonly copies: number;
-  /** The requests that may still take effect. */
-  readonly inFlight: InFlight;
-  /** Whether the owner id has to be retired: the key may hold it now, or later. */
-  readonly mayHold: boolean;
-}
 
 /**
  * One attempt: one owner id, as many requests of one idempotent acquire as it takes to get an
@@ -37,6 +21,7 @@ export interface Acquisition {
  * ```
  * sent ── taken, mine ───────────────▶ acquired
  *   │ ─── contended ─────────────────▶ contended
+ *   │ ─── completed, mismatched ─────▶ completed, mismatched
  *   │ ─── rejected, none in flight ──▶ unavailable
  *   │ ─── unknown, unsent, out of window, no answer for commandTimeoutMs ──▶ sent again
  *   └──── acquireTimeoutMs is over ──▶ unavailable
@@ -59,8 +44,9 @@ function backoffMs(retries: number): number {
   return Math.min(5 * 2 ** retries, 100);
 }
 
-class AcquireRequest implements LockRequest<AcquireReply> {
+class Request implements AcquireRequest {
   readonly #acquiring: Acquiring;
+  readonly onlyLooks = false;
   deadlineMs: number | undefined;
 
   constructor(acquiring: Acquiring) {
@@ -83,14 +69,20 @@ class Acquiring extends Timer implements Acquisition {
   readonly inFlight: InFlight = new InFlight();
   outcome: Acquisition["outcome"] = "unavailable";
   confirmed = false;
+  fencingToken: number | undefined;
+  storeOffsetMs = 0;
   expiresInMs = 0;
+  sameSubmission = false;
+  isCooldown = false;
+  completed: Completed | undefined;
+  otherInFlight = false;
   cause: Acquisition["cause"];
   copies = 0;
   mayHold = false;
   readonly #store: LockStore;
   readonly #timers: TimerWheel;
   readonly #onEnd: (acquisition: Acquisition) => void;
-  #newest: AcquireRequest | undefined;
+  #newest: Request | undefined;
   #retries = 0;
   #wasOutOfWindow = false;
   #lostAReply = false;
@@ -111,7 +103,7 @@ class Acquiring extends Timer implements Acquisition {
   }
 
   send(now: number): void {
-    const request = new AcquireRequest(this);
+    const request = new Request(this);
     this.#newest = request;
     this.copies++;
     this.inFlight.add(request);
@@ -135,18 +127,28 @@ class Acquiring extends Timer implements Acquisition {
     else this.send(now);
   }
 
-  answered(request: AcquireRequest, reply: AcquireReply): void {
+  answered(request: Request, reply: AcquireReply): void {
     this.#resolve(request, reply);
     if (this.#ended) return;
     // Rule 3, the verdict.
     switch (reply.kind) {
       case "taken":
       case "mine":
-        this.#granted(reply.kind === "mine");
+        this.#granted(reply);
         break;
       case "contended":
         this.expiresInMs = reply.expiresInMs;
+        this.sameSubmission = reply.sameSubmission === true;
+        this.isCooldown = reply.isCooldown === true;
         this.#end("contended");
+        break;
+      case "completed":
+        this.#wasCompleted(reply);
+        break;
+      case "mismatched":
+        this.otherInFlight = reply.inFlight;
+        this.mayHold = reply.isHeld === true;
+        this.#end("mismatched");
         break;
       default:
         // The failure of an older request decides nothing: the newest has a timer of its own.
@@ -182,15 +184,33 @@ class Acquiring extends Timer implements Acquisition {
     }
   }
 
-  #granted(wasMine: boolean): void {
-    if (performance.now() < this.#endsAt) {
-      this.confirmed = wasMine || !this.inFlight.isEmpty;
+  #granted(reply: GrantedAnswer<"taken"> | GrantedAnswer<"mine">): void {
+    const now = performance.now();
+    if (now < this.#endsAt) {
+      this.confirmed = reply.kind === "mine" || !this.inFlight.isEmpty;
+      this.fencingToken = reply.fencingToken;
+      this.storeOffsetMs = reply.storeTimeMs - now;
       this.#end("acquired");
       return;
     }
     // Rule 3: too late for a "yes", because the caller was promised an answer within the budget.
     this.mayHold = true;
     this.#end("unavailable");
+  }
+
+  /** Rule 16: the record counts even where this owner id holds the key; that is retired (rule 5). */
+  #wasCompleted({ isHeld, record, storeTimeMs }: CompletedAnswer): void {
+    this.mayHold = isHeld === true;
+    const decoded = decodeRecord(record);
+    if (decoded === undefined) {
+      const cause = new Error("the record of this submission holds something else");
+      this.#lastFailure = { kind: "rejected", cause, misconfigured: false };
+      this.#end("unavailable");
+      return;
+    }
+    const ageMs = Math.max(0, storeTimeMs - decoded.createdMs);
+    this.completed = { answer: decoded.answer, ageMs };
+    this.#end("completed");
   }
 
   #sendAgain(atOnce: boolean): void {
@@ -202,7 +222,7 @@ class Acquiring extends Timer implements Acquisition {
   }
 
   /** Rule 2: a request is in flight until it is certain that it cannot take effect later. */
-  #resolve(request: AcquireRequest, reply: AcquireReply): void {
+  #resolve(request: Request, reply: AcquireReply): void {
     if (reply.kind === "unknown") return;
     if (reply.kind === "unsent") this.copies--;
     this.inFlight.resolve(request);

@@ -1,12 +1,12 @@
 import { LockUnavailableError } from "../errors.ts";
 import { within } from "../within.ts";
-import type { ReleaseOutcome } from "./diagnostics.ts";
 import type { HeldLease } from "./held-lease.ts";
 import { toLockError } from "./no-answer.ts";
 import type { LockStore, OwnedReply } from "./store.ts";
 
 /**
- * Extends and releases a throwaway lease, so that every command of the store is tried.
+ * Extends a throwaway lease and ends it, with an answer if it has a submission, so that every
+ * command of the store is tried.
  *
  * @throws what is in the way, as a rejection.
  */
@@ -18,10 +18,16 @@ export async function checkLease(lease: HeldLease, store: LockStore): Promise<vo
     times.acquireTimeoutMs,
     new Promise<OwnedReply>((answer) => store.extend({ command, deadlineMs: undefined, answer })),
   );
-  const released = await new Promise<{ outcome: ReleaseOutcome; cause: Error | undefined }>(
-    (resolve) => lease.release((outcome, cause) => resolve({ outcome, cause })),
-  );
+  const { outcome, cause } = await ended(lease);
   if (extended?.kind !== "done") throw toLockError(extended, times.acquireTimeoutMs);
-  if (released.outcome === "released") return;
-  throw released.cause ?? new LockUnavailableError(`the throwaway lock was ${released.outcome}`);
+  if (outcome === "released" || outcome === "recorded") return;
+  throw cause ?? new LockUnavailableError(`the throwaway lock was ${outcome}`);
+}
+
+function ended(lease: HeldLease): Promise<{ outcome: string; cause: Error | undefined }> {
+  return new Promise((resolve) => {
+    const tell = (outcome: string, cause: Error | undefined) => resolve({ outcome, cause });
+    if (lease.command.submission === undefined) lease.release(tell);
+    else lease.complete({ status: 204 }, 0, tell);
+  });
 }

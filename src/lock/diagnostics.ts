@@ -6,7 +6,7 @@ import type { LockCommand } from "./store.ts";
 /** Published on `submit-lock:acquire` when an attempt has ended. */
 export interface AcquireMessage {
   readonly key: string;
-  readonly outcome: "acquired" | "contended" | "unavailable";
+  readonly outcome: "acquired" | "contended" | "completed" | "mismatched" | "unavailable";
   /** In milliseconds, like every duration here. */
   readonly durationMs: number;
   /** How many copies of the request were written; more than one means that a reply was lost or late. */
@@ -35,6 +35,35 @@ export interface ReleaseMessage {
   readonly cause: Error | undefined;
 }
 
+/**
+ * What became of a complete. `recorded`: the answer is kept and the lock is free. `late`: the answer
+ * is kept, but the lease had been lost before. `duplicate`: another run of the same submission had
+ * recorded its answer, so it ran twice. `expired`: it came after the answer's time; nothing is kept.
+ * `unconfirmed`: nothing is known to be kept. Redis has not answered within 2 × `acquireTimeoutMs` +
+ * `ttlMs` or could not keep it (it goes on in the background for up to `maxHoldMs`), or the lease
+ * was released before.
+ */
+export type CompleteOutcome = "recorded" | "late" | "duplicate" | "expired" | "unconfirmed";
+
+/** Published on `submit-lock:complete` when a complete was answered, or was given up. */
+export interface CompleteMessage {
+  readonly key: string;
+  readonly outcome: CompleteOutcome;
+  /** From the complete to its answer. */
+  readonly durationMs: number;
+  /** The length of the record, in characters. */
+  readonly length: number;
+  /** The answer's body was not kept, because more than 8 MiB of records waited in this lock. */
+  readonly bodyDropped: boolean;
+  /** Why it is unconfirmed. */
+  readonly cause: Error | undefined;
+}
+
+/** Published on `submit-lock:duplicate` when a submission is proven to have run twice. */
+export interface DuplicateMessage {
+  readonly key: string;
+}
+
 /** Published on `submit-lock:lost` when a lease was lost under its holder. */
 export interface LostMessage {
   readonly key: string;
@@ -57,10 +86,14 @@ export interface SubmitLockChannels {
   "submit-lock:release": ReleaseMessage;
   "submit-lock:lost": LostMessage;
   "submit-lock:retire": RetireMessage;
+  "submit-lock:complete": CompleteMessage;
+  "submit-lock:duplicate": DuplicateMessage;
 }
 
 /** A command, and the asynchronous context of the code that asked for the lock. */
 export interface CallerCommand extends LockCommand {
+  /** How long the answer of the submission is kept; 0 without one. */
+  readonly retainMs: number;
   readonly callerContext: AsyncResource | undefined;
 }
 
@@ -68,8 +101,17 @@ export const acquireChannel: Channel = channel("submit-lock:acquire");
 export const releaseChannel: Channel = channel("submit-lock:release");
 export const lostChannel: Channel = channel("submit-lock:lost");
 export const retireChannel: Channel = channel("submit-lock:retire");
+export const completeChannel: Channel = channel("submit-lock:complete");
+export const duplicateChannel: Channel = channel("submit-lock:duplicate");
 
-const channels = [acquireChannel, releaseChannel, lostChannel, retireChannel];
+const channels = [
+  acquireChannel,
+  releaseChannel,
+  lostChannel,
+  retireChannel,
+  completeChannel,
+  duplicateChannel,
+];
 
 /**
  * The asynchronous context of the caller, if anybody listens: an answer may come in the context of

@@ -1,19 +1,27 @@
 import { AsyncResource } from "node:async_hooks";
-import { LockLostError, type LostReason } from "../errors.ts";
+import type { LockLostError, LostReason } from "../errors.ts";
 import { Timer, type TimerWheel } from "../timer-wheel.ts";
+import type { Acquisition } from "./acquisition.ts";
+import type { AnswerToStore } from "./answer.ts";
+import { type CompleteRuntime, Completing, complete, type OnCompleted } from "./complete.ts";
+import { planComplete } from "./complete-plan.ts";
 import { type CallerCommand, type LostMessage, lostChannel, publish } from "./diagnostics.ts";
 import type { InFlight } from "./in-flight.ts";
-import { type OnReleased, type ReleaseRuntime, release } from "./release.ts";
+import { lostError } from "./lost-error.ts";
+import { checkRecords } from "./records.ts";
+import { type OnReleased, release } from "./release.ts";
 import type { LockCommand, LockRequest, OwnedReply } from "./store.ts";
 import { Validity } from "./validity.ts";
 import type { WaitGroup } from "./wait-group.ts";
 
 /** What the leases of one lock share. */
-export interface LeaseRuntime extends ReleaseRuntime {
-  /** Of every lease that is neither released nor lost. */
+export interface LeaseRuntime extends CompleteRuntime {
+  /** Of every lease that is neither released nor lost, or whose complete is unanswered. */
   readonly watchdogs: TimerWheel<HeldLease>;
-  /** The attempts under way and the leases that are neither released nor lost. */
+  /** The attempts under way and the leases that are neither released, completed nor lost. */
   readonly active: WaitGroup;
+  /** `close` has waited long enough: a lease that comes in now is given back at once. */
+  isDrained: boolean;
 }
 
 /** One write of an extend. */
@@ -35,10 +43,11 @@ class ExtendRequest implements LockRequest<OwnedReply> {
 }
 
 /**
- * A lease and its watchdog. Held until it is released or lost, and each is final:
+ * A lease and its watchdog. Held until it is released, completed or lost:
  *
  * ```
  * held ── release() ───────────────────────────────────▶ released
+ *   │ ─── complete() ──────────────────────────────────▶ completing ── answered ──▶ completed
  *   │ ─── an extend finds no key or another owner id ──▶ lost: overtaken
  *   │ ─── not extended in time ────────────────────────▶ lost: expired
  *   │ ─── held for maxHoldMs ──────────────────────────▶ lost: max-hold
@@ -47,6 +56,7 @@ class ExtendRequest implements LockRequest<OwnedReply> {
  */
 export class HeldLease extends Timer {
   readonly command: CallerCommand;
+  readonly fencingToken: number | undefined;
   readonly #runtime: LeaseRuntime;
   readonly #validity: Validity;
   readonly #inFlight: InFlight;
@@ -54,26 +64,25 @@ export class HeldLease extends Timer {
   readonly #mayBeRetaken: boolean;
   #lost: LockLostError | undefined;
   #isReleased = false;
+  /** When the watchdog stops at the latest; ∞ until complete was called. */
+  #extendUntil: number = Number.POSITIVE_INFINITY;
+  /** Whether the watchdog works. */
+  #isWatched = true;
+  readonly #storeOffsetMs: number;
   // Made on demand: most handlers never look at the signal.
   #aborter: AbortController | undefined;
   /** Of whoever asked for the signal: its listeners are to run in their own context. */
   #signalContext: AsyncResource | undefined;
 
-  /**
-   * @param startedAt monotonic time from before the first send of the acquire.
-   * @param inFlight requests of the acquire that may still take effect.
-   */
-  constructor(
-    runtime: LeaseRuntime,
-    command: CallerCommand,
-    startedAt: number,
-    inFlight: InFlight,
-  ) {
+  constructor(runtime: LeaseRuntime, command: CallerCommand, acquisition: Acquisition) {
     super();
+    const { startedAt, inFlight, fencingToken, storeOffsetMs } = acquisition;
     this.#runtime = runtime;
     this.command = command;
+    this.fencingToken = fencingToken;
     this.#validity = new Validity(runtime.times, startedAt);
     this.#inFlight = inFlight;
+    this.#storeOffsetMs = storeOffsetMs;
     this.#mayBeRetaken = !inFlight.isEmpty;
     this.#setTimer();
   }
@@ -101,21 +110,66 @@ export class HeldLease extends Timer {
     return this.#isReleased || this.#lost !== undefined;
   }
 
-  /** Gives the key back. Call once. */
-  release(onReleased: OnReleased): void {
-    const validUntil = this.#lost === undefined ? this.#validity.validUntil : 0;
-    if (this.#lost === undefined) this.#end();
+  /** A time that the store's clock has passed, as the lease's own acquire taught it. Never a wall clock. */
+  #storeTimeMs(): number {
+    return Math.ceil(performance.now() + this.#storeOffsetMs);
+  }
+
+  /** @throws InvalidOptionError where the store has no cooldown. */
+  checkCooldown(): void {
+    checkRecords(this.#runtime.store, "cooldownMs");
+  }
+
+  /**
+   * Gives the key back. Call once, and not after `complete`.
+   *
+   * @param cooldownMs for how long it keeps everybody out, if it is still ours.
+   */
+  release(onReleased: OnReleased, cooldownMs = 0): void {
+    const isLost = this.#lost !== undefined;
+    const validUntil = isLost ? 0 : this.#validity.validUntil;
+    this.#unwatch();
+    if (!isLost) this.#runtime.active.done();
     this.#isReleased = true;
+    // Rule 19: only by who still holds, and until a time that is stamped once.
+    const cooldownUntilMs = isLost || cooldownMs === 0 ? 0 : this.#storeTimeMs() + cooldownMs;
     // Rule 5: this also retires what is in flight.
-    release(this.#runtime, this.command, this.#inFlight, validUntil, onReleased);
+    const { command } = this;
+    release(this.#runtime, command, this.#inFlight, validUntil, onReleased, cooldownUntilMs);
+  }
+
+  /**
+   * Lets the record of the answer take the place of the key. Call once, and not after `release`.
+   *
+   * @throws InvalidOptionError without a submission.
+   */
+  complete(answer: AnswerToStore, cooldownMs: number, onCompleted: OnCompleted): void {
+    const isLost = this.#lost !== undefined;
+    const plan = planComplete(
+      this.command,
+      answer,
+      this.#storeTimeMs(),
+      isLost ? 0 : cooldownMs,
+      this.#runtime.pendingRecordLength,
+    );
+    // Rule 15: it does not need the lock; a lease that was lost is recorded, too.
+    if (!isLost) this.#runtime.active.done();
+    this.#isReleased = true;
+    // Rule 17: extended on until it is answered, for a bounded time.
+    this.#extendUntil = performance.now() + Completing.patienceMs(this.command.times);
+    complete(this.#runtime, this.command, this.#inFlight, plan, (outcome, cause) => {
+      this.#unwatch();
+      onCompleted(outcome, cause);
+    });
   }
 
   /** The lease is over for its holder, although it was not released. */
   lose(reason: LostReason): void {
     if (this.#isOver) return;
     const { key } = this.command;
-    this.#lost = new LockLostError(`the lease on ${key} was lost: ${explanations[reason]}`, reason);
-    this.#end();
+    this.#lost = lostError(key, reason);
+    this.#unwatch();
+    this.#runtime.active.done();
     if (lostChannel.hasSubscribers) {
       const durationMs = performance.now() - this.#validity.startedAt;
       const message: LostMessage = { key, outcome: reason, durationMs };
@@ -127,13 +181,19 @@ export class HeldLease extends Timer {
   /** A connection came up: whatever it missed, the lease is extended now. */
   extendNow(): void {
     // A lease before it in the list may have ended this one, from a listener of its signal.
-    if (this.#isOver) return;
+    if (!this.#isWatched) return;
     if (this.#validity.mayBeExtended) this.#extend(performance.now());
   }
 
-  #end(): void {
+  #unwatch(): void {
+    this.#isWatched = false;
     this.#runtime.watchdogs.clear(this);
-    this.#runtime.active.done();
+  }
+
+  /** Rule 17: once a complete was sent, it may be what the extend has met, so nothing is lost. */
+  #end(reason: LostReason): void {
+    if (this.#isReleased) this.#unwatch();
+    else this.lose(reason);
   }
 
   #setTimer(): void {
@@ -142,6 +202,10 @@ export class HeldLease extends Timer {
 
   override onDue(): void {
     const now = performance.now();
+    if (this.#isReleased && (now >= this.#validity.notifyAt || now >= this.#extendUntil)) {
+      this.#unwatch();
+      return;
+    }
     if (now >= this.#validity.notifyAt) {
       this.lose(this.#validity.mayBeExtended ? "expired" : "max-hold");
       return;
@@ -159,14 +223,14 @@ export class HeldLease extends Timer {
 
   extended(reply: OwnedReply, sentAt: number): void {
     // Once the release has begun, "gone" is its own doing.
-    if (this.#isOver) return;
+    if (!this.#isWatched) return;
     switch (reply.kind) {
       case "done":
         // Rule 7: with no request in flight, our owner id in the key proves that nobody held it in
         // between, even after the lease has expired. With one, our own late acquire may have taken
         // the key again, so an expired lease is lost.
         if (this.#mayBeRetaken && performance.now() >= this.#validity.validUntil) {
-          this.lose("expired");
+          this.#end("expired");
           return;
         }
         this.#validity.extendAnswered(sentAt);
@@ -174,20 +238,11 @@ export class HeldLease extends Timer {
         return;
       case "gone":
       case "foreign":
-        this.lose("overtaken");
+        this.#end("overtaken");
         return;
-      case "unknown":
-      case "unsent":
-      case "rejected":
+      default:
         // The timer is set for the next try.
         return;
     }
   }
 }
-
-const explanations: Record<LostReason, string> = {
-  expired: "it could not be extended in time",
-  overtaken: "the key was gone or held by somebody else",
-  "max-hold": "it was held for maxHoldMs",
-  closed: "the lock was closed",
-};

@@ -1,5 +1,8 @@
 import { inspect } from "node:util";
+import { checkMs, checkOptionNames } from "../validation.ts";
+import { type AnswerToStore, checkAnswer } from "./answer.ts";
 import {
+  type CompleteOutcome,
   publish,
   type ReleaseMessage,
   type ReleaseOutcome,
@@ -22,20 +25,49 @@ export interface Lease {
    * in the order table as well.
    */
   readonly signal: AbortSignal;
+  /**
+   * A number that rises from lease to lease of this user: a resource that keeps the highest one it
+   * has seen can refuse a holder that was paused beyond its lease. A safe integer; `undefined` where
+   * the store has none.
+   */
+  readonly fencingToken: number | undefined;
   /** How long the lease is certainly valid unless it is extended further, in milliseconds; 0 once it is lost or released. */
   remainingMs(): number;
   /**
    * Gives the lock back. Never rejects and need not be awaited: it settles within about
    * `acquireTimeoutMs`, and goes on in the background if Redis is silent. A second call gives the
-   * promise of the first.
+   * promise of the first. After `complete`, it waits for that.
+   *
+   * @throws InvalidOptionError for an invalid `cooldownMs`.
    */
-  release(): Promise<ReleaseOutcome>;
+  release(options?: ReleaseOptions): Promise<ReleaseOutcome>;
+  /**
+   * Keeps the answer of the submission and gives the lock back, in one step: a later acquire of the
+   * same submission is `completed` with this answer. The lease need not be valid any more. Never
+   * rejects and need not be awaited: it settles within about 2 × `acquireTimeoutMs` + `ttlMs`. A
+   * second call gives the promise of the first; after `release` nothing is kept, and it is
+   * `unconfirmed`.
+   *
+   * @throws InvalidOptionError for an invalid answer, or a lease that was acquired without a submission.
+   */
+  complete(answer: AnswerToStore, options?: ReleaseOptions): Promise<CompleteOutcome>;
+}
+
+/** For `release` and `complete`. */
+export interface ReleaseOptions {
+  /**
+   * For how long the user's next acquire is contended, in milliseconds; 0 to 60 000. Only a lease
+   * that is still held leaves a cooldown.
+   * @defaultValue 0
+   */
+  readonly cooldownMs?: number | undefined;
 }
 
 /** The lease in a user's hands: the public members, and nothing of the watchdog behind it. */
 export class UserLease implements Lease {
   readonly #held: HeldLease;
   #released: Promise<ReleaseOutcome> | undefined;
+  #completed: Promise<CompleteOutcome> | undefined;
 
   constructor(held: HeldLease) {
     this.#held = held;
@@ -54,11 +86,16 @@ export class UserLease implements Lease {
     return this.#held.signal;
   }
 
+  get fencingToken(): number | undefined {
+    return this.#held.fencingToken;
+  }
+
   remainingMs(): number {
     return this.#held.remainingMs();
   }
 
-  release(): Promise<ReleaseOutcome> {
+  release(options?: ReleaseOptions): Promise<ReleaseOutcome> {
+    const cooldownMs = this.#cooldownMs(options);
     if (this.#released === undefined) {
       let settle!: (outcome: ReleaseOutcome) => void;
       // Known before anything else happens: a store may answer at once.
@@ -69,9 +106,39 @@ export class UserLease implements Lease {
       this.#held.release((outcome, cause) => {
         publishRelease(this.#held, outcome, releasedAt, cause);
         settle(outcome);
-      });
+      }, cooldownMs);
     }
     return this.#released;
+  }
+
+  complete(answer: AnswerToStore, options?: ReleaseOptions): Promise<CompleteOutcome> {
+    const cooldownMs = this.#cooldownMs(options);
+    checkAnswer(answer);
+    if (this.#completed === undefined) {
+      // Rule 17: whichever of complete and release is called first decides.
+      if (this.#released === undefined) this.#complete(answer, cooldownMs);
+      else this.#completed = this.#released.then(() => "unconfirmed");
+    }
+    return this.#completed as Promise<CompleteOutcome>;
+  }
+
+  #complete(answer: AnswerToStore, cooldownMs: number): void {
+    let settle!: (outcome: CompleteOutcome) => void;
+    const completed = new Promise<CompleteOutcome>((resolve) => {
+      settle = resolve;
+    });
+    this.#held.complete(answer, cooldownMs, settle);
+    this.#completed = completed;
+    this.#released = completed.then(asReleased);
+  }
+
+  #cooldownMs(options: ReleaseOptions | undefined): number {
+    if (options === undefined) return 0;
+    checkOptionNames("release", options, ["cooldownMs"]);
+    const { cooldownMs = 0 } = options;
+    checkMs("cooldownMs", cooldownMs, 0, 60_000);
+    if (cooldownMs > 0) this.#held.checkCooldown();
+    return cooldownMs;
   }
 
   /** What loggers show. */
@@ -86,6 +153,12 @@ Object.defineProperty(UserLease.prototype, inspect.custom, {
     return `Lease ${inspect(this.toJSON())}`;
   },
 });
+
+/** What a release comes to where a complete has taken its place. */
+function asReleased(outcome: CompleteOutcome): ReleaseOutcome {
+  if (outcome === "recorded") return "released";
+  return outcome === "unconfirmed" ? "unconfirmed" : "gone";
+}
 
 function publishRelease(
   { command, startedAt }: HeldLease,

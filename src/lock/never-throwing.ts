@@ -2,17 +2,20 @@ import type { LockRequest, LockStore, NoAnswer } from "./store.ts";
 
 /** The same store, in which a method that throws has answered `unknown`. */
 export function neverThrowing(store: LockStore): LockStore {
+  const { complete } = store;
   return {
     acquire: answering((request) => store.acquire(request)),
     extend: answering((request) => store.extend(request)),
     release: answering((request) => store.release(request)),
+    ...(complete && { complete: answering((request) => complete.call(store, request)) }),
+    recordsProblem: store.recordsProblem,
     attach: (onReady) => store.attach(onReady),
   };
 }
 
-function answering<Reply>(
-  write: (request: LockRequest<Reply | NoAnswer>) => void,
-): (request: LockRequest<Reply | NoAnswer>) => void {
+function answering<Reply, Request extends LockRequest<Reply | NoAnswer>>(
+  write: (request: Request) => void,
+): (request: Request) => void {
   return (request) => {
     try {
       write(request);

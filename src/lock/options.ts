@@ -1,6 +1,10 @@
+import { hostname } from "node:os";
 import { InvalidOptionError } from "../errors.ts";
 import { checkMs, checkOptionNames, describe, hasMembers, invalidOption } from "../validation.ts";
 import type { LockStore, LockTimes } from "./store.ts";
+import { encodeKeyPart } from "./submit-key.ts";
+
+const maxHolderLength = 64;
 
 /** What a {@link SubmitLock} is made of. Every time is a whole number of milliseconds. */
 export interface SubmitLockOptions {
@@ -35,12 +39,20 @@ export interface SubmitLockOptions {
    * @defaultValue "lock:submit:"
    */
   readonly keyPrefix?: string | undefined;
+  /**
+   * Who holds, for a person who looks at a lock: written into the key's value, so never a customer
+   * or a secret. At most 64 characters, `""` for none.
+   * @defaultValue the host's name and the process id, such as `web-3:4711`
+   */
+  readonly holder?: string | undefined;
 }
 
 export interface ResolvedLockOptions {
   readonly store: LockStore;
   readonly keyPrefix: string;
   readonly times: LockTimes;
+  /** Percent-encoded. */
+  readonly holder: string;
 }
 
 const names = [
@@ -50,6 +62,7 @@ const names = [
   "acquireTimeoutMs",
   "commandTimeoutMs",
   "keyPrefix",
+  "holder",
 ] as const satisfies readonly (keyof SubmitLockOptions)[];
 
 export function resolveLockOptions(options: SubmitLockOptions): ResolvedLockOptions {
@@ -58,6 +71,7 @@ export function resolveLockOptions(options: SubmitLockOptions): ResolvedLockOpti
     store: checkStore(options.store),
     keyPrefix: checkKeyPrefix(options.keyPrefix),
     times: resolveTimes(options),
+    holder: checkHolder(options.holder),
   };
 }
 
@@ -113,6 +127,21 @@ function checkKeyPrefix(keyPrefix: unknown = "lock:submit:"): string {
     );
   }
   return keyPrefix;
+}
+
+function checkHolder(holder: unknown = `${hostname().slice(0, 50)}:${process.pid}`): string {
+  if (
+    typeof holder !== "string" ||
+    holder.length > maxHolderLength ||
+    /[\p{Cc}\p{Cs}]/u.test(holder)
+  ) {
+    throw invalidOption(
+      "holder",
+      `at most ${maxHolderLength} characters without control characters`,
+      holder,
+    );
+  }
+  return encodeKeyPart(holder);
 }
 
 function checkStore(store: unknown): LockStore {

@@ -10,11 +10,11 @@ import type { InFlight } from "./in-flight.ts";
 import { toLockError } from "./no-answer.ts";
 import type {
   LockCommand,
-  LockRequest,
   LockStore,
   LockTimes,
   NoAnswer,
   OwnedReply,
+  ReleaseRequest,
 } from "./store.ts";
 import type { WaitGroup } from "./wait-group.ts";
 
@@ -44,6 +44,7 @@ const ignored: OnReleased = () => {};
  *
  * @param inFlight the requests of its acquire that may still take effect.
  * @param validUntil until when, by the monotonic clock, nobody but us can have taken the key away; 0 if unknown.
+ * @param cooldownUntilMs until when, by the store's clock, the key keeps everybody out; 0 for none.
  */
 export function release(
   runtime: ReleaseRuntime,
@@ -51,22 +52,26 @@ export function release(
   inFlight: InFlight,
   validUntil: number,
   onReleased: OnReleased = ignored,
+  cooldownUntilMs = 0,
 ): void {
   runtime.releases.add();
   const releasing = new Releasing(runtime, command, inFlight, validUntil, onReleased);
+  releasing.cooldownUntilMs = cooldownUntilMs;
   releasing.send(releasing.startedAt);
 }
 
 /** One compare-and-delete. */
-class ReleaseRequest implements LockRequest<OwnedReply> {
+class Request implements ReleaseRequest {
   readonly #releasing: Releasing;
   /** The latest deadline of the requests that were in flight when this one was sent. */
   readonly inFlightUntilMs: number;
+  readonly cooldownUntilMs: number;
   deadlineMs: number | undefined;
 
-  constructor(releasing: Releasing, inFlightUntilMs: number) {
+  constructor(releasing: Releasing, inFlightUntilMs: number, cooldownUntilMs: number) {
     this.#releasing = releasing;
     this.inFlightUntilMs = inFlightUntilMs;
+    this.cooldownUntilMs = cooldownUntilMs;
   }
 
   get command(): LockCommand {
@@ -98,8 +103,9 @@ class Releasing extends Timer {
   /** Whether any request was in flight at the beginning: then this is more than a plain release. */
   readonly #retires: boolean;
   readonly #validUntil: number;
+  cooldownUntilMs = 0;
   #onReleased: OnReleased | undefined;
-  #unanswered: ReleaseRequest | undefined;
+  #unanswered: Request | undefined;
   #sentAt = 0;
   /** Not 0 once the store has said "permission denied". */
   #notBefore = 0;
@@ -126,7 +132,7 @@ class Releasing extends Timer {
 
   send(now: number): void {
     // Read before the send: a request that is resolved afterwards was in flight during this try.
-    const request = new ReleaseRequest(this, this.#inFlight.latestDeadlineMs);
+    const request = new Request(this, this.#inFlight.latestDeadlineMs, this.cooldownUntilMs);
     this.#unanswered = request;
     this.#sentAt = now;
     this.#setTimer(now);
@@ -158,7 +164,7 @@ class Releasing extends Timer {
     }
   }
 
-  answered(request: ReleaseRequest, reply: OwnedReply): void {
+  answered(request: Request, reply: OwnedReply): void {
     if (this.#unanswered === request) this.#unanswered = undefined;
     switch (reply.kind) {
       case "unsent":
@@ -175,6 +181,8 @@ class Releasing extends Timer {
         return;
     }
     this.#report(this.#outcomeOf(reply.kind));
+    // Rule 19: a retire never sets a cooldown.
+    this.cooldownUntilMs = 0;
     // Rule 6: a request that the store executes after its deadline takes no effect.
     if (reply.storeTimeMs > request.inFlightUntilMs) this.#end("final");
   }

@@ -16,11 +16,22 @@ export interface LockTimes {
   readonly commandTimeoutMs: number;
 }
 
+/** What a submission is known by in a store: two hashes of 22 characters. */
+export interface SubmissionHashes {
+  readonly id: string;
+  /** 22 dashes where there is none; two are compared only where both are there. */
+  readonly fingerprint: string;
+}
+
 /** What a request is about: a key, and the owner id on whose behalf it is made. */
 export interface LockCommand {
   readonly key: string;
   readonly ownerId: string;
   readonly times: LockTimes;
+  /** The process that asks, for a person who looks at the key: percent-encoded like a user id, "" for none. */
+  readonly holder: string;
+  /** What is submitted under the lock; `undefined` for a lock alone. */
+  readonly submission: SubmissionHashes | undefined;
 }
 
 /**
@@ -45,6 +56,31 @@ export interface LockRequest<Reply> {
   answer(reply: Reply): void;
 }
 
+/** A request of an acquire. */
+export interface AcquireRequest extends LockRequest<AcquireReply> {
+  /** It only looks: where the key is free, it is left free, and the answer is `outOfWindow`. */
+  readonly onlyLooks: boolean;
+}
+
+/** A request of a release. */
+export interface ReleaseRequest extends LockRequest<OwnedReply> {
+  /**
+   * Where it is later than the store's time, the key is not deleted but keeps everybody out until
+   * then. The store's time in whole milliseconds, the same in every copy; 0 for none.
+   */
+  readonly cooldownUntilMs: number;
+}
+
+/** A request of a complete: the answer of a submission takes the place of its lock. */
+export interface CompleteRequest extends LockRequest<CompleteReply> {
+  /** What is kept; a later acquire of the same submission is answered with it. */
+  readonly record: string;
+  /** The store's time in whole milliseconds at which the record expires, the same in every copy. */
+  readonly expiresAtMs: number;
+  /** As in {@link ReleaseRequest}, where the key still held the owner id. */
+  readonly cooldownUntilMs: number;
+}
+
 /** The store executed the request and said what it found. */
 export interface Answered<Answer extends string> {
   readonly kind: Answer;
@@ -52,8 +88,34 @@ export interface Answered<Answer extends string> {
   readonly storeTimeMs: number;
 }
 
+/** The key holds the owner id. */
+export interface GrantedAnswer<Kind extends "taken" | "mine"> extends Answered<Kind> {
+  /** The fencing token of the lease, a safe integer; `undefined` in a store that has none. */
+  readonly fencingToken?: number | undefined;
+}
+
+/** The submission was completed before. */
+export interface CompletedAnswer extends Answered<"completed"> {
+  /** The text that {@link CompleteRequest.record} was. */
+  readonly record: string;
+  /** The key holds the owner id all the same, and has to be given back. */
+  readonly isHeld?: boolean | undefined;
+}
+
+/** The id is that of another submission, with another fingerprint. */
+export interface MismatchedAnswer extends Answered<"mismatched"> {
+  /** That one is still being processed; otherwise it was completed. */
+  readonly inFlight: boolean;
+  /** As in {@link CompletedAnswer}. */
+  readonly isHeld?: boolean | undefined;
+}
+
 /** The key was held by somebody else. */
 export interface ContendedAnswer extends Answered<"contended"> {
+  /** The holder is at work on the very submission that was asked for. */
+  readonly sameSubmission?: boolean | undefined;
+  /** Nobody holds it: a cooldown is not over. */
+  readonly isCooldown?: boolean | undefined;
   /** How long the other's key has to live, in milliseconds; `Infinity` for a key that is no lock, such as a list. */
   readonly expiresInMs: number;
 }
@@ -83,17 +145,37 @@ export type NoAnswer =
  * - `taken`: the key was free and holds the owner id now, with its full life.
  * - `mine`: this owner id held the key already; its expiry is left as it is.
  * - `contended`: somebody else holds it.
- * - `outOfWindow`: free, but this request came after its deadline, or too early by a wrong clock.
+ * - `outOfWindow`: free, but this request only looks, or came after its deadline, or too early by a
+ *   wrong clock.
+ * - `completed`, `mismatched`: only where the command has a submission. Both are looked for before
+ *   the key, so a record counts even where this owner id holds the key.
  */
 export type AcquireReply =
-  | Answered<"taken">
-  | Answered<"mine">
+  | GrantedAnswer<"taken">
+  | GrantedAnswer<"mine">
   | Answered<"outOfWindow">
   | ContendedAnswer
+  | CompletedAnswer
+  | MismatchedAnswer
   | NoAnswer;
 
 /** `done`: the key held this owner id, and was extended or deleted. `gone`: no key. `foreign`: another owner id. */
 export type OwnedReply = Answered<"done"> | Answered<"gone"> | Answered<"foreign"> | NoAnswer;
+
+/**
+ * - `recorded`: the record stands, by this request or an earlier copy of it, and the key is free.
+ * - `late`: the record stands, but the key had not held this owner id any more.
+ * - `expired`: this request came at or after the record's expiry; nothing was recorded.
+ * - `duplicate`: another owner id has recorded an answer of the same submission: it ran twice.
+ * - `unrecordable`: something that is no record stands where it belongs; nothing was recorded.
+ */
+export type CompleteReply =
+  | Answered<"recorded">
+  | Answered<"late">
+  | Answered<"expired">
+  | Answered<"duplicate">
+  | Answered<"unrecordable">
+  | NoAnswer;
 
 /**
  * Where the keys live. A method that throws counts as one that answered `unknown`.
@@ -105,11 +187,19 @@ export interface LockStore {
    * `maxHoldMs` to live. While an earlier request is unanswered, the next one should take another
    * connection where there is one.
    */
-  acquire(request: LockRequest<AcquireReply>): void;
+  acquire(request: AcquireRequest): void;
   /** Writes one request of the extend: gives the key its full life again if it holds the owner id; never shortens it. */
   extend(request: LockRequest<OwnedReply>): void;
   /** Writes one request of the release: deletes the key if it holds the owner id. */
-  release(request: LockRequest<OwnedReply>): void;
+  release(request: ReleaseRequest): void;
+  /**
+   * Writes one request of the complete, in one atomic step: the record where there is none yet, then
+   * the release. A record is never overwritten, lengthened or deleted. Without this method a store
+   * keeps no answers, and `idempotency` and `cooldownMs` of a guard are refused.
+   */
+  complete?(request: CompleteRequest): void;
+  /** Why this store cannot keep answers although it has `complete`; `undefined` where it can. */
+  readonly recordsProblem?: string | undefined;
   /**
    * A lock begins to use the store.
    *

@@ -25,8 +25,16 @@ const suspicious: ReadonlySet<string> = new Set(["undefined", "null", "NaN", "[o
  * @throws InvalidUserIdError for anything that is no usable user id.
  */
 export function submitKey(keyPrefix: string, userId: UserId): string {
-  const id = asText(userId);
-  return keyPrefix + (plain.test(id) ? id : encode(id));
+  return keyPrefix + encodeKeyPart(asText(userId));
+}
+
+/**
+ * The text with everything but ASCII letters, digits and `-._~@` percent-encoded.
+ *
+ * @throws InvalidUserIdError for a lone surrogate.
+ */
+export function encodeKeyPart(text: string): string {
+  return plain.test(text) ? text : encode(text);
 }
 
 function asText(userId: UserId): string {

@@ -1,29 +1,36 @@
 import { v4 as uuid } from "uuid";
 import { LockUnavailableError } from "../errors.ts";
-import { TimerWheel } from "../timer-wheel.ts";
 import { checkMs, checkOptionNames, invalidOption } from "../validation.ts";
-import { within } from "../within.ts";
-import { type Acquisition, acquire } from "./acquire.ts";
-import { type Attempt, attemptError, closedAttempt } from "./attempt.ts";
+import { type Attempt, attemptError, closedAttempt, type SubmissionAttempt } from "./attempt.ts";
 import { checkLease } from "./check.ts";
-import {
-  type AcquireMessage,
-  acquireChannel,
-  type CallerCommand,
-  captureContext,
-  publish,
-} from "./diagnostics.ts";
-import { HeldLease, type LeaseRuntime } from "./held-lease.ts";
-import { type Lease, UserLease } from "./lease.ts";
-import { neverThrowing } from "./never-throwing.ts";
+import { type CallerCommand, captureContext } from "./diagnostics.ts";
+import type { LeaseRuntime } from "./held-lease.ts";
+import type { Lease } from "./lease.ts";
+import { type LookUp, lookUp } from "./look-up.ts";
 import { resolveLockOptions, type SubmitLockOptions } from "./options.ts";
-import { release } from "./release.ts";
+import { checkRecords } from "./records.ts";
+import { createRuntime, drain } from "./runtime.ts";
+import { acquireQuietly, startAttempt } from "./start-attempt.ts";
+import {
+  type AcquireOptions,
+  type ResolvedSubmission,
+  resolveSubmission,
+  type Submission,
+} from "./submission.ts";
 import { submitKey, type UserId } from "./submit-key.ts";
-import { WaitGroup } from "./wait-group.ts";
 import { pauseBeforeRetry, resolveWaitMs, type WithLockOptions } from "./with-lock.ts";
 
 /** What runs under the lock. */
 export type LockedWork<Result> = (lease: Lease) => Result | PromiseLike<Result>;
+
+/** For `check`. */
+export interface CheckOptions {
+  /**
+   * Whether a record is tried as well.
+   * @defaultValue whether anything has asked this lock to keep answers
+   */
+  readonly submissions?: boolean | undefined;
+}
 
 /** For `close`. */
 export interface CloseOptions {
@@ -37,33 +44,21 @@ export interface CloseOptions {
 /** One lock a user: whoever holds it may submit, everybody else is told so at once. */
 export class SubmitLock {
   readonly #keyPrefix: string;
+  readonly #holder: string;
   readonly #runtime: LeaseRuntime;
   readonly #detach: () => Promise<void>;
+  /** Something has asked this lock to keep answers. */
+  #keepsRecords = false;
   #closed: Promise<void> | undefined;
-  /** `close` has waited long enough: a lease that comes in now is given back at once. */
-  #isDrained = false;
 
   /** @throws InvalidOptionError naming the option, what was expected and what came. */
   constructor(options: SubmitLockOptions) {
-    const { keyPrefix, times, ...given } = resolveLockOptions(options);
-    const store = neverThrowing(given.store);
+    const { store, keyPrefix, times, holder } = resolveLockOptions(options);
     this.#keyPrefix = keyPrefix;
-    // The work keeps the process alive, not its lock. A holder is told at least a tenth of `ttlMs`
-    // before the end, so these steps are fine enough.
-    const watchdogs = new TimerWheel<HeldLease>(
-      Math.max(1, Math.min(times.ttlMs / 200, 50)),
-      false,
-    );
-    this.#runtime = {
-      store,
-      times,
-      // Coarse steps: a few ms late is harmless here, and a busy process is not woken per attempt.
-      timers: new TimerWheel(Math.max(1, times.commandTimeoutMs / 100), true),
-      watchdogs,
-      active: new WaitGroup(),
-      releases: new WaitGroup(),
-    };
-    this.#detach = store.attach(() => {
+    this.#holder = holder;
+    this.#runtime = createRuntime(store, times);
+    const { watchdogs } = this.#runtime;
+    this.#detach = this.#runtime.store.attach(() => {
       for (const lease of watchdogs.armed()) lease.extendNow();
     });
   }
@@ -83,9 +78,44 @@ export class SubmitLock {
    *
    * @throws InvalidUserIdError (as a rejection) when the user id is no usable id.
    */
-  acquire(userId: UserId): Promise<Attempt> {
+  acquire(userId: UserId): Promise<Attempt>;
+  /**
+   * The same for a submission: one that was completed before, or whose id is that of another one, is
+   * told so and not acquired. End its lease with `complete`.
+   *
+   * @throws InvalidOptionError (as a rejection) for an invalid submission, or a store that keeps no answers.
+   */
+  acquire(userId: UserId, options: AcquireOptions): Promise<SubmissionAttempt>;
+  acquire(userId: UserId, options?: AcquireOptions): Promise<SubmissionAttempt> {
     // What throws in here rejects.
-    return new Promise((resolve) => this.#attempt(this.keyFor(userId), resolve));
+    return new Promise((resolve) => {
+      const submission = options === undefined ? undefined : this.#submission(options);
+      this.#attempt(this.keyFor(userId), submission, resolve);
+    });
+  }
+
+  /**
+   * What is known of a submission, without taking the lock. For whoever waits for an answer.
+   *
+   * @throws InvalidUserIdError, InvalidOptionError (as a rejection) as `acquire` does.
+   */
+  async lookUp(userId: UserId, options: AcquireOptions): Promise<LookUp> {
+    const command = this.#command(this.keyFor(userId), this.#submission(options));
+    return await lookUp(this.#runtime.store, command);
+  }
+
+  /**
+   * Whoever will ask for submissions or cooldowns says so early: what this lock cannot do is found
+   * when it is set up, and `check` tries a record from now on.
+   *
+   * @param feature what asks for it, for the message.
+   * @returns what bounds how short an answer may be kept.
+   * @throws InvalidOptionError where the store cannot keep answers.
+   */
+  requireRecords(feature: string): { readonly acquireTimeoutMs: number } {
+    checkRecords(this.#runtime.store, feature);
+    this.#keepsRecords = true;
+    return { acquireTimeoutMs: this.#runtime.times.acquireTimeoutMs };
   }
 
   /**
@@ -119,18 +149,21 @@ export class SubmitLock {
   }
 
   /**
-   * Whether the lock can do its work: one throwaway lock is acquired, extended and released. For
-   * boot and readiness checks. Publishes no messages.
+   * Whether the lock can do its work: one throwaway lock is acquired, extended and released, and an
+   * answer is kept for a second where answers are wanted. For boot and readiness checks. Publishes
+   * no messages.
    *
    * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError, as a rejection.
    */
-  async check(): Promise<void> {
+  async check(options: CheckOptions = {}): Promise<void> {
+    checkOptionNames("check", options, ["submissions"]);
     if (this.#closed !== undefined) throw closedAttempt().cause;
-    const command = this.#command(this.keyFor(`check-${uuid()}`));
-    const acquisition = await new Promise<Acquisition>((ended) => this.#acquire(command, ended));
-    const lease = this.#leaseOf(command, acquisition);
-    if (lease !== undefined) return await checkLease(lease, this.#runtime.store);
-    throw acquisition.cause ?? new LockUnavailableError("the throwaway lock was contended");
+    const { submissions = this.#keepsRecords } = options;
+    if (submissions) checkRecords(this.#runtime.store, "submissions");
+    const retainMs = Math.max(1_000, 2 * this.#runtime.times.acquireTimeoutMs);
+    const submission = submissions ? this.#resolve({ id: "check", retainMs }) : undefined;
+    const command = this.#command(this.keyFor(`check-${uuid()}`), submission);
+    await checkLease(await acquireQuietly(this.#runtime, command), this.#runtime.store);
   }
 
   /**
@@ -149,68 +182,57 @@ export class SubmitLock {
     return await this.#closed;
   }
 
-  /** Rule 14. */
   async #close(timeoutMs: number): Promise<void> {
-    const { active, releases, timers, times, watchdogs } = this.#runtime;
-    const drained = active.wait();
-    await within(timeoutMs, drained);
-    this.#isDrained = true;
-    for (const lease of watchdogs.armed()) lease.lose("closed");
-    // Also for the attempts that are still under way, whose owner ids may have to be retired.
-    const retired = drained.then(() => releases.wait());
-    await within(2 * times.acquireTimeoutMs, retired);
-    timers.unref();
+    await drain(this.#runtime, timeoutMs);
     await this.#detach();
   }
 
-  #attempt(key: string, ended: (attempt: Attempt) => void): void {
+  #submission(options: AcquireOptions): ResolvedSubmission {
+    checkOptionNames("acquire", options, ["submission"]);
+    this.requireRecords("submission");
+    return this.#resolve(options.submission);
+  }
+
+  #resolve(submission: Submission): ResolvedSubmission {
+    return resolveSubmission(submission, this.#runtime.times.acquireTimeoutMs);
+  }
+
+  #attempt(
+    key: string,
+    submission: ResolvedSubmission | undefined,
+    ended: (attempt: SubmissionAttempt) => void,
+  ): void {
     if (this.#closed !== undefined) {
       ended(closedAttempt());
       return;
     }
-    const command = this.#command(key);
-    this.#acquire(command, (acquisition) => {
-      publishAcquire(command, acquisition);
-      ended(this.#attemptOf(command, acquisition));
-    });
+    startAttempt(this.#runtime, this.#command(key, submission), ended);
   }
 
   /** Rule 1: a fresh owner id for each attempt; one that was given up is never used again. */
-  #command(key: string): CallerCommand {
-    return { key, ownerId: uuid(), times: this.#runtime.times, callerContext: captureContext() };
+  #command(key: string, submission: ResolvedSubmission | undefined): CallerCommand {
+    return {
+      key,
+      ownerId: uuid(),
+      times: this.#runtime.times,
+      holder: this.#holder,
+      submission: submission?.hashes,
+      retainMs: submission?.retainMs ?? 0,
+      callerContext: captureContext(),
+    };
   }
 
-  #acquire(command: CallerCommand, ended: (acquisition: Acquisition) => void): void {
-    this.#runtime.active.add();
-    acquire(this.#runtime.store, command, this.#runtime.timers, ended);
-  }
-
-  #attemptOf(command: CallerCommand, acquisition: Acquisition): Attempt {
-    const { outcome, confirmed, expiresInMs, cause } = acquisition;
-    const held = this.#leaseOf(command, acquisition);
-    if (held !== undefined) return { outcome: "acquired", lease: new UserLease(held), confirmed };
-    if (outcome === "acquired") return closedAttempt();
-    if (outcome === "contended") return { outcome, expiresInMs };
-    return { outcome, cause: cause ?? new LockUnavailableError("no cause was given") };
-  }
-
-  /** Makes the lease, or retires the owner id where there is none to be. */
-  #leaseOf(command: CallerCommand, acquisition: Acquisition): HeldLease | undefined {
-    const { outcome, startedAt, inFlight, mayHold } = acquisition;
-    if (outcome === "acquired" && !this.#isDrained) {
-      // The lease takes the attempt's place among what is active, without a moment in between.
-      return new HeldLease(this.#runtime, command, startedAt, inFlight);
-    }
-    // Rule 5.
-    if (outcome === "acquired" || mayHold) release(this.#runtime, command, inFlight, 0);
-    this.#runtime.active.done();
-    return undefined;
+  /** Without a submission no attempt is completed or mismatched. */
+  #attemptAlone(key: string): Promise<Attempt> {
+    return new Promise((resolve) =>
+      this.#attempt(key, undefined, resolve as (attempt: SubmissionAttempt) => void),
+    );
   }
 
   async #waitFor(key: string, waitMs: number): Promise<Lease> {
     const endsAt = performance.now() + waitMs;
     for (let round = 0; ; round++) {
-      const attempt = await new Promise<Attempt>((resolve) => this.#attempt(key, resolve));
+      const attempt = await this.#attemptAlone(key);
       if (attempt.outcome === "acquired") return attempt.lease;
       const isHopeless =
         attempt.outcome === "unavailable" && !(attempt.cause instanceof LockUnavailableError);
@@ -218,12 +240,4 @@ export class SubmitLock {
       await pauseBeforeRetry(round, endsAt);
     }
   }
-}
-
-function publishAcquire(command: CallerCommand, acquisition: Acquisition): void {
-  if (!acquireChannel.hasSubscribers) return;
-  const { outcome, startedAt, copies, cause } = acquisition;
-  const durationMs = performance.now() - startedAt;
-  const message: AcquireMessage = { key: command.key, outcome, durationMs, copies, cause };
-  publish(acquireChannel, command, message);
 }

@@ -1,20 +1,49 @@
-import type { AcquireReply, LockRequest, LockStore, OwnedReply } from "../lock/store.ts";
+import type {
+  AcquireReply,
+  AcquireRequest,
+  CompleteRequest,
+  LockCommand,
+  LockRequest,
+  LockStore,
+  OwnedReply,
+  ReleaseRequest,
+  SubmissionHashes,
+} from "../lock/store.ts";
 import { checkOptionNames } from "../validation.ts";
 
+/** What a key holds: a lease, or the cooldown that one has left. */
 interface Entry {
   readonly ownerId: string;
+  readonly isCooldown: boolean;
+  readonly fencingToken: number;
+  readonly submission: SubmissionHashes | undefined;
   expiresAt: number;
 }
+
+interface KeptRecord {
+  readonly text: string;
+  readonly expiresAt: number;
+}
+
+/** In a record, behind the version of its layout. */
+const fingerprintAt = 1;
+const ownerIdAt = 23;
+const noFingerprint = "-".repeat(22);
+
+/** More are not kept: the oldest go first. */
+const maxRecords = 10_000;
 
 let warned = false;
 
 /**
  * Locks in this process only: for development, demonstrations and unit tests. Two processes do not
- * see each other's locks, so that a process warning with the code `SUBMIT_LOCK_MEMORY_STORE` is
- * emitted, once, when `NODE_ENV` is `production`.
+ * see each other's locks, so a process warning with the code `SUBMIT_LOCK_MEMORY_STORE` is emitted,
+ * once, when `NODE_ENV` is `production`. Keeps the answers of the latest 10 000 submissions.
  */
 export class MemoryStore implements LockStore {
   readonly #entries = new Map<string, Entry>();
+  readonly #records = new Map<string, KeptRecord>();
+  #lastToken = 0;
   /** How many entries there may be before the expired ones are swept out. */
   #sweepAt = 1_000;
 
@@ -28,21 +57,28 @@ export class MemoryStore implements LockStore {
     );
   }
 
-  acquire(request: LockRequest<AcquireReply>): void {
-    const { key, ownerId, times } = request.command;
+  acquire(request: AcquireRequest): void {
+    const { command } = request;
     const now = performance.now();
     // Executed when written: no request is ever in flight.
     request.deadlineMs = Number.NEGATIVE_INFINITY;
-    const entry = this.#live(key, now);
-    if (entry === undefined) {
-      this.#sweep(now);
-      this.#entries.set(key, { ownerId, expiresAt: now + times.ttlMs });
-      request.answer({ kind: "taken", storeTimeMs: now });
-    } else if (entry.ownerId === ownerId) {
-      request.answer({ kind: "mine", storeTimeMs: now });
+    // Rule 16: the record before the lock.
+    const record = this.#recordOf(command, now);
+    if (record !== undefined) {
+      request.answer(completedOrMismatched(record, command.submission, now));
+      return;
+    }
+    const entry = this.#live(command.key, now);
+    if (entry === undefined && request.onlyLooks) {
+      request.answer({ kind: "outOfWindow", storeTimeMs: now });
+    } else if (entry === undefined) {
+      const fencingToken = this.#take(command, now);
+      request.answer({ kind: "taken", storeTimeMs: now, fencingToken });
+    } else if (isOwned(entry, command.ownerId)) {
+      const { fencingToken } = entry;
+      request.answer({ kind: "mine", storeTimeMs: now, fencingToken });
     } else {
-      const expiresInMs = Math.ceil(entry.expiresAt - now);
-      request.answer({ kind: "contended", expiresInMs, storeTimeMs: now });
+      request.answer(contendedOrMismatched(entry, command.submission, now));
     }
   }
 
@@ -52,13 +88,74 @@ export class MemoryStore implements LockStore {
     });
   }
 
-  release(request: LockRequest<OwnedReply>): void {
-    this.#ifOwned(request, () => this.#entries.delete(request.command.key));
+  release(request: ReleaseRequest): void {
+    const { key, ownerId } = request.command;
+    const now = performance.now();
+    const entry = this.#live(key, now);
+    // Rule 19: it names whose cooldown it is, and so proves the earlier copy.
+    const isAgain = request.cooldownUntilMs > 0 && entry?.isCooldown && entry.ownerId === ownerId;
+    if (isAgain) request.answer({ kind: "done", storeTimeMs: now });
+    else this.#ifOwned(request, (owned) => this.#free(request, owned, now));
+  }
+
+  complete(request: CompleteRequest): void {
+    const { command, expiresAtMs, record } = request;
+    const now = performance.now();
+    const entry = this.#live(command.key, now);
+    const isHeld = entry !== undefined && isOwned(entry, command.ownerId);
+    const prior = this.#recordOf(command, now);
+    if (prior === undefined && expiresAtMs > now) {
+      this.#keep(recordKey(command), { text: record, expiresAt: expiresAtMs });
+    }
+    if (isHeld) this.#free(request, entry, now);
+    // Rule 15, in this order: its own, then too late, and only then another's.
+    if (prior?.startsWith(command.ownerId, ownerIdAt) === true) {
+      request.answer({ kind: "recorded", storeTimeMs: now });
+    } else if (expiresAtMs <= now) {
+      request.answer({ kind: "expired", storeTimeMs: now });
+    } else if (prior !== undefined) {
+      request.answer({ kind: "duplicate", storeTimeMs: now });
+    } else {
+      request.answer({ kind: isHeld ? "recorded" : "late", storeTimeMs: now });
+    }
   }
 
   /** There is no connection that could come up, and nothing to close. */
   attach(): () => Promise<void> {
     return () => Promise.resolve();
+  }
+
+  #take({ key, ownerId, submission, times }: LockCommand, now: number): number {
+    this.#sweep(now);
+    const microseconds = Math.floor((performance.timeOrigin + now) * 1_000);
+    // Rule 20.
+    const fencingToken = Math.max(microseconds, this.#lastToken + 1);
+    this.#lastToken = fencingToken;
+    const expiresAt = now + times.ttlMs;
+    this.#entries.set(key, { ownerId, isCooldown: false, fencingToken, submission, expiresAt });
+    return fencingToken;
+  }
+
+  #free(request: ReleaseRequest | CompleteRequest, entry: Entry, now: number): void {
+    const { key } = request.command;
+    const expiresAt = request.cooldownUntilMs;
+    if (expiresAt > now) this.#entries.set(key, { ...entry, isCooldown: true, expiresAt });
+    else this.#entries.delete(key);
+  }
+
+  #keep(key: string, record: KeptRecord): void {
+    const [oldest] = this.#records.keys();
+    if (this.#records.size >= maxRecords && oldest !== undefined) this.#records.delete(oldest);
+    this.#records.set(key, record);
+  }
+
+  #recordOf(command: LockCommand, now: number): string | undefined {
+    if (command.submission === undefined) return undefined;
+    const key = recordKey(command);
+    const record = this.#records.get(key);
+    if (record === undefined || record.expiresAt > now) return record?.text;
+    this.#records.delete(key);
+    return undefined;
   }
 
   #ifOwned(request: LockRequest<OwnedReply>, act: (entry: Entry, now: number) => void): void {
@@ -67,11 +164,11 @@ export class MemoryStore implements LockStore {
     const entry = this.#live(key, now);
     if (entry === undefined) {
       request.answer({ kind: "gone", storeTimeMs: now });
-    } else if (entry.ownerId !== ownerId) {
-      request.answer({ kind: "foreign", storeTimeMs: now });
-    } else {
+    } else if (isOwned(entry, ownerId)) {
       act(entry, now);
       request.answer({ kind: "done", storeTimeMs: now });
+    } else {
+      request.answer({ kind: "foreign", storeTimeMs: now });
     }
   }
 
@@ -88,4 +185,41 @@ export class MemoryStore implements LockStore {
     for (const key of this.#entries.keys()) this.#live(key, now);
     this.#sweepAt = Math.max(1_000, 2 * this.#entries.size);
   }
+}
+
+function recordKey({ key, submission }: LockCommand): string {
+  return `${key}:${submission?.id}`;
+}
+
+function isOwned(entry: Entry, ownerId: string): boolean {
+  return entry.ownerId === ownerId && !entry.isCooldown;
+}
+
+function completedOrMismatched(
+  record: string,
+  submission: SubmissionHashes | undefined,
+  storeTimeMs: number,
+): AcquireReply {
+  const fingerprint = record.slice(fingerprintAt, ownerIdAt);
+  return differs(fingerprint, submission?.fingerprint)
+    ? { kind: "mismatched", inFlight: false, storeTimeMs }
+    : { kind: "completed", record, storeTimeMs };
+}
+
+function contendedOrMismatched(
+  { expiresAt, isCooldown, submission: held }: Entry,
+  submission: SubmissionHashes | undefined,
+  storeTimeMs: number,
+): AcquireReply {
+  const isSame = !isCooldown && submission !== undefined && held?.id === submission.id;
+  if (isSame && differs(held.fingerprint, submission.fingerprint)) {
+    return { kind: "mismatched", inFlight: true, storeTimeMs };
+  }
+  const expiresInMs = Math.ceil(expiresAt - storeTimeMs);
+  return { kind: "contended", expiresInMs, sameSubmission: isSame, isCooldown, storeTimeMs };
+}
+
+/** Two fingerprints are compared only where both are there. */
+function differs(one: string, other: string | undefined): boolean {
+  return one !== other && one !== noFingerprint && other !== noFingerprint;
 }

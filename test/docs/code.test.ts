@@ -3,24 +3,9 @@ import { command } from "../support/command.ts";
 import { freePort } from "../support/free-port.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
+import { atHand } from "./at-hand.ts";
 import { ReaderProject } from "./reader-project.ts";
 import { blocks, blockUnder } from "./readme.ts";
-
-/** What a reader has at hand by then, for the blocks that do not make it themselves. */
-const atHand = `
-import "submit-lock/express";
-declare global {
-  const SubmitLock: typeof import("submit-lock").SubmitLock;
-  const submitGuard: typeof import("submit-lock/express").submitGuard;
-  const app: import("express").Express;
-  const lock: import("submit-lock").SubmitLock;
-  const redis: import("ioredis").Redis;
-  const refund: import("express").RequestHandler;
-  const server: import("node:http").Server;
-  const store: import("submit-lock").LockStore;
-  const userId: (req: import("express").Request) => string | undefined;
-}
-`;
 
 /** The application of the reader whose tests are shown. */
 const appOfReader = `
@@ -112,6 +97,12 @@ describe("the code of the README", () => {
     project.write("alone.ts", blockUnder("The lock alone"));
     const output = await project.run("alone.ts");
     expect(output).toMatch(/^lock:account:42 \d+[\d.]* false\nreleased\n42\n$/);
+  });
+
+  test("shows a submission without HTTP", async () => {
+    project.write("once-alone.ts", blockUnder("Once without HTTP"));
+    const output = await project.run("once-alone.ts");
+    expect(output).toBe("recorded\nsettled 3\nsettled 3, as before\n");
   });
 
   test("shows how to test a service", async () => {

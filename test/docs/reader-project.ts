@@ -10,10 +10,10 @@ import {
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
-import { ROOT } from "./readme.ts";
+import { ROOT } from "./page.ts";
 
 const exec = promisify(execFile);
 
@@ -22,6 +22,7 @@ const packages = [
   "koa",
   "ioredis",
   "supertest",
+  "@electric-sql/pglite",
   "@types/node",
   "@types/express",
   "@types/koa",
@@ -38,15 +39,16 @@ export class ReaderProject {
       throw new Error("There is no build to use: run `npm run build` first.");
     }
     this.folder = realpathSync(mkdtempSync(join(tmpdir(), "submit-lock-readme-")));
-    mkdirSync(join(this.folder, "node_modules/@types"), { recursive: true });
     this.#link("submit-lock", ROOT);
     for (const name of packages) this.#link(name, join(ROOT, "node_modules", name));
     this.write("package.json", JSON.stringify({ type: "module" }));
   }
 
   #link(name: string, target: string): void {
+    const link = join(this.folder, "node_modules", name);
+    mkdirSync(dirname(link), { recursive: true });
     // A junction needs no special right on Windows.
-    symlinkSync(target, join(this.folder, "node_modules", name), "junction");
+    symlinkSync(target, link, "junction");
   }
 
   write(file: string, text: string): void {

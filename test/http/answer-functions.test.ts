@@ -32,7 +32,13 @@ const reasons = [
   },
   {
     option: "onContended",
-    info: { reason: "contended", expiresInMs: expect.any(Number) },
+    info: {
+      reason: "contended",
+      expiresInMs: expect.any(Number),
+      sameSubmission: false,
+      answerUnavailable: false,
+      isCooldown: false,
+    },
     arrange: async () => {
       const [lock, user] = [goodLock(), freshUser()];
       await leaseOf(lock, user);

@@ -3,7 +3,7 @@ import { pipeline } from "node:stream/promises";
 import type express5 from "express";
 import type { ErrorRequestHandler, Request, RequestHandler, Response } from "express";
 import { type SubmitGuard, submitGuard } from "../../src/express/index.ts";
-import { type AppParts, type Turn, userOf } from "./turn.ts";
+import { type AppParts, type Told, type Turn, userOf } from "./turn.ts";
 
 /** An application with the order handler at /orders, and an error handler. */
 export function expressListener(
@@ -15,13 +15,14 @@ export function expressListener(
   const handler = orderHandler(parts);
   const inside = (parts.inside ?? []).map((layer) => layer.express());
   // Parsed first, as usual: afterwards `req.destroyed` is true on a healthy connection.
-  app.use(lib.json());
+  if (!parts.unparsed) app.use(lib.json());
   for (const layer of parts.outside ?? []) app.use(layer.express());
   if (parts.lock === undefined) {
     app.all("/orders", ...inside, forwarding(handler));
   } else {
     const guard: SubmitGuard = submitGuard({
       ...(parts.guard as object),
+      ...answerFunctions(parts),
       lock: parts.lock,
       userId: (parts.guard?.userId as typeof userOf | undefined) ?? userOf,
     });
@@ -32,6 +33,17 @@ export function expressListener(
   }
   app.use(errorHandler(parts));
   return app;
+}
+
+function answerFunctions({ answers = {} }: AppParts): object {
+  const functions = Object.entries(answers).map(([name, answer]) => [
+    name,
+    (_req: Request, res: Response, _next: unknown, told: Told) => {
+      const [status, body] = answer(told);
+      res.status(status).json(body);
+    },
+  ]);
+  return Object.fromEntries(functions);
 }
 
 function orderHandler(parts: AppParts): RequestHandler {
@@ -53,6 +65,14 @@ function turnOf(req: Request, res: Response, next: (error?: unknown) => void): T
     get lease() {
       return req.submitLease;
     },
+    get submission() {
+      return req.submission;
+    },
+    get parsed() {
+      return req.body;
+    },
+    express: { req, res },
+    ctx: undefined,
     answer(status, body, type) {
       res.status(status);
       if (type !== undefined) res.type(type);

@@ -10,7 +10,8 @@ export interface Reply {
 export interface Submit {
   method?: string;
   path?: string;
-  headers?: Record<string, string>;
+  headers?: Record<string, string | string[]>;
+  body?: string | Buffer | undefined;
 }
 
 /** A request under way. */
@@ -35,14 +36,14 @@ export function openClient(http: 1 | 2, port: number): HttpClient {
 function http1Client(port: number): HttpClient {
   const agent = new Agent({ keepAlive: true });
   return {
-    call({ method = "POST", path = "/orders", headers = {} }) {
+    call({ method = "POST", path = "/orders", headers = {}, body }) {
       const req = request({ host: "127.0.0.1", port, method, path, headers, agent });
       return callOf(
         new Promise((resolve, reject) => {
           req.once("error", reject).once("response", (res) => {
             resolve({ status: res.statusCode ?? 0, headers: res.headers, source: res });
           });
-          req.end();
+          req.end(body);
         }),
         () => abortHttp1(req),
       );
@@ -58,7 +59,7 @@ function abortHttp1(req: ClientRequest): void {
 function http2Client(port: number): HttpClient {
   let session: ClientHttp2Session | undefined;
   return {
-    call({ method = "POST", path = "/orders", headers = {} }) {
+    call({ method = "POST", path = "/orders", headers = {}, body }) {
       if (session === undefined || session.closed || session.destroyed) {
         session = connect(`http://127.0.0.1:${port}`).on("error", () => {});
       }
@@ -70,7 +71,7 @@ function http2Client(port: number): HttpClient {
           stream.once("response", ({ ":status": status, ...rest }) => {
             resolve({ status: Number(status), headers: rest, source: stream });
           });
-          stream.end();
+          stream.end(body);
         }),
         () => stream.close(constants.NGHTTP2_CANCEL),
       );

@@ -1,9 +1,9 @@
-import type { RequestListener } from "node:http";
+import type { IncomingMessage, RequestListener } from "node:http";
 import type Koa from "koa";
 import type { Context, Middleware } from "koa";
 import type { Lease } from "../../src/index.ts";
-import { submitGuard } from "../../src/koa/index.ts";
-import { type AppParts, type Turn, userOf } from "./turn.ts";
+import { type IdempotencyOptions, type Submission, submitGuard } from "../../src/koa/index.ts";
+import { type AppParts, type Told, type Turn, userOf } from "./turn.ts";
 
 /** An application with the order handler at /orders, and an error handler around everything. */
 export function koaListener(lib: typeof Koa, parts: AppParts): RequestListener {
@@ -12,7 +12,7 @@ export function koaListener(lib: typeof Koa, parts: AppParts): RequestListener {
   // Signs the cookie of a session.
   app.keys = ["a key for tests"];
   app.use(errorHandler(parts));
-  app.use(readBody);
+  if (!parts.unparsed) app.use(readBody);
   for (const layer of parts.outside ?? []) app.use(layer.koa());
   if (parts.lock !== undefined) app.use(guardOf(parts));
   for (const layer of parts.inside ?? []) app.use(layer.koa());
@@ -24,20 +24,55 @@ export function koaListener(lib: typeof Koa, parts: AppParts): RequestListener {
 }
 
 function guardOf(parts: AppParts): Middleware {
-  const { skip, userId = userOf, ...words } = parts.guard ?? {};
+  const { skip, userId = userOf, idempotency, ...words } = parts.guard ?? {};
   return submitGuard({
     ...words,
+    ...answerFunctions(parts),
+    idempotency: idempotency && onContext(idempotency),
     lock: parts.lock as NonNullable<AppParts["lock"]>,
     userId: (ctx) => userId(ctx.req) as string,
     skip: skip && ((ctx) => skip(ctx.req)),
   });
 }
 
+function onContext(options: IdempotencyOptions<IncomingMessage>): IdempotencyOptions<Context> {
+  const { fingerprint, submissionId, ...words } = options;
+  return {
+    ...words,
+    submissionId: submissionId && ((ctx) => submissionId(withBody(ctx))),
+    fingerprint: fingerprint && ((ctx) => fingerprint(withBody(ctx))),
+  };
+}
+
+/** Node's request with the parsed body, where Express has it. */
+function withBody(ctx: Context): IncomingMessage {
+  return Object.assign(ctx.req, { body: parsedBody(ctx) });
+}
+
+function answerFunctions({ answers = {} }: AppParts): object {
+  const functions = Object.entries(answers).map(([name, answer]) => [
+    name,
+    (ctx: Context, told: Told) => {
+      const [status, body] = answer(told);
+      ctx.status = status;
+      ctx.body = body;
+    },
+  ]);
+  return Object.fromEntries(functions);
+}
+
+function parsedBody(ctx: Context): unknown {
+  return (ctx.request as { body?: unknown }).body;
+}
+
 /** What a body parser does: afterwards `req.destroyed` is true on a healthy connection. */
 const readBody: Middleware = async (ctx, next) => {
-  for await (const _chunk of ctx.req) {
-    // Only read.
-  }
+  // It leaves alone what is not its own.
+  if (/multipart|octet-stream/.test(ctx.get("content-type"))) return await next();
+  const chunks: Buffer[] = [];
+  for await (const chunk of ctx.req) chunks.push(chunk);
+  const text = Buffer.concat(chunks).toString();
+  (ctx.request as { body?: unknown }).body = text === "" ? undefined : JSON.parse(text);
   await next();
 };
 
@@ -48,6 +83,14 @@ function turnOf(ctx: Context): Turn {
     get lease(): Lease | undefined {
       return ctx.state["submitLease"];
     },
+    get submission(): Submission | undefined {
+      return ctx.state["submission"];
+    },
+    get parsed() {
+      return parsedBody(ctx);
+    },
+    express: undefined,
+    ctx,
     answer(status, body, type) {
       ctx.status = status;
       if (type !== undefined) ctx.type = type;

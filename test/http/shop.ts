@@ -144,8 +144,10 @@ export class Shop {
     }
   }
 
+  /** The owner id that the key begins with. */
   async owner(): Promise<string | null> {
-    return await this.#redis.get(this.key);
+    const value = await this.#redis.get(this.key);
+    return value === null ? null : value.slice(0, 36);
   }
 
   async keyIsGone(): Promise<void> {

@@ -1,8 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Readable } from "node:stream";
-import type { RequestHandler } from "express";
-import type { Middleware } from "koa";
-import type { LockLike } from "../../src/express/index.ts";
+import type { Request, RequestHandler, Response } from "express";
+import type { Context, Middleware } from "koa";
+import type { IdempotencyOptions, LockLike, Submission } from "../../src/express/index.ts";
 import type { Lease } from "../../src/index.ts";
 
 /** One run of the order handler, in the same words on every framework. */
@@ -11,6 +11,14 @@ export interface Turn {
   readonly res: ServerResponse;
   /** Where the adapter has put the lease. */
   readonly lease: Lease | undefined;
+  /** Where it has put the submission. */
+  readonly submission: Submission | undefined;
+  /** What the parser has made of the body. */
+  readonly parsed: unknown;
+  /** For a handler that answers in a way that only Express has. */
+  readonly express: { readonly req: Request; readonly res: Response } | undefined;
+  /** The same for Koa. */
+  readonly ctx: Context | undefined;
   /** Answers as the framework's users do. */
   answer(status: number, body: object | string | null, type?: string): void;
   /** A stream as the body: `pipeline` on Express, `ctx.body` on Koa. */
@@ -33,7 +41,23 @@ interface GuardChoices {
   onAnonymous?: "reject" | "proceed";
   onUnavailable?: "reject" | "proceed";
   userId?: (req: IncomingMessage) => unknown;
+  idempotency?: IdempotencyOptions<IncomingMessage>;
+  cooldownMs?: number;
 }
+
+/** Why a request did not run, as the answer functions of both adapters are told. */
+export interface Told {
+  readonly reason: string;
+  readonly [name: string]: unknown;
+}
+
+type AnswerName =
+  | "onAnonymous"
+  | "onContended"
+  | "onUnavailable"
+  | "onKeyMissing"
+  | "onMismatch"
+  | "onReplay";
 
 /** What an application is made of, whatever its framework. */
 export interface AppParts {
@@ -41,6 +65,10 @@ export interface AppParts {
   lock: LockLike | undefined;
   handler: (turn: Turn) => unknown;
   guard?: GuardChoices;
+  /** The application's own answers: a status, and a body as JSON. */
+  answers?: Partial<Record<AnswerName, (told: Told) => readonly [number, object]>>;
+  /** No parser stands before the guard. */
+  unparsed?: boolean;
   /** Around the guard. */
   outside?: readonly Layer[];
   /** Between the guard and the handler. */

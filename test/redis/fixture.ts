@@ -1,4 +1,10 @@
 import { RedisStore, type SubmitLock, type SubmitLockOptions } from "../../src/index.ts";
+
+import { acquireOnceScript, acquireScript } from "../../src/stores/redis/scripts/acquire.ts";
+import { completeScript } from "../../src/stores/redis/scripts/complete.ts";
+import { extendScript } from "../../src/stores/redis/scripts/extend.ts";
+import { cooldownScript, releaseScript } from "../../src/stores/redis/scripts/release.ts";
+
 import {
   type AnyRedis,
   closeClients,
@@ -82,16 +88,23 @@ export async function closeFixtures(): Promise<void> {
   proxies.clear();
 }
 
-/** A call of one of the three scripts, by what only that script does. */
-export const isAcquire = ([name, script]: string[]): boolean =>
-  name === "eval" && script !== undefined && script.includes("'SET'");
-export const isExtend = ([name, script]: string[]): boolean =>
-  name === "eval" &&
-  script !== undefined &&
-  script.includes("'PEXPIRE'") &&
-  !script.includes("'SET'");
-export const isRelease = ([name, script]: string[]): boolean =>
-  name === "eval" && script !== undefined && script.includes("'DEL'");
+const calls = (...scripts: string[]): ((argv: string[]) => boolean) => {
+  return ([name, script]) => name === "eval" && script !== undefined && scripts.includes(script);
+};
+
+export const isAcquire: (argv: string[]) => boolean = calls(acquireScript, acquireOnceScript);
+export const isExtend: (argv: string[]) => boolean = calls(extendScript);
+export const isRelease: (argv: string[]) => boolean = calls(releaseScript, cooldownScript);
+export const isComplete: (argv: string[]) => boolean = calls(completeScript);
+
+/** The owner ids of a call that acquires without submissions. */
+export const ownersOf = (acquire: string[]): string[] => acquire.slice(-Number(acquire[2]));
+
+/** How often a Redis has executed a command since it was started. */
+export async function executed(redis: KeyObserver, name: string): Promise<number> {
+  const info = String(await redis.send("INFO", "commandstats"));
+  return Number(new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(info)?.[1] ?? 0);
+}
 
 /** The event loop stands still, as in a garbage collection or a large JSON.parse. */
 export function block(ms: number): void {

@@ -38,7 +38,7 @@ describe.each(redisClients)("with $name", ({ connect }) => {
     await once(client, "ready");
     const [lock, user] = [openLock({ store: new RedisStore(client) }), freshUser()];
     const lease = await leaseOf(lock, user);
-    expect(await redis.get(`shop:lock:submit:${user}`)).toBe(lease.ownerId);
+    expect(await redis.ownerOf(`shop:lock:submit:${user}`)).toBe(lease.ownerId);
     expect(await redis.exists(`lock:submit:${user}`)).toBe(false);
     expect(await lease.release()).toBe("released");
     expect(await redis.exists(`shop:lock:submit:${user}`)).toBe(false);

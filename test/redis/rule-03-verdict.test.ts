@@ -44,7 +44,7 @@ describe("rule 3: one verdict for one attempt", () => {
     const from = proxy.commands.length;
     expect((await lock.acquire(user)).outcome).toBe("contended");
     expect(proxy.commands.slice(from)).toHaveLength(1);
-    expect(await redis.get(lease.key)).toBe(lease.ownerId);
+    expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
     await lease.release();
   });
 
@@ -59,7 +59,7 @@ describe("rule 3: one verdict for one attempt", () => {
     });
     const lease = await leaseOf(lock, user);
     expect(acquire.messages).toMatchObject([{ outcome: "acquired", copies: 2 }]);
-    expect(await redis.get(lease.key)).toBe(lease.ownerId);
+    expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
     await lease.release();
     acquire.stop();
   });

@@ -26,7 +26,7 @@ describe.each(redisClients)("rule 4, P2: silence is confirmed, with $name", ({ c
     expect(confirmed).toBe(true);
     expect(proxy.connections).toBe(2);
     expect(acquire.messages[0]?.copies).toBe(2);
-    expect(await redis.get(lease.key)).toBe(lease.ownerId);
+    expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
     expect(await lease.release()).toBe("released");
     expect(await redis.exists(lease.key)).toBe(false);
     acquire.stop();
@@ -63,7 +63,7 @@ describe.each(redisClients)("rule 4, P2: silence is confirmed, with $name", ({ c
     const { lease, confirmed } = acquired(await lock.acquire(freshUser()));
     await held;
     expect(confirmed).toBe(true);
-    expect(await redis.get(lease.key)).toBe(lease.ownerId);
+    expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
     expect(await lease.release()).toBe("released");
   });
 

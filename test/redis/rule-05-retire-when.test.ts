@@ -37,7 +37,7 @@ describe("rule 5, P3: an ending with an open copy retires its owner id", () => {
     expect((await lock.acquire(user)).outcome).toBe("contended");
     await held;
     // The holder's key is not the retired owner id's to delete.
-    expect(await redis.get(lease.key)).toBe(lease.ownerId);
+    expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
     await lease.release();
     proxy.releaseHeld();
     expect(await retired(retire)).toBe("final");
@@ -51,7 +51,7 @@ describe("rule 5, P3: an ending with an open copy retires its owner id", () => {
     const held = proxy.holdRequestOnce(isAcquire);
     const { lease } = acquired(await lock.acquire(user));
     await held;
-    expect(await redis.get(lease.key)).toBe(lease.ownerId);
+    expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
     expect(proxy.commands.filter(isRelease)).toEqual([]);
     expect(await lease.release()).toBe("released");
     expect(await retired(retire)).toBe("final");

@@ -25,7 +25,7 @@ describe("rule 7, P5: a lease is valid for what it was promised", () => {
     const before = lease.remainingMs();
     await until(() => lease.remainingMs() > before, { what: "an extend that is answered" });
     expect(proxy.connections).toBe(2);
-    expect(await redis.get(lease.key)).toBe(lease.ownerId);
+    expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
     expect(await lease.release()).toBe("released");
   });
 

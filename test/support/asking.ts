@@ -1,5 +1,6 @@
 import type {
   AcquireReply,
+  CompleteReply,
   LockCommand,
   LockRequest,
   LockStore,
@@ -21,18 +22,36 @@ export class AskedRequest<Reply> implements LockRequest<Reply> {
   }
 }
 
+/** What a complete says besides its command. */
+export interface Completed {
+  readonly record: string;
+  readonly expiresAtMs: number;
+  readonly cooldownUntilMs?: number;
+}
+
 /** A store as a test asks it: a command in, a promise of what became of its one copy out. */
 export interface Asking {
   acquire(command: LockCommand): AskedRequest<AcquireReply>;
+  /** An acquire that only looks. */
+  look(command: LockCommand): AskedRequest<AcquireReply>;
   extend(command: LockCommand): AskedRequest<OwnedReply>;
-  release(command: LockCommand): AskedRequest<OwnedReply>;
+  release(command: LockCommand, cooldownUntilMs?: number): AskedRequest<OwnedReply>;
+  complete(command: LockCommand, given: Completed): AskedRequest<CompleteReply>;
 }
 
 export function asking(store: LockStore): Asking {
   return {
-    acquire: (command) => asked(command, (copy) => store.acquire(copy)),
+    acquire: (command) =>
+      asked(command, (copy) => store.acquire(Object.assign(copy, { onlyLooks: false }))),
+    look: (command) =>
+      asked(command, (copy) => store.acquire(Object.assign(copy, { onlyLooks: true }))),
     extend: (command) => asked(command, (copy) => store.extend(copy)),
-    release: (command) => asked(command, (copy) => store.release(copy)),
+    release: (command, cooldownUntilMs = 0) =>
+      asked(command, (copy) => store.release(Object.assign(copy, { cooldownUntilMs }))),
+    complete: (command, given) =>
+      asked(command, (copy) =>
+        store.complete?.(Object.assign(copy, { cooldownUntilMs: 0, ...given })),
+      ),
   };
 }
 

@@ -23,7 +23,12 @@ export function carriesALock(open: () => LockStore): void {
     expect(first).toMatchObject({ outcome: "acquired", confirmed: false });
     expect(first.lease.key).toBe(`lock:submit:${user}`);
     const second = await lock.acquire(user);
-    expect(second).toEqual({ outcome: "contended", expiresInMs: expect.any(Number) });
+    expect(second).toEqual({
+      outcome: "contended",
+      expiresInMs: expect.any(Number),
+      sameSubmission: false,
+      isCooldown: false,
+    });
     expect((second as { expiresInMs: number }).expiresInMs).toBeLessThanOrEqual(10_000);
     await first.lease.release();
   });

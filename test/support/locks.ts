@@ -1,5 +1,12 @@
+import { randomUUID } from "node:crypto";
 import type { AcquireReply, LockCommand, LockTimes } from "../../src/index.ts";
-import { type Attempt, type Lease, SubmitLock, type SubmitLockOptions } from "../../src/index.ts";
+import {
+  type Attempt,
+  type Lease,
+  type SubmissionAttempt,
+  SubmitLock,
+  type SubmitLockOptions,
+} from "../../src/index.ts";
 import type { AskedRequest } from "./asking.ts";
 import { freshUser } from "./ids.ts";
 
@@ -20,7 +27,7 @@ export async function closeLocks(): Promise<void> {
 }
 
 /** The attempt if it acquired, else an error that says what happened instead. */
-export function acquired(attempt: Attempt): Extract<Attempt, { outcome: "acquired" }> {
+export function acquired(attempt: SubmissionAttempt): Extract<Attempt, { outcome: "acquired" }> {
   if (attempt.outcome === "acquired") return attempt;
   const cause = attempt.outcome === "unavailable" ? attempt.cause : undefined;
   throw new Error(`expected the lock to be acquired, but it was ${attempt.outcome}`, { cause });
@@ -38,7 +45,7 @@ export async function leaseOf(lock: SubmitLock, user: string): Promise<Lease> {
 }
 
 /** The cause of an attempt that was unavailable. */
-export function causeOf(attempt: Attempt): Error {
+export function causeOf(attempt: SubmissionAttempt): Error {
   if (attempt.outcome === "unavailable") return attempt.cause;
   throw new Error(`expected the lock to be unavailable, but it was ${attempt.outcome}`);
 }
@@ -53,7 +60,14 @@ export const roomyTimes: LockTimes = {
 
 /** A command of a new owner, on a new key unless one is given. */
 export function commandOf(given: Partial<LockCommand> = {}): LockCommand {
-  return { key: `lock:test:${freshUser()}`, ownerId: freshUser(), times: roomyTimes, ...given };
+  return {
+    key: `lock:test:${freshUser()}`,
+    ownerId: randomUUID(),
+    times: roomyTimes,
+    holder: "",
+    submission: undefined,
+    ...given,
+  };
 }
 
 /** How long the key has to live, as a rival is told, or an error if it was not contended. */

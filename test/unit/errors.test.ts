@@ -11,6 +11,7 @@ import {
   LockMisconfiguredError,
   LockUnavailableError,
   MemoryStore,
+  NoFingerprintError,
   SubmitLockError,
 } from "../../src/index.ts";
 import { freshUser } from "../support/ids.ts";
@@ -31,6 +32,7 @@ describe.each([
   ],
   [new LockClosedError("x", { cause }), "LockClosedError", "SUBMIT_LOCK_CLOSED"],
   [new AnsweredTwiceError("x", { cause }), "AnsweredTwiceError", "SUBMIT_LOCK_ANSWERED_TWICE"],
+  [new NoFingerprintError("x", { cause }), "NoFingerprintError", "SUBMIT_LOCK_NO_FINGERPRINT"],
   [new LockContendedError("x", 7), "LockContendedError", "SUBMIT_LOCK_CONTENDED"],
   [new LockLostError("x", "expired"), "LockLostError", "SUBMIT_LOCK_LOST"],
 ] as const)("%s", (error, name, code) => {

@@ -23,7 +23,7 @@ describe("a lease in a user's hands", () => {
     const named = membersOf(lease).filter((name) => name !== "constructor");
     expect(new Set(named)).toEqual(
       new Set([
-        ...["key", "ownerId", "signal", "remainingMs", "release"],
+        ...["key", "ownerId", "signal", "fencingToken", "remainingMs", "release", "complete"],
         ...["toJSON", inspect.custom],
       ]),
     );

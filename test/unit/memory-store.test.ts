@@ -1,10 +1,12 @@
 import { afterEach, describe, expect, test } from "vitest";
-import { MemoryStore } from "../../src/index.ts";
+import { type LockCommand, MemoryStore } from "../../src/index.ts";
 import { asking } from "../support/asking.ts";
 import { runChild, sourceUrl } from "../support/child.ts";
 import { carriesALock } from "../support/lock-contract.ts";
 import { closeLocks, commandOf, roomyTimes } from "../support/locks.ts";
+import { keepsAnswers } from "../support/once-contract.ts";
 import { keepsTheContract } from "../support/store-contract.ts";
+import { onceOf, recordOf } from "../support/submissions.ts";
 
 afterEach(closeLocks);
 
@@ -12,6 +14,7 @@ describe("MemoryStore", () => {
   const store = new MemoryStore();
   keepsTheContract(() => store);
   carriesALock(() => store);
+  keepsAnswers(() => store);
 });
 
 const code = `
@@ -48,6 +51,20 @@ test("two stores know nothing of each other", async () => {
   for (const store of [new MemoryStore(), new MemoryStore()].map(asking)) {
     expect(await store.acquire(commandOf({ key })).reply).toMatchObject({ kind: "taken" });
   }
+});
+
+test("the answers of the latest 10 000 submissions are kept, and no older ones", async () => {
+  const store = asking(new MemoryStore());
+  const done = Array.from({ length: 10_002 }, () => onceOf());
+  const expiresAtMs = performance.now() + 60_000;
+  for (const mine of done) store.complete(mine, { record: recordOf(mine), expiresAtMs });
+  const looks = [0, 1, 2, 10_001].map((at) => store.look(done[at] as LockCommand).reply);
+  expect((await Promise.all(looks)).map(({ kind }) => kind)).toEqual([
+    "outOfWindow",
+    "outOfWindow",
+    "completed",
+    "completed",
+  ]);
 });
 
 test("a sweep of many users keeps every lock that is alive", async () => {

@@ -2,12 +2,13 @@ import { channel } from "node:diagnostics_channel";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import {
-  type AcquireReply,
+  type AcquireRequest,
   type Lease,
   type LockRequest,
   type LockStore,
   MemoryStore,
   type OwnedReply,
+  type ReleaseRequest,
 } from "../../src/index.ts";
 import { asking } from "../support/asking.ts";
 import { freshUser } from "../support/ids.ts";
@@ -24,7 +25,7 @@ class OddStore extends MemoryStore implements LockStore {
   connectionCameUp: () => void = () => {};
   extends = 0;
 
-  override acquire(copy: LockRequest<AcquireReply>): void {
+  override acquire(copy: AcquireRequest): void {
     this.#mayThrow("acquire");
     super.acquire(copy);
   }
@@ -35,7 +36,7 @@ class OddStore extends MemoryStore implements LockStore {
     super.extend(copy);
   }
 
-  override release(copy: LockRequest<OwnedReply>): void {
+  override release(copy: ReleaseRequest): void {
     this.#mayThrow("release");
     super.release(copy);
   }

@@ -1,60 +1,125 @@
+import { EventEmitter } from "node:events";
 import fc from "fast-check";
-import { expect, test } from "vitest";
-import {
-  acquireReply,
-  ownedReply,
-  scriptReply,
-  toNoAnswer,
-} from "../../src/stores/redis/commands.ts";
+import { describe, expect, test } from "vitest";
+import { type RedisClient, RedisStore } from "../../src/index.ts";
+import { acquireReply, completeReply, ownedReply } from "../../src/stores/redis/commands.ts";
+import { toNoAnswer } from "../../src/stores/redis/no-answers.ts";
+import { asking } from "../support/asking.ts";
+import { commandOf } from "../support/locks.ts";
 
-const kindOf = (code: number) => acquireReply(code, 0).kind;
+const fencingToken = 1_700_000_000_000_001;
+const redisTimeMs = 1_700_000_000_000;
+const replyTo = (code: number | string) => acquireReply({ code, fencingToken, redisTimeMs });
 
-test("exactly -1 and -2 grant the lock", () => {
-  expect([kindOf(-1), kindOf(-2)]).toEqual(["taken", "mine"]);
+test("exactly -1 and the negative of a token grant the lock", () => {
+  expect(replyTo(-1)).toEqual({ kind: "taken", storeTimeMs: redisTimeMs, fencingToken });
+  expect(replyTo(-1_600_000_000_000_000)).toEqual({
+    kind: "mine",
+    storeTimeMs: redisTimeMs,
+    fencingToken: 1_600_000_000_000_000,
+  });
   fc.assert(
     fc.property(
-      fc.integer().filter((code) => code !== -1 && code !== -2),
+      fc.integer({ min: -1e15 + 1, max: Number.MAX_SAFE_INTEGER }).filter((code) => code !== -1),
       (code) => {
-        expect(["contended", "outOfWindow", "unusable", "unknown"]).toContain(kindOf(code));
+        expect(["contended", "outOfWindow", "mismatched", "rejected", "unknown"]).toContain(
+          replyTo(code).kind,
+        );
       },
     ),
   );
 });
 
-test("a number that the scripts never return is no answer", () => {
-  expect(acquireReply(-5, 0).kind).toBe("unknown");
-  for (const code of [2, -2, 100]) expect(ownedReply(code, 0).kind).toBe("unknown");
+test.each([
+  [0, { kind: "contended", expiresInMs: 0 }],
+  [600_000, { kind: "contended", expiresInMs: 600_000 }],
+  [-3, { kind: "outOfWindow" }],
+  [-4, { kind: "contended", expiresInMs: Number.POSITIVE_INFINITY }],
+  [-5, { kind: "mismatched", inFlight: false }],
+  [-6, { kind: "mismatched", inFlight: true }],
+  [-7, { kind: "rejected", misconfigured: false }],
+  [-1_000, { kind: "contended", expiresInMs: 0, sameSubmission: true }],
+  [-601_000, { kind: "contended", expiresInMs: 600_000, sameSubmission: true }],
+  // A week, which is longer than any life that we give.
+  [-604_801_000, { kind: "contended", expiresInMs: 604_800_000, sameSubmission: true }],
+  [-1e9, { kind: "contended", expiresInMs: 0, isCooldown: true }],
+  [-1e9 - 60_000, { kind: "contended", expiresInMs: 60_000, isCooldown: true }],
+  ["1a record", { kind: "completed", record: "1a record" }],
+])("an acquire that answers %s means one thing", (code, reply) => {
+  expect(replyTo(code)).toMatchObject(reply);
+});
+
+test.each([-2, -8, -999])("an acquire never answers %i", (code) => {
+  expect(replyTo(code).kind).toBe("unknown");
 });
 
 test.each([
-  ["null", null],
-  ["OK", "OK"],
-  ["QUEUED", "QUEUED"],
-  ["1", 1],
-  ["-1", -1],
-  ["an empty array", []],
-  ["an array that is too short", [1_700_000_000_000]],
-  ["an array that is too long", [1_700_000_000_000, -1, -1]],
-  ["an array with null", [1_700_000_000_000, null]],
-  ["an array with an array", [1_700_000_000_000, [-1]]],
-  ["an array with a fraction", [1_700_000_000_000, -1.5]],
-  ["an array with a text", [1_700_000_000_000, "mine"]],
-  ["an object", { 0: 1, 1: -1, length: 2 }],
-])("%s is no reply of a script", (_name, value) => {
-  expect(scriptReply(value, 1)).toBe(undefined);
+  [1, "done"],
+  [0, "gone"],
+  [-1, "foreign"],
+  [2, "unknown"],
+  [-2, "unknown"],
+  ["1", "unknown"],
+])("an extend or a release that answers %j means %s", (code, kind) => {
+  expect(ownedReply({ code, fencingToken, redisTimeMs }).kind).toBe(kind);
 });
 
-test("numbers that stringNumbers made strings of are read as numbers", () => {
-  expect(scriptReply(["1700000000000", "-1"], 1)).toEqual({
-    redisTimeMs: 1_700_000_000_000,
-    codes: [-1],
+test.each([
+  [1, "recorded"],
+  [2, "recorded"],
+  [3, "late"],
+  [0, "expired"],
+  [-2, "duplicate"],
+  [-4, "unrecordable"],
+  [-1, "unknown"],
+  ["1", "unknown"],
+])("a complete that answers %j means %s", (code, kind) => {
+  expect(completeReply({ code, fencingToken, redisTimeMs }).kind).toBe(kind);
+});
+
+/** What a store makes of whatever its client says that Redis has answered. */
+async function answerTo(value: unknown) {
+  const client = Object.assign(new EventEmitter(), {
+    status: "ready",
+    eval: () => Promise.resolve(value),
+    duplicate: () => client,
+    connect: () => Promise.resolve(),
+    disconnect: () => {},
   });
-});
+  return await asking(new RedisStore(client as RedisClient)).acquire(commandOf()).reply;
+}
 
-test("an error may stand for one entry, and never for the clock", () => {
-  const error = new Error("NOPERM");
-  expect(scriptReply([1_700_000_000_000, error, -1], 2)?.codes).toEqual([error, -1]);
-  expect(scriptReply([error, -1], 1)).toBe(undefined);
+describe("an answer of one entry", () => {
+  test.each([
+    ["null", null],
+    ["OK", "OK"],
+    ["QUEUED", "QUEUED"],
+    ["1", 1],
+    ["-1", -1],
+    ["an empty array", []],
+    ["an array that is too short", [redisTimeMs, fencingToken]],
+    ["an array that is too long", [redisTimeMs, fencingToken, -1, -1]],
+    ["an array with null", [redisTimeMs, fencingToken, null]],
+    ["an array with an array", [redisTimeMs, fencingToken, [-1]]],
+    ["an array with a fraction", [redisTimeMs, fencingToken, -1.5]],
+    ["an array whose clock is a text", ["now", fencingToken, -1]],
+    ["an array whose clock is an error", [new Error("NOPERM"), fencingToken, -1]],
+    ["an array whose token is null", [redisTimeMs, null, -1]],
+    ["an object", { 0: redisTimeMs, 1: fencingToken, 2: -1, length: 3 }],
+  ])("is unknown where it is %s", async (_name, value) => {
+    expect(await answerTo(value)).toMatchObject({ kind: "unknown" });
+  });
+
+  test("is read although stringNumbers made strings of its numbers", async () => {
+    const reply = await answerTo([String(redisTimeMs), String(fencingToken), "-1"]);
+    expect(reply).toEqual({ kind: "taken", storeTimeMs: redisTimeMs, fencingToken });
+  });
+
+  test("may be an error of that entry alone", async () => {
+    const error = Object.assign(new Error("NOPERM no"), { name: "ReplyError" });
+    const reply = await answerTo([redisTimeMs, fencingToken, error]);
+    expect(reply).toMatchObject({ kind: "rejected", misconfigured: true });
+  });
 });
 
 test("a text that only a server may say is not believed when the client says it", () => {
@@ -82,6 +147,7 @@ test("what was thrown comes without the arguments of its command", () => {
 test.each([
   ["NOAUTH Authentication required.", /client's password/],
   ["WRONGPASS invalid username-password pair or user is disabled.", /client's password/],
+  ["ERR Protocol error: unauthenticated multibulk length", /client's password/],
   ["DENIED Redis is running in protected mode", /no client from this host/],
   ["NOPERM this user has no permissions to run the 'eval' command", /permit.*EVAL.*TIME/],
   ["ERR unknown command 'EVAL', with args beginning with: ", /permit.*EVAL.*TIME/],

@@ -1,13 +1,8 @@
 import { afterEach, expect, test } from "vitest";
-import {
-  type AcquireReply,
-  type LockRequest,
-  type LockStore,
-  MemoryStore,
-} from "../../src/index.ts";
+import { type AcquireRequest, type LockStore, MemoryStore } from "../../src/index.ts";
 import { asking } from "../support/asking.ts";
 import { freshUser } from "../support/ids.ts";
-import { acquired, closeLocks, openLock } from "../support/locks.ts";
+import { acquired, closeLocks, commandOf, openLock } from "../support/locks.ts";
 import { until } from "../support/until.ts";
 
 afterEach(closeLocks);
@@ -17,7 +12,7 @@ class SlowFirstCopy extends MemoryStore implements LockStore {
   landHeldCopy: (() => void) | undefined;
   connectionCameUp: () => void = () => {};
 
-  override acquire(copy: LockRequest<AcquireReply>): void {
+  override acquire(copy: AcquireRequest): void {
     if (this.landHeldCopy !== undefined) {
       super.acquire(copy);
       return;
@@ -40,7 +35,7 @@ test("rule 7: a lease whose late copy takes the key again after a rival is lost 
   // The process stands still beyond its lease, so that no timer of it runs.
   const from = performance.now();
   while (performance.now() - from < 1_100);
-  const rival = { key: lease.key, ownerId: "a rival", times: { ...times, maxHoldMs: 60_000 } };
+  const rival = commandOf({ key: lease.key });
   const found = [asking(store).acquire(rival).reply, asking(store).release(rival).reply];
   store.landHeldCopy?.();
   // The extend is answered before the timer that would have told of the loss.

@@ -1,7 +1,9 @@
-import type { LockRequest, NoAnswer } from "../../lock/store.ts";
-import { type Command, scriptReply, toNoAnswer, unexpectedReply } from "./commands.ts";
+import type { LockCommand, LockRequest, NoAnswer } from "../../lock/store.ts";
+import type { Command } from "./commands.ts";
 import type { CallResult } from "./connection.ts";
 import type { ConnectionPair } from "./connection-pair.ts";
+import { nodeOf } from "./ioredis.ts";
+import { toNoAnswer, unexpectedReply } from "./no-answers.ts";
 
 /**
  * How many calls are to be in flight, so that Redis works on one while this process reads the answer
@@ -11,30 +13,29 @@ import type { ConnectionPair } from "./connection-pair.ts";
 const callsAtOnce = 4;
 
 /**
- * The fewest keys of a call that is split off. The call itself takes about 7 µs of this process, and
- * a key 1.3 µs (bench/results.md): with fewer keys, most of the work would be the call's.
+ * The fewest entries of a call that is split off. The call itself takes about 7 µs of this process,
+ * and an entry 1.3 µs (bench/results.md): with fewer, most of the work would be the call's.
  */
-const leastKeys = 8;
+const leastEntries = 8;
 
 /**
  * The requests of one command that one turn of the event loop made, written in few calls. A client's
  * cost is by the call and not by the key, so many requests share one; a lone one waits no longer than
  * for the end of its own turn.
  */
-export class CommandBatch<Reply> {
-  readonly #command: Command<Reply>;
+export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> {
+  readonly #command: Command<Request, Reply>;
   readonly #connections: ConnectionPair;
-  readonly #maxKeys: number;
-  #waiting: LockRequest<Reply | NoAnswer>[] = [];
+  #waiting: Request[] = [];
+  readonly #recordKey: (command: LockCommand) => string;
 
-  /** @param maxKeys the most keys in one call, so that no call holds Redis for long. */
-  constructor(command: Command<Reply>, connections: ConnectionPair, maxKeys: number) {
+  constructor(command: Command<Request, Reply>, connections: ConnectionPair) {
     this.#command = command;
     this.#connections = connections;
-    this.#maxKeys = maxKeys;
+    this.#recordKey = (of) => connections.recordKey(of);
   }
 
-  add(request: LockRequest<Reply | NoAnswer>): void {
+  add(request: Request): void {
     this.#waiting.push(request);
   }
 
@@ -55,16 +56,17 @@ export class CommandBatch<Reply> {
   }
 
   /** Splits them into as many calls as there may be in flight, none of them too small or too large. */
-  #write(requests: readonly LockRequest<Reply | NoAnswer>[]): void {
+  #write(requests: readonly Request[]): void {
     const wanted = Math.max(1, callsAtOnce - this.#connections.inFlight);
-    const calls = Math.min(wanted, Math.ceil(requests.length / leastKeys));
-    const keys = Math.min(Math.ceil(requests.length / calls), this.#maxKeys);
-    for (let from = 0; from < requests.length; from += keys) {
-      this.#call(requests.slice(from, from + keys));
+    const calls = Math.min(wanted, Math.ceil(requests.length / leastEntries));
+    const { maxEntries } = this.#connections.isCluster ? oneEntry : this.#command;
+    const entries = Math.min(Math.ceil(requests.length / calls), maxEntries);
+    for (let from = 0; from < requests.length; from += entries) {
+      this.#call(requests.slice(from, from + entries));
     }
   }
 
-  #call(requests: readonly LockRequest<Reply | NoAnswer>[]): void {
+  #call(requests: readonly Request[]): void {
     const [first] = requests;
     if (first === undefined) return;
     const { key, times } = first.command;
@@ -75,50 +77,78 @@ export class CommandBatch<Reply> {
     }
     // Rule 2: stamped when it is written, so that a request that waited in a queue has all its time.
     const deadlineMs = this.#connections.clock.now() + times.acquireTimeoutMs;
+    const node = nodeOf(connection.client, key);
     const keys: string[] = [];
-    const ownerIds: string[] = [];
+    const args = this.#command.head({
+      command: first.command,
+      deadlineMs,
+      floorUs: this.#connections.clock.floorUs(node),
+    });
     for (const request of requests) {
       request.deadlineMs = deadlineMs;
-      keys.push(request.command.key);
-      ownerIds.push(request.command.ownerId);
+      this.#command.add(request, keys, args, this.#recordKey);
     }
     const sentAt = performance.now();
-    connection.send(
-      this.#command.script,
-      keys,
-      this.#command.args(ownerIds, times, deadlineMs),
-      (result) => this.#answered(requests, result, sentAt),
+    connection.send(this.#command.script, keys, args, (result) =>
+      this.#answered(requests, result, node, sentAt),
     );
   }
 
-  #answered(
-    requests: readonly LockRequest<Reply | NoAnswer>[],
-    result: CallResult,
-    sentAt: number,
-  ): void {
+  #answered(requests: readonly Request[], result: CallResult, node: string, sentAt: number): void {
     if (result.kind !== "value") {
       answerAll(requests, toNoAnswer(result));
       return;
     }
-    const reply = scriptReply(result.value, requests.length);
-    if (reply === undefined) {
+    const { headLength } = this.#command;
+    const reply = scriptReply(result.value, headLength, requests.length);
+    const [redisTimeMs, fencingToken = 0] = reply?.head ?? [];
+    if (reply === undefined || redisTimeMs === undefined) {
       answerAll(requests, unexpectedReply(result.value));
       return;
     }
-    const { redisTimeMs, codes } = reply;
     // Rule 12: every reply improves the estimate of Redis' clock.
     this.#connections.clock.learn(redisTimeMs, sentAt, performance.now());
+    // Rule 20: later tokens are higher.
+    this.#connections.clock.hear(node, Math.max(redisTimeMs * 1_000, fencingToken));
     for (const [index, request] of requests.entries()) {
-      const code = codes[index] as number | Error;
+      const code = reply.codes[index] as number | string | Error;
       request.answer(
         code instanceof Error
           ? toNoAnswer({ kind: "error", error: code })
-          : this.#command.reply(code, redisTimeMs),
+          : this.#command.read({ redisTimeMs, fencingToken, code }),
       );
     }
   }
 }
 
+/** On a Cluster the keys of one call have to be in one slot. */
+const oneEntry = { maxEntries: 1 };
+
 function answerAll<Reply>(requests: readonly LockRequest<Reply>[], reply: Reply): void {
   for (const request of requests) request.answer(reply);
+}
+
+/** A script's reply: the numbers that it begins with, and a code, a record or an error for each entry. */
+interface ScriptReply {
+  readonly head: readonly number[];
+  readonly codes: readonly (number | string | Error)[];
+}
+
+/** `undefined` for anything that none of the scripts can have said. */
+function scriptReply(value: unknown, headLength: number, entries: number): ScriptReply | undefined {
+  if (!Array.isArray(value) || value.length !== headLength + entries) return undefined;
+  // ioredis with `stringNumbers` turns numbers into strings.
+  const all = typeof value[0] === "string" ? value.map(asNumber) : value;
+  const head = all.slice(0, headLength);
+  const codes = all.slice(headLength);
+  return head.every(Number.isSafeInteger) && codes.every(isCode) ? { head, codes } : undefined;
+}
+
+/** A record is longer than any number. */
+function asNumber(value: unknown): unknown {
+  return typeof value === "string" && value.length < 20 ? Number(value) : value;
+}
+
+function isCode(code: unknown): code is number | string | Error {
+  return Number.isSafeInteger(code) || typeof code === "string" || code instanceof Error;
 }

@@ -1,81 +1,189 @@
-import type { AcquireReply, LockTimes, NoAnswer, OwnedReply } from "../../lock/store.ts";
-import type { CallResult } from "./connection.ts";
-import { isServerError, plainError } from "./ioredis.ts";
-import { acquireScript, extendScript, releaseScript } from "./scripts.ts";
+import type {
+  AcquireReply,
+  CompleteReply,
+  CompleteRequest,
+  LockCommand,
+  LockRequest,
+  NoAnswer,
+  OwnedReply,
+  ReleaseRequest,
+} from "../../lock/store.ts";
+import { unexpectedReply } from "./no-answers.ts";
+import { acquireOnceScript, acquireScript } from "./scripts/acquire.ts";
+import { completeScript } from "./scripts/complete.ts";
+import { extendScript } from "./scripts/extend.ts";
+import { cooldownScript, releaseScript } from "./scripts/release.ts";
 
-/** How one of the three commands is written for many keys, and how one entry of its reply is read. */
-export interface Command<Reply> {
-  readonly script: string;
-  /** ARGV, with an owner id for each key. All are of one lock, and so share their times. */
-  args(ownerIds: readonly string[], times: LockTimes, deadlineMs: number): (string | number)[];
-  reply(code: number, storeTimeMs: number): Reply | NoAnswer;
+/** At 2 to 3 µs a key, a full call holds Redis, and everybody else on it, for 0.2 to 0.3 ms. */
+const maxEntries = 100;
+
+/** A record may have 1 MiB and more: so many of them are one call's at the most. */
+export const maxRecords = 16;
+
+/** What is equal for all entries of a call. */
+export interface CallSettings {
+  /** Of its first entry: the times and the holder are those of all. */
+  readonly command: LockCommand;
+  /** By Redis' clock, in whole milliseconds. */
+  readonly deadlineMs: number;
+  /** The highest fencing token or clock that was heard from the node, in microseconds. */
+  readonly floorUs: number;
 }
 
-export const acquireCommand: Command<AcquireReply> = {
-  script: acquireScript,
-  args: (ownerIds, { ttlMs, maxHoldMs, acquireTimeoutMs }, deadlineMs) => [
-    deadlineMs,
-    // Rule 2: the window.
-    2 * acquireTimeoutMs,
-    maxHoldMs,
-    ttlMs,
-    ...ownerIds,
-  ],
-  reply: acquireReply,
-};
-
-export const extendCommand: Command<OwnedReply> = {
-  script: extendScript,
-  args: (ownerIds, { ttlMs }) => [ttlMs, ...ownerIds],
-  reply: ownedReply,
-};
-
-export const releaseCommand: Command<OwnedReply> = {
-  script: releaseScript,
-  args: (ownerIds) => [...ownerIds],
-  reply: ownedReply,
-};
-
-/** A script's reply: Redis' clock, and a code or an error for each entry. */
-export interface ScriptReply {
+/** What a script said: of its own, and of one entry. */
+export interface EntryReply {
   readonly redisTimeMs: number;
-  readonly codes: readonly (number | Error)[];
+  /** Acquire: the fencing token of whatever was taken. */
+  readonly fencingToken: number;
+  readonly code: number | string;
 }
 
-/** `undefined` for anything that none of the scripts can have said. */
-export function scriptReply(value: unknown, entries: number): ScriptReply | undefined {
-  if (!Array.isArray(value) || value.length !== entries + 1) return undefined;
-  // ioredis with `stringNumbers` turns numbers into strings.
-  const numbers = typeof value[0] === "string" ? value.map(asNumber) : value;
-  const redisTimeMs = numbers[0];
-  if (!Number.isSafeInteger(redisTimeMs)) return undefined;
-  const codes = numbers.slice(1);
-  const sane = codes.every((code) => Number.isSafeInteger(code) || code instanceof Error);
-  return sane ? { redisTimeMs, codes } : undefined;
+/** How a command is written for many requests, and how one entry of its reply is read. */
+export interface Command<Request, Reply> {
+  readonly script: string;
+  /** How many numbers the reply begins with: the clock, and for an acquire a token. */
+  readonly headLength: 1 | 2;
+  readonly maxEntries: number;
+  /** The first of ARGV. */
+  head(settings: CallSettings): (string | number)[];
+  /** Adds the KEYS and ARGV of one entry. */
+  add(
+    request: Request,
+    keys: string[],
+    args: (string | number)[],
+    recordKey: (command: LockCommand) => string,
+  ): void;
+  read(reply: EntryReply): Reply | NoAnswer;
 }
 
-function asNumber(value: unknown): unknown {
-  return typeof value === "string" ? Number(value) : value;
+function acquireHead({ command, deadlineMs, floorUs }: CallSettings): (string | number)[] {
+  const { ttlMs, maxHoldMs, acquireTimeoutMs } = command.times;
+  // Rule 2: the second is the window.
+  return [deadlineMs, 2 * acquireTimeoutMs, maxHoldMs, ttlMs, floorUs];
 }
 
-/** A grant is exactly −1 or −2: nothing that a proxy, a test double or `null` could yield by accident. */
-export function acquireReply(code: number, storeTimeMs: number): AcquireReply {
+/** The end of a key's value: what an operator wants to know of a lock. */
+function valueTail({ holder, times }: LockCommand): string {
+  return `${times.ttlMs}:${times.maxHoldMs}:${holder}:`;
+}
+
+type Args = (string | number)[];
+
+function addOwner({ command }: LockRequest<never>, keys: string[], args: Args): void {
+  keys.push(command.key);
+  args.push(command.ownerId);
+}
+
+/** Of an acquire for a submission, without the record. */
+export function addSubmission(request: LockRequest<never>, keys: string[], args: Args): void {
+  const { submission } = request.command;
+  addOwner(request, keys, args);
+  args.push(submission?.id ?? "", submission?.fingerprint ?? "");
+}
+
+export const acquireCommand: Command<LockRequest<AcquireReply>, AcquireReply> = {
+  script: acquireScript,
+  headLength: 2,
+  maxEntries,
+  // Without a submission and its fingerprint.
+  head: (settings) => [...acquireHead(settings), `${valueTail(settings.command)}:`],
+  add: addOwner,
+  read: acquireReply,
+};
+
+export const acquireOnceCommand: Command<LockRequest<AcquireReply>, AcquireReply> = {
+  script: acquireOnceScript,
+  headLength: 2,
+  maxEntries: maxRecords,
+  head: (settings) => [...acquireHead(settings), valueTail(settings.command)],
+  add: (request, keys, args, recordKey) => {
+    addSubmission(request, keys, args);
+    keys.push(recordKey(request.command));
+  },
+  read: acquireReply,
+};
+
+/** Takes nothing, because its deadline has passed long ago. */
+export const lookUpCommand: Command<LockRequest<AcquireReply>, AcquireReply> = {
+  ...acquireOnceCommand,
+  head: (settings) => acquireOnceCommand.head({ ...settings, deadlineMs: 0 }),
+};
+
+export const extendCommand: Command<LockRequest<OwnedReply>, OwnedReply> = {
+  script: extendScript,
+  headLength: 1,
+  maxEntries,
+  head: ({ command }) => [command.times.ttlMs],
+  add: addOwner,
+  read: ownedReply,
+};
+
+export const releaseCommand: Command<ReleaseRequest, OwnedReply> = {
+  script: releaseScript,
+  headLength: 1,
+  maxEntries,
+  head: () => [],
+  add: addOwner,
+  read: ownedReply,
+};
+
+export const cooldownCommand: Command<ReleaseRequest, OwnedReply> = {
+  script: cooldownScript,
+  headLength: 1,
+  maxEntries,
+  head: () => [],
+  add: ({ command, cooldownUntilMs }, keys, args) => {
+    keys.push(command.key);
+    args.push(command.ownerId, cooldownUntilMs);
+  },
+  read: ownedReply,
+};
+
+export const completeCommand: Command<CompleteRequest, CompleteReply> = {
+  script: completeScript,
+  headLength: 1,
+  maxEntries: maxRecords,
+  head: () => [],
+  add: ({ command, record, expiresAtMs, cooldownUntilMs }, keys, args, recordKey) => {
+    keys.push(command.key, recordKey(command));
+    args.push(command.ownerId, record, expiresAtMs, cooldownUntilMs);
+  },
+  read: completeReply,
+};
+
+/** No token is so small: the clocks of 2001 were beyond it. */
+const leastToken = 1e15;
+
+/** A grant is exactly −1 or a token: nothing that a proxy, a test double or `null` could yield by accident. */
+export function acquireReply({ code, fencingToken, redisTimeMs }: EntryReply): AcquireReply {
+  const storeTimeMs = redisTimeMs;
+  if (typeof code === "string") return { kind: "completed", record: code, storeTimeMs };
   switch (code) {
     case -1:
-      return { kind: "taken", storeTimeMs };
-    case -2:
-      return { kind: "mine", storeTimeMs };
+      return { kind: "taken", storeTimeMs, fencingToken };
     case -3:
       return { kind: "outOfWindow", storeTimeMs };
     case -4:
       return { kind: "contended", expiresInMs: Number.POSITIVE_INFINITY, storeTimeMs };
-    default:
-      if (code < 0) return unexpectedReply(code);
-      return { kind: "contended", expiresInMs: code, storeTimeMs };
+    case -5:
+      return { kind: "mismatched", inFlight: false, storeTimeMs };
+    case -6:
+      return { kind: "mismatched", inFlight: true, storeTimeMs };
+    case -7: {
+      const cause = new Error("something that is no record stands where this submission's belongs");
+      return { kind: "rejected", cause, misconfigured: false };
+    }
   }
+  if (code >= 0) return { kind: "contended", expiresInMs: code, storeTimeMs };
+  if (code <= -leastToken) return { kind: "mine", storeTimeMs, fencingToken: -code };
+  if (code <= -1e9) {
+    return { kind: "contended", expiresInMs: -1e9 - code, isCooldown: true, storeTimeMs };
+  }
+  if (code > -1_000) return unexpectedReply(code);
+  return { kind: "contended", expiresInMs: -1_000 - code, sameSubmission: true, storeTimeMs };
 }
 
-export function ownedReply(code: number, storeTimeMs: number): OwnedReply {
+export function ownedReply({ code, redisTimeMs: storeTimeMs }: EntryReply): OwnedReply {
   switch (code) {
     case 1:
       return { kind: "done", storeTimeMs };
@@ -88,58 +196,20 @@ export function ownedReply(code: number, storeTimeMs: number): OwnedReply {
   }
 }
 
-export function unexpectedReply(value: unknown): NoAnswer {
-  const text = value === null ? "null" : Array.isArray(value) ? "an array" : typeof value;
-  return {
-    kind: "unknown",
-    cause: new Error(
-      `Redis gave an unexpected reply (${typeof value === "number" ? value : text}) to a script of submit-lock`,
-    ),
-  };
-}
-
-/**
- * Said before anything is executed. Believed only of the server itself, and only because the
- * connection was not lost since: after a reconnect or a redirection the same text may be about a
- * second write. A wrong "not executed" would cost an orphan of one TTL at most.
- */
-const notExecuted = /^(READONLY|MASTERDOWN|LOADING|OOM|MISCONF|NOREPLICAS|BUSY|CROSSSLOT)\b/;
-
-/** Said before anything is executed, while a Cluster moves a slot or elects a master: over in a moment. */
-const elsewhere = /^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN)\b/;
-
-/** Errors that waiting does not mend, said before anything is executed; and what each means. */
-const misconfigurations: readonly (readonly [RegExp, advice: string])[] = [
-  [/^(NOAUTH|WRONGPASS)\b/, "Redis did not accept the client's password"],
-  [/^DENIED\b/, "Redis accepts no client from this host"],
-  [
-    // The last two are NOPERM within a script: of Redis up to 7, and of later ones.
-    /^NOPERM\b|^ERR unknown command|can't run this command or subcommand|ACL failure in script/,
-    "Redis does not permit what a lock needs (EVAL, and GET, SET, PTTL, PEXPIRE, DEL and TIME within it)",
-  ],
-];
-
-export function toNoAnswer(result: Exclude<CallResult, { kind: "value" }>): NoAnswer {
-  if (result.kind === "closed") {
-    return {
-      kind: "unknown",
-      cause: new Error("the connection to Redis closed before it answered"),
-    };
+export function completeReply({ code, redisTimeMs: storeTimeMs }: EntryReply): CompleteReply {
+  switch (code) {
+    case 1:
+    case 2:
+      return { kind: "recorded", storeTimeMs };
+    case 3:
+      return { kind: "late", storeTimeMs };
+    case 0:
+      return { kind: "expired", storeTimeMs };
+    case -2:
+      return { kind: "duplicate", storeTimeMs };
+    case -4:
+      return { kind: "unrecordable", storeTimeMs };
+    default:
+      return unexpectedReply(code);
   }
-  const cause = plainError(result.error);
-  if (isServerError(cause)) {
-    if (elsewhere.test(cause.message)) return { kind: "unsent", reason: cause.message };
-    if (notExecuted.test(cause.message)) {
-      return { kind: "rejected", cause, misconfigured: false };
-    }
-    const misconfigured = misconfiguration(cause);
-    if (misconfigured !== undefined) return misconfigured;
-  }
-  return { kind: "unknown", cause };
-}
-
-/** What to say of an error that waiting does not mend; `undefined` for any other. */
-export function misconfiguration(cause: Error): NoAnswer | undefined {
-  const found = misconfigurations.find(([pattern]) => pattern.test(cause.message));
-  return found && { kind: "rejected", cause, misconfigured: true, advice: found[1] };
 }

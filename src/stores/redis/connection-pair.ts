@@ -1,8 +1,17 @@
-import type { NoAnswer } from "../../lock/store.ts";
+import type { LockCommand, NoAnswer } from "../../lock/store.ts";
 import { inNeutralContext } from "../../neutral-context.ts";
-import { misconfiguration } from "./commands.ts";
 import { Connection } from "./connection.ts";
-import { addressOf, duplicate, monitorErrors, onError, type RedisClient } from "./ioredis.ts";
+import {
+  addressOf,
+  duplicate,
+  isCluster,
+  monitorErrors,
+  onError,
+  type RedisClient,
+  recordKeyOf,
+  slotOfKey,
+} from "./ioredis.ts";
+import { misconfiguration } from "./no-answers.ts";
 import { RedisClock } from "./redis-clock.ts";
 
 /**
@@ -50,6 +59,7 @@ export class ConnectionPair {
   static readonly #pairs = new WeakMap<RedisClient, ConnectionPair>();
   /** Of the server that both connections lead to. */
   readonly clock: RedisClock = new RedisClock();
+  readonly isCluster: boolean;
   readonly #client: RedisClient;
   /** The `onReady` of every lock that uses the pair. */
   readonly #users = new Set<() => void>();
@@ -72,7 +82,18 @@ export class ConnectionPair {
 
   private constructor(client: RedisClient) {
     this.#client = client;
+    this.isCluster = isCluster(client);
     this.#primary = new Connection(client);
+  }
+
+  /** Where the record of a submission lies: in the lock's slot. */
+  recordKey({ key, submission }: LockCommand): string {
+    return recordKeyOf(this.#client, key, submission?.id ?? "");
+  }
+
+  /** On a Cluster. */
+  slotOf(key: string): number {
+    return slotOfKey(this.#client, key);
   }
 
   /** How many calls were written that no sign of life has followed. */

@@ -182,15 +182,49 @@ function hostAndPort(node: Address | string | number | undefined): string | unde
  */
 export function nodeOf(client: RedisClient, key: string): string {
   if (!isCluster(client)) return "";
-  const { slots, options } = client as Internals;
-  return slots?.[slotOf((options?.keyPrefix ?? "") + key)]?.[0] ?? "";
+  const { slots } = client as Internals;
+  return slots?.[slotOfKey(client, key)]?.[0] ?? "";
+}
+
+/** The hash slot of a key, the client's prefix in front of it. */
+export function slotOfKey(client: RedisClient, key: string): number {
+  return slotOf(keyPrefixOf(client) + key);
+}
+
+/**
+ * The key of a record: in the slot of its lock, whatever prefix the client puts in front of both.
+ * The same layout without a Cluster, so that a move to one keeps its records.
+ */
+export function recordKeyOf(client: RedisClient, key: string, submissionId: string): string {
+  const whole = keyPrefixOf(client) + key;
+  return hashTag(whole) === undefined ? `{${whole}}:${submissionId}` : `${key}:${submissionId}`;
+}
+
+/** Why records cannot be kept on this client; `undefined` where they can. */
+export function recordsProblemOf(client: RedisClient): string | undefined {
+  const prefix = keyPrefixOf(client);
+  const lock = "lock:submit:42";
+  const record = recordKeyOf(client, lock, "");
+  if (!isCluster(client) || slotOf(prefix + lock) === slotOf(prefix + record)) return undefined;
+  return `expected a keyPrefix of the client that leaves a lock and its record in one slot of the Cluster, got ${describe(prefix)}: remove its brace, or close it, as in "{shop}:"`;
+}
+
+function keyPrefixOf(client: RedisClient): string {
+  const { options } = client as Internals;
+  // It may be a Buffer.
+  return String(options?.keyPrefix ?? "");
+}
+
+/** What of a key decides its slot, if not all of it. */
+function hashTag(key: string): string | undefined {
+  const open = key.indexOf("{");
+  const close = key.indexOf("}", open + 1);
+  return open >= 0 && close > open + 1 ? key.slice(open + 1, close) : undefined;
 }
 
 /** The hash slot as the Redis Cluster specification defines it: CRC-16/XMODEM of the key or of its hash tag, modulo 16384. */
 export function slotOf(key: string): number {
-  const open = key.indexOf("{");
-  const close = key.indexOf("}", open + 1);
-  const hashed = open >= 0 && close > open + 1 ? key.slice(open + 1, close) : key;
+  const hashed = hashTag(key) ?? key;
   let crc = 0;
   for (const byte of Buffer.from(hashed)) {
     crc ^= byte << 8;

@@ -6,6 +6,9 @@ export class RedisClock {
   /** What to add to the monotonic clock. Starts at this process' own wall clock. */
   #offset: number = Date.now() - performance.now();
 
+  /** Rule 20, by node: on a Cluster the masters' clocks differ, and so would their tokens. */
+  readonly #floorsUs = new Map<string, number>();
+
   /** Redis' time, in whole milliseconds, as far as it is known. */
   now(): number {
     return Math.floor(performance.now() + this.#offset);
@@ -21,5 +24,14 @@ export class RedisClock {
     // Redis' milliseconds are rounded down.
     const highest = redisTimeMs + 1 - sentAt;
     this.#offset = Math.min(Math.max(this.#offset, lowest), highest);
+  }
+
+  /** The highest fencing token or clock that was heard from the node, in microseconds; 0 for none. */
+  floorUs(node: string): number {
+    return this.#floorsUs.get(node) ?? 0;
+  }
+
+  hear(node: string, microseconds: number): void {
+    if (microseconds > this.floorUs(node)) this.#floorsUs.set(node, microseconds);
   }
 }

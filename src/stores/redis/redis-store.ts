@@ -1,12 +1,33 @@
-import type { AcquireReply, LockRequest, LockStore, OwnedReply } from "../../lock/store.ts";
+import type {
+  AcquireReply,
+  AcquireRequest,
+  CompleteReply,
+  CompleteRequest,
+  LockRequest,
+  LockStore,
+  OwnedReply,
+  ReleaseRequest,
+} from "../../lock/store.ts";
 import { inNeutralContext } from "../../neutral-context.ts";
 import { CommandBatch } from "./batch.ts";
-import { acquireCommand, extendCommand, releaseCommand } from "./commands.ts";
+import {
+  acquireCommand,
+  acquireOnceCommand,
+  completeCommand,
+  cooldownCommand,
+  extendCommand,
+  lookUpCommand,
+  releaseCommand,
+} from "./commands.ts";
 import { ConnectionPair } from "./connection-pair.ts";
-import { checkClient, isCluster, type RedisClient } from "./ioredis.ts";
-
-/** At 2 to 3 µs a key, a full call holds Redis, and everybody else on it, for 0.2 to 0.3 ms. */
-const maxKeysInOneCall = 100;
+import { checkClient, type RedisClient, recordsProblemOf } from "./ioredis.ts";
+import {
+  acquireStepCommand,
+  lookCommand,
+  lookUpStepCommand,
+  recordCommand,
+} from "./step-commands.ts";
+import { TwoSteps } from "./two-steps.ts";
 
 /**
  * Locks on a Redis or Valkey server, through an ioredis client (5 or 6, `Redis` or `Cluster`).
@@ -18,9 +39,17 @@ const maxKeysInOneCall = 100;
  */
 export class RedisStore implements LockStore {
   readonly #connections: ConnectionPair;
-  readonly #acquires: CommandBatch<AcquireReply>;
-  readonly #extends: CommandBatch<OwnedReply>;
-  readonly #releases: CommandBatch<OwnedReply>;
+  readonly recordsProblem: string | undefined;
+  readonly #acquires: CommandBatch<LockRequest<AcquireReply>, AcquireReply>;
+  readonly #onceAcquires: CommandBatch<LockRequest<AcquireReply>, AcquireReply>;
+  readonly #lookUps: CommandBatch<LockRequest<AcquireReply>, AcquireReply>;
+  readonly #extends: CommandBatch<LockRequest<OwnedReply>, OwnedReply>;
+  readonly #releases: CommandBatch<ReleaseRequest, OwnedReply>;
+  readonly #cooldowns: CommandBatch<ReleaseRequest, OwnedReply>;
+  readonly #completes: CommandBatch<CompleteRequest, CompleteReply>;
+  /** On a Cluster alone: elsewhere two keys can always be reached at once. */
+  readonly #twoSteps: TwoSteps | undefined;
+  #stepBatches: readonly { flush(): void }[] = [];
   #isToFlush = false;
 
   /**
@@ -30,15 +59,23 @@ export class RedisStore implements LockStore {
   constructor(client: RedisClient) {
     checkClient(client);
     this.#connections = ConnectionPair.of(client);
-    // On a Cluster the keys of one call would have to be in one slot.
-    const maxKeys = isCluster(client) ? 1 : maxKeysInOneCall;
-    this.#acquires = new CommandBatch(acquireCommand, this.#connections, maxKeys);
-    this.#extends = new CommandBatch(extendCommand, this.#connections, maxKeys);
-    this.#releases = new CommandBatch(releaseCommand, this.#connections, maxKeys);
+    this.recordsProblem = recordsProblemOf(client);
+    this.#acquires = new CommandBatch(acquireCommand, this.#connections);
+    this.#onceAcquires = new CommandBatch(acquireOnceCommand, this.#connections);
+    this.#lookUps = new CommandBatch(lookUpCommand, this.#connections);
+    this.#extends = new CommandBatch(extendCommand, this.#connections);
+    this.#releases = new CommandBatch(releaseCommand, this.#connections);
+    this.#cooldowns = new CommandBatch(cooldownCommand, this.#connections);
+    this.#completes = new CommandBatch(completeCommand, this.#connections);
+    if (this.#connections.isCluster) this.#twoSteps = this.#openTwoSteps();
   }
 
-  acquire(request: LockRequest<AcquireReply>): void {
-    this.#acquires.add(request);
+  acquire(request: AcquireRequest): void {
+    const { command, onlyLooks } = request;
+    if (command.submission === undefined && !onlyLooks) this.#acquires.add(request);
+    else if (!this.#twoSteps?.acquire(request)) {
+      (onlyLooks ? this.#lookUps : this.#onceAcquires).add(request);
+    }
     this.#flushSoon();
   }
 
@@ -47,8 +84,14 @@ export class RedisStore implements LockStore {
     this.#flushSoon();
   }
 
-  release(request: LockRequest<OwnedReply>): void {
-    this.#releases.add(request);
+  release(request: ReleaseRequest): void {
+    if (request.cooldownUntilMs === 0) this.#releases.add(request);
+    else this.#cooldowns.add(request);
+    this.#flushSoon();
+  }
+
+  complete(request: CompleteRequest): void {
+    if (!this.#twoSteps?.complete(request)) this.#completes.add(request);
     this.#flushSoon();
   }
 
@@ -58,6 +101,30 @@ export class RedisStore implements LockStore {
       detach();
       return Promise.resolve();
     };
+  }
+
+  #openTwoSteps(): TwoSteps {
+    const acquires = new CommandBatch(acquireStepCommand, this.#connections);
+    const lookUps = new CommandBatch(lookUpStepCommand, this.#connections);
+    const looks = new CommandBatch(lookCommand, this.#connections);
+    const records = new CommandBatch(recordCommand, this.#connections);
+    const added = <Request>(batch: { add(request: Request): void }) => {
+      return (request: Request) => {
+        batch.add(request);
+        this.#flushSoon();
+      };
+    };
+    this.#stepBatches = [records, acquires, lookUps, looks];
+    return new TwoSteps(
+      {
+        acquire: added(acquires),
+        lookUp: added(lookUps),
+        look: added(looks),
+        record: added(records),
+        release: (request) => this.release(request),
+      },
+      (key) => this.#connections.slotOf(key),
+    );
   }
 
   /**
@@ -77,8 +144,13 @@ export class RedisStore implements LockStore {
   readonly #flush = (): void => {
     this.#isToFlush = false;
     // Releases first: a user's next submit in the same turn finds the key free.
+    this.#completes.flush();
+    this.#cooldowns.flush();
     this.#releases.flush();
     this.#extends.flush();
     this.#acquires.flush();
+    this.#onceAcquires.flush();
+    this.#lookUps.flush();
+    for (const batch of this.#stepBatches) batch.flush();
   };
 }

@@ -63,6 +63,7 @@ text { font: 12px system-ui, sans-serif; fill: #1f2328; }
 .line-0 { stroke: #cf222e; }
 .line-1 { stroke: #bf8700; stroke-dasharray: 7 4; }
 .line-2 { stroke: #1a7f37; }
+.line-3 { stroke: #0969da; stroke-dasharray: 1 4; }
 @media (prefers-color-scheme: dark) {
 text { fill: #f0f6fc; }
 .tick { fill: #9198a1; }
@@ -70,6 +71,7 @@ text { fill: #f0f6fc; }
 .line-0 { stroke: #f85149; }
 .line-1 { stroke: #d29922; }
 .line-2 { stroke: #3fb950; }
+.line-3 { stroke: #4493f8; }
 }
 </style>
 <text class="title" x="${left}" y="22">${escaped(title)}</text>

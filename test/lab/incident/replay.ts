@@ -1,11 +1,13 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { ioredis6, untilReady } from "../../support/clients.ts";
+import { type AnyRedis, ioredis6, untilReady } from "../../support/clients.ts";
 import { startProxy } from "../../support/proxy.ts";
 import type { Library } from "../faults/library.ts";
 import { type StreamOptions, streamOf, type Wish } from "./stream.ts";
+import { openOnce, type Submitted } from "./submit-once.ts";
 
 export interface ReplayOptions extends StreamOptions {
-  readonly library: Library;
+  /** A lock, or `once`: this package with an id for each wish. */
+  readonly library: Library | "once";
   readonly redisPort: number;
   /** How long after the stream blocked customers go on trying. */
   readonly tailSeconds: number;
@@ -58,38 +60,46 @@ export async function replay(options: ReplayOptions): Promise<Replay> {
     void proxy.loseReplyOnce(isTheirs, { resetAfterMs }).then(() => repliesLost++);
   }
 
-  async function click(user: string): Promise<Order | { refusedMs: number }> {
-    const order = await shop.order(user, clicks++);
+  async function click(
+    user: string,
+    wish: string,
+  ): Promise<Order | { refusedMs: number } | "repeated"> {
+    const order = await shop.order(user, wish, clicks++);
+    if (order === "repeated") return order;
     if (order === undefined) return { refusedMs: now() };
     orders++;
     return order;
   }
 
   async function come({ user, secondClickMs, losesReply }: Wish): Promise<void> {
-    wishes++;
+    const wish = `${user}-${wishes++}`;
     if (losesReply) loseReplyOf(user);
     let refusedMs: number | undefined;
     for (let tries = 0; ; tries++) {
       const askedMs = now();
-      const asking = [click(user)];
+      const asking = [click(user, wish)];
       // Only the first try is impatient: a refused customer clicks once a second.
       if (tries === 0 && secondClickMs !== undefined) {
-        asking.push(sleep(secondClickMs).then(() => click(user)));
+        asking.push(sleep(secondClickMs).then(() => click(user, wish)));
       }
       const answers = await Promise.all(asking);
-      const placed = answers.filter((answer) => "fromMs" in answer);
+      const placed = answers.filter((answer): answer is Order =>
+        Object.hasOwn(answer as object, "fromMs"),
+      );
       const [first, second] = placed;
       if (first !== undefined && second !== undefined) {
         const apart = first.untilMs <= second.fromMs || second.untilMs <= first.fromMs;
         if (apart) laterOrders++;
         else doubleOrders++;
       }
-      if (first !== undefined) {
+      if (first !== undefined || answers.includes("repeated")) {
         if (refusedMs !== undefined) blocks.push({ user, fromMs: refusedMs, untilMs: askedMs });
         return;
       }
       for (const answer of answers) {
-        if ("refusedMs" in answer) refusedMs = Math.min(refusedMs ?? endMs, answer.refusedMs);
+        if (answer !== "repeated" && "refusedMs" in answer) {
+          refusedMs = Math.min(refusedMs ?? endMs, answer.refusedMs);
+        }
       }
       if (now() + retryMs >= endMs) {
         blocks.push({ user, fromMs: refusedMs ?? endMs, untilMs: endMs });
@@ -123,34 +133,48 @@ interface Order {
 }
 
 interface Shop {
-  /** One submit at one of the servers, and the order that it became, if it did. */
-  order(user: string, click: number): Promise<Order | undefined>;
+  /** One submit at one of the servers, and the order that it became or that its answer repeats. */
+  order(user: string, wish: string, click: number): Promise<Order | "repeated" | undefined>;
   close(): Promise<void>;
 }
 
 /** Several server processes with a connection each, as behind a load balancer. */
-async function openShop(library: Library, port: number): Promise<Shop> {
+async function openShop(library: Library | "once", port: number): Promise<Shop> {
   const clients = Array.from({ length: servers }, () =>
     ioredis6.connect(port, { commandTimeout: 200 }),
   );
   await Promise.all(clients.map(untilReady));
-  const contenders = clients.map((client) => library.open(client));
+  const contenders = clients.map((client) =>
+    library === "once" ? openOnce(client) : openLock(library, client),
+  );
   return {
-    async order(user, click) {
+    async order(user, wish, click) {
       const contender = contenders[click % servers];
       // As applications do: a lock that could not be asked for is a refusal.
-      const answer = await contender?.acquire(user).catch(() => undefined);
-      if (answer?.outcome !== "acquired") return undefined;
+      const submitted = await contender?.submit(user, wish).catch(() => undefined);
+      if (submitted === "repeated") return submitted;
+      if (submitted === undefined || submitted === "refused") return undefined;
       const fromMs = performance.now();
       await sleep(workMs);
       const untilMs = performance.now();
-      answer.hold.release().catch(() => {});
+      submitted.release().catch(() => {});
       return { fromMs, untilMs };
     },
     async close() {
       await Promise.all(contenders.map((contender) => contender.close()));
       for (const client of clients) client.disconnect();
     },
+  };
+}
+
+function openLock(library: Library, client: AnyRedis) {
+  const contender = library.open(client);
+  return {
+    async submit(user: string): Promise<Submitted> {
+      const answer = await contender.acquire(user);
+      return answer.outcome === "acquired" ? answer.hold : "refused";
+    },
+    close: () => contender.close(),
   };
 }
 

@@ -20,7 +20,8 @@ const variants = [
   { name: "SETNX for two hours (30 s here)", library: setAndDelFor(twoHoursMs), tailSeconds: 32 },
   { name: "SET NX EX 5 + compare-and-delete", library: setAndCompare, tailSeconds: 7 },
   { name: "submit-lock, TTL 5 s", library: submitLock, tailSeconds: 7 },
-];
+  { name: "submit-lock, an id a wish", library: "once", tailSeconds: 7 },
+] as const;
 
 const binary = serverBinary();
 const runs: { name: string; run: Replay }[] = [];
@@ -50,7 +51,7 @@ const lines = runs.map(({ name, run }) => ({
 const title = "Users who cannot order while every hundredth lock reply is lost";
 writeFileSync(new URL("./incident.svg", import.meta.url), picture(lines, title, seconds));
 writeFileSync(new URL("./results.md", import.meta.url), report());
-console.log("Written: test/incident/incident.svg and test/incident/results.md");
+console.log("Written: test/lab/incident/incident.svg and test/lab/incident/results.md");
 
 function report(): string {
   const names = Object.keys(figuresOf(required(runs[0]).run));
@@ -62,7 +63,7 @@ Measured by \`npm run incident\` (${cpus().length} CPUs, Node ${process.version}
 
 ${table.map((row) => `| ${row.join(" | ")} |`).join("\n")}
 
-Blocked: refused, with no order under way, for two seconds or longer. Double orders: a double click that became two orders at the same time. Second orders later: its second click was given the lock when the first order had been finished, because its own lock command was late or had to be repeated; no lock prevents that, the cart's own state does.
+Blocked: refused, with no order under way, for two seconds or longer. Double orders: a double click that became two orders at the same time. Second orders later: its second click was given the lock when the first order had been finished, because its own lock command was late or had to be repeated; no lock prevents that, an id for the wish does: then its answer is repeated.
 `;
 }
 

@@ -1,41 +1,44 @@
 import type { FaultPlan } from "./schedule.ts";
-import type { SimulatedProcess, Simulation } from "./simulation.ts";
 import { Machine } from "./time/machine.ts";
 import { phase } from "./time/task-queue.ts";
+import type { SimulatedProcess, World } from "./world.ts";
 
 const refusals = [
   "LOADING Redis is loading the dataset in memory",
   "READONLY You can't write against a read only replica.",
-  "OOM command not allowed when used memory > 'maxmemory'.",
+  "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
   "NOPERM this user has no permissions to run the 'eval' command",
 ];
 
 /** Lets everything happen that a schedule has planned for servers, processes and networks. */
 export class Faults {
-  readonly #simulation: Simulation;
+  readonly #world: World;
   /** Nothing pauses it. */
   readonly #outside: Machine;
   /** When the last of them is over. */
   readonly overAt: number;
 
-  constructor(simulation: Simulation) {
-    this.#simulation = simulation;
-    this.#outside = new Machine(simulation.loop, "outside");
-    const { faults } = simulation.schedule;
+  constructor(world: World) {
+    this.#world = world;
+    this.#outside = new Machine(world.loop, "outside");
+    const { faults, isCluster, moving } = world.schedule;
     for (const fault of faults) {
       this.#outside.after(fault.atMs, () => this.#happen(fault), phase.timers);
     }
-    this.overAt = Math.max(0, ...faults.map(({ atMs, forMs }) => atMs + forMs));
+    const all: { atMs: number; forMs: number }[] = [...faults];
+    if (isCluster && moving !== undefined) {
+      all.push(moving);
+      this.#outside.after(moving.atMs, () => this.#move(moving.forMs), phase.timers);
+    }
+    this.overAt = Math.max(0, ...all.map(({ atMs, forMs }) => atMs + forMs));
   }
 
   #happen(fault: FaultPlan): void {
-    const { server, processes } = this.#simulation;
-    const process = this.#simulation.processOf(fault.process);
+    const { server, processes } = this.#world;
+    const process = this.#world.processOf(fault.process);
     const { forMs, stillLands } = fault;
-    this.#simulation.count(`fault: ${fault.kind}`);
-    this.#simulation.note(
-      () => `           ${fault.kind} (${process.machine.name}) for ${forMs} ms`,
-    );
+    this.#world.count(`fault: ${fault.kind}`);
+    this.#world.note(() => `           ${fault.kind} (${process.machine.name}) for ${forMs} ms`);
     switch (fault.kind) {
       case "server paused":
         server.machine.pause(forMs);
@@ -43,7 +46,7 @@ export class Faults {
         break;
       case "server restarted empty":
         server.restart(forMs);
-        this.#simulation.keyObserver.lost();
+        this.#world.keyWatch.lost();
         this.#trouble(processes, forMs);
         for (const each of processes) this.#reset(each, false);
         break;
@@ -51,12 +54,26 @@ export class Faults {
         server.refuse(refusals[fault.atMs % refusals.length] as string, forMs);
         this.#trouble(processes, forMs);
         break;
+      case "server full":
+        server.fill("full", forMs);
+        for (const { health } of processes) this.#outside.after(forMs, health.hampered());
+        break;
+      case "server strictly full":
+        server.fill("strictly full", forMs);
+        this.#trouble(processes, forMs);
+        break;
+      case "server set back":
+        server.setBack(forMs);
+        break;
+      case "process killed":
+        this.#kill(process, stillLands);
+        break;
       case "process paused":
         process.machine.pause(forMs);
         this.#trouble([process], forMs);
         break;
       case "process cut off":
-        process.cutOffUntil = Math.max(process.cutOffUntil, this.#simulation.loop.now + forMs);
+        process.cutOffUntil = Math.max(process.cutOffUntil, this.#world.loop.now + forMs);
         for (const client of process.clients) client.connection?.stall(process.cutOffUntil);
         this.#trouble([process], forMs);
         break;
@@ -65,6 +82,22 @@ export class Faults {
         this.#reset(process, stillLands);
         break;
     }
+  }
+
+  /** Two keys of a slot that is being moved cannot be reached at once. */
+  #move(forMs: number): void {
+    const { processes, server } = this.#world;
+    this.#world.count("fault: slot moving");
+    this.#world.note(() => `           slot moving for ${forMs} ms`);
+    server.move(forMs);
+    this.#trouble(processes, forMs);
+  }
+
+  /** SIGKILL: its system closes the connections, and nobody is there to see it. */
+  #kill(process: SimulatedProcess, stillLands: boolean): void {
+    process.machine.isDead = true;
+    for (const { connection } of process.clients) connection?.closeAtClient(stillLands);
+    this.#world.leaseWatch.died(process);
   }
 
   #trouble(processes: readonly SimulatedProcess[], forMs: number): void {

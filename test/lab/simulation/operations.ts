@@ -1,44 +1,56 @@
 import { isSubmitLockError } from "../../../src/errors.ts";
+import type { SubmissionAttempt } from "../../../src/lock/attempt.ts";
 import type { Lease } from "../../../src/lock/lease.ts";
+import type { Submission } from "../../../src/lock/submission.ts";
+import { Endings } from "./endings.ts";
 import { AnswerChecks } from "./invariants/answer-checks.ts";
-import { slackMs } from "./invariants/key-observer.ts";
+import { slackMs } from "./invariants/key-watch.ts";
 import type { Owner } from "./invariants/owners.ts";
 import type { OperationPlan } from "./schedule.ts";
-import type { SimulatedProcess, Simulation } from "./simulation.ts";
+import { nominalRetainMs } from "./witnessed-store.ts";
+import type { SimulatedProcess, World } from "./world.ts";
 
 /** What the processes do with their locks, and what is asked of every answer that they get. */
 export class Operations {
-  readonly #simulation: Simulation;
+  readonly #world: World;
   readonly #answers: AnswerChecks;
+  readonly #endings: Endings;
+  readonly #underWay = new Map<SimulatedProcess, number>();
   #calls = 0;
-  #underWay = 0;
 
-  constructor(simulation: Simulation) {
-    this.#simulation = simulation;
-    this.#answers = new AnswerChecks(simulation);
-    simulation.schedule.operations.forEach((plan) => {
+  constructor(world: World) {
+    this.#world = world;
+    this.#answers = new AnswerChecks(world);
+    this.#endings = new Endings(world, this.#answers);
+    world.schedule.operations.forEach((plan) => {
       // Not before the connections could have come up.
       this.#plan(plan, 15 + plan.atMs);
     });
   }
 
+  /** What a dead process was about is over as well. */
   get areOver(): boolean {
-    return this.#underWay === 0;
+    return [...this.#underWay].every(([{ machine }, count]) => count === 0 || machine.isDead);
   }
 
   #plan(plan: OperationPlan, atMs: number): void {
-    const process = this.#simulation.processOf(plan.process);
-    this.#underWay++;
+    const process = this.#world.processOf(plan.process);
+    const count = (by: number) =>
+      this.#underWay.set(process, (this.#underWay.get(process) ?? 0) + by);
+    count(1);
     process.machine.after(atMs, () => {
-      void this.#do(plan, process).finally(() => this.#underWay--);
+      void this.#do(plan, process).finally(() => count(-1));
     });
   }
 
   async #do(plan: OperationPlan, process: SimulatedProcess): Promise<void> {
-    this.#simulation.count(`operation: ${plan.kind}`);
+    this.#world.count(`operation: ${plan.kind}`);
     switch (plan.kind) {
       case "acquire":
+      case "submit":
         return await this.#acquire(plan, process);
+      case "lookUp":
+        return await this.#lookUp(plan, process);
       case "withLock":
         // One at a time: what another one asks for the same key could not be told apart.
         if (process.store.waiting.has(keyOf(plan.user))) return await this.#acquire(plan, process);
@@ -52,117 +64,128 @@ export class Operations {
 
   /** A `SETNX` of another program, whose `EXPIRE` never came. */
   #oldLock({ user }: OperationPlan): void {
-    const { server } = this.#simulation;
+    const { server } = this.#world;
     const key = keyOf(user);
     if (server.look(key) === undefined) server.keys.set(key, `old ${this.#calls++}`, undefined);
   }
 
   async #acquire(plan: OperationPlan, process: SimulatedProcess): Promise<void> {
-    const simulation = this.#simulation;
-    const { loop, schedule } = simulation;
+    const world = this.#world;
+    const { loop, schedule } = world;
     const call = ++this.#calls;
     const from = loop.now;
     const startedAt = process.machine.monotonicMs();
     const wasReady = [...process.clients].every(({ status }) => status === "ready");
-    process.store.call = call;
-    const asked = process.lock.acquire(String(plan.user));
-    process.store.call = undefined;
+    const asked = this.#during(process, call, () => ask(process, plan));
     const { acquireTimeoutMs } = schedule.times;
-    const attempt = await simulation.callObserver.settles(
+    const attempt = await world.callWatch.settles(
       `acquire of ${process.machine.name}`,
       process,
       acquireTimeoutMs,
       asked,
     );
-    const owner = simulation.ownersOf(call).at(-1);
+    const owner = world.ownersOf(call).at(-1);
     const tookMs = process.machine.monotonicMs() - startedAt;
-    simulation.count(`acquire: ${attempt.outcome}`);
-    simulation.note(
+    world.count(`${plan.kind === "submit" ? "submit" : "acquire"}: ${attempt.outcome}`);
+    world.note(
       () =>
         `${process.machine.name}  ${owner?.name} is ${attempt.outcome} after ${tookMs.toFixed(1)} ms`,
     );
     if (attempt.outcome !== "acquired") {
       this.#over(owner);
-      if (attempt.outcome === "contended")
-        this.#answers.checkJustified(call, keyOf(plan.user), from);
+      if (attempt.outcome !== "unavailable") this.#answers.checkJustified(call, attempt, from);
       else if (wasReady) this.#answers.checkResolved(process, from, attempt.cause, owner);
       return;
     }
-    if (attempt.confirmed) simulation.count("acquire: confirmed");
+    if (attempt.confirmed) world.count("acquire: confirmed");
     const { lease } = attempt;
     if (tookMs >= acquireTimeoutMs || lease.remainingMs() <= 0) {
-      simulation.verdict.broken(
+      world.verdict.broken(
         "inTime",
         `${owner?.name} acquired after ${tookMs.toFixed(1)} of ${acquireTimeoutMs} ms, with ${lease.remainingMs().toFixed(1)} ms left`,
       );
     }
-    await this.#hold(plan, process, lease);
-    const began = loop.now;
-    const validUntil = began + lease.remainingMs() / process.machine.rate;
-    const outcome = await simulation.callObserver.settles(
-      `release of ${process.machine.name}`,
-      process,
-      acquireTimeoutMs + 50,
-      lease.release(),
-    );
-    simulation.note(() => `${process.machine.name}  release of ${owner?.name}: ${outcome}`);
-    simulation.count(`release: ${outcome}`);
-    if (owner !== undefined) this.#answers.checkTruthful(owner, outcome, validUntil, began);
+    if (owner !== undefined) this.#answers.checkGrant(lease, owner, process);
+    const given = await this.#hold(plan, process, lease);
+    await this.#endings.end(plan, process, lease, owner, given);
   }
 
-  /** The handler: works for its time, or until it hears that the lease is lost. */
-  async #hold(plan: OperationPlan, process: SimulatedProcess, lease: Lease): Promise<void> {
-    const simulation = this.#simulation;
-    const owner = simulation.owners.get(lease.ownerId);
-    if (owner === undefined) return;
-    const given = simulation.leaseObserver.begin(lease, owner, process);
+  /**
+   * The handler: works for its time, or until it hears that the lease is lost.
+   *
+   * @returns tells that the lease is given back.
+   */
+  async #hold(
+    plan: OperationPlan,
+    process: SimulatedProcess,
+    lease: Lease,
+  ): Promise<(isCompleted: boolean) => void> {
+    const world = this.#world;
+    const owner = world.owners.get(lease.ownerId);
+    if (owner === undefined) return () => {};
+    const given = world.leaseWatch.begin(lease, owner, process);
     await new Promise<void>((resolve) => {
       const work = process.machine.setTimer(plan.workMs, false, resolve);
       lease.signal.addEventListener("abort", () => {
-        simulation.note(
-          () => `${process.machine.name}  ${owner.name} is told: ${lease.signal.reason}`,
-        );
-        simulation.count(`lost: ${lease.signal.reason.reason}`);
+        world.note(() => `${process.machine.name}  ${owner.name} is told: ${lease.signal.reason}`);
+        world.count(`lost: ${lease.signal.reason.reason}`);
         if (!plan.heedsSignal) return;
         work.clear();
         resolve();
       });
     });
-    given();
+    return given;
+  }
+
+  async #lookUp(plan: OperationPlan, process: SimulatedProcess): Promise<void> {
+    const world = this.#world;
+    const call = ++this.#calls;
+    const from = world.loop.now;
+    const asked = this.#during(process, call, () =>
+      process.lock.lookUp(String(plan.user), { submission: submissionOf(plan) }),
+    );
+    const found = await world.callWatch.settles(
+      `look-up of ${process.machine.name}`,
+      process,
+      world.schedule.times.commandTimeoutMs,
+      asked,
+    );
+    world.count(`lookUp: ${found.outcome}`);
+    const owner = world.ownersOf(call).at(-1);
+    world.note(() => `${process.machine.name}  look-up of ${owner?.name}: ${found.outcome}`);
     this.#over(owner);
+    if (owner !== undefined) this.#answers.checkLookUp(owner, found, from);
   }
 
   async #withLock(plan: OperationPlan, process: SimulatedProcess): Promise<void> {
-    const simulation = this.#simulation;
-    const { acquireTimeoutMs } = simulation.schedule.times;
+    const world = this.#world;
+    const { acquireTimeoutMs } = world.schedule.times;
     const call = ++this.#calls;
-    const from = simulation.loop.now;
+    const from = world.loop.now;
     const name = `withLock of ${process.machine.name}`;
     let worksNow = () => {};
     const works = new Promise<void>((resolve) => {
       worksNow = resolve;
     });
     let ended = works;
-    process.store.call = call;
     process.store.waiting.set(keyOf(plan.user), call);
-    const done = process.lock.withLock(
-      String(plan.user),
-      { waitMs: plan.waitMs },
-      async (lease) => {
+    const done = this.#during(process, call, () =>
+      process.lock.withLock(String(plan.user), { waitMs: plan.waitMs }, async (lease) => {
         worksNow();
-        await this.#hold(plan, process, lease);
-        ended = simulation.callObserver.settles(
+        const given = await this.#hold(plan, process, lease);
+        given(false);
+        this.#over(world.owners.get(lease.ownerId));
+        ended = world.callWatch.settles(
           `${name}, its release`,
           process,
           acquireTimeoutMs + 50,
           done,
         );
-      },
+      }),
     );
-    process.store.call = undefined;
     const waited = Promise.race([works, done]);
     try {
-      await simulation.callObserver.settles(
+      await world.callWatch.settles(
         name,
         process,
         plan.waitMs + acquireTimeoutMs + slackMs,
@@ -170,26 +193,26 @@ export class Operations {
         acquireTimeoutMs,
       );
       await done;
-      simulation.count("withLock: done");
+      world.count("withLock: done");
     } catch (error) {
       if (!isSubmitLockError(error)) throw error;
-      simulation.count(`withLock: ${error.code}`);
-      simulation.note(() => `${process.machine.name}  withLock: ${error.message}`);
+      world.count(`withLock: ${error.code}`);
+      world.note(() => `${process.machine.name}  withLock: ${error.message}`);
       if (error.code === "SUBMIT_LOCK_CONTENDED") {
-        this.#answers.checkJustified(call, keyOf(plan.user), from);
+        this.#answers.checkJustified(call, { outcome: "contended", expiresInMs: 0 }, from);
       }
     }
     process.store.waiting.delete(keyOf(plan.user));
     await ended;
-    for (const owner of simulation.ownersOf(call)) this.#over(owner);
+    for (const owner of world.ownersOf(call)) this.#over(owner);
   }
 
   async close(process: SimulatedProcess, timeoutMs: number): Promise<void> {
-    const { callObserver, schedule } = this.#simulation;
+    const { callWatch, schedule } = this.#world;
     const { acquireTimeoutMs } = schedule.times;
     // A second call gives the promise of the first.
     process.closeTimeoutMs ??= timeoutMs;
-    await callObserver.settles(
+    await callWatch.settles(
       `close of ${process.machine.name}`,
       process,
       process.closeTimeoutMs + 2 * acquireTimeoutMs,
@@ -199,9 +222,34 @@ export class Operations {
     process.lockIsGone = true;
   }
 
-  #over(owner: Owner | undefined): void {
-    if (owner !== undefined) owner.overAt ??= this.#simulation.loop.now;
+  /** What is asked of the store in here is asked by this call. */
+  #during<Result>(process: SimulatedProcess, call: number, ask: () => Result): Result {
+    process.store.call = call;
+    try {
+      return ask();
+    } finally {
+      process.store.call = undefined;
+    }
   }
+
+  #over(owner: Owner | undefined): void {
+    if (owner !== undefined) owner.overAt ??= this.#world.loop.now;
+  }
+}
+
+function ask({ lock }: SimulatedProcess, plan: OperationPlan): Promise<SubmissionAttempt> {
+  const user = String(plan.user);
+  return plan.kind === "submit"
+    ? lock.acquire(user, { submission: submissionOf(plan) })
+    : lock.acquire(user);
+}
+
+function submissionOf({ submission, payload }: OperationPlan): Submission {
+  return {
+    id: `submission ${submission}`,
+    retainMs: nominalRetainMs,
+    ...(payload === 0 ? {} : { fingerprint: `payload ${payload}` }),
+  };
 }
 
 function keyOf(user: number): string {

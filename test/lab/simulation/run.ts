@@ -2,9 +2,11 @@ import { Faults } from "./faults.ts";
 import { Operations } from "./operations.ts";
 import type { Report } from "./report.ts";
 import type { Schedule } from "./schedule.ts";
-import { Simulation } from "./simulation.ts";
+import { isRecordKey, ownerIdOf } from "./server/values.ts";
 import { on } from "./time/event-loop.ts";
 import { installVirtualTime } from "./time/globals.ts";
+import { Machine } from "./time/machine.ts";
+import { World } from "./world.ts";
 
 /** No run takes longer than this: something goes on for ever. */
 const mostSteps = 100_000;
@@ -13,53 +15,55 @@ const mostSteps = 100_000;
 export async function run(schedule: Schedule, isTold = false): Promise<Report> {
   // Before anything is made: a clock that is read in a constructor is virtual too.
   installVirtualTime();
-  const simulation = new Simulation(schedule, isTold);
+  const world = new World(schedule, isTold);
   const unhandled = (reason: unknown) => {
-    simulation.verdict.broken("rejection", String(reason instanceof Error ? reason.stack : reason));
+    world.verdict.broken("rejection", String(reason instanceof Error ? reason.stack : reason));
   };
   process.on("unhandledRejection", unhandled);
   try {
-    await play(simulation);
+    await play(world);
   } finally {
     process.off("unhandledRejection", unhandled);
   }
-  simulation.report.violation = simulation.verdict.violation;
-  return simulation.report;
+  world.report.violation = world.verdict.violation;
+  return world.report;
 }
 
-async function play(simulation: Simulation): Promise<void> {
-  const { loop, verdict } = simulation;
-  const operations = new Operations(simulation);
-  const faults = new Faults(simulation);
+async function play(world: World): Promise<void> {
+  const { loop, verdict } = world;
+  const operations = new Operations(world);
+  const faults = new Faults(world);
   const until = async (isDone: () => boolean) => {
-    await loop.until(() => simulation.check() || loop.steps > mostSteps || isDone());
+    await loop.until(() => world.check() || loop.steps > mostSteps || isDone());
     if (loop.steps > mostSteps) verdict.broken("leftover", "it never comes to an end");
     return verdict.violation === undefined;
   };
 
   if (!(await until(() => operations.areOver && loop.now >= faults.overAt))) return;
-  simulation.note(() => "           every operation and every fault is over");
+  world.note(() => "           every operation and every fault is over");
 
-  let closing = simulation.processes.length;
-  for (const process of simulation.processes) {
+  const alive = world.processes.filter(({ machine }) => !machine.isDead);
+  let closing = alive.length;
+  for (const process of alive) {
     process.machine.after(0, () => {
       void operations.close(process, 0).finally(() => closing--);
     });
   }
   if (!(await until(() => closing === 0))) return;
 
-  const { acquireTimeoutMs, ttlMs } = simulation.schedule.times;
-  const restMs = 2 * acquireTimeoutMs + ttlMs + 200;
+  const { acquireTimeoutMs, ttlMs } = world.schedule.times;
+  const restMs = 2 * acquireTimeoutMs + ttlMs + 200 + world.server.setBackMs;
   const restUntil = loop.now + restMs;
-  simulation.processes[0]?.machine.after(restMs, () => {});
+  new Machine(loop, "outside").after(restMs, () => {});
   if (!(await until(() => loop.now >= restUntil))) return;
-  checkLeftovers(simulation);
+  checkLeftovers(world);
 }
 
 /** The network is healthy, every lock is closed, and every retire has had its time. */
-function checkLeftovers(simulation: Simulation): void {
-  const { verdict, server, processes, owners } = simulation;
+function checkLeftovers(world: World): void {
+  const { verdict, server, processes, owners } = world;
   for (const { machine, client, clients } of processes) {
+    if (machine.isDead) continue;
     if (machine.timers.size > 0) {
       const [timer] = machine.timers;
       verdict.broken("leftover", `${machine.name} has a timer of ${timer?.delayMs} ms`);
@@ -76,8 +80,8 @@ function checkLeftovers(simulation: Simulation): void {
   }
   for (const key of server.keys.names()) {
     const entry = server.look(key);
-    if (entry === undefined) continue;
-    const owner = owners.of(String(entry.value), key);
+    if (entry === undefined || isRecordKey(key)) continue;
+    const owner = owners.of(ownerIdOf(entry.value), key);
     if (owner.participant !== undefined)
       verdict.broken("leftover", `${key} still holds ${owner.name}`);
   }

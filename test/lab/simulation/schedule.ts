@@ -8,6 +8,12 @@ export interface Schedule {
   readonly times: LockTimes;
   /** How much faster Redis' clock runs, in thousandths. */
   readonly redisRate: number;
+  /** Whether the server is a Cluster, of one node. */
+  readonly isCluster: boolean;
+  /** Of a Cluster: when it is moving the slot, so that only single keys can be reached. */
+  readonly moving: { readonly atMs: number; readonly forMs: number } | undefined;
+  /** How long answers are kept. */
+  readonly retainMs: number;
   readonly processes: readonly ProcessPlan[];
   readonly operations: readonly OperationPlan[];
   readonly fates: readonly FatePlan[];
@@ -26,22 +32,36 @@ export interface ProcessPlan {
   readonly lazyConnect: boolean;
 }
 
+type OperationKind = "acquire" | "submit" | "lookUp" | "withLock" | "close" | "oldLock";
+
+/** How a lease ends: what is called first, and whether the other follows in the same turn. */
+export type Ending = "release" | "complete";
+
 export interface OperationPlan {
   readonly atMs: number;
   readonly process: number;
   readonly user: number;
-  readonly kind: "acquire" | "withLock" | "close" | "oldLock";
+  readonly kind: OperationKind;
   /** How long the work takes; for `close`, its bound; for `oldLock`, nothing. */
   readonly workMs: number;
   readonly waitMs: number;
   /** Whether the work stops when the signal aborts. */
   readonly heedsSignal: boolean;
+  /** Which of the user's submissions it is about; for `submit` and `lookUp`. */
+  readonly submission: 0 | 1;
+  /** What it has in its body; 0 for nothing that is compared. */
+  readonly payload: 0 | 1 | 2;
+  /** Of a `submit`; others are released. */
+  readonly ending: Ending;
+  readonly endsTwice: boolean;
+  readonly cooldownMs: number;
 }
 
-/** What becomes of the n-th command that a process writes. */
-interface FatePlan {
+/** What becomes of the n-th command that a process writes, or of its n-th complete. */
+export interface FatePlan {
   readonly process: number;
   readonly nth: number;
+  readonly ofCompletes: boolean;
   readonly requestMs: number;
   readonly replyMs: number;
   readonly resetMs: number | undefined;
@@ -53,6 +73,10 @@ type FaultKind =
   | "server paused"
   | "server restarted empty"
   | "server refusing"
+  | "server full"
+  | "server strictly full"
+  | "server set back"
+  | "process killed"
   | "process paused"
   | "process cut off"
   | "connections reset";
@@ -62,7 +86,7 @@ export interface FaultPlan {
   readonly atMs: number;
   readonly process: number;
   readonly forMs: number;
-  /** For a reset: whether what was on its way lands nevertheless. */
+  /** For a reset and a kill: whether what was on its way lands nevertheless. */
   readonly stillLands: boolean;
 }
 
@@ -104,11 +128,13 @@ const processPlan: fc.Arbitrary<ProcessPlan> = fc.record({
 
 function operationPlan(times: LockTimes): fc.Arbitrary<OperationPlan> {
   return fc.record({
-    atMs: fc.nat({ max: times.ttlMs }),
+    atMs: fc.oneof(fc.nat({ max: times.ttlMs }), fc.nat({ max: 3 * times.ttlMs })),
     process: fc.nat({ max: 2 }),
     user: fc.constantFrom(0, 0, 0, 1),
     kind: fc.oneof(
       { arbitrary: fc.constant("acquire" as const), weight: 12 },
+      { arbitrary: fc.constant("submit" as const), weight: 14 },
+      { arbitrary: fc.constant("lookUp" as const), weight: 1 },
       { arbitrary: fc.constant("withLock" as const), weight: 4 },
       { arbitrary: fc.constant("close" as const), weight: 1 },
       { arbitrary: fc.constant("oldLock" as const), weight: 1 },
@@ -120,6 +146,14 @@ function operationPlan(times: LockTimes): fc.Arbitrary<OperationPlan> {
     ),
     waitMs: fc.oneof(fc.constant(0), fc.nat({ max: times.ttlMs })),
     heedsSignal: fc.boolean(),
+    submission: fc.constantFrom(0, 0, 0, 1),
+    payload: fc.constantFrom(1, 1, 1, 1, 2, 0),
+    ending: fc.constantFrom<Ending>("complete", "complete", "complete", "release"),
+    endsTwice: fc.constantFrom(false, false, false, false, true),
+    cooldownMs: fc.oneof(
+      { arbitrary: fc.constant(0), weight: 3 },
+      { arbitrary: fc.integer({ min: 1, max: 2 * times.ttlMs }), weight: 1 },
+    ),
   });
 }
 
@@ -127,6 +161,7 @@ function fatePlan(times: LockTimes): fc.Arbitrary<FatePlan> {
   return fc.record({
     process: fc.nat({ max: 2 }),
     nth: fc.nat({ max: 9 }),
+    ofCompletes: fc.constantFrom(false, false, true),
     requestMs: delay(times.ttlMs),
     replyMs: delay(times.ttlMs),
     resetMs: fc.option(delay(times.ttlMs), { nil: undefined, freq: 2 }),
@@ -144,6 +179,10 @@ function faultPlan(times: LockTimes): fc.Arbitrary<FaultPlan> {
       "server paused",
       "server refusing",
       "server restarted empty",
+      "server full",
+      "server strictly full",
+      "server set back",
+      "process killed",
     ),
     atMs: fc.nat({ max: 2 * times.ttlMs }),
     process: fc.nat({ max: 2 }),
@@ -157,8 +196,15 @@ export const schedules: fc.Arbitrary<Schedule> = fc.constantFrom(...timesOfLocks
     noise: fc.nat({ max: 1_000_000 }),
     times: fc.constant(times),
     redisRate: fc.constantFrom(0, 0, -5, 5),
+    isCluster: fc.constantFrom(false, false, true),
+    moving: fc.option(
+      fc.record({ atMs: fc.nat({ max: times.ttlMs }), forMs: fc.nat({ max: 3 * times.ttlMs }) }),
+      { nil: undefined, freq: 1 },
+    ),
+    // The shortest that rule 11 permits, and longer than any run.
+    retainMs: fc.constantFrom(2 * times.acquireTimeoutMs, 2 * times.acquireTimeoutMs, 100_000),
     processes: fc.array(processPlan, { minLength: 1, maxLength: 3 }),
-    operations: fc.array(operationPlan(times), { minLength: 1, maxLength: 6 }),
+    operations: fc.array(operationPlan(times), { minLength: 1, maxLength: 7 }),
     fates: fc.array(fatePlan(times), { maxLength: 5 }),
     faults: fc.array(faultPlan(times), { maxLength: 2 }),
   }),

@@ -1,13 +1,31 @@
-import { acquireScript, extendScript, releaseScript } from "../../../src/stores/redis/scripts.ts";
+import { acquireOnceScript, acquireScript } from "../../../src/stores/redis/scripts/acquire.ts";
+import { completeScript } from "../../../src/stores/redis/scripts/complete.ts";
+import { extendScript } from "../../../src/stores/redis/scripts/extend.ts";
+import { lookScript, recordScript } from "../../../src/stores/redis/scripts/record.ts";
+import { cooldownScript, releaseScript } from "../../../src/stores/redis/scripts/release.ts";
+
+/** Which script it is; a probe asks whether the server still answers. */
+export type ScriptName =
+  | "acquire"
+  | "acquireOnce"
+  | "extend"
+  | "release"
+  | "cooldown"
+  | "complete"
+  | "look"
+  | "record"
+  | "probe";
 
 const names: ReadonlyMap<string, ScriptName> = new Map([
   [acquireScript, "acquire"],
+  [acquireOnceScript, "acquireOnce"],
   [extendScript, "extend"],
   [releaseScript, "release"],
+  [cooldownScript, "cooldown"],
+  [completeScript, "complete"],
+  [lookScript, "look"],
+  [recordScript, "record"],
 ]);
-
-/** Whatever is none of the three asks whether the server still answers. */
-export type ScriptName = "acquire" | "extend" | "release" | "probe";
 
 export function nameOf(script: string): ScriptName {
   return names.get(script) ?? "probe";

@@ -57,7 +57,7 @@ export class VirtualFixture {
           latency: () => latencyMs,
           cutOffUntil: () => this.#cutOffUntil,
           nextFate: (of, call) => this.#fateOf(of, call),
-          listener: {
+          watcher: {
             writes() {},
             executes: (_copy, run) => run(),
             troubled: () => () => {},

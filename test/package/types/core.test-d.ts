@@ -109,8 +109,10 @@ export const fakeLease: Lease = {
   key: "lock:submit:42",
   ownerId: "",
   signal: new AbortController().signal,
+  fencingToken: undefined,
   remainingMs: () => 1_000,
   release: () => Promise.resolve("released"),
+  complete: () => Promise.resolve("recorded"),
 };
 
 /** The code tells the errors apart. */

@@ -1,25 +1,118 @@
 import { isSubmitLockError } from "../../../../src/errors.ts";
-import type { ReleaseOutcome } from "../../../../src/lock/diagnostics.ts";
-import type { SimulatedProcess, Simulation } from "../simulation.ts";
-import { slackMs } from "./key-observer.ts";
-import type { Owner } from "./owners.ts";
+import type { StoredAnswer } from "../../../../src/lock/answer.ts";
+import type { SubmissionAttempt } from "../../../../src/lock/attempt.ts";
+import type { CompleteOutcome, ReleaseOutcome } from "../../../../src/lock/diagnostics.ts";
+import type { Lease } from "../../../../src/lock/lease.ts";
+import type { LookUp } from "../../../../src/lock/look-up.ts";
+import type { SimulatedProcess, World } from "../world.ts";
+import { slackMs } from "./key-watch.ts";
+import type { Owner, Tenure } from "./owners.ts";
+import type { Kept, RecordWatch } from "./record-watch.ts";
+
+/** An attempt that was answered, and not acquired. */
+type Refusal = Exclude<SubmissionAttempt, { outcome: "acquired" | "unavailable" }>;
 
 /** What is asked of the answers that callers get: whether they are true, and whether a better one was possible. */
 export class AnswerChecks {
-  readonly #simulation: Simulation;
+  readonly #world: World;
 
-  constructor(simulation: Simulation) {
-    this.#simulation = simulation;
+  constructor(world: World) {
+    this.#world = world;
   }
 
-  checkJustified(call: number, key: string, from: number): void {
-    const { owners, verdict } = this.#simulation;
-    const attempt = this.#simulation.ownersOf(call).at(-1)?.attempt;
-    const other = owners
+  get #records(): RecordWatch {
+    return this.#world.keyWatch.records;
+  }
+
+  /** Somebody else was there as the answer has it, at some time since. */
+  checkJustified(call: number, attempt: Refusal, from: number): void {
+    const owner = this.#world.ownersOf(call).at(-1);
+    if (owner === undefined || this.#isTrue(owner, attempt, from)) return;
+    const { outcome } = attempt;
+    this.#world.verdict.broken(
+      "justified",
+      `${owner.name} was called ${outcome} at ${owner.key}, and nobody had given a reason`,
+    );
+  }
+
+  checkLookUp(owner: Owner, found: LookUp, from: number): void {
+    const inFlight = { outcome: "contended", expiresInMs: 0, sameSubmission: true } as const;
+    const claim = found.outcome === "in-flight" ? inFlight : found;
+    // What nobody has seen needs no reason, unless it was there all the time.
+    const isTrue =
+      claim.outcome === "unknown" ||
+      (claim.outcome === "none"
+        ? !this.#stoodSince(owner, from)
+        : this.#isTrue(owner, claim, from));
+    if (isTrue) return;
+    this.#world.verdict.broken(
+      "justified",
+      `a look-up was told ${found.outcome}, and it was not so`,
+    );
+  }
+
+  #isTrue(owner: Owner, attempt: Refusal, from: number): boolean {
+    switch (attempt.outcome) {
+      case "contended":
+        return this.#others(owner, from).some(({ value }) => {
+          if (attempt.isCooldown === true) return value.kind === "cooldown";
+          if (attempt.sameSubmission !== true) return true;
+          return value.kind === "lock" && value.submission === owner.submission?.id;
+        });
+      case "completed":
+        return this.#recorded(owner, from).some(
+          (kept) => !differ(kept, owner) && isAnswerOf(attempt.answer, kept),
+        );
+      case "mismatched":
+        if (!attempt.inFlight) {
+          return this.#recorded(owner, from).some((kept) => differ(kept, owner));
+        }
+        return this.#others(owner, from).some(
+          ({ value }) =>
+            value.kind === "lock" &&
+            value.submission === owner.submission?.id &&
+            differ(value, owner),
+        );
+    }
+  }
+
+  #others({ key, attempt }: Owner, from: number): Tenure[] {
+    return this.#world.owners
       .tenures(key)
-      .some(({ owner, to }) => owner.attempt !== attempt && (to === undefined || to >= from));
-    if (other) return;
-    verdict.broken("justified", `${key} was called contended, and nobody else was there`);
+      .filter(({ owner, to }) => owner.attempt !== attempt && (to === undefined || to >= from));
+  }
+
+  #recorded(owner: Owner, from: number): readonly Kept[] {
+    return this.#records.since(this.#recordKeyOf(owner), from);
+  }
+
+  #stoodSince(owner: Owner, from: number): boolean {
+    const standing = this.#records.standing(this.#recordKeyOf(owner));
+    return standing !== undefined && standing.from < from;
+  }
+
+  #recordKeyOf(owner: Owner): string {
+    return this.#world.recordKeyOf(owner.participant as SimulatedProcess, owner);
+  }
+
+  /** Rules 15, 16 and 20. */
+  checkGrant(lease: Lease, owner: Owner, process: SimulatedProcess): void {
+    const { owners, verdict, server } = this.#world;
+    if (owner.serverLife === server.life && !owner.tokens.includes(Number(lease.fencingToken))) {
+      verdict.broken(
+        "fenced",
+        `${owner.name} has token ${lease.fencingToken}, and its key ${owner.tokens}`,
+      );
+    }
+    if (owner.submission === undefined) return;
+    // Also where the lock was taken first and the record looked for afterwards.
+    const standing = this.#records.standing(this.#world.recordKeyOf(process, owner));
+    const taken = owners.tenures(owner.key).findLast((tenure) => tenure.owner === owner);
+    if (standing === undefined || taken === undefined || standing.from >= taken.from) return;
+    verdict.broken(
+      "once",
+      `${owner.name} was acquired, and ${standing.owner.name} had recorded its answer`,
+    );
   }
 
   checkResolved(
@@ -30,7 +123,7 @@ export class AnswerChecks {
   ): void {
     if (process.closeTimeoutMs !== undefined || process.client.status === "end") return;
     if (isSubmitLockError(cause) && cause.code === "SUBMIT_LOCK_MISCONFIGURED") return;
-    const { loop, schedule, verdict } = this.#simulation;
+    const { loop, schedule, verdict } = this.#world;
     const { acquireTimeoutMs, commandTimeoutMs } = schedule.times;
     const roundTripMs = 2 * process.longestLatencyMs;
     // Silence, a second connection in three round trips, and a copy on it, with its backoff.
@@ -41,19 +134,66 @@ export class AnswerChecks {
   }
 
   checkTruthful(owner: Owner, outcome: ReleaseOutcome, validUntil: number, began: number): void {
-    const { server, verdict, owners } = this.#simulation;
+    const { server, verdict, owners } = this.#world;
     // What a restarted server knew is not known to anybody.
     if (owner.serverLife !== server.life) return;
     const deleted = owner.deletedAt.some((at) => at >= began);
-    const isAtKey = server.look(owner.key)?.value === owner.id;
+    const isAtKey = String(server.look(owner.key)?.value).startsWith(owner.id);
     // It may have run out while the release was on its way: no one can tell that from a deletion.
     const ranOut = !isAtKey && owners.wasAtKey(owner, began);
     if (outcome === "released" && !deleted && !ranOut) {
       verdict.broken("truthful", `${owner.name} was called released, and its key was not deleted`);
     }
     const isGone = outcome === "gone" || outcome === "foreign";
-    if (isGone && deleted && this.#simulation.loop.now < validUntil) {
+    if (isGone && deleted && this.#world.loop.now < validUntil) {
       verdict.broken("truthful", `${owner.name} was called ${outcome}, and its key was deleted`);
     }
+    // A cooldown names whose it is, however long ago the lease ended.
+    if (isGone && server.look(owner.key)?.value === `cooldown:${owner.id}`) {
+      verdict.broken("truthful", `${owner.name} was called ${outcome}, and has left its cooldown`);
+    }
   }
+
+  checkUnconfirmed(owner: Owner, process: SimulatedProcess, began: number): void {
+    const { loop, verdict } = this.#world;
+    if (process.closeTimeoutMs !== undefined || process.client.status === "end") return;
+    if (owner.wasForbidden || !process.health.wasResolvable(began, loop.now)) return;
+    verdict.broken("resolved", `the complete of ${owner.name} is unconfirmed`);
+  }
+
+  /**
+   * Of two that were completed, one at most has the record: so the other hears of it, unless it was
+   * too late for one.
+   */
+  checkCompleted(
+    owner: Owner,
+    process: SimulatedProcess,
+    outcome: CompleteOutcome,
+    began: number,
+  ): void {
+    const { server } = this.#world;
+    const key = this.#world.recordKeyOf(process, owner);
+    const isOwn = this.#records.history(key).some((kept) => kept.owner === owner);
+    const hadOther = this.#records.since(key, began).some((kept) => kept.owner !== owner);
+    const isTrue = {
+      recorded: isOwn,
+      late: isOwn,
+      duplicate: !isOwn && hadOther,
+      // Nothing is kept, whether or not an earlier copy had been in time.
+      expired: server.nowMs + server.setBackMs >= Number(owner.recordUntil),
+      unconfirmed: true,
+    }[outcome];
+    if (isTrue) return;
+    this.#world.verdict.broken("truthful", `${owner.name} was called ${outcome}, and is not`);
+  }
+}
+
+function isAnswerOf({ body }: StoredAnswer, { owner }: Kept): boolean {
+  return body !== undefined && Buffer.from(body).toString() === owner.name;
+}
+
+function differ({ fingerprint }: { fingerprint: string }, { submission }: Owner): boolean {
+  const other = submission?.fingerprint;
+  const none = "-".repeat(22);
+  return fingerprint !== other && fingerprint !== none && other !== none;
 }

@@ -24,12 +24,26 @@ export class Health {
   troubled(isEverywhere = false): () => void {
     const now = this.#now();
     if (this.#troubles++ === 0) (this.#healthy.at(-1) as { to: number | undefined }).to = now;
-    const incident: Incident = { from: now, to: undefined, isEverywhere };
+    const over = this.hampered(isEverywhere);
+    let isOver = false;
+    return () => {
+      if (isOver) return;
+      isOver = true;
+      over();
+      if (--this.#troubles === 0) this.#healthy.push({ from: this.#now(), to: undefined });
+    };
+  }
+
+  /**
+   * Redis is reached, and does not do everything: no excuse for what it does.
+   *
+   * @returns ends it; may be called more than once.
+   */
+  hampered(isEverywhere = true): () => void {
+    const incident: Incident = { from: this.#now(), to: undefined, isEverywhere };
     this.#incidents.push(incident);
     return () => {
-      if (incident.to !== undefined) return;
-      incident.to = this.#now();
-      if (--this.#troubles === 0) this.#healthy.push({ from: incident.to, to: undefined });
+      incident.to ??= this.#now();
     };
   }
 

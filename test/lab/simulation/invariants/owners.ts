@@ -1,5 +1,7 @@
-import type { AttemptId } from "../observed-store.ts";
+import type { SubmissionHashes } from "../../../../src/lock/store.ts";
 import type { Participant } from "../participant.ts";
+import { type LockValue, lockValue } from "../server/values.ts";
+import type { AttemptId } from "../witnessed-store.ts";
 
 /** One owner id, and what became of it. */
 export interface Owner {
@@ -10,12 +12,25 @@ export interface Owner {
   readonly participant: Participant | undefined;
   /** The attempt that it belongs to, if it is known. */
   readonly attempt: AttemptId | undefined;
+  readonly submission: SubmissionHashes | undefined;
   /** The life of the server in which it was first at its key. */
   serverLife: number | undefined;
   /** The attempt ended without a lease, or its lease was released, closed or lost. */
   overAt: number | undefined;
   /** Redis has answered its release "you may not": it is not asked again, and the key runs out. */
   wasForbidden: boolean;
+  /** The fencing tokens with which it was at its key. */
+  readonly tokens: number[];
+  /** When it was first asked for. */
+  readonly askedAt: number;
+  /** The latest that its cooldown may end, by the server's clock; 0 where none was asked for. */
+  cooldownAtMost: number;
+  /** When its cooldown ends, by the server's clock. */
+  cooldownUntil: number | undefined;
+  /** When its record expires, by the server's clock. */
+  recordUntil: number | undefined;
+  /** When its caller heard what became of its release. */
+  toldAt: number | undefined;
   /** Times at which its own release deleted its key. */
   readonly deletedAt: number[];
 }
@@ -23,6 +38,7 @@ export interface Owner {
 /** Who was at a key, and from when to when. */
 export interface Tenure {
   readonly owner: Owner;
+  readonly value: LockValue;
   readonly from: number;
   to: number | undefined;
   /** When the TTL that it was given by its acquire, or by its last extend, ends. */
@@ -40,22 +56,43 @@ export class Owners {
     return this.#byId.get(id);
   }
 
-  add(id: string, key: string, participant?: Participant, attempt?: AttemptId): Owner {
+  add(
+    id: string,
+    key: string,
+    participant?: Participant,
+    attempt?: AttemptId,
+    submission?: SubmissionHashes,
+    askedAt = 0,
+  ): Owner {
     const number = this.#byId.size + 1;
-    const name = participant === undefined ? `old lock ${number}` : `owner ${number}`;
+    const name = this.#nameOf(id, participant, number);
     const owner: Owner = {
       id,
       name,
       key,
       participant,
       attempt,
+      submission,
       serverLife: undefined,
       overAt: undefined,
       wasForbidden: false,
+      tokens: [],
+      askedAt,
+      cooldownAtMost: 0,
+      cooldownUntil: undefined,
+      recordUntil: undefined,
+      toldAt: undefined,
       deletedAt: [],
     };
     this.#byId.set(id, owner);
     return owner;
+  }
+
+  #nameOf(id: string, participant: Participant | undefined, number: number): string {
+    if (participant !== undefined) return `owner ${number}`;
+    const value = lockValue(id);
+    if (value.kind !== "cooldown") return `old lock ${number}`;
+    return `the cooldown of ${this.get(value.ownerId)?.name}`;
   }
 
   /** Whatever is found at a key has an owner. */

@@ -1,7 +1,7 @@
 import { huntElsewhere } from "../hunters.ts";
 import { invariants } from "../invariants/verdict.ts";
 import { type Mutation, mutations } from "./mutations.ts";
-import { copySources, misfits } from "./source-copy.ts";
+import { misfits, openWorkshop } from "./workshop.ts";
 
 export interface Catch {
   readonly mutant: string;
@@ -36,11 +36,11 @@ export async function huntMutants(
 }
 
 async function huntMutant(mutation: Mutation, runs: number, seed: number): Promise<Catch> {
-  const sources = await copySources(mutation);
+  const workshop = await openWorkshop(mutation);
   try {
     const { failure, runs: after } = await huntElsewhere(
       { runs, seed, shrinks: false },
-      sources.program,
+      workshop.program,
     );
     return {
       mutant: mutation.name,
@@ -49,6 +49,6 @@ async function huntMutant(mutation: Mutation, runs: number, seed: number): Promi
       by: failure === undefined ? "SURVIVED" : invariants[failure.invariant],
     };
   } finally {
-    await sources.remove();
+    await workshop.remove();
   }
 }

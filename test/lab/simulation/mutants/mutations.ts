@@ -15,16 +15,26 @@ export interface Mutation {
  * Not in the list, because nothing can notice them:
  * - an extend that may shorten: every extend of one owner id gives the same life, counted from its
  *   execution, so a later execution never gives less than an earlier one;
+ * - nothing that is retired after a complete: for as long as a late copy may take effect it finds the
+ *   record, because of rule 11, and takes nothing;
  * - a second connection that re-sends: `maxRetriesPerRequest: 0` has settled its commands before.
  */
 
 const acquire = "src/lock/acquire.ts";
+const startAttempt = "src/lock/start-attempt.ts";
+const complete = "src/lock/complete.ts";
+const userLease = "src/lock/lease.ts";
+const acquireScripts = "src/stores/redis/scripts/acquire.ts";
+const extendScript = "src/stores/redis/scripts/extend.ts";
+const releaseScripts = "src/stores/redis/scripts/release.ts";
+const completeScript = "src/stores/redis/scripts/complete.ts";
+const recordScripts = "src/stores/redis/scripts/record.ts";
+const twoSteps = "src/stores/redis/two-steps.ts";
 const timerWheel = "src/timer-wheel.ts";
 const lease = "src/lock/held-lease.ts";
 const validity = "src/lock/validity.ts";
 const connection = "src/stores/redis/connection.ts";
 const release = "src/lock/release.ts";
-const scripts = "src/stores/redis/scripts.ts";
 const submitLock = "src/lock/submit-lock.ts";
 
 export const mutations: readonly Mutation[] = [
@@ -32,9 +42,19 @@ export const mutations: readonly Mutation[] = [
     name: "the owner id of the last try is used again",
     rule: "1",
     file: submitLock,
-    find: "return { key, ownerId: uuid(), times",
-    replace:
-      "const ids = ((this as any).ids ??= new Map()); if (!ids.has(key)) ids.set(key, uuid());\n    return { key, ownerId: ids.get(key), times",
+    find: "ownerId: uuid(),",
+    replace: "ownerId: idOf(this, key),",
+    also: {
+      find: "/** What runs under the lock. */",
+      replace: `const ids = new WeakMap<object, Map<string, string>>();
+function idOf(lock: object, key: string): string {
+  const own = ids.get(lock) ?? new Map();
+  ids.set(lock, own);
+  if (!own.has(key)) own.set(key, uuid());
+  return own.get(key);
+}
+/** What runs under the lock. */`,
+    },
   },
   {
     name: "a waiting try uses the owner id of the try before",
@@ -46,8 +66,8 @@ export const mutations: readonly Mutation[] = [
     for (let round = 0; ; round++) {
       const attempt`,
     also: {
-      find: "return { key, ownerId: uuid(), times",
-      replace: "return { key, ownerId: (this as any).id ?? uuid(), times",
+      find: "ownerId: uuid(),",
+      replace: "ownerId: (this as any).id ?? uuid(),",
     },
   },
   {
@@ -60,32 +80,32 @@ export const mutations: readonly Mutation[] = [
     replace: `readonly #nth = ++nth;
   get command(): LockCommand {
     const { command } = this.#acquiring;
-    return { ...command, ownerId: command.ownerId + this.#nth };
+    return { ...command, ownerId: command.ownerId.slice(0, 32) + String(1_000 + this.#nth).slice(-4) };
   }`,
     also: {
-      find: "class AcquireRequest implements",
-      replace: "let nth = 0;\nclass AcquireRequest implements",
+      find: "class Request implements",
+      replace: "let nth = 0;\nclass Request implements",
     },
   },
   {
     name: "the lease counts from the answer",
     rule: "1, 7",
-    file: submitLock,
-    find: "return new HeldLease(this.#runtime, command, startedAt, inFlight);",
+    file: startAttempt,
+    find: "return new HeldLease(runtime, command, acquisition);",
     replace:
-      "void startedAt; return new HeldLease(this.#runtime, command, performance.now(), inFlight);",
+      "return new HeldLease(runtime, command, { ...acquisition, startedAt: performance.now() });",
   },
   {
     name: "a copy has no deadline",
     rule: "2, acquire",
-    file: scripts,
+    file: acquireScripts,
     find: "local in_time = left >= 0 and left <= tonumber(ARGV[2])",
     replace: "local in_time = left <= tonumber(ARGV[2])",
   },
   {
     name: "a copy is never too early",
     rule: "2, acquire",
-    file: scripts,
+    file: acquireScripts,
     find: "local in_time = left >= 0 and left <= tonumber(ARGV[2])",
     replace: "local in_time = left >= 0",
   },
@@ -100,8 +120,8 @@ export const mutations: readonly Mutation[] = [
     name: "an answer after the budget is taken",
     rule: "3",
     file: acquire,
-    find: "if (performance.now() < this.#endsAt) {\n      this.confirmed",
-    replace: "if (performance.now() > 0) {\n      this.confirmed",
+    find: "if (now < this.#endsAt) {\n      this.confirmed",
+    replace: "if (now > 0) {\n      this.confirmed",
   },
   {
     name: "a refused copy is not written again",
@@ -127,23 +147,24 @@ export const mutations: readonly Mutation[] = [
   {
     name: "an unavailable attempt is not retired",
     rule: "5",
-    file: submitLock,
+    file: startAttempt,
     find: 'if (outcome === "acquired" || mayHold) release',
     replace: 'void mayHold; if (outcome === "acquired") release',
   },
   {
     name: "a contended attempt with open copies is not retired",
     rule: "5",
-    file: submitLock,
+    file: startAttempt,
     find: 'if (outcome === "acquired" || mayHold) release',
     replace: 'if (outcome === "acquired" || (outcome !== "contended" && mayHold)) release',
   },
   {
     name: "a lease forgets its open copies",
     rule: "5",
-    file: submitLock,
-    find: "return new HeldLease(this.#runtime, command, startedAt, inFlight);",
-    replace: "return new HeldLease(this.#runtime, command, startedAt, new InFlight());",
+    file: startAttempt,
+    find: "return new HeldLease(runtime, command, acquisition);",
+    replace:
+      "return new HeldLease(runtime, command, { ...acquisition, inFlight: new InFlight() });",
     also: {
       find: "import { HeldLease,",
       replace: 'import { InFlight } from "./in-flight.ts";\nimport { HeldLease,',
@@ -188,15 +209,15 @@ export const mutations: readonly Mutation[] = [
     name: "an extend counts without an answer",
     rule: "7",
     file: lease,
-    find: 'case "unknown":\n      case "unsent":',
+    find: "default:\n        // The timer is set",
     replace:
-      'case "unknown":\n        this.#validity.extendAnswered(sentAt);\n        return;\n      case "unsent":',
+      'case "unknown":\n        this.#validity.extendAnswered(sentAt);\n        return;\n      default:\n        // The timer is set',
   },
   {
     name: "gone does not make a lease lost",
     rule: "7",
     file: lease,
-    find: 'this.lose("overtaken");',
+    find: 'this.#end("overtaken");',
     replace: "this.#setTimer();",
   },
   {
@@ -279,44 +300,319 @@ export const mutations: readonly Mutation[] = [
   {
     name: "close does not end leases",
     rule: "14",
-    file: submitLock,
+    file: "src/lock/runtime.ts",
     find: 'for (const lease of watchdogs.armed()) lease.lose("closed");',
     replace: "void watchdogs;",
   },
   {
     name: "a foreign key is extended as if it were ours",
     rule: "extend",
-    file: scripts,
-    find: "if held == ARGV[1 + i] then",
-    replace: "if held then",
+    file: extendScript,
+    find: "elseif string.sub(held, 1, 36) == ARGV[1 + i] then",
+    replace: "elseif held then",
   },
   {
     name: "a foreign key is deleted",
     rule: "release",
-    file: scripts,
-    find: "if held == ARGV[i] then",
-    replace: "if held then",
+    file: releaseScripts,
+    find: "elseif string.sub(held, 1, 36) == ARGV[i] then",
+    replace: "elseif held then",
   },
   {
     name: "a confirm lengthens the life",
     rule: "acquire",
-    file: scripts,
-    find: "reply = -2\n",
-    replace: "reply = -2\n      redis.call('PEXPIRE', key, ARGV[4])\n",
+    file: acquireScripts,
+    find: "if string.sub(held, 1, 36) == owner_id then\n",
+    replace:
+      "if string.sub(held, 1, 36) == owner_id then\n    redis.call('PEXPIRE', key, ARGV[4])\n",
   },
   {
     name: "a taken key is taken over",
     rule: "acquire",
-    file: scripts,
-    find: "    elseif held then\n      reply = redis.pcall('PTTL', key)",
-    replace:
-      "    elseif held and in_time then\n      redis.call('DEL', key)\n      redis.call('SET', key, owner_id, 'PX', ARGV[4], 'NX')\n      wrote = true\n      reply = -1\n    elseif held then\n      reply = redis.pcall('PTTL', key)",
+    file: acquireScripts,
+    find: "  reply = redis.pcall('PTTL', key)\n",
+    replace: `  if in_time then
+    redis.call('DEL', key)
+    redis.call('SET', key, value, 'PX', ARGV[4], 'NX')
+    wrote = true
+    return -1
+  end
+  reply = redis.pcall('PTTL', key)
+`,
   },
   {
     name: "a foreign key with an expiry is given another",
     rule: "acquire",
-    file: scripts,
+    file: acquireScripts,
     find: "if not failed(reply) and reply < 0 then",
     replace: "if not failed(reply) then",
+  },
+  {
+    name: "each copy of a complete has an expiry of its own",
+    rule: "15",
+    file: complete,
+    find: "return this.#completing.plan.expiresAtMs;",
+    replace:
+      "return this.#completing.plan.expiresAtMs + Math.round(performance.now() - this.#completing.startedAt);",
+  },
+  {
+    name: "the last writer of a record wins",
+    rule: "15, complete",
+    file: completeScript,
+    find: "elseif kept then\n    reply = -2\n",
+    replace: "",
+  },
+  {
+    name: "another's record is looked at before the expiry",
+    rule: "15, complete",
+    file: completeScript,
+    find: "elseif expires <= 0 then\n    reply = 0\n  elseif kept then\n    reply = -2\n",
+    replace: "elseif kept then\n    reply = -2\n  elseif expires <= 0 then\n    reply = 0\n",
+  },
+  {
+    name: "another's record is taken for one's own",
+    rule: "15, complete",
+    file: completeScript,
+    find: "elseif kept then\n    reply = -2\n",
+    replace: "elseif kept then\n    reply = 2\n",
+  },
+  {
+    name: "a complete needs the lock",
+    rule: "16, complete",
+    file: completeScript,
+    find: "elseif kept then\n    reply = -2\n",
+    replace: "elseif kept then\n    reply = -2\n  elseif not mine then\n    reply = 0\n",
+  },
+  {
+    name: "a complete deletes the lock first",
+    rule: "16, complete",
+    file: completeScript,
+    find: "  local reply\n  if odd(kept) then",
+    replace: "  local reply\n  if mine then redis.pcall('DEL', key) end\n  if odd(kept) then",
+  },
+  {
+    name: "a complete deletes the lock where it could not write the record",
+    rule: "16, complete",
+    file: completeScript,
+    find: "if mine and not failed(reply) then",
+    replace: "if mine then",
+  },
+  {
+    name: "the first write of a complete needs memory",
+    rule: "16, complete",
+    file: completeScript,
+    find: "    redis.pcall('DEL', record)\n",
+    replace: "",
+  },
+  {
+    name: "the first write of half a complete needs memory",
+    rule: "16, record",
+    file: recordScripts,
+    find: "    redis.pcall('DEL', record)\n",
+    replace: "",
+  },
+  {
+    name: "a cooldown overwrites the lock",
+    rule: "16, release",
+    file: releaseScripts,
+    find: `    reply = redis.pcall('DEL', key)
+    if not failed(reply) then
+      wrote = true
+      if left > 0 then
+        redis.pcall('SET', key, 'cooldown:' .. owner_id, 'PX', string.format('%.0f', left))
+      end
+    end`,
+    replace: `    if left > 0 then
+      reply = redis.pcall('SET', key, 'cooldown:' .. owner_id, 'PX', string.format('%.0f', left))
+      if not failed(reply) then
+        wrote = true
+        reply = 1
+      end
+    else
+      reply = redis.pcall('DEL', key)
+    end`,
+  },
+  {
+    name: "the lock is looked at before the record",
+    rule: "16, acquire",
+    file: acquireScripts,
+    find: "local kept = redis.pcall('GET', KEYS[2 * i])\n",
+    replace: `local locked = acquire(key, owner_id, owner_id .. behind .. submission .. ':' .. fingerprint)
+  local kept = redis.pcall('GET', KEYS[2 * i])
+  if locked == -1 then
+    kept = false
+  end
+`,
+  },
+  {
+    name: "the lock is taken before the record is found",
+    rule: "16, 18, acquire",
+    file: acquireScripts,
+    find: "local kept = redis.pcall('GET', KEYS[2 * i])\n",
+    replace: `acquire(key, owner_id, owner_id .. behind .. submission .. ':' .. fingerprint)
+  local kept = redis.pcall('GET', KEYS[2 * i])
+`,
+  },
+  {
+    name: "a confirm does not look at the record",
+    rule: "16, acquire",
+    file: acquireScripts,
+    find: "local kept = redis.pcall('GET', KEYS[2 * i])\n",
+    replace: `local kept = redis.pcall('GET', KEYS[2 * i])
+  local own = redis.pcall('GET', key)
+  if type(own) == 'string' and string.sub(own, 1, 36) == owner_id then
+    kept = false
+  end
+`,
+  },
+  {
+    name: "in two steps, what the look finds does not count",
+    rule: "16",
+    file: twoSteps,
+    find: "return { ...found, isHeld: true };",
+    replace: "return locked;",
+  },
+  {
+    name: "in two steps, what was taken before the look is not given back",
+    rule: "5, 16",
+    file: twoSteps,
+    find: "return { ...found, isHeld: true };",
+    replace: "return found;",
+  },
+  {
+    name: "in two steps, the release comes before the record",
+    rule: "16",
+    file: twoSteps,
+    find: "    const { command, expiresAtMs, record } = this;\n",
+    replace: `    const { command, cooldownUntilMs, expiresAtMs, record } = this;
+    this.#steps.release({ command, deadlineMs: undefined, cooldownUntilMs, answer() {} });
+`,
+  },
+  {
+    name: "a retire runs beside the complete",
+    rule: "17",
+    file: complete,
+    find: "  completing.send(completing.startedAt);",
+    replace:
+      "  if (!inFlight.isEmpty) release(runtime, command, inFlight, 0);\n  completing.send(completing.startedAt);",
+    also: {
+      find: "if (!this.#inFlight.isEmpty) release(this.#runtime, this.command, this.#inFlight, 0);",
+      replace: "",
+    },
+  },
+  {
+    name: "a complete is not sent again",
+    rule: "17",
+    file: complete,
+    find: "else if (this.#mayBeSent(now)) this.send(now);",
+    replace: "else if (this.#mayBeSent(now) && now < 0) this.send(now);",
+  },
+  {
+    name: "a complete that is given up deletes its lock",
+    rule: "17",
+    file: complete,
+    find: 'drop(): void {\n    this.#end("unconfirmed");',
+    replace:
+      'drop(): void {\n    release(this.#runtime, this.command, this.#inFlight, 0);\n    this.#end("unconfirmed");',
+  },
+  {
+    name: "an extend that meets one's own complete is a loss",
+    rule: "17",
+    file: lease,
+    find: "if (this.#isReleased) this.#unwatch();\n    else this.lose(reason);",
+    replace: "this.#isReleased = false;\n    this.lose(reason);",
+  },
+  {
+    name: "a complete after a release is sent",
+    rule: "17",
+    file: userLease,
+    find: "if (this.#released === undefined) this.#complete(answer, cooldownMs);",
+    replace: "if (this.#completed === undefined) this.#complete(answer, cooldownMs);",
+  },
+  {
+    name: "a release after a complete is sent",
+    rule: "17",
+    file: userLease,
+    find: "    this.#released = completed.then(asReleased);\n",
+    replace: "    void asReleased;\n",
+  },
+  {
+    name: "a completed attempt is not retired",
+    rule: "5, 18",
+    file: startAttempt,
+    find: 'if (outcome === "acquired" || mayHold) release',
+    replace: 'if (outcome === "acquired" || (outcome !== "completed" && mayHold)) release',
+  },
+  {
+    name: "a mismatched attempt is not retired",
+    rule: "5, 18",
+    file: startAttempt,
+    find: 'if (outcome === "acquired" || mayHold) release',
+    replace: 'if (outcome === "acquired" || (outcome !== "mismatched" && mayHold)) release',
+  },
+  {
+    name: "a look-up takes what is free",
+    rule: "18",
+    file: "src/stores/redis/commands.ts",
+    find: "acquireOnceCommand.head({ ...settings, deadlineMs: 0 })",
+    replace: "acquireOnceCommand.head(settings)",
+  },
+  {
+    name: "each copy of a release has a cooldown of its own",
+    rule: "19",
+    file: release,
+    find: "this.#inFlight.latestDeadlineMs, this.cooldownUntilMs);",
+    replace:
+      "this.#inFlight.latestDeadlineMs, this.cooldownUntilMs && this.cooldownUntilMs + Math.round(now - this.startedAt));",
+  },
+  {
+    name: "each copy of a complete has a cooldown of its own",
+    rule: "19",
+    file: complete,
+    find: "return this.#completing.plan.cooldownUntilMs;",
+    replace: `const { plan, startedAt } = this.#completing;
+    return plan.cooldownUntilMs && plan.cooldownUntilMs + Math.round(performance.now() - startedAt);`,
+  },
+  {
+    name: "a retire sets a cooldown",
+    rule: "19",
+    file: release,
+    find: "    this.cooldownUntilMs = 0;\n",
+    replace: "",
+  },
+  {
+    name: "a lease that was lost leaves a cooldown",
+    rule: "19",
+    file: lease,
+    find: "isLost || cooldownMs === 0 ? 0 :",
+    replace: "cooldownMs === 0 ? 0 :",
+  },
+  {
+    name: "a cooldown of one's own is called foreign",
+    rule: "8, 19, release",
+    file: releaseScripts,
+    find: "elseif held == 'cooldown:' .. owner_id then\n    reply = 1\n",
+    replace: "",
+  },
+  {
+    name: "tokens have no floor",
+    rule: "20, acquire",
+    file: acquireScripts,
+    find: "token = floor_us + 1",
+    replace: "token = token + 0",
+  },
+  {
+    name: "a process forgets the tokens that it has heard",
+    rule: "20",
+    file: "src/stores/redis/redis-clock.ts",
+    find: "if (microseconds > this.floorUs(node)) this.#floorsUs.set(node, microseconds);",
+    replace: "void node; void microseconds;",
+  },
+  {
+    name: "a confirm gets a new token",
+    rule: "20, acquire",
+    file: acquireScripts,
+    find: "return -tonumber(string.sub(held, 38, string.find(held, ':', 38, true) - 1))",
+    replace: "return -token",
   },
 ];

@@ -18,6 +18,20 @@ interface Command extends ScriptCall {
   isResent: boolean;
 }
 
+/** What a client is duplicated with, and what a Cluster is. */
+type DuplicateOptions =
+  | [options: Partial<ClientOptions>]
+  | [nodes: readonly never[], options: ClusterOptions];
+
+interface ClusterOptions {
+  readonly redisOptions: Partial<ClientOptions>;
+  readonly clusterRetryStrategy: ClientOptions["retryStrategy"];
+}
+
+function asNodeOptions({ redisOptions, clusterRetryStrategy, ...common }: ClusterOptions) {
+  return { ...common, ...redisOptions, retryStrategy: clusterRetryStrategy };
+}
+
 /**
  * As much of ioredis 6 as a lock meets: its states and events, its queues, the silent re-sending
  * after a reconnect, command time-outs that withdraw nothing. `simulated-client.test.ts` compares
@@ -27,6 +41,8 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
   status = "wait";
   readonly options: ClientOptions;
   readonly isSecond: boolean;
+  /** One node of it, which has every slot. */
+  readonly isCluster: boolean;
   readonly #around: Surroundings;
   /** Written and unanswered, oldest first; another one from each new connection on. */
   #written: Command[] = [];
@@ -46,6 +62,7 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
     this.#around = around;
     this.options = options;
     this.isSecond = isSecond;
+    this.isCluster = options.isCluster;
     around.clients.add(this);
   }
 
@@ -73,7 +90,9 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
     return Promise.resolve();
   }
 
-  duplicate(options: Partial<ClientOptions>): SimulatedClient {
+  duplicate(...given: DuplicateOptions): SimulatedClient {
+    const [first, ofCluster] = given;
+    const options = ofCluster === undefined ? first : asNodeOptions(ofCluster);
     const copy = new SimulatedClient(this.#around, { ...this.options, ...options }, true);
     void copy.connect();
     return copy;
@@ -94,7 +113,7 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
         sentAt: undefined,
         isResent: false,
       };
-      this.#around.listener.writes(this, script, keys);
+      this.#around.watcher.writes(this, script, keys);
       this.#send(command);
     });
   }
@@ -169,7 +188,7 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
   #ready(): void {
     this.#retries = 0;
     this.#setStatus("ready");
-    this.#around.listener.connected(this);
+    this.#around.watcher.connected(this);
     const toResend = this.options.autoResendUnfulfilledCommands ? this.#toResend : [];
     this.#toResend = [];
     for (const command of toResend) {
@@ -204,7 +223,7 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
   }
 
   #write(command: Command, connection: Connection): void {
-    const { loop, machine, server, listener, nextFate } = this.#around;
+    const { loop, machine, server, watcher, nextFate } = this.#around;
     const fate = nextFate(this, command);
     const untroubled = fate === undefined ? undefined : this.#trouble();
     command.writtenAt = machine.monotonicMs();
@@ -216,7 +235,7 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
         const { script, keys, args } = command;
         try {
           return {
-            value: listener.executes({ script, keys, args, sentAt }, () =>
+            value: watcher.executes({ script, keys, args, sentAt }, () =>
               server.evaluate(script, keys, args),
             ),
           };
@@ -246,7 +265,7 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
   }
 
   #trouble(): () => void {
-    const untroubled = this.#around.listener.troubled();
+    const untroubled = this.#around.watcher.troubled();
     this.#untroubled.push(untroubled);
     return untroubled;
   }
@@ -275,7 +294,7 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
     for (const untroubled of this.#untroubled) untroubled();
     this.#untroubled = [];
     this.#setStatus("close");
-    this.#around.listener.closed(this);
+    this.#around.watcher.closed(this);
     if (wasReady && this.#written.length > 0) this.#toResend = this.#written;
     if (this.#isDisconnecting) {
       this.#isDisconnecting = false;

@@ -109,7 +109,7 @@ export class SimulatedSubject extends Subject {
       latency: () => 0.5,
       cutOffUntil: () => 0,
       nextFate: (client, { args }) => this.#fateOf(client, String(args.at(-1))),
-      listener: {
+      watcher: {
         writes() {},
         executes: (_copy, run) => run(),
         troubled: () => () => {},

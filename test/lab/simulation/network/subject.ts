@@ -1,5 +1,5 @@
 import { duplicate, type RedisClient } from "../../../../src/stores/redis/ioredis.ts";
-import { acquireScript } from "../../../../src/stores/redis/scripts.ts";
+import { acquireScript } from "../../../../src/stores/redis/scripts/acquire.ts";
 import type { Step, Who } from "./script.ts";
 
 const events = ["connecting", "connect", "ready", "close", "reconnecting", "end"];
@@ -104,11 +104,16 @@ export abstract class Subject {
     const name = `${ask} ${++this.#asked}`;
     if (held !== undefined) this.hold(name, held);
     const deadline = Math.round(this.nowMs() + hourMs);
+    const settings = [deadline, 2 * hourMs, hourMs, hourMs, 0, ":"];
     const answer = fails
       ? client.eval(wrongScript, 1, this.listKey, name)
-      : client.eval(acquireScript, 1, this.keyOf(name), deadline, 2 * hourMs, hourMs, hourMs, name);
+      : // The script knows nothing of the last, by which the network knows the call.
+        client.eval(acquireScript, 1, this.keyOf(name), ...settings, name.padEnd(36, "-"), name);
     answer.then(
-      (value) => log.push(`${name} = ${(value as unknown[])[1]}`),
+      (value) => {
+        const code = (value as number[])[2] as number;
+        log.push(`${name} = ${code < -1e15 ? "mine" : code}`);
+      },
       (error: Error) => {
         // What the server says goes on in words of its own.
         const text = error.name === "ReplyError" ? "" : `: ${error.message.split(" (")[0]}`;

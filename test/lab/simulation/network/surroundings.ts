@@ -13,6 +13,7 @@ export interface ClientOptions {
   readonly retryStrategy: (times: number) => number;
   /** How long the other end may take to say goodbye, too. */
   readonly disconnectTimeout: number;
+  readonly isCluster: boolean;
 }
 
 /** The defaults of ioredis that matter to a lock; the retry strategy is that of ioredis 5. */
@@ -24,6 +25,7 @@ export const ioredisDefaults: ClientOptions = {
   connectTimeout: 10_000,
   retryStrategy: (times) => Math.min(50 * times, 2_000),
   disconnectTimeout: 2_000,
+  isCluster: false,
 };
 
 /** What becomes of one command, chosen by the schedule. */
@@ -45,12 +47,12 @@ export interface Surroundings {
   /** The network of this process stands still until then. */
   readonly cutOffUntil: () => number;
   readonly nextFate: (client: SimulatedClient, command: ScriptCall) => CommandFate | undefined;
-  readonly listener: ClientListener;
+  readonly watcher: ClientWatcher;
   /** Every client of this process that is not ended. */
   readonly clients: Set<SimulatedClient>;
 }
 
-export interface ClientListener {
+export interface ClientWatcher {
   /** A script is about to be written. */
   writes(client: SimulatedClient, script: string, keys: readonly string[]): void;
   /** The server executes a script: `run` does it. */

@@ -6,7 +6,7 @@ export interface Entry {
 }
 
 /** What is told about every change of a key. */
-export interface KeyListener {
+export interface KeyWatcher {
   set(key: string, value: string, expiresAt: number | undefined): void;
   lengthened(key: string, value: string, expiresAt: number): void;
   deleted(key: string, value: string): void;
@@ -16,10 +16,10 @@ export interface KeyListener {
 /** The keys of a server, as GET, SET, PTTL, PEXPIRE and DEL see them. */
 export class Keys {
   readonly #entries = new Map<string, Entry>();
-  readonly #listener: KeyListener;
+  readonly #watcher: KeyWatcher;
 
-  constructor(listener: KeyListener) {
-    this.#listener = listener;
+  constructor(watcher: KeyWatcher) {
+    this.#watcher = watcher;
   }
 
   get size(): number {
@@ -35,20 +35,20 @@ export class Keys {
     const entry = this.#entries.get(key);
     if (entry?.expiresAt === undefined || now <= entry.expiresAt) return entry;
     this.#entries.delete(key);
-    if (typeof entry.value === "string") this.#listener.expired(key, entry.value);
+    if (typeof entry.value === "string") this.#watcher.expired(key, entry.value);
     return undefined;
   }
 
   set(key: string, value: string | readonly string[], expiresAt: number | undefined): void {
     this.#entries.set(key, { value, expiresAt });
-    if (typeof value === "string") this.#listener.set(key, value, expiresAt);
+    if (typeof value === "string") this.#watcher.set(key, value, expiresAt);
   }
 
   expire(key: string, now: number, expiresAt: number): 0 | 1 {
     const entry = this.live(key, now);
     if (entry === undefined) return 0;
     entry.expiresAt = expiresAt;
-    if (typeof entry.value === "string") this.#listener.lengthened(key, entry.value, expiresAt);
+    if (typeof entry.value === "string") this.#watcher.lengthened(key, entry.value, expiresAt);
     return 1;
   }
 
@@ -62,7 +62,7 @@ export class Keys {
     const entry = this.live(key, now);
     if (entry === undefined) return 0;
     this.#entries.delete(key);
-    if (typeof entry.value === "string") this.#listener.deleted(key, entry.value);
+    if (typeof entry.value === "string") this.#watcher.deleted(key, entry.value);
     return 1;
   }
 

@@ -1,9 +1,25 @@
 import type { Keys } from "./keys.ts";
-import { compileLua, type LuaProgram, type LuaTable, type LuaValue } from "./lua.ts";
+import { compileLua, type LuaProgram } from "./lua.ts";
+import { LuaError, type LuaObject, type LuaValue, library, table } from "./lua-values.ts";
 
-const wrongType = {
-  err: "WRONGTYPE Operation against a key holding the wrong kind of value",
-};
+/**
+ * What a server without memory to spare refuses. Redis looks when a script begins to write: whatever
+ * follows a first write that needs no memory goes through. A stricter engine looks at every write.
+ */
+export type Memory = "enough" | "full" | "strictly full";
+
+/** What a script is run with. */
+export interface Evaluation {
+  readonly script: string;
+  readonly keyNames: readonly string[];
+  readonly args: readonly (string | number)[];
+  /** The server's wall clock, in whole microseconds. It stands still while a script runs. */
+  readonly nowUs: number;
+  readonly memory: Memory;
+}
+
+const wrongType = error("WRONGTYPE Operation against a key holding the wrong kind of value");
+const outOfMemory = error("OOM command not allowed when used memory > 'maxmemory'.");
 
 const programs = new Map<string, LuaProgram>();
 
@@ -16,54 +32,29 @@ function programOf(script: string): LuaProgram {
   return program;
 }
 
-/**
- * EVAL: runs the text of a script on the keys. Redis' clock stands still while a script runs.
- *
- * @param nowMs the server's wall clock; a fraction is cut off where Redis cuts it off.
- */
-export function runScript(
-  keys: Keys,
-  nowMs: number,
-  script: string,
-  keyNames: readonly string[],
-  args: readonly (string | number)[],
-): unknown {
-  const now = Math.floor(nowMs);
-  const commands: Record<string, (...args: string[]) => LuaValue> = {
-    TIME: () => table([String(Math.floor(now / 1000)), String((now % 1000) * 1000)]),
-    GET: (key) => {
-      const value = keys.live(key as string, now)?.value;
-      if (value === undefined) return false;
-      return typeof value === "string" ? value : wrongType;
-    },
-    SET: (key, value, unit, life, condition) => {
-      if (unit !== "PX" || condition !== "NX") throw new Error("only SET … PX … NX is simulated");
-      if (keys.live(key as string, now) !== undefined) return false;
-      keys.set(key as string, value as string, now + Number(life));
-      return { ok: "OK" };
-    },
-    PTTL: (key) => keys.remaining(key as string, now),
-    PEXPIRE: (key, life) => keys.expire(key as string, now, now + Number(life)),
-    DEL: (key) => keys.delete(key as string, now),
+/** EVAL: runs the text of a script on the keys. */
+export function runScript(keys: Keys, evaluation: Evaluation): unknown {
+  const { script, keyNames, args } = evaluation;
+  const commands = new Commands(keys, evaluation);
+  const pcall = (name: string, ...given: LuaValue[]) => commands.run(name, given);
+  const call = (name: string, ...given: LuaValue[]) => {
+    const reply = pcall(name, ...given);
+    const text = errorOf(reply);
+    if (text !== undefined) throw new ReplyError(text);
+    return reply;
   };
-  const call = (name: string, ...given: LuaValue[]): LuaValue => {
-    const command = commands[name];
-    if (command === undefined) throw new Error(`the simulated Redis has no command ${name}`);
-    return command(...given.map(String));
-  };
-  const reply = programOf(script)({
-    KEYS: table([...keyNames]),
-    ARGV: table(args.map(String)),
-    redis: { call, pcall: call },
-    math: { floor: Math.floor },
-    string: { find },
-    tonumber: Number,
-    type: luaType,
-    ipairs: undefined,
-  });
-  const value = fromLua(reply);
-  if (value instanceof ReplyError) throw value;
-  return value;
+  try {
+    const reply = programOf(script)({
+      ...library,
+      KEYS: table([...keyNames]),
+      ARGV: table(args.map(String)),
+      redis: { call, pcall },
+    });
+    return toReply(reply);
+  } catch (failure) {
+    if (failure instanceof LuaError) throw new ReplyError(`ERR user_script: ${failure.message}`);
+    throw failure;
+  }
 }
 
 /** As ioredis names what the server itself said. */
@@ -71,27 +62,103 @@ export class ReplyError extends Error {
   override readonly name = "ReplyError";
 }
 
-/** `string.find` of a plain text. */
-function find(text: string, sought: string): LuaValue {
-  const at = text.indexOf(sought);
-  return at < 0 ? undefined : at + 1;
+/** The commands that the scripts use, each with the arguments that they use. */
+class Commands {
+  readonly #keys: Keys;
+  readonly #nowUs: number;
+  readonly #memory: Memory;
+  #wrote = false;
+
+  constructor(keys: Keys, { nowUs, memory }: Evaluation) {
+    this.#keys = keys;
+    this.#nowUs = nowUs;
+    this.#memory = memory;
+  }
+
+  run(name: string, given: readonly LuaValue[]): LuaValue {
+    const args = given.map(asArgument);
+    const [key = "", value = ""] = args;
+    const now = Math.floor(this.#nowUs / 1_000);
+    switch (name) {
+      case "TIME":
+        return table([String(Math.floor(this.#nowUs / 1e6)), String(this.#nowUs % 1e6)]);
+      case "GET":
+        return this.#get(key, now);
+      case "PTTL":
+        return this.#keys.remaining(key, now);
+      case "SET":
+        return this.#set(args, now);
+      case "PEXPIRE":
+        this.#wrote = true;
+        return wholeNumber(value) ? this.#keys.expire(key, now, now + Number(value)) : notWhole;
+      case "DEL":
+        this.#wrote = true;
+        return this.#keys.delete(key, now);
+      default:
+        throw new Error(`the simulated Redis has no command ${name}`);
+    }
+  }
+
+  #get(key: string, now: number): LuaValue {
+    const value = this.#keys.live(key, now)?.value;
+    if (value === undefined) return false;
+    return typeof value === "string" ? value : wrongType;
+  }
+
+  #set([key = "", value = "", unit, life = "", condition]: readonly string[], now: number) {
+    if (unit !== "PX" || (condition !== undefined && condition !== "NX")) {
+      throw new Error("only SET … PX … and SET … PX … NX are simulated");
+    }
+    const isRefused = this.#memory === "strictly full" || !this.#wrote;
+    if (this.#memory !== "enough" && isRefused) return outOfMemory;
+    this.#wrote = true;
+    if (!wholeNumber(life)) return notWhole;
+    if (Number(life) <= 0) return error("ERR invalid expire time in 'set' command");
+    if (condition === "NX" && this.#keys.live(key, now) !== undefined) return false;
+    this.#keys.set(key, value, now + Number(life));
+    return { ok: "OK" };
+  }
 }
 
-function table(values: readonly LuaValue[]): LuaTable {
-  return [undefined, ...values];
+const notWhole = error("ERR value is not an integer or out of range");
+
+function wholeNumber(text: string): boolean {
+  return /^-?\d{1,18}$/.test(text);
 }
 
-function luaType(value: LuaValue): string {
-  return value === undefined ? "nil" : typeof value === "object" ? "table" : typeof value;
+/** As Redis takes the arguments of a command: anything but a string or a number is an error. */
+function asArgument(value: LuaValue): string {
+  if (typeof value === "string") return value;
+  if (typeof value === "number" && Number.isSafeInteger(value)) return String(value);
+  if (typeof value === "number") throw new Error(`how Redis writes ${value} is not simulated`);
+  throw new LuaError("Lua redis lib command arguments must be strings or integers");
 }
 
-/** As Redis converts: numbers lose their fraction, false becomes null. */
-function fromLua(value: LuaValue): unknown {
-  if (Array.isArray(value)) return value.slice(1).map(fromLua);
+function error(err: string): LuaObject {
+  return { err };
+}
+
+function errorOf(value: LuaValue): string | undefined {
+  if (typeof value !== "object" || Array.isArray(value)) return undefined;
+  const { err } = value;
+  return typeof err === "string" ? err : undefined;
+}
+
+/** As Redis converts: numbers lose their fraction, false becomes null, and a nil ends an array. */
+function toReply(value: LuaValue): unknown {
+  const text = errorOf(value);
+  if (text !== undefined) throw new ReplyError(text);
+  return converted(value);
+}
+
+function converted(value: LuaValue): unknown {
+  if (Array.isArray(value)) {
+    const end = value.indexOf(undefined, 1);
+    return value.slice(1, end < 0 ? undefined : end).map(converted);
+  }
+  const text = errorOf(value);
+  if (text !== undefined) return new ReplyError(text);
   if (typeof value === "number") return Math.trunc(value);
   if (value === false || value === undefined) return null;
-  if (typeof value === "object" && typeof value["err"] === "string") {
-    return new ReplyError(value["err"]);
-  }
   return value === true ? 1 : value;
 }

@@ -1,13 +1,19 @@
 import fc from "fast-check";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import type { LockCommand, LockTimes } from "../../../../src/lock/store.ts";
 import {
-  acquireScript,
-  extendScript,
-  releaseScript,
-} from "../../../../src/stores/redis/scripts.ts";
+  acquireCommand,
+  acquireOnceCommand,
+  type Command,
+  completeCommand,
+  cooldownCommand,
+  extendCommand,
+  releaseCommand,
+} from "../../../../src/stores/redis/commands.ts";
+import { lookCommand, recordCommand } from "../../../../src/stores/redis/step-commands.ts";
 import { freshUser } from "../../../support/ids.ts";
-import { sharedRedisPort } from "../../../support/redis-server.ts";
+import { type RedisServer, startRedis } from "../../../support/redis-server.ts";
 import { Keys } from "./keys.ts";
 import { runScript } from "./script-runner.ts";
 
@@ -16,62 +22,120 @@ import { runScript } from "./script-runner.ts";
  * by the server's clock, have to give the same answers and leave the same keys.
  */
 
-const owners = ["ada", "bob", "cay"];
-const windowMs = 2_000;
+const owners = [1, 2, 3].map((digit) => `0000000${digit}-0000-4000-8000-00000000000${digit}`);
+/** Its value is nothing else. */
+const ownerOf01 = "00000001-0000-4000-8000-000000000009";
+// A hyphen has a meaning in Lua's patterns.
+const submissions = ["first-".padEnd(22, "-"), "second".padEnd(22, "0")];
+const fingerprints = ["-".repeat(22), "A".repeat(22), "B".repeat(22)];
 const adoptMs = 60_000;
+const windowMs = 2_000;
 
-const owner = fc.constantFrom(...owners);
-const key = fc.constantFrom("k1", "k2", "k3");
-const life = fc.constantFrom(30, 20_000, 25_000);
-const entries = fc.array(fc.record({ key, owner }), { minLength: 1, maxLength: 4 });
+const entry = fc.record({
+  key: fc.constantFrom("k1", "k2", "k3"),
+  ownerId: fc.constantFrom(...owners),
+  id: fc.constantFrom(...submissions),
+  fingerprint: fc.constantFrom(...fingerprints),
+  answer: fc.constantFrom('{"s":201}', '{"s":201,"b":"höchstens 3 €"}'),
+  /** Of a record, and of a cooldown, from now on. */
+  expiresInMs: fc.constantFrom(20_000, 25_000, 60, -60),
+  cooldownMs: fc.constantFrom(undefined, 60, 20_000, -60),
+});
+type Entry = typeof entry extends fc.Arbitrary<infer Value> ? Value : never;
+
+const settings = {
+  /** In time, too late, too early. */
+  inMs: fc.constantFrom(1_000, 1_000, -500, 9_000),
+  lifeMs: fc.constantFrom(60, 20_000, 25_000),
+  /** A floor of the tokens that counts, that is too low, and that is too far ahead. */
+  floorInMs: fc.constantFrom(1_000, -1_000, 61_000),
+};
+
 const step = fc.oneof(
-  // In time, too late, too early.
   {
+    weight: 12,
     arbitrary: fc.record({
-      acquire: entries,
-      life,
-      inMs: fc.constantFrom(1_000, 1_000, -500, 9_000),
+      command: fc.constantFrom(
+        "acquire" as const,
+        "acquire" as const,
+        "acquireOnce" as const,
+        "acquireOnce" as const,
+        "extend" as const,
+        "release" as const,
+        "cooldown" as const,
+        "complete" as const,
+        "complete" as const,
+        "look" as const,
+        "record" as const,
+      ),
+      entries: fc.array(entry, { minLength: 1, maxLength: 4 }),
+      ...settings,
     }),
-    weight: 5,
   },
-  { arbitrary: fc.record({ extend: entries, life }), weight: 3 },
-  { arbitrary: fc.record({ release: entries }), weight: 3 },
-  { arbitrary: fc.record({ oldLock: key }), weight: 1 },
-  { arbitrary: fc.record({ list: key }), weight: 1 },
-  { arbitrary: fc.record({ waitMs: fc.constant(60) }), weight: 1 },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      plant: entry,
+      at: fc.constantFrom("lock" as const, "record" as const),
+      value: fc.constantFrom("a list", "old", "", "1".repeat(58), "2".repeat(59), ownerOf01),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ full: fc.boolean() }) },
+  { weight: 1, arbitrary: fc.record({ waitMs: fc.constant(100) }) },
 );
 
+let server: RedisServer;
 let redis: Redis;
-beforeAll(() => {
-  redis = new Redis(sharedRedisPort());
+beforeAll(async () => {
+  server = await startRedis();
+  redis = new Redis(server.port);
 });
-afterAll(() => redis.quit());
+afterAll(async () => {
+  await redis.quit();
+  await server.stop();
+});
 
-test("the simulated server answers as Redis does", async () => {
+test("the simulated server answers as Redis does", { timeout: 120_000 }, async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 12 }), async (steps) => {
       const pair = new Pair(freshUser());
       for (const each of steps) {
-        if ("acquire" in each) await pair.acquire(each.acquire, each.life, each.inMs);
-        else if ("extend" in each) await pair.extend(each.extend, each.life);
-        else if ("release" in each) await pair.release(each.release);
-        else if ("oldLock" in each) await pair.plantOldLock(each.oldLock);
-        else if ("list" in each) await pair.plantList(each.list);
+        if ("command" in each) await pair.call(each.command, each.entries, each);
+        else if ("plant" in each) await pair.plant(each.plant, each.at, each.value as string);
+        else if ("full" in each) await pair.fill(each.full);
         else await new Promise((resolve) => setTimeout(resolve, each.waitMs));
       }
+      await pair.fill(false);
       await pair.compareKeys();
     }),
-    { numRuns: 150 },
+    { numRuns: 300 },
   );
 });
 
-interface Entry {
-  readonly key: string;
-  readonly owner: string;
+/** What the commands are told of an entry: more than any of them asks for. */
+interface Request {
+  readonly command: LockCommand;
+  readonly record: string;
+  readonly expiresAtMs: number;
+  readonly cooldownUntilMs: number;
+  readonly onlyLooks: boolean;
+  deadlineMs: number | undefined;
+  answer(): void;
 }
 
-/** Both ends of a life are rounded to milliseconds. */
-const roundingMs = 2;
+const commands: Record<string, Command<Request, unknown>> = {
+  acquire: acquireCommand,
+  acquireOnce: acquireOnceCommand,
+  extend: extendCommand,
+  release: releaseCommand,
+  cooldown: cooldownCommand,
+  complete: completeCommand,
+  look: lookCommand,
+  record: recordCommand,
+};
+
+/** Redis counts a life from its command, and the command comes after the script's look at the clock. */
+const leastBlurMs = 10;
 
 /** One look at a key, in one moment: Redis' clock, the type, a string's value, and what is left of its life. */
 type Look = [now: number, type: string, value: string | null, leftMs: number];
@@ -84,27 +148,25 @@ if type == 'string' then value = redis.call('GET', KEYS[1]) end
 return { now, type, value, redis.call('PTTL', KEYS[1]) }
 `;
 
-function clockOf([seconds, micros]: readonly [string | number, string | number]): number {
-  return Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
-}
-
 function typeOf(value: string | readonly string[] | undefined): string {
   if (value === undefined) return "none";
   return typeof value === "string" ? "string" : "list";
 }
 
+/** The real server and the simulated one, with the same history. */
 class Pair {
   readonly #prefix: string;
+  readonly #names = new Set<string>();
   readonly #expiries = new Set<number>();
   readonly #simulated: Keys;
+  #isFull = false;
   /** Nothing is compared any more: a key ran out at the very time of a command. */
   #isBlurred = false;
   /**
    * A key that runs out within so many milliseconds may be gone on one side only, and what it has
-   * left may differ by as much: a server that lost its processor between the clock and the write of
-   * a script has given the key its life later than the clock said.
+   * left may differ by as much: more where the server had lost its processor within a script.
    */
-  #blurMs = roundingMs;
+  #blurMs = leastBlurMs;
 
   constructor(prefix: string) {
     this.#prefix = prefix;
@@ -119,46 +181,72 @@ class Pair {
     });
   }
 
-  async acquire(entries: readonly Entry[], life: number, inMs: number): Promise<void> {
-    const deadline = clockOf((await redis.time()) as [number, number]) + inMs;
-    await this.#both(acquireScript, entries, [
-      deadline,
-      windowMs,
-      adoptMs,
-      life,
-      ...entries.map((entry) => entry.owner),
-    ]);
+  async call(
+    name: string,
+    entries: readonly Entry[],
+    { inMs, lifeMs, floorInMs }: { inMs: number; lifeMs: number; floorInMs: number },
+  ): Promise<void> {
+    const command = commands[name] as Command<Request, unknown>;
+    const before = await this.#nowMs();
+    const times: LockTimes = {
+      ttlMs: lifeMs,
+      maxHoldMs: adoptMs,
+      acquireTimeoutMs: windowMs / 2,
+      commandTimeoutMs: 100,
+    };
+    const requests = entries.map((each) => this.#request(each, times, before));
+    const [first] = requests as [Request];
+    const floorUs = (before + floorInMs) * 1_000;
+    const keys: string[] = [];
+    const args = command.head({ command: first.command, deadlineMs: before + inMs, floorUs });
+    for (const request of requests) {
+      command.add(request, keys, args, (of) => this.#recordName(of.key, of.submission?.id ?? ""));
+    }
+    const real = await redis.eval(command.script, keys.length, ...keys, ...args).catch(asError);
+    // Of a call that failed nobody knows when: it did nothing that depends on the time.
+    const now = Array.isArray(real) ? (real[0] as number) : before;
+    // A token is the time in microseconds, unless the floor is above it.
+    const token = Array.isArray(real) && command.headLength === 2 ? (real[1] as number) : 0;
+    const nowUs = Math.floor(token / 1_000) === now ? token : now * 1_000;
+    await this.#learnBlur(now);
+    this.#blurAt(now, [...requests.map(({ expiresAtMs }) => expiresAtMs), before + inMs]);
+    if (this.#isBlurred) return;
+    const { script } = command;
+    const memory = this.#isFull ? "full" : "enough";
+    const evaluation = { script, keyNames: keys, args, nowUs, memory } as const;
+    const simulated = await Promise.resolve()
+      .then(() => runScript(this.#simulated, evaluation))
+      .catch(asError);
+    this.#compare(simulated, real);
   }
 
-  async extend(entries: readonly Entry[], life: number): Promise<void> {
-    await this.#both(extendScript, entries, [life, ...entries.map((entry) => entry.owner)]);
+  async plant({ key, id }: Entry, at: "lock" | "record", value: string): Promise<void> {
+    const wasFull = this.#isFull;
+    await this.fill(false);
+    const lock = this.#name(key);
+    const name = at === "lock" ? lock : this.#recordName(lock, id);
+    this.#names.add(name);
+    await redis.del(name);
+    if (value === "a list") await redis.rpush(name, "element");
+    else await redis.set(name, value);
+    this.#simulated.set(name, value === "a list" ? ["element"] : value, undefined);
+    await this.fill(wasFull);
   }
 
-  async release(entries: readonly Entry[]): Promise<void> {
-    await this.#both(
-      releaseScript,
-      entries,
-      entries.map((entry) => entry.owner),
-    );
-  }
-
-  async plantOldLock(key: string): Promise<void> {
-    await redis.set(this.#name(key), "old");
-    this.#simulated.set(this.#name(key), "old", undefined);
-  }
-
-  async plantList(key: string): Promise<void> {
-    await redis.del(this.#name(key));
-    await redis.rpush(this.#name(key), "element");
-    this.#simulated.set(this.#name(key), ["element"], undefined);
+  async fill(isFull: boolean): Promise<void> {
+    if (isFull === this.#isFull) return;
+    this.#isFull = isFull;
+    await redis.config("SET", "maxmemory", isFull ? "1" : "0");
   }
 
   async compareKeys(): Promise<void> {
-    for (const key of ["k1", "k2", "k3"].map((each) => this.#name(each))) {
-      const [now, type, value, leftMs] = await this.#timed<Look>(look, [key], []);
-      if (this.#blurs(now)) return;
+    for (const key of this.#names) {
+      const [now, type, value, leftMs] = (await redis.eval(look, 1, key)) as Look;
+      await this.#learnBlur(now);
+      this.#blurAt(now, []);
+      if (this.#isBlurred) return;
       const simulated = this.#simulated.live(key, now)?.value;
-      expect(type).toBe(typeOf(simulated));
+      expect(type, key).toBe(typeOf(simulated));
       if (type === "string") expect(value).toBe(simulated);
       expect(Math.abs(leftMs - this.#simulated.remaining(key, now))).toBeLessThanOrEqual(
         this.#blurMs,
@@ -166,42 +254,68 @@ class Pair {
     }
   }
 
-  async #both(script: string, entries: readonly Entry[], args: (string | number)[]): Promise<void> {
-    const keys = entries.map(({ key }) => this.#name(key));
-    const real = await this.#timed<number[]>(script, keys, args);
-    const now = real[0] as number;
-    if (this.#blurs(now)) return;
-    const simulated = runScript(this.#simulated, now, script, keys, args) as number[];
+  #request(each: Entry, times: LockTimes, now: number): Request {
+    const { key, ownerId, id, fingerprint, answer, cooldownMs, expiresInMs } = each;
+    const submission = { id, fingerprint };
+    return {
+      command: { key: this.#name(key), ownerId, times, holder: "web-1%3A7", submission },
+      record: `1${fingerprint}${ownerId}${answer}`,
+      expiresAtMs: now + expiresInMs,
+      cooldownUntilMs: cooldownMs === undefined ? 0 : now + cooldownMs,
+      onlyLooks: false,
+      deadlineMs: undefined,
+      answer() {},
+    };
+  }
+
+  #compare(simulated: unknown, real: unknown): void {
+    if (!Array.isArray(real) || !Array.isArray(simulated)) {
+      expect(kindOf(simulated)).toEqual(kindOf(real));
+      return;
+    }
     expect(simulated).toHaveLength(real.length);
-    simulated.forEach((code, index) => {
-      const realCode = real[index] as number;
-      // What a key has left may be counted from the millisecond before.
-      if (code > 1) expect(Math.abs(realCode - code)).toBeLessThanOrEqual(this.#blurMs);
-      else expect(realCode).toBe(code);
-    });
+    for (const [index, code] of real.entries()) {
+      const other = simulated[index];
+      const isLife = typeof code === "number" && (code > 1 || (code <= -1_000 && code > -1e15));
+      if (isLife && index > 1) expect(Math.abs(code - other)).toBeLessThanOrEqual(this.#blurMs);
+      else expect(kindOf(other)).toEqual(kindOf(code));
+    }
   }
 
-  /** Runs a script whose reply begins with the clock, and learns how long it can have taken. */
-  async #timed<Reply extends readonly [number, ...unknown[]] | number[]>(
-    script: string,
-    keys: readonly string[],
-    args: readonly (string | number)[],
-  ): Promise<Reply> {
-    const calls = redis.pipeline().eval(script, keys.length, ...keys, ...args);
-    const [answer, time] = (await calls.time().exec()) as [error: unknown, value: unknown][];
-    if (answer?.[0]) throw answer[0];
-    const reply = answer?.[1] as Reply;
-    const over = clockOf(time?.[1] as [string, string]);
-    this.#blurMs = Math.max(this.#blurMs, roundingMs + over - reply[0]);
-    return reply;
+  async #learnBlur(now: number): Promise<void> {
+    this.#blurMs = Math.max(this.#blurMs, (await this.#nowMs()) - now + 2);
   }
 
-  #blurs(now: number): boolean {
-    this.#isBlurred ||= [...this.#expiries].some((at) => Math.abs(at - now) <= this.#blurMs);
-    return this.#isBlurred;
+  /** What happened at the time at which something runs out is not compared, nor what follows. */
+  #blurAt(now: number, times: readonly number[]): void {
+    const isClose = (at: number) => Math.abs(at - now) <= this.#blurMs;
+    this.#isBlurred ||= [...this.#expiries].some(isClose) || times.some(isClose);
+  }
+
+  async #nowMs(): Promise<number> {
+    const [seconds, micros] = await redis.time();
+    return Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
   }
 
   #name(key: string): string {
-    return `simulated:${this.#prefix}:${key}`;
+    const name = `simulated:${this.#prefix}:${key}`;
+    this.#names.add(name);
+    return name;
   }
+
+  #recordName(lock: string, id: string): string {
+    const name = `{${lock}}:${id}`;
+    this.#names.add(name);
+    return name;
+  }
+}
+
+function asError(error: unknown): Error {
+  if (error instanceof Error && error.name === "ReplyError") return error;
+  throw error;
+}
+
+/** Of an error its code: what follows names the script by its hash. */
+function kindOf(reply: unknown): unknown {
+  return reply instanceof Error ? `error ${reply.message.split(" ")[0]}` : reply;
 }

@@ -1,7 +1,7 @@
 import type { EventLoop } from "../time/event-loop.ts";
 import { Machine } from "../time/machine.ts";
-import { type Entry, type KeyListener, Keys } from "./keys.ts";
-import { ReplyError, runScript } from "./script-runner.ts";
+import { type Entry, Keys, type KeyWatcher } from "./keys.ts";
+import { type Memory, ReplyError, runScript } from "./script-runner.ts";
 
 /** A Redis server in virtual time: its keys, its clock, and what may happen to it. */
 export class SimulatedRedis {
@@ -9,24 +9,28 @@ export class SimulatedRedis {
   readonly keys: Keys;
   /** Counts restarts: whatever was known of an earlier life is lost. */
   life = 0;
+  /** By how much its wall clock was set back, all in all. */
+  setBackMs = 0;
+  #memory: { readonly until: number; readonly state: Memory } | undefined;
+  #movingUntil = 0;
   #downUntil = 0;
   #refusal: { readonly until: number; readonly text: string } | undefined;
   readonly #loop: EventLoop;
   /** Keys run out while the server is paused as well: nobody can see them until it goes on. */
   readonly #physics: Machine;
 
-  constructor(loop: EventLoop, rate: number, listener: KeyListener) {
+  constructor(loop: EventLoop, rate: number, watcher: KeyWatcher) {
     this.#loop = loop;
     this.machine = new Machine(loop, "Redis", { rate });
     this.#physics = new Machine(loop, "physics");
     this.keys = new Keys({
-      ...bound(listener),
+      ...bound(watcher),
       set: (key, value, expiresAt) => {
-        listener.set(key, value, expiresAt);
+        watcher.set(key, value, expiresAt);
         this.#watchExpiry(key, expiresAt);
       },
       lengthened: (key, value, expiresAt) => {
-        listener.lengthened(key, value, expiresAt);
+        watcher.lengthened(key, value, expiresAt);
         this.#watchExpiry(key, expiresAt);
       },
     });
@@ -40,8 +44,9 @@ export class SimulatedRedis {
     return this.#downUntil > this.#loop.now;
   }
 
-  get isWell(): boolean {
-    return !this.isDown && !this.machine.isPaused && this.#refusal === undefined;
+  get memory(): Memory {
+    const { until = 0, state = "enough" } = this.#memory ?? {};
+    return until > this.#loop.now ? state : "enough";
   }
 
   look(key: string): Entry | undefined {
@@ -59,7 +64,11 @@ export class SimulatedRedis {
     args: readonly (string | number)[],
   ): unknown {
     if (this.#refusal !== undefined) throw new ReplyError(this.#refusal.text);
-    return runScript(this.keys, this.machine.wallMs(), script, keyNames, args);
+    if (this.#movingUntil > this.#loop.now && keyNames.length > 1) {
+      throw new ReplyError("TRYAGAIN Multiple keys request during rehashing of slot");
+    }
+    const nowUs = Math.floor(this.machine.wallMs() * 1_000);
+    return runScript(this.keys, { script, keyNames, args, nowUs, memory: this.memory });
   }
 
   restart(downMs: number): void {
@@ -77,17 +86,33 @@ export class SimulatedRedis {
     });
   }
 
+  /** It has no memory to spare. */
+  fill(state: Memory, forMs: number): void {
+    this.#memory = { until: this.#loop.now + forMs, state };
+  }
+
+  /** It is moving its slots to another node: only single keys can be reached. */
+  move(forMs: number): void {
+    this.#movingUntil = Math.max(this.#movingUntil, this.#loop.now + forMs);
+  }
+
+  setBack(ms: number): void {
+    this.machine.setBack(ms);
+    this.setBackMs += ms;
+    for (const key of this.keys.names()) this.#watchExpiry(key, this.look(key)?.expiresAt);
+  }
+
   #watchExpiry(key: string, expiresAt: number | undefined): void {
     if (expiresAt === undefined) return;
     this.#physics.after(this.goneAt(expiresAt) - this.#loop.now + 0.001, () => this.look(key));
   }
 }
 
-function bound(listener: KeyListener): KeyListener {
+function bound(watcher: KeyWatcher): KeyWatcher {
   return {
-    set: listener.set.bind(listener),
-    lengthened: listener.lengthened.bind(listener),
-    deleted: listener.deleted.bind(listener),
-    expired: listener.expired.bind(listener),
+    set: watcher.set.bind(watcher),
+    lengthened: watcher.lengthened.bind(watcher),
+    deleted: watcher.deleted.bind(watcher),
+    expired: watcher.expired.bind(watcher),
   };
 }

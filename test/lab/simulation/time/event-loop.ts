@@ -85,6 +85,7 @@ export class EventLoop {
       if (task === undefined) return false;
       if (task.cancelled) continue;
       const { machine } = task;
+      if (machine.isDead) continue;
       if (machine.pausedUntil > task.at) {
         // Same phase, same order: a machine that goes on fires its timers first and then reads.
         task.at = machine.pausedUntil;

@@ -22,11 +22,13 @@ export class Machine {
   readonly runsJavaScript: boolean;
   /** Timers that have not fired yet. */
   readonly timers = new Set<Timer>();
+  /** It will never do anything again, and what it has sent is on its way. */
+  isDead = false;
   pausedUntil = 0;
   resumedAt = 0;
   readonly #loop: EventLoop;
   readonly #startsAt: number;
-  readonly #wallOffsetMs: number;
+  #wallOffsetMs: number;
 
   constructor(loop: EventLoop, name: string, clocks: Clocks = {}) {
     this.#loop = loop;
@@ -52,6 +54,11 @@ export class Machine {
   /** When the wall clock of this machine will show, or has shown, a time. */
   whenWallShows(wallMs: number): number {
     return (wallMs - startOfTime - this.#wallOffsetMs) / this.rate;
+  }
+
+  /** Its wall clock is corrected; the monotonic one never is. */
+  setBack(ms: number): void {
+    this.#wallOffsetMs -= ms;
   }
 
   random(): number {

@@ -1,6 +1,6 @@
 import type { Participant } from "../participant.ts";
 import type { EventLoop } from "../time/event-loop.ts";
-import { slackMs } from "./key-observer.ts";
+import { slackMs } from "./key-watch.ts";
 import type { Verdict } from "./verdict.ts";
 
 interface Call {
@@ -11,7 +11,7 @@ interface Call {
 }
 
 /** Watches that every call settles within its bound, by the clock of its process. */
-export class CallObserver {
+export class CallWatch {
   readonly #calls = new Set<Call>();
   readonly #loop: EventLoop;
   readonly #verdict: Verdict;
@@ -52,7 +52,12 @@ export class CallObserver {
       if (now <= dueAt) continue;
       const { machine } = participant;
       // A process that is paused answers when it goes on.
-      if (machine.isPaused || now - machine.resumedAt <= 1.01 * afterPauseMs + slackMs) continue;
+      if (
+        machine.isDead ||
+        machine.isPaused ||
+        now - machine.resumedAt <= 1.01 * afterPauseMs + slackMs
+      )
+        continue;
       this.#verdict.broken("settled", `${what} has not settled within its bound`);
     }
   }

@@ -4,7 +4,7 @@ import type { LockTimes } from "../../../../src/lock/store.ts";
 import type { Participant } from "../participant.ts";
 import type { SimulatedRedis } from "../server/simulated-redis.ts";
 import { type EventLoop, on } from "../time/event-loop.ts";
-import { slackMs } from "./key-observer.ts";
+import { slackMs } from "./key-watch.ts";
 import type { Owner } from "./owners.ts";
 import type { Verdict } from "./verdict.ts";
 
@@ -20,7 +20,7 @@ interface Holding {
 }
 
 /** Watches every lease that was handed out and not given back, after every step. */
-export class LeaseObserver {
+export class LeaseWatch {
   readonly #holdings = new Set<Holding>();
   /** When a lease was lost because it could not be extended. */
   readonly #expiredAt = new Map<string, number>();
@@ -37,8 +37,8 @@ export class LeaseObserver {
     this.#neverExtends = times.maxHoldMs === times.ttlMs;
   }
 
-  /** @returns ends the watch: the lease was given back. */
-  begin(lease: Lease, owner: Owner, participant: Participant): () => void {
+  /** @returns ends the watch: the lease was given back, by a complete or otherwise. */
+  begin(lease: Lease, owner: Owner, participant: Participant): (isCompleted: boolean) => void {
     const holding: Holding = {
       lease,
       owner,
@@ -49,11 +49,23 @@ export class LeaseObserver {
     };
     this.#holdings.add(holding);
     const since = this.#loop.now;
-    lease.signal.addEventListener("abort", () => this.#checkKept(holding, since));
-    return () => {
+    let isQuiet = false;
+    lease.signal.addEventListener("abort", () => {
+      this.#checkKept(holding, since);
+      if (isQuiet) this.#verdict.broken("quiet", `${owner.name} was completed, and then lost`);
+    });
+    return (isCompleted) => {
+      isQuiet = isCompleted;
       holding.isGivenBack = true;
       this.#holdings.delete(holding);
     };
+  }
+
+  /** A process is dead, and its leases with it. */
+  died(participant: Participant): void {
+    for (const holding of this.#holdings) {
+      if (holding.participant === participant) this.#holdings.delete(holding);
+    }
   }
 
   /** An extend was answered. */
@@ -102,7 +114,7 @@ export class LeaseObserver {
   }
 
   #isAtKey({ owner }: Holding): boolean {
-    return this.#server.look(owner.key)?.value === owner.id;
+    return String(this.#server.look(owner.key)?.value).startsWith(owner.id);
   }
 
   #checkBacked(holding: Holding, remainingMs: number): void {

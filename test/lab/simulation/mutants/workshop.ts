@@ -7,13 +7,13 @@ import type { Mutation } from "./mutations.ts";
 const home = fileURLToPath(new URL("../../../../", import.meta.url));
 
 /** A copy of the sources and of the simulation, in which one thing is changed. */
-export interface SourceCopy {
+export interface Workshop {
   /** Its own copy of `hunt-process.ts`. */
   readonly program: string;
   remove(): Promise<void>;
 }
 
-export async function copySources(mutation: Mutation | undefined): Promise<SourceCopy> {
+export async function openWorkshop(mutation: Mutation | undefined): Promise<Workshop> {
   const folder = await mkdtemp(join(tmpdir(), "submit-lock-mutant-"));
   for (const part of ["src", "test/lab/simulation", "package.json"]) {
     await cp(join(home, part), join(folder, part), { recursive: true });

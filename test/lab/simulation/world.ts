@@ -1,20 +1,21 @@
 import type { LockCommand } from "../../../src/lock/store.ts";
 import { SubmitLock } from "../../../src/lock/submit-lock.ts";
+import { recordKeyOf } from "../../../src/stores/redis/ioredis.ts";
 import { RedisStore } from "../../../src/stores/redis/redis-store.ts";
-import { CallObserver } from "./invariants/call-observer.ts";
+import { CallWatch } from "./invariants/call-watch.ts";
+import { CompleteWatch } from "./invariants/complete-watch.ts";
 import { Health } from "./invariants/health.ts";
-import { KeyObserver } from "./invariants/key-observer.ts";
-import { LeaseObserver } from "./invariants/lease-observer.ts";
+import { KeyWatch } from "./invariants/key-watch.ts";
+import { LeaseWatch } from "./invariants/lease-watch.ts";
 import { type Owner, Owners } from "./invariants/owners.ts";
 import { Verdict } from "./invariants/verdict.ts";
 import { SimulatedClient } from "./network/simulated-client.ts";
 import {
-  type ClientListener,
+  type ClientWatcher,
   type CommandFate,
   ioredisDefaults,
   type Surroundings,
 } from "./network/surroundings.ts";
-import { type AttemptId, ObservedStore } from "./observed-store.ts";
 import type { Participant } from "./participant.ts";
 import { count, type Report } from "./report.ts";
 import type { ProcessPlan, Schedule } from "./schedule.ts";
@@ -24,29 +25,31 @@ import { EventLoop, on } from "./time/event-loop.ts";
 import { Machine } from "./time/machine.ts";
 import { Random } from "./time/random.ts";
 import { phase } from "./time/task-queue.ts";
+import { type AttemptId, WitnessedStore } from "./witnessed-store.ts";
 
 /** The most that noise adds to the latency of one message. */
 const latencyNoiseMs = 2;
 
 /** One process with its lock, as the simulation sees it. */
 export interface SimulatedProcess extends Participant {
-  readonly store: ObservedStore;
+  readonly store: WitnessedStore;
   cutOffUntil: number;
   lockIsGone: boolean;
   closeTimeoutMs: number | undefined;
 }
 
 /** A Redis server, the processes that lock on it, the network between them, and everybody who watches. */
-export class Simulation {
+export class World {
   readonly schedule: Schedule;
   readonly random: Random;
   readonly loop: EventLoop;
   readonly server: SimulatedRedis;
   readonly owners = new Owners();
   readonly verdict: Verdict;
-  readonly keyObserver: KeyObserver;
-  readonly leaseObserver: LeaseObserver;
-  readonly callObserver: CallObserver;
+  readonly keyWatch: KeyWatch;
+  readonly leaseWatch: LeaseWatch;
+  readonly completeWatch: CompleteWatch;
+  readonly callWatch: CallWatch;
   readonly processes: readonly SimulatedProcess[];
   readonly report: Report = { counts: new Map(), violation: undefined, timeline: [] };
   readonly #isTold: boolean;
@@ -61,7 +64,7 @@ export class Simulation {
       () => this.loop.now,
       (text) => this.note(() => text),
     );
-    this.keyObserver = new KeyObserver(
+    this.keyWatch = new KeyWatch(
       this.loop,
       schedule,
       this.owners,
@@ -69,9 +72,11 @@ export class Simulation {
       (text) => this.note(text),
       () => this.server,
     );
-    this.server = new SimulatedRedis(this.loop, 1 + schedule.redisRate / 1_000, this.keyObserver);
-    this.leaseObserver = new LeaseObserver(this.loop, this.server, this.verdict, schedule.times);
-    this.callObserver = new CallObserver(this.loop, this.verdict);
+    this.server = new SimulatedRedis(this.loop, 1 + schedule.redisRate / 1_000, this.keyWatch);
+    this.leaseWatch = new LeaseWatch(this.loop, this.server, this.verdict, schedule.times);
+    const { records } = this.keyWatch;
+    this.completeWatch = new CompleteWatch(this.loop, this.server, this.verdict, records);
+    this.callWatch = new CallWatch(this.loop, this.verdict);
     this.processes = schedule.processes.map((plan, index) => this.#start(plan, index));
   }
 
@@ -87,9 +92,15 @@ export class Simulation {
 
   /** Looks at everything that has to hold at every instant. */
   check(): boolean {
-    this.leaseObserver.check();
-    this.callObserver.check();
+    this.leaseWatch.check();
+    this.completeWatch.check();
+    this.callWatch.check();
     return this.verdict.violation !== undefined;
+  }
+
+  /** Where the record of a user's submission lies. */
+  recordKeyOf(process: SimulatedProcess, { key, submission }: Owner): string {
+    return recordKeyOf(process.client, key, submission?.id ?? "");
   }
 
   /** The processes of a schedule are taken round, so that dropping one leaves the others' numbers valid. */
@@ -114,6 +125,7 @@ export class Simulation {
     const health = new Health(() => loop.now);
     const clients = new Set<SimulatedClient>();
     let written = 0;
+    let completes = 0;
     const around: Surroundings = {
       loop,
       machine,
@@ -121,8 +133,9 @@ export class Simulation {
       clients,
       latency: () => plan.latencyMs + this.random.noise(0, latencyNoiseMs),
       cutOffUntil: () => started.process?.cutOffUntil ?? 0,
-      nextFate: () => this.#fateOf(index, written++),
-      listener: this.#clientListener(
+      nextFate: (_client, { script }) =>
+        this.#fateOf(index, written++, nameOf(script) === "complete" ? completes++ : undefined),
+      watcher: this.#clientWatcher(
         name,
         machine,
         health,
@@ -137,14 +150,22 @@ export class Simulation {
         ...ioredisDefaults,
         autoResendUnfulfilledCommands: plan.autoResend,
         enableOfflineQueue: plan.offlineQueue,
+        isCluster: this.schedule.isCluster,
         commandTimeout: plan.commandTimeout ? Math.round(1.5 * commandTimeoutMs) : undefined,
       });
       if (!plan.lazyConnect) void client.connect();
-      const store = new ObservedStore(new RedisStore(client), {
+      const store = new WitnessedStore(new RedisStore(client), this.schedule.retainMs, {
         now: () => loop.now,
         isAwoken: () => loop.phase !== phase.poll,
         seen: (command, attempt) => this.#sawOwner(command, attempt, started.process),
-        extended: (ownerId, kind) => this.leaseObserver.extended(ownerId, kind),
+        heard: (microseconds) => {
+          if (started.process) this.keyWatch.fence.heard(started.process, microseconds);
+        },
+        extended: (ownerId, kind) => this.leaseWatch.extended(ownerId, kind),
+        completes: (ownerId, expiresAtMs) => {
+          const owner = this.owners.get(ownerId);
+          if (owner !== undefined) owner.recordUntil ??= expiresAtMs;
+        },
         overlooked: (kind) => {
           this.verdict.broken("atHand", `a command was written again, and "${kind}" lay ready`);
         },
@@ -168,14 +189,14 @@ export class Simulation {
   }
 
   #sawOwner(
-    { ownerId, key }: LockCommand,
+    { ownerId, key, submission }: LockCommand,
     attempt: AttemptId,
     process: SimulatedProcess | undefined,
   ): void {
     const owners = this.#ownersOfCall.get(attempt.call) ?? [];
     this.#ownersOfCall.set(attempt.call, owners);
     if (this.owners.get(ownerId) !== undefined) return;
-    const owner = this.owners.add(ownerId, key, process, attempt);
+    const owner = this.owners.add(ownerId, key, process, attempt, submission, this.loop.now);
     this.note(() => `${process?.machine.name}  ${owner.name} asks for ${key}`);
     // The earlier attempts of a `withLock` are over when the next one begins.
     for (const earlier of owners) {
@@ -184,10 +205,12 @@ export class Simulation {
     owners.push(owner);
   }
 
-  #fateOf(process: number, nth: number): CommandFate | undefined {
+  #fateOf(process: number, nth: number, nthComplete: number | undefined): CommandFate | undefined {
     const { fates } = this.schedule;
     const fate = fates.find(
-      (plan) => plan.nth === nth && plan.process % this.processes.length === process,
+      (plan) =>
+        plan.nth === (plan.ofCompletes ? nthComplete : nth) &&
+        plan.process % this.processes.length === process,
     );
     if (fate === undefined) return undefined;
     if (fate.requestMs > 0) this.count("fault: request held");
@@ -200,12 +223,12 @@ export class Simulation {
     return fate;
   }
 
-  #clientListener(
+  #clientWatcher(
     name: string,
     machine: Machine,
     health: Health,
     lockIsGone: () => boolean,
-  ): ClientListener {
+  ): ClientWatcher {
     const silenceMs = 0.9 * this.schedule.times.commandTimeoutMs;
     let untroubled: (() => void) | undefined = health.troubled();
     return {
@@ -228,7 +251,7 @@ export class Simulation {
       executes: (copy, run) => {
         this.count("commands executed");
         this.note(() => `Redis      executes ${nameOf(copy.script)} of ${name}`);
-        return this.keyObserver.executes(copy, run);
+        return this.keyWatch.executions.watch(copy, run);
       },
       troubled: () => health.troubled(),
       connected: (client) => {

@@ -1,0 +1,23 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { serverBinary, serverVersion } from "../test/support/server-binary.ts";
+import { startServer } from "../test/support/server-process.ts";
+import { answers, measureRecords, type RecordMemory, tablesOf } from "./record-memory.ts";
+
+/**
+ * `npm run once:memory`: what records take in a Redis, by the length of the answers. Writes the tables
+ * of docs/operations/records.md.
+ */
+const page = new URL("../docs/operations/records.md", import.meta.url);
+
+const binary = serverBinary();
+const server = await startServer(binary);
+const measured: RecordMemory[] = [];
+for (const { bytes, records } of answers) {
+  measured.push(await measureRecords(server.port, bytes, records));
+}
+await server.stop();
+
+const made = `Node ${process.version}, ${serverVersion(binary)}.\n\n${tablesOf(measured)}`;
+console.log(made);
+const marks = /(?<=<!-- made by npm run once:memory -->\n\n).*?(?=\n\n<!-- end -->)/s;
+writeFileSync(page, readFileSync(page, "utf8").replace(marks, made));

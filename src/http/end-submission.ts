@@ -1,0 +1,48 @@
+import type { AnswerToStore } from "../lock/answer.ts";
+import { warnOnce } from "../warn-once.ts";
+import type { Capture } from "./capture.ts";
+import type { LeaseLike } from "./guard-options.ts";
+import type { ResolvedIdempotency } from "./idempotency-options.ts";
+import { isStored, type StorePolicy } from "./store-policy.ts";
+import { IdentifiedSubmission } from "./submission.ts";
+
+/** How a request's lease ends. */
+export interface Ending {
+  readonly submission: IdentifiedSubmission | undefined;
+  readonly idempotency: ResolvedIdempotency<never> | undefined;
+  readonly cooldownMs: number;
+  /** What was answered, where anybody wants to know. */
+  capture: Capture | undefined;
+}
+
+/** Keeps the answer, or gives the lock back. Rule 8: nobody waits for either. */
+export function endSubmission(lease: LeaseLike, ending: Ending): void {
+  const answer = ending.capture?.answer();
+  if (answer === undefined) {
+    void lease.release();
+    return;
+  }
+  const hasSucceeded = answer.status >= 200 && answer.status < 400;
+  const cooldown = hasSucceeded ? { cooldownMs: ending.cooldownMs } : { cooldownMs: 0 };
+  if (lease.complete !== undefined && isKept(answer, ending)) void lease.complete(answer, cooldown);
+  else void lease.release(cooldown);
+}
+
+function isKept(answer: AnswerToStore, { idempotency, submission }: Ending): boolean {
+  if (idempotency === undefined || submission === undefined) return false;
+  return IdentifiedSubmission.isStored(submission) && isWanted(idempotency.store, answer);
+}
+
+/** The application's own function may fail; the response is over, so nobody can be told but by a warning. */
+function isWanted(policy: StorePolicy, { body, headers, status }: AnswerToStore): boolean {
+  try {
+    const bytes = typeof body === "string" ? Buffer.from(body) : body;
+    return isStored(policy, { status, headers: headers ?? {}, body: bytes });
+  } catch (error) {
+    warnOnce(
+      "SUBMIT_LOCK_STORE_FAILED",
+      `idempotency.store failed, so the answer is not kept and a retry runs again: ${String(error)}`,
+    );
+    return false;
+  }
+}

@@ -1,0 +1,50 @@
+import type { StoredAnswer } from "../lock/answer.ts";
+
+/** The request has no user. */
+export interface Anonymous {
+  readonly reason: "anonymous";
+}
+
+/** Another submission of the user holds the lock. */
+export interface Contended {
+  readonly reason: "contended";
+  /** How long the holder's lease has to live unless it is extended, in milliseconds. */
+  readonly expiresInMs: number;
+  /** The holder is at work on this very submission. */
+  readonly sameSubmission: boolean;
+  /** This submission was completed, but its answer was not kept. */
+  readonly answerUnavailable: boolean;
+  /** The user's last submission succeeded a moment ago, and `cooldownMs` is not over. */
+  readonly isCooldown: boolean;
+}
+
+/** The request has no `Idempotency-Key`, although one is required, or one that cannot be read. */
+export interface KeyMissing {
+  readonly reason: "key-missing" | "key-invalid";
+  /** Invalid: a predicate for "The Idempotency-Key header …"; never with the value. */
+  readonly why?: string | undefined;
+}
+
+/** The id of this submission is that of another one, with other content. */
+export interface Mismatch {
+  readonly reason: "mismatch";
+  /** That one is still being processed; otherwise it was completed. */
+  readonly inFlight: boolean;
+}
+
+/** The submission was completed before: this is its answer. */
+export interface Replay {
+  readonly reason: "replay";
+  readonly answer: StoredAnswer;
+  /** How long ago it was answered, in milliseconds. */
+  readonly ageMs: number;
+}
+
+/** Nobody can say who holds the lock. */
+export interface Unavailable {
+  readonly reason: "unavailable";
+  readonly cause: Error;
+}
+
+/** Why a request is answered with 400, 401, 409, 422 or 503 instead of being let through. */
+export type Refusal = Anonymous | Contended | KeyMissing | Mismatch | Unavailable;

@@ -1,0 +1,123 @@
+import type { OutgoingHttpHeader, ServerResponse } from "node:http";
+import type { AnswerHeaders, AnswerToStore } from "../lock/answer.ts";
+import type { Capture, WantedAnswer } from "./capture.ts";
+import { type HeaderSource, pickHeaders } from "./stored-headers.ts";
+
+/**
+ * Keeps what a handler writes to the response, from its calls and not from what the socket does: an
+ * answer that nobody was there to read is an answer, too. It stands where the guard is mounted, so it
+ * sees the bytes before outer middleware compresses them, and reads the headers before outer
+ * middleware adds its own as they pass on.
+ */
+export class ResponseCapture implements Capture {
+  readonly #wanted: WantedAnswer;
+  #head: { readonly status: number; readonly headers: AnswerHeaders } | undefined;
+  /** `undefined` once there was more than is kept. */
+  #chunks: Buffer[] | undefined = [];
+  #length = 0;
+  #hasEnded = false;
+  #isDiscarded = false;
+  /** `end` may call `write`, and both call `writeHead`: what they pass on was seen. */
+  #isPassingOn = false;
+
+  constructor(res: ServerResponse, wanted: WantedAnswer) {
+    this.#wanted = wanted;
+    this.#watch(res);
+  }
+
+  /** Whether the handler has begun to answer. */
+  get hasBegun(): boolean {
+    return this.#head !== undefined;
+  }
+
+  /** Nothing of the response is the handler's answer. */
+  discard(): void {
+    this.#isDiscarded = true;
+    this.#forget();
+  }
+
+  failed(): void {
+    if (this.#head === undefined) this.discard();
+    // Somebody else may end it, and that is no part of the answer.
+    else if (!this.#hasEnded) this.#chunks = undefined;
+  }
+
+  answer(): AnswerToStore | undefined {
+    if (this.#head === undefined) return undefined;
+    const isWhole = this.#hasEnded && this.#chunks !== undefined;
+    return { ...this.#head, body: isWhole ? Buffer.concat(this.#chunks ?? []) : undefined };
+  }
+
+  #watch(res: ServerResponse): void {
+    const capture = this;
+    const { end, flushHeaders, write, writeHead } = res;
+    res.writeHead = function writeHeadSeen(this: ServerResponse, ...args: unknown[]) {
+      const [status, second, third] = args;
+      const given = typeof second === "string" ? third : (second ?? third);
+      capture.#readHead(this, Number(status), given as HeaderSource);
+      return capture.#passOn(this, writeHead, args);
+    } as typeof res.writeHead;
+    res.flushHeaders = function flushHeadersSeen(this: ServerResponse) {
+      capture.#readHead(this, this.statusCode, undefined);
+      return capture.#passOn(this, flushHeaders, []);
+    } as typeof res.flushHeaders;
+    res.write = function writeSeen(this: ServerResponse, ...args: unknown[]) {
+      capture.#readHead(this, this.statusCode, undefined);
+      capture.#keep(args[0], args[1]);
+      return capture.#passOn(this, write, args);
+    } as typeof res.write;
+    res.end = function endSeen(this: ServerResponse, ...args: unknown[]) {
+      capture.#readHead(this, this.statusCode, undefined);
+      capture.#keep(args[0], args[1]);
+      if (!capture.#isPassingOn) capture.#hasEnded = true;
+      return capture.#passOn(this, end, args);
+    } as typeof res.end;
+  }
+
+  #passOn(res: ServerResponse, method: (...args: never[]) => unknown, args: unknown[]): unknown {
+    if (this.#isPassingOn || this.#isDiscarded) return Reflect.apply(method, res, args);
+    this.#isPassingOn = true;
+    try {
+      return Reflect.apply(method, res, args);
+    } catch (error) {
+      // Such as for an invalid header: nothing was sent, so nothing was answered.
+      if (!res.headersSent) this.#forget();
+      throw error;
+    } finally {
+      this.#isPassingOn = false;
+    }
+  }
+
+  /** At the first sign of an answer, and before it passes on. */
+  #readHead(res: ServerResponse, status: number, given: HeaderSource): void {
+    // 1xx is no answer yet.
+    if (this.#head !== undefined || this.#isDiscarded || status < 200) return;
+    const set: Record<string, OutgoingHttpHeader | undefined> = res.getHeaders();
+    this.#head = { status, headers: pickHeaders(this.#wanted.storedHeaders, set, given) };
+  }
+
+  #keep(chunk: unknown, encoding: unknown): void {
+    if (this.#isPassingOn || this.#isDiscarded || this.#hasEnded) return;
+    const bytes = bytesOf(chunk, encoding);
+    if (bytes === undefined) return;
+    this.#length += bytes.length;
+    if (this.#length > this.#wanted.maxBodyBytes) this.#chunks = undefined;
+    else this.#chunks?.push(bytes);
+  }
+
+  #forget(): void {
+    this.#head = undefined;
+    this.#chunks = [];
+    this.#length = 0;
+    this.#hasEnded = false;
+  }
+}
+
+/** A copy: a handler may use its buffer again. */
+function bytesOf(chunk: unknown, encoding: unknown): Buffer | undefined {
+  if (typeof chunk === "string") {
+    const isEncoding = typeof encoding === "string" && Buffer.isEncoding(encoding);
+    return Buffer.from(chunk, isEncoding ? encoding : "utf8");
+  }
+  return chunk instanceof Uint8Array ? Buffer.from(chunk) : undefined;
+}

@@ -1,0 +1,107 @@
+import { InvalidOptionError } from "../errors.ts";
+import { describe, invalidOption } from "../validation.ts";
+
+/**
+ * The headers that belong to an answer rather than to the request or the connection that it was
+ * given on. CORS, security headers and the like are set anew for each request, by the application's
+ * own middleware.
+ */
+const always = [
+  "content-type",
+  // Of the bytes as they are stored: what encodes them outside of the guard comes later.
+  "content-encoding",
+  "content-language",
+  "content-disposition",
+  "content-location",
+  "link",
+  "location",
+  "etag",
+  "last-modified",
+  "cache-control",
+];
+
+/** Somebody's session, the connection's own (RFC 9110, section 7.6.1), or computed for each answer. */
+const never = new Set([
+  "set-cookie",
+  "connection",
+  "keep-alive",
+  "proxy-authenticate",
+  "proxy-authorization",
+  "proxy-connection",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+  "date",
+  "content-length",
+  "www-authenticate",
+]);
+
+/** A field name is a token: RFC 9110, section 5.6.2. */
+const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+
+/**
+ * The names of the headers that are stored and replayed, in lower case.
+ *
+ * @param replayHeaders what is added to the package's own list.
+ * @throws InvalidOptionError for anything but an array of header names, and for a header that must
+ * not be repeated: `Set-Cookie`, those of the connection, `Date`, `Content-Length` and
+ * `WWW-Authenticate`.
+ */
+export function resolveStoredHeaders(
+  replayHeaders: readonly string[] | undefined,
+): ReadonlySet<string> {
+  if (replayHeaders === undefined) return new Set(always);
+  const option = "idempotency.replayHeaders";
+  if (!Array.isArray(replayHeaders)) {
+    throw invalidOption(option, "an array of header names", replayHeaders);
+  }
+  for (const name of replayHeaders) {
+    if (typeof name !== "string" || !token.test(name)) {
+      throw invalidOption(option, "an array of header names", name);
+    }
+    if (never.has(name.toLowerCase())) {
+      throw new InvalidOptionError(
+        `${option}: expected headers that belong to the answer itself, got ${describe(name)}, which is never repeated`,
+      );
+    }
+  }
+  return new Set([...always, ...replayHeaders.map((name) => name.toLowerCase())]);
+}
+
+/**
+ * Headers as Node.js holds and takes them: what `getHeaders()` returns, or `writeHead`'s argument,
+ * which is an object, a flat array of names and values, or an array of pairs.
+ */
+export type HeaderSource = Readonly<Record<string, unknown>> | readonly unknown[] | undefined;
+
+/**
+ * The headers that are to be stored, with lower-case names, without a prototype. A later source
+ * replaces what an earlier one says of the same header, as `writeHead` does; within an array, a
+ * name that comes again adds a value.
+ */
+export function pickHeaders(
+  stored: ReadonlySet<string>,
+  ...sources: readonly HeaderSource[]
+): Record<string, string | string[]> {
+  const picked: Record<string, string | string[]> = Object.create(null);
+  for (const source of sources) {
+    const own: Record<string, string | string[]> = Object.create(null);
+    for (const [name, value] of entriesOf(source)) {
+      const key = String(name).toLowerCase();
+      if (!stored.has(key) || value === undefined || value === null) continue;
+      const text = Array.isArray(value) ? value.map(String) : String(value);
+      const earlier = Array.isArray(source) ? own[key] : undefined;
+      own[key] = earlier === undefined ? text : [earlier, text].flat();
+    }
+    Object.assign(picked, own);
+  }
+  return picked;
+}
+
+function entriesOf(source: HeaderSource): (readonly unknown[])[] {
+  if (source === undefined || source === null) return [];
+  if (!Array.isArray(source)) return Object.entries(source);
+  if (Array.isArray(source[0])) return source;
+  return Array.from({ length: source.length / 2 }, (_, i) => [source[2 * i], source[2 * i + 1]]);
+}

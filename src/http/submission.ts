@@ -1,0 +1,127 @@
+import type { IncomingMessage } from "node:http";
+import { setImmediate } from "node:timers/promises";
+import { NoFingerprintError } from "../errors.ts";
+import { checkText, hash22 } from "../lock/submission.ts";
+import { bodyIsUnparsed } from "./announced-body.ts";
+import { fingerprintOf } from "./fingerprint.ts";
+import { parseIdempotencyKey } from "./idempotency-key.ts";
+import type { ResolvedIdempotency } from "./idempotency-options.ts";
+
+/** What a request means to happen once, as a handler sees it. */
+export interface Submission {
+  /**
+   * 22 characters, the same on every retry of this user and of nobody else, and without a meaning to
+   * others: for a unique column of the order table, and for the key of a payment provider.
+   */
+  readonly id: string;
+  /** Whether the client's `Idempotency-Key` header gave the id, or the option `submissionId`. */
+  readonly source: "key" | "derived";
+  /** This request's answer is not kept: the next retry runs. */
+  doNotStore(): void;
+}
+
+/** A submission, with what the lock has to know of it. */
+export class IdentifiedSubmission implements Submission {
+  readonly id: string;
+  readonly source: "key" | "derived";
+  readonly #fingerprint: string | undefined;
+  #isStored = true;
+
+  constructor(id: string, source: "key" | "derived", fingerprint: string | undefined) {
+    this.id = id;
+    this.source = source;
+    this.#fingerprint = fingerprint;
+  }
+
+  doNotStore(): void {
+    this.#isStored = false;
+  }
+
+  /** Whether its answer may be kept. */
+  static isStored(submission: IdentifiedSubmission): boolean {
+    return submission.#isStored;
+  }
+
+  static fingerprint(submission: IdentifiedSubmission): string | undefined {
+    return submission.#fingerprint;
+  }
+}
+
+/** What identifies the submission of a request. */
+export type Identification =
+  | { readonly kind: "none" }
+  | { readonly kind: "key-missing" }
+  | { readonly kind: "key-invalid"; readonly why: string }
+  | { readonly kind: "submission"; readonly submission: IdentifiedSubmission };
+
+/** What only the framework knows of a request. */
+export interface RequestContent {
+  /** The URL as it came, whatever router has cut from it. */
+  readonly originalUrl: string;
+  readonly query: unknown;
+  /** What a body parser has made of the body; `undefined` if none has. */
+  readonly body: unknown;
+}
+
+/**
+ * Finds what identifies the submission, once: handlers may change the body later.
+ *
+ * @param scope what is the user's alone: the key of the user's lock.
+ * @throws NoFingerprintError (as a rejection) for a body that was announced and not parsed,
+ * InvalidOptionError for a `submissionId` that is no text, and what the application's functions throw.
+ */
+export async function identify<Source>(
+  options: ResolvedIdempotency<Source>,
+  source: Source,
+  req: IncomingMessage,
+  content: (source: Source) => RequestContent,
+  scope: string,
+): Promise<Identification> {
+  // They are not submissions: asking twice does no harm.
+  if (req.method === "GET" || req.method === "HEAD") return { kind: "none" };
+  const derived = await options.submissionId?.(source);
+  if (derived !== undefined && derived !== null && derived !== "") {
+    const text = checkText("idempotency.submissionId", derived);
+    const id = hash22(`derived\n${scope}\n${text}`);
+    const given = await options.fingerprint?.(source);
+    const print = given === undefined ? undefined : fingerprintOf(id, given);
+    return { kind: "submission", submission: new IdentifiedSubmission(id, "derived", print) };
+  }
+  if (options.key === "ignored") return { kind: "none" };
+  const header = parseIdempotencyKey(linesOf(req, "idempotency-key"));
+  if (header.kind === "invalid") return { kind: "key-invalid", why: header.why };
+  if (header.kind === "missing") {
+    return { kind: options.key === "required" ? "key-missing" : "none" };
+  }
+  const { originalUrl, query, body } = content(source);
+  const [path] = originalUrl.split("?", 1);
+  const id = hash22(`key\n${scope}\n${req.method} ${path}\n${header.key}`);
+  const payload =
+    options.fingerprint === undefined
+      ? await payloadOf(req, query, body)
+      : await options.fingerprint(source);
+  const submission = new IdentifiedSubmission(id, "key", fingerprintOf(id, payload));
+  return { kind: "submission", submission };
+}
+
+async function payloadOf(req: IncomingMessage, query: unknown, body: unknown): Promise<unknown> {
+  // On HTTP/2 an empty body may be known to be empty one turn of the event loop later.
+  if (bodyIsUnparsed(req, body)) await setImmediate();
+  // A fingerprint of nothing would let every payload pass for the first one.
+  if (bodyIsUnparsed(req, body)) {
+    throw new NoFingerprintError(
+      "the Idempotency-Key of a request counts for its content, and its body was not parsed: mount the body parser before the guard, or give idempotency.fingerprint",
+    );
+  }
+  return [query ?? null, body ?? null];
+}
+
+/** The lines of a header as they came: Node.js joins them. */
+function linesOf(req: IncomingMessage, name: string): string[] {
+  const lines: string[] = [];
+  const { rawHeaders } = req;
+  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+    if (rawHeaders[i]?.toLowerCase() === name) lines.push(rawHeaders[i + 1] ?? "");
+  }
+  return lines;
+}

@@ -1,0 +1,116 @@
+import * as crypto from "node:crypto";
+import { InvalidOptionError } from "../errors.ts";
+import { checkMs, checkOptionNames, describe } from "../validation.ts";
+import type { SubmissionHashes } from "./store.ts";
+
+/** What a user means to happen once. */
+export interface Submission {
+  /**
+   * What tells it from the user's other submissions: 1 to 1 024 characters. Only its hash leaves
+   * the process.
+   */
+  readonly id: string;
+  /**
+   * What has to be equal on a retry, such as a hash of the payload: 1 to 1 024 characters. It is
+   * hashed together with the id, also where it looks like a hash. @defaultValue nothing is compared
+   */
+  readonly fingerprint?: string | undefined;
+  /**
+   * How long its answer is kept, in milliseconds: 1 000 to 604 800 000 (a week), and at least twice
+   * the lock's `acquireTimeoutMs`, so that a late request of an acquire still meets the record.
+   * @defaultValue 86 400 000 (a day)
+   */
+  readonly retainMs?: number | undefined;
+}
+
+/** For `acquire`. */
+export interface AcquireOptions {
+  /** What is to happen once under the lock. */
+  readonly submission: Submission;
+}
+
+export interface ResolvedSubmission {
+  /** Each 22 characters of base64url; the fingerprint may be {@link noFingerprint}. */
+  readonly hashes: SubmissionHashes;
+  readonly retainMs: number;
+}
+
+/**
+ * Stands where a fingerprint would: without it, everything behind it in a lock's value or a record
+ * would move.
+ */
+export const noFingerprint: string = "-".repeat(22);
+
+const maxLength = 1_024;
+const minRetainMs = 1_000;
+const maxRetainMs = 604_800_000;
+const defaultRetainMs = 86_400_000;
+
+const names = ["id", "fingerprint", "retainMs"] as const satisfies readonly (keyof Submission)[];
+
+/** One call is twice as fast as an object that is updated and asked, but not every runtime has it. */
+const sha256: (text: string) => string =
+  typeof crypto.hash === "function"
+    ? (text) => crypto.hash("sha256", text, "base64url")
+    : (text) => crypto.createHash("sha256").update(text).digest("base64url");
+
+/**
+ * 132 bits of SHA-256 over the text's UTF-8, as 22 characters of base64url. All lone surrogates are
+ * one character in UTF-8, so the text has to be free of them.
+ */
+export function hash22(text: string): string {
+  return sha256(text).slice(0, 22);
+}
+
+/**
+ * @param acquireTimeoutMs of the lock that the submission goes through.
+ * @throws InvalidOptionError naming the member, what was expected and what came, without the text
+ * of an id or a fingerprint.
+ */
+export function resolveSubmission(
+  submission: Submission,
+  acquireTimeoutMs: number,
+): ResolvedSubmission {
+  checkOptionNames("submission", submission, names);
+  const { id, fingerprint, retainMs } = submission;
+  const idHash = hash22(checkText("submission.id", id));
+  return {
+    hashes: {
+      id: idHash,
+      // Always hashed, so that no text of a user's lies in Redis because it happens to have 22
+      // characters, and that no 22 dashes mean "none". With the id, so that a small payload cannot be
+      // guessed from a dump.
+      fingerprint:
+        fingerprint === undefined
+          ? noFingerprint
+          : hash22(`${idHash}:${checkText("submission.fingerprint", fingerprint)}`),
+    },
+    retainMs: resolveRetainMs("submission.retainMs", retainMs, acquireTimeoutMs),
+  };
+}
+
+/**
+ * Rule 11.
+ *
+ * @throws InvalidOptionError for anything outside of the bounds of {@link Submission.retainMs}.
+ */
+export function resolveRetainMs(name: string, retainMs: unknown, acquireTimeoutMs: number): number {
+  const min = Math.max(minRetainMs, 2 * acquireTimeoutMs);
+  return checkMs(name, retainMs === undefined ? defaultRetainMs : retainMs, min, maxRetainMs);
+}
+
+/** @throws InvalidOptionError for anything but a text that is fit to be hashed. */
+export function checkText(name: string, text: unknown): string {
+  const came =
+    typeof text !== "string"
+      ? describe(text)
+      : text.length < 1 || text.length > maxLength
+        ? `a string of ${text.length} characters`
+        : /\p{Cs}/u.test(text)
+          ? "a string with a lone surrogate"
+          : undefined;
+  if (came === undefined) return text as string;
+  throw new InvalidOptionError(
+    `${name}: expected a string of 1 to ${maxLength} characters, got ${came}`,
+  );
+}

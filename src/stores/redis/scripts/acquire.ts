@@ -1,0 +1,180 @@
+import { common, sent } from "./common.ts";
+
+/** The arguments that both scripts share, and what they make of them. */
+const head = /* lua */ `
+-- Rule 2: a request that is late or early takes nothing.
+local left = tonumber(ARGV[1]) - now
+local in_time = left >= 0 and left <= tonumber(ARGV[2])
+-- Rule 20: higher than any token that this process has heard from this node, unless that is more
+-- than 60 s ahead: then a clock was wrong, and would make all later ones as wrong.
+local token = time[1] * 1000000 + time[2]
+local floor_us = tonumber(ARGV[5])
+if floor_us >= token and floor_us < token + 60000000 then
+  token = floor_us + 1
+end
+local behind = ':' .. string.format('%.0f', token) .. ':' .. ARGV[6]
+local replies = { now, token }
+-- The lock of one entry: the codes from -4 on, below.
+local function acquire(key, owner_id, value)
+  -- One command where the key is free. If SET fails for any reason, GET below decides what to
+  -- report. (Where GET alone is not permitted, it is the release that fails: check() of the lock
+  -- finds that at boot.)
+  local reply = in_time and redis.pcall('SET', key, value, 'PX', ARGV[4], 'NX')
+  if reply and reply.ok then
+    wrote = true
+    return -1
+  end
+  local held = redis.pcall('GET', key)
+  if odd(held) then
+    return -4
+  end
+  if failed(held) then
+    return held
+  end
+  if not held then
+    -- Free and out of its window. (Free although SET failed: the reply is still SET's error.)
+    return reply or -3
+  end
+  -- Rule 4: a confirm finds its own owner id, and leaves the life and the token as they are.
+  if string.sub(held, 1, 36) == owner_id then
+    return -tonumber(string.sub(held, 38, string.find(held, ':', 38, true) - 1))
+  end
+  reply = redis.pcall('PTTL', key)
+  -- Rule 19.
+  if string.sub(held, 1, 9) == 'cooldown:' and not failed(reply) then
+    return -1e9 - reply
+  end
+  -- Rule 18: a key of an old lock whose EXPIRE never came would block its user for ever.
+  if not failed(reply) and reply < 0 then
+    reply = redis.pcall('PEXPIRE', key, ARGV[3])
+    if not failed(reply) then
+      wrote = true
+      return tonumber(ARGV[3])
+    end
+  end
+  return reply, held
+end
+`;
+
+/**
+ * KEYS: one an entry.
+ * ARGV[1] deadline: Redis' time, in ms, after which nothing is taken any more.
+ * ARGV[2] window: how long before the deadline a request may come, in ms; one that comes earlier was
+ *   stamped by a wrong clock, and could take effect long after its caller has gone.
+ * ARGV[3] life that is given to a foreign string without any expiry, in ms.
+ * ARGV[4] life that is given to what is taken, in ms.
+ * ARGV[5] the highest fencing token or clock that was heard from this node, in µs.
+ * ARGV[6] the end of the value: what is equal for all entries.
+ * ARGV[7], ARGV[8], ...: the owner id of each entry.
+ *
+ * Returns the clock, the token of whatever is taken, then for each entry:
+ *   -1 taken: it was free and in time, and holds the owner id now
+ *   -1e9 and below, to -1e15: contended by a cooldown, which has -reply - 1e9 ms to last
+ *   below -1e15 mine: it held this owner id already, with the token -reply; nothing was written
+ *   -3 out of its window: free, or just run out, but the request came too late or too early; nothing
+ *      was written
+ *   -4 contended by a key that is no string, and so no lock; nothing was written
+ *   >= 0 contended: another value, and the ms that it has to live
+ */
+export const acquireScript: string = sent(/* lua */ `
+${common}
+${head}
+for i, key in ipairs(KEYS) do
+  local owner_id = ARGV[6 + i]
+  local reply = acquire(key, owner_id, owner_id .. behind)
+  -- As long as nothing was written, an error is that of the whole call.
+  if failed(reply) and not wrote then
+    return reply
+  end
+  replies[i + 2] = reply
+end
+return replies
+`);
+
+/** What the scripts for submissions share besides. */
+const once = /* lua */ `
+${head}
+-- Two fingerprints are compared only where both are there.
+local function differ(one, other)
+  local none = string.rep('-', 22)
+  return one ~= other and one ~= none and other ~= none
+end
+-- What a holder submits is at the end of the value, in 22 characters each.
+local function acquire_once(key, owner_id, submission, fingerprint)
+  local value = owner_id .. behind .. submission .. ':' .. fingerprint
+  local reply, held = acquire(key, owner_id, value)
+  if held and string.sub(held, -46, -24) == ':' .. submission then
+    if differ(string.sub(held, -22), fingerprint) then
+      return -6
+    end
+    if not failed(reply) then
+      return -1000 - reply
+    end
+  end
+  return reply
+end
+`;
+
+/**
+ * The same for submissions.
+ *
+ * KEYS: for each entry the lock and the record, which are in one slot.
+ * ARGV[1] to ARGV[6]: as above.
+ * ARGV[7], ...: for each entry the owner id, the submission's id and its fingerprint.
+ *
+ * Returns what the other script does, or for an entry:
+ *   a string: completed, and that is the record
+ *   -5 mismatched: completed with another fingerprint
+ *   -6 mismatched: the holder is at work on this id with another fingerprint
+ *   -7 something that is no record stands where it belongs; nothing was written
+ *   -1000 and below: the holder is at work on this very submission, and has -reply - 1000 ms to live
+ */
+export const acquireOnceScript: string = sent(/* lua */ `
+${common}
+${once}
+for i = 1, #KEYS / 2 do
+  local owner_id = ARGV[3 * i + 4]
+  local submission = ARGV[3 * i + 5]
+  local fingerprint = ARGV[3 * i + 6]
+  local reply
+  -- Rule 16: the record before the lock, and it counts even where the lock is ours.
+  local kept = redis.pcall('GET', KEYS[2 * i])
+  if odd(kept) then
+    reply = -7
+  elseif failed(kept) then
+    reply = kept
+  elseif kept then
+    if string.sub(kept, 1, 1) ~= '1' or string.len(kept) < 59 then
+      reply = -7
+    elseif differ(string.sub(kept, 2, 23), fingerprint) then
+      reply = -5
+    else
+      reply = kept
+    end
+  else
+    reply = acquire_once(KEYS[2 * i - 1], owner_id, submission, fingerprint)
+  end
+  -- As long as nothing was written, an error is that of the whole call.
+  if failed(reply) and not wrote then
+    return reply
+  end
+  replies[i + 2] = reply
+end
+return replies
+`);
+
+/**
+ * One half of it, while a Cluster moves the slot: what it does without a record.
+ *
+ * KEYS: the lock. ARGV: as above, of one entry.
+ */
+export const acquireStepScript: string = sent(/* lua */ `
+${common}
+${once}
+local reply = acquire_once(KEYS[1], ARGV[7], ARGV[8], ARGV[9])
+if failed(reply) then
+  return reply
+end
+replies[3] = reply
+return replies
+`);

@@ -1,0 +1,63 @@
+/**
+ * Every script is for one entry or many, and every entry is independent of its neighbours. Every
+ * reply begins with Redis' own clock in milliseconds, read before the first write: rules 6 and 12 go
+ * by it.
+ *
+ * What Redis does not permit or cannot do (a missing permission, no memory, a read-only replica)
+ * fails the whole call as long as nothing has been written, so that an error of the call means that
+ * nothing was taken, and clients see it as they see any other. Once something has been written, an
+ * error is the answer of its own entry only.
+ */
+export const common = /* lua */ `
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local wrote = false
+local function failed(reply)
+  return type(reply) == 'table' and reply.err ~= nil
+end
+-- A key of another type: an error of its own entry, which no neighbour has to share.
+local function odd(reply)
+  return failed(reply) and string.find(reply.err, 'WRONGTYPE', 1, true)
+end
+`;
+
+/** The long names of the scripts, as they are sent: the text travels with every call. */
+const short: Record<string, string> = {
+  acquire: "A",
+  acquire_once: "J",
+  behind: "B",
+  cooldown: "C",
+  differ: "D",
+  expires: "E",
+  fingerprint: "Z",
+  failed: "F",
+  floor_us: "G",
+  held: "H",
+  in_time: "I",
+  key: "K",
+  kept: "L",
+  left: "M",
+  life: "N",
+  mine: "O",
+  now: "P",
+  odd: "Q",
+  owner_id: "R",
+  record: "S",
+  replies: "T",
+  reply: "U",
+  stop: "V",
+  token: "W",
+  value: "X",
+  wrote: "Y",
+};
+
+/** The text as it is sent: without comments and spaces that nothing needs, and with short names. */
+export function sent(script: string): string {
+  return script
+    .split("\n")
+    .map((line) => line.replace(/--.*$/, "").trim())
+    .filter((line) => line !== "")
+    .join("\n")
+    .replace(/'[^']*'|\b[a-z_]+\b/g, (word) => short[word] ?? word)
+    .replace(/ ?(==|~=|<=|>=|\.\.|[=<>+*/{}(),-]) ?/g, "$1");
+}

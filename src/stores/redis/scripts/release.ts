@@ -1,0 +1,81 @@
+import { common, sent } from "./common.ts";
+
+/**
+ * KEYS: one an entry.
+ * ARGV[1], ARGV[2], ...: the owner id of each entry.
+ *
+ * Returns the clock, then for each entry:
+ *   1 it held the owner id, and was deleted
+ *   0 gone: no key
+ *   -1 foreign: another value, or no string
+ */
+export const releaseScript: string = sent(/* lua */ `
+${common}
+local replies = { now }
+for i, key in ipairs(KEYS) do
+  local reply = -1
+  local held = redis.pcall('GET', key)
+  if not held then
+    reply = 0
+  elseif failed(held) then
+    if not odd(held) then
+      reply = held
+    end
+  -- Compare and delete: only the owner's key is ever deleted.
+  elseif string.sub(held, 1, 36) == ARGV[i] then
+    reply = redis.pcall('DEL', key)
+    wrote = wrote or not failed(reply)
+  end
+  -- As long as nothing was written, an error is that of the whole call.
+  if failed(reply) and not wrote then
+    return reply
+  end
+  replies[i + 1] = reply
+end
+return replies
+`);
+
+/**
+ * The same where a cooldown is left behind: Redis' time, in ms, until which the key keeps everybody
+ * out. It is absolute and equal in every copy, so that a late copy does not lengthen it.
+ *
+ * KEYS: one an entry.
+ * ARGV: for each entry the owner id and the end of the cooldown.
+ *
+ * Returns what the other script does; 1 also where an earlier copy has left this cooldown.
+ */
+export const cooldownScript: string = sent(/* lua */ `
+${common}
+local replies = { now }
+for i, key in ipairs(KEYS) do
+  local reply = -1
+  local owner_id = ARGV[2 * i - 1]
+  local left = tonumber(ARGV[2 * i]) - now
+  local held = redis.pcall('GET', key)
+  if not held then
+    reply = 0
+  elseif failed(held) then
+    if not odd(held) then
+      reply = held
+    end
+  elseif string.sub(held, 1, 36) == owner_id then
+    -- Rule 16: the delete first, because a full Redis refuses a first write that needs memory.
+    reply = redis.pcall('DEL', key)
+    if not failed(reply) then
+      wrote = true
+      if left > 0 then
+        redis.pcall('SET', key, 'cooldown:' .. owner_id, 'PX', string.format('%.0f', left))
+      end
+    end
+  -- Rule 19: the value names whose cooldown it is, and so proves the earlier copy.
+  elseif held == 'cooldown:' .. owner_id then
+    reply = 1
+  end
+  -- As long as nothing was written, an error is that of the whole call.
+  if failed(reply) and not wrote then
+    return reply
+  end
+  replies[i + 1] = reply
+end
+return replies
+`);

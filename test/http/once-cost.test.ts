@@ -1,0 +1,105 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { ioredis6 } from "../support/clients.ts";
+import { type RedisProxy, startProxy } from "../support/proxy.ts";
+import { sharedRedisPort } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
+import { type Framework, frameworks } from "./frameworks.ts";
+import { codeOf, type OnceOptions, openOnce, orderKey, unmarked } from "./once-shop.ts";
+import { closeShops } from "./shop.ts";
+
+let proxy: RedisProxy;
+beforeEach(async () => {
+  proxy = await startProxy(sharedRedisPort());
+});
+afterEach(async () => {
+  await closeShops();
+  await proxy.stop();
+});
+
+/** A shop whose connection to Redis is up, and what has passed the proxy since. */
+async function warm(options: OnceOptions) {
+  const once = await openOnce({ ...options, redis: ioredis6.connect(proxy.port) });
+  await once.shop.lock.check();
+  const before = proxy.commands.length;
+  return { once, commands: () => proxy.commands.slice(before) };
+}
+
+const methods = ["end", "flushHeaders", "write", "writeHead"];
+
+describe.each(frameworks)("$name", (framework: Framework) => {
+  test("a fresh order costs two commands, and whatever is not run costs one", async () => {
+    const { once, commands } = await warm({ framework });
+    await once.submit({ key: orderKey });
+    await once.whenKept(1);
+    expect(commands()).toHaveLength(2);
+    for (const body of [undefined, { cart: 8 }]) {
+      const before = commands().length;
+      await once.submit({ key: orderKey, ...(body && { body }) });
+      expect(commands()).toHaveLength(before + 1);
+    }
+    expect(once.runs).toBe(1);
+  });
+
+  test("the answer waits for nothing but the handler", async () => {
+    const { once, commands } = await warm({
+      framework,
+      handler: (turn, run) => {
+        proxy.holdReplies();
+        turn.answer(201, { run });
+      },
+    });
+    expect((await once.submit({ key: orderKey })).status).toBe(201);
+    await until(() => commands().length >= 2, { what: "the record to be sent" });
+    proxy.releaseHeld();
+    await once.whenKept(1);
+  });
+
+  test("a retry elsewhere, before the record is there, is told to wait, and afterwards is repeated", async () => {
+    let held: Promise<void> | undefined;
+    const { once } = await warm({
+      framework,
+      handler: (turn, run) => {
+        // The next one, which is the record.
+        held = proxy.holdRequestOnce(() => true);
+        turn.answer(201, { run });
+      },
+    });
+    const elsewhere = await openOnce({ framework });
+    const retry = () => elsewhere.submit({ key: orderKey, user: once.shop.user });
+    const first = await once.submit({ key: orderKey });
+    await held;
+    for (let i = 0; i < 3; i++) expect(codeOf(await retry())).toBe("idempotency_in_flight");
+    proxy.releaseHeld();
+    await once.whenKept(1);
+    expect(unmarked(await retry())).toEqual(unmarked(first));
+    expect([once.runs, elsewhere.runs]).toEqual([1, 0]);
+  });
+
+  test.each([
+    ["without idempotency", {}],
+    ["without an id", { idempotency: {} }],
+  ])(
+    "%s the response is left as it is, and Redis is asked for a lock alone",
+    async (_how, guard) => {
+      const own: string[] = [];
+      const { once, commands } = await warm({
+        framework,
+        guard: { idempotency: undefined, ...guard } as object,
+        handler: ({ res, answer }, run) => {
+          own.push(...methods.filter((name) => Object.hasOwn(res, name)));
+          answer(201, { run });
+        },
+      });
+      await once.submit();
+      await once.whenKept(0);
+      // On HTTP/2 a lock alone, too, sees the end of a response nowhere but in its `end`.
+      expect(own).toEqual(framework.http === 2 ? ["end"] : []);
+      const oneKey = ["eval", "1"];
+      expect(commands().map(([name, , keys]) => [name?.toLowerCase(), keys])).toEqual([
+        oneKey,
+        oneKey,
+      ]);
+      expect(commands().flat().join()).not.toContain("{lock");
+    },
+  );
+});

@@ -1,0 +1,164 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, describe, expect, test } from "vitest";
+import { until } from "../support/until.ts";
+import { type Framework, onHttp1 } from "./frameworks.ts";
+import { gate } from "./gate.ts";
+import { everywhere, openOnce, orderKey } from "./once-shop.ts";
+import { openRaw, submitBytes } from "./raw.ts";
+import { closeShops } from "./shop.ts";
+import type { Turn } from "./turn.ts";
+
+afterEach(closeShops);
+
+/** More than a socket takes at once, and kept whole. */
+const long = { text: "ä".repeat(20_000) };
+
+/** Ways to answer, also by hand. */
+const ways: [string, (turn: Turn, run: number) => void][] = [
+  ["as usual", (turn, run) => turn.answer(201, { run, ...long })],
+  [
+    "by hand",
+    (turn, run) => {
+      const res = turn.byHand();
+      res.writeHead(201, { "content-type": "application/json" });
+      const text = JSON.stringify({ run, ...long });
+      res.write(text.slice(0, 100));
+      res.end(text.slice(100));
+    },
+  ],
+];
+
+describe.each(everywhere)("$name", (framework: Framework) => {
+  test.each(ways)(
+    "a client that has left before the answer, given %s, is repeated the whole of it",
+    async (_how, answer) => {
+      const left = gate();
+      const once = await openOnce({
+        framework,
+        handler: async (turn, run) => {
+          turn.res.once("close", left.open);
+          await left.opened;
+          await sleep(20);
+          answer(turn, run);
+        },
+      });
+      const call = once.begin({ key: orderKey });
+      await until(() => once.runs === 1, { what: "the order to start" });
+      call.abort();
+      await once.whenKept(1);
+      const retry = await once.submit({ key: orderKey });
+      expect(retry.status).toBe(201);
+      expect(retry.headers["idempotent-replayed"]).toBe("true");
+      expect(retry.headers["content-type"]).toMatch(/^application\/json/);
+      const text = Buffer.from(retry.body, "latin1").toString();
+      expect(JSON.parse(text)).toEqual({ run: 1, ...long });
+      expect(once.runs).toBe(1);
+    },
+  );
+
+  test("a client that has left in the middle of the answer is repeated the whole of it", async () => {
+    const [goOn, left] = [gate(), gate()];
+    const once = await openOnce({
+      framework,
+      handler: async (turn) => {
+        const res = turn.byHand();
+        res.once("close", left.open);
+        res.writeHead(201, { "content-type": "text/plain" });
+        res.write("one ");
+        await goOn.opened;
+        res.write("two ");
+        res.end("three");
+      },
+    });
+    const call = once.begin({ key: orderKey });
+    await call.begun;
+    call.abort();
+    await left.opened;
+    goOn.open();
+    await once.whenKept(1);
+    expect(await once.submit({ key: orderKey })).toMatchObject({
+      status: 201,
+      body: "one two three",
+    });
+    expect(once.runs).toBe(1);
+  });
+
+  test("a client that has left and was answered nothing may run its order again", async () => {
+    const left = gate();
+    const once = await openOnce({
+      framework,
+      handler: async (turn, run) => {
+        if (run === 2) return turn.answer(201, { run });
+        turn.res.once("close", left.open);
+        // Koa would answer 404.
+        if (turn.ctx !== undefined) turn.byHand();
+        await left.opened;
+      },
+    });
+    const call = once.begin({ key: orderKey });
+    await until(() => once.runs === 1, { what: "the order to start" });
+    call.abort();
+    await left.opened;
+    if (framework.family === "koa") {
+      // Nobody can see that a response by hand never comes.
+      expect(await once.records()).toEqual([]);
+      return;
+    }
+    await once.whenKept(0);
+    expect((await once.submit({ key: orderKey })).body).toBe('{"run":2}');
+  });
+});
+
+describe.each(onHttp1.filter(({ seesWork }) => seesWork))("$name", (framework: Framework) => {
+  test("an order that was sent behind another and abandoned with it is repeated", async () => {
+    const goOn = gate();
+    const sockets = new Set<{ destroyed: boolean }>();
+    const once = await openOnce({
+      framework,
+      handler: async (turn, run) => {
+        sockets.add(turn.req.socket);
+        await goOn.opened;
+        turn.answer(201, { run });
+      },
+    });
+    const { user } = once.shop;
+    // The second is another user's, so that both are at work.
+    const users = [user, `${user}-second`];
+    const connection = await openRaw(once.shop.port);
+    for (const each of users) {
+      connection.send(submitBytes(each, { "Idempotency-Key": orderKey }));
+    }
+    await until(() => once.runs === 2, { what: "both orders to start" });
+    connection.socket.destroy();
+    await until(() => [...sockets].every(({ destroyed }) => destroyed), {
+      what: "the server to see it",
+    });
+    goOn.open();
+    await once.whenKept(2);
+    const replies = await Promise.all(
+      users.map((each) => once.submit({ key: orderKey, user: each })),
+    );
+    for (const reply of replies) expect(reply.headers["idempotent-replayed"]).toBe("true");
+    expect(once.runs).toBe(2);
+  });
+
+  test("an order on a connection that then sends what is no HTTP is repeated", async () => {
+    const goOn = gate();
+    const once = await openOnce({
+      framework,
+      handler: async (turn, run) => {
+        await goOn.opened;
+        turn.answer(201, { run });
+      },
+    });
+    const connection = await openRaw(once.shop.port);
+    connection.send(submitBytes(once.shop.user, { "Idempotency-Key": orderKey }));
+    await until(() => once.runs === 1, { what: "the order to start" });
+    connection.send("no HTTP at all\r\n\r\n");
+    await until(() => connection.text.includes("400"), { what: "the answer to that" });
+    goOn.open();
+    await once.whenKept(1);
+    expect((await once.submit({ key: orderKey })).headers["idempotent-replayed"]).toBe("true");
+    expect(once.runs).toBe(1);
+  });
+});

@@ -1,0 +1,309 @@
+import { Readable } from "node:stream";
+import { afterEach, describe, expect, test } from "vitest";
+import { record } from "../support/channels.ts";
+import { observer } from "../support/observer.ts";
+import { until } from "../support/until.ts";
+import { expresses, type Framework, koas } from "./frameworks.ts";
+import { guardLayer } from "./layers.ts";
+import { codeOf, everywhere, openOnce, orderKey, unmarked } from "./once-shop.ts";
+import { closeShops } from "./shop.ts";
+import type { Layer, Turn } from "./turn.ts";
+
+afterEach(closeShops);
+
+const tells = (status: number) => (turn: Turn, run: number) => turn.answer(status, { run });
+
+/** An error that the application's error handler answers with this status. */
+const errorWith = (status: number) => Object.assign(new Error("theirs"), { status });
+
+describe.each(everywhere)("$name", (framework: Framework) => {
+  /** Whether a retry ran again, or was repeated the first answer. */
+  async function retried(handler: (turn: Turn, run: number) => unknown, options: object = {}) {
+    const once = await openOnce({ framework, handler, ...options });
+    const first = await once.submit({ key: orderKey });
+    await once.shop.keyIsGone();
+    const second = await once.submit({ key: orderKey });
+    const isReplay = second.headers["idempotent-replayed"] === "true";
+    expect(isReplay).toBe(once.runs === 1 && second.status !== 409);
+    if (isReplay) expect(unmarked(second)).toEqual(unmarked(first));
+    return { first, second, runs: once.runs, isReplay, errors: once.shop.errors };
+  }
+
+  test.each([200, 201, 202, 204, 205, 206, 303, 304])(
+    "an answer of %i is repeated",
+    async (status) => {
+      const { isReplay, first } = await retried((turn, run) => {
+        turn.res.setHeader("location", "/orders/7");
+        turn.answer(status, { run });
+      });
+      expect([first.status, isReplay]).toEqual([status, true]);
+    },
+  );
+
+  test.each([400, 401, 404, 409, 410, 422, 429, 500, 503])(
+    "after an answer of %i a retry runs again",
+    async (status) => {
+      const { first, second, runs } = await retried(tells(status));
+      expect([first.status, second.status, runs]).toEqual([status, status, 2]);
+    },
+  );
+
+  const final = { guard: { idempotency: { store: "final" } } };
+  test.each([400, 402, 404, 410, 422])('with store "final", %i is repeated', async (status) => {
+    expect((await retried(tells(status), final)).isReplay).toBe(true);
+  });
+
+  test.each([401, 403, 408, 409, 423, 425, 429, 500, 502, 504])(
+    'with store "final", after %i a retry runs again',
+    async (status) => {
+      expect((await retried(tells(status), final)).runs).toBe(2);
+    },
+  );
+
+  test("a function decides which answers are kept, and is never asked about 5xx", async () => {
+    const asked: unknown[] = [];
+    const store = ({ status, body }: { status: number; body?: Uint8Array | undefined }) => {
+      asked.push([status, Buffer.from(body ?? []).toString()]);
+      return status === 402;
+    };
+    const guard = { idempotency: { store } };
+    expect((await retried(tells(402), { guard })).isReplay).toBe(true);
+    expect((await retried(tells(201), { guard })).runs).toBe(2);
+    expect((await retried(tells(500), { guard })).runs).toBe(2);
+    expect(asked).toEqual([
+      [402, '{"run":1}'],
+      [201, '{"run":1}'],
+      [201, '{"run":2}'],
+    ]);
+  });
+
+  test.each([
+    [
+      "throws",
+      () => {
+        throw new Error("theirs");
+      },
+    ],
+    ["gives a promise", () => Promise.resolve(true) as never],
+  ])("a store function that %s keeps nothing, and the answer is sent", async (_how, store) => {
+    const { first, runs } = await retried(tells(201), { guard: { idempotency: { store } } });
+    expect([first.status, runs]).toEqual([201, 2]);
+  });
+
+  test.each<[string, (turn: Turn) => unknown]>([
+    ["throws", () => Promise.reject(errorWith(500))],
+    [
+      "throws at once",
+      () => {
+        throw errorWith(500);
+      },
+    ],
+    ["passes an error on", (turn) => turn.fail(errorWith(500))],
+    ["fails, and the error handler answers 200", () => Promise.reject(errorWith(200))],
+    [
+      "passes an error on that the error handler answers with 201",
+      (turn) => turn.fail(errorWith(201)),
+    ],
+  ])("after a handler that %s a retry runs again", async (_how, fail) => {
+    const { first, second, runs, errors } = await retried(async (turn, run) => {
+      if (run === 1) await fail(turn);
+      else turn.answer(201, { run });
+    }, final);
+    expect(first.body).toBe('{"failed":true}');
+    expect([second.status, second.body, runs]).toEqual([201, '{"run":2}', 2]);
+    expect(errors).toHaveLength(1);
+  });
+
+  test("a handler that fails after its answer has been given is repeated", async () => {
+    const { first, isReplay } = await retried((turn) => {
+      const res = turn.byHand();
+      res.writeHead(201, { "content-type": "text/plain" });
+      res.end("placed");
+      throw new Error("the mail was not sent");
+    });
+    expect([first.status, first.body, isReplay]).toEqual([201, "placed", true]);
+  });
+
+  test("a handler that fails in the middle of its answer has answered, and is not run again", async () => {
+    const once = await openOnce({
+      framework,
+      handler: (turn) => {
+        const res = turn.byHand();
+        res.writeHead(201, { "content-type": "text/plain" });
+        res.write("half");
+        setImmediate(() => res.end(" and what somebody else said"));
+        throw new Error("theirs");
+      },
+    });
+    await once.submit({ key: orderKey }).catch(() => {});
+    await once.whenKept(1);
+    const retry = await once.submit({ key: orderKey });
+    expect([retry.status, codeOf(retry)]).toEqual([409, "idempotency_answer_unavailable"]);
+    expect(once.runs).toBe(1);
+  });
+
+  // The compatibility layer of HTTP/2 sends the answer without them.
+  test.skipIf(framework.http === 2)(
+    "a handler whose headers are refused has answered nothing",
+    async () => {
+      const { second, runs } = await retried((turn, run) => {
+        if (run === 2) return turn.answer(201, { run });
+        turn.res.writeHead(201, { "x-order": "two\nlines" });
+      });
+      expect([second.body, runs]).toEqual(['{"run":2}', 2]);
+    },
+  );
+
+  test("a failure under an inner guard is not kept, whatever is made of it further out", async () => {
+    const forgiving: Layer = {
+      express: () => (_req, _res, next) => next(),
+      koa: () => async (ctx, next) => {
+        await next().catch(() => {
+          ctx.status = 200;
+          ctx.body = { failed: true };
+        });
+      },
+    };
+    const { lock } = (await openOnce({ framework })).shop;
+    const inner = guardLayer(lock);
+    const inside = framework.family === "koa" ? [forgiving, inner] : [forgiving];
+    const { first, second, runs } = await retried(
+      async (turn, run) => {
+        if (run === 1) throw errorWith(200);
+        turn.answer(201, { run });
+      },
+      { inside, lock },
+    );
+    expect([first.status, first.body]).toEqual([200, '{"failed":true}']);
+    expect([second.body, runs]).toEqual(['{"run":2}', 2]);
+  });
+
+  test("an answer that is not to be kept is not kept", async () => {
+    const { first, second, runs } = await retried((turn, run) => {
+      turn.submission?.doNotStore();
+      turn.answer(200, { errors: ["the card was refused"], run });
+    });
+    expect([first.status, second.body, runs]).toEqual([
+      200,
+      '{"errors":["the card was refused"],"run":2}',
+      2,
+    ]);
+  });
+
+  test("a handler that has lost its lease is repeated all the same", async () => {
+    const key = { is: "" };
+    const completed = record("submit-lock:complete");
+    const { isReplay } = await retried(async (turn, run) => {
+      key.is = turn.lease?.key ?? "";
+      await observer().send("DEL", key.is);
+      turn.answer(201, { run });
+    });
+    expect(isReplay).toBe(true);
+    const { messages } = completed;
+    completed.stop();
+    expect(messages.filter((each) => each.key === key.is)).toMatchObject([{ outcome: "late" }]);
+  });
+
+  test("a retry after retainMs runs again", async () => {
+    const once = await openOnce({
+      framework,
+      guard: { idempotency: { retainMs: 1_000 } },
+      times: { acquireTimeoutMs: 300 },
+    });
+    await once.submit({ key: orderKey });
+    await until(async () => (await once.records()).length === 0, { what: "the record to run out" });
+    expect((await once.submit({ key: orderKey })).body).toBe('{"run":2}');
+  });
+
+  test("a stream that fails after its first byte has answered", async () => {
+    const once = await openOnce({
+      framework,
+      handler: async (turn) => {
+        turn.res.statusCode = 201;
+        const broken = async function* () {
+          yield "x".repeat(100_000);
+          throw new Error("theirs");
+        };
+        await turn.stream(Readable.from(broken()));
+      },
+    });
+    // Koa 2 leaves the response open.
+    once.begin({ key: orderKey });
+    await once.whenKept(1);
+    const retry = await once.submit({ key: orderKey });
+    expect([retry.status, codeOf(retry)]).toEqual([409, "idempotency_answer_unavailable"]);
+    expect(once.runs).toBe(1);
+  });
+
+  test("a stream that fails before its first byte has answered nothing", async () => {
+    const once = await openOnce({
+      framework,
+      handler: async (turn, run) => {
+        if (run === 2) return turn.answer(201, { run });
+        turn.res.statusCode = 201;
+        const broken = async function* () {
+          await new Promise(setImmediate);
+          if (run === 1) throw new Error("theirs");
+          yield "never";
+        };
+        await turn.stream(Readable.from(broken()));
+      },
+    });
+    await once.submit({ key: orderKey }).catch(() => {});
+    await once.whenKept(0);
+    expect((await once.submit({ key: orderKey })).body).toBe('{"run":2}');
+  });
+});
+
+describe.each(koas)("$name", (framework: Framework) => {
+  test("a failure further out, after the handler has answered, does not undo its answer", async () => {
+    const failing: Layer = {
+      express: () => (_req, _res, next) => next(),
+      koa: () => async (ctx, next) => {
+        await next();
+        if (ctx.get("x-fail")) throw errorWith(500);
+      },
+    };
+    const once = await openOnce({ framework, outside: [failing] });
+    const first = await once.submit({ key: orderKey, headers: { "x-fail": "1" } });
+    expect(first.status).toBe(500);
+    await once.whenKept(1);
+    const retry = await once.submit({ key: orderKey });
+    expect([retry.status, retry.body]).toEqual([201, '{"run":1}']);
+    expect(once.runs).toBe(1);
+  });
+
+  test("a body whose handler fails before Koa sends it is no answer", async () => {
+    const once = await openOnce({
+      framework,
+      handler: (turn, run) => {
+        turn.answer(201, { run });
+        if (run === 1) throw errorWith(500);
+      },
+    });
+    expect((await once.submit({ key: orderKey })).status).toBe(500);
+    await once.whenKept(0);
+    expect((await once.submit({ key: orderKey })).body).toBe('{"run":2}');
+  });
+
+  test("a body that Koa cannot send is no answer", async () => {
+    const circle: { run?: number; self?: object } = {};
+    circle.self = circle;
+    const once = await openOnce({
+      framework,
+      handler: (turn, run) => turn.answer(201, run === 1 ? circle : { run }),
+    });
+    expect((await once.submit({ key: orderKey })).status).toBe(500);
+    await once.whenKept(0);
+    expect((await once.submit({ key: orderKey })).body).toBe('{"run":2}');
+  });
+});
+
+describe.each(expresses.filter(({ seesWork }) => !seesWork))("$name", (framework: Framework) => {
+  test("an answer is kept by its status alone", async () => {
+    const once = await openOnce({ framework });
+    const [first, second] = await once.twice();
+    expect(unmarked(second)).toEqual(unmarked(first));
+    expect(once.runs).toBe(1);
+  });
+});

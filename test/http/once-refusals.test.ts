@@ -1,0 +1,265 @@
+import { once as event } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { submitGuard } from "../../src/express/index.ts";
+import { ioredis6 } from "../support/clients.ts";
+import { freePort } from "../support/free-port.ts";
+import { acquired } from "../support/locks.ts";
+import { until } from "../support/until.ts";
+import type { Framework } from "./frameworks.ts";
+import { gate } from "./gate.ts";
+import { openClient, type Reply } from "./http-client.ts";
+import {
+  codeOf,
+  everywhere,
+  type OnceOptions,
+  type OnceSubmit,
+  openOnce,
+  orderKey,
+} from "./once-shop.ts";
+import { closeShops } from "./shop.ts";
+import { type Told, userOf } from "./turn.ts";
+
+afterEach(() => {
+  vi.restoreAllMocks();
+  return closeShops();
+});
+
+const docs = "https://shop.example/docs/submissions";
+
+/** A shop in a state, and a submit that it refuses. */
+interface Refusing {
+  readonly code: string;
+  readonly status: number;
+  readonly retryAfter: RegExp | undefined;
+  /** What a person reads first. */
+  readonly heading: string;
+  readonly told: Told;
+  arrange(options: OnceOptions): Promise<(headers?: Record<string, string>) => Promise<Reply>>;
+}
+
+const contended = { sameSubmission: false, answerUnavailable: false, isCooldown: false };
+const after =
+  (first: OnceSubmit, second: OnceSubmit, given: Partial<OnceOptions> = {}) =>
+  async (options: OnceOptions) => {
+    const once = await openOnce({
+      ...options,
+      ...given,
+      guard: { ...options.guard, ...given.guard },
+    });
+    await once.submit(first);
+    await until(async () => (await once.records()).length === 1, { what: "the answer to be kept" });
+    return (headers = {}) => once.submit({ ...second, headers });
+  };
+/** While an order of the key is at work. */
+const during = (second: OnceSubmit) => async (options: OnceOptions) => {
+  const goOn = gate();
+  const once = await openOnce({ ...options, handler: () => goOn.opened });
+  once.begin({ key: orderKey });
+  await until(() => once.runs === 1, { what: "the order to start" });
+  return (headers = {}) => once.submit({ ...second, headers });
+};
+
+const refusals: Refusing[] = [
+  {
+    status: 401,
+    code: "submit_anonymous",
+    retryAfter: undefined,
+    heading: "Your order was not placed",
+    told: { reason: "anonymous" },
+    arrange: async (options) => {
+      const guard = { ...options.guard, userId: () => undefined };
+      const once = await openOnce({ ...options, guard });
+      return (headers = {}) => once.submit({ key: orderKey, headers });
+    },
+  },
+  {
+    status: 409,
+    code: "submit_contended",
+    retryAfter: /^1$/,
+    heading: "Another order of yours came first",
+    told: { reason: "contended", expiresInMs: expect.any(Number), ...contended },
+    arrange: during({ key: "another" }),
+  },
+  {
+    status: 409,
+    code: "submit_contended",
+    retryAfter: /^(29|30)$/,
+    heading: "Another order of yours came first",
+    told: { reason: "contended", expiresInMs: expect.any(Number), ...contended, isCooldown: true },
+    arrange: after({ key: orderKey }, { key: "another" }, { guard: { cooldownMs: 30_000 } }),
+  },
+  {
+    status: 409,
+    code: "idempotency_in_flight",
+    retryAfter: /^1$/,
+    heading: "Your order is being processed",
+    told: {
+      reason: "contended",
+      expiresInMs: expect.any(Number),
+      ...contended,
+      sameSubmission: true,
+    },
+    arrange: during({ key: orderKey }),
+  },
+  {
+    status: 409,
+    code: "idempotency_answer_unavailable",
+    retryAfter: undefined,
+    heading: "Your order was submitted before",
+    told: {
+      reason: "contended",
+      expiresInMs: 0,
+      sameSubmission: true,
+      answerUnavailable: true,
+      isCooldown: false,
+    },
+    arrange: async (options) => {
+      const idempotency = { ...options.guard?.idempotency, maxBodyBytes: 0 };
+      return after({ key: orderKey }, { key: orderKey })({ ...options, guard: { idempotency } });
+    },
+  },
+  {
+    status: 422,
+    code: "idempotency_conflict",
+    retryAfter: undefined,
+    heading: "Your order was not placed",
+    told: { reason: "mismatch", inFlight: false },
+    arrange: after({ key: orderKey }, { key: orderKey, body: { cart: 8 } }),
+  },
+  {
+    status: 422,
+    code: "idempotency_conflict",
+    retryAfter: undefined,
+    heading: "Your order was not placed",
+    told: { reason: "mismatch", inFlight: true },
+    arrange: during({ key: orderKey, body: { cart: 8 } }),
+  },
+  {
+    status: 400,
+    code: "idempotency_key_required",
+    retryAfter: undefined,
+    heading: "Your order was not placed",
+    told: { reason: "key-missing" },
+    arrange: async (options) => {
+      const idempotency = { ...options.guard?.idempotency, key: "required" as const };
+      const once = await openOnce({ ...options, guard: { idempotency } });
+      return (headers = {}) => once.submit({ headers });
+    },
+  },
+  {
+    status: 400,
+    code: "idempotency_key_invalid",
+    retryAfter: undefined,
+    heading: "Your order was not placed",
+    told: { reason: "key-invalid", why: "is a list" },
+    arrange: async (options) => {
+      const once = await openOnce(options);
+      return (headers = {}) => once.submit({ key: "secret, list", headers });
+    },
+  },
+  {
+    status: 503,
+    code: "submit_unavailable",
+    retryAfter: /^1$/,
+    heading: "Your order was not placed",
+    told: { reason: "unavailable", cause: expect.any(Error) },
+    arrange: async (options) => {
+      const redis = ioredis6.connect(await freePort());
+      const once = await openOnce({ ...options, redis, times: { acquireTimeoutMs: 60 } });
+      return (headers = {}) => once.submit({ key: orderKey, headers });
+    },
+  },
+];
+
+const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+
+/** Neither a key, an id or an owner id in any form, nor what Redis or the network said. */
+const leak = /lock:|redis|ECONN|127\.0\.0\.1|secret|8e03978e|[0-9a-f]{8}-[0-9a-f]{4}-|[\w-]{22}\b/i;
+
+describe.each(everywhere)("$name", (framework: Framework) => {
+  describe.each(refusals)("$status $code ($told.reason)", (refusing) => {
+    const { arrange, code, heading, retryAfter, status, told } = refusing;
+
+    test("is a problem document, or a page for who prefers HTML, and leaks nothing", async () => {
+      const logged = [vi.spyOn(console, "error"), vi.spyOn(console, "log")];
+      const submit = await arrange({ framework, guard: { idempotency: { docs } } });
+      const problem = await submit();
+      expect(problem).toMatchObject({
+        status,
+        headers: { "content-type": "application/problem+json", "cache-control": "no-store" },
+      });
+      expect(codeOf(problem)).toBe(code);
+      expect(JSON.parse(problem.body)).toMatchObject({
+        status,
+        detail: expect.stringMatching(/^[A-Z].*\.$/),
+      });
+      expect(String(problem.headers["retry-after"] ?? "")).toMatch(retryAfter ?? /^$/);
+      const isOfSubmissions = code.startsWith("idempotency");
+      const link = isOfSubmissions ? `<${docs}>; rel="describedby"` : undefined;
+      expect(problem.headers["link"]).toBe(link);
+      expect(JSON.parse(problem.body).type).toBe(isOfSubmissions ? docs : "about:blank");
+
+      const page = await submit({ accept: browser });
+      const notCompared = { "content-type": "", "content-length": "", "retry-after": "" };
+      expect({ ...page.headers, ...notCompared }).toEqual({ ...problem.headers, ...notCompared });
+      expect(page.status).toBe(status);
+      expect(page.headers["content-type"]).toBe("text/html; charset=utf-8");
+      expect(page.body).toMatch(/^<!doctype html>\n<html lang="en">/);
+      expect(page.body).toContain(`<title>${heading}</title>`);
+      expect(page.body).toContain(`<h1>${heading}</h1>`);
+      expect(page.body).toContain(code);
+      expect(page.body).not.toMatch(/<script|<style|<form|http-equiv|href/);
+
+      for (const reply of [problem, page]) {
+        expect(`${JSON.stringify(reply.headers)}${reply.body}`.replaceAll(code, "")).not.toMatch(
+          leak,
+        );
+      }
+      for (const spy of logged) expect(spy).not.toHaveBeenCalled();
+    });
+
+    test.each([
+      "*/*",
+      "application/json",
+      "application/problem+json, text/html",
+      "text/plain",
+      "text/html;q=0.5, */*",
+    ])("is a problem document for who accepts %s", async (accept) => {
+      const submit = await arrange({ framework });
+      expect((await submit({ accept })).headers["content-type"]).toBe("application/problem+json");
+    });
+
+    test("is answered by the application where it has an answer of its own", async () => {
+      const infos: Told[] = [];
+      const answer = (info: Told) => {
+        infos.push(info);
+        return [418, { brewing: true }] as const;
+      };
+      const names = ["onAnonymous", "onContended", "onUnavailable", "onKeyMissing", "onMismatch"];
+      const answers = Object.fromEntries(names.map((name) => [name, answer]));
+      const submit = await arrange({ framework, answers });
+      for (const accept of ["*/*", browser]) {
+        const reply = await submit({ accept });
+        expect([reply.status, reply.body]).toEqual([418, '{"brewing":true}']);
+      }
+      expect(infos).toEqual([told, told]);
+    });
+  });
+});
+
+test("a request of Node's own is answered with problem documents", async () => {
+  const { shop } = await openOnce({ framework: everywhere[0] as Framework });
+  acquired(await shop.lock.acquire(shop.user));
+  const guard = submitGuard({ lock: shop.lock, userId: userOf });
+  const server = createServer((req, res) => guard(req, res, () => res.end()));
+  server.listen(0, "127.0.0.1");
+  await event(server, "listening");
+  const client = openClient(1, (server.address() as AddressInfo).port);
+  const headers = { "x-user": shop.user, accept: browser };
+  const reply = await client.call({ headers }).reply;
+  expect([reply.status, codeOf(reply)]).toEqual([409, "submit_contended"]);
+  client.close();
+  server.close();
+});

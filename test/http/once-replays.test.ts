@@ -1,0 +1,248 @@
+import { channel } from "node:diagnostics_channel";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, describe, expect, test } from "vitest";
+import type { ReplayMessage } from "../../src/express/index.ts";
+import { ioredis6 } from "../support/clients.ts";
+import { observer } from "../support/observer.ts";
+import { startProxy } from "../support/proxy.ts";
+import { sharedRedisPort } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
+import type { Framework } from "./frameworks.ts";
+import { gate } from "./gate.ts";
+import { codeOf, everywhere, openOnce, orderKey, unmarked } from "./once-shop.ts";
+import { closeShops } from "./shop.ts";
+import type { Told } from "./turn.ts";
+
+afterEach(closeShops);
+
+describe.each(everywhere)("$name", (framework: Framework) => {
+  test("an answer whose body is not kept is answered by onReplay, from the database", async () => {
+    const infos: Told[] = [];
+    const onReplay = (told: Told) => {
+      infos.push(told);
+      return [200, { order: "as it is now" }] as const;
+    };
+    const once = await openOnce({
+      framework,
+      guard: { idempotency: { maxBodyBytes: 0 } },
+      answers: { onReplay },
+    });
+    const [first, second] = await once.twice();
+    expect(first.body).toBe('{"run":1}');
+    expect([second.status, second.body]).toEqual([200, '{"order":"as it is now"}']);
+    const answer = expect.objectContaining({ status: 201, body: undefined });
+    expect(infos).toEqual([{ reason: "replay", answer, ageMs: expect.any(Number) }]);
+    expect(once.runs).toBe(1);
+  });
+
+  test("onReplay is told the whole answer, and how old it is", async () => {
+    const infos: Told[] = [];
+    const onReplay = (told: Told) => {
+      infos.push(told);
+      return [200, {}] as const;
+    };
+    const once = await openOnce({ framework, answers: { onReplay } });
+    await once.submit({ key: orderKey });
+    await sleep(50);
+    await once.submit({ key: orderKey });
+    const { answer, ageMs } = infos[0] as unknown as {
+      answer: { status: number; headers: object; body: Uint8Array };
+      ageMs: number;
+    };
+    expect(answer.status).toBe(201);
+    expect(answer.headers).toMatchObject({ "content-type": "application/json; charset=utf-8" });
+    expect(Buffer.from(answer.body).toString()).toBe('{"run":1}');
+    expect(ageMs).toBeGreaterThan(20);
+  });
+
+  test("each replay is published, with its age and with what gave the id", async () => {
+    const messages: ReplayMessage[] = [];
+    const listener = (message: unknown) => void messages.push(message as ReplayMessage);
+    channel("submit-lock:replay").subscribe(listener);
+    const header = await openOnce({ framework });
+    const guard = { idempotency: { submissionId: () => "7:3", maxBodyBytes: 0 } };
+    const derived = await openOnce({ framework, guard });
+    await header.twice();
+    await derived.twice();
+    channel("submit-lock:replay").unsubscribe(listener);
+    expect(messages).toEqual([
+      { key: header.shop.key, ageMs: expect.any(Number), source: "key" },
+      { key: derived.shop.key, ageMs: expect.any(Number), source: "derived" },
+    ]);
+    for (const { ageMs } of messages) expect(ageMs).toBeGreaterThanOrEqual(0);
+  });
+
+  test("a record that somebody has overwritten with rubbish is a 503, for its submission alone", async () => {
+    const once = await openOnce({ framework });
+    await once.twice();
+    const [[key]] = (await once.everything()) as [[string]];
+    for (const rubbish of ["rubbish", "x".repeat(100)]) {
+      await observer().send("SET", key, rubbish);
+      const reply = await once.submit({ key: orderKey });
+      expect([reply.status, codeOf(reply)]).toEqual([503, "submit_unavailable"]);
+    }
+    expect((await once.submit({ key: "another" })).body).toBe('{"run":2}');
+  });
+
+  describe("with waitMs", () => {
+    const guard = { idempotency: { waitMs: 5_000 } };
+
+    test("a second click is given the answer of the first when that is there", async () => {
+      const once = await openOnce({
+        framework,
+        guard,
+        handler: async (turn, run) => {
+          await sleep(150);
+          turn.answer(201, { run });
+        },
+      });
+      const first = once.begin({ key: orderKey });
+      await until(() => once.runs === 1, { what: "the order to start" });
+      const others = Array.from({ length: 3 }, () => once.submit({ key: orderKey }));
+      const answer = unmarked(await first.reply);
+      for (const other of await Promise.all(others)) {
+        expect(unmarked(other)).toEqual(answer);
+        expect(other.headers["idempotent-replayed"]).toBe("true");
+      }
+      expect(once.runs).toBe(1);
+    });
+
+    test("a second click is told so when the first has failed, and is not run", async () => {
+      const goOn = gate();
+      const once = await openOnce({
+        framework,
+        guard,
+        handler: async () => {
+          await goOn.opened;
+          throw new Error("theirs");
+        },
+      });
+      const first = once.begin({ key: orderKey });
+      await until(() => once.runs === 1, { what: "the order to start" });
+      const second = once.submit({ key: orderKey });
+      await sleep(50);
+      goOn.open();
+      expect((await first.reply).status).toBe(500);
+      const reply = await second;
+      expect([reply.status, codeOf(reply)]).toEqual([409, "idempotency_in_flight"]);
+      expect(once.runs).toBe(1);
+    });
+
+    test("it gives up after that time", async () => {
+      const goOn = gate();
+      const once = await openOnce({
+        framework,
+        guard: { idempotency: { waitMs: 200 } },
+        handler: () => goOn.opened,
+      });
+      once.begin({ key: orderKey });
+      await until(() => once.runs === 1, { what: "the order to start" });
+      const before = performance.now();
+      expect(codeOf(await once.submit({ key: orderKey }))).toBe("idempotency_in_flight");
+      expect(performance.now() - before).toBeGreaterThanOrEqual(195);
+      goOn.open();
+    });
+
+    test("another submission and another payload do not wait", async () => {
+      const goOn = gate();
+      const once = await openOnce({ framework, guard, handler: () => goOn.opened });
+      once.begin({ key: orderKey });
+      await until(() => once.runs === 1, { what: "the order to start" });
+      expect(codeOf(await once.submit({ key: "another" }))).toBe("submit_contended");
+      expect(codeOf(await once.submit({ key: orderKey, body: { cart: 8 } }))).toBe(
+        "idempotency_conflict",
+      );
+      expect(codeOf(await once.submit())).toBe("submit_contended");
+      goOn.open();
+    });
+
+    test("a client that leaves while it waits asks Redis no more", async () => {
+      const proxy = await startProxy(sharedRedisPort());
+      const goOn = gate();
+      const once = await openOnce({
+        framework,
+        guard: { idempotency: { waitMs: 30_000 } },
+        redis: ioredis6.connect(proxy.port),
+        handler: () => goOn.opened,
+      });
+      once.begin({ key: orderKey });
+      await until(() => once.runs === 1, { what: "the order to start" });
+      const waiting = once.begin({ key: orderKey });
+      await until(() => proxy.commands.length > 5, { what: "it to ask" });
+      waiting.abort();
+      await sleep(250);
+      const asked = proxy.commands.length;
+      await sleep(500);
+      expect(proxy.commands.length).toBe(asked);
+      goOn.open();
+      await closeShops();
+      await proxy.stop();
+    });
+
+    test("a hundred that wait share their questions", async () => {
+      const proxy = await startProxy(sharedRedisPort());
+      const once = await openOnce({
+        framework,
+        guard,
+        redis: ioredis6.connect(proxy.port),
+        handler: async (turn, run) => {
+          await sleep(1_000);
+          turn.answer(201, { run });
+        },
+      });
+      const first = once.begin({ key: orderKey });
+      await until(() => once.runs === 1, { what: "the order to start" });
+      const others = Array.from({ length: 100 }, () => once.submit({ key: orderKey }));
+      await first.reply;
+      for (const other of await Promise.all(others)) expect(other.body).toBe('{"run":1}');
+      expect(once.runs).toBe(1);
+      // Nine questions each, if each asked for itself.
+      expect(proxy.commands.length).toBeLessThan(600);
+      await closeShops();
+      await proxy.stop();
+    });
+  });
+
+  describe("with cooldownMs", () => {
+    const guard = { cooldownMs: 30_000 };
+
+    test("an order is followed by none until it is over", async () => {
+      const once = await openOnce({ framework, guard: { cooldownMs: 300 } });
+      expect((await once.submit()).status).toBe(201);
+      const second = await once.submit();
+      expect([second.status, second.headers["retry-after"]]).toEqual([409, "1"]);
+      await sleep(350);
+      expect((await once.submit()).body).toBe('{"run":2}');
+    });
+
+    test.each([
+      ["a refusal", 402],
+      ["a failure", 500],
+    ])("%s is followed by the next try at once", async (_what, status) => {
+      const idempotency = { store: "final" } as const;
+      const once = await openOnce({
+        framework,
+        guard: { ...guard, idempotency },
+        handler: (turn, run) => turn.answer(run < 3 ? status : 201, { run }),
+      });
+      await once.submit();
+      await once.whenKept(0);
+      // A refusal that is kept leaves none either.
+      await once.submit({ key: orderKey });
+      await once.shop.keyIsGone();
+      expect((await once.submit()).body).toBe('{"run":3}');
+    });
+
+    test("an answer is repeated while it lasts, and does not begin it anew", async () => {
+      const once = await openOnce({ framework, guard: { ...guard, idempotency: {} } });
+      const first = await once.submit({ key: orderKey });
+      const owner = await once.shop.owner();
+      const before = await observer().pttl(once.shop.key);
+      expect(unmarked(await once.submit({ key: orderKey }))).toEqual(unmarked(first));
+      expect(codeOf(await once.submit({ key: "another" }))).toBe("submit_contended");
+      expect(await once.shop.owner()).toBe(owner);
+      expect(await observer().pttl(once.shop.key)).toBeLessThanOrEqual(before);
+      expect(once.runs).toBe(1);
+    });
+  });
+});

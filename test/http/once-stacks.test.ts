@@ -1,0 +1,182 @@
+import { brotliCompressSync, deflateSync, gunzipSync, gzipSync } from "node:zlib";
+import { afterEach, describe, expect, test } from "vitest";
+import { expresses, type Framework, koas } from "./frameworks.ts";
+import type { Reply } from "./http-client.ts";
+import { compressionLayer, layerThatWaits, sessionLayer } from "./layers.ts";
+import { codeOf, everywhere, openOnce, orderKey, unmarked } from "./once-shop.ts";
+import { closeShops } from "./shop.ts";
+import type { Layer, Turn } from "./turn.ts";
+
+afterEach(closeShops);
+
+const order = { order: 7, note: "x".repeat(2_000) };
+const place = (turn: Turn) => turn.answer(201, order);
+
+const gzip = { "accept-encoding": "gzip" };
+const plain = { "accept-encoding": "identity" };
+
+/** What a client shows of a reply. */
+function shown({ body, headers }: Reply): unknown {
+  const bytes = Buffer.from(body, "latin1");
+  return JSON.parse(
+    (headers["content-encoding"] === "gzip" ? gunzipSync(bytes) : bytes).toString(),
+  );
+}
+
+/** CORS, as middleware sets it for each request. */
+const cors = layerThatWaits(async (req, res) => {
+  res.setHeader("access-control-allow-origin", String(req.headers.origin));
+  res.setHeader("vary", "Origin");
+});
+
+/** The two places of a layer. */
+const places: [string, (layer: Layer) => { outside?: Layer[]; inside?: Layer[] }][] = [
+  ["outside", (layer) => ({ outside: [layer] })],
+  ["inside", (layer) => ({ inside: [layer] })],
+];
+
+describe.each(everywhere)("$name", (framework: Framework) => {
+  test.each(places)(
+    "with a session %s a replay has no cookie of the first answer",
+    async (_where, at) => {
+      const session = sessionLayer(10);
+      const once = await openOnce({ framework, handler: place, ...at(session) });
+      const [first, second] = await once.twice();
+      expect(String(first.headers["set-cookie"])).toContain("the-session");
+      expect(shown(second)).toEqual(order);
+      expect((await once.records()).join()).not.toMatch(/cookie|the-session/i);
+      // Inside, nothing that a session does is run again; outside, it is the retry's own session.
+      const isOutside = _where === "outside";
+      expect(second.headers["set-cookie"] !== undefined).toBe(isOutside);
+      expect(session.saved).toHaveLength(isOutside ? 2 : 1);
+      expect(once.runs).toBe(1);
+    },
+  );
+
+  test("with CORS outside a replay has the headers of its own origin", async () => {
+    const once = await openOnce({ framework, handler: place, outside: [cors] });
+    const first = await once.submit({ key: orderKey, headers: { origin: "https://one.example" } });
+    await once.whenKept(1);
+    const second = await once.submit({ key: orderKey, headers: { origin: "https://two.example" } });
+    expect(first.headers["access-control-allow-origin"]).toBe("https://one.example");
+    expect(second.headers["access-control-allow-origin"]).toBe("https://two.example");
+    expect(shown(second)).toEqual(order);
+  });
+
+  test.each([
+    [gzip, plain],
+    [plain, gzip],
+    [gzip, gzip],
+  ])("compression outside sends each what it accepts: %o, %o", async (one, other) => {
+    const once = await openOnce({ framework, handler: place, outside: [compressionLayer()] });
+    const first = await once.submit({ key: orderKey, headers: one });
+    await once.whenKept(1);
+    const second = await once.submit({ key: orderKey, headers: other });
+    for (const [reply, headers] of [
+      [first, one],
+      [second, other],
+    ] as const) {
+      expect(reply.headers["content-encoding"]).toBe(headers === gzip ? "gzip" : undefined);
+      expect(shown(reply)).toEqual(order);
+    }
+    expect((await once.records()).join()).not.toContain("content-encoding");
+    expect((await once.records()).join()).toContain('\\"order\\":7');
+    expect(once.runs).toBe(1);
+  });
+});
+
+describe.each(expresses)("$name", (framework: Framework) => {
+  test.each([
+    [gzip, gzip],
+    [gzip, plain],
+    [gzip, {}],
+    [plain, gzip],
+  ])(
+    "compression inside is kept as it is, and undone for who needs it: %o, %o",
+    async (one, other) => {
+      const once = await openOnce({ framework, handler: place, inside: [compressionLayer()] });
+      const first = await once.submit({ key: orderKey, headers: one });
+      await once.whenKept(1);
+      const second = await once.submit({ key: orderKey, headers: other });
+      for (const reply of [first, second]) expect(shown(reply)).toEqual(order);
+      expect(second.headers["content-encoding"]).toBe(
+        one === gzip && other === gzip ? "gzip" : undefined,
+      );
+      expect(once.runs).toBe(1);
+    },
+  );
+});
+
+describe.each(koas)("$name", (framework: Framework) => {
+  test("what compression inside makes a stream of is not run again", async () => {
+    const once = await openOnce({ framework, handler: place, inside: [compressionLayer()] });
+    const first = await once.submit({ key: orderKey, headers: gzip });
+    expect(shown(first)).toEqual(order);
+    await once.whenKept(1);
+    const second = await once.submit({ key: orderKey, headers: gzip });
+    expect([second.status, codeOf(second)]).toEqual([409, "idempotency_answer_unavailable"]);
+    expect(once.runs).toBe(1);
+  });
+});
+
+const text = "placed ".repeat(100);
+
+/** Bodies that the handler itself has encoded. */
+const encoded: Record<string, Buffer> = {
+  gzip: gzipSync(text),
+  "x-gzip": gzipSync(text),
+  deflate: deflateSync(text),
+  br: brotliCompressSync(text),
+  "gzip, br": brotliCompressSync(gzipSync(text)),
+  identity: Buffer.from(text),
+};
+
+describe.each(everywhere)("$name", (framework: Framework) => {
+  const open = (coding: string, body: Buffer) =>
+    openOnce({
+      framework,
+      handler: (turn) => {
+        turn.res.setHeader("content-encoding", coding);
+        turn.res.setHeader("etag", '"7"');
+        if (turn.ctx) Object.assign(turn.ctx, { status: 201, type: "text", body });
+        else turn.express?.res.status(201).type("text").send(body);
+      },
+    });
+
+  test.each(Object.keys(encoded))(
+    "a body in the coding %s is repeated in it, or decoded",
+    async (coding) => {
+      const once = await open(coding, encoded[coding] as Buffer);
+      const first = await once.submit({ key: orderKey });
+      await once.whenKept(1);
+      const accepts = (value: string) =>
+        once.submit({ key: orderKey, headers: { "accept-encoding": value } });
+      for (const value of ["gzip, deflate, br", "*", "GZIP;q=0.5, br;q=0.1, deflate"]) {
+        expect(unmarked(await accepts(value))).toEqual(unmarked(first));
+      }
+      for (const value of ["identity", "zstd", "gzip;q=0, br;q=0.000, deflate;q=0", "*;q=0"]) {
+        const reply = await accepts(value);
+        expect(reply).toMatchObject({ status: 201, body: text });
+        if (coding === "identity") continue;
+        expect(reply.headers["content-encoding"]).toBeUndefined();
+        expect(reply.headers["etag"]).toBe('W/"7"');
+      }
+      expect(once.runs).toBe(1);
+    },
+  );
+
+  test.each([
+    ["a coding that nobody here knows", "zstd", Buffer.from(text)],
+    ["no gzip at all", "gzip", Buffer.from(text)],
+    ["gzip of more than 16 MiB", "gzip", gzipSync(Buffer.alloc(17 * 1_048_576))],
+  ])("%s is repeated to who accepts it, and to nobody else", async (_what, coding, body) => {
+    const once = await open(coding, body);
+    await once.submit({ key: orderKey });
+    await once.whenKept(1);
+    const same = await once.submit({ key: orderKey, headers: { "accept-encoding": coding } });
+    expect([same.status, Buffer.from(same.body, "latin1").equals(body)]).toEqual([201, true]);
+    const other = await once.submit({ key: orderKey, headers: plain });
+    expect([other.status, codeOf(other)]).toEqual([409, "idempotency_answer_unavailable"]);
+    expect(once.runs).toBe(1);
+  });
+});

@@ -1,0 +1,26 @@
+import { spawnSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+const here = new URL(".", import.meta.url);
+
+/** Installs the neighbours beside their own package file on first use. */
+export function installPeers(): void {
+  if (Object.keys(versions()).every((name) => existsSync(new URL(`node_modules/${name}`, here)))) {
+    return;
+  }
+  const args = ["ci", "--legacy-peer-deps", "--ignore-scripts", "--no-audit", "--no-fund"];
+  console.log(`Installing the neighbours in test/lab/once/peers: npm ${args.join(" ")}`);
+  const { status } = spawnSync("npm", args, {
+    cwd: fileURLToPath(here),
+    stdio: ["ignore", "inherit", "inherit"],
+    timeout: 300_000,
+  });
+  if (status !== 0) throw new Error(`npm ci in test/lab/once/peers failed (status ${status}).`);
+}
+
+/** The exact versions that are compared. */
+export function versions(): Record<string, string> {
+  const file = readFileSync(new URL("package.json", here), "utf8");
+  return (JSON.parse(file) as { dependencies: Record<string, string> }).dependencies;
+}

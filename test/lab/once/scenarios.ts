@@ -1,0 +1,136 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { type Asked, post, postAndLeave } from "./client.ts";
+import type { Order } from "./order.ts";
+import type { Stage } from "./stage.ts";
+import { isRefusal, type Told, toldBy } from "./verdict.ts";
+
+export interface Trial {
+  /** Of the handler. */
+  readonly runs: number;
+  /** By each client that waited for its answer, the one that the scenario is about at the end. */
+  readonly told: readonly Told[];
+}
+
+export interface Scenario {
+  readonly name: string;
+  readonly what: string;
+  /** How many orders its clients want; of one submission that succeeds, one. */
+  readonly wanted: 1 | 2;
+  /** What the first client is told where nothing is wrong. */
+  readonly first: Told;
+  /** Whether a client that is refused asks again for `patienceMs`. */
+  readonly insists: boolean;
+  play(stage: Stage): Promise<Trial>;
+}
+
+const retryEveryMs = 250;
+/** A client that was refused asks again for so long. */
+export const patienceMs = 2_000;
+
+export const scenarios: readonly Scenario[] = [
+  ...[0, 60, 100, 300].map(doubleClick),
+  {
+    name: "lost answer",
+    what: "the client leaves after 10 ms, the handler answers at 50 ms, the same request again at 300 ms",
+    wanted: 1,
+    first: "first answer",
+    insists: true,
+    async play(stage) {
+      const asked = await leaveAnOrder(stage);
+      const told = await insist(stage, asked);
+      return { runs: await stage.runsOf(asked), told: [told] };
+    },
+  },
+  {
+    name: "two users, one key",
+    what: "another user sends the same key and the same body, 100 ms after the first answer",
+    wanted: 2,
+    first: "first answer",
+    insists: false,
+    async play(stage) {
+      const first = stage.newOrder();
+      return await twoOrders(stage, first, { ...first, user: `${first.user}-b` });
+    },
+  },
+  {
+    name: "another payload",
+    what: "the same user sends the same key and another body, 100 ms after the first answer",
+    wanted: 2,
+    first: "first answer",
+    insists: false,
+    async play(stage) {
+      const first = stage.newOrder();
+      return await twoOrders(stage, first, { ...first, order: { ...first.order, item: "tandem" } });
+    },
+  },
+  {
+    ...answerThenRetry("a throw", "the handler's first run throws after 50 ms", "throw"),
+    wanted: 2,
+    first: 500,
+  },
+  answerThenRetry("100 KB", "an answer of 100 KB", "large"),
+  answerThenRetry("a stream", "an answer of three writes and an end", "stream"),
+];
+
+function doubleClick(gapMs: number): Scenario {
+  return {
+    name: `double click, ${gapMs} ms`,
+    what: gapMs === 0 ? "the same request twice at once" : `the second one ${gapMs} ms later`,
+    wanted: 1,
+    first: "first answer",
+    insists: false,
+    async play(stage) {
+      const asked = stage.newOrder();
+      const click = async () => toldBy(await post(stage.port, asked), asked);
+      const second = gapMs === 0 ? click() : sleep(gapMs).then(click);
+      const told = await Promise.all([click(), second]);
+      // Of two clicks at once either may be the first to arrive.
+      if (gapMs === 0 && told[1] === "first answer") told.reverse();
+      return { runs: await stage.runsOf(asked), told };
+    },
+  };
+}
+
+function answerThenRetry(name: string, what: string, answer: Order["answer"]): Scenario {
+  return {
+    name,
+    what: `${what}; the same request 100 ms after the answer`,
+    wanted: 1,
+    first: "first answer",
+    insists: true,
+    async play(stage) {
+      const asked = stage.newOrder({ answer });
+      const first = toldBy(await post(stage.port, asked), asked);
+      await sleep(100);
+      return { told: [first, await insist(stage, asked)], runs: await stage.runsOf(asked) };
+    },
+  };
+}
+
+/** Its client has left, and 300 ms have passed since it asked. */
+async function leaveAnOrder(stage: Stage): Promise<Asked> {
+  for (let tries = 0; tries < 10; tries++) {
+    const asked = stage.newOrder();
+    const start = performance.now();
+    await postAndLeave(stage.port, asked, 10);
+    await sleep(start + 300 - performance.now());
+    // On a busy machine a client may leave before its request was read: nothing was lost then.
+    if ((await stage.runsOf(asked)) > 0) return asked;
+  }
+  throw new Error("No request reached the handler within 10 ms.");
+}
+
+async function twoOrders(stage: Stage, first: Asked, second: Asked): Promise<Trial> {
+  const told = toldBy(await post(stage.port, first), first);
+  await sleep(100);
+  const later = toldBy(await post(stage.port, second), second, [first]);
+  return { told: [told, later], runs: await stage.runsOf(first) };
+}
+
+/** Asks until it is told something else than to come back, and resolves with what it was told last. */
+async function insist(stage: Stage, asked: Asked): Promise<Told> {
+  for (const end = performance.now() + patienceMs; ; await sleep(retryEveryMs)) {
+    const told = toldBy(await post(stage.port, asked), asked);
+    if (!isRefusal(told) || performance.now() + retryEveryMs > end) return told;
+  }
+}

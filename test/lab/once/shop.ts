@@ -1,0 +1,71 @@
+import { once } from "node:events";
+import { createServer, type RequestListener } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
+import express, { type ErrorRequestHandler, type RequestHandler } from "express";
+import { Redis } from "ioredis";
+import { countsDb, linesOf, type Order, receiptOf, runsKey } from "./order.ts";
+
+/** What an order does, whatever framework it is called from. */
+export class Work {
+  readonly #counts: Redis;
+
+  constructor(redisUrl: string) {
+    this.#counts = new Redis(redisUrl, { db: countsDb });
+  }
+
+  /** Resolves with the number of this run of the order. */
+  async run(order: Order): Promise<number> {
+    if (order.uncounted) return 1;
+    const run = await this.#counts.incr(runsKey(order.cart));
+    await sleep(run === 1 ? (order.firstRunMs ?? order.workMs) : order.workMs);
+    if (order.answer === "throw" && run === 1) throw new Error("The warehouse does not answer.");
+    return run;
+  }
+}
+
+/** An Express shop; `protect` gives what stands on the route, the handler included. */
+export async function serveShop(
+  port: number,
+  redisUrl: string,
+  protect: (placeOrder: RequestHandler) => RequestHandler[],
+): Promise<void> {
+  const app = express();
+  app.use(express.json());
+  app.post("/orders", ...protect(placeOrderWith(new Work(redisUrl))));
+  app.use(answerError);
+  const server = createServer(app as RequestListener).listen(port, "127.0.0.1");
+  await once(server, "listening");
+}
+
+function placeOrderWith(work: Work): RequestHandler {
+  return async (req, res) => {
+    const order = req.body as Order;
+    const user = req.get("x-user-id") ?? "";
+    const run = await work.run(order);
+    res.status(201);
+    if (order.answer !== "stream") {
+      res.json(receiptOf(order, user, run));
+      return;
+    }
+    res.type("text/plain");
+    for (const line of linesOf(order, user, run)) {
+      res.write(line);
+      await sleep(5);
+    }
+    res.end();
+  };
+}
+
+/**
+ * As most shops have one: it answers with `res.json`, where the libraries that wrap `res.send` see
+ * it. Express's own would answer past them.
+ */
+const answerError: ErrorRequestHandler = (error: unknown, _req, res, next) => {
+  if (res.headersSent) {
+    next(error);
+    return;
+  }
+  const { status } = error as { status?: number };
+  res.status(status ?? (res.statusCode >= 400 ? res.statusCode : 500));
+  res.json({ error: error instanceof Error ? error.message : String(error) });
+};

@@ -1,0 +1,100 @@
+import type { WrittenCopy } from "../network/surroundings.ts";
+import { nameOf, type ScriptName } from "../script-names.ts";
+import { type CallEntry, codesOf, entriesOf, isGrant } from "../server/script-call.ts";
+import type { SimulatedRedis } from "../server/simulated-redis.ts";
+import type { Owners } from "./owners.ts";
+import type { RecordWatch } from "./record-watch.ts";
+import type { Verdict } from "./verdict.ts";
+
+/** What the server executes at the moment. */
+export interface Execution {
+  readonly copy: WrittenCopy;
+  readonly name: ScriptName;
+  readonly entries: readonly CallEntry[];
+  /** The keys that it has set or deleted, and the owner id that was there last. */
+  readonly touched: Map<string, string>;
+}
+
+/** What the watchers of the keys ask each other. */
+interface Around {
+  readonly server: () => SimulatedRedis;
+  readonly owners: Owners;
+  readonly verdict: Verdict;
+  readonly records: () => RecordWatch;
+}
+
+/** Watches every script that the server executes: what it is about, and what it says in the end. */
+export class Executions {
+  current: Execution | undefined;
+  readonly #around: Around;
+
+  constructor(around: Around) {
+    this.#around = around;
+  }
+
+  /** The server executes a copy: `run` does it. */
+  watch(copy: WrittenCopy, run: () => unknown): unknown {
+    const name = nameOf(copy.script);
+    const entries = entriesOf(name, copy.keys, copy.args);
+    const execution = { copy, name, entries, touched: new Map<string, string>() };
+    // Whatever stands now stood before this script began.
+    const stood = entries.map(({ record }) => record && this.#around.records().standing(record));
+    this.current = execution;
+    let reply: unknown;
+    try {
+      reply = run();
+    } catch (error) {
+      this.#failed(execution, String(error));
+      throw error;
+    } finally {
+      this.current = undefined;
+    }
+    for (const [at, code] of codesOf(name, reply).entries()) {
+      const entry = entries[at] as CallEntry;
+      if (code instanceof Error) this.#failed(execution, String(code));
+      const record = stood[at];
+      if (record && isGrant(code)) {
+        this.#around.verdict.broken(
+          "once",
+          `${this.#nameOf(entry)} was granted ${entry.lock}, and ${record.owner.name} had recorded its answer`,
+        );
+      }
+      this.#checkUntouched(execution, entry, code);
+    }
+    return reply;
+  }
+
+  #failed({ name, entries }: Execution, error: string): void {
+    const { owners, server, verdict } = this.#around;
+    if (error.includes("user_script")) verdict.broken("script", error);
+    const isEnding = ["release", "cooldown", "complete", "record"].includes(name);
+    // An engine that looks at every write may refuse a record; a deletion it may not.
+    const isRefusable = server().memory === "strictly full" && name !== "release";
+    if (isEnding && !isRefusable && error.includes("OOM")) {
+      verdict.broken("full", `a ${name} was refused: ${error}`);
+    }
+    if (isEnding && error.includes("NOPERM")) {
+      for (const { ownerId = "" } of entries) {
+        const owner = owners.get(ownerId);
+        if (owner !== undefined) owner.wasForbidden = true;
+      }
+    }
+  }
+
+  /** Rule 18: where an acquire was not granted, its owner id is nowhere, and no record was touched. */
+  #checkUntouched({ name, touched, copy }: Execution, entry: CallEntry, code: unknown): void {
+    if (name !== "acquire" && name !== "acquireOnce") return;
+    const isOnlyLook = Number(copy.args[0]) === 0;
+    const { lock = "", record = "", ownerId } = entry;
+    const isTaken = touched.get(lock) === ownerId && (isOnlyLook || !isGrant(code));
+    if (!isTaken && !touched.has(record)) return;
+    this.#around.verdict.broken(
+      "untouched",
+      `${this.#nameOf(entry)} was told ${String(code)}, and ${isTaken ? lock : record} was changed`,
+    );
+  }
+
+  #nameOf({ ownerId = "" }: CallEntry): string {
+    return this.#around.owners.get(ownerId)?.name ?? ownerId;
+  }
+}

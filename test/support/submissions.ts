@@ -1,0 +1,67 @@
+import type {
+  AnswerToStore,
+  Lease,
+  LockCommand,
+  Submission,
+  SubmissionAttempt,
+  SubmissionHashes,
+  SubmitLock,
+} from "../../src/index.ts";
+import { decodeRecord, encodeRecord } from "../../src/lock/record.ts";
+import { hash22, resolveSubmission } from "../../src/lock/submission.ts";
+import { freshUser } from "./ids.ts";
+import { acquired, commandOf } from "./locks.ts";
+
+/** What a store knows a submission by; a new one unless an id is given. */
+export function hashesOf(id: string = freshUser(), fingerprint?: string): SubmissionHashes {
+  return resolveSubmission({ id, fingerprint }, 1_000).hashes;
+}
+
+/** A command of a new owner for a submission, on a new key unless one is given. */
+export function onceOf(given: Partial<LockCommand> = {}): LockCommand {
+  return commandOf({ submission: hashesOf(), ...given });
+}
+
+/** The record of this owner's answer. */
+export function recordOf({ submission, ownerId }: LockCommand, body = "order 7"): string {
+  if (submission === undefined) throw new Error("A record belongs to a submission.");
+  return encodeRecord(submission.fingerprint, ownerId, { status: 201, body }, 1_700_000_000_000);
+}
+
+/** The body of a record. */
+export function bodyOf(record: string): string | undefined {
+  const body = decodeRecord(record)?.answer.body;
+  return body && Buffer.from(body).toString();
+}
+
+/** What the tests' orders are answered. */
+export const answer: AnswerToStore = { status: 201, body: "order 7" };
+
+/** One attempt for a submission of the user; all of a test are the same one unless it says so. */
+export function submit(
+  lock: SubmitLock,
+  user: string,
+  submission: Partial<Submission> = {},
+): Promise<SubmissionAttempt> {
+  return lock.acquire(user, { submission: { id: "cart 7", ...submission } });
+}
+
+export async function submissionOf(
+  lock: SubmitLock,
+  user: string,
+  submission: Partial<Submission> = {},
+): Promise<Lease> {
+  return acquired(await submit(lock, user, submission)).lease;
+}
+
+/** The body of the answer that was found, or how else the attempt ended. */
+export function foundBy(attempt: SubmissionAttempt): string | undefined {
+  if (attempt.outcome !== "completed") return attempt.outcome;
+  const { body } = attempt.answer;
+  return body && Buffer.from(body).toString();
+}
+
+/** Where the record of a submission lies, for a client without a prefix. */
+export function recordKey(lockKey: string, id = "cart 7"): string {
+  return `{${lockKey}}:${hash22(id)}`;
+}

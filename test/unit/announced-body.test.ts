@@ -1,0 +1,150 @@
+import { once } from "node:events";
+import {
+  type ClientRequest,
+  createServer,
+  type IncomingMessage,
+  request,
+  type Server,
+} from "node:http";
+import * as http2 from "node:http2";
+import type { AddressInfo } from "node:net";
+import { text } from "node:stream/consumers";
+import { setImmediate as turn } from "node:timers/promises";
+import express5 from "express";
+import express4 from "express4";
+import { afterEach, describe, expect, test } from "vitest";
+import { bodyIsUnparsed, bodyWasAnnounced } from "../../src/http/announced-body.ts";
+
+const servers: { close(): unknown }[] = [];
+afterEach(() => {
+  for (const server of servers.splice(0)) server.close();
+});
+
+type Incoming = IncomingMessage | http2.Http2ServerRequest;
+
+async function listen(server: Server | http2.Http2Server): Promise<number> {
+  servers.push(server);
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return (server.address() as AddressInfo).port;
+}
+
+/** What `look` gives for a request that `write` sends, over HTTP/1. */
+async function over1(
+  headers: Record<string, string>,
+  write: (req: ClientRequest) => void,
+  look: (req: Incoming) => unknown,
+): Promise<unknown> {
+  const server = createServer(async (req, res) => res.end(JSON.stringify(await look(req))));
+  const port = await listen(server);
+  const req = request({ port, host: "127.0.0.1", method: "POST", headers, agent: false });
+  write(req);
+  const [res] = await once(req, "response");
+  return JSON.parse(await text(res));
+}
+
+/** The same over HTTP/2. `endStream`: the headers end it. */
+async function over2(
+  headers: http2.OutgoingHttpHeaders,
+  body: string | undefined,
+  endStream: boolean,
+  look: (req: Incoming) => unknown,
+): Promise<unknown> {
+  const server = http2.createServer(async (req, res) => res.end(JSON.stringify(await look(req))));
+  const client = http2.connect(`http://127.0.0.1:${await listen(server)}`);
+  const req = client.request({ ":method": "POST", ...headers }, { endStream });
+  if (!endStream) req.end(body);
+  try {
+    return JSON.parse(await text(req));
+  } finally {
+    client.close();
+  }
+}
+
+describe("over HTTP/1, a body is announced", () => {
+  test.each<[what: string, headers: Record<string, string>, body: string, announced: boolean]>([
+    ["by a length", { "Content-Length": "2" }, "{}", true],
+    ["by an encoding", { "Transfer-Encoding": "chunked" }, "{}", true],
+    ["by an encoding, even if nothing comes", { "Transfer-Encoding": "chunked" }, "", true],
+    ["but not by a length of 0", { "Content-Length": "0" }, "", false],
+  ])("%s", async (_what, headers, body, announced) => {
+    expect(await over1(headers, (req) => req.end(body), bodyWasAnnounced)).toBe(announced);
+  });
+
+  test("but not by a request without either", async () => {
+    const bare = (req: ClientRequest) => {
+      req.removeHeader("Transfer-Encoding");
+      req.removeHeader("Content-Length");
+      req.end();
+    };
+    expect(await over1({}, bare, bodyWasAnnounced)).toBe(false);
+  });
+});
+
+describe("over HTTP/2, a body is announced", () => {
+  const later = async (req: Incoming) => {
+    await turn();
+    return bodyWasAnnounced(req);
+  };
+
+  test.each<[what: string, headers: http2.OutgoingHttpHeaders, body: string, announced: boolean]>([
+    ["by a length", { "content-length": "2" }, "{}", true],
+    ["by a stream that goes on", {}, "{}", true],
+    ["but not by a length of 0", { "content-length": "0" }, "", false],
+    ["but not by a stream that ended without a byte", {}, "", false],
+  ])("%s", async (_what, headers, body, announced) => {
+    expect(await over2(headers, body, false, later)).toBe(announced);
+  });
+
+  test("but not by headers that end the stream", async () => {
+    expect(await over2({}, undefined, true, bodyWasAnnounced)).toBe(false);
+    expect(await over2({}, undefined, true, later)).toBe(false);
+  });
+
+  test("by a stream that goes on, also before its first byte and after its last", async () => {
+    expect(await over2({}, "{}", false, bodyWasAnnounced)).toBe(true);
+    const read = async (req: Incoming) => {
+      await text(req);
+      return bodyWasAnnounced(req);
+    };
+    expect(await over2({}, "{}", false, read)).toBe(true);
+  });
+});
+
+describe.each([
+  ["Express 4", express4 as unknown as typeof express5],
+  ["Express 5", express5],
+])("on %s with express.json(), a body is unparsed", (_name, express) => {
+  const app = express();
+  app.use(express.json());
+  app.use((req, res) => {
+    res.end(JSON.stringify({ unparsed: bodyIsUnparsed(req, req.body), body: req.body }));
+  });
+
+  test.each<[what: string, type: string, body: string | undefined, unparsed: boolean]>([
+    ["that is multipart", "multipart/form-data; boundary=x", "--x--", true],
+    ["that is text", "text/plain", "order 7", true],
+    ["but not where it is JSON", "application/json", '{"sku":7}', false],
+    ["but not where it is an empty object", "application/json", "{}", false],
+    ["but not where it is an empty array", "application/json", "[]", false],
+    ["but not where none came", "application/json", undefined, false],
+    ["but not where none came of a type that is not parsed", "text/plain", undefined, false],
+  ])("%s", async (_what, type, body, unparsed) => {
+    const port = await listen(createServer(app));
+    const answer = await fetch(`http://127.0.0.1:${port}/`, {
+      method: "POST",
+      headers: { "Content-Type": type },
+      ...(body === undefined ? {} : { body }),
+    });
+    expect(await answer.json()).toMatchObject({ unparsed });
+  });
+});
+
+test("what a platform has parsed by itself counts, unless it is empty", async () => {
+  const look = (req: Incoming) =>
+    [undefined, {}, { sku: 7 }, [], "", "order 7", Buffer.alloc(0), null].map((body) =>
+      bodyIsUnparsed(req, body),
+    );
+  const answers = await over1({ "Content-Length": "2" }, (req) => req.end("{}"), look);
+  expect(answers).toEqual([true, true, false, false, false, false, false, false]);
+});

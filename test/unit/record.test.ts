@@ -1,0 +1,208 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { type AnswerToStore, checkAnswer } from "../../src/lock/answer.ts";
+import { decodeRecord, encodeRecord } from "../../src/lock/record.ts";
+import { hash22, noFingerprint } from "../../src/lock/submission.ts";
+
+const fingerprint = hash22("payload");
+const ownerId = "8e03978e-40d5-43dd-bc93-6894a57f9324";
+const createdMs = 1_760_000_000_000;
+const encode = (answer: AnswerToStore) => encodeRecord(fingerprint, ownerId, answer, createdMs);
+const answerOf = (answer: AnswerToStore) => decodeRecord(encode(answer))?.answer;
+const bodyOf = (body: AnswerToStore["body"]) => answerOf({ status: 200, body })?.body;
+
+/** The record of an order, with another text after the fixed head. */
+const withContent = (content: string) => `1${fingerprint}${ownerId}${content}`;
+const content = { s: 201, t: createdMs, h: { a: "b" }, e: "u", b: "hi" };
+
+describe("a record", () => {
+  test("is what the scripts expect, byte for byte", () => {
+    expect(
+      encode({ status: 201, headers: { location: "/orders/7" }, body: Buffer.from('{"id":7}') }),
+    ).toBe(
+      `1${fingerprint}${ownerId}{"s":201,"t":1760000000000,"h":{"location":"/orders/7"},"e":"u","b":"{\\"id\\":7}"}`,
+    );
+    expect(encode({ status: 303 }).slice(59)).toBe('{"s":303,"t":1760000000000,"h":{},"e":"-"}');
+    expect(encode({ status: 200, body: new Uint8Array([0xff, 0xd8]) })).toContain(
+      '"e":"b","b":"/9g="',
+    );
+  });
+
+  test("gives back what was put into it", () => {
+    const headerValue = fc.oneof(fc.string(), fc.array(fc.string(), { maxLength: 3 }));
+    const names = fc.oneof(fc.string(), fc.constantFrom("__proto__", "constructor", "toJSON"));
+    const answers = fc.record({
+      status: fc.integer({ min: 100, max: 599 }),
+      headers: fc.dictionary(names, headerValue, { maxKeys: 5 }),
+      body: fc.option(fc.uint8Array({ maxLength: 200 }), { nil: undefined }),
+    });
+    fc.assert(
+      fc.property(answers, (answer) => {
+        const record = decodeRecord(encode(answer));
+        expect(record).toMatchObject({ fingerprint, ownerId, createdMs });
+        expect(record?.answer.status).toBe(answer.status);
+        expect(Object.entries(record?.answer.headers ?? {})).toEqual(
+          Object.entries(answer.headers),
+        );
+        expect(record?.answer.body).toEqual(answer.body && Buffer.from(answer.body));
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  test("without a fingerprint has its owner id at the same place", () => {
+    const record = encodeRecord(noFingerprint, ownerId, { status: 200 }, createdMs);
+    expect(record.slice(23, 59)).toBe(ownerId);
+    expect(decodeRecord(record)?.fingerprint).toBe(noFingerprint);
+  });
+
+  test("cuts a fraction off the store's time", () => {
+    const record = encodeRecord(fingerprint, ownerId, { status: 200 }, createdMs + 0.75);
+    expect(decodeRecord(record)?.createdMs).toBe(createdMs);
+  });
+});
+
+describe("a body", () => {
+  test("of any string is what HTTP would send", () => {
+    fc.assert(
+      fc.property(fc.string({ unit: "binary" }), (body) => {
+        expect(bodyOf(body)).toEqual(Buffer.from(body));
+      }),
+    );
+    expect(bodyOf("half \ud800 a character")).toEqual(Buffer.from("half \ufffd a character"));
+  });
+
+  test.each<[what: string, bytes: number[]]>([
+    ["a byte order mark", [0xef, 0xbb, 0xbf, 0x7b, 0x7d]],
+    ["two byte order marks", [0xef, 0xbb, 0xbf, 0xef, 0xbb, 0xbf]],
+    ["a byte order mark of UTF-16", [0xff, 0xfe, 0x41, 0x00]],
+    ["NUL and line ends", [0, 13, 10, 0]],
+    ["line separators", [0xe2, 0x80, 0xa8, 0xe2, 0x80, 0xa9]],
+    ["an encoded surrogate", [0xed, 0xa0, 0x80]],
+    ["an overlong NUL", [0xc0, 0x80]],
+    ["a character that is cut", [0xf0, 0x9f, 0x98]],
+    ["a replacement character", [0xef, 0xbf, 0xbd]],
+    ["every byte", Array.from({ length: 256 }, (_, i) => i)],
+  ])("with %s comes back byte for byte", (_what, bytes) => {
+    expect([...(bodyOf(Uint8Array.from(bytes)) ?? [])]).toEqual(bytes);
+  });
+
+  test("that lies within a larger buffer is kept alone", () => {
+    expect(bodyOf(Buffer.from("xhix").subarray(1, 3))).toEqual(Buffer.from("hi"));
+  });
+
+  test("without bytes is not a body that was not kept", () => {
+    expect(bodyOf("")).toEqual(Buffer.alloc(0));
+    expect(bodyOf(new Uint8Array())).toEqual(Buffer.alloc(0));
+    expect(bodyOf(undefined)).toBeUndefined();
+  });
+});
+
+describe("rubbish is no record:", () => {
+  test("the text that everything else starts from is one", () => {
+    expect(decodeRecord(withContent(JSON.stringify(content)))?.answer.status).toBe(201);
+  });
+
+  test.each<[what: string, text: unknown]>([
+    ["nothing", undefined],
+    ["null", null],
+    ["bytes", Buffer.from(encode({ status: 200 }))],
+    ["an empty string", ""],
+    ["a lock's value", `${ownerId}:1760000000000000:10000:60000:host%3A1::`],
+    ["another version", `2${encode({ status: 200 }).slice(1)}`],
+    ["a short fingerprint", `1${fingerprint.slice(1)}${ownerId}${JSON.stringify(content)}`],
+    ["JSON that goes on", withContent(`${JSON.stringify(content)}x`)],
+    ["an array", withContent("[]")],
+    ["no content", withContent("{}")],
+    ["a status of 99", withContent(JSON.stringify({ ...content, s: 99 }))],
+    ["a status of 600", withContent(JSON.stringify({ ...content, s: 600 }))],
+    ["a status of 200.5", withContent(JSON.stringify({ ...content, s: 200.5 }))],
+    ["a status that is a string", withContent(JSON.stringify({ ...content, s: "200" }))],
+    ["a time that is a string", withContent(JSON.stringify({ ...content, t: "1" }))],
+    ["a time before 1970", withContent(JSON.stringify({ ...content, t: -1 }))],
+    ["no headers", withContent(JSON.stringify({ ...content, h: undefined }))],
+    ["headers that are an array", withContent(JSON.stringify({ ...content, h: ["a"] }))],
+    ["null for headers", withContent(JSON.stringify({ ...content, h: null }))],
+    ["a header that is a number", withContent(JSON.stringify({ ...content, h: { a: 1 } }))],
+    ["a header of numbers", withContent(JSON.stringify({ ...content, h: { a: [1] } }))],
+    ["a header that is an object", withContent(JSON.stringify({ ...content, h: { a: {} } }))],
+    ["another encoding", withContent(JSON.stringify({ ...content, e: "z", b: "aGk=" }))],
+    ["no encoding", withContent(JSON.stringify({ ...content, e: undefined, b: "aGk=" }))],
+    ["a text that is a number", withContent(JSON.stringify({ ...content, b: 7 }))],
+    ["no text", withContent(JSON.stringify({ ...content, b: undefined }))],
+    ["base64 that is none", withContent(JSON.stringify({ ...content, e: "b", b: "n o t" }))],
+    ["base64 that is cut", withContent(JSON.stringify({ ...content, e: "b", b: "/9g" }))],
+    ["deep JSON", withContent(`{"h":${"[".repeat(200_000)}`)],
+    ["its members as a prototype", withContent(`{"__proto__":${JSON.stringify(content)}}`)],
+  ])("%s", (_what, text) => {
+    expect(decodeRecord(text)).toBeUndefined();
+  });
+
+  test("a record that is cut anywhere", () => {
+    const whole = encode({ status: 201, headers: { etag: '"7"' }, body: "{}" });
+    for (let length = 0; length < whole.length; length += 1) {
+      expect(decodeRecord(whole.slice(0, length))).toBeUndefined();
+    }
+  });
+
+  test("any string, and any change of a record, throws nothing", () => {
+    const whole = encode({ status: 201, headers: { etag: '"7"' }, body: "{}" });
+    fc.assert(fc.property(fc.string({ unit: "binary" }), (text) => !decodeRecord(text)));
+    const changes = fc.tuple(fc.nat(whole.length - 1), fc.string({ unit: "binary", maxLength: 3 }));
+    fc.assert(
+      fc.property(changes, ([at, text]) => {
+        decodeRecord(whole.slice(0, at) + text + whole.slice(at + 1));
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+});
+
+test("a header named __proto__ is a header, and reaches no prototype", () => {
+  const text = withContent('{"s":200,"t":1,"h":{"__proto__":["admin"],"a":"b"},"e":"-"}');
+  const headers = decodeRecord(text)?.answer.headers ?? {};
+  expect(Object.keys(headers)).toEqual(["__proto__", "a"]);
+  expect(Object.getPrototypeOf(headers)).toBeNull();
+  expect(Reflect.get({}, "0")).toBeUndefined();
+});
+
+describe("an answer is checked:", () => {
+  test.each<[what: string, answer: AnswerToStore]>([
+    ["a status alone", { status: 204 }],
+    ["undefined members", { status: 100, headers: undefined, body: undefined }],
+    ["everything", { status: 599, headers: { a: "b", c: ["d", "e"] }, body: "hi" }],
+    ["bytes", { status: 200, body: new Uint8Array([1]) }],
+    ["headers without a prototype", { status: 200, headers: Object.create(null) }],
+  ])("%s is one", (_what, answer) => {
+    expect(() => checkAnswer(answer)).not.toThrow();
+  });
+
+  test.each<[what: string, answer: unknown, parts: string[]]>([
+    ["nothing", undefined, ["answer options", "an object", "undefined"]],
+    ["a string", "done", ["answer options", "an object", '"done"']],
+    ["a misspelt member", { status: 200, header: {} }, ["status, headers, body", '"header"']],
+    ["no status", {}, ["answer.status", "a whole number from 100 to 599", "undefined"]],
+    ["a status of 99", { status: 99 }, ["answer.status", "99"]],
+    ["a status of 600", { status: 600 }, ["answer.status", "600"]],
+    ["a status that is a string", { status: "200" }, ["answer.status", '"200"']],
+    ["a Map of headers", { status: 200, headers: new Map() }, ["answer.headers", "a plain object"]],
+    ["Headers", { status: 200, headers: new Headers() }, ["answer.headers", "an object"]],
+    ["a list of headers", { status: 200, headers: [] }, ["answer.headers", "an array"]],
+    ["null for headers", { status: 200, headers: null }, ["answer.headers", "null"]],
+    ["a numeric header", { status: 200, headers: { age: 7 } }, ['answer.headers["age"]', "7"]],
+    ["a header without a value", { status: 200, headers: { a: undefined } }, ['["a"]']],
+    ["an object as the body", { status: 200, body: { id: 7 } }, ["answer.body", "an object"]],
+    ["null as the body", { status: 200, body: null }, ["answer.body", "null"]],
+  ])("%s is none, and the message says why", (_what, answer, parts) => {
+    let error: unknown;
+    try {
+      checkAnswer(answer as never);
+    } catch (thrown) {
+      error = thrown;
+    }
+    expect(error).toMatchObject({ code: "SUBMIT_LOCK_INVALID_OPTION" });
+    for (const part of ["expected", "got", ...parts]) {
+      expect((error as Error).message).toContain(part);
+    }
+  });
+});

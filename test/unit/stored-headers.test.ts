@@ -1,0 +1,156 @@
+import { once } from "node:events";
+import { createServer, type OutgoingHttpHeaders, request } from "node:http";
+import type { AddressInfo } from "node:net";
+import { describe, expect, test } from "vitest";
+import {
+  type HeaderSource,
+  pickHeaders,
+  resolveStoredHeaders,
+} from "../../src/http/stored-headers.ts";
+
+const stored = resolveStoredHeaders(["X-Order"]);
+const pick = (...sources: HeaderSource[]) => ({ ...pickHeaders(stored, ...sources) });
+
+describe("what is stored", () => {
+  test("is the list of headers that belong to an answer", () => {
+    expect([...resolveStoredHeaders(undefined)]).toEqual([
+      "content-type",
+      "content-encoding",
+      "content-language",
+      "content-disposition",
+      "content-location",
+      "link",
+      "location",
+      "etag",
+      "last-modified",
+      "cache-control",
+    ]);
+    expect(resolveStoredHeaders([])).toEqual(resolveStoredHeaders(undefined));
+  });
+
+  test("is also what replayHeaders adds, in lower case", () => {
+    expect([...resolveStoredHeaders(["X-Order", "Location", "x_y"])].slice(10)).toEqual([
+      "x-order",
+      "x_y",
+    ]);
+  });
+
+  test.each([
+    "set-cookie",
+    "Set-Cookie",
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "Proxy-Connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "Date",
+    "Content-Length",
+    "www-authenticate",
+  ])("is never %s", (name) => {
+    expect(() => resolveStoredHeaders(["x-order", name])).toThrow(
+      expect.objectContaining({
+        code: "SUBMIT_LOCK_INVALID_OPTION",
+        message: expect.stringMatching(
+          new RegExp(`idempotency.replayHeaders: expected .*, got "${name}", which is never`),
+        ),
+      }),
+    );
+  });
+
+  test.each<[what: string, value: unknown, came: string]>([
+    ["a string", "x-order", '"x-order"'],
+    ["null", null, "null"],
+    ["a Set", new Set(["x-order"]), "an object"],
+    ["a number in it", [7], "7"],
+    ["an empty name", [""], '""'],
+    ["a name with a space", ["x order"], '"x order"'],
+    ["a name with a colon", ["x-order:"], '"x-order:"'],
+    ["a name with a line end", ["x-order\n"], '"x-order\\n"'],
+  ])("is not told by %s", (_what, value, came) => {
+    expect(() => resolveStoredHeaders(value as never)).toThrow(
+      `idempotency.replayHeaders: expected an array of header names, got ${came}`,
+    );
+  });
+});
+
+describe("of an answer's headers", () => {
+  test.each<[what: string, source: HeaderSource, picked: object]>([
+    ["nothing gives nothing", undefined, {}],
+    [
+      "the listed ones are picked, whatever their case",
+      {
+        "Content-Type": "text/html",
+        "SET-COOKIE": "sid=1",
+        ETag: '"7"',
+        vary: "*",
+        "X-ORDER": "7",
+      },
+      { "content-type": "text/html", etag: '"7"', "x-order": "7" },
+    ],
+    [
+      "numbers become strings",
+      { "x-order": 7, link: [1, "b"] },
+      { "x-order": "7", link: ["1", "b"] },
+    ],
+    ["what has no value is left out", { etag: undefined, link: null }, {}],
+    ["__proto__ is left out", JSON.parse('{"__proto__":{"etag":"7"}}'), {}],
+    [
+      "a flat array is read, and a name that comes again adds a value",
+      ["Link", "<a>", "Set-Cookie", "sid=1", "link", "<b>", "LINK", ["<c>", "<d>"], "ETag", "7"],
+      { link: ["<a>", "<b>", "<c>", "<d>"], etag: "7" },
+    ],
+    [
+      "an array of pairs is read",
+      [
+        ["Link", "<a>"],
+        ["link", "<b>"],
+        ["date", "now"],
+      ],
+      { link: ["<a>", "<b>"] },
+    ],
+    ["the later of two spellings counts", { ETag: "1", etag: "2" }, { etag: "2" }],
+  ])("%s", (_what, source, picked) => {
+    expect(pick(source)).toEqual(picked);
+  });
+
+  test("those that a later source names replace those of an earlier one", () => {
+    expect(
+      pick({ link: ["<a>", "<b>"], etag: "1" }, ["Link", "<c>"], undefined, { location: "/" }),
+    ).toEqual({ link: "<c>", etag: "1", location: "/" });
+  });
+
+  test("the result has no prototype", () => {
+    expect(Object.getPrototypeOf(pickHeaders(stored, { etag: "1" }))).toBeNull();
+  });
+
+  // Not a name that comes again after a setHeader: of those, Node.js 20 sends the last one alone.
+  test.each<
+    [what: string, before: Record<string, string[]>, argument: OutgoingHttpHeaders | string[]]
+  >([
+    ["an object", { ETag: ["1"], Link: ["<a>"] }, { eTag: "2", "X-Order": 7, "set-cookie": "a=1" }],
+    ["an array", { ETag: ["1"], Link: ["<a>"] }, ["Link", "<b>", "Cache-Control", "no-cache"]],
+    ["an array that repeats a name", {}, ["Link", "<b>", "x-order", "7", "link", "<c>"]],
+  ])("what is picked is what Node.js sends for %s", async (_what, before, argument) => {
+    let picked: Record<string, string | string[]> = {};
+    const server = createServer((_req, res) => {
+      for (const [name, value] of Object.entries(before)) res.setHeader(name, value);
+      picked = pickHeaders(stored, res.getHeaders(), argument);
+      res.writeHead(200, argument).end();
+    });
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const { port } = server.address() as AddressInfo;
+    const [res] = await once(request({ port, host: "127.0.0.1", agent: false }).end(), "response");
+    res.resume();
+    server.close();
+    const sent = res.headersDistinct as Record<string, string[]>;
+    const lists = Object.entries(picked).map(([name, value]) => [name, [value].flat()]);
+    expect(Object.fromEntries(lists)).toEqual(
+      Object.fromEntries(Object.entries(sent).filter(([name]) => stored.has(name))),
+    );
+  });
+});

@@ -1,0 +1,116 @@
+import * as crypto from "node:crypto";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import {
+  hash22,
+  noFingerprint,
+  resolveRetainMs,
+  resolveSubmission,
+} from "../../src/lock/submission.ts";
+
+const resolve = (submission: unknown) => resolveSubmission(submission as never, 1_000);
+
+describe("hash22", () => {
+  test("is the first 22 characters of SHA-256 in base64url", () => {
+    fc.assert(
+      fc.property(fc.string({ unit: "binary" }), (text) => {
+        const digest = crypto.createHash("sha256").update(text, "utf8").digest("base64url");
+        expect(hash22(text)).toBe(digest.slice(0, 22));
+      }),
+    );
+    expect(hash22("")).toBe("47DEQpj8HBSa-_TImW-5JC");
+  });
+});
+
+describe("a submission", () => {
+  test("is resolved to hashes and a day", () => {
+    expect(resolve({ id: "cart-7:3" })).toEqual({
+      hashes: { id: hash22("cart-7:3"), fingerprint: noFingerprint },
+      retainMs: 86_400_000,
+    });
+    expect(noFingerprint).toBe("----------------------");
+  });
+
+  test("keeps what it is given for retainMs", () => {
+    expect(resolve({ id: "a", retainMs: 2_000 }).retainMs).toBe(2_000);
+    expect(resolve({ id: "a", retainMs: 604_800_000 }).retainMs).toBe(604_800_000);
+  });
+
+  test("with undefined members is one without them", () => {
+    const absent = { id: "a", fingerprint: undefined, retainMs: undefined };
+    expect(resolve(absent)).toEqual(resolve({ id: "a" }));
+  });
+
+  test("has another fingerprint for another payload, and for another id", () => {
+    const prints = [
+      resolve({ id: "a", fingerprint: "1" }),
+      resolve({ id: "a", fingerprint: "2" }),
+      resolve({ id: "b", fingerprint: "1" }),
+    ].map(({ hashes }) => hashes.fingerprint);
+    expect(new Set(prints).size).toBe(3);
+    expect(resolve({ id: "a", fingerprint: "1" }).hashes.fingerprint).toBe(prints[0]);
+  });
+
+  test("has its fingerprint hashed, also where it looks like a hash or like none", () => {
+    for (const fingerprint of ["a".repeat(22), noFingerprint]) {
+      const resolved = resolve({ id: "a", fingerprint }).hashes.fingerprint;
+      expect(resolved).toMatch(/^[\w-]{22}$/);
+      expect(resolved).not.toBe(fingerprint);
+    }
+  });
+});
+
+/** What is wrong, and how the message says so. */
+test.each<[what: string, submission: unknown, parts: string[]]>([
+  ["no submission", undefined, ["submission options", "an object", "undefined"]],
+  ["a string", "cart-7", ["submission options", "an object", '"cart-7"']],
+  ["an unknown member", { id: "a", retainMS: 1 }, ["fingerprint, retainMs", '"retainMS"']],
+  ["no id", {}, ["submission.id", "a string of 1 to 1024 characters", "undefined"]],
+  ["a number as the id", { id: 7 }, ["submission.id", "a string", "7"]],
+  ["an empty id", { id: "" }, ["submission.id", "a string of 0 characters"]],
+  ["a long id", { id: "x".repeat(1_025) }, ["submission.id", "a string of 1025 characters"]],
+  ["half a character", { id: "secret\ud800" }, ["submission.id", "a lone surrogate"]],
+  ["a null fingerprint", { id: "a", fingerprint: null }, ["submission.fingerprint", "null"]],
+  ["an empty fingerprint", { id: "a", fingerprint: "" }, ["submission.fingerprint", "0 char"]],
+  [
+    "a long fingerprint",
+    { id: "a", fingerprint: "secret".repeat(200) },
+    ["submission.fingerprint", "a string of 1200 characters"],
+  ],
+  [
+    "half a character in a fingerprint",
+    { id: "a", fingerprint: "\udc00secret" },
+    ["submission.fingerprint", "a lone surrogate"],
+  ],
+  [
+    "a short retention",
+    { id: "a", retainMs: 999 },
+    ["submission.retainMs", "milliseconds from 2000 to 604800000", "999"],
+  ],
+  ["a retention of 8 days", { id: "a", retainMs: 691_200_000 }, ["retainMs", "691200000"]],
+  ["half a millisecond", { id: "a", retainMs: 2_000.5 }, ["retainMs", "whole number", "2000.5"]],
+  ["a null retention", { id: "a", retainMs: null }, ["submission.retainMs", "null"]],
+])("%s is refused with a message that says why", (_what, submission, parts) => {
+  let error: unknown;
+  try {
+    resolve(submission);
+  } catch (thrown) {
+    error = thrown;
+  }
+  expect(error).toMatchObject({ code: "SUBMIT_LOCK_INVALID_OPTION" });
+  for (const part of ["expected", "got", ...parts]) {
+    expect((error as Error).message).toContain(part);
+  }
+  expect((error as Error).message).not.toContain("secret");
+});
+
+test("1 024 characters are an id", () => {
+  expect(resolve({ id: "ä".repeat(1_024) }).hashes.id).toHaveLength(22);
+});
+
+test("an answer is kept for twice the budget of an acquire at least, and for a second", () => {
+  expect(resolveRetainMs("retainMs", 1_000, 20)).toBe(1_000);
+  expect(() => resolveRetainMs("retainMs", 999, 20)).toThrow(/from 1000 to/);
+  expect(resolveRetainMs("retainMs", 20_000, 10_000)).toBe(20_000);
+  expect(() => resolveRetainMs("retainMs", 19_999, 10_000)).toThrow(/from 20000 to/);
+});
