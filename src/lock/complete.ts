@@ -1,3 +1,4 @@
+import { LockClosedError } from "../errors.ts";
 import { Timer, type TimerWheel } from "../timer-wheel.ts";
 import type { CompletePlan } from "./complete-plan.ts";
 import {
@@ -137,8 +138,8 @@ export class Completing extends Timer {
     const { times } = this.command;
     const ageMs = now - this.startedAt;
     const patienceMs = Completing.patienceMs(times);
-    if (ageMs >= patienceMs) this.#report("unconfirmed");
-    if (ageMs >= Math.max(patienceMs, times.maxHoldMs)) this.drop();
+    if (ageMs >= patienceMs) this.#report("unconfirmed", this.#cause());
+    if (ageMs >= Math.max(patienceMs, times.maxHoldMs)) this.#end("unconfirmed");
     else if (this.#mayBeSent(now)) this.send(now);
     else this.#runtime.completions.set(this, now + retryEveryMs);
   }
@@ -163,9 +164,12 @@ export class Completing extends Timer {
         this.#lastFailure = reply;
         this.#unknown();
         return;
-      case "unrecordable":
+      case "unrecordable": {
+        const cause = new Error("something that is no record stands where this one belongs");
+        this.#lastFailure = { kind: "rejected", cause, misconfigured: false };
         this.#answered("unconfirmed");
         return;
+      }
       default:
         this.#answered(reply.kind);
     }
@@ -179,33 +183,42 @@ export class Completing extends Timer {
   }
 
   #answered(outcome: CompleteOutcome): void {
+    // Also where nobody waits for the outcome any more.
+    if (outcome === "duplicate" && duplicateChannel.hasSubscribers) {
+      const { key } = this.command;
+      publish(duplicateChannel, this.command, { key });
+    }
     this.#end(outcome);
     // Rule 17: only now, when the record stands or never will.
     if (!this.#inFlight.isEmpty) release(this.#runtime, this.command, this.#inFlight, 0);
   }
 
-  /** Gives up: nothing of the attempt deletes its lock, which runs out by itself. */
+  /** Rule 14: the lock is closed, and has waited long enough. */
   drop(): void {
+    const cause = this.#cause();
+    this.#report("unconfirmed", new LockClosedError("this lock was closed", { cause }));
     this.#end("unconfirmed");
   }
 
+  /** Unconfirmed: nothing of the attempt deletes its lock, which runs out by itself. */
   #end(outcome: CompleteOutcome): void {
     if (this.#ended) return;
     this.#ended = true;
     this.#runtime.completions.clear(this);
     this.#runtime.pendingRecordLength -= this.plan.record.length;
-    this.#report(outcome);
+    this.#report(outcome, outcome === "unconfirmed" ? this.#cause() : undefined);
     this.#runtime.completes.done();
   }
 
-  #report(outcome: CompleteOutcome): void {
+  #cause(): Error {
+    return toLockError(this.#lastFailure, Completing.patienceMs(this.command.times));
+  }
+
+  #report(outcome: CompleteOutcome, cause: Error | undefined): void {
     const onCompleted = this.#onCompleted;
     if (onCompleted === undefined) return;
     this.#onCompleted = undefined;
     const { command, plan } = this;
-    const patienceMs = Completing.patienceMs(command.times);
-    const cause =
-      outcome === "unconfirmed" ? toLockError(this.#lastFailure, patienceMs) : undefined;
     if (completeChannel.hasSubscribers) {
       const message: CompleteMessage = {
         key: command.key,
@@ -216,9 +229,6 @@ export class Completing extends Timer {
         cause,
       };
       publish(completeChannel, command, message);
-    }
-    if (outcome === "duplicate" && duplicateChannel.hasSubscribers) {
-      publish(duplicateChannel, command, { key: command.key });
     }
     onCompleted(outcome, cause);
   }

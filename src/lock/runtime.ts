@@ -38,5 +38,7 @@ export async function drain(runtime: LeaseRuntime, timeoutMs: number): Promise<v
   const settled = drained.then(() => completes.wait()).then(() => releases.wait());
   await within(2 * times.acquireTimeoutMs, settled);
   for (const completing of completions.armed()) completing.drop();
+  // What a handler completes from now on is sent as well, and keeps no process from its end.
+  completions.unref();
   timers.unref();
 }

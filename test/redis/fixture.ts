@@ -100,6 +100,12 @@ export const isComplete: (argv: string[]) => boolean = calls(completeScript);
 /** The owner ids of a call that acquires without submissions. */
 export const ownersOf = (acquire: string[]): string[] => acquire.slice(-Number(acquire[2]));
 
+/** How often a Redis has executed a command since it was started. */
+export async function executed(redis: KeyObserver, name: string): Promise<number> {
+  const info = String(await redis.send("INFO", "commandstats"));
+  return Number(new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(info)?.[1] ?? 0);
+}
+
 /** The event loop stands still, as in a garbage collection or a large JSON.parse. */
 export function block(ms: number): void {
   const end = performance.now() + ms;

@@ -5,7 +5,7 @@ import { acquired } from "../support/locks.ts";
 import { type KeyObserver, observer } from "../support/observer.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, isAcquire, isRelease, openFixture } from "./fixture.ts";
+import { closeFixtures, executed, isAcquire, isRelease, openFixture } from "./fixture.ts";
 
 let server: RedisServer;
 let redis: KeyObserver;
@@ -15,12 +15,6 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 afterEach(closeFixtures);
-
-/** How often Redis has executed a command since it was started. */
-async function executed(name: string): Promise<number> {
-  const info = String(await redis.send("INFO", "commandstats"));
-  return Number(new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(info)?.[1] ?? 0);
-}
 
 describe("rule 6, P3: a retire is final only past every open deadline", () => {
   test("a held copy that lands within its deadline, after its client has gone, leaves no orphan", async () => {
@@ -33,9 +27,9 @@ describe("rule 6, P3: a retire is final only past every open deadline", () => {
     expect(await lease.release()).toBe("released");
     client.disconnect(true);
     await until(() => client.status === "ready", { what: "the client's next connection" });
-    const before = await executed("set");
+    const before = await executed(redis, "set");
     proxy.releaseHeld();
-    await until(async () => (await executed("set")) === before + 1, {
+    await until(async () => (await executed(redis, "set")) === before + 1, {
       what: "the held copy to take effect",
     });
     await until(async () => !(await redis.exists(lease.key)), {
@@ -60,12 +54,12 @@ describe("rule 6, P3: a retire is final only past every open deadline", () => {
     const deadline = Number(proxy.commands.find(isAcquire)?.[4]);
     expect(Date.now()).toBeGreaterThanOrEqual(deadline);
     expect(proxy.commands.filter(isRelease).length).toBeGreaterThan(2);
-    const before = { eval: await executed("eval"), set: await executed("set") };
+    const before = { eval: await executed(redis, "eval"), set: await executed(redis, "set") };
     proxy.releaseHeld();
-    await until(async () => (await executed("eval")) > before.eval, {
+    await until(async () => (await executed(redis, "eval")) > before.eval, {
       what: "the held copy to be executed",
     });
-    expect(await executed("set")).toBe(before.set);
+    expect(await executed(redis, "set")).toBe(before.set);
     expect(await redis.exists(lease.key)).toBe(false);
     retire.stop();
   });

@@ -1,12 +1,14 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
+import { LockClosedError } from "../../src/index.ts";
 import { record } from "../support/channels.ts";
 import { runChild, sourceUrl } from "../support/child.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, leaseOf, openLock } from "../support/locks.ts";
-import { sharedRedisPort } from "../support/redis-server.ts";
+import { sharedRedisPort, startRedis } from "../support/redis-server.ts";
+import { answer, foundBy, recordKey, submissionOf, submit } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, isAcquire, openFixture } from "./fixture.ts";
+import { closeFixtures, isAcquire, isComplete, isRelease, openFixture } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -77,4 +79,86 @@ describe("rule 14: close", () => {
       console.log("closed");`);
     expect({ code, stdout, stderr }).toEqual({ code: 0, stdout: "closed\n", stderr: "" });
   });
+});
+
+describe("rule 14: close and what is being completed", () => {
+  test("it waits for a complete that is answered, and for the retire behind it", async () => {
+    const { lock, proxy, redis } = await openFixture({ acquireTimeoutMs: 1_000 });
+    const user = freshUser();
+    const retire = record("submit-lock:retire", lock.keyFor(user));
+    const held = proxy.holdRequestOnce(isAcquire, { resetClientAfterMs: 0 });
+    const { lease } = acquired(await submit(lock, user));
+    await held;
+    proxy.holdRequests(300);
+    const completing = lease.complete(answer);
+    await lock.close();
+    expect(await redis.exists(recordKey(lease.key))).toBe(true);
+    expect(await redis.exists(lease.key)).toBe(false);
+    expect(await completing).toBe("recorded");
+    expect(retire.messages).toMatchObject([{ outcome: "final" }]);
+    retire.stop();
+  });
+
+  test("after 2 × acquireTimeoutMs it drops what is unanswered, says so, and leaves the lock to run out", async () => {
+    const times = { ttlMs: 2_000, acquireTimeoutMs: 300, commandTimeoutMs: 50 };
+    const { lock, proxy, client, redis } = await openFixture(times);
+    const user = freshUser();
+    const complete = record("submit-lock:complete", lock.keyFor(user));
+    const lease = await submissionOf(lock, user);
+    await proxy.refuse(true);
+    proxy.resetAll();
+    // What it writes before it notices, the client itself writes again.
+    await until(() => client.status !== "ready", { what: "the client to notice" });
+    const completing = lease.complete(answer);
+    const from = performance.now();
+    await lock.close();
+    const took = performance.now() - from;
+    expect(took).toBeGreaterThanOrEqual(2 * 300 - 1);
+    expect(took).toBeLessThan(2_000);
+    expect(await completing).toBe("unconfirmed");
+    expect(complete.messages).toMatchObject([
+      { outcome: "unconfirmed", cause: expect.any(LockClosedError) },
+    ]);
+    await proxy.refuse(false);
+    await until(async () => !(await redis.exists(lease.key)), { what: "the lock to run out" });
+    expect(await redis.exists(recordKey(lease.key))).toBe(false);
+    expect(proxy.commands.some((argv) => isComplete(argv) || isRelease(argv))).toBe(false);
+    complete.stop();
+  });
+
+  test("an answer that comes after it is kept while the client is open", async () => {
+    const { lock } = await openFixture();
+    const { lock: other } = await openFixture();
+    const user = freshUser();
+    const lease = await submissionOf(lock, user);
+    await lock.close({ timeoutMs: 0 });
+    expect(await lease.complete(answer)).toBe("recorded");
+    expect(foundBy(await submit(other, user))).toBe("order 7");
+  });
+
+  test.each([
+    ["before", "void lease.complete({ status: 201 }); await lock.close();"],
+    ["after", "await lock.close({ timeoutMs: 0 }); void lease.complete({ status: 201 });"],
+  ])(
+    "a process whose handler completes just %s it, with Redis silent, ends by itself",
+    async (_when, ending) => {
+      const server = await startRedis();
+      const child = runChild(`
+        const { once } = await import("node:events");
+        const { Redis } = await import("ioredis");
+        const { RedisStore, SubmitLock } = await import(${JSON.stringify(sourceUrl("index.ts"))});
+        const redis = new Redis(${server.port});
+        const store = new RedisStore(redis);
+        const lock = new SubmitLock({ store, acquireTimeoutMs: 500, maxHoldMs: 600_000 });
+        await once(redis, "ready");
+        const { lease } = await lock.acquire("42", { submission: { id: "cart 7" } });
+        process.kill(${server.pid}, "SIGSTOP");
+        ${ending}
+        redis.disconnect();
+        console.log("closed");`);
+      expect(await child).toEqual({ code: 0, stdout: "closed\n", stderr: "" });
+      server.resume();
+      await server.stop();
+    },
+  );
 });

@@ -1,0 +1,239 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, describe, expect, test } from "vitest";
+import { record } from "../support/channels.ts";
+import { redisClients } from "../support/clients.ts";
+import { freshUser } from "../support/ids.ts";
+import { acquired, leaseOf } from "../support/locks.ts";
+import { startRedis } from "../support/redis-server.ts";
+import { answer, foundBy, recordKey, submissionOf, submit } from "../support/submissions.ts";
+import { until } from "../support/until.ts";
+import {
+  closeFixtures,
+  executed,
+  isAcquire,
+  isComplete,
+  isExtend,
+  openFixture,
+} from "./fixture.ts";
+
+afterEach(closeFixtures);
+
+/** The least that an answer may be kept with these bounds is a second. */
+const brief = { ttlMs: 2_000, acquireTimeoutMs: 500, commandTimeoutMs: 50 } as const;
+
+describe.each(redisClients)("rule 15, P9: once, with $name", ({ connect }) => {
+  test.each([
+    ["the reply is lost", "loseReplyOnce", {}],
+    ["the connection is reset after Redis has done it", "loseReplyOnce", { resetAfterMs: 0 }],
+    ["the connection is reset before Redis has seen it", "resetBeforeOnce", {}],
+    ["the reply is late", "holdReplyOnce", { releaseAfterMs: 1_000 }],
+    ["the request is held", "holdRequestOnce", { releaseAfterMs: 1_000 }],
+    [
+      "the request is held and outlives its connection",
+      "holdRequestOnce",
+      { releaseAfterMs: 1_000, resetClientAfterMs: 100 },
+    ],
+  ] as const)("%s: it is recorded once, and found", async (_name, fault, options) => {
+    const { lock, proxy, redis } = await openFixture({ connect });
+    const user = freshUser();
+    const complete = record("submit-lock:complete", lock.keyFor(user));
+    const lease = await submissionOf(lock, user);
+    const struck = (proxy[fault] as (match: typeof isComplete, how: object) => Promise<void>)(
+      isComplete,
+      options,
+    );
+    const completing = lease.complete(answer);
+    await struck;
+    expect(await completing).toBe("recorded");
+    expect(foundBy(await submit(lock, user))).toBe("order 7");
+    expect(await redis.exists(lease.key)).toBe(false);
+    const kept = await redis.get(recordKey(lease.key));
+    // What was on its way lands meanwhile.
+    await sleep(1_100);
+    expect(await redis.get(recordKey(lease.key))).toBe(kept);
+    expect(await redis.exists(lease.key)).toBe(false);
+    const copies = proxy.commands.filter(isComplete);
+    expect(copies.length).toBeGreaterThan(1);
+    // The same text and the same expiry in every copy.
+    expect(new Set(copies.map((argv) => argv.join(" "))).size).toBe(1);
+    expect(complete.messages).toMatchObject([
+      { outcome: "recorded", bodyDropped: false, cause: undefined },
+    ]);
+    complete.stop();
+  });
+});
+
+describe("rule 15, P9: a record", () => {
+  test("is kept for retainMs by Redis' clock, however wrong the process' own clock is", async () => {
+    const { now } = Date;
+    Date.now = () => now() - 3_600_000;
+    const { lock, redis } = await openFixture().finally(() => {
+      Date.now = now;
+    });
+    const lease = await submissionOf(lock, freshUser(), { retainMs: 60_000 });
+    await lease.complete(answer);
+    const left = await redis.pttl(recordKey(lease.key));
+    expect(left).toBeLessThanOrEqual(60_000);
+    expect(left).toBeGreaterThan(40_000);
+  });
+
+  test("is kept for a day by default", async () => {
+    const { lock, redis } = await openFixture();
+    const lease = await submissionOf(lock, freshUser());
+    await lease.complete(answer);
+    const left = await redis.pttl(recordKey(lease.key));
+    expect(left).toBeLessThanOrEqual(86_400_000);
+    expect(left).toBeGreaterThan(86_400_000 - 20_000);
+  });
+
+  test("is found until its time is over, and then the submission is a new one", async () => {
+    const { lock, redis } = await openFixture(brief);
+    const user = freshUser();
+    const lease = await submissionOf(lock, user, { retainMs: 1_500 });
+    await lease.complete(answer);
+    expect(foundBy(await submit(lock, user))).toBe("order 7");
+    await until(async () => !(await redis.exists(recordKey(lease.key))), {
+      what: "the record to expire",
+    });
+    await (await submissionOf(lock, user)).release();
+  });
+
+  test("is answered with its age by Redis' clock", async () => {
+    const { lock } = await openFixture();
+    const user = freshUser();
+    const lease = await submissionOf(lock, user);
+    const from = performance.now();
+    await lease.complete(answer);
+    await sleep(200);
+    const attempt = await submit(lock, user);
+    const { ageMs } = attempt as Extract<typeof attempt, { outcome: "completed" }>;
+    expect(ageMs).toBeGreaterThanOrEqual(200 - 5);
+    expect(ageMs).toBeLessThanOrEqual(performance.now() - from + 1_500);
+  });
+
+  test("belongs to one user and one id", async () => {
+    const { lock } = await openFixture();
+    const [user, other] = [freshUser(), freshUser()];
+    await (await submissionOf(lock, user)).complete(answer);
+    for (const lease of [
+      await submissionOf(lock, other),
+      await submissionOf(lock, user, { id: "cart 8" }),
+      await leaseOf(lock, user).catch(() => undefined),
+    ]) {
+      await lease?.release();
+    }
+    expect(foundBy(await submit(lock, user))).toBe("order 7");
+  });
+
+  test("that ran out is not brought back by a late copy", async () => {
+    const { lock, proxy, client, redis } = await openFixture(brief);
+    const lease = await submissionOf(lock, freshUser(), { retainMs: 1_000 });
+    const held = proxy.holdRequestOnce(isComplete);
+    const completing = lease.complete(answer);
+    await held;
+    expect(await completing).toBe("recorded");
+    const kept = recordKey(lease.key);
+    expect(await redis.exists(kept)).toBe(true);
+    await until(async () => !(await redis.exists(kept)), { what: "the record to expire" });
+    proxy.releaseHeld();
+    // Answered after the copy that was sent before it.
+    await client.ping();
+    expect(await redis.exists(kept)).toBe(false);
+    expect(await redis.exists(lease.key)).toBe(false);
+  });
+
+  test("refuses a late copy of the acquire that led to it", async () => {
+    const server = await startRedis();
+    const { lock, proxy, client, redis } = await openFixture({ port: server.port });
+    const held = proxy.holdRequestOnce(isAcquire);
+    const { lease } = acquired(await submit(lock, freshUser()));
+    await held;
+    expect(await lease.complete(answer)).toBe("recorded");
+    const before = await executed(redis, "set");
+    proxy.releaseHeld();
+    await client.ping();
+    expect(await executed(redis, "set")).toBe(before);
+    expect(await redis.exists(lease.key)).toBe(false);
+    await server.stop();
+  });
+});
+
+describe("rule 15, P9: a holder whose lease is gone", () => {
+  test.each([
+    ["and does not know it yet", false],
+    ["and was told so", true],
+  ])("%s records all the same, and is late", async (_name, isTold) => {
+    const { lock, redis } = await openFixture({ ttlMs: 900, acquireTimeoutMs: 300 });
+    const user = freshUser();
+    const lease = await submissionOf(lock, user);
+    await redis.send("DEL", lease.key);
+    if (isTold) {
+      const { signal } = lease;
+      await until(() => signal.aborted, { what: "the holder to be told" });
+    }
+    expect(await lease.complete(answer)).toBe("late");
+    expect(foundBy(await submit(lock, user))).toBe("order 7");
+    expect(await lease.release()).toBe("gone");
+  });
+
+  test("leaves the lock of the next one alone", async () => {
+    const { lock, redis } = await openFixture();
+    const user = freshUser();
+    const lease = await submissionOf(lock, user);
+    await redis.send("DEL", lease.key);
+    const next = await submissionOf(lock, user, { id: "cart 8" });
+    expect(await lease.complete(answer)).toBe("late");
+    expect(await redis.ownerOf(lease.key)).toBe(next.ownerId);
+    expect(await next.complete(answer)).toBe("recorded");
+  });
+
+  test("is a duplicate where the submission was run again: the first answer stays, and it is told", async () => {
+    const { lock, redis } = await openFixture();
+    const user = freshUser();
+    const duplicate = record("submit-lock:duplicate", lock.keyFor(user));
+    const complete = record("submit-lock:complete", lock.keyFor(user));
+    const lease = await submissionOf(lock, user);
+    await redis.send("DEL", lease.key);
+    const second = await submissionOf(lock, user);
+    expect(await second.complete(answer)).toBe("recorded");
+    expect(await lease.complete({ status: 201, body: "order 8" })).toBe("duplicate");
+    expect(duplicate.messages).toEqual([{ key: lease.key }]);
+    expect(complete.messages.map(({ outcome }) => outcome)).toEqual(["recorded", "duplicate"]);
+    expect(foundBy(await submit(lock, user))).toBe("order 7");
+    for (const recording of [duplicate, complete]) recording.stop();
+  });
+
+  test("is told of a duplicate also where Redis was away for longer than anybody waits", async () => {
+    const server = await startRedis();
+    const times = { ttlMs: 300, acquireTimeoutMs: 100, commandTimeoutMs: 20 };
+    const { lock, proxy } = await openFixture({ ...times, port: server.port });
+    const other = await openFixture({ port: server.port });
+    const user = freshUser();
+    const duplicate = record("submit-lock:duplicate", lock.keyFor(user));
+    const lease = await submissionOf(lock, user);
+    proxy.holdRequests();
+    expect(await lease.complete({ status: 201, body: "order 8" })).toBe("unconfirmed");
+    await until(async () => !(await other.redis.exists(lease.key)), {
+      what: "the lock to run out",
+    });
+    await (await submissionOf(other.lock, user)).complete(answer);
+    proxy.releaseHeld();
+    await until(() => duplicate.messages.length > 0, { what: "the message" });
+    expect(foundBy(await submit(other.lock, user))).toBe("order 7");
+    duplicate.stop();
+    await server.stop();
+  });
+});
+
+test("rule 15: an order with an id costs one call before the work and one after it, a replay one", async () => {
+  const { lock, proxy } = await openFixture();
+  const user = freshUser();
+  const before = proxy.count("eval");
+  const lease = await submissionOf(lock, user);
+  expect(proxy.count("eval")).toBe(before + 1);
+  await lease.complete(answer);
+  expect(proxy.count("eval")).toBe(before + 2);
+  await submit(lock, user);
+  expect(proxy.count("eval")).toBe(before + 3);
+  expect(proxy.commands.some(isExtend)).toBe(false);
+});

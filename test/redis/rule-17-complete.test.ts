@@ -1,0 +1,303 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, describe, expect, test } from "vitest";
+import { LockMisconfiguredError, LockUnavailableError } from "../../src/index.ts";
+import { record } from "../support/channels.ts";
+import { redisClients } from "../support/clients.ts";
+import { freshUser } from "../support/ids.ts";
+import { acquired } from "../support/locks.ts";
+import { startRedis } from "../support/redis-server.ts";
+import { answer, foundBy, recordKey, submissionOf, submit } from "../support/submissions.ts";
+import { until } from "../support/until.ts";
+import {
+  closeFixtures,
+  isAcquire,
+  isComplete,
+  isExtend,
+  isRelease,
+  openFixture,
+} from "./fixture.ts";
+
+afterEach(closeFixtures);
+
+const body = (text: string) => ({ status: 201, body: text });
+
+describe.each(redisClients)(
+  "rule 17, P9: complete is sent until it is answered, with $name",
+  ({ connect }) => {
+    test("by a Redis that was unreachable and is back", async () => {
+      const { lock, proxy, redis } = await openFixture({ connect, ttlMs: 20_000 });
+      const user = freshUser();
+      const lease = await submissionOf(lock, user);
+      await proxy.refuse(true);
+      proxy.resetAll();
+      const completing = lease.complete(answer);
+      await sleep(500);
+      expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
+      await proxy.refuse(false);
+      const from = performance.now();
+      expect(await completing).toBe("recorded");
+      expect(performance.now() - from).toBeLessThan(3_000);
+      expect(foundBy(await submit(lock, user))).toBe("order 7");
+      expect(await redis.exists(lease.key)).toBe(false);
+    });
+
+    test("by a Redis that stood still and goes on", async () => {
+      const server = await startRedis();
+      const { lock } = await openFixture({ connect, port: server.port, ttlMs: 20_000 });
+      const user = freshUser();
+      const lease = await submissionOf(lock, user);
+      server.pause();
+      const completing = lease.complete(answer);
+      await sleep(700);
+      server.resume();
+      expect(await completing).toBe("recorded");
+      expect(foundBy(await submit(lock, user))).toBe("order 7");
+      await server.stop();
+    });
+
+    test("and a retry meanwhile is told that the order is in flight, not run again", async () => {
+      const { lock, proxy } = await openFixture({ connect });
+      const { lock: other } = await openFixture({ connect });
+      const user = freshUser();
+      const lease = await submissionOf(lock, user);
+      proxy.holdRequests();
+      const completing = lease.complete(answer);
+      for (let i = 0; i < 5; i++) {
+        const attempt = await submit(other, user);
+        expect(attempt).toMatchObject({ outcome: "contended", sameSubmission: true });
+        await sleep(50);
+      }
+      proxy.releaseHeld();
+      expect(await completing).toBe("recorded");
+      expect(foundBy(await submit(other, user))).toBe("order 7");
+    });
+  },
+);
+
+describe("rule 17: until complete is answered", () => {
+  test("nothing of the attempt deletes its lock, and then its late requests are retired", async () => {
+    const { lock, proxy, redis } = await openFixture({ ttlMs: 20_000, acquireTimeoutMs: 4_000 });
+    const user = freshUser();
+    const retire = record("submit-lock:retire", lock.keyFor(user));
+    const held = proxy.holdRequestOnce(isAcquire, { resetClientAfterMs: 0 });
+    const { lease, confirmed } = acquired(await submit(lock, user));
+    await held;
+    expect(confirmed).toBe(true);
+    proxy.holdRequests();
+    const completing = lease.complete(answer);
+    await until(() => proxy.commands.filter(isComplete).length > 0, { what: "the first copy" });
+    await sleep(300);
+    expect(proxy.commands.some(isRelease)).toBe(false);
+    expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
+    proxy.releaseHeld();
+    expect(await completing).toBe("recorded");
+    await until(() => retire.messages.length > 0, { what: "the owner id to be retired" });
+    expect(retire.messages).toMatchObject([{ outcome: "final" }]);
+    expect(proxy.commands.some(isRelease)).toBe(true);
+    expect(await redis.exists(lease.key)).toBe(false);
+    expect(foundBy(await submit(lock, user))).toBe("order 7");
+    retire.stop();
+  });
+
+  test("a lease without late requests is not released at all", async () => {
+    const { lock, proxy } = await openFixture();
+    const lease = await submissionOf(lock, freshUser());
+    await lease.complete(answer);
+    await lease.release();
+    await sleep(120);
+    expect(proxy.commands.some(isRelease)).toBe(false);
+  });
+
+  test("the lease is extended", async () => {
+    const server = await startRedis();
+    const times = { ttlMs: 1_500, acquireTimeoutMs: 700, commandTimeoutMs: 50 };
+    const { lock, redis } = await openFixture({ ...times, port: server.port });
+    const lease = await submissionOf(lock, freshUser());
+    // What a complete needs and an extend does not.
+    await redis.send("ACL", "SETUSER", "default", "-set");
+    const completing = lease.complete(answer);
+    const from = performance.now();
+    while (performance.now() - from < 1_700) {
+      expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
+      await sleep(50);
+    }
+    await redis.send("ACL", "SETUSER", "default", "+set");
+    expect(await completing).toBe("recorded");
+    await server.stop();
+  });
+
+  test("an extend that meets what it did is not lost, and is the last one", async () => {
+    const { lock, proxy, redis } = await openFixture({ ttlMs: 1_200, acquireTimeoutMs: 600 });
+    const user = freshUser();
+    const lost = record("submit-lock:lost", lock.keyFor(user));
+    const lease = await submissionOf(lock, user);
+    const { signal } = lease;
+    // Done, and for as long as the lease would live nobody hears of it.
+    proxy.swallowReplies(true);
+    const completing = lease.complete(answer);
+    await until(() => redis.exists(recordKey(lease.key)), { what: "the record" });
+    await sleep(500);
+    proxy.swallowReplies(false);
+    proxy.resetAll();
+    expect(await completing).toBe("recorded");
+    await sleep(500);
+    expect(lost.messages).toEqual([]);
+    expect(signal.aborted).toBe(false);
+    const extended = proxy.commands.filter(isExtend).length;
+    await sleep(900);
+    expect(proxy.commands.filter(isExtend)).toHaveLength(extended);
+    lost.stop();
+  });
+
+  test("an extend that meets a rival's lock is not lost, either", async () => {
+    const { lock, proxy, redis, client } = await openFixture({ ttlMs: 30_000 });
+    const user = freshUser();
+    const lost = record("submit-lock:lost", lock.keyFor(user));
+    const lease = await submissionOf(lock, user);
+    const held = proxy.holdReplyOnce(isComplete, { releaseAfterMs: 1_000 });
+    const completing = lease.complete(answer);
+    await held;
+    await until(() => redis.exists(recordKey(lease.key)), { what: "the record" });
+    await redis.send("SET", lease.key, "a rival", "PX", 20_000);
+    // A connection that comes up makes every lease extend.
+    client.disconnect(true);
+    await completing;
+    await until(() => client.status === "ready", { what: "the client to be back" });
+    await sleep(200);
+    expect(lost.messages).toEqual([]);
+    expect(lease.signal.aborted).toBe(false);
+    expect(await redis.get(lease.key)).toBe("a rival");
+    lost.stop();
+  });
+});
+
+describe("rule 17: a complete that is given up", () => {
+  const times = { ttlMs: 600, acquireTimeoutMs: 200, commandTimeoutMs: 30 } as const;
+  /** 2 × acquireTimeoutMs + ttlMs. */
+  const patienceMs = 1_000;
+
+  test("is unconfirmed after 2 × acquireTimeoutMs + ttlMs, goes on, and is recorded when it can be", async () => {
+    const { lock, proxy, redis } = await openFixture(times);
+    const user = freshUser();
+    const complete = record("submit-lock:complete", lock.keyFor(user));
+    const lease = await submissionOf(lock, user);
+    proxy.holdRequests();
+    const from = performance.now();
+    expect(await lease.complete(answer)).toBe("unconfirmed");
+    expect(performance.now() - from).toBeGreaterThanOrEqual(patienceMs - 1);
+    expect(complete.messages).toMatchObject([
+      { outcome: "unconfirmed", cause: expect.any(LockUnavailableError) },
+    ]);
+    proxy.releaseHeld();
+    await until(() => redis.exists(recordKey(lease.key)), { what: "the record" });
+    expect(foundBy(await submit(lock, user))).toBe("order 7");
+    expect(complete.messages).toHaveLength(1);
+    complete.stop();
+  });
+
+  test("is not extended any longer, and its lock is left to run out", async () => {
+    const server = await startRedis();
+    const { lock, proxy, redis } = await openFixture({ ...times, port: server.port });
+    const user = freshUser();
+    const complete = record("submit-lock:complete", lock.keyFor(user));
+    const lease = await submissionOf(lock, user);
+    await redis.send("ACL", "SETUSER", "default", "-set");
+    const from = performance.now();
+    expect(await lease.complete(answer)).toBe("unconfirmed");
+    expect(complete.messages).toMatchObject([{ cause: expect.any(LockMisconfiguredError) }]);
+    await until(async () => !(await redis.exists(lease.key)), { what: "the lock to run out" });
+    const heldMs = performance.now() - from;
+    expect(heldMs).toBeGreaterThan(patienceMs);
+    expect(proxy.commands.some(isRelease)).toBe(false);
+    await redis.send("ACL", "SETUSER", "default", "+set");
+    await until(() => redis.exists(recordKey(lease.key)), { what: "the record" });
+    await server.stop();
+    complete.stop();
+  });
+
+  test("is not sent any more after maxHoldMs", async () => {
+    const { lock, proxy, redis } = await openFixture({ ...times, maxHoldMs: 1_500 });
+    const lease = await submissionOf(lock, freshUser());
+    await proxy.refuse(true);
+    proxy.resetAll();
+    expect(await lease.complete(answer)).toBe("unconfirmed");
+    await sleep(1_000);
+    await proxy.refuse(false);
+    await until(async () => (await lock.acquire(freshUser())).outcome === "acquired", {
+      what: "Redis to be back",
+    });
+    await sleep(200);
+    expect(await redis.exists(recordKey(lease.key))).toBe(false);
+    expect(proxy.commands.some(isComplete)).toBe(false);
+  });
+});
+
+describe("rule 17: whichever of complete and release is called first decides", () => {
+  test("a complete after a release keeps nothing", async () => {
+    const { lock, proxy, redis } = await openFixture();
+    const lease = await submissionOf(lock, freshUser());
+    const released = lease.release();
+    expect(await lease.complete(answer)).toBe("unconfirmed");
+    expect(await released).toBe("released");
+    expect(await redis.exists(recordKey(lease.key))).toBe(false);
+    expect(proxy.commands.some(isComplete)).toBe(false);
+  });
+
+  test("a release after a complete waits for it, and a second complete is the first", async () => {
+    const { lock, proxy } = await openFixture();
+    const user = freshUser();
+    const lease = await submissionOf(lock, user);
+    const completing = lease.complete(body("first"));
+    const [released, again] = [lease.release(), lease.complete(body("second"))];
+    expect(again).toBe(completing);
+    expect(await Promise.all([completing, released])).toEqual(["recorded", "released"]);
+    expect(await lease.release()).toBe("released");
+    expect(proxy.commands.filter(isComplete)).toHaveLength(1);
+    expect(proxy.commands.some(isRelease)).toBe(false);
+    expect(foundBy(await submit(lock, user))).toBe("first");
+  });
+
+  test("a completed lease has no time left, and its signal never aborts", async () => {
+    const { lock, redis } = await openFixture({ ttlMs: 600, acquireTimeoutMs: 200 });
+    const lease = await submissionOf(lock, freshUser());
+    const { signal } = lease;
+    const completing = lease.complete(answer);
+    expect(lease.remainingMs()).toBe(0);
+    await completing;
+    await sleep(800);
+    expect(signal.aborted).toBe(false);
+    expect(await redis.exists(lease.key)).toBe(false);
+  });
+});
+
+describe("rule 17: what waits in memory is bounded", () => {
+  const mebibyte = 1024 * 1024;
+
+  test("beyond 8 Mi characters bodies are dropped, and said to be; afterwards they are kept again", async () => {
+    const { lock, proxy } = await openFixture({ ttlMs: 60_000 });
+    const users = Array.from({ length: 10 }, freshUser);
+    const complete = record("submit-lock:complete");
+    const leases = [];
+    for (const user of users) leases.push(await submissionOf(lock, user));
+    proxy.holdRequests();
+    const completing = leases.map((lease, i) => lease.complete(body(`${i}`.repeat(mebibyte))));
+    await until(() => proxy.commands.some(isComplete), { what: "the first copies" });
+    proxy.releaseHeld();
+    expect(new Set(await Promise.all(completing))).toEqual(new Set(["recorded"]));
+    const dropped = users.map((user) => {
+      const key = lock.keyFor(user);
+      return complete.messages.find((message) => message.key === key)?.bodyDropped;
+    });
+    expect(dropped).toEqual([...Array(7).fill(false), true, true, true]);
+    for (const [i, user] of users.entries()) {
+      const attempt = await submit(lock, user);
+      if (attempt.outcome !== "completed") throw new Error(attempt.outcome);
+      expect(attempt.answer.status).toBe(201);
+      expect(attempt.answer.body?.length).toBe(i < 7 ? mebibyte : undefined);
+    }
+    const later = freshUser();
+    await (await submissionOf(lock, later)).complete(body("x".repeat(mebibyte)));
+    expect(foundBy(await submit(lock, later))).toHaveLength(mebibyte);
+    complete.stop();
+  });
+});
