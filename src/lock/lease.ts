@@ -127,9 +127,17 @@ export class UserLease implements Lease {
     const completed = new Promise<CompleteOutcome>((resolve) => {
       settle = resolve;
     });
-    this.#held.complete(answer, cooldownMs, settle);
+    // Known before anything else happens, here as well.
     this.#completed = completed;
     this.#released = completed.then(asReleased);
+    try {
+      this.#held.complete(answer, cooldownMs, settle);
+    } catch (error) {
+      // Without a submission nothing was begun.
+      this.#completed = undefined;
+      this.#released = undefined;
+      throw error;
+    }
   }
 
   #cooldownMs(options: ReleaseOptions | undefined): number {

@@ -13,6 +13,7 @@ import {
 import { asking } from "../support/asking.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, causeOf, closeLocks, commandOf, leaseOf, openLock } from "../support/locks.ts";
+import { answer, foundBy, submissionOf, submit } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
 
 afterEach(closeLocks);
@@ -104,6 +105,30 @@ describe("a store that answers at once", () => {
     channel("submit-lock:release").unsubscribe(listener);
     expect(remaining).toEqual([0]);
     // A lease that was counted as gone twice would let close pass over the one that is still held.
+    let closed = false;
+    const closing = lock.close({ timeoutMs: 10_000 }).then(() => {
+      closed = true;
+    });
+    await sleep(20);
+    expect(closed).toBe(false);
+    await kept.release();
+    await closing;
+  });
+
+  test("a subscriber who hears of the complete finds the lease completed, and ends it no second time", async () => {
+    const lock = openLock({ store: new MemoryStore() });
+    const user = freshUser();
+    const kept = await leaseOf(lock, freshUser());
+    const lease = await submissionOf(lock, user);
+    const endings: Promise<unknown>[] = [];
+    const listener = () => {
+      endings.push(lease.complete({ status: 500 }), lease.release());
+    };
+    channel("submit-lock:complete").subscribe(listener);
+    expect(await lease.complete(answer)).toBe("recorded");
+    channel("submit-lock:complete").unsubscribe(listener);
+    expect(await Promise.all(endings)).toEqual(["recorded", "released"]);
+    expect(foundBy(await submit(lock, user))).toBe("order 7");
     let closed = false;
     const closing = lock.close({ timeoutMs: 10_000 }).then(() => {
       closed = true;

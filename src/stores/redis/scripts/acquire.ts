@@ -41,7 +41,7 @@ local function acquire(key, owner_id, value)
   end
   reply = redis.pcall('PTTL', key)
   -- Rule 19.
-  if string.sub(held, 1, 9) == 'cooldown:' and not failed(reply) then
+  if string.sub(held, 1, 9) == 'cooldown:' and not failed(reply) and reply >= 0 then
     return -1e9 - reply
   end
   -- Rule 18: a key of an old lock whose EXPIRE never came would block its user for ever.

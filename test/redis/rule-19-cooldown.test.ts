@@ -1,0 +1,139 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, describe, expect, test } from "vitest";
+import type { Lease, SubmissionAttempt } from "../../src/index.ts";
+import { record } from "../support/channels.ts";
+import { redisClients } from "../support/clients.ts";
+import { freshUser } from "../support/ids.ts";
+import { acquired, leaseOf } from "../support/locks.ts";
+import { answer, foundBy, submissionOf, submit } from "../support/submissions.ts";
+import { until } from "../support/until.ts";
+import { closeBenches, isAcquire, isComplete, isRelease, openBench } from "./fixture.ts";
+
+afterEach(closeBenches);
+
+/** The two ways to end a lease with a cooldown. */
+const endings: [string, (lease: Lease, cooldownMs: number) => Promise<string>, typeof isRelease][] =
+  [
+    ["release", (lease, cooldownMs) => lease.release({ cooldownMs }), isRelease],
+    ["complete", (lease, cooldownMs) => lease.complete(answer, { cooldownMs }), isComplete],
+  ];
+
+function leftOf(attempt: SubmissionAttempt): number {
+  if (attempt.outcome === "contended" && attempt.isCooldown) return attempt.expiresInMs;
+  throw new Error(`expected a cooldown, but it was ${attempt.outcome}`);
+}
+
+describe.each(redisClients)("rule 19: a cooldown, with $name", ({ connect }) => {
+  describe.each(endings)("that a %s leaves", (_name, end, isEnding) => {
+    test("keeps the user out for its time, and no longer", async () => {
+      const { lock, redis } = await openBench({ connect });
+      const user = freshUser();
+      const lease = await submissionOf(lock, user);
+      const from = performance.now();
+      expect(["released", "recorded"]).toContain(await end(lease, 700));
+      expect(await redis.get(lease.key)).toBe(`cooldown:${lease.ownerId}`);
+      expect(leftOf(await lock.acquire(user))).toBeLessThanOrEqual(700);
+      expect(leftOf(await submit(lock, user, { id: "cart 8" }))).toBeLessThanOrEqual(700);
+      await until(async () => !(await redis.exists(lease.key)), { what: "the cooldown to end" });
+      const tookMs = performance.now() - from;
+      // The acquire's answer was a moment on its way, and the end counts from what it said.
+      expect(tookMs).toBeGreaterThanOrEqual(700 - 200);
+      await (await leaseOf(lock, user)).release();
+    });
+
+    test("ends at the same time in every copy: one that comes late does not lengthen it", async () => {
+      const { lock, proxy, redis } = await openBench({ connect });
+      const lease = await submissionOf(lock, freshUser());
+      const held = proxy.holdRequestOnce(isEnding, { releaseAfterMs: 900 });
+      const ending = end(lease, 3_000);
+      await held;
+      expect(["released", "recorded"]).toContain(await ending);
+      const first = Number(await redis.send("PEXPIRETIME", lease.key));
+      expect(first).toBeLessThanOrEqual(Date.now() + 3_000);
+      await sleep(1_000);
+      expect(await redis.send("PEXPIRETIME", lease.key)).toBe(first);
+      const copies = proxy.commands.filter(isEnding);
+      expect(copies.length).toBeGreaterThan(1);
+      expect(new Set(copies.map((argv) => argv.join(" "))).size).toBe(1);
+    });
+
+    test("is proven to be one's own where the first answer was lost", async () => {
+      const { lock, proxy } = await openBench({ connect });
+      const user = freshUser();
+      const lease = await submissionOf(lock, user);
+      const lost = proxy.loseReplyOnce(isEnding, { resetAfterMs: 0 });
+      const ending = end(lease, 30_000);
+      await lost;
+      expect(["released", "recorded"]).toContain(await ending);
+      expect(leftOf(await lock.acquire(user))).toBeLessThanOrEqual(30_000);
+    });
+
+    test("is left by nobody whose lease is gone", async () => {
+      const { lock, redis } = await openBench({ connect });
+      const user = freshUser();
+      const lease = await submissionOf(lock, user);
+      await redis.send("DEL", lease.key);
+      expect(["gone", "late"]).toContain(await end(lease, 30_000));
+      await (await leaseOf(lock, user)).release();
+    });
+  });
+});
+
+describe("rule 19: a cooldown", () => {
+  test("of a lease that its holder knows to be lost is none", async () => {
+    const times = { ttlMs: 2_000, acquireTimeoutMs: 500, commandTimeoutMs: 50 };
+    for (const [, end] of endings) {
+      const { lock, redis } = await openBench(times);
+      const user = freshUser();
+      const lease = await submissionOf(lock, user);
+      const { signal } = lease;
+      await lock.close({ timeoutMs: 0 });
+      expect(signal.aborted).toBe(true);
+      expect(["released", "recorded"]).toContain(await end(lease, 30_000));
+      expect(await redis.exists(lease.key)).toBe(false);
+    }
+  });
+
+  test("keeps out a late request of the acquire before it, which is retired without another", async () => {
+    const { lock, proxy, client, redis } = await openBench({ acquireTimeoutMs: 1_900 });
+    const user = freshUser();
+    const retire = record("submit-lock:retire", lock.keyFor(user));
+    const held = proxy.holdRequestOnce(isAcquire);
+    const { lease } = acquired(await lock.acquire(user));
+    await held;
+    expect(await lease.release({ cooldownMs: 400 })).toBe("released");
+    await until(async () => !(await redis.exists(lease.key)), { what: "the cooldown to end" });
+    // In time, and the key is free: it is taken again, by an owner id that is given up.
+    proxy.releaseHeld();
+    await client.ping();
+    await until(async () => !(await redis.exists(lease.key)), {
+      what: "the late request to be retired",
+      boundMs: 1_500,
+    });
+    await until(() => retire.messages.length > 0, { what: "the retire to be over" });
+    expect(retire.messages).toMatchObject([{ outcome: "final" }]);
+    expect(await redis.exists(lease.key)).toBe(false);
+    await (await leaseOf(lock, user)).release();
+    retire.stop();
+  });
+
+  test("does not hide the answer of a submission", async () => {
+    const { lock } = await openBench();
+    const user = freshUser();
+    await (await submissionOf(lock, user)).complete(answer, { cooldownMs: 30_000 });
+    expect(foundBy(await submit(lock, user))).toBe("order 7");
+  });
+
+  test("that somebody has made to last for ever is given an end", async () => {
+    const { lock, redis } = await openBench({ maxHoldMs: 60_000 });
+    const user = freshUser();
+    const lease = await leaseOf(lock, user);
+    await lease.release({ cooldownMs: 30_000 });
+    await redis.send("PERSIST", lease.key);
+    expect((await lock.acquire(user)).outcome).toBe("contended");
+    const left = await redis.pttl(lease.key);
+    expect(left).toBeGreaterThan(0);
+    expect(left).toBeLessThanOrEqual(60_000);
+    await redis.send("DEL", lease.key);
+  });
+});

@@ -1,0 +1,151 @@
+import { once } from "node:events";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { type LockStore, RedisStore } from "../../src/index.ts";
+import { nodeOf } from "../../src/stores/redis/ioredis.ts";
+import { acquireOnceScript, acquireScript } from "../../src/stores/redis/scripts/acquire.ts";
+import { asking } from "../support/asking.ts";
+import { closeClients, clusterClients, ioredis6, redisClients } from "../support/clients.ts";
+import { freshUser } from "../support/ids.ts";
+import { acquired, commandOf, leaseOf } from "../support/locks.ts";
+import { type RedisCluster, startCluster } from "../support/redis-cluster.ts";
+import { sharedRedisPort } from "../support/redis-server.ts";
+import { answer, hashesOf, submissionOf } from "../support/submissions.ts";
+import { until } from "../support/until.ts";
+import { closeBenches, isAcquire, openBench } from "./fixture.ts";
+
+afterEach(closeBenches);
+
+/** The floor that an acquire was sent with. */
+const floorOf = (argv: string[]): number => Number(argv[3 + Number(argv[2]) + 4]);
+
+describe.each(redisClients)("rule 20: the fencing token, with $name", ({ connect }) => {
+  test("rises from lease to lease of a user, and is Redis' clock in microseconds", async () => {
+    const { lock } = await openBench({ connect });
+    const user = freshUser();
+    let last = (Date.now() - 5_000) * 1_000;
+    for (let i = 0; i < 10; i++) {
+      const lease =
+        i % 2 === 0 ? await leaseOf(lock, user) : await submissionOf(lock, user, { id: `${i}` });
+      const token = lease.fencingToken as number;
+      expect(token).toBeGreaterThan(last);
+      expect(token).toBeLessThan((Date.now() + 5_000) * 1_000);
+      last = token;
+      await lease.release();
+    }
+  });
+
+  test("is in the key from the take on, and an extend leaves it there", async () => {
+    const { lock, redis } = await openBench({ connect, ttlMs: 600, acquireTimeoutMs: 300 });
+    const lease = await leaseOf(lock, freshUser());
+    const value = await redis.get(lease.key);
+    expect(value?.split(":")[1]).toBe(String(lease.fencingToken));
+    const before = Number(await redis.send("PEXPIRETIME", lease.key));
+    await until(async () => Number(await redis.send("PEXPIRETIME", lease.key)) > before, {
+      what: "an extend",
+    });
+    expect(await redis.get(lease.key)).toBe(value);
+    await lease.release();
+  });
+
+  test("is the same however often its acquire is confirmed", async () => {
+    const { lock, proxy, redis } = await openBench({ connect });
+    const lost = proxy.loseReplyOnce(isAcquire);
+    const { lease, confirmed } = acquired(await lock.acquire(freshUser()));
+    await lost;
+    expect(confirmed).toBe(true);
+    expect((await redis.get(lease.key))?.split(":")[1]).toBe(String(lease.fencingToken));
+    await lease.release();
+  });
+});
+
+describe("rule 20: the floor", () => {
+  test("is the highest token or clock that was heard, and is sent with every acquire", async () => {
+    const { lock, proxy } = await openBench();
+    const first = await leaseOf(lock, freshUser());
+    const second = await submissionOf(lock, freshUser());
+    const third = await leaseOf(lock, freshUser());
+    const floors = proxy.commands.filter(isAcquire).map(floorOf);
+    expect(floors[0]).toBe(0);
+    expect(floors[1]).toBeGreaterThanOrEqual(first.fencingToken as number);
+    expect(floors[2]).toBeGreaterThanOrEqual(second.fencingToken as number);
+    for (const lease of [first, third]) await lease.release();
+    await second.complete(answer);
+  });
+
+  /** The token of a script call that was sent a floor so many µs ahead of Redis' clock. */
+  async function tokenAbove(aheadUs: number, submission: boolean): Promise<number[]> {
+    const redis = ioredis6.connect(sharedRedisPort());
+    const { key, ownerId } = commandOf();
+    const [seconds, micros] = (await redis.time()) as unknown as [string, string];
+    const nowUs = Number(seconds) * 1e6 + Number(micros);
+    const floorUs = nowUs + aheadUs;
+    const head = [Math.floor(nowUs / 1_000) + 900, 2_000, 60_000, 10_000, floorUs, "tail:"];
+    const { id, fingerprint } = hashesOf();
+    const [, token, code] = (
+      submission
+        ? await redis.eval(acquireOnceScript, 2, key, `${key}:`, ...head, ownerId, id, fingerprint)
+        : await redis.eval(acquireScript, 1, key, ...head, ownerId)
+    ) as [number, number, number];
+    expect(code).toBe(-1);
+    expect((await redis.get(key))?.split(":")[1]).toBe(String(token));
+    await redis.del(key);
+    closeClients();
+    return [token - floorUs, token - nowUs];
+  }
+
+  test.each([
+    ["a lock alone", false],
+    ["a submission", true],
+  ])("of %s: a clock that stepped back does not make tokens fall", async (_what, submission) => {
+    expect((await tokenAbove(30_000_000, submission))[0]).toBe(1);
+    expect((await tokenAbove(59_000_000, submission))[0]).toBe(1);
+  });
+
+  test("that is more than 60 s ahead was a wrong clock's, and does not count", async () => {
+    const [aboveFloor, aboveClock] = (await tokenAbove(61_000_000, false)) as [number, number];
+    expect(aboveFloor).toBeLessThan(0);
+    expect(aboveClock).toBeGreaterThanOrEqual(0);
+    expect(aboveClock).toBeLessThan(30_000_000);
+  });
+
+  test("that is behind the clock changes nothing", async () => {
+    const [, aboveClock] = (await tokenAbove(-1_000_000, false)) as [number, number];
+    expect(aboveClock).toBeGreaterThanOrEqual(0);
+  });
+});
+
+describe.each(clusterClients)("rule 20: on a Cluster, with $name", ({ connect }) => {
+  let cluster: RedisCluster;
+  beforeAll(async () => {
+    cluster = await startCluster();
+  });
+  afterAll(() => cluster.stop());
+
+  test("a node's floor is its own: the masters' clocks differ, and so would the tokens", async () => {
+    const client = connect(cluster.ports);
+    await once(client as NodeJS.EventEmitter, "ready");
+    const store: LockStore = new RedisStore(client);
+    const detach = store.attach(() => {});
+    const floors: [node: string, floor: number, token: number][] = [];
+    const send = client.eval.bind(client) as (...args: unknown[]) => Promise<unknown>;
+    Object.assign(client, {
+      async eval(...args: unknown[]) {
+        const reply = (await send(...args)) as number[];
+        const argv = ["eval", ...args.map(String)];
+        floors.push([nodeOf(client, argv[3] as string), floorOf(argv), reply[1] as number]);
+        return reply;
+      },
+    });
+    for (let i = 0; i < 60; i++) await asking(store).acquire(commandOf()).reply;
+    const heard = new Map<string, number>();
+    for (const [node, floor, token] of floors) {
+      const highest = heard.get(node) ?? 0;
+      // Nothing was heard of this node, whatever the others have said.
+      if (highest === 0) expect(floor).toBe(0);
+      expect(floor).toBeGreaterThanOrEqual(highest);
+      heard.set(node, Math.max(highest, token));
+    }
+    expect(heard.size).toBe(3);
+    await detach();
+  });
+});
