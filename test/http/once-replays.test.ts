@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import type { ReplayMessage } from "../../src/express/index.ts";
 import { ioredis6 } from "../support/clients.ts";
-import { onlooker } from "../support/lock-key.ts";
+import { observer } from "../support/observer.ts";
 import { startProxy } from "../support/proxy.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
@@ -77,7 +77,7 @@ describe.each(everywhere)("$name", (framework: Framework) => {
     await once.twice();
     const [[key]] = (await once.everything()) as [[string]];
     for (const rubbish of ["rubbish", "x".repeat(100)]) {
-      await onlooker().send("SET", key, rubbish);
+      await observer().send("SET", key, rubbish);
       const reply = await once.submit({ key: orderKey });
       expect([reply.status, codeOf(reply)]).toEqual([503, "submit_unavailable"]);
     }
@@ -237,11 +237,11 @@ describe.each(everywhere)("$name", (framework: Framework) => {
       const once = await openOnce({ framework, guard: { ...guard, idempotency: {} } });
       const first = await once.submit({ key: orderKey });
       const owner = await once.shop.owner();
-      const before = await onlooker().pttl(once.shop.key);
+      const before = await observer().pttl(once.shop.key);
       expect(unmarked(await once.submit({ key: orderKey }))).toEqual(unmarked(first));
       expect(codeOf(await once.submit({ key: "another" }))).toBe("submit_contended");
       expect(await once.shop.owner()).toBe(owner);
-      expect(await onlooker().pttl(once.shop.key)).toBeLessThanOrEqual(before);
+      expect(await observer().pttl(once.shop.key)).toBeLessThanOrEqual(before);
       expect(once.runs).toBe(1);
     });
   });
