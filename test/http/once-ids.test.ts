@@ -261,7 +261,7 @@ describe.each(everywhere)("$name", (framework: Framework) => {
       framework,
       handler,
       redis: ioredis6.connect(await freePort()),
-      times: { acquireTimeoutMs: 60 },
+      times: { acquireTimeoutMs: 60, commandTimeoutMs: 30 },
       guard: { idempotency: {}, onUnavailable: "proceed" },
     });
     for (const once of [guests, skipped, cutOff]) {

@@ -208,7 +208,7 @@ describe.each(everywhere)("$name", (framework: Framework) => {
     const once = await openOnce({
       framework,
       guard: { idempotency: { retainMs: 1_000 } },
-      times: { acquireTimeoutMs: 300 },
+      times: { acquireTimeoutMs: 500, commandTimeoutMs: 250 },
     });
     await once.submit({ key: orderKey });
     await until(async () => (await once.records()).length === 0, { what: "the record to run out" });

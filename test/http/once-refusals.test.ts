@@ -167,7 +167,11 @@ const refusals: Refusing[] = [
     told: { reason: "unavailable", cause: expect.any(Error) },
     arrange: async (options) => {
       const redis = ioredis6.connect(await freePort());
-      const once = await openOnce({ ...options, redis, times: { acquireTimeoutMs: 60 } });
+      const once = await openOnce({
+        ...options,
+        redis,
+        times: { acquireTimeoutMs: 60, commandTimeoutMs: 30 },
+      });
       return (headers = {}) => once.submit({ key: orderKey, headers });
     },
   },
