@@ -4,12 +4,12 @@ import { RedisStore, type SubmitLockOptions } from "../../src/index.ts";
 import { decodeRecord } from "../../src/lock/record.ts";
 import { closeClients, redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
-import { onlooker } from "../support/lock-key.ts";
+import { observer } from "../support/observer.ts";
 import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { answer, hashesOf, recordKey, submissionOf } from "../support/submissions.ts";
 
-const redis = onlooker();
+const redis = observer();
 afterEach(async () => {
   await closeLocks();
   closeClients();

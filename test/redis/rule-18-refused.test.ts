@@ -6,9 +6,9 @@ import { freshUser } from "../support/ids.ts";
 import { leaseOf } from "../support/locks.ts";
 import { answer, foundBy, recordKey, submissionOf, submit } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
-import { closeBenches, isAcquire, isRelease, openBench } from "./fixture.ts";
+import { closeFixtures, isAcquire, isRelease, openFixture } from "./fixture.ts";
 
-afterEach(closeBenches);
+afterEach(closeFixtures);
 
 const payload = { fingerprint: "a payload" };
 const otherPayload = { fingerprint: "another payload" };
@@ -95,7 +95,7 @@ describe.each(redisClients)("rule 18: refused means untouched, with $name", ({ c
     "where %s, both keys are what they were",
     async (_name, before, attempt, ending) => {
       // No watchdog, which would give the lock its life back meanwhile.
-      const { lock, redis } = await openBench({ connect, ttlMs: 60_000, maxHoldMs: 60_000 });
+      const { lock, redis } = await openFixture({ connect, ttlMs: 60_000, maxHoldMs: 60_000 });
       const user = freshUser();
       await before(lock, user);
       const keys = [lock.keyFor(user), recordKey(lock.keyFor(user))];
@@ -114,7 +114,7 @@ describe("rule 18: what an attempt that was refused has on its way is retired", 
     ["completed", payload, payload, "order 7"],
     ["mismatched", payload, otherPayload, "mismatched"],
   ])("%s", async (_name, first, second, ending) => {
-    const { lock, proxy, redis } = await openBench({ acquireTimeoutMs: 1_000 });
+    const { lock, proxy, redis } = await openFixture({ acquireTimeoutMs: 1_000 });
     const user = freshUser();
     await (await submissionOf(lock, user, first)).complete(answer);
     const retire = record("submit-lock:retire", lock.keyFor(user));
@@ -130,7 +130,7 @@ describe("rule 18: what an attempt that was refused has on its way is retired", 
   });
 
   test("and a replay that was answered at once costs one call and nothing behind it", async () => {
-    const { lock, proxy } = await openBench();
+    const { lock, proxy } = await openFixture();
     const user = freshUser();
     await (await submissionOf(lock, user)).complete(answer);
     const before = proxy.count("eval");

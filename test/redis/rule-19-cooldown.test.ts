@@ -7,9 +7,9 @@ import { freshUser } from "../support/ids.ts";
 import { acquired, leaseOf } from "../support/locks.ts";
 import { answer, foundBy, submissionOf, submit } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
-import { closeBenches, isAcquire, isComplete, isRelease, openBench } from "./fixture.ts";
+import { closeFixtures, isAcquire, isComplete, isRelease, openFixture } from "./fixture.ts";
 
-afterEach(closeBenches);
+afterEach(closeFixtures);
 
 /** The two ways to end a lease with a cooldown. */
 const endings: [string, (lease: Lease, cooldownMs: number) => Promise<string>, typeof isRelease][] =
@@ -26,7 +26,7 @@ function leftOf(attempt: SubmissionAttempt): number {
 describe.each(redisClients)("rule 19: a cooldown, with $name", ({ connect }) => {
   describe.each(endings)("that a %s leaves", (_name, end, isEnding) => {
     test("keeps the user out for its time, and no longer", async () => {
-      const { lock, redis } = await openBench({ connect });
+      const { lock, redis } = await openFixture({ connect });
       const user = freshUser();
       const lease = await submissionOf(lock, user);
       const from = performance.now();
@@ -42,7 +42,7 @@ describe.each(redisClients)("rule 19: a cooldown, with $name", ({ connect }) => 
     });
 
     test("ends at the same time in every copy: one that comes late does not lengthen it", async () => {
-      const { lock, proxy, redis } = await openBench({ connect });
+      const { lock, proxy, redis } = await openFixture({ connect });
       const lease = await submissionOf(lock, freshUser());
       const held = proxy.holdRequestOnce(isEnding, { releaseAfterMs: 900 });
       const ending = end(lease, 3_000);
@@ -58,7 +58,7 @@ describe.each(redisClients)("rule 19: a cooldown, with $name", ({ connect }) => 
     });
 
     test("is proven to be one's own where the first answer was lost", async () => {
-      const { lock, proxy } = await openBench({ connect });
+      const { lock, proxy } = await openFixture({ connect });
       const user = freshUser();
       const lease = await submissionOf(lock, user);
       const lost = proxy.loseReplyOnce(isEnding, { resetAfterMs: 0 });
@@ -69,7 +69,7 @@ describe.each(redisClients)("rule 19: a cooldown, with $name", ({ connect }) => 
     });
 
     test("is left by nobody whose lease is gone", async () => {
-      const { lock, redis } = await openBench({ connect });
+      const { lock, redis } = await openFixture({ connect });
       const user = freshUser();
       const lease = await submissionOf(lock, user);
       await redis.send("DEL", lease.key);
@@ -83,7 +83,7 @@ describe("rule 19: a cooldown", () => {
   test("of a lease that its holder knows to be lost is none", async () => {
     const times = { ttlMs: 2_000, acquireTimeoutMs: 500, commandTimeoutMs: 50 };
     for (const [, end] of endings) {
-      const { lock, redis } = await openBench(times);
+      const { lock, redis } = await openFixture(times);
       const user = freshUser();
       const lease = await submissionOf(lock, user);
       const { signal } = lease;
@@ -95,7 +95,7 @@ describe("rule 19: a cooldown", () => {
   });
 
   test("keeps out a late request of the acquire before it, which is retired without another", async () => {
-    const { lock, proxy, client, redis } = await openBench({ acquireTimeoutMs: 1_900 });
+    const { lock, proxy, client, redis } = await openFixture({ acquireTimeoutMs: 1_900 });
     const user = freshUser();
     const retire = record("submit-lock:retire", lock.keyFor(user));
     const held = proxy.holdRequestOnce(isAcquire);
@@ -118,14 +118,14 @@ describe("rule 19: a cooldown", () => {
   });
 
   test("does not hide the answer of a submission", async () => {
-    const { lock } = await openBench();
+    const { lock } = await openFixture();
     const user = freshUser();
     await (await submissionOf(lock, user)).complete(answer, { cooldownMs: 30_000 });
     expect(foundBy(await submit(lock, user))).toBe("order 7");
   });
 
   test("that somebody has made to last for ever is given an end", async () => {
-    const { lock, redis } = await openBench({ maxHoldMs: 60_000 });
+    const { lock, redis } = await openFixture({ maxHoldMs: 60_000 });
     const user = freshUser();
     const lease = await leaseOf(lock, user);
     await lease.release({ cooldownMs: 30_000 });

@@ -11,16 +11,16 @@ import { type RedisCluster, startCluster } from "../support/redis-cluster.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { answer, hashesOf, submissionOf } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
-import { closeBenches, isAcquire, openBench } from "./fixture.ts";
+import { closeFixtures, isAcquire, openFixture } from "./fixture.ts";
 
-afterEach(closeBenches);
+afterEach(closeFixtures);
 
 /** The floor that an acquire was sent with. */
 const floorOf = (argv: string[]): number => Number(argv[3 + Number(argv[2]) + 4]);
 
 describe.each(redisClients)("rule 20: the fencing token, with $name", ({ connect }) => {
   test("rises from lease to lease of a user, and is Redis' clock in microseconds", async () => {
-    const { lock } = await openBench({ connect });
+    const { lock } = await openFixture({ connect });
     const user = freshUser();
     let last = (Date.now() - 5_000) * 1_000;
     for (let i = 0; i < 10; i++) {
@@ -35,7 +35,7 @@ describe.each(redisClients)("rule 20: the fencing token, with $name", ({ connect
   });
 
   test("is in the key from the take on, and an extend leaves it there", async () => {
-    const { lock, redis } = await openBench({ connect, ttlMs: 600, acquireTimeoutMs: 300 });
+    const { lock, redis } = await openFixture({ connect, ttlMs: 600, acquireTimeoutMs: 300 });
     const lease = await leaseOf(lock, freshUser());
     const value = await redis.get(lease.key);
     expect(value?.split(":")[1]).toBe(String(lease.fencingToken));
@@ -48,7 +48,7 @@ describe.each(redisClients)("rule 20: the fencing token, with $name", ({ connect
   });
 
   test("is the same however often its acquire is confirmed", async () => {
-    const { lock, proxy, redis } = await openBench({ connect });
+    const { lock, proxy, redis } = await openFixture({ connect });
     const lost = proxy.loseReplyOnce(isAcquire);
     const { lease, confirmed } = acquired(await lock.acquire(freshUser()));
     await lost;
@@ -60,7 +60,7 @@ describe.each(redisClients)("rule 20: the fencing token, with $name", ({ connect
 
 describe("rule 20: the floor", () => {
   test("is the highest token or clock that was heard, and is sent with every acquire", async () => {
-    const { lock, proxy } = await openBench();
+    const { lock, proxy } = await openFixture();
     const first = await leaseOf(lock, freshUser());
     const second = await submissionOf(lock, freshUser());
     const third = await leaseOf(lock, freshUser());
