@@ -22,7 +22,7 @@ import { nameOf } from "./script-names.ts";
 import { SimulatedRedis } from "./server/simulated-redis.ts";
 import { EventLoop, on } from "./time/event-loop.ts";
 import { Machine } from "./time/machine.ts";
-import { Random } from "./time/random.ts";
+import { Noise } from "./time/noise.ts";
 import { phase } from "./time/task-queue.ts";
 
 /** The most that noise adds to the latency of one message. */
@@ -39,7 +39,7 @@ export interface SimulatedProcess extends Participant {
 /** A Redis server, the processes that lock on it, the network between them, and everybody who watches. */
 export class Simulation {
   readonly schedule: Schedule;
-  readonly random: Random;
+  readonly noise: Noise;
   readonly loop: EventLoop;
   readonly server: SimulatedRedis;
   readonly owners = new Owners();
@@ -55,8 +55,8 @@ export class Simulation {
   constructor(schedule: Schedule, isTold: boolean) {
     this.schedule = schedule;
     this.#isTold = isTold;
-    this.random = new Random(schedule.noise);
-    this.loop = new EventLoop(this.random);
+    this.noise = new Noise(schedule.noise);
+    this.loop = new EventLoop(this.noise);
     this.verdict = new Verdict(
       () => this.loop.now,
       (text) => this.note(() => text),
@@ -119,7 +119,7 @@ export class Simulation {
       machine,
       server,
       clients,
-      latency: () => plan.latencyMs + this.random.noise(0, latencyNoiseMs),
+      latency: () => plan.latencyMs + this.noise.deviation(0, latencyNoiseMs),
       cutOffUntil: () => started.process?.cutOffUntil ?? 0,
       nextFate: () => this.#fateOf(index, written++),
       listener: this.#clientListener(
