@@ -39,7 +39,8 @@ export const redisSemaphore: Library = {
   name: "redis-semaphore",
   what: "`SET NX PX`, and compare-and-delete by `EVALSHA`; refreshes by a timer; `acquireAttemptsLimit: 1`",
   sends: ["set", "evalsha"],
-  open: async (client) => (await import("./peers/redis-semaphore.ts")).openRedisSemaphore(client),
+  open: async (client) =>
+    (await import("../test/lab/peers/bench/redis-semaphore.ts")).openRedisSemaphore(client),
 };
 
 /** In the order of the tables. */
@@ -56,21 +57,22 @@ export const libraries: readonly Library[] = [
     name: "redlock",
     what: "a script for each acquire and each release, by `EVALSHA`; one server, `retryCount: 0`",
     sends: ["evalsha"],
-    open: async (client) => (await import("./peers/redlock.ts")).openRedlock(client),
+    open: async (client) =>
+      (await import("../test/lab/peers/bench/redlock.ts")).openRedlock(client),
   },
   redisSemaphore,
   {
     name: "@verrou/core",
     what: "`SET NX PX`, and compare-and-delete by `EVAL`; `acquireImmediately`",
     sends: ["set", "eval"],
-    open: async (client) => (await import("./peers/verrou.ts")).openVerrou(client),
+    open: async (client) => (await import("../test/lab/peers/bench/verrou.ts")).openVerrou(client),
   },
   {
     name: "redlock-universal",
     what: "`SET NX PX`, and compare-and-delete by `EVALSHA`; `createLock` for each user, `retryAttempts: 0`",
     sends: ["set", "evalsha"],
     open: async (client) =>
-      (await import("./peers/redlock-universal.ts")).openRedlockUniversal(client),
+      (await import("../test/lab/peers/bench/redlock-universal.ts")).openRedlockUniversal(client),
   },
 ];
 

@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { cpus } from "node:os";
+import { peerVersions } from "../test/lab/peers/install.ts";
 import { serverVersion } from "../test/support/server-binary.ts";
-import { peerVersions } from "./peers/install.ts";
 import { rounds, seconds } from "./settings.ts";
 
 const require = createRequire(import.meta.url);

@@ -1,4 +1,5 @@
 import { writeFileSync } from "node:fs";
+import { installPeers } from "../test/lab/peers/install.ts";
 import { serverBinary } from "../test/support/server-binary.ts";
 import { conditions } from "./machine.ts";
 import type { Findings, Part, Target } from "./part.ts";
@@ -11,7 +12,6 @@ import { processes } from "./parts/processes.ts";
 import { route } from "./parts/route.ts";
 import { scale } from "./parts/scale.ts";
 import { watchdogs } from "./parts/watchdogs.ts";
-import { installPeers } from "./peers/install.ts";
 import { table } from "./text.ts";
 
 /**

@@ -1,5 +1,5 @@
+import { bar, line, svg, text } from "../../test/support/svg.ts";
 import type { Spread } from "../statistics.ts";
-import { bar, line, svg, text } from "./frame.ts";
 
 export interface Group {
   readonly callers: number;

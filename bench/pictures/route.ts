@@ -1,6 +1,6 @@
+import { bar, line, svg, text } from "../../test/support/svg.ts";
 import { type Route, variantNames } from "../route/variants.ts";
 import type { Spread } from "../statistics.ts";
-import { bar, line, svg, text } from "./frame.ts";
 
 export interface Row {
   readonly route: Route;

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Pulse } from "../../support/pulse.ts";
 import { startServer } from "../../support/server-process.ts";
+import { Ledger, overlapping } from "../ledger.ts";
 import { callBoundMs, type Settled, settled } from "./bounded.ts";
 import type { LabClient } from "./clients.ts";
 import type { Fault, FaultTarget } from "./faults.ts";
 import { type Fixture, openFixture } from "./fixture.ts";
-import { Ledger } from "./ledger.ts";
 import { type Answer, type Hold, type Library, ttlMs } from "./library.ts";
 import type { Attribution } from "./observer.ts";
 import { type Rival, startRival } from "./rivals.ts";
@@ -108,7 +108,7 @@ async function play(
   );
   const answer = await calling;
   const answeredMs = performance.now() - calledAt;
-  const ending = await holdAndRelease(answer, { fault, ledger, strike });
+  const ending = await holdAndRelease(answer, { fault, user, ledger, strike });
 
   const { callEndedAt, ...end } = ending;
   const isCallers = (value: string): boolean =>
@@ -133,8 +133,10 @@ async function play(
     orphanMs: observer.orphanMs(attribution),
     rivalOrphanMs: observer.rivalOrphanMs(attribution),
     freedAfterMs: lastOrphanAt === undefined ? 0 : lastOrphanAt - callEndedAt,
-    overlaps: ledger.overlaps,
-    rivalHolds: ledger.countSince(callEndedAt, (who) => who !== "caller"),
+    overlaps: overlapping(ledger.holdings).length,
+    rivalHolds: ledger.holdings.filter(
+      ({ holder, from }) => holder !== "caller" && from >= callEndedAt,
+    ).length,
     unsettled: [
       ...(answer.kind === "pending" ? ["acquire"] : []),
       ...(end.release === "never" ? ["release"] : []),
@@ -157,20 +159,23 @@ async function holdAndRelease(
   answer: Settled<Answer>,
   {
     fault,
+    user,
     ledger,
     strike,
-  }: { fault: Fault; ledger: Ledger; strike(on: Fault["on"]): Promise<void> },
+  }: { fault: Fault; user: string; ledger: Ledger; strike(on: Fault["on"]): Promise<void> },
 ): Promise<Pick<CellResult, "release" | "releaseMs" | "toldLost"> & { callEndedAt: number }> {
   if (answer.kind !== "fulfilled" || answer.value.outcome !== "acquired") {
     const callEndedAt = performance.now();
     return { release: undefined, releaseMs: 0, toldLost: false, callEndedAt };
   }
   const { hold } = answer.value;
-  const holding = ledger.begin("caller", hold.ownerId);
+  const { ownerId } = hold;
+  const holding = ledger.begin({ holder: "caller", user, ownerId, from: performance.now() });
+  const end = () => ledger.end(holding, performance.now());
   await strike("extend");
-  const toldLost = await work(hold, fault.holdMs ?? workMs, () => ledger.end(holding));
+  const toldLost = await work(hold, fault.holdMs ?? workMs, end);
   await strike("release");
-  ledger.end(holding);
+  end();
   const callEndedAt = performance.now();
   const released = await settled(hold.release(), callBoundMs);
   const releaseMs = performance.now() - callEndedAt;

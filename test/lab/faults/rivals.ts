@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Ledger } from "../ledger.ts";
 import { callBoundMs, settled } from "./bounded.ts";
-import type { Ledger } from "./ledger.ts";
 import type { Contender } from "./library.ts";
 
 const everyMs = 20;
@@ -25,9 +25,14 @@ export function startRival(
       const answer = await settled(contender.acquire(user), callBoundMs);
       if (answer.kind === "fulfilled" && answer.value.outcome === "acquired") {
         const { hold } = answer.value;
-        const holding = ledger.begin(who, hold.ownerId);
+        const holding = ledger.begin({
+          holder: who,
+          user,
+          ownerId: hold.ownerId,
+          from: performance.now(),
+        });
         if (holdMs > 0) await sleep(holdMs);
-        ledger.end(holding);
+        ledger.end(holding, performance.now());
         await settled(hold.release(), callBoundMs);
       }
       await sleep(everyMs);

@@ -1,3 +1,5 @@
+import { Random } from "../simulation/time/random.ts";
+
 /** One customer's wish to order, at a time of the run. */
 export interface Wish {
   readonly user: string;
@@ -21,13 +23,13 @@ export interface StreamOptions {
 /** The same stream every time, so that every lock faces the same customers and the same losses. */
 export function streamOf(options: StreamOptions): Wish[] {
   const { seconds, wishesPerSecond, users, doubleClicks, loseEvery } = options;
-  const random = randomFrom(20_261_111);
+  const random = new Random(20_261_111);
   const wishes: Wish[] = [];
   for (let atMs = 0; atMs < seconds * 1_000; atMs += exponential(random, 1_000 / wishesPerSecond)) {
     // Of one length, so that none is the beginning of another.
-    const user = `customer-${10_000 + Math.floor(random() * users)}`;
-    const isDouble = random() < doubleClicks;
-    const secondClickMs = 30 + random() * 60;
+    const user = `customer-${10_000 + Math.floor(random.next() * users)}`;
+    const isDouble = random.next() < doubleClicks;
+    const secondClickMs = random.between(30, 90);
     const losesReply = (wishes.length + 1) % loseEvery === 0;
     wishes.push({ user, atMs, secondClickMs: isDouble ? secondClickMs : undefined, losesReply });
   }
@@ -35,17 +37,6 @@ export function streamOf(options: StreamOptions): Wish[] {
 }
 
 /** Arrivals that know nothing of each other. */
-function exponential(random: () => number, mean: number): number {
-  return -Math.log(1 - random()) * mean;
-}
-
-/** A small generator with a seed (mulberry32). */
-function randomFrom(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
+function exponential(random: Random, mean: number): number {
+  return -Math.log(1 - random.next()) * mean;
 }

@@ -6,22 +6,24 @@ const here = new URL(".", import.meta.url);
 
 /** Installs the neighbours beside their own package file on first use. */
 export function installPeers(): void {
-  if (Object.keys(versions()).every((name) => existsSync(new URL(`node_modules/${name}`, here)))) {
+  if (
+    Object.keys(peerVersions()).every((name) => existsSync(new URL(`node_modules/${name}`, here)))
+  ) {
     return;
   }
-  // Their peers are clients of other servers, and the lab brings its own ioredis.
+  // Their peers are clients of other servers, and there is an ioredis here.
   const args = ["ci", "--legacy-peer-deps", "--ignore-scripts", "--no-audit", "--no-fund"];
-  console.log(`Installing the neighbours in test/faults/peers: npm ${args.join(" ")}`);
+  console.log(`Installing the neighbours in test/lab/peers: npm ${args.join(" ")}`);
   const { status } = spawnSync("npm", args, {
     cwd: fileURLToPath(here),
     stdio: ["ignore", "inherit", "inherit"],
     timeout: 300_000,
   });
-  if (status !== 0) throw new Error(`npm ci in test/faults/peers failed (exit status ${status}).`);
+  if (status !== 0) throw new Error(`npm ci in test/lab/peers failed (exit status ${status}).`);
 }
 
 /** The exact versions that are compared. */
-export function versions(): Record<string, string> {
+export function peerVersions(): Record<string, string> {
   const file = readFileSync(new URL("package.json", here), "utf8");
   return (JSON.parse(file) as { dependencies: Record<string, string> }).dependencies;
 }

@@ -10,15 +10,15 @@ import type { Library } from "../faults/library.ts";
 import { UncaughtRecorder } from "../faults/rejections.ts";
 import { runCells } from "../faults/run-cells.ts";
 import { summaryOf, wordsFor } from "./comparison.ts";
-import { installPeers, versions } from "./install.ts";
+import { installPeers, peerVersions } from "./install.ts";
 
 /**
  * `npm run faults:peers`: the rows of `npm run faults` for the package and for the libraries that
- * people use today, in the same lab. Writes test/faults/results.md. With words on the command line,
+ * people use today, in the same lab. Writes test/lab/faults/results.md. With words on the command line,
  * such as `npm run faults:peers -- F2`, only those faults run and nothing is written.
  */
 installPeers();
-const { neighbours } = await import("./neighbours.ts");
+const { neighbours } = await import("./faults/neighbours.ts");
 
 const words = process.argv.slice(2);
 const trials = Number(process.env["FAULT_TRIALS"] ?? 2);
@@ -70,7 +70,7 @@ function cellsOf(library: Library): Cell[] {
 }
 
 function heading(): string {
-  const peers = Object.entries(versions()).map(([name, version]) => `${name} ${version}`);
+  const peers = Object.entries(peerVersions()).map(([name, version]) => `${name} ${version}`);
   return `# The fault lab's results
 
 Measured by \`npm run faults:peers\`: ${trials} trials a cell, TTL 5 s, on ${cpus().length} CPUs, Node ${process.version}, ${serverVersion(binary)}, ${peers.join(", ")}. Loopback, one server. A trial in which the machine was more than ${mostLateMs} ms late was made again (${again} of ${results.length}).

@@ -3,17 +3,8 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { type HttpClient, openClient } from "../../http/http-client.ts";
 import { until } from "../../support/until.ts";
+import { type Holding, Ledger } from "../ledger.ts";
 import { type FromService, now, type Settings, type ToService, type Vitals } from "./protocol.ts";
-
-/** A time in which a handler ran and had not been told that its lease is lost. */
-export interface Holding {
-  readonly service: string;
-  readonly ownerId: string;
-  readonly user: string;
-  readonly from: number;
-  until: number;
-  lost: boolean;
-}
 
 /** A server process, seen from outside. */
 export interface Service {
@@ -21,6 +12,7 @@ export interface Service {
   readonly pid: number;
   readonly port: number;
   readonly client: HttpClient;
+  /** The times in which a handler ran and had not been told that its lease is lost. */
   readonly holdings: readonly Holding[];
   /** Rejections and exceptions that nobody caught. */
   readonly uncaught: readonly string[];
@@ -52,7 +44,7 @@ export async function startService(settings: Settings): Promise<Service> {
   const name = settings.framework;
   const uncaught: string[] = [];
   const asked: ((vitals: Vitals) => void)[] = [];
-  let holdings: Holding[] = [];
+  const ledger = new Ledger();
   let port: number | undefined;
   let ended = false;
   let said = "";
@@ -65,20 +57,17 @@ export async function startService(settings: Settings): Promise<Service> {
     else if ("vitals" in message) asked.shift()?.(message.vitals);
     else if ("begun" in message) {
       const { begun: ownerId, user, at: from } = message;
-      const open = Number.POSITIVE_INFINITY;
-      holdings.push({ service: name, ownerId, user, from, until: open, lost: false });
+      ledger.begin({ holder: name, user, ownerId, from });
     } else if ("ended" in message) {
-      const holding = holdings.findLast(({ ownerId }) => ownerId === message.ended);
-      if (holding === undefined) return;
-      holding.until = Math.min(holding.until, message.at);
-      holding.lost ||= message.lost;
+      const holding = ledger.of(message.ended);
+      if (holding !== undefined) ledger.end(holding, message.at, message.lost);
     }
   });
   const exit: Service["exit"] = once(child, "exit").then(([code, signal]) => {
     ended = true;
     running.delete(killNow);
     // Whoever died does not work any more.
-    for (const holding of holdings) holding.until = Math.min(holding.until, now());
+    for (const holding of ledger.holdings) ledger.end(holding, now());
     return { code, signal };
   });
   await until(
@@ -95,7 +84,7 @@ export async function startService(settings: Settings): Promise<Service> {
     port: port as unknown as number,
     client,
     get holdings() {
-      return holdings;
+      return ledger.holdings;
     },
     uncaught,
     get ended() {
@@ -107,9 +96,7 @@ export async function startService(settings: Settings): Promise<Service> {
       child.send({ ask: "vitals" } satisfies ToService);
       return vitals;
     },
-    forget() {
-      holdings = holdings.filter((holding) => holding.until === Number.POSITIVE_INFINITY);
-    },
+    forget: () => ledger.forget(),
     terminate: () => void child.kill("SIGTERM"),
     async kill() {
       client.close();

@@ -12,7 +12,7 @@ import { SimulatedRedis } from "./server/simulated-redis.ts";
 import { EventLoop, on } from "./time/event-loop.ts";
 import { installVirtualTime } from "./time/globals.ts";
 import { Machine } from "./time/machine.ts";
-import { Random } from "./time/random.ts";
+import { Noise } from "./time/noise.ts";
 
 /** One way between the process and Redis. */
 const latencyMs = 0.5;
@@ -39,7 +39,7 @@ export class VirtualFixture {
   readonly lock: SubmitLock;
   readonly written: Written[] = [];
   readonly clients = new Set<SimulatedClient>();
-  readonly #loop = new EventLoop(new Random(0));
+  readonly #loop = new EventLoop(new Noise(0));
   readonly #machine = new Machine(this.#loop, "process", { runsJavaScript: true });
   #cutOffUntil = 0;
   readonly #fates: { readonly name: ScriptName; readonly fate: Fate }[] = [];

@@ -23,7 +23,7 @@ import { nameOf } from "./script-names.ts";
 import { SimulatedRedis } from "./server/simulated-redis.ts";
 import { EventLoop, on } from "./time/event-loop.ts";
 import { Machine } from "./time/machine.ts";
-import { Random } from "./time/random.ts";
+import { Noise } from "./time/noise.ts";
 import { phase } from "./time/task-queue.ts";
 import { type AttemptId, WitnessedStore } from "./witnessed-store.ts";
 
@@ -41,7 +41,7 @@ export interface SimulatedProcess extends Participant {
 /** A Redis server, the processes that lock on it, the network between them, and everybody who watches. */
 export class World {
   readonly schedule: Schedule;
-  readonly random: Random;
+  readonly noise: Noise;
   readonly loop: EventLoop;
   readonly server: SimulatedRedis;
   readonly owners = new Owners();
@@ -58,8 +58,8 @@ export class World {
   constructor(schedule: Schedule, isTold: boolean) {
     this.schedule = schedule;
     this.#isTold = isTold;
-    this.random = new Random(schedule.noise);
-    this.loop = new EventLoop(this.random);
+    this.noise = new Noise(schedule.noise);
+    this.loop = new EventLoop(this.noise);
     this.verdict = new Verdict(
       () => this.loop.now,
       (text) => this.note(() => text),
@@ -131,7 +131,7 @@ export class World {
       machine,
       server,
       clients,
-      latency: () => plan.latencyMs + this.random.noise(0, latencyNoiseMs),
+      latency: () => plan.latencyMs + this.noise.deviation(0, latencyNoiseMs),
       cutOffUntil: () => started.process?.cutOffUntil ?? 0,
       nextFate: (_client, { script }) =>
         this.#fateOf(index, written++, nameOf(script) === "complete" ? completes++ : undefined),

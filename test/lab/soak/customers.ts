@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { freshUser } from "../../support/ids.ts";
 import { until } from "../../support/until.ts";
-import type { Click } from "../service/ledger.ts";
+import type { Click } from "../service/clicks.ts";
 import { now } from "../service/protocol.ts";
 import type { Service } from "../service/service.ts";
-import type { Random } from "./random.ts";
+import type { Random } from "../simulation/time/random.ts";
 
 /** What a customer does next; orders are the most of it. */
 const habits = [

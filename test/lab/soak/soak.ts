@@ -4,11 +4,12 @@ import { freshUser } from "../../support/ids.ts";
 import { type RedisProxy, startProxy } from "../../support/proxy.ts";
 import { type RedisServer, startServer } from "../../support/server-process.ts";
 import { until } from "../../support/until.ts";
-import { longestStranded, overlapping } from "../service/ledger.ts";
+import { overlapping } from "../ledger.ts";
+import { longestStranded } from "../service/clicks.ts";
 import { now, type Vitals } from "../service/protocol.ts";
 import { type Service, startService } from "../service/service.ts";
+import { Random } from "../simulation/time/random.ts";
 import { Customers } from "./customers.ts";
-import { Random } from "./random.ts";
 import { Trouble } from "./trouble.ts";
 
 const times = { ttlMs: 2_000, acquireTimeoutMs: 500 };

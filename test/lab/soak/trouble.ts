@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { RedisProxy } from "../../support/proxy.ts";
 import type { RedisServer } from "../../support/server-process.ts";
 import { now } from "../service/protocol.ts";
-import type { Random } from "./random.ts";
+import type { Random } from "../simulation/time/random.ts";
 
 /** Random faults, one after another, each healed before the next. */
 export class Trouble {

@@ -1,6 +1,6 @@
 import { freshUser } from "../../support/ids.ts";
 import { until } from "../../support/until.ts";
-import { overlapping } from "../service/ledger.ts";
+import { overlapping } from "../ledger.ts";
 import { now, type Settings } from "../service/protocol.ts";
 import { type Service, startService } from "../service/service.ts";
 import type { Topology } from "./topology.ts";

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { freshUser } from "../../support/ids.ts";
-import type { Click } from "../service/ledger.ts";
+import type { Click } from "../service/clicks.ts";
 import { now } from "../service/protocol.ts";
 import type { Service } from "../service/service.ts";
 

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { until } from "../../support/until.ts";
+import { overlapping } from "../ledger.ts";
 import { Anonymous } from "../service/anonymous.ts";
-import { longestStranded, overlapping } from "../service/ledger.ts";
+import { longestStranded } from "../service/clicks.ts";
 import { now } from "../service/protocol.ts";
 import type { Service } from "../service/service.ts";
 import type { Fault } from "./faults.ts";
@@ -84,7 +85,7 @@ async function observe(
     );
     const from = first503?.answeredAt ?? faultAt;
     return holdings().find(
-      (one) => one.service === service && affected.has(one.user) && one.from > from,
+      (one) => one.holder === service && affected.has(one.user) && one.from > from,
     )?.from;
   };
   await fault.run({

@@ -1,7 +1,7 @@
 import { SimulatedRedis } from "../server/simulated-redis.ts";
 import { EventLoop, on } from "../time/event-loop.ts";
 import { Machine } from "../time/machine.ts";
-import { Random } from "../time/random.ts";
+import { Noise } from "../time/noise.ts";
 import type { Connection } from "./connection.ts";
 import { disconnectTimeoutMs, type ScriptOptions, type Step } from "./script.ts";
 import { SimulatedClient } from "./simulated-client.ts";
@@ -27,7 +27,7 @@ class RefusingRedis extends SimulatedRedis {
 export class SimulatedSubject extends Subject {
   readonly written: string[] = [];
   protected readonly listKey = "a list";
-  readonly #loop = new EventLoop(new Random(0));
+  readonly #loop = new EventLoop(new Noise(0));
   readonly #server = new RefusingRedis(this.#loop, 1, nobody);
   readonly #machine = new Machine(this.#loop, "client", { runsJavaScript: true });
   readonly #clients = new Set<SimulatedClient>();

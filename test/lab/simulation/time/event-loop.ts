@@ -1,5 +1,5 @@
 import type { Machine } from "./machine.ts";
-import type { Random } from "./random.ts";
+import type { Noise } from "./noise.ts";
 import { type Phase, type Task, TaskQueue } from "./task-queue.ts";
 
 // Taken before anything is replaced.
@@ -35,12 +35,12 @@ export class EventLoop {
   steps = 0;
   /** The phase of the callback that runs at the moment. */
   phase: Phase | undefined;
-  readonly random: Random;
+  readonly noise: Noise;
   readonly #tasks = new TaskQueue();
   #order = 0;
 
-  constructor(random: Random) {
-    this.random = random;
+  constructor(noise: Noise) {
+    this.noise = noise;
   }
 
   queue(machine: Machine, at: number, phase: Phase, run: () => void): Task {

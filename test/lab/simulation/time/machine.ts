@@ -62,7 +62,7 @@ export class Machine {
   }
 
   random(): number {
-    return this.#loop.random.next();
+    return this.#loop.noise.next();
   }
 
   /** It does nothing for a while: no timer fires, nothing is read. Its clocks go on. */
@@ -87,7 +87,7 @@ export class Machine {
 
   #arm(timer: Timer): void {
     // Node counts from the start of its turn, so that a timer may come a little early, or late.
-    const noise = this.#loop.random.noise(-0.9, 1.5);
+    const noise = this.#loop.noise.deviation(-0.9, 1.5);
     const delayMs = Math.max(0.01, timer.delayMs / this.rate + noise);
     timer.task = this.after(
       delayMs,

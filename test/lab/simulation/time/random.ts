@@ -1,22 +1,24 @@
-import { mulberry32 } from "./mulberry32.ts";
-
-/** The one source of randomness of a run: the same seed gives the same run. Seed 0 gives no noise at all. */
+/** A source of randomness with a seed: the same seed, the same numbers. (mulberry32) */
 export class Random {
-  readonly #next: () => number;
-  readonly #silent: boolean;
+  #state: number;
 
   constructor(seed: number) {
-    this.#next = mulberry32(seed);
-    this.#silent = seed === 0;
+    this.#state = seed | 0;
   }
 
   /** From 0 to 1, without 1. */
   next(): number {
-    return this.#silent ? 0.5 : this.#next();
+    this.#state = (this.#state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 0x1_0000_0000;
   }
 
-  /** A deviation from the expected, between the two; none at all without a seed. */
-  noise(from: number, to: number): number {
-    return this.#silent ? 0 : from + this.next() * (to - from);
+  between(low: number, high: number): number {
+    return low + (high - low) * this.next();
+  }
+
+  pick<Item>(from: readonly Item[]): Item {
+    return from[Math.floor(this.next() * from.length)] as Item;
   }
 }

@@ -1,7 +1,7 @@
 import { LockFactory, type VerrouLock } from "@verrou/core";
 import { redisStore } from "@verrou/core/drivers/redis";
-import type { AnyRedis } from "../../support/clients.ts";
-import { type Contender, type Library, ttlMs } from "../faults/library.ts";
+import type { AnyRedis } from "../../../support/clients.ts";
+import { type Contender, type Library, ttlMs } from "../../faults/library.ts";
 
 function contender(client: AnyRedis, acquire: (lock: VerrouLock) => Promise<boolean>): Contender {
   const factory = new LockFactory(redisStore({ connection: client }).factory());

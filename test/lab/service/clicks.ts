@@ -1,4 +1,4 @@
-import type { Holding } from "./service.ts";
+import type { Holding } from "../ledger.ts";
 
 /** One click and what became of it. */
 export interface Click {
@@ -8,18 +8,6 @@ export interface Click {
   readonly answeredAt: number;
   /** 0: the connection broke, or the customer left. */
   readonly status: number;
-}
-
-/** Every two holdings of one user that were there at once, the earlier one first. */
-export function overlapping(holdings: readonly Holding[]): [Holding, Holding][] {
-  const pairs: [Holding, Holding][] = [];
-  const current = new Map<string, Holding[]>();
-  for (const holding of [...holdings].sort((a, b) => a.from - b.from)) {
-    const earlier = (current.get(holding.user) ?? []).filter((one) => one.until > holding.from);
-    for (const one of earlier) pairs.push([one, holding]);
-    current.set(holding.user, [...earlier, holding]);
-  }
-  return pairs;
 }
 
 /** The key is taken a moment before the handler begins, and given back a moment after its end. */

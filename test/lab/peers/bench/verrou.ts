@@ -1,6 +1,6 @@
 import { LockFactory, type VerrouLock } from "@verrou/core";
 import { redisStore } from "@verrou/core/drivers/redis";
-import { type Client, type Locker, notTaken, ttlMs } from "../locker.ts";
+import { type Client, type Locker, notTaken, ttlMs } from "../../../../bench/locker.ts";
 
 export function openVerrou(client: Client): Locker<VerrouLock> {
   const factory = new LockFactory(redisStore({ connection: client }).factory());

@@ -1,6 +1,6 @@
 import Redlock, { ExecutionError, type Lock, ResourceLockedError } from "redlock";
-import type { AnyRedis } from "../../support/clients.ts";
-import { type Contender, type Hold, type Library, ttlMs } from "../faults/library.ts";
+import type { AnyRedis } from "../../../support/clients.ts";
+import { type Contender, type Hold, type Library, ttlMs } from "../../faults/library.ts";
 
 function contender(client: AnyRedis, settings: { retryCount?: number }): Contender {
   const redlock = new Redlock([client], settings);

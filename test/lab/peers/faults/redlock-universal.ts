@@ -1,6 +1,6 @@
 import { createLock, IoredisAdapter } from "redlock-universal";
-import type { AnyRedis } from "../../support/clients.ts";
-import { type Contender, type Library, ttlMs } from "../faults/library.ts";
+import type { AnyRedis } from "../../../support/clients.ts";
+import { type Contender, type Library, ttlMs } from "../../faults/library.ts";
 
 function contender(client: AnyRedis, options: { retryAttempts?: number }): Contender {
   const adapter = new IoredisAdapter(client);

@@ -1,5 +1,5 @@
 import { Mutex } from "redis-semaphore";
-import { type Client, type Locker, notTaken, ttlMs } from "../locker.ts";
+import { type Client, type Locker, notTaken, ttlMs } from "../../../../bench/locker.ts";
 
 export function openRedisSemaphore(client: Client): Locker<Mutex> {
   const options = { lockTimeout: ttlMs, acquireAttemptsLimit: 1, onLockLost: () => {} };

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Mutex, type MutexOptions } from "redis-semaphore";
-import type { AnyRedis } from "../../support/clients.ts";
-import { type Contender, type Library, ttlMs } from "../faults/library.ts";
+import type { AnyRedis } from "../../../support/clients.ts";
+import { type Contender, type Library, ttlMs } from "../../faults/library.ts";
 
 function contender(client: AnyRedis, options: MutexOptions): Contender {
   return {

@@ -1,6 +1,6 @@
-import type { Library } from "../faults/library.ts";
-import { setAndCompare, setAndDel } from "../faults/plain.ts";
-import { submitLock } from "../faults/submit-lock.ts";
+import type { Library } from "../../faults/library.ts";
+import { setAndCompare, setAndDel } from "../../faults/plain.ts";
+import { submitLock } from "../../faults/submit-lock.ts";
 import { redisSemaphore } from "./redis-semaphore.ts";
 import { redlock } from "./redlock.ts";
 import { redlockUniversal } from "./redlock-universal.ts";

@@ -1,5 +1,5 @@
 import { createLock, type Handle, IoredisAdapter, type UniversalLock } from "redlock-universal";
-import { type Client, type Locker, ttlMs } from "../locker.ts";
+import { type Client, type Locker, ttlMs } from "../../../../bench/locker.ts";
 
 interface Hold {
   readonly lock: UniversalLock;

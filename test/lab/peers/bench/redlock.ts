@@ -1,5 +1,5 @@
 import Redlock, { type Lock } from "redlock";
-import { type Client, type Locker, ttlMs } from "../locker.ts";
+import { type Client, type Locker, ttlMs } from "../../../../bench/locker.ts";
 
 export function openRedlock(client: Client): Locker<Lock> {
   const redlock = new Redlock([client], { retryCount: 0 });
