@@ -4,8 +4,8 @@ import { RedisStore, type SubmitLockOptions } from "../../src/index.ts";
 import { decodeRecord } from "../../src/lock/record.ts";
 import { closeClients, redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
-import { observer } from "../support/observer.ts";
 import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
+import { observer } from "../support/observer.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { answer, hashesOf, recordKey, submissionOf } from "../support/submissions.ts";
 
