@@ -113,6 +113,6 @@ export function codeOf(reply: Reply): unknown {
 }
 
 /** Time for what should not happen. */
-export async function aMoment(): Promise<void> {
+async function aMoment(): Promise<void> {
   await sleep(30);
 }

@@ -21,7 +21,7 @@ const maxEntries = 100;
 export const maxRecords = 16;
 
 /** What is equal for all entries of a call. */
-export interface CallSettings {
+interface CallSettings {
   /** Of its first entry: the times and the holder are those of all. */
   readonly command: LockCommand;
   /** By Redis' clock, in whole milliseconds. */

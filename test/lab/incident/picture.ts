@@ -18,10 +18,12 @@ const colours = [
   ["#cf222e", "#f85149"],
   ["#bf8700", "#d29922"],
   ["#1a7f37", "#3fb950"],
+  ["#0969da", "#4493f8"],
 ] as const;
 
 const style = `.line { fill: none; stroke-width: 2.5; stroke-linejoin: round; }
 .stroke-1 { stroke-dasharray: 7 4; }
+.stroke-3 { stroke-dasharray: 1 4; }
 `;
 
 /**

@@ -35,7 +35,7 @@ export interface ProcessPlan {
 type OperationKind = "acquire" | "submit" | "lookUp" | "withLock" | "close" | "oldLock";
 
 /** How a lease ends: what is called first, and whether the other follows in the same turn. */
-export type Ending = "release" | "complete";
+type Ending = "release" | "complete";
 
 export interface OperationPlan {
   readonly atMs: number;
@@ -58,7 +58,7 @@ export interface OperationPlan {
 }
 
 /** What becomes of the n-th command that a process writes, or of its n-th complete. */
-export interface FatePlan {
+interface FatePlan {
   readonly process: number;
   readonly nth: number;
   readonly ofCompletes: boolean;

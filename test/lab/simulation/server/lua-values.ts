@@ -25,7 +25,7 @@ export function table(values: readonly LuaValue[]): LuaTable {
   return [undefined, ...values];
 }
 
-export function luaType(value: LuaValue): string {
+function luaType(value: LuaValue): string {
   return value === undefined ? "nil" : typeof value === "object" ? "table" : typeof value;
 }
 
