@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import { observer } from "../support/observer.ts";
 import { until } from "../support/until.ts";
 import { type Framework, koas, mainFrameworks } from "./frameworks.ts";
@@ -110,9 +109,4 @@ export function unmarked({ headers, ...reply }: Reply): Reply {
 /** The `code` of a problem document. */
 export function codeOf(reply: Reply): unknown {
   return JSON.parse(reply.body).code;
-}
-
-/** Time for what should not happen. */
-async function aMoment(): Promise<void> {
-  await sleep(30);
 }
