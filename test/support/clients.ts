@@ -5,7 +5,12 @@ import {
   type RedisOptions as Options,
   Redis,
 } from "ioredis";
-import { Cluster as Cluster5, Redis as Redis5, type RedisOptions as RedisOptions5 } from "ioredis5";
+import {
+  Cluster as Cluster5,
+  type ClusterOptions as ClusterOptions5,
+  Redis as Redis5,
+  type RedisOptions as RedisOptions5,
+} from "ioredis5";
 
 export type AnyRedis = Redis | Redis5;
 export type AnyCluster = Cluster | Cluster5;
@@ -53,7 +58,8 @@ export const cluster6 = {
 
 export const cluster5 = {
   name: "ioredis 5 Cluster",
-  connect: (ports: readonly number[]): Cluster5 => keep(new Cluster5(nodes(ports))),
+  connect: (ports: readonly number[], options: ClusterOptions5 = {}): Cluster5 =>
+    keep(new Cluster5(nodes(ports), options)),
 };
 
 /** Clients of a single server, for `describe.each`. */
@@ -63,10 +69,10 @@ export const redisClients: {
 }[] = [ioredis6, ioredis5];
 
 /** Clients of a Cluster, for `describe.each`. */
-export const clusterClients: { name: string; connect(ports: readonly number[]): AnyCluster }[] = [
-  cluster6,
-  cluster5,
-];
+export const clusterClients: {
+  name: string;
+  connect(ports: readonly number[], options?: ClusterOptions & ClusterOptions5): AnyCluster;
+}[] = [cluster6, cluster5];
 
 /**
  * Resolves when the client can be used. A handshake that a busy machine made too slow for the

@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer";
 import { type EventEmitter, errorMonitor } from "node:events";
 import { InvalidOptionError } from "../../errors.ts";
 import { describe, hasMembers } from "../../validation.ts";
@@ -202,11 +203,19 @@ export function recordKeyOf(client: RedisClient, key: string, submissionId: stri
 
 /** Why records cannot be kept on this client; `undefined` where they can. */
 export function recordsProblemOf(client: RedisClient): string | undefined {
+  if (!isCluster(client)) return undefined;
   const prefix = keyPrefixOf(client);
   const lock = "lock:submit:42";
   const record = recordKeyOf(client, lock, "");
-  if (!isCluster(client) || slotOf(prefix + lock) === slotOf(prefix + record)) return undefined;
-  return `expected a keyPrefix of the client that leaves a lock and its record in one slot of the Cluster, got ${describe(prefix)}: remove its brace, or close it, as in "{shop}:"`;
+  const isTogether = slotOf(prefix + lock) === slotOf(prefix + record);
+  if (isTogether && hasTextPrefix(client)) return undefined;
+  return `expected a keyPrefix of the client that leaves a lock and its record in one slot of the Cluster, got ${describe(prefix)}: let it be a text without braces, or with a pair around something, as in "{shop}:"`;
+}
+
+/** Of other bytes a record's key, which is a text, could not repeat the prefix. */
+function hasTextPrefix(client: RedisClient): boolean {
+  const prefix: unknown = (client as Internals).options?.keyPrefix;
+  return !Buffer.isBuffer(prefix) || isUtf8(prefix);
 }
 
 function keyPrefixOf(client: RedisClient): string {

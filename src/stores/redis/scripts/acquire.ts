@@ -144,7 +144,7 @@ for i = 1, #KEYS / 2 do
   elseif failed(kept) then
     reply = kept
   elseif kept then
-    if string.sub(kept, 1, 1) ~= '1' or string.len(kept) < 59 then
+    if string.sub(kept, 1, 1) ~= '1' or string.sub(kept, 60, 60) ~= '{' then
       reply = -7
     elseif differ(string.sub(kept, 2, 23), fingerprint) then
       reply = -5

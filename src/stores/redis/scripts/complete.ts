@@ -32,7 +32,7 @@ for i = 1, #KEYS / 2 do
     reply = -4
   elseif failed(kept) then
     reply = kept
-  elseif kept and (string.sub(kept, 1, 1) ~= '1' or string.len(kept) < 59) then
+  elseif kept and (string.sub(kept, 1, 1) ~= '1' or string.sub(kept, 60, 60) ~= '{') then
     reply = -4
   -- Rule 15, in this order: its own, then too late, and only then another's.
   elseif kept and string.sub(kept, 24, 59) == owner_id then

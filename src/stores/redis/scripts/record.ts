@@ -23,7 +23,7 @@ for i, key in ipairs(KEYS) do
     reply = -7
   elseif failed(reply) then
     return reply
-  elseif string.sub(reply, 1, 1) ~= '1' or string.len(reply) < 59 then
+  elseif string.sub(reply, 1, 1) ~= '1' or string.sub(reply, 60, 60) ~= '{' then
     reply = -7
   else
     local kept = string.sub(reply, 2, 23)
@@ -56,7 +56,7 @@ for i, record in ipairs(KEYS) do
     reply = -4
   elseif failed(kept) then
     reply = kept
-  elseif kept and (string.sub(kept, 1, 1) ~= '1' or string.len(kept) < 59) then
+  elseif kept and (string.sub(kept, 1, 1) ~= '1' or string.sub(kept, 60, 60) ~= '{') then
     reply = -4
   -- Rule 15, in this order: its own, then too late, and only then another's.
   elseif kept and string.sub(kept, 24, 59) == ARGV[3 * i - 2] then

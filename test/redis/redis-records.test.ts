@@ -1,0 +1,275 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import {
+  InvalidOptionError,
+  LockMisconfiguredError,
+  LockUnavailableError,
+  type RedisClient,
+  RedisStore,
+} from "../../src/index.ts";
+import { asking } from "../support/asking.ts";
+import { record } from "../support/channels.ts";
+import { closeClients, clusterClients, redisClients, untilReady } from "../support/clients.ts";
+import { command } from "../support/command.ts";
+import { freshUser } from "../support/ids.ts";
+import { onlooker } from "../support/lock-key.ts";
+import { causeOf, closeLocks, leaseOf, openLock } from "../support/locks.ts";
+import { type RedisCluster, startCluster } from "../support/redis-cluster.ts";
+import { sharedRedisPort } from "../support/redis-server.ts";
+import {
+  answer,
+  foundBy,
+  onceOf,
+  recordKey,
+  recordOf,
+  submissionOf,
+  submit,
+} from "../support/submissions.ts";
+
+const redis = onlooker();
+afterEach(async () => {
+  await closeLocks();
+  closeClients();
+});
+
+/** A prefix as the client is given it. */
+const keyPrefix = (prefix: string | Buffer) => ({ keyPrefix: prefix as string });
+
+async function lockOn(connected: Promise<unknown>) {
+  const client = (await connected) as RedisClient;
+  return openLock({ store: new RedisStore(client) });
+}
+
+const prefixes: [what: string, prefix: string | Buffer][] = [
+  ["no prefix", ""],
+  ["a prefix", "shop:"],
+  ["a prefix with a hash tag", "{shop}:"],
+  ["a prefix with a hash tag in its middle", "a{shop}b:"],
+  ["a prefix in bytes", Buffer.from("shöp:")],
+];
+
+/** None of them closes a hash tag, so none can put two keys in one slot but whole ones. */
+const impossible = ["a{b:", "a}b:", "{}:", "}{:"];
+
+describe.each(clusterClients)("records on a Cluster, with $name", ({ connect }) => {
+  let cluster: RedisCluster;
+  beforeAll(async () => {
+    cluster = await startCluster();
+  });
+  afterAll(() => cluster.stop());
+
+  async function keysOf(user: string): Promise<string[]> {
+    const all = cluster.ports.map((port) => command(port, "KEYS", `*${user}*`));
+    return ((await Promise.all(all)) as string[][]).flat();
+  }
+  const slotOf = (key: string) => command(cluster.ports[0] as number, "CLUSTER", "KEYSLOT", key);
+
+  test.each(prefixes)("with %s lie in the slot of their lock", async (_what, prefix) => {
+    for (const options of [keyPrefix(prefix), { redisOptions: keyPrefix(prefix) }]) {
+      const lock = await lockOn(untilReady(connect(cluster.ports, options as object)));
+      await lock.check({ submissions: true });
+      for (const user of [freshUser(), freshUser(), freshUser()]) {
+        const lease = await submissionOf(lock, user);
+        const [held] = await keysOf(user);
+        expect(held).toBe(`${prefix}lock:submit:${user}`);
+        expect(await lease.complete(answer)).toBe("recorded");
+        const [kept, ...more] = await keysOf(user);
+        expect(more).toEqual([]);
+        expect(await slotOf(kept as string)).toBe(await slotOf(held as string));
+        expect(foundBy(await submit(lock, user))).toBe("order 7");
+      }
+    }
+  });
+
+  test.each(impossible)(
+    "with the prefix %j cannot be kept, which is said at once; the lock alone works",
+    async (prefix) => {
+      const client = connect(cluster.ports, keyPrefix(prefix) as object);
+      const lock = await lockOn(untilReady(client));
+      const said = expect.objectContaining({
+        code: "SUBMIT_LOCK_INVALID_OPTION",
+        message: expect.stringMatching(/keyPrefix of the client.*one slot.*Cluster.*got "/),
+      });
+      expect(() => lock.requireRecords("idempotency")).toThrow(said);
+      await expect(submit(lock, freshUser())).rejects.toEqual(said);
+      await expect(lock.check({ submissions: true })).rejects.toEqual(said);
+      const lease = await leaseOf(lock, freshUser());
+      await expect(lease.release.bind(lease, { cooldownMs: 1 })).toThrow(said);
+      expect(await lease.release()).toBe("released");
+      await lock.check();
+    },
+  );
+
+  test("with a prefix that is no text cannot be kept", async () => {
+    const options = keyPrefix(Buffer.from([0xff, 0xfe])) as object;
+    const lock = await lockOn(untilReady(connect(cluster.ports, options)));
+    expect(() => lock.requireRecords("idempotency")).toThrow(InvalidOptionError);
+  });
+});
+
+describe.each(redisClients)("records on one server, with $name", ({ connect }) => {
+  const connected = (options: object = {}) => untilReady(connect(sharedRedisPort(), options));
+
+  test.each([...prefixes, ...impossible.map((prefix) => [prefix, prefix] as const)])(
+    "with %s are where a Cluster would have them",
+    async (_what, prefix) => {
+      const lock = await lockOn(connected(keyPrefix(prefix)));
+      const user = freshUser();
+      await (await submissionOf(lock, user)).complete(answer);
+      expect(foundBy(await submit(lock, user))).toBe("order 7");
+      const whole = `${prefix}lock:submit:${user}`;
+      const hasTag = /\{[^}]+\}/.test(whole);
+      const kept = hasTag ? recordKey("").replace("{}", whole) : `${prefix}${recordKey(whole)}`;
+      expect(await redis.send("KEYS", `*${user}*`)).toEqual([kept]);
+    },
+  );
+
+  describe("for a user without their pattern", () => {
+    /** As the README has it, and what an order with an id needs besides. */
+    const may = ["+eval", "+get", "+set", "+pttl", "+pexpire", "+del", "+time", "+info"];
+    const pattern = { lock: "~lock:submit:*", record: "~{lock:submit:*" };
+
+    async function lockOf(...patterns: string[]) {
+      const username = freshUser();
+      await redis.send("ACL", "SETUSER", username, "on", ">secret", ...patterns, ...may);
+      const options = { username, password: "secret" };
+      const lock = await lockOn(connected(options));
+      return {
+        lock,
+        permit: (...more: string[]) => redis.send("ACL", "SETUSER", username, ...more),
+      };
+    }
+
+    test("a lock alone needs no new permission", async () => {
+      const { lock } = await lockOf(pattern.lock);
+      await lock.check();
+      await lock.check({ submissions: false });
+      const user = freshUser();
+      const lease = await leaseOf(lock, user);
+      expect((await lock.acquire(user)).outcome).toBe("contended");
+      expect(await lease.release({ cooldownMs: 1 })).toBe("released");
+    });
+
+    test("check finds it where submissions are asked for, and leaves nothing behind", async () => {
+      const { lock } = await lockOf(pattern.lock);
+      const from = performance.now();
+      await expect(lock.check({ submissions: true })).rejects.toBeInstanceOf(
+        LockMisconfiguredError,
+      );
+      expect(performance.now() - from).toBeLessThan(900);
+      await lock.check();
+      lock.requireRecords("idempotency");
+      await expect(lock.check()).rejects.toBeInstanceOf(LockMisconfiguredError);
+    });
+
+    test("check finds it once a submission was tried, which was a misconfiguration and took nothing", async () => {
+      const { lock } = await lockOf(pattern.lock);
+      const user = freshUser();
+      const cause = causeOf(await submit(lock, user));
+      expect(cause).toBeInstanceOf(LockMisconfiguredError);
+      expect((cause.cause as Error).message).toMatch(/^NOPERM\b/);
+      expect(await redis.exists(lock.keyFor(user))).toBe(false);
+      await expect(lock.check()).rejects.toBeInstanceOf(LockMisconfiguredError);
+      await (await leaseOf(lock, user)).release();
+    });
+
+    test("check finds nothing once the pattern is there", async () => {
+      const { lock, permit } = await lockOf(pattern.lock);
+      await expect(lock.check({ submissions: true })).rejects.toBeInstanceOf(
+        LockMisconfiguredError,
+      );
+      await permit(pattern.record);
+      await lock.check({ submissions: true });
+      await (await submissionOf(lock, freshUser())).complete(answer);
+    });
+
+    test("the client's prefix stands in both patterns", async () => {
+      const username = freshUser();
+      const patterns = ["~shop:lock:submit:*", "~shop:{shop:lock:submit:*"];
+      await redis.send("ACL", "SETUSER", username, "on", ">secret", ...patterns, ...may);
+      const options = { username, password: "secret", keyPrefix: "shop:" };
+      const lock = await lockOn(connected(options));
+      await lock.check({ submissions: true });
+    });
+  });
+
+  describe("of which something else has taken the place", () => {
+    const rubbish: [what: string, command: [string, ...(string | number)[]]][] = [
+      ["an empty text", ["SET", ""]],
+      ["a short text", ["SET", "1"]],
+      ["a long text", ["SET", "x".repeat(500)]],
+      ["JSON", ["SET", JSON.stringify({ status: 201, body: "x".repeat(80) })]],
+      ["what begins as a record does", ["SET", "1".repeat(500)]],
+      ["a record of a later version", ["SET", `2${recordOf(onceOf()).slice(1)}`]],
+      ["half a record", ["SET", recordOf(onceOf()).slice(0, 70)]],
+      ["a list", ["RPUSH", "a", "b"]],
+      ["a hash", ["HSET", "field", "value"]],
+      ["a set", ["SADD", "a"]],
+      ["a sorted set", ["ZADD", 1, "a"]],
+      ["a stream", ["XADD", "1-1", "field", "value"]],
+    ];
+
+    test.each(rubbish)(
+      "(%s) are unavailable, and nothing else is",
+      async (_what, [name, ...args]) => {
+        const lock = await lockOn(connected());
+        const user = freshUser();
+        const key = recordKey(lock.keyFor(user));
+        await redis.send(name, key, ...args);
+        const was = await redis.dump(key);
+        const from = performance.now();
+        const cause = causeOf(await submit(lock, user));
+        expect(cause).toBeInstanceOf(LockUnavailableError);
+        expect(cause.message).toMatch(/record/);
+        // Said at once: asking again would not change it.
+        expect(performance.now() - from).toBeLessThan(900);
+        const submission = { id: "cart 7" };
+        expect(await lock.lookUp(user, { submission })).toEqual({ outcome: "unknown" });
+        expect(await redis.exists(lock.keyFor(user))).toBe(false);
+        await (await leaseOf(lock, user)).release();
+        await (await submissionOf(lock, user, { id: "cart 8" })).complete(answer);
+        expect(await redis.dump(key)).toEqual(was);
+        await redis.send("DEL", key);
+        await (await submissionOf(lock, user)).complete(answer);
+      },
+    );
+
+    // Half a record is somebody's record, as far as a script can see.
+    test.each(rubbish.filter(([what]) => what !== "half a record"))(
+      "(%s) while the order was worked on are not overwritten: unconfirmed, and the lock is free",
+      async (_what, [name, ...args]) => {
+        const lock = await lockOn(connected());
+        const user = freshUser();
+        const complete = record("submit-lock:complete", lock.keyFor(user));
+        const lease = await submissionOf(lock, user);
+        const key = recordKey(lease.key);
+        await redis.send(name, key, ...args);
+        const was = await redis.dump(key);
+        expect(await lease.complete(answer)).toBe("unconfirmed");
+        expect(complete.messages[0]?.cause?.message).toMatch(/no record/);
+        expect(await redis.dump(key)).toEqual(was);
+        expect(await redis.exists(lease.key)).toBe(false);
+        complete.stop();
+      },
+    );
+
+    test("of a gathered call, the neighbours' are read and written all the same", async () => {
+      const store = new RedisStore((await connected()) as RedisClient);
+      const asked = asking(store);
+      const orders = Array.from({ length: 9 }, () => onceOf());
+      const odd = orders[4] as (typeof orders)[number];
+      const oddKey = recordKey(odd.key).replace(/[^:]+$/, odd.submission?.id ?? "");
+      await redis.send("RPUSH", oddKey, "a");
+      const acquired = orders.map((order) => asked.acquire(order).reply);
+      const kinds = (await Promise.all(acquired)).map(({ kind }) => kind);
+      expect(kinds).toEqual(orders.map((order) => (order === odd ? "rejected" : "taken")));
+      const expiresAtMs = Date.now() + 60_000;
+      const completed = orders.map(
+        (order) => asked.complete(order, { record: recordOf(order), expiresAtMs }).reply,
+      );
+      expect((await Promise.all(completed)).map(({ kind }) => kind)).toEqual(
+        orders.map((order) => (order === odd ? "unrecordable" : "recorded")),
+      );
+      await redis.send("DEL", oddKey);
+    });
+  });
+});
