@@ -31,6 +31,15 @@ export function bodyIsUnparsed(req: IncomingMessage | Http2ServerRequest, body: 
   return body === undefined || !(req.readableDidRead || req.readableEnded);
 }
 
+/**
+ * What was sent, as a parser has it; `null` for nothing. Parsers for Express 4 leave `{}` behind where
+ * no body came, and those for Express 5 and Koa do not: a retry may come to another version.
+ */
+export function sentBody(req: IncomingMessage | Http2ServerRequest, body: unknown): unknown {
+  if (isEmptyObject(body) && !bodyWasAnnounced(req)) return null;
+  return body ?? null;
+}
+
 function isEmptyObject(body: unknown): boolean {
   if (typeof body !== "object" || body === null) return false;
   return !ArrayBuffer.isView(body) && !Array.isArray(body) && Object.keys(body).length === 0;

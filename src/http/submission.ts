@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { setImmediate } from "node:timers/promises";
 import { NoFingerprintError } from "../errors.ts";
 import { checkText, hash22 } from "../lock/submission.ts";
-import { bodyIsUnparsed } from "./announced-body.ts";
+import { bodyIsUnparsed, sentBody } from "./announced-body.ts";
 import { fingerprintOf } from "./fingerprint.ts";
 import { parseIdempotencyKey } from "./idempotency-key.ts";
 import type { ResolvedIdempotency } from "./idempotency-options.ts";
@@ -113,7 +113,7 @@ async function payloadOf(req: IncomingMessage, query: unknown, body: unknown): P
       "the Idempotency-Key of a request counts for its content, and its body was not parsed: mount the body parser before the guard, or give idempotency.fingerprint",
     );
   }
-  return [query ?? null, body ?? null];
+  return [query ?? null, sentBody(req, body)];
 }
 
 /** The lines of a header as they came: Node.js joins them. */

@@ -1,12 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterEach, describe, expect, test, vi } from "vitest";
-import type * as expressEntry from "../../src/express/index.ts";
+import { afterEach, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
-import type * as koaEntry from "../../src/koa/index.ts";
 import { ioredis6 } from "../support/clients.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
+import { anotherCopy } from "./another-copy.ts";
 import { type Framework, frameworks } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { guardLayer } from "./layers.ts";
@@ -21,17 +20,6 @@ afterEach(async () => {
 function lockOf(keyPrefix?: string) {
   const store = new RedisStore(ioredis6.connect(sharedRedisPort()));
   return openLock({ store, keyPrefix, ...patientTimes });
-}
-
-/** The package once more, with no module in common with the one that is imported above. */
-async function anotherCopy() {
-  vi.resetModules();
-  const { submitGuard: expressGuard }: typeof expressEntry = await import(
-    "../../src/express/index.ts"
-  );
-  const { submitGuard: koaGuard }: typeof koaEntry = await import("../../src/koa/index.ts");
-  const { SubmitLock, RedisStore: Store } = await import("../../src/index.ts");
-  return { expressGuard, koaGuard, SubmitLock, Store };
 }
 
 const place = async (turn: Turn, work: OrderWork) => {

@@ -1,11 +1,8 @@
 import type { IncomingMessage } from "node:http";
 import { afterEach, describe, expect, test } from "vitest";
-import { RedisStore, SubmitLock } from "../../src/index.ts";
 import { ioredis6 } from "../support/clients.ts";
 import { freePort } from "../support/free-port.ts";
-import { sharedRedisPort } from "../support/redis-server.ts";
 import type { Framework } from "./frameworks.ts";
-import { guardLayer } from "./layers.ts";
 import { codeOf, everywhere, type OnceShop, openOnce, orderKey, unmarked } from "./once-shop.ts";
 import { closeShops } from "./shop.ts";
 import type { Turn } from "./turn.ts";
@@ -288,34 +285,5 @@ describe.each(everywhere)("$name", (framework: Framework) => {
     await once.whenKept(1);
     const guest = await once.submit({ key: orderKey, headers: { "x-guest": "1" } });
     expect(guest.body).toBe('{"run":2}');
-  });
-
-  test("idempotency on an inner guard alone goes to the error handler", async () => {
-    const lock = new SubmitLock({ store: new RedisStore(ioredis6.connect(sharedRedisPort())) });
-    const once = await openOnce({ framework, outside: [guardLayer(lock)] });
-    const reply = await once.submit({ key: orderKey });
-    expect([reply.status, once.runs]).toEqual([500, 0]);
-    expect(once.shop.errors[0]).toMatchObject({
-      code: "SUBMIT_LOCK_INVALID_OPTION",
-      message: expect.stringContaining("outermost"),
-    });
-    await lock.close();
-  });
-
-  test("a plain inner guard borrows, and the outer one keeps the answer", async () => {
-    const lock = new SubmitLock({ store: new RedisStore(ioredis6.connect(sharedRedisPort())) });
-    const submissions: unknown[] = [];
-    const once = await openOnce({
-      framework,
-      inside: [guardLayer(lock)],
-      handler: (turn, run) => {
-        submissions.push(turn.submission?.id);
-        turn.answer(201, { run });
-      },
-    });
-    const [first, second] = await once.twice();
-    expect([first.status, unmarked(second)]).toEqual([201, unmarked(first)]);
-    expect(submissions).toEqual([expect.stringMatching(/^[\w-]{22}$/)]);
-    await lock.close();
   });
 });

@@ -1,5 +1,7 @@
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { RedisStore, SubmitLock } from "../../src/index.ts";
 import { frameworks } from "./frameworks.ts";
@@ -7,11 +9,11 @@ import type { FromShop, ToShop } from "./shop-protocol.ts";
 import type { Turn } from "./turn.ts";
 
 /**
- * A server process of its own: `shop-process.ts FRAMEWORK REDIS_PORT`. An order runs until the parent
- * lets it finish. That no two orders of one user run at a time, in whichever process, is counted in
- * Redis itself.
+ * A server process of its own: `shop-process.ts FRAMEWORK REDIS_PORT [TTL_MS]`. An order runs until
+ * the parent lets it finish, or for as long as its header `X-Work-Ms` says. That no two orders of one
+ * user run at a time, in whichever process, is counted in Redis itself.
  */
-const [name, redisPort] = process.argv.slice(2);
+const [name, redisPort, ttlMs = 60_000] = process.argv.slice(2);
 const framework = frameworks.find((each) => each.name === name);
 if (framework === undefined) throw new Error(`There is no framework ${name}.`);
 
@@ -41,21 +43,26 @@ async function handler(turn: Turn): Promise<void> {
   const till = `till:${turn.req.headers["x-user"]}`;
   const running = await counter.incr(till);
   tell({ started: order, running });
-  await mayFinish(order);
+  const workMs = turn.req.headers["x-work-ms"];
+  await (workMs === undefined ? mayFinish(order) : sleep(Number(workMs)));
   await counter.decr(till);
-  turn.answer(201, { order });
+  // No two runs have the same receipt.
+  turn.answer(201, { order, receipt: randomUUID() });
 }
 
 const server = framework.makeServer({
   // So long that a busy machine is not taken for a silent Redis.
   lock: new SubmitLock({
     store: new RedisStore(redis),
-    ttlMs: 60_000,
-    acquireTimeoutMs: 30_000,
-    commandTimeoutMs: 15_000,
+    ttlMs: Number(ttlMs),
+    acquireTimeoutMs: Number(ttlMs) / 2,
+    commandTimeoutMs: Number(ttlMs) / 4,
   }),
+  guard: { idempotency: {} },
   handler,
 });
+// Else a client may write to a connection in the moment that it is closed.
+if ("keepAliveTimeout" in server) server.keepAliveTimeout = 120_000;
 server.listen(0, "127.0.0.1");
 await once(server, "listening");
 tell({ port: (server.address() as AddressInfo).port });

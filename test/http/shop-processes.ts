@@ -10,14 +10,18 @@ export interface ShopProcess {
   /** Every order whose handler has begun, and how many of its user's were running then. */
   readonly started: Extract<FromShop, { started: string }>[];
   finish(order: string): void;
+  /** SIGKILL. */
   stop(): Promise<void>;
 }
 
-export async function startShopProcess(framework: string, redisPort: number): Promise<ShopProcess> {
+export async function startShopProcess(
+  framework: string,
+  redisPort: number,
+  ttlMs?: number,
+): Promise<ShopProcess> {
   const script = fileURLToPath(new URL("./shop-process.ts", import.meta.url));
-  const child: ChildProcess = fork(script, [framework, `${redisPort}`], {
-    execArgv: ["--import", "tsx"],
-  });
+  const args = [framework, `${redisPort}`, ...(ttlMs === undefined ? [] : [`${ttlMs}`])];
+  const child: ChildProcess = fork(script, args, { execArgv: ["--import", "tsx"] });
   const started: ShopProcess["started"] = [];
   let port: number | undefined;
   child.on("message", (message: FromShop) => {

@@ -13,7 +13,7 @@ import { setImmediate as turn } from "node:timers/promises";
 import express5 from "express";
 import express4 from "express4";
 import { afterEach, describe, expect, test } from "vitest";
-import { bodyIsUnparsed, bodyWasAnnounced } from "../../src/http/announced-body.ts";
+import { bodyIsUnparsed, bodyWasAnnounced, sentBody } from "../../src/http/announced-body.ts";
 
 const servers: { close(): unknown }[] = [];
 afterEach(() => {
@@ -139,6 +139,32 @@ describe.each([
     expect(await answer.json()).toMatchObject({ unparsed });
   });
 });
+
+test.each([
+  ["Express 4", express4 as unknown as typeof express5],
+  ["Express 5", express5],
+])(
+  "on %s with express.json(), what was sent is not what the parser leaves behind",
+  async (_name, express) => {
+    const app = express();
+    app.use(express.json());
+    app.use((req, res) => {
+      res.end(JSON.stringify({ sent: sentBody(req, req.body) }));
+    });
+    const port = await listen(createServer(app));
+    const sent = async (body?: string) => {
+      const headers = { "Content-Type": "application/json" };
+      const init = { method: "POST", headers, ...(body === undefined ? {} : { body }) };
+      const answer = await fetch(`http://127.0.0.1:${port}/`, init);
+      return ((await answer.json()) as { sent: unknown }).sent;
+    };
+    expect(await sent()).toBeNull();
+    expect(await sent("")).toBeNull();
+    expect(await sent("{}")).toEqual({});
+    expect(await sent("[]")).toEqual([]);
+    expect(await sent('{"sku":7}')).toEqual({ sku: 7 });
+  },
+);
 
 test("what a platform has parsed by itself counts, unless it is empty", async () => {
   const look = (req: Incoming) =>

@@ -1,11 +1,26 @@
 import { Redis } from "ioredis";
 import { describe, expect, test } from "vitest";
 import { submitGuard as expressGuard } from "../../src/express/index.ts";
-import { MemoryStore, SubmitLock } from "../../src/index.ts";
+import { type LockStore, MemoryStore, SubmitLock } from "../../src/index.ts";
 import { submitGuard as koaGuard } from "../../src/koa/index.ts";
 
 const lock = new SubmitLock({ store: new MemoryStore() });
 const userId = () => "42";
+
+/** A lock of somebody else's that keeps answers, but for one member. */
+function lockWithout(missing: string): object {
+  const members = { acquire: () => {}, keyFor: () => "", lookUp: () => {} };
+  const records = { requireRecords: () => ({ acquireTimeoutMs: 1_000 }) };
+  return { ...members, ...records, [missing]: undefined };
+}
+
+/** A store of somebody else's that was written before there were records. */
+const keepsNothing: LockStore = {
+  acquire() {},
+  extend() {},
+  release() {},
+  attach: () => async () => {},
+};
 
 const adapters: { name: string; submitGuard: (options: never) => unknown }[] = [
   { name: "Express", submitGuard: expressGuard },
@@ -58,6 +73,43 @@ const wrong: [string, unknown, string[]][] = [
     { lock, userId, onUnavailable: true },
     ["onUnavailable", '"reject", "proceed" or a function', "true"],
   ],
+  [
+    "true for idempotency",
+    { lock, userId, idempotency: true },
+    ["idempotency", "an object", "true"],
+  ],
+  [
+    "an unknown option of idempotency",
+    { lock, userId, idempotency: { ttlMs: 1_000 } },
+    ["idempotency", "retainMs", '"ttlMs"'],
+  ],
+  [
+    "a retention that is too short for the lock",
+    { lock, userId, idempotency: { retainMs: 1_000 } },
+    ["idempotency.retainMs", "from 2000", "1000"],
+  ],
+  [
+    "a cooldown of more than a minute",
+    { lock, userId, cooldownMs: 60_001 },
+    ["cooldownMs", "from 0 to 60000", "60001"],
+  ],
+  ["a negative cooldown", { lock, userId, cooldownMs: -1 }, ["cooldownMs", "from 0", "-1"]],
+  ["half a millisecond", { lock, userId, cooldownMs: 0.5 }, ["cooldownMs", "whole number", "0.5"]],
+  ...["onKeyMissing", "onMismatch", "onReplay"].map((name): [string, unknown, string[]] => [
+    `a word for ${name}`,
+    { lock, userId, [name]: "proceed" },
+    [name, "a function", '"proceed"'],
+  ]),
+  ...[{ idempotency: {} }, { cooldownMs: 1 }].map((given): [string, unknown, string[]] => [
+    `a lock that keeps nothing, with ${Object.keys(given)},`,
+    { lock: { acquire: () => {} }, userId, ...given },
+    [...Object.keys(given), "a SubmitLock", "without requireRecords"],
+  ]),
+  ...["keyFor", "lookUp"].map((missing): [string, unknown, string[]] => [
+    `a lock without ${missing}`,
+    { lock: lockWithout(missing), userId, idempotency: { waitMs: 100 } },
+    ["a SubmitLock", `without ${missing}`],
+  ]),
 ];
 
 describe.each(adapters)("$name", ({ submitGuard }) => {
@@ -82,8 +134,28 @@ describe.each(adapters)("$name", ({ submitGuard }) => {
     redis.disconnect();
   });
 
+  test.each([{ idempotency: {} }, { cooldownMs: 1 }])(
+    "a store that keeps no records is refused when the guard is made, for %j",
+    (given) => {
+      const old = new SubmitLock({ store: keepsNothing });
+      expect(() => submitGuard({ lock: old, userId } as never)).not.toThrow();
+      const [name] = Object.keys(given);
+      expect(() => submitGuard({ lock: old, userId, ...given } as never)).toThrow(
+        expect.objectContaining({
+          code: "SUBMIT_LOCK_INVALID_OPTION",
+          message: expect.stringContaining(name as string),
+        }),
+      );
+    },
+  );
+
   test("an option that is undefined is absent", () => {
     const absent = {
+      idempotency: undefined,
+      cooldownMs: undefined,
+      onKeyMissing: undefined,
+      onMismatch: undefined,
+      onReplay: undefined,
       skip: undefined,
       onContended: undefined,
       onAnonymous: undefined,

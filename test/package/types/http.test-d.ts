@@ -2,8 +2,15 @@
 import { IncomingMessage, type ServerResponse } from "node:http";
 import express, { type Request, type RequestHandler, Router } from "express";
 import Koa, { type Context, type Middleware } from "koa";
-import { type Lease, MemoryStore, SubmitLock } from "submit-lock";
-import { type SubmitGuard, submitGuard } from "submit-lock/express";
+import { type Lease, MemoryStore, type StoredAnswer, SubmitLock } from "submit-lock";
+import {
+  type IdempotencyOptions,
+  type ReplayMessage,
+  type StorePolicy,
+  type Submission,
+  type SubmitGuard,
+  submitGuard,
+} from "submit-lock/express";
 import { submitGuard as koaGuard } from "submit-lock/koa";
 
 type Same<A, B> =
@@ -191,6 +198,102 @@ new Koa<State>()
     ctx.body = { user };
   });
 
+// Express: submissions.
+interface WithCart extends Request {
+  cart: { id: string; version: number };
+}
+const onceGuard: SubmitGuard = submitGuard({
+  lock,
+  userId: (req: WithCart) => req.ip,
+  cooldownMs: 1_500,
+  idempotency: {
+    key: "required",
+    submissionId: (req) => `${req.cart.id}:${req.cart.version}`,
+    fingerprint: async (req) => [req.body, req.query],
+    retainMs: 60_000,
+    store: ({ status, headers, body }) => {
+      same<typeof body, Uint8Array | undefined>();
+      return status === 402 && headers["location"] === undefined;
+    },
+    replayHeaders: ["X-Order"],
+    maxBodyBytes: 0,
+    waitMs: 5_000,
+    docs: "https://shop.example/docs",
+  },
+  onContended: (_req, answer, _next, info) => {
+    same<typeof info.sameSubmission, boolean>();
+    same<typeof info.answerUnavailable, boolean>();
+    same<typeof info.isCooldown, boolean>();
+    answer.sendStatus(409);
+  },
+  onKeyMissing: (_req, answer, _next, { reason, why }) => {
+    same<typeof reason, "key-missing" | "key-invalid">();
+    same<typeof why, string | undefined>();
+    answer.sendStatus(400);
+  },
+  onMismatch: (_req, answer, _next, { reason, inFlight }) => {
+    same<typeof reason, "mismatch">();
+    same<typeof inFlight, boolean>();
+    answer.sendStatus(422);
+  },
+  onReplay: (req, answer, next, { reason, answer: first, ageMs }) => {
+    same<typeof reason, "replay">();
+    same<typeof first, StoredAnswer>();
+    same<typeof ageMs, number>();
+    // @ts-expect-error it takes an error and nothing else
+    next();
+    answer.status(first.status).json({ cart: req.cart.id });
+  },
+});
+app.post(
+  "/orders",
+  onceGuard.protect(async (req, answer) => {
+    same<typeof req.submission, Submission | undefined>();
+    // @ts-expect-error it may be absent
+    req.submission.id;
+    if (req.submission !== undefined) {
+      same<typeof req.submission.id, string>();
+      same<typeof req.submission.source, "key" | "derived">();
+      req.submission.doNotStore();
+      // @ts-expect-error it is read only
+      req.submission.id = "";
+    }
+    answer.sendStatus(201);
+  }),
+);
+
+// Koa: the same, on a context.
+new Koa()
+  .use(
+    koaGuard({
+      lock,
+      userId: (ctx) => ctx.get("x-user"),
+      cooldownMs: 0,
+      idempotency: { submissionId: async (ctx) => ctx.get("x-cart"), store: "final" },
+      onKeyMissing: (ctx, { reason }) => ctx.throw(400, reason),
+      onMismatch: (ctx, { inFlight }) => ctx.throw(422, { inFlight }),
+      onReplay: (ctx, { answer }) => {
+        ctx.status = answer.status;
+      },
+    }),
+  )
+  .use((ctx) => {
+    same<typeof ctx.state.submission, Submission | undefined>();
+    ctx.state.submission?.doNotStore();
+  });
+
+// Both: the options by themselves, for whoever makes them elsewhere.
+const policies: StorePolicy[] = ["success", "final", ({ status }) => status < 300];
+const byHeader: IdempotencyOptions<IncomingMessage> = { store: policies[0] };
+submitGuard({ lock, userId: () => "42", idempotency: byHeader });
+declare const replayed: ReplayMessage;
+same<typeof replayed.key, string>();
+same<typeof replayed.ageMs, number>();
+same<typeof replayed.source, "key" | "derived">();
+for (const submissionId of [() => undefined, () => null, () => ""]) {
+  submitGuard({ lock, userId: () => "42", idempotency: { submissionId } });
+}
+
 // Both: anything that acquires is a lock, such as one of another copy of the package.
 declare const another: { acquire: SubmitLock["acquire"] };
 submitGuard({ lock: another, userId: () => "42" });
@@ -220,6 +323,22 @@ submitGuard({ lock, userId, onContended: "proceed" });
 submitGuard({ lock, userId, onUnavailable: "open" });
 // @ts-expect-error a predicate
 submitGuard({ lock, userId, skip: true });
+// @ts-expect-error an object of options
+submitGuard({ lock, userId, idempotency: true });
+// @ts-expect-error an unknown option
+submitGuard({ lock, userId, idempotency: { ttlMs: 1 } });
+// @ts-expect-error an id is a text
+submitGuard({ lock, userId, idempotency: { submissionId: () => 42 } });
+// @ts-expect-error no such word
+submitGuard({ lock, userId, idempotency: { key: "always" } });
+// @ts-expect-error no such word
+submitGuard({ lock, userId, idempotency: { store: "all" } });
+// @ts-expect-error a verdict is no promise
+submitGuard({ lock, userId, idempotency: { store: async () => true } });
+// @ts-expect-error a number of milliseconds
+submitGuard({ lock, userId, cooldownMs: "1s" });
+// @ts-expect-error what does not match cannot be waved through
+submitGuard({ lock, userId, onMismatch: "proceed" });
 // @ts-expect-error a store is no lock
 koaGuard({ lock: new MemoryStore(), userId });
 // @ts-expect-error an unknown option
@@ -232,3 +351,11 @@ koaGuard({ lock, userId, onContended: "proceed" });
 koaGuard({ lock, userId, onUnavailable: "open" });
 // @ts-expect-error a predicate
 koaGuard({ lock, userId, skip: true });
+// @ts-expect-error an object of options
+koaGuard({ lock, userId, idempotency: true });
+// @ts-expect-error an id is a text
+koaGuard({ lock, userId, idempotency: { submissionId: () => 42 } });
+// @ts-expect-error a number of milliseconds
+koaGuard({ lock, userId, cooldownMs: "1s" });
+// @ts-expect-error a replay cannot be waved through
+koaGuard({ lock, userId, onReplay: "proceed" });
