@@ -149,7 +149,8 @@ export class Completing extends Timer {
   }
 
   answered(request: Request, reply: CompleteReply): void {
-    if (this.#unanswered === request) this.#unanswered = undefined;
+    const isNewest = this.#unanswered === request;
+    if (isNewest) this.#unanswered = undefined;
     if (this.#ended) return;
     switch (reply.kind) {
       case "unsent":
@@ -161,7 +162,8 @@ export class Completing extends Timer {
         return;
       case "unknown":
         this.#lastFailure = reply;
-        this.#unknown();
+        // An older request decides nothing: the newest has a timer of its own.
+        if (isNewest) this.#unknown();
         return;
       case "unrecordable":
         this.#answered("unconfirmed");
