@@ -150,7 +150,8 @@ export class Completing extends Timer {
   }
 
   answered(request: Request, reply: CompleteReply): void {
-    if (this.#unanswered === request) this.#unanswered = undefined;
+    const isNewest = this.#unanswered === request;
+    if (isNewest) this.#unanswered = undefined;
     if (this.#ended) return;
     switch (reply.kind) {
       case "unsent":
@@ -162,7 +163,8 @@ export class Completing extends Timer {
         return;
       case "unknown":
         this.#lastFailure = reply;
-        this.#unknown();
+        // An older request decides nothing: the newest has a timer of its own.
+        if (isNewest) this.#unknown();
         return;
       case "unrecordable": {
         const cause = new Error("something that is no record stands where this one belongs");
