@@ -4,8 +4,8 @@ import { RedisStore, type SubmitLock } from "../../src/index.ts";
 import { type Asking, asking } from "../support/asking.ts";
 import { closeClients, ioredis6, untilReady } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
-import { onlooker } from "../support/lock-key.ts";
 import { acquired, closeLocks, commandOf, leaseOf, openLock } from "../support/locks.ts";
+import { observer } from "../support/observer.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import {
   answer,
@@ -18,7 +18,7 @@ import {
 } from "../support/submissions.ts";
 import { StoreOf01 } from "./store-of-0.1.ts";
 
-const redis = onlooker();
+const redis = observer();
 let stores: { old: StoreOf01; now: RedisStore };
 let old: Asking;
 let now: Asking;

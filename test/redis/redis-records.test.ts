@@ -11,8 +11,8 @@ import { record } from "../support/channels.ts";
 import { closeClients, clusterClients, redisClients, untilReady } from "../support/clients.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
-import { onlooker } from "../support/lock-key.ts";
 import { causeOf, closeLocks, leaseOf, openLock } from "../support/locks.ts";
+import { observer } from "../support/observer.ts";
 import { type RedisCluster, startCluster } from "../support/redis-cluster.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import {
@@ -25,7 +25,7 @@ import {
   submit,
 } from "../support/submissions.ts";
 
-const redis = onlooker();
+const redis = observer();
 afterEach(async () => {
   await closeLocks();
   closeClients();
