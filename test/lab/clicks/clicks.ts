@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { openClient, type Reply } from "../../http/http-client.ts";
 import { type ShopProcess, startShopProcess } from "../../http/shop-processes.ts";
 import { startServer } from "../../support/server-process.ts";
-import { Random } from "../soak/random.ts";
+import { Random } from "../simulation/time/random.ts";
 
 export interface ClicksOptions {
   /** The Redis server. */
