@@ -480,15 +480,6 @@ function idOf(lock: object, key: string): string {
     replace: "return found;",
   },
   {
-    name: "in two steps, the release comes before the record",
-    rule: "16",
-    file: twoSteps,
-    find: "    const { command, expiresAtMs, record } = this;\n",
-    replace: `    const { command, cooldownUntilMs, expiresAtMs, record } = this;
-    this.#steps.release({ command, deadlineMs: undefined, cooldownUntilMs, answer() {} });
-`,
-  },
-  {
     name: "a retire runs beside the complete",
     rule: "17",
     file: complete,
@@ -511,9 +502,9 @@ function idOf(lock: object, key: string): string {
     name: "a complete that is given up deletes its lock",
     rule: "17",
     file: complete,
-    find: 'drop(): void {\n    this.#end("unconfirmed");',
+    find: "drop(): void {\n    const cause",
     replace:
-      'drop(): void {\n    release(this.#runtime, this.command, this.#inFlight, 0);\n    this.#end("unconfirmed");',
+      "drop(): void {\n    release(this.#runtime, this.command, this.#inFlight, 0);\n    const cause",
   },
   {
     name: "an extend that meets one's own complete is a loss",
