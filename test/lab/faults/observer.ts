@@ -57,7 +57,9 @@ export class Observer {
     while (!this.#stopped) {
       const askedAt = performance.now();
       // A server that is loading or cut off from its master answers with an error: no sight.
-      const value = await this.#redis.get(this.#key).catch(() => undefined);
+      const held = await this.#redis.get(this.#key).catch(() => undefined);
+      // This package writes more behind the owner id; its neighbours write nothing else.
+      const value = held?.replace(/^([0-9a-f-]{36}):.*$/, "$1") ?? held;
       const answeredAt = performance.now();
       if (value !== undefined) this.#sights.push({ value, askedAt, answeredAt });
       if (value) this.#seen?.();

@@ -49,7 +49,7 @@ export class WriteObserver {
   }
 
   #heard(life: Life, line: string): void {
-    const set = /^\+[\d.]+ \[\d+ (\S+)\] "set" "[^"]*" "([^"]*)"/i.exec(line);
+    const set = /^\+[\d.]+ \[\d+ (\S+)\] "set" "[^"]*" "([0-9a-f-]{36})[^"]*"/i.exec(line);
     const [, source, ownerId] = set ?? [];
     if (source === undefined || ownerId === undefined) return;
     const at = this.#lines++;
