@@ -1,4 +1,8 @@
-import { acquireOnceScript, acquireScript } from "../../../src/stores/redis/scripts/acquire.ts";
+import {
+  acquireOnceScript,
+  acquireScript,
+  acquireStepScript,
+} from "../../../src/stores/redis/scripts/acquire.ts";
 import { completeScript } from "../../../src/stores/redis/scripts/complete.ts";
 import { extendScript } from "../../../src/stores/redis/scripts/extend.ts";
 import { lookScript, recordScript } from "../../../src/stores/redis/scripts/record.ts";
@@ -8,6 +12,7 @@ import { cooldownScript, releaseScript } from "../../../src/stores/redis/scripts
 export type ScriptName =
   | "acquire"
   | "acquireOnce"
+  | "acquireStep"
   | "extend"
   | "release"
   | "cooldown"
@@ -19,6 +24,7 @@ export type ScriptName =
 const names: ReadonlyMap<string, ScriptName> = new Map([
   [acquireScript, "acquire"],
   [acquireOnceScript, "acquireOnce"],
+  [acquireStepScript, "acquireStep"],
   [extendScript, "extend"],
   [releaseScript, "release"],
   [cooldownScript, "cooldown"],

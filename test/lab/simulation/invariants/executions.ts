@@ -1,6 +1,6 @@
 import type { WrittenCopy } from "../network/surroundings.ts";
 import { nameOf, type ScriptName } from "../script-names.ts";
-import { type CallEntry, codesOf, entriesOf, isGrant } from "../server/script-call.ts";
+import { type CallEntry, codesOf, entriesOf, isAcquire, isGrant } from "../server/script-call.ts";
 import type { SimulatedRedis } from "../server/simulated-redis.ts";
 import type { Owners } from "./owners.ts";
 import type { RecordWatch } from "./record-watch.ts";
@@ -83,7 +83,7 @@ export class Executions {
 
   /** Rule 18: where an acquire was not granted, its owner id is nowhere, and no record was touched. */
   #checkUntouched({ name, touched, copy }: Execution, entry: CallEntry, code: unknown): void {
-    if (name !== "acquire" && name !== "acquireOnce") return;
+    if (!isAcquire(name)) return;
     const isOnlyLook = Number(copy.args[0]) === 0;
     const { lock = "", record = "", ownerId } = entry;
     const isTaken = touched.get(lock) === ownerId && (isOnlyLook || !isGrant(code));

@@ -1,6 +1,7 @@
 import type { WrittenCopy } from "../network/surroundings.ts";
 import type { Schedule } from "../schedule.ts";
 import type { KeyWatcher } from "../server/keys.ts";
+import { isAcquire } from "../server/script-call.ts";
 import type { SimulatedRedis } from "../server/simulated-redis.ts";
 import { isRecordKey, type LockValue, lockValue, ownerIdOf } from "../server/values.ts";
 import type { EventLoop } from "../time/event-loop.ts";
@@ -84,8 +85,7 @@ export class KeyWatch implements KeyWatcher {
       tenure.livesUntil = expiresAt;
       return;
     }
-    const isAcquire = name === "acquire" || name === "acquireOnce";
-    if (owner.participant === undefined && isAcquire) {
+    if (owner.participant === undefined && isAcquire(name)) {
       const { maxHoldMs } = this.#schedule.times;
       this.#note(() => `Redis      ${key} of ${owner.name} is given an expiry`);
       if (tenure.livesUntil !== undefined || expiresAt - this.#server().nowMs !== maxHoldMs) {

@@ -18,6 +18,7 @@ const layouts: Record<
 > = {
   acquire: { head: 6, keys: ["lock"], args: ["ownerId"] },
   acquireOnce: { head: 6, keys: ["lock", "record"], args: ["ownerId", "id", "fingerprint"] },
+  acquireStep: { head: 6, keys: ["lock"], args: ["ownerId", "id", "fingerprint"] },
   extend: { head: 1, keys: ["lock"], args: ["ownerId"] },
   release: { head: 0, keys: ["lock"], args: ["ownerId"] },
   cooldown: { head: 0, keys: ["lock"], args: ["ownerId", "cooldownUntilMs"] },
@@ -51,7 +52,12 @@ export function entriesOf(
 /** What a script has said of each entry; nothing where the whole call failed. */
 export function codesOf(name: ScriptName, reply: unknown): readonly unknown[] {
   if (!Array.isArray(reply) || name === "probe") return [];
-  return reply.slice(name === "acquire" || name === "acquireOnce" ? 2 : 1);
+  return reply.slice(isAcquire(name) ? 2 : 1);
+}
+
+/** Whether it may take a lock. */
+export function isAcquire(name: ScriptName | undefined): boolean {
+  return name === "acquire" || name === "acquireOnce" || name === "acquireStep";
 }
 
 /** The codes of an acquire that mean "yes". */
