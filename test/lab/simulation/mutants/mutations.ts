@@ -437,7 +437,7 @@ function idOf(lock: object, key: string): string {
     rule: "16, acquire",
     file: acquireScripts,
     find: "local kept = redis.pcall('GET', KEYS[2 * i])\n",
-    replace: `local locked = acquire(key, owner_id, owner_id .. behind .. submission .. ':' .. fingerprint)
+    replace: `local locked = acquire_once(KEYS[2 * i - 1], owner_id, submission, fingerprint)
   local kept = redis.pcall('GET', KEYS[2 * i])
   if locked == -1 then
     kept = false
@@ -449,7 +449,7 @@ function idOf(lock: object, key: string): string {
     rule: "16, 18, acquire",
     file: acquireScripts,
     find: "local kept = redis.pcall('GET', KEYS[2 * i])\n",
-    replace: `acquire(key, owner_id, owner_id .. behind .. submission .. ':' .. fingerprint)
+    replace: `acquire_once(KEYS[2 * i - 1], owner_id, submission, fingerprint)
   local kept = redis.pcall('GET', KEYS[2 * i])
 `,
   },
@@ -459,7 +459,7 @@ function idOf(lock: object, key: string): string {
     file: acquireScripts,
     find: "local kept = redis.pcall('GET', KEYS[2 * i])\n",
     replace: `local kept = redis.pcall('GET', KEYS[2 * i])
-  local own = redis.pcall('GET', key)
+  local own = redis.pcall('GET', KEYS[2 * i - 1])
   if type(own) == 'string' and string.sub(own, 1, 36) == owner_id then
     kept = false
   end
