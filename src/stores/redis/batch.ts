@@ -1,5 +1,5 @@
 import type { LockCommand, LockRequest, NoAnswer } from "../../lock/store.ts";
-import type { Command } from "./commands.ts";
+import { type Command, leastToken } from "./commands.ts";
 import type { CallResult } from "./connection.ts";
 import type { ConnectionPair } from "./connection-pair.ts";
 import { nodeOf } from "./ioredis.ts";
@@ -108,10 +108,14 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     }
     // Rule 12: every reply improves the estimate of Redis' clock.
     this.#connections.clock.learn(redisTimeMs, sentAt, performance.now());
-    // Rule 20: later tokens are higher.
+    // Rule 20: later tokens are higher than any that was heard.
     this.#connections.clock.hear(node, Math.max(redisTimeMs * 1_000, fencingToken));
     for (const [index, request] of requests.entries()) {
       const code = reply.codes[index] as number | string | Error;
+      // A confirm brings the token of its first write, which the clock may have been set back behind.
+      if (typeof code === "number" && code <= -leastToken) {
+        this.#connections.clock.hear(node, -code);
+      }
       request.answer(
         code instanceof Error
           ? toNoAnswer({ kind: "error", error: code })

@@ -152,7 +152,7 @@ export const completeCommand: Command<CompleteRequest, CompleteReply> = {
 };
 
 /** No token is so small: the clocks of 2001 were beyond it. */
-const leastToken = 1e15;
+export const leastToken = 1e15;
 
 /** A grant is exactly −1 or a token: nothing that a proxy, a test double or `null` could yield by accident. */
 export function acquireReply({ code, fencingToken, redisTimeMs }: EntryReply): AcquireReply {
