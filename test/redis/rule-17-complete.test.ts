@@ -216,10 +216,11 @@ describe("rule 17: a complete that is given up", () => {
   });
 
   test("is not sent any more after maxHoldMs", async () => {
-    const { lock, proxy, redis } = await openFixture({ ...times, maxHoldMs: 1_500 });
+    const { client, lock, proxy, redis } = await openFixture({ ...times, maxHoldMs: 1_500 });
     const lease = await submissionOf(lock, freshUser());
     await proxy.refuse(true);
     proxy.resetAll();
+    await until(() => client.status !== "ready", { what: "the client to notice" });
     expect(await lease.complete(answer)).toBe("unconfirmed");
     await sleep(1_000);
     await proxy.refuse(false);
