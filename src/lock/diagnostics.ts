@@ -17,11 +17,12 @@ export interface AcquireMessage {
 
 /**
  * What became of a release. `released`: the key was ours and is deleted. `gone`, `foreign`: the
- * lease had run out before, and the key is free or somebody else's; nothing was deleted.
+ * lease had run out before, and the key is free or somebody else's; nothing was deleted. `freed`: a
+ * person had taken the lock away, and nothing was deleted.
  * `unconfirmed`: Redis has not answered within `acquireTimeoutMs`; the deletion goes on in the
  * background, and at worst the key runs out within its TTL.
  */
-export type ReleaseOutcome = "released" | "gone" | "foreign" | "unconfirmed";
+export type ReleaseOutcome = "released" | "gone" | "freed" | "foreign" | "unconfirmed";
 
 /** Published on `submit-lock:release` when a release was answered, or not within `acquireTimeoutMs`. */
 export interface ReleaseMessage {

@@ -228,8 +228,10 @@ class Releasing extends Timer {
    * Rule 8: `gone` or `foreign` after a try whose answer was lost, while the lease would still be
    * valid: that try deleted the key, because nothing else could.
    */
-  #outcomeOf(kind: "done" | "gone" | "foreign"): ReleaseOutcome {
+  #outcomeOf(kind: "done" | "gone" | "freed" | "foreign"): ReleaseOutcome {
     if (kind === "done") return "released";
+    // Rule 19: the tombstone names this owner id, so no earlier try has deleted the key.
+    if (kind === "freed") return kind;
     return this.#ambiguous && performance.now() < this.#validUntil ? "released" : kind;
   }
 }
