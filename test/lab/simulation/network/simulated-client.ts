@@ -167,11 +167,18 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
   /** One round trip on the way to `ready`: first the handshake, then the question whether it is. */
   #ask(connection: Connection, answered: () => void): void {
     const { commandTimeout } = this.options;
-    const timer = this.#timer(commandTimeout, () => {
+    const { machine } = this.#around;
+    const timedOut = () => {
       if (connection !== this.connection) return;
       this.#flush(() => new Error("Command timed out"));
       this.#endGently(connection);
-    });
+    };
+    // The client reconnects for as long as it lives, also after the lock has been closed: the bound of
+    // its own handshake says nothing about what the lock leaves behind.
+    const timer =
+      commandTimeout === undefined
+        ? undefined
+        : machine.setUncountedTimer(commandTimeout, timedOut);
     connection.write(
       () => {},
       () => {
