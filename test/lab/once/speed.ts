@@ -2,14 +2,16 @@ import { Child } from "../../../bench/process/child.ts";
 import { ratioOf, type Spread, spreadOf, turns } from "../../../bench/statistics.ts";
 import { freePort } from "../../support/free-port.ts";
 import { startServer } from "../../support/server-process.ts";
+import { submitLock } from "./libraries.ts";
 import { ShopProcess } from "./shop-process.ts";
 import type { SpeedJob, SpeedResult } from "./speed-load.ts";
 
 /** The route without anything before it: what the others are compared with. */
 const bare: URL = new URL("./plain.ts", import.meta.url);
 
-/** The two that install on plain Express. */
-export const onExpress: readonly URL[] = [
+/** This package, and the two neighbours that install on plain Express. */
+const onExpress: readonly URL[] = [
+  submitLock,
   new URL("./peers/express-idempotency.ts", import.meta.url),
   new URL("./peers/node-idempotency.ts", import.meta.url),
 ];
