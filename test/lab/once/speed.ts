@@ -37,6 +37,8 @@ export interface Speed {
   /** Against the bare route in the same round. */
   readonly freshRatio: Spread;
   readonly replayRatio: Spread;
+  /** Requests a second, round by round. */
+  readonly rates: Readonly<Record<SpeedJob["kind"], readonly number[]>>;
 }
 
 interface Contender {
@@ -89,5 +91,6 @@ export async function measureSpeed(options: SpeedOptions): Promise<Speed[]> {
     replay: spreadOf(rates.replay),
     freshRatio: ratioOf(rates.fresh, first.fresh),
     replayRatio: ratioOf(rates.replay, first.replay),
+    rates,
   }));
 }
