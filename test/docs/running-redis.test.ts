@@ -71,18 +71,9 @@ const permitted = (/^ACL SETUSER (.*)$/m.exec(blocks.map(({ code }) => code).joi
 async function clerk(
   port: number,
   rules: string[],
-): Promise<{ username: string; password: string }> {
-  await command(
-    port,
-    "acl",
-    "setuser",
-    "clerk",
-    "reset",
-    "on",
-    ">pass",
-    "~lock:submit:*",
-    ...rules,
-  );
+): Promise<Record<"username" | "password", string>> {
+  const login = ["reset", "on", ">pass", "~lock:submit:*"];
+  await command(port, "acl", "setuser", "clerk", ...login, ...rules);
   return { username: "clerk", password: "pass" };
 }
 
