@@ -46,15 +46,16 @@ export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<
   const target = targetOf(args, env);
   const client = await openClient(target);
   const address = addressOf(client);
+  await established(client, address).catch((error: unknown) => {
+    throw toCliError(error, address);
+  });
+  // After that: a store connects its client by itself.
   const store = new RedisStore(client);
   const prefixes = args.has("prefix") ? args.texts("prefix") : [defaultPrefix];
   const locks = prefixes.map((keyPrefix) => ({
     keyPrefix,
     lock: new SubmitLock({ store, keyPrefix, acquireTimeoutMs: answerWithinMs }),
   }));
-  await established(client, address).catch((error: unknown) => {
-    throw toCliError(error, address);
-  });
   const { keyPrefix: clientPrefix = "", username: user } = target.options;
   return { address, client, clientPrefix, user, locks };
 }

@@ -11,6 +11,8 @@ export interface Times {
 /** What was read of one server. What is `undefined` was not permitted. */
 export interface ServerFacts {
   readonly address: string;
+  /** Why nothing was read: of a Cluster, whose other servers may be well. */
+  readonly failure?: string;
   readonly info: Info | undefined;
   /** Of another connection to the same address; not on a Cluster. */
   readonly secondRunId: string | undefined;

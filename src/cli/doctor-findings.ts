@@ -6,7 +6,11 @@ import type { Finding } from "./finding.ts";
 
 /** What is wrong with one server, and what is right. */
 export function serverFindings(server: ServerFacts, times: Times): Finding[] {
-  const { info } = server;
+  const { info, failure } = server;
+  if (failure !== undefined) {
+    const remedy = "start it again, or let a replica take over";
+    return [{ level: "fail", check: "reach", text: failure, remedy }];
+  }
   if (info === undefined) {
     return [
       {
@@ -176,7 +180,7 @@ function keyFindings({ keyPrefix, foreign, endless, isComplete }: PrefixFacts): 
     findings.push({
       level: "warn",
       check: "keys",
-      text: `${foreign} key${foreign === 1 ? "" : "s"} under ${keyPrefix} ${foreign === 1 ? "is" : "are"} of another lock, ${endless} of them without an expiry`,
+      text: `${foreign} key${foreign === 1 ? "" : "s"} under ${keyPrefix} ${foreign === 1 ? "is" : "are"} of another lock, ${endless} without an expiry`,
       remedy: "submit-lock list --state foreign",
     });
   }

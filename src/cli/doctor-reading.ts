@@ -9,9 +9,28 @@ const samples = 50;
 
 /** Everything of every master that may be seen. */
 export function readServers(connection: Connection, client: Client): Promise<ServerFacts[]> {
+  const { isCluster } = client;
   return Promise.all(
-    mastersOf(client).map((node) => readServer(connection, node, client.isCluster)),
+    mastersOf(client).map(async (node) => {
+      const reading = readServer(connection, node, isCluster);
+      return isCluster ? await reading.catch((error) => unreadable(node, error)) : await reading;
+    }),
   );
+}
+
+function unreadable(node: Redis, error: unknown): ServerFacts {
+  const address = addressOf(node);
+  return {
+    address,
+    failure: toCliError(error, address).message,
+    info: undefined,
+    secondRunId: undefined,
+    isClusterNode: true,
+    cluster: undefined,
+    nodeTimeoutMs: undefined,
+    latency: undefined,
+    clock: undefined,
+  };
 }
 
 async function readServer(

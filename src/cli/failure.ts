@@ -37,35 +37,35 @@ const remedies: readonly (readonly [RegExp, code: number, text: (at: string) => 
     /\b(NOAUTH|WRONGPASS)\b|invalid password|Protocol error: unauthenticated/,
     exitCode.notPermitted,
     (at) =>
-      `${at} did not accept the user or the password. Both belong into the address: REDIS_URL=redis://user:password@host:6379`,
+      `${at} did not accept the user or the password. Both belong into the address: REDIS_URL=redis://user:password@host:6379.`,
   ],
   [
     /\bDENIED\b/,
     exitCode.notPermitted,
-    (at) => `${at} accepts no client from this host (protected mode). Run this on another host`,
+    (at) => `${at} accepts no client from this host (protected mode). Run this on another host.`,
   ],
   [
     /\bNOPERM\b|unknown command|can't run this command or subcommand|ACL failure in script/,
     exitCode.notPermitted,
     (at) =>
-      `${at} does not permit what this command needs. The README has the line for ACL SETUSER under "Permissions"`,
+      `${at} does not permit what this command needs. The README has the line for ACL SETUSER under "Permissions".`,
   ],
   [
     /\b(MOVED|ASK) \d+/,
     exitCode.usage,
-    (at) => `${at} is a node of a Cluster. Say so with --cluster`,
+    (at) => `${at} is a node of a Cluster. Say so with --cluster.`,
   ],
-  [/cluster support disabled/, exitCode.usage, (at) => `${at} is no Cluster. Leave --cluster out`],
+  [/cluster support disabled/, exitCode.usage, (at) => `${at} is no Cluster. Leave --cluster out.`],
   [
     /\bCLUSTERDOWN\b/,
     exitCode.noRedis,
     (at) =>
-      `${at} cannot serve this user's key: a part of the Cluster is down. Look at it with: submit-lock doctor --cluster`,
+      `${at} cannot serve this user's key: a part of the Cluster is down. Look at it with: submit-lock doctor --cluster.`,
   ],
   [
     /\bREADONLY\b/,
     exitCode.noRedis,
-    (at) => `${at} is a replica, and nothing can be changed there. Give the address of the master`,
+    (at) => `${at} is a replica, and nothing can be changed there. Give the address of the master.`,
   ],
   [
     /sentinels are unreachable/,
@@ -83,7 +83,9 @@ const remedies: readonly (readonly [RegExp, code: number, text: (at: string) => 
 /** What went wrong as a sentence, and the exit code, whatever was thrown. */
 export function toCliError(error: unknown, at: string): CliError {
   if (error instanceof CliError) return error;
-  const text = reasonsOf(error).join(": ");
+  const text = reasonsOf(error)
+    .map((reason) => reason.replace(/\.$/, ""))
+    .join(": ");
   if (isSubmitLockError(error)) {
     if (error.code === "SUBMIT_LOCK_INVALID_USER_ID") {
       return new UsageError(`${text}. Give the id that the guard's userId returns`);
@@ -93,7 +95,7 @@ export function toCliError(error: unknown, at: string): CliError {
   const options = { cause: error };
   const [, code, sentence] = remedies.find(([pattern]) => pattern.test(text)) ?? [];
   if (code !== undefined && sentence !== undefined) {
-    return new CliError(`${sentence(at)}. (${text})`, code, options);
+    return new CliError(`${sentence(at)} (${text})`, code, options);
   }
   return new CliError(
     `no answer from ${at}. Is the address right, and can this host reach it? (${text})`,

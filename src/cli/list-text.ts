@@ -71,9 +71,9 @@ function rowOf({ user, found }: ListedLock, hidesIds: boolean): string[] {
       const renewed = found.renewedMs === undefined ? "?" : `${duration(found.renewedMs)}${missed}`;
       const held = found.heldMs === undefined ? "?" : duration(found.heldMs);
       // A holder that is alive renews until its work is done.
-      const ends =
-        state === "working" ? `≤ ${duration(found.endsInMs ?? found.expiresInMs)}` : freeIn;
-      return [user, state, held, renewed, ends, found.holder === "" ? "-" : found.holder];
+      const ends = renewals === undefined ? "?" : `≤ ${duration(found.endsInMs ?? 0)}`;
+      const last = state === "working" ? ends : freeIn;
+      return [user, state, held, renewed, last, found.holder === "" ? "-" : found.holder];
     }
     case "freed":
       return [user, state, "-", "-", freeIn, `freed by ${found.by} (${found.reason})`];

@@ -1,3 +1,4 @@
+import { submitKey } from "../lock/submit-key.ts";
 import { parseArguments } from "./arguments.ts";
 import type { CommandName } from "./commands.ts";
 import { type Connection, connect } from "./connect.ts";
@@ -37,6 +38,8 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
       terminal.print(helpOf(args.command));
       return exitCode.done;
     }
+    // Before there is a connection: a user id that is none is no matter of Redis.
+    if (args.command.takesUser) submitKey("", args.user);
     const open = async () => {
       connection = await connect(args, terminal.env);
       return connection;

@@ -47,10 +47,8 @@ export function showText(view: View): string[] {
 
 function foreignText(view: View, { id, expiresInMs }: ForeignInspection): string[] {
   const { user, paint, freeCommand } = view;
-  const time =
-    expiresInMs === Number.POSITIVE_INFINITY
-      ? "and will never be free by itself"
-      : `for another ${duration(expiresInMs)}`;
+  const isEndless = expiresInMs === Number.POSITIVE_INFINITY;
+  const time = isEndless ? "and it has no expiry" : `for another ${duration(expiresInMs)}`;
   if (id === undefined) {
     return [
       paint("bold", `User ${user} is locked by a key that is no text and so no lock, ${time}.`),
@@ -61,6 +59,7 @@ function foreignText(view: View, { id, expiresInMs }: ForeignInspection): string
     paint("bold", `User ${user} is locked by something that is not submit-lock, ${time}.`),
     `  id       ${id}`,
     "It may be an old lock whose process died, or one whose holder is still at work: nobody can tell.",
+    ...(isEndless ? ["The user's next click gives it maxHoldMs to live, 60 s by default."] : []),
     `Free the user now: ${freeCommand}`,
   ];
 }
