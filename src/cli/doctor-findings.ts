@@ -167,7 +167,7 @@ function latencyFindings({ latency, clock }: ServerFacts, times: Times): Finding
     findings.push({
       level: "warn",
       check: "clock",
-      text: `this host's clock is ${duration(Math.abs(clock.aheadMs))} ${way} Redis': each process' first acquire takes two round trips`,
+      text: `this host's clock is ${duration(Math.abs(clock.aheadMs))} ${way} that of Redis: each process' first acquire takes two round trips`,
       remedy: "NTP on both",
     });
   }

@@ -1,27 +1,7 @@
+import type { Report, ServerReport } from "./doctor-report.ts";
 import type { Finding, Level } from "./finding.ts";
 import { wrapped } from "./help.ts";
 import type { Paint, Tone } from "./terminal.ts";
-
-/** What `doctor` found: what `--json` prints. */
-export interface Report {
-  readonly servers: readonly ServerReport[];
-  /** What concerns all servers together. */
-  readonly findings: readonly Finding[];
-  /** Who asked, where the address says it. */
-  readonly user: string | undefined;
-  readonly failures: number;
-  readonly warnings: number;
-}
-
-/** What is `undefined` was not permitted. */
-export interface ServerReport {
-  readonly address: string;
-  readonly version: string | undefined;
-  readonly mode: string | undefined;
-  readonly role: string | undefined;
-  readonly replicas: number | undefined;
-  readonly findings: readonly Finding[];
-}
 
 const labels: Readonly<Record<Level, readonly [label: string, tone: Tone]>> = {
   ok: ["ok", "green"],
@@ -66,10 +46,13 @@ function headingOf(
 
 function findingText({ level, text, remedy }: Finding, paint: Paint): string[] {
   const [label, tone] = labels[level];
-  const whole = remedy === undefined ? text : `${text} → ${remedy}`;
-  return wrapped(whole, width - indent).map((line, at) =>
-    at === 0 ? `  ${paint(tone, label.padEnd(indent - 2))}${line}` : `${" ".repeat(indent)}${line}`,
-  );
+  const [first = "", ...others] = wrapped(text, width - indent);
+  // On lines of its own, to be copied.
+  const cure = remedy === undefined ? [] : wrapped(`→ ${remedy}`, width - indent);
+  return [
+    `  ${paint(tone, label.padEnd(indent - 2))}${first}`,
+    ...[...others, ...cure].map((line) => `${" ".repeat(indent)}${line}`),
+  ];
 }
 
 function plural(count: number, noun: string): string {

@@ -1,9 +1,9 @@
 import { answerOf, type Connection } from "./connect.ts";
 import type { Context } from "./context.ts";
 import type { Facts, Times } from "./doctor-facts.ts";
-import { generalFindings, serverFindings } from "./doctor-findings.ts";
 import { readPrefixes, readSentinels, readServers } from "./doctor-reading.ts";
-import { doctorText, type Report } from "./doctor-text.ts";
+import { reportOf } from "./doctor-report.ts";
+import { doctorText } from "./doctor-text.ts";
 import { parseDuration } from "./durations.ts";
 import { exitCode, toCliError } from "./failure.ts";
 import { clientOf } from "./scan.ts";
@@ -45,25 +45,4 @@ async function tried(connection: Connection): Promise<NonNullable<Facts["check"]
   } catch (error) {
     return { tookMs: 0, failure: toCliError(error, connection.address).message };
   }
-}
-
-function reportOf(facts: Facts, user: string | undefined): Report {
-  const servers = facts.servers.map((server) => ({
-    address: server.address,
-    version: versionOf(server.info),
-    mode: server.info?.["redis_mode"],
-    role: server.info?.["role"] === "slave" ? "replica" : server.info?.["role"],
-    replicas: server.info === undefined ? undefined : Number(server.info["connected_slaves"] ?? 0),
-    findings: serverFindings(server, facts.times),
-  }));
-  const findings = generalFindings(facts);
-  const all = [...findings, ...servers.flatMap((server) => server.findings)];
-  const levels = (level: string) => all.filter((finding) => finding.level === level).length;
-  return { servers, findings, user, failures: levels("fail"), warnings: levels("warn") };
-}
-
-function versionOf(info: Facts["servers"][number]["info"]): string | undefined {
-  if (info === undefined) return undefined;
-  const { valkey_version: valkey, redis_version: redis } = info;
-  return valkey === undefined ? `Redis ${redis}` : `Valkey ${valkey}`;
 }

@@ -47,7 +47,7 @@ function whatHappens(found: Found, isNow: boolean): string[] {
       "Do this only if its process is certainly dead.",
     ];
   }
-  if (found.state === "freed") return ["Nothing changes: wait so long."];
+  if (found.state === "freed") return ["Freeing the user again changes nothing."];
   const wait = duration(found.expiresInMs);
   return [
     stateOf(found) === "silent"
