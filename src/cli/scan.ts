@@ -61,6 +61,8 @@ export async function scan(
     } while (cursor !== "0");
   }
   const tookMs = performance.now() - startedAt;
+  // COUNT is only about how many keys a batch looks at.
+  if (isComplete && total !== undefined) looked = total;
   return { keys: [...keys], looked, total, isComplete, tookMs };
 }
 
