@@ -5,7 +5,7 @@ import { type RedisServer, startRedis } from "../support/redis-server.ts";
 
 const dashes = "-".repeat(22);
 /** What a holder with a lease of 100 s writes. */
-const valueOf = (owner: string, heldMs: number, holder: string) =>
+const leaseFor = (owner: string, heldMs: number, holder: string) =>
   `${owner}:${(Date.now() - heldMs) * 1_000}:100000:600000:${holder}:${dashes}:${dashes}`;
 
 let redis: RedisServer;
@@ -15,8 +15,8 @@ beforeAll(async () => {
   env = { REDIS_URL: redis.url };
   const set = (user: string, value: string, ms: number) =>
     command(redis.port, "set", `lock:submit:${user}`, value, "PX", ms);
-  await set("42", valueOf("0f8fad5b-0000-4000-8000-000000000000", 90_000, "web-3%3A17"), 99_000);
-  await set("77", valueOf("9c41be07-0000-4000-8000-000000000000", 200_000, "web-4%3A17"), 20_000);
+  await set("42", leaseFor("0f8fad5b-0000-4000-8000-000000000000", 90_000, "web-3%3A17"), 99_000);
+  await set("77", leaseFor("9c41be07-0000-4000-8000-000000000000", 200_000, "web-4%3A17"), 20_000);
   await set("1009", "1", 7_200_000);
   await set("47", "cooldown:0f8fad5b-0000-4000-8000-000000000000", 60_000);
   await set("44", "freed:0f8fad5b-0000-4000-8000-000000000000:anna%40ops:1:why", 60_000);
