@@ -54,7 +54,8 @@ export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<
   const prefixes = args.has("prefix") ? args.texts("prefix") : [defaultPrefix];
   const locks = prefixes.map((keyPrefix) => ({
     keyPrefix,
-    lock: new SubmitLock({ store, keyPrefix, acquireTimeoutMs: answerWithinMs }),
+    // Gives up before the command does: it knows what Redis said.
+    lock: new SubmitLock({ store, keyPrefix, acquireTimeoutMs: 0.75 * answerWithinMs }),
   }));
   const { keyPrefix: clientPrefix = "", username: user } = target.options;
   return { address, client, clientPrefix, user, locks };

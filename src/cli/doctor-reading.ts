@@ -153,9 +153,9 @@ async function readSentinel(
   master: string,
 ): Promise<SentinelFacts> {
   const address = `${host}:${port}`;
-  // Not a duplicate of the client: a Sentinel has a password of its own, or none.
-  const Client = client.constructor as typeof Redis;
-  const sentinel = new Client({ host, port, ...once });
+  // A Sentinel has no database, and a password of its own or none.
+  const plain = { sentinels: null, username: "", password: "", db: 0, tls: undefined };
+  const sentinel = client.duplicate({ ...once, ...plain, host, port, keyPrefix: "" } as object);
   sentinel.on("error", () => {});
   try {
     await answerOf(connection, sentinel.connect());

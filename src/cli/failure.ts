@@ -83,6 +83,8 @@ const remedies: readonly (readonly [RegExp, code: number, text: (at: string) => 
 /** What went wrong as a sentence, and the exit code, whatever was thrown. */
 export function toCliError(error: unknown, at: string): CliError {
   if (error instanceof CliError) return error;
+  // A defect of ours is not to look like one of Redis.
+  if (error instanceof TypeError || error instanceof ReferenceError) throw error;
   const text = reasonsOf(error)
     .map((reason) => reason.replace(/\.$/, ""))
     .join(": ");

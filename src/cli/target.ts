@@ -57,6 +57,13 @@ function fromUrl(text: string): TargetOptions {
   // A password with a character that a URL cannot hold is the usual reason; it must not be shown.
   const expected =
     "expected an address such as redis://user:password@host:6379/0, special characters in the password percent-encoded";
+  const decoded = (part: string) => {
+    try {
+      return decodeURIComponent(part);
+    } catch {
+      throw new UsageError(`--url or REDIS_URL: ${expected}`);
+    }
+  };
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !["redis:", "rediss:"].includes(url.protocol) || url.hostname === "") {
     throw new UsageError(`--url or REDIS_URL: ${expected}`);
@@ -67,8 +74,8 @@ function fromUrl(text: string): TargetOptions {
   return {
     host: url.hostname.replace(/^\[(.*)\]$/, "$1"),
     port: url.port === "" ? 6379 : Number(url.port),
-    ...(url.username === "" ? {} : { username: decodeURIComponent(url.username) }),
-    ...(url.password === "" ? {} : { password: decodeURIComponent(url.password) }),
+    ...(url.username === "" ? {} : { username: decoded(url.username) }),
+    ...(url.password === "" ? {} : { password: decoded(url.password) }),
     ...(db === "" ? {} : { db: Number(db) }),
     ...(url.protocol === "rediss:" ? { tls: {} } : {}),
   };

@@ -78,6 +78,7 @@ test("an address that is none is refused, and never repeated", async () => {
   for (const url of [
     "http://127.0.0.1",
     "redis://:se/cr%et@host",
+    "redis://:cr%et@127.0.0.1",
     "127.0.0.1:6379",
     "redis://h/one",
   ]) {
