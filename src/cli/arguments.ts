@@ -1,6 +1,7 @@
 import { parseArgs } from "node:util";
 import { type CommandSpec, commands } from "./commands.ts";
 import { UsageError } from "./failure.ts";
+import { visible } from "./visible.ts";
 
 type Value = string | boolean | readonly (string | boolean)[] | undefined;
 
@@ -113,7 +114,7 @@ function parsed(
 export function quoted(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) && !word.startsWith("-")
     ? word
-    : `'${word.replaceAll("'", "'\\''")}'`;
+    : `'${visible(word).replaceAll("'", "'\\''")}'`;
 }
 
 /** Options that a suggested command has to repeat to look at the same lock. None of them is a secret. */

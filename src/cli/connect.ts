@@ -11,7 +11,7 @@ import { CliError, exitCode, toCliError, UsageError } from "./failure.ts";
 import { type Target, type TargetOptions, targetOf } from "./target.ts";
 
 /** How long Redis may take to answer, the connecting included where there is any. */
-export const answerWithinMs = 2_000;
+const answerWithinMs = 2_000;
 
 const defaultPrefix = "lock:submit:";
 

@@ -20,15 +20,11 @@ export interface ServerFacts {
   /** CLUSTER INFO. */
   readonly cluster: Info | undefined;
   readonly nodeTimeoutMs: number | undefined;
-  readonly latency: Latency | undefined;
+  readonly latency:
+    | { readonly count: number; readonly medianMs: number; readonly p99Ms: number }
+    | undefined;
   /** This host's clock against the server's. */
   readonly clock: { readonly aheadMs: number; readonly errorMs: number } | undefined;
-}
-
-export interface Latency {
-  readonly count: number;
-  readonly medianMs: number;
-  readonly p99Ms: number;
 }
 
 /** What was read of one Sentinel. */

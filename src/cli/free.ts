@@ -6,6 +6,7 @@ import { CliError, exitCode, UsageError } from "./failure.ts";
 import { beforeFreeing, changedText, dryRunText, freedText, keptOutMs } from "./free-text.ts";
 import type { Found } from "./lock-state.ts";
 import { personOf, type Terminal } from "./terminal.ts";
+import { visible, visibleInspection } from "./visible.ts";
 
 /** `submit-lock free <user>` */
 export async function free(context: Context): Promise<number> {
@@ -13,11 +14,13 @@ export async function free(context: Context): Promise<number> {
   const isDryRun = args.has("dry-run");
   if (!isDryRun && !terminal.canAsk) requireAnswers(args);
   const connection = await open();
-  const found = await answerOf(connection, theLock(connection).inspect(args.user));
+  const found = visibleInspection(
+    await answerOf(connection, theLock(connection).inspect(args.user)),
+  );
   if (found.state === "free") return told(context, { outcome: "already-free" }, []);
   if (found.id === undefined) {
     throw new CliError(
-      `user ${args.user}: the key is no text and so no lock, and was left alone. Look at it with: ${suggestion("show", args)}`,
+      `user ${visible(args.user)}: the key is no text and so no lock, and was left alone. Look at it with: ${suggestion("show", args)}`,
       exitCode.found,
     );
   }
@@ -63,13 +66,13 @@ async function answers({ args, terminal }: Context, found: Found, there: string)
   const given = args.text("id")?.toLowerCase();
   // --now is confirmed once more where there is somebody to ask.
   const asksId = terminal.canAsk && (given === undefined || now);
-  if (asksId || now) terminal.warn(beforeFreeing(args.user, found, now));
+  if (asksId || now) terminal.warn(beforeFreeing(visible(args.user), found, now));
   const reason =
     args.text("reason") ??
     (await ask(terminal, "Why, for the audit line (such as a ticket's number): "));
   if (!asksId) return { id: given as string, reason };
   const wanted = given ?? there;
-  const typed = await ask(terminal, `Type the id (${wanted}) to free user ${args.user}: `);
+  const typed = await ask(terminal, `Type the id (${wanted}) to free user ${visible(args.user)}: `);
   if (typed.toLowerCase() === wanted) return { id: wanted, reason };
   throw new UsageError(`that is not the id. Nothing was changed`);
 }
@@ -87,7 +90,12 @@ function dryRun(context: Context, found: Found, there: string): number {
   const isSame = given === undefined || given.startsWith(there);
   if (!isSame) return told(context, { outcome: "changed" }, changed(context, found), true);
   const freeInMs = keptOutMs(found, now);
-  return told(context, { outcome: "freed", freeInMs }, dryRunText(args.user, found, now), true);
+  return told(
+    context,
+    { outcome: "freed", freeInMs },
+    dryRunText(visible(args.user), found, now),
+    true,
+  );
 }
 
 interface Audit extends Answers {
@@ -106,7 +114,11 @@ async function ended(
   switch (result.outcome) {
     case "freed": {
       const { freeInMs } = result;
-      const code = told(context, result, freedText(args.user, audit.by, audit.reason, freeInMs));
+      const code = told(
+        context,
+        result,
+        freedText(visible(args.user), audit.by, audit.reason, freeInMs),
+      );
       const where = { redis: connection.address, key: theLock(connection).keyFor(args.user) };
       const time = new Date().toISOString();
       terminal.warn([
@@ -146,7 +158,7 @@ function told(
   const { user } = args;
   const lines =
     result.outcome === "already-free"
-      ? [`User ${user} is free already. Nothing was changed.`]
+      ? [`User ${visible(user)} is free already. Nothing was changed.`]
       : text;
   if (args.has("json")) {
     terminal.print([JSON.stringify({ userId: user, ...result, ...(dryRun && { dryRun }) })]);

@@ -2,6 +2,7 @@ import { quoted } from "./arguments.ts";
 import { count, duration } from "./durations.ts";
 import { type Found, lockStates, renewalsOf, stateOf } from "./lock-state.ts";
 import type { Paint, Tone } from "./terminal.ts";
+import { visible, visibleInspection } from "./visible.ts";
 
 export interface ListedLock {
   readonly user: string;
@@ -37,7 +38,9 @@ export function listText(listed: Listed, view: ListView): string[] {
   const { locks } = listed;
   const { limit, hidesIds, paint } = view;
   const shown = locks.slice(0, limit);
-  const rows = shown.map((lock) => rowOf(lock, hidesIds));
+  const rows = shown.map(({ user, found }) =>
+    rowOf({ user: visible(user), found: visibleInspection(found) }, hidesIds),
+  );
   const without = hidesIds ? 1 : 0;
   return [
     paint("bold", summary(listed, view.address)),

@@ -3,6 +3,7 @@ import { answerOf, theLock } from "./connect.ts";
 import type { Context } from "./context.ts";
 import { exitCode } from "./failure.ts";
 import { showText } from "./show-text.ts";
+import { visible, visibleInspection } from "./visible.ts";
 
 /** `submit-lock show <user>` */
 export async function show({ args, terminal, open }: Context): Promise<number> {
@@ -13,7 +14,8 @@ export async function show({ args, terminal, open }: Context): Promise<number> {
   else {
     const freeCommand = suggestion("free", args);
     const { paint } = terminal;
-    terminal.print(showText({ user, found, at: new Date(), freeCommand, paint }));
+    const shown = { user: visible(user), found: visibleInspection(found) };
+    terminal.print(showText({ ...shown, at: new Date(), freeCommand, paint }));
   }
   return exitCode.done;
 }

@@ -1,4 +1,4 @@
-import { hostname } from "node:os";
+import { hostname, userInfo } from "node:os";
 import { createInterface } from "node:readline/promises";
 import { styleText } from "node:util";
 
@@ -61,6 +61,15 @@ export function processTerminal(): Terminal {
 
 /** Who is at the shell: `anna@ops-1`, also behind sudo. */
 export function personOf(env: NodeJS.ProcessEnv): string {
-  const user = env["SUDO_USER"] ?? env["USER"] ?? env["LOGNAME"] ?? env["USERNAME"];
-  return `${user === undefined || user === "" ? "somebody" : user}@${hostname()}`;
+  const names = [env["SUDO_USER"], env["USER"], env["LOGNAME"], env["USERNAME"]];
+  return `${names.find((name) => name !== undefined && name !== "") ?? accountName()}@${hostname()}`;
+}
+
+function accountName(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    // An account without an entry, as in a container.
+    return "somebody";
+  }
 }

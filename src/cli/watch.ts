@@ -4,6 +4,7 @@ import { answerOf, theLock } from "./connect.ts";
 import type { Context } from "./context.ts";
 import { parseDuration } from "./durations.ts";
 import { exitCode } from "./failure.ts";
+import { visibleInspection } from "./visible.ts";
 import { changeOf, watchLine } from "./watch-text.ts";
 
 const everyMs = 200;
@@ -25,7 +26,7 @@ export async function watch({ args, terminal, open }: Context): Promise<number> 
       terminal.print([
         args.has("json")
           ? JSON.stringify({ time: at.toISOString(), userId: args.user, change, ...found })
-          : watchLine(at, change, before, found),
+          : watchLine(at, change, before, visibleInspection(found)),
       ]);
     }
     before = found;

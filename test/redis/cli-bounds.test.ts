@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterEach, describe, expect, test } from "vitest";
 import { slotOf } from "../../src/stores/redis/ioredis.ts";
 import { runBin } from "../support/cli.ts";
@@ -6,6 +9,7 @@ import { freePort } from "../support/free-port.ts";
 import { freshUser } from "../support/ids.ts";
 import { startCluster } from "../support/redis-cluster.ts";
 import { sharedRedisPort, startRedis } from "../support/redis-server.ts";
+import { certificate, startTls } from "../support/tls.ts";
 import { until } from "../support/until.ts";
 
 const stops: (() => Promise<void>)[] = [];
@@ -183,4 +187,29 @@ test("Sentinels that do not answer are named", async () => {
   expect(stderr).toContain(
     `the master "mymaster" of the Sentinels at ${sentinel}: no Sentinel answered`,
   );
+});
+
+describe("TLS", () => {
+  test("is spoken with rediss:// and the authority of --tls-ca, and nothing else", async () => {
+    const tls = await startTls(sharedRedisPort());
+    const folder = mkdtempSync(join(tmpdir(), "submit-lock-tls-"));
+    stops.push(tls.stop, async () => rmSync(folder, { recursive: true, force: true }));
+    const authority = join(folder, "ca.pem");
+    writeFileSync(authority, certificate);
+    const user = freshUser();
+    const url = `rediss://127.0.0.1:${tls.port}`;
+    const shown = await runBin(["show", user, "--tls-ca", authority], { REDIS_URL: url });
+    expect(shown).toEqual({ code: 0, stdout: `User ${user} is free.\n`, stderr: "" });
+
+    const untrusted = await runBin(["show", user], { REDIS_URL: url });
+    expect(untrusted).toMatchObject({ code: 3, stdout: "" });
+    expect(untrusted.stderr).toContain("no secure connection");
+    expect(untrusted.stderr).toContain("does --tls-ca name its authority?");
+
+    const unread = await runBin(["show", user, "--tls-ca", join(folder, "none.pem")], {
+      REDIS_URL: url,
+    });
+    expect(unread).toMatchObject({ code: 2, stdout: "" });
+    expect(unread.stderr).toContain("--tls-ca: cannot read");
+  });
 });

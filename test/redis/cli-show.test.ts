@@ -82,6 +82,21 @@ describe("show", () => {
     await lease.release();
   });
 
+  test("never shows a terminal what it would act upon", async () => {
+    const lock = await openDirect({ holder: "web-3" });
+    const user = `\u001b[2Janna\u202e${freshUser()}`;
+    const lease = await leaseOf(lock, user);
+    const value = String(await command(port, "get", lease.key)).replace("web-3", "%1B]0;x%07");
+    await command(port, "set", lease.key, value, "PX", 60_000);
+    for (const args of [["show", user], ["list"], ["watch", user, "--for", "1ms"]]) {
+      const { stdout, stderr } = await runBin(args, env);
+      expect(stderr).toBe("");
+      expect(stdout).toContain("\\u{1B}]0;x\\u{7}");
+      expect(stdout).not.toMatch(/[\u001b\u0007\u202e]/);
+    }
+    await command(port, "del", lease.key);
+  });
+
   test("looks under the prefix of the lock, and behind that of the client", async () => {
     const connect = (at: number) => ioredis6.connect(at, { keyPrefix: "shop:" });
     const lock = await openDirect({ keyPrefix: "lock:refund:" }, connect);
