@@ -152,17 +152,18 @@ export class HeldLease extends Timer {
   /** The lease is over for its holder, although it was not released. */
   lose(reason: LostReason): void {
     if (!this.isHeld) return;
-    const { key } = this.command;
+    const { command, fencingToken } = this;
+    const { key, keyPrefix } = command;
     const lost = lostError(key, reason);
     this.#lost = lost;
     this.#unwatch();
     this.#runtime.active.done();
     if (lostChannel.hasSubscribers) {
       const durationMs = performance.now() - this.#validity.startedAt;
-      const message: LostMessage = { key, outcome: reason, durationMs };
-      publish(lostChannel, this.command, message);
+      const lostMessage = { key, keyPrefix, outcome: reason, fencingToken, durationMs };
+      publish(lostChannel, command, lostMessage satisfies LostMessage);
     }
-    this.#retirement = new Retirement(this.#runtime, this.command, this.#inFlight);
+    this.#retirement = new Retirement(this.#runtime, command, this.#inFlight);
     // Rule 19: by the lease itself. Where the key may still be its own, the holder has the rest of its
     // time to stop; of a lock that is closed, the key runs out by itself.
     if (reason === "freed" || reason === "overtaken") this.#retirement.begin();
@@ -241,9 +242,7 @@ export class HeldLease extends Timer {
       case "foreign":
         this.#end("overtaken");
         return;
-      default:
-        // The timer is set for the next try.
-        return;
+      // Without an answer the timer is set for the next try.
     }
   }
 }

@@ -209,7 +209,8 @@ class Releasing extends Timer {
     this.#report("unconfirmed");
     if (this.#retires && retireChannel.hasSubscribers) {
       const durationMs = performance.now() - this.startedAt;
-      const message: RetireMessage = { key: this.command.key, outcome, durationMs };
+      const { key, keyPrefix } = this.command;
+      const message: RetireMessage = { key, keyPrefix, outcome, durationMs };
       publish(retireChannel, this.command, message);
     }
     if (this.#notBefore === 0) this.#runtime.releases.done();

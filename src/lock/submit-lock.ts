@@ -167,9 +167,8 @@ export class SubmitLock {
    * `freeInMs`, never more than its `ttlMs`. What is no lock of this package is deleted at once. A
    * second call for the same id answers as the first. Settles within `acquireTimeoutMs`.
    *
-   * @throws InvalidUserIdError and InvalidOptionError for invalid arguments or a store that cannot do it.
-   * @throws LockUnavailableError (it may have been done all the same), LockMisconfiguredError or
-   *   LockClosedError when Redis was of no use.
+   * @throws InvalidUserIdError, InvalidOptionError for invalid arguments or a store that cannot do it.
+   * @throws as `inspect` does; after a LockUnavailableError it may have been done all the same.
    */
   async free(userId: UserId, options: FreeOptions): Promise<FreeResult> {
     return await free(this.#runtime.store, this.#onCallCommand(userId), options);
@@ -227,6 +226,7 @@ export class SubmitLock {
   #command(key: string, submission: ResolvedSubmission | undefined): CallerCommand {
     return {
       key,
+      keyPrefix: this.keyPrefix,
       ownerId: uuid(),
       times: this.#runtime.times,
       holder: this.#holder,
@@ -237,9 +237,8 @@ export class SubmitLock {
   }
 
   #onCallCommand(userId: UserId): CallerCommand {
-    const key = this.keyFor(userId);
     if (this.#closed !== undefined) throw closedAttempt().cause;
-    return this.#command(key, undefined);
+    return this.#command(this.keyFor(userId), undefined);
   }
 
   /** Without a submission no attempt is completed or mismatched. */
