@@ -110,7 +110,7 @@ function table(rows: readonly string[][], without: number, paint: Paint): string
 function ending({ looked, total, isComplete, tookMs }: Listed, paint: Paint): string[] {
   if (isComplete)
     return [
-      `looked at ${count(looked)} keys in ${duration(tookMs)} (SCAN, 1 000 at a time, 10 ms apart)`,
+      `looked at ${count(looked)} keys in ${duration(tookMs)} (SCAN, 500 at a time, 5 ms apart)`,
     ];
   const of = total === undefined ? "" : ` of ${count(total)}`;
   return [
