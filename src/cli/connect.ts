@@ -78,7 +78,7 @@ export const once: {
   connectTimeout: answerWithinMs,
   maxRetriesPerRequest: 0,
   retryStrategy: () => null,
-  // Not permitted to the user in the README.
+  // Not permitted to a user who may do what the lock needs.
   disableClientInfo: true,
 };
 

@@ -73,7 +73,7 @@ async function ifPermitted<Value>(asked: Promise<Value>): Promise<Value | undefi
   }
 }
 
-/** Commands that the lock itself may use: PING is not permitted to the README's user. */
+/** Commands that the lock itself may use: a user who may do what the lock needs may not PING. */
 async function readTimes(
   connection: Connection,
   node: Redis,

@@ -48,7 +48,7 @@ const remedies: readonly (readonly [RegExp, code: number, text: (at: string) => 
     /\bNOPERM\b|unknown command|can't run this command or subcommand|ACL failure in script/,
     exitCode.notPermitted,
     (at) =>
-      `${at} does not permit what this command needs. The README has the line for ACL SETUSER under "Permissions".`,
+      `${at} does not permit what this command needs. The documentation of submit-lock has the line for ACL SETUSER, under "Permissions".`,
   ],
   [
     /\b(MOVED|ASK) \d+/,

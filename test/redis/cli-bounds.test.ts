@@ -112,7 +112,7 @@ test("a command without permission ends with 4", async () => {
   ]) {
     const { code, stdout, stderr } = await runBin(args, env);
     expect({ code, stdout }).toEqual({ code: 4, stdout: "" });
-    expect(stderr).toContain('The README has the line for ACL SETUSER under "Permissions"');
+    expect(stderr).toContain('has the line for ACL SETUSER, under "Permissions"');
   }
 });
 

@@ -1,7 +1,6 @@
 import { afterEach, describe, expect, inject, test } from "vitest";
 import type { Report } from "../../src/cli/doctor-report.ts";
-import { page } from "../docs/page.ts";
-import { readme } from "../docs/readme.ts";
+import { Page, page, pages } from "../docs/page.ts";
 import { runBin } from "../support/cli.ts";
 import { command } from "../support/command.ts";
 import { startMasters } from "../support/masters.ts";
@@ -158,7 +157,9 @@ describe("doctor gives exactly the finding", () => {
 });
 
 describe("as a user with few permissions", () => {
-  const [, rules = ""] = /^ACL SETUSER checkout on >password (.*)$/m.exec(readme) ?? [];
+  const texts = [new Page("README.md"), ...pages].map(({ text }) => text).join("\n");
+  const [, rules = ""] =
+    /^ACL SETUSER checkout on >password (~lock:submit:\* \+.*)$/m.exec(texts) ?? [];
 
   async function checkout(...args: string[]): Promise<RedisServer & { readonly as: string }> {
     const started = await server();
@@ -175,7 +176,7 @@ describe("as a user with few permissions", () => {
     );
   }
 
-  test("show, free and watch run as the user in the README", async () => {
+  test("show, free and watch run as the user that the documents give the lock", async () => {
     const { port, as } = await checkout();
     const env = { REDIS_URL: as };
     await command(

@@ -306,7 +306,7 @@ const doctors: Case[] = [
     ],
     prefixes: [{ keyPrefix: "lock:submit:", foreign: 37, endless: 12, isComplete: true }],
   }),
-  doctor("As the user in the README", { prefixes: undefined }, "checkout"),
+  doctor("As a user of the lock", { prefixes: undefined }, "checkout"),
   doctor("A Cluster", {
     servers: [
       node("redis-1:6379", {}),
