@@ -29,7 +29,7 @@ export function runExample(
   file: string,
   { args = [], env = {} }: { args?: string[]; env?: Record<string, string> } = {},
 ): Example {
-  const { PORT: _port, REDIS_URL: _url, NODE_ENV: _node, ...inherited } = process.env;
+  const { PORT: _p, REDIS_URL: _r, DATABASE_URL: _d, NODE_ENV: _n, ...inherited } = process.env;
   const child = spawn(process.execPath, ["--import", "tsx", file, ...args], {
     cwd: ROOT,
     env: { ...inherited, ...env },
