@@ -6,6 +6,7 @@ import {
   type CompleteMessage,
   type CompleteOutcome,
   completeChannel,
+  type DuplicateMessage,
   duplicateChannel,
   publish,
 } from "./diagnostics.ts";
@@ -187,8 +188,9 @@ export class Completing extends Timer {
   #answered(outcome: CompleteOutcome): void {
     // Also where nobody waits for the outcome any more.
     if (outcome === "duplicate" && duplicateChannel.hasSubscribers) {
-      const { key } = this.command;
-      publish(duplicateChannel, this.command, { key });
+      const { key, keyPrefix } = this.command;
+      const message: DuplicateMessage = { key, keyPrefix };
+      publish(duplicateChannel, this.command, message);
     }
     this.#end(outcome);
     // Rule 17: only now, when the record stands or never will.
@@ -224,6 +226,7 @@ export class Completing extends Timer {
     if (completeChannel.hasSubscribers) {
       const message: CompleteMessage = {
         key: command.key,
+        keyPrefix: command.keyPrefix,
         outcome,
         durationMs: performance.now() - this.startedAt,
         length: plan.record.length,

@@ -177,6 +177,7 @@ function publishRelease(
   if (!releaseChannel.hasSubscribers) return;
   const message: ReleaseMessage = {
     key: command.key,
+    keyPrefix: command.keyPrefix,
     outcome,
     durationMs: performance.now() - releasedAt,
     heldMs: releasedAt - startedAt,

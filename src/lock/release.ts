@@ -209,7 +209,8 @@ class Releasing extends Timer {
     this.#report("unconfirmed");
     if (this.#retires && retireChannel.hasSubscribers) {
       const durationMs = performance.now() - this.startedAt;
-      const message: RetireMessage = { key: this.command.key, outcome, durationMs };
+      const { key, keyPrefix } = this.command;
+      const message: RetireMessage = { key, keyPrefix, outcome, durationMs };
       publish(retireChannel, this.command, message);
     }
     if (this.#notBefore === 0) this.#runtime.releases.done();
@@ -228,8 +229,10 @@ class Releasing extends Timer {
    * Rule 8: `gone` or `foreign` after a try whose answer was lost, while the lease would still be
    * valid: that try deleted the key, because nothing else could.
    */
-  #outcomeOf(kind: "done" | "gone" | "foreign"): ReleaseOutcome {
+  #outcomeOf(kind: "done" | "gone" | "freed" | "foreign"): ReleaseOutcome {
     if (kind === "done") return "released";
+    // Rule 19: the tombstone names this owner id, so no earlier try has deleted the key.
+    if (kind === "freed") return kind;
     return this.#ambiguous && performance.now() < this.#validUntil ? "released" : kind;
   }
 }
