@@ -19,7 +19,8 @@ export async function serveChild(makeServer: MakeServer): Promise<void> {
   const db = url === "" ? lentDatabase() : await openDatabase(url);
   const { store, quit } = await openStore(process.env["REDIS_URL"]);
   const lock = lockOn(store);
-  const payments = new Payments(process.env["PAYMENTS_URL"] ?? "");
+  const keyed = process.env["PAYMENTS_KEYED"] !== "no";
+  const payments = new Payments(process.env["PAYMENTS_URL"] ?? "", { keyed });
   const server = makeServer({ db, payments }, lock);
   server.listen(0, "127.0.0.1");
   await once(server, "listening");

@@ -61,8 +61,8 @@ async function run(framework: string, makeServer: MakeServer): Promise<void> {
     if (!isOnce && redis.url?.startsWith("redis://")) {
       line = await RedisLine.to(redis.url);
       closers.push(() => line?.close());
-      const urls = { redisUrl: line.url, paymentsUrl };
-      const start = (name: string) => startProcess(name, urls, db);
+      const env = { REDIS_URL: line.url, PAYMENTS_URL: paymentsUrl };
+      const start = (name: string) => startProcess(name, { env, db });
       servers.push(...(await Promise.all([start("server 1"), start("server 2")])));
     } else {
       const shop = { db, payments: new Payments(paymentsUrl) };

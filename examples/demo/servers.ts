@@ -25,21 +25,27 @@ export async function startHere(server: Server): Promise<ShopServer> {
   return { name: "server", port, busy: 0, kill: undefined, close: () => drain(server) };
 }
 
+export interface ProcessOptions {
+  /** @defaultValue the file that this process was started with */
+  readonly file?: string;
+  readonly env: { readonly REDIS_URL: string; readonly PAYMENTS_URL: string } & NodeJS.ProcessEnv;
+  /** What it is lent where there is no `DATABASE_URL`. */
+  readonly db?: Database;
+}
+
 /** A process of its own: the same file once more, with `--server`. */
 export async function startProcess(
   name: string,
-  { redisUrl, paymentsUrl }: { redisUrl: string; paymentsUrl: string },
-  db: Database,
+  { file = process.argv[1] as string, db, ...given }: ProcessOptions,
 ): Promise<ShopServer> {
-  const env = { ...process.env, REDIS_URL: redisUrl, PAYMENTS_URL: paymentsUrl };
+  const env = { ...process.env, ...given.env };
   let port: number | undefined;
   let isClosing = false;
   let child: ChildProcess;
 
   async function start(): Promise<void> {
-    child = fork(process.argv[1] as string, ["--server"], { env });
-    // Where there is no DATABASE_URL.
-    lendDatabase(child, db);
+    child = fork(file, ["--server"], { env });
+    if (db !== undefined) lendDatabase(child, db);
     const started = new Promise<number>((resolve, reject) => {
       child.on("message", (message: { port?: number }) => {
         if (message.port !== undefined) resolve(message.port);
@@ -65,7 +71,9 @@ export async function startProcess(
       isClosing = true;
       if (child.exitCode !== null || child.signalCode !== null) return;
       const ended = once(child, "exit");
-      child.send({ close: true });
+      // One that has only just been started has no order, and would not hear it.
+      if (port === undefined) child.kill("SIGKILL");
+      else child.send({ close: true });
       await ended;
     },
   };

@@ -14,7 +14,10 @@ const protection = () => document.querySelector("[name=protection]:checked").val
 let seen;
 
 async function showCart(method = "GET") {
-  const response = await fetch("/cart", { method, headers: { authorization: `Bearer ${token()}` } });
+  const response = await fetch("/cart", {
+    method,
+    headers: { authorization: `Bearer ${token()}` },
+  });
   seen = await response.json();
   const total = (seen.cents / 100).toLocaleString("en", { style: "currency", currency: "EUR" });
   const items = seen.items.map(({ name }) => name).join("; ");
@@ -27,6 +30,7 @@ async function showCart(method = "GET") {
 async function newCart() {
   clear();
   at("summary").className = "";
+  at("summary").textContent = "A new cart.";
   await showCart("PUT");
 }
 

@@ -81,7 +81,8 @@ function show(row) {
   const [, track, answer] = li.children;
   li.className = row.tone ?? "";
   track.firstChild.className = `bar ${row.endMs === undefined ? "waiting" : ""} ${row.isReplay ? "again" : ""}`;
-  answer.textContent = row.text === undefined ? "…" : `${row.text} (${Math.round(row.endMs - row.startMs)} ms)`;
+  answer.textContent =
+    row.text === undefined ? "…" : `${row.text} (${Math.round(row.endMs - row.startMs)} ms)`;
   draw();
 }
 

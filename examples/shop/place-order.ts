@@ -24,7 +24,9 @@ export interface Checkout {
   /** `req.submission`: the same on every retry. */
   readonly submission?: { readonly id: string } | undefined;
   /** `req.submitLease`: its `signal` aborts when the lock was lost. */
-  readonly lease?: { readonly signal: AbortSignal; readonly fencingToken?: number | undefined } | undefined;
+  readonly lease?:
+    | { readonly signal: AbortSignal; readonly fencingToken?: number | undefined }
+    | undefined;
 }
 
 const ORDER = `number, user_id AS "userId", cart_id AS "cart", cents, payment_id AS "paymentId"`;

@@ -52,7 +52,7 @@ function answersOf(output: string): Record<string, number> {
 describe.concurrent.each([
   ["Express", express],
   ["Koa", koa],
-])("the checkout on %s", (framework, file) => {
+])("the checkout on %s", { timeout: 120_000 }, (framework, file) => {
   test("plays its customers and ends well with --once", async ({ expect }) => {
     const example = runExample(file, { args: ["--once"], env: { PORT: "0" } });
     expect(await example.ended, example.output()).toBe(0);
@@ -112,7 +112,7 @@ describe.concurrent.each([
   });
 });
 
-describe.concurrent("the checkout", () => {
+describe.concurrent("the checkout", { timeout: 120_000 }, () => {
   test("ends with an error when the play goes wrong", async ({ expect }) => {
     const file = fileURLToPath(new URL("./unguarded-checkout.ts", import.meta.url));
     const example = runExample(file, { args: ["--once"], env: { PORT: "0" } });
@@ -159,11 +159,12 @@ describe.concurrent("the checkout", () => {
     // It may well be taken already.
     await Promise.race([once(somebody, "listening"), once(somebody, "error")]).catch(() => {});
     try {
-      const free = runExample(express);
+      // Without a redis-server on the PATH it is one process.
+      const free = runExample(express, { env: { PATH: "/nowhere" } });
       expect(await urlOf(free)).not.toBe("http://127.0.0.1:3000");
       free.kill("SIGTERM");
       expect(await free.ended, free.output()).toBe(0);
-      const given = runExample(express, { env: { PORT: "3000" } });
+      const given = runExample(express, { env: { PORT: "3000", PATH: "/nowhere" } });
       expect(await given.ended).toBe(1);
       expect(given.output()).toBe(
         "Port 3000 cannot be used (EADDRINUSE). Set PORT to another one.\n",

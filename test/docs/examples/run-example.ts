@@ -56,7 +56,7 @@ export function runExample(
           }
           return pattern.exec(output);
         },
-        { what: `${file} to print ${pattern}` },
+        { what: `${file} to print ${pattern}`, boundMs: 90_000 },
       );
       return await printed;
     },
