@@ -49,7 +49,7 @@ async function run(framework: string, makeServer: MakeServer): Promise<void> {
     const found = isOnce ? { url: process.env["REDIS_URL"] } : await findRedis();
     const redis = opened(found, (each) => each.stop?.());
     const { store, place } = opened(await openStore(redis.url), ({ quit }) => quit());
-    const lock = opened(lockOn(store), (each) => each.close());
+    const lock = opened(lockOn(store, "server"), (each) => each.close());
     await lock.check();
     const db = opened(await openDatabase(process.env["DATABASE_URL"]), (each) => each.close());
     const provider = opened(new PaymentProvider(), (each) => each.close());

@@ -38,7 +38,7 @@ export async function startProcess(
   name: string,
   { file = process.argv[1] as string, db, ...given }: ProcessOptions,
 ): Promise<ShopServer> {
-  const env = { ...process.env, ...given.env };
+  const env = { ...process.env, ...given.env, SERVER_NAME: name };
   let port: number | undefined;
   let isClosing = false;
   let child: ChildProcess;
@@ -54,7 +54,9 @@ export async function startProcess(
     });
     child.once("exit", () => {
       port = undefined;
-      if (!isClosing) void start().catch((error: Error) => console.error(error.message));
+      if (!isClosing) void start().catch((error: Error) => {
+        if (!isClosing) console.error(error.message);
+      });
     });
     port = await started;
   }

@@ -50,9 +50,11 @@ function showOrders(orders) {
   last = text;
   const lines = orders.map(({ number, user, cart, cents, paid, charges }) => {
     const tr = document.createElement("tr");
-    const twice = orders.filter((order) => order.cart === cart).length > 1 || charges > 1;
-    tr.className = twice ? "twice" : "";
-    const cells = [number, user, cart, `${euros(cents)}${paid ? "" : ", open"}`, charges];
+    const ofCart = orders.filter((order) => order.cart === cart).length;
+    const isTwice = ofCart > 1;
+    tr.className = isTwice || charges > 1 ? "twice" : "";
+    const cartText = isTwice ? `${cart}, ordered ${ofCart} times` : cart;
+    const cells = [number, user, cartText, `${euros(cents)}${paid ? "" : ", open"}`, charges];
     for (const cell of cells) tr.insertCell().textContent = cell;
     return tr;
   });
@@ -61,7 +63,7 @@ function showOrders(orders) {
 
 function showServers({ framework, servers, redis }) {
   const all = servers.map(({ name, isUp }) => `${name} ${isUp ? "is up" : "is down"}`).join(", ");
-  const where = redis === null ? "The locks are in memory." : `Redis is ${redis}.`;
+  const where = redis === null ? "The locks are in memory." : redis === "away" ? "Redis does not answer them." : "Redis answers them.";
   at("servers").textContent = `${framework}: ${all}. ${where}`;
   at("redis").setAttribute("aria-pressed", String(redis === "away"));
   at("slow").setAttribute("aria-pressed", String(state.latencyMs > 1_000));

@@ -81,9 +81,13 @@ async function versionOf(url: string): Promise<string> {
 function binaries(): string {
   const found = () => {
     const root = "/usr/lib/postgresql";
-    const versions = existsSync(root) ? readdirSync(root).sort((a, b) => Number(b) - Number(a)) : [];
+    const versions = existsSync(root)
+      ? readdirSync(root).sort((a, b) => Number(b) - Number(a))
+      : [];
     const folders = [...versions.map((each) => join(root, each, "bin")), ...onPath()];
-    return folders.find((each) => ["initdb", "postgres"].every((name) => existsSync(join(each, name))));
+    return folders.find((each) =>
+      ["initdb", "postgres"].every((name) => existsSync(join(each, name))),
+    );
   };
   const there = found();
   if (there !== undefined) return there;
@@ -103,6 +107,7 @@ function onPath(): string[] {
 /** PostgreSQL refuses to run as root. */
 function notRoot(): { uid: number; gid: number } | undefined {
   if (process.getuid?.() !== 0) return undefined;
-  const idOf = (flag: string) => Number(spawnSync("id", [flag, "nobody"], { encoding: "utf8" }).stdout);
+  const idOf = (flag: string) =>
+    Number(spawnSync("id", [flag, "nobody"], { encoding: "utf8" }).stdout);
   return { uid: idOf("-u"), gid: idOf("-g") };
 }

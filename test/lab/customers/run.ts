@@ -1,3 +1,5 @@
+import { spawnSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
 import { serverBinary, serverVersion } from "../../support/server-binary.ts";
 import { startServer } from "../../support/server-process.ts";
 import { playCrowd, type Seen } from "./crowd.ts";
@@ -18,6 +20,7 @@ console.log(
   `${customers} customers with CUSTOMERS_SEED=${seed}; ${serverVersion(binary)}, ${postgres.version}, Node ${process.version}`,
 );
 try {
+  playOnce(redis.url, postgres.url);
   const play = (isProtected: boolean) =>
     playCrowd({
       isProtected,
@@ -30,7 +33,7 @@ try {
     });
   const on = await play(true);
   const off = await play(false);
-  console.table({ "protected": row(on), "with nothing": row(off) });
+  console.table({ protected: row(on), "with nothing": row(off) });
   const missed = misses(on);
   for (const miss of missed.slice(0, 20)) console.log(`MISSED: ${miss}`);
   console.log(`Protected: ${missed.length} misses. With nothing: ${tooMany(off)}.`);
@@ -38,6 +41,17 @@ try {
 } finally {
   await postgres.stop();
   await redis.stop();
+}
+
+/** The terminal play of the demo, on the same two servers. */
+function playOnce(redisUrl: string, databaseUrl: string): void {
+  const root = fileURLToPath(new URL("../../..", import.meta.url));
+  const env = { ...process.env, PORT: "0", REDIS_URL: redisUrl, DATABASE_URL: databaseUrl };
+  const args = ["--import", "tsx", "examples/express-checkout.ts", "--once"];
+  const options = { cwd: root, env, encoding: "utf8", timeout: 60_000 } as const;
+  const { status, stdout, stderr } = spawnSync(process.execPath, args, options);
+  if (status !== 0) throw new Error(`the play ended with ${status}:\n${stdout}${stderr}`);
+  console.log(stdout.split("\n")[1]);
 }
 
 function row({ tables, customers, kills, lostReplies, tookMs }: Seen): Record<string, number> {
@@ -51,9 +65,9 @@ function row({ tables, customers, kills, lostReplies, tookMs }: Seen): Record<st
     "carts ordered twice": cartsOrderedTwice,
     charges,
     "orders charged twice": ordersChargedTwice,
-    "201": told.length,
+    "answers 201": told.length,
     "of them repeated": told.filter(({ isReplay }) => isReplay).length,
-    "409": of(409),
+    "answers 5xx": of(500) + of(503) + of(504),
     "no answer": of(0),
     "servers killed": kills,
     "replies lost": lostReplies,
@@ -66,7 +80,8 @@ function misses({ tables, customers: all, kills, lostReplies }: Seen): string[] 
   const { orders, orderedCarts, paidOrders, outboxRows, charges, orderOf } = tables;
   const missed: string[] = [];
   const expectAll = (what: string, found: number) => {
-    if (found !== all.length) missed.push(`${found} ${what}, and there were ${all.length} customers`);
+    if (found !== all.length)
+      missed.push(`${found} ${what}, and there were ${all.length} customers`);
   };
   expectAll("customers", customers);
   expectAll("orders", orders);
