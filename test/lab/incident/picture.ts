@@ -7,10 +7,10 @@ export interface Line {
 }
 
 const width = 760;
-const height = 340;
+const height = 360;
 const left = 56;
 const right = 16;
-const top = 64;
+const top = 84;
 const bottom = 48;
 const perSecond = 10;
 
@@ -55,12 +55,11 @@ export function picture(lines: readonly Line[], title: string, closesAt: number)
       blocked.map((users, index) => [x(index / perSecond), y(users)] as const),
     ),
   );
-  let next = left;
   const legend = lines.flatMap(({ name }, at) => {
-    const from = next;
-    // Wide enough for any system font.
-    next += 48 + name.length * 6.6;
-    return [line(`line stroke-${at}`, [from, 44], [from + 22, 44]), text(from + 30, 48, name)];
+    const from = left + (at % 2) * 340;
+    const height = 44 + Math.floor(at / 2) * 20;
+    const mark = line(`line stroke-${at}`, [from, height], [from + 22, height]);
+    return [mark, text(from + 30, height + 4, name)];
   });
   const middle = (top + height - bottom) / 2;
   const body = [
