@@ -16,7 +16,7 @@ export interface Submit {
 }
 
 /** Times are those of the clock that all processes of a machine share, in milliseconds. */
-export type Answer = Placed | { readonly kind: "repeated" | "refused" };
+export type Answer = Placed | { readonly kind: "repeated" | "refused" | "died" };
 
 /** The order was worked on, under the lock, from here to there. */
 export interface Placed {

@@ -46,6 +46,13 @@ interface Order extends Placed {
   readonly isByClock: boolean;
 }
 
+/** A click that became no order. */
+interface Refused {
+  readonly atMs: number;
+  /** It was an order until its server was killed. */
+  readonly hasDied: boolean;
+}
+
 const workMs = 120;
 /** Longer than the life of every lock of the table but that of two hours. */
 const slowWorkMs = 7_000;
@@ -77,14 +84,15 @@ export async function replay(options: ReplayOptions): Promise<Replay> {
   let [clicks, wishes, orders, ordersLost] = [0, 0, 0, 0];
   const sinceStart = (): number => now() - startedMs;
 
-  async function click(wish: Wish, name: string): Promise<Order | { refusedMs: number } | "done"> {
+  async function click(wish: Wish, name: string): Promise<Order | Refused | "done"> {
     const number = clicks++;
     const server = servers[number % servers.length] as Server;
     const { user, fault } = wish;
     const work = fault === "slow holder" ? slowWorkMs : workMs;
     const answer = await server.order({ number, user, wish: name, workMs: work });
     if (answer.kind === "placed") return { ...answer, isByClock: server.isClockAhead };
-    return answer.kind === "repeated" ? "done" : { refusedMs: sinceStart() };
+    if (answer.kind === "repeated") return "done";
+    return { atMs: sinceStart(), hasDied: answer.kind === "died" };
   }
 
   async function come(wish: Wish): Promise<void> {
@@ -105,10 +113,13 @@ export async function replay(options: ReplayOptions): Promise<Replay> {
         ms === 0 ? click(wish, name) : sleep(ms).then(() => click(wish, name)),
       );
       const answers = await Promise.all(asking);
+      const refused: Refused[] = [];
       for (const answer of answers) {
-        if (answer !== "done" && "kind" in answer) placed.push(answer);
-        else if (answer !== "done") refusedMs = Math.min(refusedMs ?? endMs, answer.refusedMs);
+        if (answer === "done") continue;
+        if ("kind" in answer) placed.push(answer);
+        else refused.push(answer);
       }
+      refusedMs ??= outSince(refused);
       const isServed = placed.length > 0 || answers.includes("done");
       if (isServed || sinceStart() + retryMs >= endMs) {
         if (tries > 0 || !isServed) {
@@ -137,6 +148,13 @@ export async function replay(options: ReplayOptions): Promise<Replay> {
   await Promise.all(servers.map((server) => server.stop()));
   await proxy.stop();
   return { wishes, orders, surplus, ordersLost, faults, blocks, lengthMs };
+}
+
+/** Since when a customer without an order has none under way. */
+function outSince(refused: readonly Refused[]): number | undefined {
+  const died = refused.filter(({ hasDied }) => hasDied);
+  if (died.length > 0) return Math.max(...died.map(({ atMs }) => atMs));
+  return refused.length === 0 ? undefined : Math.min(...refused.map(({ atMs }) => atMs));
 }
 
 /** Every order of a wish but the first. */

@@ -27,7 +27,7 @@ export class Server {
     return this.#settings.clockAheadMs > 0;
   }
 
-  /** Refused where the server is not up, or is killed before it answers. */
+  /** Refused where the server is not up; `died` where it is killed before it answers. */
   order(submit: Submit): Promise<Answer> {
     if (!this.#isUp) return Promise.resolve({ kind: "refused" });
     return new Promise((resolve) => {
@@ -59,7 +59,7 @@ export class Server {
     child.once("exit", () => {
       process.off("exit", killIt);
       this.#isUp = false;
-      for (const answer of this.#asked.values()) answer({ kind: "refused" });
+      for (const answer of this.#asked.values()) answer({ kind: "died" });
       this.#asked.clear();
       if (!this.#isOver) void this.#run();
     });
