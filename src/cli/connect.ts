@@ -7,7 +7,7 @@ import { RedisStore } from "../stores/redis/redis-store.ts";
 import { hasMembers } from "../validation.ts";
 import { within } from "../within.ts";
 import type { Arguments } from "./arguments.ts";
-import { CliError, exitCode, toCliError, UsageError } from "./failure.ts";
+import { NoAnswerError, toCliError, UsageError } from "./failure.ts";
 import { type Target, type TargetOptions, targetOf } from "./target.ts";
 
 /** How long Redis may take to answer, the connecting included where there is any. */
@@ -127,9 +127,8 @@ async function established(client: Client, address: string): Promise<void> {
   );
   if ((await within(answerWithinMs, connected)) === true) return;
   connected.catch(() => {});
-  throw new CliError(
+  throw new NoAnswerError(
     `no answer from ${address} within 2 s of connecting. Is it up, and can this host reach it?`,
-    exitCode.noRedis,
   );
 }
 
@@ -182,9 +181,8 @@ export async function answerOf<Value>(
     asked.then((value) => ({ value })),
   );
   if (answer !== undefined) return answer.value;
-  throw new CliError(
+  throw new NoAnswerError(
     `no answer from ${address} within 2 s. Is it up, and can this host reach it?`,
-    exitCode.noRedis,
   );
 }
 

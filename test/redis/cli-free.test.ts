@@ -7,7 +7,7 @@ import { freshUser } from "../support/ids.ts";
 import { leaseOf } from "../support/locks.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, openDirect } from "./fixture.ts";
+import { closeFixtures, openDirect, openFixture } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -171,6 +171,21 @@ describe("free", () => {
     expect(stderr).toMatch(/two orders are possible for \d\.\d s\./);
     expect(stdout).toContain("can order again now");
     await (await leaseOf(lock, user)).release();
+  });
+
+  test("says that it does not know where its answer is lost", async () => {
+    const { proxy, redis } = await openFixture();
+    const user = freshUser();
+    await redis.send("SET", `lock:submit:${user}`, "1", "PX", 60_000);
+    const isFree = (argv: string[]) => argv[0] === "eval" && argv.includes("356a192b");
+    void proxy.loseReplyOnce(isFree).then(() => proxy.swallowReplies(true));
+    const url = `redis://127.0.0.1:${proxy.port}`;
+    const args = ["free", user, "--id", "356a192b", ...why];
+    const { code, stdout, stderr } = await runBin(args, { REDIS_URL: url });
+    expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
+    expect(stderr).toContain(`Whether the user was freed is not known: submit-lock show ${user}`);
+    expect(stderr).not.toContain('submit-lock free"');
+    expect(await redis.exists(`lock:submit:${user}`)).toBe(false);
   });
 
   test("asks nothing without a terminal, and names what it needs", async () => {
