@@ -88,6 +88,7 @@ describe("free", () => {
       by: "anna@ops-1",
       now: false,
       state: "held",
+      outcome: "freed",
       freeInMs: expect.any(Number),
       redis: `127.0.0.1:${port}`,
       key: lock.keyFor(user),
@@ -186,6 +187,22 @@ describe("free", () => {
     expect(stderr).toContain(`Whether the user was freed is not known: submit-lock show ${user}`);
     expect(stderr).not.toContain('submit-lock free"');
     expect(await redis.exists(`lock:submit:${user}`)).toBe(false);
+  });
+
+  test("leaves an audit line also where only its second request was answered", async () => {
+    const { proxy, redis } = await openFixture();
+    const user = freshUser();
+    await redis.send("SET", `lock:submit:${user}`, "1", "PX", 60_000);
+    void proxy.loseReplyOnce((argv) => argv[0] === "eval" && argv.includes("356a192b"));
+    const url = `redis://127.0.0.1:${proxy.port}`;
+    const args = ["free", user, "--id", "356a192b", ...why];
+    const { code, stdout, stderr } = await runBin(args, { REDIS_URL: url });
+    expect({ code, stdout }).toEqual({ code: 0, stdout: `User ${user} is free by now.\n` });
+    expect(audit(stderr)).toMatchObject({
+      userId: user,
+      outcome: "already-free",
+      reason: "ticket 4711",
+    });
   });
 
   test("asks nothing without a terminal, and names what it needs", async () => {
