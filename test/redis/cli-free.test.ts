@@ -1,7 +1,5 @@
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
-import { bin, runAsPerson, runBin } from "../support/cli.ts";
+import { runAsPerson, runBin } from "../support/cli.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
 import { leaseOf } from "../support/locks.ts";
@@ -257,45 +255,5 @@ describe("free", () => {
     expect(String(await command(port, "get", lease.key))).toContain(lease.ownerId);
     expect(await runAsPerson(args, env, [id])).toMatchObject({ code: 0 });
     expect(await command(port, "exists", lease.key)).toBe(0);
-  });
-});
-
-// Of util-linux: macOS has another one.
-describe.skipIf(process.platform !== "linux")("on a real terminal", () => {
-  function onTerminal(args: string[], more: Record<string, string>) {
-    const line = [process.execPath, bin, ...args].map((word) => `'${word}'`).join(" ");
-    const terminal = { ...process.env, ...env, TERM: "xterm", NO_COLOR: "", ...more };
-    return spawn("script", ["-qec", line, "/dev/null"], { env: terminal });
-  }
-
-  test("free asks, and show is coloured unless NO_COLOR is set", async () => {
-    const user = freshUser();
-    await command(port, "set", `lock:submit:${user}`, "1", "PX", 7_200_000);
-    for (const [noColor, isColoured] of [
-      ["", true],
-      ["1", false],
-    ] as const) {
-      const child = onTerminal(["show", user], { NO_COLOR: noColor });
-      let printed = "";
-      child.stdout.on("data", (chunk) => {
-        printed += chunk;
-      });
-      await once(child, "close");
-      expect(printed).toContain("is not submit-lock");
-      expect(printed.includes("\u001b[1m")).toBe(isColoured);
-    }
-
-    const child = onTerminal(["free", user], {});
-    let printed = "";
-    child.stdout.on("data", (chunk) => {
-      printed += chunk;
-    });
-    const ended = once(child, "close");
-    await until(() => printed.includes("Why, for the audit line"), { what: "the first question" });
-    child.stdin.write("ticket 4711\n");
-    await until(() => printed.includes("Type the id (356a192b)"), { what: "the second question" });
-    child.stdin.write("356a192b\n");
-    expect(await ended).toEqual([0, null]);
-    expect(printed).toContain(`User ${user} can order again now.`);
   });
 });
