@@ -7,6 +7,7 @@ import { runBin } from "../support/cli.ts";
 import { command } from "../support/command.ts";
 import { freePort } from "../support/free-port.ts";
 import { freshUser } from "../support/ids.ts";
+import { startProxy } from "../support/proxy.ts";
 import { startCluster } from "../support/redis-cluster.ts";
 import { sharedRedisPort, startRedis } from "../support/redis-server.ts";
 import { certificate, startTls } from "../support/tls.ts";
@@ -67,6 +68,20 @@ describe.each(commands)("%s %s", (...args) => {
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr).toContain("where is Redis? Set REDIS_URL");
   });
+});
+
+test.each([
+  ["list", "scan"],
+  ["doctor", "info"],
+])("%s ends with 3 where Redis falls silent at %s", async (name, lost) => {
+  const proxy = await startProxy(sharedRedisPort());
+  stops.push(() => proxy.stop());
+  void proxy.loseReplyOnce(([command]) => command === lost, { deaf: true });
+  const { code, stdout, stderr } = await runBin([name], {
+    REDIS_URL: `redis://127.0.0.1:${proxy.port}`,
+  });
+  expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
+  expect(stderr).toContain("within 2 s");
 });
 
 test("a user id that is none is refused before Redis is asked", async () => {
