@@ -132,6 +132,12 @@ async function established(client: Client, address: string): Promise<void> {
   );
 }
 
+/** The module of `--config`. */
+interface Loaded {
+  readonly default?: unknown;
+  readonly redis?: unknown;
+}
+
 async function fromConfig(file: string, args: Arguments): Promise<Connection> {
   const clashing = ["url", "cluster", "sentinel", "tls-ca", "prefix", "ioredis-prefix"].find(
     (name) => args.has(name),
@@ -141,12 +147,14 @@ async function fromConfig(file: string, args: Arguments): Promise<Connection> {
       `--config and --${clashing} exclude each other: the module knows its Redis`,
     );
   }
-  let loaded: { default?: unknown; redis?: unknown };
+  let loaded: Loaded;
   try {
     loaded = await import(pathToFileURL(resolve(file)).href);
   } catch (error) {
     throw new UsageError(`--config: cannot load ${file} (${(error as Error).message})`);
   }
+  // What a compiler makes of `export default` for CommonJS is a level deeper.
+  if (hasMembers(loaded.default, ["default"])) loaded = loaded.default as Loaded;
   const { default: lock, redis } = loaded;
   if (!isLock(lock)) {
     throw new UsageError(`--config: expected ${file} to default-export a SubmitLock`);
