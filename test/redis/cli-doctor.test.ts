@@ -15,7 +15,9 @@ afterEach(async () => {
 
 /** A server with these settings, which a right one has not. */
 async function server(...args: string[]): Promise<RedisServer> {
-  const started = await startRedis({ args: ["--appendonly", "yes", ...args] });
+  const started = await startRedis({
+    args: ["--appendonly", "yes", "--repl-diskless-sync-delay", "0", ...args],
+  });
   stops.push(() => started.stop());
   return started;
 }
