@@ -64,6 +64,24 @@ test("the core runs without Express, Koa and ioredis, and import and require giv
   }
 });
 
+test("the commands run in a CommonJS project with ioredis 5, also on its own lock", async () => {
+  const packages = { ioredis: ownVersions("ioredis5")["ioredis5"] as string };
+  const project = await consumers.install("shell", { type: "commonjs", packages });
+  const env = redisEnv();
+  const user = freshUser();
+  for (const where of [[], ["--config", "lock.js"]]) {
+    const shown = await project.bin("submit-lock", ["show", user, ...where], env);
+    expect(shown).toEqual({ code: 0, stdout: `User ${user} is free.\n`, stderr: "" });
+    const listed = await project.bin("submit-lock", ["list", "--limit", "1", ...where], env);
+    expect(listed).toMatchObject({ code: 0, stderr: "" });
+    const prefix = where.length === 0 ? "lock:submit:" : "lock:shell:";
+    expect(listed.stdout).toContain(`${prefix} on 127.0.0.1:`);
+  }
+  const examined = await project.bin("submit-lock", ["doctor"], env);
+  expect(examined.stderr).toBe("");
+  expect(examined.stdout).toContain("every command of the lock: acquire, extend, release in");
+});
+
 describe("a TypeScript project", () => {
   let project: Project;
   beforeAll(async () => {
