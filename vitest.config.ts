@@ -1,6 +1,8 @@
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
+const lab = ["test/lab/**/*.test.ts", "test/package/{consumers,quick-starts}.test.ts"];
+
 export default defineConfig({
   test: {
     root: fileURLToPath(new URL(".", import.meta.url)),
@@ -23,9 +25,14 @@ export default defineConfig({
         test: {
           name: "server",
           include: ["test/**/*.test.ts"],
-          exclude: ["test/unit/**", "test/package/projects/**", "**/node_modules/**"],
+          exclude: ["test/unit/**", ...lab, "test/package/projects/**", "**/node_modules/**"],
           globalSetup: ["test/support/global-setup.ts"],
         },
+      },
+      {
+        extends: true,
+        // `npm run test:lab`: bounded forms of the laboratories, and projects that install the tarball.
+        test: { name: "lab", include: lab, globalSetup: ["test/support/global-setup.ts"] },
       },
     ],
   },
