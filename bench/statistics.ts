@@ -19,6 +19,27 @@ export function ratioOf(values: readonly number[], to: readonly number[]): Sprea
   return spreadOf(values.map((value, round) => value / (to[round] ?? Number.NaN)));
 }
 
+/** The middle half of several rounds: one odd round says nothing about it. */
+export interface Quartiles {
+  readonly median: number;
+  readonly lower: number;
+  readonly upper: number;
+}
+
+export function quartilesOf(values: readonly number[]): Quartiles {
+  const sorted = [...values].sort((a, b) => a - b);
+  return {
+    median: quantile(sorted, 0.5),
+    lower: quantile(sorted, 0.25),
+    upper: quantile(sorted, 0.75),
+  };
+}
+
+/** As {@link ratioOf}, with quartiles. */
+export function pairedRatio(values: readonly number[], to: readonly number[]): Quartiles {
+  return quartilesOf(values.map((value, round) => value / (to[round] ?? Number.NaN)));
+}
+
 export function medianOf(values: readonly number[]): number {
   return spreadOf(values).median;
 }

@@ -1,4 +1,4 @@
-import type { Spread } from "./statistics.ts";
+import type { Quartiles, Spread } from "./statistics.ts";
 
 /** A Markdown table; the first column is text, the others are numbers. */
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
@@ -10,6 +10,11 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
 /** `1.79 (1.70–1.85)`. */
 export function spreadText({ median, least, most }: Spread, digits = 2): string {
   return `${number(median, digits)} (${number(least, digits)}–${number(most, digits)})`;
+}
+
+/** `0.97 [0.95–0.99]`: the median and the quartiles. */
+export function quartilesText({ median, lower, upper }: Quartiles, digits = 2): string {
+  return `${number(median, digits)} [${number(lower, digits)}–${number(upper, digits)}]`;
 }
 
 /** With a thin space between thousands. */

@@ -20,6 +20,7 @@ const exec = promisify(execFile);
 const packages = [
   "express",
   "koa",
+  "@koa/router",
   "ioredis",
   "supertest",
   "@electric-sql/pglite",
@@ -29,7 +30,7 @@ const packages = [
   "@types/supertest",
 ];
 
-/** A project of somebody who copies from the README. It uses what `npm run build` left in `dist`. */
+/** A project of somebody who copies from the documents. It uses what `npm run build` left in `dist`. */
 export class ReaderProject {
   readonly folder: string;
   readonly #running = new Set<ChildProcess>();

@@ -9,6 +9,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { expresses, type Framework } from "./frameworks.ts";
 import { codeOf, openOnce, orderKey, unmarked } from "./once-shop.ts";
 import { closeShops } from "./shop.ts";
+import type { Layer } from "./turn.ts";
 
 afterEach(closeShops);
 
@@ -209,6 +210,30 @@ describe.each(expresses)("$name", (framework: Framework) => {
     const [first, second] = await once.twice();
     expect(seen).toEqual(["boolean", true, "ended"]);
     expect([first.body, second.body]).toEqual(["one two three", "one two three"]);
+  });
+
+  test("an end further out that writes, as older wrappers have it, doubles nothing", async () => {
+    const writes: Layer = {
+      express: () => (_req, res, next) => {
+        const { end } = res;
+        res.end = function endInTwo(this: Response, chunk?: unknown) {
+          if (chunk !== undefined) this.write(chunk);
+          return Reflect.apply(end, this, []);
+        } as typeof res.end;
+        next();
+      },
+      koa: () => (_ctx, next) => next(),
+    };
+    for (const place of ["outside", "inside"] as const) {
+      const once = await openOnce({
+        framework,
+        [place]: [writes],
+        handler: ({ express }) => express?.res.status(201).type("text").end("placed"),
+      });
+      const [first, second] = await once.twice();
+      expect([first.body, second.body]).toEqual(["placed", "placed"]);
+      expect((await once.records()).join()).toContain('"b":"placed"');
+    }
   });
 
   test("what is written after the end is no part of the answer", async () => {

@@ -6,7 +6,7 @@ import { Consumers } from "./consumer-project.ts";
 
 /**
  * `npm run test:tracing`: what OpenTelemetry's spans and ioredis' own channels tell of a lock, and
- * that the option in the README keeps it out of the spans. It installs OpenTelemetry, so that it is
+ * that the option in the documents keeps it out of the spans. It installs OpenTelemetry, so that it is
  * a command of its own.
  */
 const OPENTELEMETRY = {
@@ -23,9 +23,9 @@ interface Told {
   published: string[];
 }
 
-const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
-const shown = /`(new IORedisInstrumentation\(.*?\))`/.exec(readme)?.[1];
-assert(shown !== undefined, "the README shows no IORedisInstrumentation");
+const page = readFileSync(new URL("../../docs/reference/channels.md", import.meta.url), "utf8");
+const shown = /`(new IORedisInstrumentation\(.*?\))`/.exec(page)?.[1];
+assert(shown !== undefined, "the page on channels shows no IORedisInstrumentation");
 
 const redis = await startServer(serverBinary());
 const consumers = await Consumers.pack();

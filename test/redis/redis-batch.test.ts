@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { RedisStore } from "../../src/index.ts";
+import { type LockCommand, RedisStore } from "../../src/index.ts";
 import { type Asking, asking } from "../support/asking.ts";
 import { type AnyRedis, closeClients, ioredis6 } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
@@ -8,6 +8,7 @@ import { closeLocks, commandOf, leaseOf, openLock, roomyTimes } from "../support
 import { observer } from "../support/observer.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
+import { onceOf, recordOf } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
 
 let proxy: RedisProxy;
@@ -58,6 +59,30 @@ test("no call has more than 100 keys", async () => {
   const replies = await Promise.all(many(450).map((command) => asked.acquire(command).reply));
   expect(replies.every(({ kind }) => kind === "taken")).toBe(true);
   expect(keysOfCalls()).toEqual([100, 100, 100, 100, 50]);
+});
+
+test("no call has more than 16 submissions, so that nobody waits behind a hundred answers", async () => {
+  const orders = Array.from({ length: 100 }, () => onceOf());
+  await Promise.all(orders.map((order) => asked.acquire(order).reply));
+  const expiresAtMs = Date.now() + 60_000;
+  const plan = (order: LockCommand) => ({
+    record: recordOf(order, "x".repeat(65_536)),
+    expiresAtMs,
+  });
+  const completed = orders.map((order) => asked.complete(order, plan(order)).reply);
+  for (const reply of await Promise.all(completed)) expect(reply.kind).toBe("recorded");
+  const before = keysOfCalls().length;
+  const replays = orders.map(({ key, submission }) =>
+    asked.acquire(commandOf({ key, submission })),
+  );
+  const other = asked.acquire(commandOf());
+  const replies = await Promise.all(replays.map(({ reply }) => reply));
+  expect(new Set(replies.map(({ kind }) => kind))).toEqual(new Set(["completed"]));
+  expect(await other.reply).toMatchObject({ kind: "taken" });
+  // Two keys a submission.
+  expect(Math.max(...keysOfCalls())).toBeLessThanOrEqual(32);
+  // A lock alone has a call of its own, and goes out first.
+  expect(keysOfCalls().slice(before)).toEqual([1, 32, 32, 32, 32, 32, 32, 8]);
 });
 
 test("of one turn, releases go out first, then extends, then acquires", async () => {

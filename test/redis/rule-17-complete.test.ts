@@ -274,6 +274,25 @@ describe("rule 17: whichever of complete and release is called first decides", (
 describe("rule 17: what waits in memory is bounded", () => {
   const mebibyte = 1024 * 1024;
 
+  test("five hundred answers that Redis was away for are kept when it is back, whole", async () => {
+    const { lock, proxy, client } = await openFixture({ ttlMs: 60_000 });
+    const { lock: other } = await openFixture();
+    const complete = record("submit-lock:complete");
+    const users = Array.from({ length: 500 }, freshUser);
+    const leases = await Promise.all(users.map((user) => submissionOf(lock, user)));
+    await proxy.refuse(true);
+    proxy.resetAll();
+    await until(() => client.status !== "ready", { what: "the client to notice" });
+    const text = "x".repeat(4_096);
+    const completing = leases.map((lease) => lease.complete(body(text)));
+    await sleep(500);
+    await proxy.refuse(false);
+    expect(new Set(await Promise.all(completing))).toEqual(new Set(["recorded"]));
+    for (const user of users) expect(foundBy(await submit(other, user))).toBe(text);
+    expect(complete.messages.filter(({ bodyDropped }) => bodyDropped)).toEqual([]);
+    complete.stop();
+  });
+
   test("beyond 8 Mi characters bodies are dropped, and said to be; afterwards they are kept again", async () => {
     const { lock, proxy } = await openFixture({ ttlMs: 60_000 });
     const users = Array.from({ length: 10 }, freshUser);

@@ -1,8 +1,10 @@
 import { channel } from "node:diagnostics_channel";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
+import { submitGuard as expressGuard } from "../../src/express/index.ts";
 import {
   type AcquireRequest,
+  type CompleteRequest,
   type Lease,
   type LockRequest,
   type LockStore,
@@ -10,6 +12,7 @@ import {
   type OwnedReply,
   type ReleaseRequest,
 } from "../../src/index.ts";
+import { submitGuard as koaGuard } from "../../src/koa/index.ts";
 import { asking } from "../support/asking.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, causeOf, closeLocks, commandOf, leaseOf, openLock } from "../support/locks.ts";
@@ -18,7 +21,7 @@ import { until } from "../support/until.ts";
 
 afterEach(closeLocks);
 
-type Method = "acquire" | "extend" | "release";
+type Method = "acquire" | "extend" | "release" | "complete";
 
 /** A store that answers at once, as a third party may write it; some of its methods throw for a while. */
 class OddStore extends MemoryStore implements LockStore {
@@ -40,6 +43,11 @@ class OddStore extends MemoryStore implements LockStore {
   override release(copy: ReleaseRequest): void {
     this.#mayThrow("release");
     super.release(copy);
+  }
+
+  override complete(copy: CompleteRequest): void {
+    this.#mayThrow("complete");
+    super.complete(copy);
   }
 
   override attach(onReady?: () => void): () => Promise<void> {
@@ -87,6 +95,75 @@ describe("a store that throws counts as one that does not know", () => {
     store.throwing.set("release", 1);
     expect(await lease.release()).toBe("released");
   });
+});
+
+test("a complete that threw is tried again, and its lock is held until then", async () => {
+  const store = new OddStore();
+  const lock = openLock({ store, ttlMs: 1_500, acquireTimeoutMs: 400, commandTimeoutMs: 100 });
+  const user = freshUser();
+  const lease = await submissionOf(lock, user, { retainMs: 60_000 });
+  store.throwing.set("complete", 3);
+  const completed = lease.complete(answer);
+  expect(foundBy(await submit(lock, user))).toBe("contended");
+  expect(await completed).toBe("recorded");
+  expect(foundBy(await submit(lock, user))).toBe("order 7");
+});
+
+describe("a store that has locks and no more", () => {
+  const memory = new MemoryStore();
+  const lockOnly: LockStore = {
+    acquire: (request) => memory.acquire(request),
+    extend: (request) => memory.extend(request),
+    release: (request) => memory.release(request),
+    attach: () => memory.attach(),
+  };
+  const unable: LockStore = {
+    ...lockOnly,
+    complete: (request) => memory.complete(request),
+    recordsProblem: "expected a store with room for answers",
+  };
+  const guards: ((options: never) => unknown)[] = [expressGuard, koaGuard];
+  const refusals: [what: string, store: LockStore, why: string][] = [
+    ["has no complete", lockOnly, "a store without complete"],
+    ["says that it cannot keep answers", unable, "expected a store with room for answers"],
+  ];
+
+  test.each(refusals)(
+    "where it %s, is refused by a guard when that is made",
+    (_what, store, why) => {
+      for (const submitGuard of guards) {
+        for (const wanted of [{ idempotency: {} }, { cooldownMs: 1 }]) {
+          const [feature] = Object.keys(wanted);
+          const options = { lock: openLock({ store }), userId: () => "42", ...wanted };
+          expect(() => submitGuard(options as never)).toThrow(
+            expect.objectContaining({
+              code: "SUBMIT_LOCK_INVALID_OPTION",
+              message: expect.stringMatching(new RegExp(`^${feature}: .*${why}`)),
+            }),
+          );
+        }
+      }
+    },
+  );
+
+  test.each(refusals)(
+    "where it %s, says so to whoever wants an answer kept",
+    async (_what, store, why) => {
+      const lock = openLock({ store });
+      const user = freshUser();
+      const refused = { code: "SUBMIT_LOCK_INVALID_OPTION", message: expect.stringContaining(why) };
+      const submission = { id: "cart 7" };
+      await expect(lock.check({ submissions: true })).rejects.toMatchObject(refused);
+      await expect(lock.acquire(user, { submission })).rejects.toMatchObject(refused);
+      await expect(lock.lookUp(user, { submission })).rejects.toMatchObject(refused);
+      // None of that has asked for more than there is, or taken anything.
+      await lock.check();
+      const lease = await leaseOf(lock, user);
+      expect(() => lease.release({ cooldownMs: 1 })).toThrow(expect.objectContaining(refused));
+      expect(lease.remainingMs()).toBeGreaterThan(0);
+      expect(await lease.release()).toBe("released");
+    },
+  );
 });
 
 describe("a store that answers at once", () => {

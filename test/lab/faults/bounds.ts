@@ -1,6 +1,6 @@
 import { lateSteps } from "../../support/pulse.ts";
 import type { CellResult } from "./cell.ts";
-import type { Fault } from "./faults.ts";
+import type { Fault } from "./fault.ts";
 
 /** The package's default time bounds, and what is added for the way to and fro. */
 const acquireTimeoutMs = 1_000;
@@ -33,6 +33,7 @@ export function misses(fault: Fault, cell: CellResult): string[] {
   expect(cell.struck, "the fault never struck");
   expect(cell.overlaps === 0, `two callers held at once, ${cell.overlaps} times`);
   expect(cell.unsettled.length === 0, `never settled: ${cell.unsettled.join(", ")}`);
+  if (cell.once !== undefined) expectOnce(fault, cell.once, expect);
   if (!isSound(cell)) return missed;
   const answered = (outcome: CellResult["outcome"], withinMs: number): void => {
     expect(cell.outcome === outcome, `the caller is to be "${outcome}", not "${cell.outcome}"`);
@@ -44,6 +45,7 @@ export function misses(fault: Fault, cell: CellResult): string[] {
   switch (fault.expect) {
     case "acquired":
     case "released":
+    case "recorded":
       answered("acquired", acquiredWithinMs);
       break;
     case "back in time":
@@ -61,7 +63,9 @@ export function misses(fault: Fault, cell: CellResult): string[] {
       break;
   }
   const isOnAcquire = fault.on === "acquire";
-  const mostOrphanMs = isOnAcquire ? orphanMs : freedWithinMs;
+  // A caller is free so soon after Redis can be reached.
+  const freeMs = (fault.awayMs ?? 0) + freedWithinMs;
+  const mostOrphanMs = isOnAcquire ? orphanMs : freeMs;
   expect(
     cell.orphanMs <= mostOrphanMs + late,
     `no orphan for more than ${mostOrphanMs} ms in sum, not ${Math.round(cell.orphanMs)} ms`,
@@ -72,17 +76,43 @@ export function misses(fault: Fault, cell: CellResult): string[] {
   );
   if (!isOnAcquire) {
     expect(
-      cell.freedAfterMs <= freedWithinMs + late,
-      `the key is to be free within ${freedWithinMs} ms, not ${Math.round(cell.freedAfterMs)} ms`,
+      cell.freedAfterMs <= freeMs + late,
+      `the key is to be free within ${freeMs} ms, not ${Math.round(cell.freedAfterMs)} ms`,
     );
   }
   if (cell.outcome === "acquired") {
     // A lease that was reported lost has nothing left to release.
-    const rightly = cell.toldLost ? ["released", "gone", "foreign"] : ["released"];
+    const word = cell.once === undefined ? "released" : "recorded";
+    const rightly = cell.toldLost ? [word, "gone", "foreign", "late"] : [word];
     expect(rightly.includes(cell.release ?? ""), `the release is not to be "${cell.release}"`);
     // Redis could be reached all the time, so no lease needs to be lost.
     expect(!cell.toldLost, "the lease is not to be lost");
   }
+  if (cell.once !== undefined) {
+    const after = cell.once.replayedAfterMs;
+    expect(
+      after <= freeMs + late,
+      `a retry is to be given the answer within ${freeMs} ms, not ${Math.round(after)} ms`,
+    );
+  }
   expect(cell.rivalHolds > 0, "nobody else got the lock afterwards");
   return missed;
+}
+
+/** What is true on every machine. */
+function expectOnce(
+  fault: Fault,
+  { secondRuns, wrongAnswers, gaps, isRecordedAtEnd }: NonNullable<CellResult["once"]>,
+  expect: (met: boolean, what: string) => void,
+): void {
+  expect(secondRuns === 0, `a retry ran, ${secondRuns} times`);
+  expect(wrongAnswers === 0, `a retry was given another answer, ${wrongAnswers} times`);
+  expect(gaps === 0, `neither lock nor record was there, ${gaps} times`);
+  const isKept = fault.retainMs === undefined;
+  expect(
+    isRecordedAtEnd === isKept,
+    isKept
+      ? "the record is to be there at the end"
+      : "the record is to be gone when it has expired",
+  );
 }

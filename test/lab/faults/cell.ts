@@ -4,10 +4,12 @@ import { startServer } from "../../support/server-process.ts";
 import { Ledger, overlapping } from "../ledger.ts";
 import { callBoundMs, type Settled, settled } from "./bounded.ts";
 import type { LabClient } from "./clients.ts";
-import type { Fault, FaultTarget } from "./faults.ts";
+import type { Fault, FaultTarget } from "./fault.ts";
 import { type Fixture, openFixture } from "./fixture.ts";
 import { type Answer, type Hold, type Library, ttlMs } from "./library.ts";
 import type { Attribution } from "./observer.ts";
+import { type Once, onceOf } from "./once.ts";
+import { startRetries } from "./retries.ts";
 import { type Rival, startRival } from "./rivals.ts";
 
 export interface Cell {
@@ -43,6 +45,8 @@ export interface CellResult {
   readonly overlaps: number;
   /** How often a rival got the lock after the caller's attempt was over. */
   readonly rivalHolds: number;
+  /** What a retry of the same submission met, for a library that keeps answers. */
+  readonly once: Once | undefined;
   /** Calls that had not settled at the end of the cell. */
   readonly unsettled: readonly string[];
   /** How late the machine itself was at worst: what was measured is no better than that. */
@@ -103,9 +107,10 @@ async function play(
   const calledAt = performance.now();
   const calling = settled(fixture.caller.acquire(user), callBoundMs);
   // Rivals that came first would be right to get the lock, and the caller to be refused.
-  const rivals = Promise.race([calling, observer.firstSeen]).then(() =>
-    startRivals(fixture, fault, ledger),
-  );
+  const others = Promise.race([calling, observer.firstSeen]).then(() => ({
+    rivals: startRivals(fixture, fault, ledger),
+    retries: startRetries(fixture.rival, user),
+  }));
   const answer = await calling;
   const answeredMs = performance.now() - calledAt;
   const ending = await holdAndRelease(answer, { fault, user, ledger, strike });
@@ -118,8 +123,10 @@ async function play(
   await fixture.over();
   const patienceEndsAt = performance.now() + ttlMs + 1_000;
   while (observer.isOrphanNow(attribution) && performance.now() < patienceEndsAt) await sleep(20);
-  const stopping = Promise.all((await rivals).map((one) => one.stop()));
+  const { rivals, retries } = await others;
+  const stopping = Promise.all(rivals.map((one) => one.stop()));
   const rivalsStopped = await settled(stopping, callBoundMs);
+  const retried = await retries.stop();
   const lastOrphanAt = observer.lastOrphanAt(attribution);
   return {
     library: library.name,
@@ -137,7 +144,9 @@ async function play(
     rivalHolds: ledger.holdings.filter(
       ({ holder, from }) => holder !== "caller" && from >= callEndedAt,
     ).length,
+    once: retried && onceOf(retried, { observer, ledger, callEndedAt, fault }),
     unsettled: [
+      ...(retried?.pending ? ["a retry"] : []),
       ...(answer.kind === "pending" ? ["acquire"] : []),
       ...(end.release === "never" ? ["release"] : []),
       ...(rivalsStopped.kind === "pending" ? ["a rival's call"] : []),
@@ -147,7 +156,7 @@ async function play(
 }
 
 function startRivals({ rival, user }: Fixture, { on }: Fault, ledger: Ledger): Rival[] {
-  const holdMs = on === "release" ? longHoldMs : 0;
+  const holdMs = on === "release" || on === "complete" ? longHoldMs : 0;
   return [
     startRival(rival, user, { who: "rival 1", holdMs, ledger }),
     startRival(rival, user, { who: "rival 2", holdMs: 0, ledger }),
@@ -175,6 +184,7 @@ async function holdAndRelease(
   await strike("extend");
   const toldLost = await work(hold, fault.holdMs ?? workMs, end);
   await strike("release");
+  await strike("complete");
   end();
   const callEndedAt = performance.now();
   const released = await settled(hold.release(), callBoundMs);

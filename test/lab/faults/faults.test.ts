@@ -3,23 +3,25 @@ import { sharedRedisPort } from "../../support/redis-server.ts";
 import { isSound, misses } from "./bounds.ts";
 import { type CellResult, runCell } from "./cell.ts";
 import { labClient } from "./clients.ts";
+import { completeFaults, libraryFor } from "./complete-faults.ts";
 import { faultNamed, faults } from "./faults.ts";
 import { setAndDel } from "./plain.ts";
 import { UncaughtRecorder } from "./rejections.ts";
 import { runCells } from "./run-cells.ts";
-import { submitLock } from "./submit-lock.ts";
 
 // `npm run faults` has the other ten clients.
 const clients = ["ioredis 6, defaults", "ioredis 5, commandTimeout 200"].map(labClient);
 const servers = () => ({ binary: inject("redisServerBinary"), sharedPort: sharedRedisPort() });
 
-describe("P1 to P6: submit-lock under every fault", () => {
+const allFaults = [...faults, ...completeFaults];
+
+describe("P1 to P6 and P9: submit-lock under every fault", () => {
   const uncaught = new UncaughtRecorder();
   let results: CellResult[];
   beforeAll(async () => {
     uncaught.start();
-    const cells = faults.flatMap((fault) =>
-      clients.map((client) => ({ library: submitLock, client, fault })),
+    const cells = allFaults.flatMap((fault) =>
+      clients.map((client) => ({ library: libraryFor(fault), client, fault })),
     );
     const run = await runCells(servers(), cells, { atOnce: 12, isSound });
     expect(run.failures).toEqual([]);
@@ -28,7 +30,7 @@ describe("P1 to P6: submit-lock under every fault", () => {
   afterAll(() => uncaught.stop());
 
   describe.each(clients)("$name", (client) => {
-    test.each(faults)("$name ($what) shows what it must", (fault) => {
+    test.each(allFaults)("$name ($what) shows what it must", (fault) => {
       const cell = results.find(
         (result) => result.fault === fault.name && result.client === client.name,
       );
@@ -50,6 +52,19 @@ describe("the lab itself", () => {
     expect(cell).toMatchObject({ struck: true, outcome: "error", overlaps: 0 });
     expect(cell.orphanMs).toBeGreaterThan(4_000);
     expect(cell.freedAfterMs).toBeGreaterThan(4_000);
+    expect(misses(fault, cell)).not.toEqual([]);
+  });
+
+  test("sees the gap where there is neither a lock nor a record", async () => {
+    const fault = completeFaults[0];
+    const client = labClient("ioredis 6, keyPrefix");
+    if (!fault) throw new Error("There is no fault on complete.");
+    const once = libraryFor(fault);
+    // The record of another submission is not the one that is looked for.
+    const forgetful = { ...once, recordKeyOf: (user: string) => `no record of ${user}` };
+    const cell = await runCell(servers(), { library: forgetful, client, fault });
+    expect(cell.once?.gaps).toBeGreaterThan(0);
+    expect(cell.once).toMatchObject({ secondRuns: 0, isRecordedAtEnd: false });
     expect(misses(fault, cell)).not.toEqual([]);
   });
 

@@ -4,7 +4,7 @@ import { freshUser } from "../../support/ids.ts";
 import { startProxy } from "../../support/proxy.ts";
 import { callBoundMs, settled } from "./bounded.ts";
 import type { LabClient } from "./clients.ts";
-import type { Fault, FaultTarget } from "./faults.ts";
+import type { Fault, FaultTarget } from "./fault.ts";
 import type { Contender, Library } from "./library.ts";
 import { Observer } from "./observer.ts";
 
@@ -64,7 +64,8 @@ export async function openFixture(
     await fault.prepare?.(target);
     const redis = await connect(proxy.port, fault.login);
     const rivalRedis = await connect(server.port, {});
-    const observer = new Observer(server.port, client.keyPrefix + library.keyOf(user));
+    const recordKey = library.recordKeyOf?.(user, client.keyPrefix);
+    const observer = new Observer(server.port, client.keyPrefix + library.keyOf(user), recordKey);
     closing.push(() => observer.stop());
     await observer.start();
     const caller = await warm(library.open(redis));

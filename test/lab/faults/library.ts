@@ -11,6 +11,8 @@ export interface Library {
   /** The key in Redis, before a `keyPrefix` of the client. */
   keyOf(user: string): string;
   open(client: AnyRedis): Contender;
+  /** Where the answer of a submission is kept, for a library that keeps answers. */
+  recordKeyOf?(user: string, keyPrefix: string): string;
   /** How rivals use it, where that differs: one try at a time, so that they try all the time. */
   openRival?(client: AnyRedis): Contender;
 }
@@ -19,10 +21,15 @@ export interface Library {
 export interface Contender {
   /** One call as an application makes it, whatever the library does inside. */
   acquire(user: string): Promise<Answer>;
+  /** Submits once more what the caller submits, whose answer a rival of a library that keeps answers knows. */
+  retry?(user: string): Promise<Retry>;
   /** Loads the script of an extend that the library sends by itself, later than a warm-up can wait. */
   warm?(user: string): Promise<void>;
   close(): Promise<void>;
 }
+
+/** `ran`: it got the lock of a submission that had been answered, or was being processed. */
+export type Retry = "ran" | "replayed" | "another answer" | "refused";
 
 /** `error`: the library does not say whether somebody else holds the lock or Redis was of no use. */
 export type Answer =

@@ -4,10 +4,11 @@ import { startServer } from "../../support/server-process.ts";
 import { isSound, misses } from "./bounds.ts";
 import type { CellResult } from "./cell.ts";
 import { labClients } from "./clients.ts";
-import { faultNamed, faults } from "./faults.ts";
+import { completeFaults, libraryFor } from "./complete-faults.ts";
+import type { Fault } from "./fault.ts";
+import { faults } from "./faults.ts";
 import { UncaughtRecorder } from "./rejections.ts";
 import { runCells } from "./run-cells.ts";
-import { submitLock } from "./submit-lock.ts";
 
 /**
  * `npm run faults`: every fault with every client, each cell against its bound. Words on the command
@@ -16,10 +17,11 @@ import { submitLock } from "./submit-lock.ts";
 const words = process.argv.slice(2);
 const atOnce = Number(process.env["FAULTS_AT_ONCE"] ?? 10);
 
-const chosenFaults = faults.filter(({ name }) => isChosen(name, faults));
+const allFaults = [...faults, ...completeFaults];
+const chosenFaults = allFaults.filter(({ name }) => isChosen(name, allFaults));
 const chosenClients = labClients.filter(({ name }) => isChosen(name, labClients));
 const cells = chosenFaults.flatMap((fault) =>
-  chosenClients.map((client) => ({ library: submitLock, client, fault })),
+  chosenClients.map((client) => ({ library: libraryFor(fault), client, fault })),
 );
 
 const binary = serverBinary();
@@ -49,7 +51,7 @@ for (const fault of chosenFaults) {
   }
 }
 
-const missed = results.filter((result) => misses(faultNamed(result.fault), result).length > 0);
+const missed = results.filter((result) => misses(faultOf(result), result).length > 0);
 const rejections = uncaught.take();
 uncaught.stop();
 console.log(`\nSummary, the worst of each fault over ${chosenClients.length} clients:`);
@@ -63,6 +65,12 @@ console.log(
   `${results.length} cells in ${seconds} s: ${missed.length} missed a bound, ${failures.length} could not be run, ${rejections.length} unhandled rejections, ${again} measured again because the machine was late. Event loop of the lab: p99 ${ms(eventLoop.percentile(99) / 1e6)}, at most ${ms(eventLoop.max / 1e6)} late.`,
 );
 process.exitCode = missed.length + failures.length + rejections.length === 0 ? 0 : 1;
+
+function faultOf({ fault }: CellResult): Fault {
+  const found = allFaults.find(({ name }) => name === fault);
+  if (!found) throw new Error(`There is no fault "${fault}" in the fault lab.`);
+  return found;
+}
 
 /** A word chooses by the beginning or a part of a name; a table that no word speaks of is whole. */
 function isChosen(name: string, table: readonly { name: string }[]): boolean {
@@ -84,6 +92,7 @@ function line(result: CellResult): string {
     `orphan ${ms(result.orphanMs)}`.padEnd(16),
     `free after ${(result.freedAfterMs / 1_000).toFixed(3)} s`.padEnd(22),
     `overlaps ${result.overlaps}`,
+    ...(result.once ? [`replayed after ${ms(result.once.replayedAfterMs)}`] : []),
     `lab late ${ms(result.labLateMs)}`,
   ].join(" ");
 }
@@ -97,6 +106,7 @@ function worst(fault: string) {
     release: [...new Set(of.flatMap(({ release }) => release ?? []))].join(", "),
     "orphan ms": most(({ orphanMs }) => orphanMs),
     "free after ms": most(({ freedAfterMs }) => freedAfterMs),
+    "replayed after ms": most(({ once }) => once?.replayedAfterMs ?? 0),
     "lab late ms": most(({ labLateMs }) => labLateMs),
     overlaps: of.reduce((sum, { overlaps }) => sum + overlaps, 0),
     missed: missed.filter((result) => result.fault === fault).length,

@@ -4,9 +4,10 @@ import type { Ledger } from "../ledger.ts";
 
 const everyMs = 4;
 
-/** One look at the key. */
+/** One look at the key, and at the record. */
 interface Sight {
   readonly value: string | null;
+  readonly isRecorded: boolean;
   readonly askedAt: number;
   readonly answeredAt: number;
 }
@@ -23,9 +24,9 @@ export interface Attribution {
 /** How long a rival's own release may take: there are hundreds of them in a cell. */
 const rivalGraceMs = 100;
 
-/** Watches one key on a healthy connection of its own. */
+/** Watches one key, and the record beside it, on a healthy connection of its own. */
 export class Observer {
-  readonly #key: string;
+  readonly #keys: readonly string[];
   readonly #redis: ReturnType<typeof ioredis6.connect>;
   readonly #sights: Sight[] = [];
   #stopped = false;
@@ -34,8 +35,8 @@ export class Observer {
   readonly firstSeen: Promise<void>;
   #watching: Promise<void> | undefined;
 
-  constructor(port: number, key: string) {
-    this.#key = key;
+  constructor(port: number, key: string, recordKey?: string) {
+    this.#keys = recordKey === undefined ? [key] : [key, recordKey];
     this.#redis = ioredis6.connect(port, { enableReadyCheck: false });
     this.firstSeen = new Promise((resolve) => {
       this.#seen = resolve;
@@ -57,12 +58,15 @@ export class Observer {
     while (!this.#stopped) {
       const askedAt = performance.now();
       // A server that is loading or cut off from its master answers with an error: no sight.
-      const held = await this.#redis.get(this.#key).catch(() => undefined);
-      // This package writes more behind the owner id; its neighbours write nothing else.
-      const value = held?.replace(/^([0-9a-f-]{36}):.*$/, "$1") ?? held;
+      const found = await this.#redis.mget(...this.#keys).catch(() => undefined);
       const answeredAt = performance.now();
-      if (value !== undefined) this.#sights.push({ value, askedAt, answeredAt });
-      if (value) this.#seen?.();
+      if (found !== undefined) {
+        const [held = null, record = null] = found;
+        // This package writes more behind the owner id; its neighbours write nothing else.
+        const value = held?.replace(/^([0-9a-f-]{36}):.*$/, "$1") ?? null;
+        this.#sights.push({ value, isRecorded: record !== null, askedAt, answeredAt });
+        if (held !== null) this.#seen?.();
+      }
       await sleep(everyMs);
     }
   }
@@ -96,6 +100,20 @@ export class Observer {
       sum += next - sight.answeredAt + Math.min(sight.answeredAt - sight.askedAt, everyMs);
     });
     return sum;
+  }
+
+  /** How often neither the owner id nor a record was there, since the owner id was, until a time. */
+  gaps(ownerId: string, until: number): number {
+    const first = this.#sights.findIndex(({ value }) => value === ownerId);
+    const watched = first < 0 ? [] : this.#sights.slice(first);
+    return watched.filter(
+      ({ value, isRecorded, answeredAt }) => value !== ownerId && !isRecorded && answeredAt < until,
+    ).length;
+  }
+
+  /** Whether the record was there when it was last looked for. */
+  get isRecordedNow(): boolean {
+    return this.#sights.at(-1)?.isRecorded === true;
   }
 
   /** When an orphan was last seen, if ever. */

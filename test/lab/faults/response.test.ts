@@ -12,7 +12,8 @@ import { type RedisProxy, startProxy } from "../../support/proxy.ts";
 import { Pulse } from "../../support/pulse.ts";
 import { sharedRedisPort } from "../../support/redis-server.ts";
 import { until } from "../../support/until.ts";
-import { type Fault, faults } from "./faults.ts";
+import type { Fault } from "./fault.ts";
+import { faults } from "./faults.ts";
 
 const releaseFaults = faults.filter(({ on }) => on === "release");
 

@@ -7,10 +7,10 @@ export interface Line {
 }
 
 const width = 760;
-const height = 340;
+const height = 362;
 const left = 56;
 const right = 16;
-const top = 64;
+const top = 86;
 const bottom = 48;
 const perSecond = 10;
 
@@ -55,12 +55,14 @@ export function picture(lines: readonly Line[], title: string, closesAt: number)
       blocked.map((users, index) => [x(index / perSecond), y(users)] as const),
     ),
   );
-  let next = left;
+  // Two columns, wide enough for any system font.
   const legend = lines.flatMap(({ name }, at) => {
-    const from = next;
-    // Wide enough for any system font.
-    next += 48 + name.length * 6.6;
-    return [line(`line stroke-${at}`, [from, 44], [from + 22, 44]), text(from + 30, 48, name)];
+    const from = left + (at % 2) * ((width - left - right) / 2);
+    const below = 44 + Math.floor(at / 2) * 22;
+    return [
+      line(`line stroke-${at}`, [from, below], [from + 22, below]),
+      text(from + 30, below + 4, name),
+    ];
   });
   const middle = (top + height - bottom) / 2;
   const body = [

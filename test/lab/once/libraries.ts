@@ -1,11 +1,12 @@
+/** This package with its `idempotency`. */
+export const submitLock: URL = new URL("./submit-lock.ts", import.meta.url);
+
 /** The rows of the table, each a file that exports `library`. */
 export const rows: readonly URL[] = [
   new URL("./plain.ts", import.meta.url),
   new URL("./lock-only.ts", import.meta.url),
+  submitLock,
   new URL("./peers/express-idempotency.ts", import.meta.url),
   new URL("./peers/node-idempotency.ts", import.meta.url),
   new URL("./peers/node-idempotency-nest.ts", import.meta.url),
 ];
-
-/** `--submit-lock` adds it: this release has no `idempotency` yet, and its guard refuses the option. */
-export const submitLock: URL = new URL("./submit-lock.ts", import.meta.url);

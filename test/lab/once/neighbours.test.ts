@@ -86,6 +86,22 @@ describe("a shop in a process of its own", () => {
     expect(trial).toEqual({ runs: 1, told: ["first answer", 409] });
   });
 
+  it("repeats the first answer behind idempotency, and makes one order", async () => {
+    const shop = await open("./submit-lock.ts");
+    const twice: Trial = { runs: 1, told: ["first answer", "first answer"] };
+    for (const name of ["double click, 300 ms", "a stream"]) {
+      expect(await playOn(shop, name)).toEqual(twice);
+    }
+    expect(await playOn(shop, "lost answer")).toEqual({ runs: 1, told: ["first answer"] });
+    // Larger than the default `maxBodyBytes`.
+    expect(await playOn(shop, "100 KB")).toEqual({ runs: 1, told: ["first answer", 409] });
+    const another: Trial = { runs: 1, told: ["first answer", 422] };
+    expect(await playOn(shop, "another payload")).toEqual(another);
+    const users: Trial = { runs: 2, told: ["first answer", "new order"] };
+    expect(await playOn(shop, "two users, one key")).toEqual(users);
+    expect(await playOn(shop, "a throw")).toEqual({ runs: 2, told: [500, "new order"] });
+  });
+
   it("answers again after it was killed in the middle of an order", async () => {
     const { survivors, restartMs, keyLeftMs } = await crash(await open("./plain.ts"), 2);
     expect(survivors.map(({ runs, told }) => ({ runs, told }))).toEqual([

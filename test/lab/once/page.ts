@@ -15,7 +15,10 @@ export function tableOf(all: readonly Played[]): string {
   ];
   const rows = all.map((played) => [
     played.name,
-    ...scenarios.map((scenario) => cell(scenario, played.trials.get(scenario) ?? [])),
+    ...scenarios.map((scenario) => {
+      const sign = played.notes?.[scenario.name] === undefined ? "" : " †";
+      return cell(scenario, played.trials.get(scenario) ?? []) + sign;
+    }),
     crashCell(played.crash),
     unwantedOrders(played),
     `${wrongAnswers(played)}`,
@@ -109,7 +112,7 @@ Measured by \`npm run once:neighbours\`, which writes this page: the same reques
 The handler counts its runs outside the process, works for 50 ms and answers 201 with a body that names the order, the user and the item; each run makes another order. Every request has the headers \`Idempotency-Key\` and \`x-user-id\` and comes on a connection of its own. Each scenario is played ${trials} times with new users and new keys; in the crash, ${crashUsers} users' orders are under way in the one process that is killed.
 
 ${tableOf(all)}
-
+${notesOf(all)}
 A cell is the number of runs of the handler, and what the client was told at the end. Where trials differ the cell says how many were so; such a race comes out differently from run to run.
 
 - *same*: the first answer again; status, media type and body are the same, the body byte for byte.
@@ -137,6 +140,13 @@ The Express shops have an error handler that answers JSON with \`res.json\`, so 
 
 These could not be installed from the npm registry that the lab uses, which did not have them: @nestarc/idempotency, @node-idempotency/express, @idempot/express (its Redis store is there, the core that it needs is not) and hono-idempotency. Of express-idempotency it has 1.0.6, not 2.0.
 `;
+}
+
+function notesOf(all: readonly Played[]): string {
+  const notes = all.flatMap(({ name, notes = {} }) =>
+    Object.entries(notes).map(([scenario, note]) => `\n† ${name}, *${scenario}*: ${note}\n`),
+  );
+  return notes.join("");
 }
 
 function seconds(ms: number): string {

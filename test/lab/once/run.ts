@@ -2,23 +2,21 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { spreadText, table } from "../../../bench/text.ts";
 import { serverBinary, serverVersion } from "../../support/server-binary.ts";
-import { rows, submitLock } from "./libraries.ts";
+import { rows } from "./libraries.ts";
 import { pageOf, tableOf } from "./page.ts";
 import { installPeers, versions } from "./peers/install.ts";
 import { type Played, play } from "./play.ts";
-import { measureSpeed, onExpress } from "./speed.ts";
+import { measureSpeed } from "./speed.ts";
 
 /**
  * `npm run once:neighbours`: the same submissions against submit-lock and against idempotency
  * libraries. Writes docs/evidence/once-neighbours.md. With words on the command line, such as
  * `npm run once:neighbours -- plain`, only the rows whose file names begin so are played, and nothing
- * is written. `--submit-lock` adds this package's own `idempotency`. `--speed` measures the requests a
- * second of those on Express instead, and prints them.
+ * is written. `--speed` measures the requests a second of those on Express instead, and prints them.
  */
 const page = new URL("../../../docs/evidence/once-neighbours.md", import.meta.url);
 const args = process.argv.slice(2);
 const words = args.filter((word) => !word.startsWith("--"));
-const withSubmitLock = args.includes("--submit-lock");
 const trials = 10;
 const crashUsers = 3;
 
@@ -27,8 +25,7 @@ const binary = serverBinary();
 process.exitCode = args.includes("--speed") ? await showSpeed() : await playAll();
 
 async function showSpeed(): Promise<number> {
-  const modules = withSubmitLock ? [...onExpress, submitLock] : onExpress;
-  const rows = (await measureSpeed({ binary, modules })).map((row) => [
+  const rows = (await measureSpeed({ binary })).map((row) => [
     row.name,
     spreadText(row.fresh, 0),
     spreadText(row.freshRatio),
@@ -40,8 +37,7 @@ async function showSpeed(): Promise<number> {
 }
 
 async function playAll(): Promise<number> {
-  const modules = [...rows, ...(withSubmitLock ? [submitLock] : [])];
-  const chosen = modules.filter(
+  const chosen = rows.filter(
     (module) => words.length === 0 || words.some((word) => fileOf(module).startsWith(word)),
   );
   const all: Played[] = [];

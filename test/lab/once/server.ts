@@ -7,5 +7,6 @@ const [module = "", port, redisUrl = ""] = process.argv.slice(2);
 process.once("disconnect", () => process.exit());
 const { library } = (await import(module)) as { library: Library };
 await library.start(Number(port), redisUrl);
-const hello: Hello = { name: library.name, settings: library.settings };
+const { name, settings, notes } = library;
+const hello: Hello = { name, settings, ...(notes && { notes }) };
 process.send?.(hello);

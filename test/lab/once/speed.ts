@@ -2,14 +2,16 @@ import { Child } from "../../../bench/process/child.ts";
 import { ratioOf, type Spread, spreadOf, turns } from "../../../bench/statistics.ts";
 import { freePort } from "../../support/free-port.ts";
 import { startServer } from "../../support/server-process.ts";
+import { submitLock } from "./libraries.ts";
 import { ShopProcess } from "./shop-process.ts";
 import type { SpeedJob, SpeedResult } from "./speed-load.ts";
 
 /** The route without anything before it: what the others are compared with. */
 const bare: URL = new URL("./plain.ts", import.meta.url);
 
-/** The two that install on plain Express. */
-export const onExpress: readonly URL[] = [
+/** This package, and the two neighbours that install on plain Express. */
+const onExpress: readonly URL[] = [
+  submitLock,
   new URL("./peers/express-idempotency.ts", import.meta.url),
   new URL("./peers/node-idempotency.ts", import.meta.url),
 ];
@@ -35,6 +37,8 @@ export interface Speed {
   /** Against the bare route in the same round. */
   readonly freshRatio: Spread;
   readonly replayRatio: Spread;
+  /** Requests a second, round by round. */
+  readonly rates: Readonly<Record<SpeedJob["kind"], readonly number[]>>;
 }
 
 interface Contender {
@@ -87,5 +91,6 @@ export async function measureSpeed(options: SpeedOptions): Promise<Speed[]> {
     replay: spreadOf(rates.replay),
     freshRatio: ratioOf(rates.fresh, first.fresh),
     replayRatio: ratioOf(rates.replay, first.replay),
+    rates,
   }));
 }

@@ -1,5 +1,5 @@
 import type { CellResult } from "../faults/cell.ts";
-import type { Fault } from "../faults/faults.ts";
+import type { Fault } from "../faults/fault.ts";
 
 /** Below this an orphan is a release under way, and not worth a word. */
 const noticeableMs = 100;

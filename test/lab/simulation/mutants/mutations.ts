@@ -480,6 +480,34 @@ function idOf(lock: object, key: string): string {
     replace: "return found;",
   },
   {
+    name: "in two steps, the look comes before the lock",
+    rule: "16",
+    file: twoSteps,
+    find: "const step = new LockStep(request, (locked) => this.#look(request, locked));",
+    replace: `const lock = (found: LookReply) => {
+      const answer = (locked: AcquireReply) => {
+        const isTaken = locked.kind === "taken" || locked.kind === "mine";
+        request.answer(isTaken ? ifTaken(locked, found) : ifNot(locked, found));
+      };
+      this.#steps.acquire(new LockStep(request, answer));
+    };
+    if (!request.onlyLooks) {
+      this.#steps.look({ command: request.command, deadlineMs: undefined, answer: lock });
+      return true;
+    }
+    const step = new LockStep(request, (locked) => this.#look(request, locked));`,
+  },
+  {
+    name: "in two steps, the release comes before the record",
+    rule: "16",
+    file: twoSteps,
+    find: "this.#steps.record({ command, deadlineMs: undefined, record, expiresAtMs, answer });",
+    replace: `const { cooldownUntilMs } = request;
+    const released = () =>
+      this.#steps.record({ command, deadlineMs: undefined, record, expiresAtMs, answer });
+    this.#steps.release({ command, deadlineMs: undefined, cooldownUntilMs, answer: released });`,
+  },
+  {
     name: "a retire runs beside the complete",
     rule: "17",
     file: complete,
