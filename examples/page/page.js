@@ -34,8 +34,10 @@ async function newCart() {
   await showCart("PUT");
 }
 
-const click = (options = {}) =>
-  submit({ protection: protection(), token: token(), seen, ...options });
+function click(options = {}) {
+  at("summary").textContent = "Under way …";
+  return submit({ protection: protection(), token: token(), seen, ...options });
+}
 
 /** Said once the last answer is there, also to a screen reader. */
 async function summarise() {
