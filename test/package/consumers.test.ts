@@ -26,6 +26,10 @@ test("an ES module project protects Express and Koa", async () => {
   const project = await consumers.install("esm", { type: "module", packages: FRAMEWORKS });
   const printed = await project.node(["main.js"], redisEnv());
   expect(JSON.parse(printed)).toEqual({ onExpress: [201, 409], onKoa: [201, 409] });
+
+  const user = freshUser();
+  const shown = await project.bin("submit-lock", ["show", user], redisEnv());
+  expect(shown).toEqual({ code: 0, stdout: `User ${user} is free.\n`, stderr: "" });
 });
 
 test("a CommonJS project protects Express and Koa", async () => {
@@ -49,6 +53,15 @@ test("the core runs without Express, Koa and ioredis, and import and require giv
     outcomes: ["acquired", "contended", "released"],
     oneCopy: true,
   });
+
+  // The commands need it, and say how to get it.
+  const help = await project.bin("submit-lock", ["--help"]);
+  expect(help).toMatchObject({ code: 0, stderr: "" });
+  for (const args of [["show", "42"], ["doctor"]]) {
+    const { code, stdout, stderr } = await project.bin("submit-lock", args, redisEnv());
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toContain("this needs ioredis: npm install ioredis, or npx -p ioredis");
+  }
 });
 
 describe("a TypeScript project", () => {
