@@ -54,7 +54,8 @@ export async function startProcess(
     });
     child.once("exit", () => {
       port = undefined;
-      if (!isClosing) void start().catch((error: Error) => {
+      if (isClosing) return;
+      start().catch((error: Error) => {
         if (!isClosing) console.error(error.message);
       });
     });

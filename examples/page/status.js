@@ -63,7 +63,12 @@ function showOrders(orders) {
 
 function showServers({ framework, servers, redis }) {
   const all = servers.map(({ name, isUp }) => `${name} ${isUp ? "is up" : "is down"}`).join(", ");
-  const where = redis === null ? "The locks are in memory." : redis === "away" ? "Redis does not answer them." : "Redis answers them.";
+  const where =
+    redis === null
+      ? "The locks are in memory."
+      : redis === "away"
+        ? "Redis does not answer them."
+        : "Redis answers them.";
   at("servers").textContent = `${framework}: ${all}. ${where}`;
   at("redis").setAttribute("aria-pressed", String(redis === "away"));
   at("slow").setAttribute("aria-pressed", String(state.latencyMs > 1_000));

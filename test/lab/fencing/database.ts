@@ -1,18 +1,19 @@
 import { randomBytes } from "node:crypto";
 import pg from "pg";
-import { startPostgres } from "../customers/postgres.ts";
+import { type PostgresServer, startPostgres, versionOf } from "../../support/postgres-server.ts";
 
 /** A schema of this laboratory's own in a real PostgreSQL. */
 export interface Database {
   readonly url: string;
-  /** Such as `PostgreSQL 15.14`. */
+  /** Such as `15.14`. */
   readonly version: string;
   stop(): Promise<void>;
 }
 
 /** In `DATABASE_URL`, or in a server that is started now. */
 export async function openDatabase(): Promise<Database> {
-  const server = await startPostgres();
+  const given = process.env["DATABASE_URL"];
+  const server = given ? await existing(given) : await startPostgres();
   const schema = `submit_lock_${randomBytes(6).toString("hex")}`;
   await query(server.url, `CREATE SCHEMA ${schema}`);
   const own = new URL(server.url);
@@ -25,6 +26,10 @@ export async function openDatabase(): Promise<Database> {
       await server.stop();
     },
   };
+}
+
+async function existing(url: string): Promise<PostgresServer> {
+  return { url, version: await versionOf(url), stop: async () => {} };
 }
 
 /** Runs one statement on a connection of its own. */
