@@ -207,40 +207,6 @@ export function isSeenAndFreed(open: () => LockStore): void {
     expect(await store.extend(mine).reply).toMatchObject({ kind: "foreign" });
   });
 
-  test.each([
-    ["id", { ...anna, id: "" }],
-    ["id", { ...anna, id: "0f8fad5" }],
-    ["id", { ...anna, id: "not a number" }],
-    ["id", { ...anna, id: "0".repeat(41) }],
-    ["by", { ...anna, id: "0f8fad5b", by: "" }],
-    ["by", { ...anna, id: "0f8fad5b", by: "x".repeat(65) }],
-    ["reason", { ...anna, id: "0f8fad5b", reason: "" }],
-    ["reason", { ...anna, id: "0f8fad5b", reason: "two\nlines" }],
-    ["reason", { ...anna, id: "0f8fad5b", reason: "x".repeat(201) }],
-    ["now", { ...anna, id: "0f8fad5b", now: "yes" as never }],
-    ["free options", { ...anna, id: "0f8fad5b", force: true } as never],
-  ])("free with a wrong %s is refused: %j", async (name, options) => {
-    await expect(lockWith().free(freshUser(), options)).rejects.toMatchObject({
-      code: "SUBMIT_LOCK_INVALID_OPTION",
-      message: expect.stringMatching(new RegExp(`^${name}: `)),
-    });
-  });
-
-  test("a user id that is none is refused", async () => {
-    const options = { id: "0f8fad5b", ...anna };
-    const refused = { code: "SUBMIT_LOCK_INVALID_USER_ID" };
-    await expect(lockWith().inspect("")).rejects.toMatchObject(refused);
-    await expect(lockWith().free("", options)).rejects.toMatchObject(refused);
-  });
-
-  test("a lock that is closed neither looks nor frees", async () => {
-    const lock = lockWith();
-    await lock.close();
-    const refused = { code: "SUBMIT_LOCK_CLOSED" };
-    await expect(lock.inspect("42")).rejects.toMatchObject(refused);
-    await expect(lock.free("42", { id: "0f8fad5b", ...anna })).rejects.toMatchObject(refused);
-  });
-
   test("stats tell how many leases are held, and since when", async () => {
     const lock = lockWith();
     expect(lock.stats()).toEqual({ attempting: 0, held: 0, retiring: 0, oldestHeldMs: 0 });

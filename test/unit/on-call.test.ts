@@ -1,0 +1,93 @@
+import { afterEach, describe, expect, test } from "vitest";
+import { type LockStore, MemoryStore } from "../../src/index.ts";
+import { freshUser } from "../support/ids.ts";
+import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
+
+afterEach(closeLocks);
+
+const anna = { by: "anna@ops-1", reason: "ticket 4711" };
+const lockWith = () => openLock({ store: new MemoryStore() });
+
+test.each([
+  ["id", { ...anna, id: "" }],
+  ["id", { ...anna, id: "0f8fad5" }],
+  ["id", { ...anna, id: "not a number" }],
+  ["id", { ...anna, id: "0".repeat(41) }],
+  ["by", { ...anna, id: "0f8fad5b", by: "" }],
+  ["by", { ...anna, id: "0f8fad5b", by: "x".repeat(65) }],
+  ["reason", { ...anna, id: "0f8fad5b", reason: "" }],
+  ["reason", { ...anna, id: "0f8fad5b", reason: "two\nlines" }],
+  ["reason", { ...anna, id: "0f8fad5b", reason: "x".repeat(201) }],
+  ["now", { ...anna, id: "0f8fad5b", now: "yes" as never }],
+  ["free options", { ...anna, id: "0f8fad5b", force: true } as never],
+])("free with a wrong %s is refused: %j", async (name, options) => {
+  await expect(lockWith().free(freshUser(), options)).rejects.toMatchObject({
+    code: "SUBMIT_LOCK_INVALID_OPTION",
+    message: expect.stringMatching(new RegExp(`^${name}: `)),
+  });
+});
+
+test("a user id that is none is refused", async () => {
+  const options = { id: "0f8fad5b", ...anna };
+  const refused = { code: "SUBMIT_LOCK_INVALID_USER_ID" };
+  await expect(lockWith().inspect("")).rejects.toMatchObject(refused);
+  await expect(lockWith().free("", options)).rejects.toMatchObject(refused);
+});
+
+test("a lock that is closed neither looks nor frees", async () => {
+  const lock = lockWith();
+  await lock.close();
+  const refused = { code: "SUBMIT_LOCK_CLOSED" };
+  await expect(lock.inspect("42")).rejects.toMatchObject(refused);
+  await expect(lock.free("42", { id: "0f8fad5b", ...anna })).rejects.toMatchObject(refused);
+});
+
+describe("a store without inspect and free", () => {
+  /** As one of before 0.2. */
+  function olderStore(): LockStore {
+    const store = new MemoryStore();
+    return {
+      acquire: (request) => store.acquire(request),
+      extend: (request) => store.extend(request),
+      release: (request) => store.release(request),
+      attach: () => store.attach(),
+    };
+  }
+
+  test("has locks, and says that it cannot show them or take them away", async () => {
+    const lock = openLock({ store: olderStore() });
+    await (await leaseOf(lock, freshUser())).release();
+    const why = { id: "0f8fad5b", by: "anna", reason: "ticket 4711" };
+    for (const [asked, method] of [
+      [lock.inspect("42"), "inspect"],
+      [lock.free("42", why), "free"],
+    ] as const) {
+      await expect(asked).rejects.toMatchObject({
+        code: "SUBMIT_LOCK_INVALID_OPTION",
+        message: expect.stringMatching(`^${method}: expected a lock whose store has it`),
+      });
+    }
+  });
+});
+
+test("stats tell attempts and releases that have no answer", async () => {
+  const store = new MemoryStore();
+  const answers: (() => void)[] = [];
+  const silent: LockStore = {
+    acquire: (request) => answers.push(() => store.acquire(request)),
+    extend: (request) => store.extend(request),
+    release: (request) => answers.push(() => store.release(request)),
+    attach: () => store.attach(),
+  };
+  const lock = openLock({ store: silent, ttlMs: 40_000, acquireTimeoutMs: 20_000 });
+  const attempt = leaseOf(lock, freshUser());
+  expect(lock.stats()).toMatchObject({ attempting: 1, held: 0, retiring: 0 });
+  answers.shift()?.();
+  const lease = await attempt;
+  expect(lock.stats()).toMatchObject({ attempting: 0, held: 1, retiring: 0 });
+  const releasing = lease.release();
+  expect(lock.stats()).toMatchObject({ attempting: 0, held: 0, retiring: 1, oldestHeldMs: 0 });
+  answers.shift()?.();
+  await releasing;
+  expect(lock.stats()).toEqual({ attempting: 0, held: 0, retiring: 0, oldestHeldMs: 0 });
+});
