@@ -1,5 +1,6 @@
 import type { OutgoingHttpHeader, ServerResponse } from "node:http";
 import type { AnswerHeaders, AnswerToStore } from "../lock/answer.ts";
+import { endBehindRecord } from "./behind-record.ts";
 import type { Capture, WantedAnswer } from "./capture.ts";
 import { type HeaderSource, pickHeaders } from "./stored-headers.ts";
 
@@ -45,22 +46,19 @@ export class ResponseCapture implements Capture {
   answer(): AnswerToStore | undefined {
     if (this.#head === undefined) return undefined;
     const isWhole = this.#hasEnded && this.#chunks !== undefined;
-    return { ...this.#head, body: isWhole ? Buffer.concat(this.#chunks ?? []) : undefined };
+    return { ...this.#head, body: isWhole ? joined(this.#chunks ?? []) : undefined };
   }
 
   #watch(res: ServerResponse): void {
     const capture = this;
-    const { end, flushHeaders, write, writeHead } = res;
+    // `flushHeaders` calls `writeHead`, also on HTTP/2.
+    const { end, write, writeHead } = res;
     res.writeHead = function writeHeadSeen(this: ServerResponse, ...args: unknown[]) {
       const [status, second, third] = args;
       const given = typeof second === "string" ? third : (second ?? third);
       capture.#readHead(this, Number(status), given as HeaderSource);
       return capture.#passOn(this, writeHead, args);
     } as typeof res.writeHead;
-    res.flushHeaders = function flushHeadersSeen(this: ServerResponse) {
-      capture.#readHead(this, this.statusCode, undefined);
-      return capture.#passOn(this, flushHeaders, []);
-    } as typeof res.flushHeaders;
     res.write = function writeSeen(this: ServerResponse, ...args: unknown[]) {
       capture.#readHead(this, this.statusCode, undefined);
       capture.#keep(args[0], args[1]);
@@ -70,7 +68,7 @@ export class ResponseCapture implements Capture {
       capture.#readHead(this, this.statusCode, undefined);
       capture.#keep(args[0], args[1]);
       if (!capture.#isPassingOn) capture.#hasEnded = true;
-      return capture.#passOn(this, end, args);
+      return endBehindRecord(this, () => capture.#passOn(this, end, args));
     } as typeof res.end;
   }
 
@@ -111,6 +109,11 @@ export class ResponseCapture implements Capture {
     this.#length = 0;
     this.#hasEnded = false;
   }
+}
+
+function joined(chunks: readonly Buffer[]): Buffer {
+  const [only] = chunks;
+  return only !== undefined && chunks.length === 1 ? only : Buffer.concat(chunks);
 }
 
 /** A copy: a handler may use its buffer again. */
