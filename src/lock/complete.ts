@@ -160,7 +160,11 @@ export class Completing extends Timer {
         return;
       case "rejected":
         this.#lastFailure = reply;
-        if (reply.misconfigured) this.#notBefore = performance.now() + permissionRetryMs;
+        // Nobody waits long for what does not mend itself; it is sent on all the same.
+        if (reply.misconfigured) {
+          this.#notBefore = performance.now() + permissionRetryMs;
+          this.#report("unconfirmed", this.#cause());
+        }
         return;
       case "unknown":
         this.#lastFailure = reply;
@@ -215,7 +219,7 @@ export class Completing extends Timer {
   }
 
   #cause(): Error {
-    return toLockError(this.#lastFailure, Completing.patienceMs(this.command.times));
+    return toLockError(this.#lastFailure, Math.round(performance.now() - this.startedAt));
   }
 
   #report(outcome: CompleteOutcome, cause: Error | undefined): void {

@@ -65,7 +65,7 @@ export interface CompleteMessage {
   readonly heldMs: number;
   /** The length of the record, in characters. */
   readonly length: number;
-  /** The answer's body was not kept, because more than 8 MiB of records waited in this lock. */
+  /** The answer's body was not kept, because more than 8 Mi characters of records waited in this lock. */
   readonly bodyDropped: boolean;
   /** Why it is unconfirmed. */
   readonly cause: Error | undefined;

@@ -26,7 +26,7 @@ export interface ReleaseRuntime {
   readonly store: LockStore;
   readonly times: LockTimes;
   readonly timers: TimerWheel;
-  /** Those that may still succeed. */
+  /** The releases that may still succeed. */
   readonly releases: WaitGroup;
 }
 
@@ -39,11 +39,11 @@ const permissionRetryMs = 1_000;
 const ignored: OnReleased = () => {};
 
 /**
- * Gives an owner id up for good, once: deletes the key if it holds the owner id. Nothing else in
- * the package deletes a lock.
+ * Gives an owner id up for good, once: deletes the key if it holds the owner id. Besides
+ * it only `complete` lets go of a lock, for the record that takes its place.
  *
  * @param inFlight the requests of its acquire that may still take effect.
- * @param validUntil until when, by the monotonic clock, nobody but us can have taken the key away; 0 if unknown.
+ * @param validUntil the monotonic time before which only we can have deleted the key; 0 if unknown.
  * @param cooldownUntilMs until when, by the store's clock, the key keeps everybody out; 0 for none.
  */
 export function release(

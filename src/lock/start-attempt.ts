@@ -31,6 +31,8 @@ export async function acquireQuietly(
   );
   const lease = leaseOf(runtime, command, acquisition);
   if (lease !== undefined) return lease;
+  // The lock was closed meanwhile.
+  if (acquisition.outcome === "acquired") throw closedAttempt().cause;
   throw acquisition.cause ?? new LockUnavailableError(`the lock was ${acquisition.outcome}`);
 }
 

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import type { Ended } from "../support/child.ts";
 
 const exec = promisify(execFile);
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
@@ -95,6 +96,16 @@ export class Project {
       throw new Error(`node ${args.join(" ")}\n${error.stdout}${error.stderr}`);
     });
     return stdout;
+  }
+
+  /** Runs a program of `node_modules/.bin`, as npx does. */
+  async bin(name: string, args: string[], env: Record<string, string> = {}): Promise<Ended> {
+    const program = join(this.folder, "node_modules", ".bin", name);
+    const options = { cwd: this.folder, env: { ...process.env, ...env }, ...SHELL };
+    return await exec(program, args, options).then(
+      ({ stdout, stderr }) => ({ code: 0, stdout, stderr }),
+      ({ code, stdout, stderr }) => ({ code: Number(code), stdout, stderr }),
+    );
   }
 }
 

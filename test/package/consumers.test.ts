@@ -26,6 +26,10 @@ test("an ES module project protects Express and Koa", async () => {
   const project = await consumers.install("esm", { type: "module", packages: PEERS });
   const printed = await project.node(["main.js"], redisEnv());
   expect(JSON.parse(printed)).toEqual({ onExpress: [201, 409], onKoa: [201, 409] });
+
+  const user = freshUser();
+  const shown = await project.bin("submit-lock", ["show", user], redisEnv());
+  expect(shown).toEqual({ code: 0, stdout: `User ${user} is free.\n`, stderr: "" });
 });
 
 test("a CommonJS project protects Express and Koa", async () => {
@@ -49,6 +53,33 @@ test("the core runs without any peer, and import and require give one copy", asy
     withoutApi: expect.stringMatching(/^Cannot find package '@opentelemetry\/api' imported from/),
     oneCopy: true,
   });
+
+  // The commands need it, and say how to get it.
+  const help = await project.bin("submit-lock", ["--help"]);
+  expect(help).toMatchObject({ code: 0, stderr: "" });
+  for (const args of [["show", "42"], ["doctor"]]) {
+    const { code, stdout, stderr } = await project.bin("submit-lock", args, redisEnv());
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toContain("this needs ioredis: npm install ioredis, or npx -p ioredis");
+  }
+});
+
+test("the commands run in a CommonJS project with ioredis 5, also on its own lock", async () => {
+  const packages = { ioredis: ownVersions("ioredis5")["ioredis5"] as string };
+  const project = await consumers.install("shell", { type: "commonjs", packages });
+  const env = redisEnv();
+  const user = freshUser();
+  for (const where of [[], ["--config", "lock.js"]]) {
+    const shown = await project.bin("submit-lock", ["show", user, ...where], env);
+    expect(shown).toEqual({ code: 0, stdout: `User ${user} is free.\n`, stderr: "" });
+    const listed = await project.bin("submit-lock", ["list", "--limit", "1", ...where], env);
+    expect(listed).toMatchObject({ code: 0, stderr: "" });
+    const prefix = where.length === 0 ? "lock:submit:" : "lock:shell:";
+    expect(listed.stdout).toContain(`${prefix} on 127.0.0.1:`);
+  }
+  const examined = await project.bin("submit-lock", ["doctor"], env);
+  expect(examined.stderr).toBe("");
+  expect(examined.stdout).toContain("every command of the lock: acquire, extend, release in");
 });
 
 describe("a TypeScript project", () => {

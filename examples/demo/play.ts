@@ -4,10 +4,16 @@ import { type Line, timeline } from "./timeline.ts";
 interface Answer {
   readonly status: number;
   readonly retryAfter: string | null;
+  /** The order that was placed. */
+  readonly order: number | undefined;
+  /** It is the answer of an earlier click. */
+  readonly isReplay: boolean;
   readonly line: Line;
 }
 
 interface View {
+  readonly cart: number;
+  readonly version: number;
   readonly ordering: boolean;
   readonly orders: readonly unknown[];
 }
@@ -39,28 +45,45 @@ class Customer {
     throw new Error(`the shop was ${ordering ? "never" : "for ever"} at work on an order`);
   }
 
-  /** @param since the beginning of the time axis. */
-  async submit(label: string, since: number, signal?: AbortSignal): Promise<Answer> {
+  /**
+   * @param since the beginning of the time axis.
+   * @param seen the cart that the page showed: it is one submission, however often it is sent.
+   * Without it there is the lock alone.
+   */
+  async submit(
+    label: string,
+    since: number,
+    { signal, seen }: { signal?: AbortSignal; seen?: View } = {},
+  ): Promise<Answer> {
     const startMs = performance.now() - since;
-    const request = { method: "POST", ...(signal && { signal }) };
+    const body = JSON.stringify({ cart: seen?.cart, version: seen?.version });
+    const request = { method: "POST", body, ...(signal && { signal }) };
     try {
-      const response = await this.#send("/orders", request);
-      const body = (await response.json()) as { code?: string; number?: number };
+      const response = await this.#send(seen ? "/orders" : "/lock/orders", request);
+      const answer = (await response.json()) as { code?: string; number?: number };
       const { status } = response;
       const retryAfter = response.headers.get("retry-after");
-      const said = body.code ?? `order ${body.number}`;
-      const outcome = `${status} ${said}${retryAfter ? `, Retry-After: ${retryAfter}` : ""}`;
-      const endMs = performance.now() - since;
-      return { status, retryAfter, line: { label, startMs, endMs, outcome } };
+      const said = ` ${answer.code ?? `order ${answer.number}`}`;
+      const isReplay = response.headers.get("idempotent-replayed") === "true";
+      const more = `${retryAfter ? `, Retry-After: ${retryAfter}` : ""}${isReplay ? ", again" : ""}`;
+      const line = {
+        label,
+        startMs,
+        endMs: performance.now() - since,
+        outcome: status + said + more,
+      };
+      return { status, retryAfter, isReplay, order: answer.number, line };
     } catch (error) {
       if (!signal?.aborted) throw error;
       const line = { label, startMs, endMs: performance.now() - since, outcome: "went away" };
-      return { status: 0, retryAfter: null, line: { ...line, aborted: true } };
+      const aborted = { ...line, aborted: true };
+      return { status: 0, retryAfter: null, isReplay: false, order: undefined, line: aborted };
     }
   }
 
   #send(path: string, init: RequestInit): Promise<Response> {
-    return fetch(this.#url + path, { ...init, headers: this.#headers });
+    const type = init.body === undefined ? {} : { "Content-Type": "application/json" };
+    return fetch(this.#url + path, { ...init, headers: { ...this.#headers, ...type } });
   }
 }
 
@@ -73,7 +96,7 @@ export async function play(url: string, show: (text: string) => void): Promise<s
   const ada = new Customer(url, "token-of-ada");
   const grace = new Customer(url, "token-of-grace");
   const failures: string[] = [];
-  for (const scene of [clickTenTimes, leaveAndRetry, orderSideBySide]) {
+  for (const scene of [clickTenTimes, leaveAndRetry, orderSideBySide, clickLate]) {
     await ada.refillCart();
     await grace.refillCart();
     const { title, lines, failure } = await scene(ada, grace);
@@ -98,7 +121,7 @@ async function clickTenTimes(ada: Customer): Promise<Scene> {
   const refused = answers.filter(({ status, retryAfter }) => status === 409 && retryAfter !== null);
   const ok = count(answers, 201) === 1 && refused.length === 9;
   return {
-    title: "Ada clicks ten times at once: one order, and nine answers that say so.",
+    title: "The lock. Ada clicks ten times at once: one order, and nine answers that say so.",
     lines: answers.map(({ line }) => line),
     failure: ok ? undefined : `expected one 201 and nine 409 with Retry-After, got ${all(answers)}`,
   };
@@ -108,7 +131,7 @@ async function leaveAndRetry(ada: Customer): Promise<Scene> {
   const before = (await ada.look()).orders.length;
   const since = performance.now();
   const leaving = new AbortController();
-  const leaves = ada.submit("submit", since, leaving.signal);
+  const leaves = ada.submit("submit", since, { signal: leaving.signal });
   await ada.sees(true);
   const startMs = performance.now() - since;
   const done = ada.sees(false).then(() => performance.now() - since);
@@ -147,6 +170,28 @@ async function orderSideBySide(ada: Customer, grace: Customer): Promise<Scene> {
     title: "Grace orders while Ada's order is under way: nobody is held up by somebody else.",
     lines: answers.map(({ line }) => line),
     failure: count(answers, 201) === 2 ? undefined : `expected two 201, got ${all(answers)}`,
+  };
+}
+
+async function clickLate(ada: Customer): Promise<Scene> {
+  const seen = await ada.look();
+  const since = performance.now();
+  const first = ada.submit("click 1", since, { seen });
+  await ada.sees(true);
+  const answers = await Promise.all([first, ada.submit("click 2", since, { seen })]);
+  await sleep(300);
+  answers.push(await ada.submit("late click", since, { seen }));
+  const orders = (await ada.look()).orders.length - seen.orders.length;
+  const numbers = new Set(answers.map(({ order }) => order));
+  const replays = answers.filter(({ isReplay }) => isReplay).length;
+  const ok = count(answers, 201) === 3 && replays === 2 && numbers.size === 1 && orders === 1;
+  return {
+    title:
+      "The lock and once. Ada clicks twice, and once more when all is done: one order, told thrice.",
+    lines: answers.map(({ line }) => line),
+    failure: ok
+      ? undefined
+      : `expected three 201 of one order, two of them repeated, got ${all(answers)}, ${replays} repeated and ${orders} orders`,
   };
 }
 
