@@ -54,10 +54,10 @@ export async function startProcess(
     });
     child.once("exit", () => {
       port = undefined;
-      if (!isClosing)
-        void start().catch((error: Error) => {
-          if (!isClosing) console.error(error.message);
-        });
+      if (isClosing) return;
+      start().catch((error: Error) => {
+        if (!isClosing) console.error(error.message);
+      });
     });
     port = await started;
   }

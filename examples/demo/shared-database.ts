@@ -19,33 +19,37 @@ interface Answered {
 
 /** An embedded database lives in one process. This lends it to a child, over the child's channel. */
 export function lendDatabase(child: ChildProcess, db: Database): void {
-  const open = new Map<number, { sql: Sql; end(commits: boolean): void; over: Promise<unknown> }>();
+  const open = new Map<number, { sql: Sql; end(commits: boolean): void }>();
+  const overs = new Map<number, Promise<void>>();
+  let isGone = false;
 
   const begin = (tx: number): Promise<void> =>
     new Promise((begun, failed) => {
       const over = db.transaction(async (sql) => {
+        // It may have waited for another transaction, and its borrower may be gone by now.
+        if (isGone) throw new Error("rolled back");
         const commits = await new Promise<boolean>((end) => {
-          open.set(tx, { sql, end, over: Promise.resolve().then(() => over) });
+          open.set(tx, { sql, end });
           begun();
         });
         open.delete(tx);
         if (!commits) throw new Error("rolled back");
       });
-      over.catch(failed);
+      overs.set(tx, over);
+      // Once it has begun, this has no effect, and whoever asks for its end is told.
+      over.catch(failed).finally(() => overs.delete(tx));
     });
 
   const run = async ({ tx, op, text = "", values = [] }: Asked): Promise<unknown[]> => {
-    if (op === "begin") await begin(tx);
+    if (op === "begin") {
+      await begin(tx);
+      return [];
+    }
     if (op === "query") return await (open.get(tx)?.sql ?? db).query(text, values);
-    const transaction = open.get(tx);
-    if (op === "commit") {
-      transaction?.end(true);
-      await transaction?.over;
-    }
-    if (op === "rollback") {
-      transaction?.end(false);
-      await transaction?.over.catch(() => {});
-    }
+    const over = overs.get(tx);
+    open.get(tx)?.end(op === "commit");
+    if (op === "commit") await over;
+    if (op === "rollback") await over?.catch(() => {});
     return [];
   };
 
@@ -62,6 +66,7 @@ export function lendDatabase(child: ChildProcess, db: Database): void {
   });
   // What a killed server had begun is rolled back, as a database does when a connection breaks.
   child.once("exit", () => {
+    isGone = true;
     for (const { end } of open.values()) end(false);
   });
 }

@@ -1,6 +1,6 @@
 // The buttons. Each one is a customer who speaks HTTP with the shop.
 import { isRedisAway, isSlow, ordersOf, refresh } from "./status.js";
-import { clear, isIdle, submit } from "./submits.js";
+import { answers, clear, onSettled, submit } from "./submits.js";
 
 const at = (id) => document.getElementById(id);
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -34,28 +34,23 @@ async function newCart() {
   await showCart("PUT");
 }
 
-const answers = [];
-
-async function click(options = {}) {
-  if (isIdle()) answers.length = 0;
-  const answer = await submit({ protection: protection(), token: token(), seen, ...options });
-  answers.push(answer);
-  if (isIdle()) await summarise();
-  return answer;
+function click(options = {}) {
+  at("summary").textContent = "Under way …";
+  return submit({ protection: protection(), token: token(), seen, ...options });
 }
 
 /** Said once the last answer is there, also to a screen reader. */
 async function summarise() {
   await refresh(user());
-  const counts = new Map();
-  for (const { status } of answers) counts.set(status, (counts.get(status) ?? 0) + 1);
-  const told = [...counts].map(([status, count]) => `${count} × ${status || "no answer"}`);
+  const { counts, detail } = answers();
+  if (counts.size === 0) return;
+  const told = [...counts].map(([name, times]) => `${times} × ${name}`).join(", ");
   const { orders, charges } = ordersOf(seen.cart);
-  const detail = answers.at(-1)?.detail ?? "";
   at("summary").textContent =
-    `Cart ${seen.cart} has ${count(orders, "order")} and ${count(charges, "charge")}. Answers: ${told.join(", ")}. ${detail}`;
+    `Cart ${seen.cart} has ${count(orders, "order")} and ${count(charges, "charge")}. Answers: ${told}. ${detail}`;
   at("summary").className = orders > 1 || charges > 1 ? "bad" : "";
 }
+onSettled(summarise);
 
 const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 

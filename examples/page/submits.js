@@ -15,7 +15,25 @@ tabs.addEventListener("message", ({ data }) => {
   if (data.row) show({ ...data.row, label: `other tab, ${data.row.label}` });
 });
 
-export const isIdle = () => [...rows.values()].every(({ row }) => row.endMs !== undefined);
+const isIdle = () => [...rows.values()].every(({ row }) => row.endMs !== undefined);
+let settled = () => {};
+
+/** Calls `callback` whenever every answer on the axis is there. */
+export function onSettled(callback) {
+  settled = callback;
+}
+
+/** What came back, and how often; and what the last answer says to the customer. */
+export function answers() {
+  const counts = new Map();
+  let detail = "";
+  for (const { row } of rows.values()) {
+    const name = row.status || row.text;
+    counts.set(name, (counts.get(name) ?? 0) + 1);
+    detail = row.detail ?? "";
+  }
+  return { counts, detail };
+}
 
 /** Begins a new axis. */
 export function clear() {
@@ -61,11 +79,11 @@ async function ask({ protection, token, seen, signal }) {
   }
 }
 
-function told({ status, code, order, isReplay }) {
-  if (status === 0) return { text: code, tone: code === "went away" ? "" : "bad" };
+function told({ status, code, detail, order, isReplay }) {
+  if (status === 0) return { status, text: code, tone: code === "went away" ? "" : "bad" };
   const text = `${status} ${order === undefined ? (code ?? "") : `order ${order}`}${isReplay ? ", again" : ""}`;
   const tone = status < 400 ? "good" : status < 500 ? "wait" : "bad";
-  return { text, tone, isReplay };
+  return { status, text, tone, isReplay, detail };
 }
 
 function publish(row) {
@@ -84,6 +102,7 @@ function show(row) {
   answer.textContent =
     row.text === undefined ? "…" : `${row.text} (${Math.round(row.endMs - row.startMs)} ms)`;
   draw();
+  if (isIdle()) settled();
 }
 
 function newLine({ label }) {

@@ -1,6 +1,6 @@
 import type { Database, Sql } from "./database.ts";
 
-export interface Item {
+interface Item {
   readonly name: string;
   readonly cents: number;
 }

@@ -152,6 +152,19 @@ describe.concurrent("the checkout", { timeout: 120_000 }, () => {
     expect(example.output()).toContain("does not permit what a lock needs");
   });
 
+  test("ends with an error when the database cannot be reached", async ({ expect }) => {
+    const port = await freePort();
+    const DATABASE_URL = `postgres://someone:s3cret@127.0.0.1:${port}/shop`;
+    const env = { PORT: "0", DATABASE_URL, PATH: "/nowhere" };
+    const example = runExample(express, { env });
+    expect(await example.ended).toBe(1);
+    expect(example.output()).toContain(
+      `The database in PostgreSQL at postgres://127.0.0.1:${port}/shop cannot be used`,
+    );
+    expect(example.output()).toContain("ECONNREFUSED");
+    expect(example.output()).not.toMatch(/s3cret|A shop on|\n {4}at /);
+  });
+
   test("takes another port when 3000 is taken, and none when the given one is", async ({
     expect,
   }) => {

@@ -11,7 +11,7 @@ const ADVICE = `The page is tested in a real Chromium, and there is none on the 
   elsewhere       CHROMIUM_BIN=/path/to/chromium npm run test:browser`;
 
 /** `CHROMIUM_BIN`, else the first one on the PATH, else, on Debian as root, one that is installed now. */
-export function chromiumBinary(env: NodeJS.ProcessEnv = process.env): string {
+function chromiumBinary(env: NodeJS.ProcessEnv = process.env): string {
   const named = env["CHROMIUM_BIN"];
   if (named) {
     if (existsSync(named)) return named;

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { ShopServer } from "../../../examples/demo/servers.ts";
 
 /** How a customer was told that the order is placed. */
-export interface Told {
+interface Told {
   readonly order: number;
   readonly isReplay: boolean;
 }

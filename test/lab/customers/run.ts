@@ -1,9 +1,9 @@
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
+import { type PostgresServer, startPostgres, versionOf } from "../../support/postgres-server.ts";
 import { serverBinary, serverVersion } from "../../support/server-binary.ts";
 import { startServer } from "../../support/server-process.ts";
 import { playCrowd, type Seen } from "./crowd.ts";
-import { startPostgres } from "./postgres.ts";
 
 /**
  * `npm run customers`: a thousand impatient customers in the example shop, on two server processes
@@ -15,9 +15,9 @@ const customers = Number(process.env["CUSTOMERS"] ?? 1_000);
 const seed = Number(process.env["CUSTOMERS_SEED"] ?? Math.floor(Math.random() * 2 ** 32));
 const binary = serverBinary();
 const redis = await startServer(binary);
-const postgres = await startPostgres();
+const postgres = await postgresFrom(process.env["DATABASE_URL"]);
 console.log(
-  `${customers} customers with CUSTOMERS_SEED=${seed}; ${serverVersion(binary)}, ${postgres.version}, Node ${process.version}`,
+  `${customers} customers with CUSTOMERS_SEED=${seed}; ${serverVersion(binary)}, PostgreSQL ${postgres.version}, Node ${process.version}`,
 );
 try {
   playOnce(redis.url, postgres.url);
@@ -41,6 +41,11 @@ try {
 } finally {
   await postgres.stop();
   await redis.stop();
+}
+
+async function postgresFrom(url: string | undefined): Promise<PostgresServer> {
+  if (url === undefined || url === "") return await startPostgres();
+  return { url, version: await versionOf(url), stop: async () => {} };
 }
 
 /** The terminal play of the demo, on the same two servers. */

@@ -4,27 +4,25 @@ import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import pg from "pg";
-import { freePort } from "../../support/free-port.ts";
-import { until } from "../../support/until.ts";
+import { freePort } from "./free-port.ts";
+import { until } from "./until.ts";
 
 const INSTALL = "apt-get update && apt-get install -y --no-install-recommends postgresql";
-const ADVICE = `The customers need a real PostgreSQL, and there is none here.
+const ADVICE = `A real PostgreSQL is needed, and there is none here.
   Debian, Ubuntu  sudo apt-get install postgresql   (as root the command does this by itself)
-  elsewhere       DATABASE_URL=postgres://… npm run customers`;
+  elsewhere       name one in DATABASE_URL`;
 
 /** A PostgreSQL server of our own on 127.0.0.1. */
 export interface PostgresServer {
   readonly url: string;
-  /** Such as `PostgreSQL 15.14`. */
+  /** Such as `15.14`. */
   readonly version: string;
   /** Ends it and removes its folder. */
   stop(): Promise<void>;
 }
 
-/** `DATABASE_URL`, else a server that is started now and that this process stops. */
+/** Starts a server; where there are no programs for it, on Debian as root, they are installed. */
 export async function startPostgres(): Promise<PostgresServer> {
-  const given = process.env["DATABASE_URL"];
-  if (given) return { url: given, version: await versionOf(given), stop: async () => {} };
   const bin = binaries();
   const dir = mkdtempSync(join(tmpdir(), "submit-lock-postgres-"));
   const owner = notRoot();
@@ -68,13 +66,14 @@ async function ready(child: ChildProcess, url: string): Promise<string | undefin
   return await versionOf(url).catch(() => undefined);
 }
 
-async function versionOf(url: string): Promise<string> {
+/** @throws what the server said, or that there is none. */
+export async function versionOf(url: string): Promise<string> {
   const client = new pg.Client({ connectionString: url });
   client.on("error", () => {});
   await client.connect();
   const { rows } = await client.query("SHOW server_version");
   await client.end();
-  return `PostgreSQL ${rows[0].server_version.split(" ")[0]}`;
+  return rows[0].server_version.split(" ")[0];
 }
 
 /** The folder of `initdb` and `postgres`, which Debian keeps off the PATH. */
