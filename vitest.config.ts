@@ -2,7 +2,7 @@ import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
 const browser = ["test/lab/browser/**/*.test.ts"];
-const lab = ["test/lab/**/*.test.ts", "test/package/consumers.test.ts"];
+const lab = ["test/lab/**/*.test.ts", "test/package/{consumers,quick-starts}.test.ts"];
 
 export default defineConfig({
   test: {

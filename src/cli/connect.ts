@@ -7,7 +7,7 @@ import { RedisStore } from "../stores/redis/redis-store.ts";
 import { hasMembers } from "../validation.ts";
 import { within } from "../within.ts";
 import type { Arguments } from "./arguments.ts";
-import { CliError, exitCode, toCliError, UsageError } from "./failure.ts";
+import { NoAnswerError, toCliError, UsageError } from "./failure.ts";
 import { type Target, type TargetOptions, targetOf } from "./target.ts";
 
 /** How long Redis may take to answer, the connecting included where there is any. */
@@ -127,10 +127,15 @@ async function established(client: Client, address: string): Promise<void> {
   );
   if ((await within(answerWithinMs, connected)) === true) return;
   connected.catch(() => {});
-  throw new CliError(
+  throw new NoAnswerError(
     `no answer from ${address} within 2 s of connecting. Is it up, and can this host reach it?`,
-    exitCode.noRedis,
   );
+}
+
+/** The module of `--config`. */
+interface Loaded {
+  readonly default?: unknown;
+  readonly redis?: unknown;
 }
 
 async function fromConfig(file: string, args: Arguments): Promise<Connection> {
@@ -142,12 +147,14 @@ async function fromConfig(file: string, args: Arguments): Promise<Connection> {
       `--config and --${clashing} exclude each other: the module knows its Redis`,
     );
   }
-  let loaded: { default?: unknown; redis?: unknown };
+  let loaded: Loaded;
   try {
     loaded = await import(pathToFileURL(resolve(file)).href);
   } catch (error) {
     throw new UsageError(`--config: cannot load ${file} (${(error as Error).message})`);
   }
+  // What a compiler makes of `export default` for CommonJS is a level deeper.
+  if (hasMembers(loaded.default, ["default"])) loaded = loaded.default as Loaded;
   const { default: lock, redis } = loaded;
   if (!isLock(lock)) {
     throw new UsageError(`--config: expected ${file} to default-export a SubmitLock`);
@@ -182,9 +189,8 @@ export async function answerOf<Value>(
     asked.then((value) => ({ value })),
   );
   if (answer !== undefined) return answer.value;
-  throw new CliError(
+  throw new NoAnswerError(
     `no answer from ${address} within 2 s. Is it up, and can this host reach it?`,
-    exitCode.noRedis,
   );
 }
 

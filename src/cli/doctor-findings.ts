@@ -111,7 +111,28 @@ function roleFindings({ secondRunId, isClusterNode }: ServerFacts, info: Info): 
     } else
       findings.push({ level: "ok", check: "min-replicas", text: "min-replicas-to-write is set" });
   }
-  return findings;
+  return [...findings, ...lagFindings(info)];
+}
+
+/** A replica that is behind by more than this knows none of the locks that are held. */
+const mostLagS = 10;
+
+function lagFindings(info: Info): Finding[] {
+  const replicas = Object.entries(info).filter(([name]) => /^slave\d+$/.test(name));
+  return replicas.flatMap(([, text]) => {
+    const { ip, port, state, lag } = Object.fromEntries(
+      text.split(",").map((part) => part.split("=") as [string, string]),
+    );
+    if (state !== "online" || Number(lag) <= mostLagS) return [];
+    return [
+      {
+        level: "warn",
+        check: "lag",
+        text: `replica ${ip}:${port} has not been heard for ${lag} s: a failover to it lets go of every lock`,
+        remedy: "look at the replica, and at the network between the two",
+      },
+    ];
+  });
 }
 
 /** Answers that a lock cannot do with; counted since the server was started. */

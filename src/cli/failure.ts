@@ -30,6 +30,13 @@ export class UsageError extends CliError {
   }
 }
 
+/** Redis said nothing: what was asked may have been done. */
+export class NoAnswerError extends CliError {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, exitCode.noRedis, options);
+  }
+}
+
 /** What of an error's text tells what to do; the first that fits. `at` names the Redis that was asked. */
 const remedies: readonly (readonly [RegExp, code: number, text: (at: string) => string])[] = [
   [
@@ -68,6 +75,32 @@ const remedies: readonly (readonly [RegExp, code: number, text: (at: string) => 
     (at) => `${at} is a replica, and nothing can be changed there. Give the address of the master.`,
   ],
   [
+    /\bOOM\b/,
+    exitCode.noRedis,
+    (at) => `${at} is full, and refuses whatever needs memory. Give it a larger maxmemory.`,
+  ],
+  [
+    /\bMISCONF\b/,
+    exitCode.noRedis,
+    (at) => `${at} cannot save to its disk, and refuses writes until it can. Its log says why.`,
+  ],
+  [
+    /\bNOREPLICAS\b/,
+    exitCode.noRedis,
+    (at) =>
+      `${at} has too few replicas (min-replicas-to-write), and refuses writes until they are back.`,
+  ],
+  [
+    /\b(LOADING|MASTERDOWN)\b/,
+    exitCode.noRedis,
+    (at) => `${at} is not ready yet. Try again in a moment.`,
+  ],
+  [
+    /\bBUSY\b/,
+    exitCode.noRedis,
+    (at) => `${at} is held up by somebody's script. SCRIPT KILL ends one that has written nothing.`,
+  ],
+  [
     /sentinels are unreachable/,
     exitCode.noRedis,
     (at) => `${at}: no Sentinel answered. Are the addresses after --sentinel, and --master, right?`,
@@ -99,9 +132,8 @@ export function toCliError(error: unknown, at: string): CliError {
   if (code !== undefined && sentence !== undefined) {
     return new CliError(`${sentence(at)} (${text})`, code, options);
   }
-  return new CliError(
+  return new NoAnswerError(
     `no answer from ${at}. Is the address right, and can this host reach it? (${text})`,
-    exitCode.noRedis,
     options,
   );
 }

@@ -17,7 +17,10 @@ export async function free(context: Context): Promise<number> {
   const found = visibleInspection(
     await answerOf(connection, theLock(connection).inspect(args.user)),
   );
-  if (found.state === "free") return told(context, { outcome: "already-free" }, []);
+  if (found.state === "free") {
+    const text = `User ${visible(args.user)} is free already. Nothing was changed.`;
+    return told(context, { outcome: "already-free" }, [text]);
+  }
   if (found.id === undefined) {
     throw new CliError(
       `user ${visible(args.user)}: the key is no text and so no lock, and was left alone. Look at it with: ${suggestion("show", args)}`,
@@ -110,38 +113,36 @@ async function ended(
   result: FreeResult,
   audit: Audit,
 ): Promise<number> {
-  const { args, terminal } = context;
-  switch (result.outcome) {
-    case "freed": {
-      const { freeInMs } = result;
-      const code = told(
-        context,
-        result,
-        freedText(visible(args.user), audit.by, audit.reason, freeInMs),
-      );
-      const where = { redis: connection.address, key: theLock(connection).keyFor(args.user) };
-      const time = new Date().toISOString();
-      terminal.warn([
-        JSON.stringify({
-          event: "submit-lock free",
-          time,
-          userId: args.user,
-          ...audit,
-          freeInMs,
-          ...where,
-        }),
-      ]);
-      return code;
-    }
-    case "already-free":
-      return told(context, result, []);
-    case "changed": {
-      // Only for the text.
-      const found = await answerOf(connection, theLock(connection).inspect(args.user));
-      if (found.state === "free") return told(context, { outcome: "already-free" }, []);
-      return told(context, result, changed(context, found));
-    }
+  const { args } = context;
+  const user = visible(args.user);
+  if (result.outcome === "changed") {
+    // Only for the text.
+    const found = await answerOf(connection, theLock(connection).inspect(args.user));
+    if (found.state !== "free")
+      return told(context, result, changed(context, visibleInspection(found)));
+    return told(context, { outcome: "already-free" }, [`User ${user} is free by now.`]);
   }
+  const text =
+    result.outcome === "freed"
+      ? freedText(user, audit.by, audit.reason, result.freeInMs)
+      : // It ended by itself in between, or this command was executed and its first answer lost.
+        [`User ${user} is free by now.`];
+  const code = told(context, result, text);
+  const { address: redis } = connection;
+  const key = theLock(connection).keyFor(args.user);
+  const time = new Date().toISOString();
+  context.terminal.warn([
+    JSON.stringify({
+      event: "submit-lock free",
+      time,
+      userId: args.user,
+      ...audit,
+      ...result,
+      redis,
+      key,
+    }),
+  ]);
+  return code;
 }
 
 function changed({ args }: Context, found: Found): string[] {
@@ -156,13 +157,9 @@ function told(
   dryRun?: true,
 ): number {
   const { user } = args;
-  const lines =
-    result.outcome === "already-free"
-      ? [`User ${visible(user)} is free already. Nothing was changed.`]
-      : text;
   if (args.has("json")) {
     terminal.print([JSON.stringify({ userId: user, ...result, ...(dryRun && { dryRun }) })]);
-  } else if (result.outcome === "changed") terminal.warn(lines);
-  else terminal.print(lines);
+  } else if (result.outcome === "changed") terminal.warn(text);
+  else terminal.print(text);
   return result.outcome === "changed" ? exitCode.found : exitCode.done;
 }

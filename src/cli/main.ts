@@ -4,7 +4,7 @@ import type { CommandName } from "./commands.ts";
 import { type Connection, connect } from "./connect.ts";
 import type { Context } from "./context.ts";
 import { doctor } from "./doctor.ts";
-import { CliError, exitCode, toCliError } from "./failure.ts";
+import { CliError, exitCode, NoAnswerError, toCliError } from "./failure.ts";
 import { free, UnknownOutcome } from "./free.ts";
 import { helpOf, overview } from "./help.ts";
 import { list } from "./list.ts";
@@ -54,11 +54,10 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
 
 function failureOf(error: unknown, address: string): CliError {
   if (!(error instanceof UnknownOutcome)) return toCliError(error, address);
-  const { message, exitCode: code } = toCliError(error.cause, address);
-  // What was refused was not done.
-  if (code !== exitCode.noRedis) return new CliError(message, code);
-  return new CliError(
-    `${message} Whether the user was freed is not known: ${error.showCommand}`,
-    code,
-  );
+  const failure = toCliError(error.cause, address);
+  const outcome =
+    failure instanceof NoAnswerError
+      ? `Whether the user was freed is not known: ${error.showCommand}`
+      : "Nothing was changed.";
+  return new CliError(`${failure.message} ${outcome}`, failure.exitCode);
 }

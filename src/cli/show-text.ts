@@ -84,14 +84,14 @@ function workingText(
     `  since    ${since(at, heldMs)}, ${duration(heldMs)} ago`,
     ...(held.holder === "" ? [] : [`  where    ${held.holder}`]),
   ];
+  const renewedMs = held.renewedMs ?? 0;
   if (renewals.hasEnded) {
-    lines.push(
-      `  renewed  ${duration(held.renewedMs ?? 0)} ago, for the last time`,
-      `  ends     when the order is done, at the latest in ${duration(held.expiresInMs)}`,
-    );
+    // Where maxHoldMs is ttlMs it never is.
+    if (renewedMs < heldMs) lines.push(`  renewed  ${duration(renewedMs)} ago, for the last time`);
+    lines.push(`  ends     when the order is done, at the latest in ${duration(held.expiresInMs)}`);
   } else {
     lines.push(
-      `  renewed  ${duration(held.renewedMs ?? 0)} ago (every ${duration(renewals.everyMs)}): its process is alive`,
+      `  renewed  ${duration(renewedMs)} ago (every ${duration(renewals.everyMs)}): its process is alive`,
       `  ends     when the order is done, at the latest at ${clock(new Date(at.getTime() + endsInMs))} (in ${duration(endsInMs)})`,
     );
   }

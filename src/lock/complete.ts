@@ -233,6 +233,7 @@ export class Completing extends Timer {
         keyPrefix: command.keyPrefix,
         outcome,
         durationMs: performance.now() - this.startedAt,
+        heldMs: plan.heldMs,
         length: plan.record.length,
         bodyDropped: plan.bodyDropped,
         cause,

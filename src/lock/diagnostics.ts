@@ -61,6 +61,8 @@ export interface CompleteMessage {
   readonly outcome: CompleteOutcome;
   /** From the complete to its answer. */
   readonly durationMs: number;
+  /** From before the acquire was sent to the complete. */
+  readonly heldMs: number;
   /** The length of the record, in characters. */
   readonly length: number;
   /** The answer's body was not kept, because more than 8 Mi characters of records waited in this lock. */

@@ -136,6 +136,7 @@ export class HeldLease extends Timer {
       this.#storeTimeMs(),
       isLost ? 0 : cooldownMs,
       this.#runtime.pendingRecordLength,
+      performance.now() - this.startedAt,
     );
     // Rule 15: it does not need the lock; a lease that was lost is recorded, too.
     if (isLost) this.#unwatch();

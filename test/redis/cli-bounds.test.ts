@@ -3,10 +3,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, expect, test } from "vitest";
 import { slotOf } from "../../src/stores/redis/ioredis.ts";
+import type { Ended } from "../support/child.ts";
 import { runBin } from "../support/cli.ts";
 import { command } from "../support/command.ts";
 import { freePort } from "../support/free-port.ts";
 import { freshUser } from "../support/ids.ts";
+import { startProxy } from "../support/proxy.ts";
 import { startCluster } from "../support/redis-cluster.ts";
 import { sharedRedisPort, startRedis } from "../support/redis-server.ts";
 import { certificate, startTls } from "../support/tls.ts";
@@ -31,42 +33,65 @@ const commands = [
   ["doctor"],
 ];
 
-describe.each(commands)("%s %s", (...args) => {
+/** All of them at the same time: most of it is waiting. */
+async function runAll(url: string): Promise<(Ended & { readonly name: string })[]> {
+  return await Promise.all(
+    commands.map(async (args) => ({
+      name: args[0] ?? "",
+      ...(await runBin(args, { REDIS_URL: url })),
+    })),
+  );
+}
+
+describe("every command", () => {
   test("ends with 3 where no Redis is", async () => {
-    const { code, stdout, stderr } = await runBin(args, {
-      REDIS_URL: `redis://127.0.0.1:${await freePort()}`,
-    });
-    expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
-    expect(stderr).toMatch(
-      /^submit-lock: no answer from 127\.0\.0\.1:\d+\. Is the address right, .*ECONNREFUSED/,
-    );
+    const url = `redis://127.0.0.1:${await freePort()}`;
+    for (const { name, code, stdout, stderr } of await runAll(url)) {
+      expect({ name, code, stdout }).toEqual({ name, code: 3, stdout: "" });
+      expect(stderr).toMatch(
+        /^submit-lock: no answer from 127\.0\.0\.1:\d+\. Is the address right, .*ECONNREFUSED/,
+      );
+    }
   });
 
   test("ends with 3 where Redis does not answer, and does not hang", async () => {
     const { url, pause } = await server();
     pause();
-    const { code, stdout, stderr } = await runBin(args, { REDIS_URL: url });
-    expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
-    expect(stderr).toContain("no answer from 127.0.0.1:");
+    for (const { name, code, stdout, stderr } of await runAll(url)) {
+      expect({ name, code, stdout }).toEqual({ name, code: 3, stdout: "" });
+      expect(stderr).toContain("no answer from 127.0.0.1:");
+    }
   });
 
-  test("ends with 4 after a wrong password, which is not shown", async () => {
+  test.each(["", ":wrong-one@"])("ends with 4 after a wrong password: %j", async (auth) => {
     const { port } = await server("--requirepass", "secret");
-    for (const auth of ["", ":wrong-one@"]) {
-      const { code, stdout, stderr } = await runBin(args, {
-        REDIS_URL: `redis://${auth}127.0.0.1:${port}`,
-      });
-      expect({ auth, code, stdout }).toEqual({ auth, code: 4, stdout: "" });
+    for (const { name, code, stdout, stderr } of await runAll(`redis://${auth}127.0.0.1:${port}`)) {
+      expect({ name, code, stdout }).toEqual({ name, code: 4, stdout: "" });
       expect(stderr).toContain("did not accept the user or the password");
       expect(stderr).not.toContain("wrong-one");
     }
   });
 
   test("asks where Redis is instead of guessing", async () => {
-    const { code, stdout, stderr } = await runBin(args, { REDIS_URL: "" });
-    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
-    expect(stderr).toContain("where is Redis? Set REDIS_URL");
+    for (const { name, code, stdout, stderr } of await runAll("")) {
+      expect({ name, code, stdout }).toEqual({ name, code: 2, stdout: "" });
+      expect(stderr).toContain("where is Redis? Set REDIS_URL");
+    }
   });
+});
+
+test.each([
+  ["list", "scan"],
+  ["doctor", "info"],
+])("%s ends with 3 where Redis falls silent at %s", async (name, lost) => {
+  const proxy = await startProxy(sharedRedisPort());
+  stops.push(() => proxy.stop());
+  void proxy.loseReplyOnce(([command]) => command === lost, { deaf: true });
+  const { code, stdout, stderr } = await runBin([name], {
+    REDIS_URL: `redis://127.0.0.1:${proxy.port}`,
+  });
+  expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
+  expect(stderr).toContain("within 2 s");
 });
 
 test("a user id that is none is refused before Redis is asked", async () => {
@@ -117,7 +142,7 @@ test("a command without permission ends with 4", async () => {
 });
 
 test("free on a replica says that it is one", async () => {
-  const master = await server();
+  const master = await server("--repl-diskless-sync-delay", "0");
   const replica = await server("--replicaof", "127.0.0.1", `${master.port}`);
   const user = freshUser();
   await command(master.port, "set", `lock:submit:${user}`, "1", "PX", 60_000);

@@ -15,7 +15,9 @@ afterEach(async () => {
 
 /** A server with these settings, which a right one has not. */
 async function server(...args: string[]): Promise<RedisServer> {
-  const started = await startRedis({ args: ["--appendonly", "yes", ...args] });
+  const started = await startRedis({
+    args: ["--appendonly", "yes", "--repl-diskless-sync-delay", "0", ...args],
+  });
   stops.push(() => started.stop());
   return started;
 }
@@ -130,6 +132,22 @@ describe("doctor gives exactly the finding", () => {
     const ofReplica = await examine(replica.url);
     expect(ofReplica).toMatchObject({ code: 1, found: ["fail role"] });
     expect(ofReplica.text).toContain(`the master's address, 127.0.0.1:${master.port}`);
+  });
+
+  test("of a master whose replicas are gone, and free says the same", async () => {
+    const { port, url } = await server("--min-replicas-to-write", "1");
+    const { code, found, text } = await examine(url);
+    expect({ code, found }).toEqual({ code: 1, found: ["fail commands"] });
+    expect(text).toContain("has too few replicas (min-replicas-to-write), and refuses writes");
+    await command(port, "config", "set", "min-replicas-to-write", "0");
+    await command(port, "set", "lock:submit:42", "1", "PX", 60_000);
+    await command(port, "config", "set", "min-replicas-to-write", "1");
+    const args = ["free", "42", "--id", "356a192b", "--reason", "x"];
+    const freed = await runBin(args, { REDIS_URL: url });
+    expect(freed).toMatchObject({ code: 3, stdout: "" });
+    expect(freed.stderr).toContain("too few replicas");
+    expect(freed.stderr).toContain("Nothing was changed.");
+    expect(await command(port, "exists", "lock:submit:42")).toBe(1);
   });
 
   test("of another lock's keys", async () => {

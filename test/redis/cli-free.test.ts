@@ -1,13 +1,11 @@
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
-import { bin, runAsPerson, runBin } from "../support/cli.ts";
+import { runAsPerson, runBin } from "../support/cli.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
 import { leaseOf } from "../support/locks.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, openDirect } from "./fixture.ts";
+import { closeFixtures, openDirect, openFixture } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -88,6 +86,7 @@ describe("free", () => {
       by: "anna@ops-1",
       now: false,
       state: "held",
+      outcome: "freed",
       freeInMs: expect.any(Number),
       redis: `127.0.0.1:${port}`,
       key: lock.keyFor(user),
@@ -173,6 +172,37 @@ describe("free", () => {
     await (await leaseOf(lock, user)).release();
   });
 
+  test("says that it does not know where its answer is lost", async () => {
+    const { proxy, redis } = await openFixture();
+    const user = freshUser();
+    await redis.send("SET", `lock:submit:${user}`, "1", "PX", 60_000);
+    const isFree = (argv: string[]) => argv[0] === "eval" && argv.includes("356a192b");
+    void proxy.loseReplyOnce(isFree).then(() => proxy.swallowReplies(true));
+    const url = `redis://127.0.0.1:${proxy.port}`;
+    const args = ["free", user, "--id", "356a192b", ...why];
+    const { code, stdout, stderr } = await runBin(args, { REDIS_URL: url });
+    expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
+    expect(stderr).toContain(`Whether the user was freed is not known: submit-lock show ${user}`);
+    expect(stderr).not.toContain('submit-lock free"');
+    expect(await redis.exists(`lock:submit:${user}`)).toBe(false);
+  });
+
+  test("leaves an audit line also where only its second request was answered", async () => {
+    const { proxy, redis } = await openFixture();
+    const user = freshUser();
+    await redis.send("SET", `lock:submit:${user}`, "1", "PX", 60_000);
+    void proxy.loseReplyOnce((argv) => argv[0] === "eval" && argv.includes("356a192b"));
+    const url = `redis://127.0.0.1:${proxy.port}`;
+    const args = ["free", user, "--id", "356a192b", ...why];
+    const { code, stdout, stderr } = await runBin(args, { REDIS_URL: url });
+    expect({ code, stdout }).toEqual({ code: 0, stdout: `User ${user} is free by now.\n` });
+    expect(audit(stderr)).toMatchObject({
+      userId: user,
+      outcome: "already-free",
+      reason: "ticket 4711",
+    });
+  });
+
   test("asks nothing without a terminal, and names what it needs", async () => {
     const user = freshUser();
     for (const [given, named] of [
@@ -225,45 +255,5 @@ describe("free", () => {
     expect(String(await command(port, "get", lease.key))).toContain(lease.ownerId);
     expect(await runAsPerson(args, env, [id])).toMatchObject({ code: 0 });
     expect(await command(port, "exists", lease.key)).toBe(0);
-  });
-});
-
-// Of util-linux: macOS has another one.
-describe.skipIf(process.platform !== "linux")("on a real terminal", () => {
-  function onTerminal(args: string[], more: Record<string, string>) {
-    const line = [process.execPath, bin, ...args].map((word) => `'${word}'`).join(" ");
-    const terminal = { ...process.env, ...env, TERM: "xterm", NO_COLOR: "", ...more };
-    return spawn("script", ["-qec", line, "/dev/null"], { env: terminal });
-  }
-
-  test("free asks, and show is coloured unless NO_COLOR is set", async () => {
-    const user = freshUser();
-    await command(port, "set", `lock:submit:${user}`, "1", "PX", 7_200_000);
-    for (const [noColor, isColoured] of [
-      ["", true],
-      ["1", false],
-    ] as const) {
-      const child = onTerminal(["show", user], { NO_COLOR: noColor });
-      let printed = "";
-      child.stdout.on("data", (chunk) => {
-        printed += chunk;
-      });
-      await once(child, "close");
-      expect(printed).toContain("is not submit-lock");
-      expect(printed.includes("\u001b[1m")).toBe(isColoured);
-    }
-
-    const child = onTerminal(["free", user], {});
-    let printed = "";
-    child.stdout.on("data", (chunk) => {
-      printed += chunk;
-    });
-    const ended = once(child, "close");
-    await until(() => printed.includes("Why, for the audit line"), { what: "the first question" });
-    child.stdin.write("ticket 4711\n");
-    await until(() => printed.includes("Type the id (356a192b)"), { what: "the second question" });
-    child.stdin.write("356a192b\n");
-    expect(await ended).toEqual([0, null]);
-    expect(printed).toContain(`User ${user} can order again now.`);
   });
 });

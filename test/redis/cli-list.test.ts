@@ -23,8 +23,9 @@ beforeAll(async () => {
   // No lock of a user: a record under a hash tag, and a key of somebody else's.
   await command(redis.port, "set", `lock:submit:42:${"a".repeat(22)}`, "record");
   await command(redis.port, "set", "lock:submit:%zz", "1");
-  await command(redis.port, "set", "lock:submit:%41", "1");
+  await command(redis.port, "set", "lock:submit:%34%37", "1");
   await command(redis.port, "set", "lock:submi?:5", "1");
+  await command(redis.port, "set", "lock[1]:6", "1");
   await command(redis.port, "set", "lock:refund:8", "1", "PX", 60_000);
   await command(
     redis.port,
@@ -53,7 +54,7 @@ describe("list", () => {
       /^lock:submit: on 127\.0\.0\.1:\d+: 5 locks \(1 working, 1 silent, 1 freed, 1 cooldown, 1 foreign\), the oldest held for 3 min \d+ s$/,
     );
     expect(stdout).toContain("another lock; free it: submit-lock free 1009");
-    expect(stdout).toMatch(/^looked at 2 510 keys in /m);
+    expect(stdout).toMatch(/^looked at 2 511 keys in /m);
   });
 
   test("prints one JSON object", async () => {
@@ -61,7 +62,7 @@ describe("list", () => {
     expect(stderr).toBe("");
     const { prefixes } = JSON.parse(stdout);
     expect(prefixes).toMatchObject([
-      { keyPrefix: "lock:submit:", count: 5, isComplete: true, keysLookedAt: 2_510 },
+      { keyPrefix: "lock:submit:", count: 5, isComplete: true, keysLookedAt: 2_511 },
     ]);
     expect(prefixes[0].locks).toMatchObject([
       { userId: "1009", state: "foreign", id: "356a192b" },
@@ -81,6 +82,7 @@ describe("list", () => {
     [["--limit", "1"], ["1009 foreign"]],
     [["--prefix", "lock:refund:"], ["8 foreign"]],
     [["--prefix", "lock:submi?:"], ["5 foreign"]],
+    [["--prefix", "lock[1]:"], ["6 foreign"]],
     [["--prefix", "lock:refund:", "--prefix", "none:"], ["8 foreign"]],
   ])("%j shows %j", async (options, expected) => {
     const { code, stdout } = await runBin(["list", ...options], env);
@@ -99,7 +101,7 @@ describe("list", () => {
   test("says that it is not complete when its budget is used up", async () => {
     const { code, stdout } = await runBin(["list", "--budget", "1ms"], env);
     expect(code).toBe(0);
-    expect(stdout).toMatch(/Not complete: after .* about [\d ]+ of 2 510 keys had been looked at/);
+    expect(stdout).toMatch(/Not complete: after .* about [\d ]+ of 2 511 keys had been looked at/);
   });
 
   test.each([

@@ -4,7 +4,7 @@ import { afterEach, expect, test } from "vitest";
 import { bin, runBin } from "../support/cli.ts";
 import { freshUser } from "../support/ids.ts";
 import { leaseOf } from "../support/locks.ts";
-import { sharedRedisPort } from "../support/redis-server.ts";
+import { sharedRedisPort, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { closeFixtures, openDirect } from "./fixture.ts";
 
@@ -50,4 +50,27 @@ test("watch --json prints one object a line", async () => {
     id: lease.ownerId.slice(0, 8),
   });
   await lease.release();
+});
+
+test("watch ends with 3 when Redis falls silent", async () => {
+  const redis = await startRedis();
+  try {
+    const env = { ...process.env, REDIS_URL: redis.url };
+    const child = spawn(process.execPath, [bin, "watch", freshUser()], { env });
+    let printed = "";
+    let said = "";
+    child.stdout.on("data", (chunk) => {
+      printed += chunk;
+    });
+    child.stderr.on("data", (chunk) => {
+      said += chunk;
+    });
+    const ended = once(child, "close");
+    await until(() => printed.includes("free"), { what: "the first look" });
+    redis.pause();
+    expect(await ended).toEqual([3, null]);
+    expect(said).toContain("submit-lock: no answer from 127.0.0.1:");
+  } finally {
+    await redis.stop();
+  }
 });

@@ -27,6 +27,11 @@ const ROOMS: Record<string, { of: RegExp; files: RegExp[]; packages: RegExp[] }>
     packages: [/^node:/, /^express$/],
   },
   koa: { of: /^koa\//, files: [LEAF, FACE, /^http\//], packages: [/^node:/, /^koa$/] },
+  opentelemetry: {
+    of: /^opentelemetry\//,
+    files: [LEAF, /^lock\/(diagnostics|inspection)\.ts$/],
+    packages: [NODE, /^@opentelemetry\/api$/],
+  },
 };
 
 const files = readdirSync(join(ROOT, "src"), { recursive: true, encoding: "utf8" })
@@ -115,9 +120,11 @@ describe("the lint rules", () => {
   const probes = [
     ...["probe.ts", "index.ts", "lock/probe.ts", "stores/probe.ts", "stores/redis/probe.ts"],
     ...["cli/probe.ts", "http/probe.ts", "express/probe.ts", "koa/probe.ts"],
+    "opentelemetry/probe.ts",
   ];
   const packages = [
     ...["express", "koa", "ioredis", "ioredis5", "iovalkey", "redis", "@redis/client", "uuid"],
+    ...["@opentelemetry/api", "@opentelemetry/sdk-metrics"],
     ...["http", "node:http", "node:https", "node:http2", "node:net", "node:tls"],
     ...["node:events", "node:timers/promises", "submit-lock"],
   ];

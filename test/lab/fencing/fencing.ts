@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { fencingSql } from "../../support/fencing-sql.ts";
-import { changed, query } from "./postgres.ts";
+import { query } from "./database.ts";
 import type { FromHolder, HolderSettings, Recipe, ToHolder } from "./protocol.ts";
 
 const times = { ttlMs: 1_000, maxHoldMs: 60_000, acquireTimeoutMs: 500 } as const;
@@ -48,10 +48,11 @@ export async function playPaused(
     const olderNoted = await older.write("note");
     claims.push(await newer.write("claim"));
     const place = "INSERT INTO orders (cart, placed_by) VALUES ($1, $2)";
-    if (olderClaimed > 0) await changed(database, place, cart, "older");
-    if (claims.at(-1) === 1) await changed(database, place, cart, "newer");
-    const [placedBy] = await query(database, "SELECT placed_by FROM orders WHERE cart = $1", cart);
-    const [notedBy] = await query(database, "SELECT note FROM carts WHERE id = $1", cart);
+    if (olderClaimed > 0) await query(database, place, cart, "older");
+    if (claims.at(-1) === 1) await query(database, place, cart, "newer");
+    const told =
+      "SELECT note, (SELECT placed_by FROM orders WHERE cart = id) AS by FROM carts WHERE id = $1";
+    const [row = {}] = (await query(database, told, cart)).rows;
     const number = recipe === "epoch" ? "epoch" : "token";
     return {
       recipe,
@@ -60,8 +61,8 @@ export async function playPaused(
       olderClaimed,
       olderNoted,
       newerClaimed: Math.min(...claims),
-      placedBy: placedBy ?? "nobody",
-      notedBy: notedBy ?? "nobody",
+      placedBy: String(row["by"]),
+      notedBy: String(row["note"]),
     };
   } finally {
     await Promise.all(holders.map((holder) => holder.end()));
@@ -72,20 +73,18 @@ export async function playPaused(
 export async function playAtOnce(database: string): Promise<{ waited: boolean; rows: number }> {
   const cart = "cart-at-once";
   await query(database, "INSERT INTO carts (id) VALUES ($1)", cart);
-  const claim = (token: number) =>
-    fencingSql.claim.replace("$1", `'${cart}'`).replaceAll("$2", `${token}`);
-  const first = query(database, `BEGIN; ${claim(7)} SELECT pg_sleep(1); COMMIT;`);
-  const isAsleep =
-    "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%pg_sleep(1)%' AND state = 'active' AND pid <> pg_backend_pid()";
-  while ((await query(database, isAsleep)).length === 0) await sleep(10);
+  const claim = fencingSql.claim.replace("$1", `'${cart}'`).replaceAll("$2", "7");
+  const first = query(database, `BEGIN; ${claim} SELECT pg_sleep(1); COMMIT;`);
+  const isAsleep = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+  while ((await query(database, isAsleep)).count === 0) await sleep(10);
   let isOver = false;
   void first.then(() => {
     isOver = true;
   });
-  const rows = await changed(database, fencingSql.claim, cart, 6);
+  const { count } = await query(database, fencingSql.claim, cart, 6);
   const waited = isOver;
   await first;
-  return { waited, rows };
+  return { waited, rows: count };
 }
 
 /** What was not as it should be. */

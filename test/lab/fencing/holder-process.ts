@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { type Lease, RedisStore, SubmitLock } from "../../../src/index.ts";
 import { fencingSql } from "../../support/fencing-sql.ts";
-import { changed, query } from "./postgres.ts";
+import { query } from "./database.ts";
 import type { FromHolder, HolderSettings, ToHolder } from "./protocol.ts";
 
 /** A process that takes a lock, waits to be told, and writes what it was about to write. */
@@ -15,8 +15,9 @@ process.once("disconnect", () => process.exit());
 const lock = new SubmitLock({ store: new RedisStore(new Redis(port)), ...times });
 await lock.check();
 const lease = await firstLease();
-const begun = recipe === "epoch" ? await query(database, fencingSql.begin, cart) : [];
-tell({ token: lease.fencingToken, epoch: Number(begun[0]) });
+const begun = recipe === "epoch" ? await query(database, fencingSql.begin, cart) : undefined;
+const epoch = begun?.rows[0]?.["epoch"];
+tell({ token: lease.fencingToken, epoch: Number(epoch) });
 
 async function firstLease(): Promise<Lease> {
   for (;;) {
@@ -30,16 +31,13 @@ process.on("message", (message: ToHolder) => void write(message));
 
 /** What a handler does that does not look at its signal. */
 async function write({ write: what }: ToHolder): Promise<void> {
-  let rows = 0;
-  if (what === "claim") {
-    rows =
-      recipe === "epoch"
-        ? await changed(database, fencingSql.end, cart, begun[0])
-        : await changed(database, fencingSql.claim, cart, lease.fencingToken);
-  } else {
-    // As one writes without a fence.
-    const sql = "UPDATE carts SET note = $2 WHERE id = $1";
-    rows = await changed(database, sql, cart, name);
-  }
-  tell({ rows, wasLost: lease.remainingMs() === 0 });
+  // Beside the fence: as one writes without.
+  const note = "UPDATE carts SET note = $2 WHERE id = $1";
+  const claim = recipe === "epoch" ? fencingSql.end : fencingSql.claim;
+  const number = recipe === "epoch" ? epoch : lease.fencingToken;
+  const { count } =
+    what === "claim"
+      ? await query(database, claim, cart, number)
+      : await query(database, note, cart, name);
+  tell({ rows: count, wasLost: lease.remainingMs() === 0 });
 }

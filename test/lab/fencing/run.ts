@@ -1,8 +1,8 @@
 import { fencingSql } from "../../support/fencing-sql.ts";
 import { serverBinary, serverVersion } from "../../support/server-binary.ts";
 import { startServer } from "../../support/server-process.ts";
+import { openDatabase, query } from "./database.ts";
 import { misses, type PausedResult, playAtOnce, playPaused } from "./fencing.ts";
-import { openDatabase, query } from "./postgres.ts";
 
 /**
  * `npm run fencing`: a holder that was paused beyond its lease is refused by a real PostgreSQL.
@@ -11,7 +11,7 @@ import { openDatabase, query } from "./postgres.ts";
 const binary = serverBinary();
 const redis = await startServer(binary);
 const database = await openDatabase();
-console.log(`PostgreSQL ${database.version}, ${serverVersion(binary)}, Node ${process.version}`);
+console.log(`${database.version}, ${serverVersion(binary)}, Node ${process.version}`);
 const missed: string[] = [];
 try {
   await query(database.url, fencingSql.tables);

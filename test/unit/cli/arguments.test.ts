@@ -147,6 +147,11 @@ describe("an error", () => {
     ["ERR This instance has cluster support disabled", 2, "Leave --cluster out"],
     ["CLUSTERDOWN Hash slot not served", 3, "a part of the Cluster is down"],
     ["READONLY You can't write against a read only replica.", 3, "the master"],
+    ["OOM command not allowed when used memory > 'maxmemory'.", 3, "a larger maxmemory"],
+    ["MISCONF Redis is configured to save RDB snapshots", 3, "its disk"],
+    ["NOREPLICAS Not enough good replicas to write.", 3, "too few replicas"],
+    ["LOADING Redis is loading the dataset in memory", 3, "Try again in a moment"],
+    ["BUSY Redis is busy running a script.", 3, "SCRIPT KILL"],
     ["self-signed certificate in certificate chain", 3, "--tls-ca"],
     ["connect ECONNREFUSED 127.0.0.1:1", 3, "no answer from redis-1:6379"],
   ])("says what to do: %s", (message, code, advice) => {

@@ -57,6 +57,7 @@ const last: Found = {
   expiresInMs: 7_000,
   endsInMs: 7_000,
 };
+const unrenewed: Found = { ...last, heldMs: 3_000 };
 const nameless: Found = { ...working, holder: "" };
 
 /** What is printed at a command, and where the reference shows it. */
@@ -77,6 +78,7 @@ const shows: Case[] = [
   show("An order is under way", "42", working),
   show("An order is under way, of a lock without `holder`", "45", nameless),
   show("An order is near `maxHoldMs`", "46", last),
+  show("An order is under way, of a lock that is never renewed", "50", unrenewed),
   show("The process has died, or is cut off", "77", silent),
   show("The user is free", "43", { state: "free" }),
   show("Freed a moment ago", "44", freed),

@@ -52,6 +52,16 @@ const rows: [what: string, facts: Partial<Facts>, expected: string[]][] = [
     [],
   ],
   [
+    "a replica that is behind",
+    info({
+      connected_slaves: "2",
+      min_slaves_good_slaves: "1",
+      slave0: "ip=10.0.0.1,port=6379,state=online,offset=1,lag=31",
+      slave1: "ip=10.0.0.2,port=6379,state=online,offset=9,lag=1",
+    }),
+    ["warn lag"],
+  ],
+  [
     "a replica",
     { ...info({ role: "slave", master_host: "m", master_port: "1" }), check: undefined },
     ["fail role"],

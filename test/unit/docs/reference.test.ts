@@ -14,6 +14,7 @@ describe("the reference of options", () => {
     "IdempotencyOptions",
     "WithLockOptions",
     "CheckOptions",
+    "FreeOptions",
     "CloseOptions",
   ])("names every option of %s", (name) => {
     const members = membersOf(name);
