@@ -26,7 +26,7 @@ export interface Quartiles {
   readonly upper: number;
 }
 
-export function quartilesOf(values: readonly number[]): Quartiles {
+function quartilesOf(values: readonly number[]): Quartiles {
   const sorted = [...values].sort((a, b) => a - b);
   return {
     median: quantile(sorted, 0.5),

@@ -32,7 +32,10 @@ export async function observed(binary: string): Promise<Findings> {
     port: (servers.get(variant) as ServerProcess).hello.port,
     connections,
   });
-  for (const variant of variants) await warmUp(load, jobOf(variant));
+  // The SDK's own code takes longer to be optimised than the lock's.
+  for (let pass = 0; pass < 3; pass++) {
+    for (const variant of variants) await warmUp(load, jobOf(variant));
+  }
   const rates = new Map<Observed, number[]>(variants.map((variant) => [variant, []]));
   const cpu = new Map<Observed, number[]>(variants.map((variant) => [variant, []]));
   for (let round = 0; round < rounds; round++) {
@@ -51,17 +54,20 @@ export async function observed(binary: string): Promise<Findings> {
 
   const rate = (variant: Observed) => rates.get(variant) ?? [];
   const against = (variant: Observed) => ratioOf(rate(variant), rate("protect"));
+  const cpuOf = (variant: Observed) => cpu.get(variant) ?? [];
   const rows = variants.map((variant) => [
     variantNames[variant],
     number(medianOf(rate(variant))),
     spreadText(against(variant)),
-    number(medianOf(cpu.get(variant) ?? []), 1),
+    number(medianOf(cpuOf(variant)), 1),
+    spreadText(ratioOf(cpuOf(variant), cpuOf("protect"))),
   ]);
   const head = [
     "Express, 64 connections",
     "requests a second",
     "against none",
     "processor µs a request",
+    "against none",
   ];
   const measured = against("measured");
   return {

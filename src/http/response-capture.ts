@@ -1,5 +1,6 @@
 import type { OutgoingHttpHeader, ServerResponse } from "node:http";
 import type { AnswerHeaders, AnswerToStore } from "../lock/answer.ts";
+import { endBehindRecord } from "./behind-record.ts";
 import type { Capture, WantedAnswer } from "./capture.ts";
 import { type HeaderSource, pickHeaders } from "./stored-headers.ts";
 
@@ -47,7 +48,7 @@ export class ResponseCapture implements Capture {
   answer(): AnswerToStore | undefined {
     if (this.#head === undefined) return undefined;
     const isWhole = this.#hasEnded && this.#chunks !== undefined;
-    return { ...this.#head, body: isWhole ? Buffer.concat(this.#chunks ?? []) : undefined };
+    return { ...this.#head, body: isWhole ? joined(this.#chunks ?? []) : undefined };
   }
 
   #watch(res: ServerResponse): void {
@@ -79,7 +80,7 @@ export class ResponseCapture implements Capture {
       const isFirst = !capture.#isPassingOn && !capture.#hasEnded;
       if (isFirst) capture.#hasEnded = true;
       try {
-        return capture.#passOn(this, end, args);
+        return endBehindRecord(this, () => capture.#passOn(this, end, args));
       } catch (error) {
         // Such as for a chunk that is no text and no bytes: it has not ended.
         if (isFirst) capture.#hasEnded = false;
@@ -138,6 +139,11 @@ function lengthOf(chunk: unknown, encoding: unknown): number {
 
 function encodingOf(encoding: unknown): BufferEncoding {
   return typeof encoding === "string" && Buffer.isEncoding(encoding) ? encoding : "utf8";
+}
+
+function joined(chunks: readonly Buffer[]): Buffer {
+  const [only] = chunks;
+  return only !== undefined && chunks.length === 1 ? only : Buffer.concat(chunks);
 }
 
 /** A copy: a handler may use its buffer again. */

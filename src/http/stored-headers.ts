@@ -90,25 +90,47 @@ export type HeaderSource = Readonly<Record<string, unknown>> | readonly unknown[
 export function pickHeaders(
   stored: ReadonlySet<string>,
   ...sources: readonly HeaderSource[]
-): Record<string, string | string[]> {
-  const picked: Record<string, string | string[]> = Object.create(null);
+): Picked {
+  const picked: Picked = Object.create(null);
   for (const source of sources) {
-    const own: Record<string, string | string[]> = Object.create(null);
-    for (const [name, value] of entriesOf(source)) {
-      const key = String(name).toLowerCase();
-      if (!stored.has(key) || value === undefined || value === null) continue;
-      const text = Array.isArray(value) ? value.map(String) : String(value);
-      const earlier = Array.isArray(source) ? own[key] : undefined;
-      own[key] = earlier === undefined ? text : [earlier, text].flat();
+    if (source === undefined || source === null) continue;
+    if (isList(source)) {
+      Object.assign(picked, pickFromList(stored, source));
+      continue;
     }
-    Object.assign(picked, own);
+    for (const name of Object.keys(source)) {
+      const key = name.toLowerCase();
+      const text = stored.has(key) ? textOf(source[name]) : undefined;
+      if (text !== undefined) picked[key] = text;
+    }
   }
   return picked;
 }
 
-function entriesOf(source: HeaderSource): (readonly unknown[])[] {
-  if (source === undefined || source === null) return [];
-  if (!Array.isArray(source)) return Object.entries(source);
-  if (Array.isArray(source[0])) return source;
-  return Array.from({ length: source.length / 2 }, (_, i) => [source[2 * i], source[2 * i + 1]]);
+type Picked = Record<string, string | string[]>;
+
+function pickFromList(stored: ReadonlySet<string>, list: readonly unknown[]): Picked {
+  const picked: Picked = Object.create(null);
+  for (const [name, value] of pairsOf(list)) {
+    const key = String(name).toLowerCase();
+    const text = stored.has(key) ? textOf(value) : undefined;
+    if (text === undefined) continue;
+    const earlier = picked[key];
+    picked[key] = earlier === undefined ? text : [earlier, text].flat();
+  }
+  return picked;
+}
+
+function textOf(value: unknown): string | string[] | undefined {
+  if (value === undefined || value === null) return undefined;
+  return Array.isArray(value) ? value.map(String) : String(value);
+}
+
+function isList(source: NonNullable<HeaderSource>): source is readonly unknown[] {
+  return Array.isArray(source);
+}
+
+function pairsOf(list: readonly unknown[]): (readonly unknown[])[] {
+  if (Array.isArray(list[0])) return list as (readonly unknown[])[];
+  return Array.from({ length: list.length / 2 }, (_, i) => [list[2 * i], list[2 * i + 1]]);
 }

@@ -60,7 +60,8 @@ describe.each(redisClients)("rule 19: a lease that was freed, with $name", ({ co
     await freed(fixture, user, lease);
     await until(() => signal.aborted, { what: "the holder to be told" });
     expect(lost.messages).toMatchObject([{ outcome: "freed" }]);
-    // Its handler is still at work.
+    // Its handler is still at work, and its lease would have had 4 s more.
+    await until(() => proxy.commands.some(isRelease), { what: "the retire", boundMs: 2_500 });
     await until(() => retire.messages.length > 0, { what: "the owner id to be retired" });
     expect(retire.messages).toMatchObject([{ outcome: "final" }]);
     expect(await redis.get(lease.key)).toContain(`freed:${lease.ownerId}:`);
@@ -212,6 +213,8 @@ describe("rule 19: a lease that ran to its end", () => {
       });
     });
     expect(["recorded", "late"]).toContain(await completing);
+    // The rest of its time is over.
+    await sleep(300);
     expect(proxy.commands.filter(isRelease)).toEqual([]);
     expect(foundBy(await submit(lock, user))).toBe("order 7");
   });

@@ -61,6 +61,7 @@ export class RedisStore implements LockStore {
   #inspects: CommandBatch<InspectRequest, InspectReply> | undefined;
   #frees: CommandBatch<FreeRequest, FreeReply> | undefined;
   #isToFlush = false;
+  #areCompletesToFlush = false;
 
   /**
    * @param client an ioredis client.
@@ -101,8 +102,12 @@ export class RedisStore implements LockStore {
   }
 
   complete(request: CompleteRequest): void {
-    if (!this.#twoSteps?.complete(request)) this.#completes.add(request);
-    this.#flushSoon();
+    if (this.#twoSteps?.complete(request)) {
+      this.#flushSoon();
+      return;
+    }
+    this.#completes.add(request);
+    this.#flushCompletesSoon();
   }
 
   inspect(request: InspectRequest): void {
@@ -170,6 +175,21 @@ export class RedisStore implements LockStore {
     if (this.#connections.inFlight === 0) inNeutralContext(process.nextTick, this.#flush);
     else inNeutralContext(setImmediate, this.#flush);
   }
+
+  /**
+   * Completes do not wait for the end of the turn: an answer that was given in the same breath may
+   * leave the process right behind them.
+   */
+  #flushCompletesSoon(): void {
+    if (this.#areCompletesToFlush) return;
+    this.#areCompletesToFlush = true;
+    inNeutralContext(process.nextTick, this.#flushCompletes);
+  }
+
+  readonly #flushCompletes = (): void => {
+    this.#areCompletesToFlush = false;
+    this.#completes.flush();
+  };
 
   readonly #flush = (): void => {
     this.#isToFlush = false;

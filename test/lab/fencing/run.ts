@@ -11,7 +11,7 @@ import { misses, type PausedResult, playAtOnce, playPaused } from "./fencing.ts"
 const binary = serverBinary();
 const redis = await startServer(binary);
 const database = await openDatabase();
-console.log(`${database.version}, ${serverVersion(binary)}, Node ${process.version}`);
+console.log(`PostgreSQL ${database.version}, ${serverVersion(binary)}, Node ${process.version}`);
 const missed: string[] = [];
 try {
   await query(database.url, fencingSql.tables);

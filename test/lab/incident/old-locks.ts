@@ -7,7 +7,7 @@ import type { Submitted } from "./shop-lock.ts";
 type Try = (redis: AnyRedis, key: string) => Promise<(() => Promise<unknown>) | undefined>;
 
 /** The two hours of the story, scaled: one second stands for four minutes. */
-export const twoHoursMs = 30_000;
+const twoHoursMs = 30_000;
 
 /** `SETNX` and `EXPIRE` in one script or transaction, `DEL` at the end; nobody's name is in it. */
 const forTwoHours: Try = async (redis, key) => {
