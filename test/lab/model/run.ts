@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 /**
  * `npm run model`: spin visits every state of `submit-lock.pml` with everything on, and then finds,
  * for each safeguard, what happens without it. `npm run model -- NO_RETIRE` tells that one
- * counterexample step by step; `--short` leaves out the largest run.
+ * counterexample step by step; `--short` leaves out the largest runs.
  */
 const MODEL = "submit-lock.pml";
 const COMPILER = process.env["CC"] ?? "cc";
@@ -19,7 +19,8 @@ const ONE_OWNER = ["-DOWNERS=1", "-DTIMEOUT=2", "-DEXTENDS=2"];
 const TWO_OWNERS = ["-DOWNERS=2", "-DTIMEOUT=1", "-DEXTENDS=1"];
 /** The rival stands for everybody else: with two owners the states take more than 4 GB. */
 const RECORD = ["-DOWNERS=1", "-DTIMEOUT=1", "-DEXTENDS=1", "-DRECORD"];
-const LONGER_RECORD = [...ONE_OWNER, "-DRECORD"];
+const LONGER_RECORD = ["-DOWNERS=1", "-DTIMEOUT=2", "-DEXTENDS=1", "-DRECORD"];
+const PERSON = ["-DOWNERS=1", "-DTIMEOUT=1", "-DEXTENDS=1", "-DPERSON"];
 
 /**
  * Breadth first, so that the trail is the shortest. These runs take less time than an optimising
@@ -57,6 +58,13 @@ const recorded = (flag: string, what: string, violates: string): Switch => ({
   constants: RECORD,
 });
 
+const freed = (flag: string, what: string, violates: string): Switch => ({
+  flag,
+  what,
+  violates,
+  constants: PERSON,
+});
+
 const SAFEGUARDS: readonly Switch[] = [
   one("NO_CONFIRM", "confirm with the same owner id", "no_self_contention"),
   {
@@ -89,6 +97,9 @@ const SAFEGUARDS: readonly Switch[] = [
   recorded("NO_EXPIRY_FIRST", "too late is said before another's record", "no_false_alarm"),
   recorded("NO_RECORD_WITHOUT_LOCK", "a record does not need the lock", "no_lost_answer"),
   recorded("NO_RETIRE_OF_REPLAYED", "a retire after a replay", "no_orphan"),
+  freed("NO_TOMBSTONE", "free leaves a tombstone", "mutual_exclusion"),
+  freed("NO_KEPT_EXPIRY", "a tombstone keeps the expiry", "mutual_exclusion"),
+  freed("NO_COMPARE_IN_FREE", "compare in free", "no_foreign_free"),
 ];
 
 const LIMITS: readonly Switch[] = [
@@ -128,8 +139,15 @@ function checkAll(folder: string): number {
   console.log("Everything on:");
   const whole = [
     { what: "1 owner and a rival, longer budgets", constants: ONE_OWNER },
-    { what: "the same with a record", constants: LONGER_RECORD },
-    ...(short ? [] : [{ what: "2 owners and a rival", constants: TWO_OWNERS }]),
+    { what: "the same with a record, one extend", constants: LONGER_RECORD },
+    { what: "the same with a person who frees", constants: [...ONE_OWNER, "-DPERSON"] },
+    { what: "both, with shorter budgets", constants: [...RECORD, "-DPERSON"] },
+    ...(short
+      ? []
+      : [
+          { what: "with a record and two extends", constants: [...ONE_OWNER, "-DRECORD"] },
+          { what: "2 owners and a rival", constants: TWO_OWNERS },
+        ]),
   ].map(({ what, constants }) => {
     const found = explore(constants, ["-O2"], folder);
     asExpected &&= found.violated === undefined;
@@ -221,7 +239,9 @@ function explore(
 /** What happened on the trail that pan has just written. */
 function story(macros: readonly string[], folder: string): string[] {
   const output = run("spin", ["-t", "-T", ...macros, MODEL], folder);
-  return output.split("\n").filter((line) => /^(owner|server|reset|the rival|--)/.test(line));
+  return output
+    .split("\n")
+    .filter((line) => /^(owner|server|reset|the rival|a person|--)/.test(line));
 }
 
 function numberIn(text: string, pattern: RegExp): number | undefined {

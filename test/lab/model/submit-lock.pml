@@ -9,6 +9,7 @@
  *
  * The scripts are src/stores/redis/scripts, an owner's rules src/lock/acquire.ts, held-lease.ts,
  * release.ts and complete.ts. With RECORD there is the record of a submission besides: record.pml.
+ * With PERSON somebody frees: free.pml.
  *
  * What is in it
  *
@@ -661,6 +662,10 @@ end:
   od
 }
 
+#ifdef PERSON
+#include "free.pml"
+#endif
+
 /* ---- Time ---- */
 
 inline tick(o) {
@@ -733,6 +738,9 @@ init {
     prepare(1);
 #endif
     run rival();
+#ifdef PERSON
+    run person();
+#endif
     run clock()
   }
 }
