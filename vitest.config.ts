@@ -1,6 +1,9 @@
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
+const browser = ["test/lab/browser/**/*.test.ts"];
+const lab = ["test/lab/**/*.test.ts", "test/package/{consumers,quick-starts}.test.ts"];
+
 export default defineConfig({
   test: {
     root: fileURLToPath(new URL(".", import.meta.url)),
@@ -23,7 +26,34 @@ export default defineConfig({
         test: {
           name: "server",
           include: ["test/**/*.test.ts"],
-          exclude: ["test/unit/**", "test/package/projects/**", "**/node_modules/**"],
+          exclude: [
+            "test/unit/**",
+            "test/lab/**",
+            "test/package/consumers.test.ts",
+            "test/package/projects/**",
+            "**/node_modules/**",
+          ],
+          globalSetup: ["test/support/global-setup.ts"],
+        },
+      },
+      {
+        extends: true,
+        // `npm run test:lab`: bounded forms of the laboratories, and projects that install the tarball.
+        test: {
+          name: "lab",
+          include: lab,
+          exclude: browser,
+          globalSetup: ["test/support/global-setup.ts"],
+        },
+      },
+      {
+        extends: true,
+        // `npm run test:browser`: the page of the demo in a real Chromium.
+        test: {
+          name: "browser",
+          include: browser,
+          testTimeout: 120_000,
+          fileParallelism: false,
           globalSetup: ["test/support/global-setup.ts"],
         },
       },

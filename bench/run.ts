@@ -6,6 +6,7 @@ import type { Findings, Part, Target } from "./part.ts";
 import { cluster } from "./parts/cluster.ts";
 import { contended } from "./parts/contended.ts";
 import { memory } from "./parts/memory.ts";
+import { observed } from "./parts/observed.ts";
 import { once } from "./parts/once.ts";
 import { pairs } from "./parts/pairs.ts";
 import { processes } from "./parts/processes.ts";
@@ -26,6 +27,7 @@ const parts: Readonly<Record<string, Part>> = {
   pairs,
   route,
   once,
+  observed,
   contended,
   scale,
   memory,

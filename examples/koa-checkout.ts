@@ -1,15 +1,15 @@
 // The same checkout on Koa: `npm run build`, then `npx tsx examples/koa-checkout.ts`.
-import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
-import Koa from "koa";
+import Koa, { type Context } from "koa";
 import { submitGuard } from "submit-lock/koa";
-import { serve } from "./serve.ts";
-import { answerTo, Shop, signedIn, userOf } from "./shop.ts";
+import { serve } from "./demo/serve.ts";
+import { parseBody } from "./koa-body.ts";
+import { refillCart, seenCart, submissionOf, viewOf } from "./shop/carts.ts";
+import { signedIn, userOf } from "./shop/customers.ts";
+import { answerTo } from "./shop/errors.ts";
+import { placeOrder } from "./shop/place-order.ts";
 
-const page = readFileSync(new URL("./checkout.html", import.meta.url), "utf8");
-
-await serve("Koa", (lock) => {
-  const shop = new Shop();
+await serve("Koa", (shop, lock) => {
   const app = new Koa();
 
   app.use(async (ctx, next) => {
@@ -21,35 +21,56 @@ await serve("Koa", (lock) => {
       ctx.body = body;
     }
   });
+  app.use(parseBody);
 
-  // A router would do this. What it does not answer goes on to the guard.
-  app.use(async (ctx, next) => {
+  const userId = (ctx: Context) => userOf(ctx.headers);
+  const idempotency = {
+    submissionId: (ctx: Context) => submissionOf(ctx.request.body),
+    // A second click on a form, or in another tab, shows the order and no error.
+    waitMs: 10_000,
+    // A day in a real shop.
+    retainMs: 600_000,
+  };
+  const once = submitGuard({ lock, userId, idempotency });
+  const lockOnly = submitGuard({ lock, userId });
+
+  const order = async (ctx: Context): Promise<void> => {
+    const order = await placeOrder(shop, {
+      userId: signedIn(ctx.headers),
+      seen: seenCart(ctx.request.body),
+      submission: ctx.state["submission"],
+      lease: ctx.state["submitLease"],
+    });
+    if (ctx.is("urlencoded")) {
+      ctx.redirect(`/orders/${order.number}`);
+      ctx.status = 303;
+    } else {
+      ctx.body = order;
+      ctx.status = 201;
+    }
+  };
+
+  // A router would do this.
+  app.use(async (ctx) => {
     switch (`${ctx.method} ${ctx.path}`) {
       case "POST /orders":
-        await next();
+        await once(ctx, () => order(ctx));
         break;
-      case "GET /":
-        ctx.type = "html";
-        ctx.body = page;
+      // To compare: the lock alone, and nothing.
+      case "POST /lock/orders":
+        await lockOnly(ctx, () => order(ctx));
         break;
-      case "GET /cart":
-        ctx.body = shop.view(signedIn(ctx.get("authorization")));
+      case "POST /nothing/orders":
+        await order(ctx);
         break;
       case "PUT /cart":
-        shop.refill(signedIn(ctx.get("authorization")));
-        ctx.body = shop.view(signedIn(ctx.get("authorization")));
+        await refillCart(shop.db, signedIn(ctx.headers));
+        ctx.body = await viewOf(shop.db, signedIn(ctx.headers));
+        break;
+      case "GET /cart":
+        ctx.body = await viewOf(shop.db, signedIn(ctx.headers));
         break;
     }
-  });
-
-  const guard = submitGuard({ lock, userId: (ctx) => userOf(ctx.get("authorization")) });
-
-  app.use(guard).use(async (ctx) => {
-    ctx.body = await shop.placeOrder(
-      signedIn(ctx.get("authorization")),
-      ctx.state.submitLease.signal,
-    );
-    ctx.status = 201;
   });
 
   return createServer(app.callback());

@@ -89,10 +89,11 @@ export class LockClosedError extends SubmitLockError {
 
 /**
  * Why a lease was lost: its life ran out unextended (`expired`), the key was gone or held by
- * somebody else when it was to be extended (`overtaken`), it was held for `maxHoldMs`
+ * somebody else when it was to be extended (`overtaken`), a person had taken the lock away with `free`
+ * (`freed`), it was held for `maxHoldMs`
  * (`max-hold`), or the lock was closed under it (`closed`).
  */
-export type LostReason = "expired" | "overtaken" | "max-hold" | "closed";
+export type LostReason = "expired" | "overtaken" | "freed" | "max-hold" | "closed";
 
 /** The `reason` of an aborted `lease.signal`. */
 export class LockLostError extends SubmitLockError {

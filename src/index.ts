@@ -16,6 +16,7 @@ export {
 } from "./errors.ts";
 export type { AnswerHeaders, AnswerToStore, StoredAnswer } from "./lock/answer.ts";
 export type { Attempt, SubmissionAttempt } from "./lock/attempt.ts";
+export type { CheckOptions } from "./lock/check.ts";
 export type {
   AcquireMessage,
   CompleteMessage,
@@ -27,9 +28,20 @@ export type {
   RetireMessage,
   SubmitLockChannels,
 } from "./lock/diagnostics.ts";
+export type {
+  CooldownInspection,
+  ForeignInspection,
+  FreedInspection,
+  FreeOptions,
+  FreeResult,
+  HeldInspection,
+  Inspection,
+  LockStats,
+} from "./lock/inspection.ts";
 export type { Lease, ReleaseOptions } from "./lock/lease.ts";
 export type { LookUp } from "./lock/look-up.ts";
 export type { SubmitLockOptions } from "./lock/options.ts";
+export type { CloseOptions } from "./lock/runtime.ts";
 export type {
   AcquireReply,
   AcquireRequest,
@@ -38,7 +50,13 @@ export type {
   CompleteReply,
   CompleteRequest,
   ContendedAnswer,
+  FreeAnswer,
+  FreeReply,
+  FreeRequest,
   GrantedAnswer,
+  InspectedAnswer,
+  InspectReply,
+  InspectRequest,
   LockCommand,
   LockRequest,
   LockStore,
@@ -51,12 +69,7 @@ export type {
 } from "./lock/store.ts";
 export type { AcquireOptions, Submission } from "./lock/submission.ts";
 export type { UserId } from "./lock/submit-key.ts";
-export {
-  type CheckOptions,
-  type CloseOptions,
-  type LockedWork,
-  SubmitLock,
-} from "./lock/submit-lock.ts";
+export { type LockedWork, SubmitLock } from "./lock/submit-lock.ts";
 export type { WithLockOptions } from "./lock/with-lock.ts";
 export { MemoryStore } from "./stores/memory-store.ts";
 export type { RedisClient } from "./stores/redis/ioredis.ts";

@@ -11,6 +11,8 @@ const NODES = (process.env["NODE_VERSIONS"] ?? "20,22,24,26").split(",");
 const SERVERS = process.env["REDIS_SERVER_BINS"]?.split(delimiter).filter(Boolean);
 const CELL_BOUND_MS = 20 * 60_000;
 
+const suite = ["--project", "unit", "--project", "server"];
+
 const servers = (SERVERS ?? [serverBinary()]).map((binary) =>
   serverBinary({ ...process.env, REDIS_SERVER_BIN: binary }),
 );
@@ -36,7 +38,7 @@ function nodeProgram(version: string): string {
 function runCell({ version, program }: { version: string; program: string }, binary: string) {
   const server = serverVersion(binary);
   console.log(`\n=== Node ${version}, ${server}`);
-  const vitest = ["node_modules/vitest/vitest.mjs", "run", "--config", "vitest.config.ts"];
+  const vitest = ["node_modules/vitest/vitest.mjs", "run", ...suite];
   const from = performance.now();
   const { status } = spawnSync(program, [...vitest, ...filters], {
     stdio: ["ignore", "inherit", "inherit"],

@@ -24,6 +24,8 @@ const series: Record<Route["variant"], number> = {
   guard: 3,
   protect: 3,
   once: 3,
+  measured: 3,
+  traced: 3,
 };
 
 const colours = [

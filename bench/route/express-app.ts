@@ -5,6 +5,7 @@ import { RedisStore, SubmitLock } from "submit-lock";
 import { type SubmitGuardOptions, submitGuard } from "submit-lock/express";
 import { ttlMs } from "../locker.ts";
 import { expressLock, expressScripts } from "./hand-written.ts";
+import { observe } from "./observe.ts";
 import type { Variant } from "./variants.ts";
 
 /** The order does nothing but answer: whatever a request takes is the framework's and the lock's. */
@@ -18,12 +19,9 @@ export function expressApp(variant: Variant, redis: Redis): RequestListener {
 }
 
 function stack(variant: Variant, redis: Redis, handler: RequestHandler): RequestHandler[] {
+  const lock = new SubmitLock({ store: new RedisStore(redis), ttlMs });
   const guard = (once: Pick<SubmitGuardOptions, "idempotency"> = {}) =>
-    submitGuard({
-      lock: new SubmitLock({ store: new RedisStore(redis), ttlMs }),
-      userId: (req) => req.get("x-user-id"),
-      ...once,
-    });
+    submitGuard({ lock, userId: (req) => req.get("x-user-id"), ...once });
   switch (variant) {
     case "bare":
       return [handler];
@@ -39,5 +37,9 @@ function stack(variant: Variant, redis: Redis, handler: RequestHandler): Request
       return [guard().protect(handler)];
     case "once":
       return [guard({ idempotency: {} }).protect(handler)];
+    case "measured":
+    case "traced":
+      observe(lock, variant === "traced");
+      return [guard().protect(handler)];
   }
 }

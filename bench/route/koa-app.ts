@@ -38,6 +38,8 @@ function middleware(variant: Variant, redis: Redis): Middleware | undefined {
       });
     case "protect":
     case "once":
+    case "measured":
+    case "traced":
       throw new Error(`${variant} is measured on Express alone`);
   }
 }

@@ -1,5 +1,14 @@
 /** What stands before the order route. */
-export type Variant = "bare" | "ping" | "hand-written" | "scripts" | "guard" | "protect" | "once";
+export type Variant =
+  | "bare"
+  | "ping"
+  | "hand-written"
+  | "scripts"
+  | "guard"
+  | "protect"
+  | "once"
+  | "measured"
+  | "traced";
 
 /** A route as it is served by a process of its own. */
 export interface Route {
@@ -17,6 +26,8 @@ const sends: Record<Variant, readonly string[]> = {
   guard: ["eval"],
   protect: ["eval"],
   once: ["eval"],
+  measured: ["eval"],
+  traced: ["eval"],
 };
 
 function routesOf(framework: Route["framework"], variants: readonly Variant[]): Route[] {
@@ -36,6 +47,8 @@ export const variantNames: Record<Variant, string> = {
   guard: "submit-lock",
   protect: "submit-lock, protect",
   once: "submit-lock, protect, idempotency",
+  measured: "submit-lock, protect, metrics",
+  traced: "submit-lock, protect, metrics and spans",
 };
 
 export function nameOf({ framework, variant }: Route): string {

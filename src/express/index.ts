@@ -9,6 +9,7 @@ import { problemsFor } from "../http/problems.ts";
 import type { Replay } from "../http/refusal.ts";
 import type { RequestLease, SharedLease } from "../http/request-lease.ts";
 import { ResponseCapture } from "../http/response-capture.ts";
+import { repeatable } from "../http/stored-headers.ts";
 import type { Submission } from "../http/submission.ts";
 import type { Lease } from "../lock/lease.ts";
 import { invalidOption } from "../validation.ts";
@@ -197,7 +198,7 @@ function sendReplay(res: ServerResponse, { answer }: Replay): void {
     return;
   }
   res.statusCode = answer.status;
-  for (const [name, value] of Object.entries(answer.headers)) res.setHeader(name, value);
+  for (const [name, value] of repeatable(answer.headers)) res.setHeader(name, value);
   res.setHeader("Idempotent-Replayed", "true");
   res.end(answer.body);
 }
@@ -210,7 +211,7 @@ function goesOn(error: unknown): boolean {
 function asError(error: unknown): unknown {
   if (!goesOn(error)) return error;
   return new AnsweredTwiceError(
-    "an answer of onContended, onUnavailable or onAnonymous called next() without an error; it has to answer the request, or pass an error",
+    "an answer of one of the guard's functions (onContended and the others) called next() without an error; it has to answer the request, or pass an error",
   );
 }
 

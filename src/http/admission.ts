@@ -4,6 +4,7 @@ import type { StoredAnswer } from "../lock/answer.ts";
 import type { AcquireOptions } from "../lock/submission.ts";
 import type { UserId } from "../lock/submit-key.ts";
 import { readableAnswer } from "./content-encoding.ts";
+import { giveBack } from "./end-submission.ts";
 import type { AttemptLike, NoUser, OnRefusal, ResolvedGuardOptions } from "./guard-options.ts";
 import type { ResolvedIdempotency } from "./idempotency-options.ts";
 import type { Replay } from "./refusal.ts";
@@ -48,6 +49,8 @@ export async function admit<Source, Args extends unknown[]>(
     admission = isNoUser(userId)
       ? answered(options.onAnonymous, { reason: "anonymous" })
       : await hold(options, source, userId, req, completion);
+    // Somebody else has answered meanwhile, or nobody is there: a second answer would only do harm.
+    if (admission.kind === "answered" && completion.isTooLate) admission = { kind: "gone" };
     return admission;
   } finally {
     if (admission?.kind !== "held" || admission.own === undefined) completion.drop();
@@ -65,7 +68,7 @@ async function hold<Source, Args extends unknown[]>(
   const key = lock.keyFor?.(userId);
   const held = key === undefined ? undefined : findLease(req, key);
   if (held !== undefined) {
-    checkBorrowed(held, idempotency);
+    checkBorrowed(held, options);
     // Rule 13: this guard borrows; the one that acquired releases.
     return { kind: "held", held, own: undefined };
   }
@@ -94,9 +97,13 @@ async function hold<Source, Args extends unknown[]>(
   if (settled.outcome !== "completed") {
     return admitted(options, req, completion, submission, settled);
   }
-  publishReplay(key ?? "", settled.ageMs, submission.source);
-  return await replayed(options, req, settled);
+  return await replayed(options, req, settled, () =>
+    publishReplay(key ?? "", settled.ageMs, submission.source),
+  );
 }
+
+/** An attempt, and whether the submission that was waited for is over. */
+type Settled = AttemptLike & { readonly hasEnded?: boolean };
 
 /** Waits, if that is wanted, for the same submission that is in flight. */
 async function settle<Source, Args extends unknown[]>(
@@ -105,14 +112,15 @@ async function settle<Source, Args extends unknown[]>(
   asked: AcquireOptions,
   completion: Completion,
   attempt: AttemptLike,
-): Promise<AttemptLike> {
+): Promise<Settled> {
   const waitMs = idempotency?.waitMs ?? 0;
   if (waitMs === 0 || attempt.outcome !== "contended" || attempt.sameSubmission !== true) {
     return attempt;
   }
   const look = async () => (await lock.lookUp?.(userId, asked)) ?? { outcome: "unknown" as const };
   const found = await waitForAnswer(look, waitMs, () => completion.isTooLate);
-  return found.outcome === "completed" || found.outcome === "mismatched" ? found : attempt;
+  if (found.outcome === "completed" || found.outcome === "mismatched") return found;
+  return found.outcome === "none" ? { ...attempt, hasEnded: true } : attempt;
 }
 
 function admitted<Source, Args extends unknown[]>(
@@ -120,16 +128,17 @@ function admitted<Source, Args extends unknown[]>(
   req: IncomingMessage,
   completion: Completion,
   submission: IdentifiedSubmission | undefined,
-  attempt: Exclude<AttemptLike, { outcome: "completed" }>,
+  attempt: Exclude<Settled, { outcome: "completed" }>,
 ): Admission<Args> {
   switch (attempt.outcome) {
     case "contended": {
-      const { expiresInMs, isCooldown = false, sameSubmission = false } = attempt;
+      const { expiresInMs, hasEnded, isCooldown = false, sameSubmission = false } = attempt;
       return answered(options.onContended, {
         reason: "contended",
         expiresInMs,
         sameSubmission,
         answerUnavailable: false,
+        hasEnded,
         isCooldown,
       });
     }
@@ -142,7 +151,7 @@ function admitted<Source, Args extends unknown[]>(
       return answered(options.onUnavailable, { reason: "unavailable", cause: attempt.cause });
     case "acquired": {
       if (completion.isTooLate) {
-        void attempt.lease.release();
+        giveBack(attempt.lease);
         return { kind: "gone" };
       }
       const own = completion.hold(req, attempt.lease, submission, options);
@@ -155,9 +164,11 @@ async function replayed<Source, Args extends unknown[]>(
   options: ResolvedGuardOptions<Source, Args>,
   req: IncomingMessage,
   { ageMs, answer }: Omit<Replay, "reason">,
+  onRepeated: () => void,
 ): Promise<Admission<Args>> {
   const replayable = options.hasOnReplay ? answer : await replayableAnswer(answer, req.headers);
   if (replayable !== undefined) {
+    onRepeated();
     return answered(options.onReplay, { reason: "replay", answer: replayable, ageMs });
   }
   return answered(options.onContended, {
@@ -191,11 +202,15 @@ function answered<Args extends unknown[], Why>(
 /** The outer guard's lease knows nothing of what the inner one would keep: that would be lost in silence. */
 function checkBorrowed(
   held: SharedLease,
-  idempotency: ResolvedIdempotency<never> | undefined,
+  {
+    cooldownMs,
+    idempotency,
+  }: { cooldownMs: number; idempotency: ResolvedIdempotency<never> | undefined },
 ): void {
-  if (idempotency === undefined || held.idempotency === idempotency) return;
+  const isLost = idempotency !== undefined && held.idempotency !== idempotency;
+  if (!isLost && (cooldownMs === 0 || held.cooldownMs === cooldownMs)) return;
   throw new InvalidOptionError(
-    "idempotency: expected it on the outermost of the guards that a request passes, got it on an inner one",
+    `${isLost ? "idempotency" : "cooldownMs"}: expected it on the outermost of the guards that a request passes, got it on an inner one`,
   );
 }
 

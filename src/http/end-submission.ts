@@ -1,4 +1,5 @@
 import type { AnswerToStore } from "../lock/answer.ts";
+import { UserLease } from "../lock/lease.ts";
 import { warnOnce } from "../warn-once.ts";
 import type { Capture } from "./capture.ts";
 import type { LeaseLike } from "./guard-options.ts";
@@ -19,13 +20,36 @@ export interface Ending {
 export function endSubmission(lease: LeaseLike, ending: Ending): void {
   const answer = ending.capture?.answer();
   if (answer === undefined) {
-    void lease.release();
+    giveBack(lease);
     return;
   }
   const hasSucceeded = answer.status >= 200 && answer.status < 400;
   const cooldown = hasSucceeded ? { cooldownMs: ending.cooldownMs } : { cooldownMs: 0 };
-  if (lease.complete !== undefined && isKept(answer, ending)) void lease.complete(answer, cooldown);
-  else void lease.release(cooldown);
+  if (lease.complete === undefined || !isKept(answer, ending)) giveBack(lease, cooldown);
+  else if (isOurs(lease)) void lease.complete(answer, cooldown);
+  else quietly(() => lease.complete?.(answer, cooldown));
+}
+
+/** Rule 8: nobody waits for it. */
+export function giveBack(lease: LeaseLike, options?: { readonly cooldownMs: number }): void {
+  if (isOurs(lease)) void lease.release(options);
+  else quietly(() => lease.release(options));
+}
+
+/** This package's own never fail. */
+function isOurs(lease: LeaseLike): lease is UserLease {
+  return lease instanceof UserLease;
+}
+
+/** Another's must not end the process, nor the handler's `res.end()`. */
+function quietly(end: () => Promise<unknown> | undefined): void {
+  const failed = (error: unknown) =>
+    warnOnce("SUBMIT_LOCK_RELEASE_FAILED", `the given lock failed to end a lease: ${error}`);
+  try {
+    end()?.catch(failed);
+  } catch (error) {
+    failed(error);
+  }
 }
 
 function isKept(answer: AnswerToStore, { idempotency, submission }: Ending): boolean {

@@ -12,6 +12,8 @@ export interface IdempotencyProblems {
   keyInvalid(why: string): Problem;
   /** 409: the same submission is being processed. A retry in a second may be answered. */
   readonly inFlight: Problem;
+  /** 409: it was in flight, was waited for, and is over without an answer that was kept. A retry runs. */
+  readonly ended: Problem;
   /** 409: it was answered, and its answer was not kept. No retry changes that. */
   readonly answerUnavailable: Problem;
   /** 422: the same submission with another payload, in flight or answered. */
@@ -53,6 +55,13 @@ export function idempotencyProblems(docs: string | undefined): IdempotencyProble
       "This submission is still being processed. Wait for its answer, or send it again in a moment: it is not run twice.",
       { "Retry-After": "1" },
     ),
+    ended: make(
+      409,
+      "The request that was outstanding for this submission is over",
+      "idempotency_in_flight",
+      "This submission was still being processed when it was sent again, and its answer was not kept. Look at what became of it; sent again, it is run again.",
+      { "Retry-After": "1" },
+    ),
     answerUnavailable: make(
       409,
       "The answer is not available",
@@ -63,7 +72,7 @@ export function idempotencyProblems(docs: string | undefined): IdempotencyProble
       422,
       "Idempotency-Key is already used",
       "idempotency_conflict",
-      "This submission was sent before with other content. Send the same content to repeat it, or a new Idempotency-Key for a new submission.",
+      "This submission was sent before with other content. Send the same content to repeat it, or begin a new submission, with an id (such as an Idempotency-Key) of its own.",
     ),
   };
 }

@@ -52,13 +52,22 @@ const texts: Readonly<Record<Problem["code"], PageText>> = {
   },
 };
 
+/** Instead of the one for `idempotency_in_flight`. */
+const ended: PageText = {
+  title: "Your first click was answered",
+  advice:
+    "Its answer cannot be shown again. Look at your orders: if yours is not there, submit it again.",
+};
+
 /**
  * The same answer for somebody who has submitted an HTML form, and would see a line of JSON in the
  * middle of the checkout. Without a link, because only the shop knows its pages, and without a style
  * or a script that a content security policy could forbid.
+ *
+ * @param hasEnded whether the same submission was waited for, and its answer was not kept.
  */
-export function asPage({ code, headers, status }: Problem): Problem {
-  const { advice, title } = texts[code];
+export function asPage({ code, headers, status }: Problem, hasEnded = false): Problem {
+  const { advice, title } = hasEnded ? ended : texts[code];
   return {
     status,
     code,

@@ -25,6 +25,13 @@ const problems = {
     "Another submission of yours is still being processed. Wait for its answer before you submit again.",
     { "Retry-After": retryAfter },
   ),
+  cooldown: problem(
+    409,
+    "Conflict",
+    "submit_contended",
+    "Your last submission was successful a moment ago. Look at it before you submit again.",
+    {},
+  ),
   unavailable: problem(
     503,
     "Service Unavailable",
@@ -43,7 +50,11 @@ export function problemsFor(
   docs: string | undefined,
 ): (refusal: Refusal, prefersPage: boolean) => Problem {
   const problemOf = problemDocumentsFor(docs);
-  return (refusal, prefersPage) => (prefersPage ? asPage(problemOf(refusal)) : problemOf(refusal));
+  return (refusal, prefersPage) => {
+    const found = problemOf(refusal);
+    if (!prefersPage) return found;
+    return asPage(found, refusal.reason === "contended" && refusal.hasEnded === true);
+  };
 }
 
 function problemDocumentsFor(docs: string | undefined): (refusal: Refusal) => Problem {
@@ -61,6 +72,7 @@ function problemDocumentsFor(docs: string | undefined): (refusal: Refusal) => Pr
         return once.conflict;
       case "contended":
         if (refusal.answerUnavailable) return once.answerUnavailable;
+        if (refusal.hasEnded === true) return once.ended;
         if (refusal.sameSubmission) return once.inFlight;
         return refusal.isCooldown ? afterCooldown(refusal.expiresInMs) : problems.contended;
     }
@@ -69,6 +81,6 @@ function problemDocumentsFor(docs: string | undefined): (refusal: Refusal) => Pr
 
 function afterCooldown(leftMs: number): Problem {
   const seconds = Math.max(1, Math.ceil(leftMs / 1_000));
-  const { contended } = problems;
-  return { ...contended, headers: { ...contended.headers, "Retry-After": String(seconds) } };
+  const { cooldown } = problems;
+  return { ...cooldown, headers: { ...cooldown.headers, "Retry-After": String(seconds) } };
 }

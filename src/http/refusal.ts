@@ -14,6 +14,8 @@ export interface Contended {
   readonly sameSubmission: boolean;
   /** This submission was completed, but its answer was not kept. */
   readonly answerUnavailable: boolean;
+  /** This submission was waited for and is over, and its answer was not kept: a new try may run. */
+  readonly hasEnded?: boolean | undefined;
   /** The user's last submission succeeded a moment ago, and `cooldownMs` is not over. */
   readonly isCooldown: boolean;
 }

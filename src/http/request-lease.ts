@@ -6,15 +6,15 @@ import type { ResolvedIdempotency } from "./idempotency-options.ts";
 import { ResponseEnd } from "./response-end.ts";
 import type { IdentifiedSubmission, Submission } from "./submission.ts";
 
-/** A piece of work that keeps the lock held while it runs. One of the two is called when it returns. */
+/** A piece of work that keeps the lock held while it runs. Exactly one of the two is called when it returns. */
 export interface Work {
   /** Nothing of it goes on. */
   finished(): void;
   /**
    * It has returned, but may go on where nobody sees it: only the end of the response tells.
    *
-   * @param onAbandoned called if the client leaves without that end having come. Then nothing may be
-   * left that ends the response, and the lease with it.
+   * @param onAbandoned called if the client leaves before the response has ended. From then on
+   * nothing may end the response, and so the lease.
    */
   detached(onAbandoned?: (lease: LeaseLike) => void): void;
 }
@@ -27,6 +27,8 @@ export interface SharedLease {
   readonly lease: LeaseLike;
   /** How the guard that acquired recognises submissions. */
   readonly idempotency?: ResolvedIdempotency<never> | undefined;
+  /** How long it keeps the user out after a success, in milliseconds. */
+  readonly cooldownMs?: number | undefined;
   /** What the request submits, where that is known. */
   readonly submission?: Submission | undefined;
   /** Reports a piece of work that the release has to wait for. */
@@ -59,6 +61,10 @@ export class RequestLease implements SharedLease {
 
   get idempotency(): ResolvedIdempotency<never> | undefined {
     return this.#ending.idempotency;
+  }
+
+  get cooldownMs(): number {
+    return this.#ending.cooldownMs;
   }
 
   get submission(): IdentifiedSubmission | undefined {

@@ -17,6 +17,8 @@ export class ResponseCapture implements Capture {
   #chunks: Buffer[] | undefined = [];
   #length = 0;
   #hasEnded = false;
+  /** Something of it has left, so the client may have it. */
+  #isOnWire = false;
   #isDiscarded = false;
   /** `end` may call `write`, and both call `writeHead`: what they pass on was seen. */
   #isPassingOn = false;
@@ -38,7 +40,7 @@ export class ResponseCapture implements Capture {
   }
 
   failed(): void {
-    if (this.#head === undefined) this.discard();
+    if (this.#head === undefined || !this.#isOnWire) this.discard();
     // Somebody else may end it, and that is no part of the answer.
     else if (!this.#hasEnded) this.#chunks = undefined;
   }
@@ -51,24 +53,39 @@ export class ResponseCapture implements Capture {
 
   #watch(res: ServerResponse): void {
     const capture = this;
-    // `flushHeaders` calls `writeHead`, also on HTTP/2.
-    const { end, write, writeHead } = res;
+    const { end, flushHeaders, write, writeHead } = res;
     res.writeHead = function writeHeadSeen(this: ServerResponse, ...args: unknown[]) {
       const [status, second, third] = args;
       const given = typeof second === "string" ? third : (second ?? third);
       capture.#readHead(this, Number(status), given as HeaderSource);
+      // On HTTP/1 the head leaves with the first bytes of the body.
+      if ("stream" in this && Number(status) >= 200) capture.#isOnWire = true;
       return capture.#passOn(this, writeHead, args);
     } as typeof res.writeHead;
+    res.flushHeaders = function flushHeadersSeen(this: ServerResponse) {
+      capture.#readHead(this, this.statusCode, undefined);
+      capture.#isOnWire = true;
+      return capture.#passOn(this, flushHeaders, []);
+    } as typeof res.flushHeaders;
     res.write = function writeSeen(this: ServerResponse, ...args: unknown[]) {
       capture.#readHead(this, this.statusCode, undefined);
       capture.#keep(args[0], args[1]);
+      capture.#isOnWire = true;
       return capture.#passOn(this, write, args);
     } as typeof res.write;
     res.end = function endSeen(this: ServerResponse, ...args: unknown[]) {
       capture.#readHead(this, this.statusCode, undefined);
       capture.#keep(args[0], args[1]);
-      if (!capture.#isPassingOn) capture.#hasEnded = true;
-      return endBehindRecord(this, () => capture.#passOn(this, end, args));
+      capture.#isOnWire = true;
+      const isFirst = !capture.#isPassingOn && !capture.#hasEnded;
+      if (isFirst) capture.#hasEnded = true;
+      try {
+        return endBehindRecord(this, () => capture.#passOn(this, end, args));
+      } catch (error) {
+        // Such as for a chunk that is no text and no bytes: it has not ended.
+        if (isFirst) capture.#hasEnded = false;
+        throw error;
+      }
     } as typeof res.end;
   }
 
@@ -96,11 +113,14 @@ export class ResponseCapture implements Capture {
 
   #keep(chunk: unknown, encoding: unknown): void {
     if (this.#isPassingOn || this.#isDiscarded || this.#hasEnded) return;
+    if (this.#chunks === undefined) return;
+    this.#length += lengthOf(chunk, encoding);
+    if (this.#length > this.#wanted.maxBodyBytes) {
+      this.#chunks = undefined;
+      return;
+    }
     const bytes = bytesOf(chunk, encoding);
-    if (bytes === undefined) return;
-    this.#length += bytes.length;
-    if (this.#length > this.#wanted.maxBodyBytes) this.#chunks = undefined;
-    else this.#chunks?.push(bytes);
+    if (bytes !== undefined) this.#chunks.push(bytes);
   }
 
   #forget(): void {
@@ -108,7 +128,17 @@ export class ResponseCapture implements Capture {
     this.#chunks = [];
     this.#length = 0;
     this.#hasEnded = false;
+    this.#isOnWire = false;
   }
+}
+
+function lengthOf(chunk: unknown, encoding: unknown): number {
+  if (typeof chunk === "string") return Buffer.byteLength(chunk, encodingOf(encoding));
+  return chunk instanceof Uint8Array ? chunk.byteLength : 0;
+}
+
+function encodingOf(encoding: unknown): BufferEncoding {
+  return typeof encoding === "string" && Buffer.isEncoding(encoding) ? encoding : "utf8";
 }
 
 function joined(chunks: readonly Buffer[]): Buffer {
@@ -118,9 +148,6 @@ function joined(chunks: readonly Buffer[]): Buffer {
 
 /** A copy: a handler may use its buffer again. */
 function bytesOf(chunk: unknown, encoding: unknown): Buffer | undefined {
-  if (typeof chunk === "string") {
-    const isEncoding = typeof encoding === "string" && Buffer.isEncoding(encoding);
-    return Buffer.from(chunk, isEncoding ? encoding : "utf8");
-  }
+  if (typeof chunk === "string") return Buffer.from(chunk, encodingOf(encoding));
   return chunk instanceof Uint8Array ? Buffer.from(chunk) : undefined;
 }

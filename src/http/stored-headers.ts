@@ -1,4 +1,5 @@
 import { InvalidOptionError } from "../errors.ts";
+import type { AnswerHeaders } from "../lock/answer.ts";
 import { describe, invalidOption } from "../validation.ts";
 
 /**
@@ -67,6 +68,12 @@ export function resolveStoredHeaders(
     }
   }
   return new Set([...always, ...replayHeaders.map((name) => name.toLowerCase())]);
+}
+
+/** Without those that are never repeated: a handler that completes by itself may have given any. */
+export function repeatable(headers: AnswerHeaders): [string, string | string[]][] {
+  const entries = Object.entries(headers) as [string, string | string[]][];
+  return entries.filter(([name]) => !never.has(name.toLowerCase()));
 }
 
 /**

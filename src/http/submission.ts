@@ -123,5 +123,8 @@ function linesOf(req: IncomingMessage, name: string): string[] {
   for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
     if (rawHeaders[i]?.toLowerCase() === name) lines.push(rawHeaders[i + 1] ?? "");
   }
-  return lines;
+  if (lines.length > 0) return lines;
+  // An adapter for serverless functions may make its requests without them.
+  const joined = req.headers[name];
+  return joined === undefined ? [] : [joined].flat();
 }

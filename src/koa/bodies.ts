@@ -24,6 +24,8 @@ export function repeat(ctx: AnyContext, { body, headers, status }: StoredAnswer)
   ctx.status = status;
   const type = headers["content-type"];
   if (body === undefined || (body.length === 0 && type === undefined)) {
+    // Koa 3 makes the text `null` of it where the type is that of JSON.
+    ctx.remove("Content-Type");
     ctx.body = null;
   } else {
     const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);

@@ -88,6 +88,7 @@ export class BodyStreams {
     for (const stream of this.#streams) {
       if (stream.closed === true) {
         hasErrored ||= stream.errored instanceof Error;
+        hasFailed ||= this.#isBrokenBody(stream);
         continue;
       }
       open.add(stream);
@@ -98,13 +99,17 @@ export class BodyStreams {
     for (const stream of open) {
       const streamEnded = (error?: unknown) => {
         if (!open.delete(stream)) return;
-        if (stream.readableEnded === false && this.#response.body === stream) hasFailed = true;
+        if (this.#isBrokenBody(stream)) hasFailed = true;
         if (error !== undefined) hasErrored = true;
         if (open.size === 0) ended({ hasFailed, hasErrored });
       };
       // After an abort `close` waits for a generator that is still at work; old streams may lack it.
       for (const event of ["close", "end", "error"]) stream.once(event, streamEnded);
     }
+  }
+
+  #isBrokenBody(stream: NodeStream): boolean {
+    return stream.readableEnded === false && this.#response.body === stream;
   }
 
   see(body: unknown): void {

@@ -14,6 +14,7 @@ import type {
 } from "../http/refusal.ts";
 import type { RequestLease, SharedLease, Work } from "../http/request-lease.ts";
 import { isDisconnected } from "../http/response-end.ts";
+import { repeatable } from "../http/stored-headers.ts";
 import type { Submission } from "../http/submission.ts";
 import type { Lease } from "../lock/lease.ts";
 import { repeat } from "./bodies.ts";
@@ -151,7 +152,7 @@ function downstreamSettled(
 ): void {
   bodies.whenEnded(isDisconnected(ctx.req, ctx.res), ({ hasErrored, hasFailed }) => {
     // After its client has left, a stream may be torn down with an error that is not its own.
-    if (hasErrored && !isDisconnected(ctx.req, ctx.res)) capture?.bodyFailed();
+    if ((hasErrored || hasFailed) && !isDisconnected(ctx.req, ctx.res)) capture?.bodyFailed();
     if (hasFailed) held.responseFailed();
     work.detached();
   });
@@ -171,7 +172,7 @@ function captureFor(ctx: AnyContext, own: RequestLease | undefined): ContextCapt
 function sendReplay(ctx: AnyContext, { answer }: Replay): void {
   // The body first: assigning it sets a type of its own.
   repeat(ctx, answer);
-  for (const [name, value] of Object.entries(answer.headers)) ctx.set(name, value as string);
+  for (const [name, value] of repeatable(answer.headers)) ctx.set(name, value as string);
   ctx.set("Idempotent-Replayed", "true");
 }
 

@@ -57,5 +57,6 @@ export function attemptError(
   attempt: Exclude<Attempt, { outcome: "acquired" }>,
 ): Error {
   if (attempt.outcome === "unavailable") return attempt.cause;
-  return new LockContendedError(`somebody else holds ${key}`, attempt.expiresInMs);
+  const why = attempt.isCooldown ? `${key} is in its cooldown` : `somebody else holds ${key}`;
+  return new LockContendedError(why, attempt.expiresInMs);
 }

@@ -4,6 +4,15 @@ import type { HeldLease } from "./held-lease.ts";
 import { toLockError } from "./no-answer.ts";
 import type { LockStore, OwnedReply } from "./store.ts";
 
+/** For `check`. */
+export interface CheckOptions {
+  /**
+   * Whether a record is tried as well.
+   * @defaultValue whether anything has asked this lock to keep answers
+   */
+  readonly submissions?: boolean | undefined;
+}
+
 /**
  * Extends a throwaway lease and ends it, with an answer if it has a submission, so that every
  * command of the store is tried.

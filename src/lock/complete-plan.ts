@@ -11,6 +11,8 @@ export interface CompletePlan {
   readonly cooldownUntilMs: number;
   /** The answer's body was left out, because too much waits in memory. */
   readonly bodyDropped: boolean;
+  /** For how long the lock had been held. */
+  readonly heldMs: number;
 }
 
 /** How many characters of records of one lock may wait for an answer of the store. */
@@ -29,6 +31,7 @@ export function planComplete(
   storeTimeMs: number,
   cooldownMs: number,
   pendingLength: number,
+  heldMs: number,
 ): CompletePlan {
   if (submission === undefined) {
     throw new InvalidOptionError(
@@ -44,5 +47,6 @@ export function planComplete(
     expiresAtMs: storeTimeMs + retainMs,
     cooldownUntilMs: cooldownMs === 0 ? 0 : storeTimeMs + cooldownMs,
     bodyDropped,
+    heldMs,
   };
 }

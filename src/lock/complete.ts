@@ -6,6 +6,7 @@ import {
   type CompleteMessage,
   type CompleteOutcome,
   completeChannel,
+  type DuplicateMessage,
   duplicateChannel,
   publish,
 } from "./diagnostics.ts";
@@ -159,7 +160,11 @@ export class Completing extends Timer {
         return;
       case "rejected":
         this.#lastFailure = reply;
-        if (reply.misconfigured) this.#notBefore = performance.now() + permissionRetryMs;
+        // Nobody waits long for what does not mend itself; it is sent on all the same.
+        if (reply.misconfigured) {
+          this.#notBefore = performance.now() + permissionRetryMs;
+          this.#report("unconfirmed", this.#cause());
+        }
         return;
       case "unknown":
         this.#lastFailure = reply;
@@ -187,8 +192,9 @@ export class Completing extends Timer {
   #answered(outcome: CompleteOutcome): void {
     // Also where nobody waits for the outcome any more.
     if (outcome === "duplicate" && duplicateChannel.hasSubscribers) {
-      const { key } = this.command;
-      publish(duplicateChannel, this.command, { key });
+      const { key, keyPrefix } = this.command;
+      const message: DuplicateMessage = { key, keyPrefix };
+      publish(duplicateChannel, this.command, message);
     }
     this.#end(outcome);
     // Rule 17: only now, when the record stands or never will.
@@ -213,7 +219,7 @@ export class Completing extends Timer {
   }
 
   #cause(): Error {
-    return toLockError(this.#lastFailure, Completing.patienceMs(this.command.times));
+    return toLockError(this.#lastFailure, Math.round(performance.now() - this.startedAt));
   }
 
   #report(outcome: CompleteOutcome, cause: Error | undefined): void {
@@ -224,8 +230,10 @@ export class Completing extends Timer {
     if (completeChannel.hasSubscribers) {
       const message: CompleteMessage = {
         key: command.key,
+        keyPrefix: command.keyPrefix,
         outcome,
         durationMs: performance.now() - this.startedAt,
+        heldMs: plan.heldMs,
         length: plan.record.length,
         bodyDropped: plan.bodyDropped,
         cause,

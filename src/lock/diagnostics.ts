@@ -6,26 +6,35 @@ import type { LockCommand } from "./store.ts";
 /** Published on `submit-lock:acquire` when an attempt has ended. */
 export interface AcquireMessage {
   readonly key: string;
+  readonly keyPrefix: string;
   readonly outcome: "acquired" | "contended" | "completed" | "mismatched" | "unavailable";
   /** In milliseconds, like every duration here. */
   readonly durationMs: number;
   /** How many copies of the request were written; more than one means that a reply was lost or late. */
   readonly copies: number;
+  /** Acquired: a reply had been lost or was late, and the lock was confirmed with the same owner id. */
+  readonly confirmed: boolean;
+  /** Acquired: the lease's fencing token, where the store has one. */
+  readonly fencingToken: number | undefined;
+  /** Contended: how long the other's key has to live; `Infinity` for a key that is no lock. */
+  readonly expiresInMs: number | undefined;
   /** Why it was unavailable. */
   readonly cause: Error | undefined;
 }
 
 /**
  * What became of a release. `released`: the key was ours and is deleted. `gone`, `foreign`: the
- * lease had run out before, and the key is free or somebody else's; nothing was deleted.
+ * lease had run out before, and the key is free or somebody else's; nothing was deleted. `freed`: a
+ * person had taken the lock away, and nothing was deleted.
  * `unconfirmed`: Redis has not answered within `acquireTimeoutMs`; the deletion goes on in the
  * background, and at worst the key runs out within its TTL.
  */
-export type ReleaseOutcome = "released" | "gone" | "foreign" | "unconfirmed";
+export type ReleaseOutcome = "released" | "gone" | "freed" | "foreign" | "unconfirmed";
 
 /** Published on `submit-lock:release` when a release was answered, or not within `acquireTimeoutMs`. */
 export interface ReleaseMessage {
   readonly key: string;
+  readonly keyPrefix: string;
   readonly outcome: ReleaseOutcome;
   /** From the release to its answer. */
   readonly durationMs: number;
@@ -48,12 +57,15 @@ export type CompleteOutcome = "recorded" | "late" | "duplicate" | "expired" | "u
 /** Published on `submit-lock:complete` when a complete was answered, or was given up. */
 export interface CompleteMessage {
   readonly key: string;
+  readonly keyPrefix: string;
   readonly outcome: CompleteOutcome;
   /** From the complete to its answer. */
   readonly durationMs: number;
+  /** From before the acquire was sent to the complete. */
+  readonly heldMs: number;
   /** The length of the record, in characters. */
   readonly length: number;
-  /** The answer's body was not kept, because more than 8 MiB of records waited in this lock. */
+  /** The answer's body was not kept, because more than 8 Mi characters of records waited in this lock. */
   readonly bodyDropped: boolean;
   /** Why it is unconfirmed. */
   readonly cause: Error | undefined;
@@ -62,12 +74,15 @@ export interface CompleteMessage {
 /** Published on `submit-lock:duplicate` when a submission is proven to have run twice. */
 export interface DuplicateMessage {
   readonly key: string;
+  readonly keyPrefix: string;
 }
 
 /** Published on `submit-lock:lost` when a lease was lost under its holder. */
 export interface LostMessage {
   readonly key: string;
+  readonly keyPrefix: string;
   readonly outcome: LostReason;
+  readonly fencingToken: number | undefined;
   /** From before the acquire was sent to the loss. */
   readonly durationMs: number;
 }
@@ -75,6 +90,7 @@ export interface LostMessage {
 /** Published on `submit-lock:retire` when an owner id that had requests in flight is given up for good. */
 export interface RetireMessage {
   readonly key: string;
+  readonly keyPrefix: string;
   /** `final`: no request can take effect any more. `abandoned`: Redis did not answer in time; the key runs out by itself. */
   readonly outcome: "final" | "abandoned";
   readonly durationMs: number;
@@ -92,6 +108,8 @@ export interface SubmitLockChannels {
 
 /** A command, and the asynchronous context of the code that asked for the lock. */
 export interface CallerCommand extends LockCommand {
+  /** What the key begins with: the same for all keys of a lock. */
+  readonly keyPrefix: string;
   /** How long the answer of the submission is kept; 0 without one. */
   readonly retainMs: number;
   readonly callerContext: AsyncResource | undefined;

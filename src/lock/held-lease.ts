@@ -1,4 +1,3 @@
-import { AsyncResource } from "node:async_hooks";
 import type { LockLostError, LostReason } from "../errors.ts";
 import { Timer, type TimerWheel } from "../timer-wheel.ts";
 import type { Acquisition } from "./acquisition.ts";
@@ -6,40 +5,28 @@ import type { AnswerToStore } from "./answer.ts";
 import { type CompleteRuntime, Completing, complete, type OnCompleted } from "./complete.ts";
 import { planComplete } from "./complete-plan.ts";
 import { type CallerCommand, type LostMessage, lostChannel, publish } from "./diagnostics.ts";
+import { ExtendRequest } from "./extend.ts";
 import type { InFlight } from "./in-flight.ts";
+import { LeaseSignal } from "./lease-signal.ts";
 import { lostError } from "./lost-error.ts";
 import { checkRecords } from "./records.ts";
 import { type OnReleased, release } from "./release.ts";
-import type { LockCommand, LockRequest, OwnedReply } from "./store.ts";
+import { Retirement } from "./retirement.ts";
+import type { OwnedReply } from "./store.ts";
 import { Validity } from "./validity.ts";
 import type { WaitGroup } from "./wait-group.ts";
 
 /** What the leases of one lock share. */
 export interface LeaseRuntime extends CompleteRuntime {
-  /** Of every lease that is neither released nor lost, or whose complete is unanswered. */
+  /**
+   * Of every lease that is neither released nor lost, whose complete is unanswered, or that is lost
+   * and may have the key until its time is over.
+   */
   readonly watchdogs: TimerWheel<HeldLease>;
   /** The attempts under way and the leases that are neither released, completed nor lost. */
   readonly active: WaitGroup;
   /** `close` has waited long enough: a lease that comes in now is given back at once. */
   isDrained: boolean;
-}
-
-/** One write of an extend. */
-class ExtendRequest implements LockRequest<OwnedReply> {
-  readonly command: LockCommand;
-  readonly #lease: HeldLease;
-  readonly #sentAt: number;
-  deadlineMs: number | undefined;
-
-  constructor(lease: HeldLease, command: LockCommand, sentAt: number) {
-    this.#lease = lease;
-    this.command = command;
-    this.#sentAt = sentAt;
-  }
-
-  answer(reply: OwnedReply): void {
-    this.#lease.extended(reply, this.#sentAt);
-  }
 }
 
 /**
@@ -48,7 +35,8 @@ class ExtendRequest implements LockRequest<OwnedReply> {
  * ```
  * held ── release() ───────────────────────────────────▶ released
  *   │ ─── complete() ──────────────────────────────────▶ completing ── answered ──▶ completed
- *   │ ─── an extend finds no key or another owner id ──▶ lost: overtaken
+ *   │ ─── an extend finds its own tombstone ───────────▶ lost: freed
+ *   │ ─── an extend finds no key or anything else ─────▶ lost: overtaken
  *   │ ─── not extended in time ────────────────────────▶ lost: expired
  *   │ ─── held for maxHoldMs ──────────────────────────▶ lost: max-hold
  *   └──── close() has waited long enough ──────────────▶ lost: closed
@@ -69,10 +57,9 @@ export class HeldLease extends Timer {
   /** Whether the watchdog works. */
   #isWatched = true;
   readonly #storeOffsetMs: number;
-  // Made on demand: most handlers never look at the signal.
-  #aborter: AbortController | undefined;
-  /** Of whoever asked for the signal: its listeners are to run in their own context. */
-  #signalContext: AsyncResource | undefined;
+  readonly #signal = new LeaseSignal();
+  /** Of a lost lease. */
+  #retirement: Retirement | undefined;
 
   constructor(runtime: LeaseRuntime, command: CallerCommand, acquisition: Acquisition) {
     super();
@@ -93,21 +80,17 @@ export class HeldLease extends Timer {
   }
 
   get signal(): AbortSignal {
-    if (this.#aborter === undefined) {
-      this.#aborter = new AbortController();
-      this.#signalContext = new AsyncResource("submit-lock");
-      if (this.#lost !== undefined) this.#aborter.abort(this.#lost);
-    }
-    return this.#aborter.signal;
+    return this.#signal.signal;
   }
 
   remainingMs(): number {
-    if (this.#isOver) return 0;
+    if (!this.isHeld) return 0;
     return Math.max(0, this.#validity.endsAt - performance.now());
   }
 
-  get #isOver(): boolean {
-    return this.#isReleased || this.#lost !== undefined;
+  /** Neither released, completed nor lost. */
+  get isHeld(): boolean {
+    return !this.#isReleased && this.#lost === undefined;
   }
 
   /** A time that the store's clock has passed, as the lease's own acquire taught it. Never a wall clock. */
@@ -126,16 +109,18 @@ export class HeldLease extends Timer {
    * @param cooldownMs for how long it keeps everybody out, if it is still ours.
    */
   release(onReleased: OnReleased, cooldownMs = 0): void {
-    const isLost = this.#lost !== undefined;
-    const validUntil = isLost ? 0 : this.#validity.validUntil;
     this.#unwatch();
-    if (!isLost) this.#runtime.active.done();
     this.#isReleased = true;
+    if (this.#retirement !== undefined) {
+      this.#retirement.begin(onReleased);
+      return;
+    }
+    this.#runtime.active.done();
     // Rule 19: only by who still holds, and until a time that is stamped once.
-    const cooldownUntilMs = isLost || cooldownMs === 0 ? 0 : this.#storeTimeMs() + cooldownMs;
+    const cooldownUntilMs = cooldownMs === 0 ? 0 : this.#storeTimeMs() + cooldownMs;
+    const { validUntil } = this.#validity;
     // Rule 5: this also retires what is in flight.
-    const { command } = this;
-    release(this.#runtime, command, this.#inFlight, validUntil, onReleased, cooldownUntilMs);
+    release(this.#runtime, this.command, this.#inFlight, validUntil, onReleased, cooldownUntilMs);
   }
 
   /**
@@ -151,9 +136,11 @@ export class HeldLease extends Timer {
       this.#storeTimeMs(),
       isLost ? 0 : cooldownMs,
       this.#runtime.pendingRecordLength,
+      performance.now() - this.startedAt,
     );
     // Rule 15: it does not need the lock; a lease that was lost is recorded, too.
-    if (!isLost) this.#runtime.active.done();
+    if (isLost) this.#unwatch();
+    else this.#runtime.active.done();
     this.#isReleased = true;
     // Rule 17: extended on until it is answered, for a bounded time.
     this.#extendUntil = performance.now() + Completing.patienceMs(this.command.times);
@@ -165,17 +152,25 @@ export class HeldLease extends Timer {
 
   /** The lease is over for its holder, although it was not released. */
   lose(reason: LostReason): void {
-    if (this.#isOver) return;
-    const { key } = this.command;
-    this.#lost = lostError(key, reason);
+    if (!this.isHeld) return;
+    const { command, fencingToken } = this;
+    const { key, keyPrefix } = command;
+    const lost = lostError(key, reason);
+    this.#lost = lost;
     this.#unwatch();
     this.#runtime.active.done();
     if (lostChannel.hasSubscribers) {
       const durationMs = performance.now() - this.#validity.startedAt;
-      const message: LostMessage = { key, outcome: reason, durationMs };
-      publish(lostChannel, this.command, message);
+      const lostMessage = { key, keyPrefix, outcome: reason, fencingToken, durationMs };
+      publish(lostChannel, command, lostMessage satisfies LostMessage);
     }
-    this.#signalContext?.runInAsyncScope(() => this.#aborter?.abort(this.#lost));
+    this.#retirement = new Retirement(this.#runtime, command, this.#inFlight);
+    // Rule 19: by the lease itself. Where the key may still be its own, the holder has the rest of its
+    // time to stop; of a lock that is closed, the key runs out by itself.
+    if (reason === "freed" || reason === "overtaken") this.#retirement.begin();
+    else if (reason !== "closed") this.#runtime.watchdogs.set(this, this.#validity.endsAt);
+    // Its listeners may release or complete.
+    this.#signal.abort(lost);
   }
 
   /** A connection came up: whatever it missed, the lease is extended now. */
@@ -201,12 +196,17 @@ export class HeldLease extends Timer {
   }
 
   override onDue(): void {
+    if (this.#retirement !== undefined) {
+      this.#retirement.begin();
+      return;
+    }
     const now = performance.now();
-    if (this.#isReleased && (now >= this.#validity.notifyAt || now >= this.#extendUntil)) {
+    const isAtItsEnd = now >= this.#validity.notifyAt;
+    if (this.#isReleased && (isAtItsEnd || now >= this.#extendUntil)) {
       this.#unwatch();
       return;
     }
-    if (now >= this.#validity.notifyAt) {
+    if (isAtItsEnd) {
       this.lose(this.#validity.mayBeExtended ? "expired" : "max-hold");
       return;
     }
@@ -218,7 +218,7 @@ export class HeldLease extends Timer {
     this.#validity.extendSent(now);
     // Before the send: a store may answer at once.
     this.#setTimer();
-    this.#runtime.store.extend(new ExtendRequest(this, this.command, now));
+    this.#runtime.store.extend(new ExtendRequest(this, now));
   }
 
   extended(reply: OwnedReply, sentAt: number): void {
@@ -236,13 +236,14 @@ export class HeldLease extends Timer {
         this.#validity.extendAnswered(sentAt);
         this.#setTimer();
         return;
+      case "freed":
+        this.#end("freed");
+        return;
       case "gone":
       case "foreign":
         this.#end("overtaken");
         return;
-      default:
-        // The timer is set for the next try.
-        return;
+      // Without an answer the timer is set for the next try.
     }
   }
 }

@@ -95,7 +95,7 @@ export class UserLease implements Lease {
   }
 
   release(options?: ReleaseOptions): Promise<ReleaseOutcome> {
-    const cooldownMs = this.#cooldownMs(options);
+    const cooldownMs = this.#cooldownMs("release", options);
     if (this.#released === undefined) {
       let settle!: (outcome: ReleaseOutcome) => void;
       // Known before anything else happens: a store may answer at once.
@@ -112,7 +112,7 @@ export class UserLease implements Lease {
   }
 
   complete(answer: AnswerToStore, options?: ReleaseOptions): Promise<CompleteOutcome> {
-    const cooldownMs = this.#cooldownMs(options);
+    const cooldownMs = this.#cooldownMs("complete", options);
     checkAnswer(answer);
     if (this.#completed === undefined) {
       // Rule 17: whichever of complete and release is called first decides.
@@ -140,9 +140,9 @@ export class UserLease implements Lease {
     }
   }
 
-  #cooldownMs(options: ReleaseOptions | undefined): number {
+  #cooldownMs(method: "release" | "complete", options: ReleaseOptions | undefined): number {
     if (options === undefined) return 0;
-    checkOptionNames("release", options, ["cooldownMs"]);
+    checkOptionNames(method, options, ["cooldownMs"]);
     const { cooldownMs = 0 } = options;
     checkMs("cooldownMs", cooldownMs, 0, 60_000);
     if (cooldownMs > 0) this.#held.checkCooldown();
@@ -177,6 +177,7 @@ function publishRelease(
   if (!releaseChannel.hasSubscribers) return;
   const message: ReleaseMessage = {
     key: command.key,
+    keyPrefix: command.keyPrefix,
     outcome,
     durationMs: performance.now() - releasedAt,
     heldMs: releasedAt - startedAt,

@@ -2,12 +2,14 @@ import type { LockRequest, LockStore, NoAnswer } from "./store.ts";
 
 /** The same store, in which a method that throws has answered `unknown`. */
 export function neverThrowing(store: LockStore): LockStore {
-  const { complete } = store;
+  const { complete, inspect, free } = store;
   return {
     acquire: answering((request) => store.acquire(request)),
     extend: answering((request) => store.extend(request)),
     release: answering((request) => store.release(request)),
     ...(complete && { complete: answering((request) => complete.call(store, request)) }),
+    ...(inspect && { inspect: answering((request) => inspect.call(store, request)) }),
+    ...(free && { free: answering((request) => free.call(store, request)) }),
     recordsProblem: store.recordsProblem,
     attach: (onReady) => store.attach(onReady),
   };

@@ -26,7 +26,7 @@ export interface ReleaseRuntime {
   readonly store: LockStore;
   readonly times: LockTimes;
   readonly timers: TimerWheel;
-  /** Those that may still succeed. */
+  /** The releases that may still succeed. */
   readonly releases: WaitGroup;
 }
 
@@ -39,11 +39,11 @@ const permissionRetryMs = 1_000;
 const ignored: OnReleased = () => {};
 
 /**
- * Gives an owner id up for good, once: deletes the key if it holds the owner id. Nothing else in
- * the package deletes a lock.
+ * Gives an owner id up for good, once: deletes the key if it holds the owner id. Besides
+ * it only `complete` lets go of a lock, for the record that takes its place.
  *
  * @param inFlight the requests of its acquire that may still take effect.
- * @param validUntil until when, by the monotonic clock, nobody but us can have taken the key away; 0 if unknown.
+ * @param validUntil the monotonic time before which only we can have deleted the key; 0 if unknown.
  * @param cooldownUntilMs until when, by the store's clock, the key keeps everybody out; 0 for none.
  */
 export function release(
@@ -209,7 +209,8 @@ class Releasing extends Timer {
     this.#report("unconfirmed");
     if (this.#retires && retireChannel.hasSubscribers) {
       const durationMs = performance.now() - this.startedAt;
-      const message: RetireMessage = { key: this.command.key, outcome, durationMs };
+      const { key, keyPrefix } = this.command;
+      const message: RetireMessage = { key, keyPrefix, outcome, durationMs };
       publish(retireChannel, this.command, message);
     }
     if (this.#notBefore === 0) this.#runtime.releases.done();
@@ -228,8 +229,10 @@ class Releasing extends Timer {
    * Rule 8: `gone` or `foreign` after a try whose answer was lost, while the lease would still be
    * valid: that try deleted the key, because nothing else could.
    */
-  #outcomeOf(kind: "done" | "gone" | "foreign"): ReleaseOutcome {
+  #outcomeOf(kind: "done" | "gone" | "freed" | "foreign"): ReleaseOutcome {
     if (kind === "done") return "released";
+    // Rule 19: the tombstone names this owner id, so no earlier try has deleted the key.
+    if (kind === "freed") return kind;
     return this.#ambiguous && performance.now() < this.#validUntil ? "released" : kind;
   }
 }

@@ -6,6 +6,15 @@ import { neverThrowing } from "./never-throwing.ts";
 import type { LockStore, LockTimes } from "./store.ts";
 import { WaitGroup } from "./wait-group.ts";
 
+/** For `close`. */
+export interface CloseOptions {
+  /**
+   * How long live leases may go on before they count as lost, in milliseconds; 0 to 600 000.
+   * @defaultValue 5_000
+   */
+  readonly timeoutMs?: number | undefined;
+}
+
 /** What the attempts, leases, releases and completes of one lock share. */
 export function createRuntime(store: LockStore, times: LockTimes): LeaseRuntime {
   // Coarse steps: a few ms late is harmless here, and a busy process is not woken per attempt.

@@ -31,6 +31,8 @@ export async function acquireQuietly(
   );
   const lease = leaseOf(runtime, command, acquisition);
   if (lease !== undefined) return lease;
+  // The lock was closed meanwhile.
+  if (acquisition.outcome === "acquired") throw closedAttempt().cause;
   throw acquisition.cause ?? new LockUnavailableError(`the lock was ${acquisition.outcome}`);
 }
 
@@ -76,8 +78,18 @@ function leaseOf(
 
 function publishAcquire(command: CallerCommand, acquisition: Acquisition): void {
   if (!acquireChannel.hasSubscribers) return;
-  const { outcome, startedAt, copies, cause } = acquisition;
-  const durationMs = performance.now() - startedAt;
-  const message: AcquireMessage = { key: command.key, outcome, durationMs, copies, cause };
+  const { key, keyPrefix } = command;
+  const { outcome, startedAt, copies, confirmed, fencingToken, cause } = acquisition;
+  const message: AcquireMessage = {
+    key,
+    keyPrefix,
+    outcome,
+    durationMs: performance.now() - startedAt,
+    copies,
+    confirmed,
+    fencingToken,
+    expiresInMs: outcome === "contended" ? acquisition.expiresInMs : undefined,
+    cause,
+  };
   publish(acquireChannel, command, message);
 }

@@ -4,6 +4,31 @@
  * Another store is one file that implements {@link LockStore}.
  */
 
+import type {
+  AcquireReply,
+  CompleteReply,
+  FreeReply,
+  InspectReply,
+  OwnedReply,
+} from "./replies.ts";
+
+export type { FreeResult, Inspection } from "./inspection.ts";
+export type {
+  AcquireReply,
+  Answered,
+  CompletedAnswer,
+  CompleteReply,
+  ContendedAnswer,
+  FreeAnswer,
+  FreeReply,
+  GrantedAnswer,
+  InspectedAnswer,
+  InspectReply,
+  MismatchedAnswer,
+  NoAnswer,
+  OwnedReply,
+} from "./replies.ts";
+
 /** The time bounds of one lock, in milliseconds. One object for each lock: a store may group by it. */
 export interface LockTimes {
   /** How long a key lives after an acquire and after an extend. */
@@ -81,101 +106,20 @@ export interface CompleteRequest extends LockRequest<CompleteReply> {
   readonly cooldownUntilMs: number;
 }
 
-/** The store executed the request and said what it found. */
-export interface Answered<Answer extends string> {
-  readonly kind: Answer;
-  /** The store's own clock when it executed the request, in milliseconds. */
-  readonly storeTimeMs: number;
+/** A request that only looks at a key. */
+export type InspectRequest = LockRequest<InspectReply>;
+
+/** A request that takes the lock away from whoever the id is. */
+export interface FreeRequest extends LockRequest<FreeReply> {
+  /** 8 digits or more of an owner id, or of the SHA-1 of a value that is not ours. */
+  readonly id: string;
+  /** Percent-encoded like a user id. */
+  readonly by: string;
+  /** The same. */
+  readonly reason: string;
+  /** Deletes at once, whoever may be at work. */
+  readonly now: boolean;
 }
-
-/** The key holds the owner id. */
-export interface GrantedAnswer<Kind extends "taken" | "mine"> extends Answered<Kind> {
-  /** The fencing token of the lease, a safe integer; `undefined` in a store that has none. */
-  readonly fencingToken?: number | undefined;
-}
-
-/** The submission was completed before. */
-export interface CompletedAnswer extends Answered<"completed"> {
-  /** The text that {@link CompleteRequest.record} was. */
-  readonly record: string;
-  /** The key holds the owner id all the same, and has to be given back. */
-  readonly isHeld?: boolean | undefined;
-}
-
-/** The id is that of another submission, with another fingerprint. */
-export interface MismatchedAnswer extends Answered<"mismatched"> {
-  /** That one is still being processed; otherwise it was completed. */
-  readonly inFlight: boolean;
-  /** As in {@link CompletedAnswer}. */
-  readonly isHeld?: boolean | undefined;
-}
-
-/** The key was held by somebody else. */
-export interface ContendedAnswer extends Answered<"contended"> {
-  /** The holder is at work on the very submission that was asked for. */
-  readonly sameSubmission?: boolean | undefined;
-  /** Nobody holds it: a cooldown is not over. */
-  readonly isCooldown?: boolean | undefined;
-  /** How long the other's key has to live, in milliseconds; `Infinity` for a key that is no lock, such as a list. */
-  readonly expiresInMs: number;
-}
-
-/** No answer to the command itself. */
-export type NoAnswer =
-  /** Never written: certainly without effect. */
-  | {
-      readonly kind: "unsent";
-      readonly reason: string;
-      /** What lies behind the reason, where the store knows it. */
-      readonly cause?: Error | undefined;
-    }
-  /** The store said that it did not execute the request. */
-  | {
-      readonly kind: "rejected";
-      readonly cause: Error;
-      /** The store will not execute it later either (no permission, a wrong password): waiting does not help. */
-      readonly misconfigured: boolean;
-      /** Misconfigured: what the store wants, for the message of the error. */
-      readonly advice?: string | undefined;
-    }
-  /** Written, and nothing can be said about its effect. */
-  | { readonly kind: "unknown"; readonly cause: Error };
-
-/**
- * - `taken`: the key was free and holds the owner id now, with its full life.
- * - `mine`: this owner id held the key already; its expiry is left as it is.
- * - `contended`: somebody else holds it.
- * - `outOfWindow`: free, but this request only looks, or came after its deadline, or too early by a
- *   wrong clock.
- * - `completed`, `mismatched`: only where the command has a submission. Both are looked for before
- *   the key, so a record counts even where this owner id holds the key.
- */
-export type AcquireReply =
-  | GrantedAnswer<"taken">
-  | GrantedAnswer<"mine">
-  | Answered<"outOfWindow">
-  | ContendedAnswer
-  | CompletedAnswer
-  | MismatchedAnswer
-  | NoAnswer;
-
-/** `done`: the key held this owner id, and was extended or deleted. `gone`: no key. `foreign`: another owner id. */
-export type OwnedReply = Answered<"done"> | Answered<"gone"> | Answered<"foreign"> | NoAnswer;
-
-/**
- * - `recorded`: the record stands, by this request or an earlier copy of it, and the key is free.
- * - `late`: the record stands, but the key had not held this owner id any more.
- * - `expired`: this request came at or after the record's expiry; nothing was recorded.
- * - `duplicate`: another owner id has recorded an answer of the same submission: it ran twice.
- * - `unrecordable`: something that is no record stands where it belongs; nothing was recorded.
- */
-export type CompleteReply =
-  | Answered<"recorded">
-  | Answered<"late">
-  | Answered<"expired">
-  | Answered<"duplicate">
-  | Answered<"unrecordable">
-  | NoAnswer;
 
 /**
  * Where the keys live. A method that throws counts as one that answered `unknown`.
@@ -198,6 +142,16 @@ export interface LockStore {
    * keeps no answers, and `idempotency` and `cooldownMs` of a guard are refused.
    */
   complete?(request: CompleteRequest): void;
+  /** Writes one request that looks at a key and changes nothing. Without this method `inspect` of a lock is refused. */
+  inspect?(request: InspectRequest): void;
+  /**
+   * Writes one request of the free, in one atomic step: where the key holds a lease of the id, a
+   * tombstone that names the owner id takes its place and keeps the expiry (`ttlMs` where there was
+   * none), so that its holder meets it and nobody else gets in before. A cooldown or a foreign value
+   * of the id is deleted, and so is everything with `now`. A second one answers as the first. Without
+   * this method `free` of a lock is refused.
+   */
+  free?(request: FreeRequest): void;
   /** Why this store cannot keep answers although it has `complete`; `undefined` where it can. */
   readonly recordsProblem?: string | undefined;
   /**

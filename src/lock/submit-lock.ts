@@ -1,15 +1,16 @@
 import { v4 as uuid } from "uuid";
-import { LockUnavailableError } from "../errors.ts";
 import { checkMs, checkOptionNames, invalidOption } from "../validation.ts";
-import { type Attempt, attemptError, closedAttempt, type SubmissionAttempt } from "./attempt.ts";
-import { checkLease } from "./check.ts";
+import { type Attempt, closedAttempt, type SubmissionAttempt } from "./attempt.ts";
+import { type CheckOptions, checkLease } from "./check.ts";
 import { type CallerCommand, captureContext } from "./diagnostics.ts";
 import type { LeaseRuntime } from "./held-lease.ts";
+import type { FreeOptions, FreeResult, Inspection, LockStats } from "./inspection.ts";
 import type { Lease } from "./lease.ts";
 import { type LookUp, lookUp } from "./look-up.ts";
+import { free, inspect, statsOf } from "./on-call.ts";
 import { resolveLockOptions, type SubmitLockOptions } from "./options.ts";
 import { checkRecords } from "./records.ts";
-import { createRuntime, drain } from "./runtime.ts";
+import { type CloseOptions, createRuntime, drain } from "./runtime.ts";
 import { acquireQuietly, startAttempt } from "./start-attempt.ts";
 import {
   type AcquireOptions,
@@ -18,32 +19,15 @@ import {
   type Submission,
 } from "./submission.ts";
 import { submitKey, type UserId } from "./submit-key.ts";
-import { pauseBeforeRetry, resolveWaitMs, type WithLockOptions } from "./with-lock.ts";
+import { resolveWaitMs, type WithLockOptions, waitForLease } from "./with-lock.ts";
 
 /** What runs under the lock. */
 export type LockedWork<Result> = (lease: Lease) => Result | PromiseLike<Result>;
 
-/** For `check`. */
-export interface CheckOptions {
-  /**
-   * Whether a record is tried as well.
-   * @defaultValue whether anything has asked this lock to keep answers
-   */
-  readonly submissions?: boolean | undefined;
-}
-
-/** For `close`. */
-export interface CloseOptions {
-  /**
-   * How long live leases may go on before they count as lost, in milliseconds; 0 to 600 000.
-   * @defaultValue 5_000
-   */
-  readonly timeoutMs?: number | undefined;
-}
-
 /** One lock a user: whoever holds it may submit, everybody else is told so at once. */
 export class SubmitLock {
-  readonly #keyPrefix: string;
+  /** What stands before the user id in a key. */
+  readonly keyPrefix: string;
   readonly #holder: string;
   readonly #runtime: LeaseRuntime;
   readonly #detach: () => Promise<void>;
@@ -54,7 +38,7 @@ export class SubmitLock {
   /** @throws InvalidOptionError naming the option, what was expected and what came. */
   constructor(options: SubmitLockOptions) {
     const { store, keyPrefix, times, holder } = resolveLockOptions(options);
-    this.#keyPrefix = keyPrefix;
+    this.keyPrefix = keyPrefix;
     this.#holder = holder;
     this.#runtime = createRuntime(store, times);
     const { watchdogs } = this.#runtime;
@@ -69,7 +53,7 @@ export class SubmitLock {
    * @throws InvalidUserIdError when the user id is no usable id.
    */
   keyFor(userId: UserId): string {
-    return submitKey(this.#keyPrefix, userId);
+    return submitKey(this.keyPrefix, userId);
   }
 
   /**
@@ -139,7 +123,8 @@ export class SubmitLock {
     const [options, work] = rest.length === 1 ? [{}, rest[0]] : rest;
     const waitMs = resolveWaitMs(options);
     if (typeof work !== "function") throw invalidOption("work", "a function", work);
-    const lease = await this.#waitFor(this.keyFor(userId), waitMs);
+    const key = this.keyFor(userId);
+    const lease = await waitForLease(key, waitMs, () => this.#attemptAlone(key));
     try {
       return await work(lease);
     } finally {
@@ -164,6 +149,34 @@ export class SubmitLock {
     const submission = submissions ? this.#resolve({ id: "check", retainMs }) : undefined;
     const command = this.#command(this.keyFor(`check-${uuid()}`), submission);
     await checkLease(await acquireQuietly(this.#runtime, command), this.#runtime.store);
+  }
+
+  /**
+   * What the user's key holds, for a support page or a shell. Settles within `acquireTimeoutMs`.
+   *
+   * @throws InvalidUserIdError, and InvalidOptionError where the store cannot show it.
+   * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError when Redis was of no use.
+   */
+  async inspect(userId: UserId): Promise<Inspection> {
+    return await inspect(this.#runtime.store, this.#onCallCommand(userId));
+  }
+
+  /**
+   * Takes the lock away from whoever `id` is. Its holder is told by its next renewal (its `signal`
+   * aborts, reason `freed`), and the key keeps everybody else out until it must have heard:
+   * `freeInMs`, never more than its `ttlMs`. What is no lock of this package is deleted at once. A
+   * second call for the same id answers as the first. Settles within `acquireTimeoutMs`.
+   *
+   * @throws InvalidUserIdError, InvalidOptionError for invalid arguments or a store that cannot do it.
+   * @throws as `inspect` does; after a LockUnavailableError it may have been done all the same.
+   */
+  async free(userId: UserId, options: FreeOptions): Promise<FreeResult> {
+    return await free(this.#runtime.store, this.#onCallCommand(userId), options);
+  }
+
+  /** What this lock does in this process at the moment, for gauges. Asks nobody. */
+  stats(): LockStats {
+    return statsOf(this.#runtime);
   }
 
   /**
@@ -213,6 +226,7 @@ export class SubmitLock {
   #command(key: string, submission: ResolvedSubmission | undefined): CallerCommand {
     return {
       key,
+      keyPrefix: this.keyPrefix,
       ownerId: uuid(),
       times: this.#runtime.times,
       holder: this.#holder,
@@ -222,22 +236,15 @@ export class SubmitLock {
     };
   }
 
+  #onCallCommand(userId: UserId): CallerCommand {
+    if (this.#closed !== undefined) throw closedAttempt().cause;
+    return this.#command(this.keyFor(userId), undefined);
+  }
+
   /** Without a submission no attempt is completed or mismatched. */
   #attemptAlone(key: string): Promise<Attempt> {
     return new Promise((resolve) =>
       this.#attempt(key, undefined, resolve as (attempt: SubmissionAttempt) => void),
     );
-  }
-
-  async #waitFor(key: string, waitMs: number): Promise<Lease> {
-    const endsAt = performance.now() + waitMs;
-    for (let round = 0; ; round++) {
-      const attempt = await this.#attemptAlone(key);
-      if (attempt.outcome === "acquired") return attempt.lease;
-      const isHopeless =
-        attempt.outcome === "unavailable" && !(attempt.cause instanceof LockUnavailableError);
-      if (isHopeless || performance.now() >= endsAt) throw attemptError(key, attempt);
-      await pauseBeforeRetry(round, endsAt);
-    }
   }
 }

@@ -3,6 +3,10 @@ export class WaitGroup {
   #count = 0;
   #waiting: (() => void)[] = [];
 
+  get count(): number {
+    return this.#count;
+  }
+
   add(): void {
     this.#count++;
   }

@@ -1,5 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { LockUnavailableError } from "../errors.ts";
 import { checkMs, checkOptionNames } from "../validation.ts";
+import { type Attempt, attemptError } from "./attempt.ts";
+import type { Lease } from "./lease.ts";
 
 /** For `withLock`. */
 export interface WithLockOptions {
@@ -26,4 +29,24 @@ export async function pauseBeforeRetry(round: number, endsAt: number): Promise<v
   const mean = Math.min(25 * 2 ** round, 250);
   const jittered = mean * (0.5 + Math.random());
   await sleep(Math.max(0, Math.min(jittered, endsAt - performance.now())));
+}
+
+/**
+ * @param attempt tries once more.
+ * @throws what the last attempt came to, once `waitMs` is over or nothing can be hoped for.
+ */
+export async function waitForLease(
+  key: string,
+  waitMs: number,
+  attempt: () => Promise<Attempt>,
+): Promise<Lease> {
+  const endsAt = performance.now() + waitMs;
+  for (let round = 0; ; round++) {
+    const came = await attempt();
+    if (came.outcome === "acquired") return came.lease;
+    const isHopeless =
+      came.outcome === "unavailable" && !(came.cause instanceof LockUnavailableError);
+    if (isHopeless || performance.now() >= endsAt) throw attemptError(key, came);
+    await pauseBeforeRetry(round, endsAt);
+  }
 }

@@ -1,34 +1,29 @@
 import type {
-  AcquireReply,
   AcquireRequest,
   CompleteRequest,
+  FreeRequest,
+  FreeResult,
+  InspectRequest,
   LockCommand,
   LockRequest,
   LockStore,
   OwnedReply,
   ReleaseRequest,
-  SubmissionHashes,
 } from "../lock/store.ts";
 import { checkOptionNames } from "../validation.ts";
-
-/** What a key holds: a lease, or the cooldown that one has left. */
-interface Entry {
-  readonly ownerId: string;
-  readonly isCooldown: boolean;
-  readonly fencingToken: number;
-  readonly submission: SubmissionHashes | undefined;
-  expiresAt: number;
-}
+import {
+  completedOrMismatched,
+  contendedOrMismatched,
+  type Entry,
+  inspectionOf,
+  isOwned,
+  isRecordOf,
+} from "./memory-entry.ts";
 
 interface KeptRecord {
   readonly text: string;
   readonly expiresAt: number;
 }
-
-/** In a record, behind the version of its layout. */
-const fingerprintAt = 1;
-const ownerIdAt = 23;
-const noFingerprint = "-".repeat(22);
 
 /** More are not kept: the oldest go first. */
 const maxRecords = 10_000;
@@ -93,7 +88,8 @@ export class MemoryStore implements LockStore {
     const now = performance.now();
     const entry = this.#live(key, now);
     // Rule 19: it names whose cooldown it is, and so proves the earlier copy.
-    const isAgain = request.cooldownUntilMs > 0 && entry?.isCooldown && entry.ownerId === ownerId;
+    const isAgain =
+      request.cooldownUntilMs > 0 && entry?.state === "cooldown" && entry.ownerId === ownerId;
     if (isAgain) request.answer({ kind: "done", storeTimeMs: now });
     else this.#ifOwned(request, (owned) => this.#free(request, owned, now));
   }
@@ -109,7 +105,7 @@ export class MemoryStore implements LockStore {
     }
     if (isHeld) this.#free(request, entry, now);
     // Rule 15, in this order: its own, then too late, and only then another's.
-    if (prior?.startsWith(command.ownerId, ownerIdAt) === true) {
+    if (prior !== undefined && isRecordOf(command.ownerId, prior)) {
       request.answer({ kind: "recorded", storeTimeMs: now });
     } else if (expiresAtMs <= now) {
       request.answer({ kind: "expired", storeTimeMs: now });
@@ -125,21 +121,54 @@ export class MemoryStore implements LockStore {
     return () => Promise.resolve();
   }
 
-  #take({ key, ownerId, submission, times }: LockCommand, now: number): number {
+  inspect(request: InspectRequest): void {
+    const now = performance.now();
+    const entry = this.#live(request.command.key, now);
+    const found = entry === undefined ? ({ state: "free" } as const) : inspectionOf(entry, now);
+    request.answer({ kind: "inspected", found, storeTimeMs: now });
+  }
+
+  free(request: FreeRequest): void {
+    const now = performance.now();
+    const result = this.#takeAway(request, this.#live(request.command.key, now), now);
+    request.answer({ kind: "answered", result, storeTimeMs: now });
+  }
+
+  #takeAway(request: FreeRequest, entry: Entry | undefined, now: number): FreeResult {
+    if (entry === undefined) return { outcome: "already-free" };
+    if (!entry.ownerId.startsWith(request.id)) return { outcome: "changed" };
+    const { key } = request.command;
+    // Rule 19: only what has no holder is deleted.
+    if (request.now || entry.state === "cooldown") {
+      this.#entries.delete(key);
+      return { outcome: "freed", freeInMs: 0 };
+    }
+    if (entry.state === "held") {
+      const by = decodeURIComponent(request.by);
+      const reason = decodeURIComponent(request.reason);
+      this.#entries.set(key, { ...entry, state: "freed", by, reason });
+    }
+    return { outcome: "freed", freeInMs: Math.ceil(entry.expiresAt - now) };
+  }
+
+  #take(command: LockCommand, now: number): number {
     this.#sweep(now);
     const microseconds = Math.floor((performance.timeOrigin + now) * 1_000);
     // Rule 20.
     const fencingToken = Math.max(microseconds, this.#lastToken + 1);
     this.#lastToken = fencingToken;
+    const { key, ownerId, submission, times } = command;
+    const holder = decodeURIComponent(command.holder);
+    const written = { ownerId, fencingToken, submission, times, holder, takenAt: now };
     const expiresAt = now + times.ttlMs;
-    this.#entries.set(key, { ownerId, isCooldown: false, fencingToken, submission, expiresAt });
+    this.#entries.set(key, { ...written, state: "held", by: "", reason: "", expiresAt });
     return fencingToken;
   }
 
   #free(request: ReleaseRequest | CompleteRequest, entry: Entry, now: number): void {
     const { key } = request.command;
     const expiresAt = request.cooldownUntilMs;
-    if (expiresAt > now) this.#entries.set(key, { ...entry, isCooldown: true, expiresAt });
+    if (expiresAt > now) this.#entries.set(key, { ...entry, state: "cooldown", expiresAt });
     else this.#entries.delete(key);
   }
 
@@ -168,7 +197,9 @@ export class MemoryStore implements LockStore {
       act(entry, now);
       request.answer({ kind: "done", storeTimeMs: now });
     } else {
-      request.answer({ kind: "foreign", storeTimeMs: now });
+      // Rule 19: its own tombstone says that it was freed.
+      const isFreed = entry.state === "freed" && entry.ownerId === ownerId;
+      request.answer({ kind: isFreed ? "freed" : "foreign", storeTimeMs: now });
     }
   }
 
@@ -189,37 +220,4 @@ export class MemoryStore implements LockStore {
 
 function recordKey({ key, submission }: LockCommand): string {
   return `${key}:${submission?.id}`;
-}
-
-function isOwned(entry: Entry, ownerId: string): boolean {
-  return entry.ownerId === ownerId && !entry.isCooldown;
-}
-
-function completedOrMismatched(
-  record: string,
-  submission: SubmissionHashes | undefined,
-  storeTimeMs: number,
-): AcquireReply {
-  const fingerprint = record.slice(fingerprintAt, ownerIdAt);
-  return differs(fingerprint, submission?.fingerprint)
-    ? { kind: "mismatched", inFlight: false, storeTimeMs }
-    : { kind: "completed", record, storeTimeMs };
-}
-
-function contendedOrMismatched(
-  { expiresAt, isCooldown, submission: held }: Entry,
-  submission: SubmissionHashes | undefined,
-  storeTimeMs: number,
-): AcquireReply {
-  const isSame = !isCooldown && submission !== undefined && held?.id === submission.id;
-  if (isSame && differs(held.fingerprint, submission.fingerprint)) {
-    return { kind: "mismatched", inFlight: true, storeTimeMs };
-  }
-  const expiresInMs = Math.ceil(expiresAt - storeTimeMs);
-  return { kind: "contended", expiresInMs, sameSubmission: isSame, isCooldown, storeTimeMs };
-}
-
-/** Two fingerprints are compared only where both are there. */
-function differs(one: string, other: string | undefined): boolean {
-  return one !== other && one !== noFingerprint && other !== noFingerprint;
 }

@@ -4,36 +4,9 @@ import { freePort } from "../support/free-port.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { atHand } from "./at-hand.ts";
+import { page, pages } from "./page.ts";
+import { appOfReader, schema, shop, useOfMapStore } from "./reader-files.ts";
 import { ReaderProject } from "./reader-project.ts";
-import { blocks, blockUnder } from "./readme.ts";
-
-/** The application of the reader whose tests are shown. */
-const appOfReader = `
-import express from "express";
-import type { SubmitLock } from "submit-lock";
-import { submitGuard } from "submit-lock/express";
-export function createApp(lock: SubmitLock): express.Express {
-  const app = express();
-  const guard = submitGuard({ lock, userId: (req) => req.get("x-user-id") });
-  app.post("/orders", guard.protect(async (_req, res) => {
-    res.status(201).json({ placed: true });
-  }));
-  return app;
-}
-`;
-
-/** Beside the store that is shown: it holds, contends and releases as a lock expects. */
-const useOfMapStore = `
-import { SubmitLock } from "submit-lock";
-const lock = new SubmitLock({ store: new MapStore(), ttlMs: 150, maxHoldMs: 5_000 });
-await lock.check();
-const attempt = await lock.acquire("42");
-if (attempt.outcome !== "acquired") throw new Error(attempt.outcome);
-await new Promise((resolve) => setTimeout(resolve, 400));
-console.log((await lock.acquire("42")).outcome, await attempt.lease.release());
-console.log((await lock.acquire("42")).outcome);
-await lock.close({ timeoutMs: 0 });
-`;
 
 let project: ReaderProject;
 let redis: RedisServer;
@@ -41,6 +14,10 @@ let redis: RedisServer;
 beforeAll(async () => {
   project = new ReaderProject();
   redis = await startRedis();
+  project.write("app.ts", appOfReader);
+  project.write("shop.ts", shop);
+  project.write("schema.ts", schema);
+  project.write("at-hand.ts", atHand);
 });
 
 afterAll(async () => {
@@ -48,41 +25,64 @@ afterAll(async () => {
   await redis.stop();
 });
 
-describe("the code of the README", () => {
-  test("compiles", async () => {
-    project.write("app.ts", appOfReader);
-    project.write("at-hand.ts", atHand);
-    const code = blocks.filter(({ language }) => language === "ts");
-    expect(code.length).toBeGreaterThan(8);
-    for (const [at, block] of code.entries())
-      project.write(`block-${at}.ts`, `${block.code}export {};\n`);
-    expect(await project.typeErrors()).toBe("");
-  });
+test("the code of every document compiles", async () => {
+  let blocks = 0;
+  for (const { blocks: all } of pages) {
+    for (const { code, language } of all) {
+      if (language === "ts") project.write(`block-${blocks++}.ts`, `${code}export {};\n`);
+    }
+  }
+  expect(blocks).toBeGreaterThan(25);
+  expect(await project.typeErrors()).toBe("");
+});
 
-  test.each(["Express", "Koa"])("has a quick start for %s of at most 20 lines", (framework) => {
-    const lines = blockUnder(framework)
+describe("the code of the documents, in languages that are checked", () => {
+  test("is one that a test runs or compares, a shell's or a picture's", () => {
+    const languages = new Set(
+      pages.flatMap(({ blocks }) => blocks.map(({ language }) => language)),
+    );
+    expect([...languages].sort()).toEqual(["", "cjs", "js", "mermaid", "sh", "sql", "text", "ts"]);
+  });
+});
+
+describe("a quick start", () => {
+  const starts = [
+    { name: "Express", file: "README.md", heading: "Quick start", language: "ts" },
+    { name: "Koa with a router", file: "README.md", heading: "Koa", language: "ts" },
+    {
+      name: "Koa without a router",
+      file: "docs/guide/koa.md",
+      heading: "Without a router",
+      language: "ts",
+    },
+    {
+      name: "Express in CommonJS",
+      file: "docs/guide/express.md",
+      heading: "In CommonJS",
+      language: "cjs",
+    },
+  ];
+
+  test.each(starts)("for $name has at most 24 lines of code", ({ file, heading, language }) => {
+    const lines = page(file)
+      .blockUnder(heading, language)
       .split("\n")
       .filter((line) => line.trim() !== "");
-    expect(lines.length).toBeLessThanOrEqual(20);
+    expect(lines.length).toBeLessThanOrEqual(24);
   });
 
-  test.each(["Express", "Koa"])("places one order of ten on %s", async (framework) => {
-    const file = `quick-start-${framework}.ts`;
+  test.each(starts)("for $name places one order of ten", async ({ file, heading, language }) => {
     const port = await freePort();
-    project.write(file, blockUnder(framework));
-    project.start(file, { PORT: `${port}`, REDIS_URL: redis.url });
+    const name = `start-${port}.${language}`;
+    project.write(name, page(file).blockUnder(heading, language));
+    project.start(name, { PORT: `${port}`, REDIS_URL: redis.url });
     const submit = async (user: string) => {
       const headers = { "x-user-id": user };
       const answer = await fetch(`http://127.0.0.1:${port}/orders`, { method: "POST", headers });
       await answer.text();
       return answer.status;
     };
-    const answers = () =>
-      submit("early").then(
-        () => true,
-        () => false,
-      );
-    await until(answers, { what: "the quick start" });
+    await serving(() => submit("early"));
     // Ten connections that are open already, so that the ten submissions arrive at once.
     await Promise.all(Array.from({ length: 10 }, () => submit("")));
 
@@ -93,26 +93,130 @@ describe("the code of the README", () => {
     await until(noKeyLeft, { what: "every key to be gone" });
   });
 
-  test("shows the lock alone", async () => {
-    project.write("alone.ts", blockUnder("The lock alone"));
-    const output = await project.run("alone.ts");
-    expect(output).toMatch(/^lock:account:42 \d+[\d.]* false\nreleased\n42\n$/);
+  test("is tried with a request that does what the README says", async () => {
+    const tried = page("README.md").blocks.find(({ code }) => code.includes("curl"))?.code ?? "";
+    expect(tried).toMatch(/^for click in 1 2; do curl -i .* & done; wait\n$/);
+    const [, method = "", name = "", value = "", address = ""] =
+      /-X (\w+) -H '([\w-]+): (\w+)' http:\/\/127\.0\.0\.1:3000(\S+)/.exec(tried) ?? [];
+    const port = await freePort();
+    project.write("tried.ts", page("README.md").blockUnder("Quick start"));
+    project.start("tried.ts", { PORT: `${port}`, REDIS_URL: redis.url });
+    const click = async (): Promise<number> => {
+      const url = `http://127.0.0.1:${port}${address}`;
+      return (await fetch(url, { method, headers: { [name]: value } })).status;
+    };
+    await serving(() => fetch(`http://127.0.0.1:${port}/`));
+    expect((await Promise.all([click(), click()])).sort()).toEqual([201, 409]);
+  });
+});
+
+async function serving(ask: () => Promise<unknown>): Promise<void> {
+  const answers = () =>
+    ask().then(
+      () => true,
+      () => false,
+    );
+  await until(answers, { what: "the quick start", boundMs: 60_000, everyMs: 50 });
+}
+
+describe("the other code of the documents", () => {
+  test("runs a job under the lock", async () => {
+    project.write("job.ts", page("docs/guide/jobs.md").blockUnder("`withLock`"));
+    expect(await project.run("job.ts")).toBe("42\n");
   });
 
-  test("shows a submission without HTTP", async () => {
-    project.write("once-alone.ts", blockUnder("Once without HTTP"));
+  test("takes the lock once", async () => {
+    project.write("attempt.ts", page("docs/guide/jobs.md").blockUnder("One attempt"));
+    const output = await project.run("attempt.ts");
+    expect(output).toMatch(/^lock:account:42 \d+[\d.]* false\nreleased\n$/);
+  });
+
+  test("keeps a submission without HTTP", async () => {
+    project.write("once-alone.ts", page("docs/guide/jobs.md").blockUnder("Once without HTTP"));
     const output = await project.run("once-alone.ts");
     expect(output).toBe("recorded\nsettled 3\nsettled 3, as before\n");
   });
 
-  test("shows how to test a service", async () => {
-    project.write("app.ts", appOfReader);
-    project.write("service.ts", blockUnder("Testing your service"));
+  test("tests a service", async () => {
+    project.write("service.ts", page("docs/guide/testing.md").blockUnder("Testing your service"));
     expect(await project.run("service.ts")).toBe("");
   });
 
-  test("shows a store that works", async () => {
-    project.write("map-store.ts", blockUnder("Another store") + useOfMapStore);
+  test("is a store that works", async () => {
+    const store = page("docs/reference/store.md").blockUnder("A store");
+    project.write("map-store.ts", store + useOfMapStore);
     expect(await project.run("map-store.ts")).toBe("contended released\nacquired\n");
   });
+
+  test("waits for a Redis that comes up later", async () => {
+    const port = await freePort();
+    const waiting = page("docs/operations/redis.md").blockUnder("Waiting for Redis at boot");
+    project.write("boot.ts", `${waiting}await lock.close();\nredis.disconnect();\n`);
+    const booted = project.run("boot.ts", { REDIS_URL: `redis://127.0.0.1:${port}` });
+    // Long enough for its first check to have failed.
+    await new Promise((resolve) => setTimeout(resolve, 3_000));
+    const late = await startRedis({ port });
+    try {
+      expect(await booted).toMatch(/redis: .*ECONNREFUSED[\s\S]*ready\n$/);
+    } finally {
+      await late.stop();
+    }
+  });
+
+  test("does not wait for a permission that is missing", async () => {
+    await command(redis.port, "acl", "setuser", "nobody", "on", ">pass", "~*", "+@all", "-eval");
+    const waiting = page("docs/operations/redis.md").blockUnder("Waiting for Redis at boot");
+    project.write("refused.ts", waiting);
+    const REDIS_URL = `redis://nobody:pass@127.0.0.1:${redis.port}`;
+    await expect(project.run("refused.ts", { REDIS_URL })).rejects.toThrow("MISCONFIGURED");
+  });
+
+  test("sends a form that was clicked twice to a page, not to a refusal", async () => {
+    const port = await freePort();
+    project.write("form.ts", page("docs/guide/forms.md").blockUnder("Without it"));
+    project.start("form.ts", { PORT: `${port}`, REDIS_URL: redis.url });
+    const submit = (accept: string) =>
+      fetch(`http://127.0.0.1:${port}/orders`, {
+        method: "POST",
+        headers: { "x-user-id": "form", accept },
+        redirect: "manual",
+      });
+    const look = () => fetch(`http://127.0.0.1:${port}/orders/pending`);
+    await serving(look);
+    const html = "text/html,application/xhtml+xml,*/*;q=0.8";
+    const clicks = await Promise.all([submit(html), submit(html)]);
+    expect(clicks.map(({ status }) => status)).toEqual([303, 303]);
+    const locations = clicks.map(({ headers }) => headers.get("location")).sort();
+    expect(locations).toEqual(["/orders/1", "/orders/pending"]);
+    expect(await (await look()).text()).toContain("on its way");
+  });
+
+  test("shuts down with a handler that never answers, within its bound", async () => {
+    const port = await freePort();
+    const shown = page("docs/guide/shutdown.md").blockUnder("Shutting down");
+    expect(shown).toContain("10_000");
+    project.write("shutdown.ts", neverAnswering + shown.replace("10_000", "500"));
+    const ended = project.run("shutdown.ts", { PORT: `${port}`, REDIS_URL: redis.url });
+    expect(await ended).toBe("the order was cut off\n");
+  });
 });
+
+/** An order that never ends; its client tells when it was cut off. */
+const neverAnswering = `
+import express from "express";
+import { Redis } from "ioredis";
+import { RedisStore, SubmitLock } from "submit-lock";
+import { submitGuard } from "submit-lock/express";
+const redis = new Redis(process.env["REDIS_URL"] ?? "");
+const lock = new SubmitLock({ store: new RedisStore(redis) });
+const app = express();
+const guard = submitGuard({ lock, userId: () => "42" });
+app.post("/orders", guard.protect(async () => {
+  process.kill(process.pid, "SIGTERM");
+  await new Promise(() => {});
+}));
+const url = \`http://127.0.0.1:\${process.env["PORT"]}/orders\`;
+const server = app.listen(Number(process.env["PORT"]), "127.0.0.1", () => {
+  fetch(url, { method: "POST" }).catch(() => console.log("the order was cut off"));
+});
+`;

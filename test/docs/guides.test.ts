@@ -8,44 +8,11 @@ import { freePort } from "../support/free-port.ts";
 import { freshUser } from "../support/ids.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { atHand } from "./at-hand.ts";
-import { page, pages } from "./page.ts";
+import { page } from "./page.ts";
+import { schema, shop } from "./reader-files.ts";
 import { ReaderProject } from "./reader-project.ts";
 
 const guide = page("docs/guide/once.md");
-
-/** The shop behind the recipes. It tells the test of each order, and takes 50 ms for it. */
-const shop = `
-import { appendFileSync } from "node:fs";
-import { setTimeout as sleep } from "node:timers/promises";
-export interface Cart { readonly id: string; readonly version: number }
-export interface Order { readonly number: number; readonly cart: string }
-const versions = new Map<string, number>();
-const orders: Order[] = [];
-export async function cartOf(userId: string | undefined): Promise<Cart> {
-  return { id: "cart-of-" + userId, version: versions.get("cart-of-" + userId) ?? 1 };
-}
-export async function placeOrder(cart: Cart): Promise<Order> {
-  await sleep(50);
-  versions.set(cart.id, cart.version + 1);
-  const order = { number: orders.length + 1, cart: cart.id };
-  orders.push(order);
-  if (process.env["PLACED"]) appendFileSync(process.env["PLACED"], cart.id + "\\n");
-  return order;
-}
-export async function findOrder(number: number): Promise<Order | undefined> {
-  return orders[number - 1];
-}
-`;
-
-/** A GraphQL schema whose mutation fails the first time. */
-const schema = `
-let runs = 0;
-export async function execute(_request: unknown): Promise<{ data?: object; errors?: object[] }> {
-  runs++;
-  return runs === 1 ? { errors: [{ message: "the payment was refused" }] } : { data: { runs } };
-}
-`;
 
 let project: ReaderProject;
 let redis: RedisServer;
@@ -56,7 +23,6 @@ beforeAll(async () => {
   redis = await startRedis();
   project.write("shop.ts", shop);
   project.write("schema.ts", schema);
-  project.write("at-hand.ts", atHand);
 });
 
 afterEach(() => {
@@ -67,20 +33,6 @@ afterEach(() => {
 afterAll(async () => {
   project.remove();
   await redis.stop();
-});
-
-describe("the code of the documents", () => {
-  test("compiles", async () => {
-    let blocks = 0;
-    for (const { blocks: all } of pages) {
-      for (const { code, language } of all) {
-        if (language !== "ts") continue;
-        project.write(`block-${blocks++}.ts`, `${code}export {};\n`);
-      }
-    }
-    expect(blocks).toBeGreaterThan(8);
-    expect(await project.typeErrors()).toBe("");
-  });
 });
 
 describe("P9: the recipes of the guide", () => {

@@ -12,6 +12,12 @@ export interface Block {
   readonly code: string;
 }
 
+/** A link or a picture of a page. */
+export interface Link {
+  readonly target: string;
+  readonly isPicture: boolean;
+}
+
 /** A page of the documents. */
 export class Page {
   /** From the root of the repository. */
@@ -33,10 +39,27 @@ export class Page {
     });
   }
 
-  /** The one TypeScript block under a heading. */
-  blockUnder(heading: string): string {
+  get links(): Link[] {
+    return [...this.prose.matchAll(/(!?)\[(?:[^\]]|\][^(])*\]\(([^)]+)\)/g)].map(
+      ([, bang, target]) => ({
+        target: target as string,
+        isPicture: bang === "!",
+      }),
+    );
+  }
+
+  /** The link targets that a forge makes of the headings. */
+  get anchors(): string[] {
+    return [...this.prose.matchAll(/^#+ (.*)$/gm)].map(([, heading]) => {
+      const text = (heading as string).toLowerCase().replace(/[^\p{L}\p{N} _-]/gu, "");
+      return text.replaceAll(" ", "-");
+    });
+  }
+
+  /** The one block under a heading, of TypeScript where nothing else is asked for. */
+  blockUnder(heading: string, language = "ts"): string {
     const found = this.blocks.filter(
-      (block) => block.heading === heading && block.language === "ts",
+      (block) => block.heading === heading && block.language === language,
     );
     if (found.length !== 1) throw new Error(`${found.length} blocks under "${heading}"`);
     return (found[0] as Block).code;
@@ -57,16 +80,26 @@ export class Page {
   }
 }
 
-/** Every page under `docs`. */
-export const pages: readonly Page[] = readdirSync(join(ROOT, "docs"), {
+/** The files of the manual. */
+export const manual: readonly string[] = readdirSync(join(ROOT, "docs"), {
   recursive: true,
   encoding: "utf8",
 })
   .filter((file) => file.endsWith(".md"))
-  .map((file) => new Page(`docs/${file.replaceAll("\\", "/")}`));
+  .map((file) => `docs/${file.replaceAll("\\", "/")}`)
+  .sort();
+
+/** The README and every page under `docs`. */
+export const pages: readonly Page[] = ["README.md", ...manual].map((file) => new Page(file));
+
+/** Those and what a contributor reads besides. */
+export const documents: readonly Page[] = [
+  ...pages,
+  ...["CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"].map((file) => new Page(file)),
+];
 
 export function page(file: string): Page {
-  const found = pages.find((each) => each.file === file);
+  const found = documents.find((each) => each.file === file);
   if (found === undefined) throw new Error(`no page ${file}`);
   return found;
 }

@@ -20,7 +20,11 @@ const exec = promisify(execFile);
 const packages = [
   "express",
   "koa",
+  "@koa/router",
   "ioredis",
+  "@opentelemetry/api",
+  "@opentelemetry/exporter-prometheus",
+  "@opentelemetry/sdk-metrics",
   "supertest",
   "@electric-sql/pglite",
   "@types/node",
@@ -29,7 +33,7 @@ const packages = [
   "@types/supertest",
 ];
 
-/** A project of somebody who copies from the README. It uses what `npm run build` left in `dist`. */
+/** A project of somebody who copies from the documents. It uses what `npm run build` left in `dist`. */
 export class ReaderProject {
   readonly folder: string;
   readonly #running = new Set<ChildProcess>();

@@ -10,7 +10,6 @@ import { startCluster } from "../support/redis-cluster.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { page } from "./page.ts";
-import { blocks as readmeBlocks } from "./readme.ts";
 import { Version01 } from "./version-01.ts";
 
 const records = page("docs/operations/records.md");
@@ -126,7 +125,7 @@ async function denials(port: number): Promise<number> {
 
 describe("the permissions of records", () => {
   const [plain = [], prefixed = []] = aclsIn(records.blocks);
-  const [lockOnly = []] = aclsIn(readmeBlocks);
+  const [lockOnly = []] = aclsIn(page("docs/operations/permissions.md").blocks);
   const pattern = "~{lock:submit:*";
 
   test("are those of the lock and one pattern more", () => {

@@ -10,7 +10,10 @@ import { acquired, causeOf, closeLocks, openLock } from "../support/locks.ts";
 import { startCluster } from "../support/redis-cluster.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { blocks, prose } from "./readme.ts";
+import { page } from "./page.ts";
+
+const { blocks, prose: aboutPermissions } = page("docs/operations/permissions.md");
+const { prose: aboutRedis } = page("docs/operations/redis.md");
 
 const clients = new Set<{ disconnect(): void }>();
 const servers = new Set<{ stop(): Promise<void> | void }>();
@@ -60,7 +63,7 @@ async function everything(lock: SubmitLock, port: number): Promise<void> {
   expect(await command(port, "pttl", lock.keyFor(legacy))).toBeGreaterThan(0);
 }
 
-/** The commands that the README permits. */
+/** The commands that are permitted. */
 const permitted = (/^ACL SETUSER (.*)$/m.exec(blocks.map(({ code }) => code).join("\n"))?.[1] ?? "")
   .split(" ")
   .filter((rule) => rule.startsWith("+"));
@@ -68,18 +71,9 @@ const permitted = (/^ACL SETUSER (.*)$/m.exec(blocks.map(({ code }) => code).joi
 async function clerk(
   port: number,
   rules: string[],
-): Promise<{ username: string; password: string }> {
-  await command(
-    port,
-    "acl",
-    "setuser",
-    "clerk",
-    "reset",
-    "on",
-    ">pass",
-    "~lock:submit:*",
-    ...rules,
-  );
+): Promise<Record<"username" | "password", string>> {
+  const login = ["reset", "on", ">pass", "~lock:submit:*"];
+  await command(port, "acl", "setuser", "clerk", ...login, ...rules);
   return { username: "clerk", password: "pass" };
 }
 
@@ -96,7 +90,7 @@ async function denials(port: number): Promise<string[]> {
   return (await refusals(port)).filter((object) => object !== "client|setinfo");
 }
 
-describe("the permissions in the README", () => {
+describe("the permissions", () => {
   test.each([
     ["ioredis 6", (port: number, options: object) => connect(port, options)],
     ["ioredis 5", (port: number, options: object) => new Redis5(port, "127.0.0.1", options)],
@@ -131,16 +125,18 @@ describe("the permissions in the README", () => {
     };
     await lockOn(new RedisStore(connect(port, options))).check();
     expect(await refusals(port)).toEqual([]);
-    expect(prose).toContain("`disableClientInfo: true`");
-    expect(prose).toContain("`enableReadyCheck: false`");
-    expect(prose).toContain("`+select`");
+    expect(aboutPermissions).toContain("`disableClientInfo: true`");
+    expect(aboutPermissions).toContain("`enableReadyCheck: false`");
+    expect(aboutPermissions).toContain("`+select`");
   });
 
   test("are enough on a Cluster with what it needs besides", async () => {
     const cluster = await startCluster();
     servers.add(cluster);
     const more = [
-      ...(/On a Cluster ioredis also asks for (.*)\./.exec(prose)?.[1] ?? "").matchAll(/`(.*?)`/g),
+      ...(/On a Cluster ioredis also asks for (.*)\./.exec(aboutPermissions)?.[1] ?? "").matchAll(
+        /`(.*?)`/g,
+      ),
     ];
     const rules = [...permitted, ...more.map(([, rule]) => rule as string)];
     expect(rules).toContain("+cluster|slots");
@@ -153,7 +149,7 @@ describe("the permissions in the README", () => {
   });
 });
 
-describe("the options of ioredis in the README", () => {
+describe("the options of ioredis", () => {
   test.each<Omit<RedisOptions, "replyMapping">>([
     { keyPrefix: "shop:" },
     { enableAutoPipelining: true },
@@ -202,7 +198,7 @@ describe("the options of ioredis in the README", () => {
     await until(() => redis.status === "end", { what: "the end of the client" });
     const said = (at: number) => `the connection to 127.0.0.1:${at} is "end"`;
     expect(causeOf(await lock.acquire(freshUser())).message).toContain(said(port));
-    expect(prose).toContain(`\`${said(6379)}\``);
+    expect(aboutRedis).toContain(`\`${said(6379)}\``);
   });
 });
 

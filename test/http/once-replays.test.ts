@@ -60,7 +60,7 @@ describe.each(everywhere)("$name", (framework: Framework) => {
     const listener = (message: unknown) => void messages.push(message as ReplayMessage);
     channel("submit-lock:replay").subscribe(listener);
     const header = await openOnce({ framework });
-    const guard = { idempotency: { submissionId: () => "7:3", maxBodyBytes: 0 } };
+    const guard = { idempotency: { submissionId: () => "7:3" } };
     const derived = await openOnce({ framework, guard });
     await header.twice();
     await derived.twice();

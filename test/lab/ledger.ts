@@ -4,6 +4,7 @@ export interface Holding {
   readonly holder: string;
   readonly user: string;
   readonly ownerId: string;
+  readonly fencingToken?: number | undefined;
   readonly from: number;
   /** When the release was called, or the holder was told that the lock is lost. */
   until: number;

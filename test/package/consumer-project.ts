@@ -1,10 +1,11 @@
 import { execFile } from "node:child_process";
-import { cpSync, existsSync, readFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import type { Ended } from "../support/child.ts";
 
 const exec = promisify(execFile);
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
@@ -12,6 +13,11 @@ const PROJECTS = fileURLToPath(new URL("./projects", import.meta.url));
 const OWN = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
 // npm is a .cmd file on Windows, which only a shell starts.
 const SHELL = { shell: process.platform === "win32" };
+
+interface Manifest {
+  readonly type: "module" | "commonjs";
+  readonly packages: Record<string, string>;
+}
 
 /** Projects in a temporary folder that install the packed tarball, as its users do. */
 export class Consumers {
@@ -36,13 +42,26 @@ export class Consumers {
   }
 
   /** A project with the files of `projects/<name>`, the tarball and these packages. */
-  async install(
-    name: string,
-    manifest: { type: "module" | "commonjs"; packages: Record<string, string> },
-  ): Promise<Project> {
+  async install(name: string, manifest: Manifest): Promise<Project> {
     const folder = join(this.#folder, name);
     cpSync(join(PROJECTS, name), folder, { recursive: true });
     cpSync(join(PROJECTS, "shared"), folder, { recursive: true });
+    return await this.#installed(folder, name, manifest);
+  }
+
+  /** A project with nothing but one file, the tarball and these packages. */
+  async installInto(
+    name: string,
+    code: { readonly file: string; readonly text: string },
+    manifest: Manifest,
+  ): Promise<Project> {
+    const folder = join(this.#folder, name);
+    mkdirSync(folder);
+    writeFileSync(join(folder, code.file), code.text);
+    return await this.#installed(folder, name, manifest);
+  }
+
+  async #installed(folder: string, name: string, manifest: Manifest): Promise<Project> {
     const dependencies = { "submit-lock": `file:${this.#tarball}`, ...manifest.packages };
     const { type } = manifest;
     await writeFile(
@@ -77,6 +96,16 @@ export class Project {
       throw new Error(`node ${args.join(" ")}\n${error.stdout}${error.stderr}`);
     });
     return stdout;
+  }
+
+  /** Runs a program of `node_modules/.bin`, as npx does. */
+  async bin(name: string, args: string[], env: Record<string, string> = {}): Promise<Ended> {
+    const program = join(this.folder, "node_modules", ".bin", name);
+    const options = { cwd: this.folder, env: { ...process.env, ...env }, ...SHELL };
+    return await exec(program, args, options).then(
+      ({ stdout, stderr }) => ({ code: 0, stdout, stderr }),
+      ({ code, stdout, stderr }) => ({ code: Number(code), stdout, stderr }),
+    );
   }
 }
 

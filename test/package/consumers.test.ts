@@ -8,7 +8,7 @@ import { Consumers, ownVersions, type Project } from "./consumer-project.ts";
 // An install with an empty npm cache takes as long as the registry does.
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
 
-const FRAMEWORKS = ownVersions("express", "koa", "ioredis");
+const PEERS = ownVersions("express", "koa", "ioredis", "@opentelemetry/api");
 const TYPES = ownVersions("@types/express", "@types/koa", "@types/node");
 const COMPILERS = { ...ownVersions("typescript"), typescript5: "npm:typescript@5.9.3" };
 
@@ -23,13 +23,17 @@ function redisEnv(): Record<string, string> {
 }
 
 test("an ES module project protects Express and Koa", async () => {
-  const project = await consumers.install("esm", { type: "module", packages: FRAMEWORKS });
+  const project = await consumers.install("esm", { type: "module", packages: PEERS });
   const printed = await project.node(["main.js"], redisEnv());
   expect(JSON.parse(printed)).toEqual({ onExpress: [201, 409], onKoa: [201, 409] });
+
+  const user = freshUser();
+  const shown = await project.bin("submit-lock", ["show", user], redisEnv());
+  expect(shown).toEqual({ code: 0, stdout: `User ${user} is free.\n`, stderr: "" });
 });
 
 test("a CommonJS project protects Express and Koa", async () => {
-  const project = await consumers.install("commonjs", { type: "commonjs", packages: FRAMEWORKS });
+  const project = await consumers.install("commonjs", { type: "commonjs", packages: PEERS });
   const printed = await project.node(["main.js"], redisEnv());
   expect(JSON.parse(printed)).toEqual({ onExpress: [201, 409], onKoa: [201, 409] });
 });
@@ -40,21 +44,48 @@ test("a Jest 30 project in CommonJS runs its tests", async () => {
   await project.node(["node_modules/jest/bin/jest.js", "--ci"]);
 });
 
-test("the core runs without Express, Koa and ioredis, and import and require give one copy", async () => {
+test("the core runs without any peer, and import and require give one copy", async () => {
   const project = await consumers.install("bare", { type: "module", packages: {} });
-  expect(["express", "koa", "ioredis", "uuid"].filter((name) => project.has(name))).toEqual([
-    "uuid",
-  ]);
+  expect([...Object.keys(PEERS), "uuid"].filter((name) => project.has(name))).toEqual(["uuid"]);
   expect(JSON.parse(await project.node(["main.mjs"]))).toEqual({
     outcomes: ["acquired", "contended", "released"],
+    // In Node's own words.
+    withoutApi: expect.stringMatching(/^Cannot find package '@opentelemetry\/api' imported from/),
     oneCopy: true,
   });
+
+  // The commands need it, and say how to get it.
+  const help = await project.bin("submit-lock", ["--help"]);
+  expect(help).toMatchObject({ code: 0, stderr: "" });
+  for (const args of [["show", "42"], ["doctor"]]) {
+    const { code, stdout, stderr } = await project.bin("submit-lock", args, redisEnv());
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toContain("this needs ioredis: npm install ioredis, or npx -p ioredis");
+  }
+});
+
+test("the commands run in a CommonJS project with ioredis 5, also on its own lock", async () => {
+  const packages = { ioredis: ownVersions("ioredis5")["ioredis5"] as string };
+  const project = await consumers.install("shell", { type: "commonjs", packages });
+  const env = redisEnv();
+  const user = freshUser();
+  for (const where of [[], ["--config", "lock.js"]]) {
+    const shown = await project.bin("submit-lock", ["show", user, ...where], env);
+    expect(shown).toEqual({ code: 0, stdout: `User ${user} is free.\n`, stderr: "" });
+    const listed = await project.bin("submit-lock", ["list", "--limit", "1", ...where], env);
+    expect(listed).toMatchObject({ code: 0, stderr: "" });
+    const prefix = where.length === 0 ? "lock:submit:" : "lock:shell:";
+    expect(listed.stdout).toContain(`${prefix} on 127.0.0.1:`);
+  }
+  const examined = await project.bin("submit-lock", ["doctor"], env);
+  expect(examined.stderr).toBe("");
+  expect(examined.stdout).toContain("every command of the lock: acquire, extend, release in");
 });
 
 describe("a TypeScript project", () => {
   let project: Project;
   beforeAll(async () => {
-    const packages = { ...FRAMEWORKS, ...TYPES, ...COMPILERS };
+    const packages = { ...PEERS, ...TYPES, ...COMPILERS };
     project = await consumers.install("typescript", { type: "module", packages });
     await copyFile(join(project.folder, "shop.mts"), join(project.folder, "shop.cts"));
   });
@@ -87,7 +118,7 @@ describe("an older TypeScript project, with `module: commonjs` and nothing about
   let project: Project;
   const compilers = { "5.9": "npm:typescript@5.9.3", "5.0": "npm:typescript@5.0.4" };
   beforeAll(async () => {
-    const packages = { ...FRAMEWORKS, ...TYPES };
+    const packages = { ...PEERS, ...TYPES };
     for (const [version, range] of Object.entries(compilers)) packages[`ts-${version}`] = range;
     project = await consumers.install("older-typescript", { type: "commonjs", packages });
   });

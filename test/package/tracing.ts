@@ -6,7 +6,7 @@ import { Consumers } from "./consumer-project.ts";
 
 /**
  * `npm run test:tracing`: what OpenTelemetry's spans and ioredis' own channels tell of a lock, and
- * that the option in the README keeps it out of the spans. It installs OpenTelemetry, so that it is
+ * that the option in the documents keeps it out of the spans, beside the lock's own spans. It installs OpenTelemetry, so that it is
  * a command of its own.
  */
 const OPENTELEMETRY = {
@@ -19,13 +19,13 @@ const CLIENTS = ["6.0.0", "5.11.1"];
 interface Told {
   key: string;
   ownerId: string;
-  spans: { name: string; attributes: Record<string, unknown> }[];
+  spans: { name: string; attributes: Record<string, unknown>; parent?: string }[];
   published: string[];
 }
 
-const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
-const shown = /`(new IORedisInstrumentation\(.*?\))`/.exec(readme)?.[1];
-assert(shown !== undefined, "the README shows no IORedisInstrumentation");
+const page = readFileSync(new URL("../../docs/operations/observing.md", import.meta.url), "utf8");
+const shown = /`(new IORedisInstrumentation\(.*?\))`/.exec(page)?.[1];
+assert(shown !== undefined, "the page on observing shows no IORedisInstrumentation");
 
 const redis = await startServer(serverBinary());
 const consumers = await Consumers.pack();
@@ -53,6 +53,13 @@ try {
     assert(evals(quiet).length >= 2, "with the option, there are spans of the commands");
     assert(!tells(quiet.spans, quiet.key), "with the option, no span has the key");
     assert(!tells(quiet.spans, quiet.ownerId), "with the option, no span has the owner id");
+
+    const own = quiet.spans.filter(({ name }) => name.startsWith("submit_lock."));
+    assert.deepEqual(
+      own.map(({ name, parent }) => `${name} of ${parent}`),
+      ["submit_lock.acquire of POST /orders", "submit_lock.hold of POST /orders"],
+      "the spans of the lock are the request's",
+    );
 
     const bytes = (told: Told): number =>
       Math.round(JSON.stringify(evals(told)).length / evals(told).length);

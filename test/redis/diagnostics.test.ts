@@ -17,12 +17,24 @@ test("submit-lock:acquire tells how an attempt ended", async () => {
   await lease.release();
   proxy.holdRequests();
   await lock.acquire(user);
-  const durationMs = expect.any(Number);
+  const { fencingToken } = lease;
+  const common = {
+    key,
+    keyPrefix: "lock:submit:",
+    durationMs: expect.any(Number),
+    copies: 1,
+    confirmed: false,
+    fencingToken: undefined,
+    expiresInMs: undefined,
+    cause: undefined,
+  };
   expect(messages).toEqual([
-    { key, outcome: "acquired", durationMs, copies: 1, cause: undefined },
-    { key, outcome: "contended", durationMs, copies: 1, cause: undefined },
-    { key, outcome: "unavailable", durationMs, copies: 1, cause: expect.any(Error) },
+    { ...common, outcome: "acquired", fencingToken },
+    { ...common, outcome: "contended", expiresInMs: expect.any(Number) },
+    { ...common, outcome: "unavailable", cause: expect.any(Error) },
   ]);
+  expect(messages[1]?.expiresInMs).toBeGreaterThan(0);
+  expect(messages[1]?.expiresInMs).toBeLessThanOrEqual(4_000);
   expect(messages[2]?.durationMs).toBeGreaterThanOrEqual(799);
   stop();
 });
@@ -33,8 +45,10 @@ test("submit-lock:lost tells of a lease that could not be extended", async () =>
   const { messages, stop } = record("submit-lock:lost", lease.key);
   proxy.swallowRequests(true);
   await until(() => messages.length > 0, { what: "the loss" });
+  const { key, fencingToken } = lease;
   const durationMs = expect.any(Number);
-  expect(messages).toEqual([{ key: lease.key, outcome: "expired", durationMs }]);
+  const keyPrefix = "lock:submit:";
+  expect(messages).toEqual([{ key, keyPrefix, outcome: "expired", fencingToken, durationMs }]);
   stop();
 });
 
@@ -47,6 +61,35 @@ test("submit-lock:retire tells of an owner id that had copies on their way", asy
   await held;
   await lease.release();
   await until(() => messages.length > 0, { what: "the owner id to be retired" });
-  expect(messages).toEqual([{ key: lease.key, outcome: "final", durationMs: expect.any(Number) }]);
+  const { key } = lease;
+  const durationMs = expect.any(Number);
+  const keyPrefix = "lock:submit:";
+  expect(messages).toEqual([{ key, keyPrefix, outcome: "final", durationMs }]);
+  stop();
+});
+
+test("submit-lock:acquire tells of a lock that was confirmed after a lost reply", async () => {
+  const { lock, proxy } = await openFixture();
+  const user = freshUser();
+  const { messages, stop } = record("submit-lock:acquire", lock.keyFor(user));
+  const lost = proxy.loseReplyOnce(isAcquire, { resetAfterMs: 0 });
+  const lease = await leaseOf(lock, user);
+  await lost;
+  const { fencingToken } = lease;
+  expect(messages).toMatchObject([{ outcome: "acquired", confirmed: true, fencingToken }]);
+  expect(messages[0]?.copies).toBeGreaterThan(1);
+  await lease.release();
+  stop();
+});
+
+test("submit-lock:lost tells of a lease that a person has taken away", async () => {
+  const { lock } = await openFixture({ ttlMs: 3_000 });
+  const user = freshUser();
+  const lease = await leaseOf(lock, user);
+  const { messages, stop } = record("submit-lock:lost", lease.key);
+  const id = lease.ownerId.slice(0, 8);
+  await lock.free(user, { id, by: "anna", reason: "ticket 4711" });
+  await until(() => messages.length > 0, { what: "the loss" });
+  expect(messages).toMatchObject([{ outcome: "freed", fencingToken: lease.fencingToken }]);
   stop();
 });

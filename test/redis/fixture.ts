@@ -3,6 +3,8 @@ import { RedisStore, type SubmitLock, type SubmitLockOptions } from "../../src/i
 import { acquireOnceScript, acquireScript } from "../../src/stores/redis/scripts/acquire.ts";
 import { completeScript } from "../../src/stores/redis/scripts/complete.ts";
 import { extendScript } from "../../src/stores/redis/scripts/extend.ts";
+import { freeScript } from "../../src/stores/redis/scripts/free.ts";
+import { inspectScript } from "../../src/stores/redis/scripts/inspect.ts";
 import { cooldownScript, releaseScript } from "../../src/stores/redis/scripts/release.ts";
 
 import {
@@ -96,6 +98,8 @@ export const isAcquire: (argv: string[]) => boolean = calls(acquireScript, acqui
 export const isExtend: (argv: string[]) => boolean = calls(extendScript);
 export const isRelease: (argv: string[]) => boolean = calls(releaseScript, cooldownScript);
 export const isComplete: (argv: string[]) => boolean = calls(completeScript);
+export const isFree: (argv: string[]) => boolean = calls(freeScript);
+export const isInspect: (argv: string[]) => boolean = calls(inspectScript);
 
 /** The owner ids of a call that acquires without submissions. */
 export const ownersOf = (acquire: string[]): string[] => acquire.slice(-Number(acquire[2]));

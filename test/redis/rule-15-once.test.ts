@@ -197,7 +197,7 @@ describe("rule 15, P9: a holder whose lease is gone", () => {
     const second = await submissionOf(lock, user);
     expect(await second.complete(answer)).toBe("recorded");
     expect(await lease.complete({ status: 201, body: "order 8" })).toBe("duplicate");
-    expect(duplicate.messages).toEqual([{ key: lease.key }]);
+    expect(duplicate.messages).toEqual([{ key: lease.key, keyPrefix: "lock:submit:" }]);
     expect(complete.messages.map(({ outcome }) => outcome)).toEqual(["recorded", "duplicate"]);
     expect(foundBy(await submit(lock, user))).toBe("order 7");
     for (const recording of [duplicate, complete]) recording.stop();

@@ -1,6 +1,9 @@
 import type {
   AcquireReply,
   CompleteReply,
+  FreeReply,
+  FreeRequest,
+  InspectReply,
   LockCommand,
   LockRequest,
   LockStore,
@@ -29,6 +32,9 @@ export interface Completed {
   readonly cooldownUntilMs?: number;
 }
 
+/** What a free says besides its command. */
+export type Freed = Pick<FreeRequest, "id" | "by" | "reason" | "now">;
+
 /** A store as a test asks it: a command in, a promise of what became of its one copy out. */
 export interface Asking {
   acquire(command: LockCommand): AskedRequest<AcquireReply>;
@@ -37,6 +43,8 @@ export interface Asking {
   extend(command: LockCommand): AskedRequest<OwnedReply>;
   release(command: LockCommand, cooldownUntilMs?: number): AskedRequest<OwnedReply>;
   complete(command: LockCommand, given: Completed): AskedRequest<CompleteReply>;
+  inspect(command: LockCommand): AskedRequest<InspectReply>;
+  free(command: LockCommand, given: Freed): AskedRequest<FreeReply>;
 }
 
 export function asking(store: LockStore): Asking {
@@ -52,6 +60,8 @@ export function asking(store: LockStore): Asking {
       asked(command, (copy) =>
         store.complete?.(Object.assign(copy, { cooldownUntilMs: 0, ...given })),
       ),
+    inspect: (command) => asked(command, (copy) => store.inspect?.(copy)),
+    free: (command, given) => asked(command, (copy) => store.free?.(Object.assign(copy, given))),
   };
 }
 

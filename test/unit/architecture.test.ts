@@ -19,6 +19,7 @@ const ROOMS: Record<string, { of: RegExp; files: RegExp[]; packages: RegExp[] }>
   index: { of: /^index\.ts$/, files: [LEAF, /^(lock|stores)\//], packages: [] },
   lock: { of: /^lock\//, files: [LEAF], packages: [NODE, /^uuid$/] },
   stores: { of: /^stores\//, files: [LEAF, /^lock\/store\.ts$/], packages: [NODE] },
+  cli: { of: /^cli\//, files: [LEAF, /^(lock|stores)\//], packages: [NODE, /^ioredis$/] },
   http: { of: /^http\//, files: [LEAF, FACE], packages: [/^node:/] },
   express: {
     of: /^express\//,
@@ -26,6 +27,11 @@ const ROOMS: Record<string, { of: RegExp; files: RegExp[]; packages: RegExp[] }>
     packages: [/^node:/, /^express$/],
   },
   koa: { of: /^koa\//, files: [LEAF, FACE, /^http\//], packages: [/^node:/, /^koa$/] },
+  opentelemetry: {
+    of: /^opentelemetry\//,
+    files: [LEAF, /^lock\/(diagnostics|inspection)\.ts$/],
+    packages: [NODE, /^@opentelemetry\/api$/],
+  },
 };
 
 const files = readdirSync(join(ROOT, "src"), { recursive: true, encoding: "utf8" })
@@ -90,7 +96,7 @@ describe("the imports of src", () => {
     const targets = [...graph.values()].flat();
     for (const target of targets) if (target.endsWith(".ts")) expect(files).toContain(target);
     const source = files.map((file) => readFileSync(join(ROOT, "src", file), "utf8")).join("\n");
-    expect(targets).toHaveLength([...source.matchAll(/\bfrom "/g)].length);
+    expect(targets).toHaveLength([...source.matchAll(/\bfrom "|\bimport\("/g)].length);
   });
 
   test("make no circle", () => {
@@ -113,10 +119,12 @@ describe("the lint rules", () => {
 
   const probes = [
     ...["probe.ts", "index.ts", "lock/probe.ts", "stores/probe.ts", "stores/redis/probe.ts"],
-    ...["http/probe.ts", "express/probe.ts", "koa/probe.ts"],
+    ...["cli/probe.ts", "http/probe.ts", "express/probe.ts", "koa/probe.ts"],
+    "opentelemetry/probe.ts",
   ];
   const packages = [
     ...["express", "koa", "ioredis", "ioredis5", "iovalkey", "redis", "@redis/client", "uuid"],
+    ...["@opentelemetry/api", "@opentelemetry/sdk-metrics"],
     ...["http", "node:http", "node:https", "node:http2", "node:net", "node:tls"],
     ...["node:events", "node:timers/promises", "submit-lock"],
   ];

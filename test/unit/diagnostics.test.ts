@@ -32,8 +32,10 @@ test("submit-lock:lost tells of a lease that was held for its longest", async ()
   const lease = await leaseOf(lock, freshUser());
   const { messages, stop } = record("submit-lock:lost", lease.key);
   await until(() => messages.length > 0, { what: "the loss" });
+  const { key, fencingToken } = lease;
   const durationMs = expect.any(Number);
-  expect(messages).toEqual([{ key: lease.key, outcome: "max-hold", durationMs }]);
+  const keyPrefix = "lock:submit:";
+  expect(messages).toEqual([{ key, keyPrefix, outcome: "max-hold", fencingToken, durationMs }]);
   stop();
 });
 

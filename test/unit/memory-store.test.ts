@@ -4,6 +4,7 @@ import { asking } from "../support/asking.ts";
 import { runChild, sourceUrl } from "../support/child.ts";
 import { carriesALock } from "../support/lock-contract.ts";
 import { closeLocks, commandOf, roomyTimes } from "../support/locks.ts";
+import { isSeenAndFreed } from "../support/on-call-contract.ts";
 import { keepsAnswers } from "../support/once-contract.ts";
 import { keepsTheContract } from "../support/store-contract.ts";
 import { onceOf, recordOf } from "../support/submissions.ts";
@@ -15,6 +16,7 @@ describe("MemoryStore", () => {
   keepsTheContract(() => store);
   carriesALock(() => store);
   keepsAnswers(() => store);
+  isSeenAndFreed(() => store);
 });
 
 const code = `

@@ -57,8 +57,9 @@ test.each([
   [1, "done"],
   [0, "gone"],
   [-1, "foreign"],
+  [-2, "freed"],
   [2, "unknown"],
-  [-2, "unknown"],
+  [-3, "unknown"],
   ["1", "unknown"],
 ])("an extend or a release that answers %j means %s", (code, kind) => {
   expect(ownedReply({ code, fencingToken, redisTimeMs }).kind).toBe(kind);

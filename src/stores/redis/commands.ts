@@ -191,6 +191,8 @@ export function ownedReply({ code, redisTimeMs: storeTimeMs }: EntryReply): Owne
       return { kind: "gone", storeTimeMs };
     case -1:
       return { kind: "foreign", storeTimeMs };
+    case -2:
+      return { kind: "freed", storeTimeMs };
     default:
       return unexpectedReply(code);
   }

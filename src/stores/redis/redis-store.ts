@@ -3,8 +3,13 @@ import type {
   AcquireRequest,
   CompleteReply,
   CompleteRequest,
+  FreeReply,
+  FreeRequest,
+  InspectReply,
+  InspectRequest,
   LockRequest,
   LockStore,
+  NoAnswer,
   OwnedReply,
   ReleaseRequest,
 } from "../../lock/store.ts";
@@ -13,6 +18,7 @@ import { CommandBatch } from "./batch.ts";
 import {
   acquireCommand,
   acquireOnceCommand,
+  type Command,
   completeCommand,
   cooldownCommand,
   extendCommand,
@@ -21,6 +27,7 @@ import {
 } from "./commands.ts";
 import { ConnectionPair } from "./connection-pair.ts";
 import { checkClient, type RedisClient, recordsProblemOf } from "./ioredis.ts";
+import { freeCommand, inspectCommand } from "./on-call-commands.ts";
 import {
   acquireStepCommand,
   lookCommand,
@@ -49,7 +56,10 @@ export class RedisStore implements LockStore {
   readonly #completes: CommandBatch<CompleteRequest, CompleteReply>;
   /** On a Cluster alone: elsewhere two keys can always be reached at once. */
   readonly #twoSteps: TwoSteps | undefined;
-  #stepBatches: readonly { flush(): void }[] = [];
+  /** Of what is hardly ever asked: made on first use. */
+  readonly #rareBatches: { flush(): void }[] = [];
+  #inspects: CommandBatch<InspectRequest, InspectReply> | undefined;
+  #frees: CommandBatch<FreeRequest, FreeReply> | undefined;
   #isToFlush = false;
   #areCompletesToFlush = false;
 
@@ -100,6 +110,18 @@ export class RedisStore implements LockStore {
     this.#flushCompletesSoon();
   }
 
+  inspect(request: InspectRequest): void {
+    this.#inspects ??= this.#openRare(inspectCommand);
+    this.#inspects.add(request);
+    this.#flushSoon();
+  }
+
+  free(request: FreeRequest): void {
+    this.#frees ??= this.#openRare(freeCommand);
+    this.#frees.add(request);
+    this.#flushSoon();
+  }
+
   attach(onReady: () => void): () => Promise<void> {
     const detach = this.#connections.attach(onReady);
     return () => {
@@ -108,18 +130,26 @@ export class RedisStore implements LockStore {
     };
   }
 
+  #openRare<Request extends LockRequest<Reply | NoAnswer>, Reply>(
+    command: Command<Request, Reply>,
+  ): CommandBatch<Request, Reply> {
+    const batch = new CommandBatch(command, this.#connections);
+    this.#rareBatches.push(batch);
+    return batch;
+  }
+
   #openTwoSteps(): TwoSteps {
-    const acquires = new CommandBatch(acquireStepCommand, this.#connections);
-    const lookUps = new CommandBatch(lookUpStepCommand, this.#connections);
-    const looks = new CommandBatch(lookCommand, this.#connections);
-    const records = new CommandBatch(recordCommand, this.#connections);
+    // Flushed in this order.
+    const records = this.#openRare(recordCommand);
+    const acquires = this.#openRare(acquireStepCommand);
+    const lookUps = this.#openRare(lookUpStepCommand);
+    const looks = this.#openRare(lookCommand);
     const added = <Request>(batch: { add(request: Request): void }) => {
       return (request: Request) => {
         batch.add(request);
         this.#flushSoon();
       };
     };
-    this.#stepBatches = [records, acquires, lookUps, looks];
     return new TwoSteps(
       {
         acquire: added(acquires),
@@ -171,6 +201,6 @@ export class RedisStore implements LockStore {
     this.#acquires.flush();
     this.#onceAcquires.flush();
     this.#lookUps.flush();
-    for (const batch of this.#stepBatches) batch.flush();
+    for (const batch of this.#rareBatches) batch.flush();
   };
 }

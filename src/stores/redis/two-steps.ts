@@ -94,7 +94,8 @@ export class TwoSteps {
     this.#steps.look({
       command: whole.command,
       deadlineMs: undefined,
-      answer: (found) => whole.answer(isTaken ? ifTaken(locked, found) : ifNot(locked, found)),
+      answer: (found) =>
+        whole.answer(isTaken ? ifTaken(locked, found) : ifNot(whole, locked, found)),
     });
   }
 
@@ -149,8 +150,22 @@ function ifTaken(locked: AcquireReply, found: LookReply): AcquireReply {
   }
 }
 
-function ifNot(locked: AcquireReply, found: LookReply): AcquireReply {
-  return found.kind === "completed" || found.kind === "mismatched" ? found : locked;
+function ifNot(
+  { onlyLooks }: AcquireRequest,
+  locked: AcquireReply,
+  found: LookReply,
+): AcquireReply {
+  switch (found.kind) {
+    case "completed":
+    case "mismatched":
+      return found;
+    case "none":
+      return locked;
+    default:
+      // Nothing is known of the record: whoever only looks must not be told that there is none. For
+      // the others it is true all the same that somebody else holds the lock.
+      return onlyLooks ? found : locked;
+  }
 }
 
 function causeOf(found: LookReply): Error {

@@ -29,7 +29,7 @@ export function runExample(
   file: string,
   { args = [], env = {} }: { args?: string[]; env?: Record<string, string> } = {},
 ): Example {
-  const { PORT: _port, REDIS_URL: _url, NODE_ENV: _node, ...inherited } = process.env;
+  const { PORT: _p, REDIS_URL: _r, DATABASE_URL: _d, NODE_ENV: _n, ...inherited } = process.env;
   const child = spawn(process.execPath, ["--import", "tsx", file, ...args], {
     cwd: ROOT,
     env: { ...inherited, ...env },
@@ -56,7 +56,7 @@ export function runExample(
           }
           return pattern.exec(output);
         },
-        { what: `${file} to print ${pattern}` },
+        { what: `${file} to print ${pattern}`, boundMs: 90_000 },
       );
       return await printed;
     },

@@ -1,22 +1,24 @@
 // The shop without its guard, to see that the play notices.
 import { createServer } from "node:http";
-import { serve } from "../../../examples/serve.ts";
-import { answerTo, Shop, signedIn } from "../../../examples/shop.ts";
+import { serve } from "../../../examples/demo/serve.ts";
+import { refillCart, viewOf } from "../../../examples/shop/carts.ts";
+import { signedIn } from "../../../examples/shop/customers.ts";
+import { answerTo } from "../../../examples/shop/errors.ts";
+import { placeOrder } from "../../../examples/shop/place-order.ts";
 
-await serve("nothing", () => {
-  const shop = new Shop();
-  return createServer(async (req, res) => {
+await serve("nothing", (shop) =>
+  createServer(async (req, res) => {
     const send = (status: number, body: object) => {
       res.writeHead(status, { "Content-Type": "application/json" }).end(JSON.stringify(body));
     };
     try {
-      const user = signedIn(req.headers.authorization);
-      if (req.method === "PUT") shop.refill(user);
-      if (req.method === "POST") send(201, await shop.placeOrder(user, undefined));
-      else send(200, shop.view(user));
+      const userId = signedIn(req.headers);
+      if (req.method === "PUT") await refillCart(shop.db, userId);
+      if (req.method === "POST") send(201, await placeOrder(shop, { userId }));
+      else send(200, await viewOf(shop.db, userId));
     } catch (error) {
       const { status, body } = answerTo(error);
       send(status, body);
     }
-  });
-});
+  }),
+);

@@ -33,7 +33,7 @@ function plain(
 }
 
 /** What many applications have: `SET NX EX`, and `DEL` when done. */
-export const setAndDelFor = (lifeMs: number): Library =>
+const setAndDelFor = (lifeMs: number): Library =>
   plain("SET NX EX + DEL", lifeMs, (redis, key) => redis.del(key));
 
 export const setAndDel: Library = setAndDelFor(ttlMs);

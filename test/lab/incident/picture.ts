@@ -7,10 +7,10 @@ export interface Line {
 }
 
 const width = 760;
-const height = 362;
+const height = 360;
 const left = 56;
 const right = 16;
-const top = 86;
+const top = 84;
 const bottom = 48;
 const perSecond = 10;
 
@@ -55,14 +55,11 @@ export function picture(lines: readonly Line[], title: string, closesAt: number)
       blocked.map((users, index) => [x(index / perSecond), y(users)] as const),
     ),
   );
-  // Two columns, wide enough for any system font.
   const legend = lines.flatMap(({ name }, at) => {
-    const from = left + (at % 2) * ((width - left - right) / 2);
-    const below = 44 + Math.floor(at / 2) * 22;
-    return [
-      line(`line stroke-${at}`, [from, below], [from + 22, below]),
-      text(from + 30, below + 4, name),
-    ];
+    const from = left + (at % 2) * 340;
+    const height = 44 + Math.floor(at / 2) * 20;
+    const mark = line(`line stroke-${at}`, [from, height], [from + 22, height]);
+    return [mark, text(from + 30, height + 4, name)];
   });
   const middle = (top + height - bottom) / 2;
   const body = [

@@ -1,184 +1,186 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { type AnyRedis, ioredis6, untilReady } from "../../support/clients.ts";
-import { startProxy } from "../../support/proxy.ts";
-import type { Library } from "../faults/library.ts";
-import { type StreamOptions, streamOf, type Wish } from "./stream.ts";
-import { openOnce, type Submitted } from "./submit-once.ts";
+import { type RedisProxy, startProxy } from "../../support/proxy.ts";
+import { now } from "../service/protocol.ts";
+import type { Placed } from "./protocol.ts";
+import { Server } from "./server.ts";
+import { type Fault, type StreamOptions, streamOf, type Wish } from "./stream.ts";
 
 export interface ReplayOptions extends StreamOptions {
-  /** A lock, or `once`: this package with an id for each wish. */
-  readonly library: Library | "once";
+  /** One of `shopLocks`. */
+  readonly lock: string;
   readonly redisPort: number;
   /** How long after the stream blocked customers go on trying. */
   readonly tailSeconds: number;
+  readonly servers: number;
 }
 
 /** A time in which a customer wanted to order, had no order under way, and was refused. */
 export interface Block {
   readonly user: string;
+  readonly fault: Fault | undefined;
   readonly fromMs: number;
   readonly untilMs: number;
 }
 
+/** One order too many. */
+export interface SurplusOrder {
+  readonly fault: Fault | undefined;
+  /** While another order of the same wish was under way; otherwise after it. */
+  readonly isAtOnce: boolean;
+  /** It or the other one was placed on a server whose clock is ahead. */
+  readonly isByClock: boolean;
+}
+
 export interface Replay {
-  readonly clicks: number;
   readonly wishes: number;
   readonly orders: number;
-  /** Wishes that became two orders at the same time. */
-  readonly doubleOrders: number;
-  /** Wishes whose second click became an order after that of the first had been finished. */
-  readonly laterOrders: number;
+  readonly surplus: readonly SurplusOrder[];
   /** Wishes that had not become an order at the end of the run. */
-  readonly unfulfilled: number;
-  readonly repliesLost: number;
+  readonly ordersLost: number;
+  readonly faults: Readonly<Record<Fault, number>>;
   readonly blocks: readonly Block[];
   readonly lengthMs: number;
 }
 
-const servers = 8;
+interface Order extends Placed {
+  readonly isByClock: boolean;
+}
+
+/** A click that became no order. */
+interface Refused {
+  readonly atMs: number;
+  /** It was an order until its server was killed. */
+  readonly hasDied: boolean;
+}
+
 const workMs = 120;
+/** Longer than the life of every lock of the table but that of two hours. */
+const slowWorkMs = 7_000;
 /** A refused customer tries again. */
 const retryMs = 1_000;
 /** A connection that lost a reply is noticed dead after so long. */
 const resetAfterMs = 300;
+/** More than the life of a lock. */
+const clockAheadMs = 8_000;
 
 /** One shop, one stream of customers, one kind of lock. */
 export async function replay(options: ReplayOptions): Promise<Replay> {
   const proxy = await startProxy(options.redisPort);
-  const shop = await openShop(options.library, proxy.port);
-  const startedAt = performance.now();
-  const now = (): number => performance.now() - startedAt;
+  const servers = await Promise.all(
+    Array.from({ length: options.servers }, (_, index) =>
+      Server.start({
+        lock: options.lock,
+        redisPort: proxy.port,
+        clockAheadMs: index === 0 ? clockAheadMs : 0,
+      }),
+    ),
+  );
+  const startedMs = now();
   const endMs = (options.seconds + options.tailSeconds) * 1_000;
   const blocks: Block[] = [];
+  const surplus: SurplusOrder[] = [];
+  const faults = { "lost reply": 0, "killed process": 0, "slow holder": 0 };
   const busy = new Set<string>();
-  let [clicks, wishes, orders, doubleOrders, laterOrders] = [0, 0, 0, 0, 0];
-  let [unfulfilled, repliesLost] = [0, 0];
+  let [clicks, wishes, orders, ordersLost] = [0, 0, 0, 0];
+  const sinceStart = (): number => now() - startedMs;
 
-  function loseReplyOf(user: string): void {
-    const isTheirs = (argv: string[]): boolean =>
-      isAcquire(argv) && argv.some((argument) => argument.endsWith(user));
-    void proxy.loseReplyOnce(isTheirs, { resetAfterMs }).then(() => repliesLost++);
+  async function click(wish: Wish, name: string): Promise<Order | Refused | "done"> {
+    const number = clicks++;
+    const server = servers[number % servers.length] as Server;
+    const { user, fault } = wish;
+    const work = fault === "slow holder" ? slowWorkMs : workMs;
+    const answer = await server.order({ number, user, wish: name, workMs: work });
+    if (answer.kind === "placed") return { ...answer, isByClock: server.isClockAhead };
+    if (answer.kind === "repeated") return "done";
+    return { atMs: sinceStart(), hasDied: answer.kind === "died" };
   }
 
-  async function click(
-    user: string,
-    wish: string,
-  ): Promise<Order | { refusedMs: number } | "repeated"> {
-    const order = await shop.order(user, wish, clicks++);
-    if (order === "repeated") return order;
-    if (order === undefined) return { refusedMs: now() };
-    orders++;
-    return order;
-  }
-
-  async function come({ user, secondClickMs, losesReply }: Wish): Promise<void> {
-    const wish = `${user}-${wishes++}`;
-    if (losesReply) loseReplyOf(user);
+  async function come(wish: Wish): Promise<void> {
+    const { user, fault } = wish;
+    const name = `${user}-${wishes++}`;
+    if (fault !== undefined) faults[fault]++;
+    if (fault === "lost reply") loseReplyOf(proxy, user);
+    if (fault === "killed process") {
+      // The next click is that of this wish.
+      killAt(proxy, user, servers[clicks % servers.length] as Server);
+    }
+    const placed: Order[] = [];
     let refusedMs: number | undefined;
     for (let tries = 0; ; tries++) {
-      const askedMs = now();
-      const asking = [click(user, wish)];
-      // Only the first try is impatient: a refused customer clicks once a second.
-      if (tries === 0 && secondClickMs !== undefined) {
-        asking.push(sleep(secondClickMs).then(() => click(user, wish)));
-      }
-      const answers = await Promise.all(asking);
-      const placed = answers.filter((answer): answer is Order =>
-        Object.hasOwn(answer as object, "fromMs"),
+      const askedMs = sinceStart();
+      const later = tries === 0 ? wish.laterClicksMs : [];
+      const asking = [0, ...later].map((ms) =>
+        ms === 0 ? click(wish, name) : sleep(ms).then(() => click(wish, name)),
       );
-      const [first, second] = placed;
-      if (first !== undefined && second !== undefined) {
-        const apart = first.untilMs <= second.fromMs || second.untilMs <= first.fromMs;
-        if (apart) laterOrders++;
-        else doubleOrders++;
-      }
-      if (first !== undefined || answers.includes("repeated")) {
-        if (refusedMs !== undefined) blocks.push({ user, fromMs: refusedMs, untilMs: askedMs });
-        return;
-      }
+      const answers = await Promise.all(asking);
+      const refused: Refused[] = [];
       for (const answer of answers) {
-        if (answer !== "repeated" && "refusedMs" in answer) {
-          refusedMs = Math.min(refusedMs ?? endMs, answer.refusedMs);
-        }
+        if (answer === "done") continue;
+        if ("kind" in answer) placed.push(answer);
+        else refused.push(answer);
       }
-      if (now() + retryMs >= endMs) {
-        blocks.push({ user, fromMs: refusedMs ?? endMs, untilMs: endMs });
-        unfulfilled++;
-        return;
+      refusedMs ??= outSince(refused);
+      const isServed = placed.length > 0 || answers.includes("done");
+      if (isServed || sinceStart() + retryMs >= endMs) {
+        if (tries > 0 || !isServed) {
+          const untilMs = isServed ? askedMs : endMs;
+          blocks.push({ user, fault, fromMs: refusedMs ?? untilMs, untilMs });
+        }
+        if (!isServed) ordersLost++;
+        break;
       }
       await sleep(retryMs);
     }
+    orders += placed.length;
+    surplus.push(...surplusOf(placed, fault));
   }
 
   const coming: Promise<void>[] = [];
   for (const wish of streamOf(options)) {
-    await sleep(Math.max(0, wish.atMs - now()));
+    await sleep(Math.max(0, wish.atMs - sinceStart()));
     // Somebody who still waits for one order does not want the next.
     if (busy.has(wish.user)) continue;
     busy.add(wish.user);
     coming.push(come(wish).finally(() => busy.delete(wish.user)));
   }
   await Promise.all(coming);
-  const lengthMs = now();
-  await shop.close();
+  const lengthMs = sinceStart();
+  await Promise.all(servers.map((server) => server.stop()));
   await proxy.stop();
-  const counts = { clicks, wishes, orders, doubleOrders, laterOrders, unfulfilled, repliesLost };
-  return { ...counts, blocks, lengthMs };
+  return { wishes, orders, surplus, ordersLost, faults, blocks, lengthMs };
 }
 
-/** The time in which the shop worked on an order under the lock. */
-interface Order {
-  readonly fromMs: number;
-  readonly untilMs: number;
+/** Since when a customer without an order has none under way. */
+function outSince(refused: readonly Refused[]): number | undefined {
+  const died = refused.filter(({ hasDied }) => hasDied);
+  if (died.length > 0) return Math.max(...died.map(({ atMs }) => atMs));
+  return refused.length === 0 ? undefined : Math.min(...refused.map(({ atMs }) => atMs));
 }
 
-interface Shop {
-  /** One submit at one of the servers, and the order that it became or that its answer repeats. */
-  order(user: string, wish: string, click: number): Promise<Order | "repeated" | undefined>;
-  close(): Promise<void>;
+/** Every order of a wish but the first. */
+function surplusOf(placed: readonly Order[], fault: Fault | undefined): SurplusOrder[] {
+  const inOrder = [...placed].sort((one, other) => one.fromMs - other.fromMs);
+  return inOrder.slice(1).map((order, index) => {
+    const earlier = inOrder.slice(0, index + 1);
+    const beside = earlier.filter(({ untilMs }) => untilMs > order.fromMs);
+    const isByClock = [order, ...beside].some((one) => one.isByClock);
+    return { fault, isAtOnce: beside.length > 0, isByClock };
+  });
 }
 
-/** Several server processes with a connection each, as behind a load balancer. */
-async function openShop(library: Library | "once", port: number): Promise<Shop> {
-  const clients = Array.from({ length: servers }, () =>
-    ioredis6.connect(port, { commandTimeout: 200 }),
-  );
-  await Promise.all(clients.map(untilReady));
-  const contenders = clients.map((client) =>
-    library === "once" ? openOnce(client) : openLock(library, client),
-  );
-  return {
-    async order(user, wish, click) {
-      const contender = contenders[click % servers];
-      // As applications do: a lock that could not be asked for is a refusal.
-      const submitted = await contender?.submit(user, wish).catch(() => undefined);
-      if (submitted === "repeated") return submitted;
-      if (submitted === undefined || submitted === "refused") return undefined;
-      const fromMs = performance.now();
-      await sleep(workMs);
-      const untilMs = performance.now();
-      submitted.release().catch(() => {});
-      return { fromMs, untilMs };
-    },
-    async close() {
-      await Promise.all(contenders.map((contender) => contender.close()));
-      for (const client of clients) client.disconnect();
-    },
-  };
+function loseReplyOf(proxy: RedisProxy, user: string): void {
+  void proxy.loseReplyOnce((argv) => isAcquireOf(argv, user), { resetAfterMs });
 }
 
-function openLock(library: Library, client: AnyRedis) {
-  const contender = library.open(client);
-  return {
-    async submit(user: string): Promise<Submitted> {
-      const answer = await contender.acquire(user);
-      return answer.outcome === "acquired" ? answer.hold : "refused";
-    },
-    close: () => contender.close(),
-  };
+/** Redis has executed the command, and its process never hears of it. */
+function killAt(proxy: RedisProxy, user: string, server: Server): void {
+  void proxy
+    .holdReplyOnce((argv) => isAcquireOf(argv, user), { releaseAfterMs: 60_000 })
+    .then(() => server.kill());
 }
 
-function isAcquire([name, body]: string[]): boolean {
-  if (name === "set") return true;
-  return name === "eval" && body?.includes("'SET'") === true;
+function isAcquireOf([name = "", body = "", ...others]: string[], user: string): boolean {
+  if (![body, ...others].some((argument) => argument.endsWith(user))) return false;
+  if (name.toLowerCase() === "eval") return body.includes("'SET'") || body.includes('"set"');
+  return ["set", "setnx", "evalsha"].includes(name.toLowerCase());
 }

@@ -7,8 +7,8 @@
  *   spin -a -DNO_RETIRE submit-lock.pml && cc -O2 -DSAFETY -DBFS -o pan pan.c && ./pan
  *   spin -t -T -DNO_RETIRE submit-lock.pml        # tells the counterexample as a story
  *
- * The scripts are src/stores/redis/scripts.ts, an owner's rules src/lock/acquisition.ts, lease.ts
- * and retirement.ts.
+ * The scripts are src/stores/redis/scripts, an owner's rules src/lock/acquire.ts, held-lease.ts,
+ * release.ts and complete.ts. With RECORD there is the record of a submission besides: record.pml.
  *
  * What is in it
  *
@@ -105,8 +105,9 @@ unsigned taker : 4 = RIVAL; /* who took it; only the properties look at this */
 
 /* ---- The owners ---- */
 
-mtype = { idle, trying, holding, retiring, done };
-mtype = { nothing, granted, contended, refused };
+mtype = { idle, trying, holding, completing, retiring, done };
+/* Of a lock without the look at the record, and of the record, with or without the lock. */
+mtype = { nothing, granted, contended, refused, locked, replayed, replayed_held };
 mtype = { unused, under_way, answered };
 
 /* The acquire on one connection. The first connection re-sends in silence, the second never. */
@@ -134,6 +135,11 @@ typedef Owner {
   unsigned age : 5;      /* ticks since its retire began */
   bool release;          /* a compare-and-delete is on its way */
   unsigned open_until : 5; /* the latest deadline that was open when that was sent */
+#ifdef RECORD
+  bool complete;         /* a complete is on its way; every copy is the same */
+  unsigned expires : 4;  /* ticks until its record is to expire, as it was stamped */
+  bool recorded;         /* its record was written; only the properties look at this */
+#endif
 }
 
 Owner owner[OWNERS];
@@ -208,6 +214,16 @@ Owner owner[OWNERS];
 #define LOST(o) (me.valid == 0 && me.doubtful)
 #endif
 
+/* Rule 17: retiring begins when a complete was answered. */
+#ifdef NO_WAIT_FOR_COMPLETE
+#define MAY_RETIRE(o) (me.phase == retiring || me.phase == completing)
+#else
+#define MAY_RETIRE(o) (me.phase == retiring)
+#endif
+
+/* The watchdog extends until a complete was answered. */
+#define IS_EXTENDED(o) (me.phase == holding || me.phase == completing)
+
 /* The answer to a compare-and-delete that was executed after every deadline open at its send. */
 #if defined(NO_FINALITY) || defined(NO_RETIRE)
 #define FINAL(o) true
@@ -250,7 +266,7 @@ inline tidy_copy(o, c) {
 
 inline tidy_extend(o, e) {
   if
-  :: me.phase != holding && extend_.state == answered -> extend_.state = unused
+  :: !IS_EXTENDED(o) && extend_.state == answered -> extend_.state = unused
 #ifndef NO_FRESH_ID
   /* It finds a key that is not its own, now and for ever. */
   :: me.phase == done && key != ID(o, 0) -> extend_.state = unused
@@ -258,7 +274,7 @@ inline tidy_extend(o, e) {
   :: else
   fi;
   if
-  :: me.phase != holding || extend_.state == unused -> extend_.valid = 0
+  :: !IS_EXTENDED(o) || extend_.state == unused -> extend_.valid = 0
   :: else
   fi
 }
@@ -271,7 +287,7 @@ inline tidy_release(o) {
   fi;
 #endif
   if
-  :: me.phase != retiring || !me.release -> me.open_until = PAST
+  :: !MAY_RETIRE(o) || !me.release -> me.open_until = PAST
   :: else
   fi
 }
@@ -285,6 +301,10 @@ inline tidy(o) {
 #endif
   tidy_release(o)
 }
+
+#ifdef RECORD
+#include "record.pml"
+#endif
 
 /* ---- The three scripts ---- */
 
@@ -315,15 +335,34 @@ inline key_is_free() {
   taker = RIVAL
 }
 
+inline grant(o, c, answer) {
+#ifdef RECORD
+  if
+  :: record == NOBODY || !MAY_LOOK(o, c) ->
+     answer = granted;
+     once = (record == NOBODY);
+     assert(once)
+#ifndef NO_LOCK_BEFORE_LOOK
+  :: answer = locked /* in two steps: the look is still to come */
+#endif
+  fi
+#else
+  answer = granted
+#endif
+}
+
 inline execute_acquire(o, c, answer) {
   if
-  :: key == ID(o, c) -> answer = granted /* mine: the life stays */
+#ifdef RECORD
+  :: record != NOBODY && MAY_LOOK(o, c) -> answer = replayed
+#endif
+  :: key == ID(o, c) -> grant(o, c, answer) /* mine: the life stays */
   :: key != ID(o, c) && key != NOBODY ->
      answer = contended;
      no_self_contention = (taker != o);
      assert(no_self_contention)
   :: key == NOBODY && NOT_TOO_LATE(copy_.deadline) && NOT_TOO_EARLY(copy_.deadline) ->
-     answer = granted;
+     grant(o, c, answer);
      key_is_taken(ID(o, c), o);
      no_orphan = (me.phase != done);
      assert(no_orphan)
@@ -345,6 +384,9 @@ inline execute_release(o) {
      printf("server: the release of owner %d deletes the key\n", o);
      no_foreign_delete = (taker == o);
      assert(no_foreign_delete);
+#ifdef RECORD
+     check_gap(o);
+#endif
      key_is_free()
   :: else -> printf("server: the release of owner %d finds nothing of its own\n", o)
   fi
@@ -389,6 +431,7 @@ inline be_done(o, abandoned) {
   printf("owner %d is done\n", o);
   me.phase = done;
   me.valid = 0;
+  me.proved = 0;
   me.age = 0;
   me.copy[0].open = false;
   me.copy[1].open = false;
@@ -434,6 +477,9 @@ inline read_copy(o, c, answer) {
      stop_trying(o, holding);
      check_mutual_exclusion()
   :: answer == contended -> give_up(o)
+#ifdef RECORD
+  :: answer == replayed || answer == replayed_held -> read_replayed(o, answer)
+#endif
   :: else -> tidy_copy(o, c) /* refused: another copy may go out */
   fi;
   answer = 0
@@ -474,8 +520,14 @@ inline send_release(o) {
 }
 
 /* The first copy, a confirm and another try after "refused" are one and the same. */
+#ifdef NO_LOCK_BEFORE_LOOK
+#define MAY_SEND(o) (me.phase == trying && WITHIN_BUDGET(o) && record == NOBODY)
+#else
 #define MAY_SEND(o) (me.phase == trying && WITHIN_BUDGET(o))
+#endif
 #define MAY_SEND_FIRST(o) (MAY_SEND(o) && !BUSY(o, 0))
+/* Of two steps, the second has been answered. */
+#define IS_READABLE(o, c) (me.copy[c].reply != nothing && me.copy[c].reply != locked)
 #define MAY_SEND_SECOND(o) (MAY_SEND(o) && BUSY(o, 0) && !BUSY(o, 1))
 
 proctype client(byte o) {
@@ -501,18 +553,22 @@ end:
   /* A limit, not a safeguard: a message that is delayed by as much as the clock is wrong. */
   :: d_step { MAY_SEND_FIRST(o) -> send_copy(o, 0, IN(2 * RETIRE_BOUND)) }
 #endif
-  :: atomic { me.copy[0].reply != nothing -> read_copy(o, 0, answer) }
-  :: atomic { me.copy[1].reply != nothing -> read_copy(o, 1, answer) }
+  :: atomic { IS_READABLE(o, 0) -> read_copy(o, 0, answer) }
+  :: atomic { IS_READABLE(o, 1) -> read_copy(o, 1, answer) }
 
-  :: d_step { me.phase == holding && me.extend[0].state == unused -> send_extend(o, 0) }
+  :: d_step { IS_EXTENDED(o) && me.extend[0].state == unused -> send_extend(o, 0) }
   :: d_step { me.extend[0].state == answered -> read_extend(o, 0) }
 #if EXTENDS > 1
-  :: d_step { me.phase == holding && me.extend[1].state == unused -> send_extend(o, 1) }
+  :: d_step { IS_EXTENDED(o) && me.extend[1].state == unused -> send_extend(o, 1) }
   :: d_step { me.extend[1].state == answered -> read_extend(o, 1) }
 #endif
   :: d_step { me.phase == holding -> stop_holding(o) }
+#ifdef RECORD
+  :: d_step { me.phase == holding -> begin_complete(o) }
+  :: d_step { me.phase == completing && !me.complete -> me.complete = true }
+#endif
 
-  :: d_step { me.phase == retiring -> send_release(o) }
+  :: d_step { MAY_RETIRE(o) -> send_release(o) }
   od
 }
 
@@ -547,7 +603,7 @@ inline deliver_extend(o, e) {
   /* It was re-sent, so there is another. */
   :: execute_extend(o)
   /* "No" needs no answer here: the holder may stop at any time. */
-  :: extend_.state = (me.phase == holding && MAY_EXTEND(o) -> answered : unused);
+  :: extend_.state = (IS_EXTENDED(o) && MAY_EXTEND(o) -> answered : unused);
      execute_extend(o);
      tidy_extend(o, e)
   fi
@@ -566,6 +622,9 @@ inline deliver_release(o) {
 
 proctype network(byte o) {
   mtype answer;
+#ifdef RECORD
+  bool is_settled;
+#endif
 end:
   do
   :: atomic { me.copy[0].wire -> deliver_copy(o, 0, answer) }
@@ -576,6 +635,11 @@ end:
   :: atomic { me.extend[1].state == under_way -> deliver_extend(o, 1) }
 #endif
   :: atomic { me.release -> deliver_release(o) }
+#ifdef RECORD
+  :: d_step { me.copy[0].reply == locked -> look(o, 0) }
+  :: d_step { me.copy[1].reply == locked -> look(o, 1) }
+  :: atomic { me.complete -> deliver_complete(o, is_settled) }
+#endif
   od
 }
 
@@ -591,6 +655,9 @@ end:
        check_mutual_exclusion()
      }
   :: d_step { key == RIVAL -> printf("the rival releases\n"); key_is_free() }
+#ifdef RECORD
+  :: d_step { record == NOBODY -> printf("the rival is recorded\n"); write_record(RIVAL, RETAIN) }
+#endif
   od
 }
 
@@ -619,6 +686,9 @@ inline tick(o) {
   :: me.phase == retiring && me.age < RETIRE_BOUND -> me.age++
   :: else
   fi;
+#ifdef RECORD
+  tick_complete(o);
+#endif
   tidy(o)
 }
 
@@ -633,6 +703,9 @@ end:
        :: key != RIVAL && life > 1 -> life--
        :: else
        fi;
+#ifdef RECORD
+       tick_record();
+#endif
        tick(0);
 #if OWNERS > 1
        tick(1)

@@ -32,7 +32,12 @@ export interface Vitals {
 /** What a service tells its parent. Times are those of {@link now}. */
 export type FromService =
   | { readonly port: number }
-  | { readonly begun: string; readonly user: string; readonly at: number }
+  | {
+      readonly begun: string;
+      readonly user: string;
+      readonly fencingToken: number | undefined;
+      readonly at: number;
+    }
   /** `lost`: the lease was lost, and the handler stopped there. */
   | { readonly ended: string; readonly at: number; readonly lost: boolean }
   | { readonly uncaught: string }

@@ -37,9 +37,10 @@ const handler = async (turn: Turn): Promise<void> => {
   const { lease, req } = turn;
   if (lease === undefined) throw new Error("There is no order without a lease.");
   underWay++;
-  tell({ begun: lease.ownerId, user: String(req.headers["x-user"]), at: now() });
+  const { fencingToken, ownerId } = lease;
+  tell({ begun: ownerId, user: String(req.headers["x-user"]), fencingToken, at: now() });
   const { signal } = lease;
-  const end = (lost: boolean) => tell({ ended: lease.ownerId, at: now(), lost });
+  const end = (lost: boolean) => tell({ ended: ownerId, at: now(), lost });
   // Heard in the moment in which it is told, as in a handler that hands the signal on.
   signal.addEventListener("abort", () => end(true));
   try {

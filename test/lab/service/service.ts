@@ -56,8 +56,8 @@ export async function startService(settings: Settings): Promise<Service> {
     else if ("uncaught" in message) uncaught.push(message.uncaught);
     else if ("vitals" in message) asked.shift()?.(message.vitals);
     else if ("begun" in message) {
-      const { begun: ownerId, user, at: from } = message;
-      ledger.begin({ holder: name, user, ownerId, from });
+      const { begun: ownerId, user, fencingToken, at: from } = message;
+      ledger.begin({ holder: name, user, ownerId, fencingToken, from });
     } else if ("ended" in message) {
       const holding = ledger.of(message.ended);
       if (holding !== undefined) ledger.end(holding, message.at, message.lost);

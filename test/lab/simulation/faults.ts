@@ -1,3 +1,4 @@
+import { tryAgainMs } from "./network/simulated-client.ts";
 import type { FaultPlan } from "./schedule.ts";
 import { Machine } from "./time/machine.ts";
 import { phase } from "./time/task-queue.ts";
@@ -90,7 +91,8 @@ export class Faults {
     this.#world.count("fault: slot moving");
     this.#world.note(() => `           slot moving for ${forMs} ms`);
     server.move(forMs);
-    this.#trouble(processes, forMs);
+    // What was refused last is written again that much later.
+    this.#trouble(processes, forMs + tryAgainMs);
   }
 
   /** SIGKILL: its system closes the connections, and nobody is there to see it. */

@@ -6,6 +6,7 @@ import { Endings } from "./endings.ts";
 import { AnswerChecks } from "./invariants/answer-checks.ts";
 import { slackMs } from "./invariants/key-watch.ts";
 import type { Owner } from "./invariants/owners.ts";
+import { Person } from "./person.ts";
 import type { OperationPlan } from "./schedule.ts";
 import { nominalRetainMs } from "./witnessed-store.ts";
 import type { SimulatedProcess, World } from "./world.ts";
@@ -15,6 +16,7 @@ export class Operations {
   readonly #world: World;
   readonly #answers: AnswerChecks;
   readonly #endings: Endings;
+  readonly #person: Person;
   readonly #underWay = new Map<SimulatedProcess, number>();
   #calls = 0;
 
@@ -22,6 +24,7 @@ export class Operations {
     this.#world = world;
     this.#answers = new AnswerChecks(world);
     this.#endings = new Endings(world, this.#answers);
+    this.#person = new Person(world);
     world.schedule.operations.forEach((plan) => {
       // Not before the connections could have come up.
       this.#plan(plan, 15 + plan.atMs);
@@ -57,6 +60,8 @@ export class Operations {
         return await this.#withLock(plan, process);
       case "close":
         return await this.close(process, plan.workMs);
+      case "free":
+        return await this.#person.free(plan, process);
       case "oldLock":
         return this.#oldLock(plan);
     }

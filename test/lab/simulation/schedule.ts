@@ -32,7 +32,7 @@ export interface ProcessPlan {
   readonly lazyConnect: boolean;
 }
 
-type OperationKind = "acquire" | "submit" | "lookUp" | "withLock" | "close" | "oldLock";
+type OperationKind = "acquire" | "submit" | "lookUp" | "withLock" | "close" | "oldLock" | "free";
 
 /** How a lease ends: what is called first, and whether the other follows in the same turn. */
 type Ending = "release" | "complete";
@@ -42,7 +42,7 @@ export interface OperationPlan {
   readonly process: number;
   readonly user: number;
   readonly kind: OperationKind;
-  /** How long the work takes; for `close`, its bound; for `oldLock`, nothing. */
+  /** How long the work takes; for `close`, its bound; for `oldLock`, nothing; for `free`, how long a person thinks. */
   readonly workMs: number;
   readonly waitMs: number;
   /** Whether the work stops when the signal aborts. */
@@ -138,6 +138,7 @@ function operationPlan(times: LockTimes): fc.Arbitrary<OperationPlan> {
       { arbitrary: fc.constant("withLock" as const), weight: 4 },
       { arbitrary: fc.constant("close" as const), weight: 1 },
       { arbitrary: fc.constant("oldLock" as const), weight: 1 },
+      { arbitrary: fc.constant("free" as const), weight: 3 },
     ),
     workMs: fc.oneof(
       fc.nat({ max: 20 }),

@@ -5,6 +5,8 @@ import {
 } from "../../../src/stores/redis/scripts/acquire.ts";
 import { completeScript } from "../../../src/stores/redis/scripts/complete.ts";
 import { extendScript } from "../../../src/stores/redis/scripts/extend.ts";
+import { freeScript } from "../../../src/stores/redis/scripts/free.ts";
+import { inspectScript } from "../../../src/stores/redis/scripts/inspect.ts";
 import { lookScript, recordScript } from "../../../src/stores/redis/scripts/record.ts";
 import { cooldownScript, releaseScript } from "../../../src/stores/redis/scripts/release.ts";
 
@@ -19,6 +21,8 @@ export type ScriptName =
   | "complete"
   | "look"
   | "record"
+  | "inspect"
+  | "free"
   | "probe";
 
 const names: ReadonlyMap<string, ScriptName> = new Map([
@@ -31,6 +35,8 @@ const names: ReadonlyMap<string, ScriptName> = new Map([
   [completeScript, "complete"],
   [lookScript, "look"],
   [recordScript, "record"],
+  [inspectScript, "inspect"],
+  [freeScript, "free"],
 ]);
 
 export function nameOf(script: string): ScriptName {

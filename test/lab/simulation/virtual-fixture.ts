@@ -60,6 +60,7 @@ export class VirtualFixture {
           watcher: {
             writes() {},
             executes: (_copy, run) => run(),
+            reads() {},
             troubled: () => () => {},
             connected() {},
             closed() {},

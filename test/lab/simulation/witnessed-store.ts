@@ -1,6 +1,8 @@
 import type {
   AcquireRequest,
   CompleteRequest,
+  FreeRequest,
+  InspectRequest,
   LockCommand,
   LockRequest,
   LockStore,
@@ -95,6 +97,14 @@ export class WitnessedStore implements LockStore {
     this.#witness.completes(command.ownerId, expiresAtMs);
     const watched = this.#watched(copy, `complete ${command.ownerId}`);
     this.#store.complete?.(Object.assign(watched, { cooldownUntilMs, expiresAtMs, record }));
+  }
+
+  inspect(request: InspectRequest): void {
+    this.#store.inspect?.(request);
+  }
+
+  free(request: FreeRequest): void {
+    this.#store.free?.(request);
   }
 
   attach(onReady: () => void): () => Promise<void> {

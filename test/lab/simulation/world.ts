@@ -53,6 +53,8 @@ export class World {
   readonly processes: readonly SimulatedProcess[];
   readonly report: Report = { counts: new Map(), violation: undefined, timeline: [] };
   readonly #isTold: boolean;
+  /** The last step at which an answer of the server was read. */
+  #readAtStep: number | undefined;
   readonly #ownersOfCall = new Map<number, Owner[]>();
 
   constructor(schedule: Schedule, isTold: boolean) {
@@ -167,8 +169,9 @@ export class World {
           if (owner !== undefined) owner.recordUntil ??= expiresAtMs;
         },
         overlooked: (kind) => {
-          // On a Cluster an answer may be the first half of one, with the second still to come.
-          if (this.schedule.isCluster) return;
+          // In two steps the first half is told when the second cannot be written, or its connection
+          // is lost: that had not lain ready, for then an answer is read at this very step.
+          if (this.loop.steps !== this.#readAtStep) return;
           this.verdict.broken("atHand", `a command was written again, and "${kind}" lay ready`);
         },
       });
@@ -251,9 +254,12 @@ export class World {
         }
       },
       executes: (copy, run) => {
-        this.count("commands executed");
+        this.count(`executed: ${nameOf(copy.script)}`);
         this.note(() => `Redis      executes ${nameOf(copy.script)} of ${name}`);
         return this.keyWatch.executions.watch(copy, run);
+      },
+      reads: () => {
+        this.#readAtStep = this.loop.steps;
       },
       troubled: () => health.troubled(),
       connected: (client) => {

@@ -80,6 +80,10 @@ export interface LostWrite {
   readonly told: boolean;
   /** The master did not take a key that no replica would hear of: nothing could be lost. */
   readonly refused: boolean;
+  /** The fencing tokens of the two orders rose. */
+  readonly tokenRose: boolean;
+  /** An INCR beside the lock, as many libraries make their token, gave both the same number. */
+  readonly counterRepeated: boolean;
 }
 
 /**
@@ -95,7 +99,9 @@ export async function loseWrite(topology: Topology): Promise<LostWrite> {
   try {
     await Promise.all(topology.nodes.map((node) => observer.listen(node)));
     const user = freshUser();
-    const victim = await topology.masterOf(`lock:submit:${user}`);
+    const key = `lock:submit:${user}`;
+    const counter = `{${key}}:counter`;
+    const victim = await topology.masterOf(key);
     const replicas = await topology.replicasOf(victim);
     for (const replica of replicas) replica.pause();
     // Otherwise a replica still finds the write in its socket when it wakes.
@@ -104,12 +110,16 @@ export async function loseWrite(topology: Topology): Promise<LostWrite> {
     const refused = first.then(({ status }) => status === 503);
     if (await Promise.race([started(one, user), refused])) {
       for (const replica of replicas) replica.resume();
-      return { overlapped: false, wereApart: false, told: false, refused: true };
+      const nothing = { overlapped: false, wereApart: false, told: false, refused: true };
+      return { ...nothing, tokenRose: false, counterRepeated: false };
     }
+    const counted = await victim.ask("INCR", counter);
     await victim.kill();
     for (const replica of replicas) replica.resume();
     await freeAfter(other, user);
+    const countedAgain = await (await topology.masterOf(key)).ask("INCR", counter);
     const [pair] = overlapping([...one.holdings, ...other.holdings]);
+    const [before = Number.NaN, after = Number.NaN] = pair?.map((each) => each.fencingToken) ?? [];
     await victim.restart();
     await topology.whole();
     return {
@@ -117,6 +127,8 @@ export async function loseWrite(topology: Topology): Promise<LostWrite> {
       wereApart: pair !== undefined && observer.wereApart(pair[0].ownerId, pair[1].ownerId),
       told: one.holdings.some(({ lost }) => lost),
       refused: false,
+      tokenRose: after > before,
+      counterRepeated: counted === countedAgain,
     };
   } finally {
     observer.stop();

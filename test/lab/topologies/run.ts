@@ -70,6 +70,9 @@ async function play(topology: Topology, where: string): Promise<void> {
     if (!loss.refused && !(loss.overlapped && loss.wereApart)) {
       note(`${where}: the write that was lost on purpose showed nothing: ${JSON.stringify(loss)}`);
     }
+    if (!loss.refused && !(loss.tokenRose && loss.counterRepeated)) {
+      note(`${where}: after that write the token and the counter were ${JSON.stringify(loss)}`);
+    }
     const drained = await terminateService(express, koa);
     const ended = drained.status === 201 && drained.exitCode === 0;
     if (!ended || drained.freeAfterMs > 1_000)
@@ -84,6 +87,8 @@ async function play(topology: Topology, where: string): Promise<void> {
       "SIGTERM: user free after": Math.round(drained.freeAfterMs),
       "process ended after": Math.round(drained.endedAfterMs),
       "a write lost on purpose": loss.refused ? "refused" : "two orders at once",
+      "the second one's token": loss.refused ? "-" : loss.tokenRose ? "higher" : "not higher",
+      "an INCR beside it": loss.refused ? "-" : loss.counterRepeated ? "the same again" : "another",
     });
     console.log(`  ${JSON.stringify(endings.at(-1))}`);
   } finally {

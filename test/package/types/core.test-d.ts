@@ -100,6 +100,7 @@ export async function used(): Promise<void> {
 export const outcomes: Record<ReleaseOutcome, true> = {
   released: true,
   gone: true,
+  freed: true,
   foreign: true,
   unconfirmed: true,
 };

@@ -1,25 +1,51 @@
 import { expect, test } from "vitest";
-import { blockedOverTime, figuresOf } from "../../lab/incident/figures.ts";
+import { blockedOverTime, figuresOf, reasonOf } from "../../lab/incident/figures.ts";
 import { picture } from "../../lab/incident/picture.ts";
+import type { Replay } from "../../lab/incident/replay.ts";
+import { surplusPicture } from "../../lab/incident/surplus-picture.ts";
 
-test("a block is counted, measured and drawn", () => {
-  const blocks = [
-    { user: "1", fromMs: 500, untilMs: 3_000 },
-    { user: "1", fromMs: 4_000, untilMs: 7_000 },
-    { user: "2", fromMs: 2_000, untilMs: 2_100 },
-  ];
-  const counts = { clicks: 9, wishes: 5, orders: 5, doubleOrders: 0, laterOrders: 0 };
-  const run = { ...counts, unfulfilled: 0, repliesLost: 3, blocks, lengthMs: 8_000 };
-  expect(figuresOf(run)).toMatchObject({
+const run: Replay = {
+  wishes: 5,
+  orders: 8,
+  ordersLost: 1,
+  faults: { "lost reply": 1, "killed process": 1, "slow holder": 1 },
+  blocks: [
+    { user: "1", fault: "lost reply", fromMs: 500, untilMs: 3_000 },
+    { user: "1", fault: "lost reply", fromMs: 4_000, untilMs: 7_000 },
+    { user: "2", fault: undefined, fromMs: 2_000, untilMs: 2_100 },
+  ],
+  surplus: [
+    { fault: "slow holder", isAtOnce: true, isByClock: true },
+    { fault: undefined, isAtOnce: true, isByClock: true },
+    { fault: undefined, isAtOnce: false, isByClock: false },
+  ],
+  lengthMs: 8_000,
+};
+
+test("what failed is counted, and told by what it followed from", () => {
+  expect(figuresOf(run)).toEqual({
+    "orders placed": 8,
     "users blocked": 1,
-    "total blocked time (s)": 5.5,
+    "blocked time (s)": 5.5,
     "longest block (s)": 3,
-    "refused once, then served": 1,
+    "double orders at the same time": 2,
+    "second orders later": 1,
+    "orders lost": 1,
   });
-  const blocked = blockedOverTime(blocks, 8_000);
+  expect(reasonOf(run)).toBe(
+    "1 user locked out by an own lock whose reply was lost; 1 order placed beside a holder slower than its lease; 1 order placed at once by a server whose clock is ahead; 1 click of an order that was finished, taken for a new one",
+  );
+  expect(reasonOf({ ...run, blocks: [], surplus: [] })).toBe("nothing failed");
+});
+
+test("blocks and surplus orders are drawn", () => {
+  const blocked = blockedOverTime(run.blocks, 8_000);
   expect([blocked[4], blocked[5], blocked[20], blocked[21], blocked[79]]).toEqual([0, 1, 2, 1, 0]);
   const drawn = picture([{ name: "a < b", blocked }], "Blocked & waiting", 5);
   expect(drawn).toContain("a &lt; b");
   expect(drawn).toContain("Blocked &amp; waiting");
   expect(drawn.match(/<polyline/g)).toHaveLength(1);
+  const bars = surplusPicture([{ name: "old", atOnce: 2, later: 1 }], "Too many");
+  expect(bars.match(/<rect/g)).toHaveLength(4);
+  expect(bars).toContain(">3</text>");
 });

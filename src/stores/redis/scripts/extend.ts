@@ -9,6 +9,7 @@ import { common, sent } from "./common.ts";
  *   1 it held the owner id, and has its full life again, or more than that: it is never shortened
  *   0 gone: no key
  *   -1 foreign: another value, or no string
+ *   -2 freed: a person has taken it away from this owner id
  */
 export const extendScript: string = sent(/* lua */ `
 ${common}
@@ -33,6 +34,9 @@ for i, key in ipairs(KEYS) do
     if not failed(reply) then
       reply = 1
     end
+  -- Rule 19.
+  elseif string.sub(held, 1, 43) == 'freed:' .. ARGV[1 + i] .. ':' then
+    reply = -2
   end
   -- As long as nothing was written, an error is that of the whole call.
   if failed(reply) and not wrote then

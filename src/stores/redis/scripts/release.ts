@@ -8,6 +8,7 @@ import { common, sent } from "./common.ts";
  *   1 it held the owner id, and was deleted
  *   0 gone: no key
  *   -1 foreign: another value, or no string
+ *   -2 freed: a person has taken it away from this owner id
  */
 export const releaseScript: string = sent(/* lua */ `
 ${common}
@@ -25,6 +26,9 @@ for i, key in ipairs(KEYS) do
   elseif string.sub(held, 1, 36) == ARGV[i] then
     reply = redis.pcall('DEL', key)
     wrote = wrote or not failed(reply)
+  -- Rule 19: a tombstone stays, whoever meets it.
+  elseif string.sub(held, 1, 43) == 'freed:' .. ARGV[i] .. ':' then
+    reply = -2
   end
   -- As long as nothing was written, an error is that of the whole call.
   if failed(reply) and not wrote then
@@ -70,6 +74,8 @@ for i, key in ipairs(KEYS) do
   -- Rule 19: the value names whose cooldown it is, and so proves the earlier copy.
   elseif held == 'cooldown:' .. owner_id then
     reply = 1
+  elseif string.sub(held, 1, 43) == 'freed:' .. owner_id .. ':' then
+    reply = -2
   end
   -- As long as nothing was written, an error is that of the whole call.
   if failed(reply) and not wrote then

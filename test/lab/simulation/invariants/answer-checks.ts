@@ -137,6 +137,9 @@ export class AnswerChecks {
     const { server, verdict, owners } = this.#world;
     // What a restarted server knew is not known to anybody.
     if (owner.serverLife !== server.life) return;
+    if (outcome === "freed" && !owner.wasFreed) {
+      verdict.broken("truthful", `${owner.name} was called freed, and nobody had freed it`);
+    }
     const deleted = owner.deletedAt.some((at) => at >= began);
     const isAtKey = String(server.look(owner.key)?.value).startsWith(owner.id);
     // It may have run out while the release was on its way: no one can tell that from a deletion.

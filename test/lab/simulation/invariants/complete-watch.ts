@@ -56,6 +56,7 @@ export class CompleteWatch {
   }
 
   #isLocked({ key, id }: Owner): boolean {
-    return String(this.#server.look(key)?.value).startsWith(id);
+    const value = String(this.#server.look(key)?.value);
+    return value.startsWith(id) || value.startsWith(`freed:${id}:`);
   }
 }

@@ -4,6 +4,7 @@ import { type CallEntry, codesOf, entriesOf, isAcquire, isGrant } from "../serve
 import type { SimulatedRedis } from "../server/simulated-redis.ts";
 import type { Owners } from "./owners.ts";
 import type { RecordWatch } from "./record-watch.ts";
+import type { TombstoneWatch } from "./tombstone-watch.ts";
 import type { Verdict } from "./verdict.ts";
 
 /** What the server executes at the moment. */
@@ -21,6 +22,7 @@ interface Around {
   readonly owners: Owners;
   readonly verdict: Verdict;
   readonly records: () => RecordWatch;
+  readonly tombstones: () => TombstoneWatch;
 }
 
 /** Watches every script that the server executes: what it is about, and what it says in the end. */
@@ -39,6 +41,7 @@ export class Executions {
     const execution = { copy, name, entries, touched: new Map<string, string>() };
     // Whatever stands now stood before this script began.
     const stood = entries.map(({ record }) => record && this.#around.records().standing(record));
+    const held = entries.map(({ lock = "" }) => this.#around.server().look(lock)?.value);
     this.current = execution;
     let reply: unknown;
     try {
@@ -60,6 +63,7 @@ export class Executions {
         );
       }
       this.#checkUntouched(execution, entry, code);
+      this.#around.tombstones().checkCode(name, entry.ownerId, held[at], code);
     }
     return reply;
   }
@@ -67,7 +71,7 @@ export class Executions {
   #failed({ name, entries }: Execution, error: string): void {
     const { owners, server, verdict } = this.#around;
     if (error.includes("user_script")) verdict.broken("script", error);
-    const isEnding = ["release", "cooldown", "complete", "record"].includes(name);
+    const isEnding = ["release", "cooldown", "complete", "record", "free"].includes(name);
     // An engine that looks at every write may refuse a record; a deletion it may not.
     const isRefusable = server().memory === "strictly full" && name !== "release";
     if (isEnding && !isRefusable && error.includes("OOM")) {

@@ -9,6 +9,7 @@ import { Executions } from "./executions.ts";
 import { FenceWatch } from "./fence-watch.ts";
 import type { Owner, Owners, Tenure } from "./owners.ts";
 import { RecordWatch } from "./record-watch.ts";
+import { isNamed, TombstoneWatch } from "./tombstone-watch.ts";
 import type { Verdict } from "./verdict.ts";
 
 /** Rounding of clocks to milliseconds, timers that come late, a turn of the loop. */
@@ -19,6 +20,7 @@ export class KeyWatch implements KeyWatcher {
   readonly executions: Executions;
   readonly records: RecordWatch;
   readonly fence: FenceWatch;
+  readonly tombstones: TombstoneWatch;
   readonly #loop: EventLoop;
   readonly #schedule: Schedule;
   readonly #owners: Owners;
@@ -40,7 +42,14 @@ export class KeyWatch implements KeyWatcher {
     this.#verdict = verdict;
     this.#note = note;
     this.#server = server;
-    this.executions = new Executions({ server, owners, verdict, records: () => this.records });
+    this.executions = new Executions({
+      server,
+      owners,
+      verdict,
+      records: () => this.records,
+      tombstones: () => this.tombstones,
+    });
+    this.tombstones = new TombstoneWatch(owners, verdict, schedule.times, server);
     this.records = new RecordWatch(loop, owners, verdict, this.executions, server);
     this.fence = new FenceWatch(loop, verdict, server);
   }
@@ -58,12 +67,15 @@ export class KeyWatch implements KeyWatcher {
     this.#note(() => `Redis      ${key} = ${owner.name}`);
     owner.serverLife ??= this.#server().life;
     const tenures = this.#owners.tenures(key);
+    const replaced = this.#owners.current(key);
     this.#end(key);
     let isByWrongClock = false;
     if (current !== undefined) {
       if (parsed.kind === "lock") isByWrongClock = this.#taken(key, parsed, owner, current.copy);
       else if (parsed.kind === "cooldown") this.#cooled(key, parsed.ownerId, expiresAt);
-      else this.#verdict.broken("grammar", `${key} = ${value}`);
+      else if (parsed.kind === "freed") {
+        this.tombstones.set(parsed.ownerId, expiresAt, replaced, current);
+      } else this.#verdict.broken("grammar", `${key} = ${value}`);
       current.touched.set(key, owner.id);
     }
     const from = this.#loop.now;
@@ -82,6 +94,12 @@ export class KeyWatch implements KeyWatcher {
     const { name, entries } = this.executions.current ?? {};
     if (name === "extend" && entries?.some((each) => each.ownerId === owner.id)) {
       this.#note(() => `Redis      ${key} of ${owner.name} lengthened`);
+      tenure.livesUntil = expiresAt;
+      return;
+    }
+    // The first write of a free, which needs no memory; the least that is not a deletion is 1 ms.
+    const least = this.#server().nowMs + 1;
+    if (name === "free" && expiresAt === Math.max(Number(tenure.livesUntil), least)) {
       tenure.livesUntil = expiresAt;
       return;
     }
@@ -106,9 +124,10 @@ export class KeyWatch implements KeyWatcher {
     this.#note(() => `Redis      ${key} of ${owner.name} deleted`);
     const { current } = this.executions;
     current?.touched.set(key, owner.id);
+    const isFree = current?.name === "free" && lockValue(value).kind !== "lock";
     if (current?.entries.some((each) => each.lock === key && each.ownerId === owner.id) === true) {
       owner.deletedAt.push(this.#loop.now);
-    } else {
+    } else if (!isFree || !isNamed(value, current?.entries[0]?.freeId)) {
       this.#verdict.broken(
         "ownKey",
         `${key} of ${owner.name} was deleted by somebody else's command`,

@@ -52,6 +52,7 @@ export class LeaseWatch {
     let isQuiet = false;
     lease.signal.addEventListener("abort", () => {
       this.#checkKept(holding, since);
+      this.#checkReason(holding);
       if (isQuiet) this.#verdict.broken("quiet", `${owner.name} was completed, and then lost`);
     });
     return (isCompleted) => {
@@ -72,7 +73,7 @@ export class LeaseWatch {
   extended(ownerId: string, kind: string): void {
     for (const holding of this.#holdings) {
       if (holding.owner.id !== ownerId) continue;
-      if (kind === "gone" || kind === "foreign") holding.isGone = true;
+      if (kind === "gone" || kind === "freed" || kind === "foreign") holding.isGone = true;
       else if (kind === "done" && this.#expiredAt.get(ownerId) === this.#loop.now) {
         this.#verdict.broken(
           "atHand",
@@ -113,8 +114,10 @@ export class LeaseWatch {
     );
   }
 
+  /** Nobody else is: it is there itself, or the tombstone that a person has put in its place. */
   #isAtKey({ owner }: Holding): boolean {
-    return String(this.#server.look(owner.key)?.value).startsWith(owner.id);
+    const value = String(this.#server.look(owner.key)?.value);
+    return value.startsWith(owner.id) || value.startsWith(`freed:${owner.id}:`);
   }
 
   #checkBacked(holding: Holding, remainingMs: number): void {
@@ -157,9 +160,18 @@ export class LeaseWatch {
     }
   }
 
+  /** Rule 19: what is told to be freed was; and it is retired at once, as what was overtaken. */
+  #checkReason({ lease, owner }: Holding): void {
+    const { reason } = lease.signal.reason as { reason: LostReason };
+    if (reason === "freed" && !owner.wasFreed) {
+      this.#verdict.broken("freed", `${owner.name} is told that it was freed, and was not`);
+    }
+    if (reason === "freed" || reason === "overtaken") owner.overAt ??= this.#loop.now;
+  }
+
   /** On a healthy network a lease ends with its work, with `maxHoldMs` or with its lock. */
   #checkKept({ lease, owner, participant, isGivenBack }: Holding, since: number): void {
-    if (isGivenBack) return;
+    if (isGivenBack || owner.wasFreed) return;
     const { now } = this.#loop;
     const { reason } = lease.signal.reason as { reason: LostReason };
     if (reason === "expired") this.#expiredAt.set(owner.id, now);

@@ -19,6 +19,8 @@ export interface Owner {
   overAt: number | undefined;
   /** Redis has answered its release "you may not": it is not asked again, and the key runs out. */
   wasForbidden: boolean;
+  /** A person has taken its lock away. */
+  wasFreed: boolean;
   /** The fencing tokens with which it was at its key. */
   readonly tokens: number[];
   /** When it was first asked for. */
@@ -76,6 +78,7 @@ export class Owners {
       serverLife: undefined,
       overAt: undefined,
       wasForbidden: false,
+      wasFreed: false,
       tokens: [],
       askedAt,
       cooldownAtMost: 0,
@@ -91,6 +94,7 @@ export class Owners {
   #nameOf(id: string, participant: Participant | undefined, number: number): string {
     if (participant !== undefined) return `owner ${number}`;
     const value = lockValue(id);
+    if (value.kind === "freed") return `the tombstone of ${this.get(value.ownerId)?.name}`;
     if (value.kind !== "cooldown") return `old lock ${number}`;
     return `the cooldown of ${this.get(value.ownerId)?.name}`;
   }

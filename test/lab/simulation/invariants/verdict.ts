@@ -25,6 +25,8 @@ export const invariants = {
   untouched: "an attempt that is refused changes nothing",
   cooldown: "a cooldown follows a lease that was held, once, and ends when it was to end",
   quiet: "a lease whose complete was sent is not lost",
+  freed:
+    "a lease that is freed leaves a tombstone with its owner id and its expiry, and is told of it",
   fenced: "fencing tokens rise from lease to lease, and a confirm gives the same one",
   full: "a full Redis refuses no release and no complete",
   script: "no script raises an error of its own",

@@ -26,6 +26,7 @@ const complete = "src/lock/complete.ts";
 const userLease = "src/lock/lease.ts";
 const acquireScripts = "src/stores/redis/scripts/acquire.ts";
 const extendScript = "src/stores/redis/scripts/extend.ts";
+const freeScript = "src/stores/redis/scripts/free.ts";
 const releaseScripts = "src/stores/redis/scripts/release.ts";
 const completeScript = "src/stores/redis/scripts/complete.ts";
 const recordScripts = "src/stores/redis/scripts/record.ts";
@@ -60,11 +61,8 @@ function idOf(lock: object, key: string): string {
     name: "a waiting try uses the owner id of the try before",
     rule: "1",
     file: submitLock,
-    find: `for (let round = 0; ; round++) {
-      const attempt`,
-    replace: `(this as any).id = uuid();
-    for (let round = 0; ; round++) {
-      const attempt`,
+    find: "const lease = await waitForLease(",
+    replace: "(this as any).id = uuid();\n    const lease = await waitForLease(",
     also: {
       find: "ownerId: uuid(),",
       replace: "ownerId: (this as any).id ?? uuid(),",
@@ -209,9 +207,8 @@ function idOf(lock: object, key: string): string {
     name: "an extend counts without an answer",
     rule: "7",
     file: lease,
-    find: "default:\n        // The timer is set",
-    replace:
-      'case "unknown":\n        this.#validity.extendAnswered(sentAt);\n        return;\n      default:\n        // The timer is set',
+    find: "// Without an answer the timer is set for the next try.",
+    replace: "default:\n        this.#validity.extendAnswered(sentAt);",
   },
   {
     name: "gone does not make a lease lost",
@@ -480,6 +477,34 @@ function idOf(lock: object, key: string): string {
     replace: "return found;",
   },
   {
+    name: "in two steps, the look comes before the lock",
+    rule: "16",
+    file: twoSteps,
+    find: "const step = new LockStep(request, (locked) => this.#look(request, locked));",
+    replace: `const lock = (found: LookReply) => {
+      const answer = (locked: AcquireReply) => {
+        const isTaken = locked.kind === "taken" || locked.kind === "mine";
+        request.answer(isTaken ? ifTaken(locked, found) : ifNot(request, locked, found));
+      };
+      this.#steps.acquire(new LockStep(request, answer));
+    };
+    if (!request.onlyLooks) {
+      this.#steps.look({ command: request.command, deadlineMs: undefined, answer: lock });
+      return true;
+    }
+    const step = new LockStep(request, (locked) => this.#look(request, locked));`,
+  },
+  {
+    name: "in two steps, the release comes before the record",
+    rule: "16",
+    file: twoSteps,
+    find: "this.#steps.record({ command, deadlineMs: undefined, record, expiresAtMs, answer });",
+    replace: `const { cooldownUntilMs } = request;
+    const released = () =>
+      this.#steps.record({ command, deadlineMs: undefined, record, expiresAtMs, answer });
+    this.#steps.release({ command, deadlineMs: undefined, cooldownUntilMs, answer: released });`,
+  },
+  {
     name: "a retire runs beside the complete",
     rule: "17",
     file: complete,
@@ -575,8 +600,8 @@ function idOf(lock: object, key: string): string {
     name: "a lease that was lost leaves a cooldown",
     rule: "19",
     file: lease,
-    find: "isLost || cooldownMs === 0 ? 0 :",
-    replace: "cooldownMs === 0 ? 0 :",
+    find: "isLost ? 0 : cooldownMs,",
+    replace: "cooldownMs,",
   },
   {
     name: "a cooldown of one's own is called foreign",
@@ -584,6 +609,74 @@ function idOf(lock: object, key: string): string {
     file: releaseScripts,
     find: "elseif held == 'cooldown:' .. owner_id then\n    reply = 1\n",
     replace: "",
+  },
+  {
+    name: "free deletes",
+    rule: "19, free",
+    file: freeScript,
+    find: "if ARGV[5] == '1' or not (lease or freed) then",
+    replace: "if true then",
+  },
+  {
+    name: "a tombstone without the owner id",
+    rule: "19, free",
+    file: freeScript,
+    find: "'freed:' .. lease .. ':'",
+    replace: "'freed:' .. string.rep('0', 36) .. ':'",
+  },
+  {
+    name: "another's tombstone is taken for one's own",
+    rule: "19, extend",
+    file: extendScript,
+    find: "string.sub(held, 1, 43) == 'freed:' .. ARGV[1 + i] .. ':'",
+    replace: "string.sub(held, 1, 6) == 'freed:'",
+  },
+  {
+    name: "free does not compare",
+    rule: "19, free",
+    file: freeScript,
+    find: "if string.sub(named, 1, string.len(id)) ~= id then\n  return { now, -1 }\nend\n",
+    replace: "",
+  },
+  {
+    name: "a tombstone has a life of its own",
+    rule: "19, free",
+    file: freeScript,
+    find: "if left < 0 or lease then\n  if left < 0 then",
+    replace: "if left < 0 or lease then\n  if lease or left < 0 then",
+  },
+  {
+    name: "the first write of a free needs memory",
+    rule: "16, free",
+    file: freeScript,
+    find: "local reply = redis.pcall('PEXPIRE', key, string.format('%.0f', left))",
+    replace: "local reply = 1",
+  },
+  {
+    name: "a release deletes its tombstone",
+    rule: "19, release",
+    file: releaseScripts,
+    find: `  elseif string.sub(held, 1, 43) == 'freed:' .. ARGV[i] .. ':' then
+    reply = -2
+`,
+    replace: `  elseif string.sub(held, 1, 43) == 'freed:' .. ARGV[i] .. ':' then
+    redis.pcall('DEL', key)
+    reply = -2
+`,
+  },
+  {
+    name: "a lease that is freed is not lost",
+    rule: "7, 19",
+    file: lease,
+    find: 'this.#end("freed");',
+    replace: "",
+  },
+  {
+    name: "a lease that is freed is retired at the end of its handler",
+    rule: "5, 19",
+    file: lease,
+    find: 'if (reason === "freed" || reason === "overtaken") this.#retirement.begin();',
+    replace: 'if (reason === "freed" || reason === "overtaken") void 0;',
   },
   {
     name: "tokens have no floor",

@@ -16,7 +16,13 @@ interface Command extends ScriptCall {
   sentAt: number | undefined;
   /** It is in flight for a second time, without the caller's knowledge. */
   isResent: boolean;
+  /** How often a Cluster has refused it for a while. */
+  redirections: number;
 }
+
+/** The defaults of an ioredis Cluster: `retryDelayOnTryAgain`, `maxRedirections`. */
+export const tryAgainMs = 100;
+const mostRedirections = 16;
 
 /** What a client is duplicated with, and what a Cluster is. */
 type DuplicateOptions =
@@ -49,6 +55,8 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
   /** What was written on the last connection that was ready; may be the same array. */
   #toResend: Command[] = [];
   #offline: Command[] = [];
+  /** What a Cluster has answered with TRYAGAIN: all of it is written again together. */
+  #toTryAgain: Command[] = [];
   /** Kept when it is lost, until there is another. */
   #connection: Connection | undefined;
   #retries = 0;
@@ -112,6 +120,7 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
         writtenAt: 0,
         sentAt: undefined,
         isResent: false,
+        redirections: 0,
       };
       this.#around.watcher.writes(this, script, keys);
       this.#send(command);
@@ -167,11 +176,18 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
   /** One round trip on the way to `ready`: first the handshake, then the question whether it is. */
   #ask(connection: Connection, answered: () => void): void {
     const { commandTimeout } = this.options;
-    const timer = this.#timer(commandTimeout, () => {
+    const { machine } = this.#around;
+    const timedOut = () => {
       if (connection !== this.connection) return;
       this.#flush(() => new Error("Command timed out"));
       this.#endGently(connection);
-    });
+    };
+    // The client reconnects for as long as it lives, also after the lock has been closed: the bound of
+    // its own handshake says nothing about what the lock leaves behind.
+    const timer =
+      commandTimeout === undefined
+        ? undefined
+        : machine.setUncountedTimer(commandTimeout, timedOut);
     connection.write(
       () => {},
       () => {
@@ -245,8 +261,10 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
         }
       },
       ({ error, value }) => {
+        watcher.reads();
         untroubled?.();
         this.#written.splice(0, this.#written.indexOf(command) + 1);
+        if (error !== undefined && this.#triesAgain(command, error)) return;
         this.#settle(command, () => {
           if (error !== undefined) command.reject(error);
           else command.resolve(fate?.oddAnswer === true ? "QUEUED" : value);
@@ -257,6 +275,21 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
     if (fate?.resetMs !== undefined) {
       machine.after(fate.resetMs, () => this.lose(connection, fate.stillLands));
     }
+  }
+
+  /** A Cluster that is moving a slot refuses two keys of it for a while: its client asks again. */
+  #triesAgain(command: Command, error: Error): boolean {
+    if (!error.message.startsWith("TRYAGAIN") || command.redirections++ >= mostRedirections) {
+      return false;
+    }
+    command.isResent = true;
+    this.#toTryAgain.push(command);
+    if (this.#toTryAgain.length === 1) {
+      this.#around.machine.after(tryAgainMs, () => {
+        for (const each of this.#toTryAgain.splice(0)) this.#send(each);
+      });
+    }
+    return true;
   }
 
   #settle(command: Command, settle: () => void): void {

@@ -112,6 +112,7 @@ export class SimulatedSubject extends Subject {
       watcher: {
         writes() {},
         executes: (_copy, run) => run(),
+        reads() {},
         troubled: () => () => {},
         connected() {},
         closed() {},

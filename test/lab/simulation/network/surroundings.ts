@@ -57,6 +57,8 @@ export interface ClientWatcher {
   writes(client: SimulatedClient, script: string, keys: readonly string[]): void;
   /** The server executes a script: `run` does it. */
   executes(copy: WrittenCopy, run: () => unknown): unknown;
+  /** An answer of the server is read. */
+  reads(): void;
   /** A command, or the connection, is in trouble from now on; call the result when that is over. */
   troubled(): () => void;
   connected(client: SimulatedClient): void;

@@ -91,9 +91,28 @@ function text(value: LuaValue, of: string): string {
   throw new LuaError(`bad argument to '${of}' (string expected, got ${luaType(value)})`);
 }
 
+const patterns = new Map<string, RegExp>();
+
+/** Of Lua's patterns: one capture from the beginning on, hexadecimal digits, digits, and what is meant literally. */
+function patternOf(pattern: string): RegExp {
+  let known = patterns.get(pattern);
+  if (known !== undefined) return known;
+  const [, inner, end] = /^\^((?:%[xd-]|[\w:+]|[()](?![()]))+)(\$?)$/.exec(pattern) ?? [];
+  if (inner === undefined || inner.split("(").length !== 2) {
+    throw new Error(`the pattern ${pattern} is not simulated`);
+  }
+  const classes = { "%x": "[0-9A-Fa-f]", "%d": "[0-9]", "%-": "-" } as Record<string, string>;
+  known = new RegExp(`^${inner.replace(/%./g, (name) => classes[name] ?? "")}${end}`);
+  patterns.set(pattern, known);
+  return known;
+}
+
 /** The functions that the scripts have; anything else of Lua's library is an error. */
 export const library = {
-  math: { floor: (value: LuaValue) => Math.floor(number(value)) },
+  math: {
+    floor: (value: LuaValue) => Math.floor(number(value)),
+    max: (one: LuaValue, other: LuaValue) => Math.max(number(one), number(other)),
+  },
   string: {
     sub: (of: LuaValue, from: number, to = -1) => {
       // By bytes, as Lua counts.
@@ -106,6 +125,11 @@ export const library = {
       if (isPlain !== true) throw new Error("only string.find of a plain text is simulated");
       const at = text(of, "find").indexOf(text(sought, "find"), number(from) - 1);
       return at < 0 ? undefined : at + 1;
+    },
+    match: (of: LuaValue, pattern: LuaValue, from: LuaValue = 1) => {
+      const bytes = Buffer.from(text(of, "match")).subarray(number(from) - 1);
+      // By bytes here, too: no character of these patterns is longer than one.
+      return patternOf(text(pattern, "match")).exec(bytes.toString("latin1"))?.[1];
     },
     format: (format: LuaValue, value: LuaValue) => {
       if (format !== "%.0f") throw new Error("only string.format('%.0f', …) is simulated");

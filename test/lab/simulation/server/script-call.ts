@@ -9,6 +9,8 @@ export interface CallEntry {
   readonly text?: string;
   readonly expiresAtMs?: number;
   readonly cooldownUntilMs?: number;
+  /** Of a free: whom it is about. */
+  readonly freeId?: string;
 }
 
 /** How the arguments lie: how many are everybody's, and what each entry has. */
@@ -29,6 +31,8 @@ const layouts: Record<
   },
   look: { head: 0, keys: ["record"], args: [] },
   record: { head: 0, keys: ["record"], args: ["ownerId", "text", "expiresAtMs"] },
+  inspect: { head: 0, keys: ["lock"], args: [] },
+  free: { head: 0, keys: ["lock"], args: ["freeId"] },
   probe: { head: 0, keys: ["lock"], args: [] },
 };
 

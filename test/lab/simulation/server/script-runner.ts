@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import type { Keys } from "./keys.ts";
 import { compileLua, type LuaProgram } from "./lua.ts";
 import { LuaError, type LuaObject, type LuaValue, library, table } from "./lua-values.ts";
@@ -48,13 +49,17 @@ export function runScript(keys: Keys, evaluation: Evaluation): unknown {
       ...library,
       KEYS: table([...keyNames]),
       ARGV: table(args.map(String)),
-      redis: { call, pcall },
+      redis: { call, pcall, sha1hex },
     });
     return toReply(reply);
   } catch (failure) {
     if (failure instanceof LuaError) throw new ReplyError(`ERR user_script: ${failure.message}`);
     throw failure;
   }
+}
+
+function sha1hex(text: string): string {
+  return createHash("sha1").update(text).digest("hex");
 }
 
 /** As ioredis names what the server itself said. */
@@ -105,19 +110,29 @@ class Commands {
     return typeof value === "string" ? value : wrongType;
   }
 
-  #set([key = "", value = "", unit, life = "", condition]: readonly string[], now: number) {
-    if (unit !== "PX" || (condition !== undefined && condition !== "NX")) {
-      throw new Error("only SET … PX … and SET … PX … NX are simulated");
-    }
+  #set([key = "", value = "", ...options]: readonly string[], now: number) {
     const isRefused = this.#memory === "strictly full" || !this.#wrote;
     if (this.#memory !== "enough" && isRefused) return outOfMemory;
     this.#wrote = true;
+    const [unit, life = "", condition] = options;
+    if (options.join(" ") === "XX KEEPTTL") return replaced(this.#keys, key, value, now);
+    if (unit !== "PX" || (condition !== undefined && condition !== "NX")) {
+      throw new Error("only SET … PX …, SET … PX … NX and SET … XX KEEPTTL are simulated");
+    }
     if (!wholeNumber(life)) return notWhole;
     if (Number(life) <= 0) return error("ERR invalid expire time in 'set' command");
     if (condition === "NX" && this.#keys.live(key, now) !== undefined) return false;
     this.#keys.set(key, value, now + Number(life));
     return { ok: "OK" };
   }
+}
+
+/** `SET … XX KEEPTTL` */
+function replaced(keys: Keys, key: string, value: string, now: number): LuaValue {
+  const entry = keys.live(key, now);
+  if (entry === undefined) return false;
+  keys.set(key, value, entry.expiresAt);
+  return { ok: "OK" };
 }
 
 const notWhole = error("ERR value is not an integer or out of range");

@@ -8,12 +8,14 @@ export type LockValue =
       readonly fingerprint: string;
     }
   | { readonly kind: "cooldown"; readonly ownerId: string }
+  | { readonly kind: "freed"; readonly ownerId: string }
   /** Somebody else's. */
   | { readonly kind: "other" };
 
 const lock =
   /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):(\d{16}):\d+:\d+:[^:]*:([\w-]{22}|):([\w-]{22}|)$/;
 const cooldown = /^cooldown:([0-9a-f-]{36})$/;
+const freed = /^freed:([0-9a-f-]{36}):[^:]+:\d{16}:[^:]+$/;
 
 export function lockValue(value: unknown): LockValue {
   const [, ownerId, token, submission = "", fingerprint = ""] = lock.exec(String(value)) ?? [];
@@ -21,7 +23,9 @@ export function lockValue(value: unknown): LockValue {
     return { kind: "lock", ownerId, fencingToken: Number(token), submission, fingerprint };
   }
   const [, cooled] = cooldown.exec(String(value)) ?? [];
-  return cooled === undefined ? { kind: "other" } : { kind: "cooldown", ownerId: cooled };
+  if (cooled !== undefined) return { kind: "cooldown", ownerId: cooled };
+  const [, taken] = freed.exec(String(value)) ?? [];
+  return taken === undefined ? { kind: "other" } : { kind: "freed", ownerId: taken };
 }
 
 /** Whose key it is, as `Owners` knows everybody. */

@@ -20,7 +20,7 @@ export class Machine {
   readonly name: string;
   readonly rate: number;
   readonly runsJavaScript: boolean;
-  /** Timers that have not fired yet. */
+  /** Timers that have not fired yet, without those that are nobody's to clear. */
   readonly timers = new Set<Timer>();
   /** It will never do anything again, and what it has sent is on its way. */
   isDead = false;
@@ -74,6 +74,13 @@ export class Machine {
   /** @param delayMs by the right clock. */
   after(delayMs: number, run: () => void, inPhase: Phase = phase.poll): Task {
     return this.#loop.queue(this, this.#loop.now + delayMs, inPhase, run);
+  }
+
+  /** A timer that is not among `timers`: the end of a run does not ask who has left it. */
+  setUncountedTimer(ms: number, run: () => void): Timer {
+    const timer = this.setTimer(ms, false, run);
+    this.timers.delete(timer);
+    return timer;
   }
 
   setTimer(ms: unknown, everyTime: boolean, run: () => void): Timer {

@@ -9,9 +9,14 @@ const released = await first.lease.release();
 await lock.close();
 
 const required = createRequire(import.meta.url)("submit-lock");
+const withoutApi = await import("submit-lock/opentelemetry").then(
+  () => "loaded",
+  (error) => error.message,
+);
 console.log(
   JSON.stringify({
     outcomes: [first.outcome, second.outcome, released],
+    withoutApi,
     oneCopy: required.SubmitLock === imported.SubmitLock,
   }),
 );

@@ -4,11 +4,13 @@ const Koa = require("koa");
 const { RedisStore, SubmitLock } = require("submit-lock");
 const { submitGuard: expressGuard } = require("submit-lock/express");
 const { submitGuard: koaGuard } = require("submit-lock/koa");
+const { instrument } = require("submit-lock/opentelemetry");
 const twoClicks = require("./two-clicks.cjs");
 
 async function main() {
   const redis = new Redis(process.env.REDIS_URL);
   const lock = new SubmitLock({ store: new RedisStore(redis) });
+  const instrumentation = instrument({ locks: [lock] });
   const userId = () => process.env.TEST_USER;
 
   const onExpress = await twoClicks((work) => {
@@ -30,6 +32,7 @@ async function main() {
     return app.callback();
   });
 
+  instrumentation.disable();
   await lock.close();
   await redis.quit();
   console.log(JSON.stringify({ onExpress, onKoa }));

@@ -4,10 +4,12 @@ import Koa from "koa";
 import { RedisStore, SubmitLock } from "submit-lock";
 import { submitGuard as expressGuard } from "submit-lock/express";
 import { submitGuard as koaGuard } from "submit-lock/koa";
+import { instrument } from "submit-lock/opentelemetry";
 import twoClicks from "./two-clicks.cjs";
 
 const redis = new Redis(process.env.REDIS_URL);
 const lock = new SubmitLock({ store: new RedisStore(redis) });
+const instrumentation = instrument({ locks: [lock] });
 const userId = () => process.env.TEST_USER;
 
 const onExpress = await twoClicks((work) => {
@@ -33,6 +35,7 @@ const onKoa = await twoClicks((work) => {
   return app.callback();
 });
 
+instrumentation.disable();
 await lock.close();
 await redis.quit();
 console.log(JSON.stringify({ onExpress, onKoa }));

@@ -5,6 +5,7 @@ import Koa from "koa";
 import { type Lease, RedisStore, SubmitLock } from "submit-lock";
 import { submitGuard as expressGuard } from "submit-lock/express";
 import { submitGuard as koaGuard } from "submit-lock/koa";
+import { instrument } from "submit-lock/opentelemetry";
 
 type Listening = (work: () => Promise<void>) => RequestListener;
 const twoClicks: (shop: Listening) => Promise<number[]> = require("./two-clicks.cjs");
@@ -12,6 +13,7 @@ const twoClicks: (shop: Listening) => Promise<number[]> = require("./two-clicks.
 async function main(): Promise<void> {
   const redis = new Redis(process.env["REDIS_URL"] ?? "");
   const lock = new SubmitLock({ store: new RedisStore(redis) });
+  const instrumentation = instrument({ locks: [lock] });
   const userId = () => process.env["TEST_USER"];
 
   const onExpress = await twoClicks((work) => {
@@ -38,6 +40,7 @@ async function main(): Promise<void> {
     return app.callback();
   });
 
+  instrumentation.disable();
   await lock.close();
   await redis.quit();
   console.log(JSON.stringify({ onExpress, onKoa }));

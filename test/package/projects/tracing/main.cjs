@@ -17,12 +17,14 @@ instrumentation.setTracerProvider(provider);
 // After the instrumentation, which patches it as it is loaded.
 const { Redis } = require("ioredis");
 const { RedisStore, SubmitLock } = require("submit-lock");
+const { instrument } = require("submit-lock/opentelemetry");
 
 async function main() {
   const published = [];
   subscribe("tracing:ioredis:command:start", ({ args }) => published.push(args.join(" ")));
   const redis = new Redis(process.env.REDIS_URL);
   const lock = new SubmitLock({ store: new RedisStore(redis) });
+  instrument({ locks: [lock] });
   await lock.check();
   const tracer = provider.getTracer("shop");
   const { lease } = await tracer.startActiveSpan("POST /orders", async (span) => {
@@ -34,9 +36,11 @@ async function main() {
   await lease.release();
   await lock.close();
   await redis.quit();
-  const spans = exporter
-    .getFinishedSpans()
-    .map(({ name, attributes, events, status }) => ({ name, attributes, events, status }));
+  const finished = exporter.getFinishedSpans();
+  const nameOf = (id) => finished.find((span) => span.spanContext().spanId === id)?.name;
+  const spans = finished.map(({ name, attributes, events, status, parentSpanContext }) => {
+    return { name, attributes, events, status, parent: nameOf(parentSpanContext?.spanId) };
+  });
   console.log(JSON.stringify({ key, ownerId, spans, published }));
 }
 

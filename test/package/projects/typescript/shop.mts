@@ -4,9 +4,12 @@ import Koa from "koa";
 import { type Lease, MemoryStore, RedisStore, SubmitLock } from "submit-lock";
 import { submitGuard as expressGuard } from "submit-lock/express";
 import { submitGuard as koaGuard } from "submit-lock/koa";
+import { instrument } from "submit-lock/opentelemetry";
 
 const redis = new Redis({ lazyConnect: true });
 const lock = new SubmitLock({ store: new RedisStore(redis), ttlMs: 10_000 });
+
+export const { disable } = instrument({ locks: [lock], spans: false });
 
 const app = express();
 const guard = expressGuard({ lock, userId: (req) => req.get("x-user") });

@@ -1,0 +1,29 @@
+import { isSubmitLockError } from "submit-lock";
+
+/** Something that the customer can be told. */
+export class ShopError extends Error {
+  readonly status: number;
+  readonly code: string;
+
+  constructor(status: number, code: string, message: string) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+/** The status and body for an error that a handler threw. */
+export function answerTo(error: unknown): {
+  status: number;
+  body: { code: string; detail: string };
+} {
+  if (error instanceof ShopError) {
+    return { status: error.status, body: { code: error.code, detail: error.message } };
+  }
+  if (isSubmitLockError(error) && error.code === "SUBMIT_LOCK_LOST") {
+    const detail = "The order was stopped, because its lock was lost. Press the button again.";
+    return { status: 503, body: { code: "order_stopped", detail } };
+  }
+  console.error(error);
+  return { status: 500, body: { code: "internal", detail: "Something went wrong." } };
+}

@@ -1,0 +1,137 @@
+import type { ForeignInspection, HeldInspection, Inspection } from "../lock/inspection.ts";
+import { clock, duration } from "./durations.ts";
+import { type Renewals, renewalsOf } from "./lock-state.ts";
+import type { Paint } from "./terminal.ts";
+
+/** What the text of a lock is made from. */
+export interface View {
+  readonly user: string;
+  readonly found: Inspection;
+  /** When it was looked at. */
+  readonly at: Date;
+  /** The command that frees the user, as it has to be typed. */
+  readonly freeCommand: string;
+  readonly paint: Paint;
+}
+
+/** What a support person is told of a user's lock. */
+export function showText(view: View): string[] {
+  const { user, found, paint } = view;
+  switch (found.state) {
+    case "free":
+      return [paint("bold", `User ${user} is free.`)];
+    case "freed":
+      return [
+        paint(
+          "bold",
+          `User ${user} was freed by ${found.by} (${found.reason}) and can order again in ${duration(found.expiresInMs)}.`,
+        ),
+        `  id       ${found.id}`,
+        "Nothing to do: until then whoever held the lock is being told to stop.",
+      ];
+    case "cooldown":
+      return [
+        paint(
+          "bold",
+          `User ${user} has just ordered, and can order again in ${duration(found.expiresInMs)} (cooldown).`,
+        ),
+        `  id       ${found.id}`,
+        `Nothing to do. To let the user order now: ${view.freeCommand}`,
+      ];
+    case "foreign":
+      return foreignText(view, found);
+    case "held":
+      return heldText(view, found);
+  }
+}
+
+function foreignText(view: View, { id, expiresInMs }: ForeignInspection): string[] {
+  const { user, paint, freeCommand } = view;
+  const isEndless = expiresInMs === Number.POSITIVE_INFINITY;
+  const time = isEndless ? "and it has no expiry" : `for another ${duration(expiresInMs)}`;
+  if (id === undefined) {
+    return [
+      paint("bold", `User ${user} is locked by a key that is no text and so no lock, ${time}.`),
+      "Something else uses this key: look for it, and give the lock another prefix. free leaves it alone.",
+    ];
+  }
+  return [
+    paint("bold", `User ${user} is locked by something that is not submit-lock, ${time}.`),
+    `  id       ${id}`,
+    "It may be an old lock whose process died, or one whose holder is still at work: nobody can tell.",
+    ...(isEndless ? ["The user's next click gives it maxHoldMs to live, 60 s by default."] : []),
+    `Free the user now: ${freeCommand}`,
+  ];
+}
+
+function heldText(view: View, held: HeldInspection): string[] {
+  const renewals = renewalsOf(held);
+  if (renewals === undefined || held.heldMs === undefined) return unknownText(view, held);
+  return renewals.missed > 0
+    ? silentText(view, held, held.heldMs, renewals)
+    : workingText(view, held, held.heldMs, renewals);
+}
+
+function workingText(
+  { user, at, paint, freeCommand }: View,
+  held: HeldInspection,
+  heldMs: number,
+  renewals: Renewals,
+): string[] {
+  const endsInMs = held.endsInMs ?? 0;
+  const lines = [
+    paint("bold", `User ${user} is placing an order right now.`),
+    `  since    ${since(at, heldMs)}, ${duration(heldMs)} ago`,
+    ...(held.holder === "" ? [] : [`  where    ${held.holder}`]),
+  ];
+  const renewedMs = held.renewedMs ?? 0;
+  if (renewals.hasEnded) {
+    // Where maxHoldMs is ttlMs it never is.
+    if (renewedMs < heldMs) lines.push(`  renewed  ${duration(renewedMs)} ago, for the last time`);
+    lines.push(`  ends     when the order is done, at the latest in ${duration(held.expiresInMs)}`);
+  } else {
+    lines.push(
+      `  renewed  ${duration(renewedMs)} ago (every ${duration(renewals.everyMs)}): its process is alive`,
+      `  ends     when the order is done, at the latest at ${clock(new Date(at.getTime() + endsInMs))} (in ${duration(endsInMs)})`,
+    );
+  }
+  return [
+    ...lines,
+    `  id       ${held.id}`,
+    `Nothing to do: a second click is told 409. To stop this order: ${freeCommand}`,
+  ];
+}
+
+function silentText(
+  { user, at, paint }: View,
+  held: HeldInspection,
+  heldMs: number,
+  { missed }: Renewals,
+): string[] {
+  const where = held.holder === "" ? "" : `, on ${held.holder}`;
+  return [
+    paint(
+      "bold",
+      `User ${user} is locked, and its process has missed ${missed} renewal${missed === 1 ? "" : "s"}: it died, or it cannot reach Redis.`,
+    ),
+    `  since    ${since(at, heldMs)}, ${duration(heldMs)} ago${where}, id ${held.id}`,
+    `The lock frees itself in ${duration(held.expiresInMs)}.`,
+  ];
+}
+
+/** A value that begins with a UUID and tells no more, as 0.1 wrote it. */
+function unknownText({ user, paint, freeCommand }: View, held: HeldInspection): string[] {
+  return [
+    paint(
+      "bold",
+      `User ${user} is locked by submit-lock 0.1, or by another lock that looks like it.`,
+    ),
+    `  ends     when the order is done; if its process has died, in ${duration(held.expiresInMs)}`,
+    `  id       ${held.id}`,
+    `Since when and where is not known. To stop this order: ${freeCommand}`,
+  ];
+}
+
+function since(at: Date, heldMs: number): string {
+  return clock(new Date(at.getTime() - heldMs));
+}

@@ -1,0 +1,21 @@
+import { suggestion } from "./arguments.ts";
+import { answerOf, theLock } from "./connect.ts";
+import type { Context } from "./context.ts";
+import { exitCode } from "./failure.ts";
+import { showText } from "./show-text.ts";
+import { visible, visibleInspection } from "./visible.ts";
+
+/** `submit-lock show <user>` */
+export async function show({ args, terminal, open }: Context): Promise<number> {
+  const connection = await open();
+  const { user } = args;
+  const found = await answerOf(connection, theLock(connection).inspect(user));
+  if (args.has("json")) terminal.print([JSON.stringify({ userId: user, ...found })]);
+  else {
+    const freeCommand = suggestion("free", args);
+    const { paint } = terminal;
+    const shown = { user: visible(user), found: visibleInspection(found) };
+    terminal.print(showText({ ...shown, at: new Date(), freeCommand, paint }));
+  }
+  return exitCode.done;
+}

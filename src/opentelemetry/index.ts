@@ -1,0 +1,93 @@
+import { diag, type MeterProvider, metrics, type TracerProvider, trace } from "@opentelemetry/api";
+import type { SubmitLockChannels } from "../lock/diagnostics.ts";
+import { checkOptionNames, hasMembers, invalidOption } from "../validation.ts";
+import { listen } from "./listen.ts";
+import { LockMetrics, type ObservedLock } from "./lock-metrics.ts";
+import { LockSpans } from "./lock-spans.ts";
+
+export type { ObservedLock } from "./lock-metrics.ts";
+
+/** For `instrument`. */
+export interface InstrumentOptions {
+  /**
+   * The locks whose `stats()` feed the metrics of the moment: leases held, attempts waiting, owner
+   * ids being retired, the oldest lease. They are asked when metrics are collected, and kept until
+   * `disable`.
+   * @defaultValue none; everything else is told of every lock of the process
+   */
+  readonly locks?: readonly ObservedLock[] | undefined;
+  /** @defaultValue the global one, as it is when `instrument` is called */
+  readonly meterProvider?: MeterProvider | undefined;
+  /** @defaultValue the global one */
+  readonly tracerProvider?: TracerProvider | undefined;
+  /**
+   * Whether spans are made: `submit_lock.acquire` and `submit_lock.hold`, children of the span in
+   * which the lock was asked for.
+   * @defaultValue true
+   */
+  readonly spans?: boolean | undefined;
+}
+
+/** What `instrument` gives. */
+export interface Instrumentation {
+  /** Ends it: nothing is listened to and no lock is kept any more. A second call does nothing. */
+  disable(): void;
+}
+
+/** The name of the meter and of the tracer. */
+const scope = "submit-lock";
+
+/**
+ * Metrics and spans of every lock of this process, by OpenTelemetry. Call it once, after the SDK was
+ * started. No attribute is a key, a user id, an owner id or a holder; what fails in here is told to
+ * `diag`, once a channel, and never to the order.
+ *
+ * @throws InvalidOptionError naming the option, what was expected and what came.
+ */
+export function instrument(options: InstrumentOptions = {}): Instrumentation {
+  checkOptionNames("instrument", options, ["locks", "meterProvider", "tracerProvider", "spans"]);
+  const { meterProvider = metrics, tracerProvider = trace, spans = true } = options;
+  const locks = checkLocks(options.locks);
+  if (typeof spans !== "boolean") throw invalidOption("spans", "a boolean", spans);
+  if (!hasMembers(meterProvider, ["getMeter"])) {
+    throw invalidOption("meterProvider", "a MeterProvider", meterProvider);
+  }
+  if (!hasMembers(tracerProvider, ["getTracer"])) {
+    throw invalidOption("tracerProvider", "a TracerProvider", tracerProvider);
+  }
+
+  const lockMetrics = new LockMetrics(meterProvider.getMeter(scope));
+  const ends = [lockMetrics.observe(locks)];
+  const on = <Name extends keyof SubmitLockChannels>(
+    name: Name,
+    listener: (message: SubmitLockChannels[Name]) => void,
+  ): void => {
+    ends.push(
+      listen(name, listener, (error) => diag.error(`the instrumentation of ${name} failed`, error)),
+    );
+  };
+  on("submit-lock:acquire", (message) => lockMetrics.acquired(message));
+  on("submit-lock:release", (message) => lockMetrics.released(message));
+  on("submit-lock:complete", (message) => lockMetrics.completed(message));
+  on("submit-lock:duplicate", (message) => lockMetrics.duplicated(message));
+  on("submit-lock:lost", (message) => lockMetrics.lost(message));
+  on("submit-lock:retire", (message) => lockMetrics.retired(message));
+  if (spans) {
+    const lockSpans = new LockSpans(tracerProvider.getTracer(scope));
+    on("submit-lock:acquire", (message) => lockSpans.acquired(message));
+    on("submit-lock:release", (message) => lockSpans.ended(message));
+    on("submit-lock:complete", (message) => lockSpans.ended(message));
+    on("submit-lock:lost", (message) => lockSpans.lost(message));
+  }
+  return {
+    disable() {
+      for (const end of ends.splice(0)) end();
+    },
+  };
+}
+
+function checkLocks(locks: unknown = []): readonly ObservedLock[] {
+  const isLock = (lock: unknown) => hasMembers(lock, ["keyPrefix", "stats"]);
+  if (Array.isArray(locks) && locks.every(isLock)) return [...locks];
+  throw invalidOption("locks", "an array of SubmitLock", locks);
+}

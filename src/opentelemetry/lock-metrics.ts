@@ -1,0 +1,208 @@
+import type { Attributes, Counter, Histogram, Meter } from "@opentelemetry/api";
+import type { LostReason } from "../errors.ts";
+import type {
+  AcquireMessage,
+  CompleteMessage,
+  DuplicateMessage,
+  LostMessage,
+  ReleaseMessage,
+  RetireMessage,
+} from "../lock/diagnostics.ts";
+import type { LockStats } from "../lock/inspection.ts";
+import { CONFIRMED, errorType, KEY_PREFIX, OUTCOME, REASON } from "./attributes.ts";
+
+/** A lock whose numbers of the moment are asked for, such as a `SubmitLock`. */
+export interface ObservedLock {
+  readonly keyPrefix: string;
+  stats(): LockStats;
+}
+
+// Boundaries in seconds. 0.2 and 1 are the defaults of commandTimeoutMs and acquireTimeoutMs, so that
+// a step there is visible.
+const roundTrip = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2.5];
+/** Up to the two hours of a lock that somebody else has left behind. */
+const remaining = [0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 600, 7_200];
+/** A day, for a key that never expires: beyond every boundary, and no infinity that spoils the sum. */
+const longestRemaining = 86_400;
+/** Up to the largest maxHoldMs. */
+const hold = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600];
+/** 12 is 2 × acquireTimeoutMs + ttlMs with the defaults, when a retire is abandoned. */
+const retire = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 12];
+
+const reasons: Record<LostReason, true> = {
+  expired: true,
+  overtaken: true,
+  freed: true,
+  "max-hold": true,
+  closed: true,
+};
+
+/** The instruments, and what each message adds to them. Durations are recorded in seconds. */
+export class LockMetrics {
+  readonly #meter: Meter;
+  readonly #acquire: Histogram;
+  readonly #remaining: Histogram;
+  readonly #hold: Histogram;
+  readonly #release: Histogram;
+  readonly #complete: Histogram;
+  readonly #retire: Histogram;
+  readonly #losses: Counter;
+  readonly #duplicates: Counter;
+  readonly #prefixes = new Set<string>();
+
+  constructor(meter: Meter) {
+    this.#meter = meter;
+    const seconds = (name: string, explicitBucketBoundaries: number[], description: string) =>
+      meter.createHistogram(name, { description, unit: "s", advice: { explicitBucketBoundaries } });
+    this.#acquire = seconds(
+      "submit_lock.acquire.duration",
+      roundTrip,
+      "How long attempts to take a lock took",
+    );
+    this.#remaining = seconds(
+      "submit_lock.contention.remaining",
+      remaining,
+      "How long the key that refused an attempt had yet to live",
+    );
+    this.#hold = seconds("submit_lock.hold.duration", hold, "How long locks were held");
+    this.#release = seconds(
+      "submit_lock.release.duration",
+      roundTrip,
+      "How long releases took to be answered",
+    );
+    this.#complete = seconds(
+      "submit_lock.complete.duration",
+      roundTrip,
+      "How long keeping the answer of a submission took",
+    );
+    this.#retire = seconds(
+      "submit_lock.retire.duration",
+      retire,
+      "How long it took until no late request of an attempt could take effect any more",
+    );
+    this.#losses = meter.createCounter("submit_lock.lease.losses", {
+      description: "Leases that were lost under their holders",
+      unit: "{lease}",
+    });
+    this.#duplicates = meter.createCounter("submit_lock.submission.duplicates", {
+      description: "Submissions that are proven to have run twice",
+      unit: "{submission}",
+    });
+  }
+
+  acquired({
+    cause,
+    confirmed,
+    durationMs,
+    expiresInMs,
+    keyPrefix,
+    outcome,
+  }: AcquireMessage): void {
+    this.#start(keyPrefix);
+    this.#acquire.record(durationMs / 1_000, {
+      [KEY_PREFIX]: keyPrefix,
+      [OUTCOME]: outcome,
+      [CONFIRMED]: confirmed,
+      ...errorType(cause),
+    });
+    if (outcome === "contended" && expiresInMs !== undefined) {
+      const seconds = Math.min(expiresInMs / 1_000, longestRemaining);
+      this.#remaining.record(seconds, { [KEY_PREFIX]: keyPrefix });
+    }
+  }
+
+  released({ cause, durationMs, heldMs, keyPrefix, outcome }: ReleaseMessage): void {
+    const attributes = { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome };
+    this.#hold.record(heldMs / 1_000, attributes);
+    this.#release.record(durationMs / 1_000, withError(attributes, cause));
+  }
+
+  completed({ cause, durationMs, heldMs, keyPrefix, outcome }: CompleteMessage): void {
+    const attributes = { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome };
+    this.#hold.record(heldMs / 1_000, attributes);
+    this.#complete.record(durationMs / 1_000, withError(attributes, cause));
+  }
+
+  duplicated({ keyPrefix }: DuplicateMessage): void {
+    this.#start(keyPrefix);
+    this.#duplicates.add(1, { [KEY_PREFIX]: keyPrefix });
+  }
+
+  lost({ keyPrefix, outcome }: LostMessage): void {
+    this.#start(keyPrefix);
+    this.#losses.add(1, { [KEY_PREFIX]: keyPrefix, [REASON]: outcome });
+  }
+
+  retired({ durationMs, keyPrefix, outcome }: RetireMessage): void {
+    this.#retire.record(durationMs / 1_000, { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome });
+  }
+
+  /**
+   * Tells the numbers of the moment of these locks whenever metrics are collected.
+   *
+   * @returns ends it.
+   */
+  observe(locks: readonly ObservedLock[]): () => void {
+    for (const { keyPrefix } of locks) this.#start(keyPrefix);
+    if (locks.length === 0) return () => {};
+    const upDown = (name: string, unit: string, description: string) =>
+      this.#meter.createObservableUpDownCounter(name, { description, unit });
+    const held = upDown("submit_lock.lease.count", "{lease}", "Locks that are held now");
+    const attempting = upDown(
+      "submit_lock.attempt.count",
+      "{attempt}",
+      "Attempts that wait for an answer now",
+    );
+    const retiring = upDown(
+      "submit_lock.retirement.count",
+      "{owner_id}",
+      "Owner ids that are being retired now",
+    );
+    const oldest = this.#meter.createObservableGauge("submit_lock.lease.oldest_age", {
+      description: "How long the oldest lock of now has been held",
+      unit: "s",
+    });
+    const observed = [held, attempting, retiring, oldest];
+    const tell: Parameters<Meter["addBatchObservableCallback"]>[0] = (result) => {
+      for (const [keyPrefix, stats] of statsByPrefix(locks)) {
+        const attributes = { [KEY_PREFIX]: keyPrefix };
+        result.observe(held, stats.held, attributes);
+        result.observe(attempting, stats.attempting, attributes);
+        result.observe(retiring, stats.retiring, attributes);
+        result.observe(oldest, stats.oldestHeldMs / 1_000, attributes);
+      }
+    };
+    this.#meter.addBatchObservableCallback(tell, observed);
+    return () => this.#meter.removeBatchObservableCallback(tell, observed);
+  }
+
+  /** Counters begin with a zero: an alert on an increase would miss a series that begins with 1. */
+  #start(keyPrefix: string): void {
+    if (this.#prefixes.has(keyPrefix)) return;
+    this.#prefixes.add(keyPrefix);
+    this.#duplicates.add(0, { [KEY_PREFIX]: keyPrefix });
+    for (const reason of Object.keys(reasons)) {
+      this.#losses.add(0, { [KEY_PREFIX]: keyPrefix, [REASON]: reason });
+    }
+  }
+}
+
+function withError(attributes: Attributes, cause: Error | undefined): Attributes {
+  return cause === undefined ? attributes : { ...attributes, ...errorType(cause) };
+}
+
+/** Locks with one prefix are one series, in which a second observation would replace the first. */
+function statsByPrefix(locks: readonly ObservedLock[]): Map<string, LockStats> {
+  const sums = new Map<string, LockStats>();
+  for (const lock of locks) {
+    const { attempting, held, oldestHeldMs, retiring } = lock.stats();
+    const sum = sums.get(lock.keyPrefix);
+    sums.set(lock.keyPrefix, {
+      attempting: attempting + (sum?.attempting ?? 0),
+      held: held + (sum?.held ?? 0),
+      retiring: retiring + (sum?.retiring ?? 0),
+      oldestHeldMs: Math.max(oldestHeldMs, sum?.oldestHeldMs ?? 0),
+    });
+  }
+  return sums;
+}

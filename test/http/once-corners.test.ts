@@ -1,0 +1,261 @@
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import { PassThrough, Readable } from "node:stream";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Response } from "express";
+import { afterEach, describe, expect, test } from "vitest";
+import { MemoryStore, SubmitLock } from "../../src/index.ts";
+import { until } from "../support/until.ts";
+import { expresses, koas, mainFrameworks } from "./frameworks.ts";
+import { gate } from "./gate.ts";
+import { openClient } from "./http-client.ts";
+import { codeOf, openOnce, orderKey } from "./once-shop.ts";
+import { closeShops } from "./shop.ts";
+import type { Layer } from "./turn.ts";
+
+afterEach(closeShops);
+
+/** As an adapter for serverless functions makes its requests. */
+const withoutRawHeaders: Layer = {
+  express: () => (req, _res, next) => {
+    req.rawHeaders = [];
+    next();
+  },
+  koa: () => (ctx, next) => {
+    ctx.req.rawHeaders = [];
+    return next();
+  },
+};
+
+describe.each(mainFrameworks)("$name", (framework) => {
+  test("a key is read where the request has no raw headers", async () => {
+    const shop = await openOnce({ framework, outside: [withoutRawHeaders] });
+    const [first, second] = await shop.twice();
+    expect([first.body, second.body, shop.runs]).toEqual(['{"run":1}', '{"run":1}', 1]);
+  });
+
+  test("who has waited for an answer that is not kept is told that it is over", async () => {
+    const goOn = gate();
+    const shop = await openOnce({
+      framework,
+      guard: { idempotency: { waitMs: 5_000 } },
+      handler: async (turn) => {
+        await goOn.opened;
+        turn.answer(402, { declined: true });
+      },
+    });
+    const first = shop.begin({ key: orderKey });
+    await until(() => shop.runs === 1, { what: "the order to start" });
+    const second = shop.submit({ key: orderKey });
+    const page = shop.submit({ key: orderKey, headers: { accept: "text/html" } });
+    await sleep(100);
+    goOn.open();
+    expect((await first.reply).status).toBe(402);
+    const reply = await second;
+    expect([reply.status, codeOf(reply)]).toEqual([409, "idempotency_in_flight"]);
+    expect(reply.body).toContain("sent again, it is run again");
+    expect((await page).body).toContain("<h1>Your first click was answered</h1>");
+    expect(shop.runs).toBe(1);
+  });
+
+  test("a request that somebody has answered while it waited is not answered again", async () => {
+    const goOn = gate();
+    const errors: unknown[] = [];
+    let replays = 0;
+    const shop = await openOnce({
+      framework,
+      guard: { idempotency: { waitMs: 5_000 } },
+      outside: [answeringAfter(100)],
+      onError: (error) => errors.push(error),
+      answers: {
+        onReplay: () => {
+          replays++;
+          return [200, {}];
+        },
+      },
+      handler: async (turn) => {
+        await goOn.opened;
+        turn.answer(201, { placed: true });
+      },
+    });
+    const first = shop.begin({ key: orderKey });
+    await until(() => shop.runs === 1, { what: "the order to start" });
+    expect((await shop.submit({ key: orderKey, headers: { "x-hurry": "1" } })).status).toBe(504);
+    goOn.open();
+    expect((await first.reply).status).toBe(201);
+    await shop.whenKept(1);
+    // What waited looks at least every 200 ms.
+    await sleep(500);
+    expect([replays, errors]).toEqual([0, []]);
+  });
+
+  test("a handler's own complete never makes a cookie or a length of the replay", async () => {
+    const shop = await openOnce({
+      framework,
+      handler: async (turn) => {
+        const headers = { "set-cookie": "sid=1", "content-length": "999", "x-order": "7" };
+        await turn.lease?.complete({ status: 201, headers, body: "placed" });
+        turn.answer(201, "placed", "text/plain");
+      },
+    });
+    const [, second] = await shop.twice();
+    expect(second.status).toBe(201);
+    expect(second.body).toBe("placed");
+    expect(second.headers).not.toHaveProperty("set-cookie");
+    expect(second.headers["x-order"]).toBe("7");
+  });
+
+  test("the 409 of a cooldown says so", async () => {
+    const shop = await openOnce({
+      framework,
+      guard: { idempotency: undefined, cooldownMs: 5_000 } as never,
+    });
+    await shop.submit();
+    await until(async () => (await shop.shop.owner())?.startsWith("cooldown:") === true, {
+      what: "the cooldown",
+    });
+    const reply = await shop.submit();
+    expect([reply.status, codeOf(reply)]).toEqual([409, "submit_contended"]);
+    expect(JSON.parse(reply.body).detail).toContain("was successful a moment ago");
+  });
+
+  test("a lock of another maker that fails to end its lease ends nothing else", async () => {
+    const own = new SubmitLock({ store: new MemoryStore() });
+    const failing = async (user: string) => {
+      const attempt = await own.acquire(user);
+      if (attempt.outcome !== "acquired") return attempt;
+      const { key, ownerId, signal } = attempt.lease;
+      const lease = { key, ownerId, signal, remainingMs: () => attempt.lease.remainingMs() };
+      const release = () => {
+        void attempt.lease.release();
+        if (user.endsWith("1")) throw new Error("thrown");
+        return Promise.reject(new Error("rejected"));
+      };
+      return { ...attempt, lease: { ...lease, release } };
+    };
+    const lock = { acquire: failing } as never;
+    const server = framework.makeServer({ lock, handler: (turn) => turn.answer(201, {}) });
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const client = openClient(1, (server.address() as AddressInfo).port);
+    for (const user of ["user-1", "user-2", "user-1"]) {
+      expect((await client.call({ headers: { "x-user": user } }).reply).status).toBe(201);
+    }
+    client.close();
+    server.close();
+    await own.close();
+  });
+});
+
+describe.each(expresses.filter(({ seesWork }) => seesWork))("$name", (framework) => {
+  const failing = (answer: (res: Response) => void) =>
+    openOnce({
+      framework,
+      handler: async (turn, run) => {
+        const { res } = turn.express ?? {};
+        if (run > 1 || res === undefined) return turn.answer(201, { run });
+        answer(res);
+        throw new Error("theirs");
+      },
+    });
+
+  test("a head that has not left is no answer", async () => {
+    const shop = await failing((res) => res.writeHead(201));
+    await shop.submit({ key: orderKey }).catch(() => {});
+    await until(async () => (await shop.shop.owner()) === null, { what: "the lock to be free" });
+    expect((await shop.submit({ key: orderKey })).body).toBe('{"run":2}');
+  });
+
+  test("an end that failed does not make a whole body of what was written", async () => {
+    const shop = await failing((res) => {
+      res.write("half");
+      expect(() => res.end(42 as never)).toThrow(TypeError);
+    });
+    await shop.submit({ key: orderKey }).catch(() => {});
+    await shop.whenKept(1);
+    const reply = await shop.submit({ key: orderKey });
+    expect([reply.status, codeOf(reply)]).toEqual([409, "idempotency_answer_unavailable"]);
+    expect(shop.runs).toBe(1);
+  });
+});
+
+describe.each(koas)("$name", (framework) => {
+  test("a body stream that closes before its first byte is no answer", async () => {
+    const shop = await openOnce({
+      framework,
+      handler: (turn, run) => {
+        if (run > 1) return turn.answer(201, { run });
+        const source = new PassThrough();
+        if (turn.ctx !== undefined) turn.ctx.body = source;
+        setTimeout(() => source.destroy(), 50);
+      },
+    });
+    // Koa 2 leaves the response open.
+    const call = shop.begin({ key: orderKey });
+    call.reply.catch(() => {});
+    await until(() => shop.runs === 1, { what: "the order" });
+    await until(async () => (await shop.shop.owner()) === null, { what: "the lock to be free" });
+    call.abort();
+    expect((await shop.submit({ key: orderKey })).body).toBe('{"run":2}');
+  });
+
+  test("a body stream that is closed already does not keep the lock", async () => {
+    const shop = await openOnce({
+      framework,
+      handler: async (turn) => {
+        const source = new Readable({ read() {} });
+        if (turn.ctx !== undefined) turn.ctx.body = source;
+        source.destroy();
+        await sleep(20);
+      },
+    });
+    const call = shop.begin({ key: orderKey });
+    call.reply.catch(() => {});
+    await until(() => shop.runs === 1, { what: "the order" });
+    await until(async () => (await shop.shop.owner()) === null, { what: "the lock to be free" });
+    call.abort();
+  });
+
+  test("a replay without a body is none whatever type outer middleware has set", async () => {
+    const typed: Layer = {
+      express: () => (_req, _res, next) => next(),
+      koa: () => (ctx, next) => {
+        ctx.type = "json";
+        return next();
+      },
+    };
+    const shop = await openOnce({
+      framework,
+      outside: [typed],
+      handler: (turn) => {
+        if (turn.ctx === undefined) return;
+        turn.ctx.redirect("/orders/7");
+        turn.ctx.status = 303;
+        turn.ctx.body = Readable.from(["moved"]);
+      },
+    });
+    const [, second] = await shop.twice();
+    expect([second.status, second.headers["location"], second.body]).toEqual([
+      303,
+      "/orders/7",
+      "",
+    ]);
+  });
+});
+
+/** A time-out of the application's, for requests in a hurry. */
+function answeringAfter(ms: number): Layer {
+  return {
+    express: () => (req, res, next) => {
+      if (req.headers["x-hurry"] !== undefined) setTimeout(() => res.status(504).end(), ms);
+      next();
+    },
+    koa: () => async (ctx, next) => {
+      if (ctx.req.headers["x-hurry"] === undefined) return await next();
+      void next().catch(() => {});
+      await sleep(ms);
+      ctx.status = 504;
+      ctx.body = "";
+    },
+  };
+}

@@ -1,0 +1,73 @@
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { delimiter, join } from "node:path";
+import { type BrowserContext, chromium } from "playwright-core";
+
+const NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+const INSTALL = "apt-get update && apt-get install -y --no-install-recommends chromium";
+const ADVICE = `The page is tested in a real Chromium, and there is none on the PATH.
+  Debian          sudo apt-get install chromium   (as root the tests do this by themselves)
+  elsewhere       CHROMIUM_BIN=/path/to/chromium npm run test:browser`;
+
+/** `CHROMIUM_BIN`, else the first one on the PATH, else, on Debian as root, one that is installed now. */
+function chromiumBinary(env: NodeJS.ProcessEnv = process.env): string {
+  const named = env["CHROMIUM_BIN"];
+  if (named) {
+    if (existsSync(named)) return named;
+    throw new Error(`CHROMIUM_BIN names ${named}, and there is no such file.`);
+  }
+  const found = onPath(env);
+  if (found !== undefined) return found;
+  const debianAsRoot = process.getuid?.() === 0 && existsSync("/etc/debian_version");
+  if (!debianAsRoot) throw new Error(ADVICE);
+  console.log(`No Chromium found. Installing one:\n  ${INSTALL}`);
+  const { status } = spawnSync("sh", ["-c", INSTALL], {
+    stdio: ["ignore", "inherit", "inherit"],
+    env: { ...env, DEBIAN_FRONTEND: "noninteractive" },
+    timeout: 400_000,
+  });
+  const installed = onPath(env);
+  if (status !== 0 || installed === undefined) throw new Error(ADVICE);
+  return installed;
+}
+
+function onPath(env: NodeJS.ProcessEnv): string | undefined {
+  const folders = (env["PATH"] ?? "").split(delimiter).filter(Boolean);
+  return NAMES.flatMap((name) => folders.map((folder) => join(folder, name))).find(existsSync);
+}
+
+export interface BrowserOptions {
+  readonly colorScheme?: "light" | "dark";
+  readonly viewport?: { readonly width: number; readonly height: number };
+  readonly javaScriptEnabled?: boolean;
+}
+
+/** A browser with a profile of its own, which `close` removes. */
+export async function startChromium(
+  options: BrowserOptions = {},
+): Promise<{ context: BrowserContext; close(): Promise<void> }> {
+  const profile = mkdtempSync(join(tmpdir(), "submit-lock-chromium-"));
+  const context = await chromium.launchPersistentContext(profile, {
+    executablePath: chromiumBinary(),
+    headless: true,
+    args: [
+      "--headless",
+      "--no-sandbox",
+      "--disable-gpu",
+      "--disable-quic",
+      "--no-first-run",
+      "--disable-background-networking",
+      "--disable-component-update",
+      "--disable-sync",
+    ],
+    ...options,
+  });
+  return {
+    context,
+    async close() {
+      await context.close();
+      rmSync(profile, { recursive: true, force: true });
+    },
+  };
+}

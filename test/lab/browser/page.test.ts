@@ -1,0 +1,162 @@
+import type { BrowserContext } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { until } from "../../support/until.ts";
+import { startChromium } from "./chromium.ts";
+import { type RunningDemo, startDemo } from "./demo.ts";
+import { Visitor } from "./visitor.ts";
+
+describe.each([
+  ["Express", "examples/express-checkout.ts"],
+  ["Koa", "examples/koa-checkout.ts"],
+])("the page of the shop on %s", (_framework, file) => {
+  let demo: RunningDemo;
+  let browser: { context: BrowserContext; close(): Promise<void> };
+  let visitor: Visitor;
+
+  beforeAll(async () => {
+    demo = await startDemo(file);
+    browser = await startChromium();
+    visitor = await Visitor.at(browser.context, demo.url);
+  }, 180_000);
+
+  afterAll(async () => {
+    await browser?.close();
+    expect(await demo?.end(), demo?.output()).toBe(0);
+  });
+
+  test("a double click is two orders with nothing, one and a 409 with the lock, and one order twice with once", async () => {
+    const doubleClick = async (protection: "nothing" | "lock" | "once") => {
+      await visitor.protectWith(protection);
+      await visitor.page.dblclick("#order");
+      return (await visitor.answers(2)).sort();
+    };
+    const [one, two] = await doubleClick("nothing");
+    expect([one, two]).toEqual([
+      expect.stringMatching(/^201 order/),
+      expect.stringMatching(/^201/),
+    ]);
+    expect(one).not.toBe(two);
+    await visitor.summary(/has 2 orders and 2 charges/);
+
+    const withLock = await doubleClick("lock");
+    expect(withLock).toEqual([expect.stringMatching(/^201 order \d+$/), "409 submit_contended"]);
+    await visitor.summary(/has 1 order and 1 charge\./);
+
+    const [first, again] = await doubleClick("once");
+    expect(again).toBe(`${first}, again`);
+    await visitor.summary(/has 1 order and 1 charge\./);
+  });
+
+  test("Click twice, Click ten times and a late click are one order with once", async () => {
+    await visitor.protectWith("once");
+    for (const [button, clicks] of [
+      ["double", 2],
+      ["ten", 10],
+      ["late", 2],
+    ] as const) {
+      const before = await visitor.cart();
+      await visitor.press(button);
+      await until(async () => (await visitor.cart()) > before, { what: "a new cart" });
+      const answers = await visitor.answers(clicks);
+      expect(new Set(answers.map((answer) => answer.replace(", again", ""))).size).toBe(1);
+      expect(answers.filter((answer) => answer.endsWith(", again"))).toHaveLength(clicks - 1);
+      const cart = await visitor.cart();
+      await visitor.summary(new RegExp(`Cart ${cart} has 1 order and 1 charge\\.`));
+    }
+  });
+
+  test("an order goes on when the customer leaves, and is told when they come back", async () => {
+    await visitor.protectWith("once");
+    await visitor.press("leave");
+    await visitor.summary(/1 × 201/);
+    const answers = await visitor.answers(2);
+    expect(answers[0]).toBe("went away");
+    expect(answers.at(-1)).toMatch(/^201 order \d+, again$/);
+    await visitor.summary(/has 1 order and 1 charge\./);
+  });
+
+  test("two tabs are one order", async () => {
+    await visitor.protectWith("once");
+    const opened = browser.context.waitForEvent("page");
+    await visitor.press("tabs");
+    const second = await opened;
+    visitor.listenTo(second);
+    const [one, two] = (await visitor.answers(2)).sort();
+    expect(two).toBe(`${one}, again`);
+    await visitor.summary(/has 1 order and 1 charge\./);
+    expect(await visitor.page.textContent("#submits")).toContain("other tab, click 1");
+    await second.close();
+  });
+
+  test("a slow payment keeps the lock, which is shown live", async () => {
+    await visitor.protectWith("lock");
+    await visitor.press("slow");
+    await visitor.page.waitForSelector("#slow[aria-pressed=true]");
+    await visitor.press("order");
+    const lock = async () => (await visitor.page.textContent("#lock")) ?? "";
+    await until(async () => /held.*Holder.*Held for.*Expires in/s.test(await lock()), {
+      what: "the lock to be shown as held",
+    });
+    await visitor.press("order");
+    expect((await visitor.answers(2))[1]).toBe("409 submit_contended");
+    await until(async () => (await lock()).includes("free"), { what: "the lock to be free" });
+    await visitor.press("slow");
+    await visitor.page.waitForSelector("#slow[aria-pressed=false]");
+  });
+
+  test("a payment whose reply is lost is charged once", async () => {
+    await visitor.protectWith("once");
+    await visitor.press("lose");
+    expect(await visitor.answers(1)).toEqual([expect.stringMatching(/^201 order/)]);
+    await visitor.summary(/has 1 order and 1 charge\./);
+  });
+
+  test("nobody orders while Redis is away, and everybody when it is back", async () => {
+    await visitor.protectWith("once");
+    await visitor.press("redis");
+    await visitor.page.waitForSelector("#redis[aria-pressed=true]");
+    await visitor.press("order");
+    expect(await visitor.answers(1)).toEqual(["503 submit_unavailable"]);
+    await visitor.press("redis");
+    await visitor.page.waitForSelector("#redis[aria-pressed=false]");
+    await until(
+      async () => {
+        await visitor.press("order");
+        return (await visitor.answers(1)).some((answer) => answer.startsWith("201 order"));
+      },
+      { what: "an order", boundMs: 30_000, everyMs: 500 },
+    );
+    await visitor.summary(/has 1 order and 1 charge\./);
+  });
+
+  test("a server that is killed in the middle leaves one order and one charge", async () => {
+    await visitor.protectWith("once");
+    await visitor.press("kill");
+    await visitor.summary(/1 × 201/);
+    const answers = await visitor.answers(2);
+    expect(answers[0]).toBe("no answer");
+    expect(answers.at(-1)).toMatch(/^201 order/);
+    await visitor.summary(/has 1 order and 1 charge\./);
+    const up = async () => (await visitor.page.textContent("#servers"))?.includes("down") === false;
+    await until(up, { what: "both servers to be up" });
+  });
+
+  test("all of it is reached with the keyboard alone", async () => {
+    await visitor.protectWith("once");
+    await visitor.page.focus("#user");
+    const reached: string[] = [];
+    for (let tabs = 0; tabs < 16; tabs++) {
+      await visitor.page.keyboard.press("Tab");
+      reached.push((await visitor.page.evaluate("document.activeElement.id")) as string);
+    }
+    const buttons = ["order", "refill", "double", "ten", "leave", "late", "tabs", "slow", "lose"];
+    for (const id of [...buttons, "redis", "kill"]) expect(reached).toContain(id);
+    await visitor.page.focus("#order");
+    await visitor.page.keyboard.press("Enter");
+    expect(await visitor.answers(1)).toEqual([expect.stringMatching(/^201 order/)]);
+  });
+
+  test("its console tells of no error that it is not about", () => {
+    expect(visitor.errors).toEqual([]);
+  });
+});

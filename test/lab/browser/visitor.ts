@@ -1,0 +1,84 @@
+import type { BrowserContext, Page } from "playwright-core";
+import { expect } from "vitest";
+import { until } from "../../support/until.ts";
+
+/** Where an answer of the page is an error that the page is about. */
+const expected =
+  /status of (409|422|5\d\d)|ERR_(EMPTY_RESPONSE|CONNECTION_RESET|FAILED|INCOMPLETE)/;
+
+/** Somebody at the page, who notices every error of its console. */
+export class Visitor {
+  readonly page: Page;
+  readonly errors: string[] = [];
+
+  private constructor(page: Page) {
+    this.page = page;
+  }
+
+  static async at(context: BrowserContext, url: string): Promise<Visitor> {
+    const visitor = new Visitor(await context.newPage());
+    visitor.listenTo(visitor.page);
+    await visitor.page.goto(url);
+    await visitor.ready();
+    return visitor;
+  }
+
+  listenTo(page: Page): void {
+    page.on("pageerror", (error) => this.errors.push(String(error)));
+    page.on("console", (message) => {
+      if (message.type() === "error" && !expected.test(message.text())) {
+        this.errors.push(`${message.text()} ${message.location().url}`);
+      }
+    });
+  }
+
+  async ready(): Promise<void> {
+    await this.page.waitForSelector("html[data-ready=true]", { timeout: 30_000 });
+  }
+
+  async protectWith(protection: "nothing" | "lock" | "once"): Promise<void> {
+    await this.page.check(`[value=${protection}]`);
+    await this.freshCart();
+  }
+
+  async freshCart(): Promise<void> {
+    const before = await this.cart();
+    await this.page.click("#refill");
+    await until(async () => (await this.cart()) > before, { what: "a new cart" });
+  }
+
+  /** The number of the cart that is shown. */
+  async cart(): Promise<number> {
+    return Number(/Cart (\d+)/.exec((await this.page.textContent("#cart")) ?? "")?.[1] ?? 0);
+  }
+
+  press(id: string): Promise<void> {
+    return this.page.click(`#${id}`);
+  }
+
+  /** The answers on the time axis, once there are so many and none is awaited any more. */
+  async answers(count: number): Promise<string[]> {
+    const read = async () => {
+      const all = await this.page.locator("#submits .answer").allTextContents();
+      return all.map((text) => text.replace(/ \(\d+ ms\)$/, ""));
+    };
+    const isThere = async () => {
+      const all = await read();
+      return all.length >= count && !all.includes("…");
+    };
+    await until(isThere, { what: `${count} answers`, boundMs: 60_000, everyMs: 50 });
+    return await read();
+  }
+
+  /** What is told, also to a screen reader, of the cart that was ordered last. */
+  async summary(pattern: RegExp): Promise<string> {
+    const text = async () => (await this.page.textContent("#summary")) ?? "";
+    const what = `the summary ${pattern}`;
+    try {
+      await until(async () => pattern.test(await text()), { what, boundMs: 60_000, everyMs: 50 });
+    } catch {
+      expect(await text()).toMatch(pattern);
+    }
+    return await text();
+  }
+}

@@ -1,0 +1,99 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { type ShopServer, startProcess } from "../../../examples/demo/servers.ts";
+import { PaymentProvider } from "../../../examples/payments/provider.ts";
+import { openDatabase } from "../../../examples/shop/database.ts";
+import { Random } from "../simulation/time/random.ts";
+import { beImpatient, type Customer } from "./customer.ts";
+import { countTables, type Tables } from "./tables.ts";
+
+export interface CrowdOptions {
+  readonly isProtected: boolean;
+  readonly customers: number;
+  /** How many are in the shop at a time. */
+  readonly atOnce: number;
+  readonly seed: number;
+  readonly redisUrl: string;
+  readonly databaseUrl: string;
+  /** After which the customers give up. */
+  readonly boundMs: number;
+}
+
+export interface Seen {
+  readonly customers: readonly Customer[];
+  readonly tables: Tables;
+  readonly kills: number;
+  readonly lostReplies: number;
+  readonly tookMs: number;
+}
+
+const example = (name: string) =>
+  fileURLToPath(new URL(`../../../examples/${name}-checkout.ts`, import.meta.url));
+
+/** One shop of two processes, Express and Koa, with everything that goes wrong in it. */
+export async function playCrowd(options: CrowdOptions): Promise<Seen> {
+  const { isProtected, redisUrl, databaseUrl, seed } = options;
+  const from = performance.now();
+  const source = new Random(seed);
+  const random = () => source.next();
+  let lostReplies = 0;
+  const provider = new PaymentProvider({
+    latencyMs: 200,
+    losesReply: () => {
+      const isLost = random() < 0.1;
+      if (isLost) lostReplies++;
+      return isLost;
+    },
+  });
+  const db = await openDatabase(databaseUrl);
+  await db.query("TRUNCATE demo_shop.outbox, demo_shop.orders, demo_shop.carts");
+  const env = {
+    REDIS_URL: redisUrl,
+    DATABASE_URL: databaseUrl,
+    PAYMENTS_URL: await provider.listen(),
+    PAYMENTS_KEYED: isProtected ? "yes" : "no",
+  };
+  const start = (name: string) => startProcess(name, { file: example(name), env });
+  const servers = await Promise.all([start("express"), start("koa")]);
+  const killing = new AbortController();
+  const kills = killNowAndThen(servers, random, killing.signal);
+  try {
+    const path = isProtected ? "/orders" : "/nothing/orders";
+    const endMs = from + options.boundMs;
+    const customers: Customer[] = [];
+    let next = 0;
+    const enter = async () => {
+      while (next < options.customers) {
+        const name = `${isProtected ? "on" : "off"}-${next++}`;
+        customers.push(await beImpatient(name, { path, servers, random, endMs }));
+      }
+    };
+    await Promise.all(Array.from({ length: options.atOnce }, enter));
+    killing.abort();
+    const killed = await kills;
+    // Orders whose customer has left are still being placed.
+    await Promise.all(servers.map((server) => server.close()));
+    const tables = await countTables(db, provider.charges);
+    return { customers, tables, kills: killed, lostReplies, tookMs: performance.now() - from };
+  } finally {
+    killing.abort();
+    await Promise.all(servers.map((server) => server.close()));
+    provider.close();
+    await db.close();
+  }
+}
+
+/** Never both at a time: then there would be nobody to be impatient with. */
+async function killNowAndThen(
+  servers: readonly ShopServer[],
+  random: () => number,
+  signal: AbortSignal,
+): Promise<number> {
+  let kills = 0;
+  while (!signal.aborted) {
+    await sleep(1_500 + 1_500 * random(), undefined, { signal }).catch(() => {});
+    if (signal.aborted || servers.some(({ port }) => port === undefined)) continue;
+    servers[kills++ % servers.length]?.kill?.();
+  }
+  return kills;
+}

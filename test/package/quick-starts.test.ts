@@ -1,0 +1,88 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { page } from "../docs/page.ts";
+import { freePort } from "../support/free-port.ts";
+import { freshUser } from "../support/ids.ts";
+import { sharedRedisPort } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
+import { Consumers, ownVersions, type Project } from "./consumer-project.ts";
+
+// An install with an empty npm cache takes as long as the registry does.
+vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
+
+const readme = page("README.md");
+/** What the README tells to install; on Koa what the comment behind it says. */
+const [, onExpress = "", onKoa = ""] =
+  /^npm install ([^#]*?) +# on Koa: (.*)$/m.exec(readme.text) ?? [];
+
+const starts = [
+  {
+    name: "Express in ESM",
+    type: "module",
+    installed: onExpress,
+    text: readme.blockUnder("Quick start"),
+  },
+  {
+    name: "Express in CommonJS",
+    type: "commonjs",
+    installed: onExpress,
+    text: page("docs/guide/express.md").blockUnder("In CommonJS", "cjs"),
+  },
+  {
+    name: "Koa with a router",
+    type: "module",
+    installed: onKoa,
+    text: readme.blockUnder("Koa"),
+  },
+] as const;
+
+let consumers: Consumers;
+let running: ChildProcess | undefined;
+
+beforeAll(async () => {
+  consumers = await Consumers.pack();
+});
+afterEach(() => running?.kill("SIGKILL"));
+afterAll(() => consumers?.remove());
+
+test.each(starts)(
+  "$name, pasted into an empty project, places one order of two clicks",
+  async ({ name, type, installed, text }) => {
+    const packages = installed.split(" ").filter((each) => each !== "submit-lock");
+    expect(packages).toContain("ioredis");
+    const code = { file: "shop.js", text };
+    const manifest = { type, packages: ownVersions(...packages) };
+    const project = await consumers.installInto(name.replaceAll(" ", "-"), code, manifest);
+    const port = await freePort();
+    const output = serve(project, port);
+    const click = async (user: string): Promise<number> => {
+      const headers = { "x-user-id": user };
+      return (await fetch(`http://127.0.0.1:${port}/orders`, { method: "POST", headers })).status;
+    };
+    const answers = () =>
+      click("").then(
+        (status) => status === 401,
+        () => false,
+      );
+    await until(answers, { what: "an answer of the shop", everyMs: 50 }).catch((error) => {
+      throw new Error(`${error}\n${output()}`);
+    });
+    const user = freshUser();
+    expect((await Promise.all([click(user), click(user)])).sort()).toEqual([201, 409]);
+  },
+);
+
+function serve(project: Project, port: number): () => string {
+  const env = { REDIS_URL: `redis://127.0.0.1:${sharedRedisPort()}`, PORT: `${port}` };
+  const child = spawn(process.execPath, ["shop.js"], {
+    cwd: project.folder,
+    env: { ...process.env, ...env },
+    stdio: ["ignore", "ignore", "pipe"],
+  });
+  running = child;
+  let said = "";
+  child.stderr.on("data", (chunk: Buffer) => {
+    said += chunk.toString();
+  });
+  return () => said;
+}

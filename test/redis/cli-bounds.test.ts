@@ -1,0 +1,240 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, describe, expect, test } from "vitest";
+import { slotOf } from "../../src/stores/redis/ioredis.ts";
+import type { Ended } from "../support/child.ts";
+import { runBin } from "../support/cli.ts";
+import { command } from "../support/command.ts";
+import { freePort } from "../support/free-port.ts";
+import { freshUser } from "../support/ids.ts";
+import { startProxy } from "../support/proxy.ts";
+import { startCluster } from "../support/redis-cluster.ts";
+import { sharedRedisPort, startRedis } from "../support/redis-server.ts";
+import { certificate, startTls } from "../support/tls.ts";
+import { until } from "../support/until.ts";
+
+const stops: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const stop of stops.splice(0)) await stop();
+});
+
+async function server(...args: string[]) {
+  const started = await startRedis({ args });
+  stops.push(() => started.stop());
+  return started;
+}
+
+const commands = [
+  ["show", "42"],
+  ["free", "42", "--id", "deadbeef", "--reason", "x"],
+  ["list"],
+  ["watch", "42"],
+  ["doctor"],
+];
+
+/** All of them at the same time: most of it is waiting. */
+async function runAll(url: string): Promise<(Ended & { readonly name: string })[]> {
+  return await Promise.all(
+    commands.map(async (args) => ({
+      name: args[0] ?? "",
+      ...(await runBin(args, { REDIS_URL: url })),
+    })),
+  );
+}
+
+describe("every command", () => {
+  test("ends with 3 where no Redis is", async () => {
+    const url = `redis://127.0.0.1:${await freePort()}`;
+    for (const { name, code, stdout, stderr } of await runAll(url)) {
+      expect({ name, code, stdout }).toEqual({ name, code: 3, stdout: "" });
+      expect(stderr).toMatch(
+        /^submit-lock: no answer from 127\.0\.0\.1:\d+\. Is the address right, .*ECONNREFUSED/,
+      );
+    }
+  });
+
+  test("ends with 3 where Redis does not answer, and does not hang", async () => {
+    const { url, pause } = await server();
+    pause();
+    for (const { name, code, stdout, stderr } of await runAll(url)) {
+      expect({ name, code, stdout }).toEqual({ name, code: 3, stdout: "" });
+      expect(stderr).toContain("no answer from 127.0.0.1:");
+    }
+  });
+
+  test.each(["", ":wrong-one@"])("ends with 4 after a wrong password: %j", async (auth) => {
+    const { port } = await server("--requirepass", "secret");
+    for (const { name, code, stdout, stderr } of await runAll(`redis://${auth}127.0.0.1:${port}`)) {
+      expect({ name, code, stdout }).toEqual({ name, code: 4, stdout: "" });
+      expect(stderr).toContain("did not accept the user or the password");
+      expect(stderr).not.toContain("wrong-one");
+    }
+  });
+
+  test("asks where Redis is instead of guessing", async () => {
+    for (const { name, code, stdout, stderr } of await runAll("")) {
+      expect({ name, code, stdout }).toEqual({ name, code: 2, stdout: "" });
+      expect(stderr).toContain("where is Redis? Set REDIS_URL");
+    }
+  });
+});
+
+test.each([
+  ["list", "scan"],
+  ["doctor", "info"],
+])("%s ends with 3 where Redis falls silent at %s", async (name, lost) => {
+  const proxy = await startProxy(sharedRedisPort());
+  stops.push(() => proxy.stop());
+  void proxy.loseReplyOnce(([command]) => command === lost, { deaf: true });
+  const { code, stdout, stderr } = await runBin([name], {
+    REDIS_URL: `redis://127.0.0.1:${proxy.port}`,
+  });
+  expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
+  expect(stderr).toContain("within 2 s");
+});
+
+test("a user id that is none is refused before Redis is asked", async () => {
+  const env = { REDIS_URL: `redis://127.0.0.1:${await freePort()}` };
+  for (const user of ["", "x".repeat(201)]) {
+    const { code, stdout, stderr } = await runBin(["show", user], env);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toContain("userId: expected a string of 1 to 200 characters");
+  }
+});
+
+test("an address that is none is refused, and never repeated", async () => {
+  for (const url of [
+    "http://127.0.0.1",
+    "redis://:se/cr%et@host",
+    "redis://:cr%et@127.0.0.1",
+    "127.0.0.1:6379",
+    "redis://h/one",
+  ]) {
+    const { code, stderr } = await runBin(["show", "42"], { REDIS_URL: url });
+    expect({ url, code }).toEqual({ url, code: 2 });
+    expect(stderr).toContain("expected an address such as redis://user:password@host:6379/0");
+    expect(stderr).not.toContain("cr%et");
+  }
+});
+
+test("another database than 0 is looked into", async () => {
+  const port = sharedRedisPort();
+  const user = freshUser();
+  await command(port, "set", `lock:submit:${user}`, "1", "PX", 60_000);
+  const { stdout } = await runBin(["show", user, "--url", `redis://127.0.0.1:${port}/1`]);
+  expect(stdout).toBe(`User ${user} is free.\n`);
+  await command(port, "del", `lock:submit:${user}`);
+});
+
+test("a command without permission ends with 4", async () => {
+  const { port } = await server();
+  await command(port, "acl", "setuser", "reader", "on", ">pass", "~lock:submit:*", "+get");
+  const env = { REDIS_URL: `redis://reader:pass@127.0.0.1:${port}` };
+  for (const args of [
+    ["show", "42"],
+    ["free", "42", "--id", "deadbeef", "--reason", "x"],
+  ]) {
+    const { code, stdout, stderr } = await runBin(args, env);
+    expect({ code, stdout }).toEqual({ code: 4, stdout: "" });
+    expect(stderr).toContain('has the line for ACL SETUSER, under "Permissions"');
+  }
+});
+
+test("free on a replica says that it is one", async () => {
+  const master = await server("--repl-diskless-sync-delay", "0");
+  const replica = await server("--replicaof", "127.0.0.1", `${master.port}`);
+  const user = freshUser();
+  await command(master.port, "set", `lock:submit:${user}`, "1", "PX", 60_000);
+  const hasKey = async () => (await command(replica.port, "exists", `lock:submit:${user}`)) === 1;
+  await until(hasKey, { what: "the replica to have the key" });
+  const args = ["free", user, "--id", "356a192b", "--reason", "x"];
+  const { code, stderr } = await runBin(args, { REDIS_URL: replica.url });
+  expect(code).toBe(3);
+  expect(stderr).toContain("is a replica, and nothing can be changed there");
+});
+
+describe("a Cluster", () => {
+  test("is asked as a whole, also when a part of it is down", async () => {
+    const cluster = await startCluster();
+    stops.push(() => cluster.stop());
+    const [first, second] = cluster.nodes;
+    if (first === undefined || second === undefined) throw new Error("no nodes");
+    const env = { REDIS_URL: first.url };
+    // Users of the first and of the second third of the slots.
+    const userBetween = (from: number, to: number) => {
+      for (;;) {
+        const user = freshUser();
+        const slot = slotOf(`lock:submit:${user}`);
+        if (slot >= from && slot < to) return user;
+      }
+    };
+    const [mine, others] = [userBetween(0, 5_000), userBetween(6_000, 10_000)];
+    await command(second.port, "set", `lock:submit:${others}`, "1", "PX", 600_000);
+
+    const shown = await runBin(["show", others, "--cluster"], env);
+    expect(shown.stdout).toContain("is not submit-lock");
+    expect(shown.stdout).toContain(`submit-lock free --cluster ${others}`);
+    const listed = await runBin(["list", "--cluster"], env);
+    expect(listed.stdout).toContain(others);
+
+    const alone = await runBin(["show", others], env);
+    expect(alone).toMatchObject({ code: 2, stdout: "" });
+    expect(alone.stderr).toContain("is a node of a Cluster. Say so with --cluster");
+
+    await second.kill();
+    const isDown = async () =>
+      String(await command(first.port, "cluster", "info")).includes("cluster_state:fail");
+    await until(isDown, { what: "the Cluster to notice", boundMs: 30_000 });
+    for (const user of [mine, others]) {
+      const { code, stdout, stderr } = await runBin(["show", user, "--cluster"], env);
+      expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
+      expect(stderr).toContain("the Cluster at 127.0.0.1:");
+    }
+    const { code, stdout } = await runBin(["doctor", "--cluster"], env);
+    expect(code).toBe(1);
+    expect(stdout).toContain("FAIL  cluster_state is fail");
+  });
+
+  test("that is none is said to be none", async () => {
+    const { url } = await server();
+    const { code, stderr } = await runBin(["show", "42", "--cluster"], { REDIS_URL: url });
+    expect(code).toBe(2);
+    expect(stderr).toContain("is no Cluster. Leave --cluster out");
+  });
+});
+
+test("Sentinels that do not answer are named", async () => {
+  const sentinel = `127.0.0.1:${await freePort()}`;
+  const args = ["show", "42", "--sentinel", sentinel, "--master", "mymaster"];
+  const { code, stderr } = await runBin(args, { REDIS_URL: "" });
+  expect(code).toBe(3);
+  expect(stderr).toContain(
+    `the master "mymaster" of the Sentinels at ${sentinel}: no Sentinel answered`,
+  );
+});
+
+describe("TLS", () => {
+  test("is spoken with rediss:// and the authority of --tls-ca, and nothing else", async () => {
+    const tls = await startTls(sharedRedisPort());
+    const folder = mkdtempSync(join(tmpdir(), "submit-lock-tls-"));
+    stops.push(tls.stop, async () => rmSync(folder, { recursive: true, force: true }));
+    const authority = join(folder, "ca.pem");
+    writeFileSync(authority, certificate);
+    const user = freshUser();
+    const url = `rediss://127.0.0.1:${tls.port}`;
+    const shown = await runBin(["show", user, "--tls-ca", authority], { REDIS_URL: url });
+    expect(shown).toEqual({ code: 0, stdout: `User ${user} is free.\n`, stderr: "" });
+
+    const untrusted = await runBin(["show", user], { REDIS_URL: url });
+    expect(untrusted).toMatchObject({ code: 3, stdout: "" });
+    expect(untrusted.stderr).toContain("no secure connection");
+    expect(untrusted.stderr).toContain("does --tls-ca name its authority?");
+
+    const unread = await runBin(["show", user, "--tls-ca", join(folder, "none.pem")], {
+      REDIS_URL: url,
+    });
+    expect(unread).toMatchObject({ code: 2, stdout: "" });
+    expect(unread.stderr).toContain("--tls-ca: cannot read");
+  });
+});

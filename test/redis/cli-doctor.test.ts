@@ -1,0 +1,243 @@
+import { afterEach, describe, expect, inject, test } from "vitest";
+import type { Report } from "../../src/cli/doctor-report.ts";
+import { Page, page, pages } from "../docs/page.ts";
+import { runBin } from "../support/cli.ts";
+import { command } from "../support/command.ts";
+import { startMasters } from "../support/masters.ts";
+import { startCluster } from "../support/redis-cluster.ts";
+import { type RedisServer, startRedis } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
+
+const stops: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const stop of stops.splice(0)) await stop();
+});
+
+/** A server with these settings, which a right one has not. */
+async function server(...args: string[]): Promise<RedisServer> {
+  const started = await startRedis({
+    args: ["--appendonly", "yes", "--repl-diskless-sync-delay", "0", ...args],
+  });
+  stops.push(() => started.stop());
+  return started;
+}
+
+interface Found {
+  readonly code: number;
+  /** Everything but what is right, as `level check`. */
+  readonly found: string[];
+  readonly report: Report;
+  readonly text: string;
+}
+
+async function examine(url: string, ...args: string[]): Promise<Found> {
+  const { code, stdout, stderr } = await runBin(["doctor", "--json", ...args], { REDIS_URL: url });
+  expect(stderr).toBe("");
+  const report: Report = JSON.parse(stdout);
+  const all = [...report.servers.flatMap(({ findings }) => findings), ...report.findings];
+  const found = all
+    .filter(({ level }) => level !== "ok")
+    .map(({ level, check }) => `${level} ${check}`);
+  const text = all.map((finding) => `${finding.text} ${finding.remedy ?? ""}`).join("\n");
+  return { code, found, report, text };
+}
+
+/** The lines of the reference. */
+const lines = page("docs/reference/cli.md")
+  .blocks.filter(({ heading }) => heading === "A right configuration")
+  .flatMap(({ code }) => code.split("\n"))
+  .filter((line) => /^\w/.test(line));
+const settings = (...names: string[]): string[] =>
+  names.flatMap((name) => {
+    const line = lines.find((each) => each.startsWith(`${name} `));
+    if (line === undefined) throw new Error(`no line ${name}`);
+    return line.replace(/^/, "--").split(" ");
+  });
+const right = settings("appendonly", "maxmemory-policy");
+
+describe("doctor has nothing to say", () => {
+  test("of a server with the lines of the reference", async () => {
+    const { url } = await server(...right);
+    expect(await examine(url)).toMatchObject({
+      code: 0,
+      found: [],
+      report: { failures: 0, warnings: 0 },
+    });
+  });
+
+  test("of one with replicas and the line for them", async () => {
+    const master = await server(...right, ...settings("min-replicas-to-write"));
+    await server("--replicaof", "127.0.0.1", `${master.port}`);
+    const isGood = async () =>
+      String(await command(master.port, "info", "replication")).includes(
+        "min_slaves_good_slaves:1",
+      );
+    await until(isGood, { what: "the replica to be connected" });
+    const { found, report } = await examine(master.url);
+    expect(found).toEqual([]);
+    expect(report.servers[0]).toMatchObject({ role: "master", replicas: 1 });
+  });
+
+  test("of a Cluster with the line for it", async () => {
+    const args = [...right, ...settings("cluster-node-timeout")];
+    const nodes = await startMasters(inject("redisServerBinary"), 3, args);
+    stops.push(async () => void (await Promise.all(nodes.map((node) => node.stop()))));
+    const { found, report } = await examine(nodes[0]?.url ?? "", "--cluster");
+    expect(found).toEqual([]);
+    expect(report.servers).toHaveLength(3);
+  });
+});
+
+describe("doctor gives exactly the finding", () => {
+  test.each<[settings: string[], code: number, found: string[], text: string]>([
+    [["--appendonly", "no"], 0, ["warn persistence"], "CONFIG SET appendonly yes"],
+    [
+      ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"],
+      1,
+      ["fail eviction"],
+      "any key, locks among them",
+    ],
+    [
+      ["--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"],
+      1,
+      ["fail eviction"],
+      "those are the locks",
+    ],
+    [["--maxmemory", "100mb"], 0, [], "maxmemory-policy noeviction"],
+    [["--rename-command", "EVAL", ""], 1, ["fail commands"], "the lock cannot work"],
+  ])("of %j", async (args, code, found, text) => {
+    const { url } = await server(...args);
+    const examined = await examine(url);
+    expect({ code: examined.code, found: examined.found }).toEqual({ code, found });
+    expect(examined.text).toContain(text);
+  });
+
+  test("of a full server", async () => {
+    const { url } = await server("--maxmemory", "100kb");
+    const { code, found } = await examine(url);
+    expect(code).toBe(1);
+    // The check's own refusals are counted after INFO was read.
+    expect(found).toEqual(["warn memory", "fail commands"]);
+  });
+
+  test("of replicas that nobody waits for, and of a replica", async () => {
+    const master = await server();
+    const replica = await server("--replicaof", "127.0.0.1", `${master.port}`);
+    const isConnected = async () =>
+      String(await command(master.port, "info", "replication")).includes("connected_slaves:1");
+    await until(isConnected, { what: "the replica to be connected" });
+    const ofMaster = await examine(master.url);
+    expect(ofMaster).toMatchObject({ code: 0, found: ["warn min-replicas"] });
+    expect(ofMaster.text).toContain("CONFIG SET min-replicas-to-write 1");
+    const ofReplica = await examine(replica.url);
+    expect(ofReplica).toMatchObject({ code: 1, found: ["fail role"] });
+    expect(ofReplica.text).toContain(`the master's address, 127.0.0.1:${master.port}`);
+  });
+
+  test("of a master whose replicas are gone, and free says the same", async () => {
+    const { port, url } = await server("--min-replicas-to-write", "1");
+    const { code, found, text } = await examine(url);
+    expect({ code, found }).toEqual({ code: 1, found: ["fail commands"] });
+    expect(text).toContain("has too few replicas (min-replicas-to-write), and refuses writes");
+    await command(port, "config", "set", "min-replicas-to-write", "0");
+    await command(port, "set", "lock:submit:42", "1", "PX", 60_000);
+    await command(port, "config", "set", "min-replicas-to-write", "1");
+    const args = ["free", "42", "--id", "356a192b", "--reason", "x"];
+    const freed = await runBin(args, { REDIS_URL: url });
+    expect(freed).toMatchObject({ code: 3, stdout: "" });
+    expect(freed.stderr).toContain("too few replicas");
+    expect(freed.stderr).toContain("Nothing was changed.");
+    expect(await command(port, "exists", "lock:submit:42")).toBe(1);
+  });
+
+  test("of another lock's keys", async () => {
+    const { port, url } = await server();
+    await command(port, "set", "lock:submit:1", "1");
+    await command(port, "set", "lock:submit:2", "1", "PX", 600_000);
+    const { code, found, text } = await examine(url);
+    expect({ code, found }).toEqual({ code: 0, found: ["warn keys"] });
+    expect(text).toContain("2 keys under lock:submit: are of another lock, 1 without an expiry");
+  });
+
+  test("of a Cluster that takes a minute to fail over", async () => {
+    const cluster = await startCluster();
+    stops.push(() => cluster.stop());
+    for (const port of cluster.ports) {
+      await command(port, "config", "set", "cluster-node-timeout", 60_000);
+      await command(port, "config", "set", "appendonly", "yes");
+    }
+    const { code, found } = await examine(cluster.nodes[0]?.url ?? "", "--cluster");
+    expect({ code, found }).toEqual({ code: 0, found: Array(3).fill("warn node-timeout") });
+    // A lock with a longer life is not lost by then.
+    const patient = await examine(cluster.nodes[0]?.url ?? "", "--cluster", "--ttl", "2min");
+    expect(patient.found).toEqual([]);
+  });
+});
+
+describe("as a user with few permissions", () => {
+  const texts = [new Page("README.md"), ...pages].map(({ text }) => text).join("\n");
+  const [, rules = ""] =
+    /^ACL SETUSER checkout on >password (~lock:submit:\* \+.*)$/m.exec(texts) ?? [];
+
+  async function checkout(...args: string[]): Promise<RedisServer & { readonly as: string }> {
+    const started = await server();
+    const given = [...rules.split(" "), ...args];
+    await command(started.port, "acl", "setuser", "checkout", "on", ">password", ...given);
+    return { ...started, as: `redis://checkout:password@127.0.0.1:${started.port}` };
+  }
+
+  /** What was asked for and not permitted. */
+  async function denials(port: number): Promise<string[]> {
+    const entries = (await command(port, "acl", "log")) as (string[] | { object: string })[];
+    return entries.map((entry) =>
+      Array.isArray(entry) ? (entry[entry.indexOf("object") + 1] as string) : entry.object,
+    );
+  }
+
+  test("show, free and watch run as the user that the documents give the lock", async () => {
+    const { port, as } = await checkout();
+    const env = { REDIS_URL: as };
+    await command(
+      port,
+      "set",
+      "lock:submit:42",
+      "0f8fad5b-0000-4000-8000-000000000000",
+      "PX",
+      60_000,
+    );
+    const shown = await runBin(["show", "42"], env);
+    expect(shown).toMatchObject({ code: 0, stderr: "" });
+    const watched = await runBin(["watch", "42", "--for", "500ms"], env);
+    expect(watched).toMatchObject({ code: 0, stderr: "" });
+    expect(watched.stdout).toContain("taken    0f8fad5b");
+    const args = ["free", "42", "--id", "0f8fad5b", "--reason", "x", "--by", "y"];
+    expect(await runBin(args, env)).toMatchObject({ code: 0 });
+    expect(await denials(port)).toEqual([]);
+  });
+
+  test("list says what it needs", async () => {
+    const { port, as } = await checkout();
+    const { code, stdout, stderr } = await runBin(["list"], { REDIS_URL: as });
+    expect({ code, stdout }).toEqual({ code: 4, stdout: "" });
+    expect(stderr).toContain("list needs +scan");
+    expect(stderr).toContain("ACL SETUSER checkout +scan");
+    await command(port, "acl", "setuser", "checkout", "+scan");
+    expect(await runBin(["list"], { REDIS_URL: as })).toMatchObject({ code: 0, stderr: "" });
+  });
+
+  test("doctor says ? of what it may not see, and never ok", async () => {
+    const { as } = await checkout();
+    const { code, found, report } = await examine(as);
+    expect({ code, found }).toEqual({ code: 0, found: ["unknown keys"] });
+    expect(report.user).toBe("checkout");
+    const blind = await checkout("-info");
+    expect((await examine(blind.as)).found).toEqual(["unknown info", "unknown keys"]);
+  });
+
+  test("doctor finds a permission that the lock lacks", async () => {
+    const { as } = await checkout("-pexpire");
+    const { code, found, text } = await examine(as);
+    expect({ code, found }).toEqual({ code: 1, found: ["fail commands", "unknown keys"] });
+    expect(text).toContain("does not permit");
+  });
+});

@@ -1,0 +1,259 @@
+import { afterEach, beforeAll, describe, expect, test } from "vitest";
+import { runAsPerson, runBin } from "../support/cli.ts";
+import { command } from "../support/command.ts";
+import { freshUser } from "../support/ids.ts";
+import { leaseOf } from "../support/locks.ts";
+import { sharedRedisPort } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
+import { closeFixtures, openDirect, openFixture } from "./fixture.ts";
+
+afterEach(closeFixtures);
+
+let port: number;
+let env: Record<string, string>;
+beforeAll(() => {
+  port = sharedRedisPort();
+  env = { REDIS_URL: `redis://127.0.0.1:${port}` };
+});
+
+const why = ["--reason", "ticket 4711", "--by", "anna@ops-1"];
+
+async function idOf(user: string): Promise<string> {
+  return JSON.parse((await runBin(["show", user, "--json"], env)).stdout).id;
+}
+
+/** The audit line. */
+function audit(stderr: string): Record<string, unknown> {
+  return JSON.parse(stderr.trim().split("\n").at(-1) ?? "");
+}
+
+describe("the incident's key, a SETNX of two hours", () => {
+  test("is shown for what it is, and ended in one command", async () => {
+    const lock = await openDirect({});
+    const user = freshUser();
+    const key = lock.keyFor(user);
+    await command(port, "set", key, "1", "PX", 7_200_000, "NX");
+    expect((await lock.acquire(user)).outcome).toBe("contended");
+
+    const shown = await runBin(["show", user], env);
+    expect(shown.code).toBe(0);
+    expect(shown.stdout).toContain(
+      `User ${user} is locked by something that is not submit-lock, for another`,
+    );
+    const [, id = ""] = /^ {2}id {7}(\w{8})$/m.exec(shown.stdout) ?? [];
+
+    const freed = await runBin(["free", user, "--id", id, ...why], env);
+    expect(freed.code).toBe(0);
+    expect(freed.stdout).toBe(
+      `Freed by anna@ops-1 (ticket 4711). User ${user} can order again now.\n`,
+    );
+    expect(await command(port, "exists", key)).toBe(0);
+    await (await leaseOf(lock, user)).release();
+  });
+
+  test("is ended by a person who types the id that is asked for", async () => {
+    const user = freshUser();
+    await command(port, "set", `lock:submit:${user}`, "1", "PX", 7_200_000);
+    const answers = ["ticket 4711", "356a192b"];
+    const { code, stdout, stderr, questions } = await runAsPerson(["free", user], env, answers);
+    expect(questions.at(-1)).toBe(`Type the id (356a192b) to free user ${user}: `);
+    expect(stderr).toContain(
+      "Its holder may still be at work and is not told: two orders are possible.",
+    );
+    expect(code).toBe(0);
+    expect(stdout).toContain(`User ${user} can order again now.`);
+    expect(await command(port, "exists", `lock:submit:${user}`)).toBe(0);
+  });
+});
+
+describe("free", () => {
+  test("tells the holder before the next one may start, and writes an audit line", async () => {
+    const lock = await openDirect({ ttlMs: 3_000, holder: "web-3:4711" });
+    const user = freshUser();
+    const lease = await leaseOf(lock, user);
+    const id = await idOf(user);
+    const { code, stdout, stderr } = await runBin(["free", user, "--id", id, ...why], env);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(
+      /^Freed by anna@ops-1 \(ticket 4711\)\. User .* can order again in [0-3]\.\d s\.\n$/,
+    );
+    expect(audit(stderr)).toEqual({
+      event: "submit-lock free",
+      time: expect.stringMatching(/^\d{4}-\d\d-\d\dT.*Z$/),
+      userId: user,
+      id,
+      reason: "ticket 4711",
+      by: "anna@ops-1",
+      now: false,
+      state: "held",
+      outcome: "freed",
+      freeInMs: expect.any(Number),
+      redis: `127.0.0.1:${port}`,
+      key: lock.keyFor(user),
+    });
+    const shown = await runBin(["show", user], env);
+    expect(shown.stdout).toMatch(/was freed by anna@ops-1 \(ticket 4711\)|is free/);
+    await until(() => lease.signal.aborted, { what: "the holder to be told" });
+    expect(lease.signal.reason).toMatchObject({ reason: "freed" });
+    await until(async () => (await runBin(["show", user], env)).stdout.includes("is free"), {
+      what: "the user to be free",
+    });
+  });
+
+  test("answers a second one of the same id as the first", async () => {
+    const lock = await openDirect({ ttlMs: 20_000, acquireTimeoutMs: 5_000 });
+    const user = freshUser();
+    await leaseOf(lock, user);
+    const args = ["free", user, "--id", await idOf(user), ...why, "--json"];
+    for (const attempt of [1, 2]) {
+      const { code, stdout } = await runBin(args, env);
+      expect({ attempt, code }).toEqual({ attempt, code: 0 });
+      expect(JSON.parse(stdout)).toEqual({
+        userId: user,
+        outcome: "freed",
+        freeInMs: expect.any(Number),
+      });
+    }
+  });
+
+  test("leaves the lock of another order alone: yesterday's id changes nothing", async () => {
+    const lock = await openDirect({});
+    const user = freshUser();
+    await (await leaseOf(lock, user)).release();
+    const yesterday = "deadbeef";
+    const lease = await leaseOf(lock, user);
+    const before = await command(port, "get", lease.key);
+    const { code, stdout, stderr } = await runBin(["free", user, "--id", yesterday, ...why], env);
+    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+    expect(stderr).toContain(
+      `Not freed: another order holds this lock by now (id ${await idOf(user)}`,
+    );
+    expect(stderr).toContain(`Look again: submit-lock show ${user}`);
+    const asJson = await runBin(["free", user, "--id", yesterday, ...why, "--json"], env);
+    expect(asJson).toEqual({
+      code: 1,
+      stdout: `{"userId":"${user}","outcome":"changed"}\n`,
+      stderr: "",
+    });
+    expect(await command(port, "get", lease.key)).toBe(before);
+    await lease.release();
+  });
+
+  test("has nothing to do for a user who is free", async () => {
+    const user = freshUser();
+    const { code, stdout, stderr } = await runBin(["free", user, "--id", "deadbeef", ...why], env);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(stdout).toBe(`User ${user} is free already. Nothing was changed.\n`);
+  });
+
+  test("changes nothing in a dry run", async () => {
+    const lock = await openDirect({});
+    const user = freshUser();
+    const lease = await leaseOf(lock, user);
+    const { code, stdout } = await runBin(["free", user, "--dry-run"], env);
+    expect(code).toBe(0);
+    expect(stdout).toContain(`Would free user ${user} (${lease.ownerId.slice(0, 8)}, working, `);
+    const other = await runBin(["free", user, "--dry-run", "--id", "deadbeef", "--json"], env);
+    expect(other.code).toBe(1);
+    expect(JSON.parse(other.stdout)).toEqual({ userId: user, outcome: "changed", dryRun: true });
+    expect(String(await command(port, "get", lease.key))).toContain(lease.ownerId);
+    await lease.release();
+  });
+
+  test("--now lets the next one in at once, and warns", async () => {
+    const lock = await openDirect({});
+    const user = freshUser();
+    const lease = await leaseOf(lock, user);
+    const id = lease.ownerId.slice(0, 8);
+    const { code, stdout, stderr } = await runBin(["free", user, "--id", id, "--now", ...why], env);
+    expect(code).toBe(0);
+    expect(stderr).toMatch(/two orders are possible for \d\.\d s\./);
+    expect(stdout).toContain("can order again now");
+    await (await leaseOf(lock, user)).release();
+  });
+
+  test("says that it does not know where its answer is lost", async () => {
+    const { proxy, redis } = await openFixture();
+    const user = freshUser();
+    await redis.send("SET", `lock:submit:${user}`, "1", "PX", 60_000);
+    const isFree = (argv: string[]) => argv[0] === "eval" && argv.includes("356a192b");
+    void proxy.loseReplyOnce(isFree).then(() => proxy.swallowReplies(true));
+    const url = `redis://127.0.0.1:${proxy.port}`;
+    const args = ["free", user, "--id", "356a192b", ...why];
+    const { code, stdout, stderr } = await runBin(args, { REDIS_URL: url });
+    expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
+    expect(stderr).toContain(`Whether the user was freed is not known: submit-lock show ${user}`);
+    expect(stderr).not.toContain('submit-lock free"');
+    expect(await redis.exists(`lock:submit:${user}`)).toBe(false);
+  });
+
+  test("leaves an audit line also where only its second request was answered", async () => {
+    const { proxy, redis } = await openFixture();
+    const user = freshUser();
+    await redis.send("SET", `lock:submit:${user}`, "1", "PX", 60_000);
+    void proxy.loseReplyOnce((argv) => argv[0] === "eval" && argv.includes("356a192b"));
+    const url = `redis://127.0.0.1:${proxy.port}`;
+    const args = ["free", user, "--id", "356a192b", ...why];
+    const { code, stdout, stderr } = await runBin(args, { REDIS_URL: url });
+    expect({ code, stdout }).toEqual({ code: 0, stdout: `User ${user} is free by now.\n` });
+    expect(audit(stderr)).toMatchObject({
+      userId: user,
+      outcome: "already-free",
+      reason: "ticket 4711",
+    });
+  });
+
+  test("asks nothing without a terminal, and names what it needs", async () => {
+    const user = freshUser();
+    for (const [given, named] of [
+      [[], "--id and --reason"],
+      [["--id", "deadbeef"], "free needs --reason"],
+      [["--reason", "x"], "free needs --id"],
+    ] as const) {
+      const { code, stdout, stderr } = await runBin(["free", user, ...given], env);
+      expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+      expect(stderr).toContain(named);
+    }
+  });
+
+  test("refuses an id that is none", async () => {
+    const lock = await openDirect({});
+    const user = freshUser();
+    const lease = await leaseOf(lock, user);
+    for (const id of ["", "0f8f", "everybody"]) {
+      const { code, stderr } = await runBin(["free", user, "--id", id, ...why], env);
+      expect({ id, code }).toEqual({ id, code: 2 });
+      expect(stderr).toContain("id: expected at least 8 hex digits");
+    }
+    expect(String(await command(port, "get", lease.key))).toContain(lease.ownerId);
+    await lease.release();
+  });
+
+  test.each([
+    ["another word", ["why", "yes"], "that is not the id"],
+    ["no reason", [""], "nothing was typed"],
+    ["the end of the input", ["why", undefined], "nothing was typed"],
+  ])("changes nothing when a person types %s", async (_what, answers, message) => {
+    const lock = await openDirect({});
+    const user = freshUser();
+    const lease = await leaseOf(lock, user);
+    const { code, stderr } = await runAsPerson(["free", user], env, answers);
+    expect(code).toBe(2);
+    expect(stderr).toContain(message);
+    expect(stderr).toContain("Nothing was changed");
+    expect(String(await command(port, "get", lease.key))).toContain(lease.ownerId);
+    await lease.release();
+  });
+
+  test("--now asks for the id once more where there is somebody to ask", async () => {
+    const lock = await openDirect({});
+    const user = freshUser();
+    const lease = await leaseOf(lock, user);
+    const id = lease.ownerId.slice(0, 8);
+    const args = ["free", user, "--id", id, "--now", ...why];
+    expect(await runAsPerson(args, env, ["no"])).toMatchObject({ code: 2 });
+    expect(String(await command(port, "get", lease.key))).toContain(lease.ownerId);
+    expect(await runAsPerson(args, env, [id])).toMatchObject({ code: 0 });
+    expect(await command(port, "exists", lease.key)).toBe(0);
+  });
+});

@@ -1,0 +1,119 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { runBin } from "../support/cli.ts";
+import { command } from "../support/command.ts";
+import { type RedisServer, startRedis } from "../support/redis-server.ts";
+
+const dashes = "-".repeat(22);
+/** What a holder with a lease of 100 s writes. */
+const leaseFor = (owner: string, heldMs: number, holder: string) =>
+  `${owner}:${(Date.now() - heldMs) * 1_000}:100000:600000:${holder}:${dashes}:${dashes}`;
+
+let redis: RedisServer;
+let env: Record<string, string>;
+beforeAll(async () => {
+  redis = await startRedis();
+  env = { REDIS_URL: redis.url };
+  const set = (user: string, value: string, ms: number) =>
+    command(redis.port, "set", `lock:submit:${user}`, value, "PX", ms);
+  await set("42", leaseFor("0f8fad5b-0000-4000-8000-000000000000", 90_000, "web-3%3A17"), 99_000);
+  await set("77", leaseFor("9c41be07-0000-4000-8000-000000000000", 200_000, "web-4%3A17"), 20_000);
+  await set("1009", "1", 7_200_000);
+  await set("47", "cooldown:0f8fad5b-0000-4000-8000-000000000000", 60_000);
+  await set("44", "freed:0f8fad5b-0000-4000-8000-000000000000:anna%40ops:1:why", 60_000);
+  // No lock of a user: a record under a hash tag, and a key of somebody else's.
+  await command(redis.port, "set", `lock:submit:42:${"a".repeat(22)}`, "record");
+  await command(redis.port, "set", "lock:submit:%zz", "1");
+  await command(redis.port, "set", "lock:submit:%34%37", "1");
+  await command(redis.port, "set", "lock:submi?:5", "1");
+  await command(redis.port, "set", "lock[1]:6", "1");
+  await command(redis.port, "set", "lock:refund:8", "1", "PX", 60_000);
+  await command(
+    redis.port,
+    "eval",
+    "for i = 1, 2500 do redis.call('SET', 'other:' .. i, 1) end",
+    0,
+  );
+});
+afterAll(() => redis?.stop());
+
+/** The first two columns. */
+function rows(stdout: string): string[] {
+  const lines = stdout
+    .split("\n")
+    .filter((line) => /^\S+ +(working|silent|freed|cooldown|foreign) /.test(line));
+  return lines.map((line) => line.split(/ +/).slice(0, 2).join(" "));
+}
+
+describe("list", () => {
+  test("shows every lock, the longest held first, and no other key", async () => {
+    const { code, stdout, stderr } = await runBin(["list"], env);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(rows(stdout).slice(0, 3)).toEqual(["1009 foreign", "77 silent", "42 working"]);
+    expect(rows(stdout).slice(3).sort()).toEqual(["44 freed", "47 cooldown"]);
+    expect(stdout.split("\n")[0]).toMatch(
+      /^lock:submit: on 127\.0\.0\.1:\d+: 5 locks \(1 working, 1 silent, 1 freed, 1 cooldown, 1 foreign\), the oldest held for 3 min \d+ s$/,
+    );
+    expect(stdout).toContain("another lock; free it: submit-lock free 1009");
+    expect(stdout).toMatch(/^looked at 2 511 keys in /m);
+  });
+
+  test("prints one JSON object", async () => {
+    const { stdout, stderr } = await runBin(["list", "--json", "--limit", "2"], env);
+    expect(stderr).toBe("");
+    const { prefixes } = JSON.parse(stdout);
+    expect(prefixes).toMatchObject([
+      { keyPrefix: "lock:submit:", count: 5, isComplete: true, keysLookedAt: 2_511 },
+    ]);
+    expect(prefixes[0].locks).toMatchObject([
+      { userId: "1009", state: "foreign", id: "356a192b" },
+      { userId: "77", state: "held", holder: "web-4:17", missedRenewals: 1 },
+    ]);
+  });
+
+  test.each([
+    [
+      ["--state", "silent,foreign"],
+      ["1009 foreign", "77 silent"],
+    ],
+    [
+      ["--older", "2min"],
+      ["1009 foreign", "77 silent"],
+    ],
+    [["--limit", "1"], ["1009 foreign"]],
+    [["--prefix", "lock:refund:"], ["8 foreign"]],
+    [["--prefix", "lock:submi?:"], ["5 foreign"]],
+    [["--prefix", "lock[1]:"], ["6 foreign"]],
+    [["--prefix", "lock:refund:", "--prefix", "none:"], ["8 foreign"]],
+  ])("%j shows %j", async (options, expected) => {
+    const { code, stdout } = await runBin(["list", ...options], env);
+    expect(code).toBe(0);
+    expect(rows(stdout)).toEqual(expected);
+  });
+
+  test("leaves the user ids out with --no-ids", async () => {
+    for (const more of [[], ["--json"]]) {
+      const { stdout } = await runBin(["list", "--no-ids", ...more], env);
+      expect(stdout).not.toMatch(/1009|userId|USER/);
+      expect(stdout).toContain("web-4:17");
+    }
+  });
+
+  test("says that it is not complete when its budget is used up", async () => {
+    const { code, stdout } = await runBin(["list", "--budget", "1ms"], env);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/Not complete: after .* about [\d ]+ of 2 511 keys had been looked at/);
+  });
+
+  test.each([
+    [
+      ["--state", "dead"],
+      '--state: expected any of working, silent, freed, cooldown, foreign, got "dead"',
+    ],
+    [["--limit", "0"], "--limit: expected a whole number from 1 on"],
+    [["--older", "soon"], "--older: expected a time such as 30s"],
+  ])("refuses %j", async (options, message) => {
+    const { code, stdout, stderr } = await runBin(["list", ...options], env);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toContain(message);
+  });
+});

@@ -1,0 +1,221 @@
+import { createHash, randomUUID } from "node:crypto";
+import { afterEach, describe, expect, test } from "vitest";
+import { LockMisconfiguredError, LockUnavailableError, RedisStore } from "../../src/index.ts";
+import { redisClients, untilReady } from "../support/clients.ts";
+import { freshUser } from "../support/ids.ts";
+import { leaseOf, openLock } from "../support/locks.ts";
+import { until } from "../support/until.ts";
+import { closeFixtures, isFree, isInspect, openFixture, takePulse } from "./fixture.ts";
+
+afterEach(closeFixtures);
+
+const why = { by: "anna@ops-1", reason: "ticket 4711" };
+const sha1 = (text: string) => createHash("sha1").update(text).digest("hex");
+
+describe.each(redisClients)("what a person finds at a key, with $name", ({ connect }) => {
+  test("the two-hour SETNX of an old lock is foreign, and freed at once by its id", async () => {
+    const { lock, redis } = await openFixture({ connect });
+    const user = freshUser();
+    const key = lock.keyFor(user);
+    await redis.send("SET", key, "1", "NX", "PX", 7_200_000);
+    const found = await lock.inspect(user);
+    const id = sha1("1").slice(0, 8);
+    expect(found).toEqual({ state: "foreign", id, expiresInMs: expect.any(Number) });
+    expect((found as { expiresInMs: number }).expiresInMs).toBeGreaterThan(7_000_000);
+    expect(await lock.free(user, { id, ...why })).toEqual({ outcome: "freed", freeInMs: 0 });
+    expect(await redis.exists(key)).toBe(false);
+  });
+
+  test.each([
+    ["empty", ""],
+    ["a secret", "hunter2"],
+    ["bytes that are no text", "\u0000\u0001ÿ:"],
+    ["freed: and no owner id", "freed:me:anna:1:x"],
+    ["cooldown: and no owner id", "cooldown:soon"],
+    ["a tombstone that says no more", `freed:${"0".repeat(36)}`],
+  ])("a value that is %s is foreign, and is never shown", async (_what, value) => {
+    const { lock, redis } = await openFixture({ connect });
+    const user = freshUser();
+    await redis.send("SET", lock.keyFor(user), value, "PX", 60_000);
+    const before = await redis.dump(lock.keyFor(user));
+    const found = await lock.inspect(user);
+    expect(found).toMatchObject({ state: "foreign", id: sha1(value).slice(0, 8) });
+    expect(await redis.dump(lock.keyFor(user))).toEqual(before);
+    expect(await lock.free(user, { id: sha1(value), ...why })).toMatchObject({ freeInMs: 0 });
+  });
+
+  test("a key without an expiry has none, which JSON writes as null", async () => {
+    const { lock, redis } = await openFixture({ connect });
+    const user = freshUser();
+    await redis.send("SET", lock.keyFor(user), "1");
+    const found = await lock.inspect(user);
+    expect(found).toMatchObject({ state: "foreign", expiresInMs: Number.POSITIVE_INFINITY });
+    expect(JSON.parse(JSON.stringify(found)).expiresInMs).toBe(null);
+    await redis.send("DEL", lock.keyFor(user));
+  });
+
+  test("a list is foreign without an id, and left alone", async () => {
+    const { lock, redis } = await openFixture({ connect });
+    const user = freshUser();
+    await redis.send("RPUSH", lock.keyFor(user), "somebody", "else");
+    const before = await redis.dump(lock.keyFor(user));
+    const expiresInMs = Number.POSITIVE_INFINITY;
+    expect(await lock.inspect(user)).toEqual({ state: "foreign", id: undefined, expiresInMs });
+    for (const now of [false, true]) {
+      const result = await lock.free(user, { id: "0f8fad5b", ...why, now });
+      expect(result).toEqual({ outcome: "changed" });
+    }
+    expect(await redis.dump(lock.keyFor(user))).toEqual(before);
+    await redis.send("DEL", lock.keyFor(user));
+  });
+
+  test("a lock of 0.1, a bare UUID, is held: it is freed as ours is, because its holder may live", async () => {
+    const { lock, redis } = await openFixture({ connect });
+    const user = freshUser();
+    const ownerId = randomUUID();
+    await redis.send("SET", lock.keyFor(user), ownerId, "PX", 10_000);
+    const id = ownerId.slice(0, 8);
+    expect(await lock.inspect(user)).toEqual({
+      state: "held",
+      id,
+      holder: "",
+      heldMs: undefined,
+      renewedMs: undefined,
+      expiresInMs: expect.any(Number),
+      endsInMs: undefined,
+    });
+    const result = await lock.free(user, { id, ...why });
+    if (result.outcome !== "freed") throw new Error(result.outcome);
+    expect(result.freeInMs).toBeGreaterThan(5_000);
+    expect(await redis.get(lock.keyFor(user))).toContain(`freed:${ownerId}:`);
+    await redis.send("DEL", lock.keyFor(user));
+  });
+
+  test("a UUID of another library may have a holder, too: only now deletes it", async () => {
+    const { lock, redis } = await openFixture({ connect });
+    const user = freshUser();
+    const value = `${randomUUID()} of somebody`;
+    await redis.send("SET", lock.keyFor(user), value, "PX", 7_200_000);
+    const id = value.slice(0, 8);
+    expect(await lock.inspect(user)).toMatchObject({ state: "held", id, heldMs: undefined });
+    const result = await lock.free(user, { id, ...why });
+    expect(result).toMatchObject({ outcome: "freed" });
+    expect(await redis.exists(lock.keyFor(user))).toBe(true);
+    expect(await lock.free(user, { id, ...why, now: true })).toMatchObject({ freeInMs: 0 });
+    expect(await redis.exists(lock.keyFor(user))).toBe(false);
+  });
+
+  test("no age is below 0, whatever the clocks and the values say", async () => {
+    const { lock, redis } = await openFixture({ connect });
+    const user = freshUser();
+    const future = `${Date.now() + 86_400_000}000`;
+    const value = `${randomUUID()}:${future}:1000:2000:web%2D3%::`;
+    await redis.send("SET", lock.keyFor(user), value, "PX", 60_000);
+    const found = await lock.inspect(user);
+    expect(found).toMatchObject({ state: "held", heldMs: 0, renewedMs: 0, endsInMs: 2_000 });
+    // As it is, because it is no percent-encoding.
+    expect(found).toMatchObject({ holder: "web%2D3%" });
+    await redis.send("DEL", lock.keyFor(user));
+  });
+
+  test("the client's own prefix counts, and stringNumbers do not matter", async () => {
+    const clientOptions = { keyPrefix: "shop:", stringNumbers: true };
+    const { lock, redis } = await openFixture({ connect, clientOptions });
+    const user = freshUser();
+    const lease = await leaseOf(lock, user);
+    expect(await redis.exists(`shop:${lease.key}`)).toBe(true);
+    const found = await lock.inspect(user);
+    if (found.state !== "held") throw new Error(found.state);
+    expect(found.expiresInMs).toBeLessThanOrEqual(4_000);
+    const result = await lock.free(user, { id: found.id, ...why });
+    if (result.outcome !== "freed") throw new Error(result.outcome);
+    expect(result.freeInMs).toBeGreaterThan(0);
+    await lock.free(user, { id: found.id, ...why, now: true });
+    expect(await lock.inspect(user)).toEqual({ state: "free" });
+    await redis.send("RPUSH", `shop:${lease.key}`, "a list");
+    expect(await lock.inspect(user)).toMatchObject({ state: "foreign", id: undefined });
+    await redis.send("DEL", `shop:${lease.key}`);
+  });
+});
+
+describe("a Redis that is away or refuses", () => {
+  const patient = { ttlMs: 40_000, acquireTimeoutMs: 20_000, commandTimeoutMs: 100 };
+
+  test("a lost answer is asked for again on the other connection", async () => {
+    const { lock, proxy } = await openFixture(patient);
+    const user = freshUser();
+    const lease = await leaseOf(lock, user);
+    const id = lease.ownerId.slice(0, 8);
+    const lostLook = proxy.loseReplyOnce(isInspect);
+    expect(await lock.inspect(user)).toMatchObject({ state: "held", id });
+    await lostLook;
+    expect(proxy.connections).toBe(2);
+    const lostFree = proxy.loseReplyOnce(isFree);
+    expect(await lock.free(user, { id, ...why })).toMatchObject({ outcome: "freed" });
+    await lostFree;
+    expect(await lock.inspect(user)).toMatchObject({ state: "freed", id });
+  });
+
+  test("an answer that takes longer than commandTimeoutMs counts", async () => {
+    const { lock, proxy } = await openFixture(patient);
+    proxy.holdRequests(350);
+    const from = performance.now();
+    expect(await lock.inspect(freshUser())).toEqual({ state: "free" });
+    expect(performance.now() - from).toBeGreaterThan(300);
+  });
+
+  test("silence ends in an error within acquireTimeoutMs", async () => {
+    const { lock, proxy } = await openFixture({ acquireTimeoutMs: 600, ttlMs: 4_000 });
+    proxy.holdRequests();
+    const pulse = await takePulse();
+    const from = performance.now();
+    const asked = [lock.inspect("42"), lock.free("42", { id: "0f8fad5b", ...why })];
+    for (const each of await Promise.allSettled(asked)) {
+      expect(each).toMatchObject({ status: "rejected", reason: expect.any(LockUnavailableError) });
+    }
+    expect(performance.now() - from).toBeLessThan(pulse.atMost(650));
+  });
+
+  test("a client that has ended is told at once", async () => {
+    const { lock, client } = await openFixture(patient);
+    client.disconnect();
+    await until(() => client.status === "end", { what: "the client's end" });
+    const pulse = await takePulse();
+    const from = performance.now();
+    await expect(lock.inspect("42")).rejects.toBeInstanceOf(LockUnavailableError);
+    expect(performance.now() - from).toBeLessThan(pulse.atMost(1_000));
+  });
+
+  test.each([
+    ["eval", ["inspect", "free"]],
+    ["get", ["inspect", "free"]],
+    ["pttl", ["inspect", "free"]],
+    ["pexpire", ["free"]],
+    ["set", ["free"]],
+  ])("a user who may not %s is told what is missing", async (name, refused) => {
+    const { lock, redis, proxy } = await openFixture({ ttlMs: 40_000 });
+    const user = freshUser();
+    const lease = await leaseOf(lock, user);
+    const username = freshUser();
+    await redis.send("ACL", "SETUSER", username, "on", ">secret", "~*", "+@all", `-${name}`);
+    const denied = redisClients[0]?.connect(proxy.port, { username, password: "secret" });
+    if (denied === undefined) throw new Error("no client");
+    await untilReady(denied);
+    const other = openLock({ store: new RedisStore(denied) });
+    const id = lease.ownerId.slice(0, 8);
+    const found = other.inspect(user).then(
+      () => "answered",
+      (error) => error,
+    );
+    const freed = other.free(user, { id, ...why }).then(
+      () => "answered",
+      (error) => error,
+    );
+    for (const [method, came] of Object.entries({ inspect: await found, free: await freed })) {
+      if (refused.includes(method)) expect(came).toBeInstanceOf(LockMisconfiguredError);
+      else expect(came).toBe("answered");
+    }
+    // Refused means untouched.
+    expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
+  });
+});

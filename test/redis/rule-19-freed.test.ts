@@ -1,0 +1,221 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, describe, expect, test } from "vitest";
+import type { Lease } from "../../src/index.ts";
+import { record } from "../support/channels.ts";
+import { redisClients } from "../support/clients.ts";
+import { freshUser } from "../support/ids.ts";
+import { acquired, leaseOf } from "../support/locks.ts";
+import { startRedis } from "../support/redis-server.ts";
+import { answer, foundBy, submissionOf, submit } from "../support/submissions.ts";
+import { until } from "../support/until.ts";
+import {
+  closeFixtures,
+  type Fixture,
+  isAcquire,
+  isComplete,
+  isExtend,
+  isRelease,
+  openFixture,
+} from "./fixture.ts";
+
+afterEach(closeFixtures);
+
+const why = { by: "anna@ops-1", reason: "ticket 4711" };
+const idOf = ({ ownerId }: Lease) => ownerId.slice(0, 8);
+
+function freed({ lock }: Fixture, user: string, lease: Lease) {
+  return lock.free(user, { id: idOf(lease), ...why });
+}
+
+describe.each(redisClients)("rule 19: a lease that was freed, with $name", ({ connect }) => {
+  test("leaves a tombstone that names it, with the very expiry that it had", async () => {
+    const fixture = await openFixture({ connect, ttlMs: 30_000 });
+    const user = freshUser();
+    const lease = await leaseOf(fixture.lock, user);
+    const before = await fixture.redis.send("PEXPIRETIME", lease.key);
+    await freed(fixture, user, lease);
+    const [kind, ownerId, by, us, reason] = (await fixture.redis.get(lease.key))?.split(":") ?? [];
+    expect([kind, ownerId, by, reason]).toEqual([
+      "freed",
+      lease.ownerId,
+      "anna@ops-1",
+      "ticket%204711",
+    ]);
+    expect(Math.abs(Number(us) / 1_000 - Date.now())).toBeLessThan(60_000);
+    // PEXPIRE counts from the script's own clock, which may be a millisecond further.
+    const moved = Number(await fixture.redis.send("PEXPIRETIME", lease.key)) - Number(before);
+    expect(Math.abs(moved)).toBeLessThanOrEqual(1);
+  });
+
+  test("is lost for its holder, and its owner id retired at once and not by its handler", async () => {
+    const fixture = await openFixture({ connect, ttlMs: 6_000, acquireTimeoutMs: 3_000 });
+    const { lock, proxy, redis } = fixture;
+    const user = freshUser();
+    const lost = record("submit-lock:lost", lock.keyFor(user));
+    const retire = record("submit-lock:retire", lock.keyFor(user));
+    const held = proxy.holdRequestOnce(isAcquire);
+    const { lease } = acquired(await lock.acquire(user));
+    await held;
+    const { signal } = lease;
+    await freed(fixture, user, lease);
+    await until(() => signal.aborted, { what: "the holder to be told" });
+    expect(lost.messages).toMatchObject([{ outcome: "freed" }]);
+    // Its handler is still at work, and its lease would have had 4 s more.
+    await until(() => proxy.commands.some(isRelease), { what: "the retire", boundMs: 2_500 });
+    await until(() => retire.messages.length > 0, { what: "the owner id to be retired" });
+    expect(retire.messages).toMatchObject([{ outcome: "final" }]);
+    expect(await redis.get(lease.key)).toContain(`freed:${lease.ownerId}:`);
+    // What is on its way takes nothing any more.
+    await redis.send("DEL", lease.key);
+    proxy.releaseHeld();
+    await (await leaseOf(lock, user)).release();
+    expect(await lease.release()).toBe("freed");
+    lost.stop();
+    retire.stop();
+  });
+
+  test("is completed as late: the record is kept, and the tombstone stays", async () => {
+    const fixture = await openFixture({ connect });
+    const user = freshUser();
+    const lease = await submissionOf(fixture.lock, user);
+    await freed(fixture, user, lease);
+    expect(await lease.complete(answer, { cooldownMs: 30_000 })).toBe("late");
+    expect(await fixture.redis.get(lease.key)).toContain(`freed:${lease.ownerId}:`);
+    expect(foundBy(await submit(fixture.lock, user))).toBe("order 7");
+  });
+
+  test("is not lost where it was being completed: the extend only ends the watchdog", async () => {
+    const fixture = await openFixture({ connect, ttlMs: 1_500, acquireTimeoutMs: 700 });
+    const { lock, proxy } = fixture;
+    const user = freshUser();
+    const lease = await submissionOf(lock, user);
+    const lost = record("submit-lock:lost", lease.key);
+    const { signal } = lease;
+    const swallowed = proxy.holdRequestOnce(isComplete, { releaseAfterMs: 1_200 });
+    const completing = lease.complete(answer);
+    await swallowed;
+    const extendsBefore = proxy.commands.filter(isExtend).length;
+    await lock.free(user, { id: idOf(lease), ...why }).catch(() => {});
+    expect(["late", "recorded"]).toContain(await completing);
+    expect(proxy.commands.filter(isExtend).length).toBeGreaterThanOrEqual(extendsBefore);
+    expect(lost.messages).toEqual([]);
+    expect(signal.aborted).toBe(false);
+    lost.stop();
+  });
+
+  test("says freed also where the answer to its release was lost", async () => {
+    const fixture = await openFixture({ connect, ttlMs: 40_000, acquireTimeoutMs: 20_000 });
+    const user = freshUser();
+    const lease = await leaseOf(fixture.lock, user);
+    await freed(fixture, user, lease);
+    const lost = fixture.proxy.loseReplyOnce(isRelease, { resetAfterMs: 0 });
+    const releasing = lease.release();
+    await lost;
+    expect(await releasing).toBe("freed");
+    expect(await fixture.redis.exists(lease.key)).toBe(true);
+  });
+
+  test("may be freed where Redis is full", async () => {
+    const server = await startRedis({ args: ["--maxmemory-policy", "noeviction"] });
+    const fixture = await openFixture({ connect, ttlMs: 30_000, port: server.port });
+    const { lock, redis } = fixture;
+    const [user, other] = [freshUser(), freshUser()];
+    const lease = await leaseOf(lock, user);
+    await redis.send("SET", lock.keyFor(other), "1");
+    await redis.send("CONFIG", "SET", "maxmemory", "1");
+    expect((await lock.acquire(freshUser())).outcome).toBe("unavailable");
+    expect(await freed(fixture, user, lease)).toMatchObject({ outcome: "freed" });
+    const id = await lock.inspect(other).then((found) => ("id" in found && found.id) || "");
+    expect(await lock.free(other, { id, ...why })).toEqual({ outcome: "freed", freeInMs: 0 });
+    expect(await lock.inspect(user)).toMatchObject({ state: "freed", id: idOf(lease) });
+    await server.stop();
+  });
+});
+
+describe("rule 19: a tombstone", () => {
+  test("of another lease means overtaken, so that nobody takes the alert for a person's doing", async () => {
+    const { lock, redis } = await openFixture({ ttlMs: 1_500, acquireTimeoutMs: 700 });
+    const lease = await leaseOf(lock, freshUser());
+    const { signal } = lease;
+    const another = "0f8fad5b-d9cb-469f-a165-70867728950e";
+    await redis.send("SET", lease.key, `freed:${another}:anna:1:x`, "PX", 20_000);
+    await until(() => signal.aborted, { what: "the holder to be told" });
+    expect(signal.reason).toMatchObject({ reason: "overtaken" });
+    expect(await lease.release()).toBe("foreign");
+    expect(await redis.exists(lease.key)).toBe(true);
+    await redis.send("DEL", lease.key);
+  });
+
+  test("that somebody has made to last for ever is given an end by a second free", async () => {
+    const fixture = await openFixture({ ttlMs: 20_000 });
+    const user = freshUser();
+    const lease = await leaseOf(fixture.lock, user);
+    await freed(fixture, user, lease);
+    await fixture.redis.send("PERSIST", lease.key);
+    const result = await freed(fixture, user, lease);
+    expect(result).toEqual({ outcome: "freed", freeInMs: 20_000 });
+    expect(await fixture.redis.pttl(lease.key)).toBeGreaterThan(0);
+    await fixture.redis.send("DEL", lease.key);
+  });
+
+  test("of a lease without an expiry lives for the ttlMs of that lease, whoever frees it", async () => {
+    const { lock, redis } = await openFixture({ ttlMs: 20_000 });
+    const user = freshUser();
+    const lease = await leaseOf(lock, user);
+    await redis.send("PERSIST", lease.key);
+    const other = await openFixture({ ttlMs: 4_000 });
+    const result = await other.lock.free(user, { id: idOf(lease), ...why });
+    expect(result).toEqual({ outcome: "freed", freeInMs: 20_000 });
+    await redis.send("DEL", lease.key);
+  });
+});
+
+describe("rule 19: a lease that ran to its end", () => {
+  const times = { ttlMs: 1_000, maxHoldMs: 1_500, acquireTimeoutMs: 500, commandTimeoutMs: 100 };
+
+  test("leaves its holder the rest of its time, and then frees its user by itself", async () => {
+    const { lock, proxy, redis } = await openFixture(times);
+    const user = freshUser();
+    const lease = await leaseOf(lock, user);
+    const { signal } = lease;
+    await until(() => signal.aborted, { what: "the holder to be told" });
+    expect(signal.reason).toMatchObject({ reason: "max-hold" });
+    // Told a tenth of ttlMs before the end: nothing is deleted until then.
+    expect(proxy.commands.filter(isRelease)).toEqual([]);
+    await until(() => proxy.commands.some(isRelease), { what: "the lock to be given back" });
+    await until(async () => !(await redis.exists(lease.key)), { what: "the user to be free" });
+    expect(await lease.release()).toBe("gone");
+    await sleep(100);
+    expect(proxy.commands.filter(isRelease)).toHaveLength(1);
+  });
+
+  test("is given back by its handler where that ends in time", async () => {
+    const { lock, proxy } = await openFixture(times);
+    const lease = await leaseOf(lock, freshUser());
+    const { signal } = lease;
+    const releasing = new Promise<string>((resolve) => {
+      signal.addEventListener("abort", () => resolve(lease.release()));
+    });
+    expect(["released", "gone"]).toContain(await releasing);
+    await sleep(200);
+    expect(proxy.commands.filter(isRelease)).toHaveLength(1);
+  });
+
+  test("is not deleted beside its own complete", async () => {
+    const { lock, proxy } = await openFixture(times);
+    const user = freshUser();
+    const lease = await submissionOf(lock, user);
+    const { signal } = lease;
+    const completing = new Promise<string>((resolve) => {
+      signal.addEventListener("abort", () => {
+        void proxy.holdRequestOnce(isComplete, { releaseAfterMs: 300 });
+        resolve(lease.complete(answer));
+      });
+    });
+    expect(["recorded", "late"]).toContain(await completing);
+    // The rest of its time is over.
+    await sleep(300);
+    expect(proxy.commands.filter(isRelease)).toEqual([]);
+    expect(foundBy(await submit(lock, user))).toBe("order 7");
+  });
+});

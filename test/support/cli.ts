@@ -1,0 +1,44 @@
+import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { main } from "../../src/cli/main.ts";
+import { plain, type Terminal } from "../../src/cli/terminal.ts";
+import type { Ended } from "./child.ts";
+
+/** The program as it is published: `npm run build` makes it. */
+export const bin: string = fileURLToPath(new URL("../../dist/esm/cli/index.js", import.meta.url));
+
+/** Runs the program in a process of its own, without a terminal and with nothing to read; at most 25 s. */
+export function runBin(args: readonly string[], env: Record<string, string> = {}): Promise<Ended> {
+  if (!existsSync(bin)) throw new Error("There is no build: run `npm run build` first.");
+  const options = { env: { ...process.env, ...env }, timeout: 25_000 };
+  return new Promise((resolve) => {
+    const child = execFile(process.execPath, [bin, ...args], options, (error, stdout, stderr) => {
+      resolve({ code: error === null ? 0 : Number(error.code ?? -1), stdout, stderr });
+    });
+    child.stdin?.end();
+  });
+}
+
+/** Runs a command in this process, as a person at a terminal who answers the questions in order. */
+export async function runAsPerson(
+  args: readonly string[],
+  env: Record<string, string>,
+  answers: readonly (string | undefined)[],
+): Promise<Ended & { readonly questions: readonly string[] }> {
+  const out: string[] = [];
+  const err: string[] = [];
+  const questions: string[] = [];
+  const terminal: Terminal = {
+    env,
+    canAsk: true,
+    showsProgress: false,
+    paint: plain,
+    print: (lines) => void out.push(...lines.map((line) => `${line}\n`)),
+    warn: (lines) => void err.push(...lines.map((line) => `${line}\n`)),
+    progress: () => {},
+    ask: async (question) => answers[questions.push(question) - 1],
+  };
+  const code = await main(args, terminal);
+  return { code, stdout: out.join(""), stderr: err.join(""), questions };
+}

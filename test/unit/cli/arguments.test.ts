@@ -1,0 +1,163 @@
+import { describe, expect, test } from "vitest";
+import { parseArguments, quoted, suggestion } from "../../../src/cli/arguments.ts";
+import { count, duration, parseDuration } from "../../../src/cli/durations.ts";
+import { toCliError } from "../../../src/cli/failure.ts";
+import { renewalsOf } from "../../../src/cli/lock-state.ts";
+import { userOf } from "../../../src/cli/scan.ts";
+
+describe("what is typed", () => {
+  test.each<[string, string[], string]>([
+    ["no command", [], "expected a command"],
+    ["an unknown command", ["shw", "42"], 'got "shw"'],
+    ["no user", ["show"], "whose lock?"],
+    ["two users", ["show", "42", "43"], '"43" as well'],
+    ["a user where there is none", ["list", "42"], "takes options only"],
+    ["an option of another command", ["show", "42", "--now"], "Unknown option '--now'"],
+    ["an option without its value", ["show", "42", "--url"], "argument missing"],
+    ["an option twice", ["show", "42", "--prefix", "a", "--prefix", "b"], "--prefix came twice"],
+    ["a value for a switch", ["show", "42", "--json=yes"], "does not take an argument"],
+  ])("is refused for %s, with what to do", (_what, argv, message) => {
+    expect(() => parseArguments(argv)).toThrow(message);
+    expect(() => parseArguments(argv)).toThrow(expect.objectContaining({ exitCode: 2 }));
+  });
+
+  test("may repeat the prefix where several locks are looked at", () => {
+    const args = parseArguments(["list", "--prefix", "a:", "--prefix", "b:"]);
+    expect(args.texts("prefix")).toEqual(["a:", "b:"]);
+  });
+
+  test("may be a user id that begins with a dash", () => {
+    const args = parseArguments(["show", "--json", "--", "-5"]);
+    expect([args.user, args.has("json")]).toEqual(["-5", true]);
+    expect(suggestion("free", args)).toBe("submit-lock free -- '-5'");
+  });
+
+  test("is not needed for the help", () => {
+    expect(parseArguments(["show", "-h"]).has("help")).toBe(true);
+  });
+
+  test("is repeated in a suggestion as far as it says which lock, and never the address", () => {
+    const argv = [
+      "show",
+      "o'neil",
+      "--url",
+      "redis://:secret@h",
+      "--prefix",
+      "lock:refund:",
+      "--cluster",
+    ];
+    expect(suggestion("free", parseArguments(argv))).toBe(
+      "submit-lock free --cluster --prefix lock:refund: 'o'\\''neil'",
+    );
+  });
+
+  test("is quoted only where a shell needs it", () => {
+    expect(["42", "anna@x.de", "a b", "$HOME", ""].map(quoted)).toEqual([
+      "42",
+      "anna@x.de",
+      "'a b'",
+      "'$HOME'",
+      "''",
+    ]);
+  });
+});
+
+describe("times", () => {
+  test.each([
+    [0, "0.0 s"],
+    [949, "0.9 s"],
+    [59_940, "59.9 s"],
+    [59_960, "1 min"],
+    [61_000, "1 min 1 s"],
+    [3_599_600, "1 h"],
+    [6_720_000, "1 h 52 min"],
+    [270_000_000, "3 d 3 h"],
+    [Number.POSITIVE_INFINITY, "for ever"],
+  ])("of %d ms read %s", (ms, text) => {
+    expect(duration(ms)).toBe(text);
+  });
+
+  test.each([
+    ["500ms", 500],
+    ["30s", 30_000],
+    ["1.5s", 1_500],
+    ["2min", 120_000],
+    ["1h", 3_600_000],
+  ])("are typed as %s", (text, ms) => {
+    expect(parseDuration("older", text)).toBe(ms);
+  });
+
+  test.each(["30", "s", "-1s", "1 day", ""])("are not typed as %j", (text) => {
+    expect(() => parseDuration("older", text)).toThrow("--older: expected a time such as 30s");
+  });
+
+  test("and counts have their thousands apart", () => {
+    expect([0, 999, 1_000, 812_034, 104_000_000].map(count)).toEqual([
+      "0",
+      "999",
+      "1 000",
+      "812 034",
+      "104 000 000",
+    ]);
+  });
+});
+
+describe("a renewal", () => {
+  const held = (renewedMs: number, expiresInMs: number, endsInMs: number) =>
+    renewalsOf({
+      state: "held",
+      id: "0f8fad5b",
+      holder: "",
+      heldMs: 0,
+      renewedMs,
+      expiresInMs,
+      endsInMs,
+    });
+
+  test.each([
+    [0, 0],
+    [3_400, 0],
+    [4_900, 0],
+    [5_100, 1],
+    [8_800, 2],
+    [9_900, 2],
+  ])("is missed once it is half a period late: after %d ms, %d", (renewedMs, missed) => {
+    expect(held(renewedMs, 10_000 - renewedMs, 40_000)?.missed).toBe(missed);
+  });
+
+  test("is not missed where maxHoldMs comes first", () => {
+    expect(held(8_800, 1_200, 1_200)).toMatchObject({ missed: 0, hasEnded: true });
+  });
+});
+
+test("a key tells its user, and a record's key none", () => {
+  const users = ["42", "anna%20b", "a%2Fb%3A", "%", "42:abcdefghijklmnopqrstuv", ""].map((part) =>
+    userOf("lock:submit:", `lock:submit:${part}`),
+  );
+  expect(users).toEqual(["42", "anna b", "a/b:", undefined, undefined, undefined]);
+});
+
+describe("an error", () => {
+  test.each([
+    ["WRONGPASS invalid username-password pair", 4, "the password"],
+    ["NOAUTH Authentication required.", 4, "the password"],
+    ["NOPERM this user has no permissions to run the 'eval' command", 4, "ACL SETUSER"],
+    ["DENIED Redis is running in protected mode", 4, "another host"],
+    ["MOVED 866 127.0.0.1:7001", 2, "--cluster"],
+    ["ERR This instance has cluster support disabled", 2, "Leave --cluster out"],
+    ["CLUSTERDOWN Hash slot not served", 3, "a part of the Cluster is down"],
+    ["READONLY You can't write against a read only replica.", 3, "the master"],
+    ["OOM command not allowed when used memory > 'maxmemory'.", 3, "a larger maxmemory"],
+    ["MISCONF Redis is configured to save RDB snapshots", 3, "its disk"],
+    ["NOREPLICAS Not enough good replicas to write.", 3, "too few replicas"],
+    ["LOADING Redis is loading the dataset in memory", 3, "Try again in a moment"],
+    ["BUSY Redis is busy running a script.", 3, "SCRIPT KILL"],
+    ["self-signed certificate in certificate chain", 3, "--tls-ca"],
+    ["connect ECONNREFUSED 127.0.0.1:1", 3, "no answer from redis-1:6379"],
+  ])("says what to do: %s", (message, code, advice) => {
+    const error = toCliError(new Error("outer", { cause: new Error(message) }), "redis-1:6379");
+    expect(error.exitCode).toBe(code);
+    expect(error.message).toContain(advice);
+    expect(error.message).toContain(message.replace(/\.$/, ""));
+  });
+});

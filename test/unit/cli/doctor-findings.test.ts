@@ -1,0 +1,134 @@
+import { describe, expect, test } from "vitest";
+import type { Facts, Info, ServerFacts } from "../../../src/cli/doctor-facts.ts";
+import { reportOf } from "../../../src/cli/doctor-report.ts";
+import { right, rightFacts, rightServer } from "./cases.ts";
+
+/** Everything but what is right, as `level check`. */
+function found(facts: Partial<Facts>): string[] {
+  const { servers, findings } = reportOf({ ...rightFacts, ...facts }, undefined);
+  return [...servers.flatMap((server) => server.findings), ...findings]
+    .filter(({ level }) => level !== "ok")
+    .map(({ level, check }) => `${level} ${check}`);
+}
+
+const server = (more: Partial<ServerFacts>) => ({ servers: [{ ...rightServer, ...more }] });
+const info = (more: Info) => server({ info: { ...right, ...more } });
+const clusterNode = (more: Partial<ServerFacts>) =>
+  server({
+    isClusterNode: true,
+    cluster: { cluster_state: "ok", cluster_slots_ok: "16384" },
+    nodeTimeoutMs: 5_000,
+    ...more,
+  });
+const sentinel = {
+  address: "s:26379",
+  downAfterMs: 5_000,
+  quorum: "OK 3 usable Sentinels",
+  failure: undefined,
+};
+
+const rows: [what: string, facts: Partial<Facts>, expected: string[]][] = [
+  ["a right server", {}, []],
+  ["Redis 6.0", info({ redis_version: "6.0.16" }), ["fail version"]],
+  ["Redis 6.2, on which nothing is tested", info({ redis_version: "6.2.14" }), ["unknown version"]],
+  ["Redis 8", info({ redis_version: "8.0.1" }), []],
+  ["Valkey", info({ redis_version: "7.2.4", valkey_version: "8.1.0" }), []],
+  ["Dragonfly", info({ redis_version: "7.4.0", dragonfly_version: "df-1.2" }), ["unknown version"]],
+  [
+    "allkeys-lru with maxmemory",
+    info({ maxmemory_policy: "allkeys-lru", maxmemory: "9000000" }),
+    ["fail eviction"],
+  ],
+  ["allkeys-lru without maxmemory", info({ maxmemory_policy: "allkeys-lru" }), []],
+  ["a memory that is nearly full", info({ maxmemory: "1050000" }), ["warn memory"]],
+  ["a memory with room", info({ maxmemory: "2000000" }), []],
+  ["appendonly no", info({ aof_enabled: "0" }), ["warn persistence"]],
+  ["a failed append", info({ aof_last_write_status: "err" }), ["fail disk"]],
+  ["a failed snapshot", info({ rdb_last_bgsave_status: "err" }), ["fail disk"]],
+  ["replicas and no min-replicas-to-write", info({ connected_slaves: "1" }), ["warn min-replicas"]],
+  [
+    "replicas that are waited for",
+    info({ connected_slaves: "1", min_slaves_good_slaves: "1" }),
+    [],
+  ],
+  [
+    "a replica that is behind",
+    info({
+      connected_slaves: "2",
+      min_slaves_good_slaves: "1",
+      slave0: "ip=10.0.0.1,port=6379,state=online,offset=1,lag=31",
+      slave1: "ip=10.0.0.2,port=6379,state=online,offset=9,lag=1",
+    }),
+    ["warn lag"],
+  ],
+  [
+    "a replica",
+    { ...info({ role: "slave", master_host: "m", master_port: "1" }), check: undefined },
+    ["fail role"],
+  ],
+  ["two servers behind one address", server({ secondRunId: "91bc" }), ["fail one-server"]],
+  ["refusals for want of memory", info({ errorstat_OOM: "count=3" }), ["warn refusals-oom"]],
+  ["other errors", info({ errorstat_NOPERM: "count=3", errorstat_ERR: "count=1" }), []],
+  ["too many clients", info({ connected_clients: "9500" }), ["warn clients"]],
+  ["a clock that is behind", server({ clock: { aheadMs: -1_800, errorMs: 1 } }), ["warn clock"]],
+  ["a clock that is ahead", server({ clock: { aheadMs: 1_800, errorMs: 1 } }), ["warn clock"]],
+  ["a clock that may be right", server({ clock: { aheadMs: 1_800, errorMs: 900 } }), []],
+  ["slow answers", server({ latency: { count: 50, medianMs: 250, p99Ms: 300 } }), ["warn latency"]],
+  ["no INFO", server({ info: undefined }), ["unknown info"]],
+  ["a right Cluster", clusterNode({}), []],
+  ["a Cluster that takes a minute", clusterNode({ nodeTimeoutMs: 60_000 }), ["warn node-timeout"]],
+  [
+    "a Cluster that is half down",
+    clusterNode({ cluster: { cluster_state: "fail" } }),
+    ["fail cluster"],
+  ],
+  ["a master that is gone", clusterNode({ failure: "no answer" }), ["fail reach"]],
+  [
+    "a Cluster that may not be asked",
+    clusterNode({ cluster: undefined, nodeTimeoutMs: undefined }),
+    ["unknown cluster", "unknown node-timeout"],
+  ],
+  ["right Sentinels", { sentinels: [sentinel] }, []],
+  [
+    "Sentinels that take half a minute",
+    { sentinels: [{ ...sentinel, downAfterMs: 30_000 }] },
+    ["warn down-after"],
+  ],
+  [
+    "too few Sentinels",
+    { sentinels: [{ ...sentinel, quorum: "NOQUORUM 1 usable Sentinels" }] },
+    ["fail quorum"],
+  ],
+  [
+    "a Sentinel that does not answer",
+    { sentinels: [{ ...sentinel, failure: "no answer" }] },
+    ["unknown sentinel"],
+  ],
+  ["a lock that cannot work", { check: { tookMs: 0, failure: "no" } }, ["fail commands"]],
+  ["no SCAN", { prefixes: undefined }, ["unknown keys"]],
+  [
+    "another lock's keys",
+    { prefixes: [{ keyPrefix: "a:", foreign: 2, endless: 1, isComplete: true }] },
+    ["warn keys"],
+  ],
+  [
+    "more keys than the budget",
+    { prefixes: [{ keyPrefix: "a:", foreign: 0, endless: 0, isComplete: false }] },
+    ["unknown keys"],
+  ],
+];
+
+describe("doctor", () => {
+  test.each(rows)("finds exactly what is wrong with %s", (_what, facts, expected) => {
+    expect(found(facts)).toEqual(expected);
+  });
+
+  test("names a remedy for whatever is wrong with a server", () => {
+    for (const [, facts] of rows) {
+      const { servers } = reportOf({ ...rightFacts, ...facts }, undefined);
+      for (const { level, remedy, text } of servers.flatMap(({ findings }) => findings)) {
+        if (level === "fail" || level === "warn") expect(remedy, text).toBeDefined();
+      }
+    }
+  });
+});

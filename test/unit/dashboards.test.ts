@@ -1,0 +1,106 @@
+import { parser } from "@prometheus-io/lezer-promql";
+import { describe, expect, test } from "vitest";
+import { alerts, asSent, panels, variables } from "../support/board.ts";
+import {
+  documentedMetrics,
+  prometheusLabels,
+  prometheusNames,
+} from "../support/documented-metrics.ts";
+
+/** Each series that there is, with its labels; a scrape adds `job` and `instance`. */
+const series = new Map(
+  Object.entries(documentedMetrics).flatMap(([name, metric]) =>
+    prometheusNames(name, metric).map((each) => [
+      each,
+      ["job", "instance", ...prometheusLabels(metric)],
+    ]),
+  ),
+);
+
+interface Selector {
+  readonly metric: string;
+  readonly labels: readonly string[];
+}
+
+/** What a query reads, or an error that shows where it is none. */
+function selectorsIn(query: string): Selector[] {
+  const found: { metric: string; labels: string[] }[] = [];
+  parser.parse(query).iterate({
+    enter({ from, node, to, type }) {
+      if (type.isError) throw new Error(`no PromQL at "${query.slice(from)}" of ${query}`);
+      const text = query.slice(from, to);
+      if (type.name === "Identifier") found.push({ metric: text, labels: [] });
+      const isMatched = node.parent?.type.name === "UnquotedLabelMatcher";
+      if (type.name === "LabelName" && isMatched) found.at(-1)?.labels.push(text);
+    },
+  });
+  return found;
+}
+
+const queries = panels.flatMap(({ queries: all, title }) => all.map((query) => ({ title, query })));
+
+describe("the board", () => {
+  test.each(panels)(
+    "$title: has a description, a unit, queries and the chosen data source",
+    (panel) => {
+      expect(panel.title).toMatch(/^[A-Z]/);
+      expect(panel.description).toMatch(/^[A-Z].*\.$/);
+      expect(panel.unit).toMatch(/^(s|short|ops|reqps|percentunit)$/);
+      // biome-ignore lint/suspicious/noTemplateCurlyInString: Grafana's own placeholder.
+      expect(panel.datasource).toBe("${datasource}");
+      expect(panel.queries.length).toBeGreaterThan(0);
+    },
+  );
+
+  test.each(queries)("$title: $query is PromQL on what is exported", ({ query }) => {
+    const selectors = selectorsIn(asSent(query, "1m"));
+    expect(selectors.length).toBeGreaterThan(0);
+    for (const { labels, metric } of selectors) {
+      expect([...series.keys()]).toContain(metric);
+      for (const label of labels) expect(series.get(metric)).toContain(label);
+      // What is chosen above the board counts for every picture.
+      expect(labels).toEqual(expect.arrayContaining(["job", "instance", "submit_lock_key_prefix"]));
+    }
+  });
+
+  test.each(queries)("$title: a rate of $query goes by the scrape interval", ({ query }) => {
+    const ranges = query.match(/\[[^\]]*\]/g) ?? [];
+    expect(ranges.every((range) => range === "[$__rate_interval]")).toBe(true);
+    const rates = query.match(/\b(rate|increase)\(/g) ?? [];
+    expect(rates).toHaveLength(ranges.length);
+  });
+
+  test("lets the reader choose the data source, the job, the instance and the key prefix", () => {
+    expect(variables.map(({ name }) => name)).toEqual([
+      ...["datasource", "job", "instance", "key_prefix"],
+    ]);
+    for (const { definition = "" } of variables) {
+      for (const [metric] of definition.matchAll(/submit_lock_\w+_count\b/g)) {
+        expect(series.has(metric), metric).toBe(true);
+      }
+    }
+  });
+
+  test("shows every metric", () => {
+    const shown = new Set(
+      queries.flatMap(({ query }) => selectorsIn(asSent(query, "1m"))).map(({ metric }) => metric),
+    );
+    for (const [name, metric] of Object.entries(documentedMetrics)) {
+      expect(
+        prometheusNames(name, metric).some((each) => shown.has(each)),
+        name,
+      ).toBe(true);
+    }
+  });
+});
+
+test("the alerts name only what is exported", () => {
+  const labels = new Set([...series.values()].flat());
+  const named = new Set(alerts.match(/\bsubmit_lock_\w+/g));
+  expect(named.size).toBeGreaterThan(8);
+  for (const name of named) expect(series.has(name) || labels.has(name), name).toBe(true);
+});
+
+test("what is no PromQL is found", () => {
+  expect(() => selectorsIn("sum (rate(submit_lock_lease_count[5m])")).toThrow("no PromQL");
+});

@@ -1,0 +1,51 @@
+import { describe, expect, test } from "vitest";
+import { Page, page } from "../../docs/page.ts";
+import { faults } from "../../lab/faults/faults.ts";
+
+describe("the page of faults", () => {
+  const evidence = page("docs/evidence/faults.md");
+
+  test("has a row for every fault of the lab, as the lab has it", () => {
+    const rows = evidence.tableUnder("The faults").filter((row) => row.length === 4);
+    expect(rows).toEqual(faults.map(({ name, what, on, expect: to }) => [name, what, on, to]));
+    expect(page("README.md").text).toContain(`| ${faults.length} faults of `);
+  });
+
+  test("says what is expected of each", () => {
+    const expected = new Set(faults.map(({ expect: to }) => to as string));
+    const said = [...evidence.prose.matchAll(/^\| ([a-z ]+) \| The |^\| (refused) \|/gm)];
+    expect(new Set(said.map(([, one, other]) => one ?? other))).toEqual(expected);
+  });
+
+  test("has the numbers of the lab's own results", () => {
+    const results = new Page("test/lab/faults/results.md");
+    const measured = new Map(
+      results.tableUnder("All faults, both clients").map(([name, ...cells]) => [name, cells]),
+    );
+    const rows = evidence.tableUnder("Other locks");
+    expect(rows.length).toBeGreaterThan(5);
+    for (const [name = "", ...cells] of rows) {
+      const all = measured.get(name.replaceAll("`", ""));
+      expect(all?.slice(0, cells.length), name).toEqual(cells);
+    }
+  });
+});
+
+describe("the page of benchmarks", () => {
+  const evidence = page("docs/evidence/benchmarks.md");
+  const results = new Page("bench/results.md").text;
+  const measured = [...results.matchAll(/\d+(?:\.\d+)?/g)].map(([number]) => Number(number));
+  const lines = evidence.prose.split("## What")[0]?.match(/^- .*$/gm) ?? [];
+
+  test.each(lines)("has the numbers of the bench: %s", (line) => {
+    // Rounded as it is told; whole numbers are settings.
+    const told = [...line.matchAll(/\d+\.(\d+)/g)];
+    for (const [number, decimals = ""] of told) {
+      const rounded = (each: number) => each.toFixed(decimals.length);
+      expect(
+        measured.some((each) => rounded(each) === number),
+        number,
+      ).toBe(true);
+    }
+  });
+});

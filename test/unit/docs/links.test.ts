@@ -1,0 +1,66 @@
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, join, posix } from "node:path";
+import { describe, expect, test } from "vitest";
+import { documents, ROOT } from "../../docs/page.ts";
+
+const anchors = new Map(documents.map(({ file, anchors }) => [file, anchors]));
+
+/** Elsewhere, a page has been read; this repository has no address of its own to link to. */
+const elsewhere = [
+  "https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07",
+  "https://github.com/agentic-commerce-protocol/agentic-commerce-protocol/",
+  "https://keepachangelog.com/",
+  "https://semver.org/",
+];
+
+describe.each(documents)("$file", (page) => {
+  const links = page.links.map(({ target }) => target);
+
+  test("has a target for every link and picture", () => {
+    for (const link of links.filter((each) => !each.startsWith("https://"))) {
+      const [path = "", anchor] = link.split("#");
+      const file = path === "" ? page.file : posix.join(dirname(page.file), path);
+      expect(existsSync(join(ROOT, file)), link).toBe(true);
+      if (anchor !== undefined) expect(anchors.get(file), link).toContain(anchor);
+    }
+  });
+
+  test("has each heading once, so that its link is the one", () => {
+    if (page.file === "CHANGELOG.md") return;
+    expect(new Set(page.anchors).size).toBe(page.anchors.length);
+  });
+
+  test("lists its own headings as they are, where it lists them", () => {
+    const listed = [...page.prose.matchAll(/^- \[[^\]]*\]\(#([^)]+)\)$/gm)].map(([, to]) => to);
+    if (listed.length === 0) return;
+    const sections = [...page.prose.matchAll(/^## (.*)$/gm)].map(([heading]) => heading);
+    expect(listed).toHaveLength(sections.length);
+  });
+
+  test("invents no address", () => {
+    const addresses = [...page.prose.matchAll(/https?:\/\/[^\s)`"]+/g)].map(([address]) => address);
+    for (const address of addresses) {
+      expect(
+        elsewhere.some((known) => address.startsWith(known)),
+        address,
+      ).toBe(true);
+    }
+  });
+
+  test("names only commands that there are", () => {
+    const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+    const named = [...page.text.matchAll(/\bnpm run ([a-z][\w:-]*)/g)].map(([, name]) => name);
+    for (const name of named) expect(Object.keys(scripts)).toContain(name);
+    const own = ["ci", "run", "test", "install", "registry", "version", "publish", "audit", "i"];
+    const others = [...page.prose.matchAll(/`npm ([a-z-]+)/g)].map(([, name]) => name);
+    for (const name of others) expect(own).toContain(name);
+  });
+
+  test("names only files that there are", () => {
+    const files = page.text.match(/`(src|examples|test|docs|bench)\/[\w/.-]+`/g) ?? [];
+    for (const file of files) {
+      const path = file.slice(1, -1);
+      expect(existsSync(join(ROOT, path)), file).toBe(true);
+    }
+  });
+});

@@ -1,0 +1,95 @@
+import type { CompleteReply, OwnedReply, SubmitLockOptions } from "../../../src/index.ts";
+import { AnsweringStore } from "../../support/answering-store.ts";
+import { freshUser } from "../../support/ids.ts";
+import { leaseOf, openLock } from "../../support/locks.ts";
+import { answer, submissionOf, submit } from "../../support/submissions.ts";
+import { until } from "../../support/until.ts";
+
+/** Bounds so short that what is to run out runs out within the test. */
+const brief = { ttlMs: 300, maxHoldMs: 10_000, acquireTimeoutMs: 100, commandTimeoutMs: 40 };
+
+const storeTimeMs = 0;
+const unknown = { kind: "unknown", cause: new Error("the connection was lost") } as const;
+const rejected = { kind: "rejected", cause: new Error("NOPERM"), misconfigured: true } as const;
+
+function open(options: Partial<SubmitLockOptions> = {}) {
+  const store = new AnsweringStore();
+  return { store, lock: openLock({ store, ...brief, keyPrefix, ...options }) };
+}
+
+/** Of every lock that `everyOutcome` makes. */
+export const keyPrefix = "lock:metrics:";
+
+/** Every outcome that a lock can tell of, once or more, each of another user. Returns the users. */
+export async function everyOutcome(): Promise<string[]> {
+  const users: string[] = [];
+  const user = (): string => {
+    users.push(freshUser());
+    return users.at(-1) as string;
+  };
+  await Promise.all([acquires(user), releases(user), completes(user), losses(user), retires(user)]);
+  return users;
+}
+
+async function acquires(user: () => string): Promise<void> {
+  const { lock, store } = open();
+  const [first, second] = [user(), user()];
+  await leaseOf(lock, first);
+  await lock.acquire(first);
+  const lease = await submissionOf(lock, second, { fingerprint: "one" });
+  await lease.complete(answer);
+  await submit(lock, second, { fingerprint: "one" });
+  await submit(lock, second, { fingerprint: "another" });
+  store.acquires.push(unknown);
+  await lock.acquire(user());
+  store.acquires.push(rejected);
+  await lock.acquire(user());
+  store.isSilent = true;
+  await lock.acquire(user());
+}
+
+async function releases(user: () => string): Promise<void> {
+  const { lock, store } = open();
+  for (const kind of ["done", "gone", "freed", "foreign"] satisfies OwnedReply["kind"][]) {
+    const lease = await leaseOf(lock, user());
+    store.releases.push({ kind, storeTimeMs });
+    await lease.release();
+  }
+  const lease = await leaseOf(lock, user());
+  store.isSilent = true;
+  await lease.release();
+}
+
+async function completes(user: () => string): Promise<void> {
+  const { lock, store } = open();
+  const kinds = ["recorded", "late", "expired", "duplicate", "unrecordable"] as const;
+  for (const kind of kinds satisfies readonly CompleteReply["kind"][]) {
+    const lease = await submissionOf(lock, user());
+    store.completes.push({ kind, storeTimeMs });
+    await lease.complete(answer);
+  }
+}
+
+async function losses(user: () => string): Promise<void> {
+  const [expired, overtaken, freed, closed] = [open(), open(), open(), open()];
+  const held = open({ maxHoldMs: brief.ttlMs });
+  const leases = await Promise.all(
+    [expired, overtaken, freed, held, closed].map(({ lock }) => leaseOf(lock, user())),
+  );
+  expired.store.isSilent = true;
+  overtaken.store.extends.push({ kind: "foreign", storeTimeMs });
+  overtaken.store.connectionCameUp();
+  freed.store.extends.push({ kind: "freed", storeTimeMs });
+  freed.store.connectionCameUp();
+  await closed.lock.close({ timeoutMs: 0 });
+  await until(() => leases.every(({ signal }) => signal.aborted), { what: "every loss" });
+}
+
+async function retires(user: () => string): Promise<void> {
+  const [final, abandoned] = [open(), open()];
+  abandoned.store.lateForMs = 3_600_000;
+  for (const { lock, store } of [final, abandoned]) {
+    store.acquires.push(unknown);
+    await (await leaseOf(lock, user())).release();
+  }
+}
