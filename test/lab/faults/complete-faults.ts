@@ -75,8 +75,8 @@ const several: CompleteFault[] = [
   },
 ];
 
-/** A copy of the acquire that may land when the record is there. */
-const lateAcquires = ["F3d", "F3e", "F3f", "F4"].map(faultNamed);
+/** Those after which a copy of the acquire may land when the record is there. */
+const lateAcquires = ["F3b", "F3d", "F3f", "F4"].map(faultNamed);
 
 /** Every fault on the command that records the answer of a submission and lets go of its lock. */
 export const completeFaults: Fault[] = [
@@ -93,7 +93,7 @@ export const completeFaults: Fault[] = [
     (fault): Fault => ({
       ...fault,
       name: `complete: ${fault.name}`,
-      what: `acquire ${fault.what}`,
+      what: `of a submission: ${fault.what}`,
     }),
   ),
 ];

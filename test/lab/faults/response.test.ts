@@ -12,10 +12,15 @@ import { type RedisProxy, startProxy } from "../../support/proxy.ts";
 import { Pulse } from "../../support/pulse.ts";
 import { sharedRedisPort } from "../../support/redis-server.ts";
 import { until } from "../../support/until.ts";
+import { completeFaults } from "./complete-faults.ts";
 import type { Fault } from "./fault.ts";
 import { faults } from "./faults.ts";
 
 const releaseFaults = faults.filter(({ on }) => on === "release");
+/** Those on the way of one command; the others need a server of their own, or take Redis away. */
+const onTheWayOfComplete = completeFaults.filter(
+  ({ awayMs, on, ownServer }) => on === "complete" && awayMs === undefined && !ownServer,
+);
 
 /** An answer waits for no command to Redis: 100 ms is a fraction of what any of the faults costs. */
 const untouchedMs = 100;
@@ -38,7 +43,7 @@ describe.each(mainFrameworks)("P3 and P8: the answer and the key, on $name", (fr
   test.each(releaseFaults)("$name: the answer is what the handler made of it", async (fault) => {
     proxy = await startProxy(sharedRedisPort());
     const user = freshUser();
-    const shop = await openShop(framework, fault, user);
+    const shop = await openShop(framework, fault, { user });
     const reply = await shop.submit();
     const after = performance.now() - shop.answeredAt();
     expect(reply).toMatchObject({ status: 201, body: '{"order":7}' });
@@ -52,9 +57,34 @@ describe.each(mainFrameworks)("P3 and P8: the answer and the key, on $name", (fr
     expect(freedAfter).toBeLessThan(pulse.atMost(freedMs));
     await shop.close();
   });
+
+  test.each(onTheWayOfComplete)("$name: the answer is, and is kept", async (fault) => {
+    proxy = await startProxy(sharedRedisPort());
+    const user = freshUser();
+    const shop = await openShop(framework, fault, { user, guard: { idempotency: {} } });
+    const reply = await shop.submit();
+    const after = performance.now() - shop.answeredAt();
+    expect(reply).toMatchObject({ status: 201, body: '{"order":7}' });
+    expect(after).toBeLessThan(pulse.atMost(untouchedMs));
+    await shop.struck();
+    const redis = observer();
+    const keys = async () => (await redis.send("KEYS", `*${user}*`)) as string[];
+    // The record has taken the place of the lock.
+    await until(async () => (await keys()).every((key) => key.startsWith("{")), {
+      what: "the lock to be gone",
+    });
+    const freedAfter = performance.now() - shop.answeredAt();
+    expect(freedAfter).toBeLessThan(pulse.atMost(freedMs));
+    expect(await keys()).toHaveLength(1);
+    await shop.close();
+  });
 });
 
-async function openShop(framework: Framework, fault: Fault, user: string) {
+async function openShop(
+  framework: Framework,
+  fault: Fault,
+  { user, guard = {} }: { user: string; guard?: object },
+) {
   const client = ioredis6.connect(proxy.port);
   await untilReady(client);
   const lock = openLock({ store: new RedisStore(client), ttlMs: 5_000 });
@@ -62,8 +92,9 @@ async function openShop(framework: Framework, fault: Fault, user: string) {
   let struck: Promise<unknown> | undefined;
   const server = framework.makeServer({
     lock,
+    guard,
     async handler(turn) {
-      // The next command about this user is the release.
+      // The next command about this user is the release, or the complete.
       await fault.strike({
         proxy,
         server: { port: sharedRedisPort(), pause() {}, resume() {} },
@@ -81,7 +112,7 @@ async function openShop(framework: Framework, fault: Fault, user: string) {
   await once(server, "listening");
   const http = openClient(1, (server.address() as AddressInfo).port);
   return {
-    submit: () => http.call({ headers: { "x-user": user } }).reply,
+    submit: () => http.call({ headers: { "x-user": user, "idempotency-key": user } }).reply,
     answeredAt: () => answeredAt,
     struck: () => struck,
     async close() {

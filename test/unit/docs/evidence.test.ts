@@ -1,8 +1,10 @@
 import { describe, expect, test } from "vitest";
 import { Page, page } from "../../docs/page.ts";
-import { faults } from "../../lab/faults/faults.ts";
+import { completeFaults } from "../../lab/faults/complete-faults.ts";
+import { faults as lockFaults } from "../../lab/faults/faults.ts";
 
 describe("the page of faults", () => {
+  const faults = [...lockFaults, ...completeFaults];
   const evidence = page("docs/evidence/faults.md");
 
   test("has a row for every fault of the lab, as the lab has it", () => {
