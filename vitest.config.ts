@@ -2,15 +2,21 @@ import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
 const browser = ["test/lab/browser/**/*.test.ts"];
-const lab = ["test/lab/**/*.test.ts", "test/package/{consumers,quick-starts}.test.ts"];
+// What installs the tarball, or has a PostgreSQL of its own in every process that it starts.
+const heavy = [
+  "test/package/consumers.test.ts",
+  "test/package/quick-starts.test.ts",
+  "test/docs/examples/**/*.test.ts",
+];
+const lab = ["test/lab/**/*.test.ts", ...heavy];
 
 export default defineConfig({
   test: {
     root: fileURLToPath(new URL(".", import.meta.url)),
     pool: "forks",
-    // Two files at a time also on a large machine: most tests start servers of their own, and a
-    // crowd of them makes the timings that a lock lives by needlessly loose.
-    maxWorkers: 2,
+    // Five files at a time on any machine: most tests wait for a lock's own times more than they
+    // compute, and start servers of their own, of which a crowd would make those times loose.
+    maxWorkers: 5,
     testTimeout: 30_000,
     hookTimeout: 60_000,
     reporters: ["default"],
@@ -29,7 +35,7 @@ export default defineConfig({
           exclude: [
             "test/unit/**",
             "test/lab/**",
-            "test/package/consumers.test.ts",
+            ...heavy,
             "test/package/projects/**",
             "**/node_modules/**",
           ],
@@ -38,7 +44,7 @@ export default defineConfig({
       },
       {
         extends: true,
-        // `npm run test:lab`: bounded forms of the laboratories, and projects that install the tarball.
+        // `npm run test:lab`: bounded forms of the laboratories, and what is heavy.
         test: {
           name: "lab",
           include: lab,

@@ -160,11 +160,7 @@ export class Completing extends Timer {
         return;
       case "rejected":
         this.#lastFailure = reply;
-        // Nobody waits long for what does not mend itself; it is sent on all the same.
-        if (reply.misconfigured) {
-          this.#notBefore = performance.now() + permissionRetryMs;
-          this.#report("unconfirmed", this.#cause());
-        }
+        if (reply.misconfigured) this.#notBefore = performance.now() + permissionRetryMs;
         return;
       case "unknown":
         this.#lastFailure = reply;

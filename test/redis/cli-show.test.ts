@@ -88,7 +88,11 @@ describe("show", () => {
     const lease = await leaseOf(lock, user);
     const value = String(await command(port, "get", lease.key)).replace("web-3", "%1B]0;x%07");
     await command(port, "set", lease.key, value, "PX", 60_000);
-    for (const args of [["show", user], ["list"], ["watch", user, "--for", "1ms"]]) {
+    for (const args of [
+      ["show", user],
+      ["list", "--limit", "10000"],
+      ["watch", user, "--for", "1ms"],
+    ]) {
       const { stdout, stderr } = await runBin(args, env);
       expect(stderr).toBe("");
       expect(stdout).toContain("\\u{1B}]0;x\\u{7}");
