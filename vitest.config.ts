@@ -14,9 +14,9 @@ export default defineConfig({
   test: {
     root: fileURLToPath(new URL(".", import.meta.url)),
     pool: "forks",
-    // Five files at a time on any machine: most tests wait for a lock's own times more than they
+    // Six files at a time on any machine: most tests wait for a lock's own times more than they
     // compute, and start servers of their own, of which a crowd would make those times loose.
-    maxWorkers: 5,
+    maxWorkers: 6,
     testTimeout: 30_000,
     hookTimeout: 60_000,
     reporters: ["default"],

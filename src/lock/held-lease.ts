@@ -57,7 +57,7 @@ export class HeldLease extends Timer {
   /** Whether the watchdog works. */
   #isWatched = true;
   readonly #storeOffsetMs: number;
-  readonly #signal = new LeaseSignal();
+  #signal: LeaseSignal | undefined;
   /** Of a lost lease. */
   #retirement: Retirement | undefined;
 
@@ -80,6 +80,7 @@ export class HeldLease extends Timer {
   }
 
   get signal(): AbortSignal {
+    this.#signal ??= new LeaseSignal(this.#lost);
     return this.#signal.signal;
   }
 
@@ -170,7 +171,7 @@ export class HeldLease extends Timer {
     if (reason === "freed" || reason === "overtaken") this.#retirement.begin();
     else if (reason !== "closed") this.#runtime.watchdogs.set(this, this.#validity.endsAt);
     // Its listeners may release or complete.
-    this.#signal.abort(lost);
+    this.#signal?.abort(lost);
   }
 
   /** A connection came up: whatever it missed, the lease is extended now. */

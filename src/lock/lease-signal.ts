@@ -1,23 +1,21 @@
 import { AsyncResource } from "node:async_hooks";
 
-/** The signal of a lease. Made on demand: most handlers never look at it. */
+/** The signal of a lease, made when somebody asks for it: most handlers never look at it. */
 export class LeaseSignal {
-  #aborter: AbortController | undefined;
-  /** Of whoever asked for the signal first: its listeners are to run in their own context. */
-  #context: AsyncResource | undefined;
-  #reason: Error | undefined;
+  readonly #aborter = new AbortController();
+  /** Of whoever asked for it first: its listeners are to run in their own context. */
+  readonly #context = new AsyncResource("submit-lock");
+
+  /** @param lost of a lease that is lost already. */
+  constructor(lost: Error | undefined) {
+    if (lost !== undefined) this.#aborter.abort(lost);
+  }
 
   get signal(): AbortSignal {
-    if (this.#aborter === undefined) {
-      this.#aborter = new AbortController();
-      this.#context = new AsyncResource("submit-lock");
-      if (this.#reason !== undefined) this.#aborter.abort(this.#reason);
-    }
     return this.#aborter.signal;
   }
 
-  abort(reason: Error): void {
-    this.#reason = reason;
-    this.#context?.runInAsyncScope(() => this.#aborter?.abort(reason));
+  abort(lost: Error): void {
+    this.#context.runInAsyncScope(() => this.#aborter.abort(lost));
   }
 }

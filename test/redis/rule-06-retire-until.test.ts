@@ -18,7 +18,12 @@ afterEach(closeFixtures);
 
 describe("rule 6, P3: a retire is final only past every open deadline", () => {
   test("a held copy that lands within its deadline, after its client has gone, leaves no orphan", async () => {
-    const { lock, proxy, client } = await openFixture({ port: server.port });
+    const { lock, proxy, client } = await openFixture({
+      port: server.port,
+      // A busy machine may take a while to bring the client back.
+      ttlMs: 20_000,
+      acquireTimeoutMs: 5_000,
+    });
     const user = freshUser();
     const retire = record("submit-lock:retire", `lock:submit:${user}`);
     const held = proxy.holdRequestOnce(isAcquire);
