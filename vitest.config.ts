@@ -2,6 +2,7 @@ import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
 const browser = ["test/lab/browser/**/*.test.ts"];
+const recipes = ["test/lab/recipes/*.test.ts"];
 // What installs the tarball, or has a PostgreSQL of its own in every process that it starts.
 const heavy = [
   "test/package/consumers.test.ts",
@@ -48,9 +49,14 @@ export default defineConfig({
         test: {
           name: "lab",
           include: lab,
-          exclude: browser,
+          exclude: [...browser, ...recipes],
           globalSetup: ["test/support/global-setup.ts"],
         },
+      },
+      {
+        extends: true,
+        // `npm run recipes`: the packed tarball with frameworks, bundlers and runtimes.
+        test: { name: "recipes", include: recipes, globalSetup: ["test/support/global-setup.ts"] },
       },
       {
         extends: true,

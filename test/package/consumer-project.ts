@@ -10,6 +10,7 @@ import type { Ended } from "../support/child.ts";
 const exec = promisify(execFile);
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const PROJECTS = fileURLToPath(new URL("./projects", import.meta.url));
+const RECIPES = fileURLToPath(new URL("../lab/recipes", import.meta.url));
 const OWN = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
 // npm is a .cmd file on Windows, which only a shell starts.
 const SHELL = { shell: process.platform === "win32" };
@@ -17,6 +18,8 @@ const SHELL = { shell: process.platform === "win32" };
 interface Manifest {
   readonly type: "module" | "commonjs";
   readonly packages: Record<string, string>;
+  /** Whether npm runs the install scripts of these packages. @defaultValue false */
+  readonly scripts?: boolean;
 }
 
 /** Projects in a temporary folder that install the packed tarball, as its users do. */
@@ -49,6 +52,14 @@ export class Consumers {
     return await this.#installed(folder, name, manifest);
   }
 
+  /** A project with the files of these folders of `test/lab/recipes`, the last one's name and these packages. */
+  async installRecipe(folders: readonly string[], manifest: Manifest): Promise<Project> {
+    const name = folders.at(-1) as string;
+    const folder = join(this.#folder, name);
+    for (const each of folders) cpSync(join(RECIPES, each), folder, { recursive: true });
+    return await this.#installed(folder, name, manifest);
+  }
+
   /** A project with nothing but one file, the tarball and these packages. */
   async installInto(
     name: string,
@@ -63,12 +74,13 @@ export class Consumers {
 
   async #installed(folder: string, name: string, manifest: Manifest): Promise<Project> {
     const dependencies = { "submit-lock": `file:${this.#tarball}`, ...manifest.packages };
-    const { type } = manifest;
+    const { type, scripts = false } = manifest;
     await writeFile(
       join(folder, "package.json"),
       JSON.stringify({ name, private: true, type, dependencies }),
     );
-    const quiet = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"];
+    const quiet = ["--no-audit", "--no-fund", "--no-package-lock"];
+    if (!scripts) quiet.push("--ignore-scripts");
     await exec("npm", ["install", "--prefer-offline", ...quiet], { cwd: folder, ...SHELL });
     return new Project(folder);
   }

@@ -1,0 +1,23 @@
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { Consumers, ownVersions, type Project } from "../../package/consumer-project.ts";
+import { expectOneOrder, withShop } from "./recipe.ts";
+
+vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
+
+let consumers: Consumers;
+let project: Project;
+beforeAll(async () => {
+  consumers = await Consumers.pack();
+  const packages = { ...ownVersions("express", "ioredis"), bun: "1.4.5" };
+  // Its install script puts the program of this platform in its place.
+  const manifest = { type: "module", packages, scripts: true } as const;
+  project = await consumers.installRecipe(["shop"], manifest);
+});
+afterAll(() => consumers?.remove());
+
+test("a shop on Bun places one order of two clicks", async () => {
+  expect.hasAssertions();
+  const program = join(project.folder, "node_modules/.bin/bun");
+  await withShop({ program, args: ["shop.js"], folder: project.folder }, expectOneOrder);
+});

@@ -1,0 +1,31 @@
+import { mkdir, rename } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { Consumers, ownVersions } from "../../package/consumer-project.ts";
+import { expectOneOrder, withShop } from "./recipe.ts";
+
+vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
+
+let consumers: Consumers;
+let outside: string;
+beforeAll(async () => {
+  consumers = await Consumers.pack();
+  const packages = { ...ownVersions("express", "ioredis"), esbuild: "0.28.2" };
+  const project = await consumers.installRecipe(["shop", "esbuild"], { type: "module", packages });
+  await project.node(["build.js"]);
+  // Where no `node_modules` is found: what runs there is the bundle and nothing else.
+  outside = join(project.folder, "../bundles");
+  await mkdir(outside);
+  for (const file of ["shop.mjs", "shop.cjs", "shop.min.cjs"]) {
+    await rename(join(project.folder, "out", file), join(outside, file));
+  }
+});
+afterAll(() => consumers?.remove());
+
+test.each(["shop.mjs", "shop.cjs", "shop.min.cjs"])(
+  "the bundle %s places one order of two clicks",
+  async (file) => {
+    expect.hasAssertions();
+    await withShop({ program: process.execPath, args: [file], folder: outside }, expectOneOrder);
+  },
+);

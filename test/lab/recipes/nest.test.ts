@@ -1,0 +1,78 @@
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { Consumers, ownVersions } from "../../package/consumer-project.ts";
+import { freshUser } from "../../support/ids.ts";
+import { until } from "../../support/until.ts";
+import { clickTwice, expectOneOrder, withShop } from "./recipe.ts";
+import type { Command } from "./shop-process.ts";
+
+vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
+
+const NEST = {
+  "@nestjs/common": "12.5.1",
+  "@nestjs/core": "12.5.1",
+  "@nestjs/platform-express": "12.5.1",
+  "reflect-metadata": "0.2.2",
+  rxjs: "7.8.2",
+};
+
+let consumers: Consumers;
+let command: Command;
+beforeAll(async () => {
+  consumers = await Consumers.pack();
+  const tools = ownVersions("ioredis", "typescript", "@types/node", "@types/express");
+  const manifest = { type: "module", packages: { ...NEST, ...tools } } as const;
+  const project = await consumers.installRecipe(["nest"], manifest);
+  expect(await project.bin("tsc", [])).toEqual({ code: 0, stdout: "", stderr: "" });
+  command = { program: process.execPath, args: ["out/shop.js"], folder: project.folder };
+});
+afterAll(() => consumers?.remove());
+
+describe("NestJS with the guard as its middleware", () => {
+  test("places one order of two clicks, and repeats its answer", async () => {
+    expect.hasAssertions();
+    await withShop(command, expectOneOrder);
+  });
+
+  test("keeps the lock after the client has left, until the handler is done", async () => {
+    await withShop(command, async (shop, bank) => {
+      const user = freshUser();
+      const leaving = new AbortController();
+      bank.hold();
+      const left = shop.order(user, { signal: leaving.signal }).catch((error) => error.name);
+      await until(() => bank.charges === 1, { what: "the first charge" });
+      leaving.abort();
+      expect(await left).toBe("AbortError");
+      expect((await shop.order(user)).status).toBe(409);
+      bank.release();
+      const again = async () => (await shop.order(user)).status === 201;
+      await until(again, { what: "the lock to be free again", everyMs: 50 });
+    });
+  });
+
+  test("releases the lock of a handler that throws", async () => {
+    await withShop(command, async (shop) => {
+      const user = freshUser();
+      expect((await shop.order(user, { path: "/orders/broken" })).status).toBe(500);
+      const again = async () => (await shop.order(user)).status === 201;
+      await until(again, { what: "the lock to be free again", everyMs: 50 });
+    });
+  });
+});
+
+describe("NestJS with the lock in an interceptor", () => {
+  test("places one order of two clicks; a late click is another order", async () => {
+    await withShop(command, async (shop, bank) => {
+      const path = "/refunds";
+      expect((await shop.order("", { path })).status).toBe(401);
+      const user = freshUser();
+      const key = "one-refund";
+      const both = await clickTwice(() => shop.order(user, { path, key }), bank);
+      expect(both.map(({ status }) => status).sort()).toEqual([201, 409]);
+      expect(bank.charges).toBe(1);
+
+      const late = async () => (await shop.order(user, { path, key })).status === 201;
+      await until(late, { what: "the late click", everyMs: 50 });
+      expect(bank.charges).toBe(2);
+    });
+  });
+});

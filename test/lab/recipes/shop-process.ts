@@ -1,0 +1,82 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { freePort } from "../../support/free-port.ts";
+import { sharedRedisPort } from "../../support/redis-server.ts";
+import { until } from "../../support/until.ts";
+import type { Bank } from "./bank.ts";
+
+/** Where to run what: a program and its arguments, in the folder of the project. */
+export interface Command {
+  readonly program: string;
+  readonly args: readonly string[];
+  readonly folder: string;
+}
+
+/** A shop of a recipe, in a process of its own, on the tests' Redis and the given bank. */
+export class ShopProcess {
+  readonly url: string;
+  readonly #child: ChildProcess;
+
+  private constructor(url: string, child: ChildProcess) {
+    this.url = url;
+    this.#child = child;
+  }
+
+  /** Resolves once it answers; rejects with what it printed if it ends or does not answer. */
+  static async start({ program, args, folder }: Command, bank: Bank): Promise<ShopProcess> {
+    const port = await freePort();
+    const redisUrl = `redis://127.0.0.1:${sharedRedisPort()}`;
+    const env = { REDIS_URL: redisUrl, PAYMENTS_URL: bank.url, PORT: `${port}` };
+    const child = spawn(program, args, {
+      cwd: folder,
+      env: { ...process.env, ...env },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    let printed = "";
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on("data", (chunk: Buffer) => {
+        printed += chunk.toString();
+      });
+    }
+    let failure: Error | undefined;
+    child.on("error", (error) => {
+      failure = error;
+    });
+    const shop = new ShopProcess(`http://127.0.0.1:${port}`, child);
+    const answers = async () => {
+      if (failure !== undefined || child.exitCode !== null) throw failure ?? new Error("it ended");
+      return await fetch(shop.url).then(
+        () => true,
+        () => false,
+      );
+    };
+    await until(answers, { what: "an answer of the shop", boundMs: 60_000, everyMs: 50 }).catch(
+      (error) => {
+        child.kill("SIGKILL");
+        throw new Error(`${program} ${args.join(" ")}: ${error}\n${printed}`);
+      },
+    );
+    return shop;
+  }
+
+  /** Posts an order of the user, as the recipes' shops without forms take it. */
+  order(user: string, { key, path = "/orders", signal }: OrderOptions = {}): Promise<Response> {
+    const headers = new Headers({ "x-user-id": user, "content-type": "application/json" });
+    if (key !== undefined) headers.set("idempotency-key", key);
+    const body = JSON.stringify({ cart: 7 });
+    return fetch(this.url + path, { method: "POST", headers, body, signal: signal ?? null });
+  }
+
+  async stop(): Promise<void> {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    const ended = once(this.#child, "exit");
+    this.#child.kill("SIGKILL");
+    await ended;
+  }
+}
+
+export interface OrderOptions {
+  readonly key?: string;
+  readonly path?: string;
+  readonly signal?: AbortSignal;
+}
