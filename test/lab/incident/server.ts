@@ -32,7 +32,10 @@ export class Server {
     if (!this.#isUp) return Promise.resolve({ kind: "refused" });
     return new Promise((resolve) => {
       this.#asked.set(submit.number, resolve);
-      this.#child?.send(submit);
+      // It may have been killed a moment ago, and its exit not been heard of.
+      this.#child?.send(submit, (error) => {
+        if (error && this.#asked.delete(submit.number)) resolve({ kind: "refused" });
+      });
     });
   }
 
