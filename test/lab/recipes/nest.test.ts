@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { Consumers, ownVersions } from "../../package/consumer-project.ts";
 import { freshUser } from "../../support/ids.ts";
 import { until } from "../../support/until.ts";
-import { clickTwice, expectOneOrder, withShop } from "./recipe.ts";
+import { clickTwice, expectHeldUntilDone, expectOneOrder, untilFree, withShop } from "./recipe.ts";
 import type { Command } from "./shop-process.ts";
 
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
@@ -34,27 +34,15 @@ describe("NestJS with the guard as its middleware", () => {
   });
 
   test("keeps the lock after the client has left, until the handler is done", async () => {
-    await withShop(command, async (shop, bank) => {
-      const user = freshUser();
-      const leaving = new AbortController();
-      bank.hold();
-      const left = shop.order(user, { signal: leaving.signal }).catch((error) => error.name);
-      await until(() => bank.charges === 1, { what: "the first charge" });
-      leaving.abort();
-      expect(await left).toBe("AbortError");
-      expect((await shop.order(user)).status).toBe(409);
-      bank.release();
-      const again = async () => (await shop.order(user)).status === 201;
-      await until(again, { what: "the lock to be free again", everyMs: 50 });
-    });
+    expect.hasAssertions();
+    await withShop(command, expectHeldUntilDone);
   });
 
   test("releases the lock of a handler that throws", async () => {
     await withShop(command, async (shop) => {
       const user = freshUser();
       expect((await shop.order(user, { path: "/orders/broken" })).status).toBe(500);
-      const again = async () => (await shop.order(user)).status === 201;
-      await until(again, { what: "the lock to be free again", everyMs: 50 });
+      await untilFree(shop, user);
     });
   });
 });

@@ -1,18 +1,20 @@
 import { randomUUID } from "node:crypto";
 import { expect } from "vitest";
 import { freshUser } from "../../support/ids.ts";
+import { sharedRedisPort } from "../../support/redis-server.ts";
 import { until } from "../../support/until.ts";
 import { Bank } from "./bank.ts";
 import { type Command, ShopProcess } from "./shop-process.ts";
 
-/** Runs a shop and a bank for it as long as `play` takes. */
+/** Runs a shop, on the tests' Redis or another one, and a bank for it as long as `play` takes. */
 export async function withShop(
   command: Command,
   play: (shop: ShopProcess, bank: Bank) => Promise<void>,
+  redisPort = sharedRedisPort(),
 ): Promise<void> {
   const bank = await Bank.open();
   try {
-    const shop = await ShopProcess.start(command, bank);
+    const shop = await ShopProcess.start(command, bank, redisPort);
     try {
       await play(shop, bank);
     } finally {
@@ -65,4 +67,26 @@ export async function expectOneOrder(shop: ShopProcess, bank: Bank): Promise<voi
   expect(late.headers.get("idempotent-replayed")).toBe("true");
   expect(await late.text()).toBe(await first.text());
   expect(bank.charges).toBe(before + 2);
+}
+
+/** A client that leaves takes no lock away from the handler that goes on, and leaves none behind. */
+export async function expectHeldUntilDone(shop: ShopProcess, bank: Bank): Promise<void> {
+  const user = freshUser();
+  const leaving = new AbortController();
+  const before = bank.charges;
+  bank.hold();
+  const left = shop.order(user, { signal: leaving.signal }).catch((error) => error.name);
+  await until(() => bank.charges === before + 1, { what: "the charge" });
+  leaving.abort();
+  expect(await left).toBe("AbortError");
+  expect((await shop.order(user)).status).toBe(409);
+  bank.release();
+  await untilFree(shop, user);
+  expect(bank.charges).toBe(before + 2);
+}
+
+/** Orders again until the lock of the order before is released. */
+export async function untilFree(shop: ShopProcess, user: string): Promise<void> {
+  const placed = async () => (await shop.order(user)).status === 201;
+  await until(placed, { what: "another order of the same user", boundMs: 8_000, everyMs: 50 });
 }

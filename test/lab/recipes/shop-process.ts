@@ -1,7 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { freePort } from "../../support/free-port.ts";
-import { sharedRedisPort } from "../../support/redis-server.ts";
 import { until } from "../../support/until.ts";
 import type { Bank } from "./bank.ts";
 
@@ -12,7 +11,7 @@ export interface Command {
   readonly folder: string;
 }
 
-/** A shop of a recipe, in a process of its own, on the tests' Redis and the given bank. */
+/** A shop of a recipe, in a process of its own. */
 export class ShopProcess {
   readonly url: string;
   readonly #child: ChildProcess;
@@ -23,9 +22,13 @@ export class ShopProcess {
   }
 
   /** Resolves once it answers; rejects with what it printed if it ends or does not answer. */
-  static async start({ program, args, folder }: Command, bank: Bank): Promise<ShopProcess> {
+  static async start(
+    { program, args, folder }: Command,
+    bank: Bank,
+    redisPort: number,
+  ): Promise<ShopProcess> {
     const port = await freePort();
-    const redisUrl = `redis://127.0.0.1:${sharedRedisPort()}`;
+    const redisUrl = `redis://127.0.0.1:${redisPort}`;
     const env = { REDIS_URL: redisUrl, PAYMENTS_URL: bank.url, PORT: `${port}` };
     const child = spawn(program, args, {
       cwd: folder,

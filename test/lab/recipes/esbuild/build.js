@@ -13,3 +13,5 @@ await build({
   },
 });
 await build({ ...common, format: "cjs", outfile: "out/shop.min.cjs", minify: true });
+// Without the banner, to see what becomes of it.
+await build({ ...common, format: "esm", outfile: "out/shop.bare.mjs" });

@@ -28,6 +28,8 @@ export class OneAtATime implements NestInterceptor {
 
   intercept(context: ExecutionContext, next: CallHandler): Observable<unknown> {
     const { user } = context.switchToHttp().getRequest();
-    return from(this.lock.withLock(user, () => lastValueFrom(next.handle())));
+    return from(
+      this.lock.withLock(user, () => lastValueFrom(next.handle(), { defaultValue: undefined })),
+    );
   }
 }

@@ -1,0 +1,31 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { page, ROOT } from "../../docs/page.ts";
+
+const folder = join(ROOT, "test/lab/recipes");
+const read = (file: string) => readFileSync(join(folder, file), "utf8");
+const files = readdirSync(folder).filter((file) => file.endsWith(".test.ts"));
+const tests = files.map(read).join("\n");
+const rows = page("docs/reference/compatibility.md").tableUnder("Recipes");
+
+test("the code of the page on NestJS is that of its recipe", () => {
+  const squeezed = (text: string) => text.replace(/\s+/g, " ").trim();
+  const recipe = squeezed(read("nest/shop.ts") + read("nest/one-at-a-time.ts"));
+  const { blocks } = page("docs/guide/nest.md");
+  expect(blocks).toHaveLength(2);
+  for (const { code } of blocks) expect(recipe).toContain(squeezed(code));
+});
+
+test("every recipe is a row of the compatibility page, by its command", () => {
+  const named = rows.map(([head]) => /`npm run recipes -- ([\w-]+)`/.exec(head ?? "")?.[1]);
+  expect(named.map((name) => `${name}.test.ts`).sort()).toEqual(files.sort());
+});
+
+test("the versions of the compatibility page are those that the recipes install", () => {
+  const { devDependencies } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+  const versions = rows.flatMap(([head]) => head?.match(/\d+\.\d+\.\d+/g) ?? []);
+  expect(versions).toHaveLength(6);
+  const installed = [...Object.values(devDependencies), ...(tests.match(/\d+\.\d+\.\d+/g) ?? [])];
+  for (const version of versions) expect(installed).toContain(version);
+});
