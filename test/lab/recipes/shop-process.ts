@@ -11,6 +11,15 @@ export interface Command {
   readonly folder: string;
 }
 
+const running = new Set<ChildProcess>();
+// A test that was given up does not stop its shop.
+process.once("exit", () => {
+  for (const child of running) child.kill("SIGKILL");
+});
+
+/** Longer than any answer takes; a shop that lets a click through to a held bank gives none. */
+const answerWithinMs = 30_000;
+
 /** A shop of a recipe, in a process of its own. */
 export class ShopProcess {
   readonly url: string;
@@ -35,6 +44,8 @@ export class ShopProcess {
       env: { ...process.env, ...env },
       stdio: ["ignore", "pipe", "pipe"],
     });
+    running.add(child);
+    child.once("exit", () => running.delete(child));
     let printed = "";
     for (const stream of [child.stdout, child.stderr]) {
       stream.on("data", (chunk: Buffer) => {
@@ -62,12 +73,17 @@ export class ShopProcess {
     return shop;
   }
 
-  /** Posts an order of the user, as the recipes' shops without forms take it. */
+  /**
+   * Posts an order of the user, as the recipes' shops without forms take it. Rejects after 30 s
+   * without an answer.
+   */
   order(user: string, { key, path = "/orders", signal }: OrderOptions = {}): Promise<Response> {
     const headers = new Headers({ "x-user-id": user, "content-type": "application/json" });
     if (key !== undefined) headers.set("idempotency-key", key);
     const body = JSON.stringify({ cart: 7 });
-    return fetch(this.url + path, { method: "POST", headers, body, signal: signal ?? null });
+    const timeout = AbortSignal.timeout(answerWithinMs);
+    const either = signal === undefined ? timeout : AbortSignal.any([timeout, signal]);
+    return fetch(this.url + path, { method: "POST", headers, body, signal: either });
   }
 
   async stop(): Promise<void> {
