@@ -27,48 +27,6 @@ function audit(stderr: string): Record<string, unknown> {
   return JSON.parse(stderr.trim().split("\n").at(-1) ?? "");
 }
 
-describe("the incident's key, a SETNX of two hours", () => {
-  test("is shown for what it is, and ended in one command", async () => {
-    const lock = await openDirect({});
-    const user = freshUser();
-    const key = lock.keyFor(user);
-    await command(port, "set", key, "1", "PX", 7_200_000, "NX");
-    expect((await lock.acquire(user)).outcome).toBe("contended");
-
-    const shown = await runBin(["show", user], env);
-    expect(shown.code).toBe(0);
-    expect(shown.stdout).toContain(
-      `User ${user} is locked by something that is not submit-lock, for another`,
-    );
-    const [, id = ""] = /^ {2}id {7}(\w{8})$/m.exec(shown.stdout) ?? [];
-
-    const freed = await runBin(["free", user, "--id", id, ...why], env);
-    expect(freed.code).toBe(0);
-    expect(freed.stdout).toBe(
-      `Freed by anna@ops-1 (ticket 4711). User ${user} can order again now.\n`,
-    );
-    // Nobody was asked, but the warning is given.
-    expect(freed.stderr).toContain("two orders and two charges are possible");
-    expect(audit(freed.stderr)).toMatchObject({ state: "foreign", outcome: "freed" });
-    expect(await command(port, "exists", key)).toBe(0);
-    await (await leaseOf(lock, user)).release();
-  });
-
-  test("is ended by a person who types the id that is asked for", async () => {
-    const user = freshUser();
-    await command(port, "set", `lock:submit:${user}`, "1", "PX", 7_200_000);
-    const answers = ["ticket 4711", "356a192b"];
-    const { code, stdout, stderr, questions } = await runAsPerson(["free", user], env, answers);
-    expect(questions.at(-1)).toBe(`Type the id (356a192b) to free user ${user}: `);
-    expect(stderr).toContain(
-      "Its holder may still be at work and is told nothing: two orders and two charges are possible.",
-    );
-    expect(code).toBe(0);
-    expect(stdout).toContain(`User ${user} can order again now.`);
-    expect(await command(port, "exists", `lock:submit:${user}`)).toBe(0);
-  });
-});
-
 describe("free", () => {
   test("tells the holder before the next one may start, and writes an audit line", async () => {
     const lock = await openDirect({ ttlMs: 3_000, holder: "web-3:4711" });

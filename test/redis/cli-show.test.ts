@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
-import { runAsPerson, runBin } from "../support/cli.ts";
+import { runBin } from "../support/cli.ts";
 import { ioredis6 } from "../support/clients.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
@@ -70,25 +70,6 @@ describe("show", () => {
     );
     expect(stdout).toContain("on web-3:4711, id 9c41be07");
     expect(stdout).toMatch(/The lock frees itself in [0-6]\.\d s\./);
-  });
-
-  test("does not call a UUID of another library an order that is under way", async () => {
-    const user = freshUser();
-    const owner = "6fa459ea-0000-4000-8000-000000000000";
-    await command(port, "set", `lock:submit:${user}`, owner, "PX", 6_720_000);
-    const { stdout } = await runBin(["show", user], env);
-    expect(stdout).toMatch(
-      /is locked by submit-lock 0\.1 or another library, for another 1 h 5\d min;/,
-    );
-    expect(stdout).toContain(`its process is gone: submit-lock free --now ${user}\n`);
-    const { stdout: rows } = await runBin(["list", "--state", "unknown", "--limit", "10000"], env);
-    expect(rows).toMatch(new RegExp(`^${user} +unknown +\\? +\\? +1 h 5\\d min `, "m"));
-    const asked = await runAsPerson(["free", user], env, [undefined]);
-    expect(asked.stderr).toContain("A plain free keeps the user out for all of that time.");
-    expect(asked.stderr).not.toMatch(/placing an order|told to stop/);
-    const now = ["free", user, "--now", "--id", "6fa459ea", "--reason", "x"];
-    expect(await runBin(now, env)).toMatchObject({ code: 0 });
-    expect(await command(port, "exists", `lock:submit:${user}`)).toBe(0);
   });
 
   test("finds the user of any id, as keyFor encodes it", async () => {
