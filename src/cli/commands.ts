@@ -77,7 +77,7 @@ export const commands: readonly CommandSpec[] = [
       { name: "dry-run", help: "only say what would happen" },
       {
         name: "now",
-        help: "let the next order start at once, although the holder may still be at work: two orders are possible",
+        help: "let the next order start at once, although the holder may still be at work: two orders and two charges are possible",
       },
       ...connection,
       prefix,
@@ -93,7 +93,7 @@ export const commands: readonly CommandSpec[] = [
       {
         name: "state",
         value: "<state,…>",
-        help: "only these: working, silent, freed, cooldown, foreign",
+        help: "only these: working, silent, unknown, freed, cooldown, foreign",
       },
       {
         name: "older",

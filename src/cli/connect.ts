@@ -198,3 +198,9 @@ export async function answerOf<Value>(
 export function theLock({ locks }: Connection): LockFace {
   return (locks[0] as PrefixedLock).lock;
 }
+
+/** The Redis that was looked at, with its database where it has any. */
+export function redisOf({ address, client }: Connection): string {
+  if (client === undefined || client.isCluster) return address;
+  return `database ${(client as Redis).options.db ?? 0} of ${address}`;
+}

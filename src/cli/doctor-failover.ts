@@ -18,7 +18,8 @@ export function clusterFindings(server: ServerFacts, { ttlMs }: Times): Finding[
       level: "fail",
       check: "cluster",
       text: `cluster_state is ${cluster["cluster_state"]}: ${cluster["cluster_slots_ok"]} of 16384 slots are served, and the users of the others cannot order`,
-      remedy: "CLUSTER NODES tells which master is gone",
+      remedy:
+        "CLUSTER NODES tells which master is gone. Do not start one without persistence before a replica has taken over: it comes back empty",
     });
   }
   if (nodeTimeoutMs === undefined) {

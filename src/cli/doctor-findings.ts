@@ -8,7 +8,8 @@ import type { Finding } from "./finding.ts";
 export function serverFindings(server: ServerFacts, times: Times): Finding[] {
   const { info, failure } = server;
   if (failure !== undefined) {
-    const remedy = "start it again, or let a replica take over";
+    const remedy =
+      "let a replica take over; without one, start it again. A master without persistence comes back empty: never start it before a replica has taken over";
     return [{ level: "fail", check: "reach", text: failure, remedy }];
   }
   if (info === undefined) {
@@ -106,7 +107,8 @@ function roleFindings({ secondRunId, isClusterNode }: ServerFacts, info: Info): 
         level: "warn",
         check: "min-replicas",
         text: "min-replicas-to-write 0: a master that is cut off from its replicas goes on granting locks",
-        remedy: "CONFIG SET min-replicas-to-write 1",
+        remedy:
+          "CONFIG SET min-replicas-to-write 1; all writes are refused while no replica is there",
       });
     } else
       findings.push({ level: "ok", check: "min-replicas", text: "min-replicas-to-write is set" });

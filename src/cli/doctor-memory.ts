@@ -1,7 +1,8 @@
 import type { Info } from "./doctor-facts.ts";
 import type { Finding } from "./finding.ts";
 
-const ownRedis = "CONFIG SET maxmemory-policy noeviction, or a Redis of its own";
+const ownRedis =
+  "a Redis of its own for the lock; or CONFIG SET maxmemory-policy noeviction, with which a shared cache that is full refuses all writes";
 
 /** Whether a lock can be evicted, or refused for want of memory. */
 export function memoryFindings(info: Info): Finding[] {

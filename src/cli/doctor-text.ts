@@ -13,6 +13,12 @@ const labels: Readonly<Record<Level, readonly [label: string, tone: Tone]>> = {
 const width = 100;
 const indent = 8;
 
+/** Said once, above the remedies. */
+const sharedServer = wrapped(
+  "CONFIG SET changes the server for everybody who uses it, and is gone after a restart: CONFIG REWRITE keeps it.",
+  width,
+);
+
 export function doctorText(report: Report, paint: Paint): string[] {
   const { servers, findings, user, failures, warnings } = report;
   const lines = servers.flatMap((server) => [
@@ -21,7 +27,9 @@ export function doctorText(report: Report, paint: Paint): string[] {
   ]);
   // Of one server, everything is its own.
   if (servers.length > 1) lines.push(paint("bold", "all together"));
+  const all = [...findings, ...servers.flatMap((server) => server.findings)];
   return [
+    ...(all.some(({ remedy = "" }) => remedy.includes("CONFIG SET")) ? sharedServer : []),
     ...lines,
     ...findings.flatMap((finding) => findingText(finding, paint)),
     `${plural(failures, "failure")}, ${plural(warnings, "warning")}`,

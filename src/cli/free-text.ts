@@ -1,5 +1,7 @@
+import type { FreedInspection } from "../lock/inspection.ts";
 import { duration } from "./durations.ts";
-import { type Found, renewalsOf, stateOf } from "./lock-state.ts";
+import { type Found, renewalsOf, restOf, stateOf } from "./lock-state.ts";
+import { plainFreeOfUnknown } from "./show-text.ts";
 
 /** What a person reads before the id has to be typed. */
 export function beforeFreeing(user: string, found: Found, isNow: boolean): string[] {
@@ -9,6 +11,11 @@ export function beforeFreeing(user: string, found: Found, isNow: boolean): strin
 function whatIsThere(user: string, found: Found): string[] {
   switch (found.state) {
     case "held": {
+      if (stateOf(found) === "unknown") {
+        return [
+          `User ${user} is locked by submit-lock 0.1 or another library, ${restOf(found)}; whether anybody is at work is not known.`,
+        ];
+      }
       const missed = renewalsOf(found)?.missed ?? 0;
       const held = found.heldMs === undefined ? "" : `, for ${duration(found.heldMs)}`;
       const where = found.holder === "" ? "" : `, on ${found.holder}`;
@@ -24,30 +31,35 @@ function whatIsThere(user: string, found: Found): string[] {
       ];
     case "cooldown":
       return [
-        `User ${user} has just ordered. The cooldown lasts for another ${duration(found.expiresInMs)}.`,
+        `User ${user}: the last order went through a moment ago; a new one is possible in ${duration(found.expiresInMs)}.`,
       ];
     case "foreign":
-      return [
-        `User ${user} is locked by something that is not submit-lock, ${found.expiresInMs === Number.POSITIVE_INFINITY ? "for ever" : `for another ${duration(found.expiresInMs)}`}.`,
-      ];
+      return [`User ${user} is locked by something that is not submit-lock, ${restOf(found)}.`];
   }
 }
 
 function whatHappens(found: Found, isNow: boolean): string[] {
-  if (found.state === "cooldown") return ["Nobody is at work. It ends at once."];
+  if (found.state === "cooldown") {
+    return ["The cooldown ends at once. Look for that order first: a second one is seldom meant."];
+  }
   if (found.state === "foreign") {
     return [
-      "It ends at once. Its holder may still be at work and is not told: two orders are possible.",
-      "Look for the order, and for the payment, first.",
+      "It is deleted at once. Its holder may still be at work and is told nothing: two orders and two charges are possible.",
+      "Look for the order and the payment first, and free it only when the developers say that nothing uses such locks any more.",
     ];
   }
   if (isNow) {
     return [
-      `--now: the next order can start at once, although the holder may still be at work: two orders are possible for ${duration(found.expiresInMs)}.`,
-      "Do this only if its process is certainly dead.",
+      "--now: the next order can start at once, although the holder may still be at work: two orders and two charges are possible.",
+      `Do this only with a developer who has stopped that process.${waiting(found)}`,
     ];
   }
-  if (found.state === "freed") return ["Freeing the user again changes nothing."];
+  if (found.state === "held" && stateOf(found) === "unknown") {
+    return [
+      `${plainFreeOfUnknown(found)} Its holder may still be at work.`,
+      "Look for the order and the payment first. --now is only for when the developers say that its process is gone.",
+    ];
+  }
   const wait = duration(found.expiresInMs);
   return [
     stateOf(found) === "silent"
@@ -55,6 +67,13 @@ function whatHappens(found: Found, isNow: boolean): string[] {
       : `It will be told to stop; nobody else can order for this user until it must have heard, ${wait} at most.`,
     "What it has done is not undone: look for the order, and for the payment, first.",
   ];
+}
+
+/** What is gained by `--now`. */
+function waiting({ expiresInMs }: Found): string {
+  return expiresInMs === Number.POSITIVE_INFINITY
+    ? ""
+    : ` Without --now the user waits ${duration(expiresInMs)}.`;
 }
 
 /** Which lock it is, for one line. */
@@ -74,7 +93,9 @@ export function keptOutMs(found: Found, isNow: boolean): number {
 export function dryRunText(user: string, found: Found, isNow: boolean): string[] {
   const ms = keptOutMs(found, isNow);
   const after =
-    ms === 0 ? "let the next order start at once" : `keep others out for ${duration(ms)}`;
+    ms === 0
+      ? "let the next order start at once"
+      : `keep others out for ${ms === Number.POSITIVE_INFINITY ? "ttlMs" : duration(ms)}`;
   return [`Would free user ${user} (${labelOf(found)}) and ${after}. Nothing was changed.`];
 }
 
@@ -83,11 +104,24 @@ export function freedText(user: string, by: string, reason: string, freeInMs: nu
   return [`Freed by ${by} (${reason}). User ${user} can order again ${when}.`];
 }
 
+/** Somebody was there before. */
+export function alreadyFreedText(
+  user: string,
+  { by, reason, expiresInMs }: FreedInspection,
+): string[] {
+  return [
+    `Already freed by ${by} (${reason}). User ${user} can order again in ${duration(expiresInMs)}. Nothing was changed.`,
+  ];
+}
+
 /** The id was another one's. */
 export function changedText(found: Found, showCommand: string): string[] {
-  const what =
-    found.state === "held"
-      ? `another order holds this lock by now (id ${found.id}${found.heldMs === undefined ? "" : `, for ${duration(found.heldMs)}`})`
-      : `this lock is another one by now (${labelOf(found)})`;
-  return [`Not freed: ${what}. Look again: ${showCommand}`];
+  if (found.state === "held" && found.heldMs !== undefined) {
+    return [
+      `Nothing was changed: the order you looked at is over, and a newer one began ${duration(found.heldMs)} ago. Leave that one alone.`,
+    ];
+  }
+  return [
+    `Nothing was changed: this lock is another one by now (${labelOf(found)}). Look again: ${showCommand}`,
+  ];
 }

@@ -3,7 +3,14 @@ import { type Arguments, suggestion } from "./arguments.ts";
 import { answerOf, type Connection, theLock } from "./connect.ts";
 import type { Context } from "./context.ts";
 import { CliError, exitCode, UsageError } from "./failure.ts";
-import { beforeFreeing, changedText, dryRunText, freedText, keptOutMs } from "./free-text.ts";
+import {
+  alreadyFreedText,
+  beforeFreeing,
+  changedText,
+  dryRunText,
+  freedText,
+  keptOutMs,
+} from "./free-text.ts";
 import type { Found } from "./lock-state.ts";
 import { personOf, type Terminal } from "./terminal.ts";
 import { visible, visibleInspection } from "./visible.ts";
@@ -26,6 +33,12 @@ export async function free(context: Context): Promise<number> {
       `user ${visible(args.user)}: the key is no text and so no lock, and was left alone. Look at it with: ${suggestion("show", args)}`,
       exitCode.found,
     );
+  }
+  const given = args.text("id")?.toLowerCase() ?? found.id;
+  if (found.state === "freed" && !args.has("now") && given.startsWith(found.id)) {
+    const result = { outcome: "freed", freeInMs: found.expiresInMs } as const;
+    const text = alreadyFreedText(visible(args.user), found);
+    return told(context, result, text, isDryRun ? true : undefined);
   }
   if (isDryRun) return dryRun(context, found, found.id);
   const { id, reason } = await answers(context, found, found.id);
@@ -69,7 +82,9 @@ async function answers({ args, terminal }: Context, found: Found, there: string)
   const given = args.text("id")?.toLowerCase();
   // --now is confirmed once more where there is somebody to ask.
   const asksId = terminal.canAsk && (given === undefined || now);
-  if (asksId || now) terminal.warn(beforeFreeing(visible(args.user), found, now));
+  // What its holder is not told of is not done in silence.
+  if (asksId || now || found.state === "foreign")
+    terminal.warn(beforeFreeing(visible(args.user), found, now));
   const reason =
     args.text("reason") ??
     (await ask(terminal, "Why, for the audit line (such as a ticket's number): "));

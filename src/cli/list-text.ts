@@ -22,6 +22,8 @@ export interface Listed {
 
 export interface ListView {
   readonly address: string;
+  /** The same with its database. */
+  readonly redis: string;
   readonly limit: number;
   readonly hidesIds: boolean;
   readonly paint: Paint;
@@ -44,7 +46,11 @@ export function listText(listed: Listed, view: ListView): string[] {
   const without = hidesIds ? 1 : 0;
   return [
     paint("bold", summary(listed, view.address)),
-    ...(rows.length === 0 ? [] : table([head, ...rows], without, paint)),
+    ...(rows.length === 0
+      ? [
+          `No such lock under ${listed.keyPrefix} in ${view.redis}. If a customer still cannot order: submit-lock show <user>`,
+        ]
+      : table([head, ...rows], without, paint)),
     ...(locks.length > limit
       ? [`and ${count(locks.length - limit)} more: --limit ${locks.length}`]
       : []),
@@ -74,8 +80,7 @@ function rowOf({ user, found }: ListedLock, hidesIds: boolean): string[] {
       const renewed = found.renewedMs === undefined ? "?" : `${duration(found.renewedMs)}${missed}`;
       const held = found.heldMs === undefined ? "?" : duration(found.heldMs);
       // A holder that is alive renews until its work is done.
-      const ends = renewals === undefined ? "?" : `≤ ${duration(found.endsInMs ?? 0)}`;
-      const last = state === "working" ? ends : freeIn;
+      const last = state === "working" ? `≤ ${duration(found.endsInMs ?? 0)}` : neverOr(freeIn);
       return [user, state, held, renewed, last, found.holder === "" ? "-" : found.holder];
     }
     case "freed":
@@ -84,11 +89,14 @@ function rowOf({ user, found }: ListedLock, hidesIds: boolean): string[] {
       return [user, state, "-", "-", freeIn, "-"];
     case "foreign": {
       const id = found.id === undefined ? "no text, so no lock" : "another lock";
-      const remedy =
-        hidesIds || found.id === undefined ? "" : `; free it: submit-lock free ${quoted(user)}`;
-      return [user, state, "?", "-", freeIn === "for ever" ? "never" : freeIn, `${id}${remedy}`];
+      const remedy = hidesIds || found.id === undefined ? "" : `: submit-lock show ${quoted(user)}`;
+      return [user, state, "?", "-", neverOr(freeIn), `${id}${remedy}`];
     }
   }
+}
+
+function neverOr(freeIn: string): string {
+  return freeIn === "for ever" ? "never" : freeIn;
 }
 
 function table(rows: readonly string[][], without: number, paint: Paint): string[] {
@@ -107,7 +115,14 @@ function table(rows: readonly string[][], without: number, paint: Paint): string
   );
 }
 
-function ending({ looked, total, isComplete, tookMs }: Listed, paint: Paint): string[] {
+/** What would have been enough for all keys, and a quarter more; in whole seconds or minutes. */
+function longerBudget({ looked, total = 0, tookMs }: Listed): string {
+  const seconds = Math.ceil((1.25 * tookMs * Math.max(total / Math.max(looked, 1), 2)) / 1_000);
+  return seconds <= 120 ? `${seconds}s` : `${Math.ceil(seconds / 60)}min`;
+}
+
+function ending(listed: Listed, paint: Paint): string[] {
+  const { looked, total, isComplete, tookMs } = listed;
   if (isComplete)
     return [
       `looked at ${count(looked)} keys in ${duration(tookMs)} (SCAN, 500 at a time, 5 ms apart)`,
@@ -116,7 +131,7 @@ function ending({ looked, total, isComplete, tookMs }: Listed, paint: Paint): st
   return [
     paint(
       "yellow",
-      `Not complete: after ${duration(tookMs)} about ${count(looked)}${of} keys had been looked at. Give it longer: --budget 60s`,
+      `Not complete: after ${duration(tookMs)} about ${count(looked)}${of} keys had been looked at. Give it longer: --budget ${longerBudget(listed)}`,
     ),
   ];
 }

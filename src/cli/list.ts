@@ -1,4 +1,4 @@
-import { answerOf, type Connection, type PrefixedLock } from "./connect.ts";
+import { answerOf, type Connection, type PrefixedLock, redisOf } from "./connect.ts";
 import type { Context } from "./context.ts";
 import { count, parseDuration } from "./durations.ts";
 import { CliError, exitCode, UsageError } from "./failure.ts";
@@ -35,10 +35,12 @@ export async function list({ args, terminal, open }: Context): Promise<number> {
   if (args.has("json")) terminal.print([JSON.stringify(asJson(shown, limit, hidesIds))]);
   else {
     const { paint } = terminal;
+    const { address } = connection;
+    const redis = redisOf(connection);
     terminal.print(
       shown.flatMap((each, at) => [
         ...(at === 0 ? [] : [""]),
-        ...listText(each, { address: connection.address, limit, hidesIds, paint }),
+        ...listText(each, { address, redis, limit, hidesIds, paint }),
       ]),
     );
   }

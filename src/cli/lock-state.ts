@@ -1,7 +1,8 @@
 import type { HeldInspection, Inspection } from "../lock/inspection.ts";
+import { duration } from "./durations.ts";
 
 /** What a lock does, as `list` names it. */
-export const lockStates = ["working", "silent", "freed", "cooldown", "foreign"] as const;
+export const lockStates = ["working", "silent", "unknown", "freed", "cooldown", "foreign"] as const;
 
 export type LockState = (typeof lockStates)[number];
 
@@ -30,7 +31,16 @@ export function renewalsOf(held: HeldInspection): Renewals | undefined {
   return { everyMs, missed: hasEnded ? 0 : Math.max(missed, 0), hasEnded };
 }
 
+/** How long a key lives that nobody renews, within a sentence. */
+export function restOf({ expiresInMs }: Found): string {
+  return expiresInMs === Number.POSITIVE_INFINITY
+    ? "and it has no expiry"
+    : `for another ${duration(expiresInMs)}`;
+}
+
 export function stateOf(found: Found): LockState {
   if (found.state !== "held") return found.state;
-  return (renewalsOf(found)?.missed ?? 0) > 0 ? "silent" : "working";
+  const renewals = renewalsOf(found);
+  if (renewals === undefined) return "unknown";
+  return renewals.missed > 0 ? "silent" : "working";
 }

@@ -1,6 +1,6 @@
 import type { ForeignInspection, HeldInspection, Inspection } from "../lock/inspection.ts";
 import { clock, duration } from "./durations.ts";
-import { type Renewals, renewalsOf } from "./lock-state.ts";
+import { type Renewals, renewalsOf, restOf } from "./lock-state.ts";
 import type { Paint } from "./terminal.ts";
 
 /** What the text of a lock is made from. */
@@ -11,6 +11,8 @@ export interface View {
   readonly at: Date;
   /** The command that frees the user, as it has to be typed. */
   readonly freeCommand: string;
+  /** The same with `--now`. */
+  readonly freeNowCommand: string;
   readonly paint: Paint;
 }
 
@@ -33,10 +35,10 @@ export function showText(view: View): string[] {
       return [
         paint(
           "bold",
-          `User ${user} has just ordered, and can order again in ${duration(found.expiresInMs)} (cooldown).`,
+          `User ${user}: the last order went through a moment ago; a new one is possible in ${duration(found.expiresInMs)} (cooldown).`,
         ),
         `  id       ${found.id}`,
-        `Nothing to do. To let the user order now: ${view.freeCommand}`,
+        "Nothing to do: do not free, look for that order.",
       ];
     case "foreign":
       return foreignText(view, found);
@@ -45,10 +47,10 @@ export function showText(view: View): string[] {
   }
 }
 
-function foreignText(view: View, { id, expiresInMs }: ForeignInspection): string[] {
+function foreignText(view: View, found: ForeignInspection): string[] {
   const { user, paint, freeCommand } = view;
-  const isEndless = expiresInMs === Number.POSITIVE_INFINITY;
-  const time = isEndless ? "and it has no expiry" : `for another ${duration(expiresInMs)}`;
+  const { id, expiresInMs } = found;
+  const time = restOf(found);
   if (id === undefined) {
     return [
       paint("bold", `User ${user} is locked by a key that is no text and so no lock, ${time}.`),
@@ -59,8 +61,11 @@ function foreignText(view: View, { id, expiresInMs }: ForeignInspection): string
     paint("bold", `User ${user} is locked by something that is not submit-lock, ${time}.`),
     `  id       ${id}`,
     "It may be an old lock whose process died, or one whose holder is still at work: nobody can tell.",
-    ...(isEndless ? ["The user's next click gives it maxHoldMs to live, 60 s by default."] : []),
-    `Free the user now: ${freeCommand}`,
+    ...(expiresInMs === Number.POSITIVE_INFINITY
+      ? ["The customer's next click gives it an end: maxHoldMs, 60 s by default."]
+      : []),
+    "Look for the order and the payment first. free deletes it at once, and its holder is told nothing.",
+    `Only when the developers say that nothing uses such locks any more: ${freeCommand}`,
   ];
 }
 
@@ -86,8 +91,12 @@ function workingText(
   ];
   const renewedMs = held.renewedMs ?? 0;
   if (renewals.hasEnded) {
-    // Where maxHoldMs is ttlMs it never is.
-    if (renewedMs < heldMs) lines.push(`  renewed  ${duration(renewedMs)} ago, for the last time`);
+    // Where maxHoldMs is ttlMs it never is renewed.
+    lines.push(
+      renewedMs < heldMs
+        ? `  renewed  ${duration(renewedMs)} ago, for the last time: whether its process is alive cannot be told any more`
+        : "  renewed  never: whether its process is alive cannot be told",
+    );
     lines.push(`  ends     when the order is done, at the latest in ${duration(held.expiresInMs)}`);
   } else {
     lines.push(
@@ -98,7 +107,9 @@ function workingText(
   return [
     ...lines,
     `  id       ${held.id}`,
-    `Nothing to do: a second click is told 409. To stop this order: ${freeCommand}`,
+    "Nothing to do: a second click is told 409.",
+    "free takes the lock and asks the process to stop; what it has done stays done. Look for the order and the payment first.",
+    `To stop this order: ${freeCommand}`,
   ];
 }
 
@@ -115,21 +126,30 @@ function silentText(
       `User ${user} is locked, and its process has missed ${missed} renewal${missed === 1 ? "" : "s"}: it died, or it cannot reach Redis.`,
     ),
     `  since    ${since(at, heldMs)}, ${duration(heldMs)} ago${where}, id ${held.id}`,
-    `The lock frees itself in ${duration(held.expiresInMs)}.`,
+    `The lock frees itself in ${duration(held.expiresInMs)}. Wait for that: there is no need to free.`,
+    "Then look for the order and the payment.",
   ];
 }
 
-/** A value that begins with a UUID and tells no more, as 0.1 wrote it. */
-function unknownText({ user, paint, freeCommand }: View, held: HeldInspection): string[] {
+/** A value that begins with a UUID and tells no more, as 0.1 and other libraries write it. */
+function unknownText(view: View, held: HeldInspection): string[] {
+  const { user, paint } = view;
   return [
     paint(
       "bold",
-      `User ${user} is locked by submit-lock 0.1, or by another lock that looks like it.`,
+      `User ${user} is locked by submit-lock 0.1 or another library, ${restOf(held)}; whether anybody is at work is not known.`,
     ),
-    `  ends     when the order is done; if its process has died, in ${duration(held.expiresInMs)}`,
     `  id       ${held.id}`,
-    `Since when and where is not known. To stop this order: ${freeCommand}`,
+    `Look for the order and the payment first. ${plainFreeOfUnknown(held)}`,
+    `Only when the developers say that its process is gone: ${view.freeNowCommand}`,
   ];
+}
+
+/** A plain `free` keeps the expiry, and gives one to a key that has none. */
+export function plainFreeOfUnknown({ expiresInMs }: HeldInspection): string {
+  return expiresInMs === Number.POSITIVE_INFINITY
+    ? "A plain free gives it an end: ttlMs, 10 s by default."
+    : "A plain free keeps the user out for all of that time.";
 }
 
 function since(at: Date, heldMs: number): string {

@@ -13,9 +13,10 @@ export async function show({ args, terminal, open }: Context): Promise<number> {
   if (args.has("json")) terminal.print([JSON.stringify({ userId: user, ...found })]);
   else {
     const freeCommand = suggestion("free", args);
+    const freeNowCommand = suggestion("free --now", args);
     const { paint } = terminal;
     const shown = { user: visible(user), found: visibleInspection(found) };
-    terminal.print(showText({ ...shown, at: new Date(), freeCommand, paint }));
+    terminal.print(showText({ ...shown, at: new Date(), freeCommand, freeNowCommand, paint }));
   }
   return exitCode.done;
 }

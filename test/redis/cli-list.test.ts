@@ -40,7 +40,7 @@ afterAll(() => redis?.stop());
 function rows(stdout: string): string[] {
   const lines = stdout
     .split("\n")
-    .filter((line) => /^\S+ +(working|silent|freed|cooldown|foreign) /.test(line));
+    .filter((line) => /^\S+ +(working|silent|unknown|freed|cooldown|foreign) /.test(line));
   return lines.map((line) => line.split(/ +/).slice(0, 2).join(" "));
 }
 
@@ -53,7 +53,7 @@ describe("list", () => {
     expect(stdout.split("\n")[0]).toMatch(
       /^lock:submit: on 127\.0\.0\.1:\d+: 5 locks \(1 working, 1 silent, 1 freed, 1 cooldown, 1 foreign\), the oldest held for 3 min \d+ s$/,
     );
-    expect(stdout).toContain("another lock; free it: submit-lock free 1009");
+    expect(stdout).toContain("another lock: submit-lock show 1009");
     expect(stdout).toMatch(/^looked at 2 511 keys in /m);
   });
 
@@ -107,7 +107,7 @@ describe("list", () => {
   test.each([
     [
       ["--state", "dead"],
-      '--state: expected any of working, silent, freed, cooldown, foreign, got "dead"',
+      '--state: expected any of working, silent, unknown, freed, cooldown, foreign, got "dead"',
     ],
     [["--limit", "0"], "--limit: expected a whole number from 1 on"],
     [["--older", "soon"], "--older: expected a time such as 30s"],

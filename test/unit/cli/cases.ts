@@ -1,13 +1,19 @@
 import type { Facts, Info, ServerFacts } from "../../../src/cli/doctor-facts.ts";
 import { reportOf } from "../../../src/cli/doctor-report.ts";
 import { doctorText } from "../../../src/cli/doctor-text.ts";
-import { beforeFreeing, changedText, dryRunText, freedText } from "../../../src/cli/free-text.ts";
+import {
+  alreadyFreedText,
+  beforeFreeing,
+  changedText,
+  dryRunText,
+  freedText,
+} from "../../../src/cli/free-text.ts";
 import { type Listed, type ListView, listText } from "../../../src/cli/list-text.ts";
 import type { Found } from "../../../src/cli/lock-state.ts";
 import { showText } from "../../../src/cli/show-text.ts";
 import { plain } from "../../../src/cli/terminal.ts";
 import { changeOf, watchLine } from "../../../src/cli/watch-text.ts";
-import type { Inspection } from "../../../src/lock/inspection.ts";
+import type { FreedInspection, Inspection } from "../../../src/lock/inspection.ts";
 
 /** 13:05:06.2, wherever the test runs. */
 const at = new Date(2026, 10, 21, 13, 5, 6, 200);
@@ -33,7 +39,7 @@ const silent: Found = {
 const foreign: Found = { state: "foreign", id: "356a192b", expiresInMs: 6_720_000 };
 const endless: Found = { ...foreign, expiresInMs: Number.POSITIVE_INFINITY };
 const noText: Found = { ...endless, id: undefined };
-const freed: Found = {
+const freed: FreedInspection = {
   state: "freed",
   id: "0f8fad5b",
   by: "anna@ops-1",
@@ -50,6 +56,7 @@ const older: Found = {
   expiresInMs: 9_400,
   endsInMs: undefined,
 };
+const likeOlder: Found = { ...older, expiresInMs: 6_720_000 };
 const last: Found = {
   ...working,
   heldMs: 53_000,
@@ -59,6 +66,8 @@ const last: Found = {
 };
 const unrenewed: Found = { ...last, heldMs: 3_000 };
 const nameless: Found = { ...working, holder: "" };
+
+const redis = "database 0 of redis-1:6379";
 
 /** What is printed at a command, and where the reference shows it. */
 export interface Case {
@@ -70,7 +79,9 @@ export interface Case {
 
 function show(title: string, user: string, found: Inspection): Case {
   const freeCommand = `submit-lock free ${user}`;
-  const lines = showText({ user, found, at, freeCommand, paint: plain });
+  const freeNowCommand = `submit-lock free --now ${user}`;
+  const view = { user, found, at, freeCommand, freeNowCommand, paint: plain };
+  const lines = showText(view);
   return { title, command: `npx submit-lock show ${user}`, lines };
 }
 
@@ -85,7 +96,7 @@ const shows: Case[] = [
   show("In a cooldown", "47", cooldown),
   show("Another lock", "1009", foreign),
   show("Another lock, without an expiry", "1010", endless),
-  show("A lock of submit-lock 0.1", "48", older),
+  show("A lock of submit-lock 0.1, or of another library", "48", likeOlder),
   show("No lock at all", "49", noText),
 ];
 
@@ -112,7 +123,7 @@ const frees: Case[] = [
   {
     title: "The incident's key",
     command: `npx submit-lock free 1009 --id 356a192b --reason "${reason}"`,
-    lines: freedText("1009", by, reason, 0),
+    lines: [...beforeFreeing("1009", foreign, false), ...freedText("1009", by, reason, 0)],
   },
   {
     title: "The id of another order",
@@ -150,13 +161,24 @@ const frees: Case[] = [
     lines: beforeFreeing("47", cooldown, false),
   },
   {
-    title: "What is said of a user who was freed",
+    title: "What is said of a lock of 0.1, or of another library",
+    command: "npx submit-lock free 48",
+    lines: beforeFreeing("48", likeOlder, false),
+  },
+  {
+    title: "Freed already",
     command: "npx submit-lock free 44",
-    lines: beforeFreeing("44", freed, false),
+    lines: alreadyFreedText("44", freed),
   },
 ];
 
-const view: ListView = { address: "redis-1:6379", limit: 100, hidesIds: false, paint: plain };
+const view: ListView = {
+  address: "redis-1:6379",
+  redis,
+  limit: 100,
+  hidesIds: false,
+  paint: plain,
+};
 const listed: Listed = {
   keyPrefix: "lock:submit:",
   locks: [
@@ -180,7 +202,8 @@ const seldom: Listed = {
   locks: [
     { user: "1010", found: endless },
     { user: "49", found: noText },
-    { user: "48", found: older },
+    { user: "48", found: likeOlder },
+    { user: "51", found: older },
   ],
 };
 
@@ -202,12 +225,12 @@ const lists: Case[] = [
   },
 ];
 
-/** One look after the other, as `watch` takes them. */
-function watched(looks: readonly Inspection[]): string[] {
-  return looks.flatMap((found, look) => {
-    const before = looks[look - 1];
+/** The looks of `watch` that saw a change or stand before one, each so many ms after the first. */
+function watched(looks: readonly (readonly [afterMs: number, found: Inspection])[]): string[] {
+  return looks.flatMap(([afterMs, found], look) => {
+    const before = looks[look - 1]?.[1];
     const change = changeOf(before, found);
-    const now = new Date(at.getTime() + 200 * look);
+    const now = new Date(at.getTime() + afterMs);
     return change === undefined ? [] : [watchLine(now, change, before, found)];
   });
 }
@@ -220,18 +243,26 @@ const watches: Case[] = [
     title: "Two orders",
     command: "npx submit-lock watch 42",
     lines: watched([
-      { state: "free" },
-      { state: "free" },
-      taken,
-      { ...taken, heldMs: 3_300, renewedMs: 3_300 },
-      { ...taken, heldMs: 3_500, renewedMs: 150 },
-      { ...taken, heldMs: 3_700, renewedMs: 350 },
-      { state: "free" },
-      next,
-      { ...freed, id: "77ab01c2" },
-      cooldown,
-      foreign,
-      endless,
+      [0, { state: "free" }],
+      [1_000, taken],
+      [4_200, { ...taken, heldMs: 3_300, renewedMs: 3_300 }],
+      [4_400, { ...taken, heldMs: 3_500, renewedMs: 150 }],
+      [4_600, { ...taken, heldMs: 3_700, renewedMs: 350 }],
+      [4_800, { ...cooldown, expiresInMs: 1_900 }],
+      [6_800, { state: "free" }],
+      [9_000, next],
+      [10_200, { ...freed, id: "77ab01c2" }],
+      [19_000, { state: "free" }],
+    ]),
+  },
+  {
+    title: "A key of another lock",
+    command: "npx submit-lock watch 1009",
+    lines: watched([
+      [0, endless],
+      [200, endless],
+      [400, { state: "free" }],
+      [1_400, foreign],
     ]),
   },
 ];
