@@ -204,3 +204,9 @@ export function redisOf({ address, client }: Connection): string {
   if (client === undefined || client.isCluster) return address;
   return `database ${(client as Redis).options.db ?? 0} of ${address}`;
 }
+
+/** Where a user's lock is looked for. */
+export function placeOf(connection: Connection, user: string): string {
+  const key = connection.clientPrefix + theLock(connection).keyFor(user);
+  return `key ${key} in ${redisOf(connection)}`;
+}

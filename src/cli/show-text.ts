@@ -9,6 +9,8 @@ export interface View {
   readonly found: Inspection;
   /** When it was looked at. */
   readonly at: Date;
+  /** The key and the Redis that were looked at. */
+  readonly place: string;
   /** The command that frees the user, as it has to be typed. */
   readonly freeCommand: string;
   /** The same with `--now`. */
@@ -21,7 +23,10 @@ export function showText(view: View): string[] {
   const { user, found, paint } = view;
   switch (found.state) {
     case "free":
-      return [paint("bold", `User ${user} is free.`)];
+      return [
+        paint("bold", `User ${user} is not locked (${view.place}).`),
+        "If the customer still cannot order, it is not this lock: look at what the shop answered.",
+      ];
     case "freed":
       return [
         paint(

@@ -1,5 +1,5 @@
 import { suggestion } from "./arguments.ts";
-import { answerOf, theLock } from "./connect.ts";
+import { answerOf, placeOf, theLock } from "./connect.ts";
 import type { Context } from "./context.ts";
 import { exitCode } from "./failure.ts";
 import { showText } from "./show-text.ts";
@@ -14,8 +14,9 @@ export async function show({ args, terminal, open }: Context): Promise<number> {
   else {
     const freeCommand = suggestion("free", args);
     const freeNowCommand = suggestion("free --now", args);
+    const place = visible(placeOf(connection, user));
     const { paint } = terminal;
-    const shown = { user: visible(user), found: visibleInspection(found) };
+    const shown = { user: visible(user), found: visibleInspection(found), place };
     terminal.print(showText({ ...shown, at: new Date(), freeCommand, freeNowCommand, paint }));
   }
   return exitCode.done;

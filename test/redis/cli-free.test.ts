@@ -53,10 +53,10 @@ describe("free", () => {
       key: lock.keyFor(user),
     });
     const shown = await runBin(["show", user], env);
-    expect(shown.stdout).toMatch(/was freed by anna@ops-1 \(ticket 4711\)|is free/);
+    expect(shown.stdout).toMatch(/was freed by anna@ops-1 \(ticket 4711\)|is not locked/);
     await until(() => lease.signal.aborted, { what: "the holder to be told" });
     expect(lease.signal.reason).toMatchObject({ reason: "freed" });
-    await until(async () => (await runBin(["show", user], env)).stdout.includes("is free"), {
+    await until(async () => (await runBin(["show", user], env)).stdout.includes("is not locked"), {
       what: "the user to be free",
     });
   });

@@ -34,7 +34,7 @@ describe("show", () => {
     expect(stdout).toContain(`To stop this order: submit-lock free ${user}\n`);
     expect(stdout).not.toContain(lease.ownerId);
     await lease.release();
-    expect((await runBin(["show", user], env)).stdout).toBe(`User ${user} is free.\n`);
+    expect((await runBin(["show", user], env)).stdout).toContain(`User ${user} is not locked`);
   });
 
   test("prints what inspect gives, and the user, as one JSON object", async () => {
@@ -112,7 +112,7 @@ describe("show", () => {
     // What is suggested looks at the same lock.
     const suggested = `submit-lock free --ioredis-prefix shop: --prefix lock:refund: ${user}`;
     expect(stdout).toContain(suggested);
-    expect((await runBin(["show", user], env)).stdout).toBe(`User ${user} is free.\n`);
+    expect((await runBin(["show", user], env)).stdout).toContain(`User ${user} is not locked`);
     await lease.release();
   });
 

@@ -42,7 +42,7 @@ describe.skipIf(process.platform !== "linux")("on a real terminal", () => {
     ] as const) {
       const seen = onTerminal(["show", user], { NO_COLOR: noColor });
       await seen.ended;
-      expect(seen.printed).toContain(`User ${user} is free.`);
+      expect(seen.printed).toContain(`User ${user} is not locked`);
       expect(seen.printed.includes("\u001b[1m")).toBe(isColoured);
     }
   });

@@ -80,7 +80,8 @@ export interface Case {
 function show(title: string, user: string, found: Inspection): Case {
   const freeCommand = `submit-lock free ${user}`;
   const freeNowCommand = `submit-lock free --now ${user}`;
-  const view = { user, found, at, freeCommand, freeNowCommand, paint: plain };
+  const place = `key lock:submit:${user} in ${redis}`;
+  const view = { user, found, at, place, freeCommand, freeNowCommand, paint: plain };
   const lines = showText(view);
   return { title, command: `npx submit-lock show ${user}`, lines };
 }
