@@ -29,7 +29,7 @@ test("an ES module project protects Express and Koa", async () => {
 
   const user = freshUser();
   const shown = await project.bin("submit-lock", ["show", user], redisEnv());
-  expect(shown).toEqual({ code: 0, stdout: `User ${user} is free.\n`, stderr: "" });
+  expect(shown).toEqual({ code: 0, stdout: expect.stringContaining("is not locked"), stderr: "" });
 });
 
 test("a CommonJS project protects Express and Koa", async () => {
@@ -71,7 +71,11 @@ test("the commands run in a CommonJS project with ioredis 5, also on its own loc
   const user = freshUser();
   for (const where of [[], ["--config", "lock.js"]]) {
     const shown = await project.bin("submit-lock", ["show", user, ...where], env);
-    expect(shown).toEqual({ code: 0, stdout: `User ${user} is free.\n`, stderr: "" });
+    expect(shown).toEqual({
+      code: 0,
+      stdout: expect.stringContaining("is not locked"),
+      stderr: "",
+    });
     const listed = await project.bin("submit-lock", ["list", "--limit", "1", ...where], env);
     expect(listed).toMatchObject({ code: 0, stderr: "" });
     const prefix = where.length === 0 ? "lock:submit:" : "lock:shell:";
