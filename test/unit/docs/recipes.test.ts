@@ -17,6 +17,13 @@ test("the code of the page on NestJS is that of its recipe", () => {
   for (const { code } of blocks) expect(recipe).toContain(squeezed(code));
 });
 
+test("the handler on the page of the demo is that of the demo", () => {
+  const handler = readFileSync(join(ROOT, "examples/shop/place-order.ts"), "utf8");
+  const { blocks } = page("docs/guide/demo.md");
+  expect(blocks).toHaveLength(1);
+  expect(handler).toContain(blocks[0]?.code);
+});
+
 test("every recipe is a row of the compatibility page, by its command", () => {
   const named = rows.map(([head]) => /`npm run recipes -- ([\w-]+)`/.exec(head ?? "")?.[1]);
   expect(named.map((name) => `${name}.test.ts`).sort()).toEqual(files.sort());
