@@ -97,9 +97,7 @@ async function hold<Source, Args extends unknown[]>(
   if (settled.outcome !== "completed") {
     return admitted(options, req, completion, submission, settled);
   }
-  return await replayed(options, req, settled, () =>
-    publishReplay(key ?? "", settled.ageMs, submission.source),
-  );
+  return await replayed(options, req, key ?? "", submission, settled);
 }
 
 /** An attempt, and whether the submission that was waited for is over. */
@@ -163,12 +161,13 @@ function admitted<Source, Args extends unknown[]>(
 async function replayed<Source, Args extends unknown[]>(
   options: ResolvedGuardOptions<Source, Args>,
   req: IncomingMessage,
+  key: string,
+  submission: IdentifiedSubmission,
   { ageMs, answer }: Omit<Replay, "reason">,
-  onRepeated: () => void,
 ): Promise<Admission<Args>> {
   const replayable = options.hasOnReplay ? answer : await replayableAnswer(answer, req.headers);
   if (replayable !== undefined) {
-    onRepeated();
+    publishReplay(key, ageMs, submission.source);
     return answered(options.onReplay, { reason: "replay", answer: replayable, ageMs });
   }
   return answered(options.onContended, {

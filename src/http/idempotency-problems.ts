@@ -55,13 +55,16 @@ export function idempotencyProblems(docs: string | undefined): IdempotencyProble
       "This submission is still being processed. Wait for its answer, or send it again in a moment: it is not run twice.",
       { "Retry-After": "1" },
     ),
-    ended: make(
-      409,
-      "The request that was outstanding for this submission is over",
-      "idempotency_in_flight",
-      "This submission was still being processed when it was sent again, and its answer was not kept. Look at what became of it; sent again, it is run again.",
-      { "Retry-After": "1" },
-    ),
+    ended: {
+      ...make(
+        409,
+        "The request that was outstanding for this submission is over",
+        "idempotency_in_flight",
+        "This submission was still being processed when it was sent again, and its answer was not kept. Look at what became of it; sent again, it is run again.",
+        { "Retry-After": "1" },
+      ),
+      page: "submission_ended",
+    },
     answerUnavailable: make(
       409,
       "The answer is not available",

@@ -1,4 +1,4 @@
-import type { Problem } from "./problem.ts";
+import type { PageName, Problem } from "./problem.ts";
 
 /** What a client may be answered, the best first where it does not care. */
 export const offeredTypes = ["application/problem+json", "json", "html"] as const;
@@ -8,8 +8,8 @@ interface PageText {
   readonly advice: string;
 }
 
-/** What a person is to know and to do, by the code of the problem. */
-const texts: Readonly<Record<Problem["code"], PageText>> = {
+/** What a person is to know and to do, by the page of the problem. */
+const texts: Readonly<Record<PageName, PageText>> = {
   submit_anonymous: {
     title: "Your order was not placed",
     advice: "You are not signed in. Sign in, and submit your order again.",
@@ -40,6 +40,11 @@ const texts: Readonly<Record<Problem["code"], PageText>> = {
     advice:
       "You have submitted it already, and it is placed only once. Do not submit it again: look at your orders in a moment.",
   },
+  submission_ended: {
+    title: "Your first click was answered",
+    advice:
+      "Its answer cannot be shown again. Look at your orders: if yours is not there, submit it again.",
+  },
   idempotency_answer_unavailable: {
     title: "Your order was submitted before",
     advice:
@@ -52,25 +57,17 @@ const texts: Readonly<Record<Problem["code"], PageText>> = {
   },
 };
 
-/** Instead of the one for `idempotency_in_flight`. */
-const ended: PageText = {
-  title: "Your first click was answered",
-  advice:
-    "Its answer cannot be shown again. Look at your orders: if yours is not there, submit it again.",
-};
-
 /**
  * The same answer for somebody who has submitted an HTML form, and would see a line of JSON in the
  * middle of the checkout. Without a link, because only the shop knows its pages, and without a style
  * or a script that a content security policy could forbid.
- *
- * @param hasEnded whether the same submission was waited for, and its answer was not kept.
  */
-export function asPage({ code, headers, status }: Problem, hasEnded = false): Problem {
-  const { advice, title } = hasEnded ? ended : texts[code];
+export function asPage({ code, headers, page, status }: Problem): Problem {
+  const { advice, title } = texts[page];
   return {
     status,
     code,
+    page,
     headers: { ...headers, "Content-Type": "text/html; charset=utf-8" },
     body: `<!doctype html>
 <html lang="en">

@@ -11,10 +11,14 @@ type ProblemCode =
   | "idempotency_answer_unavailable"
   | "idempotency_conflict";
 
+/** Which page tells a person the same: that of its code, or one for a case of a code. */
+export type PageName = ProblemCode | "submission_ended";
+
 /** An answer that is ready to be sent. */
 export interface Problem {
   readonly status: number;
   readonly code: ProblemCode;
+  readonly page: PageName;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
 }
@@ -31,6 +35,7 @@ export function problem(
   return {
     status,
     code,
+    page: code,
     headers: {
       ...headers,
       "Content-Type": "application/problem+json",

@@ -50,11 +50,7 @@ export function problemsFor(
   docs: string | undefined,
 ): (refusal: Refusal, prefersPage: boolean) => Problem {
   const problemOf = problemDocumentsFor(docs);
-  return (refusal, prefersPage) => {
-    const found = problemOf(refusal);
-    if (!prefersPage) return found;
-    return asPage(found, refusal.reason === "contended" && refusal.hasEnded === true);
-  };
+  return (refusal, prefersPage) => (prefersPage ? asPage(problemOf(refusal)) : problemOf(refusal));
 }
 
 function problemDocumentsFor(docs: string | undefined): (refusal: Refusal) => Problem {

@@ -1,9 +1,10 @@
 import { InvalidOptionError } from "../errors.ts";
 import { checkOptionNames, invalidOption } from "../validation.ts";
 import { within } from "../within.ts";
-import type { HeldLease, LeaseRuntime } from "./held-lease.ts";
+import type { LeaseRuntime } from "./held-lease.ts";
 import type { FreeOptions, FreeResult, Inspection, LockStats } from "./inspection.ts";
 import { toLockError } from "./no-answer.ts";
+import { isNoAnswer } from "./replies.ts";
 import type { LockCommand, LockRequest, LockStore, LockTimes, NoAnswer } from "./store.ts";
 import { encodeKeyPart } from "./submit-key.ts";
 import { pauseBeforeRetry } from "./with-lock.ts";
@@ -27,13 +28,19 @@ export async function free(
 }
 
 export function statsOf({ active, completes, releases, watchdogs }: LeaseRuntime): LockStats {
-  const held: readonly HeldLease[] = watchdogs.armed().filter((lease) => lease.isHeld);
-  const oldest = Math.min(...held.map(({ startedAt }) => startedAt));
+  const now = performance.now();
+  let held = 0;
+  let oldest = now;
+  for (const lease of watchdogs.armed()) {
+    if (!lease.isHeld) continue;
+    held++;
+    oldest = Math.min(oldest, lease.startedAt);
+  }
   return {
-    attempting: active.count - held.length,
-    held: held.length,
+    attempting: active.count - held,
+    held,
     retiring: completes.count + releases.count,
-    oldestHeldMs: held.length === 0 ? 0 : performance.now() - oldest,
+    oldestHeldMs: now - oldest,
   };
 }
 
@@ -73,10 +80,6 @@ async function ask<Answer extends { readonly kind: string }, More extends object
     await pauseBeforeRetry(round, endsAt);
   }
   throw toLockError(lastFailure, acquireTimeoutMs);
-}
-
-function isNoAnswer(reply: { readonly kind: string }): reply is NoAnswer {
-  return reply.kind === "unsent" || reply.kind === "rejected" || reply.kind === "unknown";
 }
 
 function resolveFree(options: FreeOptions) {

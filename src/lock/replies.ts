@@ -60,6 +60,10 @@ export type NoAnswer =
   /** Written, and nothing can be said about its effect. */
   | { readonly kind: "unknown"; readonly cause: Error };
 
+export function isNoAnswer(reply: { readonly kind: string }): reply is NoAnswer {
+  return reply.kind === "unsent" || reply.kind === "rejected" || reply.kind === "unknown";
+}
+
 /**
  * - `taken`: the key was free and holds the owner id now, with its full life.
  * - `mine`: this owner id held the key already; its expiry is left as it is.

@@ -28,6 +28,7 @@ export type {
   NoAnswer,
   OwnedReply,
 } from "./replies.ts";
+export { isNoAnswer } from "./replies.ts";
 
 /** The time bounds of one lock, in milliseconds. One object for each lock: a store may group by it. */
 export interface LockTimes {

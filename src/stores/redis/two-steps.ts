@@ -1,13 +1,13 @@
-import type {
-  AcquireReply,
-  AcquireRequest,
-  CompleteReply,
-  CompleteRequest,
-  LockCommand,
-  LockRequest,
-  NoAnswer,
-  OwnedReply,
-  ReleaseRequest,
+import {
+  type AcquireReply,
+  type AcquireRequest,
+  type CompleteReply,
+  type CompleteRequest,
+  isNoAnswer,
+  type LockCommand,
+  type LockRequest,
+  type OwnedReply,
+  type ReleaseRequest,
 } from "../../lock/store.ts";
 
 /** The four halves, each with one key. */
@@ -177,8 +177,4 @@ function both(recorded: CompleteReply, released: OwnedReply): CompleteReply {
   if (isNoAnswer(released)) return released;
   if (recorded.kind !== "late" || released.kind !== "done") return recorded;
   return { kind: "recorded", storeTimeMs: released.storeTimeMs };
-}
-
-function isNoAnswer(reply: CompleteReply | OwnedReply): reply is NoAnswer {
-  return reply.kind === "unsent" || reply.kind === "rejected" || reply.kind === "unknown";
 }
