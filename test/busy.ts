@@ -1,13 +1,13 @@
 import { type ChildProcess, fork, spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import { suite } from "./support/suite.ts";
 
 /**
  * `npm run test:busy`: the whole suite beside processes that burn the processors, as on a machine
  * that has other things to do. Arguments go to vitest. Its bound is twelve minutes.
  */
 const burnerCount = 4;
-const suite = ["--project", "unit", "--project", "server"];
 const boundMs = 12 * 60_000;
 
 const self = fileURLToPath(import.meta.url);
@@ -28,8 +28,7 @@ async function runBeside(args: readonly string[]): Promise<number> {
   const burners = Array.from({ length: burnerCount }, () => fork(self, ["burn"]));
   process.once("exit", () => end(burners));
   for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(1));
-  const vitest = ["node_modules/vitest/vitest.mjs", "run", ...suite, ...args];
-  const tests = spawn(process.execPath, vitest, {
+  const tests = spawn(process.execPath, [...suite, ...args], {
     stdio: ["ignore", "inherit", "inherit"],
     timeout: boundMs,
   });

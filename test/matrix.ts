@@ -1,6 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { delimiter, dirname } from "node:path";
 import { serverBinary, serverVersion } from "./support/server-binary.ts";
+import { suite } from "./support/suite.ts";
 
 /**
  * `npm run test:matrix`: the whole suite on every Node version and on every server named in
@@ -10,8 +11,6 @@ import { serverBinary, serverVersion } from "./support/server-binary.ts";
 const NODES = (process.env["NODE_VERSIONS"] ?? "20,22,24,26").split(",");
 const SERVERS = process.env["REDIS_SERVER_BINS"]?.split(delimiter).filter(Boolean);
 const CELL_BOUND_MS = 20 * 60_000;
-
-const suite = ["--project", "unit", "--project", "server"];
 
 const servers = (SERVERS ?? [serverBinary()]).map((binary) =>
   serverBinary({ ...process.env, REDIS_SERVER_BIN: binary }),
@@ -38,9 +37,8 @@ function nodeProgram(version: string): string {
 function runCell({ version, program }: { version: string; program: string }, binary: string) {
   const server = serverVersion(binary);
   console.log(`\n=== Node ${version}, ${server}`);
-  const vitest = ["node_modules/vitest/vitest.mjs", "run", ...suite];
   const from = performance.now();
-  const { status } = spawnSync(program, [...vitest, ...filters], {
+  const { status } = spawnSync(program, [...suite, ...filters], {
     stdio: ["ignore", "inherit", "inherit"],
     env: {
       ...process.env,

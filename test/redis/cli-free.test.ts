@@ -1,4 +1,4 @@
-import { afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test } from "vitest";
 import { runAsPerson, runBin } from "../support/cli.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
@@ -9,12 +9,8 @@ import { closeFixtures, openDirect, openFixture } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
-let port: number;
-let env: Record<string, string>;
-beforeAll(() => {
-  port = sharedRedisPort();
-  env = { REDIS_URL: `redis://127.0.0.1:${port}` };
-});
+const port = sharedRedisPort();
+const env = { REDIS_URL: `redis://127.0.0.1:${port}` };
 
 const why = ["--reason", "ticket 4711", "--by", "anna@ops-1"];
 

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test } from "vitest";
 import { runBin } from "../support/cli.ts";
 import { ioredis6 } from "../support/clients.ts";
 import { command } from "../support/command.ts";
@@ -12,12 +12,8 @@ import { closeFixtures, openDirect } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
-let port: number;
-let env: Record<string, string>;
-beforeAll(() => {
-  port = sharedRedisPort();
-  env = { REDIS_URL: `redis://127.0.0.1:${port}` };
-});
+const port = sharedRedisPort();
+const env = { REDIS_URL: `redis://127.0.0.1:${port}` };
 
 describe("show", () => {
   test("tells who holds a lock, since when, and that its process is alive", async () => {

@@ -1,18 +1,14 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { bin } from "../support/cli.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 
-let port: number;
-let env: Record<string, string>;
-beforeAll(() => {
-  port = sharedRedisPort();
-  env = { REDIS_URL: `redis://127.0.0.1:${port}` };
-});
+const port = sharedRedisPort();
+const env = { REDIS_URL: `redis://127.0.0.1:${port}` };
 
 // Of util-linux: macOS has another one.
 describe.skipIf(process.platform !== "linux")("on a real terminal", () => {

@@ -21,8 +21,15 @@ export interface PostgresServer {
   stop(): Promise<void>;
 }
 
+/** The one that `DATABASE_URL` names, which goes on, else a server that is started now. */
+export async function givenPostgres(): Promise<PostgresServer> {
+  const url = process.env["DATABASE_URL"];
+  if (url === undefined || url === "") return await startPostgres();
+  return { url, version: await versionOf(url), stop: async () => {} };
+}
+
 /** Starts a server; where there are no programs for it, on Debian as root, they are installed. */
-export async function startPostgres(): Promise<PostgresServer> {
+async function startPostgres(): Promise<PostgresServer> {
   const bin = binaries();
   const dir = mkdtempSync(join(tmpdir(), "submit-lock-postgres-"));
   const owner = notRoot();
@@ -67,7 +74,7 @@ async function ready(child: ChildProcess, url: string): Promise<string | undefin
 }
 
 /** @throws what the server said, or that there is none. */
-export async function versionOf(url: string): Promise<string> {
+async function versionOf(url: string): Promise<string> {
   const client = new pg.Client({ connectionString: url });
   client.on("error", () => {});
   await client.connect();

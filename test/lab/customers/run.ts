@@ -1,6 +1,6 @@
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import { type PostgresServer, startPostgres, versionOf } from "../../support/postgres-server.ts";
+import { givenPostgres } from "../../support/postgres-server.ts";
 import { serverBinary, serverVersion } from "../../support/server-binary.ts";
 import { startServer } from "../../support/server-process.ts";
 import { playCrowd, type Seen } from "./crowd.ts";
@@ -15,7 +15,7 @@ const customers = Number(process.env["CUSTOMERS"] ?? 1_000);
 const seed = Number(process.env["CUSTOMERS_SEED"] ?? Math.floor(Math.random() * 2 ** 32));
 const binary = serverBinary();
 const redis = await startServer(binary);
-const postgres = await postgresFrom(process.env["DATABASE_URL"]);
+const postgres = await givenPostgres();
 console.log(
   `${customers} customers with CUSTOMERS_SEED=${seed}; ${serverVersion(binary)}, PostgreSQL ${postgres.version}, Node ${process.version}`,
 );
@@ -41,11 +41,6 @@ try {
 } finally {
   await postgres.stop();
   await redis.stop();
-}
-
-async function postgresFrom(url: string | undefined): Promise<PostgresServer> {
-  if (url === undefined || url === "") return await startPostgres();
-  return { url, version: await versionOf(url), stop: async () => {} };
 }
 
 /** The terminal play of the demo, on the same two servers. */

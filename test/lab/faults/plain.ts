@@ -2,11 +2,11 @@ import { randomUUID } from "node:crypto";
 import type { AnyRedis } from "../../support/clients.ts";
 import { type Library, ttlMs } from "./library.ts";
 
-const deleteIfMine = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`;
+/** Compare and delete. */
+export const deleteIfMine = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`;
 
 function plain(
   name: string,
-  lifeMs: number,
   release: (redis: AnyRedis, key: string, id: string) => unknown,
 ): Library {
   const keyOf = (user: string): string => `lock:${user}`;
@@ -18,7 +18,7 @@ function plain(
       async acquire(user) {
         const ownerId = randomUUID();
         const key = keyOf(user);
-        const reply = await redis.set(key, ownerId, "EX", lifeMs / 1_000, "NX");
+        const reply = await redis.set(key, ownerId, "EX", ttlMs / 1_000, "NX");
         if (reply !== "OK") return { outcome: "contended" };
         const hold = {
           ownerId,
@@ -33,14 +33,9 @@ function plain(
 }
 
 /** What many applications have: `SET NX EX`, and `DEL` when done. */
-const setAndDelFor = (lifeMs: number): Library =>
-  plain("SET NX EX + DEL", lifeMs, (redis, key) => redis.del(key));
-
-export const setAndDel: Library = setAndDelFor(ttlMs);
+export const setAndDel: Library = plain("SET NX EX + DEL", (redis, key) => redis.del(key));
 
 /** The same with an owner id, which only its owner deletes. */
-export const setAndCompare: Library = plain(
-  "SET NX EX + compare-and-delete",
-  ttlMs,
-  (redis, key, id) => redis.eval(deleteIfMine, 1, key, id),
+export const setAndCompare: Library = plain("SET NX EX + compare-and-delete", (redis, key, id) =>
+  redis.eval(deleteIfMine, 1, key, id),
 );

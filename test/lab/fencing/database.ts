@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import pg from "pg";
-import { type PostgresServer, startPostgres, versionOf } from "../../support/postgres-server.ts";
+import { givenPostgres } from "../../support/postgres-server.ts";
 
 /** A schema of this laboratory's own in a real PostgreSQL. */
 export interface Database {
@@ -12,8 +12,7 @@ export interface Database {
 
 /** In `DATABASE_URL`, or in a server that is started now. */
 export async function openDatabase(): Promise<Database> {
-  const given = process.env["DATABASE_URL"];
-  const server = given ? await existing(given) : await startPostgres();
+  const server = await givenPostgres();
   const schema = `submit_lock_${randomBytes(6).toString("hex")}`;
   await query(server.url, `CREATE SCHEMA ${schema}`);
   const own = new URL(server.url);
@@ -26,10 +25,6 @@ export async function openDatabase(): Promise<Database> {
       await server.stop();
     },
   };
-}
-
-async function existing(url: string): Promise<PostgresServer> {
-  return { url, version: await versionOf(url), stop: async () => {} };
 }
 
 /** Runs one statement on a connection of its own. */

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { AnyRedis } from "../../support/clients.ts";
 import { ttlMs } from "../faults/library.ts";
+import { deleteIfMine } from "../faults/plain.ts";
 import type { Submitted } from "./shop-lock.ts";
 
 /** One try at the lock of a user: how to let go of it, or `undefined` where somebody else holds it. */
@@ -9,11 +10,13 @@ type Try = (redis: AnyRedis, key: string) => Promise<(() => Promise<unknown>) | 
 /** The two hours of the story, scaled: one second stands for four minutes. */
 const twoHoursMs = 30_000;
 
-/** `SETNX` and `EXPIRE` in one script or transaction, `DEL` at the end; nobody's name is in it. */
-const forTwoHours: Try = async (redis, key) => {
-  const reply = await redis.set(key, "1", "PX", twoHoursMs, "NX");
-  return reply === "OK" ? () => redis.del(key) : undefined;
-};
+/** Key and expiry in one command, `DEL` at the end; nobody's name is in it. */
+const withLife =
+  (lifeMs: number): Try =>
+  async (redis, key) => {
+    const reply = await redis.set(key, "1", "PX", lifeMs, "NX");
+    return reply === "OK" ? () => redis.del(key) : undefined;
+  };
 
 /** The first recipe of most articles: two commands, and a process may die between them. */
 const inTwoCommands: Try = async (redis, key) => {
@@ -40,13 +43,6 @@ const byTimestamp: Try = async (redis, key) => {
   return before === null || Number(before) < Date.now() ? release : undefined;
 };
 
-const withExpiry: Try = async (redis, key) => {
-  const reply = await redis.set(key, "1", "PX", ttlMs, "NX");
-  return reply === "OK" ? () => redis.del(key) : undefined;
-};
-
-const deleteIfMine = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`;
-
 const withOwner: Try = async (redis, key) => {
   const ownerId = randomUUID();
   const reply = await redis.set(key, ownerId, "PX", ttlMs, "NX");
@@ -55,10 +51,10 @@ const withOwner: Try = async (redis, key) => {
 
 /** Each as its articles have it, named by what it does. */
 export const oldLocks: Readonly<Record<string, Try>> = {
-  "SETNX for two hours (30 s here)": forTwoHours,
+  "SETNX for two hours (30 s here)": withLife(twoHoursMs),
   "SETNX, then EXPIRE": inTwoCommands,
   "SETNX of a timestamp, GETSET to take over": byTimestamp,
-  "SET NX PX, DEL": withExpiry,
+  "SET NX PX, DEL": withLife(ttlMs),
   "SET NX PX, compare and delete": withOwner,
 };
 

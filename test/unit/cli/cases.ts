@@ -105,16 +105,19 @@ const by = "anna@ops-1";
 const reason = "ticket 4711";
 const options = `--id 0f8fad5b --reason "${reason}"`;
 
+/** What a person reads and types to free the order under way. */
+const onTerminal = (now: boolean, freeInMs: number): string[] => [
+  ...beforeFreeing("42", working, now),
+  `Why, for the audit line (such as a ticket's number): ${reason}`,
+  "Type the id (0f8fad5b) to free user 42: 0f8fad5b",
+  ...freedText("42", by, reason, freeInMs),
+];
+
 const frees: Case[] = [
   {
     title: "On a terminal",
     command: "npx submit-lock free 42",
-    lines: [
-      ...beforeFreeing("42", working, false),
-      `Why, for the audit line (such as a ticket's number): ${reason}`,
-      "Type the id (0f8fad5b) to free user 42: 0f8fad5b",
-      ...freedText("42", by, reason, 8_800),
-    ],
+    lines: onTerminal(false, 8_800),
   },
   {
     title: "Without a terminal",
@@ -139,12 +142,7 @@ const frees: Case[] = [
   {
     title: "At once",
     command: "npx submit-lock free 42 --now",
-    lines: [
-      ...beforeFreeing("42", working, true),
-      `Why, for the audit line (such as a ticket's number): ${reason}`,
-      "Type the id (0f8fad5b) to free user 42: 0f8fad5b",
-      ...freedText("42", by, reason, 0),
-    ],
+    lines: onTerminal(true, 0),
   },
   {
     title: "What is said of a dead process",
