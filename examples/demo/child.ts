@@ -12,8 +12,9 @@ import { lentDatabase } from "./shared-database.ts";
 export async function serveChild(makeServer: MakeServer): Promise<void> {
   // Nobody is there any more who would end it.
   process.once("disconnect", () => process.exit());
-  // Ctrl+C reaches every process of a terminal; the parent says when the orders are done.
-  process.on("SIGINT", () => {});
+  // Ctrl+C reaches every process of a terminal, and SIGTERM may reach every one of a group; the parent
+  // says when the orders are done.
+  for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => {});
 
   const url = process.env["DATABASE_URL"] ?? "";
   const db = url === "" ? lentDatabase() : await openDatabase(url);
