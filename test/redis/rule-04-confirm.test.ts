@@ -20,12 +20,16 @@ describe.each(redisClients)("rule 4, P2: silence is confirmed, with $name", ({ c
     const lost = proxy.loseReplyOnce(isAcquire);
     const from = performance.now();
     const { lease, confirmed } = acquired(await lock.acquire(user));
-    // The default `commandTimeoutMs`, and what a second connection takes.
-    expect(performance.now() - from).toBeLessThan(pulse.atMost(300));
+    const tookMs = performance.now() - from;
+    // The fixture's `commandTimeoutMs`, and what a second connection takes.
+    expect(tookMs).toBeLessThan(pulse.atMost(300));
     await lost;
     expect(confirmed).toBe(true);
     expect(proxy.connections).toBe(2);
-    expect(acquire.messages[0]?.copies).toBe(2);
+    // A copy after each `commandTimeoutMs` of 100 ms: how many depends on the machine.
+    const copies = acquire.messages[0]?.copies;
+    expect(copies).toBeGreaterThan(1);
+    expect(copies).toBeLessThanOrEqual(1 + Math.ceil(tookMs / 100));
     expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
     expect(await lease.release()).toBe("released");
     expect(await redis.exists(lease.key)).toBe(false);
