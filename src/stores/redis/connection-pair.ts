@@ -8,11 +8,11 @@ import {
   monitorErrors,
   onError,
   type RedisClient,
-  recordKeyOf,
-  slotOfKey,
 } from "./ioredis.ts";
 import { misconfiguration } from "./no-answers.ts";
+import { recordKeyOf } from "./record-key.ts";
 import { RedisClock } from "./redis-clock.ts";
+import { slotOfKey } from "./slots.ts";
 
 /**
  * Rule 9: a connection with anything unanswered for this share of `commandTimeoutMs` is suspected of
@@ -91,7 +91,7 @@ export class ConnectionPair {
     return recordKeyOf(this.#client, key, submission?.id ?? "");
   }
 
-  /** On a Cluster. */
+  /** 0 without a Cluster. */
   slotOf(key: string): number {
     return slotOfKey(this.#client, key);
   }
@@ -118,16 +118,19 @@ export class ConnectionPair {
     };
   }
 
-  /** The connection for a key, or `undefined` while there is none. To be called in the neutral context. */
-  pick(key: string, commandTimeoutMs: number): Connection | undefined {
+  /**
+   * The connection for a key and its slot, or `undefined` while there is none. To be called in the
+   * neutral context.
+   */
+  pick(slot: number, key: string, commandTimeoutMs: number): Connection | undefined {
     const silenceMs = silentShare * commandTimeoutMs;
-    const primaryUsable = this.#primary.isUsable(key, silenceMs);
-    if (!primaryUsable) this.#primary.suspect(key);
+    const primaryUsable = this.#primary.isUsable(slot, silenceMs);
+    if (!primaryUsable) this.#primary.suspect(slot, key);
     else if (!this.#prefersSecond()) return this.#primary;
     const second = this.#needSecond();
     if (second !== undefined) {
-      const isUsable = second.isUsable(key, silenceMs);
-      if (!isUsable) second.suspect(key);
+      const isUsable = second.isUsable(slot, silenceMs);
+      if (!isUsable) second.suspect(slot, key);
       this.#judgeSecond(isUsable);
       if (isUsable) return second;
     }
