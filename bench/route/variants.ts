@@ -1,3 +1,5 @@
+import { scriptCalls } from "../libraries.ts";
+
 /** What stands before the order route. */
 export type Variant =
   | "bare"
@@ -23,11 +25,11 @@ const sends: Record<Variant, readonly string[]> = {
   ping: ["ping"],
   "hand-written": ["set", "evalsha"],
   scripts: ["eval"],
-  guard: ["eval"],
-  protect: ["eval"],
-  once: ["eval"],
-  measured: ["eval"],
-  traced: ["eval"],
+  guard: scriptCalls,
+  protect: scriptCalls,
+  once: scriptCalls,
+  measured: scriptCalls,
+  traced: scriptCalls,
 };
 
 function routesOf(framework: Route["framework"], variants: readonly Variant[]): Route[] {
