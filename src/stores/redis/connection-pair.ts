@@ -1,9 +1,9 @@
 import type { LockCommand, NoAnswer } from "../../lock/store.ts";
 import { inNeutralContext } from "../../neutral-context.ts";
 import { Connection } from "./connection.ts";
+import { duplicate } from "./duplicate.ts";
 import {
   addressOf,
-  duplicate,
   isCluster,
   monitorErrors,
   onError,
@@ -33,11 +33,14 @@ const distrustMs = 30_000;
 const idleMs = distrustMs;
 
 /**
- * How long the second connection may be unusable before another takes its place. A black-holed route
- * reports no error, and only a new connection can take another route: twice the time that one is
- * given to come up.
+ * How long the second connection may be silent, in its handshake too, before another takes its place
+ * and may lead to another server: to a master that was elected meanwhile. And at least as long as two
+ * commands may take: a handshake has two round trips.
  */
-const unusableMs = 2_000;
+const silentMs = 1_000;
+
+/** In any other state ioredis has timers of its own. So it has on a Cluster, where others may answer. */
+const unusableMs = 5_000;
 
 /**
  * Rule 9: the application's own connection, the primary, and a second one of the store's for when
@@ -47,7 +50,7 @@ const unusableMs = 2_000;
  * |---|---|
  * | ready, and answers | the primary; in the 30 s after it was silent, the second where it can |
  * | coming up for the first time | nothing: there is no second yet |
- * | silent, or lost | the second, opened on first need and replaced when unusable for 2 s |
+ * | silent, or lost | the second, opened on first need and replaced when silent for 1 s |
  * | ended by the application | nothing |
  *
  * Without a lock that uses it the pair watches nothing and has no second connection.
@@ -65,7 +68,8 @@ export class ConnectionPair {
   readonly #users = new Set<() => void>();
   #primary: Connection;
   #second: Connection | undefined;
-  #unusableSince: number | undefined;
+  /** Since when the second is unusable, and in which state of its client. */
+  #unusable: { readonly status: string; readonly since: number } | undefined;
   #idleTimer: NodeJS.Timeout | undefined;
   /** Why a connection was lost or did not come up, until one comes up. */
   #lastError: Error | undefined;
@@ -128,7 +132,7 @@ export class ConnectionPair {
     if (second !== undefined) {
       const isUsable = second.isUsable(key, silenceMs);
       if (!isUsable) second.suspect(key);
-      this.#judgeSecond(isUsable);
+      this.#judge(second, isUsable, commandTimeoutMs);
       if (isUsable) return second;
     }
     return primaryUsable ? this.#primary : undefined;
@@ -213,19 +217,20 @@ export class ConnectionPair {
     const client = duplicate(this.#client);
     const second = new Connection(client);
     second.watch(() => this.#cameUp());
-    // What keeps this one from coming up is likely to keep the primary from it, whose own errors are
-    // heard only if the application listens to them.
+    // It is likely to keep the primary away, too, whose errors are heard only where somebody listens.
     onError(client, (error) => {
       this.#lastError = error;
     });
     return second;
   }
 
-  #judgeSecond(isUsable: boolean): void {
+  #judge({ client: { status } }: Connection, isUsable: boolean, commandTimeoutMs: number): void {
     const now = performance.now();
-    if (isUsable) this.#unusableSince = undefined;
-    else if (this.#unusableSince === undefined) this.#unusableSince = now;
-    else if (now - this.#unusableSince > unusableMs) this.#closeSecond();
+    const isSilent = !this.isCluster && (status === "connect" || status === "ready");
+    const boundMs = isSilent ? Math.max(silentMs, 2 * commandTimeoutMs) : unusableMs;
+    if (isUsable) this.#unusable = undefined;
+    else if (this.#unusable?.status !== status) this.#unusable = { status, since: now };
+    else if (now - this.#unusable.since > boundMs) this.#closeSecond();
   }
 
   #closeIdle(): void {
@@ -236,7 +241,7 @@ export class ConnectionPair {
 
   #closeSecond(): void {
     clearTimeout(this.#idleTimer);
-    this.#unusableSince = undefined;
+    this.#unusable = undefined;
     const second = this.#second;
     this.#second = undefined;
     second?.unwatch();
