@@ -22,12 +22,12 @@ const sends: Record<Variant, readonly string[]> = {
   bare: [],
   ping: ["ping"],
   "hand-written": ["set", "evalsha"],
-  scripts: ["eval"],
-  guard: ["eval"],
-  protect: ["eval"],
-  once: ["eval"],
-  measured: ["eval"],
-  traced: ["eval"],
+  scripts: ["evalsha"],
+  guard: ["eval", "evalsha"],
+  protect: ["eval", "evalsha"],
+  once: ["eval", "evalsha"],
+  measured: ["eval", "evalsha"],
+  traced: ["eval", "evalsha"],
 };
 
 function routesOf(framework: Route["framework"], variants: readonly Variant[]): Route[] {
