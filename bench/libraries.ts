@@ -11,6 +11,9 @@ export interface Library {
   open(client: Client): Promise<Locker<unknown>>;
 }
 
+/** A script goes by its text to a server that has not executed it yet. */
+export const scriptCalls: readonly string[] = ["eval", "evalsha"];
+
 const plainWhat = "`SET NX PX` with a random UUID, and a compare-and-delete script by `EVALSHA`";
 
 export const plain: Library = {
@@ -23,7 +26,7 @@ export const plain: Library = {
 export const submitLock: Library = {
   name: "submit-lock",
   what: "few script calls for all the acquires of one turn of the event loop, and few for all its releases (up to 100 keys each); a watchdog, a deadline and a confirm for each lock",
-  sends: ["eval", "evalsha"],
+  sends: scriptCalls,
   open: async (client) => (await import("./submit-lock.ts")).openSubmitLock(client),
 };
 

@@ -1,4 +1,5 @@
 import { startServer } from "../../test/support/server-process.ts";
+import { scriptCalls } from "../libraries.ts";
 import { atLeast, atMost, type Findings, type Target } from "../part.ts";
 import {
   checkStatus,
@@ -149,7 +150,7 @@ async function measure(binary: string): Promise<Map<Cell, Result[]>> {
       const cpuMicros = await server.run({ kind: "cpu" });
       const after = await observer.stats();
       const { p50Ms } = checkStatus(await load.run({ ...job, perSecond }), 201);
-      const sends = cell.variant === "ping" ? ["ping"] : ["eval"];
+      const sends = cell.variant === "ping" ? ["ping"] : scriptCalls;
       results.get(cell)?.push({
         perSecond: requestsPerSecond,
         cpuMicros: cpuMicros / requests,

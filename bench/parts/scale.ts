@@ -1,8 +1,8 @@
 import { startServer } from "../../test/support/server-process.ts";
-import { submitLock } from "../libraries.ts";
+import { scriptCalls, submitLock } from "../libraries.ts";
 import { startPairs, warmUp } from "../pair-process.ts";
 import { atMost, type Findings } from "../part.ts";
-import { Observer } from "../server-stats.ts";
+import { costBetween, Observer } from "../server-stats.ts";
 import { rounds, seconds } from "../settings.ts";
 import { medianOf, ratioOf, turns } from "../statistics.ts";
 import { number, spreadText, table } from "../text.ts";
@@ -26,10 +26,12 @@ export async function scale(binary: string): Promise<Findings> {
   );
   for (let round = 0; round < rounds; round++) {
     for (const { process, observer, p50s, micros } of turns(sites, round)) {
-      const before = (await observer.stats()).micros.get("eval") ?? 0;
+      const before = await observer.stats();
       const result = await process.run({ kind: "pairs", callers: 1, seconds });
       p50s.push(result.acquireP50Ms);
-      micros.push((((await observer.stats()).micros.get("eval") ?? 0) - before) / result.pairs);
+      micros.push(
+        costBetween(before, await observer.stats(), scriptCalls).commandMicros / result.pairs,
+      );
     }
   }
   for (const { server, observer, process } of sites) {

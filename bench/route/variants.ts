@@ -1,3 +1,5 @@
+import { scriptCalls } from "../libraries.ts";
+
 /** What stands before the order route. */
 export type Variant =
   | "bare"
@@ -22,12 +24,12 @@ const sends: Record<Variant, readonly string[]> = {
   bare: [],
   ping: ["ping"],
   "hand-written": ["set", "evalsha"],
-  scripts: ["evalsha"],
-  guard: ["eval", "evalsha"],
-  protect: ["eval", "evalsha"],
-  once: ["eval", "evalsha"],
-  measured: ["eval", "evalsha"],
-  traced: ["eval", "evalsha"],
+  scripts: scriptCalls,
+  guard: scriptCalls,
+  protect: scriptCalls,
+  once: scriptCalls,
+  measured: scriptCalls,
+  traced: scriptCalls,
 };
 
 function routesOf(framework: Route["framework"], variants: readonly Variant[]): Route[] {

@@ -1,16 +1,9 @@
 import { LockClosedError } from "../errors.ts";
 import { Timer, type TimerWheel } from "../timer-wheel.ts";
 import type { CompletePlan } from "./complete-plan.ts";
-import {
-  type CallerCommand,
-  type CompleteMessage,
-  type CompleteOutcome,
-  completeChannel,
-  type DuplicateMessage,
-  duplicateChannel,
-  publish,
-} from "./diagnostics.ts";
+import { type CallerCommand, completeChannel, duplicateChannel, publish } from "./diagnostics.ts";
 import type { InFlight } from "./in-flight.ts";
+import type { CompleteMessage, CompleteOutcome, DuplicateMessage } from "./messages.ts";
 import { toLockError } from "./no-answer.ts";
 import { type ReleaseRuntime, release } from "./release.ts";
 import type { CompleteReply, CompleteRequest, LockCommand, NoAnswer } from "./store.ts";

@@ -1,12 +1,7 @@
 import { Timer, type TimerWheel } from "../timer-wheel.ts";
-import {
-  type CallerCommand,
-  publish,
-  type ReleaseOutcome,
-  type RetireMessage,
-  retireChannel,
-} from "./diagnostics.ts";
+import { type CallerCommand, publish, retireChannel } from "./diagnostics.ts";
 import type { InFlight } from "./in-flight.ts";
+import type { ReleaseOutcome, RetireMessage } from "./messages.ts";
 import { toLockError } from "./no-answer.ts";
 import type {
   LockCommand,

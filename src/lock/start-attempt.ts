@@ -2,9 +2,10 @@ import { LockUnavailableError } from "../errors.ts";
 import { acquire } from "./acquire.ts";
 import type { Acquisition } from "./acquisition.ts";
 import { closedAttempt, type SubmissionAttempt } from "./attempt.ts";
-import { type AcquireMessage, acquireChannel, type CallerCommand, publish } from "./diagnostics.ts";
+import { acquireChannel, type CallerCommand, publish } from "./diagnostics.ts";
 import { HeldLease, type LeaseRuntime } from "./held-lease.ts";
 import { UserLease } from "./lease.ts";
+import type { AcquireMessage } from "./messages.ts";
 import { release } from "./release.ts";
 
 /** @param ended called once, within `acquireTimeoutMs`. */

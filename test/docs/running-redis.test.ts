@@ -102,17 +102,23 @@ describe("the permissions", () => {
     expect(await denials(port)).toEqual([]);
   });
 
-  test.each(permitted.filter((rule) => rule !== "+info"))(
-    "are not enough without %s",
-    async (rule) => {
-      const { port } = await server();
-      const rules = permitted.filter((each) => each !== rule);
-      const client = connect(port, await clerk(port, rules));
-      const error = { code: "SUBMIT_LOCK_MISCONFIGURED" };
-      await expect(lockOn(new RedisStore(client)).check()).rejects.toMatchObject(error);
-      expect(await denials(port)).toContain(rule.slice(1));
-    },
-  );
+  test("serve without evalsha, and ACL LOG shows it", async () => {
+    const { port } = await server();
+    const rules = permitted.filter((rule) => rule !== "+evalsha");
+    const client = connect(port, await clerk(port, rules));
+    await everything(lockOn(new RedisStore(client), { ttlMs: 900 }), port);
+    expect(new Set(await denials(port))).toEqual(new Set(["evalsha"]));
+  });
+
+  const needed = permitted.filter((rule) => rule !== "+info" && rule !== "+evalsha");
+  test.each(needed)("are not enough without %s", async (rule) => {
+    const { port } = await server();
+    const rules = permitted.filter((each) => each !== rule);
+    const client = connect(port, await clerk(port, rules));
+    const error = { code: "SUBMIT_LOCK_MISCONFIGURED" };
+    await expect(lockOn(new RedisStore(client)).check()).rejects.toMatchObject(error);
+    expect(await denials(port)).toContain(rule.slice(1));
+  });
 
   test("need no info without the ready check, and select for another database", async () => {
     const { port } = await server();

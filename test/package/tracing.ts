@@ -77,7 +77,7 @@ try {
 }
 
 function evals({ spans }: Told): Told["spans"] {
-  return spans.filter(({ name }) => name === "eval");
+  return spans.filter(({ name }) => name === "eval" || name === "evalsha");
 }
 
 function tells(told: unknown, secret: string): boolean {

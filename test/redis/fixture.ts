@@ -110,6 +110,11 @@ export async function executed(redis: KeyObserver, name: string): Promise<number
   return Number(new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(info)?.[1] ?? 0);
 }
 
+/** The same for scripts, called by their text or by their digest. */
+export async function executedScripts(redis: KeyObserver): Promise<number> {
+  return (await executed(redis, "eval")) + (await executed(redis, "evalsha"));
+}
+
 /** The event loop stands still, as in a garbage collection or a large JSON.parse. */
 export function block(ms: number): void {
   const end = performance.now() + ms;

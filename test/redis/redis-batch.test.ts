@@ -153,9 +153,10 @@ test("a copy is stamped with the time until which it can take effect", async () 
   expect(copy.deadlineMs).toBeLessThanOrEqual(latest + 2);
 });
 
-test("the scripts travel without comments and spaces that nothing needs", async () => {
+test("the scripts travel without comments and indentation", async () => {
   await asked.acquire(commandOf()).reply;
   const script = proxy.commands.find(([name]) => name === "eval")?.[1];
   expect(script).not.toContain("--");
-  expect(script).toMatch(/^local time=redis\.call\('TIME'\)\n/);
+  expect(script).toMatch(/^local time = redis\.call\('TIME'\)\n\S/);
+  expect(script).not.toMatch(/^\s|\n\s/);
 });

@@ -22,7 +22,7 @@ interface Seen {
 
 /** The context of every call of these methods from now on, those of its duplicates included. */
 function contextsOf(client: object, seen: Seen[] = []): Seen[] {
-  for (const method of ["eval", "duplicate", "connect"]) {
+  for (const method of ["eval", "evalsha", "duplicate", "connect"]) {
     const original = Reflect.get(client, method) as (...args: unknown[]) => unknown;
     Reflect.set(client, method, (...args: unknown[]) => {
       seen.push({ method, context: context.getStore() });
@@ -34,7 +34,8 @@ function contextsOf(client: object, seen: Seen[] = []): Seen[] {
   return seen;
 }
 const withContext = (seen: Seen[]) => seen.filter((each) => each.context !== undefined);
-const countOf = (seen: Seen[], name: string) => seen.filter(({ method }) => method === name).length;
+const countOf = (seen: Seen[], ...names: string[]) =>
+  seen.filter(({ method }) => names.includes(method)).length;
 
 describe.each(redisClients)(
   "the context of no request reaches Redis' client, with $name",
@@ -80,10 +81,10 @@ describe.each(redisClients)(
       const lost = proxy.loseReplyOnce(isAcquire);
       const { lease } = acquired(await context.run("request", () => lock.acquire(freshUser())));
       await lost;
-      const before = countOf(seen, "eval");
+      const before = countOf(seen, "eval", "evalsha");
       await context.run("request", () => lease.release());
       expect(countOf(seen, "duplicate")).toBe(1);
-      expect(countOf(seen, "eval")).toBeGreaterThan(before);
+      expect(countOf(seen, "eval", "evalsha")).toBeGreaterThan(before);
       expect(withContext(seen)).toEqual([]);
     });
 
@@ -122,10 +123,12 @@ test("a request that has ended stays in memory by no call, no timer and no secon
       await lock.withLock(${JSON.stringify(freshUser())}, () => {});
     });
     // Redis is slow, and a call that nobody waits for has found that out.
-    redis.eval = async (...args) => {
-      await sleep(500);
-      return await Redis.prototype.eval.apply(redis, args);
-    };
+    for (const name of ["eval", "evalsha"]) {
+      redis[name] = async (...args) => {
+        await sleep(500);
+        return await Redis.prototype[name].apply(redis, args);
+      };
+    }
     const command = { key: "lock:test:none", ownerId: "nobody", times: { commandTimeoutMs: 100 } };
     store.release({ command, deadlineMs: undefined, answer() {} });
     await sleep(150);
@@ -133,6 +136,7 @@ test("a request that has ended stays in memory by no call, no timer and no secon
       lock.withLock(${JSON.stringify(freshUser())}, () => {}),
     );
     delete redis.eval;
+    delete redis.evalsha;
     if ((await redis.client("LIST")).split(" name=only-here ").length < 3) throw new Error("no second connection");
     // A request that waits for its answer is kept; now all have theirs.
     const left = () => [...kept].filter(([, each]) => each.deref() !== undefined);

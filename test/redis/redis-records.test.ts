@@ -125,7 +125,17 @@ describe.each(redisClients)("records on one server, with $name", ({ connect }) =
 
   describe("for a user without their pattern", () => {
     /** As the README has it, and what an order with an id needs besides. */
-    const may = ["+eval", "+get", "+set", "+pttl", "+pexpire", "+del", "+time", "+info"];
+    const may = [
+      "+eval",
+      "+evalsha",
+      "+get",
+      "+set",
+      "+pttl",
+      "+pexpire",
+      "+del",
+      "+time",
+      "+info",
+    ];
     const pattern = { lock: "~lock:submit:*", record: "~{lock:submit:*" };
 
     async function lockOf(...patterns: string[]) {

@@ -1,14 +1,15 @@
 import { once } from "node:events";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type LockStore, RedisStore } from "../../src/index.ts";
-import { nodeOf } from "../../src/stores/redis/ioredis.ts";
 import { acquireOnceScript, acquireScript } from "../../src/stores/redis/scripts/acquire.ts";
+import { nodeOf, slotOfKey } from "../../src/stores/redis/slots.ts";
 import { asking } from "../support/asking.ts";
 import { closeClients, clusterClients, ioredis6, redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, commandOf, leaseOf } from "../support/locks.ts";
 import { type RedisCluster, startCluster } from "../support/redis-cluster.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
+import { byText } from "../support/script-texts.ts";
 import { answer, hashesOf, submissionOf } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
 import { closeFixtures, isAcquire, openFixture } from "./fixture.ts";
@@ -127,15 +128,19 @@ describe.each(clusterClients)("rule 20: on a Cluster, with $name", ({ connect })
     const store: LockStore = new RedisStore(client);
     const detach = store.attach(() => {});
     const floors: [node: string, floor: number, token: number][] = [];
-    const send = client.eval.bind(client) as (...args: unknown[]) => Promise<unknown>;
-    Object.assign(client, {
-      async eval(...args: unknown[]) {
+    for (const name of ["eval", "evalsha"] as const) {
+      const send = client[name].bind(client) as (...args: unknown[]) => Promise<unknown>;
+      Reflect.set(client, name, async (...args: unknown[]) => {
         const reply = (await send(...args)) as number[];
-        const argv = ["eval", ...args.map(String)];
-        floors.push([nodeOf(client, argv[3] as string), floorOf(argv), reply[1] as number]);
+        const argv = byText([name, ...args.map(String)]);
+        floors.push([
+          nodeOf(client, slotOfKey(client, argv[3] as string)),
+          floorOf(argv),
+          reply[1] as number,
+        ]);
         return reply;
-      },
-    });
+      });
+    }
     for (let i = 0; i < 60; i++) await asking(store).acquire(commandOf()).reply;
     const heard = new Map<string, number>();
     for (const [node, floor, token] of floors) {

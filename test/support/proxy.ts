@@ -1,13 +1,17 @@
 import { once } from "node:events";
 import { createConnection, createServer, type Socket } from "node:net";
 import { type Flow, type Match, ProxiedConnection } from "./proxied-connection.ts";
+import { byText } from "./script-texts.ts";
 
 /** A TCP proxy in front of Redis that loses, delays and breaks things when it is told to. */
 export interface RedisProxy {
   readonly port: number;
   /** How many client connections are open. */
   readonly connections: number;
-  /** Every request seen so far, its name first, in the order of arrival. */
+  /**
+   * Every request seen so far, its name first, in the order of arrival. A script of ours that was
+   * called by its digest is shown as a call by its text.
+   */
   readonly commands: readonly string[][];
   /** How many requests of this name were seen. */
   count(name: string): number;
@@ -76,7 +80,8 @@ export async function startProxy(targetPort: number): Promise<RedisProxy> {
     const number = accepted++;
     const to = { port: targetPort, host: "127.0.0.1", allowHalfOpen: true };
     const upstream = createConnection(to);
-    const connection = new ProxiedConnection(client, upstream, flows, (argv, of) => {
+    const connection = new ProxiedConnection(client, upstream, flows, (sent, of) => {
+      const argv = byText(sent);
       commands.push(argv);
       const trap = [...traps].find(({ match }) => match(argv, number));
       if (!trap) return;

@@ -1,8 +1,7 @@
 import type { LockCommand, LockRequest, NoAnswer } from "../../lock/store.ts";
 import { type Command, leastToken } from "./commands.ts";
-import type { CallResult } from "./connection.ts";
+import type { CallResult, Connection } from "./connection.ts";
 import type { ConnectionPair } from "./connection-pair.ts";
-import { nodeOf } from "./ioredis.ts";
 import { toNoAnswer, unexpectedReply } from "./no-answers.ts";
 
 /**
@@ -69,32 +68,53 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
   #call(requests: readonly Request[]): void {
     const [first] = requests;
     if (first === undefined) return;
-    const { key, times } = first.command;
-    const connection = this.#connections.pick(key, times.commandTimeoutMs);
-    if (connection === undefined) {
-      answerAll(requests, this.#connections.unavailableReason());
-      return;
-    }
+    const route = this.#routeFor(requests);
+    if (route === undefined) return;
+    const { clock } = this.#connections;
     // Rule 2: stamped when it is written, so that a request that waited in a queue has all its time.
-    const deadlineMs = this.#connections.clock.now() + times.acquireTimeoutMs;
-    const node = nodeOf(connection.client, key);
+    const deadlineMs = clock.now() + first.command.times.acquireTimeoutMs;
     const keys: string[] = [];
     const args = this.#command.head({
       command: first.command,
       deadlineMs,
-      floorUs: this.#connections.clock.floorUs(node),
+      floorUs: clock.floorUs(route.node),
     });
     for (const request of requests) {
       request.deadlineMs = deadlineMs;
       this.#command.add(request, keys, args, this.#recordKey);
     }
-    const sentAt = performance.now();
-    connection.send(this.#command.script, keys, args, (result) =>
-      this.#answered(requests, result, node, sentAt),
-    );
+    this.#send(route, { requests, keys, args });
   }
 
-  #answered(requests: readonly Request[], result: CallResult, node: string, sentAt: number): void {
+  /** Where a call goes; `undefined` when there is no connection and its requests were told so. */
+  #routeFor(requests: readonly Request[]): Route | undefined {
+    const { key, times } = (requests[0] as Request).command;
+    const slot = this.#connections.slotOf(key);
+    const connection = this.#connections.pick(slot, key, times.commandTimeoutMs);
+    if (connection !== undefined) return { connection, node: connection.nodeOf(slot) };
+    answerAll(requests, this.#connections.unavailableReason());
+    return undefined;
+  }
+
+  #send({ connection, node }: Route, call: ScriptCall<Request>): void {
+    const { requests, keys, args } = call;
+    const sentAt = performance.now();
+    connection.send(node, this.#command.script, keys, args, (result) => {
+      if (result.kind === "not-loaded") this.#sendAgain(call);
+      else this.#answered(requests, result, node, sentAt);
+    });
+  }
+
+  /**
+   * Rule 2: nothing was executed, so this is the only write that can take effect. It has the deadline
+   * of the first, which its requests go by, and rule 9 chooses its connection anew.
+   */
+  #sendAgain(call: ScriptCall<Request>): void {
+    const route = this.#routeFor(call.requests);
+    if (route !== undefined) this.#send(route, call);
+  }
+
+  #answered(requests: readonly Request[], result: Answer, node: string, sentAt: number): void {
     if (result.kind !== "value") {
       answerAll(requests, toNoAnswer(result));
       return;
@@ -123,6 +143,21 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
       );
     }
   }
+}
+
+type Answer = Exclude<CallResult, { kind: "not-loaded" }>;
+
+/** A connection, and the node behind it. */
+interface Route {
+  readonly connection: Connection;
+  readonly node: string;
+}
+
+/** What one call carries. */
+interface ScriptCall<Request> {
+  readonly requests: readonly Request[];
+  readonly keys: readonly string[];
+  readonly args: readonly (string | number)[];
 }
 
 /** On a Cluster the keys of one call have to be in one slot. */

@@ -2,17 +2,11 @@ import type { LockCommand, NoAnswer } from "../../lock/store.ts";
 import { inNeutralContext } from "../../neutral-context.ts";
 import { Connection } from "./connection.ts";
 import { duplicate } from "./duplicate.ts";
-import {
-  addressOf,
-  isCluster,
-  monitorErrors,
-  onError,
-  type RedisClient,
-  recordKeyOf,
-  slotOfKey,
-} from "./ioredis.ts";
+import { addressOf, isCluster, monitorErrors, onError, type RedisClient } from "./ioredis.ts";
 import { misconfiguration } from "./no-answers.ts";
+import { recordKeyOf } from "./record-key.ts";
 import { RedisClock } from "./redis-clock.ts";
+import { slotOfKey } from "./slots.ts";
 
 /**
  * Rule 9: a connection with anything unanswered for this share of `commandTimeoutMs` is suspected of
@@ -31,15 +25,13 @@ const distrustMs = 30_000;
 
 /** How long the second connection stays open after its last use: as long as it may be preferred. */
 const idleMs = distrustMs;
-
 /**
- * How long the second connection may be silent, in its handshake too, before another takes its place
- * and may lead to another server: to a master that was elected meanwhile. And at least as long as two
- * commands may take: a handshake has two round trips.
+ * How long the second connection may be silent, and at least as long as the two round trips of its
+ * handshake, before another takes its place. That may lead to a master that was elected meanwhile.
  */
 const silentMs = 1_000;
 
-/** In any other state ioredis has timers of its own. So it has on a Cluster, where others may answer. */
+/** In any other state, and on a Cluster, where others may answer: there ioredis has timers of its own. */
 const unusableMs = 5_000;
 
 /**
@@ -68,7 +60,7 @@ export class ConnectionPair {
   readonly #users = new Set<() => void>();
   #primary: Connection;
   #second: Connection | undefined;
-  /** Since when the second is unusable, and in which state of its client. */
+  /** The second, since when and in which state. */
   #unusable: { readonly status: string; readonly since: number } | undefined;
   #idleTimer: NodeJS.Timeout | undefined;
   /** Why a connection was lost or did not come up, until one comes up. */
@@ -95,7 +87,7 @@ export class ConnectionPair {
     return recordKeyOf(this.#client, key, submission?.id ?? "");
   }
 
-  /** On a Cluster. */
+  /** 0 without a Cluster. */
   slotOf(key: string): number {
     return slotOfKey(this.#client, key);
   }
@@ -122,16 +114,19 @@ export class ConnectionPair {
     };
   }
 
-  /** The connection for a key, or `undefined` while there is none. To be called in the neutral context. */
-  pick(key: string, commandTimeoutMs: number): Connection | undefined {
+  /**
+   * The connection for a key and its slot, or `undefined` while there is none. To be called in the
+   * neutral context.
+   */
+  pick(slot: number, key: string, commandTimeoutMs: number): Connection | undefined {
     const silenceMs = silentShare * commandTimeoutMs;
-    const primaryUsable = this.#primary.isUsable(key, silenceMs);
-    if (!primaryUsable) this.#primary.suspect(key);
+    const primaryUsable = this.#primary.isUsable(slot, silenceMs);
+    if (!primaryUsable) this.#primary.suspect(slot, key);
     else if (!this.#prefersSecond()) return this.#primary;
     const second = this.#needSecond();
     if (second !== undefined) {
-      const isUsable = second.isUsable(key, silenceMs);
-      if (!isUsable) second.suspect(key);
+      const isUsable = second.isUsable(slot, silenceMs);
+      if (!isUsable) second.suspect(slot, key);
       this.#judge(second, isUsable, commandTimeoutMs);
       if (isUsable) return second;
     }
@@ -200,8 +195,7 @@ export class ConnectionPair {
     // Nobody would close it.
     if (this.#users.size === 0) return false;
     switch (this.#client.status) {
-      case "end":
-        // The application has closed its client, and does not want another connection.
+      case "end": // The application has closed its client, and does not want another connection.
         return false;
       case "wait":
       case "connecting":

@@ -1,4 +1,6 @@
-import { isCluster, isServerError, nodeOf, type RedisClient } from "./ioredis.ts";
+import { isCluster, isServerError, type RedisClient } from "./ioredis.ts";
+import { LoadedScripts } from "./loaded-scripts.ts";
+import { nodeOf } from "./slots.ts";
 
 /**
  * What came back from one call on one connection. A call whose connection was lost is `closed`,
@@ -8,7 +10,9 @@ import { isCluster, isServerError, nodeOf, type RedisClient } from "./ioredis.ts
 export type CallResult =
   | { readonly kind: "value"; readonly value: unknown }
   | { readonly kind: "error"; readonly error: unknown }
-  | { readonly kind: "closed" };
+  | { readonly kind: "closed" }
+  /** It was refused unexecuted because it named the script by its digest: the next goes by the text. */
+  | { readonly kind: "not-loaded" };
 
 /** One call that was written and that no sign of life has followed. */
 interface Call {
@@ -31,6 +35,7 @@ export class Connection {
   readonly #closedEvents: readonly string[];
   /** Oldest first, for each node. */
   readonly #unanswered = new Map<string, Call[]>();
+  readonly #scripts = new LoadedScripts();
   #onReady: () => void = () => {};
 
   constructor(client: RedisClient) {
@@ -61,47 +66,59 @@ export class Connection {
     return count;
   }
 
+  /** The server that has the slot, as far as the client knows. */
+  nodeOf(slot: number): string {
+    return nodeOf(this.client, slot);
+  }
+
   /**
    * Rule 9: whether it is ready, and has left nothing unanswered for `silenceMs` on the node of the
-   * key. A server that is away would otherwise find a queue of commands at its return.
+   * slot. A server that is away would otherwise find a queue of commands at its return.
    */
-  isUsable(key: string, silenceMs: number): boolean {
+  isUsable(slot: number, silenceMs: number): boolean {
     if (this.client.status !== "ready") return false;
-    const oldest = this.#unanswered.get(nodeOf(this.client, key))?.[0];
+    const oldest = this.#unanswered.get(this.nodeOf(slot))?.[0];
     return oldest === undefined || performance.now() - oldest.sentAt < silenceMs;
   }
 
   /**
-   * Takes note that the connection was not usable for the key; if it is ready, it is silent. Writes a
-   * probe, one at a time, where the client has given up every call whose answer could end the
+   * Takes note that the connection was not usable for the slot; if it is ready, it is silent. Writes
+   * a probe, one at a time, where the client has given up every call whose answer could end the
    * suspicion.
+   *
+   * @param key one of the slot, for the probe.
    */
-  suspect(key: string): void {
+  suspect(slot: number, key: string): void {
     if (this.client.status !== "ready") return;
     this.silentAt = performance.now();
-    const newest = this.#unanswered.get(nodeOf(this.client, key))?.at(-1);
-    if (newest?.isGivenUp === true) this.send("return 1", [key], [], () => {});
+    const node = this.nodeOf(slot);
+    const newest = this.#unanswered.get(node)?.at(-1);
+    if (newest?.isGivenUp === true) this.send(node, "return 1", [key], [], () => {});
   }
 
   /**
-   * Writes one script call.
+   * Writes one script call: the digest of the script where the node is known to have it, else its
+   * text.
    *
+   * @param node of the keys' slot.
    * @param tell called at most once; never while the server is silent (rule 10: whoever waits for an
    *   answer has a timer of its own).
    */
   send(
+    node: string,
     script: string,
     keys: readonly string[],
     args: readonly (string | number)[],
     tell: (result: CallResult) => void,
   ): void {
-    const node = nodeOf(this.client, keys[0] ?? "");
     const call: Call = { node, sentAt: performance.now(), isGivenUp: false, tell };
     const calls = this.#unanswered.get(node);
     if (calls === undefined) this.#unanswered.set(node, [call]);
     else calls.push(call);
-    this.#eval(script, keys, args).then(
+    const digest = this.#scripts.digestOf(node, script);
+    this.#call(digest, script, keys, args).then(
       (value) => {
+        this.#scripts.add(node, script);
         this.#answered(call);
         tellOnce(call, { kind: "value", value });
       },
@@ -109,18 +126,25 @@ export class Connection {
         call.isGivenUp = true;
         // Rule 9: a time-out of the client says nothing about the server.
         if (isServerError(error)) this.#answered(call);
-        tellOnce(call, { kind: "error", error });
+        const isNotLoaded = digest !== undefined && this.#scripts.heard(node, script, error);
+        tellOnce(call, isNotLoaded ? { kind: "not-loaded" } : { kind: "error", error });
       },
     );
   }
 
-  #eval(
+  #call(
+    digest: string | undefined,
     script: string,
     keys: readonly string[],
     args: readonly (string | number)[],
   ): Promise<unknown> {
+    const { client } = this;
     try {
-      return Promise.resolve(this.client.eval(script, keys.length, ...keys, ...args));
+      return Promise.resolve(
+        digest === undefined || client.evalsha === undefined
+          ? client.eval(script, keys.length, ...keys, ...args)
+          : client.evalsha(digest, keys.length, ...keys, ...args),
+      );
     } catch (error) {
       // Of a client that throws where ioredis would reject.
       return Promise.reject(error);
@@ -136,6 +160,7 @@ export class Connection {
 
   readonly #readied = (): void => {
     this.everReady = true;
+    this.#scripts.forget();
     this.silentAt = Number.NEGATIVE_INFINITY;
     this.#onReady();
   };

@@ -11,6 +11,8 @@ export interface RedisClient {
   /** `ready` when commands can be sent. */
   readonly status: string;
   eval(script: string, numkeys: number, ...args: (string | number)[]): Promise<unknown>;
+  /** Where it is missing, every call carries the text of its script. */
+  evalsha?(sha1: string, numkeys: number, ...args: (string | number)[]): Promise<unknown>;
   connect(): Promise<void>;
   disconnect(): void;
   duplicate(...options: never[]): unknown;
@@ -26,9 +28,19 @@ interface Address {
   readonly port?: number | string;
 }
 
+/** What of a socket holds writes back. */
+interface Stream {
+  cork(): void;
+  uncork(): void;
+}
+
 /** What ioredis has besides. Every member is looked at only where it is there. */
 interface Internals {
   readonly isCluster?: boolean;
+  /** The socket, while there is one. */
+  readonly stream?: Stream | null;
+  /** Of a Cluster: the clients of its nodes. */
+  nodes?(role: "master"): readonly Internals[];
   /** Of a Cluster: the nodes of each slot, the master first. */
   readonly slots?: readonly (readonly string[] | undefined)[];
   /** Of a Cluster: what it was given to start from. */
@@ -132,67 +144,29 @@ function hostAndPort(node: Address | string | number | undefined): string | unde
   return `${host}:${node.port ?? 6379}`;
 }
 
-/**
- * Rule 9: on a Cluster, the node that has the key, so that one silent node does not put the others
- * under suspicion. Always the same without a Cluster. A wrong answer costs availability, not safety.
- */
-export function nodeOf(client: RedisClient, key: string): string {
-  if (!isCluster(client)) return "";
-  const { slots } = client as Internals;
-  return slots?.[slotOfKey(client, key)]?.[0] ?? "";
-}
-
-/** The hash slot of a key, the client's prefix in front of it. */
-export function slotOfKey(client: RedisClient, key: string): number {
-  return slotOf(keyPrefixOf(client) + key);
-}
-
-/**
- * The key of a record: in the slot of its lock, whatever prefix the client puts in front of both.
- * The same layout without a Cluster, so that a move to one keeps its records.
- */
-export function recordKeyOf(client: RedisClient, key: string, submissionId: string): string {
-  const whole = keyPrefixOf(client) + key;
-  return hashTag(whole) === undefined ? `{${whole}}:${submissionId}` : `${key}:${submissionId}`;
-}
-
-/** Why records cannot be kept on this client; `undefined` where they can. */
-export function recordsProblemOf(client: RedisClient): string | undefined {
-  if (!isCluster(client)) return undefined;
-  const prefix = keyPrefixOf(client);
-  const lock = "lock:submit:42";
-  const record = recordKeyOf(client, lock, "");
-  const isTogether = slotOf(prefix + lock) === slotOf(prefix + record);
-  if (isTogether && hasTextPrefix(client)) return undefined;
-  return `expected a keyPrefix of the client that leaves a lock and its record in one slot of the Cluster, got ${describe(prefix)}: let it be a text without braces, or with a pair around something, as in "{shop}:"`;
-}
-
-/** Of other bytes a record's key, which is a text, could not repeat the prefix. */
-function hasTextPrefix(client: RedisClient): boolean {
-  const prefix: unknown = (client as Internals).options?.keyPrefix;
-  return !Buffer.isBuffer(prefix) || isUtf8(prefix);
-}
-
-function keyPrefixOf(client: RedisClient): string {
+/** What the client puts in front of every key. */
+export function keyPrefixOf(client: RedisClient): string {
   const { options } = client as Internals;
   // It may be a Buffer.
   return String(options?.keyPrefix ?? "");
 }
 
-/** What of a key decides its slot, if not all of it. */
-function hashTag(key: string): string | undefined {
-  const open = key.indexOf("{");
-  const close = key.indexOf("}", open + 1);
-  return open >= 0 && close > open + 1 ? key.slice(open + 1, close) : undefined;
+/** A prefix of other bytes cannot be repeated in the middle of a key, which is a text. */
+export function hasTextPrefix(client: RedisClient): boolean {
+  const prefix: unknown = (client as Internals).options?.keyPrefix;
+  return !Buffer.isBuffer(prefix) || isUtf8(prefix);
 }
 
-/** The hash slot as the Redis Cluster specification defines it: CRC-16/XMODEM of the key or of its hash tag, modulo 16384. */
-export function slotOf(key: string): number {
-  const hashed = hashTag(key) ?? key;
-  let crc = 0;
-  for (const byte of Buffer.from(hashed)) {
-    crc ^= byte << 8;
-    for (let bit = 0; bit < 8; bit++) crc = crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1;
-  }
-  return crc & 0x3fff;
+/** Of a Cluster: the master of the slot, as far as the client knows. */
+export function masterOf(client: RedisClient, slot: number): string | undefined {
+  return (client as Internals).slots?.[slot]?.[0];
+}
+
+/** The sockets that writes can be held back on; none of a client that does not show them. */
+export function streamsOf(client: RedisClient): Stream[] {
+  const internals = client as Internals;
+  const connections = isCluster(client) ? (internals.nodes?.("master") ?? []) : [internals];
+  return connections.flatMap(({ stream }) =>
+    hasMembers(stream, ["cork", "uncork"]) ? [stream as Stream] : [],
+  );
 }

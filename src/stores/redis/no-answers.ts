@@ -37,7 +37,9 @@ const misconfigurations: readonly (readonly [RegExp, advice: string])[] = [
   ],
 ];
 
-export function toNoAnswer(result: Exclude<CallResult, { kind: "value" }>): NoAnswer {
+export function toNoAnswer(
+  result: Exclude<CallResult, { kind: "value" | "not-loaded" }>,
+): NoAnswer {
   if (result.kind === "closed") {
     return {
       kind: "unknown",

@@ -26,8 +26,10 @@ import {
   releaseCommand,
 } from "./commands.ts";
 import { ConnectionPair } from "./connection-pair.ts";
-import { checkClient, type RedisClient, recordsProblemOf } from "./ioredis.ts";
+import { corked } from "./cork.ts";
+import { checkClient, type RedisClient } from "./ioredis.ts";
 import { freeCommand, inspectCommand } from "./on-call-commands.ts";
+import { recordsProblemOf } from "./record-key.ts";
 import {
   acquireStepCommand,
   lookCommand,
@@ -45,6 +47,7 @@ import { TwoSteps } from "./two-steps.ts";
  * each client, however many stores and locks are made on it.
  */
 export class RedisStore implements LockStore {
+  readonly #client: RedisClient;
   readonly #connections: ConnectionPair;
   readonly recordsProblem: string | undefined;
   readonly #acquires: CommandBatch<LockRequest<AcquireReply>, AcquireReply>;
@@ -62,6 +65,8 @@ export class RedisStore implements LockStore {
   #frees: CommandBatch<FreeRequest, FreeReply> | undefined;
   #isToFlush = false;
   #areCompletesToFlush = false;
+  /** How many requests the next flush has. */
+  #waiting = 0;
 
   /**
    * @param client an ioredis client.
@@ -69,6 +74,7 @@ export class RedisStore implements LockStore {
    */
   constructor(client: RedisClient) {
     checkClient(client);
+    this.#client = client;
     this.#connections = ConnectionPair.of(client);
     this.recordsProblem = recordsProblemOf(client);
     this.#acquires = new CommandBatch(acquireCommand, this.#connections);
@@ -170,6 +176,7 @@ export class RedisStore implements LockStore {
    * A call may carry the commands of many requests, so it is written in the context of none of them.
    */
   #flushSoon(): void {
+    this.#waiting++;
     if (this.#isToFlush) return;
     this.#isToFlush = true;
     if (this.#connections.inFlight === 0) inNeutralContext(process.nextTick, this.#flush);
@@ -192,7 +199,14 @@ export class RedisStore implements LockStore {
   };
 
   readonly #flush = (): void => {
+    const isLone = this.#waiting === 1;
     this.#isToFlush = false;
+    this.#waiting = 0;
+    if (isLone || !this.#connections.isCluster) this.#write();
+    else corked(this.#client, () => this.#write());
+  };
+
+  #write(): void {
     // Releases first: a user's next submit in the same turn finds the key free.
     this.#completes.flush();
     this.#cooldowns.flush();
@@ -202,5 +216,5 @@ export class RedisStore implements LockStore {
     this.#onceAcquires.flush();
     this.#lookUps.flush();
     for (const batch of this.#rareBatches) batch.flush();
-  };
+  }
 }

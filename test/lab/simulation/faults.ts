@@ -63,6 +63,9 @@ export class Faults {
         server.fill("strictly full", forMs);
         this.#trouble(processes, forMs);
         break;
+      case "scripts flushed":
+        server.forgetScripts();
+        break;
       case "server set back":
         server.setBack(forMs);
         break;

@@ -76,6 +76,7 @@ type FaultKind =
   | "server full"
   | "server strictly full"
   | "server set back"
+  | "scripts flushed"
   | "process killed"
   | "process paused"
   | "process cut off"
@@ -183,6 +184,7 @@ function faultPlan(times: LockTimes): fc.Arbitrary<FaultPlan> {
       "server full",
       "server strictly full",
       "server set back",
+      "scripts flushed",
       "process killed",
     ),
     atMs: fc.nat({ max: 2 * times.ttlMs }),

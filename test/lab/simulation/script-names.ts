@@ -9,6 +9,7 @@ import { freeScript } from "../../../src/stores/redis/scripts/free.ts";
 import { inspectScript } from "../../../src/stores/redis/scripts/inspect.ts";
 import { lookScript, recordScript } from "../../../src/stores/redis/scripts/record.ts";
 import { cooldownScript, releaseScript } from "../../../src/stores/redis/scripts/release.ts";
+import { sha1hex } from "./server/script-runner.ts";
 
 /** Which script it is; a probe asks whether the server still answers. */
 export type ScriptName =
@@ -25,6 +26,8 @@ export type ScriptName =
   | "free"
   | "probe";
 
+const probe = "return 1";
+
 const names: ReadonlyMap<string, ScriptName> = new Map([
   [acquireScript, "acquire"],
   [acquireOnceScript, "acquireOnce"],
@@ -38,6 +41,17 @@ const names: ReadonlyMap<string, ScriptName> = new Map([
   [inspectScript, "inspect"],
   [freeScript, "free"],
 ]);
+
+const digests: ReadonlyMap<string, string> = new Map(
+  [...names.keys(), probe].map((script) => [sha1hex(script), script]),
+);
+
+/** @throws Error for a digest of none of them. */
+export function scriptWith(digest: string): string {
+  const script = digests.get(digest);
+  if (script === undefined) throw new Error(`no script of submit-lock has the digest ${digest}`);
+  return script;
+}
 
 export function nameOf(script: string): ScriptName {
   return names.get(script) ?? "probe";

@@ -1,4 +1,5 @@
-import { common, sent } from "./common.ts";
+import { common } from "./common.ts";
+import { sent } from "./sent.ts";
 
 /**
  * The record takes the place of the lock.

@@ -1,4 +1,5 @@
-import { common, sent } from "./common.ts";
+import { common } from "./common.ts";
+import { sent } from "./sent.ts";
 
 /**
  * One half of an acquire for a submission, while a Cluster moves the slot.

@@ -35,6 +35,7 @@ const timerWheel = "src/timer-wheel.ts";
 const lease = "src/lock/held-lease.ts";
 const validity = "src/lock/validity.ts";
 const connection = "src/stores/redis/connection.ts";
+const batch = "src/stores/redis/batch.ts";
 const release = "src/lock/release.ts";
 const submitLock = "src/lock/submit-lock.ts";
 
@@ -113,6 +114,20 @@ function idOf(lock: object, key: string): string {
     file: connection,
     find: 'for (const call of calls) tellOnce(call, { kind: "closed" });',
     replace: "void calls;",
+  },
+  {
+    name: "a script that the server has forgotten is asked for by its digest for ever",
+    rule: "2",
+    file: "src/stores/redis/loaded-scripts.ts",
+    find: "this.#ofNode.get(node)?.delete(script);",
+    replace: "",
+  },
+  {
+    name: "a script that the server has forgotten is sent again to whom it was asked for",
+    rule: "9",
+    file: batch,
+    find: 'if (result.kind === "not-loaded") this.#sendAgain(call);',
+    replace: 'if (result.kind === "not-loaded") this.#send({ connection, node }, call);',
   },
   {
     name: "an answer after the budget is taken",

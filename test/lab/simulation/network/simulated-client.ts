@@ -1,5 +1,6 @@
 import { EventEmitter } from "node:events";
 import type { RedisClient } from "../../../../src/stores/redis/ioredis.ts";
+import { scriptWith } from "../script-names.ts";
 import { on } from "../time/event-loop.ts";
 import type { Timer } from "../time/machine.ts";
 import type { Task } from "../time/task-queue.ts";
@@ -7,6 +8,8 @@ import { Connection } from "./connection.ts";
 import type { ClientOptions, ScriptCall, Surroundings } from "./surroundings.ts";
 
 interface Command extends ScriptCall {
+  /** EVALSHA instead of EVAL. */
+  readonly byDigest: boolean;
   readonly resolve: (value: unknown) => void;
   readonly reject: (error: Error) => void;
   timer: Timer | undefined;
@@ -107,11 +110,25 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
   }
 
   eval(script: string, keyCount: number, ...rest: (string | number)[]): Promise<unknown> {
+    return this.#call(script, false, keyCount, rest);
+  }
+
+  evalsha(digest: string, keyCount: number, ...rest: (string | number)[]): Promise<unknown> {
+    return this.#call(scriptWith(digest), true, keyCount, rest);
+  }
+
+  #call(
+    script: string,
+    byDigest: boolean,
+    keyCount: number,
+    rest: readonly (string | number)[],
+  ): Promise<unknown> {
     const keys = rest.slice(0, keyCount).map(String);
     const args = rest.slice(keyCount);
     return new Promise((resolve, reject) => {
       const command: Command = {
         script,
+        byDigest,
         keys,
         args,
         resolve,
@@ -248,11 +265,11 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
     const { sentAt } = command;
     connection.write(
       () => {
-        const { script, keys, args } = command;
+        const { script, keys, args, byDigest } = command;
         try {
           return {
             value: watcher.executes({ script, keys, args, sentAt }, () =>
-              server.evaluate(script, keys, args),
+              server.evaluate(script, keys, args, byDigest),
             ),
           };
         } catch (error) {

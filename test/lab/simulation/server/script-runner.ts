@@ -58,7 +58,7 @@ export function runScript(keys: Keys, evaluation: Evaluation): unknown {
   }
 }
 
-function sha1hex(text: string): string {
+export function sha1hex(text: string): string {
   return createHash("sha1").update(text).digest("hex");
 }
 

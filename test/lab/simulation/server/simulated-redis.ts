@@ -15,6 +15,8 @@ export class SimulatedRedis {
   #movingUntil = 0;
   #downUntil = 0;
   #refusal: { readonly until: number; readonly text: string } | undefined;
+  /** What it has seen the text of: EVALSHA finds no other. */
+  readonly #scripts = new Set<string>();
   readonly #loop: EventLoop;
   /** Keys run out while the server is paused as well: nobody can see them until it goes on. */
   readonly #physics: Machine;
@@ -58,15 +60,26 @@ export class SimulatedRedis {
     return this.machine.whenWallShows(expiresAt + 1);
   }
 
+  /** SCRIPT FLUSH */
+  forgetScripts(): void {
+    this.#scripts.clear();
+  }
+
+  /** EVAL, or EVALSHA of the script's digest. */
   evaluate(
     script: string,
     keyNames: readonly string[],
     args: readonly (string | number)[],
+    byDigest = false,
   ): unknown {
     if (this.#refusal !== undefined) throw new ReplyError(this.#refusal.text);
     if (this.#movingUntil > this.#loop.now && keyNames.length > 1) {
       throw new ReplyError("TRYAGAIN Multiple keys request during rehashing of slot");
     }
+    if (byDigest && !this.#scripts.has(script)) {
+      throw new ReplyError("NOSCRIPT No matching script. Please use EVAL.");
+    }
+    this.#scripts.add(script);
     const nowUs = Math.floor(this.machine.wallMs() * 1_000);
     return runScript(this.keys, { script, keyNames, args, nowUs, memory: this.memory });
   }
@@ -74,6 +87,7 @@ export class SimulatedRedis {
   restart(downMs: number): void {
     this.life++;
     this.keys.clear();
+    this.forgetScripts();
     this.#downUntil = Math.max(this.#downUntil, this.#loop.now + downMs);
   }
 
