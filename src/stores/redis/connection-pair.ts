@@ -25,6 +25,7 @@ const distrustMs = 30_000;
 
 /** How long the second connection stays open after its last use: as long as it may be preferred. */
 const idleMs = distrustMs;
+
 /**
  * How long the second connection may be silent, and at least as long as the two round trips of its
  * handshake, before another takes its place. That may lead to a master that was elected meanwhile.
@@ -60,7 +61,7 @@ export class ConnectionPair {
   readonly #users = new Set<() => void>();
   #primary: Connection;
   #second: Connection | undefined;
-  /** The second, since when and in which state. */
+  /** Since when the second is, and in which state of its client. */
   #unusable: { readonly status: string; readonly since: number } | undefined;
   #idleTimer: NodeJS.Timeout | undefined;
   /** Why a connection was lost or did not come up, until one comes up. */
@@ -195,7 +196,8 @@ export class ConnectionPair {
     // Nobody would close it.
     if (this.#users.size === 0) return false;
     switch (this.#client.status) {
-      case "end": // The application has closed its client, and does not want another connection.
+      case "end":
+        // The application has closed its client, and does not want another connection.
         return false;
       case "wait":
       case "connecting":
@@ -211,7 +213,8 @@ export class ConnectionPair {
     const client = duplicate(this.#client);
     const second = new Connection(client);
     second.watch(() => this.#cameUp());
-    // It is likely to keep the primary away, too, whose errors are heard only where somebody listens.
+    // What keeps this one from coming up is likely to keep the primary from it, whose own errors are
+    // heard only if the application listens to them.
     onError(client, (error) => {
       this.#lastError = error;
     });
