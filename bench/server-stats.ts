@@ -11,6 +11,10 @@ export interface ServerStats {
   readonly usedMemory: number;
   /** What clients have sent, in bytes. */
   readonly bytesIn: number;
+  /** What clients were sent, in bytes. */
+  readonly bytesOut: number;
+  /** What all replicas were sent, in bytes. */
+  readonly replicaBytes: number;
 }
 
 /** A connection for looking on, which sends nothing while something is measured. */
@@ -40,6 +44,8 @@ export class Observer {
       cpuMicros: cpu.reduce((sum, value) => sum + value, 0) * 1e6,
       usedMemory: field(info, "used_memory"),
       bytesIn: field(info, "total_net_input_bytes"),
+      bytesOut: field(info, "total_net_output_bytes"),
+      replicaBytes: field(info, "total_net_repl_output_bytes"),
     };
   }
 
@@ -52,6 +58,8 @@ export interface Cost {
   readonly commands: number;
   readonly commandMicros: number;
   readonly cpuMicros: number;
+  /** What clients have sent. */
+  readonly bytesIn: number;
 }
 
 /** What happened in between, by the commands that were sent, not by those that scripts call. */
@@ -69,6 +77,7 @@ export function costBetween(
     commands: sum("calls"),
     commandMicros: sum("micros"),
     cpuMicros: after.cpuMicros - before.cpuMicros,
+    bytesIn: after.bytesIn - before.bytesIn,
   };
 }
 
