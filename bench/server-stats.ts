@@ -11,7 +11,7 @@ export interface ServerStats {
   readonly usedMemory: number;
   /** What clients have sent, in bytes. */
   readonly bytesIn: number;
-  /** What clients were sent, in bytes. */
+  /** What clients were sent, in bytes, and not the replicas. */
   readonly bytesOut: number;
   /** What all replicas were sent, in bytes. */
   readonly replicaBytes: number;
@@ -38,14 +38,15 @@ export class Observer {
     const cpu = ["used_cpu_user_main_thread", "used_cpu_sys_main_thread"].map((name) =>
       field(info, name),
     );
+    const replicaBytes = field(info, "total_net_repl_output_bytes");
     return {
       calls,
       micros,
       cpuMicros: cpu.reduce((sum, value) => sum + value, 0) * 1e6,
       usedMemory: field(info, "used_memory"),
       bytesIn: field(info, "total_net_input_bytes"),
-      bytesOut: field(info, "total_net_output_bytes"),
-      replicaBytes: field(info, "total_net_repl_output_bytes"),
+      bytesOut: field(info, "total_net_output_bytes") - replicaBytes,
+      replicaBytes,
     };
   }
 
