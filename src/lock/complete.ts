@@ -3,7 +3,7 @@ import { Timer, type TimerWheel } from "../timer-wheel.ts";
 import type { CompletePlan } from "./complete-plan.ts";
 import { type CallerCommand, completeChannel, duplicateChannel, publish } from "./diagnostics.ts";
 import type { InFlight } from "./in-flight.ts";
-import type { CompleteMessage, CompleteOutcome, DuplicateMessage } from "./messages.ts";
+import type { CompleteOutcome } from "./messages.ts";
 import { toLockError } from "./no-answer.ts";
 import { type ReleaseRuntime, release } from "./release.ts";
 import type { CompleteReply, CompleteRequest, LockCommand, NoAnswer } from "./store.ts";
@@ -182,7 +182,7 @@ export class Completing extends Timer {
     // Also where nobody waits for the outcome any more.
     if (outcome === "duplicate" && duplicateChannel.hasSubscribers) {
       const { key, keyPrefix } = this.command;
-      const message: DuplicateMessage = { key, keyPrefix };
+      const message = { key, keyPrefix };
       publish(duplicateChannel, this.command, message);
     }
     this.#end(outcome);
@@ -217,7 +217,7 @@ export class Completing extends Timer {
     this.#onCompleted = undefined;
     const { command, plan } = this;
     if (completeChannel.hasSubscribers) {
-      const message: CompleteMessage = {
+      const message = {
         key: command.key,
         keyPrefix: command.keyPrefix,
         outcome,

@@ -1,5 +1,14 @@
 import { AsyncResource } from "node:async_hooks";
 import { type Channel, channel } from "node:diagnostics_channel";
+import type {
+  AcquireMessage,
+  CompleteMessage,
+  DuplicateMessage,
+  LostMessage,
+  ReleaseMessage,
+  RetireMessage,
+  SubmitLockChannels,
+} from "./messages.ts";
 import type { LockCommand } from "./store.ts";
 
 /** A command, and the asynchronous context of the code that asked for the lock. */
@@ -11,12 +20,21 @@ export interface CallerCommand extends LockCommand {
   readonly callerContext: AsyncResource | undefined;
 }
 
-export const acquireChannel: Channel = channel("submit-lock:acquire");
-export const releaseChannel: Channel = channel("submit-lock:release");
-export const lostChannel: Channel = channel("submit-lock:lost");
-export const retireChannel: Channel = channel("submit-lock:retire");
-export const completeChannel: Channel = channel("submit-lock:complete");
-export const duplicateChannel: Channel = channel("submit-lock:duplicate");
+/** A channel that knows what it tells. */
+type ChannelOf<Message> = Channel & { readonly tells?: Message };
+
+function channelOf<Name extends keyof SubmitLockChannels>(
+  name: Name,
+): ChannelOf<SubmitLockChannels[Name]> {
+  return channel(name);
+}
+
+export const acquireChannel: ChannelOf<AcquireMessage> = channelOf("submit-lock:acquire");
+export const releaseChannel: ChannelOf<ReleaseMessage> = channelOf("submit-lock:release");
+export const lostChannel: ChannelOf<LostMessage> = channelOf("submit-lock:lost");
+export const retireChannel: ChannelOf<RetireMessage> = channelOf("submit-lock:retire");
+export const completeChannel: ChannelOf<CompleteMessage> = channelOf("submit-lock:complete");
+export const duplicateChannel: ChannelOf<DuplicateMessage> = channelOf("submit-lock:duplicate");
 
 const channels = [
   acquireChannel,
@@ -37,7 +55,11 @@ export function captureContext(): AsyncResource | undefined {
     : undefined;
 }
 
-export function publish(to: Channel, { callerContext }: CallerCommand, message: object): void {
+export function publish<C extends ChannelOf<object>>(
+  to: C,
+  { callerContext }: CallerCommand,
+  message: NonNullable<C["tells"]>,
+): void {
   if (callerContext === undefined) to.publish(message);
   else callerContext.runInAsyncScope(() => to.publish(message));
 }

@@ -9,7 +9,6 @@ import { ExtendRequest } from "./extend.ts";
 import type { InFlight } from "./in-flight.ts";
 import { LeaseSignal } from "./lease-signal.ts";
 import { lostError } from "./lost-error.ts";
-import type { LostMessage } from "./messages.ts";
 import { checkRecords } from "./records.ts";
 import { type OnReleased, release } from "./release.ts";
 import { Retirement } from "./retirement.ts";
@@ -163,8 +162,8 @@ export class HeldLease extends Timer {
     this.#runtime.active.done();
     if (lostChannel.hasSubscribers) {
       const durationMs = performance.now() - this.#validity.startedAt;
-      const lostMessage = { key, keyPrefix, outcome: reason, fencingToken, durationMs };
-      publish(lostChannel, command, lostMessage satisfies LostMessage);
+      const message = { key, keyPrefix, outcome: reason, fencingToken, durationMs };
+      publish(lostChannel, command, message);
     }
     this.#retirement = new Retirement(this.#runtime, command, this.#inFlight);
     // Rule 19: by the lease itself. Where the key may still be its own, the holder has the rest of its

@@ -3,7 +3,7 @@ import { checkMs, checkOptionNames } from "../validation.ts";
 import { type AnswerToStore, checkAnswer } from "./answer.ts";
 import { publish, releaseChannel } from "./diagnostics.ts";
 import type { HeldLease } from "./held-lease.ts";
-import type { CompleteOutcome, ReleaseMessage, ReleaseOutcome } from "./messages.ts";
+import type { CompleteOutcome, ReleaseOutcome } from "./messages.ts";
 
 /** A lock that is ours until a time. */
 export interface Lease {
@@ -170,7 +170,7 @@ function publishRelease(
   cause: Error | undefined,
 ): void {
   if (!releaseChannel.hasSubscribers) return;
-  const message: ReleaseMessage = {
+  const message = {
     key: command.key,
     keyPrefix: command.keyPrefix,
     outcome,

@@ -205,7 +205,7 @@ class Releasing extends Timer {
     if (this.#retires && retireChannel.hasSubscribers) {
       const durationMs = performance.now() - this.startedAt;
       const { key, keyPrefix } = this.command;
-      const message: RetireMessage = { key, keyPrefix, outcome, durationMs };
+      const message = { key, keyPrefix, outcome, durationMs };
       publish(retireChannel, this.command, message);
     }
     if (this.#notBefore === 0) this.#runtime.releases.done();

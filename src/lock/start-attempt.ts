@@ -5,7 +5,6 @@ import { closedAttempt, type SubmissionAttempt } from "./attempt.ts";
 import { acquireChannel, type CallerCommand, publish } from "./diagnostics.ts";
 import { HeldLease, type LeaseRuntime } from "./held-lease.ts";
 import { UserLease } from "./lease.ts";
-import type { AcquireMessage } from "./messages.ts";
 import { release } from "./release.ts";
 
 /** @param ended called once, within `acquireTimeoutMs`. */
@@ -81,7 +80,7 @@ function publishAcquire(command: CallerCommand, acquisition: Acquisition): void 
   if (!acquireChannel.hasSubscribers) return;
   const { key, keyPrefix } = command;
   const { outcome, startedAt, copies, confirmed, fencingToken, cause } = acquisition;
-  const message: AcquireMessage = {
+  const message = {
     key,
     keyPrefix,
     outcome,
