@@ -44,7 +44,7 @@ export const scriptsAlone: Library = {
 
 export const scriptsCorked: Library = {
   name: "its scripts alone, corked",
-  what: "the same, where what one turn of the event loop writes to a master leaves in one piece",
+  what: "what submit-lock sends for one lock, by `EVALSHA` and without the lock around it, where all that one turn of the event loop writes to a master leaves in one piece",
   sends: ["evalsha"],
   open: async (client) => {
     const scripts = await import("./scripts-alone.ts");

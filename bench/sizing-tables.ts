@@ -9,7 +9,7 @@ export interface CostRow extends OrderCost {
 }
 
 /** How long a failover keeps orders out, in seconds. */
-export interface Failover {
+interface Failover {
   readonly what: string;
   readonly seconds: number;
 }

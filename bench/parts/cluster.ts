@@ -85,7 +85,7 @@ function textOf(cells: Cells): string {
   });
   return `## A Cluster
 
-One process on ${masters} masters. "${scriptsCorked.name}": ${scriptsCorked.what}.
+One process on ${masters} masters, with the libraries of the first table. "${scriptsCorked.name}" is ${scriptsCorked.what}.
 
 ${tables.join("\n\n")}`;
 }
