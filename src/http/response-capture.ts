@@ -56,8 +56,6 @@ export class ResponseCapture implements Capture {
     const capture = this;
     const { end, flushHeaders, write, writeHead } = res;
     res.writeHead = function writeHeadSeen(this: ServerResponse, ...args: unknown[]) {
-      // Node.js calls it for the head of what has been seen.
-      if (capture.#isPassingOn) return Reflect.apply(writeHead, this, args);
       const [status, second, third] = args;
       const given = typeof second === "string" ? third : (second ?? third);
       capture.#readHead(this, Number(status), given as GivenHeaders);

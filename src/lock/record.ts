@@ -67,10 +67,9 @@ function encodeBody(body: AnswerToStore["body"]): Pick<Content, "e" | "b"> {
   if (body === undefined) return { e: "-", b: undefined };
   if (typeof body === "string") return { e: "u", b: body };
   const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
-  const text = bytes.toString("utf8");
-  // What is no UTF-8 is read as U+FFFD; where that stands, it may have been sent.
-  const isText = !text.includes("\ufffd") || isUtf8(bytes);
-  return isText ? { e: "u", b: text } : { e: "b", b: bytes.toString("base64") };
+  return isUtf8(bytes)
+    ? { e: "u", b: bytes.toString("utf8") }
+    : { e: "b", b: bytes.toString("base64") };
 }
 
 /** Never throws. `undefined` for whatever {@link encodeRecord} did not write. */
