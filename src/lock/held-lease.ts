@@ -95,8 +95,8 @@ export class HeldLease extends Timer {
   }
 
   /** A time that the store's clock has passed, as the lease's own acquire taught it. Never a wall clock. */
-  #storeTimeMs(now: number): number {
-    return Math.ceil(now + this.#storeOffsetMs);
+  #storeTimeMs(): number {
+    return Math.ceil(performance.now() + this.#storeOffsetMs);
   }
 
   /** @throws InvalidOptionError where the store has no cooldown. */
@@ -118,8 +118,7 @@ export class HeldLease extends Timer {
     }
     this.#runtime.active.done();
     // Rule 19: only by who still holds, and until a time that is stamped once.
-    const cooldownUntilMs =
-      cooldownMs === 0 ? 0 : this.#storeTimeMs(performance.now()) + cooldownMs;
+    const cooldownUntilMs = cooldownMs === 0 ? 0 : this.#storeTimeMs() + cooldownMs;
     const { validUntil } = this.#validity;
     // Rule 5: this also retires what is in flight.
     release(this.#runtime, this.command, this.#inFlight, validUntil, onReleased, cooldownUntilMs);
@@ -132,21 +131,20 @@ export class HeldLease extends Timer {
    */
   complete(answer: AnswerToStore, cooldownMs: number, onCompleted: OnCompleted): void {
     const isLost = this.#lost !== undefined;
-    const now = performance.now();
     const plan = planComplete(
       this.command,
       answer,
-      this.#storeTimeMs(now),
+      this.#storeTimeMs(),
       isLost ? 0 : cooldownMs,
       this.#runtime.pendingRecordLength,
-      now - this.startedAt,
+      performance.now() - this.startedAt,
     );
     // Rule 15: it does not need the lock; a lease that was lost is recorded, too.
     if (isLost) this.#unwatch();
     else this.#runtime.active.done();
     this.#isReleased = true;
     // Rule 17: extended on until it is answered, for a bounded time.
-    this.#extendUntil = now + Completing.patienceMs(this.command.times);
+    this.#extendUntil = performance.now() + Completing.patienceMs(this.command.times);
     complete(this.#runtime, this.command, this.#inFlight, plan, (outcome, cause) => {
       this.#unwatch();
       onCompleted(outcome, cause);
