@@ -9,8 +9,7 @@ import type { Target } from "../service/protocol.ts";
 export interface Site {
   readonly target: Target;
   readonly nodes: readonly SiteNode[];
-  /** What one client has open when it has talked to every server. */
-  readonly connectionsOfClient: number;
+  readonly connectionsOfClient: ConnectionsOfClient;
   /** Whether a server may be started anew, without anything. */
   readonly mayRestart: boolean;
   /** Of all its servers. */
@@ -20,6 +19,12 @@ export interface Site {
   /** Forgets what the proxies have seen. */
   forget(): void;
   stop(): Promise<void>;
+}
+
+/** What one client has open when it has talked to every server. */
+export interface ConnectionsOfClient {
+  readonly atRest: number;
+  readonly most: number;
 }
 
 export interface SiteNode {
@@ -32,7 +37,7 @@ export async function startSingle(binary: string): Promise<Site> {
   return {
     ...siteOf([node]),
     target: { kind: "single", port: node.proxy.port },
-    connectionsOfClient: 1,
+    connectionsOfClient: { atRest: 1, most: 1 },
     mayRestart: true,
   };
 }
@@ -63,7 +68,8 @@ export async function startCluster(binary: string): Promise<Site> {
   return {
     ...siteOf(nodes),
     target: { kind: "cluster", ports },
-    connectionsOfClient: nodes.length,
+    // One for a moment, that asks who serves which slots.
+    connectionsOfClient: { atRest: nodes.length, most: nodes.length + 1 },
     mayRestart: false,
   };
 }

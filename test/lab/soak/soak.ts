@@ -7,7 +7,7 @@ import { now, type Vitals } from "../service/protocol.ts";
 import { type Service, startService } from "../service/service.ts";
 import { Random } from "../simulation/time/random.ts";
 import { Customers } from "./customers.ts";
-import { type Site, startCluster, startSingle } from "./site.ts";
+import { type ConnectionsOfClient, type Site, startCluster, startSingle } from "./site.ts";
 import { Trouble } from "./trouble.ts";
 
 const times = { ttlMs: 2_000, acquireTimeoutMs: 500 };
@@ -55,7 +55,7 @@ export interface SoakResult {
   /** How each service ended when it was asked to. */
   readonly exitCodes: readonly (number | null)[];
   readonly uncaught: readonly string[];
-  readonly connectionsOfClient: number;
+  readonly connectionsOfClient: ConnectionsOfClient;
 }
 
 /** Two services under mixed traffic and random faults. */
@@ -136,7 +136,7 @@ async function observe(
   }
   let idleConnections: number | undefined;
   if (untilIdle) {
-    const atRest = services.length * site.connectionsOfClient;
+    const atRest = services.length * site.connectionsOfClient.atRest;
     await until(async () => (await site.connections()) <= atRest, {
       what: "the second connections to be closed",
       boundMs: 60_000,
@@ -196,7 +196,7 @@ export function misses({ first, rounds, ...result }: SoakResult): string[] {
     expect(round.strandedMs < 15_000, `${name}: a user was kept out for ${round.strandedMs} ms`);
     expect(round.keysGoneMs < 10_000, `${name}: a key was left for ${round.keysGoneMs} ms`);
     expect(
-      round.connections <= 2 * round.vitals.length * result.connectionsOfClient,
+      round.connections <= 2 * round.vitals.length * result.connectionsOfClient.most,
       `${name}: ${round.connections} connections`,
     );
     round.vitals.forEach((vitals, at) => {
@@ -217,7 +217,7 @@ export function misses({ first, rounds, ...result }: SoakResult): string[] {
   });
   const { idleConnections, exitCodes, uncaught, connectionsOfClient } = result;
   const services = first.vitals.length;
-  const atRest = services * connectionsOfClient;
+  const atRest = services * connectionsOfClient.atRest;
   expect((idleConnections ?? atRest) <= atRest, `${idleConnections} connections at rest`);
   expect(exitCodes.length === services, "a service did not end when it was asked to");
   expect(
