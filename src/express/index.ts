@@ -60,8 +60,8 @@ export function submitGuard<Req extends IncomingMessage = Request>(
     },
     replay: (_req, res, _next, replay) => sendReplay(res, replay),
     content: (req) => {
-      const { originalUrl, url, query, body } = req as unknown as Request;
-      return { originalUrl: originalUrl ?? url, query, body };
+      const { originalUrl, query, body } = req as unknown as Request;
+      return { originalUrl: originalUrl ?? req.url, query, body };
     },
   });
 

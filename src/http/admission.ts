@@ -5,7 +5,13 @@ import type { AcquireOptions } from "../lock/submission.ts";
 import type { UserId } from "../lock/submit-key.ts";
 import { readableAnswer } from "./content-encoding.ts";
 import { giveBack } from "./end-submission.ts";
-import type { AttemptLike, NoUser, OnRefusal, ResolvedGuardOptions } from "./guard-options.ts";
+import type {
+  AttemptLike,
+  LockLike,
+  NoUser,
+  OnRefusal,
+  ResolvedGuardOptions,
+} from "./guard-options.ts";
 import type { ResolvedIdempotency } from "./idempotency-options.ts";
 import type { Replay } from "./refusal.ts";
 import { publishReplay } from "./replay-channel.ts";
@@ -93,7 +99,9 @@ async function hold<Source, Args extends unknown[]>(
     },
   };
   const attempt = await lock.acquire(userId, asked);
-  const settled = await settle(options, userId, asked, completion, attempt);
+  const settled = mayWait(idempotency, attempt)
+    ? await settle(idempotency, lock, userId, asked, completion, attempt)
+    : attempt;
   if (settled.outcome !== "completed") {
     return admitted(options, req, completion, submission, settled);
   }
@@ -103,18 +111,25 @@ async function hold<Source, Args extends unknown[]>(
 /** An attempt, and whether the submission that was waited for is over. */
 type Settled = AttemptLike & { readonly hasEnded?: boolean };
 
-/** Waits, if that is wanted, for the same submission that is in flight. */
-async function settle<Source, Args extends unknown[]>(
-  { idempotency, lock }: ResolvedGuardOptions<Source, Args>,
+/** Whether the same submission is in flight, and its answer is to be waited for. */
+function mayWait(
+  { waitMs }: { readonly waitMs: number },
+  attempt: AttemptLike,
+): attempt is ContendedAttempt {
+  return waitMs > 0 && attempt.outcome === "contended" && attempt.sameSubmission === true;
+}
+
+type ContendedAttempt = Extract<AttemptLike, { outcome: "contended" }>;
+
+/** Waits for the same submission that is in flight. */
+async function settle(
+  { waitMs }: { readonly waitMs: number },
+  lock: LockLike,
   userId: UserId,
   asked: AcquireOptions,
   completion: Completion,
-  attempt: AttemptLike,
+  attempt: ContendedAttempt,
 ): Promise<Settled> {
-  const waitMs = idempotency?.waitMs ?? 0;
-  if (waitMs === 0 || attempt.outcome !== "contended" || attempt.sameSubmission !== true) {
-    return attempt;
-  }
   const look = async () => (await lock.lookUp?.(userId, asked)) ?? { outcome: "unknown" as const };
   const found = await waitForAnswer(look, waitMs, () => completion.isTooLate);
   if (found.outcome === "completed" || found.outcome === "mismatched") return found;

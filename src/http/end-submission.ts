@@ -23,8 +23,9 @@ export function endSubmission(lease: LeaseLike, ending: Ending): void {
     giveBack(lease);
     return;
   }
+  const { cooldownMs } = ending;
   const hasSucceeded = answer.status >= 200 && answer.status < 400;
-  const cooldown = hasSucceeded ? { cooldownMs: ending.cooldownMs } : { cooldownMs: 0 };
+  const cooldown = hasSucceeded && cooldownMs > 0 ? { cooldownMs } : undefined;
   if (lease.complete === undefined || !isKept(answer, ending)) giveBack(lease, cooldown);
   else if (isOurs(lease)) void lease.complete(answer, cooldown);
   else quietly(() => lease.complete?.(answer, cooldown));

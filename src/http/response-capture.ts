@@ -1,8 +1,8 @@
-import type { OutgoingHttpHeader, ServerResponse } from "node:http";
+import type { ServerResponse } from "node:http";
 import type { AnswerHeaders, AnswerToStore } from "../lock/answer.ts";
 import { endBehindRecord } from "./behind-record.ts";
 import type { Capture, WantedAnswer } from "./capture.ts";
-import { type HeaderSource, pickHeaders } from "./stored-headers.ts";
+import { type GivenHeaders, pickHeaders } from "./stored-headers.ts";
 
 /**
  * Keeps what a handler writes to the response, from its calls and not from what the socket does: an
@@ -47,8 +47,9 @@ export class ResponseCapture implements Capture {
 
   answer(): AnswerToStore | undefined {
     if (this.#head === undefined) return undefined;
+    const { status, headers } = this.#head;
     const isWhole = this.#hasEnded && this.#chunks !== undefined;
-    return { ...this.#head, body: isWhole ? joined(this.#chunks ?? []) : undefined };
+    return { status, headers, body: isWhole ? joined(this.#chunks ?? []) : undefined };
   }
 
   #watch(res: ServerResponse): void {
@@ -57,7 +58,7 @@ export class ResponseCapture implements Capture {
     res.writeHead = function writeHeadSeen(this: ServerResponse, ...args: unknown[]) {
       const [status, second, third] = args;
       const given = typeof second === "string" ? third : (second ?? third);
-      capture.#readHead(this, Number(status), given as HeaderSource);
+      capture.#readHead(this, Number(status), given as GivenHeaders);
       // On HTTP/1 the head leaves with the first bytes of the body.
       if ("stream" in this && Number(status) >= 200) capture.#isOnWire = true;
       return capture.#passOn(this, writeHead, args);
@@ -104,11 +105,10 @@ export class ResponseCapture implements Capture {
   }
 
   /** At the first sign of an answer, and before it passes on. */
-  #readHead(res: ServerResponse, status: number, given: HeaderSource): void {
+  #readHead(res: ServerResponse, status: number, given: GivenHeaders): void {
     // 1xx is no answer yet.
     if (this.#head !== undefined || this.#isDiscarded || status < 200) return;
-    const set: Record<string, OutgoingHttpHeader | undefined> = res.getHeaders();
-    this.#head = { status, headers: pickHeaders(this.#wanted.storedHeaders, set, given) };
+    this.#head = { status, headers: pickHeaders(this.#wanted.storedHeaders, res, given) };
   }
 
   #keep(chunk: unknown, encoding: unknown): void {

@@ -1,3 +1,4 @@
+import type { ServerResponse } from "node:http";
 import { InvalidOptionError } from "../errors.ts";
 import type { AnswerHeaders } from "../lock/answer.ts";
 import { describe, invalidOption } from "../validation.ts";
@@ -76,38 +77,45 @@ export function repeatable(headers: AnswerHeaders): [string, string | string[]][
   return entries.filter(([name]) => !never.has(name.toLowerCase()));
 }
 
-/**
- * Headers as Node.js holds and takes them: what `getHeaders()` returns, or `writeHead`'s argument,
- * which is an object, a flat array of names and values, or an array of pairs.
- */
-export type HeaderSource = Readonly<Record<string, unknown>> | readonly unknown[] | undefined;
+/** What `writeHead` takes: an object, a flat array of names and values, or an array of pairs. */
+export type GivenHeaders = Readonly<Record<string, unknown>> | readonly unknown[] | undefined;
 
 /**
- * The headers that are to be stored, with lower-case names, without a prototype. A later source
- * replaces what an earlier one says of the same header, as `writeHead` does; within an array, a
- * name that comes again adds a value.
+ * The headers of a response that are to be stored, with lower-case names, without a prototype.
+ *
+ * @param given the argument of `writeHead`. It replaces what the response has of the same header;
+ * within an array, a name that comes again adds a value.
  */
 export function pickHeaders(
   stored: ReadonlySet<string>,
-  ...sources: readonly HeaderSource[]
+  res: Pick<ServerResponse, "getHeader" | "getHeaderNames">,
+  given?: GivenHeaders,
 ): Picked {
   const picked: Picked = Object.create(null);
-  for (const source of sources) {
-    if (source === undefined || source === null) continue;
-    if (isList(source)) {
-      Object.assign(picked, pickFromList(stored, source));
-      continue;
-    }
-    for (const name of Object.keys(source)) {
-      const key = name.toLowerCase();
-      const text = stored.has(key) ? textOf(source[name]) : undefined;
-      if (text !== undefined) picked[key] = text;
-    }
+  // Not `getHeaders`, which copies all of them. These names are in lower case.
+  for (const name of res.getHeaderNames()) {
+    const text = stored.has(name) ? textOf(res.getHeader(name)) : undefined;
+    if (text !== undefined) picked[name] = text;
   }
-  return picked;
+  if (given === undefined || given === null) return picked;
+  const more = isList(given) ? pickFromList(stored, given) : pickFromObject(stored, given);
+  return Object.assign(picked, more);
 }
 
 type Picked = Record<string, string | string[]>;
+
+function pickFromObject(
+  stored: ReadonlySet<string>,
+  object: Readonly<Record<string, unknown>>,
+): Picked {
+  const picked: Picked = Object.create(null);
+  for (const name of Object.keys(object)) {
+    const key = name.toLowerCase();
+    const text = stored.has(key) ? textOf(object[name]) : undefined;
+    if (text !== undefined) picked[key] = text;
+  }
+  return picked;
+}
 
 function pickFromList(stored: ReadonlySet<string>, list: readonly unknown[]): Picked {
   const picked: Picked = Object.create(null);
@@ -126,8 +134,8 @@ function textOf(value: unknown): string | string[] | undefined {
   return Array.isArray(value) ? value.map(String) : String(value);
 }
 
-function isList(source: NonNullable<HeaderSource>): source is readonly unknown[] {
-  return Array.isArray(source);
+function isList(given: NonNullable<GivenHeaders>): given is readonly unknown[] {
+  return Array.isArray(given);
 }
 
 function pairsOf(list: readonly unknown[]): (readonly unknown[])[] {

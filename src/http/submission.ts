@@ -79,13 +79,16 @@ export async function identify<Source>(
 ): Promise<Identification> {
   // They are not submissions: asking twice does no harm.
   if (req.method === "GET" || req.method === "HEAD") return { kind: "none" };
-  const derived = await options.submissionId?.(source);
-  if (derived !== undefined && derived !== null && derived !== "") {
-    const text = checkText("idempotency.submissionId", derived);
-    const id = hash22(`derived\n${scope}\n${text}`);
-    const given = await options.fingerprint?.(source);
-    const print = given === undefined ? undefined : fingerprintOf(id, given);
-    return { kind: "submission", submission: new IdentifiedSubmission(id, "derived", print) };
+  // Here and below, nothing is awaited for a function that is not there: most have the header alone.
+  if (options.submissionId !== undefined) {
+    const derived = await options.submissionId(source);
+    if (derived !== undefined && derived !== null && derived !== "") {
+      const text = checkText("idempotency.submissionId", derived);
+      const id = hash22(`derived\n${scope}\n${text}`);
+      const given = await options.fingerprint?.(source);
+      const print = given === undefined ? undefined : fingerprintOf(id, given);
+      return { kind: "submission", submission: new IdentifiedSubmission(id, "derived", print) };
+    }
   }
   if (options.key === "ignored") return { kind: "none" };
   const header = parseIdempotencyKey(linesOf(req, "idempotency-key"));
@@ -94,26 +97,35 @@ export async function identify<Source>(
     return { kind: options.key === "required" ? "key-missing" : "none" };
   }
   const { originalUrl, query, body } = content(source);
-  const [path] = originalUrl.split("?", 1);
-  const id = hash22(`key\n${scope}\n${req.method} ${path}\n${header.key}`);
-  const payload =
-    options.fingerprint === undefined
-      ? await payloadOf(req, query, body)
-      : await options.fingerprint(source);
+  const id = hash22(`key\n${scope}\n${req.method} ${pathOf(originalUrl)}\n${header.key}`);
+  let payload: unknown;
+  if (options.fingerprint === undefined) {
+    if (bodyIsUnparsed(req, body)) await untilKnownEmpty(req, body);
+    payload = [query ?? null, sentBody(req, body)];
+  } else {
+    payload = await options.fingerprint(source);
+  }
   const submission = new IdentifiedSubmission(id, "key", fingerprintOf(id, payload));
   return { kind: "submission", submission };
 }
 
-async function payloadOf(req: IncomingMessage, query: unknown, body: unknown): Promise<unknown> {
-  // On HTTP/2 an empty body may be known to be empty one turn of the event loop later.
-  if (bodyIsUnparsed(req, body)) await setImmediate();
+function pathOf(url: string): string {
+  const end = url.indexOf("?");
+  return end < 0 ? url : url.slice(0, end);
+}
+
+/**
+ * On HTTP/2 an empty body may be known to be empty one turn of the event loop later.
+ *
+ * @throws NoFingerprintError (as a rejection) for any other body that was not parsed.
+ */
+async function untilKnownEmpty(req: IncomingMessage, body: unknown): Promise<void> {
+  await setImmediate();
+  if (!bodyIsUnparsed(req, body)) return;
   // A fingerprint of nothing would let every payload pass for the first one.
-  if (bodyIsUnparsed(req, body)) {
-    throw new NoFingerprintError(
-      "the Idempotency-Key of a request counts for its content, and its body was not parsed: mount the body parser before the guard, or give idempotency.fingerprint",
-    );
-  }
-  return [query ?? null, sentBody(req, body)];
+  throw new NoFingerprintError(
+    "the Idempotency-Key of a request counts for its content, and its body was not parsed: mount the body parser before the guard, or give idempotency.fingerprint",
+  );
 }
 
 /** The lines of a header as they came: Node.js joins them. */
@@ -121,7 +133,11 @@ function linesOf(req: IncomingMessage, name: string): string[] {
   const lines: string[] = [];
   const { rawHeaders } = req;
   for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
-    if (rawHeaders[i]?.toLowerCase() === name) lines.push(rawHeaders[i + 1] ?? "");
+    const each = rawHeaders[i];
+    // Nearly all are of another length: those are not copied.
+    if (each?.length === name.length && each.toLowerCase() === name) {
+      lines.push(rawHeaders[i + 1] ?? "");
+    }
   }
   if (lines.length > 0) return lines;
   // An adapter for serverless functions may make its requests without them.

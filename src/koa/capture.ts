@@ -57,7 +57,7 @@ export class ContextCapture implements Capture {
 
   #read(): AnswerToStore {
     const { body, status } = this.#ctx;
-    const headers = pickHeaders(this.#wanted.storedHeaders, this.#ctx.res.getHeaders());
+    const headers = pickHeaders(this.#wanted.storedHeaders, this.#ctx.res);
     if (emptyStatuses.has(status)) return { status, headers: withoutType(headers), body: "" };
     if (body === undefined || body === null) return this.#withoutBody(status, headers);
     // What a stream will bring is not seen.

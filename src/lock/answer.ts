@@ -42,10 +42,10 @@ function checkHeaders(headers: unknown): void {
   if (!isRecord(headers)) {
     throw invalidOption("answer.headers", "a plain object of names and values", headers);
   }
-  for (const [name, value] of Object.entries(headers)) {
-    if (!isHeaderValue(value)) {
+  for (const name of Object.keys(headers)) {
+    if (!isHeaderValue(headers[name])) {
       const option = `answer.headers[${describe(name)}]`;
-      throw invalidOption(option, "a string or an array of strings", value);
+      throw invalidOption(option, "a string or an array of strings", headers[name]);
     }
   }
 }
@@ -59,7 +59,7 @@ export function isHeaders(headers: unknown): headers is AnswerHeaders {
 }
 
 /** A `Headers` or a `Map` shows no member: it would be kept as no headers at all. */
-function isRecord(value: unknown): value is Record<string, unknown> {
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !(Symbol.iterator in value);
 }
 

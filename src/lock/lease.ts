@@ -91,26 +91,31 @@ export class UserLease implements Lease {
 
   release(options?: ReleaseOptions): Promise<ReleaseOutcome> {
     const cooldownMs = this.#cooldownMs("release", options);
+    // Rule 17: whichever of complete and release is called first decides.
     if (this.#released === undefined) {
-      let settle!: (outcome: ReleaseOutcome) => void;
-      // Known before anything else happens: a store may answer at once.
-      this.#released = new Promise((resolve) => {
-        settle = resolve;
-      });
-      const releasedAt = performance.now();
-      this.#held.release((outcome, cause) => {
-        publishRelease(this.#held, outcome, releasedAt, cause);
-        settle(outcome);
-      }, cooldownMs);
+      if (this.#completed === undefined) this.#release(cooldownMs);
+      else this.#released = this.#completed.then(asReleased);
     }
-    return this.#released;
+    return this.#released as Promise<ReleaseOutcome>;
+  }
+
+  #release(cooldownMs: number): void {
+    let settle!: (outcome: ReleaseOutcome) => void;
+    // Known before anything else happens: a store may answer at once.
+    this.#released = new Promise((resolve) => {
+      settle = resolve;
+    });
+    const releasedAt = performance.now();
+    this.#held.release((outcome, cause) => {
+      publishRelease(this.#held, outcome, releasedAt, cause);
+      settle(outcome);
+    }, cooldownMs);
   }
 
   complete(answer: AnswerToStore, options?: ReleaseOptions): Promise<CompleteOutcome> {
     const cooldownMs = this.#cooldownMs("complete", options);
     checkAnswer(answer);
     if (this.#completed === undefined) {
-      // Rule 17: whichever of complete and release is called first decides.
       if (this.#released === undefined) this.#complete(answer, cooldownMs);
       else this.#completed = this.#released.then(() => "unconfirmed");
     }
@@ -119,18 +124,15 @@ export class UserLease implements Lease {
 
   #complete(answer: AnswerToStore, cooldownMs: number): void {
     let settle!: (outcome: CompleteOutcome) => void;
-    const completed = new Promise<CompleteOutcome>((resolve) => {
+    // Known before anything else happens, here as well.
+    this.#completed = new Promise((resolve) => {
       settle = resolve;
     });
-    // Known before anything else happens, here as well.
-    this.#completed = completed;
-    this.#released = completed.then(asReleased);
     try {
       this.#held.complete(answer, cooldownMs, settle);
     } catch (error) {
       // Without a submission nothing was begun.
       this.#completed = undefined;
-      this.#released = undefined;
       throw error;
     }
   }

@@ -34,7 +34,8 @@ interface Content {
   readonly h: AnswerHeaders;
   /** How the body is written: as text that is its UTF-8, in base64, or not at all. */
   readonly e: "u" | "b" | "-";
-  readonly b?: string;
+  /** JSON leaves it out where there is none. */
+  readonly b: string | undefined;
 }
 
 /**
@@ -51,17 +52,19 @@ export function encodeRecord(
   answer: AnswerToStore,
   createdMs: number,
 ): string {
+  const { e, b } = encodeBody(answer.body);
   const content: Content = {
     s: answer.status,
     t: Math.floor(createdMs),
     h: answer.headers ?? {},
-    ...encodeBody(answer.body),
+    e,
+    b,
   };
   return `1${fingerprint}${ownerId}${JSON.stringify(content)}`;
 }
 
 function encodeBody(body: AnswerToStore["body"]): Pick<Content, "e" | "b"> {
-  if (body === undefined) return { e: "-" };
+  if (body === undefined) return { e: "-", b: undefined };
   if (typeof body === "string") return { e: "u", b: body };
   const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
   return isUtf8(bytes)

@@ -1,15 +1,22 @@
 import { once } from "node:events";
-import { createServer, type OutgoingHttpHeaders, request } from "node:http";
-import type { AddressInfo } from "node:net";
+import {
+  createServer,
+  IncomingMessage,
+  type OutgoingHttpHeaders,
+  request,
+  ServerResponse,
+} from "node:http";
+import { type AddressInfo, Socket } from "node:net";
 import { describe, expect, test } from "vitest";
 import {
-  type HeaderSource,
+  type GivenHeaders,
   pickHeaders,
   resolveStoredHeaders,
 } from "../../src/http/stored-headers.ts";
 
 const stored = resolveStoredHeaders(["X-Order"]);
-const pick = (...sources: HeaderSource[]) => ({ ...pickHeaders(stored, ...sources) });
+const newResponse = () => new ServerResponse(new IncomingMessage(new Socket()));
+const pick = (given: GivenHeaders) => ({ ...pickHeaders(stored, newResponse(), given) });
 
 describe("what is stored", () => {
   test("is the list of headers that belong to an answer", () => {
@@ -78,7 +85,7 @@ describe("what is stored", () => {
 });
 
 describe("of an answer's headers", () => {
-  test.each<[what: string, source: HeaderSource, picked: object]>([
+  test.each<[what: string, given: GivenHeaders, picked: object]>([
     ["nothing gives nothing", undefined, {}],
     [
       "the listed ones are picked, whatever their case",
@@ -113,18 +120,23 @@ describe("of an answer's headers", () => {
       { link: ["<a>", "<b>"] },
     ],
     ["the later of two spellings counts", { ETag: "1", etag: "2" }, { etag: "2" }],
-  ])("%s", (_what, source, picked) => {
-    expect(pick(source)).toEqual(picked);
+  ])("%s", (_what, given, picked) => {
+    expect(pick(given)).toEqual(picked);
   });
 
-  test("those that a later source names replace those of an earlier one", () => {
-    expect(
-      pick({ link: ["<a>", "<b>"], etag: "1" }, ["Link", "<c>"], undefined, { location: "/" }),
-    ).toEqual({ link: "<c>", etag: "1", location: "/" });
+  test("those that are set are picked, and those that are given replace them", () => {
+    const res = newResponse();
+    res.setHeader("Link", ["<a>", "<b>"]).setHeader("ETag", "1").setHeader("X-Order", 7);
+    res.setHeader("Vary", "*");
+    const set = { link: ["<a>", "<b>"], etag: "1", "x-order": "7" };
+    expect({ ...pickHeaders(stored, res) }).toEqual(set);
+    const given = { ...set, link: "<c>", location: "/" };
+    expect({ ...pickHeaders(stored, res, { LINK: "<c>", location: "/" }) }).toEqual(given);
+    expect({ ...pickHeaders(stored, res, ["Link", "<c>", "location", "/"]) }).toEqual(given);
   });
 
   test("the result has no prototype", () => {
-    expect(Object.getPrototypeOf(pickHeaders(stored, { etag: "1" }))).toBeNull();
+    expect(Object.getPrototypeOf(pickHeaders(stored, newResponse(), { etag: "1" }))).toBeNull();
   });
 
   // Not a name that comes again after a setHeader: of those, Node.js 20 sends the last one alone.
@@ -138,7 +150,7 @@ describe("of an answer's headers", () => {
     let picked: Record<string, string | string[]> = {};
     const server = createServer((_req, res) => {
       for (const [name, value] of Object.entries(before)) res.setHeader(name, value);
-      picked = pickHeaders(stored, res.getHeaders(), argument);
+      picked = pickHeaders(stored, res, argument);
       res.writeHead(200, argument).end();
     });
     server.listen(0, "127.0.0.1");

@@ -3,8 +3,9 @@ import { megabytes, misses, type Round, soak } from "./soak.ts";
 
 /**
  * `npm run soak`: ten minutes of mixed traffic with random faults, and a look at everything each
- * minute. `SOAK_MINUTES` and `SOAK_SEED` say otherwise.
+ * minute. `SOAK_MINUTES` and `SOAK_SEED` say otherwise; `--cluster`: on three masters.
  */
+const onCluster = process.argv.includes("--cluster");
 const minutes = Number(process.env["SOAK_MINUTES"] ?? 10);
 const seed = Number(process.env["SOAK_SEED"] ?? Math.floor(Math.random() * 2 ** 32));
 const binary = serverBinary();
@@ -16,6 +17,7 @@ const from = performance.now();
 const rows: Record<string, string | number>[] = [];
 const result = await soak({
   binary,
+  onCluster,
   seed,
   rounds: minutes,
   roundMs: 55_000,

@@ -3,29 +3,45 @@ import type { RedisProxy } from "../../support/proxy.ts";
 import type { RedisServer } from "../../support/server-process.ts";
 import { now } from "../service/protocol.ts";
 import type { Random } from "../simulation/time/random.ts";
+import type { Site, SiteNode } from "./site.ts";
 
 /** Random faults, one after another, each healed before the next. */
 export class Trouble {
   readonly counts: Record<string, number> = {};
   /** When the server lost everything. */
   readonly restarts: { readonly from: number; readonly until: number }[] = [];
-  readonly #proxy: RedisProxy;
-  readonly #server: RedisServer;
+  readonly #site: Site;
   readonly #random: Random;
+  /** The node that has the next fault. */
+  #node: SiteNode;
 
-  constructor(proxy: RedisProxy, server: RedisServer, random: Random) {
-    this.#proxy = proxy;
-    this.#server = server;
+  constructor(site: Site, random: Random) {
+    this.#site = site;
     this.#random = random;
+    this.#node = random.pick(site.nodes);
+  }
+
+  get #proxy(): RedisProxy {
+    return this.#node.proxy;
+  }
+
+  get #server(): RedisServer {
+    return this.#node.server;
   }
 
   async goOnUntil(end: number): Promise<void> {
     while (now() < end) {
       await sleep(this.#random.between(100, 2_000));
-      const [name, fault] = this.#random.pick(Object.entries(this.#faults));
+      this.#node = this.#random.pick(this.#site.nodes);
+      const [name, fault] = this.#random.pick(this.#possible);
       this.counts[name] = (this.counts[name] ?? 0) + 1;
       await fault();
     }
+  }
+
+  get #possible(): [string, () => Promise<unknown>][] {
+    const { mayRestart } = this.#site;
+    return Object.entries(this.#faults).filter(([name]) => name !== "restart" || mayRestart);
   }
 
   readonly #faults: Record<string, () => Promise<unknown>> = {

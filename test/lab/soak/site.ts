@@ -1,0 +1,96 @@
+import { command } from "../../support/command.ts";
+import { startMasters } from "../../support/masters.ts";
+import { type RedisProxy, startProxy } from "../../support/proxy.ts";
+import { type RedisServer, startServer } from "../../support/server-process.ts";
+import { until } from "../../support/until.ts";
+import type { Target } from "../service/protocol.ts";
+
+/** The Redis under a soak: its servers, each behind a proxy. */
+export interface Site {
+  readonly target: Target;
+  readonly nodes: readonly SiteNode[];
+  /** What one client has open when it has talked to every server. */
+  readonly connectionsOfClient: number;
+  /** Whether a server may be started anew, without anything. */
+  readonly mayRestart: boolean;
+  /** Of all its servers. */
+  keys(): Promise<number>;
+  /** Through the proxies, to all its servers. */
+  connections(): Promise<number>;
+  /** Forgets what the proxies have seen. */
+  forget(): void;
+  stop(): Promise<void>;
+}
+
+export interface SiteNode {
+  readonly server: RedisServer;
+  readonly proxy: RedisProxy;
+}
+
+export async function startSingle(binary: string): Promise<Site> {
+  const node = await behindProxy(await startServer(binary));
+  return {
+    ...siteOf([node]),
+    target: { kind: "single", port: node.proxy.port },
+    connectionsOfClient: 1,
+    mayRestart: true,
+  };
+}
+
+/** Three masters, which give out the ports of their proxies for their own. */
+export async function startCluster(binary: string): Promise<Site> {
+  // A pause is no failure here: nobody could take over.
+  const servers = await startMasters(binary, 3, ["--cluster-node-timeout", "15000"]);
+  const nodes = await Promise.all(servers.map(behindProxy));
+  const ports = nodes.map(({ proxy }) => proxy.port);
+  for (const { server, proxy } of nodes) {
+    // Else they would look for each other's bus behind the proxies.
+    await command(server.port, "CONFIG", "SET", "cluster-announce-bus-port", `${server.busPort}`);
+    await command(server.port, "CONFIG", "SET", "cluster-announce-port", proxy.port);
+  }
+  const isKnown = async ({ server }: SiteNode): Promise<boolean> => {
+    const slots = (await command(server.port, "CLUSTER", "SLOTS")) as [
+      number,
+      number,
+      [string, number],
+    ][];
+    return slots.length === 3 && slots.every(([, , [, port]]) => ports.includes(port));
+  };
+  await until(async () => (await Promise.all(nodes.map(isKnown))).every(Boolean), {
+    what: "the nodes to know each other's proxies",
+    boundMs: 30_000,
+  });
+  return {
+    ...siteOf(nodes),
+    target: { kind: "cluster", ports },
+    connectionsOfClient: nodes.length,
+    mayRestart: false,
+  };
+}
+
+async function behindProxy(server: RedisServer): Promise<SiteNode> {
+  return { server, proxy: await startProxy(server.port) };
+}
+
+function siteOf(nodes: readonly SiteNode[]) {
+  const sum = async (of: (node: SiteNode) => Promise<number>): Promise<number> =>
+    (await Promise.all(nodes.map(of))).reduce((total, count) => total + count, 0);
+  return {
+    nodes,
+    keys: () => sum(async ({ server }) => Number(await command(server.port, "DBSIZE"))),
+    connections: () => sum(connectionsOf),
+    forget() {
+      for (const { proxy } of nodes) (proxy.commands as string[][]).length = 0;
+    },
+    async stop() {
+      await Promise.all(nodes.map(({ proxy }) => proxy.stop()));
+      await Promise.all(nodes.map(({ server }) => server.stop()));
+    },
+  };
+}
+
+async function connectionsOf({ server }: SiteNode): Promise<number> {
+  const list = String(await command(server.port, "CLIENT", "LIST"));
+  // One of them is ours.
+  return list.trim().split("\n").length - 1;
+}
