@@ -1,4 +1,5 @@
 import { writeFileSync } from "node:fs";
+import { loadavg } from "node:os";
 import { installPeers } from "../test/lab/peers/install.ts";
 import { serverBinary } from "../test/support/server-binary.ts";
 import { conditions } from "./machine.ts";
@@ -51,7 +52,10 @@ for (const [name, part] of Object.entries(parts)) {
   if (words.length > 0 && !words.includes(name)) continue;
   const start = performance.now();
   process.stderr.write(`${name} … `);
-  findings.push(await part(binary));
+  const before = loadOfMachine();
+  const found = await part(binary);
+  const load = `Load of the machine: ${before} before this part, ${loadOfMachine()} behind it, its own work included.`;
+  findings.push({ ...found, text: `${found.text}\n\n${load}` });
   process.stderr.write(`${Math.round((performance.now() - start) / 1_000)} s\n`);
 }
 
@@ -71,6 +75,11 @@ if (words.length === 0) {
     }
   }
   console.error("Written: bench/results.md, bench/pairs.svg, bench/route.svg");
+}
+
+/** How many processes ran or waited for a processor in the last minute. */
+function loadOfMachine(): string {
+  return (loadavg()[0] ?? Number.NaN).toFixed(1);
 }
 
 function targetTable(of: readonly Target[]): string {
