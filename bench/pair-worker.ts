@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Cluster, Redis } from "ioredis";
-import { libraries, scriptsAlone } from "./libraries.ts";
+import { acknowledged, libraries, scriptsAlone } from "./libraries.ts";
 import type { Client } from "./locker.ts";
 import type { PairJob, PairResult } from "./pair-jobs.ts";
 import { serveJobs } from "./process/serve.ts";
@@ -12,7 +12,7 @@ import { Samples } from "./samples.ts";
  * the ports with commas.
  */
 const [name = "", prefix = "", kind = "", ports = ""] = process.argv.slice(2);
-const library = [...libraries, scriptsAlone].find((each) => each.name === name);
+const library = [...libraries, scriptsAlone, acknowledged].find((each) => each.name === name);
 if (library === undefined) throw new Error(`There is no library ${name}.`);
 const client = connect(ports.split(",").map(Number));
 const locker = await library.open(client);

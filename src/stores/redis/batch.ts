@@ -1,8 +1,8 @@
 import type { LockCommand, LockRequest, NoAnswer } from "../../lock/store.ts";
 import { type Command, leastToken } from "./commands.ts";
 import type { CallResult, Connection } from "./connection.ts";
-import type { ConnectionPair } from "./connection-pair.ts";
 import { toNoAnswer, unexpectedReply } from "./no-answers.ts";
+import type { RedisClock } from "./redis-clock.ts";
 
 /**
  * How many calls are to be in flight, so that Redis works on one while this process reads the answer
@@ -17,6 +17,21 @@ const callsAtOnce = 4;
  */
 const leastEntries = 8;
 
+/** What a batch writes to: a connection pair, or what gathers its calls further. */
+export interface BatchConnections {
+  readonly clock: RedisClock;
+  readonly isCluster: boolean;
+  readonly inFlight: number;
+  recordKey(command: LockCommand): string;
+  slotOf(key: string): number;
+  pick(
+    slot: number,
+    key: string,
+    commandTimeoutMs: number,
+  ): Pick<Connection, "nodeOf" | "send"> | undefined;
+  unavailableReason(): NoAnswer;
+}
+
 /**
  * The requests of one command that one turn of the event loop made, written in few calls. A client's
  * cost is by the call and not by the key, so many requests share one; a lone one waits no longer than
@@ -24,11 +39,11 @@ const leastEntries = 8;
  */
 export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> {
   readonly #command: Command<Request, Reply>;
-  readonly #connections: ConnectionPair;
+  readonly #connections: BatchConnections;
   #waiting: Request[] = [];
   readonly #recordKey: (command: LockCommand) => string;
 
-  constructor(command: Command<Request, Reply>, connections: ConnectionPair) {
+  constructor(command: Command<Request, Reply>, connections: BatchConnections) {
     this.#command = command;
     this.#connections = connections;
     this.#recordKey = (of) => connections.recordKey(of);
@@ -149,7 +164,7 @@ type Answer = Exclude<CallResult, { kind: "not-loaded" }>;
 
 /** A connection, and the node behind it. */
 interface Route {
-  readonly connection: Connection;
+  readonly connection: Pick<Connection, "nodeOf" | "send">;
   readonly node: string;
 }
 
