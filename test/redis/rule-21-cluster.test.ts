@@ -1,0 +1,106 @@
+import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from "vitest";
+import { RedisStore, type SubmitLock } from "../../src/index.ts";
+import { startReplicatedCluster } from "../lab/topologies/cluster.ts";
+import { isInStep, type Node, type Topology } from "../lab/topologies/topology.ts";
+import { closeClients, clusterClients, untilReady } from "../support/clients.ts";
+import { freshUser } from "../support/ids.ts";
+import { acquired, causeOf, closeLocks, leaseOf, openLock } from "../support/locks.ts";
+import { observer } from "../support/observer.ts";
+import { beginMove } from "../support/slot-move.ts";
+import { answer, recordKey, submissionOf } from "../support/submissions.ts";
+import { until } from "../support/until.ts";
+
+let cluster: Topology;
+beforeAll(async () => {
+  cluster = await startReplicatedCluster(inject("redisServerBinary"));
+}, 60_000);
+afterAll(() => cluster.stop());
+afterEach(async () => {
+  await closeLocks();
+  closeClients();
+});
+
+const brisk = { ttlMs: 20_000, acquireTimeoutMs: 2_000, commandTimeoutMs: 200 } as const;
+
+const keyOf = (user: string) => `lock:submit:${user}`;
+const replicaOf = async (master: Node) => (await cluster.replicasOf(master))[0] as Node;
+
+describe.each(clusterClients)("rule 21: acknowledged on a Cluster, with $name", ({ connect }) => {
+  async function open(): Promise<SubmitLock> {
+    const client = await untilReady(connect(cluster.nodes.map(({ port }) => port)));
+    const lock = openLock({ store: new RedisStore(client, { ackReplicas: 1 }), ...brisk });
+    await lock.withLock(freshUser(), { waitMs: 10_000 }, () => {});
+    return lock;
+  }
+
+  async function copyOf(key: string): Promise<ReturnType<typeof observer>> {
+    const { port } = await replicaOf(await cluster.masterOf(key));
+    return observer(port);
+  }
+
+  /** What a replica has: it reads for others where it is told to. */
+  async function isCopied(key: string): Promise<boolean> {
+    const replica = await copyOf(key);
+    const slot = await replica.send("CLUSTER", "KEYSLOT", key);
+    const keys = (await replica.send("CLUSTER", "GETKEYSINSLOT", Number(slot), 100)) as string[];
+    return keys.includes(key);
+  }
+
+  test("the locks of one turn on all masters, and their records, are on the replicas", async () => {
+    const lock = await open();
+    const users = Array.from({ length: 30 }, freshUser);
+    const leases = await Promise.all(users.map((user) => submissionOf(lock, user)));
+    for (const { key } of leases) expect(await isCopied(key)).toBe(true);
+    const completed = await Promise.all(leases.map((lease) => lease.complete(answer)));
+    expect(new Set(completed)).toEqual(new Set(["recorded"]));
+    for (const { key } of leases) expect(await isCopied(recordKey(key))).toBe(true);
+  });
+
+  test("a master whose replica is away makes its users unavailable, and nobody else's", async () => {
+    const lock = await open();
+    const users = Array.from({ length: 30 }, freshUser);
+    const victim = await cluster.masterOf(keyOf(users[0] as string));
+    const masters = await Promise.all(users.map((user) => cluster.masterOf(keyOf(user))));
+    const replica = await replicaOf(victim);
+    replica.pause();
+    const attempts = await Promise.all(users.map((user) => lock.acquire(user)));
+    replica.resume();
+    for (const [index, attempt] of attempts.entries()) {
+      if (masters[index] === victim) {
+        expect(causeOf(attempt).message).toContain("1 replica was to confirm");
+      } else {
+        expect(acquired(attempt).confirmed).toBe(false);
+      }
+    }
+    await until(async () => lock.stats().retiring === 0, { what: "the retires to end" });
+    for (const [index, user] of users.entries()) {
+      if (masters[index] !== victim) continue;
+      expect(await victim.ask("EXISTS", keyOf(user))).toBe(0);
+    }
+    await until(() => isInStep(replica), { what: "the replica to be back", everyMs: 50 });
+  });
+
+  test("the users of a slot that has moved are served by its new master", async () => {
+    const lock = await open();
+    const masters = await cluster.masters();
+    const ports = masters.map(({ port }) => port);
+    const user = await until(
+      async () => {
+        const one = freshUser();
+        return (await cluster.masterOf(keyOf(one))) === masters[0] && one;
+      },
+      { what: "a user on the first master", everyMs: 1 },
+    );
+    const before = await leaseOf(lock, user);
+    await before.release();
+    await (await beginMove({ ports } as never, keyOf(user))).finish();
+    // Others of the first master, in the same turn and so in the same pipeline.
+    const users = [user, ...Array.from({ length: 20 }, freshUser)];
+    const leases = await Promise.all(users.map((one) => leaseOf(lock, one)));
+    expect(leases).toHaveLength(users.length);
+    await until(async () => (await cluster.masterOf(keyOf(user))) === masters[1], {
+      what: "all nodes to know of the move",
+    });
+    await until(() => isCopied(keyOf(user)), { what: "the lock to be on a replica" });
+  });
+});
