@@ -3,9 +3,9 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
 import { touchScript } from "../../src/stores/redis/scripts/touch.ts";
 import { asking } from "../support/asking.ts";
-import { closeClients, redisClients, untilReady } from "../support/clients.ts";
+import { redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
-import { acquired, causeOf, closeLocks, commandOf, leaseOf, openLock } from "../support/locks.ts";
+import { acquired, causeOf, commandOf, leaseOf, openLock } from "../support/locks.ts";
 import { type ReplicatedRedis, startReplicated } from "../support/replicated-redis.ts";
 import { answer, foundBy, recordKey, submissionOf, submit } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
@@ -100,6 +100,22 @@ describe.each(redisClients)("rule 21: acknowledged by replicas, with $name", ({ 
     expect(seen.isSettled).toBe(false);
   });
 
+  test("nobody waits behind more than one wait: what comes meanwhile shares the next", async () => {
+    const { lock, proxy, redis } = await open(slow);
+    const waits = proxy.count("wait");
+    pause();
+    const attempts = [];
+    for (let i = 0; i < 5; i++) {
+      const user = freshUser();
+      attempts.push(lock.acquire(user));
+      await until(() => redis.exists(keyOf(user)), { what: "the master to have the key" });
+    }
+    await until(() => proxy.count("wait") === waits + 1, { what: "the first to wait" });
+    server.replicas[0]?.resume();
+    for (const attempt of attempts) expect((await attempt).outcome).toBe("acquired");
+    expect(proxy.count("wait")).toBe(waits + 2);
+  });
+
   test("a confirm that finds its own lock writes it again, unchanged, and waits for that", async () => {
     const { store, redis } = await open(slow);
     const asked = asking(store);
@@ -178,84 +194,5 @@ describe.each(redisClients)("rule 21: acknowledged by replicas, with $name", ({ 
     expect(seen.isSettled).toBe(false);
     server.replicas[0]?.resume();
     expect(await completing).toBe("recorded");
-  });
-
-  test("its own connections are open while a lock uses them, and as long as the client's", async () => {
-    const name = `shop-${freshUser()}`;
-    const connections = async () =>
-      String(await server.redis.send("CLIENT", "LIST")).split(` name=${name} `).length - 1;
-    const client = connect(server.master.port, { connectionName: name });
-    await untilReady(client);
-    const [one, other] = [1, 2].map(() =>
-      openLock({ store: new RedisStore(client, { ackReplicas }), ...slow }),
-    );
-    await until(async () => (await connections()) === 2, { what: "a connection of its own" });
-    await leaseOf(one as never, freshUser()).then((lease) => lease.release());
-    await one?.close();
-    await leaseOf(other as never, freshUser()).then((lease) => lease.release());
-    expect(await connections()).toBe(2);
-    await other?.close();
-    await until(async () => (await connections()) === 1, { what: "it to be closed" });
-    const third = openLock({ store: new RedisStore(client, { ackReplicas }), ...brisk });
-    await until(async () => (await connections()) === 2, { what: "another one" });
-    client.disconnect();
-    await until(async () => (await connections()) === 0, { what: "both to be closed" });
-    expect((await third.acquire(freshUser())).outcome).toBe("unavailable");
-    expect(await connections()).toBe(0);
-  });
-});
-
-describe("rule 21: as many replicas as wanted", () => {
-  afterEach(async () => {
-    await closeLocks();
-    closeClients();
-  });
-
-  test("one of two is enough where one is asked for, and not where two are", async () => {
-    const two = await startReplicated(2);
-    const client = await untilReady(redisClients[0]?.connect(two.master.port) as never);
-    const lockOf = (count: number) =>
-      openLock({ store: new RedisStore(client, { ackReplicas: count }), ...brisk });
-    const [one, both] = [lockOf(1), lockOf(2)];
-    await leaseOf(both, freshUser()).then((lease) => lease.release());
-    two.replicas[1]?.pause();
-    expect((await one.acquire(freshUser())).outcome).toBe("acquired");
-    expect(causeOf(await both.acquire(freshUser())).message).toMatch(
-      /2 replicas were to confirm within 100 ms \(ackReplicas\), 1 did/,
-    );
-    two.replicas[1]?.resume();
-    await both.withLock(freshUser(), { waitMs: 10_000 }, () => {});
-    await closeLocks();
-    closeClients();
-    await two.stop();
-  });
-
-  test("check says that there are fewer, and that WAIT is not permitted", async () => {
-    const alone = await startReplicated(0);
-    const connect = redisClients[0]?.connect as (typeof redisClients)[0]["connect"];
-    const lockOf = async (username?: string) => {
-      const client = connect(alone.master.port, username ? { username, password: "p" } : {});
-      await untilReady(client);
-      return openLock({ store: new RedisStore(client, { ackReplicas }), ...brisk });
-    };
-    await expect((await lockOf()).check()).rejects.toMatchObject({
-      code: "SUBMIT_LOCK_UNAVAILABLE",
-      message: expect.stringContaining("1 replica was to confirm within 100 ms (ackReplicas), 0"),
-    });
-    const rights = "+eval +evalsha +get +set +pttl +pexpire +del +time +info";
-    await alone.redis.send("ACL", "SETUSER", "shop", "on", ">p", "~*", ...rights.split(" "));
-    const lock = await lockOf("shop");
-    await expect(lock.check()).rejects.toMatchObject({
-      code: "SUBMIT_LOCK_MISCONFIGURED",
-      message: expect.stringMatching(
-        /^Redis does not permit WAIT, which ackReplicas needs: NOPERM/,
-      ),
-    });
-    await until(async () => (await alone.redis.send("DBSIZE")) === 0, {
-      what: "no key to be left",
-    });
-    await closeLocks();
-    closeClients();
-    await alone.stop();
   });
 });

@@ -2,7 +2,7 @@ import type { LockRequest, NoAnswer, OwnedReply } from "../../lock/store.ts";
 import { inNeutralContext } from "../../neutral-context.ts";
 import { CommandBatch } from "./batch.ts";
 import { type Command, ownedReply } from "./commands.ts";
-import type { ConnectionPair } from "./connection-pair.ts";
+import { ConnectionPair } from "./connection-pair.ts";
 import type { RedisClient } from "./ioredis.ts";
 import { misconfiguration } from "./no-answers.ts";
 import { touchScript } from "./scripts/touch.ts";
@@ -42,6 +42,10 @@ export class ReplicaWaits {
   readonly #replicas: number;
   readonly #pair: () => ConnectionPair | undefined;
   readonly #nodes = new Map<string, NodeWaits>();
+  readonly #writes: Writes = {
+    isBusy: () => ConnectionPair.of(this.#client).inFlight > 0,
+    write: (requests, waitMs, ended) => this.#write(requests, waitMs, ended),
+  };
   #refusal: NoAnswer | undefined;
   #refusedAt = Number.NEGATIVE_INFINITY;
 
@@ -56,7 +60,7 @@ export class ReplicaWaits {
     const node = nodeOf(this.#client, slotOfKey(this.#client, request.key));
     let waits = this.#nodes.get(node);
     if (waits === undefined) {
-      waits = new NodeWaits((requests, waitMs, ended) => this.#write(requests, waitMs, ended));
+      waits = new NodeWaits(this.#writes);
       this.#nodes.set(node, waits);
     }
     waits.add(request);
@@ -90,22 +94,27 @@ export class ReplicaWaits {
   }
 }
 
-type Write = (requests: readonly TouchRequest[], waitMs: number, ended: () => void) => void;
+/** What all nodes share. */
+interface Writes {
+  /** Whether more is likely to come in this turn: replies that are due. */
+  isBusy(): boolean;
+  write(requests: readonly TouchRequest[], waitMs: number, ended: () => void): void;
+}
 
 /**
  * What waits for the replicas of one node. While a round is under way the next ones gather, so that
  * nobody waits behind more than one `WAIT`.
  */
 class NodeWaits {
-  readonly #write: Write;
+  readonly #writes: Writes;
   #gathered: TouchRequest[] = [];
   #isToFlush = false;
   /** Of the round that is under way; −∞ while there is none. */
   #overdueAt = Number.NEGATIVE_INFINITY;
   #rounds = 0;
 
-  constructor(write: Write) {
-    this.#write = write;
+  constructor(writes: Writes) {
+    this.#writes = writes;
   }
 
   add(request: TouchRequest): void {
@@ -117,7 +126,8 @@ class NodeWaits {
     // A round that is overdue holds nobody up: the server may be silent, and another connection not.
     if (this.#isToFlush || performance.now() < this.#overdueAt) return;
     this.#isToFlush = true;
-    inNeutralContext(process.nextTick, this.#flush);
+    if (this.#writes.isBusy()) inNeutralContext(setImmediate, this.#flush);
+    else inNeutralContext(process.nextTick, this.#flush);
   }
 
   readonly #flush = (): void => {
@@ -127,7 +137,7 @@ class NodeWaits {
     const round = ++this.#rounds;
     const waitMs = waitMsOf(requests);
     this.#overdueAt = performance.now() + waitMs + overdueMs;
-    this.#write(requests, waitMs, () => {
+    this.#writes.write(requests, waitMs, () => {
       if (this.#rounds !== round) return;
       this.#overdueAt = Number.NEGATIVE_INFINITY;
       if (this.#gathered.length > 0) this.#flushSoon();
