@@ -9,7 +9,7 @@ import type { RedisClock } from "./redis-clock.ts";
  * to another. Pairs a second with 32 and 64 callers on two idle cores, 4 calls being 1.00: one call
  * 0.56 to 0.71, two 0.77 to 1.06, eight 0.85 to 1.15; with 256 callers eight make 0.76 to 0.84.
  */
-const callsAtOnce = 4;
+const defaultCallsAtOnce = 4;
 
 /**
  * The fewest entries of a call that is split off. The call itself takes about 7 µs of this process,
@@ -40,12 +40,19 @@ export interface BatchConnections {
 export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> {
   readonly #command: Command<Request, Reply>;
   readonly #connections: BatchConnections;
+  readonly #callsAtOnce: number;
   #waiting: Request[] = [];
   readonly #recordKey: (command: LockCommand) => string;
 
-  constructor(command: Command<Request, Reply>, connections: BatchConnections) {
+  /** @param callsAtOnce how many calls are to be in flight. */
+  constructor(
+    command: Command<Request, Reply>,
+    connections: BatchConnections,
+    callsAtOnce: number = defaultCallsAtOnce,
+  ) {
     this.#command = command;
     this.#connections = connections;
+    this.#callsAtOnce = callsAtOnce;
     this.#recordKey = (of) => connections.recordKey(of);
   }
 
@@ -71,7 +78,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
 
   /** Splits them into as many calls as there may be in flight, none of them too small or too large. */
   #write(requests: readonly Request[]): void {
-    const wanted = Math.max(1, callsAtOnce - this.#connections.inFlight);
+    const wanted = Math.max(1, this.#callsAtOnce - this.#connections.inFlight);
     const calls = Math.min(wanted, Math.ceil(requests.length / leastEntries));
     const { maxEntries } = this.#connections.isCluster ? oneEntry : this.#command;
     const entries = Math.min(Math.ceil(requests.length / calls), maxEntries);

@@ -82,8 +82,10 @@ export class RedisStore implements LockStore {
     this.#client = client;
     this.#connections = ConnectionPair.of(client);
     this.recordsProblem = recordsProblemOf(client);
-    this.#acquires = new CommandBatch(acquireCommand, this.#connections);
-    this.#onceAcquires = new CommandBatch(acquireOnceCommand, this.#connections);
+    // What is confirmed together comes back together.
+    const calls = ackReplicas === undefined ? undefined : 1;
+    this.#acquires = new CommandBatch(acquireCommand, this.#connections, calls);
+    this.#onceAcquires = new CommandBatch(acquireOnceCommand, this.#connections, calls);
     this.#lookUps = new CommandBatch(lookUpCommand, this.#connections);
     this.#extends = new CommandBatch(extendCommand, this.#connections);
     this.#releases = new CommandBatch(releaseCommand, this.#connections);
