@@ -88,7 +88,7 @@ export class RedisStore implements LockStore {
     this.#onceAcquires = new CommandBatch(acquireOnceCommand, this.#connections, calls);
     this.#lookUps = new CommandBatch(lookUpCommand, this.#connections);
     this.#extends = new CommandBatch(extendCommand, this.#connections);
-    this.#releases = new CommandBatch(releaseCommand, this.#connections);
+    this.#releases = new CommandBatch(releaseCommand, this.#connections, calls);
     this.#cooldowns = new CommandBatch(cooldownCommand, this.#connections);
     this.#completes = new CommandBatch(completeCommand, this.#connections);
     if (this.#connections.isCluster) this.#twoSteps = this.#openTwoSteps();
