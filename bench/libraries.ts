@@ -39,12 +39,27 @@ export const acknowledged: Library = {
     (await import("./submit-lock.ts")).openSubmitLock(client, { ackReplicas: 1 }),
 };
 
-/** No library of the tables, but the limit that stands in the way of one caller. */
+/** No libraries of the tables, but the limits that stand in the way. */
 export const scriptsAlone: Library = {
   name: "its scripts alone",
-  what: "what submit-lock sends for one lock, by `EVAL` and one by one, without the lock around it",
-  sends: ["eval"],
-  open: async (client) => (await import("./scripts-alone.ts")).openScriptsAlone(client),
+  what: "what submit-lock sends for one lock, by `EVALSHA` and one by one, without the lock around it",
+  sends: ["evalsha"],
+  open: async (client) => {
+    const scripts = await import("./scripts-alone.ts");
+    await scripts.loadScripts(client);
+    return scripts.openScriptsAlone(client);
+  },
+};
+
+export const scriptsCorked: Library = {
+  name: "its scripts alone, corked",
+  what: "the same, where what one turn of the event loop writes to a master leaves in one piece",
+  sends: ["evalsha"],
+  open: async (client) => {
+    const scripts = await import("./scripts-alone.ts");
+    await scripts.loadScripts(client);
+    return scripts.openScriptsCorked(client);
+  },
 };
 
 export const redisSemaphore: Library = {
@@ -55,15 +70,17 @@ export const redisSemaphore: Library = {
     (await import("../test/lab/peers/bench/redis-semaphore.ts")).openRedisSemaphore(client),
 };
 
+export const autoPipelined: Library = {
+  ...plain,
+  name: "plain, auto-pipelining",
+  what: `the same on a client with \`enableAutoPipelining\``,
+  autoPipelining: true,
+};
+
 /** In the order of the tables. */
 export const libraries: readonly Library[] = [
   plain,
-  {
-    ...plain,
-    name: "plain, auto-pipelining",
-    what: `the same on a client with \`enableAutoPipelining\``,
-    autoPipelining: true,
-  },
+  autoPipelined,
   submitLock,
   {
     name: "redlock",

@@ -11,6 +11,10 @@ export interface ServerStats {
   readonly usedMemory: number;
   /** What clients have sent, in bytes. */
   readonly bytesIn: number;
+  /** What clients were sent, in bytes, and not the replicas. */
+  readonly bytesOut: number;
+  /** What all replicas were sent, in bytes. */
+  readonly replicaBytes: number;
 }
 
 /** A connection for looking on, which sends nothing while something is measured. */
@@ -34,12 +38,15 @@ export class Observer {
     const cpu = ["used_cpu_user_main_thread", "used_cpu_sys_main_thread"].map((name) =>
       field(info, name),
     );
+    const replicaBytes = field(info, "total_net_repl_output_bytes");
     return {
       calls,
       micros,
       cpuMicros: cpu.reduce((sum, value) => sum + value, 0) * 1e6,
       usedMemory: field(info, "used_memory"),
       bytesIn: field(info, "total_net_input_bytes"),
+      bytesOut: field(info, "total_net_output_bytes") - replicaBytes,
+      replicaBytes,
     };
   }
 
@@ -52,6 +59,8 @@ export interface Cost {
   readonly commands: number;
   readonly commandMicros: number;
   readonly cpuMicros: number;
+  /** What clients have sent. */
+  readonly bytesIn: number;
 }
 
 /** What happened in between, by the commands that were sent, not by those that scripts call. */
@@ -69,6 +78,7 @@ export function costBetween(
     commands: sum("calls"),
     commandMicros: sum("micros"),
     cpuMicros: after.cpuMicros - before.cpuMicros,
+    bytesIn: after.bytesIn - before.bytesIn,
   };
 }
 

@@ -18,17 +18,6 @@ export type { AnswerHeaders, AnswerToStore, StoredAnswer } from "./lock/answer.t
 export type { Attempt, SubmissionAttempt } from "./lock/attempt.ts";
 export type { CheckOptions } from "./lock/check.ts";
 export type {
-  AcquireMessage,
-  CompleteMessage,
-  CompleteOutcome,
-  DuplicateMessage,
-  LostMessage,
-  ReleaseMessage,
-  ReleaseOutcome,
-  RetireMessage,
-  SubmitLockChannels,
-} from "./lock/diagnostics.ts";
-export type {
   CooldownInspection,
   ForeignInspection,
   FreedInspection,
@@ -40,6 +29,17 @@ export type {
 } from "./lock/inspection.ts";
 export type { Lease, ReleaseOptions } from "./lock/lease.ts";
 export type { LookUp } from "./lock/look-up.ts";
+export type {
+  AcquireMessage,
+  CompleteMessage,
+  CompleteOutcome,
+  DuplicateMessage,
+  LostMessage,
+  ReleaseMessage,
+  ReleaseOutcome,
+  RetireMessage,
+  SubmitLockChannels,
+} from "./lock/messages.ts";
 export type { SubmitLockOptions } from "./lock/options.ts";
 export type { CloseOptions } from "./lock/runtime.ts";
 export type {

@@ -1,69 +1,115 @@
 import { startMasters } from "../../test/support/masters.ts";
-import type { RedisServer } from "../../test/support/server-process.ts";
-import { type Library, plain, redisSemaphore, submitLock } from "../libraries.ts";
+import { autoPipelined, type Library, plain, scriptsCorked, submitLock } from "../libraries.ts";
+import type { PairResult } from "../pair-jobs.ts";
 import { type PairProcess, startPairs, warmUp } from "../pair-process.ts";
-import type { Findings } from "../part.ts";
+import { atLeast, atMost, type Findings, type Target } from "../part.ts";
 import { rounds, seconds } from "../settings.ts";
 import { medianOf, ratioOf, turns } from "../statistics.ts";
 import { number, spreadText, table } from "../text.ts";
 
-const masterCounts = [1, 2, 3];
-const callers = 32;
-const compared: readonly Library[] = [plain, submitLock, redisSemaphore];
+const masters = 3;
+/** How many callers, and how many times as many pairs as plain there are to be. */
+const goals: readonly [callers: number, ofPlain: number][] = [
+  [1, 0.8],
+  [32, 1.3],
+  [256, 1.1],
+];
+const callerCounts = goals.map(([callers]) => callers);
+const compared: readonly Library[] = [plain, autoPipelined, submitLock, scriptsCorked];
 
-interface Site {
-  readonly masters: number;
-  readonly nodes: readonly RedisServer[];
-  readonly processes: ReadonlyMap<Library, PairProcess>;
-  readonly rates: Map<Library, number[]>;
-}
+type Cells = ReadonlyMap<Library, ReadonlyMap<number, PairResult[]>>;
 
-/** One process on a Cluster, where the keys of one call would have to be in one slot. */
+/** One process on a Cluster, where each key is on one of three servers. */
 export async function cluster(binary: string): Promise<Findings> {
-  const sites: Site[] = [];
-  for (const masters of masterCounts) sites.push(await siteOf(binary, masters));
-  for (const { processes } of sites) {
-    await warmUp(processes.values(), [callers], Math.min(0.5, seconds));
-  }
-  for (let round = 0; round < rounds; round++) {
-    for (const { processes, rates } of turns(sites, round)) {
-      for (const library of turns(compared, round)) {
-        const process = processes.get(library) as PairProcess;
-        const { pairsPerSecond } = await process.run({ kind: "pairs", callers, seconds });
-        rates.set(library, [...(rates.get(library) ?? []), pairsPerSecond]);
-      }
-    }
-  }
-  for (const { nodes, processes } of sites) {
-    await Promise.all([...processes.values()].map((process) => process.stop()));
-    await Promise.all(nodes.map((node) => node.stop()));
-  }
-
-  const rows = sites.flatMap(({ masters, rates }) =>
-    compared.map((library) => [
-      `${masters === 1 ? "1 master" : `${masters} masters`}, ${library.name}`,
-      number(medianOf(rates.get(library) ?? [])),
-      spreadText(ratioOf(rates.get(library) ?? [], rates.get(plain) ?? [])),
-    ]),
-  );
-  return {
-    text: `## A Cluster
-
-One process with ${callers} callers. On a Cluster submit-lock sends one key a call.
-
-${table(["cluster", "pairs a second", "plain = 1.00"], rows)}`,
-    targets: [],
-  };
-}
-
-async function siteOf(binary: string, masters: number): Promise<Site> {
   // A node that has met no other does not know its own address, and clients are told none.
-  const announced = ["--cluster-announce-ip", "127.0.0.1"];
-  const nodes = await startMasters(binary, masters, announced);
+  const nodes = await startMasters(binary, masters, ["--cluster-announce-ip", "127.0.0.1"]);
   const ports = nodes.map(({ port }) => port);
   const processes = new Map<Library, PairProcess>();
   for (const library of compared) {
     processes.set(library, await startPairs(library, "cluster", ports));
   }
-  return { masters, nodes, processes, rates: new Map() };
+  await warmUp(processes.values(), callerCounts, Math.min(0.5, seconds));
+  const cells: Cells = new Map(
+    compared.map((library) => [library, new Map(callerCounts.map((callers) => [callers, []]))]),
+  );
+  for (let round = 0; round < rounds; round++) {
+    for (const callers of callerCounts) {
+      for (const library of turns(compared, round)) {
+        const process = processes.get(library) as PairProcess;
+        const result = await process.run({ kind: "pairs", callers, seconds });
+        cells.get(library)?.get(callers)?.push(result);
+      }
+    }
+  }
+  await Promise.all([...processes.values()].map((process) => process.stop()));
+  await Promise.all(nodes.map((node) => node.stop()));
+  return { text: textOf(cells), targets: targetsOf(cells) };
+}
+
+type Pick = (result: PairResult) => number;
+const rate: Pick = ({ pairsPerSecond }) => pairsPerSecond;
+const p99: Pick = ({ p99Ms }) => p99Ms;
+const processor: Pick = ({ cpuMicrosPerPair }) => cpuMicrosPerPair;
+
+function all(cells: Cells, library: Library, callers: number, pick: Pick): number[] {
+  return (cells.get(library)?.get(callers) ?? []).map(pick);
+}
+
+function textOf(cells: Cells): string {
+  const tables = callerCounts.map((callers) => {
+    const rows = compared.map((library) => {
+      const of = (pick: Pick) => all(cells, library, callers, pick);
+      const toPlain = (pick: Pick) =>
+        spreadText(ratioOf(of(pick), all(cells, plain, callers, pick)));
+      return [
+        library.name,
+        number(medianOf(of(rate))),
+        toPlain(rate),
+        number(medianOf(of(p99)), 3),
+        toPlain(p99),
+        number(medianOf(of(processor)), 1),
+        toPlain(processor),
+      ];
+    });
+    const name = callers === 1 ? "1 caller" : `${callers} callers`;
+    const head = [
+      name,
+      "pairs a second",
+      "plain = 1.00",
+      "p99 ms",
+      "plain = 1.00",
+      "processor µs a pair",
+      "plain = 1.00",
+    ];
+    return table(head, rows);
+  });
+  return `## A Cluster
+
+One process on ${masters} masters. "${scriptsCorked.name}": ${scriptsCorked.what}.
+
+${tables.join("\n\n")}`;
+}
+
+function targetsOf(cells: Cells): Target[] {
+  const ratio = (callers: number, to: Library, pick: Pick = rate) =>
+    ratioOf(all(cells, submitLock, callers, pick), all(cells, to, callers, pick));
+  const targets = goals.flatMap(([callers, ofPlain]): Target[] => {
+    const name = `Cluster of ${masters}, ${callers === 1 ? "1 caller" : `${callers} callers`}`;
+    const against = (to: Library, least: number): Target => {
+      const spread = ratio(callers, to);
+      return atLeast(`${name}, against ${to.name}`, least, spread.median, spreadText(spread));
+    };
+    const limit = ratioOf(
+      all(cells, scriptsCorked, callers, rate),
+      all(cells, plain, callers, rate),
+    );
+    return [
+      against(scriptsCorked, 0.9),
+      against(autoPipelined, 1),
+      { ...against(plain, ofPlain), limit: `${scriptsCorked.name}: ${spreadText(limit)}` },
+    ];
+  });
+  const tail = ratio(256, plain, p99);
+  const measure = `Cluster of ${masters}, p99 against plain, 256 callers`;
+  return [...targets, atMost(measure, 0.7, tail.median, spreadText(tail))];
 }

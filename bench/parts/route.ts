@@ -140,7 +140,18 @@ function targetsOf(cells: Cells): Target[] {
     const alone = peerOf(each, "scripts");
     const aloneRatio = ratioOf(rates(cells, alone), rates(cells, peerOf(each, "hand-written")));
     const limit = `${variantNames.scripts}: `;
+    const ping = peerOf(each, "ping");
+    const toPing = ratioOf(rates(cells, each), rates(cells, ping));
     return [
+      {
+        ...atLeast(
+          `requests a second against one PING: ${nameOf(each)}`,
+          0.95,
+          toPing.median,
+          spreadText(toPing),
+        ),
+        limit: limit + spreadText(ratioOf(rates(cells, alone), rates(cells, ping))),
+      },
       {
         ...atLeast(
           `requests a second against hand-written: ${nameOf(each)}`,

@@ -4,7 +4,7 @@ import type { Redis } from "ioredis";
 import type { Middleware } from "koa";
 import { ttlMs } from "../locker.ts";
 import { withDeleteIfMine } from "../plain.ts";
-import { openScriptsAlone } from "../scripts-alone.ts";
+import { loadScripts, openScriptsAlone } from "../scripts-alone.ts";
 
 /** What one writes in twenty lines: nothing is confirmed, extended or bounded. */
 export function expressLock(client: Redis): RequestHandler {
@@ -48,6 +48,7 @@ export function koaLock(client: Redis): Middleware {
 
 /** The limit: what submit-lock sends, and nothing around it. All its users are others, so it knows no 409. */
 export function expressScripts(client: Redis): RequestHandler {
+  void loadScripts(client);
   const scripts = openScriptsAlone(client);
   return async (req, res, next) => {
     try {
@@ -64,6 +65,7 @@ export function expressScripts(client: Redis): RequestHandler {
 }
 
 export function koaScripts(client: Redis): Middleware {
+  void loadScripts(client);
   const scripts = openScriptsAlone(client);
   return async (ctx, next) => {
     const hold = await scripts.acquire(ctx.get("x-user-id"));

@@ -24,7 +24,7 @@ const sends: Record<Variant, readonly string[]> = {
   bare: [],
   ping: ["ping"],
   "hand-written": ["set", "evalsha"],
-  scripts: ["eval"],
+  scripts: scriptCalls,
   guard: scriptCalls,
   protect: scriptCalls,
   once: scriptCalls,

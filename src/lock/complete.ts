@@ -1,16 +1,9 @@
 import { LockClosedError } from "../errors.ts";
 import { Timer, type TimerWheel } from "../timer-wheel.ts";
 import type { CompletePlan } from "./complete-plan.ts";
-import {
-  type CallerCommand,
-  type CompleteMessage,
-  type CompleteOutcome,
-  completeChannel,
-  type DuplicateMessage,
-  duplicateChannel,
-  publish,
-} from "./diagnostics.ts";
+import { type CallerCommand, completeChannel, duplicateChannel, publish } from "./diagnostics.ts";
 import type { InFlight } from "./in-flight.ts";
+import type { CompleteOutcome } from "./messages.ts";
 import { toLockError } from "./no-answer.ts";
 import { type ReleaseRuntime, release } from "./release.ts";
 import type { CompleteReply, CompleteRequest, LockCommand, NoAnswer } from "./store.ts";
@@ -189,7 +182,7 @@ export class Completing extends Timer {
     // Also where nobody waits for the outcome any more.
     if (outcome === "duplicate" && duplicateChannel.hasSubscribers) {
       const { key, keyPrefix } = this.command;
-      const message: DuplicateMessage = { key, keyPrefix };
+      const message = { key, keyPrefix };
       publish(duplicateChannel, this.command, message);
     }
     this.#end(outcome);
@@ -224,7 +217,7 @@ export class Completing extends Timer {
     this.#onCompleted = undefined;
     const { command, plan } = this;
     if (completeChannel.hasSubscribers) {
-      const message: CompleteMessage = {
+      const message = {
         key: command.key,
         keyPrefix: command.keyPrefix,
         outcome,

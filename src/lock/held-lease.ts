@@ -4,7 +4,7 @@ import type { Acquisition } from "./acquisition.ts";
 import type { AnswerToStore } from "./answer.ts";
 import { type CompleteRuntime, Completing, complete, type OnCompleted } from "./complete.ts";
 import { planComplete } from "./complete-plan.ts";
-import { type CallerCommand, type LostMessage, lostChannel, publish } from "./diagnostics.ts";
+import { type CallerCommand, lostChannel, publish } from "./diagnostics.ts";
 import { ExtendRequest } from "./extend.ts";
 import type { InFlight } from "./in-flight.ts";
 import { LeaseSignal } from "./lease-signal.ts";
@@ -162,8 +162,8 @@ export class HeldLease extends Timer {
     this.#runtime.active.done();
     if (lostChannel.hasSubscribers) {
       const durationMs = performance.now() - this.#validity.startedAt;
-      const lostMessage = { key, keyPrefix, outcome: reason, fencingToken, durationMs };
-      publish(lostChannel, command, lostMessage satisfies LostMessage);
+      const message = { key, keyPrefix, outcome: reason, fencingToken, durationMs };
+      publish(lostChannel, command, message);
     }
     this.#retirement = new Retirement(this.#runtime, command, this.#inFlight);
     // Rule 19: by the lease itself. Where the key may still be its own, the holder has the rest of its

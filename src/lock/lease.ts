@@ -1,14 +1,9 @@
 import { inspect } from "node:util";
 import { checkMs, checkOptionNames } from "../validation.ts";
 import { type AnswerToStore, checkAnswer } from "./answer.ts";
-import {
-  type CompleteOutcome,
-  publish,
-  type ReleaseMessage,
-  type ReleaseOutcome,
-  releaseChannel,
-} from "./diagnostics.ts";
+import { publish, releaseChannel } from "./diagnostics.ts";
 import type { HeldLease } from "./held-lease.ts";
+import type { CompleteOutcome, ReleaseOutcome } from "./messages.ts";
 
 /** A lock that is ours until a time. */
 export interface Lease {
@@ -175,7 +170,7 @@ function publishRelease(
   cause: Error | undefined,
 ): void {
   if (!releaseChannel.hasSubscribers) return;
-  const message: ReleaseMessage = {
+  const message = {
     key: command.key,
     keyPrefix: command.keyPrefix,
     outcome,

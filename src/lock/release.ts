@@ -1,12 +1,7 @@
 import { Timer, type TimerWheel } from "../timer-wheel.ts";
-import {
-  type CallerCommand,
-  publish,
-  type ReleaseOutcome,
-  type RetireMessage,
-  retireChannel,
-} from "./diagnostics.ts";
+import { type CallerCommand, publish, retireChannel } from "./diagnostics.ts";
 import type { InFlight } from "./in-flight.ts";
+import type { ReleaseOutcome, RetireMessage } from "./messages.ts";
 import { toLockError } from "./no-answer.ts";
 import type {
   LockCommand,
@@ -210,7 +205,7 @@ class Releasing extends Timer {
     if (this.#retires && retireChannel.hasSubscribers) {
       const durationMs = performance.now() - this.startedAt;
       const { key, keyPrefix } = this.command;
-      const message: RetireMessage = { key, keyPrefix, outcome, durationMs };
+      const message = { key, keyPrefix, outcome, durationMs };
       publish(retireChannel, this.command, message);
     }
     if (this.#notBefore === 0) this.#runtime.releases.done();

@@ -39,7 +39,11 @@ export interface ContendedAnswer extends Answered<"contended"> {
   readonly expiresInMs: number;
 }
 
-/** No answer to the command itself. */
+/**
+ * No answer to the command itself, and what of that is certain. A store that is not sure says
+ * `unknown`: then the lock confirms, and deletes what the request may have left. What was wrongly
+ * called `unsent` or `rejected` leaves a key that nobody owns, for as long as `ttlMs`.
+ */
 export type NoAnswer =
   /** Never written: certainly without effect. */
   | {

@@ -2,7 +2,7 @@ import { LockUnavailableError } from "../errors.ts";
 import { acquire } from "./acquire.ts";
 import type { Acquisition } from "./acquisition.ts";
 import { closedAttempt, type SubmissionAttempt } from "./attempt.ts";
-import { type AcquireMessage, acquireChannel, type CallerCommand, publish } from "./diagnostics.ts";
+import { acquireChannel, type CallerCommand, publish } from "./diagnostics.ts";
 import { HeldLease, type LeaseRuntime } from "./held-lease.ts";
 import { UserLease } from "./lease.ts";
 import { release } from "./release.ts";
@@ -80,7 +80,7 @@ function publishAcquire(command: CallerCommand, acquisition: Acquisition): void 
   if (!acquireChannel.hasSubscribers) return;
   const { key, keyPrefix } = command;
   const { outcome, startedAt, copies, confirmed, fencingToken, cause } = acquisition;
-  const message: AcquireMessage = {
+  const message = {
     key,
     keyPrefix,
     outcome,

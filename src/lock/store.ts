@@ -34,7 +34,10 @@ export { isNoAnswer } from "./replies.ts";
 export interface LockTimes {
   /** How long a key lives after an acquire and after an extend. */
   readonly ttlMs: number;
-  /** The longest that a lease is extended; also what a foreign key without an expiry is given to live. */
+  /**
+   * The longest that a lease is extended, and that a complete without an answer is sent again; also
+   * what a foreign key without an expiry is given to live.
+   */
   readonly maxHoldMs: number;
   /** The whole budget of one attempt; a request takes no effect later than this after its send. */
   readonly acquireTimeoutMs: number;

@@ -1,5 +1,6 @@
 import type { Attributes, Counter, Histogram, Meter } from "@opentelemetry/api";
 import type { LostReason } from "../errors.ts";
+import type { LockStats } from "../lock/inspection.ts";
 import type {
   AcquireMessage,
   CompleteMessage,
@@ -7,8 +8,7 @@ import type {
   LostMessage,
   ReleaseMessage,
   RetireMessage,
-} from "../lock/diagnostics.ts";
-import type { LockStats } from "../lock/inspection.ts";
+} from "../lock/messages.ts";
 import { CONFIRMED, errorType, KEY_PREFIX, OUTCOME, REASON } from "./attributes.ts";
 
 /** A lock whose numbers of the moment are asked for, such as a `SubmitLock`. */

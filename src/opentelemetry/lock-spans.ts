@@ -4,7 +4,7 @@ import type {
   CompleteMessage,
   LostMessage,
   ReleaseMessage,
-} from "../lock/diagnostics.ts";
+} from "../lock/messages.ts";
 import {
   CONFIRMED,
   COPIES,

@@ -14,6 +14,7 @@ import {
   isComplete,
   isExtend,
   openFixture,
+  patient,
 } from "./fixture.ts";
 
 afterEach(closeFixtures);
@@ -226,7 +227,7 @@ describe("rule 15, P9: a holder whose lease is gone", () => {
 });
 
 test("rule 15: an order with an id costs one call before the work and one after it, a replay one", async () => {
-  const { lock, proxy } = await openFixture();
+  const { lock, proxy } = await openFixture(patient);
   const user = freshUser();
   const before = proxy.count("eval");
   const lease = await submissionOf(lock, user);

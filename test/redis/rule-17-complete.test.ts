@@ -15,6 +15,7 @@ import {
   isExtend,
   isRelease,
   openFixture,
+  patient,
 } from "./fixture.ts";
 
 afterEach(closeFixtures);
@@ -245,7 +246,7 @@ describe("rule 17: whichever of complete and release is called first decides", (
   });
 
   test("a release after a complete waits for it, and a second complete is the first", async () => {
-    const { lock, proxy } = await openFixture();
+    const { lock, proxy } = await openFixture(patient);
     const user = freshUser();
     const lease = await submissionOf(lock, user);
     const completing = lease.complete(body("first"));

@@ -6,7 +6,7 @@ import { freshUser } from "../support/ids.ts";
 import { leaseOf } from "../support/locks.ts";
 import { answer, foundBy, recordKey, submissionOf, submit } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, isAcquire, isRelease, openFixture } from "./fixture.ts";
+import { closeFixtures, isAcquire, isRelease, openFixture, patient } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -130,7 +130,7 @@ describe("rule 18: what an attempt that was refused has on its way is retired", 
   });
 
   test("and a replay that was answered at once costs one call and nothing behind it", async () => {
-    const { lock, proxy } = await openFixture();
+    const { lock, proxy } = await openFixture(patient);
     const user = freshUser();
     await (await submissionOf(lock, user)).complete(answer);
     const before = proxy.count("eval");

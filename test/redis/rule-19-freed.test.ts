@@ -171,7 +171,7 @@ describe("rule 19: a tombstone", () => {
 });
 
 describe("rule 19: a lease that ran to its end", () => {
-  const times = { ttlMs: 1_000, maxHoldMs: 1_500, acquireTimeoutMs: 500, commandTimeoutMs: 100 };
+  const times = { ttlMs: 1_000, maxHoldMs: 1_500, acquireTimeoutMs: 500, commandTimeoutMs: 250 };
 
   test("leaves its holder the rest of its time, and then frees its user by itself", async () => {
     const { lock, proxy, redis } = await openFixture(times);

@@ -9,9 +9,9 @@ export interface RedisCluster {
 }
 
 /** Three masters without replicas that share the slots evenly. Resolves when all of them agree. */
-export async function startCluster(): Promise<RedisCluster> {
+export async function startCluster(options: readonly string[] = []): Promise<RedisCluster> {
   const binary = inject("redisServerBinary");
-  const nodes = await startMasters(binary, 3, ["--cluster-node-timeout", "2000"]);
+  const nodes = await startMasters(binary, 3, ["--cluster-node-timeout", "2000", ...options]);
   return {
     nodes,
     ports: nodes.map((node) => node.port),

@@ -29,7 +29,7 @@ const ROOMS: Record<string, { of: RegExp; files: RegExp[]; packages: RegExp[] }>
   koa: { of: /^koa\//, files: [LEAF, FACE, /^http\//], packages: [/^node:/, /^koa$/] },
   opentelemetry: {
     of: /^opentelemetry\//,
-    files: [LEAF, /^lock\/(diagnostics|inspection)\.ts$/],
+    files: [LEAF, /^lock\/(messages|inspection)\.ts$/],
     packages: [NODE, /^@opentelemetry\/api$/],
   },
 };

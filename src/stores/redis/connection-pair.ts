@@ -1,14 +1,8 @@
 import type { LockCommand, NoAnswer } from "../../lock/store.ts";
 import { inNeutralContext } from "../../neutral-context.ts";
 import { Connection } from "./connection.ts";
-import {
-  addressOf,
-  duplicate,
-  isCluster,
-  monitorErrors,
-  onError,
-  type RedisClient,
-} from "./ioredis.ts";
+import { duplicate } from "./duplicate.ts";
+import { addressOf, isCluster, monitorErrors, onError, type RedisClient } from "./ioredis.ts";
 import { misconfiguration } from "./no-answers.ts";
 import { recordKeyOf } from "./record-key.ts";
 import { RedisClock } from "./redis-clock.ts";
@@ -33,11 +27,13 @@ const distrustMs = 30_000;
 const idleMs = distrustMs;
 
 /**
- * How long the second connection may be unusable before another takes its place. A black-holed route
- * reports no error, and only a new connection can take another route: twice the time that one is
- * given to come up.
+ * How long the second connection may be silent, and at least as long as the two round trips of its
+ * handshake, before another takes its place. That may lead to a master that was elected meanwhile.
  */
-const unusableMs = 2_000;
+const silentMs = 1_000;
+
+/** In any other state, and on a Cluster, where others may answer: there ioredis has timers of its own. */
+const unusableMs = 5_000;
 
 /**
  * Rule 9: the application's own connection, the primary, and a second one of the store's for when
@@ -47,7 +43,7 @@ const unusableMs = 2_000;
  * |---|---|
  * | ready, and answers | the primary; in the 30 s after it was silent, the second where it can |
  * | coming up for the first time | nothing: there is no second yet |
- * | silent, or lost | the second, opened on first need and replaced when unusable for 2 s |
+ * | silent, or lost | the second, opened on first need and replaced when silent for 1 s |
  * | ended by the application | nothing |
  *
  * Without a lock that uses it the pair watches nothing and has no second connection.
@@ -65,7 +61,8 @@ export class ConnectionPair {
   readonly #users = new Set<() => void>();
   #primary: Connection;
   #second: Connection | undefined;
-  #unusableSince: number | undefined;
+  /** Since when the second is, and in which state of its client. */
+  #unusable: { readonly status: string; readonly since: number } | undefined;
   #idleTimer: NodeJS.Timeout | undefined;
   /** Why a connection was lost or did not come up, until one comes up. */
   #lastError: Error | undefined;
@@ -131,7 +128,7 @@ export class ConnectionPair {
     if (second !== undefined) {
       const isUsable = second.isUsable(slot, silenceMs);
       if (!isUsable) second.suspect(slot, key);
-      this.#judgeSecond(isUsable);
+      this.#judge(second, isUsable, commandTimeoutMs);
       if (isUsable) return second;
     }
     return primaryUsable ? this.#primary : undefined;
@@ -224,11 +221,13 @@ export class ConnectionPair {
     return second;
   }
 
-  #judgeSecond(isUsable: boolean): void {
+  #judge({ client: { status } }: Connection, isUsable: boolean, commandTimeoutMs: number): void {
     const now = performance.now();
-    if (isUsable) this.#unusableSince = undefined;
-    else if (this.#unusableSince === undefined) this.#unusableSince = now;
-    else if (now - this.#unusableSince > unusableMs) this.#closeSecond();
+    const isSilent = !this.isCluster && (status === "connect" || status === "ready");
+    const boundMs = isSilent ? Math.max(silentMs, 2 * commandTimeoutMs) : unusableMs;
+    if (isUsable) this.#unusable = undefined;
+    else if (this.#unusable?.status !== status) this.#unusable = { status, since: now };
+    else if (now - this.#unusable.since > boundMs) this.#closeSecond();
   }
 
   #closeIdle(): void {
@@ -239,7 +238,7 @@ export class ConnectionPair {
 
   #closeSecond(): void {
     clearTimeout(this.#idleTimer);
-    this.#unusableSince = undefined;
+    this.#unusable = undefined;
     const second = this.#second;
     this.#second = undefined;
     second?.unwatch();

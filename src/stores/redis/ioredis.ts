@@ -44,8 +44,6 @@ interface Stream {
 /** What ioredis has besides. Every member is looked at only where it is there. */
 interface Internals {
   readonly isCluster?: boolean;
-  /** The state of a connection; `select` is the database that it is in at the moment. */
-  readonly condition?: { readonly select?: number } | null;
   /** The socket, while there is one. */
   readonly stream?: Stream | null;
   /** Of a Cluster: the clients of its nodes. */
@@ -59,8 +57,6 @@ interface Internals {
     readonly name?: string;
     readonly sentinels?: readonly Address[] | null;
     readonly keyPrefix?: string;
-    readonly connectTimeout?: number;
-    readonly redisOptions?: object;
   };
 }
 
@@ -85,47 +81,6 @@ function whatElse(client: unknown): string {
 
 export function isCluster(client: RedisClient): boolean {
   return (client as Internals).isCluster === true;
-}
-
-/** How long the second connection may take to come up: it is opened when an answer is overdue. */
-const connectTimeoutMs = 1_000;
-
-/**
- * Another connection to the same place and the same database, which never queues and never
- * re-sends: the lock itself asks again for what was not answered.
- */
-export function duplicate(client: RedisClient): RedisClient {
-  const { condition, options } = client as Internals;
-  const connectTimeout = Math.min(options?.connectTimeout ?? connectTimeoutMs, connectTimeoutMs);
-  const connection = {
-    connectTimeout,
-    autoResendUnfulfilledCommands: false,
-    commandTimeout: undefined,
-    // Fails the commands in flight as soon as the connection is lost.
-    maxRetriesPerRequest: 0,
-  };
-  const common = {
-    enableOfflineQueue: false,
-    enableAutoPipelining: false,
-    lazyConnect: false,
-  };
-  const retry = (times: number) => Math.min(50 * times, 500);
-  if (isCluster(client)) {
-    const duplicateCluster = client.duplicate as (nodes: [], options: object) => unknown;
-    return duplicateCluster.call(client, [], {
-      ...common,
-      redisOptions: { ...options?.redisOptions, ...connection },
-      clusterRetryStrategy: retry,
-    }) as RedisClient;
-  }
-  const duplicateRedis = client.duplicate as (options: object) => unknown;
-  return duplicateRedis.call(client, {
-    ...common,
-    ...connection,
-    retryStrategy: retry,
-    // `select` at run time changes the database of the connection, not the options that are copied.
-    ...(condition?.select === undefined ? {} : { db: condition.select }),
-  }) as RedisClient;
 }
 
 /**

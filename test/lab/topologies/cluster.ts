@@ -21,10 +21,18 @@ const args = [
   ["--repl-ping-replica-period", "1"],
 ].flat();
 
-/** A Cluster of three masters with a replica each. Resolves when all of them agree. */
-export async function startReplicatedCluster(binary: string): Promise<Topology> {
+/**
+ * A Cluster of three masters with a replica each. Resolves when all of them agree.
+ *
+ * @param options for each of the six servers.
+ */
+export async function startReplicatedCluster(
+  binary: string,
+  options: readonly string[] = [],
+): Promise<Topology> {
+  const own = { cluster: true, args: [...args, ...options] };
   const servers = await Promise.all(
-    Array.from({ length: 2 * masterCount }, () => startServer(binary, { cluster: true, args })),
+    Array.from({ length: 2 * masterCount }, () => startServer(binary, own)),
   );
   const nodes = servers.map((server) => new Node(server));
   const byPort = (port: number) => nodes.find((node) => node.port === port) as Node;

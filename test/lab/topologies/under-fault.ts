@@ -9,10 +9,14 @@ import type { Fault } from "./faults.ts";
 import type { Topology } from "./topology.ts";
 import { Traffic } from "./traffic.ts";
 import { WriteObserver } from "./write-observer.ts";
+import { WriteProbe } from "./write-probe.ts";
 
 /** The life of a key in these tests. */
 export const ttlMs = 3_000;
 export const acquireTimeoutMs = 1_000;
+
+/** How soon orders flow when some master takes writes, although nobody but Redis knows of it yet. */
+const resumeBoundMs = 2_500;
 
 /** What customers and observers saw of one fault. Times are milliseconds. */
 export interface Outcome {
@@ -28,6 +32,10 @@ export interface Outcome {
   readonly unanswered: number;
   /** From the fault to the first order that was acquired after a 503, on the slower service. */
   readonly recoveryMs: number;
+  /** From the fault to the first write that another server took; 0 if none did. */
+  readonly writableMs: number;
+  /** From then to the order that recovery counts to. */
+  readonly resumeMs: number;
   /** Leases that were lost under their handlers. */
   readonly lost: number;
   readonly overlaps: number;
@@ -77,6 +85,7 @@ async function observe(
   await until(() => holdings().length > 4 * users, { what: "orders to flow" });
 
   const faultAt = now();
+  const probe = new WriteProbe(topology.nodes, victim, `lock:submit:${traffic.users[0]}`);
   /** When each service acquired again after it first could not; the fault itself where it always could. */
   const recoveries = () => services.map(({ name }) => recoveredAt(name));
   const recoveredAt = (service: string): number | undefined => {
@@ -104,6 +113,7 @@ async function observe(
     },
     listenAgain: (node) => observer.listen(node),
   });
+  probe.stop();
   await sleep(1_000);
   await traffic.stop(15_000);
   const httpMs = anonymous.stop();
@@ -121,7 +131,9 @@ async function observe(
   const pairs = overlapping(holdings());
   const lost = holdings().filter((holding) => holding.lost).length;
   const known = of(201).length + of(409).length + of(503).length;
+  const writableMs = (probe.acceptedAt ?? faultAt) - faultAt;
   const times = recoveries().map((at) => (at ?? Number.POSITIVE_INFINITY) - faultAt);
+  const recoveryMs = refused.length === 0 ? 0 : Math.max(...times);
   return {
     fault: fault.name,
     placed: of(201).length,
@@ -131,7 +143,9 @@ async function observe(
     slowest503Ms: Math.max(0, ...of(503).map((click) => click.answeredAt - click.askedAt)),
     odd: Math.max(0, clicks.length - known - lost),
     unanswered: traffic.unanswered,
-    recoveryMs: refused.length === 0 ? 0 : Math.max(...times),
+    recoveryMs,
+    writableMs,
+    resumeMs: writableMs === 0 ? 0 : Math.max(0, recoveryMs - writableMs),
     lost,
     overlaps: pairs.length,
     excused: pairs.filter(([one, two]) => observer.wereApart(one.ownerId, two.ownerId)).length,
@@ -164,12 +178,18 @@ export function misses(fault: Fault, outcome: Outcome): string[] {
   const most = acquireTimeoutMs + 50 + 3 * outcome.httpMs;
   expect(slowest <= most, `a 503 took ${slowest} ms`);
   expect(outcome.recoveryMs <= 15_000, `orders flow again only after ${outcome.recoveryMs} ms`);
+  const resume = Math.round(outcome.resumeMs);
+  const bound = resumeBoundMs + 3 * outcome.httpMs;
+  expect(resume <= bound, `orders flow ${resume} ms after a master takes writes`);
   expect(outcome.placed > 0, "no order was placed");
   expect(fault.isOutage || outcome.unavailable < outcome.placed / 2, "more 503 than it takes");
   // A deletion that a failover lost, or that could not be sent for as long as Redis was away.
-  const bound = ttlMs + 2_000;
-  expect(outcome.strandedMs <= bound, `a user was kept out for ${outcome.strandedMs} ms by nobody`);
-  expect(outcome.keysGoneMs <= bound, `a key was left for ${outcome.keysGoneMs} ms`);
+  const leftMs = ttlMs + 2_000;
+  expect(
+    outcome.strandedMs <= leftMs,
+    `a user was kept out for ${outcome.strandedMs} ms by nobody`,
+  );
+  expect(outcome.keysGoneMs <= leftMs, `a key was left for ${outcome.keysGoneMs} ms`);
   for (const rejection of outcome.uncaught) missed.push(`nobody caught: ${rejection}`);
   return missed;
 }

@@ -1,9 +1,9 @@
 import { isSubmitLockError } from "../../../../src/errors.ts";
 import type { StoredAnswer } from "../../../../src/lock/answer.ts";
 import type { SubmissionAttempt } from "../../../../src/lock/attempt.ts";
-import type { CompleteOutcome, ReleaseOutcome } from "../../../../src/lock/diagnostics.ts";
 import type { Lease } from "../../../../src/lock/lease.ts";
 import type { LookUp } from "../../../../src/lock/look-up.ts";
+import type { CompleteOutcome, ReleaseOutcome } from "../../../../src/lock/messages.ts";
 import type { SimulatedProcess, World } from "../world.ts";
 import { slackMs } from "./key-watch.ts";
 import type { Owner, Tenure } from "./owners.ts";

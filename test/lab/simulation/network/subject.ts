@@ -1,4 +1,5 @@
-import { duplicate, type RedisClient } from "../../../../src/stores/redis/ioredis.ts";
+import { duplicate } from "../../../../src/stores/redis/duplicate.ts";
+import type { RedisClient } from "../../../../src/stores/redis/ioredis.ts";
 import { acquireScript } from "../../../../src/stores/redis/scripts/acquire.ts";
 import type { Step, Who } from "./script.ts";
 

@@ -1,0 +1,145 @@
+import type { Kind, LockMemory, OrderCost } from "./order-cost.ts";
+import { number, table } from "./text.ts";
+
+/** One row of what was measured. */
+export interface CostRow extends OrderCost {
+  readonly kind: Kind;
+  /** The name of the way. */
+  readonly way: string;
+}
+
+/** How long a failover keeps orders out, in seconds. */
+export interface Failover {
+  readonly what: string;
+  readonly seconds: number;
+}
+
+/** What everything else follows from. */
+export interface Figures {
+  readonly costs: readonly CostRow[];
+  readonly lock: LockMemory;
+  /** What a record takes of Redis' memory, by the length of its answer. */
+  readonly records: readonly { readonly bytes: number; readonly grown: number }[];
+  readonly failovers: readonly Failover[];
+}
+
+const rates = [1_000, 10_000, 100_000];
+
+/** How much of a core a master may be busy with, so that one is enough for twice as many. */
+const shareOfMaster = 0.5;
+
+/** How long an order keeps its lock, in seconds. */
+const orderSeconds = 1;
+
+const retentions = [
+  { name: "10 min", seconds: 600 },
+  { name: "1 h", seconds: 3_600 },
+  { name: "24 h", seconds: 86_400 },
+];
+
+/** What was measured, as it is read back by the test of the page. */
+export function measuredTables({ costs, lock }: Pick<Figures, "costs" | "lock">): string {
+  const head = [
+    "an order, and how orders come",
+    "script calls",
+    "processor of Redis",
+    "to Redis",
+    "from Redis",
+    "to each replica",
+  ];
+  const rows = costs.map((cost) => [
+    `${cost.kind}, ${cost.way}`,
+    number(cost.calls, 2),
+    `${number(cost.processorMicros, 1)} µs`,
+    ...[cost.bytesIn, cost.bytesOut, cost.replicaBytes].map((bytes) => `${number(bytes)} B`),
+  ]);
+  const memory = table(
+    ["", "`MEMORY USAGE`", "memory of Redis for each"],
+    [["a lock whose order is under way", `${number(lock.usage)} B`, `${number(lock.grown)} B`]],
+  );
+  return `${table(head, rows)}\n\n${memory}`;
+}
+
+/** A shop by its orders a second. */
+export function shopTable({ costs, lock }: Figures): string {
+  const kinds = [...new Set(costs.map(({ kind }) => kind))];
+  const rows = rates.flatMap((rate) =>
+    kinds.map((kind) => {
+      const own = costs.filter((cost) => cost.kind === kind);
+      const [apart] = own as [CostRow];
+      return [
+        `${number(rate)}, ${kind}`,
+        ...own.map((cost) => number(cores(rate, cost), 2)),
+        number(mastersFor(rate, own)),
+        ...[apart.bytesIn, apart.bytesOut, apart.replicaBytes].map((bytes) =>
+          megabits(rate, bytes),
+        ),
+        size(rate * orderSeconds * lock.grown),
+      ];
+    }),
+  );
+  const ways = new Set(costs.map(({ way }) => way.split(":")[0]));
+  const head = [
+    "orders a second",
+    ...[...ways].map((way) => `cores, ${way}`),
+    "masters",
+    "Mbit/s in",
+    "Mbit/s out",
+    "Mbit/s to each replica",
+    "locks under way",
+  ];
+  return table(head, rows);
+}
+
+/** Orders that are answered 503 while one master is away. */
+export function failoverTable({ failovers }: Figures): string {
+  const rows = rates.flatMap((rate) =>
+    [1, 3, 10].map((masters) => [
+      `${number(rate)}, ${masters === 1 ? "1 master" : `${masters} masters`}`,
+      ...failovers.map(({ what, seconds }) => {
+        // Sentinels look after one master, a Cluster has several.
+        const isThere = what.startsWith("Cluster") === masters > 1;
+        return number(isThere ? (rate * seconds) / masters : Number.NaN);
+      }),
+    ]),
+  );
+  return table(["orders a second", ...failovers.map(({ what }) => what)], rows);
+}
+
+/** What "once" keeps. */
+export function recordTable({ records }: Figures): string {
+  const rows = rates.flatMap((rate) =>
+    retentions.map(({ name, seconds }) => [
+      number(rate),
+      name,
+      number(rate * seconds),
+      ...records.map(({ grown }) => size(rate * seconds * grown)),
+    ]),
+  );
+  const lengths = records.map(({ bytes }) => (bytes === 0 ? "no body" : `${number(bytes)} B`));
+  return table(["orders a second", "`retainMs`", "records", ...lengths], rows);
+}
+
+function cores(rate: number, { processorMicros }: OrderCost): number {
+  return (rate * processorMicros) / 1e6;
+}
+
+/**
+ * By the second way: at few orders a second Redis wakes up for each of them, which it has the time
+ * for; at many it finds several whenever it looks.
+ */
+function mastersFor(rate: number, [, busy]: readonly CostRow[]): number {
+  return busy === undefined ? Number.NaN : Math.ceil(cores(rate, busy) / shareOfMaster);
+}
+
+function megabits(rate: number, bytes: number): string {
+  return number((rate * bytes * 8) / 1e6, 1);
+}
+
+function size(bytes: number): string {
+  const units = ["kB", "MB", "GB", "TB"];
+  let value = bytes / 1e3;
+  let unit = 0;
+  for (; value >= 999.5 && unit < units.length - 1; unit++) value /= 1e3;
+  return `${number(value, value < 10 ? 1 : 0)} ${units[unit]}`;
+}

@@ -1,0 +1,78 @@
+import { describe, expect, test } from "vitest";
+import { kinds, ways } from "../../../bench/order-cost.ts";
+import { figuresOf } from "../../../bench/sizing-page.ts";
+import {
+  failoverTable,
+  measuredTables,
+  recordTable,
+  shopTable,
+} from "../../../bench/sizing-tables.ts";
+import { Page } from "../../docs/page.ts";
+
+describe("the page of sizing", () => {
+  const { text } = new Page("docs/operations/sizing.md");
+  const figures = figuresOf();
+  const made = (part: string) => {
+    const marks = `<!-- ${part}: npm run sizing -->\n\n(.*?)\n\n<!-- end -->`;
+    return new RegExp(marks, "s").exec(text)?.[1] ?? "";
+  };
+
+  test("has what was measured of each kind of order in each way", () => {
+    expect(figures.costs.map(({ kind, way }) => [kind, way])).toEqual(
+      kinds.flatMap((kind) => ways.map(({ name }) => [kind, name])),
+    );
+    for (const cost of figures.costs) {
+      for (const value of Object.values(cost).filter((each) => typeof each === "number")) {
+        expect(value, JSON.stringify(cost)).toBeGreaterThan(0);
+      }
+    }
+    // Read as it was written.
+    expect(made("measured")).toContain(measuredTables(figures));
+  });
+
+  test("has the times of failovers and the memory of two kinds of records", () => {
+    expect(figures.failovers.length).toBeGreaterThanOrEqual(3);
+    expect(figures.records.map(({ grown }) => grown > 0)).toEqual([true, true]);
+  });
+
+  test.each([
+    ["shop", shopTable],
+    ["failover", failoverTable],
+    ["records", recordTable],
+  ] as const)("calculates the table of the %s from what was measured", (part, tableOf) => {
+    expect(made(part)).toBe(tableOf(figures));
+  });
+});
+
+describe("the arithmetic of sizing", () => {
+  const cost = { kind: "lock", calls: 2, bytesIn: 500, bytesOut: 100, replicaBytes: 50 } as const;
+  const figures = {
+    costs: [
+      { ...cost, way: "apart: few", processorMicros: 50 },
+      { ...cost, way: "busy: many", processorMicros: 16 },
+    ],
+    lock: { usage: 120, grown: 200 },
+    records: [{ bytes: 1_024, grown: 1_700 }],
+    failovers: [
+      { what: "Cluster, a master is killed", seconds: 3 },
+      { what: "Sentinel, the master is killed", seconds: 2 },
+    ],
+  };
+
+  test("takes one master for half a core of the busy way", () => {
+    // 1.6 cores, 4 Mbit a thousand orders to Redis, 200 B for each of the orders of a second.
+    expect(shopTable(figures)).toContain(
+      "| 100\u2009000, lock | 5.00 | 1.60 | 4 | 400.0 | 80.0 | 40.0 | 20 MB |",
+    );
+  });
+
+  test("spreads the users over the masters", () => {
+    const rows = failoverTable(figures);
+    expect(rows).toContain("| 10\u2009000, 1 master | – | 20\u2009000 |");
+    expect(rows).toContain("| 10\u2009000, 3 masters | 10\u2009000 | – |");
+  });
+
+  test("keeps a record for as long as it is kept", () => {
+    expect(recordTable(figures)).toContain("| 1\u2009000 | 1 h | 3\u2009600\u2009000 | 6.1 GB |");
+  });
+});
