@@ -1,6 +1,7 @@
 import { inNeutralContext } from "../../neutral-context.ts";
 import { ConnectionPair } from "./connection-pair.ts";
-import { duplicate, onError, type RedisClient } from "./ioredis.ts";
+import { duplicate } from "./duplicate.ts";
+import { onError, type RedisClient } from "./ioredis.ts";
 
 /**
  * Connections for what waits for replicas, because `WAIT` blocks the one that it is sent on: a pair
