@@ -30,6 +30,15 @@ export const submitLock: Library = {
   open: async (client) => (await import("./submit-lock.ts")).openSubmitLock(client),
 };
 
+/** Measured on a server with a replica, by a part of its own. */
+export const acknowledged: Library = {
+  ...submitLock,
+  name: "submit-lock, ackReplicas 1",
+  what: "the same, each acquire confirmed by a replica",
+  open: async (client) =>
+    (await import("./submit-lock.ts")).openSubmitLock(client, { ackReplicas: 1 }),
+};
+
 /** No libraries of the tables, but the limits that stand in the way. */
 export const scriptsAlone: Library = {
   name: "its scripts alone",

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Cluster, Redis } from "ioredis";
-import { libraries, scriptsAlone, scriptsCorked } from "./libraries.ts";
+import { acknowledged, libraries, scriptsAlone, scriptsCorked } from "./libraries.ts";
 import type { Client } from "./locker.ts";
 import type { PairJob, PairResult } from "./pair-jobs.ts";
 import { serveJobs } from "./process/serve.ts";
@@ -12,8 +12,8 @@ import { Samples } from "./samples.ts";
  * the ports with commas.
  */
 const [name = "", prefix = "", kind = "", ports = ""] = process.argv.slice(2);
-const limits = [scriptsAlone, scriptsCorked];
-const library = [...libraries, ...limits].find((each) => each.name === name);
+const others = [scriptsAlone, scriptsCorked, acknowledged];
+const library = [...libraries, ...others].find((each) => each.name === name);
 if (library === undefined) throw new Error(`There is no library ${name}.`);
 const client = connect(ports.split(",").map(Number));
 // A Cluster knows its masters from then on.

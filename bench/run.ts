@@ -4,6 +4,7 @@ import { installPeers } from "../test/lab/peers/install.ts";
 import { serverBinary } from "../test/support/server-binary.ts";
 import { conditions } from "./machine.ts";
 import type { Findings, Part, Target } from "./part.ts";
+import { acknowledgement } from "./parts/acknowledged.ts";
 import { cluster } from "./parts/cluster.ts";
 import { contended } from "./parts/contended.ts";
 import { memory } from "./parts/memory.ts";
@@ -35,6 +36,7 @@ const parts: Readonly<Record<string, Part>> = {
   watchdogs,
   processes,
   cluster,
+  acknowledged: acknowledgement,
 };
 
 const words = process.argv.slice(2);

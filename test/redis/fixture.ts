@@ -1,4 +1,9 @@
-import { RedisStore, type SubmitLock, type SubmitLockOptions } from "../../src/index.ts";
+import {
+  RedisStore,
+  type RedisStoreOptions,
+  type SubmitLock,
+  type SubmitLockOptions,
+} from "../../src/index.ts";
 
 import { acquireOnceScript, acquireScript } from "../../src/stores/redis/scripts/acquire.ts";
 import { completeScript } from "../../src/stores/redis/scripts/complete.ts";
@@ -46,18 +51,19 @@ const pulses = new Set<Pulse>();
 export interface FixtureOptions extends Partial<SubmitLockOptions> {
   readonly connect?: (port: number, options?: SharedOptions) => AnyRedis;
   readonly clientOptions?: SharedOptions;
+  readonly storeOptions?: RedisStoreOptions;
   /** A server of the test's own instead of the one that all share. */
   readonly port?: number;
 }
 
 export async function openFixture(options: FixtureOptions = {}): Promise<Fixture> {
   const { connect = ioredis6.connect, port = sharedRedisPort(), ...others } = options;
-  const { clientOptions, ...lockOptions } = others;
+  const { clientOptions, storeOptions, ...lockOptions } = others;
   const proxy = await startProxy(port);
   proxies.add(proxy);
   const client = connect(proxy.port, clientOptions);
   await untilReady(client);
-  const store = new RedisStore(client);
+  const store = new RedisStore(client, storeOptions);
   const lock = openLock({ store, ...brisk, ...lockOptions });
   return { proxy, client, store, lock, redis: observer(port) };
 }

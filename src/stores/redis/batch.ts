@@ -1,21 +1,36 @@
 import type { LockCommand, LockRequest, NoAnswer } from "../../lock/store.ts";
 import { type Command, leastToken } from "./commands.ts";
 import type { CallResult, Connection } from "./connection.ts";
-import type { ConnectionPair } from "./connection-pair.ts";
 import { toNoAnswer, unexpectedReply } from "./no-answers.ts";
+import type { RedisClock } from "./redis-clock.ts";
 
 /**
  * How many calls are to be in flight, so that Redis works on one while this process reads the answer
  * to another. Pairs a second with 32 and 64 callers on two idle cores, 4 calls being 1.00: one call
  * 0.56 to 0.71, two 0.77 to 1.06, eight 0.85 to 1.15; with 256 callers eight make 0.76 to 0.84.
  */
-const callsAtOnce = 4;
+const defaultCallsAtOnce = 4;
 
 /**
  * The fewest entries of a call that is split off. The call itself takes about 7 µs of this process,
  * and an entry 1.3 µs (bench/results.md): with fewer, most of the work would be the call's.
  */
 const leastEntries = 8;
+
+/** What a batch writes to: a connection pair, or what gathers its calls further. */
+export interface BatchConnections {
+  readonly clock: RedisClock;
+  readonly isCluster: boolean;
+  readonly inFlight: number;
+  recordKey(command: LockCommand): string;
+  slotOf(key: string): number;
+  pick(
+    slot: number,
+    key: string,
+    commandTimeoutMs: number,
+  ): Pick<Connection, "nodeOf" | "send"> | undefined;
+  unavailableReason(): NoAnswer;
+}
 
 /**
  * The requests of one command that one turn of the event loop made, written in few calls. A client's
@@ -24,13 +39,20 @@ const leastEntries = 8;
  */
 export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> {
   readonly #command: Command<Request, Reply>;
-  readonly #connections: ConnectionPair;
+  readonly #connections: BatchConnections;
+  readonly #callsAtOnce: number;
   #waiting: Request[] = [];
   readonly #recordKey: (command: LockCommand) => string;
 
-  constructor(command: Command<Request, Reply>, connections: ConnectionPair) {
+  /** @param callsAtOnce how many calls are to be in flight. */
+  constructor(
+    command: Command<Request, Reply>,
+    connections: BatchConnections,
+    callsAtOnce: number = defaultCallsAtOnce,
+  ) {
     this.#command = command;
     this.#connections = connections;
+    this.#callsAtOnce = callsAtOnce;
     this.#recordKey = (of) => connections.recordKey(of);
   }
 
@@ -56,7 +78,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
 
   /** Splits them into as many calls as there may be in flight, none of them too small or too large. */
   #write(requests: readonly Request[]): void {
-    const wanted = Math.max(1, callsAtOnce - this.#connections.inFlight);
+    const wanted = Math.max(1, this.#callsAtOnce - this.#connections.inFlight);
     const calls = Math.min(wanted, Math.ceil(requests.length / leastEntries));
     const { maxEntries } = this.#connections.isCluster ? oneEntry : this.#command;
     const entries = Math.min(Math.ceil(requests.length / calls), maxEntries);
@@ -149,7 +171,7 @@ type Answer = Exclude<CallResult, { kind: "not-loaded" }>;
 
 /** A connection, and the node behind it. */
 interface Route {
-  readonly connection: Connection;
+  readonly connection: Pick<Connection, "nodeOf" | "send">;
   readonly node: string;
 }
 

@@ -111,10 +111,7 @@ export class Connection {
     args: readonly (string | number)[],
     tell: (result: CallResult) => void,
   ): void {
-    const call: Call = { node, sentAt: performance.now(), isGivenUp: false, tell };
-    const calls = this.#unanswered.get(node);
-    if (calls === undefined) this.#unanswered.set(node, [call]);
-    else calls.push(call);
+    const call = this.#written(node, performance.now(), tell);
     const digest = this.#scripts.digestOf(node, script);
     this.#call(digest, script, keys, args).then(
       (value) => {
@@ -130,6 +127,40 @@ export class Connection {
         tellOnce(call, isNotLoaded ? { kind: "not-loaded" } : { kind: "error", error });
       },
     );
+  }
+
+  /**
+   * Follows what was written to a node by other means than {@link send}.
+   *
+   * @param answer settles when the node has answered.
+   * @param dueAt when it is to answer, by the monotonic clock: it is not silent before that.
+   * @param tell as of `send`.
+   */
+  follow(
+    node: string,
+    answer: Promise<unknown>,
+    dueAt: number,
+    tell: (result: CallResult) => void,
+  ): void {
+    const call = this.#written(node, dueAt, tell);
+    answer.then(
+      (value) => {
+        this.#answered(call);
+        tellOnce(call, { kind: "value", value });
+      },
+      (error: unknown) => {
+        call.isGivenUp = true;
+        tellOnce(call, { kind: "error", error });
+      },
+    );
+  }
+
+  #written(node: string, sentAt: number, tell: (result: CallResult) => void): Call {
+    const call: Call = { node, sentAt, isGivenUp: false, tell };
+    const calls = this.#unanswered.get(node);
+    if (calls === undefined) this.#unanswered.set(node, [call]);
+    else calls.push(call);
+    return call;
   }
 
   #call(

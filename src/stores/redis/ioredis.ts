@@ -13,6 +13,8 @@ export interface RedisClient {
   eval(script: string, numkeys: number, ...args: (string | number)[]): Promise<unknown>;
   /** Where it is missing, every call carries the text of its script. */
   evalsha?(sha1: string, numkeys: number, ...args: (string | number)[]): Promise<unknown>;
+  /** Needed for `ackReplicas` alone. */
+  pipeline?(commands: unknown[][]): unknown;
   connect(): Promise<void>;
   disconnect(): void;
   duplicate(...options: never[]): unknown;
@@ -26,6 +28,11 @@ export interface RedisClient {
 interface Address {
   readonly host?: string;
   readonly port?: number | string;
+}
+
+/** Commands that are written together. */
+interface Pipeline {
+  exec(): Promise<[error: Error | null, value?: unknown][] | null>;
 }
 
 /** What of a socket holds writes back. */
@@ -74,6 +81,26 @@ function whatElse(client: unknown): string {
 
 export function isCluster(client: RedisClient): boolean {
   return (client as Internals).isCluster === true;
+}
+
+/**
+ * Writes commands to one server, on one connection and in one piece: on a Cluster to that of their
+ * keys, along with those that have none.
+ *
+ * @returns what each was answered, errors of the server among it; rejects where the client itself
+ *   failed one of them.
+ */
+export async function pipelined(
+  client: RedisClient,
+  commands: readonly (readonly (string | number)[])[],
+): Promise<unknown[]> {
+  const pipeline = client.pipeline?.(commands as unknown[][]) as Pipeline | undefined;
+  const replies = (await pipeline?.exec()) ?? [];
+  return commands.map((_, index) => {
+    const [error, value] = replies[index] ?? [new Error("the client gave no reply")];
+    if (error !== null && !isServerError(error)) throw error;
+    return error ?? value;
+  });
 }
 
 /**

@@ -14,6 +14,7 @@ import type {
   ReleaseRequest,
 } from "../../lock/store.ts";
 import { inNeutralContext } from "../../neutral-context.ts";
+import { Acknowledged } from "./acknowledged.ts";
 import { CommandBatch } from "./batch.ts";
 import {
   acquireCommand,
@@ -30,6 +31,7 @@ import { corked } from "./cork.ts";
 import { checkClient, type RedisClient } from "./ioredis.ts";
 import { freeCommand, inspectCommand } from "./on-call-commands.ts";
 import { recordsProblemOf } from "./record-key.ts";
+import { type RedisStoreOptions, resolveRedisOptions } from "./redis-options.ts";
 import {
   acquireStepCommand,
   lookCommand,
@@ -59,6 +61,8 @@ export class RedisStore implements LockStore {
   readonly #completes: CommandBatch<CompleteRequest, CompleteReply>;
   /** On a Cluster alone: elsewhere two keys can always be reached at once. */
   readonly #twoSteps: TwoSteps | undefined;
+  /** Where replicas are waited for. */
+  readonly #acknowledged: Acknowledged | undefined;
   /** Of what is hardly ever asked: made on first use. */
   readonly #rareBatches: { flush(): void }[] = [];
   #inspects: CommandBatch<InspectRequest, InspectReply> | undefined;
@@ -70,24 +74,39 @@ export class RedisStore implements LockStore {
 
   /**
    * @param client an ioredis client.
-   * @throws InvalidOptionError for anything else.
+   * @throws InvalidOptionError for anything else, and for an invalid option.
    */
-  constructor(client: RedisClient) {
+  constructor(client: RedisClient, options: RedisStoreOptions = {}) {
     checkClient(client);
+    const { ackReplicas } = resolveRedisOptions(client, options);
     this.#client = client;
     this.#connections = ConnectionPair.of(client);
     this.recordsProblem = recordsProblemOf(client);
-    this.#acquires = new CommandBatch(acquireCommand, this.#connections);
-    this.#onceAcquires = new CommandBatch(acquireOnceCommand, this.#connections);
+    // What is confirmed together comes back together.
+    const calls = ackReplicas === undefined ? undefined : 1;
+    this.#acquires = new CommandBatch(acquireCommand, this.#connections, calls);
+    this.#onceAcquires = new CommandBatch(acquireOnceCommand, this.#connections, calls);
     this.#lookUps = new CommandBatch(lookUpCommand, this.#connections);
     this.#extends = new CommandBatch(extendCommand, this.#connections);
-    this.#releases = new CommandBatch(releaseCommand, this.#connections);
+    this.#releases = new CommandBatch(releaseCommand, this.#connections, calls);
     this.#cooldowns = new CommandBatch(cooldownCommand, this.#connections);
     this.#completes = new CommandBatch(completeCommand, this.#connections);
     if (this.#connections.isCluster) this.#twoSteps = this.#openTwoSteps();
+    if (ackReplicas !== undefined) {
+      this.#acknowledged = new Acknowledged(client, ackReplicas, {
+        acquire: (request) => this.#acquire(request),
+        complete: (request) => this.#complete(request),
+      });
+    }
   }
 
   acquire(request: AcquireRequest): void {
+    // Rule 21.
+    if (this.#acknowledged === undefined || request.onlyLooks) this.#acquire(request);
+    else this.#acknowledged.acquire(request);
+  }
+
+  #acquire(request: AcquireRequest): void {
     const { command, onlyLooks } = request;
     if (command.submission === undefined && !onlyLooks) this.#acquires.add(request);
     else if (!this.#twoSteps?.acquire(request)) {
@@ -108,6 +127,11 @@ export class RedisStore implements LockStore {
   }
 
   complete(request: CompleteRequest): void {
+    if (this.#acknowledged === undefined) this.#complete(request);
+    else this.#acknowledged.complete(request);
+  }
+
+  #complete(request: CompleteRequest): void {
     if (this.#twoSteps?.complete(request)) {
       this.#flushSoon();
       return;
@@ -130,8 +154,10 @@ export class RedisStore implements LockStore {
 
   attach(onReady: () => void): () => Promise<void> {
     const detach = this.#connections.attach(onReady);
+    const detachAcknowledged = this.#acknowledged?.attach();
     return () => {
       detach();
+      detachAcknowledged?.();
       return Promise.resolve();
     };
   }

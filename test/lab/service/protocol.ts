@@ -1,4 +1,4 @@
-import type { SubmitLockOptions } from "../../../src/index.ts";
+import type { RedisStoreOptions, SubmitLockOptions } from "../../../src/index.ts";
 
 /** How a service gets to Redis. */
 export type Target =
@@ -13,6 +13,7 @@ export interface Settings {
   readonly ioredis: 5 | 6;
   readonly target: Target;
   readonly times: Partial<Omit<SubmitLockOptions, "store">>;
+  readonly store?: RedisStoreOptions;
 }
 
 /** What a process holds on to at a moment. */

@@ -30,7 +30,7 @@ for (const event of ["unhandledRejection", "uncaughtException", "warning"]) {
 
 const redis = connect(settings.target, settings.ioredis);
 (redis as EventEmitter).on("error", () => {});
-const lock = new SubmitLock({ store: new RedisStore(redis), ...settings.times });
+const lock = new SubmitLock({ store: new RedisStore(redis, settings.store), ...settings.times });
 
 let underWay = 0;
 const handler = async (turn: Turn): Promise<void> => {

@@ -1,3 +1,4 @@
+import type { RedisStoreOptions } from "../../../src/index.ts";
 import { freshUser } from "../../support/ids.ts";
 import { until } from "../../support/until.ts";
 import { overlapping } from "../ledger.ts";
@@ -13,8 +14,9 @@ const names = ["Express 5, guard.protect(handler)", "Koa 3"] as const;
 export async function startServices(
   { target }: Topology,
   times: Settings["times"] = { ttlMs, acquireTimeoutMs },
+  store: RedisStoreOptions = {},
 ): Promise<[Service, Service]> {
-  const common = { target, times };
+  const common = { target, times, store };
   return await Promise.all([
     startService({ ...common, framework: names[0], ioredis: 6 }),
     startService({ ...common, framework: names[1], ioredis: 5 }),
@@ -71,6 +73,9 @@ export async function terminateService(victim: Service, other: Service): Promise
   return { status, freeAfterMs, endedAfterMs: now() - answeredAt, exitCode: code };
 }
 
+/** A lease that is not extended: a failover that lost it would go unnoticed by its holder. */
+const longHold = { ttlMs: 40_000, maxHoldMs: 40_000 } as const;
+
 export interface LostWrite {
   /** Whether two orders of one user ran at the same time. */
   readonly overlapped: boolean;
@@ -78,7 +83,7 @@ export interface LostWrite {
   readonly wereApart: boolean;
   /** Whether the first order was told that its lease is lost. */
   readonly told: boolean;
-  /** The master did not take a key that no replica would hear of: nothing could be lost. */
+  /** The first order was answered 503: it did not run on a key that no replica would hear of. */
   readonly refused: boolean;
   /** The fencing tokens of the two orders rose. */
   readonly tokenRose: boolean;
@@ -87,14 +92,16 @@ export interface LostWrite {
 }
 
 /**
- * The one overlap that no lock on one Redis prevents, on purpose: the master takes a key that its
+ * The one overlap that a lock on one Redis does not prevent by itself, on purpose: the master takes a key that its
  * replicas do not hear of, and dies. The lease of the first order is never extended, or else its
  * service would learn of the loss as soon as it is connected to the new master.
  */
-export async function loseWrite(topology: Topology): Promise<LostWrite> {
+export async function loseWrite(
+  topology: Topology,
+  store: RedisStoreOptions = {},
+): Promise<LostWrite> {
   await topology.whole();
-  const holdMs = 40_000;
-  const [one, other] = await startServices(topology, { ttlMs: holdMs, maxHoldMs: holdMs });
+  const [one, other] = await startServices(topology, longHold, store);
   const observer = new WriteObserver();
   try {
     await Promise.all(topology.nodes.map((node) => observer.listen(node)));
@@ -106,7 +113,7 @@ export async function loseWrite(topology: Topology): Promise<LostWrite> {
     for (const replica of replicas) replica.pause();
     // Otherwise a replica still finds the write in its socket when it wakes.
     await victim.ask("CLIENT", "KILL", "TYPE", "replica");
-    const first = order(one, user, holdMs - 2_000).reply;
+    const first = order(one, user, longHold.ttlMs - 2_000).reply;
     const refused = first.then(({ status }) => status === 503);
     if (await Promise.race([started(one, user), refused])) {
       for (const replica of replicas) replica.resume();
@@ -132,6 +139,46 @@ export async function loseWrite(topology: Topology): Promise<LostWrite> {
     };
   } finally {
     observer.stop();
+    await Promise.all([one.kill(), other.kill()]);
+  }
+}
+
+export interface KeptLock {
+  /** What the user's other clicks were answered while the first order ran, on the new master. */
+  readonly meanwhile: readonly number[];
+  readonly overlapped: boolean;
+  /** The first order. */
+  readonly status: number;
+}
+
+/**
+ * The master dies as soon as the first order has begun, which its replicas have confirmed: one of
+ * them takes its place. The user clicks on the other service all the while.
+ */
+export async function keepLock(topology: Topology, store: RedisStoreOptions): Promise<KeptLock> {
+  await topology.whole();
+  const [one, other] = await startServices(topology, longHold, store);
+  try {
+    const user = freshUser();
+    const victim = await topology.masterOf(`lock:submit:${user}`);
+    const first = order(one, user, 12_000).reply;
+    await started(one, user);
+    await victim.kill();
+    let isOver = false;
+    void first.finally(() => {
+      isOver = true;
+    });
+    const meanwhile: number[] = [];
+    while (!isOver) {
+      const { status } = await order(other, user, 0).reply;
+      if (!isOver && status !== 503) meanwhile.push(status);
+    }
+    const { status } = await first;
+    const overlapped = overlapping([...one.holdings, ...other.holdings]).length > 0;
+    await victim.restart();
+    await topology.whole();
+    return { meanwhile: [...new Set(meanwhile)], overlapped, status };
+  } finally {
     await Promise.all([one.kill(), other.kill()]);
   }
 }

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, inject, test } from "vitest";
 import type { Service } from "../service/service.ts";
-import { killService, loseWrite, startServices, terminateService } from "./endings.ts";
+import { keepLock, killService, loseWrite, startServices, terminateService } from "./endings.ts";
 import { faults } from "./faults.ts";
 import type { Topology } from "./topology.ts";
 import { misses, ttlMs, underFault } from "./under-fault.ts";
@@ -31,6 +31,21 @@ export function testOn(start: (binary: string) => Promise<Topology>, faultName: 
       wereApart: true,
       tokenRose: true,
       counterRepeated: true,
+    });
+  }, 120_000);
+
+  test("P1: with ackReplicas, a lock that no replica heard of is not given to anybody", async () => {
+    expect(await loseWrite(topology, { ackReplicas: 1 })).toMatchObject({
+      refused: true,
+      overlapped: false,
+    });
+  }, 120_000);
+
+  test("P1: with ackReplicas, a lock outlives the master that gave it", async () => {
+    expect(await keepLock(topology, { ackReplicas: 1 })).toEqual({
+      meanwhile: [409],
+      overlapped: false,
+      status: 201,
     });
   }, 120_000);
 

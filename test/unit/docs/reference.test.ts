@@ -10,6 +10,7 @@ const channels = page("docs/reference/channels.md");
 describe("the reference of options", () => {
   test.each([
     "SubmitLockOptions",
+    "RedisStoreOptions",
     "GuardOptions",
     "IdempotencyOptions",
     "WithLockOptions",
@@ -51,6 +52,15 @@ describe("the reference of options", () => {
     }
     if (least !== undefined) expect(() => make(least - 1)).toThrow(name);
     if (most !== undefined) expect(() => make(most + 1)).toThrow(name);
+  });
+
+  test("has a row for every option of a RedisStore, with its bounds", () => {
+    const rows = options.tableUnder("Stores");
+    expect(rows.map(([name]) => name)).toEqual(
+      membersOf("RedisStoreOptions").map((name) => `\`${name}\``),
+    );
+    const [, , meaning = ""] = rows.find(([name]) => name === "`ackReplicas`") ?? [];
+    expect(meaning).toMatch(/^1 to 100\./);
   });
 
   test.each(["Anonymous", "Contended", "KeyMissing", "Mismatch", "Replay", "Unavailable"])(

@@ -1,0 +1,46 @@
+import { common } from "./common.ts";
+import { sent } from "./sent.ts";
+
+/**
+ * Writes what an owner id has left once more, and changes nothing: replicas are waited for by the
+ * last write of a connection, and a confirm that finds its own lock or record has made none. Replicas
+ * have their master's writes in order, so one write stands for all that it has found.
+ *
+ * KEYS: the lock or the record of each entry.
+ * ARGV: the owner id of each entry.
+ *
+ * Returns the clock, then for each entry:
+ *   1 it is there, and the replicas that have the last write of this script have it
+ *   0 something else is there, or nothing
+ */
+export const touchScript: string = sent(/* lua */ `
+${common}
+local replies = { now }
+for i, key in ipairs(KEYS) do
+  local owner_id = ARGV[i]
+  local reply = 0
+  local held = redis.pcall('GET', key)
+  if failed(held) then
+    if not odd(held) then
+      reply = held
+    end
+  -- A lock begins with its owner id, and a record has it behind its fingerprint.
+  elseif held and (string.sub(held, 1, 36) == owner_id or string.sub(held, 24, 59) == owner_id) then
+    reply = 1
+    if not wrote then
+      reply = redis.pcall('PTTL', key)
+      if not failed(reply) then
+        -- No write that needs memory: a full Redis takes it. 0 would delete the key.
+        reply = redis.pcall('PEXPIRE', key, math.max(reply, 1))
+      end
+      wrote = not failed(reply)
+    end
+  end
+  -- As long as nothing was written, an error is that of the whole call.
+  if failed(reply) and not wrote then
+    return reply
+  end
+  replies[i + 1] = reply
+end
+return replies
+`);

@@ -1,0 +1,198 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { RedisStore } from "../../src/index.ts";
+import { touchScript } from "../../src/stores/redis/scripts/touch.ts";
+import { asking } from "../support/asking.ts";
+import { redisClients } from "../support/clients.ts";
+import { freshUser } from "../support/ids.ts";
+import { acquired, causeOf, commandOf, leaseOf, openLock } from "../support/locks.ts";
+import { type ReplicatedRedis, startReplicated } from "../support/replicated-redis.ts";
+import { answer, foundBy, recordKey, submissionOf, submit } from "../support/submissions.ts";
+import { until } from "../support/until.ts";
+import { closeFixtures, executed, isAcquire, openFixture } from "./fixture.ts";
+
+let server: ReplicatedRedis;
+beforeAll(async () => {
+  server = await startReplicated();
+});
+afterAll(() => server.stop());
+afterEach(async () => {
+  server.replicas[0]?.resume();
+  await closeFixtures();
+});
+
+/** Each wait for replicas may last for 5 s, longer than whatever is compared with it. */
+const slow = { ttlMs: 40_000, acquireTimeoutMs: 20_000, commandTimeoutMs: 10_000 } as const;
+const brisk = { ttlMs: 20_000, acquireTimeoutMs: 4_000, commandTimeoutMs: 1_000 } as const;
+const ackReplicas = 1;
+
+const keyOf = (user: string) => `lock:submit:${user}`;
+const pause = () => server.replicas[0]?.pause();
+
+/** Whether it has settled by now. */
+function watch(promise: Promise<unknown>): { readonly isSettled: boolean } {
+  const watched = { isSettled: false };
+  void promise.finally(() => {
+    watched.isSettled = true;
+  });
+  return watched;
+}
+
+describe.each(redisClients)("rule 21: acknowledged by replicas, with $name", ({ connect }) => {
+  const open = async (times: typeof slow | typeof brisk) => {
+    const fixture = await openFixture({
+      connect,
+      port: server.master.port,
+      storeOptions: { ackReplicas },
+      ...times,
+    });
+    // Its own connections are up.
+    await leaseOf(fixture.lock, freshUser()).then((lease) => lease.release());
+    return fixture;
+  };
+
+  test("an acquire does not count until a replica has it", async () => {
+    const { lock, redis } = await open(slow);
+    pause();
+    const user = freshUser();
+    const attempt = lock.acquire(user);
+    const seen = watch(attempt);
+    await until(() => redis.exists(keyOf(user)), { what: "the master to have the key" });
+    await sleep(300);
+    expect(seen.isSettled).toBe(false);
+    server.replicas[0]?.resume();
+    const { lease } = acquired(await attempt);
+    expect(await server.copy.ownerOf(lease.key)).toBe(lease.ownerId);
+  });
+
+  test("without a replica in time it is unavailable, says why, and leaves nothing", async () => {
+    const { lock, redis } = await open(brisk);
+    pause();
+    const user = freshUser();
+    const cause = causeOf(await lock.acquire(user));
+    expect(cause).toMatchObject({ code: "SUBMIT_LOCK_UNAVAILABLE" });
+    expect(cause.message).toMatch(/1 replica was to confirm within 500 ms \(ackReplicas\), 0 did/);
+    await until(async () => !(await redis.exists(keyOf(user))), { what: "the key to be gone" });
+    await until(() => lock.stats().retiring === 0, { what: "the retire to end" });
+    server.replicas[0]?.resume();
+    await lock.withLock(user, { waitMs: 10_000 }, () => {});
+  });
+
+  test("while an acquire waits, nothing else of its client does", async () => {
+    const { lock, client, store } = await open(slow);
+    const lease = await leaseOf(lock, freshUser());
+    const held = commandOf();
+    const asked = asking(store);
+    expect((await asked.acquire(held).reply).kind).toBe("taken");
+    pause();
+    const user = freshUser();
+    const seen = watch(lock.acquire(user));
+    await until(() => server.redis.exists(keyOf(user)), { what: "the acquire to wait" });
+    await sleep(100);
+
+    expect((await asked.extend(held).reply).kind).toBe("done");
+    expect((await asked.release(held).reply).kind).toBe("done");
+    expect(await lease.release()).toBe("released");
+    // Nobody has to confirm that somebody else holds it.
+    expect((await lock.acquire(user)).outcome).toBe("contended");
+    const plain = openLock({ store: new RedisStore(client), ...slow });
+    expect((await plain.acquire(freshUser())).outcome).toBe("acquired");
+    expect(seen.isSettled).toBe(false);
+  });
+
+  test("nobody waits behind more than one wait: what comes meanwhile shares the next", async () => {
+    const { lock, proxy, redis } = await open(slow);
+    const waits = proxy.count("wait");
+    pause();
+    const attempts = [];
+    for (let i = 0; i < 5; i++) {
+      const user = freshUser();
+      attempts.push(lock.acquire(user));
+      await until(() => redis.exists(keyOf(user)), { what: "the master to have the key" });
+    }
+    await until(() => proxy.count("wait") === waits + 1, { what: "the first to wait" });
+    server.replicas[0]?.resume();
+    for (const attempt of attempts) expect((await attempt).outcome).toBe("acquired");
+    expect(proxy.count("wait")).toBe(waits + 2);
+  });
+
+  test("a confirm that finds its own lock writes it again, unchanged, and waits for that", async () => {
+    const { store, redis } = await open(slow);
+    const asked = asking(store);
+    const command = commandOf({ times: { ...slow, maxHoldMs: 60_000 } });
+    const first = await asked.acquire(command).reply;
+    if (first.kind !== "taken") throw new Error(`It was ${first.kind}.`);
+    const found = async () => [
+      await redis.get(command.key),
+      await redis.send("PEXPIRETIME", command.key),
+    ];
+    const before = await found();
+    const writes = await executed(server.copy, "pexpireat");
+    const confirmed = await asked.acquire(command).reply;
+    expect(confirmed).toMatchObject({ kind: "mine", fencingToken: first.fencingToken });
+    // What the replica executes, not what it has heard of before.
+    expect(await executed(server.copy, "pexpireat")).toBe(writes + 1);
+    expect(await found()).toEqual(before);
+    pause();
+    const times = { ...brisk, maxHoldMs: 60_000 };
+    expect(await asked.acquire({ ...command, times }).reply).toMatchObject({
+      kind: "unknown",
+      cause: { message: expect.stringContaining("1 replica was to confirm") },
+    });
+  });
+
+  test("a reply that is lost on either connection is asked for again", async () => {
+    const { lock, proxy } = await open(brisk);
+    const isWait = ([name]: string[]) => name === "wait";
+    for (const match of [isAcquire, isWait]) {
+      const lost = proxy.loseReplyOnce(match);
+      const { lease, confirmed } = acquired(await lock.acquire(freshUser()));
+      await lost;
+      expect(confirmed).toBe(true);
+      expect(await server.copy.ownerOf(lease.key)).toBe(lease.ownerId);
+    }
+  });
+
+  test("a lock that is gone before anybody has confirmed it is not acquired", async () => {
+    const { lock, proxy, redis } = await open(brisk);
+    const user = freshUser();
+    const held = proxy.holdRequestOnce(([, script]) => script === touchScript);
+    const attempt = lock.acquire(user);
+    await held;
+    // As a failover loses it.
+    await redis.send("SET", keyOf(user), "somebody else", "PX", 30_000);
+    proxy.releaseHeld();
+    expect((await attempt).outcome).toBe("contended");
+    expect(await redis.get(keyOf(user))).toBe("somebody else");
+  });
+
+  test("a complete is answered when a replica has the record, and the lock is free before", async () => {
+    const { lock, redis } = await open(slow);
+    const user = freshUser();
+    const lease = await submissionOf(lock, user);
+    pause();
+    const completing = lease.complete(answer);
+    const seen = watch(completing);
+    await until(() => redis.exists(recordKey(lease.key)), { what: "the record" });
+    expect(await redis.exists(lease.key)).toBe(false);
+    await sleep(300);
+    expect(seen.isSettled).toBe(false);
+    // A retry needs no replica: it takes nothing.
+    expect(foundBy(await submit(lock, user))).toBe("order 7");
+    server.replicas[0]?.resume();
+    expect(await completing).toBe("recorded");
+    expect(await server.copy.exists(recordKey(lease.key))).toBe(true);
+  });
+
+  test("a record that no replica confirms is written again until one does", async () => {
+    const { lock } = await open(brisk);
+    const lease = await submissionOf(lock, freshUser());
+    pause();
+    const completing = lease.complete(answer);
+    const seen = watch(completing);
+    await sleep(1_500);
+    expect(seen.isSettled).toBe(false);
+    server.replicas[0]?.resume();
+    expect(await completing).toBe("recorded");
+  });
+});
