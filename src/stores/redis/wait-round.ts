@@ -2,7 +2,7 @@ import type { LockCommand, NoAnswer } from "../../lock/store.ts";
 import type { BatchConnections } from "./batch.ts";
 import type { CallResult, Connection } from "./connection.ts";
 import type { ConnectionPair } from "./connection-pair.ts";
-import { isServerError, pipelined } from "./ioredis.ts";
+import { pipelined } from "./ioredis.ts";
 import type { RedisClock } from "./redis-clock.ts";
 
 /** Tells what came of one call, as {@link Connection.send} does. */
@@ -128,43 +128,21 @@ class WaitPipeline {
     commands.push(["wait", wait.replicas, wait.waitMs]);
     const answer = pipelined(this.#connection.client, commands);
     this.#connection.follow(this.#node, answer, wait.dueAt, (result) => {
-      if (result.kind === "error" && isApart(result.error) && this.#calls.length > 1) {
-        this.#writeApart(wait, ended);
-        return;
-      }
       if (result.kind === "value") this.#answered(result.value as unknown[], wait);
       else for (const { tell } of this.#calls) tell(result);
       ended();
     });
   }
 
-  /** Each call with a `WAIT` of its own. */
-  #writeApart(wait: Wait, ended: () => void): void {
-    let open = this.#calls.length;
-    for (const call of this.#calls) {
-      const alone = new WaitPipeline(this.#connection, this.#node);
-      alone.#calls.push(call);
-      alone.write(wait, () => {
-        if (--open === 0) ended();
-      });
-    }
-  }
-
   #answered(replies: readonly unknown[], wait: Wait): void {
     const waited = replies.at(-1);
     if (waited instanceof Error) wait.refused(waited);
     const unconfirmed = waited instanceof Error ? waited : shortage(wait, Number(waited));
-    for (const [index, { keys, tell }] of this.#calls.entries()) {
+    for (const [index, { tell }] of this.#calls.entries()) {
       const reply = replies[index];
       const error = reply instanceof Error ? reply : unconfirmed;
-      if (isMoved(reply)) this.#look(keys);
       tell(error === undefined ? { kind: "value", value: reply } : { kind: "error", error });
     }
-  }
-
-  /** A pipeline follows no redirection and learns of none, as a command alone does. */
-  #look(keys: readonly string[]): void {
-    this.#connection.send(this.#node, "return 1", keys, [], () => {});
   }
 }
 
@@ -173,16 +151,4 @@ function shortage({ replicas, waitMs }: Wait, came: number): Error | undefined {
   if (came >= replicas) return undefined;
   const wanted = replicas === 1 ? "1 replica was" : `${replicas} replicas were`;
   return new Error(`${wanted} to confirm within ${waitMs} ms (ackReplicas), ${came} did`);
-}
-
-/**
- * ioredis writes together only what lies on equal lists of nodes, and does not know those of a slot
- * that has just moved. It refuses before it writes anything.
- */
-function isApart(error: unknown): boolean {
-  return error instanceof Error && error.message.includes("slots allocation group");
-}
-
-function isMoved(reply: unknown): boolean {
-  return isServerError(reply) && reply.message.startsWith("MOVED");
 }
