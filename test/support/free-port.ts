@@ -1,12 +1,41 @@
+import { createSocket, type Socket } from "node:dgram";
 import { once } from "node:events";
-import { type AddressInfo, createServer } from "node:net";
+import { createServer } from "node:net";
 
-/** A port on 127.0.0.1 that nobody listens on now. Somebody may a moment later. */
+/** The UDP ports that stand for the TCP ports that this process was given. */
+const reserved = new Set<Socket>();
+
+/**
+ * A port on 127.0.0.1 that nobody listens on, and that no other process of ours is given as long as
+ * this one lives: what listens on it may stop and start again. Below the ports that the system gives
+ * to connections, one of which could take it meanwhile.
+ */
 export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
+  for (let left = 100; ; left--) {
+    const port = 20_000 + Math.floor(Math.random() * 12_000);
+    try {
+      await reserve(port);
+      await tryToListen(port);
+      return port;
+    } catch (error) {
+      if (left === 0) throw error;
+    }
+  }
+}
+
+/** Nobody needs the UDP port of this number, and the system gives it to one process only. */
+async function reserve(port: number): Promise<void> {
+  const socket = createSocket("udp4");
+  socket.unref();
+  socket.bind({ port, address: "127.0.0.1", exclusive: true });
+  await once(socket, "listening");
+  reserved.add(socket);
+}
+
+/** Somebody who is none of ours may have it. */
+async function tryToListen(port: number): Promise<void> {
+  const server = createServer().listen(port, "127.0.0.1");
   await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
   server.close();
   await once(server, "close");
-  return port;
 }

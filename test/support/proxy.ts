@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { createConnection, createServer, type Socket } from "node:net";
+import { freePort } from "./free-port.ts";
 import { type Flow, type Match, ProxiedConnection } from "./proxied-connection.ts";
 import { byText } from "./script-texts.ts";
 
@@ -104,7 +105,9 @@ export async function startProxy(targetPort: number): Promise<RedisProxy> {
     server.listen(port, "127.0.0.1");
     await once(server, "listening");
   };
-  const port = await listenSomewhere(listen);
+  // Nobody takes its place while it refuses.
+  const port = await freePort();
+  await listen(port);
 
   function set(lane: "requests" | "replies", flow: Flow): void {
     flows[lane] = flow;
@@ -200,20 +203,4 @@ export async function startProxy(targetPort: number): Promise<RedisProxy> {
       await once(server, "close");
     },
   };
-}
-
-/**
- * Below the ports that the system gives to connections: one of those could take the place of a proxy
- * that refuses for a while.
- */
-async function listenSomewhere(listen: (port: number) => Promise<void>): Promise<number> {
-  for (let left = 100; ; left--) {
-    const port = 20_000 + Math.floor(Math.random() * 12_000);
-    try {
-      await listen(port);
-      return port;
-    } catch (error) {
-      if (left === 0) throw error;
-    }
-  }
 }
