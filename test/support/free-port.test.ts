@@ -1,8 +1,8 @@
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { expect, test } from "vitest";
-import { freePort } from "./free-port.ts";
 import { runChild } from "./child.ts";
+import { freePort } from "./free-port.ts";
 
 test("a port is given to one process as long as that one lives", async () => {
   const port = await freePort();
