@@ -157,7 +157,9 @@ class Acquiring extends Timer implements Acquisition {
   }
 
   #noVerdict(reply: Answered<"outOfWindow"> | NoAnswer): void {
-    if (reply.kind !== "outOfWindow") this.#lastFailure = reply;
+    // What waiting does not mend says more than whatever comes after it.
+    const isFinal = this.#lastFailure?.kind === "rejected" && this.#lastFailure.misconfigured;
+    if (reply.kind !== "outOfWindow" && !isFinal) this.#lastFailure = reply;
     switch (reply.kind) {
       case "outOfWindow": {
         // The store has learned the clock from this answer, so the next request is stamped rightly.

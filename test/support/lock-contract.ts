@@ -63,7 +63,7 @@ export function carriesALock(open: () => LockStore): void {
   });
 
   test("without a watchdog the lease ends with its TTL, and its holder hears of it before", async () => {
-    const [lock, user] = [lockWith({ ttlMs: 400, maxHoldMs: 400 }), freshUser()];
+    const [lock, user] = [lockWith({ ttlMs: 1_600, maxHoldMs: 1_600 }), freshUser()];
     const lease = await leaseOf(lock, user);
     const { signal } = lease;
     await until(() => signal.aborted, { what: "the signal to abort" });
