@@ -182,12 +182,14 @@ export class AnswerChecks {
   ): void {
     const { server } = this.#world;
     const key = this.#world.recordKeyOf(process, owner);
-    const isOwn = this.#records.history(key).some((kept) => kept.owner === owner);
+    const own = this.#records.history(key).filter((kept) => kept.owner === owner);
+    const isOwn = own.length > 0;
+    const isOwnLost = own.every(({ serverLife, isLost }) => isLost || serverLife !== server.life);
     const hadOther = this.#records.since(key, began).some((kept) => kept.owner !== owner);
     const isTrue = {
       recorded: isOwn,
       late: isOwn,
-      duplicate: !isOwn && hadOther,
+      duplicate: isOwnLost && hadOther,
       // Nothing is kept, whether or not an earlier copy had been in time.
       expired: server.nowMs + server.setBackMs >= Number(owner.recordUntil),
       unconfirmed: true,
