@@ -102,6 +102,7 @@ export class Endings {
     world.note(() => `${process.machine.name}  complete of ${owner?.name}: ${outcome}`);
     world.count(`complete: ${outcome}`);
     if (owner === undefined) return;
+    owner.wasRecorded = outcome === "recorded" || outcome === "late";
     if (outcome !== "unconfirmed") owner.toldAt = world.loop.now;
     else this.#answers.checkUnconfirmed(owner, process, began);
     this.#answers.checkCompleted(owner, process, outcome, began);

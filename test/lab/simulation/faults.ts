@@ -1,4 +1,5 @@
 import { tryAgainMs } from "./network/simulated-client.ts";
+import type { ReplicaPlan } from "./replica-plan.ts";
 import type { FaultPlan } from "./schedule.ts";
 import { Machine } from "./time/machine.ts";
 import { phase } from "./time/task-queue.ts";
@@ -22,7 +23,7 @@ export class Faults {
   constructor(world: World) {
     this.#world = world;
     this.#outside = new Machine(world.loop, "outside");
-    const { faults, isCluster, moving } = world.schedule;
+    const { faults, isCluster, moving, replica } = world.schedule;
     for (const fault of faults) {
       this.#outside.after(fault.atMs, () => this.#happen(fault), phase.timers);
     }
@@ -31,7 +32,37 @@ export class Faults {
       all.push(moving);
       this.#outside.after(moving.atMs, () => this.#move(moving.forMs), phase.timers);
     }
+    if (replica !== undefined) this.#befall(replica, all);
     this.overAt = Math.max(0, ...all.map(({ atMs, forMs }) => atMs + forMs));
+  }
+
+  #befall({ stalled, failover }: ReplicaPlan, all: { atMs: number; forMs: number }[]): void {
+    if (stalled !== undefined) {
+      all.push(stalled);
+      this.#outside.after(stalled.atMs, () => this.#stall(stalled.forMs), phase.timers);
+    }
+    if (failover !== undefined) {
+      all.push(failover);
+      this.#outside.after(failover.atMs, () => this.#failOver(failover.forMs), phase.timers);
+    }
+  }
+
+  #stall(forMs: number): void {
+    const { processes, server } = this.#world;
+    this.#world.count("fault: replica stalled");
+    this.#world.note(() => `           replica stalled for ${forMs} ms`);
+    server.replica.pause(forMs);
+    for (const { health } of processes) this.#outside.after(forMs, health.hampered());
+  }
+
+  #failOver(forMs: number): void {
+    const { keyWatch, processes, server } = this.#world;
+    this.#world.count("fault: failover");
+    this.#world.note(() => `           failover, nobody serves for ${forMs} ms`);
+    server.failOver(forMs);
+    keyWatch.failedOver();
+    this.#trouble(processes, forMs);
+    for (const each of processes) this.#reset(each, false);
   }
 
   #happen(fault: FaultPlan): void {

@@ -51,8 +51,12 @@ async function play(world: World): Promise<void> {
   }
   if (!(await until(() => closing === 0))) return;
 
-  const { acquireTimeoutMs, ttlMs } = world.schedule.times;
-  const restMs = 2 * acquireTimeoutMs + ttlMs + 200 + world.server.setBackMs;
+  const { replica, times } = world.schedule;
+  const { acquireTimeoutMs, ttlMs, maxHoldMs } = times;
+  const patienceMs = 2 * acquireTimeoutMs + ttlMs;
+  // A complete that comes after the close has no connection to wait on, and is asked again to the end.
+  const retiredMs = replica === undefined ? patienceMs : Math.max(patienceMs, maxHoldMs);
+  const restMs = retiredMs + 200 + world.server.setBackMs;
   const restUntil = loop.now + restMs;
   new Machine(loop, "outside").after(restMs, () => {});
   if (!(await until(() => loop.now >= restUntil))) return;

@@ -1,5 +1,7 @@
 import fc from "fast-check";
 import type { LockTimes } from "../../../src/lock/store.ts";
+import { delay } from "./delay.ts";
+import { type ReplicaPlan, replicaPlan } from "./replica-plan.ts";
 
 /** Everything that is chosen for one run. The same schedule gives the same run. */
 export interface Schedule {
@@ -12,6 +14,8 @@ export interface Schedule {
   readonly isCluster: boolean;
   /** Of a Cluster: when it is moving the slot, so that only single keys can be reached. */
   readonly moving: { readonly atMs: number; readonly forMs: number } | undefined;
+  /** Where the locks wait for a replica (`ackReplicas: 1`): what becomes of it, and of its master. */
+  readonly replica: ReplicaPlan | undefined;
   /** How long answers are kept. */
   readonly retainMs: number;
   readonly processes: readonly ProcessPlan[];
@@ -103,16 +107,6 @@ const timesOfLocks: readonly LockTimes[] = [
 
 const hour = 3_600_000;
 
-/** @param longestMs what the delays are measured by. */
-function delay(longestMs: number): fc.Arbitrary<number> {
-  return fc.oneof(
-    { arbitrary: fc.constant(0), weight: 3 },
-    { arbitrary: fc.nat({ max: Math.round(longestMs / 20) }), weight: 2 },
-    { arbitrary: fc.nat({ max: Math.round(longestMs / 2) }), weight: 3 },
-    { arbitrary: fc.nat({ max: 2 * longestMs }), weight: 2 },
-  );
-}
-
 const processPlan: fc.Arbitrary<ProcessPlan> = fc.record({
   rate: fc.oneof(fc.constant(0), fc.constantFrom(-5, 5), fc.integer({ min: -5, max: 5 })),
   wallOffsetMs: fc.oneof(
@@ -203,6 +197,10 @@ export const schedules: fc.Arbitrary<Schedule> = fc.constantFrom(...timesOfLocks
     moving: fc.option(
       fc.record({ atMs: fc.nat({ max: times.ttlMs }), forMs: fc.nat({ max: 3 * times.ttlMs }) }),
       { nil: undefined, freq: 1 },
+    ),
+    replica: fc.oneof(
+      { arbitrary: fc.constant(undefined), weight: 2 },
+      { arbitrary: replicaPlan(times), weight: 1 },
     ),
     // The shortest that rule 11 permits, and longer than any run.
     retainMs: fc.constantFrom(2 * times.acquireTimeoutMs, 2 * times.acquireTimeoutMs, 100_000),

@@ -9,6 +9,7 @@ import { freeScript } from "../../../src/stores/redis/scripts/free.ts";
 import { inspectScript } from "../../../src/stores/redis/scripts/inspect.ts";
 import { lookScript, recordScript } from "../../../src/stores/redis/scripts/record.ts";
 import { cooldownScript, releaseScript } from "../../../src/stores/redis/scripts/release.ts";
+import { touchScript } from "../../../src/stores/redis/scripts/touch.ts";
 import { sha1hex } from "./server/script-runner.ts";
 
 /** Which script it is; a probe asks whether the server still answers. */
@@ -24,6 +25,7 @@ export type ScriptName =
   | "record"
   | "inspect"
   | "free"
+  | "touch"
   | "probe";
 
 const probe = "return 1";
@@ -40,6 +42,7 @@ const names: ReadonlyMap<string, ScriptName> = new Map([
   [recordScript, "record"],
   [inspectScript, "inspect"],
   [freeScript, "free"],
+  [touchScript, "touch"],
 ]);
 
 const digests: ReadonlyMap<string, string> = new Map(

@@ -74,7 +74,12 @@ export class World {
       (text) => this.note(text),
       () => this.server,
     );
-    this.server = new SimulatedRedis(this.loop, 1 + schedule.redisRate / 1_000, this.keyWatch);
+    this.server = new SimulatedRedis(
+      this.loop,
+      1 + schedule.redisRate / 1_000,
+      this.keyWatch,
+      schedule.replica?.lagMs,
+    );
     this.leaseWatch = new LeaseWatch(this.loop, this.server, this.verdict, schedule.times);
     const { records } = this.keyWatch;
     this.completeWatch = new CompleteWatch(this.loop, this.server, this.verdict, records);
@@ -156,7 +161,9 @@ export class World {
         commandTimeout: plan.commandTimeout ? Math.round(1.5 * commandTimeoutMs) : undefined,
       });
       if (!plan.lazyConnect) void client.connect();
-      const store = new WitnessedStore(new RedisStore(client), this.schedule.retainMs, {
+      const ackReplicas = this.schedule.replica === undefined ? undefined : 1;
+      const redisStore = new RedisStore(client, { ackReplicas });
+      const store = new WitnessedStore(redisStore, this.schedule.retainMs, {
         now: () => loop.now,
         isAwoken: () => loop.phase !== phase.poll,
         seen: (command, attempt) => this.#sawOwner(command, attempt, started.process),

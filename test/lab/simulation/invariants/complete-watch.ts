@@ -41,7 +41,7 @@ export class CompleteWatch {
     for (const each of this.#completing) {
       const { owner, record, validUntil } = each;
       const isOver =
-        this.#loop.now >= validUntil ||
+        this.#loop.now >= Math.min(validUntil, owner.securedUntil ?? validUntil) ||
         this.#server.nowMs >= Number(owner.recordUntil) ||
         owner.serverLife !== this.#server.life ||
         this.#records.standing(record) !== undefined;

@@ -57,11 +57,11 @@ export class Health {
     return longest;
   }
 
-  /** Whether no more than one connection was ever in trouble between two times, and that once. */
-  wasResolvable(from: number, to: number): boolean {
+  /** Whether no more than `most` connections were ever in trouble between two times, each once. */
+  wasResolvable(from: number, to: number, most = 1): boolean {
     const incidents = this.#incidents.filter(
       (incident) => incident.from <= to && (incident.to ?? to) >= from,
     );
-    return incidents.length <= 1 && !incidents.some(({ isEverywhere }) => isEverywhere);
+    return incidents.length <= most && !incidents.some(({ isEverywhere }) => isEverywhere);
   }
 }

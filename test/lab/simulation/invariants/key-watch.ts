@@ -9,6 +9,7 @@ import { Executions } from "./executions.ts";
 import { FenceWatch } from "./fence-watch.ts";
 import type { Owner, Owners, Tenure } from "./owners.ts";
 import { RecordWatch } from "./record-watch.ts";
+import { takeOver } from "./take-over.ts";
 import { isNamed, TombstoneWatch } from "./tombstone-watch.ts";
 import type { Verdict } from "./verdict.ts";
 
@@ -85,21 +86,27 @@ export class KeyWatch implements KeyWatcher {
 
   lengthened(key: string, _value: string, expiresAt: number): void {
     if (isRecordKey(key)) {
-      this.records.lengthened(key);
+      this.records.lengthened(key, expiresAt);
       return;
     }
     const tenure = this.#owners.current(key);
     if (tenure === undefined) return;
     const { owner } = tenure;
     const { name, entries } = this.executions.current ?? {};
+    if (name === "extend") owner.securedUntil = undefined;
     if (name === "extend" && entries?.some((each) => each.ownerId === owner.id)) {
       this.#note(() => `Redis      ${key} of ${owner.name} lengthened`);
       tenure.livesUntil = expiresAt;
       return;
     }
-    // The first write of a free, which needs no memory; the least that is not a deletion is 1 ms.
+    // A touch, and the first write of a free, which needs no memory; the least that is not a deletion
+    // is 1 ms.
     const least = this.#server().nowMs + 1;
-    if (name === "free" && expiresAt === Math.max(Number(tenure.livesUntil), least)) {
+    const isOwnTouch = name === "touch" && entries?.some((each) => each.ownerId === owner.id);
+    if (
+      (name === "free" || isOwnTouch) &&
+      expiresAt === Math.max(Number(tenure.livesUntil), least)
+    ) {
       tenure.livesUntil = expiresAt;
       return;
     }
@@ -144,6 +151,12 @@ export class KeyWatch implements KeyWatcher {
     }
     this.#note(() => `Redis      ${key} of ${this.#owners.of(ownerIdOf(value), key).name} expired`);
     this.#end(key);
+  }
+
+  /** A replica has taken over. */
+  failedOver(): void {
+    takeOver(this.#owners, this.#server(), this.#loop.now, (key) => this.#end(key));
+    this.records.failedOver();
   }
 
   /** The server lost its data. */
@@ -212,10 +225,11 @@ export class KeyWatch implements KeyWatcher {
   }
 
   /** A key whose attempt is over, for longer than it takes to delete it. */
-  checkOrphan({ owner, from, isByWrongClock }: Tenure, to: number): void {
+  checkOrphan({ owner, from, isByWrongClock, isRisen }: Tenure, to: number): void {
     const { participant, overAt, key, name } = owner;
     if (participant === undefined || overAt === undefined || participant.lockIsGone) return;
-    if (isByWrongClock || owner.wasForbidden || participant.machine.isDead) return;
+    if (isByWrongClock || isRisen === true || owner.wasForbidden || participant.machine.isDead)
+      return;
     const since = Math.max(from, overAt);
     if (since >= to) return;
     const roundTripMs = 2 * participant.longestLatencyMs;

@@ -88,7 +88,7 @@ export class LeaseWatch {
     const valid = new Map<string, Holding>();
     for (const holding of this.#holdings) {
       const remainingMs = on(holding.participant.machine, () => holding.lease.remainingMs());
-      const keptItsData = holding.owner.serverLife === this.#server.life;
+      const keptItsData = this.#keptItsData(holding.owner);
       if (remainingMs > 0) {
         const other = valid.get(holding.owner.key);
         if (other !== undefined && keptItsData) this.#overlap(other, holding);
@@ -105,6 +105,11 @@ export class LeaseWatch {
       }
       this.#checkTold(holding, remainingMs, keptItsData);
     }
+  }
+
+  /** No extend waits for a replica: one that a failover has lost is the limit of rule 21. */
+  #keptItsData({ serverLife, securedUntil = Number.POSITIVE_INFINITY }: Owner): boolean {
+    return serverLife === this.#server.life && this.#loop.now < securedUntil - 0.001;
   }
 
   #overlap(one: Holding, other: Holding): void {
@@ -128,7 +133,7 @@ export class LeaseWatch {
       return;
     }
     const expiresAt = this.#server.look(owner.key)?.expiresAt;
-    if (expiresAt === undefined) return;
+    if (expiresAt === undefined || owner.securedUntil !== undefined) return;
     const endsAt = this.#loop.now + remainingMs / participant.machine.rate;
     const goneAt = this.#server.goneAt(expiresAt);
     if (endsAt <= goneAt + 0.001) return;

@@ -23,6 +23,13 @@ export interface Owner {
   wasFreed: boolean;
   /** The fencing tokens with which it was at its key. */
   readonly tokens: number[];
+  /** Its complete was answered: its record is there. */
+  wasRecorded: boolean;
+  /**
+   * Where a replica took over that had missed an extend: when it expires there. No extend waits for
+   * a replica, so the holder may go on until then and is not told.
+   */
+  securedUntil: number | undefined;
   /** When it was first asked for. */
   readonly askedAt: number;
   /** The latest that its cooldown may end, by the server's clock; 0 where none was asked for. */
@@ -47,6 +54,8 @@ export interface Tenure {
   livesUntil: number | undefined;
   /** Its copy was stamped by a clock that was as wrong as the copy was late: nobody waits that long. */
   isByWrongClock: boolean;
+  /** A replica has taken over that had missed its end: nobody asks for that again. */
+  readonly isRisen?: boolean;
 }
 
 /** Every owner id that was seen, and the history of every key. */
@@ -79,6 +88,8 @@ export class Owners {
       overAt: undefined,
       wasForbidden: false,
       wasFreed: false,
+      wasRecorded: false,
+      securedUntil: undefined,
       tokens: [],
       askedAt,
       cooldownAtMost: 0,

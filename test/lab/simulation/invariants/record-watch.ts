@@ -17,6 +17,8 @@ export interface Kept {
   readonly serverLife: number;
   /** It has run out; a clock that is set back does not bring it back. */
   isOver: boolean;
+  /** A replica has taken over that did not have it. */
+  isLost: boolean;
 }
 
 /** Watches every record: written once, by its first writer, and then left alone until it expires. */
@@ -84,7 +86,8 @@ export class RecordWatch {
       if (earlier.owner !== owner) continue;
       // The limit: a copy that comes when its own time is over, and to a clock that was set back.
       const isLimit = earlier.isOver && setBackMs > 0;
-      if (earlier.serverLife === life && !isLimit) this.#broken(key, owner, "is written once more");
+      const isLost = earlier.serverLife !== life || earlier.isLost;
+      if (!isLost && !isLimit) this.#broken(key, owner, "is written once more");
       if (earlier.text !== value || earlier.expiresAt !== expiresAt) {
         this.#broken(key, owner, "differs from an earlier copy");
       }
@@ -101,10 +104,13 @@ export class RecordWatch {
       expiresAt,
       serverLife: life,
       isOver: false,
+      isLost: false,
     });
   }
 
-  lengthened(key: string): void {
+  lengthened(key: string, expiresAt: number): void {
+    const unchanged = Math.max(this.standing(key)?.expiresAt ?? 0, this.#server().nowMs + 1);
+    if (this.#executions.current?.name === "touch" && expiresAt === unchanged) return;
     this.#verdict.broken("record", `${key} was lengthened`);
   }
 
@@ -115,6 +121,19 @@ export class RecordWatch {
   expired(key: string): void {
     const last = this.#kept.get(key)?.at(-1);
     if (last !== undefined) last.isOver = true;
+  }
+
+  /** A replica has taken over. */
+  failedOver(): void {
+    for (const key of this.#kept.keys()) {
+      const standing = this.standing(key);
+      if (standing === undefined || this.#server().look(key)?.value === standing.text) continue;
+      standing.isLost = true;
+      standing.isOver = true;
+      const { owner } = standing;
+      if (!owner.wasRecorded) continue;
+      this.#verdict.broken("acknowledged", `${key}, which ${owner.name} has recorded, is gone`);
+    }
   }
 
   #broken(key: string, owner: Owner, what: string): void {

@@ -21,6 +21,7 @@ export interface Mutation {
  */
 
 const acquire = "src/lock/acquire.ts";
+const acknowledged = "src/stores/redis/acknowledged.ts";
 const startAttempt = "src/lock/start-attempt.ts";
 const complete = "src/lock/complete.ts";
 const userLease = "src/lock/lease.ts";
@@ -564,8 +565,8 @@ function idOf(lock: object, key: string): string {
     name: "a release after a complete is sent",
     rule: "17",
     file: userLease,
-    find: "    this.#released = completed.then(asReleased);\n",
-    replace: "    void asReleased;\n",
+    find: "if (this.#completed === undefined) this.#release(cooldownMs);",
+    replace: "if (cooldownMs >= 0) this.#release(cooldownMs);",
   },
   {
     name: "a completed attempt is not retired",
@@ -713,5 +714,40 @@ function idOf(lock: object, key: string): string {
     file: acquireScripts,
     find: "return -tonumber(string.sub(held, 38, string.find(held, ':', 38, true) - 1))",
     replace: "return -token",
+  },
+  {
+    name: "too few replicas are enough",
+    rule: "21",
+    file: "src/stores/redis/wait-round.ts",
+    find: "if (came >= replicas) return undefined;",
+    replace: "if (came >= replicas - 1) return undefined;",
+  },
+  {
+    name: "a replica is waited for by a touch that writes nothing",
+    rule: "21, touch",
+    file: "src/stores/redis/scripts/touch.ts",
+    find: "reply = redis.pcall('PEXPIRE', key, math.max(reply, 1))",
+    replace: "reply = 1",
+  },
+  {
+    name: "no replica is waited for by an acquire that has taken the lock",
+    rule: "21",
+    file: acknowledged,
+    find: 'if (reply.kind !== "taken" && reply.kind !== "mine") {',
+    replace: 'if (reply.kind !== "mine") {',
+  },
+  {
+    name: "no replica is waited for by a confirm that finds its own lock",
+    rule: "21",
+    file: acknowledged,
+    find: 'if (reply.kind !== "taken" && reply.kind !== "mine") {',
+    replace: 'if (reply.kind !== "taken") {',
+  },
+  {
+    name: "no replica is waited for by a complete",
+    rule: "21",
+    file: acknowledged,
+    find: 'if (reply.kind !== "recorded" && reply.kind !== "late") {',
+    replace: "if (command !== undefined) {",
   },
 ];

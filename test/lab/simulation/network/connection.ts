@@ -19,7 +19,7 @@ export class Connection {
   readonly #client: Machine;
   readonly #server: SimulatedRedis;
   readonly #latency: () => number;
-  readonly #serverLife: number;
+  readonly #serverTerm: number;
   /** Nothing that overtakes: the time of the last arrival in each direction. */
   #lastThere = 0;
   #lastBack = 0;
@@ -27,13 +27,17 @@ export class Connection {
   /** The client has said that it writes nothing more. */
   isEnding = false;
   #vanished = false;
+  /** What has arrived behind a command that is not answered yet. */
+  #behind: (() => void)[] | undefined;
+  /** The server's last write on it, in the order of its writes; 0 for none. */
+  lastWrite = 0;
 
   constructor(loop: EventLoop, client: Machine, server: SimulatedRedis, latency: () => number) {
     this.#loop = loop;
     this.#client = client;
     this.#server = server;
     this.#latency = latency;
-    this.#serverLife = server.life;
+    this.#serverTerm = server.term;
   }
 
   get isOpen(): boolean {
@@ -47,19 +51,51 @@ export class Connection {
   write<Answer>(
     execute: () => Answer,
     answered: (answer: Answer) => void,
+    delays: Delays = healthy,
+  ): void {
+    this.writeBlocking((end) => end(execute()), answered, delays);
+  }
+
+  /**
+   * Writes a command that may be answered later: the server reads nothing more meanwhile.
+   *
+   * @param begin runs at most once, and calls `end` once at most.
+   */
+  writeBlocking<Answer>(
+    begin: (end: (answer: Answer) => void) => void,
+    answered: (answer: Answer) => void,
     { requestMs, replyMs }: Delays = healthy,
   ): void {
     const { now } = this.#loop;
     this.#lastThere = Math.max(this.#lastThere, now + this.#latency() + requestMs);
     this.#server.machine.after(this.#lastThere - now, () => {
-      if (this.#vanished || this.#server.life !== this.#serverLife) return;
-      const answer = execute();
-      const answeredAt = this.#loop.now;
-      this.#lastBack = Math.max(this.#lastBack, answeredAt + this.#latency() + replyMs);
-      this.#client.after(this.#lastBack - answeredAt, () => {
-        if (!this.#closedAtClient) answered(answer);
+      this.#inTurn(() => {
+        begin((answer) => {
+          const answeredAt = this.#loop.now;
+          this.#lastBack = Math.max(this.#lastBack, answeredAt + this.#latency() + replyMs);
+          this.#client.after(this.#lastBack - answeredAt, () => {
+            if (!this.#closedAtClient) answered(answer);
+          });
+          this.#next();
+        });
       });
     });
+  }
+
+  #inTurn(execute: () => void): void {
+    if (this.#vanished || this.#server.term !== this.#serverTerm) return;
+    if (this.#behind !== undefined) {
+      this.#behind.push(execute);
+      return;
+    }
+    this.#behind = [];
+    execute();
+  }
+
+  #next(): void {
+    const behind = this.#behind ?? [];
+    this.#behind = undefined;
+    for (const execute of behind) this.#inTurn(execute);
   }
 
   /** Both directions stand still, and nothing of it is lost. */

@@ -1,13 +1,27 @@
 import { EventEmitter } from "node:events";
 import type { RedisClient } from "../../../../src/stores/redis/ioredis.ts";
 import { scriptWith } from "../script-names.ts";
+import { longestOverdueMs } from "../server/replication.ts";
 import { on } from "../time/event-loop.ts";
 import type { Timer } from "../time/machine.ts";
 import type { Task } from "../time/task-queue.ts";
+import {
+  type Pipeline,
+  type PipelineCommand,
+  replyOf,
+  type ServerReply,
+  scriptOf,
+  settled,
+  type Wait,
+} from "./calls.ts";
 import { Connection } from "./connection.ts";
 import type { ClientOptions, ScriptCall, Surroundings } from "./surroundings.ts";
 
 interface Command extends ScriptCall {
+  /** WAIT instead of a script. */
+  readonly wait: Wait | undefined;
+  /** For how long it may be without an answer because of a WAIT. */
+  readonly patienceMs: number;
   /** EVALSHA instead of EVAL. */
   readonly byDigest: boolean;
   readonly resolve: (value: unknown) => void;
@@ -110,27 +124,39 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
   }
 
   eval(script: string, keyCount: number, ...rest: (string | number)[]): Promise<unknown> {
-    return this.#call(script, false, keyCount, rest);
+    return this.#call(scriptOf(script, keyCount, rest), false);
   }
 
   evalsha(digest: string, keyCount: number, ...rest: (string | number)[]): Promise<unknown> {
-    return this.#call(scriptWith(digest), true, keyCount, rest);
+    return this.#call(scriptOf(scriptWith(digest), keyCount, rest), true);
+  }
+
+  /** Scripts with a `WAIT` behind them, written in one piece. */
+  pipeline(given: unknown[][]): Pipeline {
+    const commands = given as PipelineCommand[];
+    const wait = commands.find(([name]) => name === "wait");
+    const patienceMs = wait === undefined ? 0 : Number(wait[2]) + longestOverdueMs;
+    const calls = commands.map(([name, first, second, ...rest]) => {
+      const [replicas, forMs] = [Number(first), Number(second)];
+      return name === "wait"
+        ? this.#call(scriptOf("", 0, []), false, patienceMs, { replicas, forMs })
+        : this.#call(scriptOf(String(first), Number(second), rest), false, patienceMs);
+    });
+    return { exec: () => Promise.all(calls.map(settled)) };
   }
 
   #call(
-    script: string,
+    call: ScriptCall,
     byDigest: boolean,
-    keyCount: number,
-    rest: readonly (string | number)[],
+    patienceMs = 0,
+    wait: Wait | undefined = undefined,
   ): Promise<unknown> {
-    const keys = rest.slice(0, keyCount).map(String);
-    const args = rest.slice(keyCount);
     return new Promise((resolve, reject) => {
       const command: Command = {
-        script,
+        ...call,
         byDigest,
-        keys,
-        args,
+        wait,
+        patienceMs,
         resolve,
         reject,
         timer: undefined,
@@ -139,7 +165,7 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
         isResent: false,
         redirections: 0,
       };
-      this.#around.watcher.writes(this, script, keys);
+      if (wait === undefined) this.#around.watcher.writes(this, call.script, call.keys);
       this.#send(command);
     });
   }
@@ -256,27 +282,14 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
   }
 
   #write(command: Command, connection: Connection): void {
-    const { loop, machine, server, watcher, nextFate } = this.#around;
+    const { loop, machine, watcher, nextFate } = this.#around;
     const fate = nextFate(this, command);
     const untroubled = fate === undefined ? undefined : this.#trouble();
-    command.writtenAt = machine.monotonicMs();
+    command.writtenAt = machine.monotonicMs() + command.patienceMs;
     this.#written.push(command);
     command.sentAt ??= loop.now;
-    const { sentAt } = command;
-    connection.write(
-      () => {
-        const { script, keys, args, byDigest } = command;
-        try {
-          return {
-            value: watcher.executes({ script, keys, args, sentAt }, () =>
-              server.evaluate(script, keys, args, byDigest),
-            ),
-          };
-        } catch (error) {
-          if (!(error instanceof Error) || error.name !== "ReplyError") throw error;
-          return { error };
-        }
-      },
+    connection.writeBlocking<ServerReply>(
+      (end) => this.#execute(command, connection, end),
       ({ error, value }) => {
         watcher.reads();
         untroubled?.();
@@ -292,6 +305,25 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
     if (fate?.resetMs !== undefined) {
       machine.after(fate.resetMs, () => this.lose(connection, fate.stillLands));
     }
+  }
+
+  #execute(command: Command, connection: Connection, end: (reply: ServerReply) => void): void {
+    const { server, watcher, loop } = this.#around;
+    const { script, keys, args, byDigest, wait, sentAt = loop.now } = command;
+    if (wait !== undefined) {
+      const { replicas, forMs } = wait;
+      const refused = server.wait(connection.lastWrite, replicas, forMs, (value) => end({ value }));
+      if (refused !== undefined) end({ error: refused });
+      return;
+    }
+    const before = server.offset;
+    const reply = replyOf(() =>
+      watcher.executes({ script, keys, args, sentAt }, () =>
+        server.evaluate(script, keys, args, byDigest),
+      ),
+    );
+    if (server.offset !== before) connection.lastWrite = server.offset;
+    end(reply);
   }
 
   /** A Cluster that is moving a slot refuses two keys of it for a while: its client asks again. */

@@ -66,6 +66,17 @@ export class Keys {
     return 1;
   }
 
+  /** What a key holds, also where its time is over and nobody has looked since. */
+  kept(key: string): Entry | undefined {
+    return this.#entries.get(key);
+  }
+
+  /** A replica takes over: nobody is told. */
+  replace(entries: ReadonlyMap<string, Entry>): void {
+    this.#entries.clear();
+    for (const [key, entry] of entries) this.#entries.set(key, entry);
+  }
+
   /** A restart without persistence. */
   clear(): void {
     this.#entries.clear();

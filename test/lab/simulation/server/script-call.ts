@@ -33,6 +33,7 @@ const layouts: Record<
   record: { head: 0, keys: ["record"], args: ["ownerId", "text", "expiresAtMs"] },
   inspect: { head: 0, keys: ["lock"], args: [] },
   free: { head: 0, keys: ["lock"], args: ["freeId"] },
+  touch: { head: 0, keys: ["lock"], args: ["ownerId"] },
   probe: { head: 0, keys: ["lock"], args: [] },
 };
 

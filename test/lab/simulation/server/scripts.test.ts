@@ -13,6 +13,7 @@ import {
   releaseCommand,
 } from "../../../../src/stores/redis/commands.ts";
 import { freeCommand, inspectCommand } from "../../../../src/stores/redis/on-call-commands.ts";
+import { touchScript } from "../../../../src/stores/redis/scripts/touch.ts";
 import { lookCommand, recordCommand } from "../../../../src/stores/redis/step-commands.ts";
 import { freshUser } from "../../../support/ids.ts";
 import { type RedisServer, startRedis } from "../../../support/redis-server.ts";
@@ -76,6 +77,8 @@ const step = fc.oneof(
         "inspect" as const,
         "free" as const,
         "free" as const,
+        "touch" as const,
+        "touchRecord" as const,
       ),
       entries: fc.array(entry, { minLength: 1, maxLength: 4 }),
       ...settings,
@@ -148,7 +151,26 @@ const commands: Record<string, Command<Request, unknown>> = {
   record: recordCommand,
   inspect: inspectCommand,
   free: freeCommand,
+  touch: touchOf(({ command }) => command.key),
+  touchRecord: touchOf(({ command }, recordKey) => recordKey(command)),
 };
+
+/** As a wait for replicas writes it, of a lock or of a record. */
+function touchOf(
+  keyOf: (request: Request, recordKey: (of: LockCommand) => string) => string,
+): Command<Request, unknown> {
+  return {
+    script: touchScript,
+    headLength: 1,
+    maxEntries: 100,
+    head: () => [],
+    add: (request, keys, args, recordKey) => {
+      keys.push(keyOf(request, recordKey));
+      args.push(request.command.ownerId);
+    },
+    read: () => undefined,
+  };
+}
 
 /** Redis counts a life from its command, and the command comes after the script's look at the clock. */
 const leastBlurMs = 10;

@@ -1,6 +1,7 @@
 import type { EventLoop } from "../time/event-loop.ts";
 import { Machine } from "../time/machine.ts";
 import { type Entry, Keys, type KeyWatcher } from "./keys.ts";
+import { longestOverdueMs, Replication } from "./replication.ts";
 import { type Memory, ReplyError, runScript } from "./script-runner.ts";
 
 /** A Redis server in virtual time: its keys, its clock, and what may happen to it. */
@@ -9,6 +10,8 @@ export class SimulatedRedis {
   readonly keys: Keys;
   /** Counts restarts: whatever was known of an earlier life is lost. */
   life = 0;
+  /** Counts restarts and failovers: no connection outlives one. */
+  term = 0;
   /** By how much its wall clock was set back, all in all. */
   setBackMs = 0;
   #memory: { readonly until: number; readonly state: Memory } | undefined;
@@ -20,20 +23,34 @@ export class SimulatedRedis {
   readonly #loop: EventLoop;
   /** Keys run out while the server is paused as well: nobody can see them until it goes on. */
   readonly #physics: Machine;
+  readonly replica: Machine;
+  readonly #replication: Replication | undefined;
 
-  constructor(loop: EventLoop, rate: number, watcher: KeyWatcher) {
+  /** @param lagMs how far behind its replica is; `undefined` where it has none. */
+  constructor(loop: EventLoop, rate: number, watcher: KeyWatcher, lagMs?: number) {
     this.#loop = loop;
     this.machine = new Machine(loop, "Redis", { rate });
     this.#physics = new Machine(loop, "physics");
+    this.replica = new Machine(loop, "replica");
+    if (lagMs !== undefined) {
+      this.#replication = new Replication(this.machine, this.replica, lagMs);
+    }
     this.keys = new Keys({
-      ...bound(watcher),
       set: (key, value, expiresAt) => {
         watcher.set(key, value, expiresAt);
-        this.#watchExpiry(key, expiresAt);
+        this.#changed(key, { value, expiresAt });
       },
       lengthened: (key, value, expiresAt) => {
         watcher.lengthened(key, value, expiresAt);
-        this.#watchExpiry(key, expiresAt);
+        this.#changed(key, { value, expiresAt });
+      },
+      deleted: (key, value) => {
+        watcher.deleted(key, value);
+        this.#changed(key, undefined);
+      },
+      expired: (key, value) => {
+        watcher.expired(key, value);
+        this.#changed(key, undefined);
       },
     });
   }
@@ -81,12 +98,49 @@ export class SimulatedRedis {
     }
     this.#scripts.add(script);
     const nowUs = Math.floor(this.machine.wallMs() * 1_000);
-    return runScript(this.keys, { script, keyNames, args, nowUs, memory: this.memory });
+    const run = () => runScript(this.keys, { script, keyNames, args, nowUs, memory: this.memory });
+    return this.#replication === undefined ? run() : this.#replication.together(run);
+  }
+
+  /** Of its last write, in the order of its writes. */
+  get offset(): number {
+    return this.#replication?.offset ?? 0;
+  }
+
+  /**
+   * WAIT: counts the replicas that have a write.
+   *
+   * @param offset of the last write of the connection that it was sent on; 0 for none.
+   * @param answer called once at most, unless it is refused.
+   */
+  wait(
+    offset: number,
+    replicas: number,
+    forMs: number,
+    answer: (count: number) => void,
+  ): ReplyError | undefined {
+    if (this.#refusal !== undefined) return new ReplyError(this.#refusal.text);
+    const overdueMs = this.#loop.noise.deviation(0, longestOverdueMs);
+    this.#replication?.wait(offset, replicas, forMs, overdueMs, answer);
+    return undefined;
   }
 
   restart(downMs: number): void {
     this.life++;
     this.keys.clear();
+    this.#replication?.clear();
+    this.#replaced(downMs);
+  }
+
+  /** The master is lost, and its replica takes over with what has reached it. */
+  failOver(downMs: number): void {
+    this.keys.replace(this.#replication?.takeOver() ?? new Map());
+    for (const key of this.keys.names()) this.#watchExpiry(key, this.keys.kept(key)?.expiresAt);
+    this.#replaced(downMs);
+  }
+
+  #replaced(downMs: number): void {
+    this.term++;
     this.forgetScripts();
     this.#downUntil = Math.max(this.#downUntil, this.#loop.now + downMs);
   }
@@ -116,17 +170,14 @@ export class SimulatedRedis {
     for (const key of this.keys.names()) this.#watchExpiry(key, this.look(key)?.expiresAt);
   }
 
+  #changed(key: string, entry: Entry | undefined): void {
+    this.#replication?.changed(key, entry);
+    this.#watchExpiry(key, entry?.expiresAt);
+  }
+
   #watchExpiry(key: string, expiresAt: number | undefined): void {
     if (expiresAt === undefined) return;
-    this.#physics.after(this.goneAt(expiresAt) - this.#loop.now + 0.001, () => this.look(key));
+    const leftMs = Math.max(0, this.goneAt(expiresAt) - this.#loop.now);
+    this.#physics.after(leftMs + 0.001, () => this.look(key));
   }
-}
-
-function bound(watcher: KeyWatcher): KeyWatcher {
-  return {
-    set: watcher.set.bind(watcher),
-    lengthened: watcher.lengthened.bind(watcher),
-    deleted: watcher.deleted.bind(watcher),
-    expired: watcher.expired.bind(watcher),
-  };
 }
