@@ -166,15 +166,6 @@ describe.each(redisClients)("rule 21: acknowledged by replicas, with $name", ({ 
     expect(await redis.get(keyOf(user))).toBe("somebody else");
   });
 
-  test("what a handler completes after its lock was closed is recorded, and waits for nobody", async () => {
-    const { lock, redis } = await open(brisk);
-    const user = freshUser();
-    const lease = await submissionOf(lock, user);
-    await lock.close({ timeoutMs: 0 });
-    expect(await lease.complete(answer)).toBe("recorded");
-    expect(await redis.exists(recordKey(lease.key))).toBe(true);
-  });
-
   test("a complete is answered when a replica has the record, and the lock is free before", async () => {
     const { lock, redis } = await open(slow);
     const user = freshUser();

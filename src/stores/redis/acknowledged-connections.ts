@@ -44,10 +44,6 @@ export class AcknowledgedConnections {
     };
   }
 
-  get areUsed(): boolean {
-    return this.#users > 0;
-  }
-
   /** `undefined` where nobody would close them, or the application has closed its client. */
   pair(): ConnectionPair | undefined {
     if (this.#users === 0 || this.#client.status === "end") return undefined;

@@ -54,9 +54,7 @@ export class Acknowledged {
   complete(request: CompleteRequest): void {
     const { command, deadlineMs, record, expiresAtMs, cooldownUntilMs } = request;
     const answer = (reply: CompleteReply): void => {
-      const isWritten = reply.kind === "recorded" || reply.kind === "late";
-      // Of a lock that is closed, what its last handlers complete waits for nobody.
-      if (!isWritten || !this.#connections.areUsed) {
+      if (reply.kind !== "recorded" && reply.kind !== "late") {
         request.answer(reply);
         return;
       }
