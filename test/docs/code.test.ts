@@ -154,7 +154,7 @@ describe("the other code of the documents", () => {
     project.write("boot.ts", `${waiting}await lock.close();\nredis.disconnect();\n`);
     const booted = project.run("boot.ts", { REDIS_URL: `redis://127.0.0.1:${port}` });
     // Long enough for its first check to have failed.
-    await new Promise((resolve) => setTimeout(resolve, 3_000));
+    await new Promise((resolve) => setTimeout(resolve, 10_000));
     const late = await startRedis({ port });
     try {
       expect(await booted).toMatch(/redis: .*ECONNREFUSED[\s\S]*ready\n$/);

@@ -66,8 +66,10 @@ describe("list", () => {
     ]);
     expect(prefixes[0].locks).toMatchObject([
       { userId: "1009", state: "foreign", id: "356a192b" },
-      { userId: "77", state: "held", holder: "web-4:17", missedRenewals: 1 },
+      { userId: "77", state: "held", holder: "web-4:17" },
     ]);
+    // It goes on missing them while a busy machine starts the command.
+    expect(prefixes[0].locks[1].missedRenewals).toBeGreaterThanOrEqual(1);
   });
 
   test.each([
@@ -93,7 +95,7 @@ describe("list", () => {
   test("leaves the user ids out with --no-ids", async () => {
     for (const more of [[], ["--json"]]) {
       const { stdout } = await runBin(["list", "--no-ids", ...more], env);
-      expect(stdout).not.toMatch(/1009|userId|USER/);
+      expect(stdout).not.toMatch(/\b1009\b|userId|USER/);
       expect(stdout).toContain("web-4:17");
     }
   });
