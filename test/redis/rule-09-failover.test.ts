@@ -39,6 +39,7 @@ describe.each(clusterClients)("rule 9: a failover of a Cluster, with $name", ({ 
     for (const each of [user, userOn(0)]) await lock.withLock(each, () => {});
 
     // The second connection comes up, and has learned of the slots as they are.
+    const from = performance.now();
     const duplicates = vi.spyOn(client as Cluster, "duplicate");
     const silent = cluster.nodes[2] as RedisServer;
     silent.pause();
@@ -76,8 +77,9 @@ describe.each(clusterClients)("rule 9: a failover of a Cluster, with $name", ({ 
       isOver = true;
       await traffic;
     }
-    // By the one that there was; a busy machine may have given it up once before.
-    expect(duplicates.mock.calls.length).toBeLessThanOrEqual(2);
+    // By the one that there was: it is replaced after 5 s of silence, which only a busy machine takes.
+    const mostReplaced = Math.floor((performance.now() - from) / 5_000);
+    expect(duplicates.mock.calls.length).toBeLessThanOrEqual(1 + mostReplaced);
   }, 60_000);
 });
 

@@ -9,7 +9,7 @@ import { freshUser } from "../support/ids.ts";
 import { acquired, commandOf, leaseOf } from "../support/locks.ts";
 import { type RedisCluster, startCluster } from "../support/redis-cluster.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
-import { byText } from "../support/script-texts.ts";
+import { scriptCallsOf } from "../support/script-calls.ts";
 import { answer, hashesOf, submissionOf } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
 import { closeFixtures, isAcquire, openFixture } from "./fixture.ts";
@@ -127,23 +127,13 @@ describe.each(clusterClients)("rule 20: on a Cluster, with $name", ({ connect })
     await once(client as NodeJS.EventEmitter, "ready");
     const store: LockStore = new RedisStore(client);
     const detach = store.attach(() => {});
-    const floors: [node: string, floor: number, token: number][] = [];
-    for (const name of ["eval", "evalsha"] as const) {
-      const send = client[name].bind(client) as (...args: unknown[]) => Promise<unknown>;
-      Reflect.set(client, name, async (...args: unknown[]) => {
-        const reply = (await send(...args)) as number[];
-        const argv = byText([name, ...args.map(String)]);
-        floors.push([
-          nodeOf(client, slotOfKey(client, argv[3] as string)),
-          floorOf(argv),
-          reply[1] as number,
-        ]);
-        return reply;
-      });
-    }
+    const calls = scriptCallsOf(client);
     for (let i = 0; i < 60; i++) await asking(store).acquire(commandOf()).reply;
     const heard = new Map<string, number>();
-    for (const [node, floor, token] of floors) {
+    for (const { argv, reply } of calls) {
+      const node = nodeOf(client, slotOfKey(client, argv[3] as string));
+      const [, token = 0] = (await reply) as number[];
+      const floor = floorOf(argv);
       const highest = heard.get(node) ?? 0;
       // Nothing was heard of this node, whatever the others have said.
       if (highest === 0) expect(floor).toBe(0);

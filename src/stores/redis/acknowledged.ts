@@ -9,6 +9,7 @@ import {
   type OwnedReply,
 } from "../../lock/store.ts";
 import { AcknowledgedConnections } from "./acknowledged-connections.ts";
+import { AcquirePart } from "./acquire-part.ts";
 import type { RedisClient } from "./ioredis.ts";
 import { recordKeyOf } from "./record-key.ts";
 import { ReplicaWaits } from "./replica-waits.ts";
@@ -47,8 +48,20 @@ export class Acknowledged {
   acquire(request: AcquireRequest): void {
     const refusal = this.#waits.refusal();
     // Nothing is taken that nobody may wait for.
-    if (refusal === undefined) this.#writes.acquire(new AcknowledgedAcquire(request, this.#touch));
-    else request.answer(refusal);
+    if (refusal !== undefined) {
+      request.answer(refusal);
+      return;
+    }
+    const { command } = request;
+    const answer = (reply: AcquireReply): void => {
+      // All the others take nothing, so there is nothing to confirm.
+      if (reply.kind !== "taken" && reply.kind !== "mine") {
+        request.answer(reply);
+        return;
+      }
+      this.#touch(command.key, command, (touched) => request.answer(ifConfirmed(touched, reply)));
+    };
+    this.#writes.acquire(new AcquirePart(request, answer));
   }
 
   complete(request: CompleteRequest): void {
@@ -70,40 +83,6 @@ export class Acknowledged {
 }
 
 type Touch = (key: string, command: LockCommand, answer: (reply: OwnedReply) => void) => void;
-
-/** A request of an acquire, stamped with the deadline of the one that the lock made. */
-class AcknowledgedAcquire implements AcquireRequest {
-  readonly #asked: AcquireRequest;
-  readonly #touch: Touch;
-  readonly onlyLooks = false;
-
-  constructor(asked: AcquireRequest, touch: Touch) {
-    this.#asked = asked;
-    this.#touch = touch;
-  }
-
-  get command(): LockCommand {
-    return this.#asked.command;
-  }
-
-  get deadlineMs(): number | undefined {
-    return this.#asked.deadlineMs;
-  }
-
-  set deadlineMs(deadlineMs: number | undefined) {
-    this.#asked.deadlineMs = deadlineMs;
-  }
-
-  answer(reply: AcquireReply): void {
-    // All the others take nothing, so there is nothing to confirm.
-    if (reply.kind !== "taken" && reply.kind !== "mine") {
-      this.#asked.answer(reply);
-      return;
-    }
-    const { command } = this;
-    this.#touch(command.key, command, (touched) => this.#asked.answer(ifConfirmed(touched, reply)));
-  }
-}
 
 /** Whatever else came of the touch: the first write has taken effect, and may be lost. */
 function ifConfirmed<Reply>(touched: OwnedReply, reply: Reply): Reply | NoAnswer {

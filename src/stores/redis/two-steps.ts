@@ -9,6 +9,7 @@ import {
   type OwnedReply,
   type ReleaseRequest,
 } from "../../lock/store.ts";
+import { AcquirePart } from "./acquire-part.ts";
 
 /** The four halves, each with one key. */
 export interface SingleSteps {
@@ -56,7 +57,7 @@ export class TwoSteps {
   /** @returns false where the request is to go in one. */
   acquire(request: AcquireRequest): boolean {
     if (!this.#splits(request.command, this.#acquired)) return false;
-    const step = new LockStep(request, (locked) => this.#look(request, locked));
+    const step = new AcquirePart(request, (locked) => this.#look(request, locked));
     if (request.onlyLooks) this.#steps.lookUp(step);
     else this.#steps.acquire(step);
     return true;
@@ -111,29 +112,6 @@ export class TwoSteps {
       cooldownUntilMs,
       answer: (released) => whole.answer(both(recorded, released)),
     });
-  }
-}
-
-/** The first half of an acquire, stamped with the deadline of the whole. */
-class LockStep implements LockRequest<AcquireReply> {
-  readonly #whole: LockRequest<AcquireReply>;
-  readonly answer: (reply: AcquireReply) => void;
-
-  constructor(whole: LockRequest<AcquireReply>, answer: (reply: AcquireReply) => void) {
-    this.#whole = whole;
-    this.answer = answer;
-  }
-
-  get command(): LockCommand {
-    return this.#whole.command;
-  }
-
-  get deadlineMs(): number | undefined {
-    return this.#whole.deadlineMs;
-  }
-
-  set deadlineMs(deadlineMs: number | undefined) {
-    this.#whole.deadlineMs = deadlineMs;
   }
 }
 

@@ -1,4 +1,4 @@
-import { common } from "./common.ts";
+import { common, endOfEntry } from "./common.ts";
 import { sent } from "./sent.ts";
 
 /** The arguments that both scripts share, and what they make of them. */
@@ -83,11 +83,7 @@ ${head}
 for i, key in ipairs(KEYS) do
   local owner_id = ARGV[6 + i]
   local reply = acquire(key, owner_id, owner_id .. behind)
-  -- As long as nothing was written, an error is that of the whole call.
-  if failed(reply) and not wrote then
-    return reply
-  end
-  replies[i + 2] = reply
+${endOfEntry(2)}
 end
 return replies
 `);
@@ -155,11 +151,7 @@ for i = 1, #KEYS / 2 do
   else
     reply = acquire_once(KEYS[2 * i - 1], owner_id, submission, fingerprint)
   end
-  -- As long as nothing was written, an error is that of the whole call.
-  if failed(reply) and not wrote then
-    return reply
-  end
-  replies[i + 2] = reply
+${endOfEntry(2)}
 end
 return replies
 `);

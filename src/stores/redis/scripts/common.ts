@@ -20,3 +20,18 @@ local function odd(reply)
   return failed(reply) and string.find(reply.err, 'WRONGTYPE', 1, true)
 end
 `;
+
+/**
+ * The end of an entry: what came of it takes its place among the replies.
+ *
+ * @param headLength how many numbers the replies begin with.
+ */
+export function endOfEntry(headLength: number): string {
+  return /* lua */ `
+  -- As long as nothing was written, an error is that of the whole call.
+  if failed(reply) and not wrote then
+    return reply
+  end
+  replies[i + ${headLength}] = reply
+`;
+}

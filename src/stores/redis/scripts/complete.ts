@@ -1,4 +1,4 @@
-import { common } from "./common.ts";
+import { common, endOfEntry } from "./common.ts";
 import { sent } from "./sent.ts";
 
 /**
@@ -61,11 +61,7 @@ for i = 1, #KEYS / 2 do
       redis.pcall('SET', key, 'cooldown:' .. owner_id, 'PX', string.format('%.0f', cooldown))
     end
   end
-  -- As long as nothing was written, an error is that of the whole call.
-  if failed(reply) and not wrote then
-    return reply
-  end
-  replies[i + 1] = reply
+${endOfEntry(1)}
 end
 return replies
 `);

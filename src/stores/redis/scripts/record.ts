@@ -1,4 +1,4 @@
-import { common } from "./common.ts";
+import { common, endOfEntry } from "./common.ts";
 import { sent } from "./sent.ts";
 
 /**
@@ -74,10 +74,7 @@ for i, record in ipairs(KEYS) do
       reply = 3
     end
   end
-  if failed(reply) and not wrote then
-    return reply
-  end
-  replies[i + 1] = reply
+${endOfEntry(1)}
 end
 return replies
 `);

@@ -1,4 +1,4 @@
-import { common } from "./common.ts";
+import { common, endOfEntry } from "./common.ts";
 import { sent } from "./sent.ts";
 
 /**
@@ -31,11 +31,7 @@ for i, key in ipairs(KEYS) do
   elseif string.sub(held, 1, 43) == 'freed:' .. ARGV[i] .. ':' then
     reply = -2
   end
-  -- As long as nothing was written, an error is that of the whole call.
-  if failed(reply) and not wrote then
-    return reply
-  end
-  replies[i + 1] = reply
+${endOfEntry(1)}
 end
 return replies
 `);
@@ -78,11 +74,7 @@ for i, key in ipairs(KEYS) do
   elseif string.sub(held, 1, 43) == 'freed:' .. owner_id .. ':' then
     reply = -2
   end
-  -- As long as nothing was written, an error is that of the whole call.
-  if failed(reply) and not wrote then
-    return reply
-  end
-  replies[i + 1] = reply
+${endOfEntry(1)}
 end
 return replies
 `);

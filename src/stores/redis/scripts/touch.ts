@@ -1,4 +1,4 @@
-import { common } from "./common.ts";
+import { common, endOfEntry } from "./common.ts";
 import { sent } from "./sent.ts";
 
 /**
@@ -36,11 +36,7 @@ for i, key in ipairs(KEYS) do
       wrote = not failed(reply)
     end
   end
-  -- As long as nothing was written, an error is that of the whole call.
-  if failed(reply) and not wrote then
-    return reply
-  end
-  replies[i + 1] = reply
+${endOfEntry(1)}
 end
 return replies
 `);
