@@ -10,8 +10,8 @@ import {
 } from "../../lock/store.ts";
 import { AcknowledgedConnections } from "./acknowledged-connections.ts";
 import { AcquirePart } from "./acquire-part.ts";
+import { ConnectionPair } from "./connection-pair.ts";
 import type { RedisClient } from "./ioredis.ts";
-import { recordKeyOf } from "./record-key.ts";
 import { ReplicaWaits } from "./replica-waits.ts";
 
 /** How both are written without waiting for anybody. */
@@ -71,7 +71,7 @@ export class Acknowledged {
         request.answer(reply);
         return;
       }
-      const key = recordKeyOf(this.#client, command.key, command.submission?.id ?? "");
+      const key = ConnectionPair.of(this.#client).recordKey(command);
       this.#touch(key, command, (touched) => request.answer(ifConfirmed(touched, reply)));
     };
     this.#writes.complete({ command, deadlineMs, record, expiresAtMs, cooldownUntilMs, answer });

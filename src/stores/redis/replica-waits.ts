@@ -7,7 +7,7 @@ import type { RedisClient } from "./ioredis.ts";
 import { misconfiguration } from "./no-answers.ts";
 import { touchScript } from "./scripts/touch.ts";
 import { nodeOf, slotOfKey } from "./slots.ts";
-import { WaitRound } from "./wait-round.ts";
+import { WaitRound, type WaitTimes } from "./wait-round.ts";
 
 /** What an owner id has left at a key is written again, for replicas to confirm. */
 export interface TouchRequest extends LockRequest<OwnedReply> {
@@ -44,7 +44,7 @@ export class ReplicaWaits {
   readonly #nodes = new Map<string, NodeWaits>();
   readonly #writes: Writes = {
     isBusy: () => ConnectionPair.of(this.#client).inFlight > 0,
-    write: (requests, waitMs, ended) => this.#write(requests, waitMs, ended),
+    write: (requests, times, ended) => this.#write(requests, times, ended),
   };
   #refusal: NoAnswer | undefined;
   #refusedAt = Number.NEGATIVE_INFINITY;
@@ -71,7 +71,7 @@ export class ReplicaWaits {
     return performance.now() - this.#refusedAt < refusedMs ? this.#refusal : undefined;
   }
 
-  #write(requests: readonly TouchRequest[], waitMs: number, ended: () => void): void {
+  #write(requests: readonly TouchRequest[], times: WaitTimes, ended: () => void): void {
     const pair = this.#pair();
     if (pair === undefined) {
       const reason = "the connection to Redis was closed";
@@ -79,11 +79,12 @@ export class ReplicaWaits {
       ended();
       return;
     }
-    const round = new WaitRound(pair, this.#replicas, waitMs, (error) => this.#refused(error));
+    const refused = (error: Error) => this.#refused(error);
+    const round = new WaitRound(pair, { ...times, replicas: this.#replicas, refused });
     const batch = new CommandBatch(touchCommand, round);
     for (const request of requests) batch.add(request);
     batch.flush();
-    round.write(performance.now() + waitMs + overdueMs, ended);
+    round.write(ended);
   }
 
   #refused(cause: Error): void {
@@ -98,7 +99,7 @@ export class ReplicaWaits {
 interface Writes {
   /** Whether more is likely to come in this turn: replies that are due. */
   isBusy(): boolean;
-  write(requests: readonly TouchRequest[], waitMs: number, ended: () => void): void;
+  write(requests: readonly TouchRequest[], times: WaitTimes, ended: () => void): void;
 }
 
 /**
@@ -136,8 +137,9 @@ class NodeWaits {
     this.#gathered = [];
     const round = ++this.#rounds;
     const waitMs = waitMsOf(requests);
-    this.#overdueAt = performance.now() + waitMs + overdueMs;
-    this.#writes.write(requests, waitMs, () => {
+    const dueAt = performance.now() + waitMs + overdueMs;
+    this.#overdueAt = dueAt;
+    this.#writes.write(requests, { waitMs, dueAt }, () => {
       if (this.#rounds !== round) return;
       this.#overdueAt = Number.NEGATIVE_INFINITY;
       if (this.#gathered.length > 0) this.#flushSoon();

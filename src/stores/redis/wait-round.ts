@@ -15,12 +15,16 @@ interface Call {
   readonly tell: Tell;
 }
 
-/** How many replicas a round waits for, and for how long. */
-interface Wait {
-  readonly replicas: number;
+/** How long a round waits. */
+export interface WaitTimes {
   readonly waitMs: number;
   /** When it is to be answered, by the monotonic clock. */
   readonly dueAt: number;
+}
+
+export interface Wait extends WaitTimes {
+  readonly replicas: number;
+  /** Told of an error that `WAIT` was answered with. */
   refused(error: Error): void;
 }
 
@@ -34,24 +38,14 @@ export class WaitRound implements BatchConnections {
   /** All calls of a round are answered at once: to split a batch would gain nothing. */
   readonly inFlight: number = Number.POSITIVE_INFINITY;
   readonly #pair: ConnectionPair;
-  readonly #replicas: number;
-  readonly #waitMs: number;
-  readonly #refused: (error: Error) => void;
+  readonly #wait: Wait;
   readonly #pipelines: WaitPipeline[] = [];
 
-  /** @param refused told of an error that `WAIT` was answered with. */
-  constructor(
-    pair: ConnectionPair,
-    replicas: number,
-    waitMs: number,
-    refused: (error: Error) => void,
-  ) {
+  constructor(pair: ConnectionPair, wait: Wait) {
     this.clock = pair.clock;
     this.isCluster = pair.isCluster;
     this.#pair = pair;
-    this.#replicas = replicas;
-    this.#waitMs = waitMs;
-    this.#refused = refused;
+    this.#wait = wait;
   }
 
   recordKey(command: LockCommand): string {
@@ -79,12 +73,11 @@ export class WaitRound implements BatchConnections {
   }
 
   /** @param ended called once, when all of it was answered. */
-  write(dueAt: number, ended: () => void): void {
-    const wait = { replicas: this.#replicas, waitMs: this.#waitMs, dueAt, refused: this.#refused };
+  write(ended: () => void): void {
     let open = this.#pipelines.length;
     if (open === 0) ended();
     for (const pipeline of this.#pipelines) {
-      pipeline.write(wait, () => {
+      pipeline.write(this.#wait, () => {
         if (--open === 0) ended();
       });
     }
