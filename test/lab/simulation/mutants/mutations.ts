@@ -497,19 +497,19 @@ function idOf(lock: object, key: string): string {
     name: "in two steps, the look comes before the lock",
     rule: "16",
     file: twoSteps,
-    find: "const step = new LockStep(request, (locked) => this.#look(request, locked));",
+    find: "const step = new AcquirePart(request, (locked) => this.#look(request, locked));",
     replace: `const lock = (found: LookReply) => {
       const answer = (locked: AcquireReply) => {
         const isTaken = locked.kind === "taken" || locked.kind === "mine";
         request.answer(isTaken ? ifTaken(locked, found) : ifNot(request, locked, found));
       };
-      this.#steps.acquire(new LockStep(request, answer));
+      this.#steps.acquire(new AcquirePart(request, answer));
     };
     if (!request.onlyLooks) {
       this.#steps.look({ command: request.command, deadlineMs: undefined, answer: lock });
       return true;
     }
-    const step = new LockStep(request, (locked) => this.#look(request, locked));`,
+    const step = new AcquirePart(request, (locked) => this.#look(request, locked));`,
   },
   {
     name: "in two steps, the release comes before the record",
