@@ -18,8 +18,9 @@ export default defineConfig({
     // Six files at a time on any machine: most tests wait for a lock's own times more than they
     // compute, and start servers of their own, of which a crowd would make those times loose.
     maxWorkers: 6,
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    // Longer than what a test waits for, so that a failure tells what was awaited.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
     reporters: ["default"],
     coverage: { provider: "v8", include: ["src/**"], reporter: ["text", "html"] },
     projects: [
@@ -64,7 +65,6 @@ export default defineConfig({
         test: {
           name: "browser",
           include: browser,
-          testTimeout: 120_000,
           fileParallelism: false,
           globalSetup: ["test/support/global-setup.ts"],
         },

@@ -84,22 +84,16 @@ export class ReaderProject {
 
   /** Runs a file to its end and resolves with what it printed; rejects with its errors. */
   async run(file: string, env: Record<string, string> = {}): Promise<string> {
-    const child = this.#spawn(file, env);
-    let output = "";
-    child.stdout?.on("data", (chunk: Buffer) => {
-      output += chunk.toString();
-    });
-    child.stderr?.on("data", (chunk: Buffer) => {
-      output += chunk.toString();
-    });
-    const [code] = await once(child, "close");
+    const { code, output } = await ended(this.#spawn(file, env));
     if (code !== 0) throw new Error(`${file} ended with ${code}:\n${output}`);
     return output;
   }
 
-  /** Runs a file that serves until `remove` ends it. */
+  /** Runs a file that serves until `remove` ends it. One that ends by itself says so in the log. */
   start(file: string, env: Record<string, string>): void {
-    this.#spawn(file, env);
+    void ended(this.#spawn(file, env)).then(({ code, output }) => {
+      if (code !== null) console.error(`${file} ended with ${code}:\n${output}`);
+    });
   }
 
   #spawn(file: string, env: Record<string, string>): ChildProcess {
@@ -116,4 +110,16 @@ export class ReaderProject {
     for (const child of this.#running) child.kill("SIGKILL");
     rmSync(this.folder, { recursive: true, force: true });
   }
+}
+
+/** `code` is null if a signal ended it. */
+async function ended(child: ChildProcess): Promise<{ code: number | null; output: string }> {
+  let output = "";
+  const note = (chunk: Buffer) => {
+    output += chunk.toString();
+  };
+  child.stdout?.on("data", note);
+  child.stderr?.on("data", note);
+  const [code] = (await once(child, "close")) as [number | null];
+  return { code, output };
 }

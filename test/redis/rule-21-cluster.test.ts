@@ -13,7 +13,7 @@ import { until } from "../support/until.ts";
 let cluster: Topology;
 beforeAll(async () => {
   cluster = await startReplicatedCluster(inject("redisServerBinary"));
-}, 60_000);
+});
 afterAll(() => cluster.stop());
 afterEach(async () => {
   await closeLocks();
