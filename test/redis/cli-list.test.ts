@@ -4,9 +4,9 @@ import { command } from "../support/command.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 
 const dashes = "-".repeat(22);
-/** What a holder with a lease of 100 s writes. */
+/** What a holder with a lease of 1 000 s writes: nothing of it expires while a busy machine tests. */
 const leaseFor = (owner: string, heldMs: number, holder: string) =>
-  `${owner}:${(Date.now() - heldMs) * 1_000}:100000:600000:${holder}:${dashes}:${dashes}`;
+  `${owner}:${(Date.now() - heldMs) * 1_000}:1000000:6000000:${holder}:${dashes}:${dashes}`;
 
 let redis: RedisServer;
 let env: Record<string, string>;
@@ -15,18 +15,22 @@ beforeAll(async () => {
   env = { REDIS_URL: redis.url };
   const set = (user: string, value: string, ms: number) =>
     command(redis.port, "set", `lock:submit:${user}`, value, "PX", ms);
-  await set("42", leaseFor("0f8fad5b-0000-4000-8000-000000000000", 90_000, "web-3%3A17"), 99_000);
-  await set("77", leaseFor("9c41be07-0000-4000-8000-000000000000", 200_000, "web-4%3A17"), 20_000);
+  await set("42", leaseFor("0f8fad5b-0000-4000-8000-000000000000", 60_000, "web-3%3A17"), 990_000);
+  await set(
+    "77",
+    leaseFor("9c41be07-0000-4000-8000-000000000000", 1_800_000, "web-4%3A17"),
+    200_000,
+  );
   await set("1009", "1", 7_200_000);
-  await set("47", "cooldown:0f8fad5b-0000-4000-8000-000000000000", 60_000);
-  await set("44", "freed:0f8fad5b-0000-4000-8000-000000000000:anna%40ops:1:why", 60_000);
+  await set("47", "cooldown:0f8fad5b-0000-4000-8000-000000000000", 900_000);
+  await set("44", "freed:0f8fad5b-0000-4000-8000-000000000000:anna%40ops:1:why", 900_000);
   // No lock of a user: a record under a hash tag, and a key of somebody else's.
   await command(redis.port, "set", `lock:submit:42:${"a".repeat(22)}`, "record");
   await command(redis.port, "set", "lock:submit:%zz", "1");
   await command(redis.port, "set", "lock:submit:%34%37", "1");
   await command(redis.port, "set", "lock:submi?:5", "1");
   await command(redis.port, "set", "lock[1]:6", "1");
-  await command(redis.port, "set", "lock:refund:8", "1", "PX", 60_000);
+  await command(redis.port, "set", "lock:refund:8", "1", "PX", 900_000);
   await command(
     redis.port,
     "eval",
@@ -51,7 +55,7 @@ describe("list", () => {
     expect(rows(stdout).slice(0, 3)).toEqual(["1009 foreign", "77 silent", "42 working"]);
     expect(rows(stdout).slice(3).sort()).toEqual(["44 freed", "47 cooldown"]);
     expect(stdout.split("\n")[0]).toMatch(
-      /^lock:submit: on 127\.0\.0\.1:\d+: 5 locks \(1 working, 1 silent, 1 freed, 1 cooldown, 1 foreign\), the oldest held for 3 min \d+ s$/,
+      /^lock:submit: on 127\.0\.0\.1:\d+: 5 locks \(1 working, 1 silent, 1 freed, 1 cooldown, 1 foreign\), the oldest held for 3\d min \d+ s$/,
     );
     expect(stdout).toContain("another lock: submit-lock show 1009");
     expect(stdout).toMatch(/^looked at 2 511 keys in /m);
@@ -78,7 +82,7 @@ describe("list", () => {
       ["1009 foreign", "77 silent"],
     ],
     [
-      ["--older", "2min"],
+      ["--older", "10min"],
       ["1009 foreign", "77 silent"],
     ],
     [["--limit", "1"], ["1009 foreign"]],

@@ -40,7 +40,11 @@ test("every message is published in the context of whoever asked for the lock", 
   });
   const held = await leases(users, (user) => leaseOf(lock, user));
   await Promise.all(held.slice(0, 10).map((lease) => lease.release()));
-  await until(() => heard.length >= 40, { what: "20 acquires, 10 releases and 10 losses" });
+  const count = (name: string) => heard.filter((each) => each.startsWith(name)).length;
+  // A busy machine asks more than once for some of them, and so hears of more acquires.
+  await until(() => count(names[1]) >= 10 && count(names[2]) >= 10, {
+    what: "10 releases and 10 losses",
+  });
   for (const stop of listeners) stop();
   expect(heard.filter((each) => each.endsWith("false"))).toEqual([]);
   for (const name of names) expect(heard).toContain(`${name} true`);
