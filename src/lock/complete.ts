@@ -122,7 +122,7 @@ export class Completing extends Timer {
     const request = new Request(this);
     this.#unanswered = request;
     this.#sentAt = now;
-    this.#runtime.completions.set(this, now + retryEveryMs);
+    this.#setTimer(now);
     // Whoever makes a lease of a submission has seen that the store has it.
     this.#runtime.store.complete?.(request);
   }
@@ -135,7 +135,15 @@ export class Completing extends Timer {
     if (ageMs >= patienceMs) this.#report("unconfirmed", this.#cause());
     if (ageMs >= Math.max(patienceMs, times.maxHoldMs)) this.#end("unconfirmed");
     else if (this.#mayBeSent(now)) this.send(now);
-    else this.#runtime.completions.set(this, now + retryEveryMs);
+    else this.#setTimer(now);
+  }
+
+  /** One timer for the next send and the end of the patience, whichever comes first. */
+  #setTimer(now: number): void {
+    const dueAt = now + retryEveryMs;
+    const reportAt = this.startedAt + Completing.patienceMs(this.command.times);
+    const isReported = this.#onCompleted === undefined;
+    this.#runtime.completions.set(this, isReported ? dueAt : Math.min(dueAt, reportAt));
   }
 
   #mayBeSent(now: number): boolean {

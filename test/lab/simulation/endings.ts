@@ -45,7 +45,7 @@ export class Endings {
     const second = await this.#world.callWatch.settles(
       `the second ending of ${process.machine.name}`,
       process,
-      (isCompleted ? 2 * acquireTimeoutMs + ttlMs : acquireTimeoutMs) + 50,
+      isCompleted ? 2 * acquireTimeoutMs + ttlMs : acquireTimeoutMs,
       again,
       50,
     );
@@ -68,7 +68,7 @@ export class Endings {
     const outcome = await world.callWatch.settles(
       `release of ${process.machine.name}`,
       process,
-      world.schedule.times.acquireTimeoutMs + 50,
+      world.schedule.times.acquireTimeoutMs,
       lease.release(limited(cooldownMs)),
     );
     world.note(() => `${process.machine.name}  release of ${owner?.name}: ${outcome}`);
@@ -95,7 +95,7 @@ export class Endings {
     const outcome = await world.callWatch.settles(
       `complete of ${process.machine.name}`,
       process,
-      2 * acquireTimeoutMs + ttlMs + 50,
+      2 * acquireTimeoutMs + ttlMs,
       asked,
       50,
     );

@@ -57,6 +57,7 @@ export class WitnessedStore implements LockStore {
   /** The copies of each command that have no answer yet. */
   readonly #unanswered = new Map<string, Set<LockRequest<unknown>>>();
   readonly #attemptOfOwner = new Map<string, AttemptId>();
+  #isAnswering = false;
 
   constructor(store: LockStore, retainMs: number, witness: StoreWitness) {
     this.#store = store;
@@ -126,7 +127,9 @@ export class WitnessedStore implements LockStore {
     heard: (kind: string) => void = () => {},
   ): LockRequest<Reply> {
     const unanswered = this.#unanswered.get(command) ?? new Set();
-    if (this.#witness.isAwoken()) {
+    // What follows an answer follows no timer of the lock's: ioredis's own `commandTimeout` gives one
+    // up before it reads.
+    if (this.#witness.isAwoken() && !this.#isAnswering) {
       for (const earlier of unanswered) this.#followedAt.set(earlier, this.#witness.now());
     }
     this.#unanswered.set(command, unanswered.add(copy));
@@ -149,7 +152,9 @@ export class WitnessedStore implements LockStore {
         if (kind !== "unknown" && this.#followedAt.get(copy) === this.#witness.now()) {
           this.#witness.overlooked(kind);
         }
+        this.#isAnswering = true;
         copy.answer(reply);
+        this.#isAnswering = false;
       },
     };
   }

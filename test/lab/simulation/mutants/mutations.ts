@@ -599,6 +599,13 @@ function idOf(lock: object, key: string): string {
     return plan.cooldownUntilMs && plan.cooldownUntilMs + Math.round(performance.now() - startedAt);`,
   },
   {
+    name: "a complete is reported when it is next sent, and not at the end of its time",
+    rule: "17",
+    file: complete,
+    find: "isReported ? dueAt : Math.min(dueAt, reportAt)",
+    replace: "dueAt",
+  },
+  {
     name: "a lease that was lost leaves a cooldown",
     rule: "19",
     file: lease,
