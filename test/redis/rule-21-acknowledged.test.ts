@@ -195,4 +195,21 @@ describe.each(redisClients)("rule 21: acknowledged by replicas, with $name", ({ 
     server.replicas[0]?.resume();
     expect(await completing).toBe("recorded");
   });
+
+  test("a record that somebody has made last for ever stays, and is not confirmed", async () => {
+    const { lock, proxy, redis } = await open(brisk);
+    const lease = await submissionOf(lock, freshUser());
+    const record = recordKey(lease.key);
+    const held = proxy.holdRequestOnce(([, script]) => script === touchScript);
+    const completing = lease.complete(answer);
+    const seen = watch(completing);
+    await held;
+    await redis.send("PERSIST", record);
+    proxy.releaseHeld();
+    await sleep(1_500);
+    expect(seen.isSettled).toBe(false);
+    expect(await redis.exists(record)).toBe(true);
+    await redis.send("PEXPIRE", record, 60_000);
+    expect(await completing).toBe("recorded");
+  });
 });
