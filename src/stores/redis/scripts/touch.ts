@@ -32,7 +32,8 @@ for i, key in ipairs(KEYS) do
       if reply == -1 then
         reply = 0
       elseif not failed(reply) then
-        -- No write that needs memory: a full Redis takes it. 0 would delete the key.
+        -- No write that needs memory: a full Redis takes it. 0 would delete the key. Time may go by
+        -- between the two, by which the key then lives longer: never shorter.
         reply = redis.pcall('PEXPIRE', key, math.max(reply, 1))
         wrote = not failed(reply)
       end
