@@ -9,13 +9,9 @@ import { KeyWatch } from "./invariants/key-watch.ts";
 import { LeaseWatch } from "./invariants/lease-watch.ts";
 import { type Owner, Owners } from "./invariants/owners.ts";
 import { Verdict } from "./invariants/verdict.ts";
+import { ioredisDefaults } from "./network/client-options.ts";
 import { SimulatedClient } from "./network/simulated-client.ts";
-import {
-  type ClientWatcher,
-  type CommandFate,
-  ioredisDefaults,
-  type Surroundings,
-} from "./network/surroundings.ts";
+import type { ClientWatcher, CommandFate, Surroundings } from "./network/surroundings.ts";
 import type { Participant } from "./participant.ts";
 import { count, type Report } from "./report.ts";
 import type { ProcessPlan, Schedule } from "./schedule.ts";
