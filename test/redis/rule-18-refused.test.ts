@@ -95,7 +95,13 @@ describe.each(redisClients)("rule 18: refused means untouched, with $name", ({ c
     "where %s, both keys are what they were",
     async (_name, before, attempt, ending) => {
       // No watchdog, which would give the lock its life back meanwhile.
-      const { lock, redis } = await openFixture({ connect, ttlMs: 60_000, maxHoldMs: 60_000 });
+      const { lock, redis } = await openFixture({
+        connect,
+        ttlMs: 60_000,
+        maxHoldMs: 60_000,
+        acquireTimeoutMs: 15_000,
+        commandTimeoutMs: 5_000,
+      });
       const user = freshUser();
       await before(lock, user);
       const keys = [lock.keyFor(user), recordKey(lock.keyFor(user))];

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { AcquireReply, LockCommand, LockTimes } from "../../src/index.ts";
 import {
   type Attempt,
@@ -35,12 +36,18 @@ export function acquired(attempt: SubmissionAttempt): Extract<Attempt, { outcome
 
 /**
  * A lease for a test that is about something else. A machine that is too busy to answer within the
- * attempt's budget is asked again; somebody else's lock is an error at once.
+ * attempt's budget is asked again, until what that attempt may have left is gone; somebody else's lock
+ * is an error at once.
  */
 export async function leaseOf(lock: SubmitLock, user: string): Promise<Lease> {
-  for (let left = 4; ; left--) {
+  let wasUnavailable = false;
+  for (let left = 100; ; left--) {
     const attempt = await lock.acquire(user);
-    if (attempt.outcome !== "unavailable" || left === 0) return acquired(attempt).lease;
+    wasUnavailable ||= attempt.outcome === "unavailable";
+    if (attempt.outcome === "acquired" || !wasUnavailable || left === 0) {
+      return acquired(attempt).lease;
+    }
+    await sleep(10);
   }
 }
 

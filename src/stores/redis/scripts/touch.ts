@@ -11,7 +11,7 @@ import { sent } from "./sent.ts";
  *
  * Returns the clock, then for each entry:
  *   1 it is there, and the replicas that have the last write of this script have it
- *   0 something else is there, or nothing
+ *   0 something else is there, or nothing, or somebody has made it last for ever
  */
 export const touchScript: string = sent(/* lua */ `
 ${common}
@@ -29,11 +29,14 @@ for i, key in ipairs(KEYS) do
     reply = 1
     if not wrote then
       reply = redis.pcall('PTTL', key)
-      if not failed(reply) then
-        -- No write that needs memory: a full Redis takes it. 0 would delete the key.
+      if reply == -1 then
+        reply = 0
+      elseif not failed(reply) then
+        -- No write that needs memory: a full Redis takes it. 0 would delete the key. Time may go by
+        -- between the two, by which the key then lives longer: never shorter.
         reply = redis.pcall('PEXPIRE', key, math.max(reply, 1))
+        wrote = not failed(reply)
       end
-      wrote = not failed(reply)
     end
   end
 ${endOfEntry(1)}
