@@ -1,4 +1,4 @@
-import { tryAgainMs } from "./network/simulated-client.ts";
+import { tryAgainMs } from "./network/command-queues.ts";
 import type { ReplicaPlan } from "./replica-plan.ts";
 import type { FaultPlan } from "./schedule.ts";
 import { Machine } from "./time/machine.ts";

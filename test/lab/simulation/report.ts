@@ -8,6 +8,13 @@ export interface Report {
   readonly timeline: string[];
 }
 
+/** Who writes the report of one run. */
+export interface Reporter {
+  count(what: string): void;
+  /** One line of the timeline. */
+  note(text: () => string): void;
+}
+
 export function count(counts: Map<string, number>, what: string, by = 1): void {
   counts.set(what, (counts.get(what) ?? 0) + by);
 }

@@ -62,7 +62,7 @@ export interface OperationPlan {
 }
 
 /** What becomes of the n-th command that a process writes, or of its n-th complete. */
-interface FatePlan {
+export interface FatePlan {
   readonly process: number;
   readonly nth: number;
   readonly ofCompletes: boolean;

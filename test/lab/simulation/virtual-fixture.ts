@@ -1,12 +1,8 @@
 import { SubmitLock, type SubmitLockOptions } from "../../../src/index.ts";
 import { RedisStore } from "../../../src/stores/redis/redis-store.ts";
+import { type ClientOptions, ioredisDefaults } from "./network/client-options.ts";
 import { SimulatedClient } from "./network/simulated-client.ts";
-import {
-  type ClientOptions,
-  type CommandFate,
-  ioredisDefaults,
-  type ScriptCall,
-} from "./network/surroundings.ts";
+import type { CommandFate, ScriptCall } from "./network/surroundings.ts";
 import { nameOf, type ScriptName } from "./script-names.ts";
 import { SimulatedRedis } from "./server/simulated-redis.ts";
 import { EventLoop, on } from "./time/event-loop.ts";

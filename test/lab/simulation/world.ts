@@ -2,24 +2,21 @@ import type { LockCommand } from "../../../src/lock/store.ts";
 import { SubmitLock } from "../../../src/lock/submit-lock.ts";
 import { recordKeyOf } from "../../../src/stores/redis/record-key.ts";
 import { RedisStore } from "../../../src/stores/redis/redis-store.ts";
+import { Fates } from "./fates.ts";
 import { CallWatch } from "./invariants/call-watch.ts";
+import { ClientWatch } from "./invariants/client-watch.ts";
 import { CompleteWatch } from "./invariants/complete-watch.ts";
 import { Health } from "./invariants/health.ts";
 import { KeyWatch } from "./invariants/key-watch.ts";
 import { LeaseWatch } from "./invariants/lease-watch.ts";
 import { type Owner, Owners } from "./invariants/owners.ts";
 import { Verdict } from "./invariants/verdict.ts";
+import { ioredisDefaults } from "./network/client-options.ts";
 import { SimulatedClient } from "./network/simulated-client.ts";
-import {
-  type ClientWatcher,
-  type CommandFate,
-  ioredisDefaults,
-  type Surroundings,
-} from "./network/surroundings.ts";
+import type { Surroundings } from "./network/surroundings.ts";
 import type { Participant } from "./participant.ts";
-import { count, type Report } from "./report.ts";
+import { count, type Report, type Reporter } from "./report.ts";
 import type { ProcessPlan, Schedule } from "./schedule.ts";
-import { nameOf } from "./script-names.ts";
 import { SimulatedRedis } from "./server/simulated-redis.ts";
 import { EventLoop, on } from "./time/event-loop.ts";
 import { Machine } from "./time/machine.ts";
@@ -39,7 +36,7 @@ export interface SimulatedProcess extends Participant {
 }
 
 /** A Redis server, the processes that lock on it, the network between them, and everybody who watches. */
-export class World {
+export class World implements Reporter {
   readonly schedule: Schedule;
   readonly noise: Noise;
   readonly loop: EventLoop;
@@ -131,8 +128,26 @@ export class World {
     });
     const health = new Health(() => loop.now);
     const clients = new Set<SimulatedClient>();
-    let written = 0;
-    let completes = 0;
+    const { commandTimeoutMs } = this.schedule.times;
+    // Filled in below: what is made first is told about the process later.
+    const started: { process?: SimulatedProcess } = {};
+    const fates = new Fates(
+      this.schedule.fates.filter(
+        ({ process }) => process % this.schedule.processes.length === index,
+      ),
+      this,
+    );
+    const lockIsGone = () => started.process?.lockIsGone === true;
+    const watcher = new ClientWatch(
+      { machine, health, lockIsGone },
+      commandTimeoutMs,
+      this.keyWatch.executions,
+      this.verdict,
+      this,
+      () => {
+        this.#readAtStep = loop.steps;
+      },
+    );
     const around: Surroundings = {
       loop,
       machine,
@@ -140,18 +155,9 @@ export class World {
       clients,
       latency: () => plan.latencyMs + this.noise.deviation(0, latencyNoiseMs),
       cutOffUntil: () => started.process?.cutOffUntil ?? 0,
-      nextFate: (_client, { script }) =>
-        this.#fateOf(index, written++, nameOf(script) === "complete" ? completes++ : undefined),
-      watcher: this.#clientWatcher(
-        name,
-        machine,
-        health,
-        () => started.process?.lockIsGone === true,
-      ),
+      nextFate: (_client, { script }) => fates.next(script),
+      watcher,
     };
-    const { commandTimeoutMs } = this.schedule.times;
-    // Filled in below: what is made first is told about the process later.
-    const started: { process?: SimulatedProcess } = {};
     return on(machine, () => {
       const client = new SimulatedClient(around, {
         ...ioredisDefaults,
@@ -216,75 +222,4 @@ export class World {
     }
     owners.push(owner);
   }
-
-  #fateOf(process: number, nth: number, nthComplete: number | undefined): CommandFate | undefined {
-    const { fates } = this.schedule;
-    const fate = fates.find(
-      (plan) =>
-        plan.nth === (plan.ofCompletes ? nthComplete : nth) &&
-        plan.process % this.processes.length === process,
-    );
-    if (fate === undefined) return undefined;
-    if (fate.requestMs > 0) this.count("fault: request held");
-    if (fate.replyMs > 0) this.count("fault: reply held");
-    if (fate.oddAnswer) this.count("fault: odd answer");
-    if (fate.resetMs !== undefined) {
-      this.count(fate.stillLands ? "fault: reset, copy may still land" : "fault: reset, copy lost");
-    }
-    this.note(() => `           ${JSON.stringify(fate)}`);
-    return fate;
-  }
-
-  #clientWatcher(
-    name: string,
-    machine: Machine,
-    health: Health,
-    lockIsGone: () => boolean,
-  ): ClientWatcher {
-    const silenceMs = 0.9 * this.schedule.times.commandTimeoutMs;
-    let untroubled: (() => void) | undefined = health.troubled();
-    return {
-      writes: (client, script, keys) => {
-        this.note(() => `${name}  writes ${nameOf(script)} ${keys.join(" ")} ${lane(client)}`);
-        if (client.status !== "ready") {
-          this.verdict.broken("silence", `a script was written while "${client.status}"`);
-        }
-        const oldest = client.oldestWrittenAt;
-        // A store that nobody used any more has forgotten what it was waiting for.
-        const isWatched = nameOf(script) !== "probe" && !lockIsGone();
-        if (
-          isWatched &&
-          oldest !== undefined &&
-          machine.monotonicMs() - oldest > silenceMs + 0.001
-        ) {
-          this.verdict.broken("silence", "a script was written on a silent connection");
-        }
-      },
-      executes: (copy, run) => {
-        this.count(`executed: ${nameOf(copy.script)}`);
-        this.note(() => `Redis      executes ${nameOf(copy.script)} of ${name}`);
-        return this.keyWatch.executions.watch(copy, run);
-      },
-      reads: () => {
-        this.#readAtStep = this.loop.steps;
-      },
-      troubled: () => health.troubled(),
-      connected: (client) => {
-        this.note(() => `${name}  connected ${lane(client)}`);
-        if (client.isSecond) return;
-        untroubled?.();
-        untroubled = undefined;
-      },
-      closed: (client) => {
-        this.note(() => `${name}  lost its connection ${lane(client)}`);
-        // The second connection is opened anew; without the first there is none.
-        if (client.isSecond) health.troubled()();
-        else untroubled ??= health.troubled();
-      },
-    };
-  }
-}
-
-function lane(client: SimulatedClient): string {
-  return client.isSecond ? "[second]" : "[first]";
 }

@@ -1,6 +1,7 @@
 import { huntElsewhere } from "../hunters.ts";
 import { invariants } from "../invariants/verdict.ts";
-import { type Mutation, mutations } from "./mutations.ts";
+import type { Mutation } from "./mutation.ts";
+import { mutations } from "./mutations.ts";
 import { misfits, openWorkshop } from "./workshop.ts";
 
 export interface Catch {

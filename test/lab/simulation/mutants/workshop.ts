@@ -2,7 +2,7 @@ import { cp, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { Mutation } from "./mutations.ts";
+import type { Mutation } from "./mutation.ts";
 
 const home = fileURLToPath(new URL("../../../../", import.meta.url));
 

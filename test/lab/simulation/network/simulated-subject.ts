@@ -2,11 +2,12 @@ import { SimulatedRedis } from "../server/simulated-redis.ts";
 import { EventLoop, on } from "../time/event-loop.ts";
 import { Machine } from "../time/machine.ts";
 import { Noise } from "../time/noise.ts";
+import { ioredisDefaults } from "./client-options.ts";
 import type { Connection } from "./connection.ts";
 import { disconnectTimeoutMs, type ScriptOptions, type Step } from "./script.ts";
 import { SimulatedClient } from "./simulated-client.ts";
 import { Subject } from "./subject.ts";
-import { type CommandFate, ioredisDefaults, type Surroundings } from "./surroundings.ts";
+import type { CommandFate, Surroundings } from "./surroundings.ts";
 
 /** What follows from a step has happened after that; only what is held takes longer. */
 const settledMs = 5_000;

@@ -4,30 +4,6 @@ import type { Machine } from "../time/machine.ts";
 import type { Delays } from "./connection.ts";
 import type { SimulatedClient } from "./simulated-client.ts";
 
-export interface ClientOptions {
-  readonly autoResendUnfulfilledCommands: boolean;
-  readonly enableOfflineQueue: boolean;
-  readonly maxRetriesPerRequest: number;
-  readonly commandTimeout: number | undefined;
-  readonly connectTimeout: number;
-  readonly retryStrategy: (times: number) => number;
-  /** How long the other end may take to say goodbye, too. */
-  readonly disconnectTimeout: number;
-  readonly isCluster: boolean;
-}
-
-/** The defaults of ioredis that matter to a lock; the retry strategy is that of ioredis 5. */
-export const ioredisDefaults: ClientOptions = {
-  autoResendUnfulfilledCommands: true,
-  enableOfflineQueue: true,
-  maxRetriesPerRequest: 20,
-  commandTimeout: undefined,
-  connectTimeout: 10_000,
-  retryStrategy: (times) => Math.min(50 * times, 2_000),
-  disconnectTimeout: 2_000,
-  isCluster: false,
-};
-
 /** What becomes of one command, chosen by the schedule. */
 export interface CommandFate extends Delays {
   /** The client loses its connection this long after the write. */

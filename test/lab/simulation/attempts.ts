@@ -1,0 +1,195 @@
+import { isSubmitLockError } from "../../../src/errors.ts";
+import type { SubmissionAttempt } from "../../../src/lock/attempt.ts";
+import type { Lease } from "../../../src/lock/lease.ts";
+import type { Submission } from "../../../src/lock/submission.ts";
+import { Endings } from "./endings.ts";
+import { AnswerChecks } from "./invariants/answer-checks.ts";
+import { slackMs } from "./invariants/key-watch.ts";
+import type { Owner } from "./invariants/owners.ts";
+import type { OperationPlan } from "./schedule.ts";
+import { nominalRetainMs } from "./witnessed-store.ts";
+import type { SimulatedProcess, World } from "./world.ts";
+
+/** How processes ask for locks and work under them, and what is asked of every answer that they get. */
+export class Attempts {
+  readonly #world: World;
+  readonly #answers: AnswerChecks;
+  readonly #endings: Endings;
+  #calls = 0;
+
+  constructor(world: World) {
+    this.#world = world;
+    this.#answers = new AnswerChecks(world);
+    this.#endings = new Endings(world, this.#answers);
+  }
+
+  async acquire(plan: OperationPlan, process: SimulatedProcess): Promise<void> {
+    const world = this.#world;
+    const { loop, schedule } = world;
+    const call = ++this.#calls;
+    const from = loop.now;
+    const startedAt = process.machine.monotonicMs();
+    const wasReady = [...process.clients].every(({ status }) => status === "ready");
+    const asked = this.#during(process, call, () => ask(process, plan));
+    const { acquireTimeoutMs } = schedule.times;
+    const attempt = await world.callWatch.settles(
+      `acquire of ${process.machine.name}`,
+      process,
+      acquireTimeoutMs,
+      asked,
+    );
+    const owner = world.ownersOf(call).at(-1);
+    const tookMs = process.machine.monotonicMs() - startedAt;
+    world.count(`${plan.kind === "submit" ? "submit" : "acquire"}: ${attempt.outcome}`);
+    world.note(
+      () =>
+        `${process.machine.name}  ${owner?.name} is ${attempt.outcome} after ${tookMs.toFixed(1)} ms`,
+    );
+    if (attempt.outcome !== "acquired") {
+      this.#over(owner);
+      if (attempt.outcome !== "unavailable") this.#answers.checkJustified(call, attempt, from);
+      else if (wasReady) this.#answers.checkResolved(process, from, attempt.cause, owner);
+      return;
+    }
+    if (attempt.confirmed) world.count("acquire: confirmed");
+    const { lease } = attempt;
+    if (tookMs >= acquireTimeoutMs || lease.remainingMs() <= 0) {
+      world.verdict.broken(
+        "inTime",
+        `${owner?.name} acquired after ${tookMs.toFixed(1)} of ${acquireTimeoutMs} ms, with ${lease.remainingMs().toFixed(1)} ms left`,
+      );
+    }
+    if (owner !== undefined) this.#answers.checkGrant(lease, owner, process);
+    const given = await this.#hold(plan, process, lease);
+    await this.#endings.end(plan, process, lease, owner, given);
+  }
+
+  async lookUp(plan: OperationPlan, process: SimulatedProcess): Promise<void> {
+    const world = this.#world;
+    const call = ++this.#calls;
+    const from = world.loop.now;
+    const asked = this.#during(process, call, () =>
+      process.lock.lookUp(String(plan.user), { submission: submissionOf(plan) }),
+    );
+    const found = await world.callWatch.settles(
+      `look-up of ${process.machine.name}`,
+      process,
+      world.schedule.times.commandTimeoutMs,
+      asked,
+    );
+    world.count(`lookUp: ${found.outcome}`);
+    const owner = world.ownersOf(call).at(-1);
+    world.note(() => `${process.machine.name}  look-up of ${owner?.name}: ${found.outcome}`);
+    this.#over(owner);
+    if (owner !== undefined) this.#answers.checkLookUp(owner, found, from);
+  }
+
+  async withLock(plan: OperationPlan, process: SimulatedProcess): Promise<void> {
+    const key = process.lock.keyFor(String(plan.user));
+    // One at a time: what another one asks for the same key could not be told apart.
+    if (process.store.waiting.has(key)) return await this.acquire(plan, process);
+    const world = this.#world;
+    const { acquireTimeoutMs } = world.schedule.times;
+    const call = ++this.#calls;
+    const from = world.loop.now;
+    const name = `withLock of ${process.machine.name}`;
+    let worksNow = () => {};
+    const works = new Promise<void>((resolve) => {
+      worksNow = resolve;
+    });
+    let ended = works;
+    process.store.waiting.set(key, call);
+    const done = this.#during(process, call, () =>
+      process.lock.withLock(String(plan.user), { waitMs: plan.waitMs }, async (lease) => {
+        worksNow();
+        const given = await this.#hold(plan, process, lease);
+        given(false);
+        this.#over(world.owners.get(lease.ownerId));
+        ended = world.callWatch.settles(
+          `${name}, its release`,
+          process,
+          acquireTimeoutMs + 50,
+          done,
+        );
+      }),
+    );
+    const waited = Promise.race([works, done]);
+    try {
+      await world.callWatch.settles(
+        name,
+        process,
+        plan.waitMs + acquireTimeoutMs + slackMs,
+        waited,
+        acquireTimeoutMs,
+      );
+      await done;
+      world.count("withLock: done");
+    } catch (error) {
+      if (!isSubmitLockError(error)) throw error;
+      world.count(`withLock: ${error.code}`);
+      world.note(() => `${process.machine.name}  withLock: ${error.message}`);
+      if (error.code === "SUBMIT_LOCK_CONTENDED") {
+        this.#answers.checkJustified(call, { outcome: "contended", expiresInMs: 0 }, from);
+      }
+    }
+    process.store.waiting.delete(key);
+    await ended;
+    for (const owner of world.ownersOf(call)) this.#over(owner);
+  }
+
+  /**
+   * The handler: works for its time, or until it hears that the lease is lost.
+   *
+   * @returns tells that the lease is given back.
+   */
+  async #hold(
+    plan: OperationPlan,
+    process: SimulatedProcess,
+    lease: Lease,
+  ): Promise<(isCompleted: boolean) => void> {
+    const world = this.#world;
+    const owner = world.owners.get(lease.ownerId);
+    if (owner === undefined) return () => {};
+    const given = world.leaseWatch.begin(lease, owner, process);
+    await new Promise<void>((resolve) => {
+      const work = process.machine.setTimer(plan.workMs, false, resolve);
+      lease.signal.addEventListener("abort", () => {
+        world.note(() => `${process.machine.name}  ${owner.name} is told: ${lease.signal.reason}`);
+        world.count(`lost: ${lease.signal.reason.reason}`);
+        if (!plan.heedsSignal) return;
+        work.clear();
+        resolve();
+      });
+    });
+    return given;
+  }
+
+  /** What is asked of the store in here is asked by this call. */
+  #during<Result>(process: SimulatedProcess, call: number, ask: () => Result): Result {
+    process.store.call = call;
+    try {
+      return ask();
+    } finally {
+      process.store.call = undefined;
+    }
+  }
+
+  #over(owner: Owner | undefined): void {
+    if (owner !== undefined) owner.overAt ??= this.#world.loop.now;
+  }
+}
+
+function ask({ lock }: SimulatedProcess, plan: OperationPlan): Promise<SubmissionAttempt> {
+  const user = String(plan.user);
+  return plan.kind === "submit"
+    ? lock.acquire(user, { submission: submissionOf(plan) })
+    : lock.acquire(user);
+}
+
+function submissionOf({ submission, payload }: OperationPlan): Submission {
+  return {
+    id: `submission ${submission}`,
+    retainMs: nominalRetainMs,
+    ...(payload === 0 ? {} : { fingerprint: `payload ${payload}` }),
+  };
+}

@@ -1,0 +1,223 @@
+import type { Timer } from "../time/machine.ts";
+import { replyOf, type ServerReply, type Wait } from "./calls.ts";
+import type { ClientOptions } from "./client-options.ts";
+import type { Connection } from "./connection.ts";
+import type { CommandFate, ScriptCall, Surroundings } from "./surroundings.ts";
+
+/** What a client is asked for. */
+export interface Call extends ScriptCall {
+  /** WAIT instead of a script. */
+  readonly wait: Wait | undefined;
+  /** For how long it may be without an answer because of a WAIT. */
+  readonly patienceMs: number;
+  /** EVALSHA instead of EVAL. */
+  readonly byDigest: boolean;
+}
+
+interface Command extends Call {
+  readonly resolve: (value: unknown) => void;
+  readonly reject: (error: Error) => void;
+  timer: Timer | undefined;
+  /** When it was written, by the clock of its machine. */
+  writtenAt: number;
+  /** When it was first written, by the right clock. */
+  sentAt: number | undefined;
+  /** It is in flight for a second time, without the caller's knowledge. */
+  isResent: boolean;
+  /** How often a Cluster has refused it for a while. */
+  redirections: number;
+}
+
+/** The defaults of an ioredis Cluster: `retryDelayOnTryAgain`, `maxRedirections`. */
+export const tryAgainMs = 100;
+const mostRedirections = 16;
+
+/** What the commands are written on: the client, and whatever connection it has. */
+interface Line {
+  readonly status: string;
+  readonly connection: Connection | undefined;
+  connect(): Promise<void>;
+  lose(connection: Connection, stillLands: boolean): void;
+}
+
+/**
+ * The commands of one client from their call to their answer: ioredis' queues, its silent re-sending
+ * after a reconnect, command time-outs that withdraw nothing.
+ */
+export class CommandQueues {
+  readonly #around: Surroundings;
+  readonly #options: ClientOptions;
+  readonly #line: Line;
+  readonly #nextFate: (call: ScriptCall) => CommandFate | undefined;
+  /** Written and unanswered, oldest first; another one from each new connection on. */
+  #written: Command[] = [];
+  /** What was written on the last connection that was ready; may be the same array. */
+  #toResend: Command[] = [];
+  #offline: Command[] = [];
+  /** What a Cluster has answered with TRYAGAIN: all of it is written again together. */
+  #toTryAgain: Command[] = [];
+  #untroubled: (() => void)[] = [];
+
+  constructor(
+    around: Surroundings,
+    options: ClientOptions,
+    line: Line,
+    nextFate: (call: ScriptCall) => CommandFate | undefined,
+  ) {
+    this.#around = around;
+    this.#options = options;
+    this.#line = line;
+    this.#nextFate = nextFate;
+  }
+
+  /** When the oldest command was written that its caller knows to be unanswered on this connection. */
+  get oldestWrittenAt(): number | undefined {
+    return this.#written.find((command) => !command.isResent)?.writtenAt;
+  }
+
+  /** Settles as ioredis settles it: without a time-out perhaps never. */
+  call(call: Call): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      this.#send({
+        ...call,
+        resolve,
+        reject,
+        timer: undefined,
+        writtenAt: 0,
+        sentAt: undefined,
+        isResent: false,
+        redirections: 0,
+      });
+    });
+  }
+
+  /** There is another connection, which is not ready yet. */
+  connected(): void {
+    this.#written = [];
+  }
+
+  ready(): void {
+    const toResend = this.#options.autoResendUnfulfilledCommands ? this.#toResend : [];
+    this.#toResend = [];
+    for (const command of toResend) {
+      command.isResent = true;
+      this.#send(command);
+    }
+    const offline = this.#offline;
+    this.#offline = [];
+    for (const command of offline) this.#send(command);
+  }
+
+  closed(wasReady: boolean): void {
+    for (const untroubled of this.#untroubled) untroubled();
+    this.#untroubled = [];
+    if (wasReady && this.#written.length > 0) this.#toResend = this.#written;
+  }
+
+  /**
+   * Gives up what is queued. What waits to be written again is among it only as long as no other
+   * connection has come up to its handshake: after that nobody settles it, until it is re-sent.
+   */
+  flush(error: () => Error): void {
+    const commands = [...this.#offline.splice(0), ...this.#written.splice(0)];
+    for (const command of commands) this.#settle(command, () => command.reject(error()));
+  }
+
+  /** Writes a command, or queues it, or refuses it. */
+  #send(command: Command): void {
+    const line = this.#line;
+    if (line.status === "wait") void line.connect();
+    if (line.status === "end") {
+      command.reject(new Error("Connection is closed."));
+      return;
+    }
+    const { commandTimeout, enableOfflineQueue } = this.#options;
+    // Withdraws nothing: the bytes are sent, and the late answer is dropped.
+    command.timer ??= this.#timer(commandTimeout, () => {
+      command.reject(new Error("Command timed out"));
+    });
+    const { connection } = line;
+    if (line.status === "ready" && connection?.isEnding === false) this.#write(command, connection);
+    else if (enableOfflineQueue) this.#offline.push(command);
+    else {
+      this.#settle(command, () =>
+        command.reject(new Error("Stream isn't writeable and enableOfflineQueue options is false")),
+      );
+    }
+  }
+
+  #timer(ms: number | undefined, run: () => void): Timer | undefined {
+    return ms === undefined ? undefined : this.#around.machine.setTimer(ms, false, run);
+  }
+
+  #write(command: Command, connection: Connection): void {
+    const { loop, machine, watcher } = this.#around;
+    const fate = this.#nextFate(command);
+    const untroubled = fate === undefined ? undefined : this.#trouble();
+    command.writtenAt = machine.monotonicMs() + command.patienceMs;
+    this.#written.push(command);
+    command.sentAt ??= loop.now;
+    connection.writeBlocking<ServerReply>(
+      (end) => this.#execute(command, connection, end),
+      ({ error, value }) => {
+        watcher.reads();
+        untroubled?.();
+        this.#written.splice(0, this.#written.indexOf(command) + 1);
+        if (error !== undefined && this.#triesAgain(command, error)) return;
+        this.#settle(command, () => {
+          if (error !== undefined) command.reject(error);
+          else command.resolve(fate?.oddAnswer === true ? "QUEUED" : value);
+        });
+      },
+      fate,
+    );
+    if (fate?.resetMs !== undefined) {
+      machine.after(fate.resetMs, () => this.#line.lose(connection, fate.stillLands));
+    }
+  }
+
+  #execute(command: Command, connection: Connection, end: (reply: ServerReply) => void): void {
+    const { server, watcher, loop } = this.#around;
+    const { script, keys, args, byDigest, wait, sentAt = loop.now } = command;
+    if (wait !== undefined) {
+      const { replicas, forMs } = wait;
+      const refused = server.wait(connection.lastWrite, replicas, forMs, (value) => end({ value }));
+      if (refused !== undefined) end({ error: refused });
+      return;
+    }
+    const before = server.offset;
+    const reply = replyOf(() =>
+      watcher.executes({ script, keys, args, sentAt }, () =>
+        server.evaluate(script, keys, args, byDigest),
+      ),
+    );
+    if (server.offset !== before) connection.lastWrite = server.offset;
+    end(reply);
+  }
+
+  /** A Cluster that is moving a slot refuses two keys of it for a while: its client asks again. */
+  #triesAgain(command: Command, error: Error): boolean {
+    if (!error.message.startsWith("TRYAGAIN") || command.redirections++ >= mostRedirections) {
+      return false;
+    }
+    command.isResent = true;
+    this.#toTryAgain.push(command);
+    if (this.#toTryAgain.length === 1) {
+      this.#around.machine.after(tryAgainMs, () => {
+        for (const each of this.#toTryAgain.splice(0)) this.#send(each);
+      });
+    }
+    return true;
+  }
+
+  #settle(command: Command, settle: () => void): void {
+    command.timer?.clear();
+    settle();
+  }
+
+  #trouble(): () => void {
+    const untroubled = this.#around.watcher.troubled();
+    this.#untroubled.push(untroubled);
+    return untroubled;
+  }
+}

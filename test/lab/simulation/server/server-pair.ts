@@ -1,0 +1,223 @@
+import type { Redis } from "ioredis";
+import { expect } from "vitest";
+import type { LockTimes } from "../../../../src/lock/store.ts";
+import type { Command } from "../../../../src/stores/redis/commands.ts";
+import { everyCommand, type Request } from "./every-command.ts";
+import { Keys } from "./keys.ts";
+import { runScript } from "./script-runner.ts";
+import type { Entry } from "./server-steps.ts";
+
+const adoptMs = 60_000;
+const windowMs = 2_000;
+
+/** Redis counts a life from its command, and the command comes after the script's look at the clock. */
+const leastBlurMs = 10;
+
+/** One look at a key, in one moment: Redis' clock, the type, a string's value, and what is left of its life. */
+type Look = [now: number, type: string, value: string | null, leftMs: number];
+const look = `
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local type = redis.call('TYPE', KEYS[1]).ok
+local value = false
+if type == 'string' then value = redis.call('GET', KEYS[1]) end
+return { now, type, value, redis.call('PTTL', KEYS[1]) }
+`;
+
+function typeOf(value: string | readonly string[] | undefined): string {
+  if (value === undefined) return "none";
+  return typeof value === "string" ? "string" : "list";
+}
+
+/** The real server and the simulated one, with the same history. */
+export class ServerPair {
+  readonly #real: Redis;
+  readonly #prefix: string;
+  readonly #names = new Set<string>();
+  readonly #expiries = new Set<number>();
+  readonly #simulated: Keys;
+  #isFull = false;
+  /** Nothing is compared any more: a key ran out at the very time of a command. */
+  #isBlurred = false;
+  /**
+   * A key that runs out within so many milliseconds may be gone on one side only, and what it has
+   * left may differ by as much: more where the server had lost its processor within a script.
+   */
+  #blurMs = leastBlurMs;
+
+  constructor(real: Redis, prefix: string) {
+    this.#real = real;
+    this.#prefix = prefix;
+    const remember = (_key: string, _value: string, expiresAt?: number) => {
+      if (expiresAt !== undefined) this.#expiries.add(expiresAt);
+    };
+    this.#simulated = new Keys({
+      set: remember,
+      lengthened: remember,
+      deleted() {},
+      expired() {},
+    });
+  }
+
+  async call(
+    name: string,
+    entries: readonly Entry[],
+    { inMs, lifeMs, floorInMs }: { inMs: number; lifeMs: number; floorInMs: number },
+  ): Promise<void> {
+    const command = everyCommand[name] as Command<Request, unknown>;
+    const before = await this.#nowMs();
+    const times: LockTimes = {
+      ttlMs: lifeMs,
+      maxHoldMs: adoptMs,
+      acquireTimeoutMs: windowMs / 2,
+      commandTimeoutMs: 100,
+    };
+    const requests = entries
+      .slice(0, command.maxEntries)
+      .map((each) => this.#request(each, times, before));
+    const [first] = requests as [Request];
+    const floorUs = (before + floorInMs) * 1_000;
+    const keys: string[] = [];
+    const args = command.head({ command: first.command, deadlineMs: before + inMs, floorUs });
+    for (const request of requests) {
+      command.add(request, keys, args, (of) => this.#recordName(of.key, of.submission?.id ?? ""));
+    }
+    const real = await this.#real
+      .eval(command.script, keys.length, ...keys, ...args)
+      .catch(asError);
+    // Of a call that failed nobody knows when: it did nothing that depends on the time.
+    const now = Array.isArray(real) ? (real[0] as number) : before;
+    // A token is the time in microseconds, unless the floor is above it.
+    const token = Array.isArray(real) && command.headLength === 2 ? (real[1] as number) : 0;
+    const nowUs = Math.floor(token / 1_000) === now ? token : now * 1_000;
+    await this.#learnBlur(now);
+    this.#blurAt(now, [...requests.map(({ expiresAtMs }) => expiresAtMs), before + inMs]);
+    if (this.#isBlurred) return;
+    const { script } = command;
+    const memory = this.#isFull ? "full" : "enough";
+    const evaluation = { script, keyNames: keys, args, nowUs, memory } as const;
+    const simulated = await Promise.resolve()
+      .then(() => runScript(this.#simulated, evaluation))
+      .catch(asError);
+    this.#compare(simulated, real, command.headLength);
+  }
+
+  async plant({ key, id }: Entry, at: "lock" | "record", value: string): Promise<void> {
+    const wasFull = this.#isFull;
+    await this.fill(false);
+    const lock = this.#name(key);
+    const name = at === "lock" ? lock : this.#recordName(lock, id);
+    this.#names.add(name);
+    await this.#real.del(name);
+    if (value === "a list") await this.#real.rpush(name, "element");
+    else await this.#real.set(name, value);
+    this.#simulated.set(name, value === "a list" ? ["element"] : value, undefined);
+    await this.fill(wasFull);
+  }
+
+  async fill(isFull: boolean): Promise<void> {
+    if (isFull === this.#isFull) return;
+    this.#isFull = isFull;
+    await this.#real.config("SET", "maxmemory", isFull ? "1" : "0");
+  }
+
+  async compareKeys(): Promise<void> {
+    for (const key of this.#names) {
+      const [now, type, value, leftMs] = (await this.#real.eval(look, 1, key)) as Look;
+      await this.#learnBlur(now);
+      this.#blurAt(now, []);
+      if (this.#isBlurred) return;
+      const simulated = this.#simulated.live(key, now)?.value;
+      expect(type, key).toBe(typeOf(simulated));
+      if (type === "string") expect(toTheMs(value)).toBe(toTheMs(String(simulated)));
+      expect(Math.abs(leftMs - this.#simulated.remaining(key, now))).toBeLessThanOrEqual(
+        this.#blurMs,
+      );
+    }
+  }
+
+  #request(each: Entry, times: LockTimes, now: number): Request {
+    const { key, ownerId, id, fingerprint, answer, cooldownMs, expiresInMs } = each;
+    const submission = { id, fingerprint };
+    return {
+      command: { key: this.#name(key), ownerId, times, holder: "web-1%3A7", submission },
+      record: `1${fingerprint}${ownerId}${answer}`,
+      expiresAtMs: now + expiresInMs,
+      cooldownUntilMs: cooldownMs === undefined ? 0 : now + cooldownMs,
+      onlyLooks: false,
+      id: each.freeId ?? ownerId,
+      by: "an%20admin",
+      reason: "a%20test",
+      now: each.deletesNow,
+      deadlineMs: undefined,
+      answer() {},
+    };
+  }
+
+  #compare(simulated: unknown, real: unknown, headLength: number): void {
+    if (!Array.isArray(real) || !Array.isArray(simulated)) {
+      expect(kindOf(simulated)).toEqual(kindOf(real));
+      return;
+    }
+    expect(simulated).toHaveLength(real.length);
+    for (const [index, code] of real.entries()) {
+      const other = simulated[index];
+      const [, life, value] = inspected.exec(String(code)) ?? [];
+      const [, otherLife, otherValue] = inspected.exec(String(other)) ?? [];
+      if (life !== undefined && otherLife !== undefined) {
+        expect(toTheMs(otherValue)).toBe(toTheMs(value));
+        expect(Math.abs(Number(life) - Number(otherLife))).toBeLessThanOrEqual(this.#blurMs);
+        continue;
+      }
+      const isLife = typeof code === "number" && (code > 1 || (code <= -1_000 && code > -1e15));
+      if (isLife && index >= headLength)
+        expect(Math.abs(code - other)).toBeLessThanOrEqual(this.#blurMs);
+      else expect(kindOf(other)).toEqual(kindOf(code));
+    }
+  }
+
+  async #learnBlur(now: number): Promise<void> {
+    this.#blurMs = Math.max(this.#blurMs, (await this.#nowMs()) - now + 2);
+  }
+
+  /** What happened at the time at which something runs out is not compared, nor what follows. */
+  #blurAt(now: number, times: readonly number[]): void {
+    const isClose = (at: number) => Math.abs(at - now) <= this.#blurMs;
+    this.#isBlurred ||= [...this.#expiries].some(isClose) || times.some(isClose);
+  }
+
+  async #nowMs(): Promise<number> {
+    const [seconds, micros] = await this.#real.time();
+    return Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
+  }
+
+  #name(key: string): string {
+    const name = `simulated:${this.#prefix}:${key}`;
+    this.#names.add(name);
+    return name;
+  }
+
+  #recordName(lock: string, id: string): string {
+    const name = `{${lock}}:${id}`;
+    this.#names.add(name);
+    return name;
+  }
+}
+
+/** What inspect gives: a life and a value. */
+const inspected = /^(-1|\d+):(.*)$/s;
+
+/** Only the tokens of a reply tell the microseconds of a script: those of a tombstone differ. */
+function toTheMs(value: string | null | undefined): string | undefined {
+  return value?.replace(/^(freed:[^:]+:[^:]+:\d{13})\d{3}:/, "$1:");
+}
+
+function asError(error: unknown): Error {
+  if (error instanceof Error && error.name === "ReplyError") return error;
+  throw error;
+}
+
+/** Of an error its code: what follows names the script by its hash. */
+function kindOf(reply: unknown): unknown {
+  return reply instanceof Error ? `error ${reply.message.split(" ")[0]}` : reply;
+}
