@@ -1,47 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { RedisStore, SubmitLock } from "submit-lock";
+import { answerBytes, type Kind, type LockMemory, type OrderCost, type Way } from "./orders.ts";
 import { answerOf } from "./record-memory.ts";
 import { costBetween, Observer } from "./server-stats.ts";
 import { medianOf } from "./statistics.ts";
-
-/** How orders come to Redis. */
-export interface Way {
-  /** One word, and what it stands for. */
-  readonly name: string;
-  readonly connections: number;
-  /** How many orders each connection has under way; without it they come at random times. */
-  readonly callers?: number;
-  readonly perSecond?: number;
-  readonly seconds: number;
-}
-
-export const ways: readonly Way[] = [
-  {
-    name: "apart: 1 000 a second over 64 connections",
-    connections: 64,
-    perSecond: 1_000,
-    seconds: 2,
-  },
-  { name: "busy: 64 connections, one at a time each", connections: 64, callers: 1, seconds: 1.5 },
-  // Short: what is kept of each takes memory until the end.
-  { name: "gathered: 1 connection, 256 at a time", connections: 1, callers: 256, seconds: 0.5 },
-];
-
-export const kinds = ["lock", "once"] as const;
-export type Kind = (typeof kinds)[number];
-
-/** What one order takes of Redis: its acquire, and its release or its record. */
-export interface OrderCost {
-  readonly calls: number;
-  readonly processorMicros: number;
-  readonly bytesIn: number;
-  readonly bytesOut: number;
-  readonly replicaBytes: number;
-}
-
-/** The length of the answer that is kept of an order with "once". */
-export const answerBytes = 1_024;
 
 type Order = (lock: SubmitLock, user: number) => Promise<void>;
 
@@ -140,14 +103,6 @@ async function place(locks: readonly SubmitLock[], kind: Kind, way: Way): Promis
   }
   await Promise.all(underWay);
   return placed;
-}
-
-/** What a lock takes in Redis while its order is under way. */
-export interface LockMemory {
-  /** `MEMORY USAGE` of one. */
-  readonly usage: number;
-  /** What Redis' memory has grown by, for each: also its tables. */
-  readonly grown: number;
 }
 
 export async function measureLocks(port: number): Promise<LockMemory> {

@@ -1,5 +1,5 @@
 import { Page } from "../test/docs/page.ts";
-import { answerBytes, kinds } from "./order-cost.ts";
+import { answerBytes, kinds } from "./orders.ts";
 import type { CostRow, Figures } from "./sizing-tables.ts";
 
 /** What the pages say was measured: of an order, of a failover, of a record. */

@@ -1,4 +1,4 @@
-import type { Kind, LockMemory, OrderCost } from "./order-cost.ts";
+import type { Kind, LockMemory, OrderCost } from "./orders.ts";
 import { number, table } from "./text.ts";
 
 /** One row of what was measured. */

@@ -4,7 +4,8 @@ import { Redis } from "ioredis";
 import { serverBinary, serverVersion } from "../test/support/server-binary.ts";
 import { startServer } from "../test/support/server-process.ts";
 import { until } from "../test/support/until.ts";
-import { kinds, measureLocks, measureOrder, ways } from "./order-cost.ts";
+import { measureLocks, measureOrder } from "./order-cost.ts";
+import { kinds, ways } from "./orders.ts";
 import { figuresOf } from "./sizing-page.ts";
 import {
   type CostRow,

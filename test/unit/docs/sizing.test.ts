@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { kinds, ways } from "../../../bench/order-cost.ts";
+import { kinds, ways } from "../../../bench/orders.ts";
 import { figuresOf } from "../../../bench/sizing-page.ts";
 import {
   failoverTable,
