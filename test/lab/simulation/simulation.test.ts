@@ -4,8 +4,9 @@ import { story, summary } from "./summary.ts";
 
 /** The same schedules every time, and few; `npm run simulation` takes more, and others. */
 const seed = 20_260_101;
-const runs = Number(process.env["SIMULATION_RUNS"] ?? 20_000);
-const longest = 60_000 + runs * 4;
+const runs = Number(process.env["SIMULATION_RUNS"] ?? 5_000);
+/** A machine that is busy with other tests takes ten times as long as one that is not. */
+const longest = 120_000 + runs * 40;
 
 test("P1 to P7: every invariant holds on every schedule", { timeout: longest }, async () => {
   const from = performance.now();
