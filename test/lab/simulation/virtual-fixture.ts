@@ -1,6 +1,7 @@
 import { SubmitLock, type SubmitLockOptions } from "../../../src/index.ts";
 import { RedisStore } from "../../../src/stores/redis/redis-store.ts";
 import { type ClientOptions, ioredisDefaults } from "./network/client-options.ts";
+import { nobody, noClientWatcher } from "./network/nobody.ts";
 import { SimulatedClient } from "./network/simulated-client.ts";
 import type { CommandFate, ScriptCall } from "./network/surroundings.ts";
 import { nameOf, type ScriptName } from "./script-names.ts";
@@ -12,8 +13,6 @@ import { Noise } from "./time/noise.ts";
 
 /** One way between the process and Redis. */
 const latencyMs = 0.5;
-
-const nobody = { set() {}, lengthened() {}, deleted() {}, expired() {} };
 
 /** One write of a script. */
 export interface Written {
@@ -53,14 +52,7 @@ export class VirtualFixture {
           latency: () => latencyMs,
           cutOffUntil: () => this.#cutOffUntil,
           nextFate: (of, call) => this.#fateOf(of, call),
-          watcher: {
-            writes() {},
-            executes: (_copy, run) => run(),
-            reads() {},
-            troubled: () => () => {},
-            connected() {},
-            closed() {},
-          },
+          watcher: noClientWatcher,
         },
         { ...ioredisDefaults, ...client },
       );

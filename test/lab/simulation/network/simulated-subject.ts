@@ -4,6 +4,7 @@ import { Machine } from "../time/machine.ts";
 import { Noise } from "../time/noise.ts";
 import { ioredisDefaults } from "./client-options.ts";
 import type { Connection } from "./connection.ts";
+import { nobody, noClientWatcher } from "./nobody.ts";
 import { disconnectTimeoutMs, type ScriptOptions, type Step } from "./script.ts";
 import { SimulatedClient } from "./simulated-client.ts";
 import { Subject } from "./subject.ts";
@@ -13,8 +14,6 @@ import type { CommandFate, Surroundings } from "./surroundings.ts";
 const settledMs = 5_000;
 /** From one release to the next. */
 const heldMs = 1_000_000;
-
-const nobody = { set() {}, lengthened() {}, deleted() {}, expired() {} };
 
 class RefusingRedis extends SimulatedRedis {
   refuses = false;
@@ -110,14 +109,7 @@ export class SimulatedSubject extends Subject {
       latency: () => 0.5,
       cutOffUntil: () => 0,
       nextFate: (client, { args }) => this.#fateOf(client, String(args.at(-1))),
-      watcher: {
-        writes() {},
-        executes: (_copy, run) => run(),
-        reads() {},
-        troubled: () => () => {},
-        connected() {},
-        closed() {},
-      },
+      watcher: noClientWatcher,
     };
   }
 

@@ -12,6 +12,7 @@ import { EventLoop, on } from "../time/event-loop.ts";
 import { Machine } from "../time/machine.ts";
 import { Noise } from "../time/noise.ts";
 import { ioredisDefaults } from "./client-options.ts";
+import { nobody, noClientWatcher } from "./nobody.ts";
 import { SimulatedClient } from "./simulated-client.ts";
 
 /**
@@ -108,8 +109,6 @@ class RealSubject extends Subject {
 const settledMs = 1_000;
 /** How long the replica pauses: longer than all steps of a script, shorter than a long `WAIT`. */
 const pausedMs = 500_000;
-const nobody = { set() {}, lengthened() {}, deleted() {}, expired() {} };
-
 class SimulatedSubject extends Subject {
   protected readonly clients: Record<Who, SimulatedClient>;
   readonly #loop = new EventLoop(new Noise(0));
@@ -129,14 +128,7 @@ class SimulatedSubject extends Subject {
           latency: () => 0.5,
           cutOffUntil: () => 0,
           nextFate: () => undefined,
-          watcher: {
-            writes() {},
-            executes: (_copy, run) => run(),
-            reads() {},
-            troubled: () => () => {},
-            connected() {},
-            closed() {},
-          },
+          watcher: noClientWatcher,
         },
         ioredisDefaults,
       );
