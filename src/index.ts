@@ -14,21 +14,6 @@ export {
   SubmitLockError,
   type SubmitLockErrorCode,
 } from "./errors.ts";
-export type { AnswerHeaders, AnswerToStore, StoredAnswer } from "./lock/answer.ts";
-export type { Attempt, SubmissionAttempt } from "./lock/attempt.ts";
-export type { CheckOptions } from "./lock/check.ts";
-export type {
-  CooldownInspection,
-  ForeignInspection,
-  FreedInspection,
-  FreeOptions,
-  FreeResult,
-  HeldInspection,
-  Inspection,
-  LockStats,
-} from "./lock/inspection.ts";
-export type { Lease, ReleaseOptions } from "./lock/lease.ts";
-export type { LookUp } from "./lock/look-up.ts";
 export type {
   AcquireMessage,
   CompleteMessage,
@@ -39,8 +24,22 @@ export type {
   ReleaseOutcome,
   RetireMessage,
   SubmitLockChannels,
-} from "./lock/messages.ts";
+} from "./lock/channels.ts";
+export type { CheckOptions } from "./lock/check.ts";
+export type { Attempt, Lease, ReleaseOptions, SubmissionAttempt } from "./lock/lease.ts";
+export type { LookUp } from "./lock/look-up.ts";
+export type {
+  CooldownInspection,
+  ForeignInspection,
+  FreedInspection,
+  FreeOptions,
+  FreeResult,
+  HeldInspection,
+  Inspection,
+  LockStats,
+} from "./lock/on-call.ts";
 export type { SubmitLockOptions } from "./lock/options.ts";
+export type { AnswerHeaders, AnswerToStore, StoredAnswer } from "./lock/record.ts";
 export type { CloseOptions } from "./lock/runtime.ts";
 export type {
   AcquireReply,

@@ -1,4 +1,4 @@
-import type { FreedInspection } from "../lock/inspection.ts";
+import type { FreedInspection } from "../lock/on-call.ts";
 import { duration } from "./durations.ts";
 import { type Found, renewalsOf, restOf, stateOf } from "./lock-state.ts";
 import { plainFreeOfUnknown } from "./show-text.ts";

@@ -1,4 +1,4 @@
-import type { FreeResult } from "../lock/inspection.ts";
+import type { FreeResult } from "../lock/on-call.ts";
 import { type Arguments, suggestion } from "./arguments.ts";
 import { answerOf, type Connection, theLock } from "./connect.ts";
 import type { Context } from "./context.ts";

@@ -1,4 +1,4 @@
-import type { HeldInspection, Inspection } from "../lock/inspection.ts";
+import type { HeldInspection, Inspection } from "../lock/on-call.ts";
 import { duration } from "./durations.ts";
 
 /** What a lock does, as `list` names it. */

@@ -1,4 +1,4 @@
-import type { ForeignInspection, HeldInspection, Inspection } from "../lock/inspection.ts";
+import type { ForeignInspection, HeldInspection, Inspection } from "../lock/on-call.ts";
 import { clock, duration } from "./durations.ts";
 import { type Renewals, renewalsOf, restOf } from "./lock-state.ts";
 import type { Paint } from "./terminal.ts";

@@ -1,4 +1,4 @@
-import type { Inspection } from "../lock/inspection.ts";
+import type { Inspection } from "../lock/on-call.ts";
 
 /** What a terminal would act upon or hide: control, format and bidirectional characters, lone surrogates. */
 const invisible = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/gu;

@@ -1,4 +1,4 @@
-import type { Inspection } from "../lock/inspection.ts";
+import type { Inspection } from "../lock/on-call.ts";
 import { clockMs, duration } from "./durations.ts";
 
 /** What has happened between two looks. */

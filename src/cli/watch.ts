@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Inspection } from "../lock/inspection.ts";
+import type { Inspection } from "../lock/on-call.ts";
 import { answerOf, theLock } from "./connect.ts";
 import type { Context } from "./context.ts";
 import { parseDuration } from "./durations.ts";

@@ -26,9 +26,9 @@ export type {
   Replay,
   Unavailable,
 } from "../http/refusal.ts";
-export type { ReplayMessage } from "../http/replay-channel.ts";
 export type { StorePolicy } from "../http/store-policy.ts";
 export type { Submission } from "../http/submission.ts";
+export type { ReplayMessage } from "../lock/channels.ts";
 export type { Answer, SubmitGuard, SubmitGuardOptions } from "./submit-guard.ts";
 
 declare global {

@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
 import { InvalidOptionError, isSubmitLockError } from "../errors.ts";
-import type { StoredAnswer } from "../lock/answer.ts";
+import { publishReplay } from "../lock/channels.ts";
+import type { StoredAnswer } from "../lock/record.ts";
 import type { AcquireOptions } from "../lock/submission.ts";
 import type { UserId } from "../lock/submit-key.ts";
 import { readableAnswer } from "./content-encoding.ts";
@@ -14,7 +15,6 @@ import type {
 } from "./guard-options.ts";
 import type { ResolvedIdempotency } from "./idempotency-options.ts";
 import type { Replay } from "./refusal.ts";
-import { publishReplay } from "./replay-channel.ts";
 import { Completion, findLease, type RequestLease, type SharedLease } from "./request-lease.ts";
 import { IdentifiedSubmission, identify } from "./submission.ts";
 import { waitForAnswer } from "./wait.ts";
@@ -182,7 +182,7 @@ async function replayed<Source, Args extends unknown[]>(
 ): Promise<Admission<Args>> {
   const replayable = options.hasOnReplay ? answer : await replayableAnswer(answer, req.headers);
   if (replayable !== undefined) {
-    publishReplay(key, ageMs, submission.source);
+    publishReplay({ key, ageMs, source: submission.source });
     return answered(options.onReplay, { reason: "replay", answer: replayable, ageMs });
   }
   return answered(options.onContended, {

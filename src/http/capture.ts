@@ -1,4 +1,4 @@
-import type { AnswerToStore } from "../lock/answer.ts";
+import type { AnswerToStore } from "../lock/record.ts";
 
 /** What of an answer is to be kept. */
 export interface WantedAnswer {

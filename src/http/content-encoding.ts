@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { promisify } from "node:util";
 import * as zlib from "node:zlib";
-import type { StoredAnswer } from "../lock/answer.ts";
+import type { StoredAnswer } from "../lock/record.ts";
 
 /** The longest body that is decoded: 16 times the longest that is stored. */
 const maxOutputLength = 16 * 1_048_576;

@@ -1,5 +1,5 @@
-import type { AnswerToStore } from "../lock/answer.ts";
 import { UserLease } from "../lock/lease.ts";
+import type { AnswerToStore } from "../lock/record.ts";
 import { warnOnce } from "../warn-once.ts";
 import type { Capture } from "./capture.ts";
 import type { LeaseLike } from "./guard-options.ts";

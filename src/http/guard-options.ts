@@ -1,6 +1,5 @@
 import { InvalidOptionError } from "../errors.ts";
-import type { Attempt, SubmissionAttempt } from "../lock/attempt.ts";
-import type { Lease } from "../lock/lease.ts";
+import type { Attempt, Lease, SubmissionAttempt } from "../lock/lease.ts";
 import type { LookUp } from "../lock/look-up.ts";
 import type { AcquireOptions } from "../lock/submission.ts";
 import type { UserId } from "../lock/submit-key.ts";

@@ -1,4 +1,4 @@
-import type { StoredAnswer } from "../lock/answer.ts";
+import type { StoredAnswer } from "../lock/record.ts";
 
 /** The request has no user. */
 export interface Anonymous {

@@ -1,5 +1,5 @@
 import type { ServerResponse } from "node:http";
-import type { AnswerHeaders, AnswerToStore } from "../lock/answer.ts";
+import type { AnswerHeaders, AnswerToStore } from "../lock/record.ts";
 import { endBehindRecord } from "./behind-record.ts";
 import type { Capture, WantedAnswer } from "./capture.ts";
 import { type GivenHeaders, pickHeaders } from "./stored-headers.ts";

@@ -1,4 +1,4 @@
-import type { StoredAnswer } from "../lock/answer.ts";
+import type { StoredAnswer } from "../lock/record.ts";
 import { invalidOption } from "../validation.ts";
 
 /**

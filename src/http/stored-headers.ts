@@ -1,6 +1,6 @@
 import type { ServerResponse } from "node:http";
 import { InvalidOptionError } from "../errors.ts";
-import type { AnswerHeaders } from "../lock/answer.ts";
+import type { AnswerHeaders } from "../lock/record.ts";
 import { describe, invalidOption } from "../validation.ts";
 
 /**

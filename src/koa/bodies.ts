@@ -1,6 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import type { ParameterizedContext } from "koa";
-import type { StoredAnswer } from "../lock/answer.ts";
+import type { StoredAnswer } from "../lock/record.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: any state and any context of the application fits.
 type AnyContext = ParameterizedContext<any, any, any>;

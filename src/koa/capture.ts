@@ -2,7 +2,7 @@ import type { ParameterizedContext } from "koa";
 import type { Capture, WantedAnswer } from "../http/capture.ts";
 import { ResponseCapture } from "../http/response-capture.ts";
 import { pickHeaders } from "../http/stored-headers.ts";
-import type { AnswerHeaders, AnswerToStore } from "../lock/answer.ts";
+import type { AnswerHeaders, AnswerToStore } from "../lock/record.ts";
 import { bodyWithout, emptyStatuses } from "./bodies.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: any state and any context of the application fits.

@@ -32,9 +32,9 @@ export type {
   Replay,
   Unavailable,
 } from "../http/refusal.ts";
-export type { ReplayMessage } from "../http/replay-channel.ts";
 export type { StorePolicy } from "../http/store-policy.ts";
 export type { Submission } from "../http/submission.ts";
+export type { ReplayMessage } from "../lock/channels.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: any state and any context of the application fits.
 type AnyContext = ParameterizedContext<any, any, any>;

@@ -1,41 +1,59 @@
-import { Timer, type TimerWheel } from "../timer-wheel.ts";
-import type { Acquisition, Completed } from "./acquisition.ts";
-import { InFlight } from "./in-flight.ts";
+import { Timer } from "../timer-wheel.ts";
+import { acquireChannel, publish } from "./channels.ts";
+import { HeldLease } from "./held-lease.ts";
+import { closedAttempt, type SubmissionAttempt } from "./lease.ts";
 import { toLockError } from "./no-answer.ts";
-import { decodeRecord } from "./record.ts";
+import { completedOf } from "./record.ts";
+import { release } from "./release.ts";
+import { type CallerCommand, type LockRuntime, write } from "./runtime.ts";
 import type {
   AcquireReply,
   AcquireRequest,
   Answered,
   CompletedAnswer,
+  ContendedAnswer,
   GrantedAnswer,
   LockCommand,
-  LockStore,
+  LockRequest,
   NoAnswer,
 } from "./store.ts";
 
+/** An attempt that was granted the key, before a lease is made of it. */
+export interface Acquired {
+  readonly outcome: "acquired";
+  /** A reply had been lost or was late, and the owner id was confirmed. */
+  readonly confirmed: boolean;
+  /** `undefined` in a store that has none. */
+  readonly fencingToken: number | undefined;
+  /** Added to the monotonic clock, it gives a time that the store's clock has passed. */
+  readonly storeOffsetMs: number;
+  /** Monotonic time from before the first send: the lease counts from here. */
+  readonly startedAt: number;
+  /** The requests that may still take effect. */
+  readonly inFlight: InFlight;
+}
+
+type Refused = Exclude<SubmissionAttempt, { outcome: "acquired" }>;
+
+/** The end of an attempt: the lease, or why there is none. */
+export type Settled =
+  | { readonly outcome: "acquired"; readonly held: HeldLease; readonly confirmed: boolean }
+  | Refused;
+
 /**
- * One attempt: one owner id, as many requests of one idempotent acquire as it takes to get an
- * answer, one verdict.
+ * Makes one attempt.
  *
- * ```
- * sent ── taken, mine ───────────────▶ acquired
- *   │ ─── contended ─────────────────▶ contended
- *   │ ─── completed, mismatched ─────▶ completed, mismatched
- *   │ ─── rejected, none in flight ──▶ unavailable
- *   │ ─── unknown, unsent, out of window, no answer for commandTimeoutMs ──▶ sent again
- *   └──── acquireTimeoutMs is over ──▶ unavailable
- * ```
- *
+ * @param publishes whether its end is a message on `submit-lock:acquire`.
  * @param ended called once, within `acquireTimeoutMs`.
  */
 export function acquire(
-  store: LockStore,
-  command: LockCommand,
-  timers: TimerWheel,
-  ended: (acquisition: Acquisition) => void,
+  runtime: LockRuntime,
+  command: CallerCommand,
+  publishes: boolean,
+  ended: (settled: Settled) => void,
 ): void {
-  const acquiring = new Acquiring(store, command, timers, ended);
+  runtime.active.add();
+  const acquiring = new Acquiring(runtime, command, publishes, ended);
   acquiring.send(acquiring.startedAt);
 }
 
@@ -44,6 +62,7 @@ function backoffMs(retries: number): number {
   return Math.min(5 * 2 ** retries, 100);
 }
 
+/** One write of the acquire. */
 class Request implements AcquireRequest {
   readonly #acquiring: Acquiring;
   readonly onlyLooks = false;
@@ -62,27 +81,29 @@ class Request implements AcquireRequest {
   }
 }
 
-class Acquiring extends Timer implements Acquisition {
-  readonly command: LockCommand;
+/**
+ * One attempt: one owner id, as many requests of one idempotent acquire as it takes to get an
+ * answer, one verdict.
+ *
+ * ```
+ * sent ── taken, mine ───────────────▶ acquired
+ *   │ ─── contended ─────────────────▶ contended
+ *   │ ─── completed, mismatched ─────▶ completed, mismatched
+ *   │ ─── rejected, none in flight ──▶ unavailable
+ *   │ ─── unknown, unsent, out of window, no answer for commandTimeoutMs ──▶ sent again
+ *   └──── acquireTimeoutMs is over ──▶ unavailable
+ * ```
+ */
+class Acquiring extends Timer {
+  readonly command: CallerCommand;
   /** Rule 1: the lease counts from before the first send. */
   readonly startedAt: number = performance.now();
-  readonly inFlight: InFlight = new InFlight();
-  outcome: Acquisition["outcome"] = "unavailable";
-  confirmed = false;
-  fencingToken: number | undefined;
-  storeOffsetMs = 0;
-  expiresInMs = 0;
-  sameSubmission = false;
-  isCooldown = false;
-  completed: Completed | undefined;
-  otherInFlight = false;
-  cause: Acquisition["cause"];
-  copies = 0;
-  mayHold = false;
-  readonly #store: LockStore;
-  readonly #timers: TimerWheel;
-  readonly #onEnd: (acquisition: Acquisition) => void;
+  readonly #runtime: LockRuntime;
+  readonly #publishes: boolean;
+  readonly #onEnd: (settled: Settled) => void;
+  readonly #inFlight = new InFlight();
   #newest: Request | undefined;
+  #copies = 0;
   #retries = 0;
   #wasOutOfWindow = false;
   #lostAReply = false;
@@ -90,30 +111,30 @@ class Acquiring extends Timer implements Acquisition {
   #ended = false;
 
   constructor(
-    store: LockStore,
-    command: LockCommand,
-    timers: TimerWheel,
-    onEnd: (acquisition: Acquisition) => void,
+    runtime: LockRuntime,
+    command: CallerCommand,
+    publishes: boolean,
+    onEnd: (settled: Settled) => void,
   ) {
     super();
-    this.#store = store;
+    this.#runtime = runtime;
     this.command = command;
-    this.#timers = timers;
+    this.#publishes = publishes;
     this.#onEnd = onEnd;
   }
 
   send(now: number): void {
     const request = new Request(this);
     this.#newest = request;
-    this.copies++;
-    this.inFlight.add(request);
+    this.#copies++;
+    this.#inFlight.add(request);
     this.#setTimer(now + this.command.times.commandTimeoutMs);
-    this.#store.acquire(request);
+    write(this.#runtime.store, "acquire", request);
   }
 
-  /** One timer for the next send and the end of the budget, whichever comes first. */
+  /** Sets one timer for the next send or the end of the budget, whichever is first. */
   #setTimer(sendAt: number): void {
-    this.#timers.set(this, Math.min(sendAt, this.#endsAt));
+    this.#runtime.timers.set(this, Math.min(sendAt, this.#endsAt));
   }
 
   get #endsAt(): number {
@@ -122,7 +143,7 @@ class Acquiring extends Timer implements Acquisition {
 
   override onDue(): void {
     const now = performance.now();
-    if (now >= this.#endsAt) this.#end("unavailable");
+    if (now >= this.#endsAt) this.#unavailable();
     // Rule 4, the confirm: the same command and owner id, on another connection where one is silent.
     else this.send(now);
   }
@@ -137,18 +158,13 @@ class Acquiring extends Timer implements Acquisition {
         this.#granted(reply);
         break;
       case "contended":
-        this.expiresInMs = reply.expiresInMs;
-        this.sameSubmission = reply.sameSubmission === true;
-        this.isCooldown = reply.isCooldown === true;
-        this.#end("contended");
+        this.#contended(reply);
         break;
       case "completed":
-        this.#wasCompleted(reply);
+        this.#completed(reply);
         break;
       case "mismatched":
-        this.otherInFlight = reply.inFlight;
-        this.mayHold = reply.isHeld === true;
-        this.#end("mismatched");
+        this.#end({ outcome: "mismatched", inFlight: reply.inFlight }, reply.isHeld);
         break;
       default:
         // The failure of an older request decides nothing: the newest has a timer of its own.
@@ -157,7 +173,7 @@ class Acquiring extends Timer implements Acquisition {
   }
 
   #noVerdict(reply: Answered<"outOfWindow"> | NoAnswer): void {
-    // What waiting does not mend says more than whatever comes after it.
+    // Keep a misconfiguration as the cause: it tells the caller more than a later failure.
     const isFinal = this.#lastFailure?.kind === "rejected" && this.#lastFailure.misconfigured;
     if (reply.kind !== "outOfWindow" && !isFinal) this.#lastFailure = reply;
     switch (reply.kind) {
@@ -169,7 +185,7 @@ class Acquiring extends Timer implements Acquisition {
         break;
       }
       case "unknown": {
-        // Rule 4: the first confirm goes out at once.
+        // Rule 4: the first confirm is sent at once.
         const isFirst = !this.#lostAReply;
         this.#lostAReply = true;
         this.#sendAgain(isFirst);
@@ -177,7 +193,7 @@ class Acquiring extends Timer implements Acquisition {
       }
       case "rejected":
         // Certain: no request took effect and none will. Asking again would only delay the answer.
-        if (this.inFlight.isEmpty) this.#end("unavailable");
+        if (this.#inFlight.isEmpty) this.#unavailable();
         else this.#sendAgain(false);
         break;
       case "unsent":
@@ -188,37 +204,41 @@ class Acquiring extends Timer implements Acquisition {
 
   #granted(reply: GrantedAnswer<"taken"> | GrantedAnswer<"mine">): void {
     const now = performance.now();
-    if (now < this.#endsAt) {
-      this.confirmed = reply.kind === "mine" || !this.inFlight.isEmpty;
-      this.fencingToken = reply.fencingToken;
-      this.storeOffsetMs = reply.storeTimeMs - now;
-      this.#end("acquired");
+    // Rule 3: too late for a "yes", because the caller was promised an answer within the budget.
+    if (now >= this.#endsAt) {
+      this.#unavailable(true);
       return;
     }
-    // Rule 3: too late for a "yes", because the caller was promised an answer within the budget.
-    this.mayHold = true;
-    this.#end("unavailable");
+    this.#end({
+      outcome: "acquired",
+      confirmed: reply.kind === "mine" || !this.#inFlight.isEmpty,
+      fencingToken: reply.fencingToken,
+      storeOffsetMs: reply.storeTimeMs - now,
+      startedAt: this.startedAt,
+      inFlight: this.#inFlight,
+    });
+  }
+
+  #contended({ expiresInMs, isCooldown = false, sameSubmission = false }: ContendedAnswer): void {
+    this.#end({ outcome: "contended", expiresInMs, sameSubmission, isCooldown });
   }
 
   /** Rule 16: the record counts even where this owner id holds the key; that is retired (rule 5). */
-  #wasCompleted({ isHeld, record, storeTimeMs }: CompletedAnswer): void {
-    this.mayHold = isHeld === true;
-    const decoded = decodeRecord(record);
-    if (decoded === undefined) {
-      const cause = new Error("the record of this submission holds something else");
-      this.#lastFailure = { kind: "rejected", cause, misconfigured: false };
-      this.#end("unavailable");
+  #completed(reply: CompletedAnswer): void {
+    const completed = completedOf(reply);
+    if (completed !== undefined) {
+      this.#end({ outcome: "completed", ...completed }, reply.isHeld);
       return;
     }
-    const ageMs = Math.max(0, storeTimeMs - decoded.createdMs);
-    this.completed = { answer: decoded.answer, ageMs };
-    this.#end("completed");
+    const cause = new Error("the record of this submission holds something else");
+    this.#lastFailure = { kind: "rejected", cause, misconfigured: false };
+    this.#unavailable(reply.isHeld);
   }
 
   #sendAgain(atOnce: boolean): void {
     const now = performance.now();
     // Nothing is written after the budget, and no answer can put off its end.
-    if (now >= this.#endsAt) this.#end("unavailable");
+    if (now >= this.#endsAt) this.#unavailable();
     else if (atOnce) this.send(now);
     else this.#setTimer(now + backoffMs(this.#retries++));
   }
@@ -226,18 +246,96 @@ class Acquiring extends Timer implements Acquisition {
   /** Rule 2: a request is in flight until it is certain that it cannot take effect later. */
   #resolve(request: Request, reply: AcquireReply): void {
     if (reply.kind === "unknown") return;
-    if (reply.kind === "unsent") this.copies--;
-    this.inFlight.resolve(request);
+    if (reply.kind === "unsent") this.#copies--;
+    this.#inFlight.resolve(request);
   }
 
-  #end(outcome: Acquisition["outcome"]): void {
-    this.#ended = true;
-    this.#timers.clear(this);
-    this.outcome = outcome;
-    this.mayHold ||= !this.inFlight.isEmpty;
-    if (outcome === "unavailable") {
-      this.cause = toLockError(this.#lastFailure, this.command.times.acquireTimeoutMs);
-    }
-    this.#onEnd(this);
+  #unavailable(isHeld = false): void {
+    const cause = toLockError(this.#lastFailure, this.command.times.acquireTimeoutMs);
+    this.#end({ outcome: "unavailable", cause }, isHeld);
   }
+
+  /** @param isHeld whether the key holds the owner id although nothing was acquired. */
+  #end(verdict: Acquired | Refused, isHeld = false): void {
+    this.#ended = true;
+    this.#runtime.timers.clear(this);
+    if (this.#publishes && acquireChannel.hasSubscribers) this.#publish(verdict);
+    this.#onEnd(this.#settle(verdict, isHeld));
+  }
+
+  /** Makes the lease, or retires the owner id. */
+  #settle(verdict: Acquired | Refused, isHeld: boolean): Settled {
+    if (verdict.outcome === "acquired" && !this.#runtime.isDrained) {
+      // The lease takes the attempt's place among the active ones, without a moment in between.
+      const held = new HeldLease(this.#runtime, this.command, verdict);
+      return { outcome: "acquired", held, confirmed: verdict.confirmed };
+    }
+    // Rule 5.
+    if (verdict.outcome === "acquired" || isHeld || !this.#inFlight.isEmpty) {
+      release(this.#runtime, this.command, this.#inFlight, 0);
+    }
+    this.#runtime.active.done();
+    return verdict.outcome === "acquired" ? closedAttempt() : verdict;
+  }
+
+  #publish(verdict: Acquired | Refused): void {
+    const { key, keyPrefix } = this.command;
+    const { outcome } = verdict;
+    publish(acquireChannel, this.command, {
+      key,
+      keyPrefix,
+      outcome,
+      durationMs: performance.now() - this.startedAt,
+      copies: this.#copies,
+      confirmed: outcome === "acquired" && verdict.confirmed,
+      fencingToken: outcome === "acquired" ? verdict.fencingToken : undefined,
+      expiresInMs: outcome === "contended" ? verdict.expiresInMs : undefined,
+      cause: outcome === "unavailable" ? verdict.cause : undefined,
+    });
+  }
+}
+
+/**
+ * The requests of one attempt that are in flight: written, and possibly still to take effect. The
+ * attempt adds them and resolves them, also after it has ended; its lease and its release read them.
+ */
+export class InFlight {
+  // Almost always exactly one, which needs no list.
+  #first: LockRequest<AcquireReply> | undefined;
+  #others: LockRequest<AcquireReply>[] | undefined;
+
+  get isEmpty(): boolean {
+    return this.#first === undefined;
+  }
+
+  add(request: LockRequest<AcquireReply>): void {
+    if (this.#first === undefined) this.#first = request;
+    else if (this.#others === undefined) this.#others = [request];
+    else this.#others.push(request);
+  }
+
+  /** The request's effect is certain: it can take effect no later than now. */
+  resolve(request: LockRequest<AcquireReply>): void {
+    if (this.#first === request) {
+      this.#first = this.#others?.pop();
+      return;
+    }
+    const at = this.#others?.indexOf(request) ?? -1;
+    if (at >= 0) this.#others?.splice(at, 1);
+  }
+
+  /**
+   * The store's time after which none of them can take effect: −∞ if there is none, ∞ while one is
+   * not written yet.
+   */
+  get latestDeadlineMs(): number {
+    if (this.#first === undefined) return Number.NEGATIVE_INFINITY;
+    let latest = deadlineOf(this.#first);
+    for (const request of this.#others ?? []) latest = Math.max(latest, deadlineOf(request));
+    return latest;
+  }
+}
+
+function deadlineOf({ deadlineMs }: LockRequest<AcquireReply>): number {
+  return deadlineMs ?? Number.POSITIVE_INFINITY;
 }

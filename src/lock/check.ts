@@ -1,8 +1,10 @@
 import { LockUnavailableError } from "../errors.ts";
 import { within } from "../within.ts";
+import { acquire, type Settled } from "./acquire.ts";
 import type { HeldLease } from "./held-lease.ts";
 import { toLockError } from "./no-answer.ts";
-import type { LockStore, OwnedReply } from "./store.ts";
+import { type CallerCommand, type LockRuntime, write } from "./runtime.ts";
+import type { OwnedReply } from "./store.ts";
 
 /** For `check`. */
 export interface CheckOptions {
@@ -14,20 +16,27 @@ export interface CheckOptions {
 }
 
 /**
- * Extends a throwaway lease and ends it, with an answer if it has a submission, so that every
- * command of the store is tried.
+ * Acquires a throwaway lock, extends it and ends it, with an answer if it has a submission, so that
+ * every command of the store is tried. Without messages.
  *
- * @throws what is in the way, as a rejection.
+ * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError, as a rejection.
  */
-export async function checkLease(lease: HeldLease, store: LockStore): Promise<void> {
-  const { times } = lease.command;
+export async function check(runtime: LockRuntime, command: CallerCommand): Promise<void> {
+  const settled = await new Promise<Settled>((ended) => acquire(runtime, command, false, ended));
+  if (settled.outcome === "unavailable") throw settled.cause;
+  if (settled.outcome !== "acquired") {
+    throw new LockUnavailableError(`the lock was ${settled.outcome}`);
+  }
+  const { times } = command;
   // Longer than the life that the key has: otherwise nothing would have to be extended.
-  const command = { ...lease.command, times: { ...times, ttlMs: times.ttlMs + 1 } };
+  const longer = { ...command, times: { ...times, ttlMs: times.ttlMs + 1 } };
   const extended = await within(
     times.acquireTimeoutMs,
-    new Promise<OwnedReply>((answer) => store.extend({ command, deadlineMs: undefined, answer })),
+    new Promise<OwnedReply>((answer) =>
+      write(runtime.store, "extend", { command: longer, deadlineMs: undefined, answer }),
+    ),
   );
-  const { outcome, cause } = await ended(lease);
+  const { outcome, cause } = await ended(settled.held);
   if (extended?.kind !== "done") throw toLockError(extended, times.acquireTimeoutMs);
   if (outcome === "released" || outcome === "recorded") return;
   throw cause ?? new LockUnavailableError(`the throwaway lock was ${outcome}`);

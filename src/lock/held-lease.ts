@@ -1,32 +1,53 @@
-import type { LockLostError, LostReason } from "../errors.ts";
-import { Timer, type TimerWheel } from "../timer-wheel.ts";
-import type { Acquisition } from "./acquisition.ts";
-import type { AnswerToStore } from "./answer.ts";
-import { type CompleteRuntime, Completing, complete, type OnCompleted } from "./complete.ts";
-import { planComplete } from "./complete-plan.ts";
-import { type CallerCommand, lostChannel, publish } from "./diagnostics.ts";
-import { ExtendRequest } from "./extend.ts";
-import type { InFlight } from "./in-flight.ts";
-import { LeaseSignal } from "./lease-signal.ts";
-import { lostError } from "./lost-error.ts";
-import { checkRecords } from "./records.ts";
+import { AsyncResource } from "node:async_hooks";
+import { LockLostError, type LostReason } from "../errors.ts";
+import { Timer } from "../timer-wheel.ts";
+import type { Acquired, InFlight } from "./acquire.ts";
+import { lostChannel, publish } from "./channels.ts";
+import { Completing, complete, type OnCompleted, planComplete } from "./complete.ts";
+import type { AnswerToStore } from "./record.ts";
 import { type OnReleased, release } from "./release.ts";
-import { Retirement } from "./retirement.ts";
-import type { OwnedReply } from "./store.ts";
+import { type CallerCommand, type LockRuntime, write } from "./runtime.ts";
+import type { LockCommand, LockRequest, OwnedReply } from "./store.ts";
+import { checkRecords } from "./submission.ts";
 import { Validity } from "./validity.ts";
-import type { WaitGroup } from "./wait-group.ts";
 
-/** What the leases of one lock share. */
-export interface LeaseRuntime extends CompleteRuntime {
-  /**
-   * Of every lease that is neither released nor lost, whose complete is unanswered, or that is lost
-   * and may have the key until its time is over.
-   */
-  readonly watchdogs: TimerWheel<HeldLease>;
-  /** The attempts under way and the leases that are neither released, completed nor lost. */
-  readonly active: WaitGroup;
-  /** `close` has waited long enough: a lease that comes in now is given back at once. */
-  isDrained: boolean;
+const explanations: Record<LostReason, string> = {
+  expired: "it could not be extended in time",
+  overtaken: "the key was gone or held by another owner",
+  freed: "a person has taken the lock away",
+  "max-hold": "it was held for maxHoldMs",
+  closed: "the lock was closed",
+};
+
+/** One write of an extend. */
+class ExtendRequest implements LockRequest<OwnedReply> {
+  readonly #lease: HeldLease;
+  readonly #sentAt: number;
+  deadlineMs: number | undefined;
+
+  constructor(lease: HeldLease, sentAt: number) {
+    this.#lease = lease;
+    this.#sentAt = sentAt;
+  }
+
+  get command(): LockCommand {
+    return this.#lease.command;
+  }
+
+  answer(reply: OwnedReply): void {
+    this.#lease.extended(reply, this.#sentAt);
+  }
+}
+
+/** The signal of a lease, made on first use: most handlers never look at it. */
+class LeaseSignal {
+  readonly aborter = new AbortController();
+  /** Listeners must run in the context of the code that asked for the signal. */
+  readonly #context = new AsyncResource("submit-lock");
+
+  abort(lost: Error): void {
+    this.#context.runInAsyncScope(() => this.aborter.abort(lost));
+  }
 }
 
 /**
@@ -45,10 +66,10 @@ export interface LeaseRuntime extends CompleteRuntime {
 export class HeldLease extends Timer {
   readonly command: CallerCommand;
   readonly fencingToken: number | undefined;
-  readonly #runtime: LeaseRuntime;
+  readonly #runtime: LockRuntime;
   readonly #validity: Validity;
   readonly #inFlight: InFlight;
-  /** A late request of our own acquire may take the key again after somebody else has had it. */
+  /** A late request of our own acquire may take the key again after another owner has had it. */
   readonly #mayBeRetaken: boolean;
   #lost: LockLostError | undefined;
   #isReleased = false;
@@ -58,12 +79,15 @@ export class HeldLease extends Timer {
   #isWatched = true;
   readonly #storeOffsetMs: number;
   #signal: LeaseSignal | undefined;
-  /** Of a lost lease. */
-  #retirement: Retirement | undefined;
+  /** Rule 19: the one retire of a lost lease, begun by the lease itself or by `release`. */
+  #retired: Promise<Parameters<OnReleased>> | undefined;
 
-  constructor(runtime: LeaseRuntime, command: CallerCommand, acquisition: Acquisition) {
+  constructor(
+    runtime: LockRuntime,
+    command: CallerCommand,
+    { startedAt, inFlight, fencingToken, storeOffsetMs }: Acquired,
+  ) {
     super();
-    const { startedAt, inFlight, fencingToken, storeOffsetMs } = acquisition;
     this.#runtime = runtime;
     this.command = command;
     this.fencingToken = fencingToken;
@@ -80,8 +104,11 @@ export class HeldLease extends Timer {
   }
 
   get signal(): AbortSignal {
-    this.#signal ??= new LeaseSignal(this.#lost);
-    return this.#signal.signal;
+    if (this.#signal === undefined) {
+      this.#signal = new LeaseSignal();
+      if (this.#lost !== undefined) this.#signal.aborter.abort(this.#lost);
+    }
+    return this.#signal.aborter.signal;
   }
 
   remainingMs(): number {
@@ -107,17 +134,17 @@ export class HeldLease extends Timer {
   /**
    * Gives the key back. Call once, and not after `complete`.
    *
-   * @param cooldownMs for how long it keeps everybody out, if it is still ours.
+   * @param cooldownMs for how long the key refuses every acquire, if it is still ours.
    */
   release(onReleased: OnReleased, cooldownMs = 0): void {
     this.#unwatch();
     this.#isReleased = true;
-    if (this.#retirement !== undefined) {
-      this.#retirement.begin(onReleased);
+    if (this.#lost !== undefined) {
+      this.#retire(onReleased);
       return;
     }
     this.#runtime.active.done();
-    // Rule 19: only by who still holds, and until a time that is stamped once.
+    // Rule 19: only by the holder, and until a time that is stamped once.
     const cooldownUntilMs = cooldownMs === 0 ? 0 : this.#storeTimeMs() + cooldownMs;
     const { validUntil } = this.#validity;
     // Rule 5: this also retires what is in flight.
@@ -125,7 +152,7 @@ export class HeldLease extends Timer {
   }
 
   /**
-   * Lets the record of the answer take the place of the key. Call once, and not after `release`.
+   * Replaces the key by the record of the answer. Call once, and not after `release`.
    *
    * @throws InvalidOptionError without a submission.
    */
@@ -156,7 +183,7 @@ export class HeldLease extends Timer {
     if (!this.isHeld) return;
     const { command, fencingToken } = this;
     const { key, keyPrefix } = command;
-    const lost = lostError(key, reason);
+    const lost = new LockLostError(`the lease on ${key} was lost: ${explanations[reason]}`, reason);
     this.#lost = lost;
     this.#unwatch();
     this.#runtime.active.done();
@@ -165,16 +192,27 @@ export class HeldLease extends Timer {
       const message = { key, keyPrefix, outcome: reason, fencingToken, durationMs };
       publish(lostChannel, command, message);
     }
-    this.#retirement = new Retirement(this.#runtime, command, this.#inFlight);
-    // Rule 19: by the lease itself. Where the key may still be its own, the holder has the rest of its
-    // time to stop; of a lock that is closed, the key runs out by itself.
-    if (reason === "freed" || reason === "overtaken") this.#retirement.begin();
+    // Rule 19: retired by the lease itself. Where the key may still be its own, the holder has the rest
+    // of its time to stop; the key of a closed lock runs out by itself.
+    if (reason === "freed" || reason === "overtaken") this.#retire();
     else if (reason !== "closed") this.#runtime.watchdogs.set(this, this.#validity.endsAt);
     // Its listeners may release or complete.
     this.#signal?.abort(lost);
   }
 
-  /** A connection came up: whatever it missed, the lease is extended now. */
+  #retire(onReleased?: OnReleased): void {
+    // The key was deleted by the earlier retire: a release that follows finds the lease gone.
+    const isGone = this.#retired !== undefined;
+    this.#retired ??= new Promise((resolve) =>
+      release(this.#runtime, this.command, this.#inFlight, 0, (...result) => resolve(result)),
+    );
+    if (onReleased === undefined) return;
+    void this.#retired.then(([outcome, cause]) =>
+      onReleased(isGone && outcome === "released" ? "gone" : outcome, cause),
+    );
+  }
+
+  /** A connection came up: the lease is extended now, whatever the connection missed. */
   extendNow(): void {
     // A lease before it in the list may have ended this one, from a listener of its signal.
     if (!this.#isWatched) return;
@@ -197,8 +235,8 @@ export class HeldLease extends Timer {
   }
 
   override onDue(): void {
-    if (this.#retirement !== undefined) {
-      this.#retirement.begin();
+    if (this.#lost !== undefined) {
+      this.#retire();
       return;
     }
     const now = performance.now();
@@ -219,7 +257,7 @@ export class HeldLease extends Timer {
     this.#validity.extendSent(now);
     // Before the send: a store may answer at once.
     this.#setTimer();
-    this.#runtime.store.extend(new ExtendRequest(this, now));
+    write(this.#runtime.store, "extend", new ExtendRequest(this, now));
   }
 
   extended(reply: OwnedReply, sentAt: number): void {
@@ -227,7 +265,7 @@ export class HeldLease extends Timer {
     if (!this.#isWatched) return;
     switch (reply.kind) {
       case "done":
-        // Rule 7: with no request in flight, our owner id in the key proves that nobody held it in
+        // Rule 7: with no request in flight, our owner id in the key proves that no other held it in
         // between, even after the lease has expired. With one, our own late acquire may have taken
         // the key again, so an expired lease is lost.
         if (this.#mayBeRetaken && performance.now() >= this.#validity.validUntil) {

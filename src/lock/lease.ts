@@ -1,9 +1,76 @@
 import { inspect } from "node:util";
+import {
+  LockClosedError,
+  LockContendedError,
+  type LockMisconfiguredError,
+  type LockUnavailableError,
+} from "../errors.ts";
 import { checkMs, checkOptionNames } from "../validation.ts";
-import { type AnswerToStore, checkAnswer } from "./answer.ts";
-import { publish, releaseChannel } from "./diagnostics.ts";
+import type { Settled } from "./acquire.ts";
+import { type CompleteOutcome, publish, type ReleaseOutcome, releaseChannel } from "./channels.ts";
 import type { HeldLease } from "./held-lease.ts";
-import type { CompleteOutcome, ReleaseOutcome } from "./messages.ts";
+import { type AnswerToStore, checkAnswer, type StoredAnswer } from "./record.ts";
+
+/** How an attempt to take a user's lock ended. */
+export type Attempt =
+  | {
+      readonly outcome: "acquired";
+      readonly lease: Lease;
+      /** A reply had been lost or was late, and the lock was confirmed with the same owner id. */
+      readonly confirmed: boolean;
+    }
+  | {
+      readonly outcome: "contended";
+      /** How long the holder's lease has to live unless it is extended, in milliseconds; `Infinity` for a key that is no lock. */
+      readonly expiresInMs: number;
+      /** The holder is at work on the very submission that was asked for. */
+      readonly sameSubmission?: boolean | undefined;
+      /** There is no holder: the cooldown of the user's last submission is not over. */
+      readonly isCooldown?: boolean | undefined;
+    }
+  | {
+      readonly outcome: "unavailable";
+      readonly cause: LockUnavailableError | LockMisconfiguredError | LockClosedError;
+    };
+
+/** How an attempt to take a user's lock for a submission ended. */
+export type SubmissionAttempt =
+  | Attempt
+  | {
+      /** The submission was completed before: nothing was acquired. */
+      readonly outcome: "completed";
+      readonly answer: StoredAnswer;
+      /** How long ago by the store's clock, in milliseconds. */
+      readonly ageMs: number;
+    }
+  | {
+      /** The id is that of another submission of the user, with another fingerprint. */
+      readonly outcome: "mismatched";
+      /** That one is still being processed; otherwise it was completed. */
+      readonly inFlight: boolean;
+    };
+
+/** How every attempt on a closed lock ends. */
+export function closedAttempt(): Extract<Attempt, { outcome: "unavailable" }> {
+  return { outcome: "unavailable", cause: new LockClosedError("this lock was closed") };
+}
+
+/** Puts the lease of an attempt into a user's hands. */
+export function attemptOf(settled: Settled): SubmissionAttempt {
+  if (settled.outcome !== "acquired") return settled;
+  const { confirmed, held } = settled;
+  return { outcome: "acquired", lease: new UserLease(held), confirmed };
+}
+
+/** The error that `withLock` throws for an attempt that did not acquire. */
+export function attemptError(
+  key: string,
+  attempt: Exclude<Attempt, { outcome: "acquired" }>,
+): Error {
+  if (attempt.outcome === "unavailable") return attempt.cause;
+  const why = attempt.isCooldown ? `${key} is in its cooldown` : `somebody else holds ${key}`;
+  return new LockContendedError(why, attempt.expiresInMs);
+}
 
 /** A lock that is ours until a time. */
 export interface Lease {
@@ -58,7 +125,7 @@ export interface ReleaseOptions {
   readonly cooldownMs?: number | undefined;
 }
 
-/** The lease in a user's hands: the public members, and nothing of the watchdog behind it. */
+/** The lease that users get: the public members, without the watchdog behind them. */
 export class UserLease implements Lease {
   readonly #held: HeldLease;
   #released: Promise<ReleaseOutcome> | undefined;
@@ -68,7 +135,7 @@ export class UserLease implements Lease {
     this.#held = held;
   }
 
-  // Getters of the prototype, so that what is serialised or logged does not show the owner id.
+  // Getters of the prototype, so that a serialised or logged lease does not show the owner id.
   get key(): string {
     return this.#held.command.key;
   }
@@ -91,7 +158,7 @@ export class UserLease implements Lease {
 
   release(options?: ReleaseOptions): Promise<ReleaseOutcome> {
     const cooldownMs = this.#cooldownMs("release", options);
-    // Rule 17: whichever of complete and release is called first decides.
+    // Rule 17: the first call of complete or release decides.
     if (this.#released === undefined) {
       if (this.#completed === undefined) this.#release(cooldownMs);
       else this.#released = this.#completed.then(asReleased);
@@ -101,7 +168,7 @@ export class UserLease implements Lease {
 
   #release(cooldownMs: number): void {
     let settle!: (outcome: ReleaseOutcome) => void;
-    // Known before anything else happens: a store may answer at once.
+    // Set before anything else happens: a store may answer at once.
     this.#released = new Promise((resolve) => {
       settle = resolve;
     });
@@ -124,7 +191,7 @@ export class UserLease implements Lease {
 
   #complete(answer: AnswerToStore, cooldownMs: number): void {
     let settle!: (outcome: CompleteOutcome) => void;
-    // Known before anything else happens, here as well.
+    // Set first, here as well.
     this.#completed = new Promise((resolve) => {
       settle = resolve;
     });
@@ -146,7 +213,7 @@ export class UserLease implements Lease {
     return cooldownMs;
   }
 
-  /** What loggers show. */
+  /** The text that loggers show. */
   toJSON(): { key: string; remainingMs: number } {
     return { key: this.key, remainingMs: Math.floor(this.remainingMs()) };
   }
@@ -159,7 +226,7 @@ Object.defineProperty(UserLease.prototype, inspect.custom, {
   },
 });
 
-/** What a release comes to where a complete has taken its place. */
+/** Maps a complete's outcome to a release outcome. */
 function asReleased(outcome: CompleteOutcome): ReleaseOutcome {
   if (outcome === "recorded") return "released";
   return outcome === "unconfirmed" ? "unconfirmed" : "gone";

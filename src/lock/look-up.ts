@@ -1,13 +1,13 @@
 import { within } from "../within.ts";
-import type { StoredAnswer } from "./answer.ts";
-import { decodeRecord } from "./record.ts";
+import { completedOf, type StoredAnswer } from "./record.ts";
+import { write } from "./runtime.ts";
 import type { AcquireReply, LockCommand, LockStore } from "./store.ts";
 
-/** What is known of a submission. */
+/** The state of a submission. */
 export type LookUp =
-  /** Nobody is at work on it, and no answer is kept. */
+  /** It is not being processed, and no answer is kept. */
   | { readonly outcome: "none" }
-  /** Somebody is at work on it. */
+  /** It is being processed. */
   | { readonly outcome: "in-flight" }
   | { readonly outcome: "completed"; readonly answer: StoredAnswer; readonly ageMs: number }
   | { readonly outcome: "mismatched"; readonly inFlight: boolean }
@@ -19,15 +19,15 @@ export async function lookUp(store: LockStore, command: LockCommand): Promise<Lo
   const reply = await within(
     command.times.commandTimeoutMs,
     new Promise<AcquireReply>((answer) =>
-      store.acquire({ command, deadlineMs: undefined, onlyLooks: true, answer }),
+      write(store, "acquire", { command, deadlineMs: undefined, onlyLooks: true, answer }),
     ),
   );
   switch (reply?.kind) {
     case "completed": {
-      const decoded = decodeRecord(reply.record);
-      if (decoded === undefined) return { outcome: "unknown" };
-      const ageMs = Math.max(0, reply.storeTimeMs - decoded.createdMs);
-      return { outcome: "completed", answer: decoded.answer, ageMs };
+      const completed = completedOf(reply);
+      return completed === undefined
+        ? { outcome: "unknown" }
+        : { outcome: "completed", ...completed };
     }
     case "mismatched":
       return { outcome: "mismatched", inFlight: reply.inFlight };

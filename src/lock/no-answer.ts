@@ -1,7 +1,7 @@
 import { LockMisconfiguredError, LockUnavailableError } from "../errors.ts";
 import type { NoAnswer, OwnedReply } from "./store.ts";
 
-/** What is told to somebody who needed an answer and got none. */
+/** The error for a caller that needed an answer and got none. */
 export function toLockError(
   lastFailure: NoAnswer | OwnedReply | undefined,
   withinMs: number,

@@ -1,18 +1,115 @@
 import { InvalidOptionError } from "../errors.ts";
 import { checkOptionNames, invalidOption } from "../validation.ts";
 import { within } from "../within.ts";
-import type { LeaseRuntime } from "./held-lease.ts";
-import type { FreeOptions, FreeResult, Inspection, LockStats } from "./inspection.ts";
 import { toLockError } from "./no-answer.ts";
-import { isNoAnswer } from "./replies.ts";
-import type { LockCommand, LockRequest, LockStore, LockTimes, NoAnswer } from "./store.ts";
+import { type LockRuntime, write } from "./runtime.ts";
+import {
+  type FreeReply,
+  type InspectReply,
+  isNoAnswer,
+  type LockCommand,
+  type LockRequest,
+  type LockStore,
+  type NoAnswer,
+} from "./store.ts";
 import { encodeKeyPart } from "./submit-key.ts";
 import { pauseBeforeRetry } from "./with-lock.ts";
+
+/**
+ * The content of a user's key, for a person who looks at it. Every time is in whole milliseconds by the
+ * store's own clock, none is below 0, and one that has no end is `Infinity` (which JSON writes as
+ * `null`). An `id` is the argument of `free`: the first 8 hex digits of the owner id, or of the SHA-1
+ * of a value that is not ours. The value itself is never shown.
+ */
+export type Inspection =
+  | { readonly state: "free" }
+  | HeldInspection
+  | FreedInspection
+  | CooldownInspection
+  | ForeignInspection;
+
+/** A process holds the lock. */
+export interface HeldInspection {
+  readonly state: "held";
+  readonly id: string;
+  /** The process that holds it, such as `web-3:4711`; `""` where it gave none, and for a lock of 0.1. */
+  readonly holder: string;
+  /** Since when. `undefined`, as `renewedMs` and `endsInMs`, where the value does not tell: a lock of 0.1. */
+  readonly heldMs: number | undefined;
+  /** How long ago its life was renewed; more than about `ttlMs` / 3 means that renewals are missing. */
+  readonly renewedMs: number | undefined;
+  /** When the key runs out unless it is renewed. */
+  readonly expiresInMs: number;
+  /** When it ends at the latest, however often it is renewed. */
+  readonly endsInMs: number | undefined;
+}
+
+/** A person has taken the lock away: its holder has been notified, or its lease will have run out by then. */
+export interface FreedInspection {
+  readonly state: "freed";
+  readonly id: string;
+  readonly by: string;
+  readonly reason: string;
+  /** When the next one may start. */
+  readonly expiresInMs: number;
+}
+
+/** There is no holder: the cooldown of the user's last submission is not over. */
+export interface CooldownInspection {
+  readonly state: "cooldown";
+  readonly id: string;
+  readonly expiresInMs: number;
+}
+
+/** Something that is not this package's. */
+export interface ForeignInspection {
+  readonly state: "foreign";
+  /** `undefined` for a key that is no text, such as a list: it is no lock, and `free` leaves it alone. */
+  readonly id: string | undefined;
+  readonly expiresInMs: number;
+}
+
+/**
+ * The outcome of a `free`. `freed`: the next one may start after `freeInMs`. `already-free`: there was
+ * nothing. `changed`: the key holds something else than the id says; nothing was done.
+ */
+export type FreeResult =
+  | { readonly outcome: "freed"; readonly freeInMs: number }
+  | { readonly outcome: "already-free" }
+  | { readonly outcome: "changed" };
+
+/** For `free`. */
+export interface FreeOptions {
+  /** The id that `inspect` returned: at least 8 hex digits. Another lock than this one is left alone. */
+  readonly id: string;
+  /** The person who frees, for others who look at the lock. 1 to 64 characters. */
+  readonly by: string;
+  /** Why, such as a ticket's number. 1 to 200 characters. */
+  readonly reason: string;
+  /**
+   * The lock is deleted at once. Its holder, if it is alive, is notified only by its next renewal, up to
+   * `ttlMs` / 3 later: two submissions at a time are possible until then.
+   * @defaultValue false
+   */
+  readonly now?: boolean | undefined;
+}
+
+/** The operations of this process' lock at the moment. */
+export interface LockStats {
+  /** Attempts that have no answer yet. */
+  readonly attempting: number;
+  /** Leases that are neither released, completed nor lost. */
+  readonly held: number;
+  /** Releases and completes without an answer, and owner ids that are being retired. */
+  readonly retiring: number;
+  /** The age of the oldest lease that is held, in milliseconds; 0 without one. */
+  readonly oldestHeldMs: number;
+}
 
 /** @throws LockUnavailableError, LockMisconfiguredError, InvalidOptionError, as a rejection. */
 export async function inspect(store: LockStore, command: LockCommand): Promise<Inspection> {
   if (store.inspect === undefined) throw missing("inspect");
-  const { found } = await ask(store.inspect, command, {});
+  const { found } = await ask<InspectReply>(store, "inspect", command, {});
   return found;
 }
 
@@ -23,11 +120,11 @@ export async function free(
   options: FreeOptions,
 ): Promise<FreeResult> {
   if (store.free === undefined) throw missing("free");
-  const { result } = await ask(store.free, command, resolveFree(options));
+  const { result } = await ask<FreeReply>(store, "free", command, resolveFree(options));
   return result;
 }
 
-export function statsOf({ active, completes, releases, watchdogs }: LeaseRuntime): LockStats {
+export function statsOf({ active, completes, releases, watchdogs }: LockRuntime): LockStats {
   const now = performance.now();
   let held = 0;
   let oldest = now;
@@ -48,26 +145,28 @@ export function statsOf({ active, completes, releases, watchdogs }: LeaseRuntime
  * Sends the same request until one of them is answered. It is bounded as an attempt is, and may be
  * executed twice: a second look harms nobody, and a second free answers as the first.
  */
-async function ask<Answer extends { readonly kind: string }, More extends object>(
-  write: (request: LockRequest<Answer | NoAnswer> & More) => void,
+async function ask<Reply extends { readonly kind: string }>(
+  store: LockStore,
+  method: "inspect" | "free",
   command: LockCommand,
-  more: More,
-): Promise<Exclude<Answer, NoAnswer>> {
-  const { acquireTimeoutMs, commandTimeoutMs }: LockTimes = command.times;
+  more: object,
+): Promise<Exclude<Reply, NoAnswer>> {
+  const { acquireTimeoutMs, commandTimeoutMs } = command.times;
   const endsAt = performance.now() + acquireTimeoutMs;
-  let settle!: (answer: Exclude<Answer, NoAnswer>) => void;
-  // Of whichever request: one that is slow may be answered after the next was sent.
-  const answered = new Promise<Exclude<Answer, NoAnswer>>((resolve) => {
+  let settle!: (answer: Exclude<Reply, NoAnswer>) => void;
+  // Resolved by the first reply to any of the requests; a slow one may arrive after the next was sent.
+  const answered = new Promise<Exclude<Reply, NoAnswer>>((resolve) => {
     settle = resolve;
   });
   let lastFailure: NoAnswer | undefined;
   for (let round = 0; performance.now() < endsAt; round++) {
     const failed = new Promise<NoAnswer>((fail) => {
-      const answer = (reply: Answer | NoAnswer) => {
+      const answer = (reply: Reply) => {
         if (isNoAnswer(reply)) fail(reply);
-        else settle(reply as Exclude<Answer, NoAnswer>);
+        else settle(reply as Exclude<Reply, NoAnswer>);
       };
-      write({ ...more, command, deadlineMs: undefined, answer });
+      const request: LockRequest<Reply> = { ...more, command, deadlineMs: undefined, answer };
+      write(store, method, request as never);
     });
     // Rule 10.
     const waitMs = Math.min(commandTimeoutMs, endsAt - performance.now());

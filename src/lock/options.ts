@@ -6,7 +6,7 @@ import { encodeKeyPart } from "./submit-key.ts";
 
 const maxHolderLength = 64;
 
-/** What a {@link SubmitLock} is made of. Every time is a whole number of milliseconds. */
+/** The options of a {@link SubmitLock}. Every time is a whole number of milliseconds. */
 export interface SubmitLockOptions {
   /** Where the keys live: a `RedisStore`, a `MemoryStore` or your own {@link LockStore}. */
   readonly store: LockStore;
@@ -34,13 +34,13 @@ export interface SubmitLockOptions {
    */
   readonly commandTimeoutMs?: number | undefined;
   /**
-   * What stands before the user id in a key. 1 to 128 characters without whitespace, braces or
+   * The beginning of every key, before the user id. 1 to 128 characters without whitespace, braces or
    * control characters.
    * @defaultValue "lock:submit:"
    */
   readonly keyPrefix?: string | undefined;
   /**
-   * Who holds, for a person who looks at a lock: written into the key's value, so never a customer
+   * The holder's name, for a person who looks at a lock: written into the key's value, so never a customer
    * or a secret. At most 64 characters, `""` for none.
    * @defaultValue the host's name and the process id, such as `web-3:4711`
    */
@@ -78,11 +78,11 @@ export function resolveLockOptions(options: SubmitLockOptions): ResolvedLockOpti
 /**
  * Rule 11: `commandTimeoutMs` ≤ `acquireTimeoutMs` / 2 ≤ `ttlMs` / 4.
  *
- * Whatever was given is kept, and a default gives way to it: `{ maxHoldMs: 5_000 }` alone means a
+ * A given value is kept, and a default gives way to it: `{ maxHoldMs: 5_000 }` alone means a
  * `ttlMs` of 5 000. Only values that contradict each other are an error.
  */
 function resolveTimes(options: SubmitLockOptions): LockTimes {
-  // What was given is checked by itself first, so that no default is derived from nonsense.
+  // Given values are checked by themselves first, so that no default is derived from nonsense.
   const given = {
     ttlMs: checkIfGiven("ttlMs", options.ttlMs, 100, 300_000),
     maxHoldMs: checkIfGiven("maxHoldMs", options.maxHoldMs, 100, 600_000),

@@ -1,13 +1,79 @@
 import { isUtf8 } from "node:buffer";
-import {
-  type AnswerHeaders,
-  type AnswerToStore,
-  isHeaders,
-  isStatus,
-  type StoredAnswer,
-} from "./answer.ts";
+import { checkOptionNames, describe, invalidOption } from "../validation.ts";
+import type { CompletedAnswer } from "./store.ts";
 
-/** What was kept of a submission that was answered. */
+/** Header names and their values. */
+export type AnswerHeaders = Readonly<Record<string, string | readonly string[]>>;
+
+/** The answer of a submission, as a retry gets it. */
+export interface StoredAnswer {
+  /** 100 to 599. */
+  readonly status: number;
+  /** An object without a prototype. */
+  readonly headers: AnswerHeaders;
+  /** `undefined` where the body was not kept; a body without bytes is an empty array. */
+  readonly body?: Uint8Array | undefined;
+}
+
+/** An answer for the record. */
+export interface AnswerToStore {
+  /** A whole number from 100 to 599. */
+  readonly status: number;
+  /** @defaultValue none */
+  readonly headers?: AnswerHeaders | undefined;
+  /** A string is kept as UTF-8. Without a body, a retry only learns status and headers. */
+  readonly body?: string | Uint8Array | undefined;
+}
+
+const names = ["status", "headers", "body"] as const satisfies readonly (keyof AnswerToStore)[];
+
+/** @throws InvalidOptionError naming the member, what was expected and what came. */
+export function checkAnswer(answer: AnswerToStore): void {
+  checkOptionNames("answer", answer, names);
+  const { status, headers, body } = answer;
+  if (!isStatus(status)) {
+    throw invalidOption("answer.status", "a whole number from 100 to 599", status);
+  }
+  if (headers !== undefined) checkHeaders(headers);
+  if (body !== undefined && typeof body !== "string" && !ArrayBuffer.isView(body)) {
+    throw invalidOption("answer.body", "a string, bytes (Uint8Array) or undefined", body);
+  }
+}
+
+function checkHeaders(headers: unknown): void {
+  if (!isRecord(headers)) {
+    throw invalidOption("answer.headers", "a plain object of names and values", headers);
+  }
+  for (const name of Object.keys(headers)) {
+    if (!isHeaderValue(headers[name])) {
+      const option = `answer.headers[${describe(name)}]`;
+      throw invalidOption(option, "a string or an array of strings", headers[name]);
+    }
+  }
+}
+
+function isStatus(status: unknown): status is number {
+  return Number.isInteger(status) && (status as number) >= 100 && (status as number) <= 599;
+}
+
+function isHeaders(headers: unknown): headers is AnswerHeaders {
+  return isRecord(headers) && Object.values(headers).every(isHeaderValue);
+}
+
+/** A `Headers` or a `Map` shows no member: it would be kept as no headers at all. */
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !(Symbol.iterator in value);
+}
+
+function isHeaderValue(value: unknown): boolean {
+  return isString(value) || (Array.isArray(value) && value.every(isString));
+}
+
+function isString(value: unknown): value is string {
+  return typeof value === "string";
+}
+
+/** The record of an answered submission. */
 export interface StoredRecord {
   /** 22 characters of base64url; dashes where there is none. */
   readonly fingerprint: string;
@@ -72,7 +138,7 @@ function encodeBody(body: AnswerToStore["body"]): Pick<Content, "e" | "b"> {
     : { e: "b", b: bytes.toString("base64") };
 }
 
-/** Never throws. `undefined` for whatever {@link encodeRecord} did not write. */
+/** Never throws. `undefined` for any text that {@link encodeRecord} did not write. */
 export function decodeRecord(text: unknown): StoredRecord | undefined {
   if (typeof text !== "string") return undefined;
   const [, fingerprint, ownerId] = head.exec(text) ?? [];
@@ -86,7 +152,7 @@ export function decodeRecord(text: unknown): StoredRecord | undefined {
   return { fingerprint, ownerId, createdMs, answer: { status, headers, body } };
 }
 
-/** Only read by name, so that nothing of somebody else's text gets further than its five members. */
+/** Only five members are read, by name: nothing else of a foreign text gets further. */
 function parse(json: string): Partial<Record<keyof Content, unknown>> {
   try {
     return JSON.parse(json);
@@ -113,4 +179,14 @@ function copyHeaders(headers: unknown): AnswerHeaders | undefined {
 
 function isTime(time: unknown): time is number {
   return Number.isSafeInteger(time) && (time as number) >= 0;
+}
+
+/** Reads a store's answer: the kept answer and its age by the store's clock; `undefined` for a foreign text. */
+export function completedOf({
+  record,
+  storeTimeMs,
+}: CompletedAnswer): { readonly answer: StoredAnswer; readonly ageMs: number } | undefined {
+  const decoded = decodeRecord(record);
+  if (decoded === undefined) return undefined;
+  return { answer: decoded.answer, ageMs: Math.max(0, storeTimeMs - decoded.createdMs) };
 }

@@ -1,10 +1,40 @@
+import type { AsyncResource } from "node:async_hooks";
 import { TimerWheel } from "../timer-wheel.ts";
 import { within } from "../within.ts";
 import type { Completing } from "./complete.ts";
-import type { HeldLease, LeaseRuntime } from "./held-lease.ts";
-import { neverThrowing } from "./never-throwing.ts";
-import type { LockStore, LockTimes } from "./store.ts";
-import { WaitGroup } from "./wait-group.ts";
+import type { HeldLease } from "./held-lease.ts";
+import type { LockCommand, LockRequest, LockStore, LockTimes, NoAnswer } from "./store.ts";
+
+/** A command, with the parts that stay in this process. */
+export interface CallerCommand extends LockCommand {
+  /** The beginning of the key: the same for all keys of a lock. */
+  readonly keyPrefix: string;
+  /** How long the answer of the submission is kept; 0 without one. */
+  readonly retainMs: number;
+  /** The asynchronous context of the code that asked for the lock, if a channel has subscribers. */
+  readonly callerContext: AsyncResource | undefined;
+}
+
+/** The state that the attempts, leases, releases and completes of one lock share. */
+export interface LockRuntime {
+  readonly store: LockStore;
+  readonly times: LockTimes;
+  /** Attempts and releases. */
+  readonly timers: TimerWheel;
+  readonly completions: TimerWheel<Completing>;
+  /** Timers of all leases that still need one: held, waiting for a complete, or lost but possibly still in Redis. */
+  readonly watchdogs: TimerWheel<HeldLease>;
+  /** The attempts under way and the leases that are neither released, completed nor lost. */
+  readonly active: WaitGroup;
+  /** The releases that may still succeed. */
+  readonly releases: WaitGroup;
+  /** The completes that may still be answered. */
+  readonly completes: WaitGroup;
+  /** How many characters of records wait for an answer. */
+  pendingRecordLength: number;
+  /** `close` has waited long enough: a lease that is acquired now is released at once. */
+  isDrained: boolean;
+}
 
 /** For `close`. */
 export interface CloseOptions {
@@ -15,14 +45,42 @@ export interface CloseOptions {
   readonly timeoutMs?: number | undefined;
 }
 
-/** What the attempts, leases, releases and completes of one lock share. */
-export function createRuntime(store: LockStore, times: LockTimes): LeaseRuntime {
+/** Counts operations under way, and resolves when there are none. */
+export class WaitGroup {
+  #count = 0;
+  #waiting: (() => void)[] = [];
+
+  get count(): number {
+    return this.#count;
+  }
+
+  add(): void {
+    this.#count++;
+  }
+
+  done(): void {
+    this.#count--;
+    if (this.#count > 0) return;
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const resolve of waiting) resolve();
+  }
+
+  /** Resolves at once if nothing is under way. */
+  wait(): Promise<void> {
+    return this.#count === 0
+      ? Promise.resolve()
+      : new Promise((resolve) => this.#waiting.push(resolve));
+  }
+}
+
+export function createRuntime(store: LockStore, times: LockTimes): LockRuntime {
   // Coarse steps: a few ms late is harmless here, and a busy process is not woken per attempt.
   const stepMs = Math.max(1, times.commandTimeoutMs / 100);
-  // A holder is told at least a tenth of `ttlMs` before the end, so these steps are fine enough.
+  // A holder is notified at least a tenth of `ttlMs` before the end, so these steps are fine enough.
   const watchdogStepMs = Math.max(1, Math.min(times.ttlMs / 200, 50));
   return {
-    store: neverThrowing(store),
+    store,
     times,
     timers: new TimerWheel(stepMs, true),
     completions: new TimerWheel<Completing>(stepMs, true),
@@ -36,8 +94,25 @@ export function createRuntime(store: LockStore, times: LockTimes): LeaseRuntime 
   };
 }
 
+/** The methods of a store that take a request. */
+type Method = "acquire" | "extend" | "release" | "complete" | "inspect" | "free";
+
+/** Hands a request to the store. A method that throws counts as one that answered `unknown`. */
+export function write<Name extends Method>(
+  store: LockStore,
+  method: Name,
+  request: Parameters<NonNullable<LockStore[Name]>>[0],
+): void {
+  try {
+    (store as unknown as Record<Method, (request: LockRequest<never>) => void>)[method](request);
+  } catch (error) {
+    const cause = error instanceof Error ? error : new Error(String(error));
+    (request as LockRequest<NoAnswer>).answer({ kind: "unknown", cause });
+  }
+}
+
 /** Rule 14: live leases get `timeoutMs`, then completes and retires `2 × acquireTimeoutMs`. */
-export async function drain(runtime: LeaseRuntime, timeoutMs: number): Promise<void> {
+export async function drain(runtime: LockRuntime, timeoutMs: number): Promise<void> {
   const { active, completes, completions, releases, timers, times, watchdogs } = runtime;
   const drained = active.wait();
   await within(timeoutMs, drained);
@@ -47,7 +122,7 @@ export async function drain(runtime: LeaseRuntime, timeoutMs: number): Promise<v
   const settled = drained.then(() => completes.wait()).then(() => releases.wait());
   await within(2 * times.acquireTimeoutMs, settled);
   for (const completing of completions.armed()) completing.drop();
-  // What a handler completes from now on is sent as well, and keeps no process from its end.
+  // A handler that completes from now on is served as well, but keeps no process from its end.
   completions.unref();
   timers.unref();
 }

@@ -1,34 +1,12 @@
 /**
- * The port between the lock and whatever holds the keys. A store writes single requests and says
- * honestly what became of them; when to confirm, extend, retire or give up is the lock's business.
+ * The port between the lock and the store that holds the keys. A store writes single requests and
+ * reports honestly how each ended; when to confirm, extend, retire or give up is the lock's business.
  * Another store is one file that implements {@link LockStore}.
  */
 
-import type {
-  AcquireReply,
-  CompleteReply,
-  FreeReply,
-  InspectReply,
-  OwnedReply,
-} from "./replies.ts";
+import type { FreeResult, Inspection } from "./on-call.ts";
 
-export type { FreeResult, Inspection } from "./inspection.ts";
-export type {
-  AcquireReply,
-  Answered,
-  CompletedAnswer,
-  CompleteReply,
-  ContendedAnswer,
-  FreeAnswer,
-  FreeReply,
-  GrantedAnswer,
-  InspectedAnswer,
-  InspectReply,
-  MismatchedAnswer,
-  NoAnswer,
-  OwnedReply,
-} from "./replies.ts";
-export { isNoAnswer } from "./replies.ts";
+export type { FreeResult, Inspection } from "./on-call.ts";
 
 /** The time bounds of one lock, in milliseconds. One object for each lock: a store may group by it. */
 export interface LockTimes {
@@ -45,27 +23,27 @@ export interface LockTimes {
   readonly commandTimeoutMs: number;
 }
 
-/** What a submission is known by in a store: two hashes of 22 characters. */
+/** The identity of a submission in a store: two hashes of 22 characters. */
 export interface SubmissionHashes {
   readonly id: string;
   /** 22 dashes where there is none; two are compared only where both are there. */
   readonly fingerprint: string;
 }
 
-/** What a request is about: a key, and the owner id on whose behalf it is made. */
+/** The subject of a request: a key, and the owner id on whose behalf it is made. */
 export interface LockCommand {
   readonly key: string;
   readonly ownerId: string;
   readonly times: LockTimes;
   /** The process that asks, for a person who looks at the key: percent-encoded like a user id, "" for none. */
   readonly holder: string;
-  /** What is submitted under the lock; `undefined` for a lock alone. */
+  /** The submission under the lock; `undefined` for a lock alone. */
   readonly submission: SubmissionHashes | undefined;
 }
 
 /**
- * One write of one command. The lock makes it and hands it to a store, which writes it and tells
- * what became of it. The same command may be written again, as another request.
+ * One write of one command. The lock makes it and hands it to a store, which writes it and reports
+ * its outcome. The same command may be written again, as another request.
  */
 export interface LockRequest<Reply> {
   readonly command: LockCommand;
@@ -87,14 +65,14 @@ export interface LockRequest<Reply> {
 
 /** A request of an acquire. */
 export interface AcquireRequest extends LockRequest<AcquireReply> {
-  /** It only looks: where the key is free, it is left free, and the answer is `outOfWindow`. */
+  /** It only looks: a free key is left free, and the answer is `outOfWindow`. */
   readonly onlyLooks: boolean;
 }
 
 /** A request of a release. */
 export interface ReleaseRequest extends LockRequest<OwnedReply> {
   /**
-   * Where it is later than the store's time, the key is not deleted but keeps everybody out until
+   * Where it is later than the store's time, the key is not deleted but refuses every acquire until
    * then. The store's time in whole milliseconds, the same in every copy; 0 for none.
    */
   readonly cooldownUntilMs: number;
@@ -102,7 +80,7 @@ export interface ReleaseRequest extends LockRequest<OwnedReply> {
 
 /** A request of a complete: the answer of a submission takes the place of its lock. */
 export interface CompleteRequest extends LockRequest<CompleteReply> {
-  /** What is kept; a later acquire of the same submission is answered with it. */
+  /** The text to keep; a later acquire of the same submission is answered with it. */
   readonly record: string;
   /** The store's time in whole milliseconds at which the record expires, the same in every copy. */
   readonly expiresAtMs: number;
@@ -113,17 +91,142 @@ export interface CompleteRequest extends LockRequest<CompleteReply> {
 /** A request that only looks at a key. */
 export type InspectRequest = LockRequest<InspectReply>;
 
-/** A request that takes the lock away from whoever the id is. */
+/** A request that takes the lock away from the holder with the id. */
 export interface FreeRequest extends LockRequest<FreeReply> {
   /** 8 digits or more of an owner id, or of the SHA-1 of a value that is not ours. */
   readonly id: string;
   /** Percent-encoded like a user id. */
   readonly by: string;
-  /** The same. */
+  /** Percent-encoded as well. */
   readonly reason: string;
-  /** Deletes at once, whoever may be at work. */
+  /** Deletes at once, although a holder may be at work. */
   readonly now: boolean;
 }
+
+/** The store executed the request and said what it found. */
+export interface Answered<Answer extends string> {
+  readonly kind: Answer;
+  /** The store's own clock when it executed the request, in milliseconds. */
+  readonly storeTimeMs: number;
+}
+
+/** The key holds the owner id. */
+export interface GrantedAnswer<Kind extends "taken" | "mine"> extends Answered<Kind> {
+  /** The fencing token of the lease, a safe integer; `undefined` in a store that has none. */
+  readonly fencingToken?: number | undefined;
+}
+
+/** The submission was completed before. */
+export interface CompletedAnswer extends Answered<"completed"> {
+  /** The text that {@link CompleteRequest.record} was. */
+  readonly record: string;
+  /** The key holds the owner id all the same, and has to be given back. */
+  readonly isHeld?: boolean | undefined;
+}
+
+/** The id is that of another submission, with another fingerprint. */
+export interface MismatchedAnswer extends Answered<"mismatched"> {
+  /** That one is still being processed; otherwise it was completed. */
+  readonly inFlight: boolean;
+  /** As in {@link CompletedAnswer}. */
+  readonly isHeld?: boolean | undefined;
+}
+
+/** The key was held by another owner. */
+export interface ContendedAnswer extends Answered<"contended"> {
+  /** The holder is at work on the very submission that was asked for. */
+  readonly sameSubmission?: boolean | undefined;
+  /** There is no holder: a cooldown is not over. */
+  readonly isCooldown?: boolean | undefined;
+  /** How long the other's key has to live, in milliseconds; `Infinity` for a key that is no lock, such as a list. */
+  readonly expiresInMs: number;
+}
+
+/**
+ * No answer to the command itself, and how certain that is. A store that is not sure says
+ * `unknown`: then the lock confirms, and deletes the key that the request may have left. A wrong
+ * `unsent` or `rejected` leaves a key without an owner, for as long as `ttlMs`.
+ */
+export type NoAnswer =
+  /** Never written: certainly without effect. */
+  | {
+      readonly kind: "unsent";
+      readonly reason: string;
+      /** The cause of the reason, where the store knows it. */
+      readonly cause?: Error | undefined;
+    }
+  /** The store said that it did not execute the request. */
+  | {
+      readonly kind: "rejected";
+      readonly cause: Error;
+      /** The store will not execute it later either (no permission, a wrong password): waiting does not help. */
+      readonly misconfigured: boolean;
+      /** Misconfigured: the remedy, for the message of the error. */
+      readonly advice?: string | undefined;
+    }
+  /** Written, and nothing can be said about its effect. */
+  | { readonly kind: "unknown"; readonly cause: Error };
+
+export function isNoAnswer(reply: { readonly kind: string }): reply is NoAnswer {
+  return reply.kind === "unsent" || reply.kind === "rejected" || reply.kind === "unknown";
+}
+
+/**
+ * - `taken`: the key was free and holds the owner id now, with its full life.
+ * - `mine`: this owner id held the key already; its expiry is left as it is.
+ * - `contended`: another owner holds it.
+ * - `outOfWindow`: free, but this request only looks, or came after its deadline, or too early by a
+ *   wrong clock.
+ * - `completed`, `mismatched`: only where the command has a submission. Both are looked for before
+ *   the key, so a record counts even where this owner id holds the key.
+ */
+export type AcquireReply =
+  | GrantedAnswer<"taken">
+  | GrantedAnswer<"mine">
+  | Answered<"outOfWindow">
+  | ContendedAnswer
+  | CompletedAnswer
+  | MismatchedAnswer
+  | NoAnswer;
+
+/**
+ * `done`: the key held this owner id, and was extended or deleted. `gone`: no key. `freed`: a person
+ * has taken the lock away from this owner id. `foreign`: anything else, including another owner's tombstone.
+ */
+export type OwnedReply =
+  | Answered<"done">
+  | Answered<"gone">
+  | Answered<"freed">
+  | Answered<"foreign">
+  | NoAnswer;
+
+/** The content of the key. */
+export interface InspectedAnswer extends Answered<"inspected"> {
+  readonly found: Inspection;
+}
+
+/** The outcome of a free. */
+export interface FreeAnswer extends Answered<"answered"> {
+  readonly result: FreeResult;
+}
+
+export type InspectReply = InspectedAnswer | NoAnswer;
+export type FreeReply = FreeAnswer | NoAnswer;
+
+/**
+ * - `recorded`: the record stands, by this request or an earlier copy of it, and the key is free.
+ * - `late`: the record stands, but the key had not held this owner id any more.
+ * - `expired`: this request came at or after the record's expiry; nothing was recorded.
+ * - `duplicate`: another owner id has recorded an answer of the same submission: it ran twice.
+ * - `unrecordable`: a value that is not a record is in its place; nothing was recorded.
+ */
+export type CompleteReply =
+  | Answered<"recorded">
+  | Answered<"late">
+  | Answered<"expired">
+  | Answered<"duplicate">
+  | Answered<"unrecordable">
+  | NoAnswer;
 
 /**
  * Where the keys live. A method that throws counts as one that answered `unknown`.
@@ -151,7 +254,7 @@ export interface LockStore {
   /**
    * Writes one request of the free, in one atomic step: where the key holds a lease of the id, a
    * tombstone that names the owner id takes its place and keeps the expiry (`ttlMs` where there was
-   * none), so that its holder meets it and nobody else gets in before. A cooldown or a foreign value
+   * none), so that its holder meets it and no other gets in before. A cooldown or a foreign value
    * of the id is deleted, and so is everything with `now`. A second one answers as the first. Without
    * this method `free` of a lock is refused.
    */

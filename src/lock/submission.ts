@@ -1,17 +1,17 @@
 import * as crypto from "node:crypto";
 import { InvalidOptionError } from "../errors.ts";
 import { checkMs, checkOptionNames, describe } from "../validation.ts";
-import type { SubmissionHashes } from "./store.ts";
+import type { LockStore, SubmissionHashes } from "./store.ts";
 
-/** What a user means to happen once. */
+/** An operation that a user wants to happen once. */
 export interface Submission {
   /**
-   * What tells it from the user's other submissions: 1 to 1 024 characters. Only its hash leaves
+   * Distinguishes it from the user's other submissions: 1 to 1 024 characters. Only its hash leaves
    * the process.
    */
   readonly id: string;
   /**
-   * What has to be equal on a retry, such as a hash of the payload: 1 to 1 024 characters. It is
+   * Must be equal on a retry, such as a hash of the payload: 1 to 1 024 characters. It is
    * hashed together with the id, also where it looks like a hash. @defaultValue nothing is compared
    */
   readonly fingerprint?: string | undefined;
@@ -25,7 +25,7 @@ export interface Submission {
 
 /** For `acquire`. */
 export interface AcquireOptions {
-  /** What is to happen once under the lock. */
+  /** The operation that must happen once under the lock. */
   readonly submission: Submission;
 }
 
@@ -36,8 +36,8 @@ export interface ResolvedSubmission {
 }
 
 /**
- * Stands where a fingerprint would: without it, everything behind it in a lock's value or a record
- * would move.
+ * Takes the place of an absent fingerprint, so that the parts behind it keep their positions in a
+ * lock's value and in a record.
  */
 export const noFingerprint: string = "-".repeat(22);
 
@@ -113,4 +113,21 @@ export function checkText(name: string, text: unknown): string {
   throw new InvalidOptionError(
     `${name}: expected a string of 1 to ${maxLength} characters, got ${came}`,
   );
+}
+
+/**
+ * Checks that the store can keep answers.
+ *
+ * @param feature the feature that needs it, for the message.
+ * @throws InvalidOptionError where it cannot.
+ */
+export function checkRecords(store: LockStore, feature: string): void {
+  if (store.complete === undefined) {
+    throw new InvalidOptionError(
+      `${feature}: expected a lock whose store keeps answers (RedisStore, MemoryStore, or a LockStore with complete), got a store without complete`,
+    );
+  }
+  if (store.recordsProblem !== undefined) {
+    throw new InvalidOptionError(`${feature}: ${store.recordsProblem}`);
+  }
 }

@@ -1,19 +1,36 @@
 import { v4 as uuid } from "uuid";
 import { checkMs, checkOptionNames, invalidOption } from "../validation.ts";
-import { type Attempt, closedAttempt, type SubmissionAttempt } from "./attempt.ts";
-import { type CheckOptions, checkLease } from "./check.ts";
-import { type CallerCommand, captureContext } from "./diagnostics.ts";
-import type { LeaseRuntime } from "./held-lease.ts";
-import type { FreeOptions, FreeResult, Inspection, LockStats } from "./inspection.ts";
-import type { Lease } from "./lease.ts";
+import { acquire } from "./acquire.ts";
+import { captureContext } from "./channels.ts";
+import { type CheckOptions, check } from "./check.ts";
+import {
+  type Attempt,
+  attemptOf,
+  closedAttempt,
+  type Lease,
+  type SubmissionAttempt,
+} from "./lease.ts";
 import { type LookUp, lookUp } from "./look-up.ts";
-import { free, inspect, statsOf } from "./on-call.ts";
+import {
+  type FreeOptions,
+  type FreeResult,
+  free,
+  type Inspection,
+  inspect,
+  type LockStats,
+  statsOf,
+} from "./on-call.ts";
 import { resolveLockOptions, type SubmitLockOptions } from "./options.ts";
-import { checkRecords } from "./records.ts";
-import { type CloseOptions, createRuntime, drain } from "./runtime.ts";
-import { acquireQuietly, startAttempt } from "./start-attempt.ts";
+import {
+  type CallerCommand,
+  type CloseOptions,
+  createRuntime,
+  drain,
+  type LockRuntime,
+} from "./runtime.ts";
 import {
   type AcquireOptions,
+  checkRecords,
   type ResolvedSubmission,
   resolveSubmission,
   type Submission,
@@ -21,15 +38,15 @@ import {
 import { submitKey, type UserId } from "./submit-key.ts";
 import { resolveWaitMs, type WithLockOptions, waitForLease } from "./with-lock.ts";
 
-/** What runs under the lock. */
+/** The work under the lock. */
 export type LockedWork<Result> = (lease: Lease) => Result | PromiseLike<Result>;
 
-/** One lock a user: whoever holds it may submit, everybody else is told so at once. */
+/** One lock a user: its holder may submit, every other attempt is refused at once. */
 export class SubmitLock {
-  /** What stands before the user id in a key. */
+  /** The beginning of every key, before the user id. */
   readonly keyPrefix: string;
   readonly #holder: string;
-  readonly #runtime: LeaseRuntime;
+  readonly #runtime: LockRuntime;
   readonly #detach: () => Promise<void>;
   /** Something has asked this lock to keep answers. */
   #keepsRecords = false;
@@ -64,14 +81,14 @@ export class SubmitLock {
    */
   acquire(userId: UserId): Promise<Attempt>;
   /**
-   * The same for a submission: one that was completed before, or whose id is that of another one, is
-   * told so and not acquired. End its lease with `complete`.
+   * Acquires for a submission. Returns `completed` if it already ran, and `mismatched` if its id was
+   * used with a different fingerprint. End its lease with `complete`.
    *
    * @throws InvalidOptionError (as a rejection) for an invalid submission, or a store that keeps no answers.
    */
   acquire(userId: UserId, options: AcquireOptions): Promise<SubmissionAttempt>;
   acquire(userId: UserId, options?: AcquireOptions): Promise<SubmissionAttempt> {
-    // What throws in here rejects.
+    // An error that is thrown in here rejects.
     return new Promise((resolve) => {
       const submission = options === undefined ? undefined : this.#submission(options);
       this.#attempt(this.keyFor(userId), submission, resolve);
@@ -79,7 +96,7 @@ export class SubmitLock {
   }
 
   /**
-   * What is known of a submission, without taking the lock. For whoever waits for an answer.
+   * Looks up the state of a submission, without taking the lock. For callers that wait for an answer.
    *
    * @throws InvalidUserIdError, InvalidOptionError (as a rejection) as `acquire` does.
    */
@@ -89,11 +106,11 @@ export class SubmitLock {
   }
 
   /**
-   * Whoever will ask for submissions or cooldowns says so early: what this lock cannot do is found
-   * when it is set up, and `check` tries a record from now on.
+   * Declares that this lock will keep records. Throws now, not on the first request, if its store
+   * cannot; `check` also tries a record from then on.
    *
-   * @param feature what asks for it, for the message.
-   * @returns what bounds how short an answer may be kept.
+   * @param feature the feature that needs records, for the message.
+   * @returns the bound on how short an answer may be kept.
    * @throws InvalidOptionError where the store cannot keep answers.
    */
   requireRecords(feature: string): { readonly acquireTimeoutMs: number } {
@@ -103,10 +120,10 @@ export class SubmitLock {
   }
 
   /**
-   * Runs `work` under the user's lock and gives the lock back when its promise has settled; what
-   * `work` returned or threw is passed on unchanged.
+   * Runs `work` under the user's lock and releases the lock when its promise has settled; the result
+   * or error of `work` is passed on unchanged.
    *
-   * @throws LockContendedError when somebody else held the lock for all of `waitMs`.
+   * @throws LockContendedError when another process held the lock for all of `waitMs`.
    * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError when Redis was of no use.
    * @throws InvalidUserIdError, InvalidOptionError for invalid arguments.
    */
@@ -128,7 +145,7 @@ export class SubmitLock {
     try {
       return await work(lease);
     } finally {
-      // Never rejects, so it cannot mask what the work returned or threw.
+      // Never rejects, so it cannot mask the result or the error of the work.
       await lease.release();
     }
   }
@@ -148,11 +165,11 @@ export class SubmitLock {
     const retainMs = Math.max(1_000, 2 * this.#runtime.times.acquireTimeoutMs);
     const submission = submissions ? this.#resolve({ id: "check", retainMs }) : undefined;
     const command = this.#command(this.keyFor(`check-${uuid()}`), submission);
-    await checkLease(await acquireQuietly(this.#runtime, command), this.#runtime.store);
+    await check(this.#runtime, command);
   }
 
   /**
-   * What the user's key holds, for a support page or a shell. Settles within `acquireTimeoutMs`.
+   * Reads the content of the user's key, for a support page or a shell. Settles within `acquireTimeoutMs`.
    *
    * @throws InvalidUserIdError, and InvalidOptionError where the store cannot show it.
    * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError when Redis was of no use.
@@ -162,10 +179,10 @@ export class SubmitLock {
   }
 
   /**
-   * Takes the lock away from whoever `id` is. Its holder is told by its next renewal (its `signal`
-   * aborts, reason `freed`), and the key keeps everybody else out until it must have heard:
-   * `freeInMs`, never more than its `ttlMs`. What is no lock of this package is deleted at once. A
-   * second call for the same id answers as the first. Settles within `acquireTimeoutMs`.
+   * Takes the lock away from the holder with `id`. Its holder is notified by its next renewal (its
+   * `signal` aborts, reason `freed`), and the key refuses every other acquire until it must have heard:
+   * `freeInMs`, never more than its `ttlMs`. A foreign value is deleted at once. A second call for the
+   * same id answers as the first. Settles within `acquireTimeoutMs`.
    *
    * @throws InvalidUserIdError, InvalidOptionError for invalid arguments or a store that cannot do it.
    * @throws as `inspect` does; after a LockUnavailableError it may have been done all the same.
@@ -174,7 +191,7 @@ export class SubmitLock {
     return await free(this.#runtime.store, this.#onCallCommand(userId), options);
   }
 
-  /** What this lock does in this process at the moment, for gauges. Asks nobody. */
+  /** Counts this lock's operations in this process at the moment, for gauges. Sends nothing. */
   stats(): LockStats {
     return statsOf(this.#runtime);
   }
@@ -219,7 +236,9 @@ export class SubmitLock {
       ended(closedAttempt());
       return;
     }
-    startAttempt(this.#runtime, this.#command(key, submission), ended);
+    acquire(this.#runtime, this.#command(key, submission), true, (settled) =>
+      ended(attemptOf(settled)),
+    );
   }
 
   /** Rule 1: a fresh owner id for each attempt; one that was given up is never used again. */

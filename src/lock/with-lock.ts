@@ -1,13 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { LockUnavailableError } from "../errors.ts";
 import { checkMs, checkOptionNames } from "../validation.ts";
-import { type Attempt, attemptError } from "./attempt.ts";
-import type { Lease } from "./lease.ts";
+import { type Attempt, attemptError, type Lease } from "./lease.ts";
 
 /** For `withLock`. */
 export interface WithLockOptions {
   /**
-   * How long to go on trying while somebody else holds the lock or Redis is away, in milliseconds;
+   * How long to go on trying while another process holds the lock or Redis is away, in milliseconds;
    * 0 to 600 000. Waiting is for jobs: a click that waits for the first becomes a second order.
    * @defaultValue 0, one attempt
    */
@@ -33,7 +32,7 @@ export async function pauseBeforeRetry(round: number, endsAt: number): Promise<v
 
 /**
  * @param attempt tries once more.
- * @throws what the last attempt came to, once `waitMs` is over or nothing can be hoped for.
+ * @throws the error of the last attempt, once `waitMs` is over or waiting cannot help.
  */
 export async function waitForLease(
   key: string,

@@ -1,5 +1,5 @@
 import { diag, type MeterProvider, metrics, type TracerProvider, trace } from "@opentelemetry/api";
-import type { SubmitLockChannels } from "../lock/messages.ts";
+import type { SubmitLockChannels } from "../lock/channels.ts";
 import { checkOptionNames, hasMembers, invalidOption } from "../validation.ts";
 import { listen } from "./listen.ts";
 import { LockMetrics, type ObservedLock } from "./lock-metrics.ts";

@@ -1,5 +1,5 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
-import type { SubmitLockChannels } from "../lock/messages.ts";
+import type { SubmitLockChannels } from "../lock/channels.ts";
 
 /**
  * Listens to a channel, of whichever copy of the package. A subscriber that throws would end the

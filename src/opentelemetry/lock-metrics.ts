@@ -1,6 +1,5 @@
 import type { Attributes, Counter, Histogram, Meter } from "@opentelemetry/api";
 import type { LostReason } from "../errors.ts";
-import type { LockStats } from "../lock/inspection.ts";
 import type {
   AcquireMessage,
   CompleteMessage,
@@ -8,7 +7,8 @@ import type {
   LostMessage,
   ReleaseMessage,
   RetireMessage,
-} from "../lock/messages.ts";
+} from "../lock/channels.ts";
+import type { LockStats } from "../lock/on-call.ts";
 import { CONFIRMED, errorType, KEY_PREFIX, OUTCOME, REASON } from "./attributes.ts";
 
 /** A lock whose numbers of the moment are asked for, such as a `SubmitLock`. */

@@ -4,7 +4,7 @@ import type {
   CompleteMessage,
   LostMessage,
   ReleaseMessage,
-} from "../lock/messages.ts";
+} from "../lock/channels.ts";
 import {
   CONFIRMED,
   COPIES,

@@ -1,7 +1,7 @@
 import { channel } from "node:diagnostics_channel";
 import { afterEach, expect, test } from "vitest";
 import { MemoryStore, type SubmitLockChannels } from "../../src/index.ts";
-import { acquireChannel } from "../../src/lock/diagnostics.ts";
+import { acquireChannel } from "../../src/lock/channels.ts";
 import { record } from "../support/channels.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, leaseOf, openLock } from "../support/locks.ts";

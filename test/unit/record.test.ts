@@ -1,7 +1,11 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { type AnswerToStore, checkAnswer } from "../../src/lock/answer.ts";
-import { decodeRecord, encodeRecord } from "../../src/lock/record.ts";
+import {
+  type AnswerToStore,
+  checkAnswer,
+  decodeRecord,
+  encodeRecord,
+} from "../../src/lock/record.ts";
 import { hash22, noFingerprint } from "../../src/lock/submission.ts";
 
 const fingerprint = hash22("payload");

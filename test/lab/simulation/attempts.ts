@@ -1,6 +1,5 @@
 import { isSubmitLockError } from "../../../src/errors.ts";
-import type { SubmissionAttempt } from "../../../src/lock/attempt.ts";
-import type { Lease } from "../../../src/lock/lease.ts";
+import type { Lease, SubmissionAttempt } from "../../../src/lock/lease.ts";
 import type { Submission } from "../../../src/lock/submission.ts";
 import { Endings } from "./endings.ts";
 import { AnswerChecks } from "./invariants/answer-checks.ts";

@@ -1,5 +1,5 @@
 import { isSubmitLockError } from "../../../src/errors.ts";
-import type { FreeResult } from "../../../src/lock/inspection.ts";
+import type { FreeResult } from "../../../src/lock/on-call.ts";
 import { slackMs } from "./invariants/key-watch.ts";
 import type { OperationPlan } from "./schedule.ts";
 import type { SimulatedProcess, World } from "./world.ts";

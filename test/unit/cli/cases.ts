@@ -13,7 +13,7 @@ import type { Found } from "../../../src/cli/lock-state.ts";
 import { showText } from "../../../src/cli/show-text.ts";
 import { plain } from "../../../src/cli/terminal.ts";
 import { changeOf, watchLine } from "../../../src/cli/watch-text.ts";
-import type { FreedInspection, Inspection } from "../../../src/lock/inspection.ts";
+import type { FreedInspection, Inspection } from "../../../src/lock/on-call.ts";
 
 /** 13:05:06.2, wherever the test runs. */
 const at = new Date(2026, 10, 21, 13, 5, 6, 200);

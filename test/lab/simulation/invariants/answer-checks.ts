@@ -1,9 +1,8 @@
 import { isSubmitLockError } from "../../../../src/errors.ts";
-import type { StoredAnswer } from "../../../../src/lock/answer.ts";
-import type { SubmissionAttempt } from "../../../../src/lock/attempt.ts";
-import type { Lease } from "../../../../src/lock/lease.ts";
+import type { CompleteOutcome, ReleaseOutcome } from "../../../../src/lock/channels.ts";
+import type { Lease, SubmissionAttempt } from "../../../../src/lock/lease.ts";
 import type { LookUp } from "../../../../src/lock/look-up.ts";
-import type { CompleteOutcome, ReleaseOutcome } from "../../../../src/lock/messages.ts";
+import type { StoredAnswer } from "../../../../src/lock/record.ts";
 import type { SimulatedProcess, World } from "../world.ts";
 import { slackMs } from "./key-watch.ts";
 import type { Owner, Tenure } from "./owners.ts";

@@ -1,12 +1,24 @@
 /** One rule of the protocol, broken by a change of the text. */
-export interface Mutation {
+export interface Mutation extends Edit {
   readonly name: string;
   /** The place in docs/internals/protocol.md: the number of the rule, or the script. */
   readonly rule: string;
-  readonly file: string;
-  /** Has to be there exactly once: a patch that no longer applies proves nothing. */
+  /** A second change. */
+  readonly also?: Edit;
+}
+
+/**
+ * One change of `src`. Neither the file nor the formatting belongs to it, so that a mutant survives
+ * when code moves.
+ */
+export interface Edit {
+  /** The top-level declaration that has the text, where other declarations have it, too. */
+  readonly in?: string;
+  /** Has to be in `src` exactly once: a patch that no longer applies proves nothing. White space of any length is equal. */
   readonly find: string;
   readonly replace: string;
-  /** What has to be changed besides, in the same file. */
-  readonly also?: { readonly find: string; readonly replace: string };
 }
+
+/** The line that decides whether an owner id is retired when its attempt has ended. */
+export const retiredWhen =
+  'if (verdict.outcome === "acquired" || isHeld || !this.#inFlight.isEmpty) {';

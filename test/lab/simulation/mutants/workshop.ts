@@ -1,8 +1,8 @@
-import { cp, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { cp, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { Mutation } from "./mutation.ts";
+import type { Edit, Mutation } from "./mutation.ts";
 
 const home = fileURLToPath(new URL("../../../../", import.meta.url));
 
@@ -20,8 +20,9 @@ export async function openWorkshop(mutation: Mutation | undefined): Promise<Work
   }
   await symlink(join(home, "node_modules"), join(folder, "node_modules"), "dir");
   if (mutation !== undefined) {
-    const file = join(folder, mutation.file);
-    await writeFile(file, await changed(file, mutation));
+    for (const [file, text] of changed(await sourcesOf(folder), mutation)) {
+      await writeFile(join(folder, "src", file), text);
+    }
   }
   return {
     program: join(folder, "test/lab/simulation/hunt-process.ts"),
@@ -29,27 +30,65 @@ export async function openWorkshop(mutation: Mutation | undefined): Promise<Work
   };
 }
 
-/** The text with one thing changed. Loud if that is not there: such a mutant would prove nothing. */
-async function changed(file: string, { name, find, replace, also }: Mutation): Promise<string> {
-  let text = await readFile(file, "utf8");
-  for (const edit of [{ find, replace }, ...(also === undefined ? [] : [also])]) {
-    const parts = text.split(edit.find);
-    if (parts.length !== 2) {
-      throw new Error(
-        `the mutant "${name}" no longer applies: its text is there ${parts.length - 1} times in ${file}`,
-      );
-    }
-    text = parts.join(edit.replace);
+type Sources = ReadonlyMap<string, string>;
+
+async function sourcesOf(folder: string): Promise<Sources> {
+  const src = join(folder, "src");
+  const files = (await readdir(src, { recursive: true })).filter((file) => file.endsWith(".ts"));
+  const read = files.map(async (file) => [file, await readFile(join(src, file), "utf8")] as const);
+  return new Map(await Promise.all(read));
+}
+
+/** The files that a mutation changes. Loud if its text is not there: such a mutant would prove nothing. */
+function changed(sources: Sources, { name, also, ...first }: Mutation): Sources {
+  const all = new Map(sources);
+  const written = new Map<string, string>();
+  for (const edit of [first, ...(also === undefined ? [] : [also])]) {
+    const { file, from, to } = placeOf(all, edit, name);
+    const text = all.get(file) as string;
+    all.set(file, text.slice(0, from) + edit.replace + text.slice(to));
+    written.set(file, all.get(file) as string);
   }
-  return text;
+  return written;
+}
+
+function placeOf(sources: Sources, { find, in: declared }: Edit, name: string) {
+  const escaped = find.trim().replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  const pattern = new RegExp(escaped.replace(/\s+/g, "\\s+"), "g");
+  const places = [...sources].flatMap(([file, text]) => {
+    const [begin, end] = declared === undefined ? [0, text.length] : boundsOf(text, declared);
+    return [...text.matchAll(pattern)]
+      .map(({ index, 0: found }) => ({ file, from: index, to: index + found.length }))
+      .filter(({ from }) => from >= begin && from < end);
+  });
+  const [place] = places;
+  if (place !== undefined && places.length === 1) return place;
+  const where = places.map(({ file }) => file).join(", ");
+  throw new Error(
+    `the mutant "${name}" no longer applies: its text is in src ${places.length} times (${where || "nowhere"}): ${find}`,
+  );
+}
+
+/** A top-level declaration: from its first line to the next one at the margin that declares something. */
+function boundsOf(text: string, name: string): [number, number] {
+  const declares = (what: string) =>
+    new RegExp(`^(?:export )?(?:abstract )?(?:const|function|class) ${what}\\b`, "gm");
+  const begin = declares(name).exec(text)?.index;
+  if (begin === undefined) return [0, 0];
+  const next = declares("\\w+");
+  next.lastIndex = begin + 1;
+  return [begin, next.exec(text)?.index ?? text.length];
 }
 
 /** Every mutant that does not fit the sources any more, before any of them is hunted. */
 export async function misfits(mutations: readonly Mutation[]): Promise<string[]> {
-  const results = await Promise.allSettled(
-    mutations.map((mutation) => changed(join(home, mutation.file), mutation)),
-  );
-  return results.flatMap((result) =>
-    result.status === "rejected" ? (result.reason as Error).message : [],
-  );
+  const sources = await sourcesOf(home);
+  return mutations.flatMap((mutation) => {
+    try {
+      changed(sources, mutation);
+      return [];
+    } catch (error) {
+      return (error as Error).message;
+    }
+  });
 }

@@ -1,19 +1,14 @@
 import type { Mutation } from "../mutation.ts";
 
-const acquire = "src/lock/acquire.ts";
-const acquireScripts = "src/stores/redis/scripts/acquire.ts";
-const submitLock = "src/lock/submit-lock.ts";
-
 /** Rules 1 to 4: how an attempt asks for a lock, and how the lock is taken. */
 export const acquireMutations: readonly Mutation[] = [
   {
     name: "the owner id of the last try is used again",
     rule: "1",
-    file: submitLock,
     find: "ownerId: uuid(),",
     replace: "ownerId: idOf(this, key),",
     also: {
-      find: "/** What runs under the lock. */",
+      find: "/** The work under the lock. */",
       replace: `const ids = new WeakMap<object, Map<string, string>>();
 function idOf(lock: object, key: string): string {
   const own = ids.get(lock) ?? new Map();
@@ -21,13 +16,12 @@ function idOf(lock: object, key: string): string {
   if (!own.has(key)) own.set(key, uuid());
   return own.get(key);
 }
-/** What runs under the lock. */`,
+/** The work under the lock. */`,
     },
   },
   {
     name: "a waiting try uses the owner id of the try before",
     rule: "1",
-    file: submitLock,
     find: "const lease = await waitForLease(",
     replace: "(this as any).id = uuid();\n    const lease = await waitForLease(",
     also: {
@@ -38,7 +32,6 @@ function idOf(lock: object, key: string): string {
   {
     name: "each copy has an owner id of its own",
     rule: "1",
-    file: acquire,
     find: `get command(): LockCommand {
     return this.#acquiring.command;
   }`,
@@ -48,56 +41,50 @@ function idOf(lock: object, key: string): string {
     return { ...command, ownerId: command.ownerId.slice(0, 32) + String(1_000 + this.#nth).slice(-4) };
   }`,
     also: {
-      find: "class Request implements",
-      replace: "let nth = 0;\nclass Request implements",
+      find: "class Request implements AcquireRequest",
+      replace: "let nth = 0;\nclass Request implements AcquireRequest",
     },
   },
   {
     name: "a copy has no deadline",
     rule: "2, acquire",
-    file: acquireScripts,
     find: "local in_time = left >= 0 and left <= tonumber(ARGV[2])",
     replace: "local in_time = left <= tonumber(ARGV[2])",
   },
   {
     name: "a copy is never too early",
     rule: "2, acquire",
-    file: acquireScripts,
     find: "local in_time = left >= 0 and left <= tonumber(ARGV[2])",
     replace: "local in_time = left >= 0",
   },
   {
     name: "an answer after the budget is taken",
     rule: "3",
-    file: acquire,
-    find: "if (now < this.#endsAt) {\n      this.confirmed",
-    replace: "if (now > 0) {\n      this.confirmed",
+    find: "if (now >= this.#endsAt) {",
+    replace: "if (now < 0) {",
   },
   {
     name: "a refused copy is not written again",
     rule: "3",
-    file: acquire,
     find: "this.#wasOutOfWindow = true;\n        this.#sendAgain(isFirst);",
-    replace: 'void isFirst; this.#end("unavailable");',
+    replace: "void isFirst; this.#unavailable();",
   },
   {
     name: "silence is not confirmed",
     rule: "4",
-    file: acquire,
     find: "else this.send(now);\n  }\n\n  answered",
     replace: "else this.#setTimer(this.#endsAt);\n  }\n\n  answered",
   },
   {
     name: "a lost answer is called unavailable",
     rule: "4",
-    file: acquire,
     find: "this.#lostAReply = true;\n        this.#sendAgain(isFirst);",
-    replace: 'void isFirst; this.#end("unavailable");',
+    replace: "void isFirst; this.#unavailable();",
   },
   {
     name: "a confirm lengthens the life",
     rule: "acquire",
-    file: acquireScripts,
+    in: "head",
     find: "if string.sub(held, 1, 36) == owner_id then\n",
     replace:
       "if string.sub(held, 1, 36) == owner_id then\n    redis.call('PEXPIRE', key, ARGV[4])\n",
@@ -105,7 +92,7 @@ function idOf(lock: object, key: string): string {
   {
     name: "a taken key is taken over",
     rule: "acquire",
-    file: acquireScripts,
+    in: "head",
     find: "  reply = redis.pcall('PTTL', key)\n",
     replace: `  if in_time then
     redis.call('DEL', key)
@@ -119,7 +106,6 @@ function idOf(lock: object, key: string): string {
   {
     name: "a foreign key with an expiry is given another",
     rule: "acquire",
-    file: acquireScripts,
     find: "if not failed(reply) and reply < 0 then",
     replace: "if not failed(reply) then",
   },

@@ -1,48 +1,40 @@
 import type { Mutation } from "../mutation.ts";
 
-const connection = "src/stores/redis/connection.ts";
-
 /** Rules 2 and 9: what is written on which connection, and when it counts as in flight. */
 export const connectionMutations: readonly Mutation[] = [
   {
     name: "a close tells nobody, and what is answered later counts as clean",
     rule: "2",
-    file: connection,
     find: 'for (const call of calls) tellOnce(call, { kind: "closed" });',
     replace: "void calls;",
   },
   {
     name: "a script that the server has forgotten is asked for by its digest for ever",
     rule: "2",
-    file: "src/stores/redis/loaded-scripts.ts",
     find: "this.#ofNode.get(node)?.delete(script);",
     replace: "",
   },
   {
     name: "a script that the server has forgotten is sent again to whom it was asked for",
     rule: "9",
-    file: "src/stores/redis/batch.ts",
     find: 'if (result.kind === "not-loaded") this.#sendAgain(call);',
     replace: 'if (result.kind === "not-loaded") this.#send({ connection, node }, call);',
   },
   {
     name: "a silent connection gets more",
     rule: "9",
-    file: connection,
     find: "return oldest === undefined || performance.now() - oldest.sentAt < silenceMs;",
     replace: "void oldest; void silenceMs; return true;",
   },
   {
     name: "a time-out of the client is taken for a sign of life",
     rule: "9",
-    file: connection,
     find: "if (isServerError(error)) this.#answered(call);",
     replace: "void isServerError; this.#answered(call);",
   },
   {
     name: "commands are written before the connection is ready",
     rule: "9",
-    file: connection,
     find: 'if (this.client.status !== "ready") return false;',
     replace: "",
   },

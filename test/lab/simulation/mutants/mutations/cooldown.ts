@@ -1,13 +1,10 @@
 import type { Mutation } from "../mutation.ts";
 
-const releaseScripts = "src/stores/redis/scripts/release.ts";
-
 /** Rule 19: a cooldown, by whom it is left and for how long. */
 export const cooldownMutations: readonly Mutation[] = [
   {
     name: "a cooldown overwrites the lock",
     rule: "16, release",
-    file: releaseScripts,
     find: `    reply = redis.pcall('DEL', key)
     if not failed(reply) then
       wrote = true
@@ -28,7 +25,6 @@ export const cooldownMutations: readonly Mutation[] = [
   {
     name: "each copy of a release has a cooldown of its own",
     rule: "19",
-    file: "src/lock/release.ts",
     find: "this.#inFlight.latestDeadlineMs, this.cooldownUntilMs);",
     replace:
       "this.#inFlight.latestDeadlineMs, this.cooldownUntilMs && this.cooldownUntilMs + Math.round(now - this.startedAt));",
@@ -36,7 +32,6 @@ export const cooldownMutations: readonly Mutation[] = [
   {
     name: "each copy of a complete has a cooldown of its own",
     rule: "19",
-    file: "src/lock/complete.ts",
     find: "return this.#completing.plan.cooldownUntilMs;",
     replace: `const { plan, startedAt } = this.#completing;
     return plan.cooldownUntilMs && plan.cooldownUntilMs + Math.round(performance.now() - startedAt);`,
@@ -44,14 +39,12 @@ export const cooldownMutations: readonly Mutation[] = [
   {
     name: "a lease that was lost leaves a cooldown",
     rule: "19",
-    file: "src/lock/held-lease.ts",
     find: "isLost ? 0 : cooldownMs,",
     replace: "cooldownMs,",
   },
   {
     name: "a cooldown of one's own is called foreign",
     rule: "8, 19, release",
-    file: releaseScripts,
     find: "elseif held == 'cooldown:' .. owner_id then\n    reply = 1\n",
     replace: "",
   },

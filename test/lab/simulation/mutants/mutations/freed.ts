@@ -1,48 +1,40 @@
 import type { Mutation } from "../mutation.ts";
 
-const freeScript = "src/stores/redis/scripts/free.ts";
-
 /** Rule 19: a person who frees, and the tombstone in the place of the lease. */
 export const freedMutations: readonly Mutation[] = [
   {
     name: "free deletes",
     rule: "19, free",
-    file: freeScript,
     find: "if ARGV[5] == '1' or not (lease or freed) then",
     replace: "if true then",
   },
   {
     name: "a tombstone without the owner id",
     rule: "19, free",
-    file: freeScript,
     find: "'freed:' .. lease .. ':'",
     replace: "'freed:' .. string.rep('0', 36) .. ':'",
   },
   {
     name: "free does not compare",
     rule: "19, free",
-    file: freeScript,
     find: "if string.sub(named, 1, string.len(id)) ~= id then\n  return { now, -1 }\nend\n",
     replace: "",
   },
   {
     name: "a tombstone has a life of its own",
     rule: "19, free",
-    file: freeScript,
     find: "if left < 0 or lease then\n  if left < 0 then",
     replace: "if left < 0 or lease then\n  if lease or left < 0 then",
   },
   {
     name: "the first write of a free needs memory",
     rule: "16, free",
-    file: freeScript,
     find: "local reply = redis.pcall('PEXPIRE', key, string.format('%.0f', left))",
     replace: "local reply = 1",
   },
   {
     name: "a release deletes its tombstone",
     rule: "19, release",
-    file: "src/stores/redis/scripts/release.ts",
     find: `  elseif string.sub(held, 1, 43) == 'freed:' .. ARGV[i] .. ':' then
     reply = -2
 `,
@@ -54,7 +46,6 @@ export const freedMutations: readonly Mutation[] = [
   {
     name: "a lease that is freed is not lost",
     rule: "7, 19",
-    file: "src/lock/held-lease.ts",
     find: 'this.#end("freed");',
     replace: "",
   },

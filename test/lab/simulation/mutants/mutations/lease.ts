@@ -1,71 +1,59 @@
 import type { Mutation } from "../mutation.ts";
 
-const heldLease = "src/lock/held-lease.ts";
-const validity = "src/lock/validity.ts";
-
 /** Rules 7 and 14: for how long a lease is valid, and how its holder hears of its end. */
 export const leaseMutations: readonly Mutation[] = [
   {
     name: "the lease counts from the answer",
     rule: "1, 7",
-    file: "src/lock/start-attempt.ts",
-    find: "return new HeldLease(runtime, command, acquisition);",
+    find: "new HeldLease(this.#runtime, this.command, verdict);",
     replace:
-      "return new HeldLease(runtime, command, { ...acquisition, startedAt: performance.now() });",
+      "new HeldLease(this.#runtime, this.command, { ...verdict, startedAt: performance.now() });",
   },
   {
     name: "no margin for clocks that drift",
     rule: "7",
-    file: validity,
     find: "return 0.99 * ttlMs - 2;",
     replace: "return ttlMs;",
   },
   {
     name: "an extend counts from its answer",
     rule: "7",
-    file: validity,
     find: "Math.max(this.validUntil, sentAt + reliableMs(ttlMs))",
     replace: "Math.max(this.validUntil, performance.now() + reliableMs(ttlMs))",
   },
   {
     name: "an extend counts without an answer",
     rule: "7",
-    file: heldLease,
     find: "// Without an answer the timer is set for the next try.",
     replace: "default:\n        this.#validity.extendAnswered(sentAt);",
   },
   {
     name: "gone does not make a lease lost",
     rule: "7",
-    file: heldLease,
     find: 'this.#end("overtaken");',
     replace: "this.#setTimer();",
   },
   {
     name: "the end of a lease is not signalled",
     rule: "7",
-    file: heldLease,
     find: 'this.lose(this.#validity.mayBeExtended ? "expired" : "max-hold");',
     replace: "",
   },
   {
     name: "the watchdog never extends",
     rule: "7",
-    file: heldLease,
     find: "now >= this.#validity.extendAt) this.#extend(now);",
     replace: "now < 0) this.#extend(now);",
   },
   {
     name: "close does not end leases",
     rule: "14",
-    file: "src/lock/runtime.ts",
     find: 'for (const lease of watchdogs.armed()) lease.lose("closed");',
     replace: "void watchdogs;",
   },
   {
     name: "a foreign key is extended as if it were ours",
     rule: "extend",
-    file: "src/stores/redis/scripts/extend.ts",
     find: "elseif string.sub(held, 1, 36) == ARGV[1 + i] then",
     replace: "elseif held then",
   },

@@ -1,41 +1,34 @@
 import type { Mutation } from "../mutation.ts";
 
-const acknowledged = "src/stores/redis/acknowledged.ts";
-
 /** Rule 21: what counts only when replicas have confirmed it. */
 export const replicaMutations: readonly Mutation[] = [
   {
     name: "too few replicas are enough",
     rule: "21",
-    file: "src/stores/redis/wait-round.ts",
     find: "if (came >= replicas) return undefined;",
     replace: "if (came >= replicas - 1) return undefined;",
   },
   {
     name: "a replica is waited for by a touch that writes nothing",
     rule: "21, touch",
-    file: "src/stores/redis/scripts/touch.ts",
     find: "reply = redis.pcall('PEXPIRE', key, math.max(reply, 1))",
     replace: "reply = 1",
   },
   {
     name: "no replica is waited for by an acquire that has taken the lock",
     rule: "21",
-    file: acknowledged,
     find: 'if (reply.kind !== "taken" && reply.kind !== "mine") {',
     replace: 'if (reply.kind !== "mine") {',
   },
   {
     name: "no replica is waited for by a confirm that finds its own lock",
     rule: "21",
-    file: acknowledged,
     find: 'if (reply.kind !== "taken" && reply.kind !== "mine") {',
     replace: 'if (reply.kind !== "taken") {',
   },
   {
     name: "no replica is waited for by a complete",
     rule: "21",
-    file: acknowledged,
     find: 'if (reply.kind !== "recorded" && reply.kind !== "late") {',
     replace: "if (command !== undefined) {",
   },

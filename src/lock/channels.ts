@@ -1,4 +1,7 @@
+import { AsyncResource } from "node:async_hooks";
+import { type Channel, channel } from "node:diagnostics_channel";
 import type { LostReason } from "../errors.ts";
+import type { CallerCommand } from "./runtime.ts";
 
 /** Published on `submit-lock:acquire` when an attempt has ended. */
 export interface AcquireMessage {
@@ -20,8 +23,8 @@ export interface AcquireMessage {
 }
 
 /**
- * What became of a release. `released`: the key was ours and is deleted. `gone`, `foreign`: the
- * lease had run out before, and the key is free or somebody else's; nothing was deleted. `freed`: a
+ * The outcome of a release. `released`: the key was ours and is deleted. `gone`, `foreign`: the
+ * lease had run out before, and the key is free or another holder's; nothing was deleted. `freed`: a
  * person had taken the lock away, and nothing was deleted.
  * `unconfirmed`: Redis has not answered within `acquireTimeoutMs`; the deletion goes on in the
  * background, and at worst the key runs out within its TTL.
@@ -42,7 +45,7 @@ export interface ReleaseMessage {
 }
 
 /**
- * What became of a complete. `recorded`: the answer is kept and the lock is free. `late`: the answer
+ * The outcome of a complete. `recorded`: the answer is kept and the lock is free. `late`: the answer
  * is kept, but the lease had been lost before. `duplicate`: another run of the same submission had
  * recorded its answer, so it ran twice. `expired`: it came after the answer's time; nothing is kept.
  * `unconfirmed`: nothing is known to be kept. Redis has not answered within 2 × `acquireTimeoutMs` +
@@ -93,7 +96,16 @@ export interface RetireMessage {
   readonly durationMs: number;
 }
 
-/** The names of the channels, as `node:diagnostics_channel` knows them, with the type of their messages. */
+/** Published on `submit-lock:replay` when a guard repeats an answer. */
+export interface ReplayMessage {
+  readonly key: string;
+  /** How long ago it was answered, in milliseconds. */
+  readonly ageMs: number;
+  /** The origin of the submission's id. */
+  readonly source: "key" | "derived";
+}
+
+/** The names of a lock's channels in `node:diagnostics_channel`, with the type of their messages. */
 export interface SubmitLockChannels {
   "submit-lock:acquire": AcquireMessage;
   "submit-lock:release": ReleaseMessage;
@@ -101,4 +113,56 @@ export interface SubmitLockChannels {
   "submit-lock:retire": RetireMessage;
   "submit-lock:complete": CompleteMessage;
   "submit-lock:duplicate": DuplicateMessage;
+}
+
+/** A channel that knows the type of its messages. */
+type ChannelOf<Message> = Channel & { readonly message?: Message };
+
+function channelOf<Name extends keyof SubmitLockChannels>(
+  name: Name,
+): ChannelOf<SubmitLockChannels[Name]> {
+  return channel(name);
+}
+
+export const acquireChannel: ChannelOf<AcquireMessage> = channelOf("submit-lock:acquire");
+export const releaseChannel: ChannelOf<ReleaseMessage> = channelOf("submit-lock:release");
+export const lostChannel: ChannelOf<LostMessage> = channelOf("submit-lock:lost");
+export const retireChannel: ChannelOf<RetireMessage> = channelOf("submit-lock:retire");
+export const completeChannel: ChannelOf<CompleteMessage> = channelOf("submit-lock:complete");
+export const duplicateChannel: ChannelOf<DuplicateMessage> = channelOf("submit-lock:duplicate");
+const replayChannel: Channel = channel("submit-lock:replay");
+
+const lockChannels = [
+  acquireChannel,
+  releaseChannel,
+  lostChannel,
+  retireChannel,
+  completeChannel,
+  duplicateChannel,
+];
+
+/**
+ * Captures the caller's async context if a channel has subscribers. Replies arrive in the context of
+ * the request that opened the batch; without this, subscribers would read that request's
+ * `AsyncLocalStorage`.
+ */
+export function captureContext(): AsyncResource | undefined {
+  return lockChannels.some((each) => each.hasSubscribers)
+    ? new AsyncResource("submit-lock")
+    : undefined;
+}
+
+/** Publishes in the async context of the caller that asked for the lock. */
+export function publish<C extends ChannelOf<object>>(
+  to: C,
+  { callerContext }: CallerCommand,
+  message: NonNullable<C["message"]>,
+): void {
+  if (callerContext === undefined) to.publish(message);
+  else callerContext.runInAsyncScope(() => to.publish(message));
+}
+
+/** Publishes in the current context: a guard repeats an answer in its own request's. */
+export function publishReplay(message: ReplayMessage): void {
+  if (replayChannel.hasSubscribers) replayChannel.publish(message);
 }
