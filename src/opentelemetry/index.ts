@@ -1,11 +1,10 @@
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { diag, type MeterProvider, metrics, type TracerProvider, trace } from "@opentelemetry/api";
 import type { SubmitLockChannels } from "../lock/channels.ts";
 import { checkOptionNames, hasMembers, invalidOption } from "../validation.ts";
-import { listen } from "./listen.ts";
-import { LockMetrics, type ObservedLock } from "./lock-metrics.ts";
-import { LockSpans } from "./lock-spans.ts";
+import { LockMetrics, LockSpans, type ObservedLock } from "./instruments.ts";
 
-export type { ObservedLock } from "./lock-metrics.ts";
+export type { ObservedLock } from "./instruments.ts";
 
 /** For `instrument`. */
 export interface InstrumentOptions {
@@ -13,7 +12,7 @@ export interface InstrumentOptions {
    * The locks whose `stats()` feed the metrics of the moment: leases held, attempts waiting, owner
    * ids being retired, the oldest lease. They are asked when metrics are collected, and kept until
    * `disable`.
-   * @defaultValue none; everything else is told of every lock of the process
+   * @defaultValue none; all other metrics cover every lock of the process
    */
   readonly locks?: readonly ObservedLock[] | undefined;
   /** @defaultValue the global one, as it is when `instrument` is called */
@@ -28,9 +27,9 @@ export interface InstrumentOptions {
   readonly spans?: boolean | undefined;
 }
 
-/** What `instrument` gives. */
+/** The result of `instrument`. */
 export interface Instrumentation {
-  /** Ends it: nothing is listened to and no lock is kept any more. A second call does nothing. */
+  /** Ends the subscriptions and drops the locks. A second call does nothing. */
   disable(): void;
 }
 
@@ -39,7 +38,7 @@ const scope = "submit-lock";
 
 /**
  * Metrics and spans of every lock of this process, by OpenTelemetry. Call it once, after the SDK was
- * started. No attribute is a key, a user id, an owner id or a holder; what fails in here is told to
+ * started. No attribute is a key, a user id, an owner id or a holder; an error in here is reported to
  * `diag`, once a channel, and never to the order.
  *
  * @throws InvalidOptionError naming the option, what was expected and what came.
@@ -90,4 +89,29 @@ function checkLocks(locks: unknown = []): readonly ObservedLock[] {
   const isLock = (lock: unknown) => hasMembers(lock, ["keyPrefix", "stats"]);
   if (Array.isArray(locks) && locks.every(isLock)) return [...locks];
   throw invalidOption("locks", "an array of SubmitLock", locks);
+}
+
+/**
+ * Listens to a channel. A subscriber that throws would end the
+ * process as an uncaught exception, so its first error is reported and none is passed on.
+ *
+ * @returns ends it.
+ */
+function listen<Name extends keyof SubmitLockChannels>(
+  name: Name,
+  listener: (message: SubmitLockChannels[Name]) => void,
+  report: (error: unknown) => void,
+): () => void {
+  let hasFailed = false;
+  const subscriber = (message: unknown): void => {
+    try {
+      listener(message as SubmitLockChannels[Name]);
+    } catch (error) {
+      if (hasFailed) return;
+      hasFailed = true;
+      report(error);
+    }
+  };
+  subscribe(name, subscriber);
+  return () => void unsubscribe(name, subscriber);
 }

@@ -1,4 +1,13 @@
-import type { Attributes, Counter, Histogram, Meter } from "@opentelemetry/api";
+import {
+  type Attributes,
+  type Counter,
+  type Histogram,
+  type Meter,
+  SpanKind,
+  SpanStatusCode,
+  type Tracer,
+  trace,
+} from "@opentelemetry/api";
 import type { LostReason } from "../errors.ts";
 import type {
   AcquireMessage,
@@ -9,9 +18,24 @@ import type {
   RetireMessage,
 } from "../lock/channels.ts";
 import type { LockStats } from "../lock/on-call.ts";
-import { CONFIRMED, errorType, KEY_PREFIX, OUTCOME, REASON } from "./attributes.ts";
 
-/** A lock whose numbers of the moment are asked for, such as a `SubmitLock`. */
+/** The names of all attributes. None of them is about a user. */
+const KEY_PREFIX = "submit_lock.key_prefix";
+const OUTCOME = "submit_lock.outcome";
+const CONFIRMED = "submit_lock.confirmed";
+const REASON = "submit_lock.reason";
+const COPIES = "submit_lock.copies";
+const FENCING_TOKEN = "submit_lock.fencing_token";
+const ERROR_TYPE = "error.type";
+
+/** The stable code of an error of this package, such as `SUBMIT_LOCK_UNAVAILABLE`; never its message. */
+function errorType(cause: Error | undefined): Attributes {
+  if (cause === undefined) return {};
+  const { code } = cause as { code?: unknown };
+  return { [ERROR_TYPE]: typeof code === "string" ? code : "_OTHER" };
+}
+
+/** A lock that is asked for its current numbers, such as a `SubmitLock`. */
 export interface ObservedLock {
   readonly keyPrefix: string;
   stats(): LockStats;
@@ -20,7 +44,7 @@ export interface ObservedLock {
 // Boundaries in seconds. 0.2 and 1 are the defaults of commandTimeoutMs and acquireTimeoutMs, so that
 // a step there is visible.
 const roundTrip = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2.5];
-/** Up to the two hours of a lock that somebody else has left behind. */
+/** Up to the two hours of a lock that another program has left behind. */
 const remaining = [0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 600, 7_200];
 /** A day, for a key that never expires: beyond every boundary, and no infinity that spoils the sum. */
 const longestRemaining = 86_400;
@@ -138,7 +162,7 @@ export class LockMetrics {
   }
 
   /**
-   * Tells the numbers of the moment of these locks whenever metrics are collected.
+   * Observes the current numbers of these locks whenever metrics are collected.
    *
    * @returns ends it.
    */
@@ -205,4 +229,54 @@ function statsByPrefix(locks: readonly ObservedLock[]): Map<string, LockStats> {
     });
   }
   return sums;
+}
+
+/**
+ * Spans of ended operations: each begins in the past. A message arrives in the context of the code
+ * that asked for the lock, so the active span is the request's, also where one call of Redis serves
+ * many requests.
+ */
+export class LockSpans {
+  readonly #tracer: Tracer;
+
+  constructor(tracer: Tracer) {
+    this.#tracer = tracer;
+  }
+
+  acquired(message: AcquireMessage): void {
+    const { cause, confirmed, copies, durationMs, fencingToken, keyPrefix, outcome } = message;
+    const endTime = Date.now();
+    const span = this.#tracer.startSpan("submit_lock.acquire", {
+      kind: SpanKind.INTERNAL,
+      startTime: endTime - durationMs,
+      attributes: {
+        [KEY_PREFIX]: keyPrefix,
+        [OUTCOME]: outcome,
+        [CONFIRMED]: confirmed,
+        [COPIES]: copies,
+        ...(fencingToken === undefined ? {} : { [FENCING_TOKEN]: fencingToken }),
+        ...errorType(cause),
+      },
+    });
+    // Another holder's lock is an answer, not an error.
+    if (outcome === "unavailable") span.setStatus({ code: SpanStatusCode.ERROR });
+    span.end(endTime);
+  }
+
+  /** From the acquire to the release or the complete, whenever that was answered. */
+  ended(message: ReleaseMessage | CompleteMessage): void {
+    const { cause, durationMs, heldMs, keyPrefix, outcome } = message;
+    const endTime = Date.now() - durationMs;
+    const span = this.#tracer.startSpan("submit_lock.hold", {
+      kind: SpanKind.INTERNAL,
+      startTime: endTime - heldMs,
+      attributes: { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome, ...errorType(cause) },
+    });
+    span.end(endTime);
+  }
+
+  lost({ outcome }: LostMessage): void {
+    const span = trace.getActiveSpan();
+    if (span?.isRecording()) span.addEvent("submit_lock.lost", { [REASON]: outcome });
+  }
 }
