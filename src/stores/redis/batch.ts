@@ -1,8 +1,8 @@
 import type { LockCommand, LockRequest, NoAnswer } from "../../lock/store.ts";
 import { type Command, leastToken } from "./commands.ts";
 import type { CallResult, Connection } from "./connection.ts";
+import type { ConnectionPair } from "./connection-pair.ts";
 import { toNoAnswer, unexpectedReply } from "./no-answers.ts";
-import type { RedisClock } from "./redis-clock.ts";
 
 /**
  * How many calls are to be in flight, so that Redis works on one while this process reads the answer
@@ -17,21 +17,6 @@ const defaultCallsAtOnce = 4;
  */
 const leastEntries = 8;
 
-/** What a batch writes to: a connection pair, or what gathers its calls further. */
-export interface BatchConnections {
-  readonly clock: RedisClock;
-  readonly isCluster: boolean;
-  readonly inFlight: number;
-  recordKey(command: LockCommand): string;
-  slotOf(key: string): number;
-  pick(
-    slot: number,
-    key: string,
-    commandTimeoutMs: number,
-  ): Pick<Connection, "nodeOf" | "send"> | undefined;
-  unavailableReason(): NoAnswer;
-}
-
 /**
  * The requests of one command that one turn of the event loop made, written in few calls. A client's
  * cost is by the call and not by the key, so many requests share one; a lone one waits no longer than
@@ -39,20 +24,26 @@ export interface BatchConnections {
  */
 export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> {
   readonly #command: Command<Request, Reply>;
-  readonly #connections: BatchConnections;
+  readonly #connections: ConnectionPair;
   readonly #callsAtOnce: number;
+  readonly #confirmed: Confirmed<Request, Reply>;
   #waiting: Request[] = [];
   readonly #recordKey: (command: LockCommand) => string;
 
-  /** @param callsAtOnce how many calls are to be in flight. */
+  /**
+   * @param callsAtOnce how many calls should be in flight.
+   * @param confirmed rule 21: returns true where it answers the request later.
+   */
   constructor(
     command: Command<Request, Reply>,
-    connections: BatchConnections,
+    connections: ConnectionPair,
     callsAtOnce: number = defaultCallsAtOnce,
+    confirmed: Confirmed<Request, Reply> = () => false,
   ) {
     this.#command = command;
     this.#connections = connections;
     this.#callsAtOnce = callsAtOnce;
+    this.#confirmed = confirmed;
     this.#recordKey = (of) => connections.recordKey(of);
   }
 
@@ -158,14 +149,17 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
       if (typeof code === "number" && code <= -leastToken) {
         this.#connections.clock.hear(node, -code);
       }
-      request.answer(
+      const entryReply =
         code instanceof Error
           ? toNoAnswer({ kind: "error", error: code })
-          : this.#command.read({ redisTimeMs, fencingToken, code }),
-      );
+          : this.#command.read({ redisTimeMs, fencingToken, code });
+      if (!this.#confirmed(request, entryReply)) request.answer(entryReply);
     }
   }
 }
+
+/** Whether the reply is answered by other means. */
+type Confirmed<Request, Reply> = (request: Request, reply: Reply | NoAnswer) => boolean;
 
 type Answer = Exclude<CallResult, { kind: "not-loaded" }>;
 

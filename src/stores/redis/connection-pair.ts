@@ -93,6 +93,11 @@ export class ConnectionPair {
     return slotOfKey(this.#client, key);
   }
 
+  /** The server that has the slot, as far as the client knows. */
+  nodeOf(slot: number): string {
+    return this.#primary.nodeOf(slot);
+  }
+
   /** How many calls were written that no sign of life has followed. */
   get inFlight(): number {
     return this.#primary.inFlight + (this.#second?.inFlight ?? 0);

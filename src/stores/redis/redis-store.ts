@@ -14,7 +14,6 @@ import type {
   ReleaseRequest,
 } from "../../lock/store.ts";
 import { inNeutralContext } from "../../neutral-context.ts";
-import { Acknowledged } from "./acknowledged.ts";
 import { CommandBatch } from "./batch.ts";
 import {
   acquireCommand,
@@ -32,6 +31,7 @@ import { checkClient, type RedisClient } from "./ioredis.ts";
 import { freeCommand, inspectCommand } from "./on-call-commands.ts";
 import { recordsProblemOf } from "./record-key.ts";
 import { type RedisStoreOptions, resolveRedisOptions } from "./redis-options.ts";
+import { ReplicaWait } from "./replicas.ts";
 import {
   acquireStepCommand,
   lookCommand,
@@ -61,8 +61,8 @@ export class RedisStore implements LockStore {
   readonly #completes: CommandBatch<CompleteRequest, CompleteReply>;
   /** On a Cluster alone: elsewhere two keys can always be reached at once. */
   readonly #twoSteps: TwoSteps | undefined;
-  /** Where replicas are waited for. */
-  readonly #acknowledged: Acknowledged | undefined;
+  /** With `ackReplicas` alone. */
+  readonly #replicas: ReplicaWait | undefined;
   /** Of what is hardly ever asked: made on first use. */
   readonly #rareBatches: { flush(): void }[] = [];
   #inspects: CommandBatch<InspectRequest, InspectReply> | undefined;
@@ -82,32 +82,37 @@ export class RedisStore implements LockStore {
     this.#client = client;
     this.#connections = ConnectionPair.of(client);
     this.recordsProblem = recordsProblemOf(client);
-    // What is confirmed together comes back together.
+    if (ackReplicas !== undefined) this.#replicas = ReplicaWait.of(client, ackReplicas);
+    // Locks that are confirmed together are released together.
     const calls = ackReplicas === undefined ? undefined : 1;
-    this.#acquires = new CommandBatch(acquireCommand, this.#connections, calls);
-    this.#onceAcquires = new CommandBatch(acquireOnceCommand, this.#connections, calls);
+    this.#acquires = new CommandBatch(acquireCommand, this.#connections, calls, this.#confirmed);
+    this.#onceAcquires = new CommandBatch(
+      acquireOnceCommand,
+      this.#connections,
+      calls,
+      this.#confirmed,
+    );
     this.#lookUps = new CommandBatch(lookUpCommand, this.#connections);
     this.#extends = new CommandBatch(extendCommand, this.#connections);
     this.#releases = new CommandBatch(releaseCommand, this.#connections, calls);
     this.#cooldowns = new CommandBatch(cooldownCommand, this.#connections);
-    this.#completes = new CommandBatch(completeCommand, this.#connections);
+    this.#completes = new CommandBatch(
+      completeCommand,
+      this.#connections,
+      undefined,
+      this.#confirmed,
+    );
     if (this.#connections.isCluster) this.#twoSteps = this.#openTwoSteps();
-    if (ackReplicas !== undefined) {
-      this.#acknowledged = new Acknowledged(client, ackReplicas, {
-        acquire: (request) => this.#acquire(request),
-        complete: (request) => this.#complete(request),
-      });
-    }
   }
 
   acquire(request: AcquireRequest): void {
-    // Rule 21.
-    if (this.#acknowledged === undefined || request.onlyLooks) this.#acquire(request);
-    else this.#acknowledged.acquire(request);
-  }
-
-  #acquire(request: AcquireRequest): void {
     const { command, onlyLooks } = request;
+    // Rule 21: what only looks needs no replica.
+    const refusal = onlyLooks ? undefined : this.#replicas?.refusal();
+    if (refusal !== undefined) {
+      request.answer(refusal);
+      return;
+    }
     if (command.submission === undefined && !onlyLooks) this.#acquires.add(request);
     else if (!this.#twoSteps?.acquire(request)) {
       (onlyLooks ? this.#lookUps : this.#onceAcquires).add(request);
@@ -127,11 +132,6 @@ export class RedisStore implements LockStore {
   }
 
   complete(request: CompleteRequest): void {
-    if (this.#acknowledged === undefined) this.#complete(request);
-    else this.#acknowledged.complete(request);
-  }
-
-  #complete(request: CompleteRequest): void {
     if (this.#twoSteps?.complete(request)) {
       this.#flushSoon();
       return;
@@ -154,13 +154,33 @@ export class RedisStore implements LockStore {
 
   attach(onReady: () => void): () => Promise<void> {
     const detach = this.#connections.attach(onReady);
-    const detachAcknowledged = this.#acknowledged?.attach();
+    const detachReplicas = this.#replicas?.attach();
     return () => {
       detach();
-      detachAcknowledged?.();
+      detachReplicas?.();
       return Promise.resolve();
     };
   }
+
+  /**
+   * Rule 21: answers an acquire that has taken the lock, or a complete that has written the record,
+   * when enough replicas have it. Fewer is `unknown`: the lock confirms, and retires at the end.
+   */
+  readonly #confirmed = <Reply extends { readonly kind: string }>(
+    request: LockRequest<Reply | NoAnswer>,
+    reply: Reply,
+  ): boolean => {
+    const { command } = request;
+    const { kind } = reply;
+    const isLock = kind === "taken" || kind === "mine";
+    const isRecord = kind === "recorded" || kind === "late";
+    if (this.#replicas === undefined || !(isLock || isRecord)) return false;
+    const key = isLock ? command.key : this.#connections.recordKey(command);
+    this.#replicas.confirm(key, command, (cause) =>
+      request.answer(cause === undefined ? reply : { kind: "unknown", cause }),
+    );
+    return true;
+  };
 
   #openRare<Request extends LockRequest<Reply | NoAnswer>, Reply>(
     command: Command<Request, Reply>,

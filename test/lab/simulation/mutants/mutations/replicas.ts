@@ -17,19 +17,19 @@ export const replicaMutations: readonly Mutation[] = [
   {
     name: "no replica is waited for by an acquire that has taken the lock",
     rule: "21",
-    find: 'if (reply.kind !== "taken" && reply.kind !== "mine") {',
-    replace: 'if (reply.kind !== "mine") {',
+    find: 'const isLock = kind === "taken" || kind === "mine";',
+    replace: 'const isLock = kind === "mine";',
   },
   {
     name: "no replica is waited for by a confirm that finds its own lock",
     rule: "21",
-    find: 'if (reply.kind !== "taken" && reply.kind !== "mine") {',
-    replace: 'if (reply.kind !== "taken") {',
+    find: 'const isLock = kind === "taken" || kind === "mine";',
+    replace: 'const isLock = kind === "taken";',
   },
   {
     name: "no replica is waited for by a complete",
     rule: "21",
-    find: 'if (reply.kind !== "recorded" && reply.kind !== "late") {',
-    replace: "if (command !== undefined) {",
+    find: 'const isRecord = kind === "recorded" || kind === "late";',
+    replace: "const isRecord = false;",
   },
 ];
