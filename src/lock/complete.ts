@@ -1,9 +1,8 @@
 import { InvalidOptionError, LockClosedError } from "../errors.ts";
-import type { InFlight } from "./acquire.ts";
 import { type CompleteOutcome, completeChannel, duplicateChannel, publish } from "./channels.ts";
 import { type AnswerToStore, encodeRecord } from "./record.ts";
 import { release } from "./release.ts";
-import type { CallerCommand, LockRuntime } from "./runtime.ts";
+import type { CallerCommand, InFlight, LockRuntime } from "./runtime.ts";
 import type { CompleteReply, CompleteRequest, LockCommand, NoAnswer } from "./store.ts";
 import { type OnReport, UntilAnswered } from "./until-answered.ts";
 

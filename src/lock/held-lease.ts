@@ -1,15 +1,80 @@
 import { AsyncResource } from "node:async_hooks";
 import { LockLostError, type LostReason } from "../errors.ts";
 import { Timer } from "../timer-wheel.ts";
-import type { Acquired, InFlight } from "./acquire.ts";
+import type { Acquired } from "./acquire.ts";
 import { lostChannel, publish } from "./channels.ts";
 import { Completing, complete, type OnCompleted, planComplete } from "./complete.ts";
 import type { AnswerToStore } from "./record.ts";
 import { type OnReleased, release } from "./release.ts";
-import { type CallerCommand, type LockRuntime, write } from "./runtime.ts";
-import type { LockCommand, LockRequest, OwnedReply } from "./store.ts";
+import { type CallerCommand, type InFlight, type LockRuntime, write } from "./runtime.ts";
+import type { LockCommand, LockRequest, LockTimes, OwnedReply } from "./store.ts";
 import { checkRecords } from "./submission.ts";
-import { Validity } from "./validity.ts";
+
+/**
+ * For how long a key with `ttlMs` to live may be relied on, in milliseconds: less 1 % for clocks
+ * that run at different speeds and 2 ms for the granularity of Redis' expiry, as Redlock has it
+ * (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/).
+ */
+function reliableMs(ttlMs: number): number {
+  return 0.99 * ttlMs - 2;
+}
+
+/**
+ * Rule 7: the times of one lease, all by the monotonic clock: until when it is valid, when it has
+ * to be extended, and when its holder is notified.
+ */
+class Validity {
+  readonly #times: LockTimes;
+  readonly startedAt: number;
+  /** No other owner can have the key before. */
+  validUntil: number;
+  /** When the next extend is due. */
+  extendAt: number;
+
+  /** @param startedAt from before the first send of the acquire. */
+  constructor(times: LockTimes, startedAt: number) {
+    this.#times = times;
+    this.startedAt = startedAt;
+    this.validUntil = startedAt + reliableMs(times.ttlMs);
+    this.extendAt = startedAt + times.ttlMs / 3;
+  }
+
+  get endsAt(): number {
+    return Math.min(this.validUntil, this.#heldUntil);
+  }
+
+  /** When the holder is notified of the loss: early enough to stop before the end. */
+  get notifyAt(): number {
+    return this.endsAt - Math.min(1_000, this.#times.ttlMs / 10);
+  }
+
+  /** False from the extend on that carries the lease to `maxHoldMs`. */
+  get mayBeExtended(): boolean {
+    return this.#times.maxHoldMs > this.#times.ttlMs && this.validUntil < this.#heldUntil;
+  }
+
+  /** When the watchdog has something to do next. */
+  get dueAt(): number {
+    return this.mayBeExtended ? Math.min(this.notifyAt, this.extendAt) : this.notifyAt;
+  }
+
+  /** Until an answer says otherwise the next extend comes soon: there may be time for only one. */
+  extendSent(sentAt: number): void {
+    const { commandTimeoutMs, ttlMs } = this.#times;
+    this.extendAt = sentAt + Math.max(commandTimeoutMs, ttlMs / 15);
+  }
+
+  /** Counts from the send of that very extend, and never goes back: answers may overtake each other. */
+  extendAnswered(sentAt: number): void {
+    const { ttlMs } = this.#times;
+    this.validUntil = Math.max(this.validUntil, sentAt + reliableMs(ttlMs));
+    this.extendAt = Math.max(this.extendAt, sentAt + ttlMs / 3);
+  }
+
+  get #heldUntil(): number {
+    return this.startedAt + this.#times.maxHoldMs;
+  }
+}
 
 const explanations: Record<LostReason, string> = {
   expired: "it could not be extended in time",
@@ -36,17 +101,6 @@ class ExtendRequest implements LockRequest<OwnedReply> {
 
   answer(reply: OwnedReply): void {
     this.#lease.extended(reply, this.#sentAt);
-  }
-}
-
-/** The signal of a lease, made on first use: most handlers never look at it. */
-class LeaseSignal {
-  readonly aborter = new AbortController();
-  /** Listeners must run in the context of the code that asked for the signal. */
-  readonly #context = new AsyncResource("submit-lock");
-
-  abort(lost: Error): void {
-    this.#context.runInAsyncScope(() => this.aborter.abort(lost));
   }
 }
 
@@ -78,7 +132,10 @@ export class HeldLease extends Timer {
   /** Whether the watchdog works. */
   #isWatched = true;
   readonly #storeOffsetMs: number;
-  #signal: LeaseSignal | undefined;
+  /** Made on first use: most handlers never look at the signal. */
+  #aborter: AbortController | undefined;
+  /** The context of the code that first asked for the signal: its listeners must run there. */
+  #signalContext: AsyncResource | undefined;
   /** Rule 19: the one retire of a lost lease, begun by the lease itself or by `release`. */
   #retired: Promise<Parameters<OnReleased>> | undefined;
 
@@ -104,11 +161,12 @@ export class HeldLease extends Timer {
   }
 
   get signal(): AbortSignal {
-    if (this.#signal === undefined) {
-      this.#signal = new LeaseSignal();
-      if (this.#lost !== undefined) this.#signal.aborter.abort(this.#lost);
+    if (this.#aborter === undefined) {
+      this.#aborter = new AbortController();
+      this.#signalContext = new AsyncResource("submit-lock");
+      if (this.#lost !== undefined) this.#aborter.abort(this.#lost);
     }
-    return this.#signal.aborter.signal;
+    return this.#aborter.signal;
   }
 
   remainingMs(): number {
@@ -197,7 +255,7 @@ export class HeldLease extends Timer {
     if (reason === "freed" || reason === "overtaken") this.#retire();
     else if (reason !== "closed") this.#runtime.watchdogs.set(this, this.#validity.endsAt);
     // Its listeners may release or complete.
-    this.#signal?.abort(lost);
+    this.#signalContext?.runInAsyncScope(() => this.#aborter?.abort(lost));
   }
 
   #retire(onReleased?: OnReleased): void {

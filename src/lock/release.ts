@@ -1,6 +1,5 @@
-import type { InFlight } from "./acquire.ts";
 import { publish, type ReleaseOutcome, type RetireMessage, retireChannel } from "./channels.ts";
-import type { CallerCommand, LockRuntime } from "./runtime.ts";
+import type { CallerCommand, InFlight, LockRuntime } from "./runtime.ts";
 import type { LockCommand, NoAnswer, OwnedReply, ReleaseRequest } from "./store.ts";
 import { type OnReport, UntilAnswered } from "./until-answered.ts";
 

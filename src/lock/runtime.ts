@@ -3,7 +3,14 @@ import { TimerWheel } from "../timer-wheel.ts";
 import { within } from "../within.ts";
 import type { Completing } from "./complete.ts";
 import type { HeldLease } from "./held-lease.ts";
-import type { LockCommand, LockRequest, LockStore, LockTimes, NoAnswer } from "./store.ts";
+import type {
+  AcquireReply,
+  LockCommand,
+  LockRequest,
+  LockStore,
+  LockTimes,
+  NoAnswer,
+} from "./store.ts";
 
 /** A command, with the parts that stay in this process. */
 export interface CallerCommand extends LockCommand {
@@ -72,6 +79,51 @@ export class WaitGroup {
       ? Promise.resolve()
       : new Promise((resolve) => this.#waiting.push(resolve));
   }
+}
+
+/**
+ * The requests of one attempt that are in flight: written, and possibly still to take effect. The
+ * attempt adds them and resolves them, also after it has ended; its lease and its release read them.
+ */
+export class InFlight {
+  // Almost always exactly one, which needs no list.
+  #first: LockRequest<AcquireReply> | undefined;
+  #others: LockRequest<AcquireReply>[] | undefined;
+
+  get isEmpty(): boolean {
+    return this.#first === undefined;
+  }
+
+  add(request: LockRequest<AcquireReply>): void {
+    if (this.#first === undefined) this.#first = request;
+    else if (this.#others === undefined) this.#others = [request];
+    else this.#others.push(request);
+  }
+
+  /** The request's effect is certain: it can take effect no later than now. */
+  resolve(request: LockRequest<AcquireReply>): void {
+    if (this.#first === request) {
+      this.#first = this.#others?.pop();
+      return;
+    }
+    const at = this.#others?.indexOf(request) ?? -1;
+    if (at >= 0) this.#others?.splice(at, 1);
+  }
+
+  /**
+   * The store's time after which none of them can take effect: −∞ if there is none, ∞ while one is
+   * not written yet.
+   */
+  get latestDeadlineMs(): number {
+    if (this.#first === undefined) return Number.NEGATIVE_INFINITY;
+    let latest = deadlineOf(this.#first);
+    for (const request of this.#others ?? []) latest = Math.max(latest, deadlineOf(request));
+    return latest;
+  }
+}
+
+function deadlineOf({ deadlineMs }: LockRequest<AcquireReply>): number {
+  return deadlineMs ?? Number.POSITIVE_INFINITY;
 }
 
 export function createRuntime(store: LockStore, times: LockTimes): LockRuntime {
