@@ -2,7 +2,7 @@ import { AsyncResource } from "node:async_hooks";
 
 /**
  * A timer, a socket or a callback that serves many requests runs in the asynchronous context in
- * which it was made. Made in that of whichever request came first, it would show that request's
+ * which it was made. Made in the first request's context, it would show that request's
  * `AsyncLocalStorage` store to all the others, and keep it in memory. So it is made in this one, in
  * which there is none: the context in which the package was loaded.
  */

@@ -105,7 +105,7 @@ export class TimerWheel<Kind extends Timer = Timer> {
     return all;
   }
 
-  /** What is set still fires, but no longer keeps the process alive. */
+  /** Timers that are set still fire, but no longer keep the process alive. */
   unref(): void {
     this.#keepsAlive = false;
     this.#timeout?.unref();
@@ -137,7 +137,7 @@ export class TimerWheel<Kind extends Timer = Timer> {
     this.#armedFor = Number.POSITIVE_INFINITY;
     this.#firedUpTo = upTo;
     try {
-      // Timers that are set meanwhile stand in later slots.
+      // Timers that are set by a due timer are in later slots.
       for (const [number, slot] of this.#slots) {
         if (number > upTo) continue;
         for (let each = Timer.next(slot); each !== slot; each = Timer.next(slot)) {

@@ -131,7 +131,7 @@ class Acquiring extends Timer {
     write(this.#runtime.store, "acquire", request);
   }
 
-  /** Sets one timer for the next send or the end of the budget, whichever is first. */
+  /** Sets one timer for the next send or, if earlier, the end of the budget. */
   #setTimer(sendAt: number): void {
     this.#runtime.timers.set(this, Math.min(sendAt, this.#endsAt));
   }

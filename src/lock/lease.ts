@@ -68,7 +68,7 @@ export function attemptError(
   attempt: Exclude<Attempt, { outcome: "acquired" }>,
 ): Error {
   if (attempt.outcome === "unavailable") return attempt.cause;
-  const why = attempt.isCooldown ? `${key} is in its cooldown` : `somebody else holds ${key}`;
+  const why = attempt.isCooldown ? `${key} is in its cooldown` : `another process holds ${key}`;
   return new LockContendedError(why, attempt.expiresInMs);
 }
 

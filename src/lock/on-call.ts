@@ -143,7 +143,7 @@ export function statsOf({ active, completes, releases, watchdogs }: LockRuntime)
 
 /**
  * Sends the same request until one of them is answered. It is bounded as an attempt is, and may be
- * executed twice: a second look harms nobody, and a second free answers as the first.
+ * executed twice: a second look is harmless, and a second free answers as the first.
  */
 async function ask<Reply extends { readonly kind: string }>(
   store: LockStore,

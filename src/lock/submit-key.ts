@@ -57,7 +57,7 @@ function asText(userId: UserId): string {
   }
 }
 
-/** No refusal: it may be somebody's login name. */
+/** Warns and does not refuse: the text may be a login name. */
 function warnOfSuspicious(userId: string): void {
   warnOnce(
     "SUBMIT_LOCK_SUSPICIOUS_USER_ID",
@@ -66,7 +66,7 @@ function warnOfSuspicious(userId: string): void {
 }
 
 function describeWrong(userId: unknown): string {
-  // Its description may be somebody's name.
+  // Its description may be a person's name.
   if (typeof userId === "symbol") return "a symbol";
   if (typeof userId !== "object" || userId === null || Array.isArray(userId)) {
     return describe(userId);
@@ -90,7 +90,7 @@ function encode(id: string): string {
   );
 }
 
-// The value itself stays out of the message: it may be long, and it is somebody's name.
+// The value itself stays out of the message: it may be long, and it names a person.
 function invalid(came: string): InvalidUserIdError {
   return new InvalidUserIdError(
     `userId: expected a string of 1 to ${maxLength} characters, a safe integer or a bigint, got ${came}`,

@@ -92,7 +92,7 @@ export abstract class UntilAnswered<Reply, Outcome extends string> extends Timer
     write(this.runtime.store, this.#method, request as never);
   }
 
-  /** Sets one timer for the next send or the end of the caller's patience, whichever is first. */
+  /** Sets one timer for the next send or, if earlier, the end of the caller's patience. */
   #setTimer(now: number): void {
     const dueAt = now + retryEveryMs;
     const reportAt = this.startedAt + this.#patience.reportAfterMs;
