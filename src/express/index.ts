@@ -10,7 +10,7 @@ import type { Replay } from "../http/refusal.ts";
 import type { RequestLease, SharedLease } from "../http/request-lease.ts";
 import { ResponseCapture } from "../http/response-capture.ts";
 import { repeatable } from "../http/stored-headers.ts";
-import type { Submission } from "../http/submission.ts";
+import type { Submission, Uploads } from "../http/submission.ts";
 import type { Lease } from "../lock/lease.ts";
 import { invalidOption } from "../validation.ts";
 import { warnOnce } from "../warn-once.ts";
@@ -60,8 +60,14 @@ export function submitGuard<Req extends IncomingMessage = Request>(
     },
     replay: (_req, res, _next, replay) => sendReplay(res, replay),
     content: (req) => {
-      const { originalUrl, query, body } = req as unknown as Request;
-      return { originalUrl: originalUrl ?? req.url, query, body };
+      const { originalUrl, query, body, file, files } = req as unknown as Request & Uploads;
+      return {
+        originalUrl: originalUrl ?? req.url,
+        query,
+        body,
+        hasParser: "body" in req,
+        files: [file, files],
+      };
     },
   });
 

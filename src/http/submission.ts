@@ -6,6 +6,7 @@ import { bodyIsUnparsed, sentBody } from "./announced-body.ts";
 import { fingerprintOf } from "./fingerprint.ts";
 import { parseIdempotencyKey } from "./idempotency-key.ts";
 import type { ResolvedIdempotency } from "./idempotency-options.ts";
+import { sentFiles } from "./uploads.ts";
 
 /** What a request means to happen once, as a handler sees it. */
 export interface Submission {
@@ -61,6 +62,16 @@ export interface RequestContent {
   readonly query: unknown;
   /** What a body parser has made of the body; `undefined` if none has. */
   readonly body: unknown;
+  /** A parser has run: it leaves a body behind, also for a content type that it does not take. */
+  readonly hasParser: boolean;
+  /** Each place in which a parser leaves files, with or without any. */
+  readonly files: readonly unknown[];
+}
+
+/** The properties in which parsers leave files. */
+export interface Uploads {
+  readonly file?: unknown;
+  readonly files?: unknown;
 }
 
 /**
@@ -96,12 +107,15 @@ export async function identify<Source>(
   if (header.kind === "missing") {
     return { kind: options.key === "required" ? "key-missing" : "none" };
   }
-  const { originalUrl, query, body } = content(source);
+  const { originalUrl, query, body, hasParser, files } = content(source);
   const id = hash22(`key\n${scope}\n${req.method} ${pathOf(originalUrl)}\n${header.key}`);
   let payload: unknown;
   if (options.fingerprint === undefined) {
-    if (bodyIsUnparsed(req, body)) await untilKnownEmpty(req, body);
-    payload = [query ?? null, sentBody(req, body)];
+    const sent = sentFiles(files);
+    if (sent === undefined && bodyIsUnparsed(req, body)) {
+      await untilKnownEmpty(req, body, hasParser);
+    }
+    payload = [query ?? null, sentBody(req, body), ...(sent === undefined ? [] : [sent])];
   } else {
     payload = await options.fingerprint(source);
   }
@@ -114,17 +128,29 @@ function pathOf(url: string): string {
   return end < 0 ? url : url.slice(0, end);
 }
 
+/** Parsers for Koa may leave nothing behind for a content type that is not theirs. */
+const usualTypes = /^application\/(?:json|x-www-form-urlencoded)\b/i;
+
 /**
  * On HTTP/2 an empty body may be known to be empty one turn of the event loop later.
  *
- * @throws NoFingerprintError (as a rejection) for any other body that was not parsed.
+ * @throws NoFingerprintError (as a rejection) for any other body that was not parsed: the client
+ * chose a content type that no parser takes, or the application has mounted none.
  */
-async function untilKnownEmpty(req: IncomingMessage, body: unknown): Promise<void> {
+async function untilKnownEmpty(
+  req: IncomingMessage,
+  body: unknown,
+  hasParser: boolean,
+): Promise<void> {
   await setImmediate();
   if (!bodyIsUnparsed(req, body)) return;
+  const isOfClient = hasParser || !usualTypes.test(req.headers["content-type"] ?? "");
   // A fingerprint of nothing would let every payload pass for the first one.
   throw new NoFingerprintError(
-    "the Idempotency-Key of a request counts for its content, and its body was not parsed: mount the body parser before the guard, or give idempotency.fingerprint",
+    `cannot compare this request with earlier ones of its Idempotency-Key: ${
+      isOfClient ? "no body parser took its content type" : "its body was not parsed"
+    }. Mount the body parser before the guard, or give idempotency.fingerprint`,
+    { status: isOfClient ? 415 : 500 },
   );
 }
 

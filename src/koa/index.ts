@@ -15,7 +15,7 @@ import type {
 import type { RequestLease, SharedLease, Work } from "../http/request-lease.ts";
 import { isDisconnected } from "../http/response-end.ts";
 import { repeatable } from "../http/stored-headers.ts";
-import type { Submission } from "../http/submission.ts";
+import type { Submission, Uploads } from "../http/submission.ts";
 import type { Lease } from "../lock/lease.ts";
 import { repeat } from "./bodies.ts";
 import { BodyStreams } from "./body-streams.ts";
@@ -99,9 +99,16 @@ export function submitGuard<Ctx extends AnyContext = Context>(
     },
     replay: sendReplay,
     content: (ctx) => {
-      const { originalUrl, query, request } = ctx as AnyContext;
+      const { originalUrl, query, request, req } = ctx as AnyContext;
       const { body } = request as { readonly body?: unknown };
-      return { originalUrl, query, body };
+      const places = [request, ctx, req] as readonly Uploads[];
+      return {
+        originalUrl,
+        query,
+        body,
+        hasParser: "body" in request,
+        files: places.flatMap(({ file, files }) => [file, files]),
+      };
     },
   });
   return async function submitGuardMiddleware(ctx, next) {

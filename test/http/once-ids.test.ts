@@ -160,7 +160,7 @@ describe.each(everywhere)("$name", (framework: Framework) => {
   test("a body that no parser has read goes to the error handler", async () => {
     const once = await openOnce({ framework, unparsed: true });
     await unfingerprinted(once, 500, { body: { cart: 7 } });
-    expect(String(once.shop.errors[0])).toContain("mount the body parser before the guard");
+    expect(String(once.shop.errors[0])).toContain("Mount the body parser before the guard");
   });
 
   test("without a body there is nothing to parse", async () => {
@@ -173,7 +173,7 @@ describe.each(everywhere)("$name", (framework: Framework) => {
     const once = await openOnce({ framework });
     const headers = { "content-type": "multipart/form-data; boundary=x" };
     const body = '--x\r\ncontent-disposition: form-data; name="cart"\r\n\r\n7\r\n--x--\r\n';
-    await unfingerprinted(once, 500, { headers, body });
+    await unfingerprinted(once, 415, { headers, body });
     // An id of the application, or a fingerprint, needs no body.
     const guard = { idempotency: { submissionId: () => "7:3" } };
     const derived = await openOnce({ framework, guard });
