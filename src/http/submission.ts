@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { setImmediate } from "node:timers/promises";
 import { NoFingerprintError } from "../errors.ts";
-import { checkText, hash22 } from "../lock/submission.ts";
+import { checkText, hash22, isText } from "../lock/submission.ts";
 import { bodyIsUnparsed, sentBody } from "./announced-body.ts";
 import { fingerprintOf } from "./fingerprint.ts";
 import { parseIdempotencyKey } from "./idempotency-key.ts";
@@ -52,7 +52,7 @@ export class IdentifiedSubmission implements Submission {
 export type Identification =
   | { readonly kind: "none" }
   | { readonly kind: "key-missing" }
-  | { readonly kind: "key-invalid"; readonly why: string }
+  | { readonly kind: "key-invalid" | "id-invalid"; readonly why: string }
   | { readonly kind: "submission"; readonly submission: IdentifiedSubmission };
 
 /** What only the framework knows of a request. */
@@ -74,12 +74,16 @@ export interface Uploads {
   readonly files?: unknown;
 }
 
+const primitives: ReadonlySet<string> = new Set(["string", "number", "boolean"]);
+
+const whyIdInvalid = "The id of a submission has to be well-formed text of 1 to 1024 characters.";
+
 /**
  * Finds what identifies the submission, once: handlers may change the body later.
  *
  * @param scope what is the user's alone: the key of the user's lock.
  * @throws NoFingerprintError (as a rejection) for a body that was announced and not parsed,
- * InvalidOptionError for a `submissionId` that is no text, and what the application's functions throw.
+ * InvalidOptionError for a `submissionId` that is an object, and what the application's functions throw.
  */
 export async function identify<Source>(
   options: ResolvedIdempotency<Source>,
@@ -94,6 +98,10 @@ export async function identify<Source>(
   if (options.submissionId !== undefined) {
     const derived = await options.submissionId(source);
     if (derived !== undefined && derived !== null && derived !== "") {
+      // A client may send any JSON in place of a text; an object is a mistake of the application.
+      if (!isText(derived) && primitives.has(typeof derived)) {
+        return { kind: "id-invalid", why: whyIdInvalid };
+      }
       const text = checkText("idempotency.submissionId", derived);
       const id = hash22(`derived\n${scope}\n${text}`);
       const given = await options.fingerprint?.(source);

@@ -3,7 +3,6 @@ import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/guard-options.ts";
 import { offeredTypes } from "../http/page.ts";
 import type { Problem } from "../http/problem.ts";
-import { problemsFor } from "../http/problems.ts";
 import type {
   Anonymous,
   Contended,
@@ -14,7 +13,7 @@ import type {
 } from "../http/refusal.ts";
 import type { RequestLease, SharedLease, Work } from "../http/request-lease.ts";
 import { isDisconnected } from "../http/response-end.ts";
-import { repeatable } from "../http/stored-headers.ts";
+import { headersToRepeat } from "../http/stored-headers.ts";
 import type { Submission, Uploads } from "../http/submission.ts";
 import type { Lease } from "../lock/lease.ts";
 import { repeat } from "./bodies.ts";
@@ -24,6 +23,7 @@ import { whenOutermostSettled } from "./outermost.ts";
 
 export type { AttemptLike, LeaseLike, LockLike, NoUser } from "../http/guard-options.ts";
 export type { IdempotencyOptions, NoId } from "../http/idempotency-options.ts";
+export type { Problem, ProblemCode } from "../http/problem.ts";
 export type {
   Anonymous,
   Contended,
@@ -90,13 +90,8 @@ export function submitGuard<Ctx extends AnyContext = Context>(
   options: SubmitGuardOptions<Ctx>,
 ): Middleware {
   const resolved = resolveGuardOptions<Ctx, [Ctx]>(options, {
-    reject: (docs) => {
-      const problemOf = problemsFor(docs);
-      return (ctx, refusal) => {
-        const prefersPage = (ctx as AnyContext).accepts([...offeredTypes]) === "html";
-        sendProblem(ctx, problemOf(refusal, prefersPage));
-      };
-    },
+    reject: (ctx, { problem }) => sendProblem(ctx, problem),
+    prefersPage: (ctx) => (ctx as AnyContext).accepts([...offeredTypes]) === "html",
     replay: sendReplay,
     content: (ctx) => {
       const { originalUrl, query, request, req } = ctx as AnyContext;
@@ -179,7 +174,8 @@ function captureFor(ctx: AnyContext, own: RequestLease | undefined): ContextCapt
 function sendReplay(ctx: AnyContext, { answer }: Replay): void {
   // The body first: assigning it sets a type of its own.
   repeat(ctx, answer);
-  for (const [name, value] of repeatable(answer.headers)) ctx.set(name, value as string);
+  for (const [name, value] of headersToRepeat(ctx.res, answer.headers))
+    ctx.set(name, value as string);
   ctx.set("Idempotent-Replayed", "true");
 }
 
