@@ -50,7 +50,10 @@ export interface SubmitGuardOptions<Ctx extends AnyContext = Context> extends Gu
   readonly onContended?: Answer<Ctx, Contended> | undefined;
   /** Redis does not answer: 503, go on without a lock, or answer. @defaultValue "reject" */
   readonly onUnavailable?: "reject" | "proceed" | Answer<Ctx, Unavailable> | undefined;
-  /** The `Idempotency-Key` is missing although it is required, or cannot be read. @defaultValue 400 */
+  /**
+   * The `Idempotency-Key` is missing although it is required, or cannot be read, or `submissionId`
+   * returned an unfit id. @defaultValue 400
+   */
   readonly onKeyMissing?: Answer<Ctx, KeyMissing> | undefined;
   /** The id of the submission is that of another one, with other content. @defaultValue 422 */
   readonly onMismatch?: Answer<Ctx, Mismatch> | undefined;
