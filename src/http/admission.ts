@@ -235,10 +235,10 @@ function refused<Source, Args extends unknown[], Why extends Refusal>(
 ): Admission<Args> {
   if (choice === "proceed") return { kind: "pass" };
   const isDerived = submission?.source === "derived";
-  // The problem is made only now, as somebody is there to be answered.
-  const info = () =>
-    ({ ...why, problem: options.problem(why as RefusalReason, source, isDerived) }) as Why;
-  return { kind: "answered", answer: (...args) => choice(...args, info()) };
+  // Not made for a client that has left before it is answered.
+  const problem = () => options.problem(why as RefusalReason, source, isDerived);
+  const answer = (...args: Args) => choice(...args, { ...why, problem: problem() } as Why);
+  return { kind: "answered", answer };
 }
 
 /** The outer guard's lease knows nothing of what the inner one would keep: that would be lost in silence. */

@@ -179,7 +179,7 @@ const open = (framework: Framework, { layer }: Parser, idempotency: object = {})
     guard: { idempotency },
   });
 
-describe.each(cases(telling))("$name", ({ framework, parser }) => {
+describe.each(cases(telling))("P9: $name", ({ framework, parser }) => {
   test("the same files are the same submission, and any other file is another one", async () => {
     const once = await open(framework, parser);
     const first = await send(once, {});
@@ -239,7 +239,7 @@ describe.each(cases(telling))("$name", ({ framework, parser }) => {
   });
 });
 
-describe.each(cases(silent))("$name", ({ framework, parser }) => {
+describe.each(cases(silent))("P9: $name", ({ framework, parser }) => {
   test("a file that nobody has read is refused as a body is that nobody has parsed", async () => {
     const once = await open(framework, parser);
     const reply = await send(once, {});
