@@ -21,6 +21,7 @@ const packages = [
   "express",
   "koa",
   "@koa/router",
+  "@koa/bodyparser",
   "ioredis",
   "@opentelemetry/api",
   "@opentelemetry/exporter-prometheus",
