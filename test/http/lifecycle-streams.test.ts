@@ -1,3 +1,5 @@
+import { once as nextEvent } from "node:events";
+import { connect } from "node:http2";
 import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
@@ -248,4 +250,42 @@ describe.each(held)("$framework.name", ({ framework }: { framework: Framework })
     await until(() => shop.published.releases.length === 1, { what: "the release of the rival" });
     await shop.keyIsGone();
   });
+});
+
+describe.each(koas.filter(({ http }) => http === 2))("P5: $name", (framework: Framework) => {
+  test.each([
+    ["read", "application/json"],
+    ["not read", "application/octet-stream"],
+  ])(
+    "a slow reader that resets its stream, whose body was %s, ends the lock",
+    async (_what, type) => {
+      const source = new Readable({
+        read() {
+          this.push(Buffer.alloc(65_536));
+        },
+      });
+      const shop = await openShop({
+        framework,
+        handler: (turn, work) => {
+          work.overNow();
+          return turn.stream(source);
+        },
+      });
+      const client = connect(`http://127.0.0.1:${shop.port}`);
+      const stream = client.request({
+        ":method": "POST",
+        ":path": "/orders",
+        "content-type": type,
+        "x-user": shop.user,
+      });
+      stream.end("[1]");
+      await nextEvent(stream, "response");
+      // Its window is used up: the rest of the body cannot be sent.
+      await until(() => source.readableFlowing === false, { what: "the stream to wait" });
+      stream.destroy();
+      await shop.keyIsGone();
+      await until(() => source.destroyed, { what: "the stream to be torn down" });
+      client.destroy();
+    },
+  );
 });
