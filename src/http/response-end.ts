@@ -111,15 +111,12 @@ export class ResponseEnd extends Timer {
   }
 
   override onDue(): void {
-    if (this.#res.writableEnded) {
-      this.#end();
-      return;
-    }
     this.#setPollTimer();
-    // Whatever is answered now will not be read.
-    if (this.#connection?.writable === false) this.#close();
     // Only now its `close` follows, for the handler too. Until here it could read the request.
     if (this.#stream?.closed) this.#stream.destroy();
+    if (this.#res.writableEnded) this.#end();
+    // Whatever is answered now will not be read.
+    else if (this.#connection?.writable === false) this.#close();
   }
 
   #socketClosed(): void {

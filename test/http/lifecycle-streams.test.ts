@@ -1,6 +1,7 @@
 import { once as nextEvent } from "node:events";
 import { connect } from "node:http2";
 import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import { until } from "../support/until.ts";
@@ -254,38 +255,51 @@ describe.each(held)("$framework.name", ({ framework }: { framework: Framework })
 
 describe.each(koas.filter(({ http }) => http === 2))("P5: $name", (framework: Framework) => {
   test.each([
-    ["read", "application/json"],
-    ["not read", "application/octet-stream"],
+    ["was read", "application/json"],
+    ["was not read", "application/octet-stream"],
   ])(
-    "a slow reader that resets its stream, whose body was %s, ends the lock",
+    "a slow reader that resets its stream, and whose body %s, ends the lock",
     async (_what, type) => {
-      const source = new Readable({
+      const bytes = new Readable({
         read() {
           this.push(Buffer.alloc(65_536));
         },
       });
-      const shop = await openShop({
-        framework,
-        handler: (turn, work) => {
-          work.overNow();
-          return turn.stream(source);
-        },
-      });
-      const client = connect(`http://127.0.0.1:${shop.port}`);
-      const stream = client.request({
-        ":method": "POST",
-        ":path": "/orders",
-        "content-type": type,
-        "x-user": shop.user,
-      });
-      stream.end("[1]");
-      await nextEvent(stream, "response");
-      // Its window is used up: the rest of the body cannot be sent.
-      await until(() => source.readableFlowing === false, { what: "the stream to wait" });
-      stream.destroy();
-      await shop.keyIsGone();
-      await until(() => source.destroyed, { what: "the stream to be torn down" });
-      client.destroy();
+      await resetBySlowReader(framework, type, bytes, (turn) => turn.stream(bytes));
+      await until(() => bytes.destroyed, { what: "the stream to be torn down" });
     },
   );
+
+  test("a slow reader that resets a stream that was ended by hand ends the lock", async () => {
+    const bytes = Readable.from([Buffer.alloc(1_000_000)]);
+    const handler = (turn: Turn) => pipeline(bytes, turn.byHand());
+    await resetBySlowReader(framework, "application/octet-stream", bytes, handler);
+  });
 });
+
+/** A client that takes a part of the bytes and then resets its stream without an error code. */
+async function resetBySlowReader(
+  framework: Framework,
+  type: string,
+  bytes: Readable,
+  handler: (turn: Turn) => unknown,
+): Promise<void> {
+  const shop = await openShop({
+    framework,
+    handler: (turn, work) => {
+      work.overNow();
+      return handler(turn);
+    },
+  });
+  const client = connect(`http://127.0.0.1:${shop.port}`);
+  const headers = { "content-type": type, "x-user": shop.user };
+  const stream = client.request({ ":method": "POST", ":path": "/orders", ...headers });
+  stream.end("[1]");
+  await nextEvent(stream, "response");
+  await until(() => bytes.readableFlowing === false || bytes.readableEnded, {
+    what: "the window to be used up",
+  });
+  stream.destroy();
+  await shop.keyIsGone();
+  client.destroy();
+}
