@@ -2,6 +2,7 @@ import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { RedisStore, SubmitLock } from "../../../src/index.ts";
 import type { Framework } from "../../http/frameworks.ts";
+import { gate } from "../../http/gate.ts";
 import { patientTimes } from "../../http/shop.ts";
 import type { AppParts } from "../../http/turn.ts";
 import { ioredis6 } from "../../support/clients.ts";
@@ -41,6 +42,7 @@ export async function live(options: LifecycleOptions): Promise<LifecycleResult> 
   /** The orders that are at work, of each user: once for each of its pieces. */
   const atWork = new Map<string, Set<{ readonly order: object }>>();
 
+  const begun = new Map<string, () => void>();
   const begin = (user: string, order: object) => {
     const pieces = atWork.get(user) ?? new Set();
     if ([...pieces].some((other) => other.order !== order)) result.overlaps++;
@@ -52,6 +54,7 @@ export async function live(options: LifecycleOptions): Promise<LifecycleResult> 
     const { headers } = turn.req;
     const user = String(headers["x-user"]);
     result.orders++;
+    begun.get(user)?.();
     const end = begin(user, turn);
     try {
       const work = handlers[headers["x-handler"] as HandlerName];
@@ -77,9 +80,17 @@ export async function live(options: LifecycleOptions): Promise<LifecycleResult> 
   const oneCustomer = async (number: number) => {
     const random = new Random(seed + number);
     for (let round = 0; round < rounds; round++) {
-      const users = [freshUser(), freshUser(), freshUser()];
-      const visits: Visit[] = random.pick([[0], [0], [0, 0]]).map(() => planVisit(users, random));
-      const left = await Promise.all(visits.map((plan) => visit(framework.http, port, plan)));
+      const users = [freshUser(), freshUser()] as const;
+      const visits: Visit[] = random
+        .pick([[0], [0, 0], [0, 0, 0]])
+        .map(() => planVisit(users, random));
+      const left: (() => void)[] = [];
+      // The next click comes as soon as the client of the one before has left.
+      for (const plan of visits) {
+        const { opened, open } = gate();
+        for (const { user } of plan.orders) begun.set(user, open);
+        left.push(await visit(framework.http, port, plan, opened));
+      }
       for (const user of users) {
         await until(() => isOver(user), {
           what: `a free lock, ${framework.name}, seed ${seed}, ${JSON.stringify(visits)}`,

@@ -20,17 +20,20 @@ export interface Visit {
   /** The share of the bytes that is written at once, and the share that is written at all. */
   readonly firstShare: number;
   readonly writtenShare: number;
+  /** Whether it stays until an order of it has begun, or another answer could have come. */
+  readonly isPatient: boolean;
+  /** For how long it stays then. */
   readonly stayMs: number;
   readonly leaves: "destroy" | "reset" | "half-close" | "cancel" | "close";
 }
 
-export function planVisit(users: readonly string[], random: Random): Visit {
+export function planVisit(users: readonly [string, string], random: Random): Visit {
   const orders = Array.from({ length: random.pick([1, 1, 2, 3]) }, (): Order => {
     return {
-      user: random.pick(users),
+      user: random.pick([users[0], users[0], users[1]]),
       key: random.pick(["cart 1", "cart 2"]),
       handler: random.pick(handlerNames),
-      workMs: random.pick([0, 1, 5, 20]),
+      workMs: random.pick([0, 1, 5, 20, 50, 100]),
       body: random.pick(["none", "parsed", "unread", "unread", "cut off"]),
     };
   });
@@ -39,19 +42,34 @@ export function planVisit(users: readonly string[], random: Random): Visit {
     reads: random.next() < 0.6,
     firstShare: random.next(),
     writtenShare: random.next() < 0.15 ? random.next() : 1,
-    stayMs: random.pick([0, 1, 5, 10, 20, 50, 100]),
+    isPatient: random.next() < 0.8,
+    stayMs: random.pick([0, 1, 2, 5, 10, 20, 50]),
     leaves: random.pick(["destroy", "reset", "half-close", "cancel", "close"]),
   };
 }
 
+/** How long a patient client waits for an order that was refused. */
+const patienceMs = 300;
+
 /**
  * Resolves when the client wants nothing any more. Its connection may stay open until the returned
  * function is called, as that of a stream that was reset does.
+ *
+ * @param begun resolves when an order of the visit has begun.
  */
-export async function visit(http: 1 | 2, port: number, plan: Visit): Promise<() => void> {
+export async function visit(
+  http: 1 | 2,
+  port: number,
+  plan: Visit,
+  begun: Promise<void>,
+): Promise<() => void> {
   const socket = connect(port, "127.0.0.1").setNoDelay(true);
   socket.on("error", () => {});
-  await (http === 1 ? visitOnHttp1(socket, plan) : visitOnHttp2(socket, plan));
+  const stay = async () => {
+    if (plan.isPatient) await Promise.race([begun, sleep(patienceMs)]);
+    await sleep(plan.stayMs);
+  };
+  await (http === 1 ? visitOnHttp1(socket, plan, stay) : visitOnHttp2(socket, plan, stay));
   return () => socket.destroy();
 }
 
@@ -67,7 +85,7 @@ function headersOf({ body, handler, key, user, workMs }: Order): Record<string, 
   return { ...headers, "content-type": bodies[body][0], "content-length": `${bodies[body][2]}` };
 }
 
-async function visitOnHttp1(socket: Socket, plan: Visit): Promise<void> {
+async function visitOnHttp1(socket: Socket, plan: Visit, stay: () => Promise<void>): Promise<void> {
   if (plan.reads) socket.resume();
   const text = plan.orders.map(bytesOf).join("");
   const written = text.slice(0, Math.ceil(plan.writtenShare * text.length));
@@ -75,7 +93,7 @@ async function visitOnHttp1(socket: Socket, plan: Visit): Promise<void> {
   socket.write(written.slice(0, first));
   await sleep(1);
   socket.write(written.slice(first));
-  await sleep(plan.stayMs);
+  await stay();
   if (plan.leaves === "destroy") socket.destroy();
   else if (plan.leaves === "reset") socket.resetAndDestroy();
   else {
@@ -90,7 +108,7 @@ function bytesOf(order: Order): string {
   return `POST /orders HTTP/1.1\r\nHost: shop\r\n${lines.join("")}\r\n${bodies[order.body][1]}`;
 }
 
-async function visitOnHttp2(socket: Socket, plan: Visit): Promise<void> {
+async function visitOnHttp2(socket: Socket, plan: Visit, stay: () => Promise<void>): Promise<void> {
   const session = connectHttp2("http://127.0.0.1", { createConnection: () => socket });
   session.on("error", () => {});
   const streams = plan.orders.map((order) => {
@@ -101,7 +119,7 @@ async function visitOnHttp2(socket: Socket, plan: Visit): Promise<void> {
     else stream.end(bodies[order.body][1]);
     return stream;
   });
-  await sleep(plan.stayMs);
+  await stay();
   if (plan.leaves === "destroy") for (const stream of streams) stream.destroy();
   else if (plan.leaves === "cancel") {
     for (const stream of streams) stream.close(constants.NGHTTP2_CANCEL);
