@@ -38,7 +38,7 @@ import {
   lookUpStepCommand,
   recordCommand,
 } from "./step-commands.ts";
-import { TwoSteps } from "./two-steps.ts";
+import { type RecordRequest, TwoSteps } from "./two-steps.ts";
 
 /**
  * Locks on a Redis or Valkey server, through an ioredis client (5 or 6, `Redis` or `Cluster`).
@@ -59,6 +59,8 @@ export class RedisStore implements LockStore {
   readonly #releases: CommandBatch<ReleaseRequest, OwnedReply>;
   readonly #cooldowns: CommandBatch<ReleaseRequest, OwnedReply>;
   readonly #completes: CommandBatch<CompleteRequest, CompleteReply>;
+  /** The first halves of completes, on a Cluster that moves a slot. */
+  readonly #recordSteps: CommandBatch<RecordRequest, CompleteReply>;
   /** On a Cluster alone: elsewhere two keys can always be reached at once. */
   readonly #twoSteps: TwoSteps | undefined;
   /** Where replicas are waited for. */
@@ -91,6 +93,7 @@ export class RedisStore implements LockStore {
     this.#releases = new CommandBatch(releaseCommand, this.#connections, calls);
     this.#cooldowns = new CommandBatch(cooldownCommand, this.#connections);
     this.#completes = new CommandBatch(completeCommand, this.#connections);
+    this.#recordSteps = new CommandBatch(recordCommand, this.#connections);
     if (this.#connections.isCluster) this.#twoSteps = this.#openTwoSteps();
     if (ackReplicas !== undefined) {
       this.#acknowledged = new Acknowledged(client, ackReplicas, {
@@ -132,11 +135,7 @@ export class RedisStore implements LockStore {
   }
 
   #complete(request: CompleteRequest): void {
-    if (this.#twoSteps?.complete(request)) {
-      this.#flushSoon();
-      return;
-    }
-    this.#completes.add(request);
+    if (!this.#twoSteps?.complete(request)) this.#completes.add(request);
     this.#flushCompletesSoon();
   }
 
@@ -172,7 +171,6 @@ export class RedisStore implements LockStore {
 
   #openTwoSteps(): TwoSteps {
     // Flushed in this order.
-    const records = this.#openRare(recordCommand);
     const acquires = this.#openRare(acquireStepCommand);
     const lookUps = this.#openRare(lookUpStepCommand);
     const looks = this.#openRare(lookCommand);
@@ -187,7 +185,7 @@ export class RedisStore implements LockStore {
         acquire: added(acquires),
         lookUp: added(lookUps),
         look: added(looks),
-        record: added(records),
+        record: (request) => this.#recordSteps.add(request),
         release: (request) => this.release(request),
       },
       (key) => this.#connections.slotOf(key),
@@ -210,8 +208,8 @@ export class RedisStore implements LockStore {
   }
 
   /**
-   * Completes do not wait for the end of the turn: an answer that was given in the same breath may
-   * leave the process right behind them.
+   * Completes do not wait for the end of the turn: their answer has left the process, and its client
+   * may ask another process at once. Later acquires of this process are written behind them.
    */
   #flushCompletesSoon(): void {
     if (this.#areCompletesToFlush) return;
@@ -222,6 +220,7 @@ export class RedisStore implements LockStore {
   readonly #flushCompletes = (): void => {
     this.#areCompletesToFlush = false;
     this.#completes.flush();
+    this.#recordSteps.flush();
   };
 
   readonly #flush = (): void => {
@@ -234,7 +233,7 @@ export class RedisStore implements LockStore {
 
   #write(): void {
     // Releases first: a user's next submit in the same turn finds the key free.
-    this.#completes.flush();
+    this.#flushCompletes();
     this.#cooldowns.flush();
     this.#releases.flush();
     this.#extends.flush();
