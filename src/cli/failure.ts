@@ -52,6 +52,22 @@ const remedies: readonly (readonly [RegExp, code: number, text: (at: string) => 
     (at) => `${at} accepts no client from this host (protected mode). Run this on another host.`,
   ],
   [
+    /\b(NOPERM|unknown command)\b.*\bselect\b/i,
+    exitCode.notPermitted,
+    (at) => `${at} may not be selected by this user. ACL SETUSER <user> +select permits it.`,
+  ],
+  [
+    /\bDB index\b/,
+    exitCode.usage,
+    (at) => `there is no ${at}. Give the one that the shop uses as the path of the address.`,
+  ],
+  [
+    /SELECT is not allowed in cluster mode/,
+    exitCode.usage,
+    (at) =>
+      `${at} does not exist: it is a node of a Cluster. Say so with --cluster, and leave the database out of the address.`,
+  ],
+  [
     /\bNOPERM\b|unknown command|can't run this command or subcommand|ACL failure in script/,
     exitCode.notPermitted,
     (at) =>

@@ -143,7 +143,7 @@ async function ended(
       : // It ended by itself in between, or this command was executed and its first answer lost.
         [`User ${user} is free by now.`];
   const code = told(context, result, text);
-  const { address: redis } = connection;
+  const { address: redis, database } = connection;
   const key = theLock(connection).keyFor(args.user);
   const time = new Date().toISOString();
   context.terminal.warn([
@@ -154,6 +154,7 @@ async function ended(
       ...audit,
       ...result,
       redis,
+      database,
       key,
     }),
   ]);

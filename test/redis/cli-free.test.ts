@@ -46,6 +46,7 @@ describe("free", () => {
       outcome: "freed",
       freeInMs: expect.any(Number),
       redis: `127.0.0.1:${port}`,
+      database: 0,
       key: lock.keyFor(user),
     });
     const shown = await runBin(["show", user], env);

@@ -1,8 +1,6 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { rmSync } from "node:fs";
 import { afterEach, describe, expect, test } from "vitest";
-import { runBin } from "../support/cli.ts";
+import { configModule, runBin } from "../support/cli.ts";
 import { ioredis6 } from "../support/clients.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
@@ -130,15 +128,10 @@ describe("--config", () => {
   let folder: string;
   afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-  /** A module of a shop, which finds its packages from where the test lies. */
   function config(code: string): string {
-    folder = mkdtempSync(join(tmpdir(), "submit-lock-config-"));
-    const file = join(folder, "lock.mjs");
-    const own = (name: string) => JSON.stringify(import.meta.resolve(name));
-    const dist = JSON.stringify(new URL("../../dist/esm/index.js", import.meta.url).href);
-    const head = `import { Redis } from ${own("ioredis")};\nimport { RedisStore, SubmitLock } from ${dist};\n`;
-    writeFileSync(file, head + code);
-    return file;
+    const made = configModule(code);
+    folder = made.folder;
+    return made.file;
   }
 
   test("uses the shop's own lock, with its prefix, its client and its times", async () => {
