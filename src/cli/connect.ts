@@ -111,9 +111,7 @@ async function importIoredis(): Promise<{ Redis: typeof Redis; Cluster: typeof C
   } catch (error) {
     const { code } = error as { code?: unknown };
     if (code !== "ERR_MODULE_NOT_FOUND" && code !== "MODULE_NOT_FOUND") throw error;
-    throw new UsageError(
-      "this needs ioredis: npm install ioredis, or npx -p ioredis -p submit-lock submit-lock show 42",
-    );
+    throw new UsageError("this needs ioredis: npm install ioredis");
   }
 }
 

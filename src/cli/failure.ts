@@ -1,4 +1,5 @@
 import { isSubmitLockError } from "../errors.ts";
+import { program } from "./commands.ts";
 
 /** What a command ends with. */
 export const exitCode = {
@@ -83,7 +84,7 @@ const remedies: readonly (readonly [RegExp, code: number, text: (at: string) => 
     /\bCLUSTERDOWN\b/,
     exitCode.noRedis,
     (at) =>
-      `${at} cannot serve this user's key: a part of the Cluster is down. Look at it with: submit-lock doctor --cluster.`,
+      `${at} cannot serve this user's key: a part of the Cluster is down. Look at it with: ${program} doctor --cluster.`,
   ],
   [
     /\bREADONLY\b/,

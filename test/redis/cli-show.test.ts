@@ -1,5 +1,6 @@
 import { rmSync } from "node:fs";
 import { afterEach, describe, expect, test } from "vitest";
+import { visible } from "../../src/cli/visible.ts";
 import { configModule, runBin } from "../support/cli.ts";
 import { ioredis6 } from "../support/clients.ts";
 import { command } from "../support/command.ts";
@@ -25,7 +26,7 @@ describe("show", () => {
     expect(lines).toContain("  where    web-3:4711");
     expect(lines).toContain(`  id       ${lease.ownerId.slice(0, 8)}`);
     expect(stdout).toContain("(every 3.3 s): its process is alive");
-    expect(stdout).toContain(`To stop this order: submit-lock free ${user}\n`);
+    expect(stdout).toContain(`To stop this order: npx --no-install submit-lock free ${user}\n`);
     expect(stdout).not.toContain(lease.ownerId);
     await lease.release();
     expect((await runBin(["show", user], env)).stdout).toContain(`User ${user} is not locked`);
@@ -72,8 +73,19 @@ describe("show", () => {
     const lease = await leaseOf(lock, user);
     const { stdout } = await runBin(["show", user], env);
     expect(stdout).toContain(`User ${user} is placing an order right now.`);
-    expect(stdout).toContain(`submit-lock free '${user}'`);
+    expect(stdout).toContain(`npx --no-install submit-lock free '${user}'`);
     await lease.release();
+  });
+
+  test("quotes a user id with blanks at its ends, and warns of them", async () => {
+    for (const user of [` ${freshUser()}`, `${freshUser()}\t`, "\u00a042"]) {
+      const { code, stdout, stderr } = await runBin(["show", user], env);
+      expect(code).toBe(0);
+      expect(stdout).toContain(`User "${visible(user)}" is not locked`);
+      expect(stderr).toBe(
+        `The user id "${visible(user)}" has blanks at its ends. Were they pasted?\n`,
+      );
+    }
   });
 
   test("never shows a terminal what it would act upon", async () => {
@@ -104,7 +116,7 @@ describe("show", () => {
     const { stdout } = await runBin(["show", user, ...where], env);
     expect(stdout).toContain("is placing an order right now");
     // What is suggested looks at the same lock.
-    const suggested = `submit-lock free --ioredis-prefix shop: --prefix lock:refund: ${user}`;
+    const suggested = `npx --no-install submit-lock free --ioredis-prefix shop: --prefix lock:refund: ${user}`;
     expect(stdout).toContain(suggested);
     expect((await runBin(["show", user], env)).stdout).toContain(`User ${user} is not locked`);
     await lease.release();

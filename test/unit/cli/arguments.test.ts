@@ -29,7 +29,7 @@ describe("what is typed", () => {
   test("may be a user id that begins with a dash", () => {
     const args = parseArguments(["show", "--json", "--", "-5"]);
     expect([args.user, args.has("json")]).toEqual(["-5", true]);
-    expect(suggestion("free", args)).toBe("submit-lock free -- '-5'");
+    expect(suggestion("free", args)).toBe("npx --no-install submit-lock free -- '-5'");
   });
 
   test("is not needed for the help", () => {
@@ -47,7 +47,7 @@ describe("what is typed", () => {
       "--cluster",
     ];
     expect(suggestion("free", parseArguments(argv))).toBe(
-      "submit-lock free --cluster --prefix lock:refund: 'o'\\''neil'",
+      "npx --no-install submit-lock free --cluster --prefix lock:refund: 'o'\\''neil'",
     );
   });
 
