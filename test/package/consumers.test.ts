@@ -10,7 +10,11 @@ vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
 
 const PEERS = ownVersions("express", "koa", "ioredis", "@opentelemetry/api");
 const TYPES = ownVersions("@types/express", "@types/koa", "@types/node");
-const COMPILERS = { ...ownVersions("typescript"), typescript5: "npm:typescript@5.9.3" };
+const COMPILERS = {
+  ...ownVersions("typescript"),
+  typescript6: "npm:typescript@6.0.3",
+  typescript5: "npm:typescript@5.9.3",
+};
 
 let consumers: Consumers;
 beforeAll(async () => {
@@ -102,7 +106,7 @@ describe("a TypeScript project", () => {
     bundler: ["--module", "esnext", "--moduleResolution", "bundler"],
   };
 
-  describe.each(["typescript", "typescript5"])("with %s", (compiler) => {
+  describe.each(["typescript", "typescript6", "typescript5"])("with %s", (compiler) => {
     const tsc = (...args: string[]): Promise<string> =>
       project.node([join("node_modules", compiler, "bin", "tsc"), ...args]);
 
