@@ -13,6 +13,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
+import { atExit } from "../support/at-exit.ts";
 import { ROOT } from "./page.ts";
 
 const exec = promisify(execFile);
@@ -104,6 +105,7 @@ export class ReaderProject {
       env: { ...process.env, NODE_ENV: "test", ...env },
     });
     this.#running.add(child);
+    atExit(() => void child.kill("SIGKILL"));
     return child;
   }
 
