@@ -36,8 +36,8 @@ export const connectionMutations: readonly Mutation[] = [
     name: "a time-out of the client is taken for a sign of life",
     rule: "9",
     file: connection,
-    find: "if (isServerError(error)) this.#answered(call);",
-    replace: "void isServerError; this.#answered(call);",
+    find: "if (isServerError(error)) this.#answered(call);\n        const isNotLoaded",
+    replace: "void isServerError; this.#answered(call);\n        const isNotLoaded",
   },
   {
     name: "commands are written before the connection is ready",
