@@ -277,6 +277,39 @@ describe.each(redisClients)("rule 22: the database is proved, with $name", ({ co
     expect([await isIn(0, user), await isIn(5, user)]).toEqual([false, true]);
   });
 
+  test("a call that ioredis sends again in database 0 grants nothing, and its key runs out", async () => {
+    const account = await userWithout();
+    const short = { ...brief, ttlMs: 1_000 };
+    const { lock, proxy } = await open({ db: 5, ...account }, short);
+    await lock.check();
+    const held = proxy.holdRequestOnce(isAcquire);
+    const user = freshUser();
+    const attempt = lock.acquire(user);
+    await held;
+    await send("ACL", "SETUSER", account.username, "-select");
+    proxy.resetAll();
+    expect((await attempt).outcome).toBe("unavailable");
+    const isItsAcquire = (argv: string[]) => isAcquire(argv) && argv.includes(keyOf(user));
+    await until(() => proxy.commands.filter(isItsAcquire).length === 2, { what: "the re-send" });
+    await until(async () => !(await isIn(0, user)), { what: "no key in database 0" });
+    expect(await isIn(5, user)).toBe(false);
+  });
+
+  test("a select at run time takes along the connection that waits for replicas", async () => {
+    const replica = await startRedis({ args: ["--replicaof", `127.0.0.1 ${server.port}`] });
+    const isConnected = async () =>
+      /connected_slaves:1/.test(String(await send("INFO", "replication")));
+    await until(isConnected, { what: "the replica" });
+    const { client, lock } = await open({}, { ...times, storeOptions: { ackReplicas: 1 } });
+    await (await leaseOf(lock, freshUser())).release();
+    await client.select(5);
+    const user = freshUser();
+    acquired(await lock.acquire(user));
+    expect([await isIn(0, user), await isIn(5, user)]).toEqual([false, true]);
+    await closeFixtures();
+    await replica.stop();
+  });
+
   test("no listener is left", async () => {
     const { client, lock } = await open({ db: 5 });
     await lock.check();

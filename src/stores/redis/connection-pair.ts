@@ -201,7 +201,7 @@ export class ConnectionPair {
   #needSecond(isSoonUsable: boolean): Connection | undefined {
     this.#connectIfLazy();
     if (!this.#mayOpenSecond()) return undefined;
-    // Rule 22: the application has selected another database meanwhile.
+    // Rule 22: the application has selected another database since it was opened.
     const isElsewhere =
       this.#second && databaseOf(this.#second.client) !== databaseOf(this.#client);
     if (isElsewhere) this.#closeSecond();

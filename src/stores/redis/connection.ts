@@ -32,7 +32,7 @@ interface Call {
   tell: ((result: CallResult) => void) | undefined;
 }
 
-/** What the owner of a connection is notified of while it is watched. */
+/** Is notified while a connection is watched. */
 export interface ConnectionWatcher {
   /** The connection came up, and can be used. */
   ready(): void;

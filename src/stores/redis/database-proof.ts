@@ -14,6 +14,12 @@ interface Answer {
   readonly error?: unknown;
 }
 
+/** A database, on one connection. */
+interface Place {
+  readonly database: number;
+  readonly stream: unknown;
+}
+
 /** Calls `tell` at most once, and never with what comes after the loss of the connection. */
 type Follow = (answer: Promise<unknown>, tell: (result: Answer) => void) => void;
 
@@ -29,9 +35,9 @@ export class DatabaseProof {
   readonly #follow: Follow;
   readonly #onProved: () => void;
   readonly #onRefused: (error: Error) => void;
-  #proved: { readonly database: number; readonly stream: unknown } | undefined;
+  #proved: Place | undefined;
   /** The `SELECT` whose answer counts. */
-  #asked: object | undefined;
+  #asked: Place | undefined;
   #wasSelected = false;
 
   constructor(
@@ -70,8 +76,8 @@ export class DatabaseProof {
 
   /** Asks, on a connection that is ready, unless that is done or under way. */
   ask(): void {
-    if (this.isDone || this.#asked !== undefined) return;
     const asked = { database: databaseOf(this.#client), stream: streamOf(this.#client) };
+    if (this.isDone || (this.#asked && this.#asked.stream === asked.stream)) return;
     this.#asked = asked;
     this.#follow(select(this.#client, asked.database), (result) => {
       if (this.#asked !== asked) return;
@@ -80,7 +86,7 @@ export class DatabaseProof {
     });
   }
 
-  #answered(asked: { database: number; stream: unknown }, { value, error }: Answer): void {
+  #answered(asked: Place, { value, error }: Answer): void {
     if (value === "OK") {
       this.#proved = asked;
       this.#onProved();
