@@ -1,7 +1,7 @@
 import { inNeutralContext } from "../../neutral-context.ts";
 import { ConnectionPair } from "./connection-pair.ts";
 import { duplicate } from "./duplicate.ts";
-import { onError, type RedisClient } from "./ioredis.ts";
+import { databaseOf, onError, type RedisClient } from "./ioredis.ts";
 
 /**
  * Connections for what waits for replicas, because `WAIT` blocks the one that it is sent on: a pair
@@ -47,8 +47,11 @@ export class AcknowledgedConnections {
   /** `undefined` where nobody would close them, or the application has closed its client. */
   pair(): ConnectionPair | undefined {
     if (this.#users === 0 || this.#client.status === "end") return undefined;
-    // A client of Sentinels may end for good while it looks for its master.
-    if (this.#own?.status === "end") this.#close();
+    // A client of Sentinels may end for good while it looks for its master, and the application may
+    // have selected another database.
+    const own = this.#own;
+    if (own && (own.status === "end" || databaseOf(own) !== databaseOf(this.#client)))
+      this.#close();
     this.#own ??= inNeutralContext(() => this.#open());
     return ConnectionPair.of(this.#own);
   }

@@ -2,7 +2,7 @@ import type { Mutation } from "../mutation.ts";
 
 const connection = "src/stores/redis/connection.ts";
 
-/** Rules 2 and 9: what is written on which connection, and when it counts as in flight. */
+/** Rules 2, 9 and 22: what is written on which connection, and when it counts as in flight. */
 export const connectionMutations: readonly Mutation[] = [
   {
     name: "a close tells nobody, and what is answered later counts as clean",
@@ -36,8 +36,8 @@ export const connectionMutations: readonly Mutation[] = [
     name: "a time-out of the client is taken for a sign of life",
     rule: "9",
     file: connection,
-    find: "if (isServerError(error)) this.#answered(call);",
-    replace: "void isServerError; this.#answered(call);",
+    find: "if (isServerError(error)) this.#answered(call);\n        const isNotLoaded",
+    replace: "void isServerError; this.#answered(call);\n        const isNotLoaded",
   },
   {
     name: "commands are written before the connection is ready",
@@ -45,5 +45,26 @@ export const connectionMutations: readonly Mutation[] = [
     file: connection,
     find: 'if (this.client.status !== "ready") return false;',
     replace: "",
+  },
+  {
+    name: "the database is not proved",
+    rule: "22",
+    file: connection,
+    find: "return this.isInDatabase && this.#answers(slot, silenceMs);",
+    replace: "return this.#answers(slot, silenceMs);",
+  },
+  {
+    name: "the database that was proved on the last connection counts on the next",
+    rule: "22",
+    file: "src/stores/redis/database-proof.ts",
+    find: "this.#proved = undefined;",
+    replace: "",
+  },
+  {
+    name: "the database while a connection is made anew is that of the options",
+    rule: "22",
+    file: "src/stores/redis/ioredis.ts",
+    find: "prevCondition?.select ?? condition?.select",
+    replace: "(void prevCondition, condition?.select)",
   },
 ];
