@@ -54,6 +54,8 @@ export function refusalOf(info: Contended | KeyMissing | Mismatch | Unavailable)
       );
     case "key-invalid":
       return refused(400, "idempotency_key_invalid", `The Idempotency-Key header ${info.why}`);
+    case "id-invalid":
+      return refused(400, "idempotency_id_invalid", `${info.why}`);
     case "mismatch":
       return refused(
         422,

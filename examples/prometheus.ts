@@ -1,4 +1,5 @@
 import { subscribe } from "node:diagnostics_channel";
+// Deprecated: on Node 22 and later its successor @prometheus-io/client has the same names.
 import { Counter, Gauge, Histogram } from "prom-client";
 import type { SubmitLock, SubmitLockChannels } from "submit-lock";
 
@@ -6,12 +7,12 @@ const prefix = "submit_lock_key_prefix";
 const outcome = "submit_lock_outcome";
 const roundTrip = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2.5];
 
-function histogram(name: string, buckets: number[], ...labels: string[]): Histogram {
+function histogram(name: string, buckets: number[], ...labels: string[]): Histogram<string> {
   const labelNames = [prefix, ...labels];
   return new Histogram({ name: `submit_lock_${name}_seconds`, help: name, buckets, labelNames });
 }
 
-function counter(name: string, ...labels: string[]): Counter {
+function counter(name: string, ...labels: string[]): Counter<string> {
   return new Counter({
     name: `submit_lock_${name}_total`,
     help: name,
@@ -83,7 +84,7 @@ export function observe(lock: SubmitLock): void {
     losses.inc({ [prefix]: lock.keyPrefix, submit_lock_reason }, 0);
   }
 
-  const now = (name: string, value: () => number): Gauge =>
+  const now = (name: string, value: () => number): Gauge<string> =>
     new Gauge({
       name: `submit_lock_${name}`,
       help: name,

@@ -117,19 +117,22 @@ export class AnsweredTwiceError extends SubmitLockError {
 }
 
 /**
- * The payload of a submission cannot be told from another one: its body was announced and not
- * parsed, or what `fingerprint` gave is nothing or no JSON (status 500), or the payload is nested
- * too deeply to be compared (422). The handler did not run.
+ * The payload of a submission cannot be compared with another one, and the handler did not run.
+ *
+ * - Status 500: no body parser stands before the guard, a file is neither in memory nor hashed, or
+ *   `fingerprint` returned nothing, or something other than JSON.
+ * - Status 415: no body parser takes the request's content type.
+ * - Status 422: the payload is nested too deeply.
  */
 export class NoFingerprintError extends SubmitLockError {
   override readonly name = "NoFingerprintError";
   readonly code = "SUBMIT_LOCK_NO_FINGERPRINT";
-  /** Read by the error handlers of Express and Koa: whether the application or the client has to mend it. */
-  readonly status: 500 | 422;
-  readonly statusCode: 500 | 422;
+  /** Read by the error handlers of Express and Koa: whether the application or the client has to fix it. */
+  readonly status: 500 | 422 | 415;
+  readonly statusCode: 500 | 422 | 415;
   readonly expose = false;
 
-  constructor(message: string, options: ErrorOptions & { readonly status?: 500 | 422 } = {}) {
+  constructor(message: string, options: ErrorOptions & { readonly status?: 500 | 422 | 415 } = {}) {
     super(message, options);
     const { status = 500 } = options;
     this.status = status;

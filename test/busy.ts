@@ -1,6 +1,7 @@
 import { type ChildProcess, fork, spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import { atExit } from "./support/at-exit.ts";
 import { suite } from "./support/suite.ts";
 
 /**
@@ -26,12 +27,12 @@ function burn(): void {
 
 async function runBeside(args: readonly string[]): Promise<number> {
   const burners = Array.from({ length: burnerCount }, () => fork(self, ["burn"]));
-  process.once("exit", () => end(burners));
-  for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(1));
+  atExit(() => end(burners));
   const tests = spawn(process.execPath, [...suite, ...args], {
     stdio: ["ignore", "inherit", "inherit"],
     timeout: boundMs,
   });
+  atExit(() => void tests.kill());
   const from = performance.now();
   const [code] = await once(tests, "close");
   end(burners);

@@ -1,6 +1,6 @@
 // The buttons. Each one is a customer who speaks HTTP with the shop.
 import { isRedisAway, isSlow, ordersOf, refresh } from "./status.js";
-import { answers, clear, onSettled, submit } from "./submits.js";
+import { answers, clear, isIdle, onSettled, submit } from "./submits.js";
 
 const at = (id) => document.getElementById(id);
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -43,7 +43,8 @@ function click(options = {}) {
 async function summarise() {
   await refresh(user());
   const { counts, detail } = answers();
-  if (counts.size === 0) return;
+  // By now another one may be under way, which summarises when it is over.
+  if (counts.size === 0 || !isIdle()) return;
   const told = [...counts].map(([name, times]) => `${times} × ${name}`).join(", ");
   const { orders, charges } = ordersOf(seen.cart);
   at("summary").textContent =

@@ -15,7 +15,8 @@ tabs.addEventListener("message", ({ data }) => {
   if (data.row) show({ ...data.row, label: `other tab, ${data.row.label}` });
 });
 
-const isIdle = () => [...rows.values()].every(({ row }) => row.endMs !== undefined);
+/** Whether every answer on the axis is there. */
+export const isIdle = () => [...rows.values()].every(({ row }) => row.endMs !== undefined);
 let settled = () => {};
 
 /** Calls `callback` whenever every answer on the axis is there. */

@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { type CommandSpec, commands } from "./commands.ts";
+import { type CommandSpec, commands, program } from "./commands.ts";
 import { UsageError } from "./failure.ts";
 import { visible } from "./visible.ts";
 
@@ -57,14 +57,14 @@ export function parseArguments(argv: readonly string[]): Arguments {
   if (command === undefined) {
     const names = commands.map((each) => each.name).join(", ");
     throw new UsageError(
-      `expected a command (${names}) as the first argument, got ${name === "" ? "none" : `"${name}"`}. Try: submit-lock --help`,
+      `expected a command (${names}) as the first argument, got ${name === "" ? "none" : `"${name}"`}. Try: ${program} --help`,
     );
   }
   const { values, positionals } = parsed(command, rest);
   const [user, ...others] = positionals;
   if (values["help"] === undefined) {
     if (command.takesUser && user === undefined) {
-      throw new UsageError(`whose lock? Try: submit-lock ${name} 42`);
+      throw new UsageError(`whose lock? Try: ${program} ${name} 42`);
     }
     const [surplus] = command.takesUser ? others : positionals;
     if (surplus !== undefined) {
@@ -106,7 +106,7 @@ function parsed(
   } catch (error) {
     if (error instanceof UsageError) throw error;
     const [message = ""] = (error as Error).message.split(". To specify");
-    throw new UsageError(`${message}. Try: submit-lock ${command.name} --help`);
+    throw new UsageError(`${message}. Try: ${program} ${command.name} --help`);
   }
 }
 
@@ -132,5 +132,5 @@ export function suggestion(name: string, args: Arguments): string {
   const user = args.command.takesUser
     ? [args.user.startsWith("-") ? `-- ${quoted(args.user)}` : quoted(args.user)]
     : [];
-  return ["submit-lock", name, ...options, ...user].join(" ");
+  return [program, name, ...options, ...user].join(" ");
 }

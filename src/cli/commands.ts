@@ -7,6 +7,9 @@ export interface OptionSpec {
   readonly help: string;
 }
 
+/** As a command is typed: without the option, npx would fetch a package of this name, whoever made it. */
+export const program = "npx --no-install submit-lock";
+
 export type CommandName = "show" | "free" | "list" | "watch" | "doctor";
 
 export interface CommandSpec {

@@ -1,3 +1,4 @@
+import { once as onceEmitted } from "node:events";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Cluster, Redis } from "ioredis";
@@ -26,6 +27,8 @@ export interface Connection {
   readonly address: string;
   /** With `--config` there need be none. */
   readonly client: Client | undefined;
+  /** Proved: Redis itself has said that it is selected. `undefined` on a Cluster, and where there is no client. */
+  readonly database: number | undefined;
   /** One for each `--prefix`, at least one. */
   readonly locks: readonly PrefixedLock[];
   /** What the client itself puts in front of every key. */
@@ -49,6 +52,7 @@ export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<
   await established(client, address).catch((error: unknown) => {
     throw toCliError(error, address);
   });
+  const database = await proved(client, address);
   // After that: a store connects its client by itself.
   const store = new RedisStore(client);
   const prefixes = args.has("prefix") ? args.texts("prefix") : [defaultPrefix];
@@ -58,7 +62,7 @@ export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<
     lock: new SubmitLock({ store, keyPrefix, acquireTimeoutMs: 0.75 * answerWithinMs }),
   }));
   const { keyPrefix: clientPrefix = "", username: user } = target.options;
-  return { address, client, clientPrefix, user, locks };
+  return { address, client, database, clientPrefix, user, locks };
 }
 
 /** Options of a client that connects once, as a command does that says why it cannot go on. */
@@ -107,9 +111,7 @@ async function importIoredis(): Promise<{ Redis: typeof Redis; Cluster: typeof C
   } catch (error) {
     const { code } = error as { code?: unknown };
     if (code !== "ERR_MODULE_NOT_FOUND" && code !== "MODULE_NOT_FOUND") throw error;
-    throw new UsageError(
-      "this needs ioredis: npm install ioredis, or npx -p ioredis -p submit-lock submit-lock show 42",
-    );
+    throw new UsageError("this needs ioredis: npm install ioredis");
   }
 }
 
@@ -130,6 +132,33 @@ async function established(client: Client, address: string): Promise<void> {
   throw new NoAnswerError(
     `no answer from ${address} within 2 s of connecting. Is it up, and can this host reach it?`,
   );
+}
+
+/**
+ * Selects the database of the client once more: ioredis goes on in database 0 where its own SELECT
+ * is refused, which is told by an error event alone.
+ *
+ * @returns the database; `undefined` on a Cluster, which has one.
+ */
+async function proved(client: Client, address: string): Promise<number | undefined> {
+  if (client.isCluster) return undefined;
+  const redis = client as Redis;
+  try {
+    // A shop's own client is still connecting, and may have been told to select another database.
+    if (redis.status === "wait") redis.connect().catch(() => {});
+    if (redis.status !== "ready") await answerOf({ address }, onceEmitted(redis, "ready"));
+    const database = databaseOf(redis);
+    if (database !== 0) await answerOf({ address }, redis.select(database));
+    return database;
+  } catch (error) {
+    throw toCliError(error, `database ${databaseOf(redis)} of ${address}`);
+  }
+}
+
+/** The database that a client has selected last. */
+function databaseOf(client: Redis): number {
+  const { condition } = client as unknown as { condition?: { select?: number } | null };
+  return condition?.select ?? client.options.db ?? 0;
 }
 
 /** The module of `--config`. */
@@ -162,9 +191,11 @@ async function fromConfig(file: string, args: Arguments): Promise<Connection> {
   const client = hasMembers(redis, ["eval", "options", "status"]) ? (redis as Client) : undefined;
   const keyPrefix = lock.keyFor("0").slice(0, -1);
   const { keyPrefix: clientPrefix = "", username } = (client?.options ?? {}) as TargetOptions;
+  const address = client === undefined ? `the Redis of ${file}` : addressOf(client);
   return {
-    address: client === undefined ? `the Redis of ${file}` : addressOf(client),
+    address,
     client,
+    database: client === undefined ? undefined : await proved(client, address),
     clientPrefix,
     user: username,
     locks: [{ keyPrefix, lock }],
@@ -181,7 +212,7 @@ function isLock(value: unknown): value is LockFace {
  * @throws CliError when it is over.
  */
 export async function answerOf<Value>(
-  { address }: Connection,
+  { address }: Pick<Connection, "address">,
   asked: Promise<Value>,
 ): Promise<Value> {
   const answer = await within(
@@ -200,9 +231,8 @@ export function theLock({ locks }: Connection): LockFace {
 }
 
 /** The Redis that was looked at, with its database where it has any. */
-export function redisOf({ address, client }: Connection): string {
-  if (client === undefined || client.isCluster) return address;
-  return `database ${(client as Redis).options.db ?? 0} of ${address}`;
+export function redisOf({ address, database }: Connection): string {
+  return database === undefined ? address : `database ${database} of ${address}`;
 }
 
 /** Where a user's lock is looked for. */

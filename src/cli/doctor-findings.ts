@@ -1,3 +1,4 @@
+import { program } from "./commands.ts";
 import type { Facts, Info, PrefixFacts, ServerFacts, Times } from "./doctor-facts.ts";
 import { clusterFindings, sentinelFindings } from "./doctor-failover.ts";
 import { memoryFindings, persistenceFindings } from "./doctor-memory.ts";
@@ -204,7 +205,7 @@ function keyFindings({ keyPrefix, foreign, endless, isComplete }: PrefixFacts): 
       level: "warn",
       check: "keys",
       text: `${foreign} key${foreign === 1 ? "" : "s"} under ${keyPrefix} ${foreign === 1 ? "is" : "are"} of another lock, ${endless} without an expiry`,
-      remedy: "submit-lock list --state foreign",
+      remedy: `${program} list --state foreign`,
     });
   }
   if (!isComplete) {

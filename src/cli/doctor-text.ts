@@ -2,6 +2,7 @@ import type { Report, ServerReport } from "./doctor-report.ts";
 import type { Finding, Level } from "./finding.ts";
 import { wrapped } from "./help.ts";
 import type { Paint, Tone } from "./terminal.ts";
+import { visible } from "./visible.ts";
 
 const labels: Readonly<Record<Level, readonly [label: string, tone: Tone]>> = {
   ok: ["ok", "green"],
@@ -49,14 +50,15 @@ function headingOf(
     user === undefined ? undefined : `as user ${user}`,
   ]
     .filter((part) => part !== undefined)
+    .map(visible)
     .join(", ");
 }
 
 function findingText({ level, text, remedy }: Finding, paint: Paint): string[] {
   const [label, tone] = labels[level];
-  const [first = "", ...others] = wrapped(text, width - indent);
+  const [first = "", ...others] = wrapped(visible(text), width - indent);
   // On lines of its own, to be copied.
-  const cure = remedy === undefined ? [] : wrapped(`→ ${remedy}`, width - indent);
+  const cure = remedy === undefined ? [] : wrapped(`→ ${visible(remedy)}`, width - indent);
   return [
     `  ${paint(tone, label.padEnd(indent - 2))}${first}`,
     ...[...others, ...cure].map((line) => `${" ".repeat(indent)}${line}`),

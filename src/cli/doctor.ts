@@ -7,6 +7,7 @@ import { doctorText } from "./doctor-text.ts";
 import { parseDuration } from "./durations.ts";
 import { exitCode, toCliError } from "./failure.ts";
 import { clientOf } from "./scan.ts";
+import { json } from "./visible.ts";
 
 /** `submit-lock doctor` */
 export async function doctor({ args, terminal, open }: Context): Promise<number> {
@@ -16,7 +17,7 @@ export async function doctor({ args, terminal, open }: Context): Promise<number>
   const times = { ttlMs, acquireTimeoutMs: 1_000, commandTimeoutMs: 200 };
   const connection = await open();
   const report = reportOf(await read(connection, times, budgetMs), connection.user);
-  if (args.has("json")) terminal.print([JSON.stringify(report)]);
+  if (args.has("json")) terminal.print([json(report)]);
   else terminal.print(doctorText(report, terminal.paint));
   return report.failures === 0 ? exitCode.done : exitCode.found;
 }

@@ -1,4 +1,5 @@
 import { isSubmitLockError } from "../errors.ts";
+import { program } from "./commands.ts";
 
 /** What a command ends with. */
 export const exitCode = {
@@ -52,6 +53,22 @@ const remedies: readonly (readonly [RegExp, code: number, text: (at: string) => 
     (at) => `${at} accepts no client from this host (protected mode). Run this on another host.`,
   ],
   [
+    /\b(NOPERM|unknown command)\b.*\bselect\b/i,
+    exitCode.notPermitted,
+    (at) => `${at} may not be selected by this user. ACL SETUSER <user> +select permits it.`,
+  ],
+  [
+    /\bDB index\b/,
+    exitCode.usage,
+    (at) => `there is no ${at}. Give the one that the shop uses as the path of the address.`,
+  ],
+  [
+    /SELECT is not allowed in cluster mode/,
+    exitCode.usage,
+    (at) =>
+      `${at} does not exist: it is a node of a Cluster. Say so with --cluster, and leave the database out of the address.`,
+  ],
+  [
     /\bNOPERM\b|unknown command|can't run this command or subcommand|ACL failure in script/,
     exitCode.notPermitted,
     (at) =>
@@ -67,7 +84,7 @@ const remedies: readonly (readonly [RegExp, code: number, text: (at: string) => 
     /\bCLUSTERDOWN\b/,
     exitCode.noRedis,
     (at) =>
-      `${at} cannot serve this user's key: a part of the Cluster is down. Look at it with: submit-lock doctor --cluster.`,
+      `${at} cannot serve this user's key: a part of the Cluster is down. Look at it with: ${program} doctor --cluster.`,
   ],
   [
     /\bREADONLY\b/,

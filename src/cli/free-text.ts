@@ -80,7 +80,7 @@ function waiting({ expiresInMs }: Found): string {
 function labelOf(found: Found): string {
   const { id = "" } = found;
   if (found.state !== "held") return `${id}, ${found.state}`;
-  const held = found.heldMs === undefined ? "" : `, ${duration(found.heldMs)}`;
+  const held = found.heldMs === undefined ? "" : `, for ${duration(found.heldMs)}`;
   return `${id}, ${stateOf(found)}${held}`;
 }
 
@@ -114,14 +114,10 @@ export function alreadyFreedText(
   ];
 }
 
-/** The id was another one's. */
+/** The id that was given is not that of the lock. */
 export function changedText(found: Found, showCommand: string): string[] {
-  if (found.state === "held" && found.heldMs !== undefined) {
-    return [
-      `Nothing was changed: the order you looked at is over, and a newer one began ${duration(found.heldMs)} ago. Leave that one alone.`,
-    ];
-  }
   return [
-    `Nothing was changed: this lock is another one by now (${labelOf(found)}). Look again: ${showCommand}`,
+    `Nothing was changed: this is not the id of the lock's holder (${labelOf(found)}). It was mistyped, or a newer order has begun: leave that one alone.`,
+    `Look again: ${showCommand}`,
   ];
 }

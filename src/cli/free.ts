@@ -13,7 +13,7 @@ import {
 } from "./free-text.ts";
 import type { Found } from "./lock-state.ts";
 import { personOf, type Terminal } from "./terminal.ts";
-import { visible, visibleInspection } from "./visible.ts";
+import { json, visible, visibleInspection, visibleUser } from "./visible.ts";
 
 /** `submit-lock free <user>` */
 export async function free(context: Context): Promise<number> {
@@ -25,19 +25,19 @@ export async function free(context: Context): Promise<number> {
     await answerOf(connection, theLock(connection).inspect(args.user)),
   );
   if (found.state === "free") {
-    const text = `User ${visible(args.user)} is free already. Nothing was changed.`;
+    const text = `User ${visibleUser(args.user)} is free already. Nothing was changed.`;
     return told(context, { outcome: "already-free" }, [text]);
   }
   if (found.id === undefined) {
     throw new CliError(
-      `user ${visible(args.user)}: the key is no text and so no lock, and was left alone. Look at it with: ${suggestion("show", args)}`,
+      `user ${visibleUser(args.user)}: the key is no text and so no lock, and was left alone. Look at it with: ${suggestion("show", args)}`,
       exitCode.found,
     );
   }
   const given = args.text("id")?.toLowerCase() ?? found.id;
   if (found.state === "freed" && !args.has("now") && given.startsWith(found.id)) {
     const result = { outcome: "freed", freeInMs: found.expiresInMs } as const;
-    const text = alreadyFreedText(visible(args.user), found);
+    const text = alreadyFreedText(visibleUser(args.user), found);
     return told(context, result, text, isDryRun ? true : undefined);
   }
   if (isDryRun) return dryRun(context, found, found.id);
@@ -84,13 +84,16 @@ async function answers({ args, terminal }: Context, found: Found, there: string)
   const asksId = terminal.canAsk && (given === undefined || now);
   // What its holder is not told of is not done in silence.
   if (asksId || now || found.state === "foreign")
-    terminal.warn(beforeFreeing(visible(args.user), found, now));
+    terminal.warn(beforeFreeing(visibleUser(args.user), found, now));
   const reason =
     args.text("reason") ??
     (await ask(terminal, "Why, for the audit line (such as a ticket's number): "));
   if (!asksId) return { id: given as string, reason };
   const wanted = given ?? there;
-  const typed = await ask(terminal, `Type the id (${wanted}) to free user ${visible(args.user)}: `);
+  const typed = await ask(
+    terminal,
+    `Type the id (${visible(wanted)}) to free user ${visibleUser(args.user)}: `,
+  );
   if (typed.toLowerCase() === wanted) return { id: wanted, reason };
   throw new UsageError(`that is not the id. Nothing was changed`);
 }
@@ -111,7 +114,7 @@ function dryRun(context: Context, found: Found, there: string): number {
   return told(
     context,
     { outcome: "freed", freeInMs },
-    dryRunText(visible(args.user), found, now),
+    dryRunText(visibleUser(args.user), found, now),
     true,
   );
 }
@@ -129,7 +132,7 @@ async function ended(
   audit: Audit,
 ): Promise<number> {
   const { args } = context;
-  const user = visible(args.user);
+  const user = visibleUser(args.user);
   if (result.outcome === "changed") {
     // Only for the text.
     const found = await answerOf(connection, theLock(connection).inspect(args.user));
@@ -139,21 +142,22 @@ async function ended(
   }
   const text =
     result.outcome === "freed"
-      ? freedText(user, audit.by, audit.reason, result.freeInMs)
+      ? freedText(user, visible(audit.by), visible(audit.reason), result.freeInMs)
       : // It ended by itself in between, or this command was executed and its first answer lost.
         [`User ${user} is free by now.`];
   const code = told(context, result, text);
-  const { address: redis } = connection;
+  const { address: redis, database } = connection;
   const key = theLock(connection).keyFor(args.user);
   const time = new Date().toISOString();
   context.terminal.warn([
-    JSON.stringify({
+    json({
       event: "submit-lock free",
       time,
       userId: args.user,
       ...audit,
       ...result,
       redis,
+      database,
       key,
     }),
   ]);
@@ -173,7 +177,7 @@ function told(
 ): number {
   const { user } = args;
   if (args.has("json")) {
-    terminal.print([JSON.stringify({ userId: user, ...result, ...(dryRun && { dryRun }) })]);
+    terminal.print([json({ userId: user, ...result, ...(dryRun && { dryRun }) })]);
   } else if (result.outcome === "changed") terminal.warn(text);
   else terminal.print(text);
   return result.outcome === "changed" ? exitCode.found : exitCode.done;

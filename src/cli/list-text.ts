@@ -1,8 +1,9 @@
 import { quoted } from "./arguments.ts";
+import { program } from "./commands.ts";
 import { count, duration } from "./durations.ts";
 import { type Found, lockStates, renewalsOf, stateOf } from "./lock-state.ts";
 import type { Paint, Tone } from "./terminal.ts";
-import { visible, visibleInspection } from "./visible.ts";
+import { visibleInspection, visibleUser } from "./visible.ts";
 
 export interface ListedLock {
   readonly user: string;
@@ -41,14 +42,14 @@ export function listText(listed: Listed, view: ListView): string[] {
   const { limit, hidesIds, paint } = view;
   const shown = locks.slice(0, limit);
   const rows = shown.map(({ user, found }) =>
-    rowOf({ user: visible(user), found: visibleInspection(found) }, hidesIds),
+    rowOf({ user, found: visibleInspection(found) }, hidesIds),
   );
   const without = hidesIds ? 1 : 0;
   return [
     paint("bold", summary(listed, view.address)),
     ...(rows.length === 0
       ? [
-          `No such lock under ${listed.keyPrefix} in ${view.redis}. If a customer still cannot order: submit-lock show <user>`,
+          `No such lock under ${listed.keyPrefix} in ${view.redis}. If a customer still cannot order: ${program} show <user>`,
         ]
       : table([head, ...rows], without, paint)),
     ...(locks.length > limit
@@ -70,7 +71,8 @@ function summary({ keyPrefix, locks }: Listed, address: string): string {
   return `${keyPrefix} on ${address}: ${number}${parts.length === 0 ? "" : ` (${parts.join(", ")})`}${oldest}`;
 }
 
-function rowOf({ user, found }: ListedLock, hidesIds: boolean): string[] {
+function rowOf({ user: id, found }: ListedLock, hidesIds: boolean): string[] {
+  const user = visibleUser(id);
   const state = stateOf(found);
   const freeIn = duration(found.expiresInMs);
   switch (found.state) {
@@ -88,9 +90,9 @@ function rowOf({ user, found }: ListedLock, hidesIds: boolean): string[] {
     case "cooldown":
       return [user, state, "-", "-", freeIn, "-"];
     case "foreign": {
-      const id = found.id === undefined ? "no text, so no lock" : "another lock";
-      const remedy = hidesIds || found.id === undefined ? "" : `: submit-lock show ${quoted(user)}`;
-      return [user, state, "?", "-", neverOr(freeIn), `${id}${remedy}`];
+      const what = found.id === undefined ? "no text, so no lock" : "another lock";
+      const remedy = hidesIds || found.id === undefined ? "" : `: ${program} show ${quoted(id)}`;
+      return [user, state, "?", "-", neverOr(freeIn), `${what}${remedy}`];
     }
   }
 }

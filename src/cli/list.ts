@@ -5,6 +5,7 @@ import { CliError, exitCode, UsageError } from "./failure.ts";
 import { type Listed, type ListedLock, listText } from "./list-text.ts";
 import { type LockState, lockStates, renewalsOf, stateOf } from "./lock-state.ts";
 import { clientOf, scan, userOf } from "./scan.ts";
+import { json } from "./visible.ts";
 
 /** So many keys are asked for at once: a script call has up to 100. */
 const asked = 100;
@@ -32,7 +33,7 @@ export async function list({ args, terminal, open }: Context): Promise<number> {
     ),
   }));
   const hidesIds = args.has("no-ids");
-  if (args.has("json")) terminal.print([JSON.stringify(asJson(shown, limit, hidesIds))]);
+  if (args.has("json")) terminal.print([json(asJson(shown, limit, hidesIds))]);
   else {
     const { paint } = terminal;
     const { address } = connection;

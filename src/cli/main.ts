@@ -10,6 +10,7 @@ import { helpOf, overview } from "./help.ts";
 import { list } from "./list.ts";
 import { show } from "./show.ts";
 import type { Terminal } from "./terminal.ts";
+import { hasOuterBlanks, visible } from "./visible.ts";
 import { watch } from "./watch.ts";
 
 const run: Readonly<Record<CommandName, (context: Context) => Promise<number>>> = {
@@ -40,6 +41,11 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
     }
     // Before there is a connection: a user id that is none is no matter of Redis.
     if (args.command.takesUser) submitKey("", args.user);
+    if (hasOuterBlanks(args.user)) {
+      terminal.warn([
+        `The user id "${visible(args.user)}" has blanks at its ends. Were they pasted?`,
+      ]);
+    }
     const open = async () => {
       connection = await connect(args, terminal.env);
       return connection;
@@ -47,7 +53,8 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
     return await run[args.command.name]({ args, terminal, open });
   } catch (error) {
     const failure = failureOf(error, connection?.address ?? "Redis");
-    terminal.warn([`submit-lock: ${failure.message}`]);
+    // It may repeat what was typed.
+    terminal.warn([`submit-lock: ${visible(failure.message)}`]);
     return failure.exitCode;
   }
 }

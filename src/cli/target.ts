@@ -38,8 +38,10 @@ export function targetOf(args: Arguments, env: NodeJS.ProcessEnv): Target {
   if (sentinels !== undefined && args.has("cluster")) {
     throw new UsageError("--sentinel and --cluster exclude each other");
   }
-  const { host, port, ...rest } =
-    given === "" ? { host: undefined, port: undefined } : fromUrl(given);
+  const { host, port, ...rest }: TargetOptions = given === "" ? {} : fromUrl(given);
+  if (args.has("cluster") && (rest.db ?? 0) !== 0) {
+    throw new UsageError("a Cluster has database 0 alone: leave the other one out of the address");
+  }
   const keyPrefix = args.text("ioredis-prefix");
   const authority = args.text("tls-ca");
   const options: TargetOptions = {
@@ -56,7 +58,7 @@ export function targetOf(args: Arguments, env: NodeJS.ProcessEnv): Target {
 function fromUrl(text: string): TargetOptions {
   // A password with a character that a URL cannot hold is the usual reason; it must not be shown.
   const expected =
-    "expected an address such as redis://user:password@host:6379/0, special characters in the password percent-encoded";
+    "expected an address such as redis://user:password@host:6379/0, with the database as its path, without ? and #, and with special characters in the password percent-encoded";
   const decoded = (part: string) => {
     try {
       return decodeURIComponent(part);
@@ -65,12 +67,17 @@ function fromUrl(text: string): TargetOptions {
     }
   };
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url === undefined || !["redis:", "rediss:"].includes(url.protocol) || url.hostname === "") {
+  const [, db] = /^\/?(\d{0,9})$/.exec(url?.pathname ?? "") ?? [];
+  if (
+    url === undefined ||
+    db === undefined ||
+    !["redis:", "rediss:"].includes(url.protocol) ||
+    url.hostname === "" ||
+    // A client would obey ?db=5, and a database that is ignored is the wrong one.
+    /[?#]/.test(text)
+  ) {
     throw new UsageError(`--url or REDIS_URL: ${expected}`);
   }
-  const db = url.pathname.replace(/^\//, "");
-  if (!/^\d*$/.test(db))
-    throw new UsageError(`--url or REDIS_URL: ${expected}; its path is "${db}"`);
   return {
     host: url.hostname.replace(/^\[(.*)\]$/, "$1"),
     port: url.port === "" ? 6379 : Number(url.port),

@@ -4,7 +4,7 @@ import { answerOf, theLock } from "./connect.ts";
 import type { Context } from "./context.ts";
 import { parseDuration } from "./durations.ts";
 import { exitCode } from "./failure.ts";
-import { visibleInspection } from "./visible.ts";
+import { json, visibleInspection } from "./visible.ts";
 import { changeOf, watchLine } from "./watch-text.ts";
 
 const everyMs = 200;
@@ -25,7 +25,7 @@ export async function watch({ args, terminal, open }: Context): Promise<number> 
       const at = new Date();
       terminal.print([
         args.has("json")
-          ? JSON.stringify({ time: at.toISOString(), userId: args.user, change, ...found })
+          ? json({ time: at.toISOString(), userId: args.user, change, ...found })
           : watchLine(at, change, before, visibleInspection(found)),
       ]);
     }

@@ -5,12 +5,11 @@ import { admit } from "../http/admission.ts";
 import { type LeaseLike, resolveGuardOptions } from "../http/guard-options.ts";
 import { offeredTypes } from "../http/page.ts";
 import { sendProblem } from "../http/problem.ts";
-import { problemsFor } from "../http/problems.ts";
 import type { Replay } from "../http/refusal.ts";
 import type { RequestLease, SharedLease } from "../http/request-lease.ts";
 import { ResponseCapture } from "../http/response-capture.ts";
-import { repeatable } from "../http/stored-headers.ts";
-import type { Submission } from "../http/submission.ts";
+import { headersToRepeat } from "../http/stored-headers.ts";
+import type { Submission, Uploads } from "../http/submission.ts";
 import type { Lease } from "../lock/lease.ts";
 import { invalidOption } from "../validation.ts";
 import { warnOnce } from "../warn-once.ts";
@@ -18,6 +17,7 @@ import type { SubmitGuard, SubmitGuardOptions } from "./submit-guard.ts";
 
 export type { AttemptLike, LeaseLike, LockLike, NoUser } from "../http/guard-options.ts";
 export type { IdempotencyOptions, NoId } from "../http/idempotency-options.ts";
+export type { Problem, ProblemCode } from "../http/problem.ts";
 export type {
   Anonymous,
   Contended,
@@ -54,14 +54,18 @@ export function submitGuard<Req extends IncomingMessage = Request>(
   options: SubmitGuardOptions<Req>,
 ): SubmitGuard {
   const resolved = resolveGuardOptions(options, {
-    reject: (docs) => {
-      const problemOf = problemsFor(docs);
-      return (req, res, _next, refusal) => sendProblem(res, problemOf(refusal, prefersPage(req)));
-    },
+    reject: (_req, res, _next, { problem }) => sendProblem(res, problem),
+    prefersPage,
     replay: (_req, res, _next, replay) => sendReplay(res, replay),
     content: (req) => {
-      const { originalUrl, query, body } = req as unknown as Request;
-      return { originalUrl: originalUrl ?? req.url, query, body };
+      const { originalUrl, query, body, file, files } = req as unknown as Request & Uploads;
+      return {
+        originalUrl: originalUrl ?? req.url,
+        query,
+        body,
+        hasParser: "body" in req,
+        files: [file, files],
+      };
     },
   });
 
@@ -198,7 +202,7 @@ function sendReplay(res: ServerResponse, { answer }: Replay): void {
     return;
   }
   res.statusCode = answer.status;
-  for (const [name, value] of repeatable(answer.headers)) res.setHeader(name, value);
+  for (const [name, value] of headersToRepeat(res, answer.headers)) res.setHeader(name, value);
   res.setHeader("Idempotent-Replayed", "true");
   res.end(answer.body);
 }

@@ -30,7 +30,10 @@ export interface SubmitGuardOptions<Req extends IncomingMessage = Request>
   readonly onContended?: Answer<Req, Contended> | undefined;
   /** Redis does not answer: 503, go on without a lock, or answer. @defaultValue "reject" */
   readonly onUnavailable?: "reject" | "proceed" | Answer<Req, Unavailable> | undefined;
-  /** The `Idempotency-Key` is missing although it is required, or cannot be read. @defaultValue 400 */
+  /**
+   * The `Idempotency-Key` is missing although it is required, or cannot be read, or `submissionId`
+   * returned an unfit id. @defaultValue 400
+   */
   readonly onKeyMissing?: Answer<Req, KeyMissing> | undefined;
   /** The id of the submission is that of another one, with other content. @defaultValue 422 */
   readonly onMismatch?: Answer<Req, Mismatch> | undefined;

@@ -14,8 +14,9 @@ import type {
   ResolvedGuardOptions,
 } from "./guard-options.ts";
 import type { ResolvedIdempotency } from "./idempotency-options.ts";
-import type { Replay } from "./refusal.ts";
+import type { Refusal, RefusalReason, Replay } from "./refusal.ts";
 import { Completion, findLease, type RequestLease, type SharedLease } from "./request-lease.ts";
+import { listedHeaders } from "./stored-headers.ts";
 import { IdentifiedSubmission, identify } from "./submission.ts";
 import { waitForAnswer } from "./wait.ts";
 
@@ -53,7 +54,7 @@ export async function admit<Source, Args extends unknown[]>(
     const userId = await options.userId(source);
     // Rule 18: no user, no record.
     admission = isNoUser(userId)
-      ? answered(options.onAnonymous, { reason: "anonymous" })
+      ? refused(options, source, options.onAnonymous, { reason: "anonymous" })
       : await hold(options, source, userId, req, completion);
     // Somebody else has answered meanwhile, or nobody is there: a second answer would only do harm.
     if (admission.kind === "answered" && completion.isTooLate) admission = { kind: "gone" };
@@ -81,15 +82,16 @@ async function hold<Source, Args extends unknown[]>(
   let submission: IdentifiedSubmission | undefined;
   if (idempotency !== undefined) {
     const found = await identify(idempotency, source, req, options.content, key ?? "");
-    if (found.kind === "key-missing") return answered(options.onKeyMissing, { reason: found.kind });
-    if (found.kind === "key-invalid") {
-      return answered(options.onKeyMissing, { reason: found.kind, why: found.why });
-    }
     if (found.kind === "submission") submission = found.submission;
+    else if (found.kind !== "none") {
+      const { kind: reason, ...why } = found;
+      return refused(options, source, options.onKeyMissing, { reason, ...why });
+    }
   }
   if (completion.isTooLate) return { kind: "gone" };
   if (idempotency === undefined || submission === undefined) {
-    return admitted(options, req, completion, undefined, await lock.acquire(userId));
+    const attempt = await lock.acquire(userId);
+    return admitted(options, source, req, completion, undefined, attempt);
   }
   const asked: AcquireOptions = {
     submission: {
@@ -103,9 +105,12 @@ async function hold<Source, Args extends unknown[]>(
     ? await settle(idempotency, lock, userId, asked, completion, attempt)
     : attempt;
   if (settled.outcome !== "completed") {
-    return admitted(options, req, completion, submission, settled);
+    return admitted(options, source, req, completion, submission, settled);
   }
-  return await replayed(options, req, key ?? "", submission, settled);
+  const { answer, ageMs } = settled;
+  const headers = listedHeaders(idempotency.storedHeaders, answer.headers);
+  const listed = { answer: { ...answer, headers }, ageMs };
+  return await replayed(options, source, req, key ?? "", submission, listed);
 }
 
 /** An attempt, and whether the submission that was waited for is over. */
@@ -138,6 +143,7 @@ async function settle(
 
 function admitted<Source, Args extends unknown[]>(
   options: ResolvedGuardOptions<Source, Args>,
+  source: Source,
   req: IncomingMessage,
   completion: Completion,
   submission: IdentifiedSubmission | undefined,
@@ -146,22 +152,28 @@ function admitted<Source, Args extends unknown[]>(
   switch (attempt.outcome) {
     case "contended": {
       const { expiresInMs, hasEnded, isCooldown = false, sameSubmission = false } = attempt;
-      return answered(options.onContended, {
-        reason: "contended",
+      const contended = {
+        reason: "contended" as const,
         expiresInMs,
         sameSubmission,
         answerUnavailable: false,
         hasEnded,
         isCooldown,
-      });
+      };
+      return refused(options, source, options.onContended, contended, submission);
     }
-    case "mismatched":
-      return answered(options.onMismatch, { reason: "mismatch", inFlight: attempt.inFlight });
+    case "mismatched": {
+      const mismatch = { reason: "mismatch" as const, inFlight: attempt.inFlight };
+      return refused(options, source, options.onMismatch, mismatch, submission);
+    }
     case "unavailable":
       if (isMisconfigured(attempt.cause)) throw attempt.cause;
       // An order without a lock for somebody who has left meanwhile helps nobody.
       if (completion.isTooLate) return { kind: "gone" };
-      return answered(options.onUnavailable, { reason: "unavailable", cause: attempt.cause });
+      return refused(options, source, options.onUnavailable, {
+        reason: "unavailable",
+        cause: attempt.cause,
+      });
     case "acquired": {
       if (completion.isTooLate) {
         giveBack(attempt.lease);
@@ -175,42 +187,58 @@ function admitted<Source, Args extends unknown[]>(
 
 async function replayed<Source, Args extends unknown[]>(
   options: ResolvedGuardOptions<Source, Args>,
+  source: Source,
   req: IncomingMessage,
   key: string,
   submission: IdentifiedSubmission,
   { ageMs, answer }: Omit<Replay, "reason">,
 ): Promise<Admission<Args>> {
-  const replayable = options.hasOnReplay ? answer : await replayableAnswer(answer, req.headers);
+  const replayable = await replayableAnswer(answer, req.headers, options.hasOnReplay);
   if (replayable !== undefined) {
     publishReplay({ key, ageMs, source: submission.source });
-    return answered(options.onReplay, { reason: "replay", answer: replayable, ageMs });
+    const replay: Replay = { reason: "replay", answer: replayable, ageMs };
+    return { kind: "answered", answer: (...args) => options.onReplay(...args, replay) };
   }
-  return answered(options.onContended, {
-    reason: "contended",
+  const unavailable = {
+    reason: "contended" as const,
     expiresInMs: 0,
     sameSubmission: true,
     answerUnavailable: true,
     isCooldown: false,
-  });
+  };
+  return refused(options, source, options.onContended, unavailable, submission);
 }
 
-/** `undefined` where not enough of it was kept, or this client cannot read it. */
+/**
+ * `undefined` where not enough of it was kept, or this client cannot read it, or another writer has
+ * recorded a status that a guard never keeps.
+ */
 async function replayableAnswer(
   answer: StoredAnswer,
   headers: IncomingHttpHeaders,
+  hasOnReplay: boolean,
 ): Promise<StoredAnswer | undefined> {
+  if (answer.status < 200 || answer.status >= 500) return undefined;
+  if (hasOnReplay) return answer;
   if (answer.body !== undefined) return await readableAnswer(answer, headers);
   // A redirect says everything in its headers.
   const isRedirect = answer.status >= 300 && answer.status < 400;
   return isRedirect || answer.headers["location"] !== undefined ? answer : undefined;
 }
 
-function answered<Args extends unknown[], Why>(
+function refused<Source, Args extends unknown[], Why extends Refusal>(
+  options: ResolvedGuardOptions<Source, Args>,
+  source: Source,
   choice: OnRefusal<Args, Why>,
-  why: Why,
+  why: Omit<Why, "problem">,
+  submission?: IdentifiedSubmission,
 ): Admission<Args> {
   if (choice === "proceed") return { kind: "pass" };
-  return { kind: "answered", answer: (...args) => choice(...args, why) };
+  const isDerived = submission?.source === "derived";
+  // Not made for a client that has left before it is answered.
+  const problem = () => options.problem(why as RefusalReason, source, isDerived);
+  const answer = (...args: Args) => choice(...args, { ...why, problem: problem() } as Why);
+  return { kind: "answered", answer };
 }
 
 /** The outer guard's lease knows nothing of what the inner one would keep: that would be lost in silence. */

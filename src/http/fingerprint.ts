@@ -92,7 +92,7 @@ function hasToJson(value: unknown): value is { toJSON(): unknown } {
 }
 
 /** The prototype has none of its own, so it is `Object.prototype`, of whichever realm. */
-function isPlain(object: object): boolean {
+export function isPlain(object: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(object);
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }

@@ -9,12 +9,15 @@ import {
   type ResolvedIdempotency,
   resolveIdempotencyOptions,
 } from "./idempotency-options.ts";
+import type { Problem } from "./problem.ts";
+import { problemsFor } from "./problems.ts";
 import type {
   Anonymous,
   Contended,
   KeyMissing,
   Mismatch,
   Refusal,
+  RefusalReason,
   Replay,
   Unavailable,
 } from "./refusal.ts";
@@ -94,8 +97,10 @@ export type OnRefusal<Args extends unknown[], Why> = "proceed" | Answer<Args, Wh
 
 /** What an adapter does by itself. */
 export interface Defaults<Source, Args extends unknown[]> {
-  /** Answers a refusal for which the application has no answer of its own. */
-  reject(docs: string | undefined): Answer<Args, Refusal>;
+  /** Sends the problem of a refusal for which the application has no answer of its own. */
+  readonly reject: Answer<Args, Refusal>;
+  /** Whether the client would rather be answered with a page. */
+  prefersPage(source: Source): boolean;
   /** Repeats an answer. */
   readonly replay: Answer<Args, Replay>;
   readonly content: (source: Source) => RequestContent;
@@ -106,6 +111,8 @@ export interface ResolvedGuardOptions<Source, Args extends unknown[]>
   readonly idempotency: ResolvedIdempotency<Source> | undefined;
   readonly cooldownMs: number;
   readonly content: (source: Source) => RequestContent;
+  /** The default answer to a refusal. */
+  problem(refusal: RefusalReason, source: Source, isDerived: boolean): Problem;
   readonly onAnonymous: OnRefusal<Args, Anonymous>;
   readonly onContended: OnRefusal<Args, Contended>;
   readonly onUnavailable: OnRefusal<Args, Unavailable>;
@@ -149,7 +156,8 @@ export function resolveGuardOptions<Source, Args extends unknown[]>(
   checkMs("cooldownMs", cooldownMs, 0, 60_000);
   if (cooldownMs > 0) requireRecords(lock, "cooldownMs");
   const idempotency = resolveIdempotency(options);
-  const reject = defaults.reject(idempotency?.docs);
+  const { content, prefersPage, reject } = defaults;
+  const problemOf = problemsFor(idempotency?.docs);
   const rejects = (choice: unknown): choice is "reject" | undefined =>
     choice === undefined || choice === "reject";
   return {
@@ -158,7 +166,9 @@ export function resolveGuardOptions<Source, Args extends unknown[]>(
     skip,
     idempotency,
     cooldownMs,
-    content: defaults.content,
+    content,
+    problem: (refusal, source, isDerived) =>
+      problemOf(refusal, { isDerived, prefersPage: prefersPage(source) }),
     onAnonymous: rejects(onAnonymous) ? reject : onAnonymous,
     onContended: onContended ?? reject,
     onUnavailable: rejects(onUnavailable) ? reject : onUnavailable,

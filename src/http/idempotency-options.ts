@@ -14,12 +14,13 @@ export interface IdempotencyOptions<Source> {
   /**
    * What is one submission, whatever the client sends: cart id and version, or a token rendered
    * into the form; 1 to 1 024 characters. Where it gives an id, the header does not count. No hash
-   * of the body: what is ordered twice on purpose would be lost. @defaultValue none
+   * of the body: what is ordered twice on purpose would be lost. A number, a boolean and unfit text
+   * are a 400; an object goes to the error handler. @defaultValue none
    */
   readonly submissionId?: ((source: Source) => string | NoId | Promise<string | NoId>) | undefined;
   /**
    * What has to be equal on a retry: JSON, a string, bytes, or a promise of them; anything else goes
-   * to the error handler. @defaultValue query and parsed body for ids of the header, none for `submissionId`
+   * to the error handler. @defaultValue query, parsed body and files for ids of the header, none for `submissionId`
    */
   readonly fingerprint?: ((source: Source) => unknown) | undefined;
   /**

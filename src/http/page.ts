@@ -1,7 +1,10 @@
-import type { PageName, Problem } from "./problem.ts";
+import type { Problem, ProblemCode } from "./problem.ts";
 
 /** What a client may be answered, the best first where it does not care. */
 export const offeredTypes = ["application/problem+json", "json", "html"] as const;
+
+/** Which page tells a person the same: that of the code, or one for a case of a code. */
+export type PageName = ProblemCode | "submission_ended";
 
 interface PageText {
   readonly title: string;
@@ -35,6 +38,11 @@ const texts: Readonly<Record<PageName, PageText>> = {
     advice:
       "The page that you came from sent something unreadable where it names the order. Reload that page, and submit your order again.",
   },
+  idempotency_id_invalid: {
+    title: "Your order was not placed",
+    advice:
+      "The page that you came from did not name the order in a way that we understand. Reload that page, and submit your order again.",
+  },
   idempotency_in_flight: {
     title: "Your order is being processed",
     advice:
@@ -62,12 +70,11 @@ const texts: Readonly<Record<PageName, PageText>> = {
  * middle of the checkout. Without a link, because only the shop knows its pages, and without a style
  * or a script that a content security policy could forbid.
  */
-export function asPage({ code, headers, page, status }: Problem): Problem {
+export function asPage({ code, headers, status }: Problem, page: PageName = code): Problem {
   const { advice, title } = texts[page];
   return {
     status,
     code,
-    page,
     headers: { ...headers, "Content-Type": "text/html; charset=utf-8" },
     body: `<!doctype html>
 <html lang="en">

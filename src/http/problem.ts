@@ -1,24 +1,25 @@
 import type { ServerResponse } from "node:http";
 
-/** What clients tell problems apart by. */
-type ProblemCode =
+/** The stable codes of the answers to a request that does not run. */
+export type ProblemCode =
   | "submit_anonymous"
   | "submit_contended"
   | "submit_unavailable"
   | "idempotency_key_required"
   | "idempotency_key_invalid"
+  | "idempotency_id_invalid"
   | "idempotency_in_flight"
   | "idempotency_answer_unavailable"
   | "idempotency_conflict";
 
-/** Which page tells a person the same: that of its code, or one for a case of a code. */
-export type PageName = ProblemCode | "submission_ended";
-
-/** An answer that is ready to be sent. */
+/**
+ * The answer that a guard gives by default to a request that does not run: a problem document (RFC
+ * 9457), or a page for a client that prefers HTML. An answer of your own keeps its `headers`.
+ */
 export interface Problem {
   readonly status: number;
   readonly code: ProblemCode;
-  readonly page: PageName;
+  /** `Content-Type`, `Cache-Control: no-store`, and `Retry-After` and `Link` where they apply. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
 }
@@ -35,13 +36,13 @@ export function problem(
   return {
     status,
     code,
-    page: code,
-    headers: {
+    // Frozen, because the functions that answer are given this very object.
+    headers: Object.freeze({
       ...headers,
       "Content-Type": "application/problem+json",
       // The next submit may be let through.
       "Cache-Control": "no-store",
-    },
+    }),
     body: JSON.stringify({ type, title, status, detail, code }),
   };
 }

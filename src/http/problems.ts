@@ -1,7 +1,7 @@
-import { idempotencyProblems } from "./idempotency-problems.ts";
+import { type IdempotencyProblems, idempotencyProblems } from "./idempotency-problems.ts";
 import { asPage } from "./page.ts";
 import { type Problem, problem } from "./problem.ts";
-import type { Refusal } from "./refusal.ts";
+import type { RefusalReason } from "./refusal.ts";
 
 /** `Retry-After` counts whole seconds. Few orders take longer than one, and 0 would invite a storm. */
 const retryAfter = "1";
@@ -41,6 +41,13 @@ const problems = {
   ),
 };
 
+/** How a refusal is told. */
+export interface Telling {
+  readonly prefersPage: boolean;
+  /** The submission has an id of `submissionId`: the client knows of no Idempotency-Key. */
+  readonly isDerived: boolean;
+}
+
 /**
  * What a guard answers where the application has no answer of its own.
  *
@@ -48,13 +55,18 @@ const problems = {
  */
 export function problemsFor(
   docs: string | undefined,
-): (refusal: Refusal, prefersPage: boolean) => Problem {
-  const problemOf = problemDocumentsFor(docs);
-  return (refusal, prefersPage) => (prefersPage ? asPage(problemOf(refusal)) : problemOf(refusal));
+): (refusal: RefusalReason, telling: Telling) => Problem {
+  const byKey = problemDocumentsFor(idempotencyProblems(docs, false));
+  const derived = problemDocumentsFor(idempotencyProblems(docs, true));
+  return (refusal, { isDerived, prefersPage }) => {
+    const document = (isDerived ? derived : byKey)(refusal);
+    if (!prefersPage) return document;
+    const hasEnded = refusal.reason === "contended" && refusal.hasEnded === true;
+    return asPage(document, hasEnded ? "submission_ended" : document.code);
+  };
 }
 
-function problemDocumentsFor(docs: string | undefined): (refusal: Refusal) => Problem {
-  const once = idempotencyProblems(docs);
+function problemDocumentsFor(once: IdempotencyProblems): (refusal: RefusalReason) => Problem {
   return (refusal) => {
     switch (refusal.reason) {
       case "anonymous":
@@ -64,6 +76,8 @@ function problemDocumentsFor(docs: string | undefined): (refusal: Refusal) => Pr
         return once.keyRequired;
       case "key-invalid":
         return once.keyInvalid(refusal.why ?? "cannot be read");
+      case "id-invalid":
+        return once.idInvalid(refusal.why ?? "");
       case "mismatch":
         return once.conflict;
       case "contended":

@@ -1,6 +1,5 @@
 import type { ServerResponse } from "node:http";
 import type { AnswerHeaders, AnswerToStore } from "../lock/record.ts";
-import { endBehindRecord } from "./behind-record.ts";
 import type { Capture, WantedAnswer } from "./capture.ts";
 import { type GivenHeaders, pickHeaders } from "./stored-headers.ts";
 
@@ -81,7 +80,7 @@ export class ResponseCapture implements Capture {
       const isFirst = !capture.#isPassingOn && !capture.#hasEnded;
       if (isFirst) capture.#hasEnded = true;
       try {
-        return endBehindRecord(this, () => capture.#passOn(this, end, args));
+        return capture.#passOn(this, end, args);
       } catch (error) {
         // Such as for a chunk that is no text and no bytes: it has not ended.
         if (isFirst) capture.#hasEnded = false;

@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Http2Stream } from "node:http2";
 import { Socket } from "node:net";
 import { Timer, TimerWheel } from "../timer-wheel.ts";
 
@@ -33,7 +34,8 @@ const pollTimers = new TimerWheel<ResponseEnd>(100, false);
  * So `writableEnded` is read at each event of the response, and the call of `res.end` itself is
  * watched where `prefinish` may be missing. Where a response has an HTTP/1 connection to itself,
  * `prefinish` is enough but for one case, a connection that was ended and is not closed yet, and
- * for that one the response is polled.
+ * for that one the response is polled. An HTTP/2 stream is polled for another one: reset without an
+ * error code while something is unwritten, it has no `close` until it is destroyed.
  */
 export class ResponseEnd extends Timer {
   readonly #res: ServerResponse;
@@ -42,7 +44,9 @@ export class ResponseEnd extends Timer {
   #closed: boolean;
   #endCalled = false;
   #stopWatchingSocket: (() => void) | undefined;
-  #connection: Socket | undefined;
+  /** One that the response has to itself. */
+  readonly #connection: Socket | undefined;
+  readonly #stream: Http2Stream | undefined;
 
   /** @param changed called whenever `ended`, `closed` or `isOver` may have become true. */
   constructor(req: IncomingMessage, res: ServerResponse, changed: () => void) {
@@ -57,17 +61,16 @@ export class ResponseEnd extends Timer {
     // Two listeners are all that most requests cost. Express replaces each response's prototype,
     // which gives it a hidden class of its own, so replacing its `end` as well would be slow.
     const connection = isHttp1(req) && !Object.hasOwn(res, "end") ? connectionOf(res) : undefined;
-    if (connection !== undefined) {
-      this.#connection = connection;
-      this.#setPollTimer();
-      return;
-    }
+    this.#connection = connection;
+    this.#stream = streamOf(res);
+    this.#setPollTimer();
+    if (connection !== undefined) return;
     res.on("finish", update);
     this.#watchEnd();
     const socket = isHttp1(req) ? req.socket : undefined;
     // Adapters of serverless platforms make requests without a real socket.
     if (typeof socket?.once === "function") {
-      this.#stopWatchingSocket = onSocketClose(socket, () => this.#close());
+      this.#stopWatchingSocket = onSocketClose(socket, () => this.#socketClosed());
     }
   }
 
@@ -102,19 +105,27 @@ export class ResponseEnd extends Timer {
 
   /** Not once its connection has closed: polling would keep an abandoned response in memory. */
   #setPollTimer(): void {
-    if (this.#connection?.destroyed === false) {
+    if ((this.#connection ?? this.#stream)?.destroyed === false) {
       pollTimers.set(this, performance.now() + pollEveryMs);
     }
   }
 
   override onDue(): void {
-    if (this.#res.writableEnded) {
-      this.#end();
-      return;
-    }
     this.#setPollTimer();
+    // Only now its `close` follows, for the handler too. Until here it could read the request.
+    if (this.#stream?.closed) this.#stream.destroy();
+    if (this.#res.writableEnded) this.#end();
     // Whatever is answered now will not be read.
-    if (this.#connection?.writable === false) this.#close();
+    else if (this.#connection?.writable === false) this.#close();
+  }
+
+  #socketClosed(): void {
+    const res = this.#res;
+    this.#close();
+    // Queued on Node.js 20 and 22: without an event `pipeline` to it would never settle.
+    if (res.destroyed || res.socket !== null) return;
+    res.destroy();
+    res.emit("close");
   }
 
   #watchEnd(): void {
@@ -162,14 +173,16 @@ export class ResponseEnd extends Timer {
 export function isDisconnected(req: IncomingMessage, res: ServerResponse): boolean {
   if (isHttp1(req)) return req.socket?.destroyed === true;
   // On HTTP/2 the request and the response share one stream.
-  const { stream } = res as {
-    stream?: { readonly closed?: boolean; readonly destroyed?: boolean };
-  };
+  const stream = streamOf(res);
   return stream?.closed === true || stream?.destroyed === true;
 }
 
 function isHttp1(req: IncomingMessage): boolean {
   return req.httpVersionMajor < 2;
+}
+
+function streamOf(res: ServerResponse): Http2Stream | undefined {
+  return (res as { readonly stream?: Http2Stream }).stream;
 }
 
 /** None while it is queued behind a pipelined one, or in the hands of a serverless platform. */

@@ -15,11 +15,13 @@ const always = [
   "content-language",
   "content-disposition",
   "content-location",
+  "content-range",
   "link",
   "location",
   "etag",
   "last-modified",
   "cache-control",
+  "vary",
 ];
 
 /** Somebody's session, the connection's own (RFC 9110, section 7.6.1), or computed for each answer. */
@@ -71,10 +73,30 @@ export function resolveStoredHeaders(
   return new Set([...always, ...replayHeaders.map((name) => name.toLowerCase())]);
 }
 
-/** Without those that are never repeated: a handler that completes by itself may have given any. */
-export function repeatable(headers: AnswerHeaders): [string, string | string[]][] {
+/**
+ * The headers of a record that may be repeated, with lower-case names: a handler that completes by
+ * itself, or another writer, may have recorded others.
+ */
+export function listedHeaders(stored: ReadonlySet<string>, headers: AnswerHeaders): AnswerHeaders {
+  return pickFromObject(stored, headers);
+}
+
+/** The headers that a replay sets. `Vary` is added to: outer middleware has set its own. */
+export function headersToRepeat(
+  res: Pick<ServerResponse, "getHeader">,
+  headers: AnswerHeaders,
+): [name: string, value: string | string[]][] {
   const entries = Object.entries(headers) as [string, string | string[]][];
-  return entries.filter(([name]) => !never.has(name.toLowerCase()));
+  return entries.map(([name, value]) =>
+    name === "vary" ? [name, union(res.getHeader(name), value)] : [name, value],
+  );
+}
+
+/** The names of two lists, each once. */
+function union(...lists: unknown[]): string {
+  const names = lists.flat().flatMap((list) => String(list ?? "").split(","));
+  const trimmed = names.map((name) => name.trim()).filter((name) => name !== "");
+  return [...new Map(trimmed.map((name) => [name.toLowerCase(), name])).values()].join(", ");
 }
 
 /** What `writeHead` takes: an object, a flat array of names and values, or an array of pairs. */
@@ -98,9 +120,13 @@ export function pickHeaders(
     if (text !== undefined) picked[name] = text;
   }
   if (given === undefined || given === null) return picked;
-  const more = isList(given) ? pickFromList(stored, given) : pickFromObject(stored, given);
-  return Object.assign(picked, more);
+  if (!isList(given)) return Object.assign(picked, pickFromObject(stored, given));
+  const isLastOnly = isNode20 && !("stream" in res) && res.getHeaderNames().length > 0;
+  return Object.assign(picked, pickFromList(stored, given, isLastOnly));
 }
+
+/** Of equal names in a list, Node.js 20 sends the last one where the response has any header. */
+const isNode20 = process.version.startsWith("v20.");
 
 type Picked = Record<string, string | string[]>;
 
@@ -117,14 +143,18 @@ function pickFromObject(
   return picked;
 }
 
-function pickFromList(stored: ReadonlySet<string>, list: readonly unknown[]): Picked {
+function pickFromList(
+  stored: ReadonlySet<string>,
+  list: readonly unknown[],
+  isLastOnly: boolean,
+): Picked {
   const picked: Picked = Object.create(null);
   for (const [name, value] of pairsOf(list)) {
     const key = String(name).toLowerCase();
     const text = stored.has(key) ? textOf(value) : undefined;
     if (text === undefined) continue;
     const earlier = picked[key];
-    picked[key] = earlier === undefined ? text : [earlier, text].flat();
+    picked[key] = earlier === undefined || isLastOnly ? text : [earlier, text].flat();
   }
   return picked;
 }

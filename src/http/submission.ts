@@ -1,11 +1,12 @@
 import type { IncomingMessage } from "node:http";
 import { setImmediate } from "node:timers/promises";
 import { NoFingerprintError } from "../errors.ts";
-import { checkText, hash22 } from "../lock/submission.ts";
+import { checkText, hash22, isText } from "../lock/submission.ts";
 import { bodyIsUnparsed, sentBody } from "./announced-body.ts";
 import { fingerprintOf } from "./fingerprint.ts";
 import { parseIdempotencyKey } from "./idempotency-key.ts";
 import type { ResolvedIdempotency } from "./idempotency-options.ts";
+import { sentFiles } from "./uploads.ts";
 
 /** What a request means to happen once, as a handler sees it. */
 export interface Submission {
@@ -51,7 +52,7 @@ export class IdentifiedSubmission implements Submission {
 export type Identification =
   | { readonly kind: "none" }
   | { readonly kind: "key-missing" }
-  | { readonly kind: "key-invalid"; readonly why: string }
+  | { readonly kind: "key-invalid" | "id-invalid"; readonly why: string }
   | { readonly kind: "submission"; readonly submission: IdentifiedSubmission };
 
 /** What only the framework knows of a request. */
@@ -61,14 +62,28 @@ export interface RequestContent {
   readonly query: unknown;
   /** What a body parser has made of the body; `undefined` if none has. */
   readonly body: unknown;
+  /** A parser has run: it leaves a body behind, also for a content type that it does not take. */
+  readonly hasParser: boolean;
+  /** Each place in which a parser leaves files, with or without any. */
+  readonly files: readonly unknown[];
 }
+
+/** The properties in which parsers leave files. */
+export interface Uploads {
+  readonly file?: unknown;
+  readonly files?: unknown;
+}
+
+const primitives: ReadonlySet<string> = new Set(["string", "number", "boolean"]);
+
+const whyIdInvalid = "The id of a submission has to be well-formed text of 1 to 1024 characters.";
 
 /**
  * Finds what identifies the submission, once: handlers may change the body later.
  *
  * @param scope what is the user's alone: the key of the user's lock.
  * @throws NoFingerprintError (as a rejection) for a body that was announced and not parsed,
- * InvalidOptionError for a `submissionId` that is no text, and what the application's functions throw.
+ * InvalidOptionError for a `submissionId` that is an object, and what the application's functions throw.
  */
 export async function identify<Source>(
   options: ResolvedIdempotency<Source>,
@@ -83,6 +98,10 @@ export async function identify<Source>(
   if (options.submissionId !== undefined) {
     const derived = await options.submissionId(source);
     if (derived !== undefined && derived !== null && derived !== "") {
+      // A client may send any JSON in place of a text; an object is a mistake of the application.
+      if (!isText(derived) && primitives.has(typeof derived)) {
+        return { kind: "id-invalid", why: whyIdInvalid };
+      }
       const text = checkText("idempotency.submissionId", derived);
       const id = hash22(`derived\n${scope}\n${text}`);
       const given = await options.fingerprint?.(source);
@@ -96,12 +115,15 @@ export async function identify<Source>(
   if (header.kind === "missing") {
     return { kind: options.key === "required" ? "key-missing" : "none" };
   }
-  const { originalUrl, query, body } = content(source);
+  const { originalUrl, query, body, hasParser, files } = content(source);
   const id = hash22(`key\n${scope}\n${req.method} ${pathOf(originalUrl)}\n${header.key}`);
   let payload: unknown;
   if (options.fingerprint === undefined) {
-    if (bodyIsUnparsed(req, body)) await untilKnownEmpty(req, body);
-    payload = [query ?? null, sentBody(req, body)];
+    const sent = sentFiles(files);
+    if (sent === undefined && bodyIsUnparsed(req, body)) {
+      await untilKnownEmpty(req, body, hasParser);
+    }
+    payload = [query ?? null, sentBody(req, body), ...(sent === undefined ? [] : [sent])];
   } else {
     payload = await options.fingerprint(source);
   }
@@ -114,17 +136,29 @@ function pathOf(url: string): string {
   return end < 0 ? url : url.slice(0, end);
 }
 
+/** Parsers for Koa may leave nothing behind for a content type that is not theirs. */
+const usualTypes = /^application\/(?:json|x-www-form-urlencoded)\b/i;
+
 /**
  * On HTTP/2 an empty body may be known to be empty one turn of the event loop later.
  *
- * @throws NoFingerprintError (as a rejection) for any other body that was not parsed.
+ * @throws NoFingerprintError (as a rejection) for any other body that was not parsed: the client
+ * chose a content type that no parser takes, or the application has mounted none.
  */
-async function untilKnownEmpty(req: IncomingMessage, body: unknown): Promise<void> {
+async function untilKnownEmpty(
+  req: IncomingMessage,
+  body: unknown,
+  hasParser: boolean,
+): Promise<void> {
   await setImmediate();
   if (!bodyIsUnparsed(req, body)) return;
+  const isOfClient = hasParser || !usualTypes.test(req.headers["content-type"] ?? "");
   // A fingerprint of nothing would let every payload pass for the first one.
   throw new NoFingerprintError(
-    "the Idempotency-Key of a request counts for its content, and its body was not parsed: mount the body parser before the guard, or give idempotency.fingerprint",
+    `cannot compare this request with earlier ones of its Idempotency-Key: ${
+      isOfClient ? "no body parser took its content type" : "its body was not parsed"
+    }. Mount the body parser before the guard, or give idempotency.fingerprint`,
+    { status: isOfClient ? 415 : 500 },
   );
 }
 

@@ -45,6 +45,7 @@ function bodyOf(bytes: Buffer, type: string): unknown {
 
 /** Only what becomes the same bytes again. */
 function jsonOf(bytes: Buffer): unknown {
+  if (!isUtf8(bytes)) return undefined;
   const text = bytes.toString();
   try {
     const value: unknown = JSON.parse(text);

@@ -1,3 +1,4 @@
+import type { ServerResponse } from "node:http";
 import { Readable } from "node:stream";
 
 /** The members of a stream that are used here, so that streams of old packages fit. */
@@ -23,6 +24,7 @@ const watchOf: unique symbol = Symbol.for("submit-lock.body");
 /** A response object whose `body` may be watched. */
 interface Watched {
   body: unknown;
+  readonly res: ServerResponse;
   [watchOf]?: {
     readonly response: Watched;
     /** An accessor that somebody else has put there. */
@@ -95,7 +97,14 @@ export class BodyStreams {
       // Koa does so too on HTTP/1; on HTTP/2 it would begin to read it, and so to write the order.
       if (isDisconnected && isUntouched(stream)) stream.destroy();
     }
-    if (open.size === 0) ended({ hasFailed, hasErrored });
+    if (open.size === 0) {
+      ended({ hasFailed, hasErrored });
+      return;
+    }
+    // As Koa does, which on Koa 2 does not hear of a response that is queued behind a pipelined one.
+    this.#response.res.once("close", () => {
+      for (const stream of open) if (stream instanceof Readable) stream.destroy();
+    });
     for (const stream of open) {
       const streamEnded = (error?: unknown) => {
         if (!open.delete(stream)) return;

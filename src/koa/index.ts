@@ -3,7 +3,6 @@ import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/guard-options.ts";
 import { offeredTypes } from "../http/page.ts";
 import type { Problem } from "../http/problem.ts";
-import { problemsFor } from "../http/problems.ts";
 import type {
   Anonymous,
   Contended,
@@ -14,8 +13,8 @@ import type {
 } from "../http/refusal.ts";
 import type { RequestLease, SharedLease, Work } from "../http/request-lease.ts";
 import { isDisconnected } from "../http/response-end.ts";
-import { repeatable } from "../http/stored-headers.ts";
-import type { Submission } from "../http/submission.ts";
+import { headersToRepeat } from "../http/stored-headers.ts";
+import type { Submission, Uploads } from "../http/submission.ts";
 import type { Lease } from "../lock/lease.ts";
 import { repeat } from "./bodies.ts";
 import { BodyStreams } from "./body-streams.ts";
@@ -24,6 +23,7 @@ import { whenOutermostSettled } from "./outermost.ts";
 
 export type { AttemptLike, LeaseLike, LockLike, NoUser } from "../http/guard-options.ts";
 export type { IdempotencyOptions, NoId } from "../http/idempotency-options.ts";
+export type { Problem, ProblemCode } from "../http/problem.ts";
 export type {
   Anonymous,
   Contended,
@@ -50,7 +50,10 @@ export interface SubmitGuardOptions<Ctx extends AnyContext = Context> extends Gu
   readonly onContended?: Answer<Ctx, Contended> | undefined;
   /** Redis does not answer: 503, go on without a lock, or answer. @defaultValue "reject" */
   readonly onUnavailable?: "reject" | "proceed" | Answer<Ctx, Unavailable> | undefined;
-  /** The `Idempotency-Key` is missing although it is required, or cannot be read. @defaultValue 400 */
+  /**
+   * The `Idempotency-Key` is missing although it is required, or cannot be read, or `submissionId`
+   * returned an unfit id. @defaultValue 400
+   */
   readonly onKeyMissing?: Answer<Ctx, KeyMissing> | undefined;
   /** The id of the submission is that of another one, with other content. @defaultValue 422 */
   readonly onMismatch?: Answer<Ctx, Mismatch> | undefined;
@@ -90,18 +93,20 @@ export function submitGuard<Ctx extends AnyContext = Context>(
   options: SubmitGuardOptions<Ctx>,
 ): Middleware {
   const resolved = resolveGuardOptions<Ctx, [Ctx]>(options, {
-    reject: (docs) => {
-      const problemOf = problemsFor(docs);
-      return (ctx, refusal) => {
-        const prefersPage = (ctx as AnyContext).accepts([...offeredTypes]) === "html";
-        sendProblem(ctx, problemOf(refusal, prefersPage));
-      };
-    },
+    reject: (ctx, { problem }) => sendProblem(ctx, problem),
+    prefersPage: (ctx) => (ctx as AnyContext).accepts([...offeredTypes]) === "html",
     replay: sendReplay,
     content: (ctx) => {
-      const { originalUrl, query, request } = ctx as AnyContext;
+      const { originalUrl, query, request, req } = ctx as AnyContext;
       const { body } = request as { readonly body?: unknown };
-      return { originalUrl, query, body };
+      const places = [request, ctx, req] as readonly Uploads[];
+      return {
+        originalUrl,
+        query,
+        body,
+        hasParser: "body" in request,
+        files: places.flatMap(({ file, files }) => [file, files]),
+      };
     },
   });
   return async function submitGuardMiddleware(ctx, next) {
@@ -172,7 +177,8 @@ function captureFor(ctx: AnyContext, own: RequestLease | undefined): ContextCapt
 function sendReplay(ctx: AnyContext, { answer }: Replay): void {
   // The body first: assigning it sets a type of its own.
   repeat(ctx, answer);
-  for (const [name, value] of repeatable(answer.headers)) ctx.set(name, value as string);
+  for (const [name, value] of headersToRepeat(ctx.res, answer.headers))
+    ctx.set(name, value as string);
   ctx.set("Idempotent-Replayed", "true");
 }
 

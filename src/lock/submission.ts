@@ -99,17 +99,21 @@ export function resolveRetainMs(name: string, retainMs: unknown, acquireTimeoutM
   return checkMs(name, retainMs === undefined ? defaultRetainMs : retainMs, min, maxRetainMs);
 }
 
+/** Whether a value is text that is fit to be hashed. */
+export function isText(value: unknown): value is string {
+  if (typeof value !== "string" || value.length < 1 || value.length > maxLength) return false;
+  return !/\p{Cs}/u.test(value);
+}
+
 /** @throws InvalidOptionError for anything but a text that is fit to be hashed. */
 export function checkText(name: string, text: unknown): string {
+  if (isText(text)) return text;
   const came =
     typeof text !== "string"
       ? describe(text)
       : text.length < 1 || text.length > maxLength
         ? `a string of ${text.length} characters`
-        : /\p{Cs}/u.test(text)
-          ? "a string with a lone surrogate"
-          : undefined;
-  if (came === undefined) return text as string;
+        : "a string with a lone surrogate";
   throw new InvalidOptionError(
     `${name}: expected a string of 1 to ${maxLength} characters, got ${came}`,
   );

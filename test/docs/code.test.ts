@@ -1,4 +1,7 @@
+import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { RedisStore, SubmitLock } from "../../src/index.ts";
+import { closeClients, ioredis6 } from "../support/clients.ts";
 import { command } from "../support/command.ts";
 import { freePort } from "../support/free-port.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
@@ -93,6 +96,40 @@ describe("a quick start", () => {
     await until(noKeyLeft, { what: "every key to be gone" });
   });
 
+  /** The order goes on until its lease is lost, and its holder looks sooner whether it is. */
+  const endless = (code: string) =>
+    code
+      .replace(
+        /await pay\(500\);(?=\s+(\S+)\.throwIfAborted)/,
+        "while (!$1.aborted) await pay(50);",
+      )
+      .replace("new RedisStore(redis) }", "new RedisStore(redis), ttlMs: 600 }");
+
+  test.each(starts)("for $name answers 503 where its lease is freed", async (start) => {
+    const { file, heading, language } = start;
+    const port = await freePort();
+    const name = `freed-${port}.${language}`;
+    const code = page(file).blockUnder(heading, language);
+    expect(endless(code)).toMatch(/aborted.*[\s\S]*throwIfAborted/);
+    project.write(name, endless(code));
+    project.start(name, { PORT: `${port}`, REDIS_URL: redis.url });
+    const url = `http://127.0.0.1:${port}/orders`;
+    const submit = (user: string) => fetch(url, { method: "POST", headers: { "x-user-id": user } });
+    await serving(() => submit(""));
+    const order = submit("freed");
+    const client = ioredis6.connect(redis.port);
+    const lock = new SubmitLock({ store: new RedisStore(client) });
+    const idOf = async () => {
+      const found = await lock.inspect("freed");
+      return "id" in found ? found.id : undefined;
+    };
+    await until(async () => (await idOf()) !== undefined, { what: "the order to start" });
+    await lock.free("freed", { id: (await idOf()) as string, by: "a test", reason: "a test" });
+    expect((await order).status).toBe(503);
+    await lock.close({ timeoutMs: 0 });
+    closeClients();
+  });
+
   test("is tried with a request that does what the README says", async () => {
     const tried = page("README.md").blocks.find(({ code }) => code.includes("curl"))?.code ?? "";
     expect(tried).toMatch(/^for click in 1 2; do curl -i .* & done; wait\n$/);
@@ -118,6 +155,49 @@ async function serving(ask: () => Promise<unknown>): Promise<void> {
     );
   await until(answers, { what: "the quick start", boundMs: 60_000, everyMs: 50 });
 }
+
+describe("answers of your own", () => {
+  test.each([
+    ["express", "ts"],
+    ["koa", "js"],
+  ])("keep what clients go by, on %s", async (framework, language) => {
+    const recipe = page(`docs/guide/${framework}.md`).blockUnder("Answers of your own", language);
+    const serve = async (url: string) => {
+      const port = await freePort();
+      project.write(`own-${port}.${language}`, recipe);
+      project.start(`own-${port}.${language}`, { PORT: `${port}`, REDIS_URL: url });
+      const submit = async (user: string, key?: string, body: object = {}) => {
+        const headers = { "x-user-id": user, "content-type": "application/json" };
+        const answer = await fetch(`http://127.0.0.1:${port}/orders`, {
+          method: "POST",
+          headers: key === undefined ? headers : { ...headers, "idempotency-key": key },
+          body: JSON.stringify(body),
+        });
+        const type = String(answer.headers.get("content-type")).split(";")[0];
+        const of = (name: string) => answer.headers.get(name);
+        const { error } = (await answer.json()) as { error?: string };
+        return [answer.status, error, type, of("cache-control"), of("retry-after")];
+      };
+      await serving(() => submit(""));
+      return submit;
+    };
+    const submit = await serve(redis.url);
+    const refused = (status: number, code: string, retryAfter: string | null = null) =>
+      [status, code, "application/json", "no-store", retryAfter] as const;
+    expect(await submit("")).toEqual(refused(401, "submit_anonymous"));
+    expect(await submit("own")).toEqual(refused(400, "idempotency_key_required"));
+    expect(await submit("own", "a, list")).toEqual(refused(400, "idempotency_key_invalid"));
+    expect((await submit("own", "k-1"))[0]).toBe(201);
+    const other = await submit("own", "k-1", { cart: 8 });
+    expect(other).toEqual(refused(422, "idempotency_conflict"));
+    const key = `lock:submit:own-${framework}`;
+    await command(redis.port, "set", key, `${randomUUID()}`, "px", 60_000);
+    const contended = await submit(`own-${framework}`, "k-2");
+    expect(contended).toEqual(refused(409, "submit_contended", "1"));
+    const alone = await serve(`redis://127.0.0.1:${await freePort()}`);
+    expect(await alone("own", "k-1")).toEqual(refused(503, "submit_unavailable", "1"));
+  });
+});
 
 describe("the other code of the documents", () => {
   test("runs a job under the lock", async () => {

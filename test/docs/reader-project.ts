@@ -13,6 +13,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
+import { atExit } from "../support/at-exit.ts";
 import { ROOT } from "./page.ts";
 
 const exec = promisify(execFile);
@@ -21,6 +22,7 @@ const packages = [
   "express",
   "koa",
   "@koa/router",
+  "@koa/bodyparser",
   "ioredis",
   "@opentelemetry/api",
   "@opentelemetry/exporter-prometheus",
@@ -103,6 +105,7 @@ export class ReaderProject {
       env: { ...process.env, NODE_ENV: "test", ...env },
     });
     this.#running.add(child);
+    atExit(() => void child.kill("SIGKILL"));
     return child;
   }
 

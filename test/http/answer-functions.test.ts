@@ -63,6 +63,18 @@ const reasons = [
   },
 ] as const;
 
+/** The default answer, which each function is given. */
+function problemOf(reason: string): unknown {
+  const headers = { "Content-Type": "application/problem+json", "Cache-Control": "no-store" };
+  const all = reason === "anonymous" ? headers : { ...headers, "Retry-After": "1" };
+  return {
+    status: { anonymous: 401, contended: 409, unavailable: 503 }[reason],
+    code: `submit_${reason}`,
+    headers: all,
+    body: expect.stringContaining(`"code":"submit_${reason}"`),
+  };
+}
+
 function goodLock(): SubmitLock {
   const store = new RedisStore(ioredis6.connect(sharedRedisPort()));
   return openLock({ store, ...patientTimes });
@@ -108,7 +120,7 @@ describe.each(expressMounts)("$name", ({ major, mount }) => {
         res.status(418).json({ brewing: true });
       });
       expect([reply.status, reply.body]).toEqual([418, { brewing: true }]);
-      expect(infos).toEqual([info]);
+      expect(infos).toEqual([{ ...info, problem: problemOf(info.reason) }]);
       expect(seen).toEqual({ ran: 0, errors: [] });
     });
 
@@ -194,7 +206,7 @@ describe.each([
         ctx.body = { brewing: true };
       });
       expect([reply.status, reply.body]).toEqual([418, { brewing: true }]);
-      expect(infos).toEqual([info]);
+      expect(infos).toEqual([{ ...info, problem: problemOf(info.reason) }]);
       expect(seen).toEqual({ ran: 0, errors: [] });
     });
 

@@ -1,4 +1,5 @@
 import type { Socket } from "node:net";
+import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import { type AnyRedis, ioredis6 } from "../support/clients.ts";
@@ -149,4 +150,46 @@ describe.each(seeing.filter(({ http }) => http === 1))("$name", (framework: Fram
       });
     }
   });
+});
+
+/** How the body of a second response is, behind a first one that is never answered. */
+const bodies: [what: string, source: () => Readable][] = [
+  ["never ends", () => new Readable({ read: () => {} })],
+  [
+    "waits for its reader",
+    () =>
+      new Readable({
+        read() {
+          this.push(Buffer.alloc(65_536));
+        },
+      }),
+  ],
+  ["has ended", () => Readable.from(["all of it"])],
+];
+
+describe.each(seeing.filter(({ http }) => http === 1))("P5: $name", (framework: Framework) => {
+  test.each(bodies)(
+    "a stream to a queued response that %s is torn down when its client has left",
+    async (_what, open) => {
+      const first = gate();
+      let source: Readable | undefined;
+      const shop = await openShop({
+        framework,
+        async handler(turn, work) {
+          work.overNow();
+          if (turn.req.headers["x-order"] === "first") return await first.opened;
+          source = open();
+          await turn.stream(source);
+        },
+      });
+      const connection = await openRaw(shop.port);
+      const bytes = (user: string, order: string) => submitBytes(user, { "X-Order": order });
+      connection.send(bytes(`${shop.user}-first`, "first"), bytes(shop.user, "second"));
+      await until(() => source !== undefined, { what: "the second order to start" });
+      connection.socket.destroy();
+      await shop.keyIsGone();
+      await until(() => source?.destroyed, { what: "the stream to be torn down" });
+      first.open();
+    },
+  );
 });

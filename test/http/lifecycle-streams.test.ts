@@ -1,4 +1,7 @@
+import { once as nextEvent } from "node:events";
+import { connect } from "node:http2";
 import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import { until } from "../support/until.ts";
@@ -249,3 +252,54 @@ describe.each(held)("$framework.name", ({ framework }: { framework: Framework })
     await shop.keyIsGone();
   });
 });
+
+describe.each(koas.filter(({ http }) => http === 2))("P5: $name", (framework: Framework) => {
+  test.each([
+    ["was read", "application/json"],
+    ["was not read", "application/octet-stream"],
+  ])(
+    "a slow reader that resets its stream, and whose body %s, ends the lock",
+    async (_what, type) => {
+      const bytes = new Readable({
+        read() {
+          this.push(Buffer.alloc(65_536));
+        },
+      });
+      await resetBySlowReader(framework, type, bytes, (turn) => turn.stream(bytes));
+      await until(() => bytes.destroyed, { what: "the stream to be torn down" });
+    },
+  );
+
+  test("a slow reader that resets a stream that was ended by hand ends the lock", async () => {
+    const bytes = Readable.from([Buffer.alloc(1_000_000)]);
+    const handler = (turn: Turn) => pipeline(bytes, turn.byHand());
+    await resetBySlowReader(framework, "application/octet-stream", bytes, handler);
+  });
+});
+
+/** A client that takes a part of the bytes and then resets its stream without an error code. */
+async function resetBySlowReader(
+  framework: Framework,
+  type: string,
+  bytes: Readable,
+  handler: (turn: Turn) => unknown,
+): Promise<void> {
+  const shop = await openShop({
+    framework,
+    handler: (turn, work) => {
+      work.overNow();
+      return handler(turn);
+    },
+  });
+  const client = connect(`http://127.0.0.1:${shop.port}`);
+  const headers = { "content-type": type, "x-user": shop.user };
+  const stream = client.request({ ":method": "POST", ":path": "/orders", ...headers });
+  stream.end("[1]");
+  await nextEvent(stream, "response");
+  await until(() => bytes.readableFlowing === false || bytes.readableEnded, {
+    what: "the window to be used up",
+  });
+  stream.destroy();
+  await shop.keyIsGone();
+  client.destroy();
+}

@@ -121,8 +121,11 @@ describe.each(everywhere)("$name", (framework: Framework) => {
 
   test.each([
     ["throws", () => Promise.reject(new Error("no cart"))],
-    ["gives no text", () => ({ cart: 7 }) as never],
-    ["gives 1 025 characters", () => "x".repeat(1_025)],
+    ["gives an object", () => ({ cart: 7 }) as never],
+    ["gives an array", () => ["7:3"] as never],
+    ["gives a function", () => (() => "7:3") as never],
+    ["gives a symbol", () => Symbol("7:3") as never],
+    ["gives a bigint", () => 7n as never],
   ])(
     "a submissionId that %s goes to the error handler, and nothing runs",
     async (_how, submissionId) => {
@@ -132,6 +135,48 @@ describe.each(everywhere)("$name", (framework: Framework) => {
       expect(await once.everything()).toEqual([]);
     },
   );
+
+  test.each<[what: string, sent: unknown]>([
+    ["a number", 7],
+    ["0", 0],
+    ["true", true],
+    ["false", false],
+    ["1 025 characters", "secret".padEnd(1_025, "x")],
+    ["a lone surrogate", "secret \ud83d"],
+  ])("an id from the request that is %s is a 400, and nothing runs", async (_what, sent) => {
+    const told: unknown[] = [];
+    const submissionId = (req: IncomingMessage) =>
+      Reflect.get(Reflect.get(req, "body") as object, "token");
+    const guard = { idempotency: { submissionId } };
+    const once = await openOnce({ framework, guard });
+    const submit = { key: orderKey, body: { token: sent } };
+    const reply = await once.submit(submit);
+    expect([reply.status, codeOf(reply)]).toEqual([400, "idempotency_id_invalid"]);
+    expect(reply.body).not.toContain("secret");
+    const page = await once.submit({ ...submit, headers: { accept: "text/html" } });
+    expect([page.status, page.body]).toEqual([400, expect.stringContaining("not placed")]);
+    expect([once.runs, await once.everything(), once.shop.errors]).toEqual([0, [], []]);
+
+    const onKeyMissing = (info: unknown) => {
+      told.push(info);
+      return [418, {}] as const;
+    };
+    const own = await openOnce({ framework, guard, answers: { onKeyMissing } });
+    expect((await own.submit(submit)).status).toBe(418);
+    const why = "The id of a submission has to be well-formed text of 1 to 1024 characters.";
+    expect(told).toMatchObject([{ reason: "id-invalid", why }]);
+    expect(JSON.parse(reply.body).detail).toContain(why);
+  });
+
+  test("an id from the request may have 1 024 characters, and anything well-formed", async () => {
+    const submissionId = (req: IncomingMessage) =>
+      Reflect.get(Reflect.get(req, "body") as object, "token");
+    const once = await openOnce({ framework, guard: { idempotency: { submissionId } } });
+    for (const token of ["x".repeat(1_024), "\ud83d\ude00", "\u0000", " "]) {
+      expect((await once.submit({ body: { token } })).status).toBe(201);
+    }
+    expect(once.runs).toBe(4);
+  });
 
   test("what a handler does to the body changes neither id nor fingerprint", async () => {
     const once = await openOnce({
@@ -160,7 +205,7 @@ describe.each(everywhere)("$name", (framework: Framework) => {
   test("a body that no parser has read goes to the error handler", async () => {
     const once = await openOnce({ framework, unparsed: true });
     await unfingerprinted(once, 500, { body: { cart: 7 } });
-    expect(String(once.shop.errors[0])).toContain("mount the body parser before the guard");
+    expect(String(once.shop.errors[0])).toContain("Mount the body parser before the guard");
   });
 
   test("without a body there is nothing to parse", async () => {
@@ -173,7 +218,7 @@ describe.each(everywhere)("$name", (framework: Framework) => {
     const once = await openOnce({ framework });
     const headers = { "content-type": "multipart/form-data; boundary=x" };
     const body = '--x\r\ncontent-disposition: form-data; name="cart"\r\n\r\n7\r\n--x--\r\n';
-    await unfingerprinted(once, 500, { headers, body });
+    await unfingerprinted(once, 415, { headers, body });
     // An id of the application, or a fingerprint, needs no body.
     const guard = { idempotency: { submissionId: () => "7:3" } };
     const derived = await openOnce({ framework, guard });

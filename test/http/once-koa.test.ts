@@ -38,6 +38,10 @@ const bodies: Record<string, (ctx: Context) => unknown> = {
     ctx.type = "json";
     ctx.body = '{ "order" : 7 }';
   },
+  "JSON in another charset than UTF-8": (ctx) => {
+    ctx.type = "application/json; charset=iso-8859-1";
+    ctx.body = Buffer.from('{"name":"José"}', "latin1");
+  },
   "null as a string": (ctx) => {
     ctx.type = "json";
     ctx.body = "null";

@@ -160,6 +160,18 @@ const refusals: Refusing[] = [
     },
   },
   {
+    status: 400,
+    code: "idempotency_id_invalid",
+    retryAfter: undefined,
+    heading: "Your order was not placed",
+    told: { reason: "id-invalid", why: expect.stringMatching(/^The id .*\.$/) },
+    arrange: async (options) => {
+      const idempotency = { ...options.guard?.idempotency, submissionId: () => 7 as never };
+      const once = await openOnce({ ...options, guard: { idempotency } });
+      return (headers = {}) => once.submit({ headers });
+    },
+  },
+  {
     status: 503,
     code: "submit_unavailable",
     retryAfter: /^1$/,
@@ -235,7 +247,7 @@ describe.each(everywhere)("$name", (framework: Framework) => {
       expect((await submit({ accept })).headers["content-type"]).toBe("application/problem+json");
     });
 
-    test("is answered by the application where it has an answer of its own", async () => {
+    test("is answered by the application where it has an answer of its own, and told the default one", async () => {
       const infos: Told[] = [];
       const answer = (info: Told) => {
         infos.push(info);
@@ -243,13 +255,56 @@ describe.each(everywhere)("$name", (framework: Framework) => {
       };
       const names = ["onAnonymous", "onContended", "onUnavailable", "onKeyMissing", "onMismatch"];
       const answers = Object.fromEntries(names.map((name) => [name, answer]));
+      const byDefault = await arrange({ framework });
       const submit = await arrange({ framework, answers });
       for (const accept of ["*/*", browser]) {
+        const usual = await byDefault({ accept });
         const reply = await submit({ accept });
         expect([reply.status, reply.body]).toEqual([418, '{"brewing":true}']);
+        const [info = { reason: "none" }] = infos.splice(0);
+        const given = Object(Object(info["problem"]).headers);
+        const problem = { status, code, headers: given, body: usual.body };
+        expect(info).toEqual({ ...told, problem });
+        const names = Object.keys(given).map((name) => name.toLowerCase());
+        expect(names).toContain("cache-control");
+        expect(names.includes("retry-after")).toBe(retryAfter !== undefined);
+        for (const [name, value] of Object.entries(given)) {
+          const isSeconds = name === "Retry-After";
+          if (isSeconds) expect(value).toMatch(retryAfter as RegExp);
+          else expect([name, usual.headers[name.toLowerCase()]]).toEqual([name, value]);
+        }
       }
-      expect(infos).toEqual([told, told]);
     });
+  });
+});
+
+describe.each(everywhere)("$name, a submissionId", (framework: Framework) => {
+  test("the problems of its submissions speak of no Idempotency-Key", async () => {
+    const fingerprint = (req: object) => Reflect.get(Reflect.get(req, "body") as object, "cart");
+    const idempotency = { submissionId: () => "7:3", fingerprint, maxBodyBytes: 0 };
+    const goOn = gate();
+    const once = await openOnce({
+      framework,
+      guard: { idempotency },
+      handler: async (turn) => {
+        await goOn.opened;
+        turn.answer(201, { placed: true });
+      },
+    });
+    once.begin({ body: { cart: 7 } });
+    await until(() => once.runs === 1, { what: "the order to start" });
+    const inFlight = await once.submit({ body: { cart: 7 } });
+    const conflict = await once.submit({ body: { cart: 8 } });
+    goOn.open();
+    await once.whenKept(1);
+    const unavailable = await once.submit({ body: { cart: 7 } });
+    const replies = [inFlight, conflict, unavailable];
+    expect(replies.map(codeOf)).toEqual([
+      "idempotency_in_flight",
+      "idempotency_conflict",
+      "idempotency_answer_unavailable",
+    ]);
+    for (const { body } of replies) expect(body).not.toMatch(/key/i);
   });
 });
 

@@ -9,11 +9,20 @@ import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import type { Framework } from "./frameworks.ts";
 import { gate } from "./gate.ts";
-import { codeOf, everywhere, openOnce, orderKey, unmarked } from "./once-shop.ts";
+import { layerThatWaits } from "./layers.ts";
+import { codeOf, everywhere, type OnceShop, openOnce, orderKey, unmarked } from "./once-shop.ts";
 import { closeShops } from "./shop.ts";
 import type { Told } from "./turn.ts";
 
 afterEach(closeShops);
+
+const headersOf = (info: Told | undefined) => Object(Object(info)["answer"]).headers;
+
+/** A record behind its head: status, headers and more. */
+interface Content {
+  readonly s: number;
+  readonly h: Readonly<Record<string, string>>;
+}
 
 describe.each(everywhere)("$name", (framework: Framework) => {
   test("an answer whose body is not kept is answered by onReplay, from the database", async () => {
@@ -70,6 +79,80 @@ describe.each(everywhere)("$name", (framework: Framework) => {
       { key: derived.shop.key, ageMs: expect.any(Number), source: "derived" },
     ]);
     for (const { ageMs } of messages) expect(ageMs).toBeGreaterThanOrEqual(0);
+  });
+
+  /** What another writer makes of the record of the user's only submission. */
+  async function rewrite(once: OnceShop, change: (content: Content) => Content): Promise<void> {
+    const [[key]] = (await once.everything()) as [[string]];
+    const text = String(await observer().get(key));
+    const content = change(JSON.parse(text.slice(59)));
+    await observer().send("SET", key, `${text.slice(0, 59)}${JSON.stringify(content)}`);
+  }
+
+  test.each([100, 101, 103, 199, 500, 503, 599])(
+    "a record with status %i is of another writer, and is not repeated",
+    async (status) => {
+      const replays: unknown[] = [];
+      const onReplay = (told: Told) => {
+        replays.push(told);
+        return [200, {}] as const;
+      };
+      for (const answers of [{}, { onReplay }]) {
+        const once = await openOnce({ framework, answers });
+        await once.submit({ key: orderKey });
+        await once.whenKept(1);
+        await rewrite(once, (content) => ({ ...content, s: status }));
+        const reply = await once.submit({ key: orderKey });
+        expect([reply.status, codeOf(reply)]).toEqual([409, "idempotency_answer_unavailable"]);
+        expect([once.runs, once.shop.errors]).toEqual([1, []]);
+      }
+      expect(replays).toEqual([]);
+    },
+  );
+
+  test("of a record of another writer, the headers of the guard's list are repeated, and no other", async () => {
+    const unlisted = { "access-control-allow-origin": "*", "set-cookie": "sid=1", "x-order": "7" };
+    const framing = { "content-length": "999", "transfer-encoding": "chunked" };
+    const foreign = { ...unlisted, ...framing, "X-Cart": "8", Location: "/orders/7" };
+    const infos: Told[] = [];
+    const onReplay = (told: Told) => {
+      infos.push(told);
+      return [200, {}] as const;
+    };
+    for (const answers of [{}, { onReplay }]) {
+      const once = await openOnce({ framework, answers });
+      await once.submit({ key: orderKey });
+      await once.whenKept(1);
+      await rewrite(once, (content) => ({ ...content, h: { ...content.h, ...foreign } }));
+      const reply = await once.submit({ key: orderKey });
+      const headers = "onReplay" in answers ? headersOf(infos[0]) : reply.headers;
+      for (const name of [...Object.keys(unlisted), "x-cart", "X-Cart"]) {
+        expect(headers).not.toHaveProperty(name);
+      }
+      expect(headers["location"]).toBe("/orders/7");
+    }
+  });
+
+  test("a part of a document is repeated with its range, and with what it varies by", async () => {
+    const once = await openOnce({
+      framework,
+      outside: [
+        layerThatWaits(async (req, res) => {
+          res.setHeader("vary", req.headers["x-lang"] ? "Accept-Language, Origin" : "Origin");
+        }),
+      ],
+      handler: (turn) => {
+        turn.res.setHeader("content-range", "bytes 0-5/7");
+        turn.res.setHeader("vary", "Origin, Accept");
+        turn.answer(206, "placed", "text/plain");
+      },
+    });
+    const [first, second] = await once.twice();
+    expect(first.headers["content-range"]).toBe("bytes 0-5/7");
+    expect(unmarked(second)).toEqual(unmarked(first));
+    // The retry's own middleware has its say.
+    const other = await once.submit({ key: orderKey, headers: { "x-lang": "1" } });
+    expect(other.headers["vary"]).toBe("Accept-Language, Origin, Accept");
   });
 
   test("a record that somebody has overwritten with rubbish is a 503, for its submission alone", async () => {

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { page } from "../docs/page.ts";
+import { atExit } from "../support/at-exit.ts";
 import { freePort } from "../support/free-port.ts";
 import { freshUser } from "../support/ids.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
@@ -80,6 +81,7 @@ function serve(project: Project, port: number): () => string {
     stdio: ["ignore", "ignore", "pipe"],
   });
   running = child;
+  atExit(() => void child.kill("SIGKILL"));
   let said = "";
   child.stderr.on("data", (chunk: Buffer) => {
     said += chunk.toString();

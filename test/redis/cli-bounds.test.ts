@@ -183,6 +183,9 @@ describe("a Cluster", () => {
     const alone = await runBin(["show", others], env);
     expect(alone).toMatchObject({ code: 2, stdout: "" });
     expect(alone.stderr).toContain("is a node of a Cluster. Say so with --cluster");
+    const other = await runBin(["show", others], { REDIS_URL: `${first.url}/5` });
+    expect(other).toMatchObject({ code: 2, stdout: "" });
+    expect(other.stderr).toContain("leave the database out of the address");
 
     await second.kill();
     const isDown = async () =>
@@ -228,6 +231,10 @@ describe("TLS", () => {
     const shown = await runBin(["show", user, "--tls-ca", authority], { REDIS_URL: url });
     expect(shown).toMatchObject({ code: 0, stderr: "" });
     expect(shown.stdout).toContain(`User ${user} is not locked`);
+    const none = { REDIS_URL: `${url}/99` };
+    const otherDatabase = await runBin(["show", user, "--tls-ca", authority], none);
+    expect(otherDatabase).toMatchObject({ code: 2, stdout: "" });
+    expect(otherDatabase.stderr).toContain("there is no database 99");
 
     const untrusted = await runBin(["show", user], { REDIS_URL: url });
     expect(untrusted).toMatchObject({ code: 3, stdout: "" });

@@ -69,7 +69,9 @@ describe("a UUID that another library wrote", () => {
     expect(stdout).toMatch(
       /is locked by submit-lock 0\.1 or another library, for another 1 h 5\d min;/,
     );
-    expect(stdout).toContain(`its process is gone: submit-lock free --now ${user}\n`);
+    expect(stdout).toContain(
+      `its process is gone: npx --no-install submit-lock free --now ${user}\n`,
+    );
     const { stdout: rows } = await runBin(["list", "--state", "unknown", "--limit", "10000"], env);
     expect(rows).toMatch(new RegExp(`^${user} +unknown +\\? +\\? +1 h 5\\d min `, "m"));
     const asked = await runAsPerson(["free", user], env, [undefined]);

@@ -23,6 +23,9 @@ test("a master is found by its Sentinels, and doctor looks at those as well", as
       `submit-lock free --sentinel ${addresses} --master ${target.name} ${user}`,
     );
     await command(master.port, "del", `lock:submit:${user}`);
+    const none = await runBin(["show", user, ...where], { REDIS_URL: "redis://unused/99" });
+    expect(none).toMatchObject({ code: 2, stdout: "" });
+    expect(none.stderr).toContain(`there is no database 99 of the master "${target.name}"`);
 
     const examine = async () => {
       const { stdout, stderr } = await runBin(["doctor", "--json", ...where], env);

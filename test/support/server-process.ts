@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { atExit } from "./at-exit.ts";
 import { freePort } from "./free-port.ts";
 import { answersPing } from "./ping.ts";
 import { until } from "./until.ts";
@@ -37,7 +38,7 @@ export interface RedisServer {
 
 const running = new Set<ChildProcess>();
 const folders = new Set<string>();
-process.once("exit", () => {
+atExit(() => {
   for (const child of running) child.kill("SIGKILL");
   for (const folder of folders) remove(folder);
 });

@@ -29,10 +29,12 @@ class HeldClient extends EventEmitter implements RedisClient {
   duplicate(): void {}
 }
 
+const unheard = { ready() {}, refused() {} };
+
 async function silentConnection(): Promise<{ client: HeldClient; connection: Connection }> {
   const client = new HeldClient();
   const connection = new Connection(client);
-  connection.watch(() => {});
+  connection.watch(unheard);
   connection.send("", "a call", ["key"], [], () => {});
   await sleep(2);
   expect(connection.isUsable(0, 1)).toBe(false);
@@ -51,14 +53,14 @@ test("to ask whether a connection is usable changes nothing", async () => {
 test("a suspected connection is probed once all that its client waits for was given up, one probe at a time", async () => {
   const { client, connection } = await silentConnection();
   const before = performance.now();
-  connection.suspect(0, "key");
+  connection.suspect(0, "key", 1);
   expect(connection.silentAt).toBeGreaterThanOrEqual(before);
   // The call itself may still be answered.
   expect(client.calls).toHaveLength(1);
   client.calls[0]?.giveUp(new Error("Command timed out"));
   await sleep(0);
-  connection.suspect(0, "key");
-  connection.suspect(0, "key");
+  connection.suspect(0, "key", 1);
+  connection.suspect(0, "key", 1);
   expect(client.calls.map(({ script }) => script)).toEqual(["a call", "return 1"]);
   client.calls[1]?.answer(1);
   await sleep(0);
@@ -71,7 +73,7 @@ test("a connection that is not ready is not probed", async () => {
   client.calls[0]?.giveUp(new Error("Command timed out"));
   await sleep(0);
   client.status = "reconnecting";
-  connection.suspect(0, "key");
+  connection.suspect(0, "key", 1);
   expect(client.calls).toHaveLength(1);
   expect(connection.silentAt).toBe(Number.NEGATIVE_INFINITY);
 });
@@ -79,7 +81,7 @@ test("a connection that is not ready is not probed", async () => {
 test("the end of the watch counts as closed what is in flight, and leaves no listener", async () => {
   const client = new HeldClient();
   const connection = new Connection(client);
-  connection.watch(() => {});
+  connection.watch(unheard);
   const told: string[] = [];
   connection.send("", "a call", ["key"], [], ({ kind }) => told.push(kind));
   connection.unwatch();
@@ -100,7 +102,7 @@ function replyError(message: string): Error {
 async function loadedConnection() {
   const client = new HeldClient();
   const connection = new Connection(client);
-  connection.watch(() => {});
+  connection.watch(unheard);
   const told: string[] = [];
   const send = (node = "") =>
     connection.send(node, "a call", ["key"], [], (r) => told.push(r.kind));

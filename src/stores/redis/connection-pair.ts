@@ -1,8 +1,15 @@
 import type { LockCommand, NoAnswer } from "../../lock/store.ts";
 import { inNeutralContext } from "../../neutral-context.ts";
-import { Connection } from "./connection.ts";
+import { Connection, type ConnectionWatcher } from "./connection.ts";
 import { duplicate } from "./duplicate.ts";
-import { addressOf, isCluster, monitorErrors, onError, type RedisClient } from "./ioredis.ts";
+import {
+  addressOf,
+  databaseOf,
+  isCluster,
+  monitorErrors,
+  onError,
+  type RedisClient,
+} from "./ioredis.ts";
 import { misconfiguration } from "./no-answers.ts";
 import { recordKeyOf } from "./record-key.ts";
 import { RedisClock } from "./redis-clock.ts";
@@ -127,12 +134,12 @@ export class ConnectionPair {
   pick(slot: number, key: string, commandTimeoutMs: number): Connection | undefined {
     const silenceMs = silentShare * commandTimeoutMs;
     const primaryUsable = this.#primary.isUsable(slot, silenceMs);
-    if (!primaryUsable) this.#primary.suspect(slot, key);
+    if (!primaryUsable) this.#primary.suspect(slot, key, silenceMs);
     else if (!this.#prefersSecond()) return this.#primary;
-    const second = this.#needSecond();
+    const second = this.#needSecond(this.#primary.isProving(slot, silenceMs));
     if (second !== undefined) {
       const isUsable = second.isUsable(slot, silenceMs);
-      if (!isUsable) second.suspect(slot, key);
+      if (!isUsable) second.suspect(slot, key, silenceMs);
       this.#judge(second, isUsable, commandTimeoutMs);
       if (isUsable) return second;
     }
@@ -151,7 +158,10 @@ export class ConnectionPair {
     const cause = this.#lastError;
     const misconfigured = cause && misconfiguration(cause);
     if (misconfigured !== undefined) return misconfigured;
-    const state = status === "ready" ? "silent" : `"${status}"`;
+    const unready = this.#primary.isInDatabase
+      ? "silent"
+      : `not in database ${databaseOf(this.#client)} yet`;
+    const state = status === "ready" ? unready : `"${status}"`;
     const reason = `the connection to ${addressOf(this.#client)} is ${state}`;
     // The client has given up: there is nothing to wait for, as there is while it reconnects.
     if (status === "end") {
@@ -163,7 +173,7 @@ export class ConnectionPair {
 
   #open(): void {
     this.#primary = new Connection(this.#client);
-    this.#primary.watch(() => this.#cameUp());
+    this.#primary.watch(this.#watcher);
     this.#endMonitor = monitorErrors(this.#client, (error) => {
       this.#lastError = error;
     });
@@ -177,19 +187,30 @@ export class ConnectionPair {
     this.#closeSecond();
   }
 
-  #cameUp(): void {
-    this.#lastError = undefined;
-    for (const onReady of this.#users) onReady();
-  }
+  readonly #watcher: ConnectionWatcher = {
+    ready: () => {
+      this.#lastError = undefined;
+      for (const onReady of this.#users) onReady();
+    },
+    refused: (error) => {
+      this.#lastError = error;
+    },
+  };
 
   #connectIfLazy(): void {
     // A failure shows in the status, and is reported by the client's own `error` event.
     if (this.#client.status === "wait") this.#client.connect().catch(() => {});
   }
 
-  #needSecond(): Connection | undefined {
+  /** @param isSoonUsable whether the primary is about to serve, so that none is opened for it. */
+  #needSecond(isSoonUsable: boolean): Connection | undefined {
     this.#connectIfLazy();
     if (!this.#mayOpenSecond()) return undefined;
+    // Rule 22: the application has selected another database since it was opened.
+    const isElsewhere =
+      this.#second && databaseOf(this.#second.client) !== databaseOf(this.#client);
+    if (isElsewhere) this.#closeSecond();
+    if (this.#second === undefined && isSoonUsable) return undefined;
     this.#second ??= this.#openSecond();
     clearTimeout(this.#idleTimer);
     this.#idleTimer = setTimeout(() => this.#closeIdle(), idleMs);
@@ -217,7 +238,7 @@ export class ConnectionPair {
   #openSecond(): Connection {
     const client = duplicate(this.#client);
     const second = new Connection(client);
-    second.watch(() => this.#cameUp());
+    second.watch(this.#watcher);
     // What keeps this one from coming up is likely to keep the primary from it, whose own errors are
     // heard only if the application listens to them.
     onError(client, (error) => {

@@ -1,4 +1,11 @@
-import { isCluster, isServerError, type RedisClient } from "./ioredis.ts";
+import { DatabaseProof } from "./database-proof.ts";
+import {
+  type ClusterNode,
+  isCluster,
+  isServerError,
+  nodesOf,
+  type RedisClient,
+} from "./ioredis.ts";
 import { LoadedScripts } from "./loaded-scripts.ts";
 import { nodeOf } from "./slots.ts";
 
@@ -25,6 +32,14 @@ interface Call {
   tell: ((result: CallResult) => void) | undefined;
 }
 
+/** Is notified while a connection is watched. */
+export interface ConnectionWatcher {
+  /** The connection came up, and can be used. */
+  ready(): void;
+  /** Rule 22: it came up, and the server refused its database. */
+  refused(error: Error): void;
+}
+
 /** One client, and what is known of its connection: whether it is ready, and whether it is silent. */
 export class Connection {
   readonly client: RedisClient;
@@ -36,26 +51,42 @@ export class Connection {
   /** Oldest first, for each node. */
   readonly #unanswered = new Map<string, Call[]>();
   readonly #scripts = new LoadedScripts();
-  #onReady: () => void = () => {};
+  readonly #database: DatabaseProof;
+  #watcher: ConnectionWatcher | undefined;
 
   constructor(client: RedisClient) {
     this.client = client;
     // A Cluster that loses the connection to one node stays open, and re-sends what was in flight.
     this.#closedEvents = isCluster(client) ? ["close", "end", "-node"] : ["close", "end"];
+    this.#database = new DatabaseProof(
+      client,
+      (answer, tell) => this.follow("", answer, performance.now(), tell),
+      () => this.#watcher?.ready(),
+      (error) => this.#watcher?.refused(error),
+    );
   }
 
-  /** @param onReady called whenever the connection came up. */
-  watch(onReady: () => void): void {
-    this.#onReady = onReady;
-    this.everReady ||= this.client.status === "ready";
+  watch(watcher: ConnectionWatcher): void {
+    this.#watcher = watcher;
     this.client.on("ready", this.#readied);
     for (const event of this.#closedEvents) this.client.on(event, this.#closed);
+    this.client.on("select", this.#database.selected);
+    // Rule 2: with `clusterNodeRetryStrategy` a node comes back, and the Cluster tells nothing of it.
+    this.client.on("+node", this.#watchNode);
+    for (const node of nodesOf(this.client)) this.#watchNode(node);
+    if (this.client.status !== "ready") return;
+    this.everReady = true;
+    this.#database.ask();
   }
 
   /** Ends the watch. What is in flight counts as closed. */
   unwatch(): void {
+    this.#watcher = undefined;
     this.client.off("ready", this.#readied);
     for (const event of this.#closedEvents) this.client.off(event, this.#closed);
+    this.client.off("select", this.#database.selected);
+    this.client.off("+node", this.#watchNode);
+    for (const node of nodesOf(this.client)) node.off("close", this.#closed);
     this.#closed();
   }
 
@@ -71,25 +102,45 @@ export class Connection {
     return nodeOf(this.client, slot);
   }
 
-  /**
-   * Rule 9: whether it is ready, and has left nothing unanswered for `silenceMs` on the node of the
-   * slot. A server that is away would otherwise find a queue of commands at its return.
-   */
+  /** Rules 9 and 22: whether it is ready, in the client's database, and answers. */
   isUsable(slot: number, silenceMs: number): boolean {
     if (this.client.status !== "ready") return false;
+    return this.isInDatabase && this.#answers(slot, silenceMs);
+  }
+
+  /** Rule 22: whether commands go to the client's database, as far as that is certain. */
+  get isInDatabase(): boolean {
+    return this.#database.isDone;
+  }
+
+  /** Whether it is about to be usable: nothing but the proof of its database is missing. */
+  isProving(slot: number, silenceMs: number): boolean {
+    const isReady = this.client.status === "ready";
+    return isReady && !this.isInDatabase && this.#answers(slot, silenceMs);
+  }
+
+  /**
+   * Rule 9: whether it has left nothing unanswered for `silenceMs` on the node of the slot. A server
+   * that is away would otherwise find a queue of commands at its return.
+   */
+  #answers(slot: number, silenceMs: number): boolean {
     const oldest = this.#unanswered.get(this.nodeOf(slot))?.[0];
     return oldest === undefined || performance.now() - oldest.sentAt < silenceMs;
   }
 
   /**
-   * Takes note that the connection was not usable for the slot; if it is ready, it is silent. Writes
-   * a probe, one at a time, where the client has given up every call whose answer could end the
-   * suspicion.
+   * Takes note that the connection was not usable for the slot. If it is ready, it has to prove its
+   * database, or it is silent. Writes a probe, one at a time, where the client has given up every call
+   * whose answer could end the suspicion.
    *
    * @param key one of the slot, for the probe.
    */
-  suspect(slot: number, key: string): void {
+  suspect(slot: number, key: string, silenceMs: number): void {
     if (this.client.status !== "ready") return;
+    if (this.#answers(slot, silenceMs)) {
+      this.#database.ask();
+      return;
+    }
     this.silentAt = performance.now();
     const node = this.nodeOf(slot);
     const newest = this.#unanswered.get(node)?.at(-1);
@@ -150,6 +201,7 @@ export class Connection {
       },
       (error: unknown) => {
         call.isGivenUp = true;
+        if (isServerError(error)) this.#answered(call);
         tellOnce(call, { kind: "error", error });
       },
     );
@@ -193,7 +245,13 @@ export class Connection {
     this.everReady = true;
     this.#scripts.forget();
     this.silentAt = Number.NEGATIVE_INFINITY;
-    this.#onReady();
+    if (this.isInDatabase) this.#watcher?.ready();
+    else this.#database.ask();
+  };
+
+  /** The client itself forgets a node with its listeners once it has lost it for good. */
+  readonly #watchNode = (node: ClusterNode): void => {
+    node.on("close", this.#closed);
   };
 
   /**
@@ -204,6 +262,7 @@ export class Connection {
   readonly #closed = (): void => {
     const calls = [...this.#unanswered.values()].flat();
     this.#unanswered.clear();
+    this.#database.forget();
     for (const call of calls) tellOnce(call, { kind: "closed" });
   };
 }

@@ -1,9 +1,7 @@
-import { isCluster, type RedisClient } from "./ioredis.ts";
+import { databaseOf, isCluster, type RedisClient } from "./ioredis.ts";
 
 /** What ioredis has besides. Every member is looked at only where it is there. */
 interface Internals {
-  /** The state of a connection; `select` is the database that it is in at the moment. */
-  readonly condition?: { readonly select?: number } | null;
   readonly options?: {
     readonly connectTimeout?: number;
     readonly sentinelCommandTimeout?: number;
@@ -29,7 +27,7 @@ const slotsRefreshIntervalMs = 500;
  * re-sends: the lock itself asks again for what was not answered.
  */
 export function duplicate(client: RedisClient): RedisClient {
-  const { condition, options } = client as Internals;
+  const { options } = client as Internals;
   const connectTimeout = Math.min(options?.connectTimeout ?? connectTimeoutMs, connectTimeoutMs);
   const shorter = (ms: number | undefined) => Math.min(ms ?? askTimeoutMs, askTimeoutMs);
   const connection = {
@@ -65,6 +63,6 @@ export function duplicate(client: RedisClient): RedisClient {
     // A Sentinel may be silent, too: often it is on the host of the master that is.
     sentinelCommandTimeout: shorter(options?.sentinelCommandTimeout),
     // `select` at run time changes the database of the connection, not the options that are copied.
-    ...(condition?.select === undefined ? {} : { db: condition.select }),
+    db: databaseOf(client),
   }) as RedisClient;
 }

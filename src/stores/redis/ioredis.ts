@@ -46,8 +46,13 @@ interface Internals {
   readonly isCluster?: boolean;
   /** The socket, while there is one. */
   readonly stream?: Stream | null;
+  /** The state of the connection; `select` is the database that was last selected on it. */
+  readonly condition?: Condition | null;
+  /** The state of the last connection that was ready, until the next one is. */
+  readonly prevCondition?: Condition | null;
+  select?(database: number): Promise<unknown>;
   /** Of a Cluster: the clients of its nodes. */
-  nodes?(role: "master"): readonly Internals[];
+  nodes?(role: "master" | "all"): readonly ClusterNode[];
   /** Of a Cluster: the nodes of each slot, the master first. */
   readonly slots?: readonly (readonly string[] | undefined)[];
   /** Of a Cluster: what it was given to start from. */
@@ -57,8 +62,16 @@ interface Internals {
     readonly name?: string;
     readonly sentinels?: readonly Address[] | null;
     readonly keyPrefix?: string;
+    readonly db?: number;
   };
 }
+
+interface Condition {
+  readonly select?: number;
+}
+
+/** The client of one node of a Cluster. */
+export type ClusterNode = Internals & Pick<RedisClient, "on" | "off">;
 
 /** @throws InvalidOptionError for anything but an ioredis client. */
 export function checkClient(client: unknown): void {
@@ -169,6 +182,38 @@ function hostAndPort(node: Address | string | number | undefined): string | unde
   if (node?.host === undefined) return undefined;
   const host = node.host.includes(":") ? `[${node.host}]` : node.host;
   return `${host}:${node.port ?? 6379}`;
+}
+
+/**
+ * The database that the client last selected; 0 on a Cluster, which has no other. While a connection
+ * is made anew, ioredis starts again from the database of the options and keeps this one aside.
+ */
+export function databaseOf(client: RedisClient): number {
+  const { prevCondition, condition } = client as Internals;
+  if (isCluster(client)) return 0;
+  return Number(prevCondition?.select ?? condition?.select ?? firstDatabaseOf(client)) || 0;
+}
+
+/** The database of the options, which every new connection starts with. */
+export function firstDatabaseOf(client: RedisClient): number {
+  return isCluster(client) ? 0 : Number((client as Internals).options?.db) || 0;
+}
+
+/** Writes `SELECT`, which ioredis does at once where the client is ready. */
+export async function select(client: RedisClient, database: number): Promise<unknown> {
+  const internals = client as Internals;
+  if (internals.select === undefined) throw new Error("the Redis client cannot select a database");
+  return await internals.select(database);
+}
+
+/** The connection that the client has, as an object to compare; another one after each loss. */
+export function streamOf(client: RedisClient): unknown {
+  return (client as Internals).stream;
+}
+
+/** The clients of all nodes of a Cluster; none of any other client. */
+export function nodesOf(client: RedisClient): readonly ClusterNode[] {
+  return isCluster(client) ? ((client as Internals).nodes?.("all") ?? []) : [];
 }
 
 /** What the client puts in front of every key. */

@@ -31,6 +31,14 @@ const misconfigurations: readonly (readonly [RegExp, advice: string])[] = [
   ],
   [/^DENIED\b/, "Redis accepts no client from this host"],
   [
+    /^NOPERM\b.*'select'|^ERR unknown command ['`]select\b/i,
+    "Redis does not permit SELECT, which a client on another database than 0 needs (+select)",
+  ],
+  [
+    /^ERR (DB index is out of range|invalid DB index|SELECT is not allowed in cluster mode)/,
+    "Redis does not have the database of the client",
+  ],
+  [
     // The last two are NOPERM within a script: of Redis up to 7, and of later ones.
     /^NOPERM\b|^ERR unknown command|can't run this command or subcommand|ACL failure in script/,
     "Redis does not permit what a lock needs (EVAL, and GET, SET, PTTL, PEXPIRE, DEL and TIME within it)",

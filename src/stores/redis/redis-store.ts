@@ -38,7 +38,7 @@ import {
   lookUpStepCommand,
   recordCommand,
 } from "./step-commands.ts";
-import { TwoSteps } from "./two-steps.ts";
+import { type RecordRequest, TwoSteps } from "./two-steps.ts";
 
 /**
  * Locks on a Redis or Valkey server, through an ioredis client (5 or 6, `Redis` or `Cluster`).
@@ -59,6 +59,8 @@ export class RedisStore implements LockStore {
   readonly #releases: CommandBatch<ReleaseRequest, OwnedReply>;
   readonly #cooldowns: CommandBatch<ReleaseRequest, OwnedReply>;
   readonly #completes: CommandBatch<CompleteRequest, CompleteReply>;
+  /** The first halves of completes, on a Cluster that moves a slot. */
+  readonly #recordSteps: CommandBatch<RecordRequest, CompleteReply>;
   /** On a Cluster alone: elsewhere two keys can always be reached at once. */
   readonly #twoSteps: TwoSteps | undefined;
   /** With `ackReplicas` alone. */
@@ -102,6 +104,12 @@ export class RedisStore implements LockStore {
       undefined,
       this.#confirmed,
     );
+    this.#recordSteps = new CommandBatch(
+      recordCommand,
+      this.#connections,
+      undefined,
+      this.#confirmed,
+    );
     if (this.#connections.isCluster) this.#twoSteps = this.#openTwoSteps();
   }
 
@@ -132,11 +140,7 @@ export class RedisStore implements LockStore {
   }
 
   complete(request: CompleteRequest): void {
-    if (this.#twoSteps?.complete(request)) {
-      this.#flushSoon();
-      return;
-    }
-    this.#completes.add(request);
+    if (!this.#twoSteps?.complete(request)) this.#completes.add(request);
     this.#flushCompletesSoon();
   }
 
@@ -192,7 +196,6 @@ export class RedisStore implements LockStore {
 
   #openTwoSteps(): TwoSteps {
     // Flushed in this order.
-    const records = this.#openRare(recordCommand);
     const acquires = this.#openRare(acquireStepCommand);
     const lookUps = this.#openRare(lookUpStepCommand);
     const looks = this.#openRare(lookCommand);
@@ -207,7 +210,7 @@ export class RedisStore implements LockStore {
         acquire: added(acquires),
         lookUp: added(lookUps),
         look: added(looks),
-        record: added(records),
+        record: (request) => this.#recordSteps.add(request),
         release: (request) => this.release(request),
       },
       (key) => this.#connections.slotOf(key),
@@ -230,8 +233,8 @@ export class RedisStore implements LockStore {
   }
 
   /**
-   * Completes do not wait for the end of the turn: an answer that was given in the same breath may
-   * leave the process right behind them.
+   * Completes do not wait for the end of the turn: their answer has left the process, and its client
+   * may ask another process at once. Later acquires of this process are written behind them.
    */
   #flushCompletesSoon(): void {
     if (this.#areCompletesToFlush) return;
@@ -242,6 +245,7 @@ export class RedisStore implements LockStore {
   readonly #flushCompletes = (): void => {
     this.#areCompletesToFlush = false;
     this.#completes.flush();
+    this.#recordSteps.flush();
   };
 
   readonly #flush = (): void => {
@@ -254,7 +258,7 @@ export class RedisStore implements LockStore {
 
   #write(): void {
     // Releases first: a user's next submit in the same turn finds the key free.
-    this.#completes.flush();
+    this.#flushCompletes();
     this.#cooldowns.flush();
     this.#releases.flush();
     this.#extends.flush();

@@ -4,7 +4,7 @@ import { ownedReply } from "./commands.ts";
 import type { CallResult } from "./connection.ts";
 import { ConnectionPair } from "./connection-pair.ts";
 import { duplicate } from "./duplicate.ts";
-import { onError, pipelined, type RedisClient } from "./ioredis.ts";
+import { databaseOf, onError, pipelined, type RedisClient } from "./ioredis.ts";
 import { misconfiguration, toNoAnswer } from "./no-answers.ts";
 import { touchScript } from "./scripts/touch.ts";
 
@@ -201,8 +201,11 @@ export class ReplicaWait {
   /** `undefined` where no lock would close them, or the application has closed its client. */
   #pair(): ConnectionPair | undefined {
     if (this.#users === 0 || this.#client.status === "end") return undefined;
-    // A client of Sentinels may end for good while it looks for its master.
-    if (this.#own?.status === "end") this.#close();
+    // A client of Sentinels may end for good while it looks for its master, and the application may
+    // have selected another database.
+    const own = this.#own;
+    if (own && (own.status === "end" || databaseOf(own) !== databaseOf(this.#client)))
+      this.#close();
     this.#own ??= inNeutralContext(() => this.#open());
     return ConnectionPair.of(this.#own);
   }

@@ -1,12 +1,13 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import { atExit } from "../../support/at-exit.ts";
 import { until } from "../../support/until.ts";
 
 const ROOT = fileURLToPath(new URL("../../..", import.meta.url));
 
 const running = new Set<ChildProcess>();
-process.once("exit", endAll);
+atExit(endAll);
 
 /** Ends what a failed test has left behind. Meant for `afterAll`. */
 export function endAll(): void {

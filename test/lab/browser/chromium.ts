@@ -51,6 +51,10 @@ export async function startChromium(
   const context = await chromium.launchPersistentContext(profile, {
     executablePath: chromiumBinary(),
     headless: true,
+    // It ends when its pipe does, and listeners of its own would keep a signal from this process.
+    handleSIGINT: false,
+    handleSIGTERM: false,
+    handleSIGHUP: false,
     args: [
       "--headless",
       "--no-sandbox",

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import { atExit } from "../../support/at-exit.ts";
 import { until } from "../../support/until.ts";
 
 const ROOT = fileURLToPath(new URL("../../..", import.meta.url));
@@ -22,7 +23,8 @@ export async function startDemo(
     env: { ...process.env, PORT: "0", REDIS_URL: "", DATABASE_URL: "", ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });
-  process.once("exit", () => child.kill("SIGKILL"));
+  // Not killed: it has a Redis and servers of its own to end.
+  atExit(() => void child.kill("SIGTERM"));
   let output = "";
   for (const stream of [child.stdout, child.stderr]) {
     stream?.on("data", (chunk: Buffer) => {

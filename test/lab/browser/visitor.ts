@@ -70,6 +70,16 @@ export class Visitor {
     return await read();
   }
 
+  /** Everything that the page tells from now on, as it is told. */
+  async summaries(): Promise<() => Promise<string[]>> {
+    await this.page.evaluate(`
+      globalThis.told = [];
+      new MutationObserver(() => told.push(document.getElementById("summary").textContent))
+        .observe(document.getElementById("summary"), { childList: true });
+    `);
+    return () => this.page.evaluate("told");
+  }
+
   /** What is told, also to a screen reader, of the cart that was ordered last. */
   async summary(pattern: RegExp): Promise<string> {
     const text = async () => (await this.page.textContent("#summary")) ?? "";

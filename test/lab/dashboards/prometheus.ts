@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { atExit } from "../../support/at-exit.ts";
 import { dashboards } from "../../support/board.ts";
 import { freePort } from "../../support/free-port.ts";
 import { until } from "../../support/until.ts";
@@ -42,6 +43,7 @@ export class Prometheus {
       "--log.level=error",
     ];
     const child = spawn("prometheus", args, { stdio: ["ignore", "inherit", "inherit"] });
+    atExit(() => void child.kill("SIGKILL"));
     const prometheus = new Prometheus(child, `http://127.0.0.1:${port}`, folder);
     await until(() => prometheus.#isReady(), { what: "Prometheus", boundMs: 30_000, everyMs: 50 });
     return prometheus;

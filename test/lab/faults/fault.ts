@@ -40,6 +40,8 @@ export interface Fault {
   readonly serverArgs?: readonly string[];
   /** Who the caller logs in as. */
   readonly login?: SharedOptions;
+  /** The database of everybody in the cell; 0 by default. */
+  readonly db?: number;
   /** Before the caller's connection is made. */
   prepare?(target: FaultTarget): Promise<unknown> | unknown;
   /** Just before the command that it hits is sent; the caller goes on when it has resolved. */

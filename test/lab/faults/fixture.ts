@@ -62,10 +62,12 @@ export async function openFixture(
       },
     };
     await fault.prepare?.(target);
-    const redis = await connect(proxy.port, fault.login);
-    const rivalRedis = await connect(server.port, {});
+    const { db = 0 } = fault;
+    const redis = await connect(proxy.port, { ...fault.login, db });
+    const rivalRedis = await connect(server.port, { db });
     const recordKey = library.recordKeyOf?.(user, client.keyPrefix);
-    const observer = new Observer(server.port, client.keyPrefix + library.keyOf(user), recordKey);
+    const key = client.keyPrefix + library.keyOf(user);
+    const observer = new Observer({ port: server.port, db }, key, recordKey);
     closing.push(() => observer.stop());
     await observer.start();
     const caller = await warm(library.open(redis));

@@ -35,9 +35,9 @@ export class Observer {
   readonly firstSeen: Promise<void>;
   #watching: Promise<void> | undefined;
 
-  constructor(port: number, key: string, recordKey?: string) {
+  constructor({ port, db }: { port: number; db: number }, key: string, recordKey?: string) {
     this.#keys = recordKey === undefined ? [key] : [key, recordKey];
-    this.#redis = ioredis6.connect(port, { enableReadyCheck: false });
+    this.#redis = ioredis6.connect(port, { enableReadyCheck: false, db });
     this.firstSeen = new Promise((resolve) => {
       this.#seen = resolve;
     });

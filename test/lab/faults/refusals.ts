@@ -1,5 +1,23 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { until } from "../../support/until.ts";
 import { becomeReplica, type Fault, fill, refusalMs, send } from "./fault.ts";
+
+/** ioredis goes on in database 0 where its SELECT was refused. */
+const elsewhere: Pick<Fault, "ownServer" | "db" | "login" | "prepare" | "strike"> = {
+  ownServer: true,
+  db: 5,
+  login: { username: "shop", password: "shop" },
+  prepare: (target) => send(target, "ACL", "SETUSER", "shop", "on", ">shop", "~*", "&*", "+@all"),
+  async strike(target) {
+    await send(target, "ACL", "SETUSER", "shop", "-select");
+    const before = target.proxy.count("select");
+    target.proxy.resetAll();
+    await until(() => target.proxy.count("select") > before, { what: "the client to select" });
+    // The rest of its handshake.
+    await sleep(200);
+    target.later(refusalMs, () => send(target, "ACL", "SETUSER", "shop", "+select"));
+  },
+};
 
 /** The server says that it does not execute the acquire. */
 export const refusals: Fault[] = [
@@ -70,5 +88,24 @@ export const refusals: Fault[] = [
     ownServer: true,
     strike: (target) => becomeReplica(target, "no"),
     watchMs: 2_000,
+  },
+  {
+    name: "F10 acquire",
+    what: "a connection to database 5 comes up in database 0, because SELECT is refused for 0.8 s",
+    on: "acquire",
+    expect: "refused",
+    says: "NOPERM",
+    ...elsewhere,
+    watchMs: 3_000,
+  },
+  {
+    name: "F10 extend",
+    what: "the same, under an order",
+    on: "extend",
+    expect: "released",
+    ...elsewhere,
+    watchMs: 3_000,
+    // Longer than the TTL, so that the lease lives on only if it was extended.
+    holdMs: 6_500,
   },
 ];

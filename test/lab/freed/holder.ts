@@ -2,6 +2,7 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import type { LostReason } from "../../../src/index.ts";
+import { atExit } from "../../support/at-exit.ts";
 import { until } from "../../support/until.ts";
 import { type Holding, Ledger } from "../ledger.ts";
 import type { FromHolder, HolderSettings } from "./protocol.ts";
@@ -17,7 +18,7 @@ export interface Holder {
 }
 
 const running = new Set<() => void>();
-process.once("exit", () => {
+atExit(() => {
   for (const kill of running) kill();
 });
 

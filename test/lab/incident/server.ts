@@ -1,6 +1,7 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import { atExit } from "../../support/at-exit.ts";
 import type { Answer, FromServer, ServerSettings, Submit } from "./protocol.ts";
 
 const script = fileURLToPath(new URL("./server-process.ts", import.meta.url));
@@ -15,6 +16,7 @@ export class Server {
 
   private constructor(settings: ServerSettings) {
     this.#settings = settings;
+    atExit(() => this.kill());
   }
 
   static async start(settings: ServerSettings): Promise<Server> {
@@ -57,10 +59,7 @@ export class Server {
       stdio: ["ignore", "ignore", "inherit", "ipc"],
     });
     this.#child = child;
-    const killIt = () => void child.kill("SIGKILL");
-    process.once("exit", killIt);
     child.once("exit", () => {
-      process.off("exit", killIt);
       this.#isUp = false;
       for (const answer of this.#asked.values()) answer({ kind: "died" });
       this.#asked.clear();

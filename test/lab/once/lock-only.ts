@@ -7,7 +7,7 @@ import { serveShop } from "./shop.ts";
 export const library: Library = {
   name: "submit-lock, the lock only",
   settings:
-    "`submitGuard({ lock, userId })` with `protect`, on Express. It keeps a second submission out while the first one is worked on, and does not know the key.",
+    "`submitGuard({ lock, userId })` with `protect`, on Express. It keeps a second submission out while the first one is being processed, and does not use the key.",
   start(port, redisUrl) {
     const lock = new SubmitLock({ store: new RedisStore(new Redis(redisUrl)) });
     const guard = submitGuard({ lock, userId: (req) => req.get("x-user-id") });

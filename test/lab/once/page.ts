@@ -107,38 +107,38 @@ export function pageOf(all: readonly Played[], conditions: Conditions): string {
   const ended = all.filter((played) => played.ended > 0);
   return `# Once: the neighbours
 
-Measured by \`npm run once:neighbours\`, which writes this page: the same requests over real HTTP against shops that differ in what stands before \`POST /orders\`. ${cpus().length} CPUs, Node ${process.version}, ${server}, ${named.join(", ")}; everything on one machine, over loopback. Each shop is a process of its own, with a Redis of its own that the library keeps its records in.
+\`npm run once:neighbours\` measures all this and writes this page. It sends the same requests over real HTTP to shops that differ in the protection before \`POST /orders\`. ${cpus().length} CPUs, Node ${process.version}, ${server}, ${named.join(", ")}; everything on one machine, over loopback. Each shop is a process of its own. Its library keeps its records in a Redis of its own.
 
-The handler counts its runs outside the process, works for 50 ms and answers 201 with a body that names the order, the user and the item; each run makes another order. Every request has the headers \`Idempotency-Key\` and \`x-user-id\` and comes on a connection of its own. Each scenario is played ${trials} times with new users and new keys; in the crash, ${crashUsers} users' orders are under way in the one process that is killed.
+The handler counts its runs outside the process, works for 50 ms and answers 201 with a body that names the order, the user and the item; each run makes another order. Every request has the headers \`Idempotency-Key\` and \`x-user-id\` and uses a connection of its own. Each scenario is played ${trials} times with new users and new keys; in the crash, ${crashUsers} users' orders are under way in the one process that is killed.
 
 ${tableOf(all)}
 ${notesOf(all)}
-A cell is the number of runs of the handler, and what the client was told at the end. Where trials differ the cell says how many were so; such a race comes out differently from run to run.
+A cell has the number of runs of the handler, and the last answer that the client got. If trials differ, the cell counts each result; such a race ends differently from run to run.
 
 - *same*: the first answer again; status, media type and body are the same, the body byte for byte.
-- *new order*: the answer of another run. After a throw and after a crash that is what the client wants; for another user it is an order of their own, and with another payload a second order under one key. In the other columns it is a second order of one submission: *two orders for one* counts those, of the double clicks, the lost answers, the 100 KB and the streams.
-- *other user's*, *other payload's*, *altered*, *empty*: a success that is not the answer to this request. These are the wrong answers that the last column counts.
-- a number: the status of a refusal or of an error. "for ${patienceMs / 1_000} s": the client asked again every 250 ms for so long and was told so to the end.
-- *(first: …)*: what the first client was told, where it is not its order.
+- *new order*: the answer of another run. After a throw and after a crash the client wants a new order. For another user it is an order of their own, and with another payload it is a second order under one key. In the other columns it is a second order of one submission: *two orders for one* counts those of the double clicks, the lost answers, the 100 KB and the streams.
+- *other user's*, *other payload's*, *altered*, *empty*: a success that is not the answer to this request. The last column counts these as wrong answers.
+- a number: the status of a refusal or of an error. "for ${patienceMs / 1_000} s": the client asked again every 250 ms for that time, and got that status to the end.
+- *(first: …)*: the answer of the first client, if that answer is not its order.
 
 The scenarios:
 
 ${scenarios.map(({ name, what }) => `- *${name}*: ${what}.`).join("\n")}
-- *crash*: the handler's first run works for 10 s; SIGKILL meanwhile, restart of the process, the same request every 250 ms. The time is from the kill to an answer other than 409 and 5xx, at most ${crashBoundMs / 1_000} s are waited; it contains the restart of the process, ${seconds(Math.min(...restarts))} to ${seconds(Math.max(...restarts))} s. In brackets: how long Redis would have kept the key that the order had left, at the kill.
+- *crash*: the handler's first run works for 10 s. During that run the process is killed by SIGKILL and restarted, and the client sends the same request every 250 ms. The time is from the kill to an answer other than 409 and 5xx, and includes the restart of the process, ${seconds(Math.min(...restarts))} to ${seconds(Math.max(...restarts))} s; the client waits for at most ${crashBoundMs / 1_000} s. In brackets: how long Redis would have kept the key that the order had left, at the kill.
 
 ${ended.length === 0 ? "No shop's process ended by itself." : `Processes that ended by themselves: ${ended.map(({ name, ended }) => `${name} ${ended}`).join(", ")}.`}
 
 ## Settings
 
-Each library is set up as its own README says, with its defaults and its Redis adapter. The idempotency libraries are not told who the user is, as none of their READMEs asks for it; an application that makes the user a part of the key changes the column of the two users.
+Each library is set up as its own README says, with its defaults and its Redis adapter. The idempotency libraries do not get the user, because none of their READMEs asks for it. An application that makes the user a part of the key changes the column of the two users.
 
 ${all.map(({ name, settings }) => `- **${name}**: ${settings}`).join("\n")}
 
-The Express shops have an error handler that answers JSON with \`res.json\`, so that libraries that look at \`res.send\` see its answer; they would not see that of Express's own.
+The Express shops have an error handler that answers JSON with \`res.json\`, so that libraries that look at \`res.send\` see its answer. They would not see the answer of Express's own error handler.
 
 ## Not run
 
-These could not be installed from the npm registry that the lab uses, which did not have them: @nestarc/idempotency, @node-idempotency/express, @idempot/express (its Redis store is there, the core that it needs is not) and hono-idempotency. Of express-idempotency it has 1.0.6, not 2.0.
+The npm registry that the lab uses did not have these libraries, so they could not be installed: @nestarc/idempotency, @node-idempotency/express, @idempot/express (its Redis store is there, the core that it needs is not) and hono-idempotency. The registry has express-idempotency 1.0.6, not 2.0.
 `;
 }
 

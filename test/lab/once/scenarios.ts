@@ -31,7 +31,7 @@ export const scenarios: readonly Scenario[] = [
   ...[0, 60, 100, 300].map(doubleClick),
   {
     name: "lost answer",
-    what: "the client leaves after 10 ms, the handler answers at 50 ms, the same request again at 300 ms",
+    what: "the client leaves after 10 ms, the handler answers at 50 ms, and the client sends the same request again at 300 ms",
     wanted: 1,
     first: "first answer",
     insists: true,

@@ -1,13 +1,14 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import { atExit } from "../../support/at-exit.ts";
 import type { Hello } from "./library.ts";
 
 const root = fileURLToPath(new URL("../../..", import.meta.url));
 const patienceMs = 20_000;
 
 const running = new Set<ChildProcess>();
-process.once("exit", () => {
+atExit(() => {
   for (const child of running) child.kill("SIGKILL");
 });
 

@@ -10,7 +10,7 @@ export const library: Library = {
   settings: "`submitGuard({ lock, userId, idempotency: {} })` with `protect`, on Express.",
   notes: {
     "100 KB":
-      "by default an answer of more than 64 KiB (`maxBodyBytes`) is recorded without its body. A retry is not run, and is told so: 409 `idempotency_answer_unavailable`.",
+      "by default an answer of more than 64 KiB (`maxBodyBytes`) is recorded without its body. A retry is not run, and is answered 409 `idempotency_answer_unavailable`.",
   },
   start(port, redisUrl) {
     const lock = new SubmitLock({ store: new RedisStore(new Redis(redisUrl)) });

@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { atExit } from "../../support/at-exit.ts";
 import { freePort } from "../../support/free-port.ts";
 import { until } from "../../support/until.ts";
 import type { Bank } from "./bank.ts";
@@ -13,7 +14,7 @@ export interface Command {
 
 const running = new Set<ChildProcess>();
 // A test that was given up does not stop its shop.
-process.once("exit", () => {
+atExit(() => {
   for (const child of running) child.kill("SIGKILL");
 });
 

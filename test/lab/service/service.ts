@@ -2,6 +2,7 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { type HttpClient, openClient } from "../../http/http-client.ts";
+import { atExit } from "../../support/at-exit.ts";
 import { until } from "../../support/until.ts";
 import { type Holding, Ledger } from "../ledger.ts";
 import { type FromService, now, type Settings, type ToService, type Vitals } from "./protocol.ts";
@@ -29,7 +30,7 @@ export interface Service {
 }
 
 const running = new Set<() => void>();
-process.once("exit", () => {
+atExit(() => {
   for (const kill of running) kill();
 });
 

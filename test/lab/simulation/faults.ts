@@ -97,6 +97,12 @@ export class Faults {
       case "scripts flushed":
         server.forgetScripts();
         break;
+      case "select refused":
+        // Connections that come up meanwhile stay in database 0.
+        server.refuseSelect(forMs);
+        this.#trouble(processes, forMs);
+        for (const each of processes) this.#reset(each, stillLands);
+        break;
       case "server set back":
         server.setBack(forMs);
         break;

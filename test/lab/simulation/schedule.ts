@@ -12,6 +12,8 @@ export interface Schedule {
   readonly redisRate: number;
   /** Whether the server is a Cluster, of one node. */
   readonly isCluster: boolean;
+  /** Where another database than 0 comes from; 0 on a Cluster. */
+  readonly database: "0" | "of the options" | "selected at run time";
   /** Of a Cluster: when it is moving the slot, so that only single keys can be reached. */
   readonly moving: { readonly atMs: number; readonly forMs: number } | undefined;
   /** Where the locks wait for a replica (`ackReplicas: 1`): what becomes of it, and of its master. */
@@ -80,6 +82,7 @@ type FaultKind =
   | "server full"
   | "server strictly full"
   | "server set back"
+  | "select refused"
   | "scripts flushed"
   | "process killed"
   | "process paused"
@@ -178,6 +181,7 @@ function faultPlan(times: LockTimes): fc.Arbitrary<FaultPlan> {
       "server full",
       "server strictly full",
       "server set back",
+      "select refused",
       "scripts flushed",
       "process killed",
     ),
@@ -194,6 +198,7 @@ export const schedules: fc.Arbitrary<Schedule> = fc.constantFrom(...timesOfLocks
     times: fc.constant(times),
     redisRate: fc.constantFrom(0, 0, -5, 5),
     isCluster: fc.constantFrom(false, false, true),
+    database: fc.constantFrom(...(["0", "0", "of the options", "selected at run time"] as const)),
     moving: fc.option(
       fc.record({ atMs: fc.nat({ max: times.ttlMs }), forMs: fc.nat({ max: 3 * times.ttlMs }) }),
       { nil: undefined, freq: 1 },

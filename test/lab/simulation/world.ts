@@ -77,6 +77,7 @@ export class World implements Reporter {
       this.keyWatch,
       schedule.replica?.lagMs,
     );
+    this.server.database = schedule.database === "0" || schedule.isCluster ? 0 : 5;
     this.leaseWatch = new LeaseWatch(this.loop, this.server, this.verdict, schedule.times);
     const { records } = this.keyWatch;
     this.completeWatch = new CompleteWatch(this.loop, this.server, this.verdict, records);
@@ -159,13 +160,17 @@ export class World implements Reporter {
       watcher,
     };
     return on(machine, () => {
-      const client = new SimulatedClient(around, {
+      const options = {
         ...ioredisDefaults,
+        db: this.schedule.database === "of the options" ? server.database : 0,
         autoResendUnfulfilledCommands: plan.autoResend,
         enableOfflineQueue: plan.offlineQueue,
         isCluster: this.schedule.isCluster,
         commandTimeout: plan.commandTimeout ? Math.round(1.5 * commandTimeoutMs) : undefined,
-      });
+      };
+      const selected =
+        this.schedule.database === "selected at run time" ? server.database : undefined;
+      const client = new SimulatedClient(around, options, false, selected);
       if (!plan.lazyConnect) void client.connect();
       const ackReplicas = this.schedule.replica === undefined ? undefined : 1;
       const redisStore = new RedisStore(client, { ackReplicas });

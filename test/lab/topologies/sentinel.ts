@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { atExit } from "../../support/at-exit.ts";
 import { command } from "../../support/command.ts";
 import { freePort } from "../../support/free-port.ts";
 import { answersPing } from "../../support/ping.ts";
@@ -19,7 +20,7 @@ interface Sentinel {
 }
 
 const running = new Set<() => void>();
-process.once("exit", () => {
+atExit(() => {
   for (const end of running) end();
 });
 

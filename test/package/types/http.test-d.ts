@@ -5,6 +5,8 @@ import Koa, { type Context, type Middleware } from "koa";
 import { type Lease, MemoryStore, type StoredAnswer, SubmitLock } from "submit-lock";
 import {
   type IdempotencyOptions,
+  type Problem,
+  type ProblemCode,
   type ReplayMessage,
   type StorePolicy,
   type Submission,
@@ -226,10 +228,12 @@ const onceGuard: SubmitGuard = submitGuard({
     same<typeof info.isCooldown, boolean>();
     answer.sendStatus(409);
   },
-  onKeyMissing: (_req, answer, _next, { reason, why }) => {
-    same<typeof reason, "key-missing" | "key-invalid">();
+  onKeyMissing: (_req, answer, _next, { reason, why, problem }) => {
+    same<typeof reason, "key-missing" | "key-invalid" | "id-invalid">();
     same<typeof why, string | undefined>();
-    answer.sendStatus(400);
+    same<typeof problem, Problem>();
+    same<typeof problem.code, ProblemCode>();
+    answer.status(problem.status).set(problem.headers).send(problem.body);
   },
   onMismatch: (_req, answer, _next, { reason, inFlight }) => {
     same<typeof reason, "mismatch">();

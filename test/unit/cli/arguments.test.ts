@@ -29,7 +29,7 @@ describe("what is typed", () => {
   test("may be a user id that begins with a dash", () => {
     const args = parseArguments(["show", "--json", "--", "-5"]);
     expect([args.user, args.has("json")]).toEqual(["-5", true]);
-    expect(suggestion("free", args)).toBe("submit-lock free -- '-5'");
+    expect(suggestion("free", args)).toBe("npx --no-install submit-lock free -- '-5'");
   });
 
   test("is not needed for the help", () => {
@@ -47,7 +47,7 @@ describe("what is typed", () => {
       "--cluster",
     ];
     expect(suggestion("free", parseArguments(argv))).toBe(
-      "submit-lock free --cluster --prefix lock:refund: 'o'\\''neil'",
+      "npx --no-install submit-lock free --cluster --prefix lock:refund: 'o'\\''neil'",
     );
   });
 
@@ -142,6 +142,9 @@ describe("an error", () => {
     ["WRONGPASS invalid username-password pair", 4, "the password"],
     ["NOAUTH Authentication required.", 4, "the password"],
     ["NOPERM this user has no permissions to run the 'eval' command", 4, "ACL SETUSER"],
+    ["NOPERM this user has no permissions to run the 'select' command", 4, "+select"],
+    ["ERR DB index is out of range", 2, "there is no redis-1:6379"],
+    ["ERR SELECT is not allowed in cluster mode", 2, "--cluster"],
     ["DENIED Redis is running in protected mode", 4, "another host"],
     ["MOVED 866 127.0.0.1:7001", 2, "--cluster"],
     ["ERR This instance has cluster support disabled", 2, "Leave --cluster out"],

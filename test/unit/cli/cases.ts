@@ -1,3 +1,4 @@
+import { program } from "../../../src/cli/commands.ts";
 import type { Facts, Info, ServerFacts } from "../../../src/cli/doctor-facts.ts";
 import { reportOf } from "../../../src/cli/doctor-report.ts";
 import { doctorText } from "../../../src/cli/doctor-text.ts";
@@ -78,12 +79,12 @@ export interface Case {
 }
 
 function show(title: string, user: string, found: Inspection): Case {
-  const freeCommand = `submit-lock free ${user}`;
-  const freeNowCommand = `submit-lock free --now ${user}`;
+  const freeCommand = `${program} free ${user}`;
+  const freeNowCommand = `${program} free --now ${user}`;
   const place = `key lock:submit:${user} in ${redis}`;
   const view = { user, found, at, place, freeCommand, freeNowCommand, paint: plain };
   const lines = showText(view);
-  return { title, command: `npx submit-lock show ${user}`, lines };
+  return { title, command: `npx --no-install submit-lock show ${user}`, lines };
 }
 
 const shows: Case[] = [
@@ -116,57 +117,57 @@ const onTerminal = (now: boolean, freeInMs: number): string[] => [
 const frees: Case[] = [
   {
     title: "On a terminal",
-    command: "npx submit-lock free 42",
+    command: "npx --no-install submit-lock free 42",
     lines: onTerminal(false, 8_800),
   },
   {
     title: "Without a terminal",
-    command: `npx submit-lock free 42 ${options}`,
+    command: `npx --no-install submit-lock free 42 ${options}`,
     lines: freedText("42", by, reason, 8_800),
   },
   {
     title: "The incident's key",
-    command: `npx submit-lock free 1009 --id 356a192b --reason "${reason}"`,
+    command: `npx --no-install submit-lock free 1009 --id 356a192b --reason "${reason}"`,
     lines: [...beforeFreeing("1009", foreign, false), ...freedText("1009", by, reason, 0)],
   },
   {
     title: "The id of another order",
-    command: `npx submit-lock free 42 ${options}`,
-    lines: changedText({ ...working, id: "77ab01c2", heldMs: 300 }, "submit-lock show 42"),
+    command: `npx --no-install submit-lock free 42 ${options}`,
+    lines: changedText({ ...working, id: "77ab01c2", heldMs: 300 }, `${program} show 42`),
   },
   {
     title: "Only look",
-    command: "npx submit-lock free 42 --dry-run",
+    command: "npx --no-install submit-lock free 42 --dry-run",
     lines: dryRunText("42", { ...working, heldMs: 6_000, expiresInMs: 7_900 }, false),
   },
   {
     title: "At once",
-    command: "npx submit-lock free 42 --now",
+    command: "npx --no-install submit-lock free 42 --now",
     lines: onTerminal(true, 0),
   },
   {
     title: "What is said of a dead process",
-    command: "npx submit-lock free 77",
+    command: "npx --no-install submit-lock free 77",
     lines: beforeFreeing("77", silent, false),
   },
   {
     title: "What is said of another lock",
-    command: "npx submit-lock free 1009",
+    command: "npx --no-install submit-lock free 1009",
     lines: beforeFreeing("1009", foreign, false),
   },
   {
     title: "What is said of a cooldown",
-    command: "npx submit-lock free 47",
+    command: "npx --no-install submit-lock free 47",
     lines: beforeFreeing("47", cooldown, false),
   },
   {
     title: "What is said of a lock of 0.1, or of another library",
-    command: "npx submit-lock free 48",
+    command: "npx --no-install submit-lock free 48",
     lines: beforeFreeing("48", likeOlder, false),
   },
   {
     title: "Freed already",
-    command: "npx submit-lock free 44",
+    command: "npx --no-install submit-lock free 44",
     lines: alreadyFreedText("44", freed),
   },
 ];
@@ -207,16 +208,24 @@ const seldom: Listed = {
 };
 
 const lists: Case[] = [
-  { title: "Some locks", command: "npx submit-lock list", lines: listText(listed, view) },
+  {
+    title: "Some locks",
+    command: "npx --no-install submit-lock list",
+    lines: listText(listed, view),
+  },
   {
     title: "No locks",
-    command: "npx submit-lock list",
+    command: "npx --no-install submit-lock list",
     lines: listText({ ...listed, locks: [], looked: 3, tookMs: 2 }, view),
   },
-  { title: "What is seldom seen", command: "npx submit-lock list", lines: listText(seldom, view) },
+  {
+    title: "What is seldom seen",
+    command: "npx --no-install submit-lock list",
+    lines: listText(seldom, view),
+  },
   {
     title: "A large Redis",
-    command: "npx submit-lock list --no-ids --limit 2",
+    command: "npx --no-install submit-lock list --no-ids --limit 2",
     lines: listText(
       { ...listed, looked: 910_000, total: 104_000_000, isComplete: false, tookMs: 10_003 },
       { ...view, hidesIds: true, limit: 2 },
@@ -240,7 +249,7 @@ const next: Found = { ...silent, id: "77ab01c2", heldMs: 50, renewedMs: 50 };
 const watches: Case[] = [
   {
     title: "Two orders",
-    command: "npx submit-lock watch 42",
+    command: "npx --no-install submit-lock watch 42",
     lines: watched([
       [0, { state: "free" }],
       [1_000, taken],
@@ -256,7 +265,7 @@ const watches: Case[] = [
   },
   {
     title: "A key of another lock",
-    command: "npx submit-lock watch 1009",
+    command: "npx --no-install submit-lock watch 1009",
     lines: watched([
       [0, endless],
       [200, endless],
@@ -304,7 +313,11 @@ export const rightFacts: Facts = {
 
 function doctor(title: string, facts: Partial<Facts>, user?: string): Case {
   const report = reportOf({ ...rightFacts, ...facts }, user);
-  return { title, command: "npx submit-lock doctor", lines: doctorText(report, plain) };
+  return {
+    title,
+    command: "npx --no-install submit-lock doctor",
+    lines: doctorText(report, plain),
+  };
 }
 
 const node = (address: string, more: Partial<ServerFacts>): ServerFacts => ({

@@ -2,7 +2,8 @@ import { describe, expect, test } from "vitest";
 import { commands } from "../../../src/cli/commands.ts";
 import { exitCode } from "../../../src/cli/failure.ts";
 import { helpOf, overview, typed } from "../../../src/cli/help.ts";
-import { page } from "../../docs/page.ts";
+import { page, pages } from "../../docs/page.ts";
+import { inSources } from "../docs/sources.ts";
 import { cases } from "./cases.ts";
 
 const reference = page("docs/reference/cli.md");
@@ -35,6 +36,14 @@ describe("the options in the reference", () => {
       for (const option of command.options) expect(help).toContain(`  ${typed(option)}`);
     }
   });
+});
+
+test("no text runs a package that npx would have to fetch first", () => {
+  const texts = [page("CHANGELOG.md"), ...pages].map(({ text }) => text);
+  const all = [...texts, ...inSources(/.*npx .*/g)].join("\n");
+  const runs = all.split("\n").filter((line) => /\bnpx\b.*submit-lock/.test(line));
+  expect(runs.length).toBeGreaterThan(5);
+  for (const line of runs) expect(line).toContain("npx --no-install submit-lock");
 });
 
 test("the help fits into 100 columns", () => {

@@ -71,6 +71,13 @@ describe("the reference of options", () => {
       for (const member of members) expect(given).toContain(`\`${member}\``);
     },
   );
+
+  test("names the default answer that functions are given, and its members", () => {
+    const [given = ""] = /^They are called with .*$/m.exec(options.prose) ?? [];
+    for (const member of [...membersOf("Refused"), ...membersOf("Problem")]) {
+      expect(given).toMatch(new RegExp(`\\b${member}\``));
+    }
+  });
 });
 
 describe("the reference of responses and errors", () => {
@@ -83,7 +90,7 @@ describe("the reference of responses and errors", () => {
   });
 
   test("has a row for every code of a response, and no other", () => {
-    expect(codesOfAnswers).toHaveLength(8);
+    expect(codesOfAnswers).toHaveLength(9);
     const rows = responses.tableUnder("Responses").map(([, code = ""]) => code.slice(1, -1));
     expect(rows.sort()).toEqual(codesOfAnswers);
   });

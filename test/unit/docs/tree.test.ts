@@ -11,7 +11,11 @@ function drawn(tree: string): Map<string, string> {
     const [, indent = "", name = "", said = ""] = /^( *)(\S+)(?: +(.*))?$/.exec(line) ?? [];
     folders.length = indent.length / 2;
     if (name.endsWith("/")) folders.push(name.slice(0, -1));
-    else files.set([...folders, name].join("/"), said);
+    else {
+      const path = [...folders, name].join("/");
+      if (files.has(path)) throw new Error(`${path} is listed twice`);
+      files.set(path, said);
+    }
   }
   return files;
 }

@@ -9,6 +9,8 @@ export interface ClientOptions {
   /** How long the other end may take to say goodbye, too. */
   readonly disconnectTimeout: number;
   readonly isCluster: boolean;
+  /** The database that every connection begins with. */
+  readonly db: number;
 }
 
 /** The defaults of ioredis that matter to a lock; the retry strategy is that of ioredis 5. */
@@ -21,6 +23,7 @@ export const ioredisDefaults: ClientOptions = {
   retryStrategy: (times) => Math.min(50 * times, 2_000),
   disconnectTimeout: 2_000,
   isCluster: false,
+  db: 0,
 };
 
 /** What a client is duplicated with, and what a Cluster is. */

@@ -8,6 +8,8 @@ import type { CommandFate, ScriptCall, Surroundings } from "./surroundings.ts";
 export interface Call extends ScriptCall {
   /** WAIT instead of a script. */
   readonly wait: Wait | undefined;
+  /** SELECT instead of a script: the database. */
+  readonly select?: number | undefined;
   /** For how long it may be without an answer because of a WAIT. */
   readonly patienceMs: number;
   /** EVALSHA instead of EVAL. */
@@ -153,7 +155,9 @@ export class CommandQueues {
   #write(command: Command, connection: Connection): void {
     const { loop, machine, watcher } = this.#around;
     const fate = this.#nextFate(command);
-    const untroubled = fate === undefined ? undefined : this.#trouble();
+    // Until its database is proved, a connection is of no use.
+    const isTroubled = fate !== undefined || command.select !== undefined;
+    const untroubled = isTroubled ? this.#trouble() : undefined;
     command.writtenAt = machine.monotonicMs() + command.patienceMs;
     this.#written.push(command);
     command.sentAt ??= loop.now;
@@ -178,7 +182,15 @@ export class CommandQueues {
 
   #execute(command: Command, connection: Connection, end: (reply: ServerReply) => void): void {
     const { server, watcher, loop } = this.#around;
-    const { script, keys, args, byDigest, wait, sentAt = loop.now } = command;
+    const { script, keys, args, byDigest, wait, select, sentAt = loop.now } = command;
+    if (select !== undefined) {
+      end(replyOf(() => server.select(connection, select)));
+      return;
+    }
+    if (server.isElsewhere(connection)) {
+      end(replyOf(() => server.evaluateElsewhere(script, keys, args)));
+      return;
+    }
     if (wait !== undefined) {
       const { replicas, forMs } = wait;
       const refused = server.wait(connection.lastWrite, replicas, forMs, (value) => end({ value }));

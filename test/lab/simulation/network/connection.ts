@@ -31,6 +31,8 @@ export class Connection {
   #behind: (() => void)[] | undefined;
   /** The server's last write on it, in the order of its writes; 0 for none. */
   lastWrite = 0;
+  /** The database that the server executes its commands in. */
+  database = 0;
 
   constructor(loop: EventLoop, client: Machine, server: SimulatedRedis, latency: () => number) {
     this.#loop = loop;

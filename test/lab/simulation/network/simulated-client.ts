@@ -4,7 +4,14 @@ import { scriptWith } from "../script-names.ts";
 import { longestOverdueMs } from "../server/replication.ts";
 import { on } from "../time/event-loop.ts";
 import type { Task } from "../time/task-queue.ts";
-import { type Pipeline, type PipelineCommand, scriptOf, settled, type Wait } from "./calls.ts";
+import {
+  type Pipeline,
+  type PipelineCommand,
+  replyOf,
+  scriptOf,
+  settled,
+  type Wait,
+} from "./calls.ts";
 import { type ClientOptions, type DuplicateOptions, nodeOptions } from "./client-options.ts";
 import { CommandQueues } from "./command-queues.ts";
 import { Connection } from "./connection.ts";
@@ -20,6 +27,9 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
   readonly isSecond: boolean;
   /** One node of it, which has every slot. */
   readonly isCluster: boolean;
+  /** As in ioredis: begun anew with each connection, while the last one's is kept aside. */
+  condition: { select: number };
+  prevCondition: { select: number } | null = null;
   readonly #around: Surroundings;
   readonly #commands: CommandQueues;
   /** Kept when it is lost, until there is another. */
@@ -29,12 +39,15 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
   /** `disconnect` was called: the next close is the end. */
   #isDisconnecting = false;
 
-  constructor(around: Surroundings, options: ClientOptions, isSecond = false) {
+  /** @param selected the database that was selected at run time, before this begins. */
+  constructor(around: Surroundings, options: ClientOptions, isSecond = false, selected?: number) {
     super();
     this.#around = around;
     this.options = options;
     this.isSecond = isSecond;
     this.isCluster = options.isCluster;
+    this.condition = { select: options.db };
+    if (selected !== undefined) this.prevCondition = { select: selected };
     this.#commands = new CommandQueues(around, options, this, (call) =>
       around.nextFate(this, call),
     );
@@ -81,6 +94,21 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
 
   evalsha(digest: string, keyCount: number, ...rest: (string | number)[]): Promise<unknown> {
     return this.#call(scriptOf(scriptWith(digest), keyCount, rest), true);
+  }
+
+  select(database: number): Promise<unknown> {
+    const reply = this.#commands.call({
+      ...scriptOf("", 0, []),
+      select: database,
+      byDigest: false,
+      wait: undefined,
+      patienceMs: 0,
+    });
+    if (this.condition.select !== database) {
+      this.condition.select = database;
+      this.emit("select", database);
+    }
+    return reply;
   }
 
   /** Scripts with a `WAIT` behind them, written in one piece. */
@@ -135,6 +163,7 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
     this.#setStatus("connecting");
     const connection = new Connection(loop, machine, server, latency);
     this.#connection = connection;
+    this.condition = { select: this.options.db };
     const established = Math.max(latency() + latency(), cutOffUntil() - loop.now + latency());
     if (established > this.options.connectTimeout) {
       machine.after(this.options.connectTimeout, () => this.lose(connection, false));
@@ -169,7 +198,11 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
         ? undefined
         : machine.setUncountedTimer(commandTimeout, timedOut);
     connection.write(
-      () => {},
+      () => {
+        const { db } = this.options;
+        // Refused, the client goes on in database 0.
+        if (db !== 0) replyOf(() => this.#around.server.select(connection, db));
+      },
       () => {
         timer?.clear();
         if (connection === this.connection && !connection.isEnding) answered();
@@ -181,6 +214,10 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
     this.#retries = 0;
     this.#setStatus("ready");
     this.#around.watcher.connected(this);
+    const { select } = this.prevCondition ?? this.condition;
+    this.prevCondition = null;
+    // Before what is sent again, which was called in that database.
+    if (this.condition.select !== select) this.select(select).catch(() => {});
     this.#commands.ready();
   }
 
@@ -205,6 +242,7 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
 
   #closed(): void {
     const wasReady = this.status === "ready";
+    if (wasReady) this.prevCondition ??= this.condition;
     this.#commands.closed(wasReady);
     this.#setStatus("close");
     this.#around.watcher.closed(this);

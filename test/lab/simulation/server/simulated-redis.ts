@@ -17,6 +17,7 @@ export class SimulatedRedis {
   #memory: { readonly until: number; readonly state: Memory } | undefined;
   #movingUntil = 0;
   #downUntil = 0;
+  #selectRefusedUntil = 0;
   #refusal: { readonly until: number; readonly text: string } | undefined;
   /** What it has seen the text of: EVALSHA finds no other. */
   readonly #scripts = new Set<string>();
@@ -25,6 +26,10 @@ export class SimulatedRedis {
   readonly #physics: Machine;
   readonly replica: Machine;
   readonly #replication: Replication | undefined;
+  /** What is in database 0 where the locks are in another one. */
+  readonly #elsewhere = new Keys({ set() {}, lengthened() {}, deleted() {}, expired() {} });
+  /** The database of the locks. */
+  database = 0;
 
   /** @param lagMs how far behind its replica is; `undefined` where it has none. */
   constructor(loop: EventLoop, rate: number, watcher: KeyWatcher, lagMs?: number) {
@@ -100,6 +105,32 @@ export class SimulatedRedis {
     const nowUs = Math.floor(this.machine.wallMs() * 1_000);
     const run = () => runScript(this.keys, { script, keyNames, args, nowUs, memory: this.memory });
     return this.#replication === undefined ? run() : this.#replication.together(run);
+  }
+
+  /** SELECT, of a database of the locks' or of 0. */
+  select(connection: { database: number }, database: number): string {
+    if (this.#selectRefusedUntil > this.#loop.now) throw new ReplyError("BUSY Redis is busy");
+    connection.database = database;
+    return "OK";
+  }
+
+  /** Answers every SELECT with an error. */
+  refuseSelect(forMs: number): void {
+    this.#selectRefusedUntil = Math.max(this.#selectRefusedUntil, this.#loop.now + forMs);
+  }
+
+  isElsewhere(connection: { readonly database: number }): boolean {
+    return connection.database !== this.database;
+  }
+
+  /** EVAL in another database than that of the locks, which nobody watches. */
+  evaluateElsewhere(
+    script: string,
+    keyNames: readonly string[],
+    args: readonly (string | number)[],
+  ): unknown {
+    const nowUs = Math.floor(this.machine.wallMs() * 1_000);
+    return runScript(this.#elsewhere, { script, keyNames, args, nowUs, memory: this.memory });
   }
 
   /** Of its last write, in the order of its writes. */

@@ -1,0 +1,130 @@
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import type { Server, ServerResponse } from "node:http";
+import type { Http2Server, Http2ServerResponse } from "node:http2";
+import type { AddressInfo } from "node:net";
+import { fileURLToPath } from "node:url";
+import { afterEach, describe, expect, test } from "vitest";
+import { RedisStore } from "../../src/index.ts";
+import { closeClients, ioredis6 } from "../support/clients.ts";
+import { freshUser } from "../support/ids.ts";
+import { closeLocks, openLock } from "../support/locks.ts";
+import { observer } from "../support/observer.ts";
+import { sharedRedisPort } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
+import { type Framework, mainFrameworks, seeing } from "./frameworks.ts";
+import { openClient } from "./http-client.ts";
+import { orderKey } from "./once-shop.ts";
+import { patientTimes } from "./shop.ts";
+import type { AppParts, Turn } from "./turn.ts";
+
+const closing: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const close of closing.splice(0).reverse()) await close();
+  await closeLocks();
+  closeClients();
+});
+
+type Server1Or2 = Server | Http2Server;
+type Act = (turn: Turn, server: Server1Or2) => unknown;
+
+const placed = "placed".repeat(1_000);
+
+function end(res: ServerResponse): void {
+  res.statusCode = 201;
+  res.end(placed);
+}
+
+/** What a handler may do in the turn in which it has ended its response. */
+const behindTheEnd: readonly [act: string, does: Act][] = [
+  ["req.destroy()", ({ req }) => req.destroy()],
+  ["req.socket.destroy()", ({ req }) => req.socket.destroy()],
+  ["res.socket.end()", ({ res }) => res.socket?.end()],
+  ["res.socket.destroySoon()", ({ res }) => res.socket?.destroySoon()],
+  ["res.destroy()", ({ res }) => res.destroy()],
+  ["server.close()", (_turn, server) => server.close()],
+  [
+    "server.closeAllConnections()",
+    (_turn, server) => "closeAllConnections" in server && server.closeAllConnections(),
+  ],
+  ["session.close()", ({ res }) => sessionOf(res)?.close()],
+  ["a throw", ({ fail }) => fail(new Error("too late"))],
+];
+
+function sessionOf(res: unknown) {
+  return (res as Partial<Http2ServerResponse>).stream?.session;
+}
+
+type Guard = NonNullable<AppParts["guard"]>;
+
+/** What a client gets of an answer behind whose end the handler acts. */
+async function answered(framework: Framework, guard: Guard | undefined, act: Act): Promise<string> {
+  const user = freshUser();
+  const store = new RedisStore(ioredis6.connect(sharedRedisPort()));
+  const lock = guard && openLock({ store, ...patientTimes });
+  const server = framework.makeServer({
+    lock,
+    ...(guard && { guard }),
+    handler: (turn) => {
+      end(turn.byHand());
+      act(turn, server);
+    },
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  closing.push(() => server.close());
+  const client = openClient(framework.http, (server.address() as AddressInfo).port);
+  closing.push(() => client.close());
+  const told = await client
+    .call({ headers: { "x-user": user, "idempotency-key": orderKey } })
+    .reply.then(
+      ({ body, status }) => `${status} ${body}`,
+      () => "nothing",
+    );
+  // A cooldown keeps the user's key for a while, and it is no longer the lease's.
+  const ownerOf = () => observer().ownerOf(`lock:submit:${user}`);
+  if (lock !== undefined && guard?.cooldownMs === undefined) {
+    await until(async () => (await ownerOf()) === undefined, { what: "the lock to be free" });
+  }
+  return told;
+}
+
+const guards: readonly [what: string, guard: Guard][] = [
+  ["the lock alone", {}],
+  ["idempotency", { idempotency: {} }],
+  ["cooldownMs", { cooldownMs: 5_000 }],
+];
+
+describe.each(seeing)("P8: an answer that is ended, on $name", (framework) => {
+  test.each(behindTheEnd)(
+    "is as whole as without a guard where the handler goes on with %s",
+    async (_act, does) => {
+      const bare = await answered(framework, undefined, does);
+      // A stream of HTTP/2 that is reset takes its answer with it, guard or not.
+      if (framework.http === 1) expect(bare).toBe(`201 ${placed}`);
+      for (const [what, guard] of guards) {
+        expect([what, await answered(framework, guard, does)]).toEqual([what, bare]);
+      }
+    },
+  );
+});
+
+describe.each(mainFrameworks)("P8: an answer that is ended, on $name", ({ http, name }) => {
+  test.each(["exit", "abort"])(
+    "is whole where the handler goes on with process.%s()",
+    async (how) => {
+      const script = fileURLToPath(new URL("./exiting-shop.ts", import.meta.url));
+      const args = [name, `${sharedRedisPort()}`, how, placed];
+      const child = fork(script, args, {
+        execArgv: ["--import", "tsx"],
+        stdio: ["ignore", "inherit", "inherit", "ipc"],
+      });
+      closing.push(() => child.kill("SIGKILL"));
+      const [port] = (await once(child, "message")) as [number];
+      const client = openClient(http, port);
+      closing.push(() => client.close());
+      const headers = { "x-user": freshUser(), "idempotency-key": orderKey };
+      expect((await client.call({ headers }).reply).body).toBe(placed);
+    },
+  );
+});

@@ -1,0 +1,102 @@
+import { type EventEmitter, once } from "node:events";
+import { connect, type Http2Server, type ServerHttp2Session } from "node:http2";
+import type { AddressInfo, Socket } from "node:net";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { afterEach, describe, expect, test } from "vitest";
+import { RedisStore } from "../../src/index.ts";
+import { closeClients, ioredis6 } from "../support/clients.ts";
+import { freshUser } from "../support/ids.ts";
+import { closeLocks, openLock } from "../support/locks.ts";
+import { sharedRedisPort } from "../support/redis-server.ts";
+import { koas } from "./frameworks.ts";
+import { patientTimes } from "./shop.ts";
+
+/** Enough that a kilobyte kept of each is seen. */
+const requests = 20_000;
+/** How many streams of the connection are open at a time. */
+const atOnce = 50;
+/** What the process may keep of all of them but the first tenth: 200 bytes of each. */
+const keptBytes = 4_000_000;
+
+const closing: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const close of closing.splice(0).reverse()) await close();
+  await closeLocks();
+  closeClients();
+});
+
+setFlagsFromString("--expose-gc");
+const collectGarbage = runInNewContext("gc") as () => void;
+
+function heapUsed(): number {
+  collectGarbage();
+  collectGarbage();
+  return process.memoryUsage().heapUsed;
+}
+
+/** Everything of an object that a request might lengthen. */
+function shapeOf(it: EventEmitter): unknown {
+  const own = Reflect.ownKeys(it).map((name) => {
+    const value: unknown = Reflect.get(it, name);
+    return [String(name), typeof value === "function" ? value.name : typeof value];
+  });
+  const listeners = it.eventNames().map((name) => [String(name), it.listenerCount(name)]);
+  return { own, listeners };
+}
+
+const onHttp2 = koas.filter(({ http, major }) => http === 2 && major === 3);
+const guards = [{}, { idempotency: {}, cooldownMs: 1 }];
+
+describe.each(onHttp2)("$name", (framework) => {
+  test.each(guards)(
+    `P7: ${requests} requests on one connection leave nothing behind, with %o`,
+    async (guard) => {
+      const store = new RedisStore(ioredis6.connect(sharedRedisPort()));
+      const lock = openLock({ store, ...patientTimes });
+      const handler = async ({ answer }: { answer(status: number, body: string): void }) => {
+        answer(201, "placed");
+      };
+      const server = framework.makeServer({ lock, guard, handler }) as Http2Server;
+      const sockets: Socket[] = [];
+      const sessions: ServerHttp2Session[] = [];
+      server.on("connection", (socket: Socket) => sockets.push(socket));
+      server.on("session", (session) => sessions.push(session));
+      server.listen(0, "127.0.0.1");
+      await once(server, "listening");
+      closing.push(() => server.close());
+      const client = connect(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+      closing.push(() => client.destroy());
+      const user = freshUser();
+      let sent = 0;
+      const submit = async (): Promise<void> => {
+        const order = sent++;
+        const stream = client.request({
+          ":method": "POST",
+          ":path": "/orders",
+          "x-user": `${user}-${order}`,
+          "idempotency-key": "a-key",
+        });
+        stream.end();
+        const [{ ":status": status }] = await once(stream, "response");
+        expect(status).toBe(201);
+        stream.resume();
+        await once(stream, "close");
+      };
+      const submitUntil = async (count: number): Promise<void> => {
+        const one = async () => {
+          while (sent < count) await submit();
+        };
+        await Promise.all(Array.from({ length: atOnce }, one));
+      };
+      const shapes = () => [...sockets, ...sessions].map(shapeOf);
+
+      await submitUntil(requests / 10);
+      const [shape, heap] = [shapes(), heapUsed()];
+      await submitUntil(requests);
+      expect(sockets).toHaveLength(1);
+      expect(shapes()).toEqual(shape);
+      expect(heapUsed() - heap).toBeLessThan(keptBytes);
+    },
+  );
+});

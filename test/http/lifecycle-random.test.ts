@@ -1,0 +1,4 @@
+import { lifecycleSuite } from "../lab/lifecycle/suite.ts";
+
+// `npm run test:lab` has a longer form of it.
+lifecycleSuite({ customers: 10, rounds: 4 });

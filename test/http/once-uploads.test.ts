@@ -1,0 +1,267 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import koaMulter from "@koa/multer";
+import fileUpload from "express-fileupload";
+import type { Middleware } from "koa";
+import multer from "multer";
+import { afterAll, afterEach, describe, expect, test } from "vitest";
+import { type Framework, mainFrameworks } from "./frameworks.ts";
+import {
+  codeOf,
+  type OnceShop,
+  type OnceSubmit,
+  openOnce,
+  orderKey,
+  unmarked,
+} from "./once-shop.ts";
+import { closeShops } from "./shop.ts";
+import type { Layer } from "./turn.ts";
+
+// Its types say that a body is JSON, wherever Koa's request is used.
+const require = createRequire(import.meta.url);
+const { koaBody }: { koaBody(options: object): Middleware } = require("koa-body");
+
+const folder = mkdtempSync(join(tmpdir(), "uploads-"));
+afterEach(closeShops);
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const fields = [{ name: "list" }, { name: "photo" }];
+
+/** The layer of one family; the other one never mounts it. */
+const onExpress = (express: Layer["express"]): Layer => ({ express, koa: () => never });
+const onKoa = (koa: () => unknown): Layer => ({ express: () => never, koa: koa as Layer["koa"] });
+const never = () => {
+  throw new Error("a parser of another framework");
+};
+
+interface Parser {
+  readonly name: string;
+  readonly family: Framework["family"];
+  readonly layer: Layer;
+  /** Takes files of several fields, and several files of a field. */
+  readonly takes: "one" | "many of one field" | "any";
+  /** Files that are written to disk are listed as their writing ends. @defaultValue true */
+  readonly isOrdered?: boolean;
+}
+
+/** Those that have the bytes in memory, or a hash of them. */
+const telling: readonly Parser[] = [
+  {
+    name: "multer, single",
+    family: "express",
+    takes: "one",
+    layer: onExpress(() => multer().single("list")),
+  },
+  {
+    name: "multer, array",
+    family: "express",
+    takes: "many of one field",
+    layer: onExpress(() => multer().array("list")),
+  },
+  {
+    name: "multer, fields",
+    family: "express",
+    takes: "any",
+    layer: onExpress(() => multer().fields(fields)),
+  },
+  { name: "multer, any", family: "express", takes: "any", layer: onExpress(() => multer().any()) },
+  {
+    name: "express-fileupload",
+    family: "express",
+    takes: "any",
+    layer: onExpress(() => fileUpload()),
+  },
+  {
+    name: "express-fileupload, nested",
+    family: "express",
+    takes: "any",
+    layer: onExpress(() => fileUpload({ parseNested: true })),
+  },
+  {
+    name: "express-fileupload, in files",
+    family: "express",
+    takes: "any",
+    isOrdered: false,
+    layer: onExpress(() => fileUpload({ useTempFiles: true, tempFileDir: folder })),
+  },
+  {
+    name: "@koa/multer, single",
+    family: "koa",
+    takes: "one",
+    layer: onKoa(() => koaMulter().single("list")),
+  },
+  {
+    name: "@koa/multer, array",
+    family: "koa",
+    takes: "many of one field",
+    layer: onKoa(() => koaMulter().array("list")),
+  },
+  {
+    name: "@koa/multer, fields",
+    family: "koa",
+    takes: "any",
+    layer: onKoa(() => koaMulter().fields(fields)),
+  },
+  { name: "@koa/multer, any", family: "koa", takes: "any", layer: onKoa(() => koaMulter().any()) },
+  {
+    name: "koa-body with hashes",
+    family: "koa",
+    takes: "any",
+    isOrdered: false,
+    layer: onKoa(() => bodyOfKoa({ hashAlgorithm: "sha256" })),
+  },
+];
+
+/** Those that leave the bytes in a file, and nothing that tells one from another. */
+const silent: readonly Parser[] = [
+  {
+    name: "multer, on disk",
+    family: "express",
+    takes: "any",
+    layer: onExpress(() => multer({ dest: folder }).any()),
+  },
+  {
+    name: "@koa/multer, on disk",
+    family: "koa",
+    takes: "any",
+    layer: onKoa(() => koaMulter({ dest: folder }).any()),
+  },
+  { name: "koa-body", family: "koa", takes: "any", layer: onKoa(() => bodyOfKoa({})) },
+];
+
+function bodyOfKoa(formidable: object): Middleware {
+  const multiples = { multiples: true, uploadDir: folder, maxFiles: 9, allowEmptyFiles: true };
+  const options = { multipart: true, formidable: { ...multiples, minFileSize: 0, ...formidable } };
+  return koaBody(options);
+}
+
+const cases = (parsers: readonly Parser[]) =>
+  mainFrameworks.flatMap((framework) =>
+    parsers
+      .filter(({ family }) => family === framework.family)
+      .map((parser) => ({ name: `${framework.name}, ${parser.name}`, framework, parser })),
+  );
+
+interface Part {
+  readonly field?: string;
+  readonly name?: string;
+  readonly type?: string;
+  readonly text?: string;
+}
+
+/** A form with files, such as a browser sends it: each time with another boundary. */
+async function form(...parts: Part[]): Promise<Required<Pick<OnceSubmit, "headers" | "body">>> {
+  const data = new FormData();
+  data.append("cart", "7");
+  for (const {
+    field = "list",
+    name = "a.txt",
+    type = "text/plain",
+    text = "100 apples",
+  } of parts) {
+    data.append(field, new File([text], name, { type }));
+  }
+  const encoded = new Response(data);
+  const headers = { "content-type": encoded.headers.get("content-type") ?? "" };
+  return { headers, body: await encoded.text() };
+}
+
+const send = async (once: OnceShop, ...parts: Part[]) =>
+  await once.submit({ key: orderKey, ...(await form(...parts)) });
+
+const open = (framework: Framework, { layer }: Parser, idempotency: object = {}) =>
+  openOnce({
+    framework,
+    unparsed: true,
+    outside: [layer],
+    guard: { idempotency },
+  });
+
+describe.each(cases(telling))("P9: $name", ({ framework, parser }) => {
+  test("the same files are the same submission, and any other file is another one", async () => {
+    const once = await open(framework, parser);
+    const first = await send(once, {});
+    expect([first.status, once.shop.errors]).toEqual([201, []]);
+    await once.whenKept(1);
+    expect(unmarked(await send(once, {}))).toEqual(unmarked(first));
+    const others: Part[][] = [
+      [{ text: "999 pears " }],
+      [{ text: "100 apples and more" }],
+      [{ text: "" }],
+      [{ name: "b.txt" }],
+      [{ type: "text/csv" }],
+      [],
+    ];
+    if (parser.takes !== "one") others.push([{}, {}], [{}, { text: "999 pears " }]);
+    if (parser.takes === "any") others.push([{ field: "photo" }], [{}, { field: "photo" }]);
+    for (const parts of others) {
+      const reply = await send(once, ...parts);
+      expect([parts, reply.status, codeOf(reply)]).toEqual([parts, 422, "idempotency_conflict"]);
+    }
+    expect(once.runs).toBe(1);
+  });
+
+  test("a form without a file has the fingerprint of its fields alone", async () => {
+    const once = await open(framework, parser);
+    const first = await send(once);
+    await once.whenKept(1);
+    expect(unmarked(await send(once))).toEqual(unmarked(first));
+    // The other shop has the lock's records in common, and takes JSON.
+    const json = await openOnce({ framework });
+    const headers = { "x-user": once.shop.user };
+    const same = await json.submit({ key: orderKey, headers, body: { cart: "7" } });
+    expect(unmarked(same).body).toBe(first.body);
+    expect(json.runs).toBe(0);
+  });
+
+  test.runIf(parser.takes !== "one")(
+    "the order of one field's files counts in memory",
+    async () => {
+      const once = await open(framework, parser);
+      const [a, b] = [{}, { name: "b.txt", text: "999 pears " }];
+      const first = await send(once, a, b);
+      await once.whenKept(1);
+      expect(unmarked(await send(once, a, b))).toEqual(unmarked(first));
+      const { isOrdered = true } = parser;
+      expect((await send(once, b, a)).status).toBe(isOrdered ? 422 : 201);
+    },
+  );
+
+  test.runIf(parser.takes === "any")("the order of the fields does not count", async () => {
+    const once = await open(framework, parser);
+    const [a, b] = [{}, { field: "photo", text: "999 pears " }];
+    const first = await send(once, a, b);
+    await once.whenKept(1);
+    expect(unmarked(await send(once, b, a))).toEqual(unmarked(first));
+    expect(once.runs).toBe(1);
+  });
+});
+
+describe.each(cases(silent))("P9: $name", ({ framework, parser }) => {
+  test("a file that nobody has read is refused as a body is that nobody has parsed", async () => {
+    const once = await open(framework, parser);
+    const reply = await send(once, {});
+    expect([reply.status, reply.body]).toEqual([500, '{"failed":true}']);
+    expect(once.shop.errors).toEqual([
+      expect.objectContaining({
+        code: "SUBMIT_LOCK_NO_FINGERPRINT",
+        message: expect.stringContaining("idempotency.fingerprint"),
+      }),
+    ]);
+    expect([once.runs, await once.everything()]).toEqual([0, []]);
+  });
+
+  test("a form without a file, a fingerprint and a submissionId need no file's bytes", async () => {
+    const plain = await open(framework, parser);
+    expect((await send(plain)).status).toBe(201);
+    for (const idempotency of [{ fingerprint: () => "mine" }, { submissionId: () => "7:3" }]) {
+      const once = await open(framework, parser, idempotency);
+      const first = await send(once, {});
+      expect(first.status).toBe(201);
+      await once.whenKept(1);
+      expect(unmarked(await send(once, {}))).toEqual(unmarked(first));
+    }
+  });
+});

@@ -1,0 +1,211 @@
+import { rmSync } from "node:fs";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Ended } from "../support/child.ts";
+import { configModule, runBin } from "../support/cli.ts";
+import { command } from "../support/command.ts";
+import { freePort } from "../support/free-port.ts";
+import { freshUser } from "../support/ids.ts";
+import { startProxy } from "../support/proxy.ts";
+import { type RedisServer, startRedis } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
+
+/** The line of the page on permissions, without `+select`. */
+const rights = ["+eval", "+evalsha", "+get", "+set", "+pttl", "+pexpire", "+del", "+time", "+info"];
+const checkout = ["on", ">pw", "~lock:submit:*", ...rights, "+scan"];
+
+/** A lock of database 0, of the user in `commands`. */
+const key = "lock:submit:42";
+
+const commands = [
+  ["show", "42"],
+  ["free", "42", "--id", "356a192b", "--reason", "x"],
+  ["list"],
+  ["watch", "42", "--for", "1ms"],
+  ["doctor"],
+];
+
+let redis: RedisServer;
+const folders: string[] = [];
+beforeAll(async () => {
+  redis = await startRedis();
+  await command(redis.port, "acl", "setuser", "checkout", ...checkout);
+});
+afterAll(async () => {
+  await redis?.stop();
+  for (const folder of folders) rmSync(folder, { recursive: true });
+});
+
+/** Runs every command, and looks that database 0 was left alone. */
+async function refusals(
+  url: string,
+  more: readonly string[] = [],
+): Promise<(Ended & { readonly name: string })[]> {
+  await command(redis.port, "set", key, "1");
+  const ends = await Promise.all(
+    commands.map(async (args) => ({
+      name: args[0] ?? "",
+      ...(await runBin([...args, ...more], { REDIS_URL: url })),
+    })),
+  );
+  expect(await command(redis.port, "get", key)).toBe("1");
+  return ends;
+}
+
+describe("P10: every command proves its database before it looks", () => {
+  test("and ends with 2 where there is none of that number", async () => {
+    for (const { name, code, stdout, stderr } of await refusals(`${redis.url}/99`)) {
+      expect({ name, code, stdout }).toEqual({ name, code: 2, stdout: "" });
+      expect(stderr).toContain(`there is no database 99 of 127.0.0.1:${redis.port}`);
+    }
+  });
+
+  test("and ends with 4 for a user without +select, which it names", async () => {
+    const url = `redis://checkout:pw@127.0.0.1:${redis.port}/5`;
+    for (const { name, code, stdout, stderr } of await refusals(url)) {
+      expect({ name, code, stdout }).toEqual({ name, code: 4, stdout: "" });
+      expect(stderr).toContain("ACL SETUSER <user> +select");
+      expect(stderr).toContain(`database 5 of 127.0.0.1:${redis.port}`);
+    }
+  });
+
+  test("and ends with 3 where Redis refuses for another reason", async () => {
+    const busy = await startRedis({ args: ["--lua-time-limit", "1"] });
+    const proxy = await startProxy(busy.port);
+    try {
+      const script = command(busy.port, "eval", "while true do end", 0).catch(() => {});
+      const isBusy = () =>
+        command(busy.port, "get", "a").catch((error) => String(error).includes("BUSY"));
+      await until(isBusy, { what: "the script to be too long" });
+      const url = `redis://127.0.0.1:${proxy.port}/5`;
+      const ended = await runBin(["show", "42"], { REDIS_URL: url });
+      expect(ended).toMatchObject({ code: 3, stdout: "" });
+      expect(ended.stderr).toContain("SCRIPT KILL");
+      expect(proxy.commands.filter(([name]) => name?.startsWith("eval"))).toEqual([]);
+      await command(busy.port, "script", "kill");
+      await script;
+    } finally {
+      await proxy.stop();
+      await busy.stop();
+    }
+  });
+
+  test("and a user without +select may look into database 0", async () => {
+    const env = { REDIS_URL: `redis://checkout:pw@127.0.0.1:${redis.port}/0` };
+    const { code, stderr } = await runBin(["show", "43"], env);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  });
+
+  test("and free names it in the audit line", async () => {
+    const user = freshUser();
+    const lock = `lock:submit:${user}`;
+    await command(
+      redis.port,
+      "eval",
+      "redis.call('SELECT', 5) redis.call('SET', KEYS[1], 1)",
+      1,
+      lock,
+    );
+    const args = ["free", user, "--id", "356a192b", "--reason", "x"];
+    const { code, stderr } = await runBin(args, { REDIS_URL: `${redis.url}/5` });
+    expect(code).toBe(0);
+    expect(JSON.parse(stderr.trim().split("\n").at(-1) ?? "")).toMatchObject({
+      outcome: "freed",
+      database: 5,
+      redis: `127.0.0.1:${redis.port}`,
+    });
+  });
+});
+
+describe("P10: the client of --config", () => {
+  function config(options: string, more = ""): string {
+    const { folder, file } = configModule(
+      `export const redis = new Redis({ port: ${redis.port}, host: "127.0.0.1", ...${options} });
+       ${more}
+       export default new SubmitLock({ store: new RedisStore(redis) });`,
+    );
+    folders.push(folder);
+    return file;
+  }
+
+  test.each([
+    ["of no such database", "{ db: 99 }", "", 2, "there is no database 99"],
+    ["selected later", "{}", "redis.select(99).catch(() => {});", 2, "there is no database 99"],
+    [
+      "not permitted",
+      '{ db: 5, username: "checkout", password: "pw" }',
+      "",
+      4,
+      "ACL SETUSER <user> +select",
+    ],
+    ["not reachable", "{ db: 5, port: 1 }", "", 3, "ECONNREFUSED"],
+  ])("is refused where its database is %s", async (_what, options, more, wanted, message) => {
+    for (const { name, code, stdout, stderr } of await refusals("", [
+      "--config",
+      config(options, more),
+    ])) {
+      expect({ name, code, stdout }).toEqual({ name, code: wanted, stdout: "" });
+      expect(stderr).toContain(message);
+    }
+  });
+
+  test.each([
+    ["as an option", "{ db: 5 }", ""],
+    ["lazily", "{ db: 5, lazyConnect: true }", ""],
+    ["at run time", "{}", "void redis.select(5);"],
+  ])("looks into the database that it chose %s, and says which", async (_how, options, more) => {
+    const { code, stdout, stderr } = await runBin([
+      "show",
+      "42",
+      "--config",
+      config(options, more),
+    ]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(stdout).toContain(`in database 5 of 127.0.0.1:${redis.port}`);
+  });
+});
+
+describe("P10: an address", () => {
+  test.each(["?db=5", "/?db=5", "/5?", "/0#5", "/0/1", "/5/", "//5", "/5000000000"])(
+    "that ends with %s is refused: the database is the path alone",
+    async (end) => {
+      const { code, stdout, stderr } = await runBin(["show", "42"], { REDIS_URL: redis.url + end });
+      expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+      expect(stderr).toContain("expected an address such as redis://user:password@host:6379/0");
+    },
+  );
+
+  test("of a Cluster has no database", async () => {
+    const url = `redis://127.0.0.1:${await freePort()}`;
+    const { code, stdout, stderr } = await runBin(["show", "42", "--cluster"], {
+      REDIS_URL: `${url}/5`,
+    });
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toContain("a Cluster has database 0 alone");
+    // Nothing answers here, and so the address was right.
+    expect(await runBin(["show", "42", "--cluster"], { REDIS_URL: `${url}/0` })).toMatchObject({
+      code: 3,
+    });
+  });
+
+  test.each([
+    "/S3cret",
+    "S3/cret",
+    "12/S3cret",
+    "12/34/S3cret",
+    "12?S3cret",
+    "12#S3cret",
+    "S3?cret",
+    "S3#cret",
+    "S3%cret",
+    "12/S3%zzcret",
+    "S3cret\u001b/",
+  ])("with the password %j shows no part of it", async (password) => {
+    for (const end of ["@127.0.0.1:6379/0", "@127.0.0.1:6379", "@127.0.0.1/5?a=b"]) {
+      const url = `redis://shop:${password}${end}`;
+      const { code, stdout, stderr } = await runBin(["show", "42"], { REDIS_URL: url });
+      expect({ url, code, stdout }).toEqual({ url, code: 2, stdout: "" });
+      expect(stderr).toContain("expected an address such as redis://user:password@host:6379/0");
+      expect(stderr).not.toMatch(/S3|cret|34/);
+    }
+  });
+});

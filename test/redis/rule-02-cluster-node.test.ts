@@ -1,0 +1,78 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { RedisStore } from "../../src/index.ts";
+import { Connection } from "../../src/stores/redis/connection.ts";
+import { duplicate } from "../../src/stores/redis/duplicate.ts";
+import { slotOf } from "../../src/stores/redis/slots.ts";
+import { type AnyCluster, closeClients, clusterClients, untilReady } from "../support/clients.ts";
+import { freshUser } from "../support/ids.ts";
+import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
+import { type RedisCluster, startCluster } from "../support/redis-cluster.ts";
+import type { RedisServer } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
+
+let cluster: RedisCluster;
+beforeAll(async () => {
+  cluster = await startCluster(["--cluster-node-timeout", "20000"]);
+});
+afterAll(() => cluster.stop());
+afterEach(async () => {
+  for (const node of cluster.nodes) node.resume();
+  await closeLocks();
+  closeClients();
+});
+
+/** A node's connection comes back by itself, and the Cluster client tells nothing of it. */
+const clusterNodeRetryStrategy = () => 20;
+
+const which = [
+  ["the application's own client", (client: AnyCluster) => client],
+  ["the second connection", (client: AnyCluster) => duplicate(client) as AnyCluster],
+] as const;
+
+describe.each(clusterClients)(
+  "rule 2: a node that comes back by itself, with $name",
+  ({ connect }) => {
+    test.each(which)("was lost, and a call in flight is closed, on %s", async (_name, choose) => {
+      const client = await untilReady(connect(cluster.ports, { clusterNodeRetryStrategy }));
+      const chosen = await untilReady(choose(client));
+      const connection = new Connection(chosen);
+      connection.watch({ ready() {}, refused() {} });
+      const key = `lock:submit:${freshUser()}`;
+      const told: string[] = [];
+      const count = "return redis.call('INCR', KEYS[1])";
+      const send = (on: string) =>
+        connection.send(on, count, [key], [], ({ kind }) => told.push(kind));
+      // The client connects to a node with its first command for it.
+      send("");
+      await until(() => told.length === 1, { what: "the first answer" });
+      const port = Number(chosen.slots[slotOf(key)]?.[0]?.split(":").at(-1));
+      const server = cluster.nodes.find((node) => node.port === port) as RedisServer;
+      const node = chosen.nodes("master").find(({ options }) => options.port === port);
+      server.pause();
+      send("");
+      await sleep(0);
+      const wasLost = new Promise((resolve) => node?.once("close", resolve));
+      node?.stream.destroy();
+      await wasLost;
+      server.resume();
+      await until(() => told.length === 2, { what: "the second answer" });
+      expect(told).toEqual(["value", "closed"]);
+      connection.unwatch();
+      if (chosen !== client) chosen.disconnect();
+    });
+
+    test("no listener is left on any node", async () => {
+      const client = await untilReady(connect(cluster.ports, { clusterNodeRetryStrategy }));
+      await client.set(freshUser(), 1, "PX", 1_000);
+      const listeners = () => client.nodes().map((node) => node.listenerCount("close"));
+      await Promise.all(client.nodes().map((node) => node.ping()));
+      const before = [listeners(), client.listenerCount("+node")];
+      const lock = openLock({ store: new RedisStore(client) });
+      await (await leaseOf(lock, freshUser())).release();
+      expect(listeners()).not.toEqual(before[0]);
+      await lock.close();
+      expect([listeners(), client.listenerCount("+node")]).toEqual(before);
+    });
+  },
+);
