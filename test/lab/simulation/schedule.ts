@@ -91,7 +91,10 @@ export interface FaultPlan {
   readonly atMs: number;
   readonly process: number;
   readonly forMs: number;
-  /** For a reset and a kill: whether what was on its way lands nevertheless. */
+  /**
+   * For a reset and a kill: whether what was on its way lands nevertheless. For a clock that is set
+   * back: whether it is by no more than `forMs`, and not by an hour.
+   */
   readonly stillLands: boolean;
 }
 
@@ -105,7 +108,7 @@ const timesOfLocks: readonly LockTimes[] = [
   { ttlMs: 2_000, maxHoldMs: 2_000, acquireTimeoutMs: 600, commandTimeoutMs: 120 },
 ];
 
-const hour = 3_600_000;
+export const hour = 3_600_000;
 
 const processPlan: fc.Arbitrary<ProcessPlan> = fc.record({
   rate: fc.oneof(fc.constant(0), fc.constantFrom(-5, 5), fc.integer({ min: -5, max: 5 })),

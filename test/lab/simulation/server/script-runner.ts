@@ -116,12 +116,13 @@ class Commands {
     this.#wrote = true;
     const [unit, life = "", condition] = options;
     if (options.join(" ") === "XX KEEPTTL") return replaced(this.#keys, key, value, now);
-    if (unit !== "PX" || (condition !== undefined && condition !== "NX")) {
-      throw new Error("only SET … PX …, SET … PX … NX and SET … XX KEEPTTL are simulated");
+    if (unit !== "PX" || !["NX", "XX", undefined].includes(condition)) {
+      throw new Error("only SET … PX …, with NX or XX, and SET … XX KEEPTTL are simulated");
     }
     if (!wholeNumber(life)) return notWhole;
     if (Number(life) <= 0) return error("ERR invalid expire time in 'set' command");
-    if (condition === "NX" && this.#keys.live(key, now) !== undefined) return false;
+    const isThere = this.#keys.live(key, now) !== undefined;
+    if (condition !== undefined && isThere === (condition === "NX")) return false;
     this.#keys.set(key, value, now + Number(life));
     return { ok: "OK" };
   }
