@@ -88,9 +88,9 @@ function rowOf({ user, found }: ListedLock, hidesIds: boolean): string[] {
     case "cooldown":
       return [user, state, "-", "-", freeIn, "-"];
     case "foreign": {
-      const id = found.id === undefined ? "no text, so no lock" : "another lock";
-      const remedy = hidesIds || found.id === undefined ? "" : `: submit-lock show ${quoted(user)}`;
-      return [user, state, "?", "-", neverOr(freeIn), `${id}${remedy}`];
+      const what = found.notText ? "no text, so no lock" : "another lock";
+      const remedy = hidesIds ? "" : `: submit-lock show ${quoted(user)}`;
+      return [user, state, "?", "-", neverOr(freeIn), `${what}${remedy}`];
     }
   }
 }

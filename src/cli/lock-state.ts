@@ -19,7 +19,7 @@ export interface Renewals {
   readonly hasEnded: boolean;
 }
 
-/** `undefined` where the value does not tell: a lock of 0.1. */
+/** `undefined` where the value does not tell: a lock of 0.1, or one by a clock that was set back. */
 export function renewalsOf(held: HeldInspection): Renewals | undefined {
   const { renewedMs, expiresInMs, endsInMs } = held;
   if (renewedMs === undefined || endsInMs === undefined) return undefined;

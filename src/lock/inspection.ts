@@ -2,7 +2,8 @@
  * What a user's key holds, for a person who looks at it. Every time is in whole milliseconds by the
  * store's own clock, none is below 0, and one that has no end is `Infinity` (which JSON writes as
  * `null`). An `id` is what `free` asks for: the first 8 hex digits of the owner id, or of the SHA-1
- * of a value that is not ours. The value itself is never shown.
+ * of a value that is not ours (of the key's name where it holds no text). The value itself is never
+ * shown.
  */
 export type Inspection =
   | { readonly state: "free" }
@@ -17,7 +18,10 @@ export interface HeldInspection {
   readonly id: string;
   /** The process that holds it, such as `web-3:4711`; `""` where it gave none, and for a lock of 0.1. */
   readonly holder: string;
-  /** Since when. `undefined`, as `renewedMs` and `endsInMs`, where the value does not tell: a lock of 0.1. */
+  /**
+   * Since when. `undefined`, as `renewedMs` and `endsInMs`, where the value does not tell: a lock of
+   * 0.1, or one that was taken before the store's clock was set back.
+   */
   readonly heldMs: number | undefined;
   /** How long ago its life was renewed; more than about `ttlMs` / 3 means that renewals are missing. */
   readonly renewedMs: number | undefined;
@@ -25,6 +29,11 @@ export interface HeldInspection {
   readonly expiresInMs: number;
   /** When it ends at the latest, however often it is renewed. */
   readonly endsInMs: number | undefined;
+  /**
+   * `true` where the key has more life than its holder can have given it: the store's clock was set
+   * back. The next attempt for this user cuts the life to the holder's `ttlMs`, and so does `free`.
+   */
+  readonly clockSetBack?: true;
 }
 
 /** A person has taken the lock away: its holder has been told, or its lease will have run out by then. */
@@ -35,6 +44,8 @@ export interface FreedInspection {
   readonly reason: string;
   /** When the next one may start. */
   readonly expiresInMs: number;
+  /** As in {@link HeldInspection}: more than 300 s, which the next attempt cuts to that. */
+  readonly clockSetBack?: true;
 }
 
 /** Nobody holds it: the cooldown of the user's last submission is not over. */
@@ -42,14 +53,17 @@ export interface CooldownInspection {
   readonly state: "cooldown";
   readonly id: string;
   readonly expiresInMs: number;
+  /** As in {@link HeldInspection}: more than 60 s, which the next attempt cuts to that. */
+  readonly clockSetBack?: true;
 }
 
 /** Something that is not this package's. */
 export interface ForeignInspection {
   readonly state: "foreign";
-  /** `undefined` for a key that is no text, such as a list: it is no lock, and `free` leaves it alone. */
-  readonly id: string | undefined;
+  readonly id: string;
   readonly expiresInMs: number;
+  /** `true` for a list, a hash or whatever else is not text: it cannot be a lock. `free` deletes it. */
+  readonly notText?: true;
 }
 
 /**

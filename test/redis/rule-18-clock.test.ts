@@ -32,7 +32,7 @@ async function setBack(redis: KeyObserver, key: string): Promise<void> {
 async function free(lock: SubmitLock, user: string): Promise<unknown> {
   const found = await lock.inspect(user);
   if (found.state === "free") throw new Error("the user is free already");
-  return await lock.free(user, { id: found.id ?? "", by: "anna", reason: "ticket 4711" });
+  return await lock.free(user, { id: found.id, by: "anna", reason: "ticket 4711" });
 }
 
 /** What keeps a user out, and the longest life that it is given. */
@@ -79,11 +79,13 @@ describe.each(redisClients)(
         const key = lock.keyFor(user);
         await setBack(redis, key);
         const held = await redis.get(key);
+        expect(await lock.inspect(user)).toMatchObject({ clockSetBack: true });
         expect(lifeOf(await attempt(lock, user))).toBe(mostMs);
         const leftMs = await redis.pttl(key);
         expect(leftMs).toBeLessThanOrEqual(mostMs);
         expect(leftMs).toBeGreaterThan(mostMs / 4);
         expect(await redis.get(key)).toBe(held);
+        expect(await lock.inspect(user)).not.toHaveProperty("clockSetBack");
         await redis.send("DEL", key);
       });
     });
@@ -114,7 +116,9 @@ describe.each(redisClients)(
       const key = lock.keyFor(user);
       await redis.send("SET", key, randomUUID(), "PX", hour);
       const endsAt = await redis.send("PEXPIRETIME", key);
+      expect(await lock.inspect(user)).not.toHaveProperty("clockSetBack");
       await free(lock, user);
+      expect(await lock.inspect(user)).not.toHaveProperty("clockSetBack");
       expect(lifeOf(await lock.acquire(user))).toBeGreaterThan(hour / 2);
       expect(await redis.send("PEXPIRETIME", key)).toBe(endsAt);
       expect(await lock.inspect(user)).toMatchObject({ state: "freed", reason: "ticket 4711" });
@@ -174,6 +178,9 @@ describe("rule 18: a life that a clock has lengthened", () => {
     const user = freshUser();
     const { key } = await leaseOf(lock, user);
     await setBack(redis, key);
+    // The value's times are by the clock as it was.
+    const untold = { heldMs: undefined, renewedMs: undefined, endsInMs: undefined };
+    expect(await lock.inspect(user)).toMatchObject({ state: "held", ...untold });
     expect(await free(lock, user)).toEqual({ outcome: "freed", freeInMs: still.ttlMs });
     expect(await redis.pttl(key)).toBeLessThanOrEqual(still.ttlMs);
   });

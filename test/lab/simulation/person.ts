@@ -17,7 +17,7 @@ export class Person {
   async free({ user, workMs }: OperationPlan, process: SimulatedProcess): Promise<void> {
     const found = await this.#asks("inspect", process, () => process.lock.inspect(String(user)));
     this.#tell(process, `sees ${found?.state}`);
-    if (found === undefined || found.state === "free" || found.id === undefined) return;
+    if (found === undefined || found.state === "free") return;
     const { id, state } = found;
     this.#world.count(`free: of ${state}`);
     await new Promise<void>((resolve) => process.machine.after(workMs, resolve));

@@ -63,6 +63,7 @@ export class Executions {
         );
       }
       this.#checkUntouched(execution, entry, code);
+      this.#checkCooldown(execution, entry, code);
       this.#around.tombstones().checkCode(name, entry.ownerId, held[at], code);
     }
     return reply;
@@ -96,6 +97,17 @@ export class Executions {
       "untouched",
       `${this.#nameOf(entry)} was told ${String(code)}, and ${isTaken ? lock : record} was changed`,
     );
+  }
+
+  /** Rule 19: whoever let go of the lock has left the cooldown that was asked for. */
+  #checkCooldown({ name }: Execution, entry: CallEntry, code: unknown): void {
+    const { server, verdict } = this.#around;
+    if ((name !== "cooldown" && name !== "complete") || code !== 1) return;
+    const { lock = "", ownerId, cooldownUntilMs = 0 } = entry;
+    const { memory, nowMs } = server();
+    if (cooldownUntilMs <= nowMs || memory === "strictly full") return;
+    if (server().look(lock)?.value === `cooldown:${ownerId}`) return;
+    verdict.broken("cooldown", `${this.#nameOf(entry)} has let go and left no cooldown`);
   }
 
   #nameOf({ ownerId = "" }: CallEntry): string {
