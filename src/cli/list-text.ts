@@ -77,7 +77,7 @@ function rowOf({ user, found }: ListedLock, hidesIds: boolean): string[] {
     case "held": {
       const renewals = renewalsOf(found);
       const missed = renewals === undefined || renewals.missed === 0 ? "" : ` (${renewals.missed})`;
-      const renewed = found.renewedMs === undefined ? "?" : `${duration(found.renewedMs)}${missed}`;
+      const renewed = renewals === undefined ? "?" : `${duration(found.renewedMs ?? 0)}${missed}`;
       const held = found.heldMs === undefined ? "?" : duration(found.heldMs);
       // A holder that is alive renews until its work is done.
       const last = state === "working" ? `≤ ${duration(found.endsInMs ?? 0)}` : neverOr(freeIn);

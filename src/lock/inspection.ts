@@ -18,10 +18,7 @@ export interface HeldInspection {
   readonly id: string;
   /** The process that holds it, such as `web-3:4711`; `""` where it gave none, and for a lock of 0.1. */
   readonly holder: string;
-  /**
-   * Since when. `undefined`, as `renewedMs` and `endsInMs`, where the value does not tell: a lock of
-   * 0.1, or one that was taken before the store's clock was set back.
-   */
+  /** Since when. `undefined`, as `renewedMs` and `endsInMs`, where the value does not tell: a lock of 0.1. */
   readonly heldMs: number | undefined;
   /** How long ago its life was renewed; more than about `ttlMs` / 3 means that renewals are missing. */
   readonly renewedMs: number | undefined;
@@ -31,7 +28,8 @@ export interface HeldInspection {
   readonly endsInMs: number | undefined;
   /**
    * `true` where the key has more life than its holder can have given it: the store's clock was set
-   * back. The next attempt for this user cuts the life to the holder's `ttlMs`, and so does `free`.
+   * back, and `heldMs` and `renewedMs` may be too small. The next attempt for this user cuts the life
+   * to the holder's `ttlMs`, and so does `free`.
    */
   readonly clockSetBack?: true;
 }

@@ -139,6 +139,8 @@ describe.each(redisClients)("what a person finds at a key, with $name", ({ conne
     await redis.send("SET", lock.keyFor(user), value, "PX", 60_000);
     const found = await lock.inspect(user);
     expect(found).toMatchObject({ state: "held", heldMs: 0, renewedMs: 0, endsInMs: 2_000 });
+    // More than the second that it says of itself.
+    expect(found).toMatchObject({ clockSetBack: true });
     // As it is, because it is no percent-encoding.
     expect(found).toMatchObject({ holder: "web%2D3%" });
     await redis.send("DEL", lock.keyFor(user));

@@ -82,20 +82,19 @@ const lockValue = /^.{36}:(\d{16}):(\d+):(\d+):([^:]*):/s;
 function heldOf(value: string, expiresInMs: number, storeTimeMs: number): Inspection {
   const [, token, ttlMs, maxHoldMs, holder = ""] = lockValue.exec(value) ?? [];
   const held = { state: "held", id: idOf(value), holder: decoded(holder), expiresInMs } as const;
-  const untold = { heldMs: undefined, renewedMs: undefined, endsInMs: undefined };
-  if (token === undefined) return { ...held, ...untold };
-  const tooLong = ifTooLong(expiresInMs, Number(ttlMs));
-  // Its token is a time by the clock as it was.
-  if (tooLong.clockSetBack) return { ...held, ...untold, ...tooLong };
+  if (token === undefined) {
+    return { ...held, heldMs: undefined, renewedMs: undefined, endsInMs: undefined };
+  }
   const heldMs = atLeast0(storeTimeMs - Math.floor(Number(token) / 1_000));
   const renewedMs = atLeast0(Number(ttlMs) - expiresInMs);
-  return { ...held, heldMs, renewedMs, endsInMs: atLeast0(Number(maxHoldMs) - heldMs) };
+  const endsInMs = atLeast0(Number(maxHoldMs) - heldMs);
+  return { ...held, heldMs, renewedMs, endsInMs, ...ifTooLong(expiresInMs, Number(ttlMs)) };
 }
 
 /** Rule 18: only a clock that was set back makes a life of ours so long. */
 function ifTooLong(expiresInMs: number, mostMs: number): { readonly clockSetBack?: true } {
-  const isFinite = expiresInMs !== Number.POSITIVE_INFINITY;
-  return isFinite && expiresInMs > mostMs ? { clockSetBack: true } : {};
+  const isTooLong = expiresInMs > mostMs && expiresInMs !== Number.POSITIVE_INFINITY;
+  return isTooLong ? { clockSetBack: true } : {};
 }
 
 function idOf(ownerIdOrHash: string): string {

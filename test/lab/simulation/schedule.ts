@@ -199,7 +199,7 @@ export const schedules: fc.Arbitrary<Schedule> = fc.constantFrom(...timesOfLocks
     isCluster: fc.constantFrom(false, false, true),
     moving: fc.option(
       fc.record({ atMs: fc.nat({ max: times.ttlMs }), forMs: fc.nat({ max: 3 * times.ttlMs }) }),
-      { nil: undefined, freq: 1 },
+      { nil: undefined, freq: 2 },
     ),
     replica: fc.oneof(
       { arbitrary: fc.constant(undefined), weight: 2 },

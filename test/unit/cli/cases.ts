@@ -58,9 +58,9 @@ const older: Found = {
 };
 const likeOlder: Found = { ...older, expiresInMs: 6_720_000 };
 const setBack: Found = {
-  ...older,
-  id: "0f8fad5b",
-  holder: "api-7f9c5d4b8-x2z7q:17",
+  ...working,
+  heldMs: 0,
+  renewedMs: 0,
   expiresInMs: 3_604_000,
   clockSetBack: true,
 };

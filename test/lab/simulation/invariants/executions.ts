@@ -99,13 +99,21 @@ export class Executions {
     );
   }
 
-  /** Rule 19: whoever let go of the lock has left the cooldown that was asked for. */
-  #checkCooldown({ name }: Execution, entry: CallEntry, code: unknown): void {
-    const { server, verdict } = this.#around;
+  /** Rule 19: who has let go of the lock has left the cooldown that was asked for, and no retire does. */
+  #checkCooldown({ name, copy }: Execution, entry: CallEntry, code: unknown): void {
+    const { owners, server, verdict } = this.#around;
+    const { toldAt = Number.POSITIVE_INFINITY, recordUntil } =
+      owners.get(entry.ownerId ?? "") ?? {};
+    // Whether or not there is a lock that it could replace. (A complete in two steps has late copies.)
+    if (name === "cooldown" && recordUntil === undefined && copy.sentAt > toldAt) {
+      verdict.broken("cooldown", `a retire of ${this.#nameOf(entry)} asks for a cooldown`);
+    }
     if ((name !== "cooldown" && name !== "complete") || code !== 1) return;
     const { lock = "", ownerId, cooldownUntilMs = 0 } = entry;
-    const { memory, nowMs } = server();
-    if (cooldownUntilMs <= nowMs || memory === "strictly full") return;
+    const { isMoving, memory, nowMs } = server();
+    // A full server refuses to write over the lock, and one that moves the slot to write behind it.
+    const isRefused = memory === "strictly full" || (memory === "full" && isMoving);
+    if (cooldownUntilMs <= nowMs || isRefused) return;
     if (server().look(lock)?.value === `cooldown:${ownerId}`) return;
     verdict.broken("cooldown", `${this.#nameOf(entry)} has let go and left no cooldown`);
   }
