@@ -22,8 +22,8 @@ export const cooldownMutations: readonly Mutation[] = [
     name: "a cooldown lasts for as long as Redis' clock was set back",
     rule: "19, release",
     file: releaseScripts,
-    find: "math.min(left, ${longestCooldownMs})",
-    replace: "left",
+    find: "math.min(left, ",
+    replace: "math.min(left, left or ",
   },
   {
     name: "a retire sets the cooldown once more",
