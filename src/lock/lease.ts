@@ -4,6 +4,7 @@ import { type AnswerToStore, checkAnswer } from "./answer.ts";
 import { publish, releaseChannel } from "./diagnostics.ts";
 import type { HeldLease } from "./held-lease.ts";
 import type { CompleteOutcome, ReleaseOutcome } from "./messages.ts";
+import { longestCooldownMs } from "./store.ts";
 
 /** A lock that is ours until a time. */
 export interface Lease {
@@ -141,7 +142,7 @@ export class UserLease implements Lease {
     if (options === undefined) return 0;
     checkOptionNames(method, options, ["cooldownMs"]);
     const { cooldownMs = 0 } = options;
-    checkMs("cooldownMs", cooldownMs, 0, 60_000);
+    checkMs("cooldownMs", cooldownMs, 0, longestCooldownMs);
     if (cooldownMs > 0) this.#held.checkCooldown();
     return cooldownMs;
   }
