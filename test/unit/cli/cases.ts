@@ -170,12 +170,12 @@ const frees: Case[] = [
   },
   {
     title: "What is said of no lock at all",
-    command: "npx submit-lock free 49",
+    command: "npx --no-install submit-lock free 49",
     lines: beforeFreeing("49", noText, false),
   },
   {
     title: "What is said of a lock after Redis' clock was set back",
-    command: "npx submit-lock free 52",
+    command: "npx --no-install submit-lock free 52",
     lines: beforeFreeing("52", setBack, false),
   },
   {
