@@ -37,7 +37,8 @@ async function run(framework: string, makeServer: MakeServer): Promise<void> {
   const signalled = Promise.race([once(process, "SIGINT"), once(process, "SIGTERM")]);
   const port = portFrom(process.env["PORT"]);
   const isOnce = process.argv.includes("--once");
-  console.log("Starting a shop and its database. The first time this takes a while.");
+  // For a person who waits: the embedded database takes its time.
+  if (process.stdout.isTTY) console.log("Starting a shop and its database …");
   // What was opened, to be closed the other way round: orders that are under way keep their locks,
   // and the locks their connection.
   const closers: (() => unknown)[] = [];

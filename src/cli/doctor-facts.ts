@@ -43,6 +43,8 @@ export interface PrefixFacts {
   readonly foreign: number;
   /** How many of the foreign ones have no expiry. */
   readonly endless: number;
+  /** How many of ours have more life than they can have been given. */
+  readonly setBack: number;
   readonly isComplete: boolean;
 }
 

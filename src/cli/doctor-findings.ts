@@ -198,8 +198,17 @@ function latencyFindings({ latency, clock }: ServerFacts, times: Times): Finding
   return findings;
 }
 
-function keyFindings({ keyPrefix, foreign, endless, isComplete }: PrefixFacts): Finding[] {
+function keyFindings(facts: PrefixFacts): Finding[] {
+  const { keyPrefix, foreign, endless, setBack, isComplete } = facts;
   const findings: Finding[] = [];
+  if (setBack > 0) {
+    findings.push({
+      level: "warn",
+      check: "clock-set-back",
+      text: `Redis' clock was set back: ${setBack} key${setBack === 1 ? "" : "s"} under ${keyPrefix} would live longer than meant, until the user tries again`,
+      remedy: "an NTP service on Redis' host that slows the clock down and does not set it back",
+    });
+  }
   if (foreign > 0) {
     findings.push({
       level: "warn",

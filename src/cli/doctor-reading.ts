@@ -121,15 +121,17 @@ export async function readPrefixes(
     if (scanned === undefined) return undefined;
     let foreign = 0;
     let endless = 0;
+    let setBack = 0;
     for (const key of scanned.keys) {
       const user = userOf(keyPrefix, key);
       if (user === undefined || lock.keyFor(user) !== key) continue;
       const found = await answerOf(connection, lock.inspect(user));
+      if ("clockSetBack" in found) setBack++;
       if (found.state !== "foreign") continue;
       foreign++;
       if (found.expiresInMs === Number.POSITIVE_INFINITY) endless++;
     }
-    all.push({ keyPrefix, foreign, endless, isComplete: scanned.isComplete });
+    all.push({ keyPrefix, foreign, endless, setBack, isComplete: scanned.isComplete });
   }
   return all;
 }

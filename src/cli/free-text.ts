@@ -1,7 +1,7 @@
 import type { FreedInspection } from "../lock/on-call.ts";
 import { duration } from "./durations.ts";
-import { type Found, renewalsOf, restOf, stateOf } from "./lock-state.ts";
-import { plainFreeOfUnknown } from "./show-text.ts";
+import { type Found, renewalsOf, stateOf } from "./lock-state.ts";
+import { plainFreeOfUnknown, whatIsForeign, whatIsUnknown } from "./show-text.ts";
 
 /** What a person reads before the id has to be typed. */
 export function beforeFreeing(user: string, found: Found, isNow: boolean): string[] {
@@ -11,11 +11,7 @@ export function beforeFreeing(user: string, found: Found, isNow: boolean): strin
 function whatIsThere(user: string, found: Found): string[] {
   switch (found.state) {
     case "held": {
-      if (stateOf(found) === "unknown") {
-        return [
-          `User ${user} is locked by submit-lock 0.1 or another library, ${restOf(found)}; whether anybody is at work is not known.`,
-        ];
-      }
+      if (stateOf(found) === "unknown") return [whatIsUnknown(user, found)];
       const missed = renewalsOf(found)?.missed ?? 0;
       const held = found.heldMs === undefined ? "" : `, for ${duration(found.heldMs)}`;
       const where = found.holder === "" ? "" : `, on ${found.holder}`;
@@ -34,13 +30,18 @@ function whatIsThere(user: string, found: Found): string[] {
         `User ${user}: the last order went through a moment ago; a new one is possible in ${duration(found.expiresInMs)}.`,
       ];
     case "foreign":
-      return [`User ${user} is locked by something that is not submit-lock, ${restOf(found)}.`];
+      return [whatIsForeign(user, found)];
   }
 }
 
 function whatHappens(found: Found, isNow: boolean): string[] {
   if (found.state === "cooldown") {
     return ["The cooldown ends at once. Look for that order first: a second one is seldom meant."];
+  }
+  if (found.state === "foreign" && found.notText) {
+    return [
+      "It is deleted at once, with everything in it. Find out first what writes it: it may be another program's data.",
+    ];
   }
   if (found.state === "foreign") {
     return [
@@ -78,7 +79,7 @@ function waiting({ expiresInMs }: Found): string {
 
 /** Which lock it is, for one line. */
 function labelOf(found: Found): string {
-  const { id = "" } = found;
+  const { id } = found;
   if (found.state !== "held") return `${id}, ${found.state}`;
   const held = found.heldMs === undefined ? "" : `, for ${duration(found.heldMs)}`;
   return `${id}, ${stateOf(found)}${held}`;
@@ -87,6 +88,8 @@ function labelOf(found: Found): string {
 /** How long others are kept out by a `free`, in milliseconds. */
 export function keptOutMs(found: Found, isNow: boolean): number {
   const endsAtOnce = isNow || found.state === "cooldown" || found.state === "foreign";
+  // It is cut to the holder's ttlMs, which is not known here.
+  if (found.state === "held" && found.clockSetBack && !isNow) return Number.POSITIVE_INFINITY;
   return endsAtOnce ? 0 : found.expiresInMs;
 }
 

@@ -2,7 +2,7 @@ import type { FreeResult } from "../lock/on-call.ts";
 import { type Arguments, suggestion } from "./arguments.ts";
 import { answerOf, type Connection, theLock } from "./connect.ts";
 import type { Context } from "./context.ts";
-import { CliError, exitCode, UsageError } from "./failure.ts";
+import { exitCode, UsageError } from "./failure.ts";
 import {
   alreadyFreedText,
   beforeFreeing,
@@ -27,12 +27,6 @@ export async function free(context: Context): Promise<number> {
   if (found.state === "free") {
     const text = `User ${visibleUser(args.user)} is free already. Nothing was changed.`;
     return told(context, { outcome: "already-free" }, [text]);
-  }
-  if (found.id === undefined) {
-    throw new CliError(
-      `user ${visibleUser(args.user)}: the key is no text and so no lock, and was left alone. Look at it with: ${suggestion("show", args)}`,
-      exitCode.found,
-    );
   }
   const given = args.text("id")?.toLowerCase() ?? found.id;
   if (found.state === "freed" && !args.has("now") && given.startsWith(found.id)) {

@@ -79,7 +79,7 @@ function rowOf({ user: id, found }: ListedLock, hidesIds: boolean): string[] {
     case "held": {
       const renewals = renewalsOf(found);
       const missed = renewals === undefined || renewals.missed === 0 ? "" : ` (${renewals.missed})`;
-      const renewed = found.renewedMs === undefined ? "?" : `${duration(found.renewedMs)}${missed}`;
+      const renewed = renewals === undefined ? "?" : `${duration(found.renewedMs ?? 0)}${missed}`;
       const held = found.heldMs === undefined ? "?" : duration(found.heldMs);
       // A holder that is alive renews until its work is done.
       const last = state === "working" ? `≤ ${duration(found.endsInMs ?? 0)}` : neverOr(freeIn);
@@ -90,8 +90,8 @@ function rowOf({ user: id, found }: ListedLock, hidesIds: boolean): string[] {
     case "cooldown":
       return [user, state, "-", "-", freeIn, "-"];
     case "foreign": {
-      const what = found.id === undefined ? "no text, so no lock" : "another lock";
-      const remedy = hidesIds || found.id === undefined ? "" : `: ${program} show ${quoted(id)}`;
+      const what = found.notText ? "no text, so no lock" : "another lock";
+      const remedy = hidesIds ? "" : `: ${program} show ${quoted(id)}`;
       return [user, state, "?", "-", neverOr(freeIn), `${what}${remedy}`];
     }
   }

@@ -19,10 +19,10 @@ export interface Renewals {
   readonly hasEnded: boolean;
 }
 
-/** `undefined` where the value does not tell: a lock of 0.1. */
+/** `undefined` where the value does not tell: a lock of 0.1, or one by a clock that was set back. */
 export function renewalsOf(held: HeldInspection): Renewals | undefined {
-  const { renewedMs, expiresInMs, endsInMs } = held;
-  if (renewedMs === undefined || endsInMs === undefined) return undefined;
+  const { renewedMs, expiresInMs, endsInMs, clockSetBack } = held;
+  if (clockSetBack || renewedMs === undefined || endsInMs === undefined) return undefined;
   // A renewal gives the key ttlMs to live, and the next one is due after a third of it.
   const everyMs = (renewedMs + expiresInMs) / 3;
   const hasEnded = endsInMs <= expiresInMs;

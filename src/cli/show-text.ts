@@ -1,4 +1,11 @@
-import type { ForeignInspection, HeldInspection, Inspection } from "../lock/on-call.ts";
+import type {
+  CooldownInspection,
+  ForeignInspection,
+  FreedInspection,
+  HeldInspection,
+  Inspection,
+} from "../lock/on-call.ts";
+import { longestCooldownMs, longestTtlMs } from "../lock/store.ts";
 import { clock, duration } from "./durations.ts";
 import { type Renewals, renewalsOf, restOf } from "./lock-state.ts";
 import type { Paint } from "./terminal.ts";
@@ -34,6 +41,7 @@ export function showText(view: View): string[] {
           `User ${user} was freed by ${found.by} (${found.reason}) and can order again in ${duration(found.expiresInMs)}.`,
         ),
         `  id       ${found.id}`,
+        ...ifSetBack(found, longestTtlMs),
         "Nothing to do: until then whoever held the lock is being told to stop.",
       ];
     case "cooldown":
@@ -43,6 +51,7 @@ export function showText(view: View): string[] {
           `User ${user}: the last order went through a moment ago; a new one is possible in ${duration(found.expiresInMs)} (cooldown).`,
         ),
         `  id       ${found.id}`,
+        ...ifSetBack(found, longestCooldownMs),
         "Nothing to do: do not free, look for that order.",
       ];
     case "foreign":
@@ -54,17 +63,17 @@ export function showText(view: View): string[] {
 
 function foreignText(view: View, found: ForeignInspection): string[] {
   const { user, paint, freeCommand } = view;
-  const { id, expiresInMs } = found;
-  const time = restOf(found);
-  if (id === undefined) {
+  const { id, expiresInMs, notText } = found;
+  const heading = [paint("bold", whatIsForeign(user, found)), `  id       ${id}`];
+  if (notText) {
     return [
-      paint("bold", `User ${user} is locked by a key that is no text and so no lock, ${time}.`),
-      "Something else uses this key: look for it, and give the lock another prefix. free leaves it alone.",
+      ...heading,
+      "Something else uses this key: look for it, and give the lock another prefix.",
+      `free deletes it at once, with everything in it: ${freeCommand}`,
     ];
   }
   return [
-    paint("bold", `User ${user} is locked by something that is not submit-lock, ${time}.`),
-    `  id       ${id}`,
+    ...heading,
     "It may be an old lock whose process died, or one whose holder is still at work: nobody can tell.",
     ...(expiresInMs === Number.POSITIVE_INFINITY
       ? ["The customer's next click gives it an end: maxHoldMs, 60 s by default."]
@@ -72,6 +81,20 @@ function foreignText(view: View, found: ForeignInspection): string[] {
     "Look for the order and the payment first. free deletes it at once, and its holder is told nothing.",
     `Only when the developers say that nothing uses such locks any more: ${freeCommand}`,
   ];
+}
+
+/** Which other lock it is, in one sentence. */
+export function whatIsForeign(user: string, found: ForeignInspection): string {
+  const what = found.notText
+    ? "a key that holds no text and so cannot be a lock"
+    : "something that is not submit-lock";
+  return `User ${user} is locked by ${what}, ${restOf(found)}.`;
+}
+
+/** After a step of Redis' clock, the time that is shown is longer than the one that the user waits. */
+function ifSetBack(found: FreedInspection | CooldownInspection, mostMs: number): string[] {
+  if (!found.clockSetBack) return [];
+  return [`Redis' clock was set back: the customer's next click cuts this to ${duration(mostMs)}.`];
 }
 
 function heldText(view: View, held: HeldInspection): string[] {
@@ -136,22 +159,33 @@ function silentText(
   ];
 }
 
-/** A value that begins with a UUID and tells no more, as 0.1 and other libraries write it. */
+/** A lock whose value does not tell whether its process is alive, in one sentence. */
+export function whatIsUnknown(user: string, held: HeldInspection): string {
+  const rest = restOf(held);
+  const what = held.clockSetBack
+    ? `${rest}, because Redis' clock was set back`
+    : `by submit-lock 0.1 or another library, ${rest}`;
+  return `User ${user} is locked ${what}; whether anybody is at work is not known.`;
+}
+
+/** A value that begins with a UUID and tells no more, or not by the clock of now. */
 function unknownText(view: View, held: HeldInspection): string[] {
   const { user, paint } = view;
   return [
-    paint(
-      "bold",
-      `User ${user} is locked by submit-lock 0.1 or another library, ${restOf(held)}; whether anybody is at work is not known.`,
-    ),
+    paint("bold", whatIsUnknown(user, held)),
+    ...(held.holder === "" ? [] : [`  where    ${held.holder}`]),
     `  id       ${held.id}`,
+    ...(held.clockSetBack
+      ? ["The customer's next click cuts it to ttlMs, 10 s by default: there is no need to free."]
+      : []),
     `Look for the order and the payment first. ${plainFreeOfUnknown(held)}`,
     `Only when the developers say that its process is gone: ${view.freeNowCommand}`,
   ];
 }
 
-/** A plain `free` keeps the expiry, and gives one to a key that has none. */
-export function plainFreeOfUnknown({ expiresInMs }: HeldInspection): string {
+/** A plain `free` keeps the expiry, and gives one to a key that has none or too late a one. */
+export function plainFreeOfUnknown({ expiresInMs, clockSetBack }: HeldInspection): string {
+  if (clockSetBack) return "A plain free cuts it to ttlMs, too.";
   return expiresInMs === Number.POSITIVE_INFINITY
     ? "A plain free gives it an end: ttlMs, 10 s by default."
     : "A plain free keeps the user out for all of that time.";

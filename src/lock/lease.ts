@@ -10,6 +10,7 @@ import type { Settled } from "./acquire.ts";
 import { type CompleteOutcome, publish, type ReleaseOutcome, releaseChannel } from "./channels.ts";
 import type { HeldLease } from "./held-lease.ts";
 import { type AnswerToStore, checkAnswer, type StoredAnswer } from "./record.ts";
+import { longestCooldownMs } from "./store.ts";
 
 /** How an attempt to take a user's lock ended. */
 export type Attempt =
@@ -208,7 +209,7 @@ export class UserLease implements Lease {
     if (options === undefined) return 0;
     checkOptionNames(method, options, ["cooldownMs"]);
     const { cooldownMs = 0 } = options;
-    checkMs("cooldownMs", cooldownMs, 0, 60_000);
+    checkMs("cooldownMs", cooldownMs, 0, longestCooldownMs);
     if (cooldownMs > 0) this.#held.checkCooldown();
     return cooldownMs;
   }

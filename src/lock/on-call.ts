@@ -19,7 +19,8 @@ import { pauseBeforeRetry } from "./with-lock.ts";
  * The content of a user's key, for a person who looks at it. Every time is in whole milliseconds by the
  * store's own clock, none is below 0, and one that has no end is `Infinity` (which JSON writes as
  * `null`). An `id` is the argument of `free`: the first 8 hex digits of the owner id, or of the SHA-1
- * of a value that is not ours. The value itself is never shown.
+ * of a value that is not ours (of the key's name where it holds no text). The value itself is never
+ * shown.
  */
 export type Inspection =
   | { readonly state: "free" }
@@ -42,6 +43,12 @@ export interface HeldInspection {
   readonly expiresInMs: number;
   /** When it ends at the latest, however often it is renewed. */
   readonly endsInMs: number | undefined;
+  /**
+   * `true` where the key has more life than its holder can have given it: the store's clock was set
+   * back, and `heldMs` and `renewedMs` may be too small. The next attempt for this user cuts the life
+   * to the holder's `ttlMs`, and so does `free`.
+   */
+  readonly clockSetBack?: true;
 }
 
 /** A person has taken the lock away: its holder has been notified, or its lease will have run out by then. */
@@ -52,6 +59,8 @@ export interface FreedInspection {
   readonly reason: string;
   /** When the next one may start. */
   readonly expiresInMs: number;
+  /** As in {@link HeldInspection}: more than 300 s, which the next attempt cuts to that. */
+  readonly clockSetBack?: true;
 }
 
 /** There is no holder: the cooldown of the user's last submission is not over. */
@@ -59,14 +68,17 @@ export interface CooldownInspection {
   readonly state: "cooldown";
   readonly id: string;
   readonly expiresInMs: number;
+  /** As in {@link HeldInspection}: more than 60 s, which the next attempt cuts to that. */
+  readonly clockSetBack?: true;
 }
 
 /** Something that is not this package's. */
 export interface ForeignInspection {
   readonly state: "foreign";
-  /** `undefined` for a key that is no text, such as a list: it is no lock, and `free` leaves it alone. */
-  readonly id: string | undefined;
+  readonly id: string;
   readonly expiresInMs: number;
+  /** `true` for a list, a hash or another type that is not text: it cannot be a lock. `free` deletes it. */
+  readonly notText?: true;
 }
 
 /**

@@ -1,7 +1,7 @@
 import { hostname } from "node:os";
 import { InvalidOptionError } from "../errors.ts";
 import { checkMs, checkOptionNames, describe, hasMembers, invalidOption } from "../validation.ts";
-import type { LockStore, LockTimes } from "./store.ts";
+import { type LockStore, type LockTimes, longestTtlMs } from "./store.ts";
 import { encodeKeyPart } from "./submit-key.ts";
 
 const maxHolderLength = 64;
@@ -84,13 +84,13 @@ export function resolveLockOptions(options: SubmitLockOptions): ResolvedLockOpti
 function resolveTimes(options: SubmitLockOptions): LockTimes {
   // Given values are checked by themselves first, so that no default is derived from nonsense.
   const given = {
-    ttlMs: checkIfGiven("ttlMs", options.ttlMs, 100, 300_000),
+    ttlMs: checkIfGiven("ttlMs", options.ttlMs, 100, longestTtlMs),
     maxHoldMs: checkIfGiven("maxHoldMs", options.maxHoldMs, 100, 600_000),
     acquireTimeoutMs: checkIfGiven("acquireTimeoutMs", options.acquireTimeoutMs, 20, 150_000),
     commandTimeoutMs: checkIfGiven("commandTimeoutMs", options.commandTimeoutMs, 10, 75_000),
   };
   const { acquireTimeoutMs: acquire = 0, commandTimeoutMs: command = 0 } = given;
-  const longestTtl = Math.min(given.maxHoldMs ?? 300_000, 300_000);
+  const longestTtl = Math.min(given.maxHoldMs ?? longestTtlMs, longestTtlMs);
   const ttlMs = given.ttlMs ?? clamp(10_000, Math.max(2 * acquire, 4 * command), longestTtl);
   const maxHoldMs = given.maxHoldMs ?? Math.max(60_000, ttlMs);
   checkMs("maxHoldMs", maxHoldMs, ttlMs, 600_000);

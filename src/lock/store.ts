@@ -8,6 +8,12 @@ import type { FreeResult, Inspection } from "./on-call.ts";
 
 export type { FreeResult, Inspection } from "./on-call.ts";
 
+/** The longest life that a lock is given, and with it a tombstone, in milliseconds. */
+export const longestTtlMs = 300_000;
+
+/** The longest cooldown, in milliseconds. */
+export const longestCooldownMs = 60_000;
+
 /** The time bounds of one lock, in milliseconds. One object for each lock: a store may group by it. */
 export interface LockTimes {
   /** How long a key lives after an acquire and after an extend. */

@@ -54,19 +54,45 @@ describe.each(redisClients)("what a person finds at a key, with $name", ({ conne
     await redis.send("DEL", lock.keyFor(user));
   });
 
-  test("a list is foreign without an id, and left alone", async () => {
+  test.each([
+    ["list", "RPUSH", ["somebody", "else"]],
+    ["hash", "HSET", ["somebody", "else"]],
+    ["set", "SADD", ["somebody"]],
+    ["stream", "XADD", ["*", "somebody", "else"]],
+  ])("a %s is foreign, and freed by the id of its key's name", async (_what, name, values) => {
     const { lock, redis } = await openFixture({ connect });
     const user = freshUser();
-    await redis.send("RPUSH", lock.keyFor(user), "somebody", "else");
-    const before = await redis.dump(lock.keyFor(user));
+    const key = lock.keyFor(user);
+    await redis.send(name, key, ...values);
+    const before = await redis.dump(key);
     const expiresInMs = Number.POSITIVE_INFINITY;
-    expect(await lock.inspect(user)).toEqual({ state: "foreign", id: undefined, expiresInMs });
+    const id = sha1(key).slice(0, 8);
+    expect(await lock.inspect(user)).toEqual({ state: "foreign", id, expiresInMs, notText: true });
+    expect(await lock.acquire(user)).toMatchObject({ outcome: "contended", expiresInMs });
     for (const now of [false, true]) {
-      const result = await lock.free(user, { id: "0f8fad5b", ...why, now });
-      expect(result).toEqual({ outcome: "changed" });
+      const other = id.startsWith("0") ? "11111111" : "00000000";
+      expect(await lock.free(user, { id: other, ...why, now })).toEqual({ outcome: "changed" });
     }
-    expect(await redis.dump(lock.keyFor(user))).toEqual(before);
-    await redis.send("DEL", lock.keyFor(user));
+    expect(await redis.dump(key)).toEqual(before);
+    expect(await lock.free(user, { id, ...why })).toEqual({ outcome: "freed", freeInMs: 0 });
+    expect(await redis.exists(key)).toBe(false);
+    await (await leaseOf(lock, user)).release();
+  });
+
+  test("the id of a key that held no text frees no text that is there by now", async () => {
+    const { lock, redis } = await openFixture({ connect });
+    const user = freshUser();
+    const key = lock.keyFor(user);
+    await redis.send("RPUSH", key, "somebody", "else");
+    const found = await lock.inspect(user);
+    if (found.state !== "foreign") throw new Error(found.state);
+    await redis.send("DEL", key);
+    const lease = await leaseOf(lock, user);
+    for (const now of [false, true]) {
+      expect(await lock.free(user, { id: found.id, ...why, now })).toEqual({ outcome: "changed" });
+    }
+    expect(await redis.ownerOf(key)).toBe(lease.ownerId);
+    await lease.release();
   });
 
   test("a lock of 0.1, a bare UUID, is held: it is freed as ours is, because its holder may live", async () => {
@@ -113,6 +139,8 @@ describe.each(redisClients)("what a person finds at a key, with $name", ({ conne
     await redis.send("SET", lock.keyFor(user), value, "PX", 60_000);
     const found = await lock.inspect(user);
     expect(found).toMatchObject({ state: "held", heldMs: 0, renewedMs: 0, endsInMs: 2_000 });
+    // More than the second that it says of itself.
+    expect(found).toMatchObject({ clockSetBack: true });
     // As it is, because it is no percent-encoding.
     expect(found).toMatchObject({ holder: "web%2D3%" });
     await redis.send("DEL", lock.keyFor(user));
@@ -133,7 +161,8 @@ describe.each(redisClients)("what a person finds at a key, with $name", ({ conne
     await lock.free(user, { id: found.id, ...why, now: true });
     expect(await lock.inspect(user)).toEqual({ state: "free" });
     await redis.send("RPUSH", `shop:${lease.key}`, "a list");
-    expect(await lock.inspect(user)).toMatchObject({ state: "foreign", id: undefined });
+    const id = sha1(`shop:${lease.key}`).slice(0, 8);
+    expect(await lock.inspect(user)).toMatchObject({ state: "foreign", id, notText: true });
     await redis.send("DEL", `shop:${lease.key}`);
   });
 });

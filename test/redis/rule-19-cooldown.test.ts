@@ -117,6 +117,32 @@ describe("rule 19: a cooldown", () => {
     retire.stop();
   });
 
+  test("that a person has ended is not set again by the retire of a late request", async () => {
+    const { lock, proxy, client, redis } = await openFixture({
+      ttlMs: 20_000,
+      acquireTimeoutMs: 5_000,
+    });
+    const user = freshUser();
+    const retire = record("submit-lock:retire", lock.keyFor(user));
+    const held = proxy.holdRequestOnce(isAcquire);
+    const { lease } = acquired(await lock.acquire(user));
+    await held;
+    expect(await lease.release({ cooldownMs: 30_000 })).toBe("released");
+    const found = await lock.inspect(user);
+    if (found.state !== "cooldown") throw new Error(found.state);
+    expect(await lock.free(user, { id: found.id, by: "anna", reason: "ticket 4711" })).toEqual({
+      outcome: "freed",
+      freeInMs: 0,
+    });
+    // In time, and the key is free: it is taken again, by an owner id that is given up.
+    proxy.releaseHeld();
+    await client.ping();
+    await until(() => retire.messages.length > 0, { what: "the retire to be over" });
+    expect(retire.messages).toMatchObject([{ outcome: "final" }]);
+    expect(await redis.get(lease.key)).toBe(null);
+    retire.stop();
+  });
+
   test("does not hide the answer of a submission", async () => {
     const { lock } = await openFixture();
     const user = freshUser();

@@ -22,10 +22,12 @@ afterEach(async () => {
 
 const send = (name: string, ...args: (string | number)[]) => command(server.port, name, ...args);
 const keyOf = (user: string) => `lock:submit:${user}`;
-/** Bounds that no test waits for. */
-const times = { ttlMs: 40_000, acquireTimeoutMs: 20_000, commandTimeoutMs: 100 } as const;
-/** For an attempt that stays without a connection: short, and it has to be over. */
-const brief = { ttlMs: 40_000, acquireTimeoutMs: 400, commandTimeoutMs: 100 } as const;
+/** Bounds that a busy machine keeps, so that no second connection is opened unless a test wants it. */
+const times = { ttlMs: 40_000, acquireTimeoutMs: 20_000, commandTimeoutMs: 10_000 } as const;
+/** For an attempt that finds the first connection silent. */
+const hasty = { ...times, commandTimeoutMs: 100 } as const;
+/** For an attempt that stays without a connection, and has to be over. */
+const brief = { ...times, acquireTimeoutMs: 2_000, commandTimeoutMs: 1_000 } as const;
 
 /** The nth request of this name on a connection; connections are numbered as they come. */
 function nth(wanted: string, count: number, on: number): Match {
@@ -72,6 +74,9 @@ describe.each(redisClients)("rule 22: the database is proved, with $name", ({ co
   const open = (clientOptions: SharedOptions, lockOptions: object = times) =>
     openFixture({ connect, port: server.port, clientOptions, ...lockOptions });
 
+  const on = (client: AnyRedis, lockOptions: object) =>
+    openLock({ store: new RedisStore(client), ...lockOptions });
+
   test("a database that was selected at run time is kept while the connection is made anew", async () => {
     const { client, lock, proxy } = await open({});
     await client.select(5);
@@ -94,21 +99,22 @@ describe.each(redisClients)("rule 22: the database is proved, with $name", ({ co
     expect((await lock.acquire(user)).outcome).toBe("contended");
     const end = await makeBusy(connect);
     await comesUpAnew(client, proxy);
-    const hasty = openLock({ store: new RedisStore(client), ...brief });
-    expect(causeOf(await hasty.acquire(user)).message).toMatch(/not in database 5 yet.*\(BUSY/);
+    expect(causeOf(await on(client, brief).acquire(user)).message).toMatch(
+      /not in database 5 yet.*\(BUSY/,
+    );
     await end();
     expect((await lock.acquire(user)).outcome).toBe("contended");
     expect(await isIn(0, user)).toBe(false);
   });
 
   test("a second connection that came up while Redis was busy is not used in database 0", async () => {
-    const { lock, proxy } = await open({ db: 5, enableReadyCheck: false });
+    const { client, lock, proxy } = await open({ db: 5, enableReadyCheck: false });
     const user = freshUser();
     await holdIn(5, user);
     expect((await lock.acquire(user)).outcome).toBe("contended");
     const end = await makeBusy(connect);
     void proxy.holdRequestOnce((_argv, connection) => connection === 0);
-    const attempt = lock.acquire(user);
+    const attempt = on(client, hasty).acquire(user);
     await until(() => proxy.connections === 2, { what: "the second connection" });
     await end();
     expect((await attempt).outcome).toBe("contended");
@@ -140,12 +146,12 @@ describe.each(redisClients)("rule 22: the database is proved, with $name", ({ co
 
   test("a second connection whose user may no longer select takes nothing", async () => {
     const account = await userWithout();
-    const { lock, proxy } = await open({ db: 5, ...account }, brief);
+    const { client, lock, proxy } = await open({ db: 5, ...account });
     await lock.check();
     await send("ACL", "SETUSER", account.username, "-select");
     void proxy.holdRequestOnce(isAcquire);
     const user = freshUser();
-    const cause = causeOf(await lock.acquire(user));
+    const cause = causeOf(await on(client, { ...hasty, acquireTimeoutMs: 3_000 }).acquire(user));
     expect(cause).toBeInstanceOf(LockMisconfiguredError);
     expect([await isIn(0, user), await isIn(5, user)]).toEqual([false, false]);
   });
@@ -161,7 +167,7 @@ describe.each(redisClients)("rule 22: the database is proved, with $name", ({ co
   });
 
   test("a select at run time takes both connections along, also a second one that is open", async () => {
-    const { client, lock, proxy } = await open({});
+    const { client, lock, proxy } = await open({}, hasty);
     const held = proxy.holdReplyOnce(isAcquire);
     await (await leaseOf(lock, freshUser())).release();
     await held;
@@ -196,7 +202,7 @@ describe.each(redisClients)("rule 22: the database is proved, with $name", ({ co
 
   test("a proof of the database before a select at run time counts for nothing", async () => {
     const account = await userWithout("-select", "+select|3");
-    const { client, lock, proxy } = await open({ db: 3, ...account }, brief);
+    const { client, lock, proxy } = await open({ db: 3, ...account });
     await lock.check();
     // ioredis selects on its own first; the second SELECT of a connection is the store's.
     const held = proxy.holdReplyOnce(nth("select", 2, 1));
@@ -206,7 +212,7 @@ describe.each(redisClients)("rule 22: the database is proved, with $name", ({ co
     proxy.releaseHeld();
     expect(await refused).toMatch(/^NOPERM/);
     const user = freshUser();
-    expect(causeOf(await lock.acquire(user))).toBeInstanceOf(LockMisconfiguredError);
+    expect(causeOf(await on(client, brief).acquire(user))).toBeInstanceOf(LockMisconfiguredError);
     expect([await isIn(0, user), await isIn(3, user)]).toEqual([false, false]);
   });
 
@@ -226,13 +232,13 @@ describe.each(redisClients)("rule 22: the database is proved, with $name", ({ co
   });
 
   test("a connection whose database is unproved gets no order, and one that stays so gets a substitute", async () => {
-    const { lock, proxy } = await open({ db: 5 });
+    const { client, lock, proxy } = await open({ db: 5 });
     await lock.check();
     const held = proxy.holdReplyOnce(nth("select", 2, 1));
     proxy.resetAll();
     await held;
     const user = freshUser();
-    await leaseOf(lock, user);
+    await leaseOf(on(client, hasty), user);
     expect(await isIn(5, user)).toBe(true);
     expect(proxy.connections).toBe(2);
   });
@@ -279,18 +285,18 @@ describe.each(redisClients)("rule 22: the database is proved, with $name", ({ co
 
   test("a call that ioredis sends again in database 0 grants nothing, and its key runs out", async () => {
     const account = await userWithout();
-    const short = { ...brief, ttlMs: 1_000 };
-    const { lock, proxy } = await open({ db: 5, ...account }, short);
+    const { client, lock, proxy } = await open({ db: 5, ...account });
     await lock.check();
     const held = proxy.holdRequestOnce(isAcquire);
     const user = freshUser();
-    const attempt = lock.acquire(user);
+    const short = { ttlMs: 4_000, acquireTimeoutMs: 2_000, commandTimeoutMs: 1_000 };
+    const attempt = on(client, short).acquire(user);
     await held;
     await send("ACL", "SETUSER", account.username, "-select");
     proxy.resetAll();
     expect((await attempt).outcome).toBe("unavailable");
     const isItsAcquire = (argv: string[]) => isAcquire(argv) && argv.includes(keyOf(user));
-    await until(() => proxy.commands.filter(isItsAcquire).length === 2, { what: "the re-send" });
+    await until(() => proxy.commands.filter(isItsAcquire).length >= 2, { what: "the re-send" });
     await until(async () => !(await isIn(0, user)), { what: "no key in database 0" });
     expect(await isIn(5, user)).toBe(false);
   });
@@ -319,7 +325,7 @@ describe.each(redisClients)("rule 22: the database is proved, with $name", ({ co
 
   test("a client on database 0 sends no SELECT, on either connection", async () => {
     const own = await startRedis();
-    const { lock, proxy } = await openFixture({ connect, port: own.port, ...times });
+    const { lock, proxy } = await openFixture({ connect, port: own.port, ...hasty });
     const lost = proxy.loseReplyOnce(isAcquire);
     await (await leaseOf(lock, freshUser())).release();
     await lost;

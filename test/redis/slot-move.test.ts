@@ -129,6 +129,24 @@ describe.each(clusterClients)("while a slot is moved, with $name", ({ connect })
     expect(foundBy(await submit())).toBe("order 7");
   });
 
+  test.each(["source", "target"] as const)(
+    "a lock that was taken before and lies on the %s leaves its cooldown",
+    async (where) => {
+      for (const ending of ["release", "complete"] as const) {
+        const { begin, submit, lock, user, key } = await openFixture();
+        const { lease } = acquired(await submit());
+        const move = await begin();
+        if (where === "target") await move.move(key);
+        const cooldown = { cooldownMs: 30_000 };
+        const ended =
+          ending === "release" ? lease.release(cooldown) : lease.complete(answer, cooldown);
+        expect(["released", "recorded"]).toContain(await ended);
+        expect(await move.whereIs(key)).toBe(where);
+        expect(await lock.acquire(user)).toMatchObject({ outcome: "contended", isCooldown: true });
+      }
+    },
+  );
+
   test("who lost the lease is late, and a second run is a duplicate", async () => {
     const { begin, submit, lock, user, key } = await openFixture();
     const duplicate = record("submit-lock:duplicate", key);

@@ -17,7 +17,7 @@ export function isSeenAndFreed(open: () => LockStore): void {
 
   const idOf = async (lock: SubmitLock, user: string) => {
     const found = await lock.inspect(user);
-    if (found.state === "free" || found.id === undefined) throw new Error(`no id: ${found.state}`);
+    if (found.state === "free") throw new Error(`no id: ${found.state}`);
     return found.id;
   };
 

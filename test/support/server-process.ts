@@ -11,6 +11,8 @@ import { until } from "./until.ts";
 export interface ServerOptions {
   /** More arguments, such as `["--maxmemory", "10mb"]`. */
   args?: readonly string[];
+  /** More environment variables, such as the libraries that are loaded before it. */
+  env?: NodeJS.ProcessEnv;
   /** A certain port instead of a free one. */
   port?: number;
   /** Start as a cluster node, with a free port for the cluster bus too. */
@@ -113,7 +115,8 @@ async function bindSomewhere(
     const busPort = options.busPort ?? (options.cluster ? await freePort() : undefined);
     const bus = busPort ? ["--cluster-enabled", "yes", "--cluster-port", `${busPort}`] : [];
     const args = [...commonArgs(port, dir), ...bus, ...(options.args ?? [])];
-    const child = spawn(binary, args, { stdio: ["ignore", "pipe", "pipe"] });
+    const env = { ...process.env, ...options.env };
+    const child = spawn(binary, args, { stdio: ["ignore", "pipe", "pipe"], env });
     running.add(child);
     child.once("exit", () => running.delete(child));
     try {

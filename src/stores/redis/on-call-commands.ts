@@ -1,10 +1,12 @@
-import type {
-  FreeReply,
-  FreeRequest,
-  Inspection,
-  InspectReply,
-  InspectRequest,
-  NoAnswer,
+import {
+  type FreeReply,
+  type FreeRequest,
+  type Inspection,
+  type InspectReply,
+  type InspectRequest,
+  longestCooldownMs,
+  longestTtlMs,
+  type NoAnswer,
 } from "../../lock/store.ts";
 import type { Command, EntryReply } from "./commands.ts";
 import { unexpectedReply } from "./no-answers.ts";
@@ -57,12 +59,17 @@ function inspectionOf(text: number | string, storeTimeMs: number): Inspection | 
   const [state, rest = ""] = value.split(/:(.*)/s);
   switch (state) {
     case "foreign":
-      return { state, id: rest.startsWith("-") ? undefined : idOf(rest), expiresInMs };
-    case "cooldown":
       return { state, id: idOf(rest), expiresInMs };
+    case "other":
+      return { state: "foreign", id: idOf(rest), expiresInMs, notText: true };
+    case "cooldown": {
+      return { state, id: idOf(rest), expiresInMs, ...ifTooLong(expiresInMs, longestCooldownMs) };
+    }
     case "freed": {
-      const [ownerId = "", by = "", , reason = ""] = rest.split(":");
-      return { state, id: idOf(ownerId), by: decoded(by), reason: decoded(reason), expiresInMs };
+      const [ownerId = "", by = "", , reason = "", isForeign] = rest.split(":");
+      const texts = { by: decoded(by), reason: decoded(reason) };
+      const tooLong = isForeign === undefined ? ifTooLong(expiresInMs, longestTtlMs) : {};
+      return { state, id: idOf(ownerId), ...texts, expiresInMs, ...tooLong };
     }
     default:
       return heldOf(value, expiresInMs, storeTimeMs);
@@ -80,7 +87,14 @@ function heldOf(value: string, expiresInMs: number, storeTimeMs: number): Inspec
   }
   const heldMs = atLeast0(storeTimeMs - Math.floor(Number(token) / 1_000));
   const renewedMs = atLeast0(Number(ttlMs) - expiresInMs);
-  return { ...held, heldMs, renewedMs, endsInMs: atLeast0(Number(maxHoldMs) - heldMs) };
+  const endsInMs = atLeast0(Number(maxHoldMs) - heldMs);
+  return { ...held, heldMs, renewedMs, endsInMs, ...ifTooLong(expiresInMs, Number(ttlMs)) };
+}
+
+/** Rule 18: only a clock that was set back makes a life of ours so long. */
+function ifTooLong(expiresInMs: number, mostMs: number): { readonly clockSetBack?: true } {
+  const isTooLong = expiresInMs > mostMs && expiresInMs !== Number.POSITIVE_INFINITY;
+  return isTooLong ? { clockSetBack: true } : {};
 }
 
 function idOf(ownerIdOrHash: string): string {

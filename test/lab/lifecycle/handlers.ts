@@ -66,8 +66,14 @@ const workingStream: Handler = (turn, workMs, begin) => {
       end();
     }
   }
-  return turn.stream(Readable.from(parts()));
+  const source = Readable.from(parts());
+  // On Node.js 20 `pipeline` rejects while its source is still cleaning up.
+  return turn.stream(source)?.finally(() => closeOf(source));
 };
+
+function closeOf(source: Readable): Promise<void> | undefined {
+  return source.closed ? undefined : new Promise((closed) => source.once("close", closed));
+}
 
 const largeStream: Handler = (turn) =>
   turn.stream(Readable.from(Array.from({ length: 40 }, () => Buffer.alloc(65_536))));

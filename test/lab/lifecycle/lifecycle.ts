@@ -4,7 +4,7 @@ import { RedisStore, SubmitLock } from "../../../src/index.ts";
 import type { Framework } from "../../http/frameworks.ts";
 import { gate } from "../../http/gate.ts";
 import { patientTimes } from "../../http/shop.ts";
-import type { AppParts } from "../../http/turn.ts";
+import type { AppParts, Turn } from "../../http/turn.ts";
 import { ioredis6 } from "../../support/clients.ts";
 import { freshUser } from "../../support/ids.ts";
 import { sharedRedisPort } from "../../support/redis-server.ts";
@@ -25,8 +25,8 @@ export interface LifecycleOptions {
 /** What was seen. */
 export interface LifecycleResult {
   orders: number;
-  /** Orders whose user had another one at work. */
-  overlaps: number;
+  /** The handlers of orders whose user had another one at work. */
+  readonly overlaps: string[];
 }
 
 /**
@@ -38,14 +38,17 @@ export async function live(options: LifecycleOptions): Promise<LifecycleResult> 
   const { customers, framework, isOnce, rounds, seed } = options;
   const redis = ioredis6.connect(sharedRedisPort());
   const lock = new SubmitLock({ store: new RedisStore(redis), ...patientTimes });
-  const result: LifecycleResult = { orders: 0, overlaps: 0 };
+  const result: LifecycleResult = { orders: 0, overlaps: [] };
   /** The orders that are at work, of each user: once for each of its pieces. */
-  const atWork = new Map<string, Set<{ readonly order: object }>>();
+  const atWork = new Map<string, Set<{ readonly order: Turn }>>();
 
   const begun = new Map<string, () => void>();
-  const begin = (user: string, order: object) => {
+  const begin = (user: string, order: Turn) => {
     const pieces = atWork.get(user) ?? new Set();
-    if ([...pieces].some((other) => other.order !== order)) result.overlaps++;
+    for (const other of pieces) {
+      if (other.order !== order)
+        result.overlaps.push(`${nameOf(order)} during ${nameOf(other.order)}`);
+    }
     const piece = { order };
     atWork.set(user, pieces.add(piece));
     return () => void pieces.delete(piece);
@@ -57,7 +60,7 @@ export async function live(options: LifecycleOptions): Promise<LifecycleResult> 
     begun.get(user)?.();
     const end = begin(user, turn);
     try {
-      const work = handlers[headers["x-handler"] as HandlerName];
+      const work = handlers[nameOf(turn)];
       const beginStream = () => begin(user, turn);
       await work(turn, Number(headers["x-work-ms"]), beginStream);
     } finally {
@@ -107,4 +110,8 @@ export async function live(options: LifecycleOptions): Promise<LifecycleResult> 
     await lock.close({ timeoutMs: 0 });
     redis.disconnect();
   }
+}
+
+function nameOf({ req }: Turn): HandlerName {
+  return req.headers["x-handler"] as HandlerName;
 }

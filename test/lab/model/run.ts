@@ -33,7 +33,8 @@ function checkAll(folder: string): number {
     { what: "1 owner and a rival, longer budgets", constants: ONE_OWNER },
     { what: "the same with a record, one extend", constants: LONGER_RECORD },
     { what: "the same with a person who frees", constants: [...ONE_OWNER, "-DPERSON"] },
-    { what: "both, with shorter budgets", constants: [...RECORD, "-DPERSON"] },
+    { what: "the same with a clock that is set back", constants: [...ONE_OWNER, "-DSTEP"] },
+    { what: "a record and a person, with shorter budgets", constants: [...RECORD, "-DPERSON"] },
     ...(short
       ? []
       : [

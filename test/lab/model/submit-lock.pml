@@ -9,7 +9,9 @@
  *
  * The scripts are src/stores/redis/scripts, an owner's rules src/lock/acquire.ts, held-lease.ts,
  * release.ts and complete.ts. With RECORD there is the record of a submission besides: record.pml.
- * With PERSON somebody frees: free.pml.
+ * With PERSON somebody frees: free.pml. With STEP the server's clock may be set back by more than
+ * anything lasts, which gives the key a life without an end until an attempt that is refused cuts it.
+ * Deadlines are left as they are then: what is late may still take effect.
  *
  * What is in it
  *
@@ -102,6 +104,8 @@ bool no_needless_loss = true;   /* no lease ends before the time that an answer 
 
 unsigned key : 4 = NOBODY;  /* the owner id at the key */
 unsigned life : 4 = 0;      /* ticks until it expires */
+/* With STEP: the server's clock was set back by more than anything lasts, so this life has no end. */
+#define SET_BACK 15
 unsigned taker : 4 = RIVAL; /* who took it; only the properties look at this */
 
 /* ---- The owners ---- */
@@ -202,6 +206,13 @@ Owner owner[OWNERS];
 #define EXTENDED_VALID(o, e) EXTENDED_LIFE(o, e)
 #else
 #define EXTENDED_VALID(o, e) (EXTENDED_LIFE(o, e) > me.valid -> EXTENDED_LIFE(o, e) : me.valid)
+#endif
+
+/* Rule 18: who is refused after a step of the server's clock leaves the key its own life. */
+#ifdef NO_WHOLE_LIFE
+#define CUT_LIFE (TTL - 1)
+#else
+#define CUT_LIFE TTL
 #endif
 
 /*
@@ -374,7 +385,7 @@ inline execute_acquire(o, c, answer) {
 
 inline execute_extend(o) {
   if
-  :: MAY_EXTEND(o) -> life = TTL
+  :: MAY_EXTEND(o) && life != SET_BACK -> life = TTL
   :: else
   fi
 }
@@ -644,6 +655,8 @@ end:
   od
 }
 
+#define IS_OWNERS (key != NOBODY && key != RIVAL)
+
 /* ---- The rival takes what is free and keeps it for as long as it likes ---- */
 
 proctype rival() {
@@ -656,6 +669,10 @@ end:
        check_mutual_exclusion()
      }
   :: d_step { key == RIVAL -> printf("the rival releases\n"); key_is_free() }
+#ifdef STEP
+  :: d_step { IS_OWNERS && life != SET_BACK -> printf("server: the clock is set back\n"); life = SET_BACK }
+  :: d_step { IS_OWNERS && life == SET_BACK -> printf("the rival cuts the life\n"); life = CUT_LIFE }
+#endif
 #ifdef RECORD
   :: d_step { record == NOBODY -> printf("the rival is recorded\n"); write_record(RIVAL, RETAIN) }
 #endif
@@ -705,7 +722,7 @@ end:
        printf("-- tick\n");
        if
        :: key != RIVAL && life == 1 -> key_is_free()
-       :: key != RIVAL && life > 1 -> life--
+       :: key != RIVAL && life > 1 && life != SET_BACK -> life--
        :: else
        fi;
 #ifdef RECORD

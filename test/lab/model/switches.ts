@@ -68,6 +68,12 @@ export const SAFEGUARDS: readonly Switch[] = [
   recorded("NO_EXPIRY_FIRST", "too late is said before another's record", "no_false_alarm"),
   recorded("NO_RECORD_WITHOUT_LOCK", "a record does not need the lock", "no_lost_answer"),
   recorded("NO_RETIRE_OF_REPLAYED", "a retire after a replay", "no_orphan"),
+  {
+    flag: "NO_WHOLE_LIFE",
+    what: "a life that a clock has lengthened is cut to no less than its own",
+    violates: "mutual_exclusion",
+    constants: [...ONE_OWNER, "-DSTEP"],
+  },
   freed("NO_TOMBSTONE", "free leaves a tombstone", "mutual_exclusion"),
   freed("NO_KEPT_EXPIRY", "a tombstone keeps the expiry", "mutual_exclusion"),
   freed("NO_COMPARE_IN_FREE", "compare in free", "no_foreign_free"),

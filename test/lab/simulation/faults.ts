@@ -1,6 +1,6 @@
 import { tryAgainMs } from "./network/command-queues.ts";
 import type { ReplicaPlan } from "./replica-plan.ts";
-import type { FaultPlan } from "./schedule.ts";
+import { type FaultPlan, hour } from "./schedule.ts";
 import { Machine } from "./time/machine.ts";
 import { phase } from "./time/task-queue.ts";
 import type { SimulatedProcess, World } from "./world.ts";
@@ -104,7 +104,7 @@ export class Faults {
         for (const each of processes) this.#reset(each, stillLands);
         break;
       case "server set back":
-        server.setBack(forMs);
+        server.setBack(stillLands ? forMs : hour);
         break;
       case "process killed":
         this.#kill(process, stillLands);

@@ -1,5 +1,6 @@
 import { isSubmitLockError } from "../../../src/errors.ts";
 import type { FreeResult } from "../../../src/lock/on-call.ts";
+import { longestTtlMs } from "../../../src/lock/store.ts";
 import { slackMs } from "./invariants/key-watch.ts";
 import type { OperationPlan } from "./schedule.ts";
 import type { SimulatedProcess, World } from "./world.ts";
@@ -16,7 +17,7 @@ export class Person {
   async free({ user, workMs }: OperationPlan, process: SimulatedProcess): Promise<void> {
     const found = await this.#asks("inspect", process, () => process.lock.inspect(String(user)));
     this.#tell(process, `sees ${found?.state}`);
-    if (found === undefined || found.state === "free" || found.id === undefined) return;
+    if (found === undefined || found.state === "free") return;
     const { id, state } = found;
     this.#world.count(`free: of ${state}`);
     await new Promise<void>((resolve) => process.machine.after(workMs, resolve));
@@ -32,8 +33,8 @@ export class Person {
   /** Rule 19: the user is free within the life of a lease. */
   #check(result: FreeResult): void {
     const { schedule, server } = this.#world;
-    // A clock that is set back lengthens every life.
-    const mostMs = schedule.times.ttlMs + server.setBackMs;
+    // A clock that is set back lengthens every life, and a tombstone's by no more than this.
+    const mostMs = server.setBackMs === 0 ? schedule.times.ttlMs : longestTtlMs;
     if (result.outcome !== "freed" || result.freeInMs <= mostMs) return;
     this.#world.verdict.broken("freed", `a user is not free for ${result.freeInMs} ms`);
   }

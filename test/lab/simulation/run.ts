@@ -1,8 +1,9 @@
+import { acquireCommand } from "../../../src/stores/redis/commands.ts";
 import { Faults } from "./faults.ts";
 import { Operations } from "./operations.ts";
 import type { Report } from "./report.ts";
 import type { Schedule } from "./schedule.ts";
-import { isRecordKey, ownerIdOf } from "./server/values.ts";
+import { isRecordKey, lockValue, longestLifeMs, ownerIdOf } from "./server/values.ts";
 import { on } from "./time/event-loop.ts";
 import { installVirtualTime } from "./time/globals.ts";
 import { Machine } from "./time/machine.ts";
@@ -51,16 +52,37 @@ async function play(world: World): Promise<void> {
   }
   if (!(await until(() => closing === 0))) return;
 
+  for (const key of world.server.keys.names()) if (!isRecordKey(key)) knock(world, key);
+
   const { replica, times } = world.schedule;
   const { acquireTimeoutMs, ttlMs, maxHoldMs } = times;
   const patienceMs = 2 * acquireTimeoutMs + ttlMs;
   // A complete that comes after the close has no connection to wait on, and is asked again to the end.
   const retiredMs = replica === undefined ? patienceMs : Math.max(patienceMs, maxHoldMs);
-  const restMs = retiredMs + 200 + world.server.setBackMs;
+  const restMs = retiredMs + 200;
   const restUntil = loop.now + restMs;
   new Machine(loop, "outside").after(restMs, () => {});
   if (!(await until(() => loop.now >= restUntil))) return;
   checkLeftovers(world);
+}
+
+/** P3: somebody asks for a user whose holder is gone, whatever Redis' clock has done since. */
+function knock({ keyWatch, loop, schedule, server, verdict }: World, key: string): void {
+  const { times } = schedule;
+  const command = { key, ownerId: "somebody who asks", times, holder: "", submission: undefined };
+  const keys: string[] = [];
+  // Long after its deadline, so that it takes nothing.
+  const args = acquireCommand.head({ command, deadlineMs: 0, floorUs: 0 });
+  const request = { command, deadlineMs: 0, answer() {} };
+  acquireCommand.add(request, keys, args, () => "");
+  const { script } = acquireCommand;
+  const copy = { script, keys, args, sentAt: loop.now };
+  keyWatch.executions.watch(copy, () => server.evaluate(script, keys, args));
+  const entry = server.look(key);
+  if (entry === undefined) return;
+  const leftMs = (entry.expiresAt ?? Number.POSITIVE_INFINITY) - server.nowMs;
+  if (leftMs <= longestLifeMs(lockValue(entry.value), times)) return;
+  verdict.broken("stranded", `${key} keeps its user out for ${leftMs} ms`);
 }
 
 /** The network is healthy, every lock is closed, and every retire has had its time. */

@@ -94,7 +94,10 @@ export interface FaultPlan {
   readonly atMs: number;
   readonly process: number;
   readonly forMs: number;
-  /** For a reset and a kill: whether what was on its way lands nevertheless. */
+  /**
+   * For a reset and a kill: whether what was on its way lands nevertheless. For a clock that is set
+   * back: whether it is by no more than `forMs`, and not by an hour.
+   */
   readonly stillLands: boolean;
 }
 
@@ -108,7 +111,7 @@ const timesOfLocks: readonly LockTimes[] = [
   { ttlMs: 2_000, maxHoldMs: 2_000, acquireTimeoutMs: 600, commandTimeoutMs: 120 },
 ];
 
-const hour = 3_600_000;
+export const hour = 3_600_000;
 
 const processPlan: fc.Arbitrary<ProcessPlan> = fc.record({
   rate: fc.oneof(fc.constant(0), fc.constantFrom(-5, 5), fc.integer({ min: -5, max: 5 })),
@@ -201,7 +204,7 @@ export const schedules: fc.Arbitrary<Schedule> = fc.constantFrom(...timesOfLocks
     database: fc.constantFrom(...(["0", "0", "of the options", "selected at run time"] as const)),
     moving: fc.option(
       fc.record({ atMs: fc.nat({ max: times.ttlMs }), forMs: fc.nat({ max: 3 * times.ttlMs }) }),
-      { nil: undefined, freq: 1 },
+      { nil: undefined, freq: 2 },
     ),
     replica: fc.oneof(
       { arbitrary: fc.constant(undefined), weight: 2 },

@@ -39,7 +39,7 @@ const silent: Found = {
 };
 const foreign: Found = { state: "foreign", id: "356a192b", expiresInMs: 6_720_000 };
 const endless: Found = { ...foreign, expiresInMs: Number.POSITIVE_INFINITY };
-const noText: Found = { ...endless, id: undefined };
+const noText: Found = { ...endless, id: "5d1aa9c0", notText: true };
 const freed: FreedInspection = {
   state: "freed",
   id: "0f8fad5b",
@@ -58,6 +58,13 @@ const older: Found = {
   endsInMs: undefined,
 };
 const likeOlder: Found = { ...older, expiresInMs: 6_720_000 };
+const setBack: Found = {
+  ...working,
+  heldMs: 0,
+  renewedMs: 0,
+  expiresInMs: 3_604_000,
+  clockSetBack: true,
+};
 const last: Found = {
   ...working,
   heldMs: 53_000,
@@ -100,6 +107,12 @@ const shows: Case[] = [
   show("Another lock, without an expiry", "1010", endless),
   show("A lock of submit-lock 0.1, or of another library", "48", likeOlder),
   show("No lock at all", "49", noText),
+  show("A lock after Redis' clock was set back", "52", setBack),
+  show("A cooldown after Redis' clock was set back", "53", {
+    ...cooldown,
+    expiresInMs: 3_601_000,
+    clockSetBack: true,
+  }),
 ];
 
 const by = "anna@ops-1";
@@ -154,6 +167,16 @@ const frees: Case[] = [
     title: "What is said of another lock",
     command: "npx --no-install submit-lock free 1009",
     lines: beforeFreeing("1009", foreign, false),
+  },
+  {
+    title: "What is said of no lock at all",
+    command: "npx --no-install submit-lock free 49",
+    lines: beforeFreeing("49", noText, false),
+  },
+  {
+    title: "What is said of a lock after Redis' clock was set back",
+    command: "npx --no-install submit-lock free 52",
+    lines: beforeFreeing("52", setBack, false),
   },
   {
     title: "What is said of a cooldown",
@@ -308,7 +331,7 @@ export const rightFacts: Facts = {
   servers: [rightServer],
   sentinels: [],
   check: { tookMs: 0.8, failure: undefined },
-  prefixes: [{ keyPrefix: "lock:submit:", foreign: 0, endless: 0, isComplete: true }],
+  prefixes: [{ keyPrefix: "lock:submit:", foreign: 0, endless: 0, setBack: 0, isComplete: true }],
 };
 
 function doctor(title: string, facts: Partial<Facts>, user?: string): Case {
@@ -349,7 +372,9 @@ const doctors: Case[] = [
         clock: { aheadMs: -1_800, errorMs: 0.2 },
       },
     ],
-    prefixes: [{ keyPrefix: "lock:submit:", foreign: 37, endless: 12, isComplete: true }],
+    prefixes: [
+      { keyPrefix: "lock:submit:", foreign: 37, endless: 12, setBack: 1, isComplete: true },
+    ],
   }),
   doctor("As a user of the lock", { prefixes: undefined }, "checkout"),
   doctor("A Cluster", {

@@ -108,12 +108,17 @@ const rows: [what: string, facts: Partial<Facts>, expected: string[]][] = [
   ["no SCAN", { prefixes: undefined }, ["unknown keys"]],
   [
     "another lock's keys",
-    { prefixes: [{ keyPrefix: "a:", foreign: 2, endless: 1, isComplete: true }] },
+    { prefixes: [{ keyPrefix: "a:", foreign: 2, endless: 1, setBack: 0, isComplete: true }] },
     ["warn keys"],
   ],
   [
+    "a clock of Redis that was set back",
+    { prefixes: [{ keyPrefix: "a:", foreign: 0, endless: 0, setBack: 2, isComplete: true }] },
+    ["warn clock-set-back"],
+  ],
+  [
     "more keys than the budget",
-    { prefixes: [{ keyPrefix: "a:", foreign: 0, endless: 0, isComplete: false }] },
+    { prefixes: [{ keyPrefix: "a:", foreign: 0, endless: 0, setBack: 0, isComplete: false }] },
     ["unknown keys"],
   ],
 ];

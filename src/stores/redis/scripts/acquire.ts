@@ -1,8 +1,10 @@
 import { common, endOfEntry } from "./common.ts";
 import { sent } from "./sent.ts";
+import { longestLife } from "./whose.ts";
 
 /** The arguments that both scripts share, and what they make of them. */
 const head = /* lua */ `
+${longestLife}
 -- Rule 2: a request that is late or early takes nothing.
 local left = tonumber(ARGV[1]) - now
 local in_time = left >= 0 and left <= tonumber(ARGV[2])
@@ -41,6 +43,15 @@ local function acquire(key, owner_id, value)
     return -tonumber(string.sub(held, 38, string.find(held, ':', 38, true) - 1))
   end
   reply = redis.pcall('PTTL', key)
+  -- Rule 18: after a step of Redis' clock, no user waits longer than the lock was meant to live. Its
+  -- holder, if it is alive, counts from an earlier moment. Where Redis takes no write, nothing changes.
+  local most = longest_life(held)
+  if most and not failed(reply) and (reply < 0 or reply > most) then
+    if not failed(redis.pcall('PEXPIRE', key, most)) then
+      wrote = true
+      reply = most
+    end
+  end
   -- Rule 19.
   if string.sub(held, 1, 9) == 'cooldown:' and not failed(reply) and reply >= 0 then
     return -1e9 - reply

@@ -1,4 +1,5 @@
 import { common, endOfEntry } from "./common.ts";
+import { letGo } from "./release.ts";
 import { sent } from "./sent.ts";
 
 /**
@@ -18,6 +19,7 @@ import { sent } from "./sent.ts";
  */
 export const completeScript: string = sent(/* lua */ `
 ${common}
+${letGo}
 local replies = { now }
 for i = 1, #KEYS / 2 do
   local key = KEYS[2 * i - 1]
@@ -54,12 +56,8 @@ for i = 1, #KEYS / 2 do
   end
   -- Rule 16: the lock goes last. Where the record could not be written, it stays.
   if mine and not failed(reply) then
-    redis.pcall('DEL', key)
-    wrote = true
-    -- Rule 19: only by who still held.
-    if cooldown > 0 then
-      redis.pcall('SET', key, 'cooldown:' .. owner_id, 'PX', string.format('%.0f', cooldown))
-    end
+    -- Rule 19: a cooldown only by who still held.
+    let_go(key, owner_id, cooldown)
   end
 ${endOfEntry(1)}
 end

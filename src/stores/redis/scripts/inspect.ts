@@ -11,7 +11,7 @@ import { whose } from "./whose.ts";
  * has no expiry), a colon, and
  *   the value, if it begins with a UUID or is a tombstone or a cooldown
  *   foreign:<SHA-1 of the value> for any other text
- *   foreign: and 40 dashes for a key that is no text
+ *   other:<SHA-1 of the key's name> for a key that holds no text
  */
 export const inspectScript: string = sent(/* lua */ `
 ${common}
@@ -30,7 +30,7 @@ for i, key in ipairs(KEYS) do
   if held and left ~= -2 then
     reply = string.format('%.0f', left) .. ':'
     if odd(held) then
-      reply = reply .. 'foreign:' .. string.rep('-', 40)
+      reply = reply .. 'other:' .. redis.sha1hex(key)
     else
       local lease, freed, cooldown = whose(held)
       if lease or freed or cooldown then

@@ -1,5 +1,35 @@
+import { longestCooldownMs } from "../../../lock/store.ts";
 import { common, endOfEntry } from "./common.ts";
 import { sent } from "./sent.ts";
+
+/**
+ * Lets go of a lock that is the owner's, with a cooldown of so many milliseconds or without one.
+ * Returns 1, or the error of the deletion.
+ */
+export const letGo: string = /* lua */ `
+local function let_go(key, owner_id, left)
+  local cooldown = 'cooldown:' .. owner_id
+  -- Rule 19: its end is an absolute time, which a clock that was set back moves away.
+  local life = string.format('%.0f', math.min(left, ${longestCooldownMs}))
+  if left > 0 then
+    -- Rule 16: over the lock. While a Cluster moves the slot, a key that was deleted is not written.
+    local reply = redis.pcall('SET', key, cooldown, 'PX', life, 'XX')
+    if reply and reply.ok then
+      wrote = true
+      return 1
+    end
+  end
+  -- Rule 16: a full Redis refuses a first write that needs memory, and no other.
+  local reply = redis.pcall('DEL', key)
+  if not failed(reply) then
+    wrote = true
+    if left > 0 then
+      redis.pcall('SET', key, cooldown, 'PX', life)
+    end
+  end
+  return reply
+end
+`;
 
 /**
  * KEYS: one an entry.
@@ -47,6 +77,7 @@ return replies
  */
 export const cooldownScript: string = sent(/* lua */ `
 ${common}
+${letGo}
 local replies = { now }
 for i, key in ipairs(KEYS) do
   local reply = -1
@@ -60,14 +91,7 @@ for i, key in ipairs(KEYS) do
       reply = held
     end
   elseif string.sub(held, 1, 36) == owner_id then
-    -- Rule 16: the delete first, because a full Redis refuses a first write that needs memory.
-    reply = redis.pcall('DEL', key)
-    if not failed(reply) then
-      wrote = true
-      if left > 0 then
-        redis.pcall('SET', key, 'cooldown:' .. owner_id, 'PX', string.format('%.0f', left))
-      end
-    end
+    reply = let_go(key, owner_id, left)
   -- Rule 19: the value names whose cooldown it is, and so proves the earlier copy.
   elseif held == 'cooldown:' .. owner_id then
     reply = 1

@@ -63,6 +63,7 @@ export class Executions {
         );
       }
       this.#checkUntouched(execution, entry, code);
+      this.#checkCooldown(execution, entry, code);
       this.#around.tombstones().checkCode(name, entry.ownerId, held[at], code);
     }
     return reply;
@@ -96,6 +97,25 @@ export class Executions {
       "untouched",
       `${this.#nameOf(entry)} was told ${String(code)}, and ${isTaken ? lock : record} was changed`,
     );
+  }
+
+  /** Rule 19: who has let go of the lock has left the cooldown that was asked for, and no retire does. */
+  #checkCooldown({ name, copy }: Execution, entry: CallEntry, code: unknown): void {
+    const { owners, server, verdict } = this.#around;
+    const { toldAt = Number.POSITIVE_INFINITY, recordUntil } =
+      owners.get(entry.ownerId ?? "") ?? {};
+    // Whether or not there is a lock that it could replace. (A complete in two steps has late copies.)
+    if (name === "cooldown" && recordUntil === undefined && copy.sentAt > toldAt) {
+      verdict.broken("cooldown", `a retire of ${this.#nameOf(entry)} asks for a cooldown`);
+    }
+    if ((name !== "cooldown" && name !== "complete") || code !== 1) return;
+    const { lock = "", ownerId, cooldownUntilMs = 0 } = entry;
+    const { isMoving, memory, nowMs } = server();
+    // A full server refuses to write over the lock, and one that moves the slot to write behind it.
+    const isRefused = memory === "strictly full" || (memory === "full" && isMoving);
+    if (cooldownUntilMs <= nowMs || isRefused) return;
+    if (server().look(lock)?.value === `cooldown:${ownerId}`) return;
+    verdict.broken("cooldown", `${this.#nameOf(entry)} has let go and left no cooldown`);
   }
 
   #nameOf({ ownerId = "" }: CallEntry): string {

@@ -50,7 +50,9 @@ export class FenceWatch {
         before.owner === owner ||
         // No script takes less than a microsecond, but where it takes no time at all.
         (before.token === token && before.at === this.#loop.now) ||
-        (setBackMs > 0 && this.#heardBefore(owner, sentAt) < before.token);
+        (setBackMs > 0 && this.#heardBefore(owner, sentAt) < before.token) ||
+        // No floor counts that is so far ahead.
+        setBackMs > 60_000;
       if (!isLimit) {
         this.#verdict.broken(
           "fenced",

@@ -3,7 +3,13 @@ import type { Schedule } from "../schedule.ts";
 import type { KeyWatcher } from "../server/keys.ts";
 import { isAcquire } from "../server/script-call.ts";
 import type { SimulatedRedis } from "../server/simulated-redis.ts";
-import { isRecordKey, type LockValue, lockValue, ownerIdOf } from "../server/values.ts";
+import {
+  isRecordKey,
+  type LockValue,
+  lockValue,
+  longestLifeMs,
+  ownerIdOf,
+} from "../server/values.ts";
 import type { EventLoop } from "../time/event-loop.ts";
 import { Executions } from "./executions.ts";
 import { FenceWatch } from "./fence-watch.ts";
@@ -73,7 +79,7 @@ export class KeyWatch implements KeyWatcher {
     let isByWrongClock = false;
     if (current !== undefined) {
       if (parsed.kind === "lock") isByWrongClock = this.#taken(key, parsed, owner, current.copy);
-      else if (parsed.kind === "cooldown") this.#cooled(key, parsed.ownerId, expiresAt);
+      else if (parsed.kind === "cooldown") this.#cooled(key, parsed.ownerId, expiresAt, replaced);
       else if (parsed.kind === "freed") {
         this.tombstones.set(parsed.ownerId, expiresAt, replaced, current);
       } else this.#verdict.broken("grammar", `${key} = ${value}`);
@@ -107,6 +113,14 @@ export class KeyWatch implements KeyWatcher {
       (name === "free" || isOwnTouch) &&
       expiresAt === Math.max(Number(tenure.livesUntil), least)
     ) {
+      tenure.livesUntil = expiresAt;
+      return;
+    }
+    // Rule 18: a clock that was set back has made it too long, and it has its own time from now on.
+    const mostMs = longestLifeMs(tenure.value, this.#schedule.times);
+    const isCut = expiresAt < Number(tenure.livesUntil) && expiresAt === least - 1 + mostMs;
+    if ((isAcquire(name) || name === "free") && isCut) {
+      this.#note(() => `Redis      ${key} of ${owner.name} lives for ${mostMs} ms and not longer`);
       tenure.livesUntil = expiresAt;
       return;
     }
@@ -177,22 +191,31 @@ export class KeyWatch implements KeyWatcher {
   }
 
   /** Rule 19. */
-  #cooled(key: string, ownerId: string, expiresAt: number | undefined): void {
+  #cooled(
+    key: string,
+    ownerId: string,
+    expiresAt: number | undefined,
+    replaced: Tenure | undefined,
+  ): void {
     const { copy, touched, entries } = this.executions.current ?? {};
     const owner = this.#owners.get(ownerId);
     if (owner === undefined || copy === undefined) return;
     const broken = (what: string) =>
       this.#verdict.broken("cooldown", `the cooldown of ${owner.name} ${what}`);
-    if (touched?.get(key) !== ownerId) broken("was set without its lock");
+    if (replaced?.owner === owner) owner.deletedAt.push(this.#loop.now);
+    else if (touched?.get(key) !== ownerId) broken("was set without its lock");
     if (owner.cooldownAtMost === 0) broken("was set, and none was asked for");
     else if (Number(expiresAt) > owner.cooldownAtMost + this.#server().setBackMs) {
       broken(`ends at ${expiresAt}, after ${owner.cooldownAtMost}`);
     }
     if (owner.toldAt !== undefined && copy.sentAt > owner.toldAt) broken("was set by a retire");
     const until = entries?.find((each) => each.ownerId === ownerId)?.cooldownUntilMs;
-    if (expiresAt !== until) broken(`ends at ${expiresAt} and not at ${until}`);
-    owner.cooldownUntil ??= expiresAt;
-    if (owner.cooldownUntil !== expiresAt) broken("was given another end");
+    const most = this.#server().nowMs + 60_000;
+    if (until === undefined || expiresAt !== Math.min(until, most)) {
+      broken(`ends at ${expiresAt} and not at ${until}`);
+    }
+    owner.cooldownUntil ??= until;
+    if (owner.cooldownUntil !== until) broken("was given another end");
   }
 
   /**

@@ -46,7 +46,7 @@ export class TombstoneWatch {
     if (id === undefined || !ownerId.startsWith(id)) broken(`was set, and ${id} was meant`);
     if (expiresAt === undefined || expiresAt !== replaced?.livesUntil) {
       broken(`ends at ${expiresAt}, and the lease at ${replaced?.livesUntil}`);
-    } else if (expiresAt - this.#server().nowMs > this.#times.ttlMs + this.#server().setBackMs) {
+    } else if (expiresAt - this.#server().nowMs > this.#times.ttlMs) {
       broken(`ends at ${expiresAt}`);
     }
     if (owner !== undefined) owner.wasFreed = true;

@@ -13,6 +13,7 @@ export const invariants = {
   stale: "no copy takes effect long after it was written",
   grammar: "a key holds what a lock writes",
   lifetime: "only an extend lengthens a life, and never beyond the TTL",
+  stranded: "a user who asks finds no key that lives longer than its own time",
   ownKey: "only the owner's key is deleted",
   truthful: "a release, and a complete, says what became of the key and the record",
   settled: "every call settles within its bound",

@@ -18,8 +18,6 @@ import { timerMutations } from "./mutations/timers.ts";
  *   execution, so a later execution never gives less than an earlier one;
  * - nothing that is retired after a complete: for as long as a late copy may take effect it finds the
  *   record, because of rule 11, and takes nothing;
- * - a retire that sets the cooldown once more: it is absolute, and until then the key is taken by the
- *   first one;
  * - a second connection that re-sends: `maxRetriesPerRequest: 0` has settled its commands before.
  *
  * Too rare for these schedules (not met by 50 000 of them), and held by tests on a real Redis:

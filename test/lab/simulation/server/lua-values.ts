@@ -112,6 +112,7 @@ export const library = {
   math: {
     floor: (value: LuaValue) => Math.floor(number(value)),
     max: (one: LuaValue, other: LuaValue) => Math.max(number(one), number(other)),
+    min: (one: LuaValue, other: LuaValue) => Math.min(number(one), number(other)),
   },
   string: {
     sub: (of: LuaValue, from: number, to = -1) => {

@@ -17,10 +17,14 @@ export interface Evaluation {
   /** The server's wall clock, in whole microseconds. It stands still while a script runs. */
   readonly nowUs: number;
   readonly memory: Memory;
+  /** A Cluster moves the slot: a key that a script has deleted is the other node's from then on. */
+  readonly isMoving?: boolean;
 }
 
 const wrongType = error("WRONGTYPE Operation against a key holding the wrong kind of value");
 const outOfMemory = error("OOM command not allowed when used memory > 'maxmemory'.");
+
+const elsewhere = error("ERR Script attempted to access a non local key in a cluster node");
 
 const programs = new Map<string, LuaProgram>();
 
@@ -72,12 +76,15 @@ class Commands {
   readonly #keys: Keys;
   readonly #nowUs: number;
   readonly #memory: Memory;
+  readonly #isMoving: boolean;
+  readonly #deleted = new Set<string>();
   #wrote = false;
 
-  constructor(keys: Keys, { nowUs, memory }: Evaluation) {
+  constructor(keys: Keys, { nowUs, memory, isMoving = false }: Evaluation) {
     this.#keys = keys;
     this.#nowUs = nowUs;
     this.#memory = memory;
+    this.#isMoving = isMoving;
   }
 
   run(name: string, given: readonly LuaValue[]): LuaValue {
@@ -98,7 +105,7 @@ class Commands {
         return wholeNumber(value) ? this.#keys.expire(key, now, now + Number(value)) : notWhole;
       case "DEL":
         this.#wrote = true;
-        return this.#keys.delete(key, now);
+        return this.#delete(key, now);
       default:
         throw new Error(`the simulated Redis has no command ${name}`);
     }
@@ -110,18 +117,26 @@ class Commands {
     return typeof value === "string" ? value : wrongType;
   }
 
+  #delete(key: string, now: number): 0 | 1 {
+    const deleted = this.#keys.delete(key, now);
+    if (deleted === 1 && this.#isMoving) this.#deleted.add(key);
+    return deleted;
+  }
+
   #set([key = "", value = "", ...options]: readonly string[], now: number) {
     const isRefused = this.#memory === "strictly full" || !this.#wrote;
     if (this.#memory !== "enough" && isRefused) return outOfMemory;
+    if (this.#deleted.has(key)) return elsewhere;
     this.#wrote = true;
     const [unit, life = "", condition] = options;
     if (options.join(" ") === "XX KEEPTTL") return replaced(this.#keys, key, value, now);
-    if (unit !== "PX" || (condition !== undefined && condition !== "NX")) {
-      throw new Error("only SET … PX …, SET … PX … NX and SET … XX KEEPTTL are simulated");
+    if (unit !== "PX" || !["NX", "XX", undefined].includes(condition)) {
+      throw new Error("only SET … PX …, with NX or XX, and SET … XX KEEPTTL are simulated");
     }
     if (!wholeNumber(life)) return notWhole;
     if (Number(life) <= 0) return error("ERR invalid expire time in 'set' command");
-    if (condition === "NX" && this.#keys.live(key, now) !== undefined) return false;
+    const isThere = this.#keys.live(key, now) !== undefined;
+    if (condition !== undefined && isThere === (condition === "NX")) return false;
     this.#keys.set(key, value, now + Number(life));
     return { ok: "OK" };
   }

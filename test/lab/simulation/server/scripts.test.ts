@@ -29,6 +29,7 @@ test("the simulated server answers as Redis does", { timeout: 120_000 }, async (
       for (const each of steps) {
         if ("command" in each) await pair.call(each.command, each.entries, each);
         else if ("plant" in each) await pair.plant(each.plant, each.at, each.value as string);
+        else if ("lengthened" in each) await pair.lengthen(each.lengthened, each.lifeMs);
         else if ("full" in each) await pair.fill(each.full);
         else await new Promise((resolve) => setTimeout(resolve, each.waitMs));
       }

@@ -4,8 +4,8 @@ import type { LockTimes } from "../../../../src/lock/store.ts";
 import type { Command } from "../../../../src/stores/redis/commands.ts";
 import { everyCommand, type Request } from "./every-command.ts";
 import { Keys } from "./keys.ts";
-import { runScript } from "./script-runner.ts";
-import type { Entry } from "./server-steps.ts";
+import { runScript, sha1hex } from "./script-runner.ts";
+import { type Entry, idOfName } from "./server-steps.ts";
 
 const adoptMs = 60_000;
 const windowMs = 2_000;
@@ -115,6 +115,14 @@ export class ServerPair {
     await this.fill(wasFull);
   }
 
+  async lengthen({ key }: Entry, lifeMs: number): Promise<void> {
+    const name = this.#name(key);
+    const now = await this.#nowMs();
+    this.#blurAt(now, []);
+    const isThere = (await this.#real.pexpireat(name, now + lifeMs)) === 1;
+    if (!this.#isBlurred) expect(this.#simulated.expire(name, now, now + lifeMs)).toBe(+isThere);
+  }
+
   async fill(isFull: boolean): Promise<void> {
     if (isFull === this.#isFull) return;
     this.#isFull = isFull;
@@ -145,7 +153,7 @@ export class ServerPair {
       expiresAtMs: now + expiresInMs,
       cooldownUntilMs: cooldownMs === undefined ? 0 : now + cooldownMs,
       onlyLooks: false,
-      id: each.freeId ?? ownerId,
+      id: each.freeId === idOfName ? sha1hex(this.#name(key)) : (each.freeId ?? ownerId),
       by: "an%20admin",
       reason: "a%20test",
       now: each.deletesNow,

@@ -9,6 +9,9 @@ const submissions = ["first-".padEnd(22, "-"), "second".padEnd(22, "0")];
 const fingerprints = ["-".repeat(22), "A".repeat(22), "B".repeat(22)];
 const sha1Of = (text: string) => createHash("sha1").update(text).digest("hex");
 
+/** Stands for the id of a key that holds no text: the SHA-1 of the key's name. */
+export const idOfName = "the name";
+
 const entry = fc.record({
   key: fc.constantFrom("k1", "k2", "k3"),
   ownerId: fc.constantFrom(...owners),
@@ -17,9 +20,9 @@ const entry = fc.record({
   answer: fc.constantFrom('{"s":201}', '{"s":201,"b":"höchstens 3 €"}'),
   /** Of a record, and of a cooldown, from now on. */
   expiresInMs: fc.constantFrom(20_000, 25_000, 60, -60),
-  cooldownMs: fc.constantFrom(undefined, 60, 20_000, -60),
+  cooldownMs: fc.constantFrom(undefined, 60, 20_000, -60, 3_600_000),
   /** Whom a free is about; `undefined` for the owner id. */
-  freeId: fc.constantFrom(undefined, undefined, "00000001", sha1Of("old").slice(0, 8)),
+  freeId: fc.constantFrom(undefined, undefined, "00000001", sha1Of("old").slice(0, 8), idOfName),
   deletesNow: fc.constantFrom(false, false, false, true),
 });
 /** One of those that a command is for. */
@@ -69,6 +72,8 @@ export const step = fc.oneof(
       value: fc.constantFrom("a list", "old", "", "1".repeat(58), "2".repeat(59), ownerOf01),
     }),
   },
+  // As a step of the server's clock leaves a key.
+  { weight: 2, arbitrary: fc.record({ lengthened: entry, lifeMs: fc.constantFrom(3_600_000) }) },
   { weight: 2, arbitrary: fc.record({ full: fc.boolean() }) },
   { weight: 1, arbitrary: fc.record({ waitMs: fc.constant(100) }) },
 );

@@ -73,6 +73,10 @@ export class SimulatedRedis {
     return until > this.#loop.now ? state : "enough";
   }
 
+  get isMoving(): boolean {
+    return this.#movingUntil > this.#loop.now;
+  }
+
   look(key: string): Entry | undefined {
     return this.keys.live(key, this.nowMs);
   }
@@ -95,7 +99,7 @@ export class SimulatedRedis {
     byDigest = false,
   ): unknown {
     if (this.#refusal !== undefined) throw new ReplyError(this.#refusal.text);
-    if (this.#movingUntil > this.#loop.now && keyNames.length > 1) {
+    if (this.isMoving && keyNames.length > 1) {
       throw new ReplyError("TRYAGAIN Multiple keys request during rehashing of slot");
     }
     if (byDigest && !this.#scripts.has(script)) {
@@ -103,7 +107,9 @@ export class SimulatedRedis {
     }
     this.#scripts.add(script);
     const nowUs = Math.floor(this.machine.wallMs() * 1_000);
-    const run = () => runScript(this.keys, { script, keyNames, args, nowUs, memory: this.memory });
+    const { memory, isMoving } = this;
+    const evaluation = { script, keyNames, args, nowUs, memory, isMoving };
+    const run = () => runScript(this.keys, evaluation);
     return this.#replication === undefined ? run() : this.#replication.together(run);
   }
 

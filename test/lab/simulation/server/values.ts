@@ -1,3 +1,5 @@
+import type { LockTimes } from "../../../../src/lock/store.ts";
+
 /** What the value of a lock's key says. */
 export type LockValue =
   | {
@@ -15,7 +17,7 @@ export type LockValue =
 const lock =
   /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):(\d{16}):\d+:\d+:[^:]*:([\w-]{22}|):([\w-]{22}|)$/;
 const cooldown = /^cooldown:([0-9a-f-]{36})$/;
-const freed = /^freed:([0-9a-f-]{36}):[^:]+:\d{16}:[^:]+$/;
+const freed = /^freed:([0-9a-f-]{36}):[^:]+:\d{16}:[^:]+(:foreign)?$/;
 
 export function lockValue(value: unknown): LockValue {
   const [, ownerId, token, submission = "", fingerprint = ""] = lock.exec(String(value)) ?? [];
@@ -26,6 +28,11 @@ export function lockValue(value: unknown): LockValue {
   if (cooled !== undefined) return { kind: "cooldown", ownerId: cooled };
   const [, taken] = freed.exec(String(value)) ?? [];
   return taken === undefined ? { kind: "other" } : { kind: "freed", ownerId: taken };
+}
+
+/** How long a key may live whose value says this, by the server's clock: another lock's, as it likes. */
+export function longestLifeMs({ kind }: LockValue, { ttlMs }: LockTimes): number {
+  return { lock: ttlMs, cooldown: 60_000, freed: 300_000, other: Number.POSITIVE_INFINITY }[kind];
 }
 
 /** Whose key it is, as `Owners` knows everybody. */

@@ -104,6 +104,18 @@ function idOf(lock: object, key: string): string {
 `,
   },
   {
+    name: "a life that a clock has lengthened stays",
+    rule: "18, acquire",
+    find: "if most and not failed(reply) and (reply < 0 or reply > most) then",
+    replace: "if false then",
+  },
+  {
+    name: "whoever is refused gives the lock its life again",
+    rule: "18, acquire",
+    find: "if most and not failed(reply) and (reply < 0 or reply > most) then",
+    replace: "if most and not failed(reply) then",
+  },
+  {
     name: "a foreign key with an expiry is given another",
     rule: "acquire",
     find: "if not failed(reply) and reply < 0 then",

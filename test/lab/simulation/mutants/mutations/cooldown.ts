@@ -3,24 +3,29 @@ import type { Mutation } from "../mutation.ts";
 /** Rule 19: a cooldown, by whom it is left and for how long. */
 export const cooldownMutations: readonly Mutation[] = [
   {
-    name: "a cooldown overwrites the lock",
+    name: "a cooldown is only written over the lock",
     rule: "16, release",
-    find: `    reply = redis.pcall('DEL', key)
-    if not failed(reply) then
-      wrote = true
-      if left > 0 then
-        redis.pcall('SET', key, 'cooldown:' .. owner_id, 'PX', string.format('%.0f', left))
-      end
-    end`,
-    replace: `    if left > 0 then
-      reply = redis.pcall('SET', key, 'cooldown:' .. owner_id, 'PX', string.format('%.0f', left))
-      if not failed(reply) then
-        wrote = true
-        reply = 1
-      end
-    else
-      reply = redis.pcall('DEL', key)
-    end`,
+    in: "letGo",
+    find: "if reply and reply.ok then\n",
+    replace: "if failed(reply) then\n      return reply\n    else\n",
+  },
+  {
+    name: "a cooldown is written behind the deletion",
+    rule: "16, release",
+    find: "local reply = redis.pcall('SET', key, cooldown, 'PX', life, 'XX')",
+    replace: "local reply = false",
+  },
+  {
+    name: "a cooldown lasts for as long as Redis' clock was set back",
+    rule: "19, release",
+    find: "math.min(left, ",
+    replace: "math.min(left, left or ",
+  },
+  {
+    name: "a retire sets the cooldown once more",
+    rule: "19",
+    find: "    this.cooldownUntilMs = 0;\n",
+    replace: "",
   },
   {
     name: "each copy of a release has a cooldown of its own",

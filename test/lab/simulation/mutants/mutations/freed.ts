@@ -23,8 +23,14 @@ export const freedMutations: readonly Mutation[] = [
   {
     name: "a tombstone has a life of its own",
     rule: "19, free",
-    find: "if left < 0 or lease then\n  if left < 0 then",
-    replace: "if left < 0 or lease then\n  if lease or left < 0 then",
+    find: "if left < 0 then\n",
+    replace: "if lease or left < 0 then\n",
+  },
+  {
+    name: "a tombstone keeps a life that a clock has lengthened",
+    rule: "18, free",
+    find: "elseif most and left > most then\n",
+    replace: "elseif false then\n",
   },
   {
     name: "the first write of a free needs memory",
