@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from "node:crypto";
 import { Cluster, type Redis } from "ioredis";
-import { acquireScript } from "../src/stores/redis/scripts/acquire.ts";
-import { releaseScript } from "../src/stores/redis/scripts/release.ts";
+import { acquireScript } from "../src/stores/redis/commands/acquire.ts";
+import { releaseScript } from "../src/stores/redis/commands/release.ts";
 import { type Client, type Locker, notTaken, ttlMs } from "./locker.ts";
 
 interface Hold {

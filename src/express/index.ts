@@ -11,8 +11,7 @@ import { ResponseCapture } from "../http/response-capture.ts";
 import { headersToRepeat } from "../http/stored-headers.ts";
 import type { Submission, Uploads } from "../http/submission.ts";
 import type { Lease } from "../lock/lease.ts";
-import { invalidOption } from "../validation.ts";
-import { warnOnce } from "../warn-once.ts";
+import { invalidOption, warnOnce } from "../validation.ts";
 import type { SubmitGuard, SubmitGuardOptions } from "./submit-guard.ts";
 
 export type { AttemptLike, LeaseLike, LockLike, NoUser } from "../http/guard-options.ts";

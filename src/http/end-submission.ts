@@ -1,6 +1,6 @@
 import { UserLease } from "../lock/lease.ts";
 import type { AnswerToStore } from "../lock/record.ts";
-import { warnOnce } from "../warn-once.ts";
+import { warnOnce } from "../validation.ts";
 import type { Capture } from "./capture.ts";
 import type { LeaseLike } from "./guard-options.ts";
 import type { ResolvedIdempotency } from "./idempotency-options.ts";

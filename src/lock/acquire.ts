@@ -163,7 +163,7 @@ class Acquiring extends Timer {
         this.#completed(reply);
         break;
       case "mismatched":
-        this.#end({ outcome: "mismatched", inFlight: reply.inFlight }, reply.isHeld);
+        this.#end({ outcome: "mismatched", inFlight: reply.inFlight });
         break;
       default:
         // The failure of an older request decides nothing: the newest has a timer of its own.
@@ -222,16 +222,16 @@ class Acquiring extends Timer {
     this.#end({ outcome: "contended", expiresInMs, sameSubmission, isCooldown });
   }
 
-  /** Rule 16: the record counts even where this owner id holds the key; that is retired (rule 5). */
+  /** Rule 16: the record counts even where a request in flight may hold the key; that is retired (rule 5). */
   #completed(reply: CompletedAnswer): void {
     const completed = completedOf(reply);
     if (completed !== undefined) {
-      this.#end({ outcome: "completed", ...completed }, reply.isHeld);
+      this.#end({ outcome: "completed", ...completed });
       return;
     }
     const cause = new Error("the record of this submission holds something else");
     this.#lastFailure = { kind: "rejected", cause, misconfigured: false };
-    this.#unavailable(reply.isHeld);
+    this.#unavailable();
   }
 
   #sendAgain(atOnce: boolean): void {

@@ -126,16 +126,12 @@ export interface GrantedAnswer<Kind extends "taken" | "mine"> extends Answered<K
 export interface CompletedAnswer extends Answered<"completed"> {
   /** The text that {@link CompleteRequest.record} was. */
   readonly record: string;
-  /** The key holds the owner id all the same, and has to be given back. */
-  readonly isHeld?: boolean | undefined;
 }
 
 /** The id is that of another submission, with another fingerprint. */
 export interface MismatchedAnswer extends Answered<"mismatched"> {
   /** That one is still being processed; otherwise it was completed. */
   readonly inFlight: boolean;
-  /** As in {@link CompletedAnswer}. */
-  readonly isHeld?: boolean | undefined;
 }
 
 /** The key was held by another owner. */

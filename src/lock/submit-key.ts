@@ -1,6 +1,5 @@
 import { InvalidUserIdError } from "../errors.ts";
-import { describe } from "../validation.ts";
-import { warnOnce } from "../warn-once.ts";
+import { describe, warnOnce } from "../validation.ts";
 
 /** Who submits. `42`, `42n` and `"42"` are the same user. */
 export type UserId = string | number | bigint;

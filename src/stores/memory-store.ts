@@ -1,24 +1,35 @@
 import type {
+  AcquireReply,
   AcquireRequest,
   CompleteRequest,
   FreeRequest,
   FreeResult,
+  Inspection,
   InspectRequest,
   LockCommand,
   LockRequest,
   LockStore,
+  LockTimes,
   OwnedReply,
   ReleaseRequest,
+  SubmissionHashes,
 } from "../lock/store.ts";
-import { checkOptionNames } from "../validation.ts";
-import {
-  completedOrMismatched,
-  contendedOrMismatched,
-  type Entry,
-  inspectionOf,
-  isOwned,
-  isRecordOf,
-} from "./memory-entry.ts";
+import { checkOptionNames, warnOnce } from "../validation.ts";
+
+/** The content of a key: a lease, or the tombstone or cooldown that one has left. Times by the monotonic clock. */
+interface Entry {
+  readonly state: "held" | "freed" | "cooldown";
+  readonly ownerId: string;
+  readonly fencingToken: number;
+  readonly submission: SubmissionHashes | undefined;
+  readonly times: LockTimes;
+  readonly holder: string;
+  readonly takenAt: number;
+  /** The person who has freed it, and the reason. */
+  readonly by: string;
+  readonly reason: string;
+  expiresAt: number;
+}
 
 interface KeptRecord {
   readonly text: string;
@@ -27,8 +38,6 @@ interface KeptRecord {
 
 /** More are not kept: the oldest go first. */
 const maxRecords = 10_000;
-
-let warned = false;
 
 /**
  * Locks in this process only: for development, demonstrations and unit tests. Two processes do not
@@ -44,11 +53,10 @@ export class MemoryStore implements LockStore {
 
   constructor(options: Record<never, never> = {}) {
     checkOptionNames("MemoryStore", options, []);
-    if (process.env["NODE_ENV"] !== "production" || warned) return;
-    warned = true;
-    process.emitWarning(
+    if (process.env["NODE_ENV"] !== "production") return;
+    warnOnce(
+      "SUBMIT_LOCK_MEMORY_STORE",
       "MemoryStore locks within one process only: use RedisStore where more than one process serves",
-      { code: "SUBMIT_LOCK_MEMORY_STORE" },
     );
   }
 
@@ -210,7 +218,7 @@ export class MemoryStore implements LockStore {
     return undefined;
   }
 
-  /** A key whose user never comes back would stay for ever; sweeping at each doubling is cheap. */
+  /** A key whose user never returns would stay forever; sweeping at each doubling is cheap. */
   #sweep(now: number): void {
     if (this.#entries.size < this.#sweepAt) return;
     for (const key of this.#entries.keys()) this.#live(key, now);
@@ -220,4 +228,60 @@ export class MemoryStore implements LockStore {
 
 function recordKey({ key, submission }: LockCommand): string {
   return `${key}:${submission?.id}`;
+}
+
+/** In a record, behind the version of its layout. */
+const fingerprintAt = 1;
+const ownerIdAt = 23;
+const noFingerprint = "-".repeat(22);
+
+function isOwned(entry: Entry, ownerId: string): boolean {
+  return entry.ownerId === ownerId && entry.state === "held";
+}
+
+/** Whether the record was written on behalf of the owner id. */
+function isRecordOf(ownerId: string, record: string): boolean {
+  return record.startsWith(ownerId, ownerIdAt);
+}
+
+function completedOrMismatched(
+  record: string,
+  submission: SubmissionHashes | undefined,
+  storeTimeMs: number,
+): AcquireReply {
+  const fingerprint = record.slice(fingerprintAt, ownerIdAt);
+  return differs(fingerprint, submission?.fingerprint)
+    ? { kind: "mismatched", inFlight: false, storeTimeMs }
+    : { kind: "completed", record, storeTimeMs };
+}
+
+function contendedOrMismatched(
+  { expiresAt, state, submission: held }: Entry,
+  submission: SubmissionHashes | undefined,
+  storeTimeMs: number,
+): AcquireReply {
+  const isSame = state === "held" && submission !== undefined && held?.id === submission.id;
+  if (isSame && differs(held.fingerprint, submission.fingerprint)) {
+    return { kind: "mismatched", inFlight: true, storeTimeMs };
+  }
+  const expiresInMs = Math.ceil(expiresAt - storeTimeMs);
+  const isCooldown = state === "cooldown";
+  return { kind: "contended", expiresInMs, sameSubmission: isSame, isCooldown, storeTimeMs };
+}
+
+/** Two fingerprints are compared only where both are there. */
+function differs(one: string, other: string | undefined): boolean {
+  return one !== other && one !== noFingerprint && other !== noFingerprint;
+}
+
+function inspectionOf(entry: Entry, now: number): Inspection {
+  const { by, expiresAt, holder, ownerId, reason, state, takenAt, times } = entry;
+  const id = ownerId.slice(0, 8);
+  const expiresInMs = Math.ceil(expiresAt - now);
+  if (state === "cooldown") return { state, id, expiresInMs };
+  if (state === "freed") return { state, id, by, reason, expiresInMs };
+  const heldMs = Math.floor(now - takenAt);
+  const renewedMs = Math.max(0, times.ttlMs - expiresInMs);
+  const endsInMs = Math.max(0, times.maxHoldMs - heldMs);
+  return { state, id, holder, heldMs, renewedMs, expiresInMs, endsInMs };
 }

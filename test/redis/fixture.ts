@@ -5,12 +5,14 @@ import {
   type SubmitLockOptions,
 } from "../../src/index.ts";
 
-import { acquireOnceScript, acquireScript } from "../../src/stores/redis/scripts/acquire.ts";
-import { completeScript } from "../../src/stores/redis/scripts/complete.ts";
-import { extendScript } from "../../src/stores/redis/scripts/extend.ts";
-import { freeScript } from "../../src/stores/redis/scripts/free.ts";
-import { inspectScript } from "../../src/stores/redis/scripts/inspect.ts";
-import { cooldownScript, releaseScript } from "../../src/stores/redis/scripts/release.ts";
+import { acquireOnceScript, acquireScript } from "../../src/stores/redis/commands/acquire.ts";
+import { completeScript } from "../../src/stores/redis/commands/complete.ts";
+import { freeScript, inspectScript } from "../../src/stores/redis/commands/on-call.ts";
+import {
+  cooldownScript,
+  extendScript,
+  releaseScript,
+} from "../../src/stores/redis/commands/release.ts";
 
 import {
   type AnyRedis,

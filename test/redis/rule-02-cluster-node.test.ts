@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
+import { slotOf } from "../../src/stores/redis/cluster.ts";
 import { Connection } from "../../src/stores/redis/connection.ts";
-import { duplicate } from "../../src/stores/redis/duplicate.ts";
-import { slotOf } from "../../src/stores/redis/slots.ts";
+import { duplicate } from "../../src/stores/redis/ioredis.ts";
 import { type AnyCluster, closeClients, clusterClients, untilReady } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, leaseOf, openLock } from "../support/locks.ts";

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Cluster } from "ioredis";
 import { afterEach, describe, expect, inject, test, vi } from "vitest";
 import { RedisStore } from "../../src/index.ts";
-import { slotOf } from "../../src/stores/redis/slots.ts";
+import { slotOf } from "../../src/stores/redis/cluster.ts";
 import { startSentinels } from "../lab/topologies/sentinel.ts";
 import { closeClients, clusterClients, redisClients, untilReady } from "../support/clients.ts";
 import { command } from "../support/command.ts";

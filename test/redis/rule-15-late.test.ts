@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from "vitest";
-import { completeScript } from "../../src/stores/redis/scripts/complete.ts";
+import { completeScript } from "../../src/stores/redis/commands/complete.ts";
 import { closeClients, ioredis6 } from "../support/clients.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { onceOf, recordOf } from "../support/submissions.ts";

@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type LockStore, RedisStore } from "../../src/index.ts";
-import { acquireOnceScript, acquireScript } from "../../src/stores/redis/scripts/acquire.ts";
-import { nodeOf, slotOfKey } from "../../src/stores/redis/slots.ts";
+import { acquireOnceScript, acquireScript } from "../../src/stores/redis/commands/acquire.ts";
+import { ConnectionPair } from "../../src/stores/redis/connection-pair.ts";
 import { asking } from "../support/asking.ts";
 import { closeClients, clusterClients, ioredis6, redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
@@ -131,7 +131,8 @@ describe.each(clusterClients)("rule 20: on a Cluster, with $name", ({ connect })
     for (let i = 0; i < 60; i++) await asking(store).acquire(commandOf()).reply;
     const heard = new Map<string, number>();
     for (const { argv, reply } of calls) {
-      const node = nodeOf(client, slotOfKey(client, argv[3] as string));
+      const pair = ConnectionPair.of(client);
+      const node = pair.nodeOf(pair.slotOf(argv[3] as string));
       const [, token = 0] = (await reply) as number[];
       const floor = floorOf(argv);
       const highest = heard.get(node) ?? 0;

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
-import { touchScript } from "../../src/stores/redis/scripts/touch.ts";
+import { touchScript } from "../../src/stores/redis/commands/touch.ts";
 import { asking } from "../support/asking.ts";
 import { redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";

@@ -1,26 +1,16 @@
 import { createHash } from "node:crypto";
-import * as acquire from "../../src/stores/redis/scripts/acquire.ts";
-import * as complete from "../../src/stores/redis/scripts/complete.ts";
-import * as extend from "../../src/stores/redis/scripts/extend.ts";
-import * as free from "../../src/stores/redis/scripts/free.ts";
-import * as inspect from "../../src/stores/redis/scripts/inspect.ts";
-import * as record from "../../src/stores/redis/scripts/record.ts";
-import * as release from "../../src/stores/redis/scripts/release.ts";
+import * as acquire from "../../src/stores/redis/commands/acquire.ts";
+import * as complete from "../../src/stores/redis/commands/complete.ts";
+import * as onCall from "../../src/stores/redis/commands/on-call.ts";
+import * as release from "../../src/stores/redis/commands/release.ts";
 
-const modules: readonly Record<string, string>[] = [
-  acquire,
-  complete,
-  extend,
-  free,
-  inspect,
-  record,
-  release,
-];
+const modules: readonly Record<string, unknown>[] = [acquire, complete, onCall, release];
 
 /** By digest. */
 const texts: ReadonlyMap<string, string> = new Map(
   modules
     .flatMap((module) => Object.values(module))
+    .filter((value) => typeof value === "string")
     .map((text) => [createHash("sha1").update(text).digest("hex"), text]),
 );
 

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { RedisClock } from "../../src/stores/redis/redis-clock.ts";
+import { RedisClock } from "../../src/stores/redis/connection-pair.ts";
 
 /** A reply of a Redis whose clock is ahead of ours by `ahead`, after `out` and `back` milliseconds on the way. */
 function reply(clock: RedisClock, ahead: number, out: number, back: number): void {

@@ -1,5 +1,6 @@
 import type { LockCommand, LockRequest, NoAnswer } from "../../lock/store.ts";
-import { type Command, leastToken } from "./commands.ts";
+import { leastToken } from "./commands/acquire.ts";
+import type { Command } from "./commands/command.ts";
 import type { CallResult, Connection } from "./connection.ts";
 import type { ConnectionPair } from "./connection-pair.ts";
 import { toNoAnswer, unexpectedReply } from "./no-answers.ts";
@@ -26,19 +27,19 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
   readonly #command: Command<Request, Reply>;
   readonly #connections: ConnectionPair;
   readonly #callsAtOnce: number;
-  readonly #confirmed: Confirmed<Request, Reply>;
+  readonly #confirmed: Confirmed;
   #waiting: Request[] = [];
   readonly #recordKey: (command: LockCommand) => string;
 
   /**
-   * @param callsAtOnce how many calls should be in flight.
    * @param confirmed rule 21: returns true where it answers the request later.
+   * @param callsAtOnce how many calls should be in flight.
    */
   constructor(
     command: Command<Request, Reply>,
     connections: ConnectionPair,
+    confirmed: Confirmed,
     callsAtOnce: number = defaultCallsAtOnce,
-    confirmed: Confirmed<Request, Reply> = () => false,
   ) {
     this.#command = command;
     this.#connections = connections;
@@ -153,13 +154,13 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
         code instanceof Error
           ? toNoAnswer({ kind: "error", error: code })
           : this.#command.read({ redisTimeMs, fencingToken, code });
-      if (!this.#confirmed(request, entryReply)) request.answer(entryReply);
+      if (!this.#confirmed(request, entryReply as { kind: string })) request.answer(entryReply);
     }
   }
 }
 
-/** Whether the reply is answered by other means. */
-type Confirmed<Request, Reply> = (request: Request, reply: Reply | NoAnswer) => boolean;
+/** Whether the request is answered later, by other means. */
+export type Confirmed = (request: LockRequest<never>, reply: { readonly kind: string }) => boolean;
 
 type Answer = Exclude<CallResult, { kind: "not-loaded" }>;
 

@@ -1,19 +1,18 @@
 import type { LockCommand, NoAnswer } from "../../lock/store.ts";
 import { inNeutralContext } from "../../neutral-context.ts";
+import { recordKeyOf, slotOf } from "./cluster.ts";
 import { Connection, type ConnectionWatcher } from "./connection.ts";
-import { duplicate } from "./duplicate.ts";
 import {
   addressOf,
   databaseOf,
+  duplicate,
   isCluster,
+  keyPrefixOf,
   monitorErrors,
   onError,
   type RedisClient,
 } from "./ioredis.ts";
 import { misconfiguration } from "./no-answers.ts";
-import { recordKeyOf } from "./record-key.ts";
-import { RedisClock } from "./redis-clock.ts";
-import { slotOfKey } from "./slots.ts";
 
 /**
  * Rule 9: a connection with anything unanswered for this share of `commandTimeoutMs` is suspected of
@@ -41,6 +40,44 @@ const silentMs = 1_000;
 
 /** In any other state, and on a Cluster, where others may answer: there ioredis has timers of its own. */
 const unusableMs = 5_000;
+
+/**
+ * Rule 12: an estimate of Redis' clock. No safety rests on it: it only stamps the deadlines, which
+ * Redis compares with its own clock, and a wrong stamp costs one more round trip.
+ */
+export class RedisClock {
+  /** What to add to the monotonic clock. Starts at this process' own wall clock. */
+  #offset: number = Date.now() - performance.now();
+
+  /** Rule 20, by node: on a Cluster the masters' clocks differ, and so would their tokens. */
+  readonly #floorsUs = new Map<string, number>();
+
+  /** Redis' time, in whole milliseconds, as far as it is known. */
+  now(): number {
+    return Math.floor(performance.now() + this.#offset);
+  }
+
+  /**
+   * Every reply bounds the estimate: Redis read its clock after the send and before the reply was
+   * read. The estimate moves by the least that satisfies both bounds, so no history is kept, and a
+   * late reply, whose bounds are wide, does no harm.
+   */
+  learn(redisTimeMs: number, sentAt: number, readAt: number): void {
+    const lowest = redisTimeMs - readAt;
+    // Redis' milliseconds are rounded down.
+    const highest = redisTimeMs + 1 - sentAt;
+    this.#offset = Math.min(Math.max(this.#offset, lowest), highest);
+  }
+
+  /** The highest fencing token or clock that was heard from the node, in microseconds; 0 for none. */
+  floorUs(node: string): number {
+    return this.#floorsUs.get(node) ?? 0;
+  }
+
+  hear(node: string, microseconds: number): void {
+    if (microseconds > this.floorUs(node)) this.#floorsUs.set(node, microseconds);
+  }
+}
 
 /**
  * Rule 9: the application's own connection, the primary, and a second one of the store's for when
@@ -95,9 +132,9 @@ export class ConnectionPair {
     return recordKeyOf(this.#client, key, submission?.id ?? "");
   }
 
-  /** 0 without a Cluster. */
+  /** The hash slot of a key, with the client's prefix in front; 0 without a Cluster. */
   slotOf(key: string): number {
-    return slotOfKey(this.#client, key);
+    return this.isCluster ? slotOf(keyPrefixOf(this.#client) + key) : 0;
   }
 
   /** The server that has the slot, as far as the client knows. */

@@ -1,17 +1,19 @@
+import { createHash } from "node:crypto";
 import { DatabaseProof } from "./database-proof.ts";
 import {
   type ClusterNode,
+  databaseOf,
+  firstDatabaseOf,
   isCluster,
   isServerError,
+  masterOf,
   nodesOf,
   type RedisClient,
 } from "./ioredis.ts";
-import { LoadedScripts } from "./loaded-scripts.ts";
-import { nodeOf } from "./slots.ts";
 
 /**
- * What came back from one call on one connection. A call whose connection was lost is `closed`,
- * whatever its client makes of it later: so every value and every error is the only answer to the
+ * The result of one call on one connection. A call whose connection was lost is `closed`, whatever its
+ * client makes of it later: so every value and every error is the only answer to the
  * only write of its call, as the port demands.
  */
 export type CallResult =
@@ -40,7 +42,58 @@ export interface ConnectionWatcher {
   refused(error: Error): void;
 }
 
-/** One client, and what is known of its connection: whether it is ready, and whether it is silent. */
+/**
+ * The scripts that the servers behind one connection have, as far as this process knows: they are
+ * called by their SHA-1 instead of their text of 1 to 3 KB. A server forgets them at a restart, at
+ * SCRIPT FLUSH, at a failover to a replica that never saw them and, since Redis 7.4, when it has seen
+ * 500 others. It then says so, and is sent the text again.
+ */
+class LoadedScripts {
+  static readonly #digests = new Map<string, string>();
+  readonly #ofNode = new Map<string, Set<string>>();
+  #isRefused = false;
+
+  /** The digest to call the script by; `undefined`: by its text. */
+  digestOf(node: string, script: string): string | undefined {
+    if (this.#isRefused || this.#ofNode.get(node)?.has(script) !== true) return undefined;
+    return LoadedScripts.#digests.get(script);
+  }
+
+  /** A server has executed it, and so has it. */
+  add(node: string, script: string): void {
+    const scripts = this.#ofNode.get(node);
+    if (scripts?.has(script)) return;
+    if (scripts === undefined) this.#ofNode.set(node, new Set([script]));
+    else scripts.add(script);
+    const digests = LoadedScripts.#digests;
+    if (!digests.has(script)) digests.set(script, createHash("sha1").update(script).digest("hex"));
+  }
+
+  /** The connection is a new one: it may lead to another server, or to another user's permissions. */
+  forget(): void {
+    this.#ofNode.clear();
+    this.#isRefused = false;
+  }
+
+  /**
+   * Takes note of the error of a call by the digest.
+   *
+   * @returns whether it says that nothing was executed because the call named the digest: the server
+   *   does not have the script, or this user may call scripts by their text alone.
+   */
+  heard(node: string, script: string, error: unknown): boolean {
+    if (!isServerError(error)) return false;
+    if (error.message.startsWith("NOSCRIPT")) {
+      this.#ofNode.get(node)?.delete(script);
+      return true;
+    }
+    const isRefused = /^(NOPERM|ERR unknown command)\b.*\bevalsha\b/i.test(error.message);
+    this.#isRefused ||= isRefused;
+    return isRefused;
+  }
+}
+
+/** One client, and the known state of its connection: ready, silent, lost. */
 export class Connection {
   readonly client: RedisClient;
   /** Whether it has been ready since the watch began, or before. */
@@ -51,15 +104,24 @@ export class Connection {
   /** Oldest first, for each node. */
   readonly #unanswered = new Map<string, Call[]>();
   readonly #scripts = new LoadedScripts();
-  readonly #database: DatabaseProof;
+  /** Rule 22: for a client that is or was on another database than 0. */
+  #database: DatabaseProof | undefined;
+  readonly #isCluster: boolean;
   #watcher: ConnectionWatcher | undefined;
 
   constructor(client: RedisClient) {
     this.client = client;
+    this.#isCluster = isCluster(client);
     // A Cluster that loses the connection to one node stays open, and re-sends what was in flight.
-    this.#closedEvents = isCluster(client) ? ["close", "end", "-node"] : ["close", "end"];
+    this.#closedEvents = this.#isCluster ? ["close", "end", "-node"] : ["close", "end"];
+    this.#proveDatabase();
+  }
+
+  #proveDatabase(): void {
+    const isNeeded = databaseOf(this.client) !== 0 || firstDatabaseOf(this.client) !== 0;
+    if (!isNeeded || this.#database !== undefined) return;
     this.#database = new DatabaseProof(
-      client,
+      this.client,
       (answer, tell) => this.follow("", answer, performance.now(), tell),
       () => this.#watcher?.ready(),
       (error) => this.#watcher?.refused(error),
@@ -70,21 +132,22 @@ export class Connection {
     this.#watcher = watcher;
     this.client.on("ready", this.#readied);
     for (const event of this.#closedEvents) this.client.on(event, this.#closed);
-    this.client.on("select", this.#database.selected);
-    // Rule 2: with `clusterNodeRetryStrategy` a node comes back, and the Cluster tells nothing of it.
+    this.client.on("select", this.#selected);
+    // Rule 2: with `clusterNodeRetryStrategy` a node comes back, and the Cluster emits nothing.
     this.client.on("+node", this.#watchNode);
     for (const node of nodesOf(this.client)) this.#watchNode(node);
     if (this.client.status !== "ready") return;
     this.everReady = true;
-    this.#database.ask();
+    this.#proveDatabase();
+    this.#database?.ask();
   }
 
-  /** Ends the watch. What is in flight counts as closed. */
+  /** Ends the watch. Calls in flight count as closed. */
   unwatch(): void {
     this.#watcher = undefined;
     this.client.off("ready", this.#readied);
     for (const event of this.#closedEvents) this.client.off(event, this.#closed);
-    this.client.off("select", this.#database.selected);
+    this.client.off("select", this.#selected);
     this.client.off("+node", this.#watchNode);
     for (const node of nodesOf(this.client)) node.off("close", this.#closed);
     this.#closed();
@@ -97,9 +160,12 @@ export class Connection {
     return count;
   }
 
-  /** The server that has the slot, as far as the client knows. */
+  /**
+   * Rule 9: on a Cluster, the node that has the slot, so that one silent node does not put the others
+   * under suspicion; always the same otherwise. A wrong answer costs availability, not safety.
+   */
   nodeOf(slot: number): string {
-    return nodeOf(this.client, slot);
+    return (this.#isCluster ? masterOf(this.client, slot) : undefined) ?? "";
   }
 
   /** Rules 9 and 22: whether it is ready, in the client's database, and answers. */
@@ -110,7 +176,7 @@ export class Connection {
 
   /** Rule 22: whether commands go to the client's database, as far as that is certain. */
   get isInDatabase(): boolean {
-    return this.#database.isDone;
+    return this.#database === undefined || this.#database.isDone;
   }
 
   /** Whether it is about to be usable: nothing but the proof of its database is missing. */
@@ -138,7 +204,7 @@ export class Connection {
   suspect(slot: number, key: string, silenceMs: number): void {
     if (this.client.status !== "ready") return;
     if (this.#answers(slot, silenceMs)) {
-      this.#database.ask();
+      this.#database?.ask();
       return;
     }
     this.silentAt = performance.now();
@@ -152,8 +218,8 @@ export class Connection {
    * text.
    *
    * @param node of the keys' slot.
-   * @param tell called at most once; never while the server is silent (rule 10: whoever waits for an
-   *   answer has a timer of its own).
+   * @param tell called at most once; never while the server is silent (rule 10: the caller has a
+   *   timer of its own).
    */
   send(
     node: string,
@@ -181,10 +247,10 @@ export class Connection {
   }
 
   /**
-   * Follows what was written to a node by other means than {@link send}.
+   * Follows commands that were written to a node by other means than {@link send}.
    *
    * @param answer settles when the node has answered.
-   * @param dueAt when it is to answer, by the monotonic clock: it is not silent before that.
+   * @param dueAt when it must have answered, by the monotonic clock: it is not silent before that.
    * @param tell as of `send`.
    */
   follow(
@@ -245,8 +311,15 @@ export class Connection {
     this.everReady = true;
     this.#scripts.forget();
     this.silentAt = Number.NEGATIVE_INFINITY;
+    this.#proveDatabase();
     if (this.isInDatabase) this.#watcher?.ready();
-    else this.#database.ask();
+    else this.#database?.ask();
+  };
+
+  /** The application has selected a database. */
+  readonly #selected = (): void => {
+    this.#proveDatabase();
+    this.#database?.selected();
   };
 
   /** The client itself forgets a node with its listeners once it has lost it for good. */
@@ -262,7 +335,7 @@ export class Connection {
   readonly #closed = (): void => {
     const calls = [...this.#unanswered.values()].flat();
     this.#unanswered.clear();
-    this.#database.forget();
+    this.#database?.forget();
     for (const call of calls) tellOnce(call, { kind: "closed" });
   };
 }

@@ -1,6 +1,5 @@
 import {
   databaseOf,
-  firstDatabaseOf,
   isServerError,
   plainError,
   type RedisClient,
@@ -28,7 +27,7 @@ type Follow = (answer: Promise<unknown>, tell: (result: Answer) => void) => void
  * comes up and goes on in database 0 where that was refused. So nothing is written before a `SELECT`
  * of our own was answered OK on this very connection.
  *
- * Nothing is asked of a client on database 0, where a connection is from its beginning.
+ * A client that has always been on database 0, where every connection begins, needs no proof.
  */
 export class DatabaseProof {
   readonly #client: RedisClient;
@@ -38,7 +37,6 @@ export class DatabaseProof {
   #proved: Place | undefined;
   /** The `SELECT` whose answer counts. */
   #asked: Place | undefined;
-  #wasSelected = false;
 
   constructor(
     client: RedisClient,
@@ -55,9 +53,6 @@ export class DatabaseProof {
   /** Whether there is nothing left to prove. */
   get isDone(): boolean {
     const database = databaseOf(this.#client);
-    // A client that has left another database for 0 may have been refused that.
-    const isNeeded = database !== 0 || this.#wasSelected || firstDatabaseOf(this.#client) !== 0;
-    if (!isNeeded) return true;
     // The stream tells also where nothing is watched, as after the close of the last lock.
     return this.#proved?.database === database && this.#proved.stream === streamOf(this.#client);
   }
@@ -69,10 +64,9 @@ export class DatabaseProof {
   }
 
   /** The application has selected a database: an answer to an earlier `SELECT` says nothing now. */
-  readonly selected = (): void => {
-    this.#wasSelected = true;
+  selected(): void {
     this.forget();
-  };
+  }
 
   /** Asks, on a connection that is ready, unless that is done or under way. */
   ask(): void {

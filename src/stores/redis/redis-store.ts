@@ -1,50 +1,67 @@
-import type {
-  AcquireReply,
-  AcquireRequest,
-  CompleteReply,
-  CompleteRequest,
-  FreeReply,
-  FreeRequest,
-  InspectReply,
-  InspectRequest,
-  LockRequest,
-  LockStore,
-  NoAnswer,
-  OwnedReply,
-  ReleaseRequest,
+import { InvalidOptionError } from "../../errors.ts";
+import {
+  type AcquireReply,
+  type AcquireRequest,
+  type CompleteReply,
+  type CompleteRequest,
+  type FreeReply,
+  type FreeRequest,
+  type InspectReply,
+  type InspectRequest,
+  isNoAnswer,
+  type LockCommand,
+  type LockRequest,
+  type LockStore,
+  type NoAnswer,
+  type OwnedReply,
+  type ReleaseRequest,
 } from "../../lock/store.ts";
 import { inNeutralContext } from "../../neutral-context.ts";
-import { CommandBatch } from "./batch.ts";
-import {
-  acquireCommand,
-  acquireOnceCommand,
-  type Command,
-  completeCommand,
-  cooldownCommand,
-  extendCommand,
-  lookUpCommand,
-  releaseCommand,
-} from "./commands.ts";
+import { checkOptionNames, invalidOption } from "../../validation.ts";
+import { CommandBatch, type Confirmed } from "./batch.ts";
+import { recordsProblemOf } from "./cluster.ts";
+import { acquireCommand, acquireOnceCommand, lookUpCommand } from "./commands/acquire.ts";
+import type { Command } from "./commands/command.ts";
+import { completeCommand, type RecordRequest, recordCommand } from "./commands/complete.ts";
+import { freeCommand, inspectCommand } from "./commands/on-call.ts";
+import { cooldownCommand, extendCommand, releaseCommand } from "./commands/release.ts";
 import { ConnectionPair } from "./connection-pair.ts";
-import { corked } from "./cork.ts";
-import { checkClient, type RedisClient } from "./ioredis.ts";
-import { freeCommand, inspectCommand } from "./on-call-commands.ts";
-import { recordsProblemOf } from "./record-key.ts";
-import { type RedisStoreOptions, resolveRedisOptions } from "./redis-options.ts";
+import { checkClient, corked, type RedisClient } from "./ioredis.ts";
 import { ReplicaWait } from "./replicas.ts";
-import {
-  acquireStepCommand,
-  lookCommand,
-  lookUpStepCommand,
-  recordCommand,
-} from "./step-commands.ts";
-import { type RecordRequest, TwoSteps } from "./two-steps.ts";
+
+/** How a `RedisStore` keeps its locks. */
+export interface RedisStoreOptions {
+  /**
+   * How many replicas have to confirm an acquire before it counts, so that the lock survives the
+   * failover to one of them; and a record, before its `complete` is answered. 1 to 100; no more than
+   * the server has, or every acquire is unavailable.
+   * @defaultValue none: no answer waits for a replica
+   */
+  readonly ackReplicas?: number | undefined;
+}
+
+const names = ["ackReplicas"] as const satisfies readonly (keyof RedisStoreOptions)[];
+
+/** @throws InvalidOptionError naming the option, what was expected and what came. */
+function resolveRedisOptions(client: RedisClient, options: RedisStoreOptions): RedisStoreOptions {
+  checkOptionNames("RedisStore", options, names);
+  const { ackReplicas } = options;
+  if (ackReplicas === undefined) return {};
+  const isCount = Number.isInteger(ackReplicas) && ackReplicas >= 1 && ackReplicas <= 100;
+  if (!isCount) throw invalidOption("ackReplicas", "a whole number from 1 to 100", ackReplicas);
+  if (typeof client.pipeline !== "function") {
+    throw new InvalidOptionError(
+      "ackReplicas: expected an ioredis client with pipeline(), got one without it",
+    );
+  }
+  return { ackReplicas };
+}
 
 /**
  * Locks on a Redis or Valkey server, through an ioredis client (5 or 6, `Redis` or `Cluster`).
  *
- * The client stays yours: it is never closed, no command is defined on it, and its options may be
- * what they are. A second connection of the same options is opened when the first one is silent, and
+ * The client stays yours: it is never closed, no command is defined on it, and its options do not
+ * matter. A second connection of the same options is opened when the first one is silent, and
  * closed when it has not been needed for 30 s or when the last lock on the client is closed: one for
  * each client, however many stores and locks are made on it.
  */
@@ -61,14 +78,14 @@ export class RedisStore implements LockStore {
   readonly #completes: CommandBatch<CompleteRequest, CompleteReply>;
   /** The first halves of completes, on a Cluster that moves a slot. */
   readonly #recordSteps: CommandBatch<RecordRequest, CompleteReply>;
-  /** On a Cluster alone: elsewhere two keys can always be reached at once. */
-  readonly #twoSteps: TwoSteps | undefined;
+  /** The commands whose complete was written before, on a Cluster. */
+  readonly #completed = new WeakSet<LockCommand>();
   /** With `ackReplicas` alone. */
   readonly #replicas: ReplicaWait | undefined;
-  /** Of what is hardly ever asked: made on first use. */
-  readonly #rareBatches: { flush(): void }[] = [];
-  #inspects: CommandBatch<InspectRequest, InspectReply> | undefined;
-  #frees: CommandBatch<FreeRequest, FreeReply> | undefined;
+  readonly #inspects: CommandBatch<InspectRequest, InspectReply>;
+  readonly #frees: CommandBatch<FreeRequest, FreeReply>;
+  /** All others than completes, in the order in which a flush writes them. */
+  readonly #ordered: readonly { flush(): void }[];
   #isToFlush = false;
   #areCompletesToFlush = false;
   /** How many requests the next flush has. */
@@ -85,32 +102,33 @@ export class RedisStore implements LockStore {
     this.#connections = ConnectionPair.of(client);
     this.recordsProblem = recordsProblemOf(client);
     if (ackReplicas !== undefined) this.#replicas = ReplicaWait.of(client, ackReplicas);
+    const batch = <Request extends LockRequest<Reply | NoAnswer>, Reply>(
+      command: Command<Request, Reply>,
+      callsAtOnce?: number,
+    ) => new CommandBatch(command, this.#connections, this.#confirmed, callsAtOnce);
     // Locks that are confirmed together are released together.
     const calls = ackReplicas === undefined ? undefined : 1;
-    this.#acquires = new CommandBatch(acquireCommand, this.#connections, calls, this.#confirmed);
-    this.#onceAcquires = new CommandBatch(
-      acquireOnceCommand,
-      this.#connections,
-      calls,
-      this.#confirmed,
-    );
-    this.#lookUps = new CommandBatch(lookUpCommand, this.#connections);
-    this.#extends = new CommandBatch(extendCommand, this.#connections);
-    this.#releases = new CommandBatch(releaseCommand, this.#connections, calls);
-    this.#cooldowns = new CommandBatch(cooldownCommand, this.#connections);
-    this.#completes = new CommandBatch(
-      completeCommand,
-      this.#connections,
-      undefined,
-      this.#confirmed,
-    );
-    this.#recordSteps = new CommandBatch(
-      recordCommand,
-      this.#connections,
-      undefined,
-      this.#confirmed,
-    );
-    if (this.#connections.isCluster) this.#twoSteps = this.#openTwoSteps();
+    this.#completes = batch(completeCommand);
+    this.#recordSteps = batch(recordCommand);
+    this.#cooldowns = batch(cooldownCommand);
+    this.#releases = batch(releaseCommand, calls);
+    this.#extends = batch(extendCommand);
+    this.#acquires = batch(acquireCommand, calls);
+    this.#onceAcquires = batch(acquireOnceCommand, calls);
+    this.#lookUps = batch(lookUpCommand);
+    this.#inspects = batch(inspectCommand);
+    this.#frees = batch(freeCommand);
+    // Releases first: a user's next submit in the same turn finds the key free.
+    this.#ordered = [
+      this.#cooldowns,
+      this.#releases,
+      this.#extends,
+      this.#acquires,
+      this.#onceAcquires,
+      this.#lookUps,
+      this.#inspects,
+      this.#frees,
+    ];
   }
 
   acquire(request: AcquireRequest): void {
@@ -121,10 +139,9 @@ export class RedisStore implements LockStore {
       request.answer(refusal);
       return;
     }
-    if (command.submission === undefined && !onlyLooks) this.#acquires.add(request);
-    else if (!this.#twoSteps?.acquire(request)) {
-      (onlyLooks ? this.#lookUps : this.#onceAcquires).add(request);
-    }
+    if (onlyLooks) this.#lookUps.add(request);
+    else if (command.submission === undefined) this.#acquires.add(request);
+    else this.#onceAcquires.add(request);
     this.#flushSoon();
   }
 
@@ -140,18 +157,40 @@ export class RedisStore implements LockStore {
   }
 
   complete(request: CompleteRequest): void {
-    if (!this.#twoSteps?.complete(request)) this.#completes.add(request);
+    const { command } = request;
+    if (this.#completed.has(command)) this.#completeInSteps(request);
+    else this.#completes.add(request);
+    if (this.#connections.isCluster) this.#completed.add(command);
     this.#flushCompletesSoon();
   }
 
+  /**
+   * Rule 16: record, then release. While a Cluster moves a slot, two keys of it cannot be reached at
+   * once (TRYAGAIN), and each alone can. ioredis tries again for longer than a request may take, so a
+   * complete that has to be written again goes in two steps, whatever became of the first.
+   */
+  #completeInSteps(request: CompleteRequest): void {
+    const { command, cooldownUntilMs, expiresAtMs, record } = request;
+    const answer = (recorded: CompleteReply) => {
+      if (isNoAnswer(recorded)) request.answer(recorded);
+      else {
+        this.release({
+          command,
+          deadlineMs: undefined,
+          cooldownUntilMs,
+          answer: (released) => request.answer(inSteps(recorded, released)),
+        });
+      }
+    };
+    this.#recordSteps.add({ command, deadlineMs: undefined, record, expiresAtMs, answer });
+  }
+
   inspect(request: InspectRequest): void {
-    this.#inspects ??= this.#openRare(inspectCommand);
     this.#inspects.add(request);
     this.#flushSoon();
   }
 
   free(request: FreeRequest): void {
-    this.#frees ??= this.#openRare(freeCommand);
     this.#frees.add(request);
     this.#flushSoon();
   }
@@ -170,10 +209,7 @@ export class RedisStore implements LockStore {
    * Rule 21: answers an acquire that has taken the lock, or a complete that has written the record,
    * when enough replicas have it. Fewer is `unknown`: the lock confirms, and retires at the end.
    */
-  readonly #confirmed = <Reply extends { readonly kind: string }>(
-    request: LockRequest<Reply | NoAnswer>,
-    reply: Reply,
-  ): boolean => {
+  readonly #confirmed: Confirmed = (request, reply) => {
     const { command } = request;
     const { kind } = reply;
     const isLock = kind === "taken" || kind === "mine";
@@ -181,46 +217,15 @@ export class RedisStore implements LockStore {
     if (this.#replicas === undefined || !(isLock || isRecord)) return false;
     const key = isLock ? command.key : this.#connections.recordKey(command);
     this.#replicas.confirm(key, command, (cause) =>
-      request.answer(cause === undefined ? reply : { kind: "unknown", cause }),
+      request.answer((cause === undefined ? reply : { kind: "unknown", cause }) as never),
     );
     return true;
   };
 
-  #openRare<Request extends LockRequest<Reply | NoAnswer>, Reply>(
-    command: Command<Request, Reply>,
-  ): CommandBatch<Request, Reply> {
-    const batch = new CommandBatch(command, this.#connections);
-    this.#rareBatches.push(batch);
-    return batch;
-  }
-
-  #openTwoSteps(): TwoSteps {
-    // Flushed in this order.
-    const acquires = this.#openRare(acquireStepCommand);
-    const lookUps = this.#openRare(lookUpStepCommand);
-    const looks = this.#openRare(lookCommand);
-    const added = <Request>(batch: { add(request: Request): void }) => {
-      return (request: Request) => {
-        batch.add(request);
-        this.#flushSoon();
-      };
-    };
-    return new TwoSteps(
-      {
-        acquire: added(acquires),
-        lookUp: added(lookUps),
-        look: added(looks),
-        record: (request) => this.#recordSteps.add(request),
-        release: (request) => this.release(request),
-      },
-      (key) => this.#connections.slotOf(key),
-    );
-  }
-
   /**
-   * While nothing is in flight, a command goes out as soon as the code that asked for it has run to
-   * its end, with whatever that code asked for besides: a lone one waits for nothing. Otherwise there
-   * is more traffic, and it waits for the end of its turn of the event loop, to share a call.
+   * While nothing is in flight, a command is written as soon as the code that asked for it has run to
+   * its end, together with the other commands of that code: a lone one waits for nothing. Otherwise
+   * there is more traffic, and it waits for the end of its turn of the event loop, to share a call.
    *
    * A call may carry the commands of many requests, so it is written in the context of none of them.
    */
@@ -257,14 +262,13 @@ export class RedisStore implements LockStore {
   };
 
   #write(): void {
-    // Releases first: a user's next submit in the same turn finds the key free.
     this.#flushCompletes();
-    this.#cooldowns.flush();
-    this.#releases.flush();
-    this.#extends.flush();
-    this.#acquires.flush();
-    this.#onceAcquires.flush();
-    this.#lookUps.flush();
-    for (const batch of this.#rareBatches) batch.flush();
+    for (const batch of this.#ordered) batch.flush();
   }
+}
+
+function inSteps(recorded: CompleteReply, released: OwnedReply): CompleteReply {
+  if (isNoAnswer(released)) return released;
+  if (recorded.kind !== "late" || released.kind !== "done") return recorded;
+  return { kind: "recorded", storeTimeMs: released.storeTimeMs };
 }

@@ -1,12 +1,12 @@
 import type { LockCommand, NoAnswer } from "../../lock/store.ts";
 import { inNeutralContext } from "../../neutral-context.ts";
-import { ownedReply } from "./commands.ts";
+import { maxEntries } from "./commands/command.ts";
+import { ownedReply } from "./commands/release.ts";
+import { touchScript } from "./commands/touch.ts";
 import type { CallResult } from "./connection.ts";
 import { ConnectionPair } from "./connection-pair.ts";
-import { duplicate } from "./duplicate.ts";
-import { databaseOf, onError, pipelined, type RedisClient } from "./ioredis.ts";
+import { databaseOf, duplicate, onError, pipelined, type RedisClient } from "./ioredis.ts";
 import { misconfiguration, toNoAnswer } from "./no-answers.ts";
-import { touchScript } from "./scripts/touch.ts";
 
 /** A lock or a record that an owner id has left, and that replicas must confirm. */
 interface Touch {
@@ -33,9 +33,6 @@ const refusedMs = 1_000;
  * clients whose time is over.
  */
 const overdueMs = 100;
-
-/** At 2 to 3 µs a key, as in `commands.ts`. */
-const maxKeys = 100;
 
 /**
  * Rule 21: an acquire or a complete counts only when so many replicas have confirmed it. Both are
@@ -243,7 +240,7 @@ function callsOf(touches: readonly Touch[], pair: ConnectionPair): Touch[][] {
   for (const touch of touches) {
     const slot = pair.slotOf(touch.key);
     let call = open.get(slot);
-    if (call === undefined || call.length === maxKeys) {
+    if (call === undefined || call.length === maxEntries) {
       call = [];
       open.set(slot, call);
       calls.push(call);

@@ -1,4 +1,4 @@
-import { acquireCommand } from "../../../src/stores/redis/commands.ts";
+import { acquireCommand } from "../../../src/stores/redis/commands/acquire.ts";
 import { Faults } from "./faults.ts";
 import { Operations } from "./operations.ts";
 import type { Report } from "./report.ts";

@@ -1,27 +1,22 @@
+import { acquireOnceScript, acquireScript } from "../../../src/stores/redis/commands/acquire.ts";
+import { completeScript, recordScript } from "../../../src/stores/redis/commands/complete.ts";
+import { freeScript, inspectScript } from "../../../src/stores/redis/commands/on-call.ts";
 import {
-  acquireOnceScript,
-  acquireScript,
-  acquireStepScript,
-} from "../../../src/stores/redis/scripts/acquire.ts";
-import { completeScript } from "../../../src/stores/redis/scripts/complete.ts";
-import { extendScript } from "../../../src/stores/redis/scripts/extend.ts";
-import { freeScript } from "../../../src/stores/redis/scripts/free.ts";
-import { inspectScript } from "../../../src/stores/redis/scripts/inspect.ts";
-import { lookScript, recordScript } from "../../../src/stores/redis/scripts/record.ts";
-import { cooldownScript, releaseScript } from "../../../src/stores/redis/scripts/release.ts";
-import { touchScript } from "../../../src/stores/redis/scripts/touch.ts";
+  cooldownScript,
+  extendScript,
+  releaseScript,
+} from "../../../src/stores/redis/commands/release.ts";
+import { touchScript } from "../../../src/stores/redis/commands/touch.ts";
 import { sha1hex } from "./server/script-runner.ts";
 
 /** Which script it is; a probe asks whether the server still answers. */
 export type ScriptName =
   | "acquire"
   | "acquireOnce"
-  | "acquireStep"
   | "extend"
   | "release"
   | "cooldown"
   | "complete"
-  | "look"
   | "record"
   | "inspect"
   | "free"
@@ -33,12 +28,10 @@ const probe = "return 1";
 const names: ReadonlyMap<string, ScriptName> = new Map([
   [acquireScript, "acquire"],
   [acquireOnceScript, "acquireOnce"],
-  [acquireStepScript, "acquireStep"],
   [extendScript, "extend"],
   [releaseScript, "release"],
   [cooldownScript, "cooldown"],
   [completeScript, "complete"],
-  [lookScript, "look"],
   [recordScript, "record"],
   [inspectScript, "inspect"],
   [freeScript, "free"],

@@ -1,6 +1,6 @@
 import type { LockCommand } from "../../../src/lock/store.ts";
 import { SubmitLock } from "../../../src/lock/submit-lock.ts";
-import { recordKeyOf } from "../../../src/stores/redis/record-key.ts";
+import { recordKeyOf } from "../../../src/stores/redis/cluster.ts";
 import { RedisStore } from "../../../src/stores/redis/redis-store.ts";
 import { Fates } from "./fates.ts";
 import { CallWatch } from "./invariants/call-watch.ts";

@@ -1,6 +1,6 @@
-import { duplicate } from "../../../../src/stores/redis/duplicate.ts";
+import { acquireScript } from "../../../../src/stores/redis/commands/acquire.ts";
 import type { RedisClient } from "../../../../src/stores/redis/ioredis.ts";
-import { acquireScript } from "../../../../src/stores/redis/scripts/acquire.ts";
+import { duplicate } from "../../../../src/stores/redis/ioredis.ts";
 import type { Step, Who } from "./script.ts";
 
 const events = ["connecting", "connect", "ready", "close", "reconnecting", "end"];

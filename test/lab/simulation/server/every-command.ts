@@ -2,15 +2,16 @@ import type { LockCommand } from "../../../../src/lock/store.ts";
 import {
   acquireCommand,
   acquireOnceCommand,
-  type Command,
-  completeCommand,
+} from "../../../../src/stores/redis/commands/acquire.ts";
+import type { Command } from "../../../../src/stores/redis/commands/command.ts";
+import { completeCommand, recordCommand } from "../../../../src/stores/redis/commands/complete.ts";
+import { freeCommand, inspectCommand } from "../../../../src/stores/redis/commands/on-call.ts";
+import {
   cooldownCommand,
   extendCommand,
   releaseCommand,
-} from "../../../../src/stores/redis/commands.ts";
-import { freeCommand, inspectCommand } from "../../../../src/stores/redis/on-call-commands.ts";
-import { touchScript } from "../../../../src/stores/redis/scripts/touch.ts";
-import { lookCommand, recordCommand } from "../../../../src/stores/redis/step-commands.ts";
+} from "../../../../src/stores/redis/commands/release.ts";
+import { touchScript } from "../../../../src/stores/redis/commands/touch.ts";
 
 /** What the commands are told of an entry: more than any of them asks for. */
 export interface Request {
@@ -36,7 +37,6 @@ export const everyCommand: Record<string, Command<Request, unknown>> = {
   release: releaseCommand,
   cooldown: cooldownCommand,
   complete: completeCommand,
-  look: lookCommand,
   record: recordCommand,
   inspect: inspectCommand,
   free: freeCommand,

@@ -20,7 +20,6 @@ const layouts: Record<
 > = {
   acquire: { head: 6, keys: ["lock"], args: ["ownerId"] },
   acquireOnce: { head: 6, keys: ["lock", "record"], args: ["ownerId", "id", "fingerprint"] },
-  acquireStep: { head: 6, keys: ["lock"], args: ["ownerId", "id", "fingerprint"] },
   extend: { head: 1, keys: ["lock"], args: ["ownerId"] },
   release: { head: 0, keys: ["lock"], args: ["ownerId"] },
   cooldown: { head: 0, keys: ["lock"], args: ["ownerId", "cooldownUntilMs"] },
@@ -29,7 +28,6 @@ const layouts: Record<
     keys: ["lock", "record"],
     args: ["ownerId", "text", "expiresAtMs", "cooldownUntilMs"],
   },
-  look: { head: 0, keys: ["record"], args: [] },
   record: { head: 0, keys: ["record"], args: ["ownerId", "text", "expiresAtMs"] },
   inspect: { head: 0, keys: ["lock"], args: [] },
   free: { head: 0, keys: ["lock"], args: ["freeId"] },
@@ -62,7 +60,7 @@ export function codesOf(name: ScriptName, reply: unknown): readonly unknown[] {
 
 /** Whether it may take a lock. */
 export function isAcquire(name: ScriptName | undefined): boolean {
-  return name === "acquire" || name === "acquireOnce" || name === "acquireStep";
+  return name === "acquire" || name === "acquireOnce";
 }
 
 /** The codes of an acquire that mean "yes". */

@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import { expect } from "vitest";
 import type { LockTimes } from "../../../../src/lock/store.ts";
-import type { Command } from "../../../../src/stores/redis/commands.ts";
+import type { Command } from "../../../../src/stores/redis/commands/command.ts";
 import { everyCommand, type Request } from "./every-command.ts";
 import { Keys } from "./keys.ts";
 import { runScript, sha1hex } from "./script-runner.ts";

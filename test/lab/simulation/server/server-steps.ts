@@ -52,7 +52,6 @@ export const step = fc.oneof(
         "cooldown" as const,
         "complete" as const,
         "complete" as const,
-        "look" as const,
         "record" as const,
         "inspect" as const,
         "free" as const,

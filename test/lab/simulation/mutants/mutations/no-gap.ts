@@ -6,15 +6,15 @@ export const noGapMutations: readonly Mutation[] = [
     name: "a complete needs the lock",
     rule: "16, complete",
     in: "completeScript",
-    find: "elseif kept then\n    reply = -2\n",
-    replace: "elseif kept then\n    reply = -2\n  elseif not mine then\n    reply = 0\n",
+    find: "local reply = keep(",
+    replace: "local reply = not mine and 0 or keep(",
   },
   {
     name: "a complete deletes the lock first",
     rule: "16, complete",
     in: "completeScript",
-    find: "  local reply\n  if odd(kept) then",
-    replace: "  local reply\n  if mine then redis.pcall('DEL', key) end\n  if odd(kept) then",
+    find: "local reply = keep(",
+    replace: "if mine then redis.pcall('DEL', key) end\n  local reply = keep(",
   },
   {
     name: "a complete deletes the lock where it could not write the record",
@@ -25,15 +25,7 @@ export const noGapMutations: readonly Mutation[] = [
   {
     name: "the first write of a complete needs memory",
     rule: "16, complete",
-    in: "completeScript",
-    find: "    redis.pcall('DEL', record)\n",
-    replace: "",
-  },
-  {
-    name: "the first write of half a complete needs memory",
-    rule: "16, record",
-    in: "recordScript",
-    find: "    redis.pcall('DEL', record)\n",
+    find: "  redis.pcall('DEL', record)\n",
     replace: "",
   },
   {
@@ -67,41 +59,18 @@ export const noGapMutations: readonly Mutation[] = [
 `,
   },
   {
-    name: "in two steps, what the look finds does not count",
-    rule: "16",
-    find: "return { ...found, isHeld: true };",
-    replace: "return locked;",
-  },
-  {
-    name: "in two steps, what was taken before the look is not given back",
-    rule: "5, 16",
-    find: "return { ...found, isHeld: true };",
-    replace: "return found;",
-  },
-  {
-    name: "in two steps, the look comes before the lock",
-    rule: "16",
-    find: "const step = new AcquirePart(request, (locked) => this.#look(request, locked));",
-    replace: `const lock = (found: LookReply) => {
-      const answer = (locked: AcquireReply) => {
-        const isTaken = locked.kind === "taken" || locked.kind === "mine";
-        request.answer(isTaken ? ifTaken(locked, found) : ifNot(request, locked, found));
-      };
-      this.#steps.acquire(new AcquirePart(request, answer));
-    };
-    if (!request.onlyLooks) {
-      this.#steps.look({ command: request.command, deadlineMs: undefined, answer: lock });
-      return true;
-    }
-    const step = new AcquirePart(request, (locked) => this.#look(request, locked));`,
-  },
-  {
     name: "in two steps, the release comes before the record",
     rule: "16",
-    find: "this.#steps.record({ command, deadlineMs: undefined, record, expiresAtMs, answer });",
-    replace: `const { cooldownUntilMs } = request;
-    const released = () =>
-      this.#steps.record({ command, deadlineMs: undefined, record, expiresAtMs, answer });
-    this.#steps.release({ command, deadlineMs: undefined, cooldownUntilMs, answer: released });`,
+    find: "this.#recordSteps.add({ command, deadlineMs: undefined, record, expiresAtMs, answer });",
+    replace: `const released = () =>
+      this.#recordSteps.add({
+        command,
+        deadlineMs: undefined,
+        record,
+        expiresAtMs,
+        answer: (reply) => request.answer(reply),
+      });
+    void answer;
+    this.release({ command, deadlineMs: undefined, cooldownUntilMs, answer: released });`,
   },
 ];

@@ -12,16 +12,14 @@ export const onceMutations: readonly Mutation[] = [
   {
     name: "the last writer of a record wins",
     rule: "15, complete",
-    in: "completeScript",
-    find: "elseif kept then\n    reply = -2\n",
+    find: "elseif kept then\n    return -2\n",
     replace: "",
   },
   {
     name: "another's record is taken for one's own",
     rule: "15, complete",
-    in: "completeScript",
-    find: "elseif kept then\n    reply = -2\n",
-    replace: "elseif kept then\n    reply = 2\n",
+    find: "elseif kept then\n    return -2\n",
+    replace: "elseif kept then\n    return 2\n",
   },
   {
     name: "a retire runs beside the complete",

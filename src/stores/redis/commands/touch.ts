@@ -1,17 +1,16 @@
-import { common, endOfEntry } from "./common.ts";
-import { sent } from "./sent.ts";
+import { common, endOfEntry, sent } from "./command.ts";
 
 /**
- * Writes what an owner id has left once more, and changes nothing: replicas are waited for by the
- * last write of a connection, and a confirm that finds its own lock or record has made none. Replicas
- * have their master's writes in order, so one write stands for all that it has found.
+ * Writes the lock or the record of an owner id once more, unchanged: `WAIT` counts the replicas that
+ * have the last write of its connection, and a confirm that finds its own lock or record has made
+ * none. Replicas have their master's writes in order, so one write is enough for all that it found.
  *
  * KEYS: the lock or the record of each entry.
  * ARGV: the owner id of each entry.
  *
  * Returns the clock, then for each entry:
  *   1 it is there, and the replicas that have the last write of this script have it
- *   0 something else is there, or nothing, or somebody has made it last for ever
+ *   0 something else is there, or nothing, or a key that was made to last forever
  */
 export const touchScript: string = sent(/* lua */ `
 ${common}
@@ -32,8 +31,8 @@ for i, key in ipairs(KEYS) do
       if reply == -1 then
         reply = 0
       elseif not failed(reply) then
-        -- No write that needs memory: a full Redis takes it. 0 would delete the key. Time may go by
-        -- between the two, by which the key then lives longer: never shorter.
+        -- Needs no memory, so a full Redis takes it. 0 would delete the key. Time may pass between
+        -- the two, by which the key then lives longer: never shorter.
         reply = redis.pcall('PEXPIRE', key, math.max(reply, 1))
         wrote = not failed(reply)
       end

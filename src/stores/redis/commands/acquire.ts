@@ -1,8 +1,18 @@
-import { common, endOfEntry } from "./common.ts";
-import { sent } from "./sent.ts";
-import { longestLife } from "./whose.ts";
+import type { AcquireReply, LockCommand, LockRequest } from "../../../lock/store.ts";
+import { unexpectedReply } from "../no-answers.ts";
+import {
+  type CallSettings,
+  type Command,
+  common,
+  type EntryReply,
+  endOfEntry,
+  maxEntries,
+  maxRecords,
+  sent,
+} from "./command.ts";
+import { longestLife } from "./on-call.ts";
 
-/** The arguments that both scripts share, and what they make of them. */
+/** The arguments that both scripts share, and the lock of one entry. */
 const head = /* lua */ `
 ${longestLife}
 -- Rule 2: a request that is late or early takes nothing.
@@ -20,8 +30,8 @@ local replies = { now, token }
 -- The lock of one entry: the codes from -4 on, below.
 local function acquire(key, owner_id, value)
   -- One command where the key is free. If SET fails for any reason, GET below decides what to
-  -- report. (Where GET alone is not permitted, it is the release that fails: check() of the lock
-  -- finds that at boot.)
+  -- report. (Where GET alone is not permitted, the release fails: check() of the lock finds that at
+  -- boot.)
   local reply = in_time and redis.pcall('SET', key, value, 'PX', ARGV[4], 'NX')
   if reply and reply.ok then
     wrote = true
@@ -79,7 +89,7 @@ end
  * ARGV[6] the end of the value: what is equal for all entries.
  * ARGV[7], ARGV[8], ...: the owner id of each entry.
  *
- * Returns the clock, the token of whatever is taken, then for each entry:
+ * Returns the clock, the token of a lock that is taken, then for each entry:
  *   -1 taken: it was free and in time, and holds the owner id now
  *   -1e9 and below, to -1e15: contended by a cooldown, which has -reply - 1e9 ms to last
  *   below -1e15 mine: it held this owner id already, with the token -reply; nothing was written
@@ -99,7 +109,7 @@ end
 return replies
 `);
 
-/** What the scripts for submissions share besides. */
+/** The lock of one entry with a submission. */
 const once = /* lua */ `
 ${head}
 -- Two fingerprints are compared only where both are there.
@@ -107,7 +117,7 @@ local function differ(one, other)
   local none = string.rep('-', 22)
   return one ~= other and one ~= none and other ~= none
 end
--- What a holder submits is at the end of the value, in 22 characters each.
+-- The holder's submission is at the end of the value, in 22 characters each.
 local function acquire_once(key, owner_id, submission, fingerprint)
   local value = owner_id .. behind .. submission .. ':' .. fingerprint
   local reply, held = acquire(key, owner_id, value)
@@ -124,7 +134,7 @@ end
 `;
 
 /**
- * The same for submissions.
+ * Acquires for submissions.
  *
  * KEYS: for each entry the lock and the record, which are in one slot.
  * ARGV[1] to ARGV[6]: as above.
@@ -134,7 +144,7 @@ end
  *   a string: completed, and that is the record
  *   -5 mismatched: completed with another fingerprint
  *   -6 mismatched: the holder is at work on this id with another fingerprint
- *   -7 something that is no record stands where it belongs; nothing was written
+ *   -7 a value that is not a record is in its place; nothing was written
  *   -1000 and below: the holder is at work on this very submission, and has -reply - 1000 ms to live
  */
 export const acquireOnceScript: string = sent(/* lua */ `
@@ -167,18 +177,84 @@ end
 return replies
 `);
 
-/**
- * One half of it, while a Cluster moves the slot: what it does without a record.
- *
- * KEYS: the lock. ARGV: as above, of one entry.
- */
-export const acquireStepScript: string = sent(/* lua */ `
-${common}
-${once}
-local reply = acquire_once(KEYS[1], ARGV[7], ARGV[8], ARGV[9])
-if failed(reply) then
-  return reply
-end
-replies[3] = reply
-return replies
-`);
+function acquireHead({ command, deadlineMs, floorUs }: CallSettings): (string | number)[] {
+  const { ttlMs, maxHoldMs, acquireTimeoutMs } = command.times;
+  // Rule 2: the second is the window.
+  return [deadlineMs, 2 * acquireTimeoutMs, maxHoldMs, ttlMs, floorUs];
+}
+
+/** The end of a key's value, for an operator who looks at the lock. */
+function valueTail({ holder, times }: LockCommand): string {
+  return `${times.ttlMs}:${times.maxHoldMs}:${holder}:`;
+}
+
+function addOwner(
+  { command }: LockRequest<never>,
+  keys: string[],
+  args: (string | number)[],
+): void {
+  keys.push(command.key);
+  args.push(command.ownerId);
+}
+
+export const acquireCommand: Command<LockRequest<AcquireReply>, AcquireReply> = {
+  script: acquireScript,
+  headLength: 2,
+  maxEntries,
+  // Without a submission and its fingerprint.
+  head: (settings) => [...acquireHead(settings), `${valueTail(settings.command)}:`],
+  add: addOwner,
+  read: acquireReply,
+};
+
+export const acquireOnceCommand: Command<LockRequest<AcquireReply>, AcquireReply> = {
+  script: acquireOnceScript,
+  headLength: 2,
+  maxEntries: maxRecords,
+  head: (settings) => [...acquireHead(settings), valueTail(settings.command)],
+  add: (request, keys, args, recordKey) => {
+    const { command } = request;
+    const { fingerprint = "", id = "" } = command.submission ?? {};
+    keys.push(command.key, recordKey(command));
+    args.push(command.ownerId, id, fingerprint);
+  },
+  read: acquireReply,
+};
+
+/** Takes nothing, because its deadline has passed long ago. */
+export const lookUpCommand: Command<LockRequest<AcquireReply>, AcquireReply> = {
+  ...acquireOnceCommand,
+  head: (settings) => acquireOnceCommand.head({ ...settings, deadlineMs: 0 }),
+};
+
+/** No token is so small: the clocks of 2001 were beyond it. */
+export const leastToken = 1e15;
+
+/** A grant is exactly −1 or a token: nothing that a proxy, a test double or `null` could yield by accident. */
+export function acquireReply({ code, fencingToken, redisTimeMs }: EntryReply): AcquireReply {
+  const storeTimeMs = redisTimeMs;
+  if (typeof code === "string") return { kind: "completed", record: code, storeTimeMs };
+  switch (code) {
+    case -1:
+      return { kind: "taken", storeTimeMs, fencingToken };
+    case -3:
+      return { kind: "outOfWindow", storeTimeMs };
+    case -4:
+      return { kind: "contended", expiresInMs: Number.POSITIVE_INFINITY, storeTimeMs };
+    case -5:
+      return { kind: "mismatched", inFlight: false, storeTimeMs };
+    case -6:
+      return { kind: "mismatched", inFlight: true, storeTimeMs };
+    case -7: {
+      const cause = new Error("a value that is not a record is in the place of this submission's");
+      return { kind: "rejected", cause, misconfigured: false };
+    }
+  }
+  if (code >= 0) return { kind: "contended", expiresInMs: code, storeTimeMs };
+  if (code <= -leastToken) return { kind: "mine", storeTimeMs, fencingToken: -code };
+  if (code <= -1e9) {
+    return { kind: "contended", expiresInMs: -1e9 - code, isCooldown: true, storeTimeMs };
+  }
+  if (code > -1_000) return unexpectedReply(code);
+  return { kind: "contended", expiresInMs: -1_000 - code, sameSubmission: true, storeTimeMs };
+}

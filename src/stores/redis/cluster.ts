@@ -1,0 +1,48 @@
+import { describe } from "../../validation.ts";
+import { hasTextPrefix, isCluster, keyPrefixOf, type RedisClient } from "./ioredis.ts";
+
+/**
+ * The key of a record: in the slot of its lock, whatever prefix the client puts in front of both.
+ * The same layout without a Cluster, so that a move to one keeps its records.
+ */
+export function recordKeyOf(client: RedisClient, key: string, submissionId: string): string {
+  const whole = keyPrefixOf(client) + key;
+  return hashTag(whole) === undefined ? `{${whole}}:${submissionId}` : `${key}:${submissionId}`;
+}
+
+/** Why records cannot be kept on this client; `undefined` where they can. */
+export function recordsProblemOf(client: RedisClient): string | undefined {
+  if (!isCluster(client)) return undefined;
+  const prefix = keyPrefixOf(client);
+  const lock = "lock:submit:42";
+  const record = recordKeyOf(client, lock, "");
+  const isTogether = slotOf(prefix + lock) === slotOf(prefix + record);
+  if (isTogether && hasTextPrefix(client)) return undefined;
+  return `the client's keyPrefix ${describe(prefix)} puts a lock and its record in different Cluster slots. Use a prefix without braces, or with a hash tag such as "{shop}:"`;
+}
+
+/** The part of a key that decides its slot, if not all of it. */
+function hashTag(key: string): string | undefined {
+  const open = key.indexOf("{");
+  const close = key.indexOf("}", open + 1);
+  return open >= 0 && close > open + 1 ? key.slice(open + 1, close) : undefined;
+}
+
+/** The checksum of each single byte. */
+const crcs: Uint16Array = Uint16Array.from({ length: 256 }, (_, byte) => {
+  let crc = byte << 8;
+  for (let bit = 0; bit < 8; bit++) crc = crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1;
+  return crc;
+});
+
+/**
+ * The hash slot as the Redis Cluster specification defines it: CRC-16/XMODEM of the key or of its
+ * hash tag, modulo 16384.
+ */
+export function slotOf(key: string): number {
+  let crc = 0;
+  for (const byte of Buffer.from(hashTag(key) ?? key)) {
+    crc = ((crc << 8) & 0xffff) ^ (crcs[(crc >> 8) ^ byte] as number);
+  }
+  return crc & 0x3fff;
+}

@@ -1,0 +1,143 @@
+import type { CompleteReply, CompleteRequest, LockRequest } from "../../../lock/store.ts";
+import { unexpectedReply } from "../no-answers.ts";
+import { type Command, common, type EntryReply, endOfEntry, maxRecords, sent } from "./command.ts";
+import { letGo } from "./release.ts";
+
+/** Half a complete: `late` where it has recorded, whether or not the lock is still held. */
+export interface RecordRequest extends LockRequest<CompleteReply> {
+  readonly record: string;
+  readonly expiresAtMs: number;
+}
+
+/**
+ * Writes the record of one entry. Rule 15, in this order: its own, then too late, and only then
+ * another's.
+ */
+const keep = /* lua */ `
+local function keep(record, owner_id, text, expires)
+  local kept = redis.pcall('GET', record)
+  if odd(kept) then
+    return -4
+  elseif failed(kept) then
+    return kept
+  elseif kept and (string.sub(kept, 1, 1) ~= '1' or string.sub(kept, 60, 60) ~= '{') then
+    return -4
+  elseif kept and string.sub(kept, 24, 59) == owner_id then
+    return 2
+  elseif expires <= 0 then
+    return 0
+  elseif kept then
+    return -2
+  end
+  -- Rule 16: a full Redis refuses only the first write of a script, and only one that needs memory.
+  -- This one finds nothing.
+  redis.pcall('DEL', record)
+  local reply = redis.pcall('SET', record, text, 'PX', string.format('%.0f', expires))
+  if failed(reply) then
+    return reply
+  end
+  wrote = true
+  return 3
+end
+`;
+
+/**
+ * The record takes the place of the lock.
+ *
+ * KEYS: for each entry the lock and the record, which are in one slot.
+ * ARGV: for each entry the owner id, the record's text, Redis' time in ms at which it expires, and
+ *   the end of a cooldown (0: none). All are equal in every copy.
+ *
+ * Returns the clock, then for each entry:
+ *   1 recorded, and the lock is gone
+ *   2 recorded by an earlier copy
+ *   3 recorded, but the lock was not ours any more
+ *   0 too late: the record would have expired; nothing was recorded
+ *   -2 another owner id has recorded an answer: it ran twice
+ *   -4 a value that is not a record is in its place; nothing was recorded
+ */
+export const completeScript: string = sent(/* lua */ `
+${common}
+${letGo}
+${keep}
+local replies = { now }
+for i = 1, #KEYS / 2 do
+  local key = KEYS[2 * i - 1]
+  local owner_id = ARGV[4 * i - 3]
+  local held = redis.pcall('GET', key)
+  local mine = type(held) == 'string' and string.sub(held, 1, 36) == owner_id
+  local reply = keep(KEYS[2 * i], owner_id, ARGV[4 * i - 2], tonumber(ARGV[4 * i - 1]) - now)
+  if reply == 3 and mine then
+    reply = 1
+  end
+  -- Rule 16: the lock goes last. Where the record could not be written, it stays.
+  if mine and not failed(reply) then
+    -- Rule 19: a cooldown only by the holder.
+    let_go(key, owner_id, tonumber(ARGV[4 * i]) - now)
+  end
+${endOfEntry(1)}
+end
+return replies
+`);
+
+/**
+ * The record alone, while a Cluster moves the slot: a release follows.
+ *
+ * KEYS: the record of each entry.
+ * ARGV: for each entry the owner id, the record's text, and Redis' time in ms at which it expires.
+ *
+ * Returns the codes of a complete, but 3 for 1 as well: it does not see the lock.
+ */
+export const recordScript: string = sent(/* lua */ `
+${common}
+${keep}
+local replies = { now }
+for i, record in ipairs(KEYS) do
+  local reply = keep(record, ARGV[3 * i - 2], ARGV[3 * i - 1], tonumber(ARGV[3 * i]) - now)
+${endOfEntry(1)}
+end
+return replies
+`);
+
+export const completeCommand: Command<CompleteRequest, CompleteReply> = {
+  script: completeScript,
+  headLength: 1,
+  maxEntries: maxRecords,
+  head: () => [],
+  add: ({ command, record, expiresAtMs, cooldownUntilMs }, keys, args, recordKey) => {
+    keys.push(command.key, recordKey(command));
+    args.push(command.ownerId, record, expiresAtMs, cooldownUntilMs);
+  },
+  read: completeReply,
+};
+
+/** Writes the record and does not look at the lock. */
+export const recordCommand: Command<RecordRequest, CompleteReply> = {
+  script: recordScript,
+  headLength: 1,
+  maxEntries: maxRecords,
+  head: () => [],
+  add: ({ command, record, expiresAtMs }, keys, args, recordKey) => {
+    keys.push(recordKey(command));
+    args.push(command.ownerId, record, expiresAtMs);
+  },
+  read: completeReply,
+};
+
+export function completeReply({ code, redisTimeMs: storeTimeMs }: EntryReply): CompleteReply {
+  switch (code) {
+    case 1:
+    case 2:
+      return { kind: "recorded", storeTimeMs };
+    case 3:
+      return { kind: "late", storeTimeMs };
+    case 0:
+      return { kind: "expired", storeTimeMs };
+    case -2:
+      return { kind: "duplicate", storeTimeMs };
+    case -4:
+      return { kind: "unrecordable", storeTimeMs };
+    default:
+      return unexpectedReply(code);
+  }
+}

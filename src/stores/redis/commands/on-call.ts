@@ -1,0 +1,269 @@
+import {
+  type FreeReply,
+  type FreeRequest,
+  type Inspection,
+  type InspectReply,
+  type InspectRequest,
+  longestCooldownMs,
+  longestTtlMs,
+  type NoAnswer,
+} from "../../../lock/store.ts";
+import { unexpectedReply } from "../no-answers.ts";
+import { type Command, common, type EntryReply, maxEntries, sent } from "./command.ts";
+
+const uuid: string = [8, 4, 4, 4, 12].map((digits) => "%x".repeat(digits)).join("%-");
+
+/**
+ * The owner id in a value, in one of its three forms. A value that begins with a UUID may
+ * be a lock of 0.1 or of another library: its holder may live.
+ */
+const whose: string = /* lua */ `
+local function whose(held)
+  local lease = string.match(held, '^(${uuid})')
+  local freed = string.match(held, '^freed:(${uuid}):')
+  local cooldown = string.match(held, '^cooldown:(${uuid})$')
+  return lease, freed, cooldown
+end
+`;
+
+/**
+ * The longest life that we give to a value: a key that has more is there because Redis' clock was set
+ * back. Nothing for a value of another library, and for the tombstone of one.
+ */
+export const longestLife: string = /* lua */ `
+local function longest_life(held)
+  local ttl = tonumber(string.match(held, '^${uuid}:${"%d".repeat(16)}:(%d+):%d+:') or 0)
+  if ttl > 0 then
+    return ttl
+  end
+  if string.match(held, '^cooldown:(${uuid})$') then
+    return ${longestCooldownMs}
+  end
+  if string.match(held, '^freed:(${uuid}):') and string.sub(held, -8) ~= ':foreign' then
+    return ${longestTtlMs}
+  end
+end
+`;
+
+/**
+ * Looks at a key for a person: nothing is written, and no foreign value leaves Redis.
+ *
+ * KEYS: one an entry.
+ *
+ * Returns the clock, then for each entry 0 for no key, or a text: the ms that it has to live (-1: it
+ * has no expiry), a colon, and
+ *   the value, if it begins with a UUID or is a tombstone or a cooldown
+ *   foreign:<SHA-1 of the value> for any other text
+ *   other:<SHA-1 of the key's name> for a key that holds no text
+ */
+export const inspectScript: string = sent(/* lua */ `
+${common}
+${whose}
+local replies = { now }
+for i, key in ipairs(KEYS) do
+  local reply = 0
+  local held = redis.pcall('GET', key)
+  local left = redis.pcall('PTTL', key)
+  if failed(left) then
+    return left
+  end
+  if failed(held) and not odd(held) then
+    return held
+  end
+  if held and left ~= -2 then
+    reply = string.format('%.0f', left) .. ':'
+    if odd(held) then
+      reply = reply .. 'other:' .. redis.sha1hex(key)
+    else
+      local lease, freed, cooldown = whose(held)
+      if lease or freed or cooldown then
+        reply = reply .. held
+      else
+        reply = reply .. 'foreign:' .. redis.sha1hex(held)
+      end
+    end
+  end
+  replies[i + 1] = reply
+end
+return replies
+`);
+
+/**
+ * Takes the lock away from the holder with the id, for a person.
+ *
+ * KEYS: one lock.
+ * ARGV[1] the id: 8 digits or more of an owner id, of the SHA-1 of a value that is not ours, or of the
+ *   SHA-1 of the key's name where it holds no text.
+ * ARGV[2] who frees, ARGV[3] why: percent-encoded, so that no field holds a colon.
+ * ARGV[4] life that is given to a lock without any expiry whose value names none, in ms.
+ * ARGV[5] 1: delete it at once, although a holder may be at work; else 0.
+ *
+ * Returns the clock, then:
+ *   >= 0 freed: the ms until the next one may start
+ *   -1 changed: the key holds something else; nothing was written
+ *   -2 there was nothing
+ */
+export const freeScript: string = sent(/* lua */ `
+${common}
+${whose}
+${longestLife}
+local key = KEYS[1]
+local id = ARGV[1]
+local held = redis.pcall('GET', key)
+if failed(held) and not odd(held) then
+  return held
+end
+if not held then
+  return { now, -2 }
+end
+local lease, freed, cooldown = whose(odd(held) and '' or held)
+local named = lease or freed or cooldown or redis.sha1hex(odd(held) and key or held)
+if string.sub(named, 1, string.len(id)) ~= id then
+  return { now, -1 }
+end
+-- Rule 19: only what has no holder of ours is deleted.
+if ARGV[5] == '1' or not (lease or freed) then
+  local reply = redis.pcall('DEL', key)
+  if failed(reply) then
+    return reply
+  end
+  return { now, 0 }
+end
+local left = redis.pcall('PTTL', key)
+if failed(left) then
+  return left
+end
+local most = longest_life(held)
+local life = left
+if left < 0 then
+  -- As long as its holder may believe in it: its own ttlMs, if the value has one.
+  life = lease and most or tonumber(ARGV[4])
+elseif most and left > most then
+  -- Rule 18: Redis' clock was set back.
+  life = most
+end
+if lease or life ~= left then
+  -- 0 would delete it.
+  left = math.max(life, 1)
+  -- Rule 16: a full Redis refuses only the first write of a script, and only one that needs memory.
+  -- This one takes no life away that its holder counts on.
+  local reply = redis.pcall('PEXPIRE', key, string.format('%.0f', left))
+  if failed(reply) then
+    return reply
+  end
+end
+if lease then
+  local us = string.format('%.0f', time[1] * 1000000 + time[2])
+  local value = 'freed:' .. lease .. ':' .. ARGV[2] .. ':' .. us .. ':' .. ARGV[3]
+  -- Nobody shortens the life that another library has given to its lock.
+  if not most then
+    value = value .. ':foreign'
+  end
+  local reply = redis.pcall('SET', key, value, 'XX', 'KEEPTTL')
+  if failed(reply) then
+    return reply
+  end
+end
+return { now, left }
+`);
+
+export const inspectCommand: Command<InspectRequest, InspectReply> = {
+  script: inspectScript,
+  headLength: 1,
+  maxEntries,
+  head: () => [],
+  add: ({ command }, keys) => {
+    keys.push(command.key);
+  },
+  read: inspectReply,
+};
+
+/** A person frees one at a time. */
+export const freeCommand: Command<FreeRequest, FreeReply> = {
+  script: freeScript,
+  headLength: 1,
+  maxEntries: 1,
+  head: () => [],
+  add: ({ command, id, by, reason, now }, keys, args) => {
+    keys.push(command.key);
+    args.push(id, by, reason, command.times.ttlMs, now ? 1 : 0);
+  },
+  read: freeReply,
+};
+
+function freeReply({ code, redisTimeMs: storeTimeMs }: EntryReply): FreeReply {
+  if (typeof code === "string" || code < -2) return unexpectedReply(code);
+  if (code >= 0) {
+    return { kind: "answered", result: { outcome: "freed", freeInMs: code }, storeTimeMs };
+  }
+  const outcome = code === -1 ? "changed" : "already-free";
+  return { kind: "answered", result: { outcome }, storeTimeMs };
+}
+
+function inspectReply({ code, redisTimeMs: storeTimeMs }: EntryReply): InspectReply {
+  const found = code === 0 ? ({ state: "free" } as const) : inspectionOf(code, storeTimeMs);
+  return "state" in found ? { kind: "inspected", found, storeTimeMs } : found;
+}
+
+/** Reads the text of the script: the rest of the key's life, a colon and the value. */
+function inspectionOf(text: number | string, storeTimeMs: number): Inspection | NoAnswer {
+  const [, pttl, value] = /^(-1|\d+):(.+)$/s.exec(String(text)) ?? [];
+  if (value === undefined) return unexpectedReply(text);
+  const expiresInMs = pttl === "-1" ? Number.POSITIVE_INFINITY : Number(pttl);
+  const [state, rest = ""] = value.split(/:(.*)/s);
+  switch (state) {
+    case "foreign":
+      return { state, id: idOf(rest), expiresInMs };
+    case "other":
+      return { state: "foreign", id: idOf(rest), expiresInMs, notText: true };
+    case "cooldown": {
+      return { state, id: idOf(rest), expiresInMs, ...ifTooLong(expiresInMs, longestCooldownMs) };
+    }
+    case "freed": {
+      const [ownerId = "", by = "", , reason = "", isForeign] = rest.split(":");
+      const texts = { by: decoded(by), reason: decoded(reason) };
+      const tooLong = isForeign === undefined ? ifTooLong(expiresInMs, longestTtlMs) : {};
+      return { state, id: idOf(ownerId), ...texts, expiresInMs, ...tooLong };
+    }
+    default:
+      return heldOf(value, expiresInMs, storeTimeMs);
+  }
+}
+
+/** A lock of 0.1 is an owner id and nothing else. */
+const lockValue = /^.{36}:(\d{16}):(\d+):(\d+):([^:]*):/s;
+
+function heldOf(value: string, expiresInMs: number, storeTimeMs: number): Inspection {
+  const [, token, ttlMs, maxHoldMs, holder = ""] = lockValue.exec(value) ?? [];
+  const held = { state: "held", id: idOf(value), holder: decoded(holder), expiresInMs } as const;
+  if (token === undefined) {
+    return { ...held, heldMs: undefined, renewedMs: undefined, endsInMs: undefined };
+  }
+  const heldMs = atLeast0(storeTimeMs - Math.floor(Number(token) / 1_000));
+  const renewedMs = atLeast0(Number(ttlMs) - expiresInMs);
+  const endsInMs = atLeast0(Number(maxHoldMs) - heldMs);
+  return { ...held, heldMs, renewedMs, endsInMs, ...ifTooLong(expiresInMs, Number(ttlMs)) };
+}
+
+/** Rule 18: only a clock that was set back makes a life of ours so long. */
+function ifTooLong(expiresInMs: number, mostMs: number): { readonly clockSetBack?: true } {
+  const isTooLong = expiresInMs > mostMs && expiresInMs !== Number.POSITIVE_INFINITY;
+  return isTooLong ? { clockSetBack: true } : {};
+}
+
+function idOf(ownerIdOrHash: string): string {
+  return ownerIdOrHash.slice(0, 8);
+}
+
+function atLeast0(ms: number): number {
+  return Math.max(0, ms);
+}
+
+/** As it is, where another program wrote it. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

@@ -1,0 +1,204 @@
+import {
+  type LockRequest,
+  longestCooldownMs,
+  type OwnedReply,
+  type ReleaseRequest,
+} from "../../../lock/store.ts";
+import { unexpectedReply } from "../no-answers.ts";
+import { type Command, common, type EntryReply, endOfEntry, maxEntries, sent } from "./command.ts";
+
+/**
+ * KEYS: one an entry.
+ * ARGV[1] life, in ms.
+ * ARGV[2], ARGV[3], ...: the owner id of each entry.
+ *
+ * Returns the clock, then for each entry:
+ *   1 it held the owner id, and has its full life again, or more than that: it is never shortened
+ *   0 gone: no key
+ *   -1 foreign: another value, or no string
+ *   -2 freed: a person has taken it away from this owner id
+ */
+export const extendScript: string = sent(/* lua */ `
+${common}
+local replies = { now }
+local life = tonumber(ARGV[1])
+for i, key in ipairs(KEYS) do
+  local reply = -1
+  local held = redis.pcall('GET', key)
+  if not held then
+    reply = 0
+  elseif failed(held) then
+    if not odd(held) then
+      reply = held
+    end
+  elseif string.sub(held, 1, 36) == ARGV[1 + i] then
+    reply = redis.pcall('PTTL', key)
+    -- An older extend that arrives late must not take life away from a newer one.
+    if not failed(reply) and reply < life then
+      reply = redis.pcall('PEXPIRE', key, ARGV[1])
+      wrote = wrote or not failed(reply)
+    end
+    if not failed(reply) then
+      reply = 1
+    end
+  -- Rule 19.
+  elseif string.sub(held, 1, 43) == 'freed:' .. ARGV[1 + i] .. ':' then
+    reply = -2
+  end
+${endOfEntry(1)}
+end
+return replies
+`);
+
+/**
+ * Lets go of a lock that is the owner's, with a cooldown of so many milliseconds or without one.
+ * Returns 1, or the error of the deletion.
+ */
+export const letGo: string = /* lua */ `
+local function let_go(key, owner_id, left)
+  local cooldown = 'cooldown:' .. owner_id
+  -- Rule 19: its end is an absolute time, which a clock that was set back moves away.
+  local life = string.format('%.0f', math.min(left, ${longestCooldownMs}))
+  if left > 0 then
+    -- Rule 16: over the lock. While a Cluster moves the slot, a key that was deleted is not written.
+    local reply = redis.pcall('SET', key, cooldown, 'PX', life, 'XX')
+    if reply and reply.ok then
+      wrote = true
+      return 1
+    end
+  end
+  -- Rule 16: a full Redis refuses a first write that needs memory, and no other.
+  local reply = redis.pcall('DEL', key)
+  if not failed(reply) then
+    wrote = true
+    if left > 0 then
+      redis.pcall('SET', key, cooldown, 'PX', life)
+    end
+  end
+  return reply
+end
+`;
+
+/**
+ * KEYS: one an entry.
+ * ARGV[1], ARGV[2], ...: the owner id of each entry.
+ *
+ * Returns the clock, then for each entry:
+ *   1 it held the owner id, and was deleted
+ *   0 gone: no key
+ *   -1 foreign: another value, or no string
+ *   -2 freed: a person has taken it away from this owner id
+ */
+export const releaseScript: string = sent(/* lua */ `
+${common}
+local replies = { now }
+for i, key in ipairs(KEYS) do
+  local reply = -1
+  local held = redis.pcall('GET', key)
+  if not held then
+    reply = 0
+  elseif failed(held) then
+    if not odd(held) then
+      reply = held
+    end
+  -- Compare and delete: only the owner's key is ever deleted.
+  elseif string.sub(held, 1, 36) == ARGV[i] then
+    reply = redis.pcall('DEL', key)
+    wrote = wrote or not failed(reply)
+  -- Rule 19: a release leaves a tombstone alone.
+  elseif string.sub(held, 1, 43) == 'freed:' .. ARGV[i] .. ':' then
+    reply = -2
+  end
+${endOfEntry(1)}
+end
+return replies
+`);
+
+/**
+ * Releases with a cooldown: Redis' time, in ms, until which the key refuses every acquire. It is
+ * absolute and equal in every copy, so that a late copy does not lengthen it.
+ *
+ * KEYS: one an entry.
+ * ARGV: for each entry the owner id and the end of the cooldown.
+ *
+ * Returns the codes of a release; 1 also where an earlier copy has left this cooldown.
+ */
+export const cooldownScript: string = sent(/* lua */ `
+${common}
+${letGo}
+local replies = { now }
+for i, key in ipairs(KEYS) do
+  local reply = -1
+  local owner_id = ARGV[2 * i - 1]
+  local left = tonumber(ARGV[2 * i]) - now
+  local held = redis.pcall('GET', key)
+  if not held then
+    reply = 0
+  elseif failed(held) then
+    if not odd(held) then
+      reply = held
+    end
+  elseif string.sub(held, 1, 36) == owner_id then
+    reply = let_go(key, owner_id, left)
+  -- Rule 19: the value names whose cooldown it is, and so proves the earlier copy.
+  elseif held == 'cooldown:' .. owner_id then
+    reply = 1
+  elseif string.sub(held, 1, 43) == 'freed:' .. owner_id .. ':' then
+    reply = -2
+  end
+${endOfEntry(1)}
+end
+return replies
+`);
+
+type Args = (string | number)[];
+
+function addOwner({ command }: LockRequest<never>, keys: string[], args: Args): void {
+  keys.push(command.key);
+  args.push(command.ownerId);
+}
+
+export const extendCommand: Command<LockRequest<OwnedReply>, OwnedReply> = {
+  script: extendScript,
+  headLength: 1,
+  maxEntries,
+  head: ({ command }) => [command.times.ttlMs],
+  add: addOwner,
+  read: ownedReply,
+};
+
+export const releaseCommand: Command<ReleaseRequest, OwnedReply> = {
+  script: releaseScript,
+  headLength: 1,
+  maxEntries,
+  head: () => [],
+  add: addOwner,
+  read: ownedReply,
+};
+
+export const cooldownCommand: Command<ReleaseRequest, OwnedReply> = {
+  script: cooldownScript,
+  headLength: 1,
+  maxEntries,
+  head: () => [],
+  add: ({ command, cooldownUntilMs }, keys, args) => {
+    keys.push(command.key);
+    args.push(command.ownerId, cooldownUntilMs);
+  },
+  read: ownedReply,
+};
+
+export function ownedReply({ code, redisTimeMs: storeTimeMs }: EntryReply): OwnedReply {
+  switch (code) {
+    case 1:
+      return { kind: "done", storeTimeMs };
+    case 0:
+      return { kind: "gone", storeTimeMs };
+    case -1:
+      return { kind: "foreign", storeTimeMs };
+    case -2:
+      return { kind: "freed", storeTimeMs };
+    default:
+      return unexpectedReply(code);
+  }
+}
