@@ -109,7 +109,8 @@ export class RedisStore implements LockStore {
     // Locks that are confirmed together are released together.
     const calls = ackReplicas === undefined ? undefined : 1;
     this.#completes = batch(completeCommand);
-    this.#recordSteps = batch(recordCommand);
+    // Confirmed as a whole, behind the release.
+    this.#recordSteps = new CommandBatch(recordCommand, this.#connections, () => false);
     this.#cooldowns = batch(cooldownCommand);
     this.#releases = batch(releaseCommand, calls);
     this.#extends = batch(extendCommand);
@@ -178,7 +179,10 @@ export class RedisStore implements LockStore {
           command,
           deadlineMs: undefined,
           cooldownUntilMs,
-          answer: (released) => request.answer(inSteps(recorded, released)),
+          answer: (released) => {
+            const reply = inSteps(recorded, released);
+            if (!this.#confirmed(request, reply)) request.answer(reply);
+          },
         });
       }
     };
