@@ -7,7 +7,7 @@ export interface OptionSpec {
   readonly help: string;
 }
 
-/** As a command is typed: without the option, npx would fetch a package of this name, whoever made it. */
+/** As a command is typed: without the option, npx would fetch and run any package of this name. */
 export const program = "npx --no-install submit-lock";
 
 export type CommandName = "show" | "free" | "list" | "watch" | "doctor";

@@ -37,8 +37,12 @@ export class Visitor {
   }
 
   async protectWith(protection: "nothing" | "lock" | "once"): Promise<void> {
-    await this.page.check(`[value=${protection}]`);
-    await this.freshCart();
+    const choice = `[value=${protection}]`;
+    if (await this.page.isChecked(choice)) return await this.freshCart();
+    // The page makes a new cart by itself. Another one would follow while the first is ordered.
+    const before = await this.cart();
+    await this.page.check(choice);
+    await until(async () => (await this.cart()) > before, { what: "a new cart" });
   }
 
   async freshCart(): Promise<void> {

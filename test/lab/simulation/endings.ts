@@ -27,8 +27,8 @@ export class Endings {
     if (owner !== undefined) {
       const { loop, server } = this.#world;
       owner.overAt ??= loop.now;
-      // Clocks run apart for as long as it was held.
-      const driftMs = 0.011 * (loop.now - owner.askedAt) + 1;
+      // Clocks run apart for as long as it was held. Both times are whole: one up, and one down.
+      const driftMs = 0.011 * (loop.now - owner.askedAt) + 2;
       const hasNone = cooldownMs === 0 || lease.signal.aborted;
       owner.cooldownAtMost = hasNone ? 0 : server.nowMs + cooldownMs + driftMs;
     }
