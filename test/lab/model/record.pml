@@ -3,7 +3,7 @@
  *
  *   One submission. An owner may complete instead of releasing; the rival stands for everybody else
  *   who is at work on it, and may write a record at any time: a lease that was lost is recorded, too.
- *   Each acquire and each complete goes in one step or in two, as on a Cluster that moves the slot.
+ *   Each complete goes in one step or in two, as on a Cluster that moves the slot.
  *   A full server may refuse a record.
  *
  *   What is not: fingerprints, cooldowns, and the answers themselves.
@@ -23,7 +23,7 @@ bool no_lost_answer = true;    /* what is completed in time is on record, whoeve
 
 /* ---- The safeguards ---- */
 
-#if defined(NO_LOOK) || defined(NO_LOCK_BEFORE_LOOK)
+#ifdef NO_LOOK
 #define MAY_LOOK(o, c) false
 #elif defined(NO_LOOK_IN_CONFIRM)
 #define MAY_LOOK(o, c) (key != ID(o, c))
@@ -46,15 +46,6 @@ bool no_lost_answer = true;    /* what is completed in time is on record, whoeve
 #endif
 
 /* ---- The scripts ---- */
-
-/* The other half of an acquire in two steps. */
-inline look(o, c) {
-  printf("server: owner %d looks for the record, and finds %d\n", o, record);
-  if
-  :: record == NOBODY -> copy_.reply = granted
-  :: else -> copy_.reply = replayed_held
-  fi
-}
 
 inline write_record(who, ticks) {
   record_is_kept = (record == NOBODY);
@@ -133,15 +124,12 @@ inline begin_complete(o) {
   tidy(o)
 }
 
-inline read_replayed(o, answer) {
+inline read_replayed(o) {
   printf("owner %d is replayed to\n", o);
 #ifdef NO_RETIRE_OF_REPLAYED
   be_done(o, false)
 #else
-  if
-  :: answer == replayed -> give_up(o)
-  :: else -> me.valid = 0; stop_trying(o, retiring) /* the lock was taken before the look */
-  fi
+  give_up(o)
 #endif
 }
 

@@ -7,7 +7,7 @@
  *   spin -a -DNO_RETIRE submit-lock.pml && cc -O2 -DSAFETY -DBFS -o pan pan.c && ./pan
  *   spin -t -T -DNO_RETIRE submit-lock.pml        # tells the counterexample as a story
  *
- * The scripts are src/stores/redis/scripts, an owner's rules src/lock/acquire.ts, held-lease.ts,
+ * The scripts are src/stores/redis/commands, an owner's rules src/lock/acquire.ts, held-lease.ts,
  * release.ts and complete.ts. With RECORD there is the record of a submission besides: record.pml.
  * With PERSON somebody frees: free.pml. With STEP the server's clock may be set back by more than
  * anything lasts, which gives the key a life without an end until an attempt that is refused cuts it.
@@ -111,8 +111,7 @@ unsigned taker : 4 = RIVAL; /* who took it; only the properties look at this */
 /* ---- The owners ---- */
 
 mtype = { idle, trying, holding, completing, retiring, done };
-/* Of a lock without the look at the record, and of the record, with or without the lock. */
-mtype = { nothing, granted, contended, refused, locked, replayed, replayed_held };
+mtype = { nothing, granted, contended, refused, replayed };
 mtype = { unused, under_way, answered };
 
 /* The acquire on one connection. The first connection re-sends in silence, the second never. */
@@ -354,9 +353,6 @@ inline grant(o, c, answer) {
      answer = granted;
      once = (record == NOBODY);
      assert(once)
-#ifndef NO_LOCK_BEFORE_LOOK
-  :: answer = locked /* in two steps: the look is still to come */
-#endif
   fi
 #else
   answer = granted
@@ -490,7 +486,7 @@ inline read_copy(o, c, answer) {
      check_mutual_exclusion()
   :: answer == contended -> give_up(o)
 #ifdef RECORD
-  :: answer == replayed || answer == replayed_held -> read_replayed(o, answer)
+  :: answer == replayed -> read_replayed(o)
 #endif
   :: else -> tidy_copy(o, c) /* refused: another copy may go out */
   fi;
@@ -532,14 +528,9 @@ inline send_release(o) {
 }
 
 /* The first copy, a confirm and another try after "refused" are one and the same. */
-#ifdef NO_LOCK_BEFORE_LOOK
-#define MAY_SEND(o) (me.phase == trying && WITHIN_BUDGET(o) && record == NOBODY)
-#else
 #define MAY_SEND(o) (me.phase == trying && WITHIN_BUDGET(o))
-#endif
 #define MAY_SEND_FIRST(o) (MAY_SEND(o) && !BUSY(o, 0))
-/* Of two steps, the second has been answered. */
-#define IS_READABLE(o, c) (me.copy[c].reply != nothing && me.copy[c].reply != locked)
+#define IS_READABLE(o, c) (me.copy[c].reply != nothing)
 #define MAY_SEND_SECOND(o) (MAY_SEND(o) && BUSY(o, 0) && !BUSY(o, 1))
 
 proctype client(byte o) {
@@ -648,8 +639,6 @@ end:
 #endif
   :: atomic { me.release -> deliver_release(o) }
 #ifdef RECORD
-  :: d_step { me.copy[0].reply == locked -> look(o, 0) }
-  :: d_step { me.copy[1].reply == locked -> look(o, 1) }
   :: atomic { me.complete -> deliver_complete(o, is_settled) }
 #endif
   od

@@ -59,7 +59,6 @@ export const SAFEGUARDS: readonly Switch[] = [
   one("NO_LOST_IS_LOST", "a doubtful lease that ran out is lost", "no_silent_loss"),
   recorded("NO_LOOK", "an acquire looks for the record", "once"),
   recorded("NO_LOOK_IN_CONFIRM", "a record beats one's own lock", "once"),
-  recorded("NO_LOCK_BEFORE_LOOK", "in two steps: lock, then look", "once"),
   recorded("NO_RECORD_BEFORE_RELEASE", "in two steps: record, then release", "no_gap"),
   recorded("NO_LOCK_KEPT", "the lock stays where the record is refused", "no_gap"),
   recorded("NO_WAIT_FOR_COMPLETE", "retiring waits for the complete", "no_gap"),
