@@ -6,7 +6,7 @@ import type { ConnectionPair } from "./connection-pair.ts";
 import { toNoAnswer, unexpectedReply } from "./no-answers.ts";
 
 /**
- * How many calls are to be in flight, so that Redis works on one while this process reads the answer
+ * How many calls should be in flight, so that Redis works on one while this process reads the answer
  * to another. Pairs a second with 32 and 64 callers on two idle cores, 4 calls being 1.00: one call
  * 0.56 to 0.71, two 0.77 to 1.06, eight 0.85 to 1.15; with 256 callers eight make 0.76 to 0.84.
  */
@@ -170,7 +170,7 @@ interface Route {
   readonly node: string;
 }
 
-/** What one call carries. */
+/** The requests and arguments of one call. */
 interface ScriptCall<Request> {
   readonly requests: readonly Request[];
   readonly keys: readonly string[];

@@ -3,7 +3,7 @@ import { hasTextPrefix, isCluster, keyPrefixOf, type RedisClient } from "./iored
 
 /**
  * The key of a record: in the slot of its lock, whatever prefix the client puts in front of both.
- * The same layout without a Cluster, so that a move to one keeps its records.
+ * Without a Cluster the layout is equal, so that a move to one keeps its records.
  */
 export function recordKeyOf(client: RedisClient, key: string, submissionId: string): string {
   const whole = keyPrefixOf(client) + key;

@@ -34,7 +34,7 @@ const idleMs = distrustMs;
 
 /**
  * How long the second connection may be silent, and at least as long as the two round trips of its
- * handshake, before another takes its place. That may lead to a master that was elected meanwhile.
+ * handshake, before another takes its place. That may lead to a newly elected master.
  */
 const silentMs = 1_000;
 
@@ -97,7 +97,7 @@ export class RedisClock {
  */
 export class ConnectionPair {
   static readonly #pairs = new WeakMap<RedisClient, ConnectionPair>();
-  /** Of the server that both connections lead to. */
+  /** The clock of the server that both connections lead to. */
   readonly clock: RedisClock = new RedisClock();
   readonly isCluster: boolean;
   readonly #client: RedisClient;
@@ -256,7 +256,7 @@ export class ConnectionPair {
   }
 
   #mayOpenSecond(): boolean {
-    // Nobody would close it.
+    // No user would close it.
     if (this.#users.size === 0) return false;
     switch (this.#client.status) {
       case "end":

@@ -20,7 +20,7 @@ export type CallResult =
   | { readonly kind: "value"; readonly value: unknown }
   | { readonly kind: "error"; readonly error: unknown }
   | { readonly kind: "closed" }
-  /** It was refused unexecuted because it named the script by its digest: the next goes by the text. */
+  /** It was refused unexecuted because it named the script by its digest: the next call has the text. */
   | { readonly kind: "not-loaded" };
 
 /** One call that was written and that no sign of life has followed. */
@@ -295,7 +295,7 @@ export class Connection {
           : client.evalsha(digest, keys.length, ...keys, ...args),
       );
     } catch (error) {
-      // Of a client that throws where ioredis would reject.
+      // A client that throws where ioredis would reject.
       return Promise.reject(error);
     }
   }

@@ -4,7 +4,7 @@ import { InvalidOptionError } from "../../errors.ts";
 import { describe, hasMembers } from "../../validation.ts";
 
 /**
- * What the store uses of an ioredis client: structurally, so that ioredis 5, ioredis 6, their
+ * The members of an ioredis client that the store uses: structurally, so that ioredis 5, ioredis 6, their
  * Cluster classes and compatible forks fit, and no import ties users to one of them.
  */
 export interface RedisClient {
@@ -35,13 +35,13 @@ interface Pipeline {
   exec(): Promise<[error: Error | null, value?: unknown][] | null>;
 }
 
-/** What of a socket holds writes back. */
+/** The members of a socket that hold writes back. */
 interface Stream {
   cork(): void;
   uncork(): void;
 }
 
-/** What ioredis has besides. Every member is looked at only where it is there. */
+/** Further members of ioredis clients. Every member is read only where it exists. */
 interface Internals {
   readonly isCluster?: boolean;
   /** The socket, while there is one. */
@@ -51,11 +51,11 @@ interface Internals {
   /** The state of the last connection that was ready, until the next one is. */
   readonly prevCondition?: Condition | null;
   select?(database: number): Promise<unknown>;
-  /** Of a Cluster: the clients of its nodes. */
+  /** On a Cluster: the clients of its nodes. */
   nodes?(role: "master" | "all"): readonly ClusterNode[];
-  /** Of a Cluster: the nodes of each slot, the master first. */
+  /** On a Cluster: the nodes of each slot, the master first. */
   readonly slots?: readonly (readonly string[] | undefined)[];
-  /** Of a Cluster: what it was given to start from. */
+  /** On a Cluster: the addresses that it started from. */
   readonly startupNodes?: readonly (Address | string | number)[];
   readonly options?: Address & {
     readonly connectTimeout?: number;
@@ -122,7 +122,7 @@ export async function pipelined(
 
 /**
  * Tells every error event of the application's own client, without being a listener for it: ioredis
- * logs an error only while nobody listens, and a listener of ours would silence that log. A monitor
+ * logs an error only while there is no listener, and a listener of ours would silence that log. A monitor
  * hears what other listeners hear, so it hears nothing on a client that has none.
  *
  * @returns ends it.
@@ -220,7 +220,7 @@ export function nodesOf(client: RedisClient): readonly ClusterNode[] {
   return isCluster(client) ? ((client as Internals).nodes?.("all") ?? []) : [];
 }
 
-/** What the client puts in front of every key. */
+/** The prefix that the client puts in front of every key. */
 export function keyPrefixOf(client: RedisClient): string {
   const { options } = client as Internals;
   // It may be a Buffer.
@@ -233,7 +233,7 @@ export function hasTextPrefix(client: RedisClient): boolean {
   return !Buffer.isBuffer(prefix) || isUtf8(prefix);
 }
 
-/** Of a Cluster: the master of the slot, as far as the client knows. */
+/** The master of a slot of a Cluster, as far as the client knows. */
 export function masterOf(client: RedisClient, slot: number): string | undefined {
   return (client as Internals).slots?.[slot]?.[0];
 }
@@ -300,7 +300,7 @@ export function duplicate(client: RedisClient): RedisClient {
       ...common,
       redisOptions: { ...options?.redisOptions, ...connection },
       clusterRetryStrategy: retry,
-      // It would ask one node, any, and wait for ever for one that is silent.
+      // The check would ask one node, any, and wait without end for a silent one.
       enableReadyCheck: false,
       slotsRefreshInterval: slotsRefreshIntervalMs,
       slotsRefreshTimeout: shorter(options?.slotsRefreshTimeout),

@@ -22,7 +22,7 @@ const notExecuted = /^(READONLY|MASTERDOWN|LOADING|OOM|MISCONF|NOREPLICAS|BUSY|C
 /** Said before anything is executed, while a Cluster moves a slot or elects a master: over in a moment. */
 const elsewhere = /^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN)\b/;
 
-/** Errors that waiting does not mend, said before anything is executed; and what each means. */
+/** Errors that waiting cannot fix, said before anything is executed, and the meaning of each. */
 const misconfigurations: readonly (readonly [RegExp, advice: string])[] = [
   [
     // The last is said of a command of more than ten arguments, as an acquire is.
@@ -66,7 +66,7 @@ export function toNoAnswer(
   return { kind: "unknown", cause };
 }
 
-/** What to say of an error that waiting does not mend; `undefined` for any other. */
+/** The advice for an error that waiting cannot fix; `undefined` for any other. */
 export function misconfiguration(cause: Error): NoAnswer | undefined {
   const found = misconfigurations.find(([pattern]) => pattern.test(cause.message));
   return found && { kind: "rejected", cause, misconfigured: true, advice: found[1] };

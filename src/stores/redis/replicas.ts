@@ -41,8 +41,8 @@ const overdueMs = 100;
  * in order, so a replica that has the touch has the first write.
  *
  * `WAIT` blocks its connection, so the touches have a pair of connections of their own, open while a
- * lock uses the store. There is one round at a time for each node: the touches that gather meanwhile
- * share the next.
+ * lock uses the store. There is one round at a time for each node: the touches that gather during a
+ * round share the next.
  */
 export class ReplicaWait {
   static readonly #shared = new WeakMap<RedisClient, Map<number, ReplicaWait>>();
