@@ -346,31 +346,32 @@ inline key_is_free() {
   taker = RIVAL
 }
 
-inline grant(o, c, answer) {
+/* The record is read before the lock. */
 #ifdef RECORD
-  if
-  :: record == NOBODY || !MAY_LOOK(o, c) ->
-     answer = granted;
-     once = (record == NOBODY);
-     assert(once)
-  fi
+#define FINDS_RECORD(o, c) (record != NOBODY && MAY_LOOK(o, c))
 #else
-  answer = granted
+#define FINDS_RECORD(o, c) false
+#endif
+
+inline grant(answer) {
+  answer = granted;
+#ifdef RECORD
+  once = (record == NOBODY);
+  assert(once)
 #endif
 }
 
 inline execute_acquire(o, c, answer) {
   if
-#ifdef RECORD
-  :: record != NOBODY && MAY_LOOK(o, c) -> answer = replayed
-#endif
-  :: key == ID(o, c) -> grant(o, c, answer) /* mine: the life stays */
-  :: key != ID(o, c) && key != NOBODY ->
+  :: FINDS_RECORD(o, c) -> answer = replayed
+  :: !FINDS_RECORD(o, c) && key == ID(o, c) -> grant(answer) /* mine: the life stays */
+  :: !FINDS_RECORD(o, c) && key != ID(o, c) && key != NOBODY ->
      answer = contended;
      no_self_contention = (taker != o);
      assert(no_self_contention)
-  :: key == NOBODY && NOT_TOO_LATE(copy_.deadline) && NOT_TOO_EARLY(copy_.deadline) ->
-     grant(o, c, answer);
+  :: !FINDS_RECORD(o, c) && key == NOBODY &&
+     NOT_TOO_LATE(copy_.deadline) && NOT_TOO_EARLY(copy_.deadline) ->
+     grant(answer);
      key_is_taken(ID(o, c), o);
      no_orphan = (me.phase != done);
      assert(no_orphan)
