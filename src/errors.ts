@@ -1,8 +1,8 @@
 /**
  * Errors carry a brand and a `code`, because `instanceof` fails as soon as two copies of the package
  * meet. Those that may end a request carry `status`, `statusCode` and `expose` as well, which the
- * error handlers of Express and Koa read: 409 where somebody else holds the lock, 503 where nobody
- * can say who does.
+ * error handlers of Express and Koa read: 409 if another holder has the lock, 503 if the holder
+ * is not known.
  */
 const brand = Symbol.for("submit-lock.error");
 
@@ -41,7 +41,7 @@ export class InvalidUserIdError extends SubmitLockError {
   readonly code = "SUBMIT_LOCK_INVALID_USER_ID";
 }
 
-/** `withLock`: somebody else held the lock for all of `waitMs`. */
+/** `withLock`: another holder kept the lock for all of `waitMs`. */
 export class LockContendedError extends SubmitLockError {
   override readonly name = "LockContendedError";
   readonly code = "SUBMIT_LOCK_CONTENDED";
@@ -88,8 +88,8 @@ export class LockClosedError extends SubmitLockError {
 }
 
 /**
- * Why a lease was lost: its life ran out unextended (`expired`), the key was gone or held by
- * somebody else when it was to be extended (`overtaken`), a person had taken the lock away with `free`
+ * Why a lease was lost: it could not be extended in time (`expired`), the key was gone or had
+ * another owner at the next extend (`overtaken`), a person had taken the lock away with `free`
  * (`freed`), it was held for `maxHoldMs`
  * (`max-hold`), or the lock was closed under it (`closed`).
  */
@@ -152,7 +152,7 @@ export type AnySubmitLockError =
   | AnsweredTwiceError
   | NoFingerprintError;
 
-/** Whether a value is an error of this package, whichever copy of the package made it. */
+/** Returns whether a value is an error of this package, also of another copy of the package. */
 export function isSubmitLockError(value: unknown): value is AnySubmitLockError {
   return typeof value === "object" && value !== null && brand in value;
 }
