@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, inject, test } from "vitest";
-import type { Report } from "../../src/cli/doctor-report.ts";
+import type { Report } from "../../src/cli/doctor.ts";
 import { Page, page, pages } from "../docs/page.ts";
 import { runBin } from "../support/cli.ts";
 import { command } from "../support/command.ts";
