@@ -84,92 +84,81 @@ const fail = (check: string, text: string, remedy: string): Finding => {
 };
 
 /** Findings about one server. */
-export function serverFindings(server: ServerFacts, times: Times): Finding[] {
+export function* serverFindings(server: ServerFacts, times: Times): Generator<Finding> {
   const { info, failure } = server;
   if (failure !== undefined) {
     const remedy =
       "let a replica take over; without a replica, start the server again. Never start a master without persistence before a replica has taken over: it starts empty";
-    return [fail("reach", failure, remedy)];
+    yield fail("reach", failure, remedy);
+  } else if (info === undefined) {
+    yield unknown("info", "version, role, memory and persistence: not permitted (+info)");
+    yield* latencyFindings(server, times);
+  } else {
+    yield* versionFindings(info);
+    yield* roleFindings(server, info);
+    yield* memoryFindings(info);
+    yield* persistenceFindings(info);
+    yield* latencyFindings(server, times);
+    if (server.isClusterNode) yield* clusterFindings(server, times);
   }
-  if (info === undefined) {
-    return [
-      unknown("info", "version, role, memory and persistence: not permitted (+info)"),
-      ...latencyFindings(server, times),
-    ];
-  }
-  return [
-    ...versionFindings(info),
-    ...roleFindings(server, info),
-    ...memoryFindings(info),
-    ...persistenceFindings(info),
-    ...latencyFindings(server, times),
-    ...clusterFindings(server, times),
-  ];
 }
 
 /** The package is tested on Redis 7 and 8, and on Valkey 8 and 9, which reports to be like Redis 7.2. */
-function versionFindings({ redis_version: version = "?" }: Info): Finding[] {
+function* versionFindings({ redis_version: version = "?" }: Info): Generator<Finding> {
   const [major = 0, minor = 0] = version.split(".").map(Number);
-  if (major >= 7) return [];
-  if (major === 6 && minor >= 2) {
-    return [unknown("version", `Redis ${version}: submit-lock is not tested on it`)];
-  }
+  if (major >= 7) return;
   const remedy = "use Redis 7 or later, or Valkey 8 or later";
-  return [fail("version", `Redis ${version} is too old for a lock`, remedy)];
+  yield major === 6 && minor >= 2
+    ? unknown("version", `Redis ${version}: submit-lock is not tested on it`)
+    : fail("version", `Redis ${version} is too old for a lock`, remedy);
 }
 
-function roleFindings({ secondRunId, isClusterNode }: ServerFacts, info: Info): Finding[] {
-  const findings: Finding[] = [];
+function* roleFindings(
+  { secondRunId, isClusterNode }: ServerFacts,
+  info: Info,
+): Generator<Finding> {
   const { role, run_id: runId, connected_slaves: replicas = "0" } = info;
   if (role === "slave") {
     const remedy = `use the master's address, ${info["master_host"]}:${info["master_port"]}, or Sentinels that know it`;
-    findings.push(fail("role", "this is a replica: it refuses every lock", remedy));
+    yield fail("role", "this is a replica: it refuses every lock", remedy);
   }
   if (secondRunId !== undefined && secondRunId !== runId) {
     const ids = `${runId?.slice(0, 4)}… and ${secondRunId.slice(0, 4)}…`;
     const text = `two connections to this address reached two servers (run_id ${ids}): a proxy that splits traffic, or two masters`;
-    findings.push(fail("one-server", text, "use an address that always leads to the one master"));
+    yield fail("one-server", text, "use an address that always leads to the one master");
   }
   // A Cluster's masters have a quorum instead.
-  if (role === "master" && Number(replicas) > 0 && !isClusterNode) {
-    // INFO has this field unless min-replicas-to-write is 0.
-    const isSet = info["min_slaves_good_slaves"] !== undefined;
-    const text =
-      "min-replicas-to-write 0: a master that is cut off from its replicas continues to grant locks";
-    const remedy =
-      "CONFIG SET min-replicas-to-write 1; Redis then refuses all writes while no replica is connected";
-    findings.push(
-      isSet
-        ? ok("min-replicas", "min-replicas-to-write is set")
-        : warn("min-replicas", text, remedy),
-    );
-  }
-  return findings;
+  if (role !== "master" || replicas === "0" || isClusterNode) return;
+  const text =
+    "min-replicas-to-write 0: a master that is cut off from its replicas continues to grant locks";
+  const remedy =
+    "CONFIG SET min-replicas-to-write 1; Redis then refuses all writes while no replica is connected";
+  // INFO has this field unless min-replicas-to-write is 0.
+  yield info["min_slaves_good_slaves"] === undefined
+    ? warn("min-replicas", text, remedy)
+    : ok("min-replicas", "min-replicas-to-write is set");
 }
 
 /** Whether Redis may evict a lock, or refuse one because its memory is full. */
-function memoryFindings(info: Info): Finding[] {
+function* memoryFindings(info: Info): Generator<Finding> {
   const { maxmemory = "0", maxmemory_policy: policy = "?", used_memory: used = "0" } = info;
   const limit = Number(maxmemory);
   if (policy !== "noeviction" && limit > 0) {
     const { evicted_keys: keys = "0" } = info;
     const evicted = keys === "0" ? "" : `. ${keys} keys were evicted since the start`;
-    return [
-      fail(
-        "eviction",
-        `maxmemory-policy is ${policy}: under memory pressure it evicts ${victims(policy)}${evicted}`,
-        "give the lock a Redis of its own; or CONFIG SET maxmemory-policy noeviction, with which a shared cache that is full refuses all writes",
-      ),
-    ];
+    const text = `maxmemory-policy is ${policy}: under memory pressure it evicts ${victims(policy)}${evicted}`;
+    const remedy =
+      "give the lock a Redis of its own; or CONFIG SET maxmemory-policy noeviction, with which a shared cache that is full refuses all writes";
+    yield fail("eviction", text, remedy);
+    return;
   }
   const isUnlimited = policy === "noeviction" ? "" : ", and no maxmemory: nothing is evicted";
-  const findings = [ok("eviction", `maxmemory-policy ${policy}${isUnlimited}`)];
+  yield ok("eviction", `maxmemory-policy ${policy}${isUnlimited}`);
   if (limit > 0 && Number(used) > 0.9 * limit) {
     const percent = Math.round((100 * Number(used)) / limit);
     const text = `${percent} % of maxmemory is in use: a full Redis refuses every lock`;
-    findings.push(warn("memory", text, "raise maxmemory"));
+    yield warn("memory", text, "raise maxmemory");
   }
-  return findings;
 }
 
 function victims(policy: string): string {
@@ -179,62 +168,50 @@ function victims(policy: string): string {
 }
 
 /** Whether a restart loses locks, or a failed write to the disk refuses them. */
-function persistenceFindings(info: Info): Finding[] {
+function* persistenceFindings(info: Info): Generator<Finding> {
   const hasLog = info["aof_enabled"] === "1";
-  const findings = [
-    hasLog
-      ? ok("persistence", "appendonly yes")
-      : warn(
-          "persistence",
-          "appendonly no: a restart loses all locks and records",
-          "CONFIG SET appendonly yes, and the same in redis.conf",
-        ),
-  ];
-  const failed = [
-    ...(hasLog && info["aof_last_write_status"] === "err" ? ["append-only file"] : []),
-    ...(info["rdb_last_bgsave_status"] === "err" ? ["snapshot"] : []),
-  ];
-  for (const file of failed) {
+  const lost = "appendonly no: a restart loses all locks and records";
+  yield hasLog
+    ? ok("persistence", "appendonly yes")
+    : warn("persistence", lost, "CONFIG SET appendonly yes, and the same in redis.conf");
+  const refusal = (file: string) => {
     const text = `the last write of the ${file} failed: Redis refuses every lock until one succeeds`;
     const remedy =
       "make room on the disk, or correct the folder's rights; the server's log says which";
-    findings.push(fail("disk", text, remedy));
-  }
-  return findings;
+    return fail("disk", text, remedy);
+  };
+  if (hasLog && info["aof_last_write_status"] === "err") yield refusal("append-only file");
+  if (info["rdb_last_bgsave_status"] === "err") yield refusal("snapshot");
 }
 
-function latencyFindings({ latency }: ServerFacts, { commandTimeoutMs }: Times): Finding[] {
-  if (latency === undefined) return [];
+function* latencyFindings({ latency }: ServerFacts, times: Times): Generator<Finding> {
+  if (latency === undefined) return;
   const { medianMs, p99Ms, count } = latency;
+  const { commandTimeoutMs } = times;
   const text = `latency of ${count} answers: p50 ${medianMs.toFixed(1)} ms, p99 ${p99Ms.toFixed(1)} ms (commandTimeoutMs is ${commandTimeoutMs})`;
-  if (medianMs <= commandTimeoutMs) return [ok("latency", text)];
   const remedy = "raise commandTimeoutMs, or use a Redis that is nearer";
-  return [warn("latency", `${text}: most commands are sent twice`, remedy)];
+  yield medianMs <= commandTimeoutMs
+    ? ok("latency", text)
+    : warn("latency", `${text}: most commands are sent twice`, remedy);
 }
 
 /** Whether a Cluster serves every user, and how long a failover takes. */
-function clusterFindings(server: ServerFacts, { ttlMs }: Times): Finding[] {
-  const { isClusterNode, cluster, nodeTimeoutMs } = server;
-  if (!isClusterNode) return [];
-  const findings: Finding[] = [];
+function* clusterFindings(server: ServerFacts, { ttlMs }: Times): Generator<Finding> {
+  const { cluster, nodeTimeoutMs } = server;
   if (cluster === undefined) {
-    findings.push(unknown("cluster", "state of the Cluster: not permitted (+cluster|info)"));
+    yield unknown("cluster", "state of the Cluster: not permitted (+cluster|info)");
   } else if (cluster["cluster_state"] !== "ok") {
-    findings.push(
-      fail(
-        "cluster",
-        `cluster_state is ${cluster["cluster_state"]}: ${cluster["cluster_slots_ok"]} of 16384 slots are served, and the users of the others cannot order`,
-        "find the master that is gone with CLUSTER NODES. Do not start one without persistence before a replica has taken over: it starts empty",
-      ),
-    );
+    const text = `cluster_state is ${cluster["cluster_state"]}: ${cluster["cluster_slots_ok"]} of 16384 slots are served, and the users of the others cannot order`;
+    const remedy =
+      "find the master that is gone with CLUSTER NODES. Do not start one without persistence before a replica has taken over: it starts empty";
+    yield fail("cluster", text, remedy);
   }
   if (nodeTimeoutMs === undefined) {
-    findings.push(unknown("node-timeout", "cluster-node-timeout: not permitted (+config|get)"));
+    yield unknown("node-timeout", "cluster-node-timeout: not permitted (+config|get)");
   } else if (nodeTimeoutMs > ttlMs) {
     const text = `cluster-node-timeout ${slow(nodeTimeoutMs, ttlMs)}`;
-    findings.push(warn("node-timeout", text, "CONFIG SET cluster-node-timeout 5000"));
+    yield warn("node-timeout", text, "CONFIG SET cluster-node-timeout 5000");
   }
-  return findings;
 }
 
 function slow(ms: number, ttlMs: number): string {
@@ -242,56 +219,47 @@ function slow(ms: number, ttlMs: number): string {
 }
 
 /** Findings about all servers together. */
-export function generalFindings({ check, prefixes, sentinels, times }: Facts): Finding[] {
-  return [
-    ...(check === undefined ? [] : [checkFinding(check)]),
-    ...sentinels.flatMap((sentinel) => sentinelFindings(sentinel, times)),
-    ...(prefixes?.flatMap(keyFindings) ?? [
-      unknown("keys", "keys of other locks: not permitted (+scan)"),
-    ]),
-  ];
+export function* generalFindings(facts: Facts): Generator<Finding> {
+  const { check, prefixes, sentinels, times } = facts;
+  if (check?.failure !== undefined) {
+    yield { level: "fail", check: "commands", text: `the lock cannot work: ${check.failure}` };
+  } else if (check !== undefined) {
+    const time = `acquire, extend, release in ${check.tookMs.toFixed(1)} ms`;
+    yield ok("commands", `every command of the lock: ${time}`);
+  }
+  for (const sentinel of sentinels) yield* sentinelFindings(sentinel, times);
+  if (prefixes === undefined) yield unknown("keys", "keys of other locks: not permitted (+scan)");
+  for (const prefix of prefixes ?? []) yield* keyFindings(prefix);
 }
 
-function checkFinding({ tookMs, failure }: NonNullable<Facts["check"]>): Finding {
-  const time = `acquire, extend, release in ${tookMs.toFixed(1)} ms`;
-  return failure === undefined
-    ? ok("commands", `every command of the lock: ${time}`)
-    : { level: "fail", check: "commands", text: `the lock cannot work: ${failure}` };
-}
-
-function sentinelFindings(facts: SentinelFacts, { ttlMs }: Times): Finding[] {
+function* sentinelFindings(facts: SentinelFacts, { ttlMs }: Times): Generator<Finding> {
   const { address, downAfterMs, quorum, failure } = facts;
   const name = `Sentinel ${address}`;
-  if (failure !== undefined) return [unknown("sentinel", `${name}: ${failure}`)];
-  const findings: Finding[] = [];
-  if (quorum !== undefined && !quorum.startsWith("OK")) {
+  if (failure !== undefined) yield unknown("sentinel", `${name}: ${failure}`);
+  else if (quorum !== undefined && !quorum.startsWith("OK")) {
     const text = `${name}: ${quorum}. No replica takes over when the master is gone`;
-    findings.push(fail("quorum", text, "start the Sentinels that are missing"));
+    yield fail("quorum", text, "start the Sentinels that are missing");
   }
   if (downAfterMs !== undefined && downAfterMs > ttlMs) {
     const text = `${name}: down-after-milliseconds ${slow(downAfterMs, ttlMs)}`;
-    const remedy = "SENTINEL SET <master> down-after-milliseconds 5000";
-    findings.push(warn("down-after", text, remedy));
+    yield warn("down-after", text, "SENTINEL SET <master> down-after-milliseconds 5000");
   }
-  return findings;
 }
 
-function keyFindings(facts: PrefixFacts): Finding[] {
+function* keyFindings(facts: PrefixFacts): Generator<Finding> {
   const { keyPrefix, foreign, endless, setBack, isComplete } = facts;
-  const findings: Finding[] = [];
   if (setBack > 0) {
     const text = `Redis' clock was set back: ${plural(setBack, "key")} under ${keyPrefix} would live longer than meant, until the user tries again`;
     const remedy =
       "use an NTP service on Redis' host that slows the clock and does not set it back";
-    findings.push(warn("clock-set-back", text, remedy));
+    yield warn("clock-set-back", text, remedy);
   }
   if (foreign > 0) {
     const text = `${plural(foreign, "key")} under ${keyPrefix} ${foreign === 1 ? "is" : "are"} of another lock, ${endless} without an expiry`;
-    findings.push(warn("keys", text, `${program} list --state foreign`));
+    yield warn("keys", text, `${program} list --state foreign`);
   }
   if (!isComplete) {
     const text = `keys under ${keyPrefix}: not all were looked at in time; --budget 60s allows more`;
-    findings.push(unknown("keys", text));
+    yield unknown("keys", text);
   }
-  return findings;
 }
