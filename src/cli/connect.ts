@@ -1,39 +1,40 @@
 import { once as onceEmitted } from "node:events";
+import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import type { Cluster, Redis } from "ioredis";
+import type { Cluster, Redis, RedisOptions } from "ioredis";
 import { SubmitLock } from "../lock/submit-lock.ts";
-import { addressOf } from "../stores/redis/ioredis.ts";
+import { addressOf, databaseOf } from "../stores/redis/ioredis.ts";
 import { RedisStore } from "../stores/redis/redis-store.ts";
 import { hasMembers } from "../validation.ts";
 import { within } from "../within.ts";
-import type { Arguments } from "./arguments.ts";
 import { NoAnswerError, toCliError, UsageError } from "./failure.ts";
-import { type Target, type TargetOptions, targetOf } from "./target.ts";
+import type { Arguments } from "./main.ts";
 
-/** How long Redis may take to answer, the connecting included where there is any. */
+/** The time that Redis has for one answer, and for connecting. */
 const answerWithinMs = 2_000;
-
-const defaultPrefix = "lock:submit:";
 
 export type Client = Redis | Cluster;
 
-/** A lock as the commands use it. */
-export type LockFace = Pick<SubmitLock, "inspect" | "free" | "keyFor" | "check">;
+/** `replyMapping` would select another type of client. */
+type Options = Omit<RedisOptions, "replyMapping">;
 
-/** The connection of one command. */
+/** The part of a lock that the commands use. */
+type LockFace = Pick<SubmitLock, "inspect" | "free" | "keyFor" | "check">;
+
+/** The connection of one command. It is closed by the end of the process. */
 export interface Connection {
   /** For messages; never with a user or a password. */
   readonly address: string;
-  /** With `--config` there need be none. */
+  /** `undefined` where the module of `--config` does not export one. */
   readonly client: Client | undefined;
-  /** Proved: Redis itself has said that it is selected. `undefined` on a Cluster, and where there is no client. */
+  /** Confirmed by Redis itself. `undefined` on a Cluster, and without a client. */
   readonly database: number | undefined;
   /** One for each `--prefix`, at least one. */
   readonly locks: readonly PrefixedLock[];
-  /** What the client itself puts in front of every key. */
+  /** The client itself puts it in front of every key. */
   readonly clientPrefix: string;
-  /** Who is connected, where the address says it. */
+  /** The name that the client logs in with. */
   readonly user: string | undefined;
 }
 
@@ -42,67 +43,133 @@ export interface PrefixedLock {
   readonly lock: LockFace;
 }
 
-/** Opens what `--url`, `--cluster`, `--sentinel` or `--config` name. It is closed by the end of the process. */
+/** Connects to the Redis that `--url`, `--cluster`, `--sentinel` or `--config` name. */
 export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<Connection> {
   const config = args.text("config");
   if (config !== undefined) return await fromConfig(config, args);
-  const target = targetOf(args, env);
-  const client = await openClient(target);
+  const options = optionsOf(args, env);
+  const client = await openClient(options, args.has("cluster"));
   const address = addressOf(client);
   await established(client, address).catch((error: unknown) => {
     throw toCliError(error, address);
   });
   const database = await proved(client, address);
-  // After that: a store connects its client by itself.
+  // Not earlier: a store connects its client by itself.
   const store = new RedisStore(client);
-  const prefixes = args.has("prefix") ? args.texts("prefix") : [defaultPrefix];
+  const prefixes = args.has("prefix") ? args.texts("prefix") : ["lock:submit:"];
   const locks = prefixes.map((keyPrefix) => ({
     keyPrefix,
-    // Gives up before the command does: it knows what Redis said.
+    // Shorter than the command's own bound, because the lock's error says why.
     lock: new SubmitLock({ store, keyPrefix, acquireTimeoutMs: 0.75 * answerWithinMs }),
   }));
-  const { keyPrefix: clientPrefix = "", username: user } = target.options;
+  const { keyPrefix: clientPrefix = "", username: user } = options;
   return { address, client, database, clientPrefix, user, locks };
 }
 
-/** Options of a client that connects once, as a command does that says why it cannot go on. */
-export const once: {
-  readonly lazyConnect: true;
-  readonly enableOfflineQueue: false;
-  readonly enableReadyCheck: false;
-  readonly connectTimeout: number;
-  readonly maxRetriesPerRequest: number;
-  readonly retryStrategy: () => null;
-  readonly disableClientInfo: true;
-} = {
-  lazyConnect: true,
-  enableOfflineQueue: false,
-  // It asks for INFO, which the lock itself does not need.
-  enableReadyCheck: false,
+/** ioredis' options for the Redis that was typed. */
+function optionsOf(args: Arguments, env: NodeJS.ProcessEnv): Options {
+  const url = args.text("url") ?? env["REDIS_URL"] ?? "";
+  const sentinels = args.text("sentinel");
+  const master = args.text("master");
+  const isCluster = args.has("cluster");
+  if (sentinels === undefined && url === "") {
+    throw new UsageError(
+      "where is Redis? Set REDIS_URL, or give --url redis://host:6379, --sentinel or --config",
+    );
+  }
+  if ((sentinels === undefined) !== (master === undefined)) {
+    throw new UsageError(
+      "--sentinel and --master belong together: --sentinel a:26379,b:26379 --master mymaster",
+    );
+  }
+  if (sentinels !== undefined && isCluster) {
+    throw new UsageError("--sentinel and --cluster exclude each other");
+  }
+  const { host = "127.0.0.1", port = 6379, ...rest } = url === "" ? {} : fromUrl(url);
+  if (isCluster && (rest.db ?? 0) !== 0) {
+    throw new UsageError("a Cluster has only database 0: leave the database out of the URL");
+  }
+  const keyPrefix = args.text("ioredis-prefix");
+  const authority = args.text("tls-ca");
+  return {
+    ...rest,
+    ...(keyPrefix !== undefined && { keyPrefix }),
+    ...(authority !== undefined && { tls: { ca: readAuthority(authority) } }),
+    ...(sentinels === undefined
+      ? { host, port }
+      : { sentinels: sentinels.split(",").map(sentinelOf), name: master as string }),
+  };
+}
+
+function fromUrl(text: string): Options {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  const [, db] = /^\/?(\d{0,9})$/.exec(url?.pathname ?? "") ?? [];
+  try {
+    // A client would obey ?db=5, and a command that ignored it would look into the wrong database.
+    const isPlain = !/[?#]/.test(text) && /^rediss?:$/.test(url?.protocol ?? "");
+    if (url === undefined || db === undefined || url.hostname === "" || !isPlain) throw new Error();
+    const { username, password } = url;
+    return {
+      host: url.hostname.replace(/^\[(.*)\]$/, "$1"),
+      port: url.port === "" ? 6379 : Number(url.port),
+      ...(username !== "" && { username: decodeURIComponent(username) }),
+      ...(password !== "" && { password: decodeURIComponent(password) }),
+      ...(db !== "" && { db: Number(db) }),
+      ...(url.protocol === "rediss:" && { tls: {} }),
+    };
+  } catch {
+    // The text is not repeated: usually it is its password that a URL cannot hold.
+    throw new UsageError(
+      "--url or REDIS_URL: expected an address such as redis://user:password@host:6379/0, with the database as its path, without ? and #, and with special characters in the password percent-encoded",
+    );
+  }
+}
+
+function sentinelOf(text: string): { host: string; port: number } {
+  const [, host = "", port = "26379"] = /^(.+?)(?::(\d+))?$/.exec(text.trim()) ?? [];
+  if (host === "") throw new UsageError("--sentinel: expected host:port,host:port");
+  return { host, port: Number(port) };
+}
+
+function readAuthority(file: string): string {
+  try {
+    return readFileSync(file, "utf8");
+  } catch (error) {
+    throw new UsageError(`--tls-ca: cannot read ${file} (${(error as Error).message})`);
+  }
+}
+
+/** Bounds of a client, and of each client of a Cluster. */
+const bounds = {
   connectTimeout: answerWithinMs,
   maxRetriesPerRequest: 0,
-  retryStrategy: () => null,
-  // Not permitted to a user who may do what the lock needs.
+  // CLIENT SETINFO is not among the permissions that the lock needs.
   disableClientInfo: true,
 };
 
-async function openClient({ isCluster, options }: Target): Promise<Client> {
+const attempt = {
+  lazyConnect: true,
+  enableOfflineQueue: false,
+  // The check uses INFO, which is not among the permissions that the lock needs.
+  enableReadyCheck: false,
+};
+
+/** Options of a client that connects once, so that the command can report why it failed. */
+export const once: Options = { ...attempt, ...bounds, retryStrategy: () => null };
+
+async function openClient(options: Options, isCluster: boolean): Promise<Client> {
   const ioredis = await importIoredis();
   if (!isCluster) {
     return new ioredis.Redis({ ...options, ...once, sentinelRetryStrategy: () => null });
   }
-  const { host, port, keyPrefix, ...others } = options;
-  const { lazyConnect, enableOfflineQueue, enableReadyCheck, retryStrategy, ...each } = once;
-  const clusterOptions = {
-    lazyConnect,
-    enableOfflineQueue,
-    enableReadyCheck,
-    clusterRetryStrategy: retryStrategy,
+  const { host = "", port = 6379, keyPrefix, ...others } = options;
+  return new ioredis.Cluster([{ host, port }], {
+    ...attempt,
+    clusterRetryStrategy: () => null,
     slotsRefreshTimeout: answerWithinMs,
-    ...(keyPrefix === undefined ? {} : { keyPrefix }),
-    redisOptions: { ...others, ...each },
-  };
-  return new ioredis.Cluster([{ host: host ?? "127.0.0.1", port: port ?? 6379 }], clusterOptions);
+    ...(keyPrefix !== undefined && { keyPrefix }),
+    redisOptions: { ...others, ...bounds },
+  });
 }
 
 async function importIoredis(): Promise<{ Redis: typeof Redis; Cluster: typeof Cluster }> {
@@ -111,11 +178,11 @@ async function importIoredis(): Promise<{ Redis: typeof Redis; Cluster: typeof C
   } catch (error) {
     const { code } = error as { code?: unknown };
     if (code !== "ERR_MODULE_NOT_FOUND" && code !== "MODULE_NOT_FOUND") throw error;
-    throw new UsageError("this needs ioredis: npm install ioredis");
+    throw new UsageError("ioredis is not installed. Install it with: npm install ioredis");
   }
 }
 
-/** @throws what was in the way: of ioredis' own errors only the last event says it. */
+/** Rejects with the reason, which ioredis reports only by its last error event. */
 async function established(client: Client, address: string): Promise<void> {
   let reason: unknown;
   client.on("error", (error: unknown) => {
@@ -135,16 +202,16 @@ async function established(client: Client, address: string): Promise<void> {
 }
 
 /**
- * Selects the database of the client once more: ioredis goes on in database 0 where its own SELECT
- * is refused, which is told by an error event alone.
+ * Selects the database of the client once more. ioredis continues in database 0 where its own SELECT
+ * was refused, and reports that only by an error event.
  *
- * @returns the database; `undefined` on a Cluster, which has one.
+ * @returns the database; `undefined` on a Cluster, which has only one.
  */
 async function proved(client: Client, address: string): Promise<number | undefined> {
   if (client.isCluster) return undefined;
   const redis = client as Redis;
   try {
-    // A shop's own client is still connecting, and may have been told to select another database.
+    // The client of --config may still be connecting, and may have been told to select another database.
     if (redis.status === "wait") redis.connect().catch(() => {});
     if (redis.status !== "ready") await answerOf({ address }, onceEmitted(redis, "ready"));
     const database = databaseOf(redis);
@@ -155,88 +222,60 @@ async function proved(client: Client, address: string): Promise<number | undefin
   }
 }
 
-/** The database that a client has selected last. */
-function databaseOf(client: Redis): number {
-  const { condition } = client as unknown as { condition?: { select?: number } | null };
-  return condition?.select ?? client.options.db ?? 0;
-}
-
-/** The module of `--config`. */
-interface Loaded {
-  readonly default?: unknown;
-  readonly redis?: unknown;
-}
-
 async function fromConfig(file: string, args: Arguments): Promise<Connection> {
-  const clashing = ["url", "cluster", "sentinel", "tls-ca", "prefix", "ioredis-prefix"].find(
-    (name) => args.has(name),
-  );
+  const given = ["url", "cluster", "sentinel", "tls-ca", "prefix", "ioredis-prefix"];
+  const clashing = given.find((name) => args.has(name));
   if (clashing !== undefined) {
     throw new UsageError(
       `--config and --${clashing} exclude each other: the module knows its Redis`,
     );
   }
-  let loaded: Loaded;
+  let loaded: { readonly default?: unknown; readonly redis?: unknown };
   try {
     loaded = await import(pathToFileURL(resolve(file)).href);
   } catch (error) {
     throw new UsageError(`--config: cannot load ${file} (${(error as Error).message})`);
   }
-  // What a compiler makes of `export default` for CommonJS is a level deeper.
-  if (hasMembers(loaded.default, ["default"])) loaded = loaded.default as Loaded;
-  const { default: lock, redis } = loaded;
-  if (!isLock(lock)) {
+  // A compiler puts `export default` for CommonJS one level deeper.
+  if (hasMembers(loaded.default, ["default"])) loaded = loaded.default as typeof loaded;
+  if (!hasMembers(loaded.default, ["inspect", "free", "keyFor", "check"])) {
     throw new UsageError(`--config: expected ${file} to default-export a SubmitLock`);
   }
-  const client = hasMembers(redis, ["eval", "options", "status"]) ? (redis as Client) : undefined;
-  const keyPrefix = lock.keyFor("0").slice(0, -1);
-  const { keyPrefix: clientPrefix = "", username } = (client?.options ?? {}) as TargetOptions;
-  const address = client === undefined ? `the Redis of ${file}` : addressOf(client);
-  return {
-    address,
-    client,
-    database: client === undefined ? undefined : await proved(client, address),
-    clientPrefix,
-    user: username,
-    locks: [{ keyPrefix, lock }],
-  };
-}
-
-function isLock(value: unknown): value is LockFace {
-  return hasMembers(value, ["inspect", "free", "keyFor", "check"]);
+  const lock = loaded.default as LockFace;
+  const locks = [{ keyPrefix: lock.keyFor("0").slice(0, -1), lock }];
+  if (!hasMembers(loaded.redis, ["eval", "options", "status"])) {
+    const none = { client: undefined, database: undefined, clientPrefix: "", user: undefined };
+    return { address: `the Redis of ${file}`, ...none, locks };
+  }
+  const client = loaded.redis as Client;
+  const { keyPrefix: clientPrefix = "", username: user } = client.options as Options;
+  const address = addressOf(client);
+  return { address, client, database: await proved(client, address), clientPrefix, user, locks };
 }
 
 /**
- * What was asked, within the time that Redis has.
+ * Waits for an answer of Redis, at most 2 s.
  *
- * @throws CliError when it is over.
+ * @throws NoAnswerError, as a rejection.
  */
 export async function answerOf<Value>(
   { address }: Pick<Connection, "address">,
   asked: Promise<Value>,
 ): Promise<Value> {
-  const answer = await within(
-    answerWithinMs,
-    asked.then((value) => ({ value })),
-  );
+  const answered = asked.then((value) => ({ value }));
+  const answer = await within(answerWithinMs, answered);
   if (answer !== undefined) return answer.value;
   throw new NoAnswerError(
     `no answer from ${address} within 2 s. Is it up, and can this host reach it?`,
   );
 }
 
-/** Of a command that is about one lock. */
+/** The lock of a command that is about one lock. */
 export function theLock({ locks }: Connection): LockFace {
   return (locks[0] as PrefixedLock).lock;
 }
 
-/** The Redis that was looked at, with its database where it has any. */
+/** The Redis that was looked at, with its database if it has several. */
 export function redisOf({ address, database }: Connection): string {
   return database === undefined ? address : `database ${database} of ${address}`;
-}
-
-/** Where a user's lock is looked for. */
-export function placeOf(connection: Connection, user: string): string {
-  const key = connection.clientPrefix + theLock(connection).keyFor(user);
-  return `key ${key} in ${redisOf(connection)}`;
 }

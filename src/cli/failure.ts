@@ -1,7 +1,8 @@
 import { isSubmitLockError } from "../errors.ts";
-import { program } from "./commands.ts";
+import { plainError } from "../stores/redis/ioredis.ts";
+import { refusals } from "../stores/redis/no-answers.ts";
+import { program } from "./terminal.ts";
 
-/** What a command ends with. */
 export const exitCode = {
   done: 0,
   /** `doctor` found a failure, or `free` met another holder. */
@@ -13,7 +14,9 @@ export const exitCode = {
   notPermitted: 4,
 } as const;
 
-/** Ends a command: its message is for the person at the shell, and says what to do. */
+const { usage, noRedis, notPermitted } = exitCode;
+
+/** Ends a command. The message tells the person at the shell what failed and what to do. */
 export class CliError extends Error {
   override readonly name = "CliError";
   readonly exitCode: number;
@@ -27,150 +30,113 @@ export class CliError extends Error {
 /** Wrong arguments. */
 export class UsageError extends CliError {
   constructor(message: string) {
-    super(message, exitCode.usage);
+    super(message, usage);
   }
 }
 
-/** Redis said nothing: what was asked may have been done. */
+/** Redis did not answer: it may have executed the request. */
 export class NoAnswerError extends CliError {
   constructor(message: string, options?: ErrorOptions) {
-    super(message, exitCode.noRedis, options);
+    super(message, noRedis, options);
   }
 }
 
-/** What of an error's text tells what to do; the first that fits. `at` names the Redis that was asked. */
-const remedies: readonly (readonly [RegExp, code: number, text: (at: string) => string])[] = [
+/** Errors with their exit code, and a sentence that begins with the address. The first that matches counts. */
+const remedies: readonly (readonly [RegExp, code: number, sentence: string])[] = [
   [
-    // The last is said of a command of more than ten arguments.
-    /\b(NOAUTH|WRONGPASS)\b|invalid password|Protocol error: unauthenticated/,
-    exitCode.notPermitted,
-    (at) =>
-      `${at} did not accept the user or the password. Both belong into the address: REDIS_URL=redis://user:password@host:6379.`,
+    refusals.password,
+    notPermitted,
+    " rejected the user name or password. Put both in the URL: REDIS_URL=redis://user:password@host:6379.",
   ],
   [
-    /\bDENIED\b/,
-    exitCode.notPermitted,
-    (at) => `${at} accepts no client from this host (protected mode). Run this on another host.`,
+    refusals.host,
+    notPermitted,
+    " accepts no client from this host (protected mode). Run this command on another host.",
   ],
   [
-    /\b(NOPERM|unknown command)\b.*\bselect\b/i,
-    exitCode.notPermitted,
-    (at) => `${at} may not be selected by this user. ACL SETUSER <user> +select permits it.`,
-  ],
-  [
-    /\bDB index\b/,
-    exitCode.usage,
-    (at) => `there is no ${at}. Give the one that the shop uses as the path of the address.`,
+    refusals.select,
+    notPermitted,
+    " may not be selected by this user. Permit it with: ACL SETUSER <user> +select.",
   ],
   [
     /SELECT is not allowed in cluster mode/,
-    exitCode.usage,
-    (at) =>
-      `${at} does not exist: it is a node of a Cluster. Say so with --cluster, and leave the database out of the address.`,
+    usage,
+    " does not exist: it is a node of a Cluster. Add --cluster, and leave the database out of the URL.",
   ],
   [
-    /\bNOPERM\b|unknown command|can't run this command or subcommand|ACL failure in script/,
-    exitCode.notPermitted,
-    (at) =>
-      `${at} does not permit what this command needs. The documentation of submit-lock has the line for ACL SETUSER, under "Permissions".`,
+    refusals.database,
+    usage,
+    " does not exist. Put the number of the shop's database at the end of the URL.",
   ],
   [
-    /\b(MOVED|ASK) \d+/,
-    exitCode.usage,
-    (at) => `${at} is a node of a Cluster. Say so with --cluster.`,
+    refusals.command,
+    notPermitted,
+    ' does not permit a command that is needed. The documentation of submit-lock has the line for ACL SETUSER, under "Permissions".',
   ],
-  [/cluster support disabled/, exitCode.usage, (at) => `${at} is no Cluster. Leave --cluster out.`],
-  [
-    /\bCLUSTERDOWN\b/,
-    exitCode.noRedis,
-    (at) =>
-      `${at} cannot serve this user's key: a part of the Cluster is down. Look at it with: ${program} doctor --cluster.`,
-  ],
-  [
-    /\bREADONLY\b/,
-    exitCode.noRedis,
-    (at) => `${at} is a replica, and nothing can be changed there. Give the address of the master.`,
-  ],
-  [
-    /\bOOM\b/,
-    exitCode.noRedis,
-    (at) => `${at} is full, and refuses whatever needs memory. Give it a larger maxmemory.`,
-  ],
-  [
-    /\bMISCONF\b/,
-    exitCode.noRedis,
-    (at) => `${at} cannot save to its disk, and refuses writes until it can. Its log says why.`,
-  ],
-  [
-    /\bNOREPLICAS\b/,
-    exitCode.noRedis,
-    (at) =>
-      `${at} has too few replicas (min-replicas-to-write), and refuses writes until they are back.`,
-  ],
-  [
-    /\b(LOADING|MASTERDOWN)\b/,
-    exitCode.noRedis,
-    (at) => `${at} is not ready yet. Try again in a moment.`,
-  ],
-  [
-    /\bBUSY\b/,
-    exitCode.noRedis,
-    (at) => `${at} is held up by somebody's script. SCRIPT KILL ends one that has written nothing.`,
-  ],
+  [/\b(MOVED|ASK) \d+/, usage, " is a node of a Cluster. Add --cluster."],
+  [/cluster support disabled/, usage, " is not a Cluster. Leave --cluster out."],
   [
     /sentinels are unreachable/,
-    exitCode.noRedis,
-    (at) => `${at}: no Sentinel answered. Are the addresses after --sentinel, and --master, right?`,
+    noRedis,
+    ": no Sentinel answered. Check the addresses after --sentinel, and --master.",
   ],
   [
     /certificate|self[- ]signed|altname|wrong version number|ssl3_get_record/i,
-    exitCode.noRedis,
-    (at) =>
-      `${at}: no secure connection. Does the address begin with rediss:// exactly where Redis speaks TLS, and does --tls-ca name its authority?`,
+    noRedis,
+    ": no secure connection. Use rediss:// exactly where Redis uses TLS, and pass the server's authority with --tls-ca.",
   ],
 ];
 
-/** What went wrong as a sentence, and the exit code, whatever was thrown. */
+/** Refusals by a Redis that is reached, by the first word of the error. */
+const unready: Readonly<Record<string, string>> = {
+  CLUSTERDOWN: `cannot serve this user's key: a part of the Cluster is down. Look at it with: ${program} doctor --cluster.`,
+  READONLY: "is a replica, and nothing can be changed there. Use the address of the master.",
+  OOM: "is full, and refuses writes that need memory. Raise its maxmemory.",
+  MISCONF: "cannot save to its disk, and refuses writes until it can. Its log has the reason.",
+  NOREPLICAS:
+    "has too few replicas (min-replicas-to-write), and refuses writes until they are back.",
+  LOADING: "is not ready yet. Try again in a moment.",
+  MASTERDOWN: "is not ready yet. Try again in a moment.",
+  BUSY: "is blocked by a script. SCRIPT KILL ends one that has written nothing.",
+};
+
+/** Turns any error into a sentence and an exit code. `at` names the Redis that was asked. */
 export function toCliError(error: unknown, at: string): CliError {
   if (error instanceof CliError) return error;
-  // A defect of ours is not to look like one of Redis.
+  // A defect of this program must not look like a failure of Redis.
   if (error instanceof TypeError || error instanceof ReferenceError) throw error;
-  const text = reasonsOf(error)
-    .map((reason) => reason.replace(/\.$/, ""))
+  const reasons = reasonsOf(error);
+  // Most errors repeat the message of their cause.
+  const text = reasons
+    .filter((reason, index) => !reasons.slice(0, index).some((before) => before.includes(reason)))
     .join(": ");
   if (isSubmitLockError(error)) {
     if (error.code === "SUBMIT_LOCK_INVALID_USER_ID") {
-      return new UsageError(`${text}. Give the id that the guard's userId returns`);
+      return new UsageError(`${text}. Use the id that the guard's userId returns`);
     }
     if (error.code === "SUBMIT_LOCK_INVALID_OPTION") return new UsageError(text);
   }
-  const options = { cause: error };
-  const [, code, sentence] = remedies.find(([pattern]) => pattern.test(text)) ?? [];
-  if (code !== undefined && sentence !== undefined) {
-    return new CliError(`${sentence(at)} (${text})`, code, options);
+  const cause = { cause: error };
+  for (const [pattern, code, sentence] of remedies) {
+    if (reasons.some((reason) => pattern.test(reason))) {
+      return new CliError(`${at}${sentence} (${text})`, code, cause);
+    }
   }
-  return new NoAnswerError(
-    `no answer from ${at}. Is the address right, and can this host reach it? (${text})`,
-    options,
-  );
+  const word = Object.keys(unready).find((each) => new RegExp(`\\b${each}\\b`).test(text));
+  return word !== undefined
+    ? new CliError(`${at} ${unready[word]} (${text})`, noRedis, cause)
+    : new NoAnswerError(
+        `no answer from ${at}. Is the address right, and can this host reach it? (${text})`,
+        cause,
+      );
 }
 
-/** The messages of an error and of what caused it, each once. */
+/** The messages of an error and of its causes, without full stops at their ends. */
 function reasonsOf(error: unknown): string[] {
   const reasons: string[] = [];
-  for (let each: unknown = error; each instanceof Error && reasons.length < 5; ) {
-    const { lastNodeError } = each as { lastNodeError?: unknown };
-    const text = messageOf(each);
-    if (text !== "" && !reasons.some((reason) => reason.includes(text))) reasons.push(text);
-    each = each.cause ?? lastNodeError;
+  for (let each = error; each instanceof Error && reasons.length < 5; ) {
+    reasons.push(plainError(each).message.replace(/\.$/, ""));
+    each = each.cause ?? (each as { lastNodeError?: unknown }).lastNodeError;
   }
-  return reasons.length === 0 ? [String(error)] : reasons;
-}
-
-/** The error of a host with several addresses, of which none answered, has an empty message. */
-function messageOf(error: Error): string {
-  if (error.message !== "" || !(error instanceof AggregateError)) return error.message;
-  return error.errors
-    .map((each) => (each instanceof Error ? each.message : String(each)))
-    .join(", ");
+  return reasons.length === 0 ? [String(error)] : reasons.filter((reason) => reason !== "");
 }

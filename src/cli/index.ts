@@ -1,11 +1,39 @@
 #!/usr/bin/env node
+import { createInterface } from "node:readline/promises";
+import { styleText } from "node:util";
 import { main } from "./main.ts";
-import { processTerminal } from "./terminal.ts";
+import { plain, type Terminal } from "./terminal.ts";
 
-// `submit-lock list | head` is no failure of ours.
-process.stdout.on("error", () => process.exit());
+const { env, stdin, stdout, stderr } = process;
 
-void main(process.argv.slice(2), processTerminal()).then((code) => {
-  // What was written has left the process by then; the connection would keep it alive.
-  process.stdout.write("", () => process.exit(code));
+// Colours only on a terminal, and never with NO_COLOR (https://no-color.org).
+const isPlain = stdout.isTTY !== true || (env["NO_COLOR"] ?? "") !== "" || env["TERM"] === "dumb";
+
+const terminal: Terminal = {
+  env,
+  canAsk: stdin.isTTY === true && stderr.isTTY === true,
+  showsProgress: stderr.isTTY === true && env["TERM"] !== "dumb",
+  paint: isPlain ? plain : (tone, text) => styleText(tone, text, { validateStream: false }),
+  print: (lines) => void stdout.write(lines.map((line) => `${line}\n`).join("")),
+  warn: (lines) => void stderr.write(lines.map((line) => `${line}\n`).join("")),
+  progress: (text) => void stderr.write(`\r\u001b[K${text}`),
+  ask: async (question) => {
+    const reader = createInterface({ input: stdin, output: stderr });
+    try {
+      const ended = new Promise<undefined>((resolve) =>
+        reader.once("close", () => resolve(undefined)),
+      );
+      return (await Promise.race([reader.question(question), ended]))?.trim();
+    } finally {
+      reader.close();
+    }
+  },
+};
+
+// `submit-lock list | head` closes the pipe early, which is not a failure.
+stdout.on("error", () => process.exit());
+
+void main(process.argv.slice(2), terminal).then((code) => {
+  // All output has been written by then; the open connection would keep the process alive.
+  stdout.write("", () => process.exit(code));
 });

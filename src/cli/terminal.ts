@@ -1,6 +1,7 @@
-import { hostname, userInfo } from "node:os";
-import { createInterface } from "node:readline/promises";
-import { styleText } from "node:util";
+import type { Inspection } from "../lock/on-call.ts";
+
+/** The program as a person types it. Without the option, npx would fetch and run any package of this name. */
+export const program = "npx --no-install submit-lock";
 
 export type Tone = "bold" | "dim" | "green" | "red" | "yellow";
 
@@ -9,14 +10,12 @@ export type Paint = (tone: Tone, text: string) => string;
 
 export const plain: Paint = (_tone, text) => text;
 
-type Output = NodeJS.WriteStream & { readonly isTTY?: boolean };
-
-/** Where a command reads and writes: results on stdout, everything else on stderr. */
+/** The input and output of a command: results on stdout, everything else on stderr. */
 export interface Terminal {
   readonly env: NodeJS.ProcessEnv;
   /** Whether a person can be asked. */
   readonly canAsk: boolean;
-  /** Whether lines of progress may be overwritten on stderr. */
+  /** Whether a line of progress on stderr may be overwritten. */
   readonly showsProgress: boolean;
   readonly paint: Paint;
   /** Writes lines to stdout. */
@@ -25,51 +24,97 @@ export interface Terminal {
   warn(lines: readonly string[]): void;
   /** Replaces the line of progress; an empty text removes it. */
   progress(text: string): void;
-  /** What the person typed, without spaces around it; `undefined` when there is no more input. */
+  /** Returns the line that the person typed, trimmed; `undefined` at the end of the input. */
   ask(question: string): Promise<string | undefined>;
 }
 
-/** Colours only on a terminal, and never with NO_COLOR (https://no-color.org). */
-function paintFor(output: Output, env: NodeJS.ProcessEnv): Paint {
-  const isPlain = output.isTTY !== true || (env["NO_COLOR"] ?? "") !== "" || env["TERM"] === "dumb";
-  return isPlain ? plain : (tone, text) => styleText(tone, text, { validateStream: false });
+/** A terminal obeys or hides these: control, format and bidirectional characters, lone surrogates. */
+const invisible = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/gu;
+
+/** Makes a text from outside, such as a customer's login name, safe to show on a terminal. */
+export function visible(text: string): string {
+  return text.replace(
+    invisible,
+    (character) => `\\u{${character.codePointAt(0)?.toString(16).toUpperCase()}}`,
+  );
 }
 
-export function processTerminal(): Terminal {
-  const { env, stdin, stdout, stderr } = process;
-  return {
-    env,
-    canAsk: stdin.isTTY === true && stderr.isTTY === true,
-    showsProgress: stderr.isTTY === true && env["TERM"] !== "dumb",
-    paint: paintFor(stdout, env),
-    print: (lines) => void stdout.write(lines.map((line) => `${line}\n`).join("")),
-    warn: (lines) => void stderr.write(lines.map((line) => `${line}\n`).join("")),
-    progress: (text) => void stderr.write(`\r\u001b[K${text}`),
-    ask: async (question) => {
-      const reader = createInterface({ input: stdin, output: stderr });
-      try {
-        const ended = new Promise<undefined>((resolve) =>
-          reader.once("close", () => resolve(undefined)),
-        );
-        return (await Promise.race([reader.question(question), ended]))?.trim();
-      } finally {
-        reader.close();
-      }
-    },
-  };
+/** A user id within a sentence: in quotation marks where blanks at its ends would not be seen. */
+export function visibleUser(user: string): string {
+  return hasOuterBlanks(user) ? `"${visible(user)}"` : visible(user);
 }
 
-/** Who is at the shell: `anna@ops-1`, also behind sudo. */
-export function personOf(env: NodeJS.ProcessEnv): string {
-  const names = [env["SUDO_USER"], env["USER"], env["LOGNAME"], env["USERNAME"]];
-  return `${names.find((name) => name !== undefined && name !== "") ?? accountName()}@${hostname()}`;
+/** Tells whether a user id begins or ends with a blank, which a person may have pasted by mistake. */
+export function hasOuterBlanks(user: string): boolean {
+  return user !== user.trim();
 }
 
-function accountName(): string {
-  try {
-    return userInfo().username;
-  } catch {
-    // An account without an entry, as in a container.
-    return "somebody";
+/** Makes the texts in a lock safe to show: other processes and persons wrote them. */
+export function visibleInspection<Found extends Inspection>(found: Found): Found {
+  switch (found.state) {
+    case "held":
+      return { ...found, holder: visible(found.holder) };
+    case "freed":
+      return { ...found, by: visible(found.by), reason: visible(found.reason) };
+    default:
+      return found;
   }
+}
+
+/** JSON that is safe to show on a terminal, and parses to the same value. */
+export function json(value: unknown): string {
+  const escaped = (unit: string) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  return JSON.stringify(value).replace(invisible, (found) => found.split("").map(escaped).join(""));
+}
+
+/** A word as a shell reads it as one argument. */
+export function quoted(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) && !word.startsWith("-")
+    ? word
+    : `'${visible(word).replaceAll("'", "'\\''")}'`;
+}
+
+/** Breaks a text at spaces into lines of at most this many characters. */
+export function wrapped(text: string, length: number): string[] {
+  const lines: string[] = [];
+  let line = "";
+  for (const word of text.split(" ")) {
+    if (line !== "" && line.length + 1 + word.length > length) {
+      lines.push(line);
+      line = word;
+    } else line = line === "" ? word : `${line} ${word}`;
+  }
+  return [...lines, line];
+}
+
+/** A time for a person: `0.9 s`, `25.1 s`, `3 min 20 s`, `1 h 52 min`, `3 d 4 h`, `forever`. */
+export function duration(ms: number): string {
+  if (ms === Number.POSITIVE_INFINITY) return "forever";
+  // Rounded before it is split, so that no part is 60.
+  const tenths = Math.round(ms / 100);
+  if (tenths < 600) return `${(tenths / 10).toFixed(1)} s`;
+  const seconds = Math.round(ms / 1_000);
+  if (seconds < 3_600) return parts(seconds, 60, "min", 1, "s");
+  if (seconds < 86_400) return parts(seconds, 3_600, "h", 60, "min");
+  return parts(seconds, 86_400, "d", 3_600, "h");
+}
+
+function parts(seconds: number, large: number, one: string, small: number, two: string): string {
+  const rest = Math.floor((seconds % large) / small);
+  return `${Math.floor(seconds / large)} ${one}${rest === 0 ? "" : ` ${rest} ${two}`}`;
+}
+
+/** The local time of day: `13:05:02`. */
+export function clock(at: Date): string {
+  return at.toTimeString().slice(0, 8);
+}
+
+/** A number with its thousands separated: `812 034`. */
+export function count(value: number): string {
+  return String(value).replace(/\B(?=(\d{3})+$)/g, " ");
+}
+
+/** `1 key`, `2 keys`. */
+export function plural(value: number, noun: string): string {
+  return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
 }

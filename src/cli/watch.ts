@@ -1,20 +1,15 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Inspection } from "../lock/on-call.ts";
 import { answerOf, theLock } from "./connect.ts";
-import type { Context } from "./context.ts";
-import { parseDuration } from "./durations.ts";
 import { exitCode } from "./failure.ts";
-import { json, visibleInspection } from "./visible.ts";
-import { changeOf, watchLine } from "./watch-text.ts";
+import type { Context } from "./main.ts";
+import { clock, duration, json, visibleInspection } from "./terminal.ts";
 
 const everyMs = 200;
 
 /** `submit-lock watch <user>` */
 export async function watch({ args, terminal, open }: Context): Promise<number> {
-  const bound = args.text("for");
-  const endsAt =
-    performance.now() +
-    (bound === undefined ? Number.POSITIVE_INFINITY : parseDuration("for", bound));
+  const endsAt = performance.now() + args.duration("for", Number.POSITIVE_INFINITY);
   const connection = await open();
   const lock = theLock(connection);
   let before: Inspection | undefined;
@@ -33,4 +28,46 @@ export async function watch({ args, terminal, open }: Context): Promise<number> 
     if (performance.now() + everyMs > endsAt) return exitCode.done;
     await sleep(everyMs);
   }
+}
+
+/** An event between two looks. */
+type Change = "taken" | "renewed" | Exclude<Inspection["state"], "held">;
+
+/** Compares two looks; `undefined` if nothing has changed. The first look is a change in any case. */
+export function changeOf(before: Inspection | undefined, now: Inspection): Change | undefined {
+  if (now.state !== "held") {
+    return before?.state === now.state && idOf(before) === idOf(now) ? undefined : now.state;
+  }
+  if (before?.state !== "held" || before.id !== now.id) return "taken";
+  return (now.renewedMs ?? 0) < (before.renewedMs ?? 0) ? "renewed" : undefined;
+}
+
+function idOf(found: Inspection): string | undefined {
+  return found.state === "free" ? undefined : found.id;
+}
+
+export function watchLine(
+  at: Date,
+  change: Change,
+  before: Inspection | undefined,
+  now: Inspection,
+): string {
+  const ms = String(at.getMilliseconds()).padStart(3, "0");
+  const detail = change === "renewed" ? "" : detailOf(before, now);
+  return `${clock(at)}.${ms} ${change.padEnd(8)} ${detail}`.trimEnd();
+}
+
+function detailOf(before: Inspection | undefined, now: Inspection): string {
+  if (now.state === "free") {
+    const heldMs = before?.state === "held" ? before.heldMs : undefined;
+    return heldMs === undefined ? "" : `after about ${duration(heldMs)}`;
+  }
+  if (now.state === "held") {
+    const { holder, id, heldMs = 0 } = now;
+    const since = heldMs < 1_000 ? "" : `${duration(heldMs)} ago`;
+    return [holder, id, since].filter((part) => part !== "").join(" ");
+  }
+  const isEndless = now.expiresInMs === Number.POSITIVE_INFINITY;
+  const end = isEndless ? "never ends" : `ends in ${duration(now.expiresInMs)}`;
+  return now.state === "freed" ? `by ${now.by} (${now.reason}), ${end}` : end;
 }

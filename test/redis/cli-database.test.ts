@@ -55,7 +55,7 @@ describe("P10: every command proves its database before it looks", () => {
   test("and ends with 2 where there is none of that number", async () => {
     for (const { name, code, stdout, stderr } of await refusals(`${redis.url}/99`)) {
       expect({ name, code, stdout }).toEqual({ name, code: 2, stdout: "" });
-      expect(stderr).toContain(`there is no database 99 of 127.0.0.1:${redis.port}`);
+      expect(stderr).toContain(`database 99 of 127.0.0.1:${redis.port} does not exist`);
     }
   });
 
@@ -128,8 +128,8 @@ describe("P10: the client of --config", () => {
   }
 
   test.each([
-    ["of no such database", "{ db: 99 }", "", 2, "there is no database 99"],
-    ["selected later", "{}", "redis.select(99).catch(() => {});", 2, "there is no database 99"],
+    ["of no such database", "{ db: 99 }", "", 2, "database 99 of"],
+    ["selected later", "{}", "redis.select(99).catch(() => {});", 2, "database 99 of"],
     [
       "not permitted",
       '{ db: 5, username: "checkout", password: "pw" }',
@@ -180,7 +180,7 @@ describe("P10: an address", () => {
       REDIS_URL: `${url}/5`,
     });
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
-    expect(stderr).toContain("a Cluster has database 0 alone");
+    expect(stderr).toContain("a Cluster has only database 0");
     // Nothing answers here, and so the address was right.
     expect(await runBin(["show", "42", "--cluster"], { REDIS_URL: `${url}/0` })).toMatchObject({
       code: 3,

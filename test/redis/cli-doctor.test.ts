@@ -1,9 +1,11 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, inject, test } from "vitest";
-import type { Report } from "../../src/cli/doctor-report.ts";
+import type { Report } from "../../src/cli/doctor.ts";
 import { Page, page, pages } from "../docs/page.ts";
 import { runBin } from "../support/cli.ts";
 import { command } from "../support/command.ts";
 import { startMasters } from "../support/masters.ts";
+import { startProxy } from "../support/proxy.ts";
 import { startCluster } from "../support/redis-cluster.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
@@ -148,6 +150,16 @@ describe("doctor gives exactly the finding", () => {
     expect(freed.stderr).toContain("too few replicas");
     expect(freed.stderr).toContain("Nothing was changed.");
     expect(await command(port, "exists", "lock:submit:42")).toBe(1);
+  });
+
+  test("of answers that are slower than commandTimeoutMs", async () => {
+    const { port } = await server();
+    const proxy = await startProxy(port);
+    stops.push(() => proxy.stop());
+    proxy.waitBeforeEachRequest(() => sleep(250));
+    const { code, found, text } = await examine(`redis://127.0.0.1:${proxy.port}`);
+    expect({ code, found }).toEqual({ code: 0, found: ["warn latency"] });
+    expect(text).toContain("most commands are sent twice");
   });
 
   test("of another lock's keys", async () => {

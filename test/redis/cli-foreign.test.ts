@@ -52,7 +52,7 @@ describe("the incident's key, a SETNX of two hours", () => {
     const { code, stdout, stderr, questions } = await runAsPerson(["free", user], env, answers);
     expect(questions.at(-1)).toBe(`Type the id (356a192b) to free user ${user}: `);
     expect(stderr).toContain(
-      "Its holder may still be at work and is told nothing: two orders and two charges are possible.",
+      "Its holder may still be at work and is not notified: two orders and two charges are possible.",
     );
     expect(code).toBe(0);
     expect(stdout).toContain(`User ${user} can order again now.`);
@@ -76,7 +76,7 @@ describe("a UUID that another library wrote", () => {
     expect(rows).toMatch(new RegExp(`^${user} +unknown +\\? +\\? +1 h 5\\d min `, "m"));
     const asked = await runAsPerson(["free", user], env, [undefined]);
     expect(asked.stderr).toContain("A plain free keeps the user out for all of that time.");
-    expect(asked.stderr).not.toMatch(/placing an order|told to stop/);
+    expect(asked.stderr).not.toMatch(/placing an order|asked to stop/);
     const now = ["free", user, "--now", "--id", "6fa459ea", "--reason", "x"];
     expect(await runBin(now, env)).toMatchObject({ code: 0 });
     expect(await command(port, "exists", `lock:submit:${user}`)).toBe(0);

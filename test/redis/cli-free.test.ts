@@ -155,7 +155,7 @@ describe("free", () => {
     const { code, stdout, stderr } = await runBin(args, { REDIS_URL: url });
     expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
     expect(stderr).toContain(
-      `Whether the user was freed is not known: npx --no-install submit-lock show ${user}`,
+      `Whether the user was freed is not known. Look again: npx --no-install submit-lock show ${user}`,
     );
     expect(stderr).not.toContain('submit-lock free"');
     expect(await redis.exists(`lock:submit:${user}`)).toBe(false);

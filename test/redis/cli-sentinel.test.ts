@@ -1,5 +1,5 @@
 import { expect, inject, test } from "vitest";
-import type { Report } from "../../src/cli/doctor-report.ts";
+import type { Report } from "../../src/cli/doctor.ts";
 import { startSentinels } from "../lab/topologies/sentinel.ts";
 import { runBin } from "../support/cli.ts";
 import { command } from "../support/command.ts";
@@ -25,7 +25,7 @@ test("a master is found by its Sentinels, and doctor looks at those as well", as
     await command(master.port, "del", `lock:submit:${user}`);
     const none = await runBin(["show", user, ...where], { REDIS_URL: "redis://unused/99" });
     expect(none).toMatchObject({ code: 2, stdout: "" });
-    expect(none.stderr).toContain(`there is no database 99 of the master "${target.name}"`);
+    expect(none.stderr).toContain(`database 99 of the master "${target.name}"`);
 
     const examine = async () => {
       const { stdout, stderr } = await runBin(["doctor", "--json", ...where], env);

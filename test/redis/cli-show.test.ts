@@ -1,6 +1,6 @@
 import { rmSync } from "node:fs";
 import { afterEach, describe, expect, test } from "vitest";
-import { visible } from "../../src/cli/visible.ts";
+import { visible } from "../../src/cli/terminal.ts";
 import { configModule, runBin } from "../support/cli.ts";
 import { ioredis6 } from "../support/clients.ts";
 import { command } from "../support/command.ts";
@@ -64,8 +64,8 @@ describe("show", () => {
     expect(stdout).toContain(
       "its process has missed 2 renewals: it died, or it cannot reach Redis",
     );
-    expect(stdout).toContain("on web-3:4711, id 9c41be07");
-    expect(stdout).toMatch(/The lock frees itself in (\d min( \d+ s)?|\d+\.\d s)\./);
+    expect(stdout).toContain("\n  where    web-3:4711\n  id       9c41be07\n");
+    expect(stdout).toMatch(/The lock ends by itself in (\d min( \d+ s)?|\d+\.\d s)\./);
   });
 
   test("finds the user of any id, as keyFor encodes it", async () => {
@@ -136,7 +136,7 @@ describe("show", () => {
     const [, id = ""] = /^ {2}id {7}(\w{8})$/m.exec(stdout) ?? [];
     const freed = await runBin(["free", user, "--id", id, "--reason", "x"], env);
     expect(freed.code).toBe(0);
-    expect(freed.stderr).toContain("It is deleted at once, with everything in it.");
+    expect(freed.stderr).toContain("The key is deleted at once, with everything in it.");
     expect(await command(port, "exists", `lock:submit:${user}`)).toBe(0);
   });
 

@@ -22,25 +22,32 @@ const notExecuted = /^(READONLY|MASTERDOWN|LOADING|OOM|MISCONF|NOREPLICAS|BUSY|C
 /** Said before anything is executed, while a Cluster moves a slot or elects a master: over in a moment. */
 const elsewhere = /^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN)\b/;
 
-/** Errors that waiting cannot fix, said before anything is executed, and the meaning of each. */
+/** Errors that waiting does not fix, said before anything is executed. The command line reads them, too. */
+export const refusals: Readonly<
+  Record<"password" | "host" | "select" | "database" | "command", RegExp>
+> = {
+  // The last is the answer to a command of more than ten arguments, such as an acquire.
+  password: /^(NOAUTH|WRONGPASS)\b|^ERR Protocol error: unauthenticated/,
+  host: /^DENIED\b/,
+  select: /^NOPERM\b.*'select'|^ERR unknown command ['`]select\b/i,
+  database:
+    /^ERR (DB index is out of range|invalid DB index|SELECT is not allowed in cluster mode)/,
+  // The last two are NOPERM within a script: of Redis up to 7, and of later ones.
+  command:
+    /^NOPERM\b|^ERR unknown command|can't run this command or subcommand|ACL failure in script/,
+};
+
+/** The meaning of each; the first that matches counts. */
 const misconfigurations: readonly (readonly [RegExp, advice: string])[] = [
+  [refusals.password, "Redis did not accept the client's password"],
+  [refusals.host, "Redis accepts no client from this host"],
   [
-    // The last is said of a command of more than ten arguments, as an acquire is.
-    /^(NOAUTH|WRONGPASS)\b|^ERR Protocol error: unauthenticated/,
-    "Redis did not accept the client's password",
-  ],
-  [/^DENIED\b/, "Redis accepts no client from this host"],
-  [
-    /^NOPERM\b.*'select'|^ERR unknown command ['`]select\b/i,
+    refusals.select,
     "Redis does not permit SELECT, which a client on another database than 0 needs (+select)",
   ],
+  [refusals.database, "Redis does not have the database of the client"],
   [
-    /^ERR (DB index is out of range|invalid DB index|SELECT is not allowed in cluster mode)/,
-    "Redis does not have the database of the client",
-  ],
-  [
-    // The last two are NOPERM within a script: of Redis up to 7, and of later ones.
-    /^NOPERM\b|^ERR unknown command|can't run this command or subcommand|ACL failure in script/,
+    refusals.command,
     "Redis does not permit what a lock needs (EVAL, and GET, SET, PTTL, PEXPIRE, DEL and TIME within it)",
   ],
 ];

@@ -1,39 +1,43 @@
 import { describe, expect, test } from "vitest";
-import { parseArguments, quoted, suggestion } from "../../../src/cli/arguments.ts";
-import { count, duration, parseDuration } from "../../../src/cli/durations.ts";
 import { toCliError } from "../../../src/cli/failure.ts";
-import { renewalsOf } from "../../../src/cli/lock-state.ts";
-import { userOf } from "../../../src/cli/scan.ts";
+import { userOf } from "../../../src/cli/list.ts";
+import { Arguments } from "../../../src/cli/main.ts";
+import { renewalsOf } from "../../../src/cli/show.ts";
+import { count, duration, quoted } from "../../../src/cli/terminal.ts";
 
 describe("what is typed", () => {
   test.each<[string, string[], string]>([
     ["no command", [], "expected a command"],
     ["an unknown command", ["shw", "42"], 'got "shw"'],
-    ["no user", ["show"], "whose lock?"],
+    ["no user", ["show"], "show needs a user id"],
     ["two users", ["show", "42", "43"], '"43" as well'],
     ["a user where there is none", ["list", "42"], "takes options only"],
     ["an option of another command", ["show", "42", "--now"], "Unknown option '--now'"],
     ["an option without its value", ["show", "42", "--url"], "argument missing"],
-    ["an option twice", ["show", "42", "--prefix", "a", "--prefix", "b"], "--prefix came twice"],
+    [
+      "an option twice",
+      ["show", "42", "--prefix", "a", "--prefix", "b"],
+      "--prefix may be given only once",
+    ],
     ["a value for a switch", ["show", "42", "--json=yes"], "does not take an argument"],
   ])("is refused for %s, with what to do", (_what, argv, message) => {
-    expect(() => parseArguments(argv)).toThrow(message);
-    expect(() => parseArguments(argv)).toThrow(expect.objectContaining({ exitCode: 2 }));
+    expect(() => new Arguments(argv)).toThrow(message);
+    expect(() => new Arguments(argv)).toThrow(expect.objectContaining({ exitCode: 2 }));
   });
 
   test("may repeat the prefix where several locks are looked at", () => {
-    const args = parseArguments(["list", "--prefix", "a:", "--prefix", "b:"]);
+    const args = new Arguments(["list", "--prefix", "a:", "--prefix", "b:"]);
     expect(args.texts("prefix")).toEqual(["a:", "b:"]);
   });
 
   test("may be a user id that begins with a dash", () => {
-    const args = parseArguments(["show", "--json", "--", "-5"]);
+    const args = new Arguments(["show", "--json", "--", "-5"]);
     expect([args.user, args.has("json")]).toEqual(["-5", true]);
-    expect(suggestion("free", args)).toBe("npx --no-install submit-lock free -- '-5'");
+    expect(args.suggest("free")).toBe("npx --no-install submit-lock free -- '-5'");
   });
 
   test("is not needed for the help", () => {
-    expect(parseArguments(["show", "-h"]).has("help")).toBe(true);
+    expect(new Arguments(["show", "-h"]).has("help")).toBe(true);
   });
 
   test("is repeated in a suggestion as far as it says which lock, and never the address", () => {
@@ -46,7 +50,7 @@ describe("what is typed", () => {
       "lock:refund:",
       "--cluster",
     ];
-    expect(suggestion("free", parseArguments(argv))).toBe(
+    expect(new Arguments(argv).suggest("free")).toBe(
       "npx --no-install submit-lock free --cluster --prefix lock:refund: 'o'\\''neil'",
     );
   });
@@ -72,7 +76,7 @@ describe("times", () => {
     [3_599_600, "1 h"],
     [6_720_000, "1 h 52 min"],
     [270_000_000, "3 d 3 h"],
-    [Number.POSITIVE_INFINITY, "for ever"],
+    [Number.POSITIVE_INFINITY, "forever"],
   ])("of %d ms read %s", (ms, text) => {
     expect(duration(ms)).toBe(text);
   });
@@ -84,11 +88,12 @@ describe("times", () => {
     ["2min", 120_000],
     ["1h", 3_600_000],
   ])("are typed as %s", (text, ms) => {
-    expect(parseDuration("older", text)).toBe(ms);
+    expect(new Arguments(["list", "--older", text]).duration("older", 0)).toBe(ms);
   });
 
   test.each(["30", "s", "-1s", "1 day", ""])("are not typed as %j", (text) => {
-    expect(() => parseDuration("older", text)).toThrow("--older: expected a time such as 30s");
+    const args = new Arguments(["list", `--older=${text}`]);
+    expect(() => args.duration("older", 0)).toThrow("--older: expected a time such as 30s");
   });
 
   test("and counts have their thousands apart", () => {
@@ -139,18 +144,18 @@ test("a key tells its user, and a record's key none", () => {
 
 describe("an error", () => {
   test.each([
-    ["WRONGPASS invalid username-password pair", 4, "the password"],
-    ["NOAUTH Authentication required.", 4, "the password"],
+    ["WRONGPASS invalid username-password pair", 4, "user name or password"],
+    ["NOAUTH Authentication required.", 4, "user name or password"],
     ["NOPERM this user has no permissions to run the 'eval' command", 4, "ACL SETUSER"],
     ["NOPERM this user has no permissions to run the 'select' command", 4, "+select"],
-    ["ERR DB index is out of range", 2, "there is no redis-1:6379"],
+    ["ERR DB index is out of range", 2, "redis-1:6379 does not exist"],
     ["ERR SELECT is not allowed in cluster mode", 2, "--cluster"],
     ["DENIED Redis is running in protected mode", 4, "another host"],
     ["MOVED 866 127.0.0.1:7001", 2, "--cluster"],
     ["ERR This instance has cluster support disabled", 2, "Leave --cluster out"],
     ["CLUSTERDOWN Hash slot not served", 3, "a part of the Cluster is down"],
     ["READONLY You can't write against a read only replica.", 3, "the master"],
-    ["OOM command not allowed when used memory > 'maxmemory'.", 3, "a larger maxmemory"],
+    ["OOM command not allowed when used memory > 'maxmemory'.", 3, "Raise its maxmemory"],
     ["MISCONF Redis is configured to save RDB snapshots", 3, "its disk"],
     ["NOREPLICAS Not enough good replicas to write.", 3, "too few replicas"],
     ["LOADING Redis is loading the dataset in memory", 3, "Try again in a moment"],

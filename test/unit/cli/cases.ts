@@ -1,19 +1,17 @@
-import { program } from "../../../src/cli/commands.ts";
-import type { Facts, Info, ServerFacts } from "../../../src/cli/doctor-facts.ts";
-import { reportOf } from "../../../src/cli/doctor-report.ts";
-import { doctorText } from "../../../src/cli/doctor-text.ts";
+import { doctorText, reportOf } from "../../../src/cli/doctor.ts";
+import type { Facts, Info, ServerFacts } from "../../../src/cli/doctor-findings.ts";
 import {
   alreadyFreedText,
   beforeFreeing,
   changedText,
   dryRunText,
   freedText,
-} from "../../../src/cli/free-text.ts";
-import { type Listed, type ListView, listText } from "../../../src/cli/list-text.ts";
-import type { Found } from "../../../src/cli/lock-state.ts";
-import { showText } from "../../../src/cli/show-text.ts";
-import { plain } from "../../../src/cli/terminal.ts";
-import { changeOf, watchLine } from "../../../src/cli/watch-text.ts";
+} from "../../../src/cli/free.ts";
+import { type Listed, type ListView, listText } from "../../../src/cli/list.ts";
+import type { Found } from "../../../src/cli/show.ts";
+import { showText } from "../../../src/cli/show.ts";
+import { plain, program } from "../../../src/cli/terminal.ts";
+import { changeOf, watchLine } from "../../../src/cli/watch.ts";
 import type { FreedInspection, Inspection } from "../../../src/lock/on-call.ts";
 
 /** 13:05:06.2, wherever the test runs. */
@@ -77,7 +75,7 @@ const nameless: Found = { ...working, holder: "" };
 
 const redis = "database 0 of redis-1:6379";
 
-/** What is printed at a command, and where the reference shows it. */
+/** The output of a command, and its heading in `texts.md`. */
 export interface Case {
   readonly title: string;
   /** The line that was typed. */
@@ -86,10 +84,9 @@ export interface Case {
 }
 
 function show(title: string, user: string, found: Inspection): Case {
-  const freeCommand = `${program} free ${user}`;
-  const freeNowCommand = `${program} free --now ${user}`;
+  const suggest = (command: string) => `${program} ${command} ${user}`;
   const place = `key lock:submit:${user} in ${redis}`;
-  const view = { user, found, at, place, freeCommand, freeNowCommand, paint: plain };
+  const view = { user, found, at, place, suggest, paint: plain };
   const lines = showText(view);
   return { title, command: `npx --no-install submit-lock show ${user}`, lines };
 }
@@ -121,7 +118,7 @@ const options = `--id 0f8fad5b --reason "${reason}"`;
 
 /** What a person reads and types to free the order under way. */
 const onTerminal = (now: boolean, freeInMs: number): string[] => [
-  ...beforeFreeing("42", working, now),
+  ...beforeFreeing("42", working, now, at),
   `Why, for the audit line (such as a ticket's number): ${reason}`,
   "Type the id (0f8fad5b) to free user 42: 0f8fad5b",
   ...freedText("42", by, reason, freeInMs),
@@ -141,7 +138,7 @@ const frees: Case[] = [
   {
     title: "The incident's key",
     command: `npx --no-install submit-lock free 1009 --id 356a192b --reason "${reason}"`,
-    lines: [...beforeFreeing("1009", foreign, false), ...freedText("1009", by, reason, 0)],
+    lines: [...beforeFreeing("1009", foreign, false, at), ...freedText("1009", by, reason, 0)],
   },
   {
     title: "The id of another order",
@@ -161,32 +158,32 @@ const frees: Case[] = [
   {
     title: "What is said of a dead process",
     command: "npx --no-install submit-lock free 77",
-    lines: beforeFreeing("77", silent, false),
+    lines: beforeFreeing("77", silent, false, at),
   },
   {
     title: "What is said of another lock",
     command: "npx --no-install submit-lock free 1009",
-    lines: beforeFreeing("1009", foreign, false),
+    lines: beforeFreeing("1009", foreign, false, at),
   },
   {
     title: "What is said of no lock at all",
     command: "npx --no-install submit-lock free 49",
-    lines: beforeFreeing("49", noText, false),
+    lines: beforeFreeing("49", noText, false, at),
   },
   {
     title: "What is said of a lock after Redis' clock was set back",
     command: "npx --no-install submit-lock free 52",
-    lines: beforeFreeing("52", setBack, false),
+    lines: beforeFreeing("52", setBack, false, at),
   },
   {
     title: "What is said of a cooldown",
     command: "npx --no-install submit-lock free 47",
-    lines: beforeFreeing("47", cooldown, false),
+    lines: beforeFreeing("47", cooldown, false, at),
   },
   {
     title: "What is said of a lock of 0.1, or of another library",
     command: "npx --no-install submit-lock free 48",
-    lines: beforeFreeing("48", likeOlder, false),
+    lines: beforeFreeing("48", likeOlder, false, at),
   },
   {
     title: "Freed already",
@@ -311,8 +308,6 @@ export const right: Info = {
   aof_enabled: "1",
   aof_last_write_status: "ok",
   rdb_last_bgsave_status: "ok",
-  maxclients: "10000",
-  connected_clients: "12",
 };
 
 export const rightServer: ServerFacts = {
@@ -323,11 +318,10 @@ export const rightServer: ServerFacts = {
   cluster: undefined,
   nodeTimeoutMs: undefined,
   latency: { count: 50, medianMs: 0.3, p99Ms: 0.9 },
-  clock: { aheadMs: 4, errorMs: 0.2 },
 };
 
 export const rightFacts: Facts = {
-  times: { ttlMs: 10_000, acquireTimeoutMs: 1_000, commandTimeoutMs: 200 },
+  times: { ttlMs: 10_000, commandTimeoutMs: 200 },
   servers: [rightServer],
   sentinels: [],
   check: { tookMs: 0.8, failure: undefined },
@@ -369,11 +363,23 @@ const doctors: Case[] = [
           connected_slaves: "2",
         },
         secondRunId: "91bc00",
-        clock: { aheadMs: -1_800, errorMs: 0.2 },
       },
     ],
     prefixes: [
       { keyPrefix: "lock:submit:", foreign: 37, endless: 12, setBack: 1, isComplete: true },
+    ],
+  }),
+  doctor("A cache", {
+    servers: [
+      {
+        ...rightServer,
+        info: {
+          ...right,
+          maxmemory: "100000000",
+          maxmemory_policy: "allkeys-lru",
+          aof_enabled: "0",
+        },
+      },
     ],
   }),
   doctor("As a user of the lock", { prefixes: undefined }, "checkout"),
@@ -389,7 +395,7 @@ const doctors: Case[] = [
   }),
 ];
 
-/** By the section of the reference that shows them. */
+/** By command. */
 export const cases: Readonly<Record<string, readonly Case[]>> = {
   show: shows,
   free: frees,

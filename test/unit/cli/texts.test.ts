@@ -1,40 +1,56 @@
 import { describe, expect, test } from "vitest";
-import { commands } from "../../../src/cli/commands.ts";
 import { exitCode } from "../../../src/cli/failure.ts";
-import { helpOf, overview, typed } from "../../../src/cli/help.ts";
-import { page, pages } from "../../docs/page.ts";
+import { commands, commonOptions, helpOf } from "../../../src/cli/main.ts";
+import { Page, page, pages } from "../../docs/page.ts";
 import { inSources } from "../docs/sources.ts";
 import { cases } from "./cases.ts";
 
 const reference = page("docs/reference/cli.md");
+const texts = new Page("test/unit/cli/texts.md");
 
-describe.each(Object.entries(cases))("what %s prints", (_command, all) => {
-  test.each(all)("is what the reference shows: $title", ({ title, command, lines }) => {
-    const [block] = reference.blocks.filter(({ heading }) => heading === title);
+describe.each(Object.entries(cases))("the text of %s", (_command, all) => {
+  test.each(all)("is that of texts.md: $title", ({ title, command, lines }) => {
+    const [block] = texts.blocks.filter(({ heading }) => heading === title);
     expect(`$ ${command}\n${lines.join("\n")}\n`).toBe(block?.code);
   });
 });
 
-test("the reference shows no other output", () => {
+test("texts.md has no other text", () => {
   const titles = Object.values(cases).flatMap((all) => all.map(({ title }) => title));
-  const shown = reference.blocks.filter(({ language }) => language === "text");
-  expect(shown.map(({ heading }) => heading)).toEqual(titles);
+  expect(texts.blocks.map(({ heading }) => heading)).toEqual(titles);
 });
 
-describe("the options in the reference", () => {
-  const namesUnder = (heading: string) =>
-    reference.tableUnder(heading).map(([name = ""]) => name.replaceAll("`", ""));
+test("the reference shows one output of each command, as it is", () => {
+  const shown = reference.blocks.filter(({ language }) => language === "text");
+  expect(shown.map(({ heading }) => heading)).toEqual(Object.keys(commands));
+  for (const { heading, code } of shown) {
+    const outputs = cases[heading]?.map(({ command, lines }) => [`$ ${command}`, ...lines, ""]);
+    expect(outputs?.map((lines) => lines.join("\n"))).toContain(code);
+  }
+});
 
-  test.each(commands)("are those of $name", ({ name, options }) => {
-    const names = [...namesUnder("Where Redis is"), ...namesUnder(`Options of ${name}`)];
-    expect(names.sort()).toEqual(options.map(typed).sort());
+/** The options of a help text, as they are typed. */
+function typedIn(help: readonly string[]): string[] {
+  return help.flatMap((line) => /^ {2}(--[\w-]+(?: <[^>]+>)?) /.exec(line)?.[1] ?? []);
+}
+
+describe.each(Object.entries(commands))("the options of %s", (name, { options }) => {
+  const typed = typedIn(helpOf(name)).sort();
+
+  test("are in its help", () => {
+    const names = typed.map((each) => each.replace(/^--| <.*$/g, ""));
+    expect(names).toEqual(Object.keys({ ...options, ...commonOptions }).sort());
+    const switches = typed.filter((each) => !each.includes("<"));
+    for (const each of switches) {
+      expect({ ...options, ...commonOptions }[each.slice(2)]?.type).toBe("boolean");
+    }
   });
 
-  test("are all in the help of their command", () => {
-    for (const command of commands) {
-      const help = helpOf(command).join("\n");
-      for (const option of command.options) expect(help).toContain(`  ${typed(option)}`);
-    }
+  test("are in the reference", () => {
+    const rows = ["Where Redis is", "Options of every command", name].flatMap((heading) =>
+      reference.tableUnder(heading).map(([option = ""]) => option.replaceAll("`", "")),
+    );
+    expect(rows.sort()).toEqual(typed);
   });
 });
 
@@ -47,7 +63,7 @@ test("no text runs a package that npx would have to fetch first", () => {
 });
 
 test("the help fits into 100 columns", () => {
-  const lines = [overview(), ...commands.map(helpOf)].flat();
+  const lines = [undefined, ...Object.keys(commands)].flatMap(helpOf);
   expect(lines.filter((line) => line.length > 100)).toEqual([]);
 });
 
