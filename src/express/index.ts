@@ -41,7 +41,7 @@ declare global {
     interface Request {
       /** The lease on the user's lock, where a guard of submit-lock has taken it. */
       submitLease?: Lease;
-      /** What the request submits, where a guard with `idempotency` has recognised it. */
+      /** The submission of the request, where a guard with `idempotency` has recognised it. */
       submission?: RequestSubmission;
     }
   }

@@ -6,7 +6,7 @@ export const offeredTypes = ["application/problem+json", "json", "html"] as cons
 /** The page of a problem: the one of its code, or one for a case of a code. */
 type PageName = ProblemCode | "submission_ended";
 
-/** What a person should know and do, by page. */
+/** Title and advice of each page. */
 const texts: Readonly<Record<PageName, { title: string; advice: string }>> = {
   submit_anonymous: {
     title: "Your order was not placed",
@@ -61,9 +61,9 @@ const texts: Readonly<Record<PageName, { title: string; advice: string }>> = {
 };
 
 /**
- * The same answer for a person who has submitted an HTML form, and would see a line of JSON in the
- * middle of the checkout. It has no link, because only the shop knows its pages, and no style or
- * script, because a content security policy could forbid them.
+ * Makes a problem a page, for a person who has submitted an HTML form, and would see a line of JSON
+ * in the middle of the checkout. It has no link, because only the shop knows its pages, and no style
+ * or script, because a content security policy could forbid them.
  */
 export function asPage({ code, headers, status }: Problem, page: PageName = code): Problem {
   const { advice, title } = texts[page];

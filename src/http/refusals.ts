@@ -60,7 +60,7 @@ export interface Contended extends Refused {
  */
 export interface KeyMissing extends Refused {
   readonly reason: "key-missing" | "key-invalid" | "id-invalid";
-  /** What a key or an id has to be: a sentence, never with the value. */
+  /** A sentence about the form of a key or an id, never with the value that was sent. */
   readonly why?: string | undefined;
 }
 
