@@ -261,7 +261,7 @@ function hasToJson(value: unknown): value is { toJSON(): unknown } {
 }
 
 /** Its prototype has no prototype, so it is the `Object.prototype` of some realm. */
-export function isPlain(object: object): boolean {
+function isPlain(object: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(object);
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
