@@ -43,7 +43,7 @@ interface Refused {
   readonly body: { readonly type: string; readonly code: string; readonly message: string };
 }
 
-/** The protocol's errors are flat, and no problem documents. */
+/** The protocol's errors are flat, and not problem documents. */
 export function refusalOf(info: Contended | KeyMissing | Mismatch | Unavailable): Refused {
   switch (info.reason) {
     case "key-missing":
@@ -53,7 +53,11 @@ export function refusalOf(info: Contended | KeyMissing | Mismatch | Unavailable)
         "Idempotency-Key header is required on all POST requests",
       );
     case "key-invalid":
-      return refused(400, "idempotency_key_invalid", `The Idempotency-Key header ${info.why}`);
+      return refused(
+        400,
+        "idempotency_key_invalid",
+        `The Idempotency-Key header cannot be read. ${info.why}`,
+      );
     case "id-invalid":
       return refused(400, "idempotency_id_invalid", `${info.why}`);
     case "mismatch":

@@ -1,44 +1,114 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Request, RequestHandler, Response } from "express";
+import type { NextFunction, Request, RequestHandler, Response } from "express";
 import { AnsweredTwiceError, InvalidOptionError, isSubmitLockError } from "../errors.ts";
 import { admit } from "../http/admission.ts";
-import { type LeaseLike, resolveGuardOptions } from "../http/guard-options.ts";
+import { ResponseCapture } from "../http/capture.ts";
+import type { Uploads } from "../http/fingerprint.ts";
+import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
 import { offeredTypes } from "../http/page.ts";
-import { sendProblem } from "../http/problem.ts";
-import type { Replay } from "../http/refusal.ts";
-import type { RequestLease, SharedLease } from "../http/request-lease.ts";
-import { ResponseCapture } from "../http/response-capture.ts";
-import { headersToRepeat } from "../http/stored-headers.ts";
-import type { Submission, Uploads } from "../http/submission.ts";
+import type { Problem, Replay } from "../http/refusals.ts";
+import type { RequestLease } from "../http/request-lease.ts";
+import { headersToRepeat } from "../http/stored-answer.ts";
+import type { RequestSubmission } from "../http/submission.ts";
 import type { Lease } from "../lock/lease.ts";
 import { invalidOption, warnOnce } from "../validation.ts";
-import type { SubmitGuard, SubmitGuardOptions } from "./submit-guard.ts";
 
-export type { AttemptLike, LeaseLike, LockLike, NoUser } from "../http/guard-options.ts";
-export type { IdempotencyOptions, NoId } from "../http/idempotency-options.ts";
-export type { Problem, ProblemCode } from "../http/problem.ts";
+export type {
+  AttemptLike,
+  IdempotencyOptions,
+  LeaseLike,
+  LockLike,
+  NoId,
+  NoUser,
+} from "../http/options.ts";
 export type {
   Anonymous,
   Contended,
   KeyMissing,
   Mismatch,
+  Problem,
+  ProblemCode,
   Replay,
   Unavailable,
-} from "../http/refusal.ts";
-export type { StorePolicy } from "../http/store-policy.ts";
-export type { Submission } from "../http/submission.ts";
+} from "../http/refusals.ts";
+export type { StorePolicy } from "../http/stored-answer.ts";
+export type { RequestSubmission } from "../http/submission.ts";
 export type { ReplayMessage } from "../lock/channels.ts";
-export type { Answer, SubmitGuard, SubmitGuardOptions } from "./submit-guard.ts";
 
 declare global {
   namespace Express {
     interface Request {
       /** The lease on the user's lock, where a guard of submit-lock has taken it. */
       submitLease?: Lease;
-      /** What the request submits, where a guard with `idempotency` has recognised it. */
-      submission?: Submission;
+      /** The submission of the request, where a guard with `idempotency` has recognised it. */
+      submission?: RequestSubmission;
     }
   }
+}
+
+/**
+ * Answers a request that was not let through. Its `next` takes an error and nothing else: whatever
+ * this function does, the handler does not run.
+ */
+export type Answer<Req extends IncomingMessage, Info> = (
+  req: Req,
+  res: Response,
+  next: (error: unknown) => void,
+  info: Info,
+) => unknown;
+
+/** The options of `submitGuard` for Express. */
+export interface SubmitGuardOptions<Req extends IncomingMessage = Request>
+  extends GuardOptions<Req, [req: Req, res: Response, next: (error: unknown) => void]> {}
+
+/** A request handler of any route. */
+type AnyHandler = (
+  // biome-ignore-start lint/suspicious/noExplicitAny: whatever the types of the route are.
+  req: Request<any, any, any, any, any>,
+  res: Response<any, any>,
+  // biome-ignore-end lint/suspicious/noExplicitAny: whatever the types of the route are.
+  next: NextFunction,
+) => unknown;
+
+/**
+ * A handler of `(req, res, next)` with the types of the given one's route. A handler without
+ * parameters tells nothing of its route, so what it becomes fits any.
+ */
+type ProtectedHandler<Handler extends AnyHandler> =
+  Parameters<Handler> extends []
+    ? (req: IncomingMessage, res: ServerResponse, next: (error?: unknown) => void) => void
+    : Handler extends RequestHandler<
+          infer Params,
+          infer ResBody,
+          infer ReqBody,
+          infer Query,
+          infer Locals
+        >
+      ? RequestHandler<Params, ResBody, ReqBody, Query, Locals>
+      : Handler;
+
+/** Middleware that lets one submission of a user through at a time. */
+export interface SubmitGuard {
+  /**
+   * Holds the lock until the response has ended. Middleware cannot see when a handler is done:
+   * after a client has left, the lock is kept until the handler ends the response, or for
+   * `maxHoldMs`. Prefer {@link SubmitGuard.protect}.
+   */
+  (req: IncomingMessage, res: ServerResponse, next: (error?: unknown) => void): void;
+  /**
+   * The handler under the lock, to be mounted in its place. The lock is held until the promise of
+   * the handler has settled and the response is over. Its rejections go to the error handler, on
+   * Express 4 too.
+   *
+   * **Write the handler `async`, and await what it starts**: `await pipeline(source, res)` instead
+   * of `source.pipe(res)` or a callback. The promise is all that shows when a handler is done. One
+   * that returns none is seen no better than by a plain guard: if its client leaves before the
+   * response has ended, its user is locked out for up to `maxHoldMs`, 60 s by default. The process
+   * warning `SUBMIT_LOCK_UNSEEN_HANDLER` says once that this has happened.
+   *
+   * @throws InvalidOptionError for anything but a handler of up to three parameters.
+   */
+  protect<Handler extends AnyHandler>(handler: Handler): ProtectedHandler<Handler>;
 }
 
 type Next = (error?: unknown) => void;
@@ -68,12 +138,12 @@ export function submitGuard<Req extends IncomingMessage = Request>(
     },
   });
 
-  /** Never rejects: whatever goes wrong goes to `next`. */
+  /** Never rejects: every error goes to `next`. */
   async function enter(
     req: IncomingMessage,
     res: ServerResponse,
     next: Next,
-    goOn: (held: SharedLease | undefined) => unknown,
+    goOn: (held: RequestLease | undefined) => unknown,
   ): Promise<void> {
     try {
       const admission = await admit(resolved, req as Req, req, res);
@@ -87,17 +157,18 @@ export function submitGuard<Req extends IncomingMessage = Request>(
           await goOn(undefined);
           return;
         case "held": {
-          const { held, own } = admission;
+          const { held, isOwn } = admission;
           (req as Request).submitLease = held.lease as Lease;
           if (held.submission !== undefined) (req as Request).submission = held.submission;
-          watchAnswer(own, res);
+          const wanted = isOwn ? held.wanted : undefined;
+          if (wanted !== undefined) held.capturedBy(new ResponseCapture(res, wanted));
           await goOn(held);
         }
       }
     } catch (error) {
       next(
         goesOn(error)
-          ? new Error(`the submission failed with ${String(error)} as its reason`)
+          ? new Error(`the submission failed with ${String(error)} instead of an Error`)
           : error,
       );
     }
@@ -131,49 +202,49 @@ function checkHandler(handler: unknown): void {
   }
 }
 
-/** Runs a handler, forwards what it throws, and reports its end as far as it can be seen. */
+/** Runs a handler, forwards its error, and reports its end as far as it can be seen. */
 async function run(
   handler: (forward: Next) => unknown,
   next: Next,
-  held: SharedLease | undefined,
+  held: RequestLease | undefined,
 ): Promise<void> {
-  const work = held?.begin();
+  held?.begin();
   let passedOn = false;
   // Later handlers go on when this one has settled; after an error only its answer is left.
   const forward: Next = (error) => {
     if (goesOn(error)) passedOn = true;
-    else held?.handlerFailed?.();
+    else held?.handlerFailed();
     next(error);
   };
   let returned: unknown;
   try {
     returned = handler(forward);
   } catch (error) {
-    held?.handlerFailed?.();
+    held?.handlerFailed();
     // It may have started something before it threw.
-    work?.detached();
+    held?.detached();
     throw error;
   }
   if (!isThenable(returned)) {
-    // Callback style: nobody sees when it is done.
-    work?.detached(passedOn ? undefined : warnIfHeldToMaxHold);
+    // Callback style: its end cannot be seen.
+    held?.detached(passedOn ? undefined : warnIfHeldToMaxHold);
     return;
   }
   try {
     await returned;
   } catch (error) {
-    held?.handlerFailed?.();
-    work?.finished();
+    held?.handlerFailed();
+    held?.finished();
     throw error;
   }
-  if (passedOn) work?.detached();
-  else work?.finished();
+  if (passedOn) held?.detached();
+  else held?.finished();
 }
 
 /** For a lease whose client has left and whose handler returned no promise. */
-function warnIfHeldToMaxHold({ signal }: LeaseLike): void {
+function warnIfHeldToMaxHold({ lease }: RequestLease): void {
   // Only now: the signal of a request that is answered is never made.
-  signal.addEventListener("abort", warnOfUnseenHandler, { once: true });
+  lease.signal.addEventListener("abort", warnOfUnseenHandler, { once: true });
 }
 
 function warnOfUnseenHandler(this: AbortSignal): void {
@@ -182,17 +253,26 @@ function warnOfUnseenHandler(this: AbortSignal): void {
   if (reason.reason !== "max-hold") return;
   warnOnce(
     "SUBMIT_LOCK_UNSEEN_HANDLER",
-    "a client left, and its user stayed locked out for maxHoldMs, because the handler given to guard.protect() returned no promise: nobody could see that it was done. Write the handler async, and await what it starts, such as await pipeline(source, res)",
+    "a client left, and its user stayed locked out for maxHoldMs, because the handler passed to guard.protect() did not return a promise, so the guard could not tell when it finished. Write the handler async, and await everything that it starts, such as await pipeline(source, res)",
   );
-}
-
-function watchAnswer(own: RequestLease | undefined, res: ServerResponse): void {
-  if (own?.wanted !== undefined) own.capturedBy(new ResponseCapture(res, own.wanted));
 }
 
 /** A request of Node's own, as Connect has them, cannot say what it accepts. */
 function prefersPage(req: IncomingMessage & Partial<Pick<Request, "accepts">>): boolean {
   return typeof req.accepts === "function" && req.accepts([...offeredTypes]) === "html";
+}
+
+/** Answers on the bare response. Headers that were set before stay, such as those of CORS. */
+function sendProblem(res: ServerResponse, { body, headers, status }: Problem): void {
+  if (res.headersSent) {
+    // Half an answer was sent already: a broken connection cannot be mistaken for success.
+    res.destroy();
+    return;
+  }
+  res.statusCode = status;
+  for (const [name, value] of Object.entries(headers)) res.setHeader(name, value);
+  res.setHeader("Content-Length", Buffer.byteLength(body));
+  res.end(body);
 }
 
 function sendReplay(res: ServerResponse, { answer }: Replay): void {
@@ -206,7 +286,7 @@ function sendReplay(res: ServerResponse, { answer }: Replay): void {
   res.end(answer.body);
 }
 
-/** What Express takes for "go on". Passed as an error, it would start the handler of a refused request. */
+/** Values that Express takes for "go on": as an error they would start the handler of a refused request. */
 function goesOn(error: unknown): boolean {
   return !error || error === "route" || error === "router";
 }

@@ -1,41 +1,32 @@
-import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
 import { InvalidOptionError, isSubmitLockError } from "../errors.ts";
 import { publishReplay } from "../lock/channels.ts";
+import type { LookUp } from "../lock/look-up.ts";
 import type { StoredAnswer } from "../lock/record.ts";
 import type { AcquireOptions } from "../lock/submission.ts";
 import type { UserId } from "../lock/submit-key.ts";
-import { readableAnswer } from "./content-encoding.ts";
-import { giveBack } from "./end-submission.ts";
-import type {
-  AttemptLike,
-  LockLike,
-  NoUser,
-  OnRefusal,
-  ResolvedGuardOptions,
-} from "./guard-options.ts";
-import type { ResolvedIdempotency } from "./idempotency-options.ts";
-import type { Refusal, RefusalReason, Replay } from "./refusal.ts";
-import { Completion, findLease, type RequestLease, type SharedLease } from "./request-lease.ts";
-import { listedHeaders } from "./stored-headers.ts";
-import { IdentifiedSubmission, identify } from "./submission.ts";
-import { waitForAnswer } from "./wait.ts";
+import type { AttemptLike, NoUser, ResolvedGuardOptions } from "./options.ts";
+import type { Refusal, RefusalReason, Replay } from "./refusals.ts";
+import { endLease, findLease, RequestLease } from "./request-lease.ts";
+import { isReadable, listedHeaders } from "./stored-answer.ts";
+import { type IdentifiedSubmission, identify } from "./submission.ts";
 
-/** What is to happen to a request that came to a guard. */
+/** The decision about a request that has reached a guard. */
 export type Admission<Args extends unknown[]> =
   /** Go on without a lock: this request needs none, or may do without. */
   | { readonly kind: "pass" }
   /** Go on with the lock. It is given back when the response and all reported work are over. */
-  | { readonly kind: "held"; readonly held: SharedLease; readonly own: RequestLease | undefined }
-  /** Do nothing: nobody is there to be answered, or somebody has answered. */
+  | { readonly kind: "held"; readonly held: RequestLease; readonly isOwn: boolean }
+  /** Do nothing: the client has left, or the request was answered. */
   | { readonly kind: "gone" }
   /** Answer, and do not go on. */
   | { readonly kind: "answered"; readonly answer: (...args: Args) => unknown };
 
 /**
- * Finds the user and the submission of a request, makes the attempt and says what is to happen to
- * the request.
+ * Finds the user and the submission of a request, makes the attempt and decides about the request.
  *
- * @throws (as a rejection) what the callbacks throw, `InvalidUserIdError`, `NoFingerprintError`, and
+ * @throws (as a rejection) errors of the callbacks, `InvalidUserIdError`, `NoFingerprintError`, and
  * `LockMisconfiguredError`: an operator has to see those, so they go to the error handler.
  */
 export async function admit<Source, Args extends unknown[]>(
@@ -44,23 +35,23 @@ export async function admit<Source, Args extends unknown[]>(
   req: IncomingMessage,
   res: ServerResponse,
 ): Promise<Admission<Args>> {
-  // A preflight of CORS asks on behalf of a submission; it is none.
+  // A preflight of CORS asks on behalf of a submission; it is not one.
   if (req.method === "OPTIONS") return { kind: "pass" };
-  // Before the first await, or an end that comes meanwhile would be missed.
-  const completion = new Completion(req, res);
+  // Before the first await, or an end of the response during it would be missed.
+  const own = new RequestLease(req, res, options);
   let admission: Admission<Args> | undefined;
   try {
     if (options.skip !== undefined && (await options.skip(source))) return { kind: "pass" };
     const userId = await options.userId(source);
     // Rule 18: no user, no record.
     admission = isNoUser(userId)
-      ? refused(options, source, options.onAnonymous, { reason: "anonymous" })
-      : await hold(options, source, userId, req, completion);
-    // Somebody else has answered meanwhile, or nobody is there: a second answer would only do harm.
-    if (admission.kind === "answered" && completion.isTooLate) admission = { kind: "gone" };
+      ? refused(options, source, { reason: "anonymous" })
+      : await hold(options, source, userId, own);
+    // A second answer, or one for a client that has left, would only do harm.
+    if (admission.kind === "answered" && own.isTooLate) admission = { kind: "gone" };
     return admission;
   } finally {
-    if (admission?.kind !== "held" || admission.own === undefined) completion.drop();
+    if (admission?.kind !== "held" || !admission.isOwn) own.drop();
   }
 }
 
@@ -68,135 +59,121 @@ async function hold<Source, Args extends unknown[]>(
   options: ResolvedGuardOptions<Source, Args>,
   source: Source,
   userId: UserId,
-  req: IncomingMessage,
-  completion: Completion,
+  own: RequestLease,
 ): Promise<Admission<Args>> {
   const { idempotency, lock } = options;
   const key = lock.keyFor?.(userId);
-  const held = key === undefined ? undefined : findLease(req, key);
+  const held = key === undefined ? undefined : findLease(own.req, key);
   if (held !== undefined) {
     checkBorrowed(held, options);
     // Rule 13: this guard borrows; the one that acquired releases.
-    return { kind: "held", held, own: undefined };
+    return { kind: "held", held, isOwn: false };
   }
-  let submission: IdentifiedSubmission | undefined;
-  if (idempotency !== undefined) {
-    const found = await identify(idempotency, source, req, options.content, key ?? "");
-    if (found.kind === "submission") submission = found.submission;
-    else if (found.kind !== "none") {
-      const { kind: reason, ...why } = found;
-      return refused(options, source, options.onKeyMissing, { reason, ...why });
-    }
+  const found =
+    idempotency === undefined
+      ? undefined
+      : await identify(idempotency, source, own.req, options.content, key ?? "");
+  if (own.isTooLate) return { kind: "gone" };
+  if (idempotency === undefined || found === undefined || found.kind === "none") {
+    return admitted(options, source, own, await lock.acquire(userId));
   }
-  if (completion.isTooLate) return { kind: "gone" };
-  if (idempotency === undefined || submission === undefined) {
-    const attempt = await lock.acquire(userId);
-    return admitted(options, source, req, completion, undefined, attempt);
+  if (found.kind !== "submission") {
+    const { kind: reason, ...why } = found;
+    return refused(options, source, { reason, ...why });
   }
-  const asked: AcquireOptions = {
-    submission: {
-      id: submission.id,
-      fingerprint: IdentifiedSubmission.fingerprint(submission),
-      retainMs: idempotency.retainMs,
-    },
-  };
-  const attempt = await lock.acquire(userId, asked);
-  const settled = mayWait(idempotency, attempt)
-    ? await settle(idempotency, lock, userId, asked, completion, attempt)
-    : attempt;
-  if (settled.outcome !== "completed") {
-    return admitted(options, source, req, completion, submission, settled);
+  const { fingerprint, submission } = found;
+  const asked = { submission: { id: submission.id, fingerprint, retainMs: idempotency.retainMs } };
+  let attempt = await lock.acquire(userId, asked);
+  let hasEnded: true | undefined;
+  const isInFlight = attempt.outcome === "contended" && attempt.sameSubmission === true;
+  if (isInFlight && idempotency.waitMs > 0) {
+    const seen = await waitForAnswer(options, userId, asked, idempotency.waitMs, own);
+    if (seen.outcome === "completed" || seen.outcome === "mismatched") attempt = seen;
+    else if (seen.outcome === "none") hasEnded = true;
   }
-  const { answer, ageMs } = settled;
+  if (attempt.outcome !== "completed") {
+    return admitted(options, source, own, attempt, submission, hasEnded);
+  }
+  const { ageMs, answer } = attempt;
   const headers = listedHeaders(idempotency.storedHeaders, answer.headers);
-  const listed = { answer: { ...answer, headers }, ageMs };
-  return await replayed(options, source, req, key ?? "", submission, listed);
+  const replay: Replay = { reason: "replay", answer: { ...answer, headers }, ageMs };
+  return replayed(options, source, own.req, key ?? "", submission, replay);
 }
 
-/** An attempt, and whether the submission that was waited for is over. */
-type Settled = AttemptLike & { readonly hasEnded?: boolean };
-
-/** Whether the same submission is in flight, and its answer is to be waited for. */
-function mayWait(
-  { waitMs }: { readonly waitMs: number },
-  attempt: AttemptLike,
-): attempt is ContendedAttempt {
-  return waitMs > 0 && attempt.outcome === "contended" && attempt.sameSubmission === true;
-}
-
-type ContendedAttempt = Extract<AttemptLike, { outcome: "contended" }>;
-
-/** Waits for the same submission that is in flight. */
-async function settle(
-  { waitMs }: { readonly waitMs: number },
-  lock: LockLike,
+/**
+ * Waits until the same submission is no longer in flight, and returns its outcome. Never takes the
+ * lock: a click that waits for the first must not become a second order.
+ */
+async function waitForAnswer(
+  { lock }: Pick<ResolvedGuardOptions<never, never>, "lock">,
   userId: UserId,
   asked: AcquireOptions,
-  completion: Completion,
-  attempt: ContendedAttempt,
-): Promise<Settled> {
-  const look = async () => (await lock.lookUp?.(userId, asked)) ?? { outcome: "unknown" as const };
-  const found = await waitForAnswer(look, waitMs, () => completion.isTooLate);
-  if (found.outcome === "completed" || found.outcome === "mismatched") return found;
-  return found.outcome === "none" ? { ...attempt, hasEnded: true } : attempt;
+  waitMs: number,
+  own: RequestLease,
+): Promise<LookUp> {
+  const endsAt = performance.now() + waitMs;
+  for (let pauseMs = 25; ; pauseMs = Math.min(2 * pauseMs, 200)) {
+    const leftMs = endsAt - performance.now();
+    if (leftMs <= 0) return { outcome: "in-flight" };
+    await sleep(Math.min(pauseMs, leftMs));
+    if (own.isTooLate) return { outcome: "in-flight" };
+    const found = await lock.lookUp?.(userId, asked);
+    // A store that does not say is asked again.
+    if (found !== undefined && found.outcome !== "in-flight" && found.outcome !== "unknown") {
+      return found;
+    }
+  }
 }
 
 function admitted<Source, Args extends unknown[]>(
   options: ResolvedGuardOptions<Source, Args>,
   source: Source,
-  req: IncomingMessage,
-  completion: Completion,
-  submission: IdentifiedSubmission | undefined,
-  attempt: Exclude<Settled, { outcome: "completed" }>,
+  own: RequestLease,
+  attempt: Exclude<AttemptLike, { outcome: "completed" }>,
+  submission?: IdentifiedSubmission,
+  hasEnded?: true,
 ): Admission<Args> {
   switch (attempt.outcome) {
-    case "contended": {
-      const { expiresInMs, hasEnded, isCooldown = false, sameSubmission = false } = attempt;
-      const contended = {
-        reason: "contended" as const,
-        expiresInMs,
-        sameSubmission,
-        answerUnavailable: false,
-        hasEnded,
-        isCooldown,
-      };
-      return refused(options, source, options.onContended, contended, submission);
-    }
-    case "mismatched": {
-      const mismatch = { reason: "mismatch" as const, inFlight: attempt.inFlight };
-      return refused(options, source, options.onMismatch, mismatch, submission);
-    }
-    case "unavailable":
-      if (isMisconfigured(attempt.cause)) throw attempt.cause;
-      // An order without a lock for somebody who has left meanwhile helps nobody.
-      if (completion.isTooLate) return { kind: "gone" };
-      return refused(options, source, options.onUnavailable, {
-        reason: "unavailable",
-        cause: attempt.cause,
-      });
-    case "acquired": {
-      if (completion.isTooLate) {
-        giveBack(attempt.lease);
+    case "acquired":
+      if (own.isTooLate) {
+        endLease(attempt.lease, undefined, 0);
         return { kind: "gone" };
       }
-      const own = completion.hold(req, attempt.lease, submission, options);
-      return { kind: "held", held: own, own };
+      own.hold(attempt.lease, submission);
+      return { kind: "held", held: own, isOwn: true };
+    case "contended": {
+      const { expiresInMs, isCooldown = false, sameSubmission = false } = attempt;
+      const why = { expiresInMs, sameSubmission, answerUnavailable: false, hasEnded, isCooldown };
+      return refused(options, source, { reason: "contended", ...why }, submission);
     }
+    case "mismatched":
+      return refused(
+        options,
+        source,
+        { reason: "mismatch", inFlight: attempt.inFlight },
+        submission,
+      );
+    case "unavailable":
+      // A denied permission is not an outage: answered like one, it would never be looked at.
+      if (isSubmitLockError(attempt.cause) && attempt.cause.code === "SUBMIT_LOCK_MISCONFIGURED") {
+        throw attempt.cause;
+      }
+      // An order without a lock for a client that has left helps no one.
+      if (own.isTooLate) return { kind: "gone" };
+      return refused(options, source, { reason: "unavailable", cause: attempt.cause });
   }
 }
 
-async function replayed<Source, Args extends unknown[]>(
+function replayed<Source, Args extends unknown[]>(
   options: ResolvedGuardOptions<Source, Args>,
   source: Source,
   req: IncomingMessage,
   key: string,
   submission: IdentifiedSubmission,
-  { ageMs, answer }: Omit<Replay, "reason">,
-): Promise<Admission<Args>> {
-  const replayable = await replayableAnswer(answer, req.headers, options.hasOnReplay);
-  if (replayable !== undefined) {
-    publishReplay({ key, ageMs, source: submission.source });
-    const replay: Replay = { reason: "replay", answer: replayable, ageMs };
+  replay: Replay,
+): Admission<Args> {
+  if (isRepeatable(options, req, replay.answer)) {
+    publishReplay({ key, ageMs: replay.ageMs, source: submission.source });
     return { kind: "answered", answer: (...args) => options.onReplay(...args, replay) };
   }
   const unavailable = {
@@ -206,48 +183,38 @@ async function replayed<Source, Args extends unknown[]>(
     answerUnavailable: true,
     isCooldown: false,
   };
-  return refused(options, source, options.onContended, unavailable, submission);
+  return refused(options, source, unavailable, submission);
 }
 
-/**
- * `undefined` where not enough of it was kept, or this client cannot read it, or another writer has
- * recorded a status that a guard never keeps.
- */
-async function replayableAnswer(
+function isRepeatable(
+  { hasOnReplay }: { readonly hasOnReplay: boolean },
+  { headers }: IncomingMessage,
   answer: StoredAnswer,
-  headers: IncomingHttpHeaders,
-  hasOnReplay: boolean,
-): Promise<StoredAnswer | undefined> {
-  if (answer.status < 200 || answer.status >= 500) return undefined;
-  if (hasOnReplay) return answer;
-  if (answer.body !== undefined) return await readableAnswer(answer, headers);
-  // A redirect says everything in its headers.
-  const isRedirect = answer.status >= 300 && answer.status < 400;
-  return isRedirect || answer.headers["location"] !== undefined ? answer : undefined;
+): boolean {
+  // Another writer may have recorded a status that a guard never keeps.
+  if (answer.status < 200 || answer.status >= 500) return false;
+  return hasOnReplay || isReadable(answer, headers);
 }
 
-function refused<Source, Args extends unknown[], Why extends Refusal>(
+function refused<Source, Args extends unknown[]>(
   options: ResolvedGuardOptions<Source, Args>,
   source: Source,
-  choice: OnRefusal<Args, Why>,
-  why: Omit<Why, "problem">,
+  why: RefusalReason,
   submission?: IdentifiedSubmission,
 ): Admission<Args> {
+  const choice = options.onRefusal[why.reason];
   if (choice === "proceed") return { kind: "pass" };
   const isDerived = submission?.source === "derived";
   // Not made for a client that has left before it is answered.
-  const problem = () => options.problem(why as RefusalReason, source, isDerived);
-  const answer = (...args: Args) => choice(...args, { ...why, problem: problem() } as Why);
+  const problem = () => options.problem(why, source, isDerived);
+  const answer = (...args: Args) => choice(...args, { ...why, problem: problem() } as Refusal);
   return { kind: "answered", answer };
 }
 
-/** The outer guard's lease knows nothing of what the inner one would keep: that would be lost in silence. */
+/** The outer guard's lease does not know which answers the inner one would keep: they would be lost. */
 function checkBorrowed(
-  held: SharedLease,
-  {
-    cooldownMs,
-    idempotency,
-  }: { cooldownMs: number; idempotency: ResolvedIdempotency<never> | undefined },
+  held: RequestLease,
+  { cooldownMs, idempotency }: Pick<RequestLease, "cooldownMs" | "idempotency">,
 ): void {
   const isLost = idempotency !== undefined && held.idempotency !== idempotency;
   if (!isLost && (cooldownMs === 0 || held.cooldownMs === cooldownMs)) return;
@@ -258,9 +225,4 @@ function checkBorrowed(
 
 function isNoUser(userId: UserId | NoUser): userId is NoUser {
   return userId === undefined || userId === null || userId === "";
-}
-
-/** A denied permission is no outage: if it were answered like one, nobody would look for it. */
-function isMisconfigured(cause: Error): boolean {
-  return isSubmitLockError(cause) && cause.code === "SUBMIT_LOCK_MISCONFIGURED";
 }

@@ -1,5 +1,174 @@
+import { createHash } from "node:crypto";
+import type { IncomingMessage } from "node:http";
+import type { Http2ServerRequest } from "node:http2";
+import { setImmediate } from "node:timers/promises";
 import { NoFingerprintError } from "../errors.ts";
 import { hash22 } from "../lock/submission.ts";
+
+/** The content of a request that only the framework knows. */
+export interface RequestContent {
+  /** The URL as it was sent, with the part that a router has cut off. */
+  readonly originalUrl: string;
+  readonly query: unknown;
+  /** The body as a parser has left it; `undefined` if none has. */
+  readonly body: unknown;
+  /** A parser has run: it leaves a body behind, also for a content type that it does not take. */
+  readonly hasParser: boolean;
+  /** Each place in which a parser leaves files, with or without any. */
+  readonly files: readonly unknown[];
+}
+
+/** The properties in which parsers leave files. */
+export interface Uploads {
+  readonly file?: unknown;
+  readonly files?: unknown;
+}
+
+/** Parsers for Koa may leave nothing behind for a content type that is not theirs. */
+const usualTypes = /^application\/(?:json|x-www-form-urlencoded)\b/i;
+
+/**
+ * Waits until an announced body is known to be empty, as on HTTP/2 one turn of the event loop later.
+ *
+ * @throws NoFingerprintError (as a rejection) for any other body that was not parsed: the client
+ * chose a content type that no parser takes, or the application has mounted none.
+ */
+export async function untilKnownEmpty(
+  req: IncomingMessage,
+  { body, files, hasParser }: RequestContent,
+): Promise<void> {
+  if (sentFiles(files) !== undefined) return;
+  await setImmediate();
+  if (!bodyIsUnparsed(req, body)) return;
+  const isOfClient = hasParser || !usualTypes.test(req.headers["content-type"] ?? "");
+  // A fingerprint of nothing would let every payload pass for the first one.
+  throw new NoFingerprintError(
+    `cannot compare this request with earlier ones of its Idempotency-Key: ${
+      isOfClient ? "no body parser took its content type" : "its body was not parsed"
+    }. Mount the body parser before the guard, or give idempotency.fingerprint`,
+    { status: isOfClient ? 415 : 500 },
+  );
+}
+
+/** The payload of a request: query, parsed body and files. */
+export function payloadOf(req: IncomingMessage, { body, files, query }: RequestContent): unknown {
+  const sent = sentFiles(files);
+  return [query ?? null, sentBody(req, body), ...(sent === undefined ? [] : [sent])];
+}
+
+/**
+ * Whether the client announced a body: on HTTP/1 `Content-Length` above 0 or any
+ * `Transfer-Encoding` (RFC 9112, section 6.3); on HTTP/2, where neither has to be sent, also
+ * headers that did not end the stream (RFC 9113, section 8.1).
+ *
+ * An HTTP/2 client may end an empty body by a frame of its own. Node.js has read it one turn of the
+ * event loop after the request; until then such a body counts as announced.
+ */
+export function bodyWasAnnounced(req: IncomingMessage | Http2ServerRequest): boolean {
+  const length = req.headers["content-length"];
+  if (length !== undefined) return Number(length) > 0;
+  if (req.headers["transfer-encoding"] !== undefined) return true;
+  if (!("stream" in req)) return false;
+  const { stream } = req;
+  // Ended without a byte: Node.js ends such a stream by itself, even if it is not read.
+  const cameEmpty = stream.readableEnded && !stream.readableDidRead;
+  return !stream.endAfterHeaders && !cameEmpty;
+}
+
+/**
+ * Whether a body was announced and no parser has taken it, so that `body` says nothing about the
+ * payload. Parsers for Express 4 and Koa leave `{}` behind for a content type that is not theirs,
+ * and that is not a payload either; a `{}` that was sent has been read off the request.
+ */
+export function bodyIsUnparsed(req: IncomingMessage | Http2ServerRequest, body: unknown): boolean {
+  if (body !== undefined && !isEmptyObject(body)) return false;
+  if (!bodyWasAnnounced(req)) return false;
+  return body === undefined || !(req.readableDidRead || req.readableEnded);
+}
+
+/**
+ * The body as a parser has left it; `null` for none. Parsers for Express 4 leave `{}` behind for a
+ * request without a body, and those for Express 5 and Koa do not: a retry may reach another version.
+ */
+export function sentBody(req: IncomingMessage | Http2ServerRequest, body: unknown): unknown {
+  if (isEmptyObject(body) && !bodyWasAnnounced(req)) return null;
+  return body ?? null;
+}
+
+function isEmptyObject(body: unknown): boolean {
+  if (typeof body !== "object" || body === null) return false;
+  return !ArrayBuffer.isView(body) && !Array.isArray(body) && Object.keys(body).length === 0;
+}
+
+/** The files of a form by their fields, as a fingerprint compares them. */
+export type SentFiles = Readonly<Record<string, readonly (readonly string[])[]>>;
+
+/**
+ * Describes the files that a parser has left on a request; `undefined` where there are none.
+ *
+ * @param places the values of the properties in which parsers leave a file, or arrays and plain
+ * objects of files.
+ * @throws NoFingerprintError for a file whose bytes are neither in memory nor hashed: two files of
+ * one name and one size would pass for each other.
+ */
+export function sentFiles(places: readonly unknown[]): SentFiles | undefined {
+  // Without a prototype: a client gives the names of the fields.
+  const files: Record<string, string[][]> = Object.create(null);
+  // A parser for Koa may leave one object in two places.
+  for (const place of new Set(places)) collect(place, "", files);
+  const all = Object.values(files);
+  for (const ofField of all) {
+    // Formidable lists the files of a field as the disk has written them: the order does not count.
+    if (ofField.some(([how]) => how === "hash")) ofField.sort((a, b) => (`${a}` < `${b}` ? -1 : 1));
+  }
+  return all.length > 0 ? files : undefined;
+}
+
+function collect(value: unknown, field: string, files: Record<string, string[][]>): void {
+  if (typeof value !== "object" || value === null) return;
+  if (Array.isArray(value)) {
+    for (const each of value) collect(each, field, files);
+  } else if (isContainer(value)) {
+    for (const [name, each] of Object.entries(value)) {
+      collect(each, field === "" ? name : `${field}[${name}]`, files);
+    }
+  } else {
+    const file = value as Readonly<Record<string, unknown>>;
+    const name = firstText(file, "fieldname") ?? field;
+    files[name] ??= [];
+    files[name].push(describe(file));
+  }
+}
+
+/** An object of fields holds files and arrays only; a file has a name, a path or a class. */
+function isContainer(value: object): boolean {
+  return isPlain(value) && Object.values(value).every((each) => typeof each === "object");
+}
+
+/** Describes a file: how its bytes are known, their hash, its name, its type and its size. */
+function describe(file: Readonly<Record<string, unknown>>): string[] {
+  const name = firstText(file, "originalname", "originalFilename", "name") ?? "";
+  const about = [name, firstText(file, "mimetype", "type") ?? "", `${file["size"]}`];
+  const bytes = file["buffer"] ?? file["data"];
+  // With temporary files, express-fileupload leaves an empty buffer.
+  if (bytes instanceof Uint8Array && bytes.length === file["size"]) {
+    return ["bytes", createHash("sha256").update(bytes).digest("base64url"), ...about];
+  }
+  // No ETag: some stores give each upload of the same bytes another one.
+  const hash = firstText(file, "hash", "md5", "checksum");
+  if (hash !== undefined) return ["hash", hash, ...about];
+  throw new NoFingerprintError(
+    "cannot compare this request with earlier ones of its Idempotency-Key: it has a file whose bytes are not in memory, and whose parser gave no hash. Keep uploads in memory, let the parser hash them, or give idempotency.fingerprint",
+  );
+}
+
+function firstText(
+  object: Readonly<Record<string, unknown>>,
+  ...names: readonly string[]
+): string | undefined {
+  const texts = names.map((name) => object[name]);
+  return texts.find((text): text is string => typeof text === "string" && text !== "");
+}
 
 /** Far beyond any order, and far from what a stack can hold. */
 const maxDepth = 64;
@@ -10,7 +179,7 @@ const maxDepth = 64;
  *
  * @param idHash the hash of the submission's id.
  * @param value JSON (also nested with `Uint8Array`), a string or bytes.
- * @throws NoFingerprintError for `undefined` and for whatever {@link canonicalJson} refuses: a
+ * @throws NoFingerprintError for `undefined` and for anything that {@link canonicalJson} refuses: a
  * fingerprint of nothing would let every payload pass for the first one.
  */
 export function fingerprintOf(idHash: string, value: unknown): string {
@@ -21,11 +190,11 @@ export function fingerprintOf(idHash: string, value: unknown): string {
  * One text for all spellings of the same JSON: keys sorted by code unit and numbers as JavaScript
  * prints them, as in RFC 8785; arrays in order; `toJSON` called, and members that are `undefined`
  * left out, as `JSON.stringify` does; `null` is a value. Bytes are written as `x` and base64, which
- * is no JSON, so they equal no string and no array.
+ * is not JSON, so they equal no string and no array.
  *
  * @throws NoFingerprintError for nothing at all (`undefined`, a function, a symbol), a bigint
- * without `toJSON`, an object such as a `Map` or a promise whose content JSON cannot show, and
- * what is nested deeper than 64 levels, circles among it.
+ * without `toJSON`, an object such as a `Map` or a promise whose content JSON cannot show, and a
+ * value that is nested deeper than 64 levels or in a circle.
  */
 export function canonicalJson(value: unknown): string {
   const text = write(value, 0);
@@ -35,7 +204,7 @@ export function canonicalJson(value: unknown): string {
   );
 }
 
-/** `undefined` is what JSON cannot hold: left out of an object, `null` in an array. */
+/** Returns `undefined` for a value that JSON cannot hold: left out of an object, `null` in an array. */
 function write(value: unknown, depth: number): string | undefined {
   if (typeof value === "string") return quote(value);
   if (Number.isFinite(value)) return `${value}`;
@@ -50,7 +219,7 @@ function write(value: unknown, depth: number): string | undefined {
   if (depth === maxDepth) {
     throw new NoFingerprintError(
       `the fingerprint: its payload is nested deeper than ${maxDepth} levels, or in a circle`,
-      // A client can send that, so it is no fault of the server.
+      // A client can send that, so it is not a fault of the server.
       { status: 422 },
     );
   }
@@ -81,7 +250,7 @@ function writeObject(object: Record<string, unknown>, depth: number): string {
   return `{${members}}`;
 }
 
-/** What JSON.stringify does, at half its price where nothing is to be escaped. */
+/** As JSON.stringify does, at half its price where no character has to be escaped. */
 function quote(text: string): string {
   return /^[ !#-[\]-~]*$/.test(text) ? `"${text}"` : JSON.stringify(text);
 }
@@ -91,8 +260,8 @@ function hasToJson(value: unknown): value is { toJSON(): unknown } {
   return typeof (value as { toJSON?: unknown }).toJSON === "function";
 }
 
-/** The prototype has none of its own, so it is `Object.prototype`, of whichever realm. */
-export function isPlain(object: object): boolean {
+/** Its prototype has no prototype, so it is the `Object.prototype` of some realm. */
+function isPlain(object: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(object);
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }

@@ -4,12 +4,12 @@ import { Socket } from "node:net";
 import { Timer, TimerWheel } from "../timer-wheel.ts";
 
 /**
- * How long a middleware may hold back the end of a response that nobody is there to read.
- * express-session saves the session meanwhile; compression never ends it.
+ * How long a middleware may hold back the end of a response whose client has left. express-session
+ * saves the session in this time; compression never ends the response.
  */
 const heldBackMs = 1_000;
 
-/** How often a response on an open connection is polled, in case no event told its end. */
+/** How often a response on an open connection is polled, in case no event reported its end. */
 const pollEveryMs = 1_000;
 const pollTimers = new TimerWheel<ResponseEnd>(100, false);
 
@@ -17,7 +17,7 @@ const pollTimers = new TimerWheel<ResponseEnd>(100, false);
  * Watches when a response is over: `ended` when the handler has ended it, `closed` when its
  * connection or stream has closed without that.
  *
- * No event tells that on its own (Node 20, 22 and 24, HTTP/1 unless said otherwise):
+ * No single event shows that (Node 20, 22 and 24, HTTP/1 unless said otherwise):
  *
  * | event                  | after a normal end      | after the client has left                  |
  * | ---------------------- | ----------------------- | ------------------------------------------ |
@@ -33,9 +33,9 @@ const pollTimers = new TimerWheel<ResponseEnd>(100, false);
  *
  * So `writableEnded` is read at each event of the response, and the call of `res.end` itself is
  * watched where `prefinish` may be missing. Where a response has an HTTP/1 connection to itself,
- * `prefinish` is enough but for one case, a connection that was ended and is not closed yet, and
- * for that one the response is polled. An HTTP/2 stream is polled for another one: reset without an
- * error code while something is unwritten, it has no `close` until it is destroyed.
+ * `prefinish` is enough except for a connection that was ended and is not closed yet, for which the
+ * response is polled. An HTTP/2 stream is polled because a stream that is reset without an error code
+ * while bytes are unwritten has no `close` until it is destroyed.
  */
 export class ResponseEnd extends Timer {
   readonly #res: ServerResponse;
@@ -44,7 +44,7 @@ export class ResponseEnd extends Timer {
   #closed: boolean;
   #endCalled = false;
   #stopWatchingSocket: (() => void) | undefined;
-  /** One that the response has to itself. */
+  /** Only if the response has the connection to itself. */
   readonly #connection: Socket | undefined;
   readonly #stream: Http2Stream | undefined;
 
@@ -74,25 +74,25 @@ export class ResponseEnd extends Timer {
     }
   }
 
-  /** The handler has ended the response, whether or not anybody is there to read it. */
+  /** The handler has ended the response, even if its client has left. */
   get ended(): boolean {
     return this.#ended || this.#res.writableEnded;
   }
 
-  /** Nobody is there any more to read what is still to come. */
+  /** The client has left, or cannot read the rest of the response. */
   get closed(): boolean {
     return this.#closed;
   }
 
   /**
-   * Whether nothing will happen to the response any more once the work is done. Not while an outer
+   * Whether the response will not change any more once the work is done. False while an outer
    * middleware holds its end back, as express-session does until the session is saved.
    */
   get isOver(): boolean {
     return this.ended || (this.#closed && !this.#endCalled);
   }
 
-  /** Takes the response for closed, although its connection is open: nobody will end it. */
+  /** Takes the response for closed, although its connection is open: it will never be ended. */
   fail(): void {
     this.#close();
   }
@@ -112,10 +112,10 @@ export class ResponseEnd extends Timer {
 
   override onDue(): void {
     this.#setPollTimer();
-    // Only now its `close` follows, for the handler too. Until here it could read the request.
+    // Its `close` follows only now, also for the handler, which could read the request until here.
     if (this.#stream?.closed) this.#stream.destroy();
     if (this.#res.writableEnded) this.#end();
-    // Whatever is answered now will not be read.
+    // An answer that is given now will not be read.
     else if (this.#connection?.writable === false) this.#close();
   }
 
@@ -185,12 +185,12 @@ function streamOf(res: ServerResponse): Http2Stream | undefined {
   return (res as { readonly stream?: Http2Stream }).stream;
 }
 
-/** None while it is queued behind a pipelined one, or in the hands of a serverless platform. */
+/** None while the response is queued behind a pipelined one, or belongs to a serverless platform. */
 function connectionOf(res: ServerResponse): Socket | undefined {
   return res.socket instanceof Socket ? res.socket : undefined;
 }
 
-/** One listener a socket: a client may have many pipelined requests on one. */
+/** One listener for each socket: a client may have many pipelined requests on one. */
 const socketListeners = new WeakMap<Socket, Set<() => void>>();
 
 function onSocketClose(socket: Socket, listener: () => void): () => void {

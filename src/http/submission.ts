@@ -1,18 +1,20 @@
 import type { IncomingMessage } from "node:http";
-import { setImmediate } from "node:timers/promises";
-import { NoFingerprintError } from "../errors.ts";
 import { checkText, hash22, isText } from "../lock/submission.ts";
-import { bodyIsUnparsed, sentBody } from "./announced-body.ts";
-import { fingerprintOf } from "./fingerprint.ts";
-import { parseIdempotencyKey } from "./idempotency-key.ts";
-import type { ResolvedIdempotency } from "./idempotency-options.ts";
-import { sentFiles } from "./uploads.ts";
+import {
+  bodyIsUnparsed,
+  fingerprintOf,
+  payloadOf,
+  type RequestContent,
+  untilKnownEmpty,
+} from "./fingerprint.ts";
+import type { ResolvedIdempotency } from "./options.ts";
 
-/** What a request means to happen once, as a handler sees it. */
-export interface Submission {
+/** An operation that a request asks for and that must happen once, as a handler sees it. */
+export interface RequestSubmission {
   /**
-   * 22 characters, the same on every retry of this user and of nobody else, and without a meaning to
-   * others: for a unique column of the order table, and for the key of a payment provider.
+   * 22 characters, the same on every retry of this user and different for every other user, and
+   * without a meaning to others: for a unique column of the order table, and for the key of a payment
+   * provider.
    */
   readonly id: string;
   /** Whether the client's `Idempotency-Key` header gave the id, or the option `submissionId`. */
@@ -21,30 +23,24 @@ export interface Submission {
   doNotStore(): void;
 }
 
-/** A submission, with what the lock has to know of it. */
-export class IdentifiedSubmission implements Submission {
+/** A submission that can be asked whether its answer may be kept. */
+export class IdentifiedSubmission implements RequestSubmission {
   readonly id: string;
   readonly source: "key" | "derived";
-  readonly #fingerprint: string | undefined;
   #isStored = true;
 
-  constructor(id: string, source: "key" | "derived", fingerprint: string | undefined) {
+  constructor(id: string, source: "key" | "derived") {
     this.id = id;
     this.source = source;
-    this.#fingerprint = fingerprint;
   }
 
   doNotStore(): void {
     this.#isStored = false;
   }
 
-  /** Whether its answer may be kept. */
+  /** Static, so that handlers do not see it. */
   static isStored(submission: IdentifiedSubmission): boolean {
     return submission.#isStored;
-  }
-
-  static fingerprint(submission: IdentifiedSubmission): string | undefined {
-    return submission.#fingerprint;
   }
 }
 
@@ -53,37 +49,24 @@ export type Identification =
   | { readonly kind: "none" }
   | { readonly kind: "key-missing" }
   | { readonly kind: "key-invalid" | "id-invalid"; readonly why: string }
-  | { readonly kind: "submission"; readonly submission: IdentifiedSubmission };
-
-/** What only the framework knows of a request. */
-export interface RequestContent {
-  /** The URL as it came, whatever router has cut from it. */
-  readonly originalUrl: string;
-  readonly query: unknown;
-  /** What a body parser has made of the body; `undefined` if none has. */
-  readonly body: unknown;
-  /** A parser has run: it leaves a body behind, also for a content type that it does not take. */
-  readonly hasParser: boolean;
-  /** Each place in which a parser leaves files, with or without any. */
-  readonly files: readonly unknown[];
-}
-
-/** The properties in which parsers leave files. */
-export interface Uploads {
-  readonly file?: unknown;
-  readonly files?: unknown;
-}
+  | {
+      readonly kind: "submission";
+      readonly submission: IdentifiedSubmission;
+      readonly fingerprint: string | undefined;
+    };
 
 const primitives: ReadonlySet<string> = new Set(["string", "number", "boolean"]);
 
 const whyIdInvalid = "The id of a submission has to be well-formed text of 1 to 1024 characters.";
+const whyKeyInvalid =
+  "Send one key of 1 to 255 printable ASCII characters, in double quotes or without space, double quote, comma and semicolon.";
 
 /**
- * Finds what identifies the submission, once: handlers may change the body later.
+ * Finds the id and the fingerprint of the submission, once: handlers may change the body later.
  *
- * @param scope what is the user's alone: the key of the user's lock.
+ * @param scope a text that belongs to the user alone: the key of the user's lock.
  * @throws NoFingerprintError (as a rejection) for a body that was announced and not parsed,
- * InvalidOptionError for a `submissionId` that is an object, and what the application's functions throw.
+ * InvalidOptionError for a `submissionId` that is an object, and errors of the application's functions.
  */
 export async function identify<Source>(
   options: ResolvedIdempotency<Source>,
@@ -94,7 +77,7 @@ export async function identify<Source>(
 ): Promise<Identification> {
   // They are not submissions: asking twice does no harm.
   if (req.method === "GET" || req.method === "HEAD") return { kind: "none" };
-  // Here and below, nothing is awaited for a function that is not there: most have the header alone.
+  // Here and below, no await for a function that is absent: most applications use the header alone.
   if (options.submissionId !== undefined) {
     const derived = await options.submissionId(source);
     if (derived !== undefined && derived !== null && derived !== "") {
@@ -105,30 +88,28 @@ export async function identify<Source>(
       const text = checkText("idempotency.submissionId", derived);
       const id = hash22(`derived\n${scope}\n${text}`);
       const given = await options.fingerprint?.(source);
-      const print = given === undefined ? undefined : fingerprintOf(id, given);
-      return { kind: "submission", submission: new IdentifiedSubmission(id, "derived", print) };
+      const fingerprint = given === undefined ? undefined : fingerprintOf(id, given);
+      const submission = new IdentifiedSubmission(id, "derived");
+      return { kind: "submission", submission, fingerprint };
     }
   }
   if (options.key === "ignored") return { kind: "none" };
   const header = parseIdempotencyKey(linesOf(req, "idempotency-key"));
-  if (header.kind === "invalid") return { kind: "key-invalid", why: header.why };
+  if (header.kind === "invalid") return { kind: "key-invalid", why: whyKeyInvalid };
   if (header.kind === "missing") {
     return { kind: options.key === "required" ? "key-missing" : "none" };
   }
-  const { originalUrl, query, body, hasParser, files } = content(source);
-  const id = hash22(`key\n${scope}\n${req.method} ${pathOf(originalUrl)}\n${header.key}`);
+  const sent = content(source);
+  const id = hash22(`key\n${scope}\n${req.method} ${pathOf(sent.originalUrl)}\n${header.key}`);
   let payload: unknown;
   if (options.fingerprint === undefined) {
-    const sent = sentFiles(files);
-    if (sent === undefined && bodyIsUnparsed(req, body)) {
-      await untilKnownEmpty(req, body, hasParser);
-    }
-    payload = [query ?? null, sentBody(req, body), ...(sent === undefined ? [] : [sent])];
+    if (bodyIsUnparsed(req, sent.body)) await untilKnownEmpty(req, sent);
+    payload = payloadOf(req, sent);
   } else {
     payload = await options.fingerprint(source);
   }
-  const submission = new IdentifiedSubmission(id, "key", fingerprintOf(id, payload));
-  return { kind: "submission", submission };
+  const fingerprint = fingerprintOf(id, payload);
+  return { kind: "submission", submission: new IdentifiedSubmission(id, "key"), fingerprint };
 }
 
 function pathOf(url: string): string {
@@ -136,33 +117,7 @@ function pathOf(url: string): string {
   return end < 0 ? url : url.slice(0, end);
 }
 
-/** Parsers for Koa may leave nothing behind for a content type that is not theirs. */
-const usualTypes = /^application\/(?:json|x-www-form-urlencoded)\b/i;
-
-/**
- * On HTTP/2 an empty body may be known to be empty one turn of the event loop later.
- *
- * @throws NoFingerprintError (as a rejection) for any other body that was not parsed: the client
- * chose a content type that no parser takes, or the application has mounted none.
- */
-async function untilKnownEmpty(
-  req: IncomingMessage,
-  body: unknown,
-  hasParser: boolean,
-): Promise<void> {
-  await setImmediate();
-  if (!bodyIsUnparsed(req, body)) return;
-  const isOfClient = hasParser || !usualTypes.test(req.headers["content-type"] ?? "");
-  // A fingerprint of nothing would let every payload pass for the first one.
-  throw new NoFingerprintError(
-    `cannot compare this request with earlier ones of its Idempotency-Key: ${
-      isOfClient ? "no body parser took its content type" : "its body was not parsed"
-    }. Mount the body parser before the guard, or give idempotency.fingerprint`,
-    { status: isOfClient ? 415 : 500 },
-  );
-}
-
-/** The lines of a header as they came: Node.js joins them. */
+/** The lines of a header as they were sent: Node.js joins them. */
 function linesOf(req: IncomingMessage, name: string): string[] {
   const lines: string[] = [];
   const { rawHeaders } = req;
@@ -177,4 +132,38 @@ function linesOf(req: IncomingMessage, name: string): string[] {
   // An adapter for serverless functions may make its requests without them.
   const joined = req.headers[name];
   return joined === undefined ? [] : [joined].flat();
+}
+
+/** The content of a request's `Idempotency-Key` header. */
+export type IdempotencyKey =
+  | { readonly kind: "missing" }
+  | { readonly kind: "invalid" }
+  /** 1 to 255 characters of printable ASCII. */
+  | { readonly kind: "key"; readonly key: string };
+
+/** A String of RFC 8941, section 3.3.3, and nothing after it. */
+const quoted = /^"((?:[ !#-[\]-~]|\\["\\])*)"$/;
+
+/** Printable ASCII without space, double quote, comma and semicolon. */
+const bare = /^[!#-+\--:<-~]+$/;
+
+/**
+ * Reads the `Idempotency-Key` header. draft-ietf-httpapi-idempotency-key-header-07, section 2.1,
+ * wants an Item of RFC 8941 that is a String (`"8e03978e"`, with its quotes); nearly all clients
+ * send the bare text. Both are accepted, and both spellings are one key. Empty is missing; a list,
+ * parameters, more than one line, more than 255 characters or anything but printable ASCII is
+ * invalid.
+ *
+ * @param lines the header's lines as they were sent, one element each. Not their joined form: joined
+ * with a comma, the lines `"a` and `b"` would read as one key.
+ */
+export function parseIdempotencyKey(lines: readonly string[]): IdempotencyKey {
+  const [line] = lines;
+  if (line === undefined) return { kind: "missing" };
+  // The whole line, because trim() also removes spaces that are not ASCII.
+  if (lines.length > 1 || /[^\t -~]/.test(line)) return { kind: "invalid" };
+  const text = line.trim();
+  if (text === "") return { kind: "missing" };
+  const key = quoted.exec(text)?.[1]?.replace(/\\(.)/g, "$1") ?? bare.exec(text)?.[0] ?? "";
+  return key === "" || key.length > 255 ? { kind: "invalid" } : { kind: "key", key };
 }

@@ -14,12 +14,11 @@ interface NodeStream {
 interface StreamsEnd {
   /** The body itself broke off. Koa 2 then leaves the response open. */
   readonly hasFailed: boolean;
-  /** One of them said that it failed. */
+  /** One of them reported a failure. */
   readonly hasErrored: boolean;
 }
 
-/** Registered, so that two copies of the package watch one response together. */
-const watchOf: unique symbol = Symbol.for("submit-lock.body");
+const watchOf: unique symbol = Symbol("submit-lock.body");
 
 /** A response object whose `body` may be watched. */
 interface Watched {
@@ -27,7 +26,7 @@ interface Watched {
   readonly res: ServerResponse;
   [watchOf]?: {
     readonly response: Watched;
-    /** An accessor that somebody else has put there. */
+    /** An accessor that other middleware has put there. */
     readonly outer: PropertyDescriptor | undefined;
     readonly watchers: BodyStreams[];
   };
@@ -81,7 +80,7 @@ export class BodyStreams {
   /**
    * Calls back when every stream has ended.
    *
-   * @param isDisconnected whether the client has left, so nobody wants the body any more.
+   * @param isDisconnected whether the client has left, so that the body has no reader any more.
    */
   whenEnded(isDisconnected: boolean, ended: (how: StreamsEnd) => void): void {
     const open = new Set<NodeStream>();
@@ -101,7 +100,7 @@ export class BodyStreams {
       ended({ hasFailed, hasErrored });
       return;
     }
-    // As Koa does, which on Koa 2 does not hear of a response that is queued behind a pipelined one.
+    // As Koa does; but Koa 2 gets no event for a response that is queued behind a pipelined one.
     this.#response.res.once("close", () => {
       for (const stream of open) if (stream instanceof Readable) stream.destroy();
     });

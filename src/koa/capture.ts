@@ -1,24 +1,33 @@
+import { isUtf8 } from "node:buffer";
 import type { ParameterizedContext } from "koa";
-import type { Capture, WantedAnswer } from "../http/capture.ts";
-import { ResponseCapture } from "../http/response-capture.ts";
-import { pickHeaders } from "../http/stored-headers.ts";
-import type { AnswerHeaders, AnswerToStore } from "../lock/record.ts";
-import { bodyWithout, emptyStatuses } from "./bodies.ts";
+import { type Capture, ResponseCapture, type WantedAnswer } from "../http/capture.ts";
+import { pickHeaders } from "../http/stored-answer.ts";
+import type { AnswerHeaders, AnswerToStore, StoredAnswer } from "../lock/record.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: any state and any context of the application fits.
-type AnyContext = ParameterizedContext<any, any, any>;
+export type AnyContext = ParameterizedContext<any, any, any>;
+
+/** Statuses that Koa answers without a body. */
+const emptyStatuses: ReadonlySet<number> = new Set([204, 205, 304]);
+
+/** Koa's answer where no body was set. */
+function bodyWithout(ctx: AnyContext): { readonly text: string; readonly type: string } {
+  const code = String(ctx.status);
+  const text = ctx.req.httpVersionMajor >= 2 ? code : ctx.message || code;
+  return { text, type: "text/plain; charset=utf-8" };
+}
 
 /**
- * What everything downstream has answered. From the context and not from the response: after a
- * client has left, Koa ends the response without the body. Only what goes past Koa, to the response
- * itself, is taken from there.
+ * Captures the answer of everything downstream. From the context and not from the response: after a
+ * client has left, Koa ends the response without the body. Only an answer that bypasses Koa is taken
+ * from the response itself.
  */
 export class ContextCapture implements Capture {
   readonly #ctx: AnyContext;
   readonly #wanted: WantedAnswer;
   readonly #response: ResponseCapture;
   #hasFailed = false;
-  /** What the context said when everything downstream had settled. */
+  /** The answer that the context had when everything downstream had settled. */
   #said: AnswerToStore | undefined;
 
   constructor(ctx: AnyContext, wanted: WantedAnswer) {
@@ -47,7 +56,7 @@ export class ContextCapture implements Capture {
   bodyFailed(): void {
     const { res } = this.#ctx;
     const hasBegun = res.headersSent && res.statusCode === this.#said?.status;
-    // Then the client was answered nothing, or what Koa says of the failure.
+    // Then the client got no answer, or Koa's answer to the failure.
     if (!hasBegun) this.#said = undefined;
   }
 
@@ -60,7 +69,7 @@ export class ContextCapture implements Capture {
     const headers = pickHeaders(this.#wanted.storedHeaders, this.#ctx.res);
     if (emptyStatuses.has(status)) return { status, headers: withoutType(headers), body: "" };
     if (body === undefined || body === null) return this.#withoutBody(status, headers);
-    // What a stream will bring is not seen.
+    // The bytes of a stream are not seen.
     if (isStream(body)) return { status, headers };
     const isSentAsIs = typeof body === "string" || Buffer.isBuffer(body);
     return this.#whole(status, headers, isSentAsIs ? body : JSON.stringify(body));
@@ -90,4 +99,44 @@ function isStream(body: unknown): boolean {
     return true;
   }
   return typeof (body as { pipe?: unknown }).pipe === "function";
+}
+
+/**
+ * Sets status and body of a stored answer, the body in the form that it had, so that outer middleware
+ * treats it as it did the first time: JSON as a value, text as a string, and no body as none.
+ */
+export function repeat(ctx: AnyContext, { body, headers, status }: StoredAnswer): void {
+  // First and last: assigning a body sets a status where there is none, or replaces it.
+  ctx.status = status;
+  const type = headers["content-type"];
+  if (body === undefined || (body.length === 0 && type === undefined)) {
+    // Koa 3 makes the text `null` of it where the type is that of JSON.
+    ctx.remove("Content-Type");
+    ctx.body = null;
+  } else {
+    const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
+    const byKoa = bodyWithout(ctx);
+    const isByKoa = type === byKoa.type && bytes.toString() === byKoa.text;
+    if (!isByKoa) ctx.body = bodyOf(bytes, String(type));
+    // One that Koa has guessed.
+    if (type === undefined) ctx.remove("Content-Type");
+  }
+  ctx.status = status;
+}
+
+function bodyOf(bytes: Buffer, type: string): unknown {
+  if (/\bjson\b/i.test(type)) return jsonOf(bytes) ?? bytes;
+  return type.startsWith("text/") && isUtf8(bytes) ? bytes.toString() : bytes;
+}
+
+/** Only if it becomes the same bytes again. */
+function jsonOf(bytes: Buffer): unknown {
+  if (!isUtf8(bytes)) return undefined;
+  const text = bytes.toString();
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && JSON.stringify(value) === text ? value : undefined;
+  } catch {
+    return undefined;
+  }
 }

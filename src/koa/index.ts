@@ -1,65 +1,45 @@
-import type { Context, Middleware, ParameterizedContext } from "koa";
+import type { Context, Middleware } from "koa";
 import { admit } from "../http/admission.ts";
-import { type GuardOptions, resolveGuardOptions } from "../http/guard-options.ts";
+import type { Uploads } from "../http/fingerprint.ts";
+import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
 import { offeredTypes } from "../http/page.ts";
-import type { Problem } from "../http/problem.ts";
-import type {
-  Anonymous,
-  Contended,
-  KeyMissing,
-  Mismatch,
-  Replay,
-  Unavailable,
-} from "../http/refusal.ts";
-import type { RequestLease, SharedLease, Work } from "../http/request-lease.ts";
+import type { Anonymous, Problem, Replay, Unavailable } from "../http/refusals.ts";
+import type { RequestLease } from "../http/request-lease.ts";
 import { isDisconnected } from "../http/response-end.ts";
-import { headersToRepeat } from "../http/stored-headers.ts";
-import type { Submission, Uploads } from "../http/submission.ts";
+import { headersToRepeat } from "../http/stored-answer.ts";
+import type { RequestSubmission } from "../http/submission.ts";
 import type { Lease } from "../lock/lease.ts";
-import { repeat } from "./bodies.ts";
 import { BodyStreams } from "./body-streams.ts";
-import { ContextCapture } from "./capture.ts";
-import { whenOutermostSettled } from "./outermost.ts";
+import { type AnyContext, ContextCapture, repeat } from "./capture.ts";
 
-export type { AttemptLike, LeaseLike, LockLike, NoUser } from "../http/guard-options.ts";
-export type { IdempotencyOptions, NoId } from "../http/idempotency-options.ts";
-export type { Problem, ProblemCode } from "../http/problem.ts";
+export type {
+  AttemptLike,
+  IdempotencyOptions,
+  LeaseLike,
+  LockLike,
+  NoId,
+  NoUser,
+} from "../http/options.ts";
 export type {
   Anonymous,
   Contended,
   KeyMissing,
   Mismatch,
+  Problem,
+  ProblemCode,
   Replay,
   Unavailable,
-} from "../http/refusal.ts";
-export type { StorePolicy } from "../http/store-policy.ts";
-export type { Submission } from "../http/submission.ts";
+} from "../http/refusals.ts";
+export type { StorePolicy } from "../http/stored-answer.ts";
+export type { RequestSubmission } from "../http/submission.ts";
 export type { ReplayMessage } from "../lock/channels.ts";
-
-// biome-ignore lint/suspicious/noExplicitAny: any state and any context of the application fits.
-type AnyContext = ParameterizedContext<any, any, any>;
 
 /** Answers a request that was not let through; the handler does not run. It may `ctx.throw`. */
 export type Answer<Ctx, Info> = (ctx: Ctx, info: Info) => unknown;
 
 /** The options of {@link submitGuard} for Koa. */
-export interface SubmitGuardOptions<Ctx extends AnyContext = Context> extends GuardOptions<Ctx> {
-  /** A request without a user: 401, go on without a lock, or answer. @defaultValue "reject" */
-  readonly onAnonymous?: "reject" | "proceed" | Answer<Ctx, Anonymous> | undefined;
-  /** Another submission of the user is being processed, or whatever else is a 409. @defaultValue 409 */
-  readonly onContended?: Answer<Ctx, Contended> | undefined;
-  /** Redis does not answer: 503, go on without a lock, or answer. @defaultValue "reject" */
-  readonly onUnavailable?: "reject" | "proceed" | Answer<Ctx, Unavailable> | undefined;
-  /**
-   * The `Idempotency-Key` is missing although it is required, or cannot be read, or `submissionId`
-   * returned an unfit id. @defaultValue 400
-   */
-  readonly onKeyMissing?: Answer<Ctx, KeyMissing> | undefined;
-  /** The id of the submission is that of another one, with other content. @defaultValue 422 */
-  readonly onMismatch?: Answer<Ctx, Mismatch> | undefined;
-  /** The submission was completed before. @defaultValue its answer, with `Idempotent-Replayed: true` */
-  readonly onReplay?: Answer<Ctx, Replay> | undefined;
-}
+export interface SubmitGuardOptions<Ctx extends AnyContext = Context>
+  extends GuardOptions<Ctx, [ctx: Ctx]> {}
 
 /** Options with which every request that is let through has a lease. */
 export interface StrictSubmitGuardOptions<Ctx extends AnyContext = Context>
@@ -83,12 +63,12 @@ export function submitGuard<Ctx extends AnyContext = Context>(
   options: StrictSubmitGuardOptions<Ctx>,
   // biome-ignore lint/suspicious/noExplicitAny: the body may be anything.
   // biome-ignore lint/complexity/noBannedTypes: this is how Koa says "nothing added to the context".
-): Middleware<{ submitLease: Lease; submission?: Submission }, {}, any>;
+): Middleware<{ submitLease: Lease; submission?: RequestSubmission }, {}, any>;
 export function submitGuard<Ctx extends AnyContext = Context>(
   options: SubmitGuardOptions<Ctx>,
   // biome-ignore lint/suspicious/noExplicitAny: the body may be anything.
   // biome-ignore lint/complexity/noBannedTypes: this is how Koa says "nothing added to the context".
-): Middleware<{ submitLease?: Lease; submission?: Submission }, {}, any>;
+): Middleware<{ submitLease?: Lease; submission?: RequestSubmission }, {}, any>;
 export function submitGuard<Ctx extends AnyContext = Context>(
   options: SubmitGuardOptions<Ctx>,
 ): Middleware {
@@ -114,7 +94,7 @@ export function submitGuard<Ctx extends AnyContext = Context>(
     const admission = await admit(resolved, source, ctx.req, ctx.res);
     switch (admission.kind) {
       case "gone":
-        // Somebody has answered, or nobody is there: Koa's own answer would be wrong either way.
+        // The request was answered, or its client has left: Koa's own answer would be wrong either way.
         ctx.respond = false;
         return;
       case "answered":
@@ -124,53 +104,49 @@ export function submitGuard<Ctx extends AnyContext = Context>(
         await next();
         return;
       case "held": {
-        const { held, own } = admission;
+        const { held, isOwn } = admission;
         ctx.state["submitLease"] = held.lease;
         if (held.submission !== undefined) ctx.state["submission"] = held.submission;
-        const capture = captureFor(ctx, own);
-        const work = held.begin();
+        const capture = isOwn ? captureFor(ctx, held) : undefined;
+        held.begin();
         const bodies = new BodyStreams(ctx.response);
         try {
           await next();
           capture?.settled();
         } catch (error) {
-          held.handlerFailed?.();
+          held.handlerFailed();
           throw error;
         } finally {
-          downstreamSettled(ctx, bodies, held, work, capture);
+          downstreamSettled(ctx, bodies, held, capture);
         }
       }
     }
   };
 }
 
-/**
- * After everything downstream a body stream may still be producing, and outer middleware may still
- * be at work: it saves a session there, also for a client that has left.
- */
+/** After everything downstream a body stream may still be producing. */
 function downstreamSettled(
   ctx: AnyContext,
   bodies: BodyStreams,
-  held: SharedLease,
-  work: Work,
+  held: RequestLease,
   capture: ContextCapture | undefined,
 ): void {
   bodies.whenEnded(isDisconnected(ctx.req, ctx.res), ({ hasErrored, hasFailed }) => {
     // After its client has left, a stream may be torn down with an error that is not its own.
     if ((hasErrored || hasFailed) && !isDisconnected(ctx.req, ctx.res)) capture?.bodyFailed();
     if (hasFailed) held.responseFailed();
-    work.detached();
-  });
-  whenOutermostSettled(ctx, (respond) => {
-    // Now all work has been seen, so a client that has left is the end of the response.
-    if (respond !== false && !bodies.hasWebStream) held.begin().finished();
+    held.detached(() => {
+      // Koa does not end the response of a client that has left. All work has been seen, unless the
+      // handler answers by itself, or by a stream that does not report its end.
+      if (ctx.respond !== false && !bodies.hasWebStream) held.endBeforeOuterWork();
+    });
   });
 }
 
-function captureFor(ctx: AnyContext, own: RequestLease | undefined): ContextCapture | undefined {
-  if (own?.wanted === undefined) return undefined;
-  const capture = new ContextCapture(ctx, own.wanted);
-  own.capturedBy(capture);
+function captureFor(ctx: AnyContext, held: RequestLease): ContextCapture | undefined {
+  if (held.wanted === undefined) return undefined;
+  const capture = new ContextCapture(ctx, held.wanted);
+  held.capturedBy(capture);
   return capture;
 }
 

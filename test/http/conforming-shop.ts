@@ -6,7 +6,7 @@ import express4 from "express4";
 import Koa3 from "koa";
 import Koa2 from "koa2";
 import { submitGuard as expressGuard } from "../../src/express/index.ts";
-import type { Submission } from "../../src/http/submission.ts";
+import type { RequestSubmission } from "../../src/http/submission.ts";
 import { RedisStore, SubmitLock, type SubmitLockOptions } from "../../src/index.ts";
 import { submitGuard as koaGuard } from "../../src/koa/index.ts";
 import { closeClients, ioredis6 } from "../support/clients.ts";
@@ -24,7 +24,7 @@ export interface Run {
   /** How many runs came before it. */
   readonly earlier: number;
   readonly body: unknown;
-  readonly submission: Submission | undefined;
+  readonly submission: RequestSubmission | undefined;
 }
 
 /** How one of the two frameworks is asked for what a published specification wants. */
@@ -163,7 +163,7 @@ export class ConformingShop {
     this.#server = framework.serve(
       this.lock,
       parts,
-      async (body, { submission }: { submission?: Submission }) => {
+      async (body, { submission }: { submission?: RequestSubmission }) => {
         const run = { earlier: this.runs.length, body, submission };
         this.runs.push(run);
         return await parts.handler(run);

@@ -2,7 +2,11 @@ import type { IncomingMessage, RequestListener } from "node:http";
 import type Koa from "koa";
 import type { Context, Middleware } from "koa";
 import type { Lease } from "../../src/index.ts";
-import { type IdempotencyOptions, type Submission, submitGuard } from "../../src/koa/index.ts";
+import {
+  type IdempotencyOptions,
+  type RequestSubmission,
+  submitGuard,
+} from "../../src/koa/index.ts";
 import { type AppParts, type Told, type Turn, userOf } from "./turn.ts";
 
 /** An application with the order handler at /orders, and an error handler around everything. */
@@ -83,7 +87,7 @@ function turnOf(ctx: Context): Turn {
     get lease(): Lease | undefined {
       return ctx.state["submitLease"];
     },
-    get submission(): Submission | undefined {
+    get submission(): RequestSubmission | undefined {
       return ctx.state["submission"];
     },
     get parsed() {

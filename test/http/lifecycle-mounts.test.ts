@@ -35,14 +35,21 @@ describe.each(frameworks)("rule 13: mounts, on $name", (framework: Framework) =>
     await shop.isOverAfter(1);
   });
 
-  test("a guard of another copy of the package at the same request takes no second lock", async () => {
+  test("a guard of another copy of the package at the same request guards for itself", async () => {
     const copy = await anotherCopy();
-    const redis = ioredis6.connect(sharedRedisPort());
-    const lock = new copy.SubmitLock({ store: new copy.Store(redis), ...patientTimes });
-    const shop = await openShop({ framework, handler: place, outside: [guardLayer(lock, copy)] });
-    expect((await shop.submit().reply).status).toBe(201);
-    await shop.isOverAfter(1);
-    await lock.close({ timeoutMs: 0 });
+    const lock = (keyPrefix?: string) => {
+      const store = new copy.Store(ioredis6.connect(sharedRedisPort()));
+      return new copy.SubmitLock({ store, keyPrefix, ...patientTimes });
+    };
+    const [same, other] = [lock(), lock("lock:outer:")];
+    const apart = await openShop({ framework, handler: place, outside: [guardLayer(other, copy)] });
+    expect((await apart.submit().reply).status).toBe(201);
+    await apart.isOverAfter(1);
+    const shop = await openShop({ framework, handler: place, outside: [guardLayer(same, copy)] });
+    expect((await shop.submit().reply).status).toBe(409);
+    expect(shop.work.started).toBe(0);
+    await shop.keyIsGone();
+    await Promise.all([same.close({ timeoutMs: 0 }), other.close({ timeoutMs: 0 })]);
   });
 
   test("an order under two guards keeps the lock when its client has left", async () => {

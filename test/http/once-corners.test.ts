@@ -53,7 +53,7 @@ describe.each(mainFrameworks)("$name", (framework) => {
     expect((await first.reply).status).toBe(402);
     const reply = await second;
     expect([reply.status, codeOf(reply)]).toEqual([409, "idempotency_in_flight"]);
-    expect(reply.body).toContain("sent again, it is run again");
+    expect(reply.body).toContain("a retry is processed as a new submission");
     expect((await page).body).toContain("<h1>Your first click was answered</h1>");
     expect(shop.runs).toBe(1);
   });
@@ -123,7 +123,7 @@ describe.each(mainFrameworks)("$name", (framework) => {
     });
     const reply = await shop.submit();
     expect([reply.status, codeOf(reply)]).toEqual([409, "submit_contended"]);
-    expect(JSON.parse(reply.body).detail).toContain("was successful a moment ago");
+    expect(JSON.parse(reply.body).detail).toContain("ended a moment ago");
   });
 
   test("a lock of another maker that fails to end its lease ends nothing else", async () => {

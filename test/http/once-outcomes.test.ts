@@ -211,6 +211,7 @@ describe.each(everywhere)("$name", (framework: Framework) => {
       times: { acquireTimeoutMs: 500, commandTimeoutMs: 250 },
     });
     await once.submit({ key: orderKey });
+    await once.whenKept(1);
     await until(async () => (await once.records()).length === 0, { what: "the record to run out" });
     expect((await once.submit({ key: orderKey })).body).toBe('{"run":2}');
   });

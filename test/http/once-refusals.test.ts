@@ -78,7 +78,7 @@ const refusals: Refusing[] = [
     status: 409,
     code: "submit_contended",
     retryAfter: /^1$/,
-    heading: "Another order of yours came first",
+    heading: "You already have an order in progress",
     told: { reason: "contended", expiresInMs: expect.any(Number), ...contended },
     arrange: during({ key: "another" }),
   },
@@ -86,7 +86,7 @@ const refusals: Refusing[] = [
     status: 409,
     code: "submit_contended",
     retryAfter: /^(29|30)$/,
-    heading: "Another order of yours came first",
+    heading: "You already have an order in progress",
     told: { reason: "contended", expiresInMs: expect.any(Number), ...contended, isCooldown: true },
     arrange: after({ key: orderKey }, { key: "another" }, { guard: { cooldownMs: 30_000 } }),
   },
@@ -153,7 +153,7 @@ const refusals: Refusing[] = [
     code: "idempotency_key_invalid",
     retryAfter: undefined,
     heading: "Your order was not placed",
-    told: { reason: "key-invalid", why: "is a list" },
+    told: { reason: "key-invalid", why: expect.stringMatching(/^Send one key of .*\.$/) },
     arrange: async (options) => {
       const once = await openOnce(options);
       return (headers = {}) => once.submit({ key: "secret, list", headers });

@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Readable } from "node:stream";
 import type { Request, RequestHandler, Response } from "express";
 import type { Context, Middleware } from "koa";
-import type { IdempotencyOptions, LockLike, Submission } from "../../src/express/index.ts";
+import type { IdempotencyOptions, LockLike, RequestSubmission } from "../../src/express/index.ts";
 import type { Lease } from "../../src/index.ts";
 
 /** One run of the order handler, in the same words on every framework. */
@@ -12,7 +12,7 @@ export interface Turn {
   /** Where the adapter has put the lease. */
   readonly lease: Lease | undefined;
   /** Where it has put the submission. */
-  readonly submission: Submission | undefined;
+  readonly submission: RequestSubmission | undefined;
   /** What the parser has made of the body. */
   readonly parsed: unknown;
   /** For a handler that answers in a way that only Express has. */

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { parseIdempotencyKey } from "../../src/http/idempotency-key.ts";
+import { parseIdempotencyKey } from "../../src/http/submission.ts";
 
 const printable = Array.from({ length: 95 }, (_, i) => String.fromCharCode(32 + i));
 const texts = fc.string({ unit: fc.constantFrom(...printable), minLength: 1, maxLength: 255 });
@@ -33,7 +33,7 @@ describe("properties", () => {
     );
   });
 
-  test("a key is always 1 to 255 printable characters, and no other outcome tells the value", () => {
+  test("a key is always 1 to 255 printable characters, and no other outcome has the value", () => {
     const lines = fc.array(
       fc.oneof(
         fc.string({ unit: "binary", maxLength: 600 }),
@@ -45,7 +45,7 @@ describe("properties", () => {
       fc.property(lines, (values) => {
         const parsed = parseIdempotencyKey(values);
         if (parsed.kind === "key") expect(parsed.key).toMatch(/^[ -~]{1,255}$/);
-        if (parsed.kind === "invalid") expect(parsed.why).toMatch(/^[ -~]+$/);
+        else expect(Object.keys(parsed)).toEqual(["kind"]);
       }),
       { numRuns: 2_000 },
     );
@@ -83,37 +83,35 @@ test.each([
   expect(parseIdempotencyKey(lines)).toEqual({ kind: "missing" });
 });
 
-test.each<[what: string, lines: string[], why: string]>([
-  ["two lines", ["secret", "secret"], "came 2 times"],
-  ["two empty lines", ["", ""], "came 2 times"],
-  ["a string over two lines", ['"secret', 'secret"'], "came 2 times"],
-  ["a list", ["secret, other"], "is a list"],
-  ["a list without a space", ["secret,other"], "is a list"],
-  ["parameters after a space", ["secret ;a"], "holds a space"],
-  ["a list of strings", ['"secret" , "other"'], "is a list"],
-  ["parameters of a token", ["secret;a=1"], "has parameters"],
-  ["parameters of a string", ['"secret"; a=1'], "has parameters"],
-  ["something behind the string", ['"secret" other'], "goes on after its closing quote"],
-  ["a string of no characters", ['""'], "is an empty string"],
-  ["256 characters", ["x".repeat(256)], "is longer than 255 characters"],
-  ["256 quoted characters", [`"${"x".repeat(256)}"`], "is longer than 255 characters"],
-  ["a space", ["secret key"], "holds a space without being quoted"],
-  ["a double quote", ['sec"ret'], "holds a double quote"],
-  ["a tab within", ["sec\tret"], "holds a character that is not printable ASCII"],
-  ["a tab within a string", ['"sec\tret"'], "holds a character that is not printable ASCII"],
-  ["latin-1", ["secrét"], "holds a character that is not printable ASCII"],
-  ["a no-break space around it", ["\u00a0secret\u00a0"], "is not printable ASCII"],
-  ["nothing but a no-break space", ["\u00a0"], "is not printable ASCII"],
-  ["a line end", ["secret\n"], "is not printable ASCII"],
-  ["a control character", ["sec\u0000ret"], "is not printable ASCII"],
-  ["a string that is not closed", ['"secret'], "is no string of RFC 8941"],
-  ["a single quote mark", ['"'], "is no string of RFC 8941"],
-  ["another escape", ['"sec\\ret"'], "is no string of RFC 8941"],
-  ["an escaped closing quote", ['"secret\\"'], "is no string of RFC 8941"],
-])("%s: the key is invalid, and the reason does not tell it", (_what, lines, why) => {
-  const parsed = parseIdempotencyKey(lines);
-  expect(parsed).toEqual({ kind: "invalid", why: expect.stringContaining(why) });
-  expect(JSON.stringify(parsed)).not.toContain("sec");
+test.each<[what: string, lines: string[]]>([
+  ["two lines", ["secret", "secret"]],
+  ["two empty lines", ["", ""]],
+  ["a string over two lines", ['"secret', 'secret"']],
+  ["a list", ["secret, other"]],
+  ["a list without a space", ["secret,other"]],
+  ["parameters after a space", ["secret ;a"]],
+  ["a list of strings", ['"secret" , "other"']],
+  ["parameters of a token", ["secret;a=1"]],
+  ["parameters of a string", ['"secret"; a=1']],
+  ["something behind the string", ['"secret" other']],
+  ["a string of no characters", ['""']],
+  ["256 characters", ["x".repeat(256)]],
+  ["256 quoted characters", [`"${"x".repeat(256)}"`]],
+  ["a space", ["secret key"]],
+  ["a double quote", ['sec"ret']],
+  ["a tab within", ["sec\tret"]],
+  ["a tab within a string", ['"sec\tret"']],
+  ["latin-1", ["secrét"]],
+  ["a no-break space around it", ["\u00a0secret\u00a0"]],
+  ["nothing but a no-break space", ["\u00a0"]],
+  ["a line end", ["secret\n"]],
+  ["a control character", ["sec\u0000ret"]],
+  ["a string that is not closed", ['"secret']],
+  ["a single quote mark", ['"']],
+  ["another escape", ['"sec\\ret"']],
+  ["an escaped closing quote", ['"secret\\"']],
+])("%s: the key is invalid", (_what, lines) => {
+  expect(parseIdempotencyKey(lines)).toEqual({ kind: "invalid" });
 });
 
 test("a long line is read in linear time", () => {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { resolveIdempotencyOptions } from "../../src/http/idempotency-options.ts";
-import { resolveStoredHeaders } from "../../src/http/stored-headers.ts";
+import { resolveIdempotencyOptions } from "../../src/http/options.ts";
+import { resolveStoredHeaders } from "../../src/http/stored-answer.ts";
 
 const resolve = (options: unknown, acquireTimeoutMs = 1_000) =>
   resolveIdempotencyOptions(options as never, acquireTimeoutMs);

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { isStored, type StorePolicy } from "../../src/http/store-policy.ts";
+import { isStored, type StorePolicy } from "../../src/http/stored-answer.ts";
 
 const statuses = Array.from({ length: 500 }, (_, i) => i + 100);
 const kept = (policy: StorePolicy) =>

@@ -12,7 +12,7 @@ import {
   type GivenHeaders,
   pickHeaders,
   resolveStoredHeaders,
-} from "../../src/http/stored-headers.ts";
+} from "../../src/http/stored-answer.ts";
 
 const stored = resolveStoredHeaders(["X-Order"]);
 const newResponse = () => new ServerResponse(new IncomingMessage(new Socket()));

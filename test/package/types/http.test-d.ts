@@ -8,8 +8,8 @@ import {
   type Problem,
   type ProblemCode,
   type ReplayMessage,
+  type RequestSubmission,
   type StorePolicy,
-  type Submission,
   type SubmitGuard,
   submitGuard,
 } from "submit-lock/express";
@@ -252,7 +252,7 @@ const onceGuard: SubmitGuard = submitGuard({
 app.post(
   "/orders",
   onceGuard.protect(async (req, answer) => {
-    same<typeof req.submission, Submission | undefined>();
+    same<typeof req.submission, RequestSubmission | undefined>();
     // @ts-expect-error it may be absent
     req.submission.id;
     if (req.submission !== undefined) {
@@ -282,7 +282,7 @@ new Koa()
     }),
   )
   .use((ctx) => {
-    same<typeof ctx.state.submission, Submission | undefined>();
+    same<typeof ctx.state.submission, RequestSubmission | undefined>();
     ctx.state.submission?.doNotStore();
   });
 

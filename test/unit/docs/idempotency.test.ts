@@ -1,9 +1,8 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { resolveIdempotencyOptions } from "../../../src/http/idempotency-options.ts";
-import { isStored } from "../../../src/http/store-policy.ts";
-import { resolveStoredHeaders } from "../../../src/http/stored-headers.ts";
+import { resolveIdempotencyOptions } from "../../../src/http/options.ts";
+import { isStored, resolveStoredHeaders } from "../../../src/http/stored-answer.ts";
 import { page, ROOT } from "../../docs/page.ts";
 import { codesOfAnswers, membersOf } from "./sources.ts";
 
@@ -70,7 +69,7 @@ describe("the reference of idempotency", () => {
     for (const name of never) {
       expect(() => resolveStoredHeaders([name])).toThrow("never repeated");
     }
-    const source = readFileSync(join(ROOT, "src/http/stored-headers.ts"), "utf8");
+    const source = readFileSync(join(ROOT, "src/http/stored-answer.ts"), "utf8");
     const [, list = ""] = /const never = new Set\(\[(.*?)\]\)/s.exec(source) ?? [];
     expect(never).toEqual([...list.matchAll(/"([a-z-]+)"/g)].map(([, name]) => name));
   });

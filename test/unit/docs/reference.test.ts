@@ -29,7 +29,7 @@ describe("the reference of options", () => {
   });
 
   test("has a row for every option of a guard, and no other", () => {
-    const names = foundInSources(/const names = \[\s*("lock",.*?)\]/s);
+    const names = foundInSources(/const guardNames = \[\s*("lock",.*?)\]/s);
     const members = [...names.matchAll(/"(\w+)"/g)].map(([, name]) => `\`${name}\``);
     expect(members.length).toBeGreaterThan(10);
     const rows = options.tableUnder("`submitGuard`").map(([name]) => name);

@@ -1,7 +1,69 @@
-import type { ServerResponse } from "node:http";
+import type { IncomingHttpHeaders, ServerResponse } from "node:http";
 import { InvalidOptionError } from "../errors.ts";
-import type { AnswerHeaders } from "../lock/record.ts";
+import type { AnswerHeaders, StoredAnswer } from "../lock/record.ts";
 import { describe, invalidOption } from "../validation.ts";
+
+/**
+ * Which answers are kept, and repeated to a retry; after any other one, a retry runs.
+ *
+ * - `"success"`: 2xx and 3xx.
+ * - `"final"`: 4xx, too, but 401, 403, 407, 408, 409, 421, 423, 425 and 429, which depend on the
+ *   moment or on who asked.
+ * - A function that returns whether to keep this answer. It is not called for 5xx, which is never
+ *   kept: after a 5xx it is not known what was done.
+ */
+export type StorePolicy = "success" | "final" | ((answer: StoredAnswer) => boolean);
+
+const passing = new Set([401, 403, 407, 408, 409, 421, 423, 425, 429]);
+
+/** @throws InvalidOptionError where a function returns no boolean, and what it throws itself. */
+export function isStored(policy: StorePolicy, answer: StoredAnswer): boolean {
+  const { status } = answer;
+  // 1xx is not an answer yet.
+  if (status < 200 || status >= 500) return false;
+  if (policy === "success") return status < 400;
+  if (policy === "final") return !passing.has(status);
+  const verdict: unknown = policy(answer);
+  // A promise is truthy, and would keep every answer.
+  if (typeof verdict !== "boolean") {
+    throw invalidOption("idempotency.store", "a function that returns true or false", verdict);
+  }
+  return verdict;
+}
+
+/** Whether enough of an answer was kept to repeat it, in a content coding that this client accepts. */
+export function isReadable(
+  { body, headers, status }: StoredAnswer,
+  request: IncomingHttpHeaders,
+): boolean {
+  if (body !== undefined) return isCodingAccepted(headers["content-encoding"], request);
+  // The headers of a redirect say everything.
+  return (status >= 300 && status < 400) || headers["location"] !== undefined;
+}
+
+/**
+ * RFC 9110, section 12.5.3, but for a client without `Accept-Encoding`: it would accept every coding,
+ * and mostly cannot decode any.
+ */
+function isCodingAccepted(
+  coding: AnswerHeaders[string] | undefined,
+  { "accept-encoding": accept = "" }: IncomingHttpHeaders,
+): boolean {
+  const accepted = new Map<string, boolean>();
+  for (const element of listOf(accept)) {
+    const [name = "", ...parameters] = element.split(/\s*;\s*/);
+    accepted.set(name, !parameters.some((each) => /^q\s*=\s*0(\.0*)?$/.test(each)));
+  }
+  return listOf(coding ?? "")
+    .filter((name) => name !== "identity")
+    .every((name) => accepted.get(name) ?? accepted.get("*") ?? false);
+}
+
+/** The elements of a comma-separated list, in lower case; `x-gzip` is `gzip` (section 8.4.1.3). */
+function listOf(value: string | readonly string[]): string[] {
+  const elements = value.toString().toLowerCase().split(",");
+  return elements.map((each) => each.trim().replace(/^x-gzip\b/, "gzip")).filter(Boolean);
+}
 
 /**
  * The headers that belong to an answer rather than to the request or the connection that it was
@@ -10,7 +72,7 @@ import { describe, invalidOption } from "../validation.ts";
  */
 const always = [
   "content-type",
-  // Of the bytes as they are stored: what encodes them outside of the guard comes later.
+  // It describes the bytes as they are stored. Middleware outside of the guard encodes them later.
   "content-encoding",
   "content-language",
   "content-disposition",
@@ -24,7 +86,7 @@ const always = [
   "vary",
 ];
 
-/** Somebody's session, the connection's own (RFC 9110, section 7.6.1), or computed for each answer. */
+/** Headers of a session, of the connection (RFC 9110, section 7.6.1), or computed for each answer. */
 const never = new Set([
   "set-cookie",
   "connection",
@@ -47,7 +109,7 @@ const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /**
  * The names of the headers that are stored and replayed, in lower case.
  *
- * @param replayHeaders what is added to the package's own list.
+ * @param replayHeaders names that are added to the package's own list.
  * @throws InvalidOptionError for anything but an array of header names, and for a header that must
  * not be repeated: `Set-Cookie`, those of the connection, `Date`, `Content-Length` and
  * `WWW-Authenticate`.
@@ -73,14 +135,6 @@ export function resolveStoredHeaders(
   return new Set([...always, ...replayHeaders.map((name) => name.toLowerCase())]);
 }
 
-/**
- * The headers of a record that may be repeated, with lower-case names: a handler that completes by
- * itself, or another writer, may have recorded others.
- */
-export function listedHeaders(stored: ReadonlySet<string>, headers: AnswerHeaders): AnswerHeaders {
-  return pickFromObject(stored, headers);
-}
-
 /** The headers that a replay sets. `Vary` is added to: outer middleware has set its own. */
 export function headersToRepeat(
   res: Pick<ServerResponse, "getHeader">,
@@ -99,14 +153,14 @@ function union(...lists: unknown[]): string {
   return [...new Map(trimmed.map((name) => [name.toLowerCase(), name])).values()].join(", ");
 }
 
-/** What `writeHead` takes: an object, a flat array of names and values, or an array of pairs. */
+/** The headers of `writeHead`: an object, a flat array of names and values, or an array of pairs. */
 export type GivenHeaders = Readonly<Record<string, unknown>> | readonly unknown[] | undefined;
 
 /**
- * The headers of a response that are to be stored, with lower-case names, without a prototype.
+ * The headers of a response that must be stored, with lower-case names, without a prototype.
  *
- * @param given the argument of `writeHead`. It replaces what the response has of the same header;
- * within an array, a name that comes again adds a value.
+ * @param given the argument of `writeHead`. It replaces a header of the same name that the response
+ * has; within an array, a name that is repeated adds a value.
  */
 export function pickHeaders(
   stored: ReadonlySet<string>,
@@ -120,36 +174,31 @@ export function pickHeaders(
     if (text !== undefined) picked[name] = text;
   }
   if (given === undefined || given === null) return picked;
-  if (!isList(given)) return Object.assign(picked, pickFromObject(stored, given));
+  if (!Array.isArray(given)) return Object.assign(picked, listedHeaders(stored, given));
+  // Of equal names in a list, Node.js 20 sends the last one where the response has any header.
   const isLastOnly = isNode20 && !("stream" in res) && res.getHeaderNames().length > 0;
-  return Object.assign(picked, pickFromList(stored, given, isLastOnly));
+  return Object.assign(picked, pickPairs(stored, pairsOf(given), isLastOnly));
 }
 
-/** Of equal names in a list, Node.js 20 sends the last one where the response has any header. */
+/**
+ * The headers of a record that may be repeated, with lower-case names: a handler that completes by
+ * itself, or another writer, may have recorded others.
+ */
+export function listedHeaders(stored: ReadonlySet<string>, headers: object): Picked {
+  return pickPairs(stored, Object.entries(headers), true);
+}
+
 const isNode20 = process.version.startsWith("v20.");
 
 type Picked = Record<string, string | string[]>;
 
-function pickFromObject(
+function pickPairs(
   stored: ReadonlySet<string>,
-  object: Readonly<Record<string, unknown>>,
-): Picked {
-  const picked: Picked = Object.create(null);
-  for (const name of Object.keys(object)) {
-    const key = name.toLowerCase();
-    const text = stored.has(key) ? textOf(object[name]) : undefined;
-    if (text !== undefined) picked[key] = text;
-  }
-  return picked;
-}
-
-function pickFromList(
-  stored: ReadonlySet<string>,
-  list: readonly unknown[],
+  pairs: readonly (readonly unknown[])[],
   isLastOnly: boolean,
 ): Picked {
   const picked: Picked = Object.create(null);
-  for (const [name, value] of pairsOf(list)) {
+  for (const [name, value] of pairs) {
     const key = String(name).toLowerCase();
     const text = stored.has(key) ? textOf(value) : undefined;
     if (text === undefined) continue;
@@ -162,10 +211,6 @@ function pickFromList(
 function textOf(value: unknown): string | string[] | undefined {
   if (value === undefined || value === null) return undefined;
   return Array.isArray(value) ? value.map(String) : String(value);
-}
-
-function isList(given: NonNullable<GivenHeaders>): given is readonly unknown[] {
-  return Array.isArray(given);
 }
 
 function pairsOf(list: readonly unknown[]): (readonly unknown[])[] {

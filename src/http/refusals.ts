@@ -1,0 +1,259 @@
+import type { StoredAnswer } from "../lock/record.ts";
+import { asPage } from "./page.ts";
+
+/** The stable codes of the answers to a request that does not run. */
+export type ProblemCode =
+  | "submit_anonymous"
+  | "submit_contended"
+  | "submit_unavailable"
+  | "idempotency_key_required"
+  | "idempotency_key_invalid"
+  | "idempotency_id_invalid"
+  | "idempotency_in_flight"
+  | "idempotency_answer_unavailable"
+  | "idempotency_conflict";
+
+/**
+ * The answer that a guard gives by default to a request that does not run: a problem document (RFC
+ * 9457), or a page for a client that prefers HTML. An answer of your own keeps its `headers`.
+ */
+export interface Problem {
+  readonly status: number;
+  readonly code: ProblemCode;
+  /** `Content-Type`, `Cache-Control: no-store`, and `Retry-After` and `Link` where they apply. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+/** Every function that answers is given the default answer. */
+interface Refused {
+  /** The answer that the guard gives by default, for one of your own that keeps its headers. */
+  readonly problem: Problem;
+}
+
+/** The request has no user. */
+export interface Anonymous extends Refused {
+  readonly reason: "anonymous";
+}
+
+/** Another submission of the user holds the lock. */
+export interface Contended extends Refused {
+  readonly reason: "contended";
+  /** How long the holder's lease has to live unless it is extended, in milliseconds. */
+  readonly expiresInMs: number;
+  /** The holder is at work on this very submission. */
+  readonly sameSubmission: boolean;
+  /** This submission was completed, but its answer was not kept, or this client cannot read it. */
+  readonly answerUnavailable: boolean;
+  /** This submission was waited for and is over, and its answer was not kept: a new try may run. */
+  readonly hasEnded?: boolean | undefined;
+  /**
+   * The user's last submission ended a moment ago: `cooldownMs` is not over, or, on Koa, the second
+   * after an order whose client has left.
+   */
+  readonly isCooldown: boolean;
+}
+
+/**
+ * The request has no `Idempotency-Key`, although one is required, or one that cannot be read, or
+ * `submissionId` returned an id that is a number, a boolean or unfit text.
+ */
+export interface KeyMissing extends Refused {
+  readonly reason: "key-missing" | "key-invalid" | "id-invalid";
+  /** A sentence about the form of a key or an id, never with the value that was sent. */
+  readonly why?: string | undefined;
+}
+
+/** The id of this submission is that of another one, with other content. */
+export interface Mismatch extends Refused {
+  readonly reason: "mismatch";
+  /** That one is still being processed; otherwise it was completed. */
+  readonly inFlight: boolean;
+}
+
+/** The submission was completed before: this is its answer. */
+export interface Replay {
+  readonly reason: "replay";
+  readonly answer: StoredAnswer;
+  /** How long ago it was answered, in milliseconds. */
+  readonly ageMs: number;
+}
+
+/** Redis does not say who holds the lock. */
+export interface Unavailable extends Refused {
+  readonly reason: "unavailable";
+  readonly cause: Error;
+}
+
+/** Why a request is answered with 400, 401, 409, 422 or 503 instead of being let through. */
+export type Refusal = Anonymous | Contended | KeyMissing | Mismatch | Unavailable;
+
+/** A refusal without its answer, which is made only when a function is called with it. */
+export type RefusalReason = WithoutProblem<Refusal>;
+
+type WithoutProblem<Each extends Refusal> = Each extends Refusal ? Omit<Each, "problem"> : never;
+
+/** For whom a refusal is written. */
+export interface Audience {
+  /** An absolute URL that is safe within a header, or `undefined`. */
+  readonly docs: string | undefined;
+  /** The submission has an id of `submissionId`: the client knows no Idempotency-Key. */
+  readonly isDerived: boolean;
+  readonly prefersPage: boolean;
+}
+
+/** The answer that a guard gives where the application has none of its own. */
+export function problemOf(refusal: RefusalReason, audience: Audience): Problem {
+  const document = documentOf(refusal, audience);
+  if (!audience.prefersPage) return document;
+  const hasEnded = refusal.reason === "contended" && refusal.hasEnded === true;
+  return asPage(document, hasEnded ? "submission_ended" : document.code);
+}
+
+/** `Retry-After` counts whole seconds. Few orders take longer than one, and 0 would invite a storm. */
+const retrySoon = { "Retry-After": "1" };
+
+/**
+ * The problem document of a refusal. It says what a client should do, and never mentions the owner
+ * id, the key or the reply of Redis. The titles of a missing key, of a request in flight and of
+ * another payload are those of draft-ietf-httpapi-idempotency-key-header-07, section 2.7.
+ */
+function documentOf(refusal: RefusalReason, { docs, isDerived }: Audience): Problem {
+  switch (refusal.reason) {
+    case "anonymous":
+      return problem(
+        401,
+        "Unauthorized",
+        "submit_anonymous",
+        "You are not signed in. Sign in and submit again.",
+      );
+    case "unavailable":
+      return problem(
+        503,
+        "Service Unavailable",
+        "submit_unavailable",
+        "The submission was not started, because it could not be protected against being placed twice. Try again in a moment.",
+        retrySoon,
+      );
+    case "key-missing":
+      return problem(
+        400,
+        "Idempotency-Key is missing",
+        "idempotency_key_required",
+        "This operation needs the header Idempotency-Key: a new one for each new submission, the same one for each retry.",
+        {},
+        docs,
+      );
+    case "key-invalid":
+      return problem(
+        400,
+        "Idempotency-Key is invalid",
+        "idempotency_key_invalid",
+        `The Idempotency-Key header cannot be read. ${refusal.why}`,
+        {},
+        docs,
+      );
+    case "id-invalid":
+      return problem(
+        400,
+        "The id of the submission is invalid",
+        "idempotency_id_invalid",
+        `${refusal.why} Reload the page, or send the id as it was given to you.`,
+        {},
+        docs,
+      );
+    case "mismatch":
+      return problem(
+        422,
+        isDerived
+          ? "The submission was sent with other content"
+          : "Idempotency-Key is already used",
+        "idempotency_conflict",
+        `This submission was sent before with other content. Send the same content to repeat it, or begin a new submission, with ${isDerived ? "an id" : "an Idempotency-Key"} of its own.`,
+        {},
+        docs,
+      );
+    case "contended":
+      return contended(refusal, docs, isDerived);
+  }
+}
+
+/** A 409. No retry changes the answer that is unavailable, so that one alone has no `Retry-After`. */
+function contended(
+  refusal: Omit<Contended, "problem">,
+  docs: string | undefined,
+  isDerived: boolean,
+): Problem {
+  if (refusal.answerUnavailable) {
+    return problem(
+      409,
+      "The answer is not available",
+      "idempotency_answer_unavailable",
+      "This submission was processed before, and is not run again. Its answer was not kept, or has a content coding that you do not accept, so it cannot be repeated.",
+      {},
+      docs,
+    );
+  }
+  if (refusal.hasEnded === true) {
+    return problem(
+      409,
+      "The request that was outstanding for this submission is over",
+      "idempotency_in_flight",
+      "This submission was still being processed when it was sent again, and its answer was not kept. Check whether it succeeded before you retry: a retry is processed as a new submission.",
+      retrySoon,
+      docs,
+    );
+  }
+  if (refusal.sameSubmission) {
+    return problem(
+      409,
+      `A request is outstanding for this ${isDerived ? "submission" : "Idempotency-Key"}`,
+      "idempotency_in_flight",
+      "This submission is still being processed. Wait for its answer, or send it again in a moment: it is not run twice.",
+      retrySoon,
+      docs,
+    );
+  }
+  if (refusal.isCooldown) {
+    const seconds = Math.max(1, Math.ceil(refusal.expiresInMs / 1_000));
+    return problem(
+      409,
+      "Conflict",
+      "submit_contended",
+      "Your last submission ended a moment ago. Check whether it succeeded before you submit again.",
+      { "Retry-After": String(seconds) },
+    );
+  }
+  return problem(
+    409,
+    "Conflict",
+    "submit_contended",
+    "Another submission of yours is still being processed. Wait for its answer before you submit again.",
+    retrySoon,
+  );
+}
+
+/** @param docs the document's `type`, and its link, as the draft asks (section 2.7). */
+function problem(
+  status: number,
+  title: string,
+  code: ProblemCode,
+  detail: string,
+  headers: Readonly<Record<string, string>> = {},
+  docs?: string,
+): Problem {
+  const type = docs ?? "about:blank";
+  return {
+    status,
+    code,
+    // The functions that answer are given this object: an application must not change what is sent.
+    headers: Object.freeze({
+      ...(docs === undefined ? {} : { Link: `<${docs}>; rel="describedby"` }),
+      ...headers,
+      "Content-Type": "application/problem+json",
+      // The next submit may be let through.
+      "Cache-Control": "no-store",
+    }),
+    body: JSON.stringify({ type, title, status, detail, code }),
+  };
+}

@@ -1,0 +1,226 @@
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, describe, expect, test } from "vitest";
+import { MemoryStore, SubmitLock } from "../../src/index.ts";
+import { until } from "../support/until.ts";
+import { type Framework, koas } from "./frameworks.ts";
+import { gate } from "./gate.ts";
+import { openClient } from "./http-client.ts";
+import { layerThatWaits } from "./layers.ts";
+import { codeOf, openOnce, orderKey } from "./once-shop.ts";
+import { closeShops, openShop } from "./shop.ts";
+import type { AppParts, Layer, Turn } from "./turn.ts";
+
+afterEach(closeShops);
+
+/** Middleware around the guard that is at work after it, as koa-session is. */
+function outerLayer(work: (user: string) => Promise<void>): Layer {
+  return {
+    express: () => (_req, _res, next) => next(),
+    koa: () => async (ctx, next) => {
+      try {
+        await next();
+      } finally {
+        if (!ctx.get("x-rival")) await work(ctx.get("x-user"));
+      }
+    },
+  };
+}
+
+/** An order whose client leaves while its handler is at work. */
+function abandoned(answer: (turn: Turn) => unknown) {
+  const [started, left, goOn] = [gate(), gate(), gate()] as const;
+  return {
+    started,
+    left,
+    goOn,
+    handler: async (turn: Turn) => {
+      turn.res.once("close", left.open);
+      started.open();
+      await goOn.opened;
+      return await answer(turn);
+    },
+  };
+}
+
+const place = (turn: Turn) => turn.answer(201, { order: "placed" });
+
+describe.each(koas)("$name, middleware around the guard", (framework: Framework) => {
+  test.each<[string, (turn: Turn) => unknown]>([
+    ["placed", place],
+    ["failed", (turn) => turn.fail(new Error("no such cart"))],
+  ])(
+    "that is at work after an order whose client has left, and which has %s, is done before the next order",
+    async (_how, answer) => {
+      const { handler, ...gates } = abandoned(answer);
+      const seen: string[] = [];
+      const shop = await openShop({
+        framework,
+        outside: [
+          outerLayer(async () => {
+            await sleep(300);
+            seen.push("saved");
+          }),
+        ],
+        inside: [
+          layerThatWaits(async (req) => void seen.push(req.headers["x-rival"] ? "next" : "first")),
+        ],
+        handler: (turn, work) => {
+          work.overNow();
+          return handler(turn);
+        },
+      });
+      const call = shop.submit();
+      await gates.started.opened;
+      call.abort();
+      await gates.left.opened;
+      gates.goOn.open();
+      expect((await shop.rival()).status).toBe(201);
+      expect(seen).toEqual(["first", "saved", "next"]);
+      await shop.isOverAfter(2);
+    },
+  );
+
+  test("that is at work while the client leaves is done before the next order", async () => {
+    const atWork = gate();
+    const seen: string[] = [];
+    const shop = await openShop({
+      framework,
+      outside: [
+        outerLayer(async () => {
+          atWork.open();
+          await sleep(300);
+          seen.push("saved");
+        }),
+      ],
+      handler: (turn, work) => {
+        work.overNow();
+        place(turn);
+      },
+    });
+    const call = shop.submit();
+    await atWork.opened;
+    call.abort();
+    expect((await shop.rival()).status).toBe(201);
+    expect(seen).toEqual(["saved"]);
+    await shop.isOverAfter(2);
+  });
+
+  test("does not delay the answer of a repeat, when the client has left", async () => {
+    const { handler, ...gates } = abandoned(place);
+    const saved = gate();
+    let isFirst = true;
+    const shop = await openOnce({
+      framework,
+      outside: [
+        outerLayer(async () => {
+          if (!isFirst) return;
+          isFirst = false;
+          await saved.opened;
+        }),
+      ],
+      handler,
+    });
+    const call = shop.begin({ key: orderKey });
+    await gates.started.opened;
+    call.abort();
+    await gates.left.opened;
+    gates.goOn.open();
+    await until(async () => (await shop.records()).length === 1, { what: "the record" });
+    const other = await shop.submit({ key: "another" });
+    expect([other.status, codeOf(other), other.headers["retry-after"]]).toEqual([
+      409,
+      "submit_contended",
+      "1",
+    ]);
+    expect(await shop.submit({ key: orderKey })).toMatchObject({
+      status: 201,
+      body: '{"order":"placed"}',
+    });
+    expect(shop.runs).toBe(1);
+    saved.open();
+    await shop.whenKept(1);
+  });
+
+  test("keeps a longer cooldown, when the client has left", async () => {
+    const { handler, ...gates } = abandoned(place);
+    const shop = await openOnce({
+      framework,
+      guard: { idempotency: undefined, cooldownMs: 30_000 } as never,
+      handler,
+    });
+    const call = shop.begin();
+    await gates.started.opened;
+    call.abort();
+    await gates.left.opened;
+    gates.goOn.open();
+    await until(async () => (await shop.shop.owner())?.startsWith("cooldown:") === true, {
+      what: "the cooldown",
+    });
+    const other = await shop.submit();
+    expect([other.status, Number(other.headers["retry-after"]) > 20]).toEqual([409, true]);
+  });
+
+  /** A store without records has no cooldowns either. */
+  class PlainStore extends MemoryStore {
+    override complete = undefined as never;
+  }
+
+  test.each<
+    [
+      string,
+      (own: SubmitLock) => AppParts["lock"],
+      ConstructorParameters<typeof SubmitLock>[0]["store"],
+    ]
+  >([
+    ["of a store without cooldowns", (own) => own, new PlainStore()],
+    [
+      "of another maker",
+      (own) => {
+        const acquire = async (user: string) => {
+          const attempt = await own.acquire(user);
+          if (attempt.outcome !== "acquired") return attempt;
+          const { key, ownerId, signal } = attempt.lease;
+          const remainingMs = () => attempt.lease.remainingMs();
+          const release = () => attempt.lease.release();
+          return { ...attempt, lease: { key, ownerId, signal, remainingMs, release } };
+        };
+        return { acquire } as never;
+      },
+      new MemoryStore(),
+    ],
+  ])(
+    "is done before the next order under a lock %s, when the client has left",
+    async (_which, lockOf, store) => {
+      const own = new SubmitLock({ store });
+      const { handler, ...gates } = abandoned(place);
+      const seen: string[] = [];
+      const server = framework.makeServer({
+        lock: lockOf(own),
+        outside: [
+          outerLayer(async () => {
+            await sleep(300);
+            seen.push("saved");
+          }),
+        ],
+        handler: (turn) => (turn.req.headers["x-rival"] ? turn.answer(201, {}) : handler(turn)),
+      });
+      server.listen(0, "127.0.0.1");
+      await once(server, "listening");
+      const client = openClient(framework.http, (server.address() as AddressInfo).port);
+      const call = client.call({ headers: { "x-user": "42" } });
+      call.reply.catch(() => {});
+      await gates.started.opened;
+      call.abort();
+      await gates.left.opened;
+      gates.goOn.open();
+      const rival = () => client.call({ headers: { "x-user": "42", "x-rival": "1" } }).reply;
+      await until(async () => (await rival()).status === 201, { what: "the next order" });
+      expect(seen).toEqual(["saved"]);
+      client.close();
+      server.close();
+      await own.close();
+    },
+  );
+});
