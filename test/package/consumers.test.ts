@@ -64,7 +64,7 @@ test("the core runs without any peer, and import and require give one copy", asy
   for (const args of [["show", "42"], ["doctor"]]) {
     const { code, stdout, stderr } = await project.bin("submit-lock", args, redisEnv());
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
-    expect(stderr).toContain("this needs ioredis: npm install ioredis");
+    expect(stderr).toContain("ioredis is not installed. Install it with: npm install ioredis");
   }
 });
 
