@@ -53,7 +53,7 @@ export interface CloseOptions {
 }
 
 /** Counts operations under way, and resolves when there are none. */
-export class WaitGroup {
+class WaitGroup {
   #count = 0;
   #waiting: (() => void)[] = [];
 

@@ -239,7 +239,7 @@ export function masterOf(client: RedisClient, slot: number): string | undefined 
 }
 
 /** The sockets that writes can be held back on; none of a client that does not show them. */
-export function streamsOf(client: RedisClient): Stream[] {
+function streamsOf(client: RedisClient): Stream[] {
   const internals = client as Internals;
   const connections = isCluster(client) ? (internals.nodes?.("master") ?? []) : [internals];
   return connections.flatMap(({ stream }) =>

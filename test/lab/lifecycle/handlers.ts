@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Turn } from "../../http/turn.ts";
 
 /** Notes a piece of work of this request, from its call to the call of what it returns. */
-export type Begin = () => () => void;
+type Begin = () => () => void;
 
 /** A handler that takes a few milliseconds to place an order. */
 type Handler = (turn: Turn, workMs: number, begin: Begin) => unknown;
