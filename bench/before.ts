@@ -95,24 +95,32 @@ async function routeCells(): Promise<Cell[]> {
     ["Express", "protect"],
     ["Koa", "guard"],
   ] as const) {
-    const ports = new Map<Tree, number>();
+    const servers = new Map<Tree, Child<ServerJob, number, ServerHello>>();
     for (const tree of both) {
       const child: Child<ServerJob, number, ServerHello> = await Child.start(
         scriptIn(tree, "bench/route/server.ts"),
         [framework, variant, `${redis.port}`],
       );
       children.push(child);
-      ports.set(tree, child.hello.port);
+      servers.set(tree, child);
       await load.run(jobOf(child.hello.port, 1));
     }
     cells.push({
       name: `route, ${framework}, ${variant}`,
       run: async (tree) => {
-        const port = ports.get(tree) ?? 0;
+        const server = servers.get(tree);
+        if (server === undefined) throw new Error("no server");
+        const { port } = server.hello;
         // A process that has waited for its turn has given memory back, and takes it again first.
         await load.run(jobOf(port, seconds / 2));
-        const { p50Ms, requestsPerSecond }: LoadResult = await load.run(jobOf(port, seconds));
-        return { "per second": requestsPerSecond, p50: p50Ms };
+        await server.run({ kind: "cpu" });
+        const result: LoadResult = await load.run(jobOf(port, seconds));
+        const cpuMs = await server.run({ kind: "cpu" });
+        return {
+          "per second": result.requestsPerSecond,
+          p50: result.p50Ms,
+          "processor time a request": cpuMs / result.requests,
+        };
       },
     });
   }
