@@ -7,11 +7,13 @@ import { serverBinary } from "../test/support/server-binary.ts";
 import { startServer } from "../test/support/server-process.ts";
 
 /**
- * `tsx bench/hops.ts [dist/esm]`: which of the package's own files run code between the arrival of
+ * `tsx bench/hops.ts [dist/esm] [--functions]`: which of the package's own files run code between the arrival of
  * one request and its handler, and between the handler's end and the deletion of the key. By V8's
- * precise coverage, after a request that has warmed everything up.
+ * precise coverage, after a request that has warmed everything up. With `--functions` it names the functions, too.
  */
-const dist = resolve(process.argv[2] ?? "dist/esm");
+const [folder = "dist/esm"] = process.argv.slice(2).filter((arg) => !arg.startsWith("--"));
+const dist = resolve(folder);
+const namesFunctions = process.argv.includes("--functions");
 const at = async (...paths: string[]) => {
   for (const path of paths) {
     try {
@@ -79,6 +81,7 @@ async function taken(what: string): Promise<void> {
       return {
         file: url.slice(url.indexOf(dist) + dist.length + 1),
         functions: called.length,
+        names: called.map(({ functionName }) => functionName || "(anonymous)"),
         calls,
       };
     })
@@ -86,7 +89,8 @@ async function taken(what: string): Promise<void> {
   const functions = files.reduce((sum, file) => sum + file.functions, 0);
   const calls = files.reduce((sum, file) => sum + file.calls, 0);
   console.log(`${what}: ${files.length} files, ${functions} functions, ${calls} calls`);
-  console.log(`  ${files.map(({ file }) => file).join(" ")}`);
+  if (!namesFunctions) console.log(`  ${files.map(({ file }) => file).join(" ")}`);
+  else for (const { file, names } of files) console.log(`  ${file}: ${names.join(" ")}`);
 }
 
 await session.post("Profiler.takePreciseCoverage");
