@@ -43,7 +43,7 @@ export function openScriptsAlone(redis: Client): Locker<Hold> {
       if (reply[2] !== -1) throw notTaken(user);
       return { key, ownerId };
     },
-    release: ({ key, ownerId }) => redis.evalsha(releaseDigest, 1, key, ownerId),
+    release: ({ key, ownerId }) => redis.evalsha(releaseDigest, 1, key, ownerId, 0),
   };
 }
 

@@ -8,11 +8,7 @@ import {
 import { acquireOnceScript, acquireScript } from "../../src/stores/redis/commands/acquire.ts";
 import { completeScript } from "../../src/stores/redis/commands/complete.ts";
 import { freeScript, inspectScript } from "../../src/stores/redis/commands/on-call.ts";
-import {
-  cooldownScript,
-  extendScript,
-  releaseScript,
-} from "../../src/stores/redis/commands/release.ts";
+import { extendScript, releaseScript } from "../../src/stores/redis/commands/release.ts";
 
 import {
   type AnyRedis,
@@ -104,7 +100,7 @@ const calls = (...scripts: string[]): ((argv: string[]) => boolean) => {
 
 export const isAcquire: (argv: string[]) => boolean = calls(acquireScript, acquireOnceScript);
 export const isExtend: (argv: string[]) => boolean = calls(extendScript);
-export const isRelease: (argv: string[]) => boolean = calls(releaseScript, cooldownScript);
+export const isRelease: (argv: string[]) => boolean = calls(releaseScript);
 export const isComplete: (argv: string[]) => boolean = calls(completeScript);
 export const isFree: (argv: string[]) => boolean = calls(freeScript);
 export const isInspect: (argv: string[]) => boolean = calls(inspectScript);

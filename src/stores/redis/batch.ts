@@ -1,7 +1,6 @@
 import type { LockCommand, LockRequest, NoAnswer } from "../../lock/store.ts";
 import { leastToken } from "./commands/acquire.ts";
 import type { Command } from "./commands/command.ts";
-import type { CallResult, Connection } from "./connection.ts";
 import type { ConnectionPair } from "./connection-pair.ts";
 import { toNoAnswer, unexpectedReply } from "./no-answers.ts";
 
@@ -27,9 +26,9 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
   readonly #command: Command<Request, Reply>;
   readonly #connections: ConnectionPair;
   readonly #callsAtOnce: number;
-  readonly #confirmed: Confirmed;
-  #waiting: Request[] = [];
+  readonly #confirmed: Confirmed | undefined;
   readonly #recordKey: (command: LockCommand) => string;
+  #waiting: Request[] = [];
 
   /**
    * @param confirmed rule 21: returns true where it answers the request later.
@@ -38,7 +37,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
   constructor(
     command: Command<Request, Reply>,
     connections: ConnectionPair,
-    confirmed: Confirmed,
+    confirmed: Confirmed | undefined,
     callsAtOnce: number = defaultCallsAtOnce,
   ) {
     this.#command = command;
@@ -57,14 +56,15 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     let waiting = this.#waiting;
     if (waiting.length === 0) return;
     this.#waiting = [];
+    if (waiting.length === 1) {
+      this.#send(waiting);
+      return;
+    }
     while (waiting[0] !== undefined) {
       // The requests of one lock travel together: they share their times.
       const { times } = waiting[0].command;
-      const others = waiting.filter(({ command }) => command.times !== times);
-      this.#write(
-        others.length === 0 ? waiting : waiting.filter(({ command }) => command.times === times),
-      );
-      waiting = others;
+      this.#write(waiting.filter(({ command }) => command.times === times));
+      waiting = waiting.filter(({ command }) => command.times !== times);
     }
   }
 
@@ -72,89 +72,72 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
   #write(requests: readonly Request[]): void {
     const wanted = Math.max(1, this.#callsAtOnce - this.#connections.inFlight);
     const calls = Math.min(wanted, Math.ceil(requests.length / leastEntries));
-    const { maxEntries } = this.#connections.isCluster ? oneEntry : this.#command;
+    // On a Cluster the keys of one call have to be in one slot.
+    const maxEntries = this.#connections.isCluster ? 1 : this.#command.maxEntries;
     const entries = Math.min(Math.ceil(requests.length / calls), maxEntries);
     for (let from = 0; from < requests.length; from += entries) {
-      this.#call(requests.slice(from, from + entries));
+      this.#send(requests.slice(from, from + entries));
     }
   }
 
-  #call(requests: readonly Request[]): void {
-    const [first] = requests;
-    if (first === undefined) return;
-    const route = this.#routeFor(requests);
-    if (route === undefined) return;
+  /** @param again what a server refused unexecuted, because it did not have the script. */
+  #send(requests: readonly Request[], again?: Written): void {
+    const { key, times } = (requests[0] as Request).command;
+    const slot = this.#connections.slotOf(key);
+    const connection = this.#connections.pick(slot, key, times.commandTimeoutMs);
+    if (connection === undefined) {
+      answerAll(requests, this.#connections.unavailableReason());
+      return;
+    }
+    const node = connection.nodeOf(slot);
+    const written = again ?? this.#written(requests, node);
+    const sentAt = performance.now();
+    connection.send(node, this.#command.script, written.keys, written.args, (result) => {
+      // Rule 2: nothing was executed, so the next is the only write that can take effect. It has the
+      // deadline of the first, which its requests go by, and rule 9 chooses its connection anew.
+      if (result.kind === "not-loaded") this.#send(requests, written);
+      else if (result.kind === "value") this.#answered(requests, result.value, node, sentAt);
+      else answerAll(requests, toNoAnswer(result));
+    });
+  }
+
+  #written(requests: readonly Request[], node: string): Written {
+    const { command } = requests[0] as Request;
     const { clock } = this.#connections;
     // Rule 2: stamped when it is written, so that a request that waited in a queue has all its time.
-    const deadlineMs = clock.now() + first.command.times.acquireTimeoutMs;
+    const deadlineMs = clock.now() + command.times.acquireTimeoutMs;
     const keys: string[] = [];
-    const args = this.#command.head({
-      command: first.command,
-      deadlineMs,
-      floorUs: clock.floorUs(route.node),
-    });
+    const args = this.#command.head({ command, deadlineMs, floorUs: clock.floorUs(node) });
     for (const request of requests) {
       request.deadlineMs = deadlineMs;
       this.#command.add(request, keys, args, this.#recordKey);
     }
-    this.#send(route, { requests, keys, args });
+    return { keys, args };
   }
 
-  /** Where a call goes; `undefined` when there is no connection and its requests were told so. */
-  #routeFor(requests: readonly Request[]): Route | undefined {
-    const { key, times } = (requests[0] as Request).command;
-    const slot = this.#connections.slotOf(key);
-    const connection = this.#connections.pick(slot, key, times.commandTimeoutMs);
-    if (connection !== undefined) return { connection, node: connection.nodeOf(slot) };
-    answerAll(requests, this.#connections.unavailableReason());
-    return undefined;
-  }
-
-  #send({ connection, node }: Route, call: ScriptCall<Request>): void {
-    const { requests, keys, args } = call;
-    const sentAt = performance.now();
-    connection.send(node, this.#command.script, keys, args, (result) => {
-      if (result.kind === "not-loaded") this.#sendAgain(call);
-      else this.#answered(requests, result, node, sentAt);
-    });
-  }
-
-  /**
-   * Rule 2: nothing was executed, so this is the only write that can take effect. It has the deadline
-   * of the first, which its requests go by, and rule 9 chooses its connection anew.
-   */
-  #sendAgain(call: ScriptCall<Request>): void {
-    const route = this.#routeFor(call.requests);
-    if (route !== undefined) this.#send(route, call);
-  }
-
-  #answered(requests: readonly Request[], result: Answer, node: string, sentAt: number): void {
-    if (result.kind !== "value") {
-      answerAll(requests, toNoAnswer(result));
-      return;
-    }
+  #answered(requests: readonly Request[], value: unknown, node: string, sentAt: number): void {
     const { headLength } = this.#command;
-    const reply = scriptReply(result.value, headLength, requests.length);
-    const [redisTimeMs, fencingToken = 0] = reply?.head ?? [];
-    if (reply === undefined || redisTimeMs === undefined) {
-      answerAll(requests, unexpectedReply(result.value));
+    const reply = scriptReply(value, headLength + requests.length);
+    const redisTimeMs = reply?.[0];
+    const fencingToken = headLength === 2 ? reply?.[1] : 0;
+    if (!reply || typeof redisTimeMs !== "number" || typeof fencingToken !== "number") {
+      answerAll(requests, unexpectedReply(value));
       return;
     }
+    const { clock } = this.#connections;
     // Rule 12: every reply improves the estimate of Redis' clock.
-    this.#connections.clock.learn(redisTimeMs, sentAt, performance.now());
+    clock.learn(redisTimeMs, sentAt, performance.now());
     // Rule 20: later tokens are higher than any that was heard.
-    this.#connections.clock.hear(node, Math.max(redisTimeMs * 1_000, fencingToken));
+    clock.hear(node, Math.max(redisTimeMs * 1_000, fencingToken));
     for (const [index, request] of requests.entries()) {
-      const code = reply.codes[index] as number | string | Error;
+      const code = reply[headLength + index] as number | string | Error;
       // A confirm brings the token of its first write, which the clock may have been set back behind.
-      if (typeof code === "number" && code <= -leastToken) {
-        this.#connections.clock.hear(node, -code);
-      }
+      if (typeof code === "number" && code <= -leastToken) clock.hear(node, -code);
       const entryReply =
         code instanceof Error
           ? toNoAnswer({ kind: "error", error: code })
           : this.#command.read({ redisTimeMs, fencingToken, code });
-      if (!this.#confirmed(request, entryReply as { kind: string })) request.answer(entryReply);
+      if (!this.#confirmed?.(request, entryReply as { kind: string })) request.answer(entryReply);
     }
   }
 }
@@ -162,49 +145,28 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
 /** Whether the request is answered later, by other means. */
 export type Confirmed = (request: LockRequest<never>, reply: { readonly kind: string }) => boolean;
 
-type Answer = Exclude<CallResult, { kind: "not-loaded" }>;
-
-/** A connection, and the node behind it. */
-interface Route {
-  readonly connection: Pick<Connection, "nodeOf" | "send">;
-  readonly node: string;
-}
-
-/** The requests and arguments of one call. */
-interface ScriptCall<Request> {
-  readonly requests: readonly Request[];
+/** The keys and arguments of one call. */
+interface Written {
   readonly keys: readonly string[];
   readonly args: readonly (string | number)[];
 }
-
-/** On a Cluster the keys of one call have to be in one slot. */
-const oneEntry = { maxEntries: 1 };
 
 function answerAll<Reply>(requests: readonly LockRequest<Reply>[], reply: Reply): void {
   for (const request of requests) request.answer(reply);
 }
 
-/** A script's reply: the numbers that it begins with, and a code, a record or an error for each entry. */
-interface ScriptReply {
-  readonly head: readonly number[];
-  readonly codes: readonly (number | string | Error)[];
-}
-
-/** `undefined` for anything that none of the scripts can have said. */
-function scriptReply(value: unknown, headLength: number, entries: number): ScriptReply | undefined {
-  if (!Array.isArray(value) || value.length !== headLength + entries) return undefined;
-  // ioredis with `stringNumbers` turns numbers into strings.
-  const all = typeof value[0] === "string" ? value.map(asNumber) : value;
-  const head = all.slice(0, headLength);
-  const codes = all.slice(headLength);
-  return head.every(Number.isSafeInteger) && codes.every(isCode) ? { head, codes } : undefined;
-}
-
-/** A record is longer than any number. */
-function asNumber(value: unknown): unknown {
-  return typeof value === "string" && value.length < 20 ? Number(value) : value;
-}
-
-function isCode(code: unknown): code is number | string | Error {
-  return Number.isSafeInteger(code) || typeof code === "string" || code instanceof Error;
+/**
+ * A script's reply: the numbers that it begins with, and a code, a record or an error for each entry.
+ * `undefined` for anything that none of the scripts can have said.
+ */
+function scriptReply(value: unknown, length: number): (number | string | Error)[] | undefined {
+  if (!Array.isArray(value) || value.length !== length) return undefined;
+  // ioredis with `stringNumbers` turns numbers into strings. A record is longer than any number.
+  const areStrings = typeof value[0] === "string";
+  for (const [index, code] of value.entries()) {
+    if (areStrings && typeof code === "string" && code.length < 20) value[index] = Number(code);
+    const isCode = Number.isSafeInteger(value[index]) || code instanceof Error;
+    if (!isCode && typeof value[index] !== "string") return undefined;
+  }
+  return value;
 }

@@ -170,23 +170,22 @@ export class ConnectionPair {
    */
   pick(slot: number, key: string, commandTimeoutMs: number): Connection | undefined {
     const silenceMs = silentShare * commandTimeoutMs;
-    const primaryUsable = this.#primary.isUsable(slot, silenceMs);
-    if (!primaryUsable) this.#primary.suspect(slot, key, silenceMs);
-    else if (!this.#prefersSecond()) return this.#primary;
-    const second = this.#needSecond(this.#primary.isProving(slot, silenceMs));
+    const primary = this.#primary;
+    const primaryUsable = primary.isUsable(slot, silenceMs);
+    if (!primaryUsable) primary.suspect(slot, key, silenceMs);
+    else if (this.#second === undefined || primary.silentAt < this.#second.silentAt) return primary;
+    else if (performance.now() - primary.silentAt >= distrustMs) return primary;
+    // Nothing but the proof of its database is missing, so none is opened for it.
+    const isSoonUsable =
+      this.#client.status === "ready" && !primary.isInDatabase && primary.answers(slot, silenceMs);
+    const second = this.#needSecond(isSoonUsable);
     if (second !== undefined) {
       const isUsable = second.isUsable(slot, silenceMs);
       if (!isUsable) second.suspect(slot, key, silenceMs);
       this.#judge(second, isUsable, commandTimeoutMs);
       if (isUsable) return second;
     }
-    return primaryUsable ? this.#primary : undefined;
-  }
-
-  #prefersSecond(): boolean {
-    const { silentAt } = this.#primary;
-    if (this.#second === undefined || silentAt < this.#second.silentAt) return false;
-    return performance.now() - silentAt < distrustMs;
+    return primaryUsable ? primary : undefined;
   }
 
   /** Why `pick` found none. */

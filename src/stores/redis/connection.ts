@@ -42,57 +42,6 @@ export interface ConnectionWatcher {
   refused(error: Error): void;
 }
 
-/**
- * The scripts that the servers behind one connection have, as far as this process knows: they are
- * called by their SHA-1 instead of their text of 1 to 3 KB. A server forgets them at a restart, at
- * SCRIPT FLUSH, at a failover to a replica that never saw them and, since Redis 7.4, when it has seen
- * 500 others. It then says so, and is sent the text again.
- */
-class LoadedScripts {
-  static readonly #digests = new Map<string, string>();
-  readonly #ofNode = new Map<string, Set<string>>();
-  #isRefused = false;
-
-  /** The digest to call the script by; `undefined`: by its text. */
-  digestOf(node: string, script: string): string | undefined {
-    if (this.#isRefused || this.#ofNode.get(node)?.has(script) !== true) return undefined;
-    return LoadedScripts.#digests.get(script);
-  }
-
-  /** A server has executed it, and so has it. */
-  add(node: string, script: string): void {
-    const scripts = this.#ofNode.get(node);
-    if (scripts?.has(script)) return;
-    if (scripts === undefined) this.#ofNode.set(node, new Set([script]));
-    else scripts.add(script);
-    const digests = LoadedScripts.#digests;
-    if (!digests.has(script)) digests.set(script, createHash("sha1").update(script).digest("hex"));
-  }
-
-  /** The connection is a new one: it may lead to another server, or to another user's permissions. */
-  forget(): void {
-    this.#ofNode.clear();
-    this.#isRefused = false;
-  }
-
-  /**
-   * Takes note of the error of a call by the digest.
-   *
-   * @returns whether it says that nothing was executed because the call named the digest: the server
-   *   does not have the script, or this user may call scripts by their text alone.
-   */
-  heard(node: string, script: string, error: unknown): boolean {
-    if (!isServerError(error)) return false;
-    if (error.message.startsWith("NOSCRIPT")) {
-      this.#ofNode.get(node)?.delete(script);
-      return true;
-    }
-    const isRefused = /^(NOPERM|ERR unknown command)\b.*\bevalsha\b/i.test(error.message);
-    this.#isRefused ||= isRefused;
-    return isRefused;
-  }
-}
-
 /** One client, and the known state of its connection: ready, silent, lost. */
 export class Connection {
   readonly client: RedisClient;
@@ -103,7 +52,15 @@ export class Connection {
   readonly #closedEvents: readonly string[];
   /** Oldest first, for each node. */
   readonly #unanswered = new Map<string, Call[]>();
-  readonly #scripts = new LoadedScripts();
+  /**
+   * The SHA-1 of each script that a node has, as far as this process knows: it is called by that
+   * instead of by its text of 1 to 3 KB. A server forgets scripts at a restart, at SCRIPT FLUSH, at a
+   * failover to a replica that never saw them and, since Redis 7.4, when it has seen 500 others. It
+   * then says so, and is sent the text again.
+   */
+  readonly #digests = new Map<string, Map<string, string>>();
+  /** This user may call scripts by their text alone. */
+  #needsTexts = false;
   /** Rule 22: for a client that is or was on another database than 0. */
   #database: DatabaseProof | undefined;
   readonly #isCluster: boolean;
@@ -170,8 +127,7 @@ export class Connection {
 
   /** Rules 9 and 22: whether it is ready, in the client's database, and answers. */
   isUsable(slot: number, silenceMs: number): boolean {
-    if (this.client.status !== "ready") return false;
-    return this.isInDatabase && this.#answers(slot, silenceMs);
+    return this.client.status === "ready" && this.isInDatabase && this.answers(slot, silenceMs);
   }
 
   /** Rule 22: whether commands go to the client's database, as far as that is certain. */
@@ -179,17 +135,11 @@ export class Connection {
     return this.#database === undefined || this.#database.isDone;
   }
 
-  /** Whether it is about to be usable: nothing but the proof of its database is missing. */
-  isProving(slot: number, silenceMs: number): boolean {
-    const isReady = this.client.status === "ready";
-    return isReady && !this.isInDatabase && this.#answers(slot, silenceMs);
-  }
-
   /**
    * Rule 9: whether it has left nothing unanswered for `silenceMs` on the node of the slot. A server
    * that is away would otherwise find a queue of commands at its return.
    */
-  #answers(slot: number, silenceMs: number): boolean {
+  answers(slot: number, silenceMs: number): boolean {
     const oldest = this.#unanswered.get(this.nodeOf(slot))?.[0];
     return oldest === undefined || performance.now() - oldest.sentAt < silenceMs;
   }
@@ -203,7 +153,7 @@ export class Connection {
    */
   suspect(slot: number, key: string, silenceMs: number): void {
     if (this.client.status !== "ready") return;
-    if (this.#answers(slot, silenceMs)) {
+    if (this.answers(slot, silenceMs)) {
       this.#database?.ask();
       return;
     }
@@ -214,8 +164,7 @@ export class Connection {
   }
 
   /**
-   * Writes one script call: the digest of the script where the node is known to have it, else its
-   * text.
+   * Writes one script call: the digest of the script where it is known to be loaded, else its text.
    *
    * @param node of the keys' slot.
    * @param tell called at most once; never while the server is silent (rule 10: the caller has a
@@ -228,26 +177,53 @@ export class Connection {
     args: readonly (string | number)[],
     tell: (result: CallResult) => void,
   ): void {
-    const call = this.#written(node, performance.now(), tell);
-    const digest = this.#scripts.digestOf(node, script);
-    this.#call(digest, script, keys, args).then(
-      (value) => {
-        this.#scripts.add(node, script);
-        this.#answered(call);
-        tellOnce(call, { kind: "value", value });
-      },
-      (error: unknown) => {
-        call.isGivenUp = true;
-        // Rule 9: a time-out of the client says nothing about the server.
-        if (isServerError(error)) this.#answered(call);
-        const isNotLoaded = digest !== undefined && this.#scripts.heard(node, script, error);
-        tellOnce(call, isNotLoaded ? { kind: "not-loaded" } : { kind: "error", error });
-      },
-    );
+    const { client } = this;
+    const sentAt = performance.now();
+    const hasDigests = !this.#needsTexts && client.evalsha !== undefined;
+    const digest = hasDigests ? this.#digests.get(node)?.get(script) : undefined;
+    let answer: Promise<unknown>;
+    try {
+      answer = Promise.resolve(
+        digest === undefined
+          ? client.eval(script, keys.length, ...keys, ...args)
+          : client.evalsha?.(digest, keys.length, ...keys, ...args),
+      );
+    } catch (error) {
+      // A client that throws where ioredis would reject.
+      answer = Promise.reject(error);
+    }
+    this.follow(node, answer, sentAt, (result) => {
+      if (digest === undefined && result.kind === "value" && hasDigests) this.#loaded(node, script);
+      const isNotLoaded =
+        digest !== undefined &&
+        result.kind === "error" &&
+        this.#isNotLoaded(node, script, result.error);
+      tell(isNotLoaded ? { kind: "not-loaded" } : result);
+    });
+  }
+
+  /** A node has executed it, and so has it. */
+  #loaded(node: string, script: string): void {
+    const digests = this.#digests.get(node) ?? new Map<string, string>();
+    if (digests.has(script)) return;
+    digests.set(script, createHash("sha1").update(script).digest("hex"));
+    this.#digests.set(node, digests);
+  }
+
+  /** Whether the error of a call by the digest says that nothing was executed because of the digest. */
+  #isNotLoaded(node: string, script: string, error: unknown): boolean {
+    if (!isServerError(error)) return false;
+    if (error.message.startsWith("NOSCRIPT")) {
+      this.#digests.get(node)?.delete(script);
+      return true;
+    }
+    const isRefused = /^(NOPERM|ERR unknown command)\b.*\bevalsha\b/i.test(error.message);
+    this.#needsTexts ||= isRefused;
+    return isRefused;
   }
 
   /**
-   * Follows commands that were written to a node by other means than {@link send}.
+   * Follows a command that was written to a node.
    *
    * @param answer settles when the node has answered.
    * @param dueAt when it must have answered, by the monotonic clock: it is not silent before that.
@@ -259,57 +235,35 @@ export class Connection {
     dueAt: number,
     tell: (result: CallResult) => void,
   ): void {
-    const call = this.#written(node, dueAt, tell);
-    answer.then(
-      (value) => {
-        this.#answered(call);
-        tellOnce(call, { kind: "value", value });
-      },
-      (error: unknown) => {
-        call.isGivenUp = true;
-        if (isServerError(error)) this.#answered(call);
-        tellOnce(call, { kind: "error", error });
-      },
-    );
-  }
-
-  #written(node: string, sentAt: number, tell: (result: CallResult) => void): Call {
-    const call: Call = { node, sentAt, isGivenUp: false, tell };
+    const call: Call = { node, sentAt: dueAt, isGivenUp: false, tell };
     const calls = this.#unanswered.get(node);
     if (calls === undefined) this.#unanswered.set(node, [call]);
     else calls.push(call);
-    return call;
+    answer.then(
+      (value) => this.#settled(call, { kind: "value", value }),
+      (error: unknown) => this.#settled(call, { kind: "error", error }),
+    );
   }
 
-  #call(
-    digest: string | undefined,
-    script: string,
-    keys: readonly string[],
-    args: readonly (string | number)[],
-  ): Promise<unknown> {
-    const { client } = this;
-    try {
-      return Promise.resolve(
-        digest === undefined || client.evalsha === undefined
-          ? client.eval(script, keys.length, ...keys, ...args)
-          : client.evalsha(digest, keys.length, ...keys, ...args),
-      );
-    } catch (error) {
-      // A client that throws where ioredis would reject.
-      return Promise.reject(error);
+  #settled(call: Call, result: Exclude<CallResult, { kind: "closed" | "not-loaded" }>): void {
+    call.isGivenUp = result.kind === "error";
+    // Rule 9: a time-out of the client says nothing about the server.
+    if (result.kind === "value" || isServerError(result.error)) {
+      // A server answers in order, so an answer vouches for everything that was sent to it before.
+      const calls = this.#unanswered.get(call.node);
+      const at = calls?.indexOf(call) ?? -1;
+      if (at >= 0) calls?.splice(0, at + 1);
     }
-  }
-
-  /** A server answers in order, so an answer vouches for everything that was sent to it before. */
-  #answered(call: Call): void {
-    const calls = this.#unanswered.get(call.node);
-    const at = calls?.indexOf(call) ?? -1;
-    if (at >= 0) calls?.splice(0, at + 1);
+    const { tell } = call;
+    call.tell = undefined;
+    tell?.(result);
   }
 
   readonly #readied = (): void => {
     this.everReady = true;
-    this.#scripts.forget();
+    // It may lead to another server, or to another user's permissions.
+    this.#digests.clear();
+    this.#needsTexts = false;
     this.silentAt = Number.NEGATIVE_INFINITY;
     this.#proveDatabase();
     if (this.isInDatabase) this.#watcher?.ready();
@@ -336,12 +290,9 @@ export class Connection {
     const calls = [...this.#unanswered.values()].flat();
     this.#unanswered.clear();
     this.#database?.forget();
-    for (const call of calls) tellOnce(call, { kind: "closed" });
+    for (const call of calls) {
+      call.tell?.({ kind: "closed" });
+      call.tell = undefined;
+    }
   };
-}
-
-function tellOnce(call: Call, result: CallResult): void {
-  const { tell } = call;
-  call.tell = undefined;
-  tell?.(result);
 }

@@ -238,27 +238,20 @@ export function masterOf(client: RedisClient, slot: number): string | undefined 
   return (client as Internals).slots?.[slot]?.[0];
 }
 
-/** The sockets that writes can be held back on; none of a client that does not show them. */
-function streamsOf(client: RedisClient): Stream[] {
-  const internals = client as Internals;
-  const connections = isCluster(client) ? (internals.nodes?.("master") ?? []) : [internals];
-  return connections.flatMap(({ stream }) =>
+/**
+ * Holds the writes to the masters of a Cluster back, so that they leave in one piece: a write to the
+ * socket costs this process as much as the call that it carries.
+ *
+ * @returns lets them go.
+ */
+export function cork(client: RedisClient): () => void {
+  const streams = ((client as Internals).nodes?.("master") ?? []).flatMap(({ stream }) =>
     hasMembers(stream, ["cork", "uncork"]) ? [stream as Stream] : [],
   );
-}
-
-/**
- * Holds the writes to each server back until `write` has returned, so that they leave in one piece: a
- * write to the socket costs this process as much as the call that it carries.
- */
-export function corked(client: RedisClient, write: () => void): void {
-  const streams = streamsOf(client);
   for (const stream of streams) stream.cork();
-  try {
-    write();
-  } finally {
+  return () => {
     for (const stream of streams) stream.uncork();
-  }
+  };
 }
 
 /** How long the second connection may take to come up: it is opened when an answer is overdue. */

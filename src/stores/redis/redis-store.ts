@@ -1,12 +1,9 @@
 import { InvalidOptionError } from "../../errors.ts";
 import {
-  type AcquireReply,
   type AcquireRequest,
   type CompleteReply,
   type CompleteRequest,
-  type FreeReply,
   type FreeRequest,
-  type InspectReply,
   type InspectRequest,
   isNoAnswer,
   type LockCommand,
@@ -22,11 +19,11 @@ import { CommandBatch, type Confirmed } from "./batch.ts";
 import { recordsProblemOf } from "./cluster.ts";
 import { acquireCommand, acquireOnceCommand, lookUpCommand } from "./commands/acquire.ts";
 import type { Command } from "./commands/command.ts";
-import { completeCommand, type RecordRequest, recordCommand } from "./commands/complete.ts";
+import { completeCommand, recordCommand } from "./commands/complete.ts";
 import { freeCommand, inspectCommand } from "./commands/on-call.ts";
-import { cooldownCommand, extendCommand, releaseCommand } from "./commands/release.ts";
+import { extendCommand, releaseCommand } from "./commands/release.ts";
 import { ConnectionPair } from "./connection-pair.ts";
-import { checkClient, corked, type RedisClient } from "./ioredis.ts";
+import { checkClient, cork, type RedisClient } from "./ioredis.ts";
 import { ReplicaWait } from "./replicas.ts";
 
 /** How a `RedisStore` keeps its locks. */
@@ -69,24 +66,12 @@ export class RedisStore implements LockStore {
   readonly #client: RedisClient;
   readonly #connections: ConnectionPair;
   readonly recordsProblem: string | undefined;
-  readonly #acquires: CommandBatch<LockRequest<AcquireReply>, AcquireReply>;
-  readonly #onceAcquires: CommandBatch<LockRequest<AcquireReply>, AcquireReply>;
-  readonly #lookUps: CommandBatch<LockRequest<AcquireReply>, AcquireReply>;
-  readonly #extends: CommandBatch<LockRequest<OwnedReply>, OwnedReply>;
-  readonly #releases: CommandBatch<ReleaseRequest, OwnedReply>;
-  readonly #cooldowns: CommandBatch<ReleaseRequest, OwnedReply>;
-  readonly #completes: CommandBatch<CompleteRequest, CompleteReply>;
-  /** The first halves of completes, on a Cluster that moves a slot. */
-  readonly #recordSteps: CommandBatch<RecordRequest, CompleteReply>;
-  /** The commands whose complete was written before, on a Cluster. */
-  readonly #completed = new WeakSet<LockCommand>();
   /** With `ackReplicas` alone. */
   readonly #replicas: ReplicaWait | undefined;
-  readonly #inspects: CommandBatch<InspectRequest, InspectReply>;
-  readonly #frees: CommandBatch<FreeRequest, FreeReply>;
-  /** All others than completes, in the order in which a flush writes them. */
-  readonly #ordered: readonly { flush(): void }[];
-  #isToFlush = false;
+  /** By command, in the order in which a flush writes them. */
+  readonly #batches = new Map<unknown, CommandBatch<never, never>>();
+  /** The commands whose complete was written before, on a Cluster. */
+  readonly #completed = new WeakSet<LockCommand>();
   #areCompletesToFlush = false;
   /** How many requests the next flush has. */
   #waiting = 0;
@@ -102,68 +87,67 @@ export class RedisStore implements LockStore {
     this.#connections = ConnectionPair.of(client);
     this.recordsProblem = recordsProblemOf(client);
     if (ackReplicas !== undefined) this.#replicas = ReplicaWait.of(client, ackReplicas);
-    const batch = <Request extends LockRequest<Reply | NoAnswer>, Reply>(
-      command: Command<Request, Reply>,
-      callsAtOnce?: number,
-    ) => new CommandBatch(command, this.#connections, this.#confirmed, callsAtOnce);
-    // Locks that are confirmed together are released together.
-    const calls = ackReplicas === undefined ? undefined : 1;
-    this.#completes = batch(completeCommand);
-    // Confirmed as a whole, behind the release.
-    this.#recordSteps = new CommandBatch(recordCommand, this.#connections, () => false);
-    this.#cooldowns = batch(cooldownCommand);
-    this.#releases = batch(releaseCommand, calls);
-    this.#extends = batch(extendCommand);
-    this.#acquires = batch(acquireCommand, calls);
-    this.#onceAcquires = batch(acquireOnceCommand, calls);
-    this.#lookUps = batch(lookUpCommand);
-    this.#inspects = batch(inspectCommand);
-    this.#frees = batch(freeCommand);
-    // Releases first: a user's next submit in the same turn finds the key free.
-    this.#ordered = [
-      this.#cooldowns,
-      this.#releases,
-      this.#extends,
-      this.#acquires,
-      this.#onceAcquires,
-      this.#lookUps,
-      this.#inspects,
-      this.#frees,
-    ];
+    for (const command of commands) {
+      // The record of a complete in two steps is confirmed behind the release.
+      const isConfirmed = ackReplicas !== undefined && command !== recordCommand;
+      // Locks that are confirmed together are released together.
+      const calls = isConfirmed && confirmedTogether.has(command) ? 1 : undefined;
+      this.#batches.set(
+        command,
+        new CommandBatch(
+          command as Command<never, never>,
+          this.#connections,
+          isConfirmed ? this.#confirmed : undefined,
+          calls,
+        ),
+      );
+    }
   }
 
   acquire(request: AcquireRequest): void {
     const { command, onlyLooks } = request;
     // Rule 21: what only looks needs no replica.
     const refusal = onlyLooks ? undefined : this.#replicas?.refusal();
-    if (refusal !== undefined) {
-      request.answer(refusal);
-      return;
-    }
-    if (onlyLooks) this.#lookUps.add(request);
-    else if (command.submission === undefined) this.#acquires.add(request);
-    else this.#onceAcquires.add(request);
-    this.#flushSoon();
+    if (refusal !== undefined) request.answer(refusal);
+    else if (onlyLooks) this.#add(lookUpCommand, request);
+    else this.#add(command.submission === undefined ? acquireCommand : acquireOnceCommand, request);
   }
 
   extend(request: LockRequest<OwnedReply>): void {
-    this.#extends.add(request);
-    this.#flushSoon();
+    this.#add(extendCommand, request);
   }
 
   release(request: ReleaseRequest): void {
-    if (request.cooldownUntilMs === 0) this.#releases.add(request);
-    else this.#cooldowns.add(request);
-    this.#flushSoon();
+    this.#add(releaseCommand, request);
   }
 
+  inspect(request: InspectRequest): void {
+    this.#add(inspectCommand, request);
+  }
+
+  free(request: FreeRequest): void {
+    this.#add(freeCommand, request);
+  }
+
+  /**
+   * Completes do not wait for the end of the turn: their answer has left the process, and its client
+   * may ask another process at once. Later acquires of this process are written behind them.
+   */
   complete(request: CompleteRequest): void {
     const { command } = request;
     if (this.#completed.has(command)) this.#completeInSteps(request);
-    else this.#completes.add(request);
+    else this.#batchOf(completeCommand).add(request);
     if (this.#connections.isCluster) this.#completed.add(command);
-    this.#flushCompletesSoon();
+    if (this.#areCompletesToFlush) return;
+    this.#areCompletesToFlush = true;
+    inNeutralContext(process.nextTick, this.#flushCompletes);
   }
+
+  readonly #flushCompletes = (): void => {
+    this.#areCompletesToFlush = false;
+    this.#batchOf(completeCommand).flush();
+    this.#batchOf(recordCommand).flush();
+  };
 
   /**
    * Rule 16: record, then release. While a Cluster moves a slot, two keys of it cannot be reached at
@@ -172,31 +156,25 @@ export class RedisStore implements LockStore {
    */
   #completeInSteps(request: CompleteRequest): void {
     const { command, cooldownUntilMs, expiresAtMs, record } = request;
-    const answer = (recorded: CompleteReply) => {
-      if (isNoAnswer(recorded)) request.answer(recorded);
-      else {
-        this.release({
-          command,
-          deadlineMs: undefined,
-          cooldownUntilMs,
-          answer: (released) => {
-            const reply = inSteps(recorded, released);
-            if (!this.#confirmed(request, reply)) request.answer(reply);
-          },
-        });
-      }
-    };
-    this.#recordSteps.add({ command, deadlineMs: undefined, record, expiresAtMs, answer });
-  }
-
-  inspect(request: InspectRequest): void {
-    this.#inspects.add(request);
-    this.#flushSoon();
-  }
-
-  free(request: FreeRequest): void {
-    this.#frees.add(request);
-    this.#flushSoon();
+    const release = (recorded: Exclude<CompleteReply, NoAnswer>) =>
+      this.release({
+        command,
+        deadlineMs: undefined,
+        cooldownUntilMs,
+        answer: (released) => {
+          const reply = inSteps(recorded, released);
+          if (!this.#confirmed(request, reply)) request.answer(reply);
+        },
+      });
+    const answer = (recorded: CompleteReply) =>
+      isNoAnswer(recorded) ? request.answer(recorded) : release(recorded);
+    this.#batchOf(recordCommand).add({
+      command,
+      deadlineMs: undefined,
+      record,
+      expiresAtMs,
+      answer,
+    });
   }
 
   attach(onReady: () => void): () => Promise<void> {
@@ -226,6 +204,12 @@ export class RedisStore implements LockStore {
     return true;
   };
 
+  #batchOf<Request extends LockRequest<Reply | NoAnswer>, Reply>(
+    command: Command<Request, Reply>,
+  ): CommandBatch<Request, Reply> {
+    return this.#batches.get(command) as unknown as CommandBatch<Request, Reply>;
+  }
+
   /**
    * While nothing is in flight, a command is written as soon as the code that asked for it has run to
    * its end, together with the other commands of that code: a lone one waits for nothing. Otherwise
@@ -233,43 +217,46 @@ export class RedisStore implements LockStore {
    *
    * A call may carry the commands of many requests, so it is written in the context of none of them.
    */
-  #flushSoon(): void {
-    this.#waiting++;
-    if (this.#isToFlush) return;
-    this.#isToFlush = true;
+  #add<Request extends LockRequest<Reply | NoAnswer>, Reply>(
+    command: Command<Request, Reply>,
+    request: Request,
+  ): void {
+    this.#batchOf(command).add(request);
+    if (++this.#waiting > 1) return;
     if (this.#connections.inFlight === 0) inNeutralContext(process.nextTick, this.#flush);
     else inNeutralContext(setImmediate, this.#flush);
   }
 
-  /**
-   * Completes do not wait for the end of the turn: their answer has left the process, and its client
-   * may ask another process at once. Later acquires of this process are written behind them.
-   */
-  #flushCompletesSoon(): void {
-    if (this.#areCompletesToFlush) return;
-    this.#areCompletesToFlush = true;
-    inNeutralContext(process.nextTick, this.#flushCompletes);
-  }
-
-  readonly #flushCompletes = (): void => {
-    this.#areCompletesToFlush = false;
-    this.#completes.flush();
-    this.#recordSteps.flush();
-  };
-
   readonly #flush = (): void => {
     const isLone = this.#waiting === 1;
-    this.#isToFlush = false;
     this.#waiting = 0;
-    if (isLone || !this.#connections.isCluster) this.#write();
-    else corked(this.#client, () => this.#write());
+    const uncork = isLone || !this.#connections.isCluster ? undefined : cork(this.#client);
+    try {
+      for (const batch of this.#batches.values()) batch.flush();
+    } finally {
+      uncork?.();
+    }
   };
-
-  #write(): void {
-    this.#flushCompletes();
-    for (const batch of this.#ordered) batch.flush();
-  }
 }
+
+/** Releases before acquires: a user's next submit in the same turn finds the key free. */
+const commands: readonly unknown[] = [
+  completeCommand,
+  recordCommand,
+  releaseCommand,
+  extendCommand,
+  acquireCommand,
+  acquireOnceCommand,
+  lookUpCommand,
+  inspectCommand,
+  freeCommand,
+];
+
+const confirmedTogether: ReadonlySet<unknown> = new Set([
+  releaseCommand,
+  acquireCommand,
+  acquireOnceCommand,
+]);
 
 function inSteps(recorded: CompleteReply, released: OwnedReply): CompleteReply {
   if (isNoAnswer(released)) return released;

@@ -1,11 +1,7 @@
 import { acquireOnceScript, acquireScript } from "../../../src/stores/redis/commands/acquire.ts";
 import { completeScript, recordScript } from "../../../src/stores/redis/commands/complete.ts";
 import { freeScript, inspectScript } from "../../../src/stores/redis/commands/on-call.ts";
-import {
-  cooldownScript,
-  extendScript,
-  releaseScript,
-} from "../../../src/stores/redis/commands/release.ts";
+import { extendScript, releaseScript } from "../../../src/stores/redis/commands/release.ts";
 import { touchScript } from "../../../src/stores/redis/commands/touch.ts";
 import { sha1hex } from "./server/script-runner.ts";
 
@@ -15,7 +11,6 @@ export type ScriptName =
   | "acquireOnce"
   | "extend"
   | "release"
-  | "cooldown"
   | "complete"
   | "record"
   | "inspect"
@@ -30,7 +25,6 @@ const names: ReadonlyMap<string, ScriptName> = new Map([
   [acquireOnceScript, "acquireOnce"],
   [extendScript, "extend"],
   [releaseScript, "release"],
-  [cooldownScript, "cooldown"],
   [completeScript, "complete"],
   [recordScript, "record"],
   [inspectScript, "inspect"],

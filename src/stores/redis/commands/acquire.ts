@@ -1,4 +1,4 @@
-import type { AcquireReply, LockCommand, LockRequest } from "../../../lock/store.ts";
+import type { AcquireReply, LockRequest } from "../../../lock/store.ts";
 import { unexpectedReply } from "../no-answers.ts";
 import {
   type CallSettings,
@@ -13,7 +13,7 @@ import {
 import { longestLife } from "./on-call.ts";
 
 /** The arguments that both scripts share, and the lock of one entry. */
-const head = /* lua */ `
+const acquire = /* lua */ `
 ${longestLife}
 -- Rule 2: a request that is late or early takes nothing.
 local left = tonumber(ARGV[1]) - now
@@ -100,10 +100,11 @@ end
  */
 export const acquireScript: string = sent(/* lua */ `
 ${common}
-${head}
+${acquire}
 for i, key in ipairs(KEYS) do
   local owner_id = ARGV[6 + i]
-  local reply = acquire(key, owner_id, owner_id .. behind)
+  -- Without a submission and its fingerprint.
+  local reply = acquire(key, owner_id, owner_id .. behind .. ':')
 ${endOfEntry(2)}
 end
 return replies
@@ -111,7 +112,7 @@ return replies
 
 /** The lock of one entry with a submission. */
 const once = /* lua */ `
-${head}
+${acquire}
 -- Two fingerprints are compared only where both are there.
 local function differ(one, other)
   local none = string.rep('-', 22)
@@ -177,33 +178,22 @@ end
 return replies
 `);
 
-function acquireHead({ command, deadlineMs, floorUs }: CallSettings): (string | number)[] {
+function head({ command, deadlineMs, floorUs }: CallSettings): (string | number)[] {
   const { ttlMs, maxHoldMs, acquireTimeoutMs } = command.times;
-  // Rule 2: the second is the window.
-  return [deadlineMs, 2 * acquireTimeoutMs, maxHoldMs, ttlMs, floorUs];
-}
-
-/** The end of a key's value, for an operator who looks at the lock. */
-function valueTail({ holder, times }: LockCommand): string {
-  return `${times.ttlMs}:${times.maxHoldMs}:${holder}:`;
-}
-
-function addOwner(
-  { command }: LockRequest<never>,
-  keys: string[],
-  args: (string | number)[],
-): void {
-  keys.push(command.key);
-  args.push(command.ownerId);
+  // Rule 2: the second is the window. The last is for an operator who looks at the lock.
+  const tail = `${ttlMs}:${maxHoldMs}:${command.holder}:`;
+  return [deadlineMs, 2 * acquireTimeoutMs, maxHoldMs, ttlMs, floorUs, tail];
 }
 
 export const acquireCommand: Command<LockRequest<AcquireReply>, AcquireReply> = {
   script: acquireScript,
   headLength: 2,
   maxEntries,
-  // Without a submission and its fingerprint.
-  head: (settings) => [...acquireHead(settings), `${valueTail(settings.command)}:`],
-  add: addOwner,
+  head,
+  add: ({ command }, keys, args) => {
+    keys.push(command.key);
+    args.push(command.ownerId);
+  },
   read: acquireReply,
 };
 
@@ -211,7 +201,7 @@ export const acquireOnceCommand: Command<LockRequest<AcquireReply>, AcquireReply
   script: acquireOnceScript,
   headLength: 2,
   maxEntries: maxRecords,
-  head: (settings) => [...acquireHead(settings), valueTail(settings.command)],
+  head,
   add: (request, keys, args, recordKey) => {
     const { command } = request;
     const { fingerprint = "", id = "" } = command.submission ?? {};
@@ -224,7 +214,7 @@ export const acquireOnceCommand: Command<LockRequest<AcquireReply>, AcquireReply
 /** Takes nothing, because its deadline has passed long ago. */
 export const lookUpCommand: Command<LockRequest<AcquireReply>, AcquireReply> = {
   ...acquireOnceCommand,
-  head: (settings) => acquireOnceCommand.head({ ...settings, deadlineMs: 0 }),
+  head: (settings) => head({ ...settings, deadlineMs: 0 }),
 };
 
 /** No token is so small: the clocks of 2001 were beyond it. */

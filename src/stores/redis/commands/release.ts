@@ -8,21 +8,14 @@ import { unexpectedReply } from "../no-answers.ts";
 import { type Command, common, type EntryReply, endOfEntry, maxEntries, sent } from "./command.ts";
 
 /**
- * KEYS: one an entry.
- * ARGV[1] life, in ms.
- * ARGV[2], ARGV[3], ...: the owner id of each entry.
- *
- * Returns the clock, then for each entry:
- *   1 it held the owner id, and has its full life again, or more than that: it is never shortened
+ * One entry of a script about a lock: `mine` decides where it holds the owner id. The codes are
+ *   1 done, where `mine` says so
  *   0 gone: no key
  *   -1 foreign: another value, or no string
  *   -2 freed: a person has taken it away from this owner id
  */
-export const extendScript: string = sent(/* lua */ `
-${common}
-local replies = { now }
-local life = tonumber(ARGV[1])
-for i, key in ipairs(KEYS) do
+function ofOwner(mine: string): string {
+  return /* lua */ `
   local reply = -1
   local held = redis.pcall('GET', key)
   if not held then
@@ -31,7 +24,31 @@ for i, key in ipairs(KEYS) do
     if not odd(held) then
       reply = held
     end
-  elseif string.sub(held, 1, 36) == ARGV[1 + i] then
+  elseif string.sub(held, 1, 36) == owner_id then
+${mine}
+  -- Rule 19: a tombstone is left alone.
+  elseif string.sub(held, 1, 43) == 'freed:' .. owner_id .. ':' then
+    reply = -2
+  end
+${endOfEntry(1)}
+`;
+}
+
+/**
+ * KEYS: one an entry.
+ * ARGV[1] life, in ms.
+ * ARGV[2], ARGV[3], ...: the owner id of each entry.
+ *
+ * Returns the clock, then the code of each entry: 1 says that it has its full life again, or more
+ * than that, because it is never shortened.
+ */
+export const extendScript: string = sent(/* lua */ `
+${common}
+local replies = { now }
+local life = tonumber(ARGV[1])
+for i, key in ipairs(KEYS) do
+  local owner_id = ARGV[1 + i]
+${ofOwner(`
     reply = redis.pcall('PTTL', key)
     -- An older extend that arrives late must not take life away from a newer one.
     if not failed(reply) and reply < life then
@@ -40,12 +57,7 @@ for i, key in ipairs(KEYS) do
     end
     if not failed(reply) then
       reply = 1
-    end
-  -- Rule 19.
-  elseif string.sub(held, 1, 43) == 'freed:' .. ARGV[1 + i] .. ':' then
-    reply = -2
-  end
-${endOfEntry(1)}
+    end`)}
 end
 return replies
 `);
@@ -80,104 +92,46 @@ end
 `;
 
 /**
- * KEYS: one an entry.
- * ARGV[1], ARGV[2], ...: the owner id of each entry.
+ * Compare and delete: only the owner's key is ever deleted. A cooldown is Redis' time, in ms, until
+ * which the key then refuses every acquire. It is absolute and equal in every copy, so that a late
+ * copy does not lengthen it.
  *
- * Returns the clock, then for each entry:
- *   1 it held the owner id, and was deleted
- *   0 gone: no key
- *   -1 foreign: another value, or no string
- *   -2 freed: a person has taken it away from this owner id
+ * KEYS: one an entry.
+ * ARGV: for each entry the owner id, and the end of the cooldown (0: none).
+ *
+ * Returns the clock, then the code of each entry: 1 says that it was deleted, or that an earlier copy
+ * has left this cooldown.
  */
 export const releaseScript: string = sent(/* lua */ `
-${common}
-local replies = { now }
-for i, key in ipairs(KEYS) do
-  local reply = -1
-  local held = redis.pcall('GET', key)
-  if not held then
-    reply = 0
-  elseif failed(held) then
-    if not odd(held) then
-      reply = held
-    end
-  -- Compare and delete: only the owner's key is ever deleted.
-  elseif string.sub(held, 1, 36) == ARGV[i] then
-    reply = redis.pcall('DEL', key)
-    wrote = wrote or not failed(reply)
-  -- Rule 19: a release leaves a tombstone alone.
-  elseif string.sub(held, 1, 43) == 'freed:' .. ARGV[i] .. ':' then
-    reply = -2
-  end
-${endOfEntry(1)}
-end
-return replies
-`);
-
-/**
- * Releases with a cooldown: Redis' time, in ms, until which the key refuses every acquire. It is
- * absolute and equal in every copy, so that a late copy does not lengthen it.
- *
- * KEYS: one an entry.
- * ARGV: for each entry the owner id and the end of the cooldown.
- *
- * Returns the codes of a release; 1 also where an earlier copy has left this cooldown.
- */
-export const cooldownScript: string = sent(/* lua */ `
 ${common}
 ${letGo}
 local replies = { now }
 for i, key in ipairs(KEYS) do
-  local reply = -1
   local owner_id = ARGV[2 * i - 1]
-  local left = tonumber(ARGV[2 * i]) - now
-  local held = redis.pcall('GET', key)
-  if not held then
-    reply = 0
-  elseif failed(held) then
-    if not odd(held) then
-      reply = held
-    end
-  elseif string.sub(held, 1, 36) == owner_id then
-    reply = let_go(key, owner_id, left)
+  local ends = tonumber(ARGV[2 * i])
+${ofOwner(`
+    reply = let_go(key, owner_id, ends - now)
   -- Rule 19: the value names whose cooldown it is, and so proves the earlier copy.
-  elseif held == 'cooldown:' .. owner_id then
-    reply = 1
-  elseif string.sub(held, 1, 43) == 'freed:' .. owner_id .. ':' then
-    reply = -2
-  end
-${endOfEntry(1)}
+  elseif ends > 0 and held == 'cooldown:' .. owner_id then
+    reply = 1`)}
 end
 return replies
 `);
-
-type Args = (string | number)[];
-
-function addOwner({ command }: LockRequest<never>, keys: string[], args: Args): void {
-  keys.push(command.key);
-  args.push(command.ownerId);
-}
 
 export const extendCommand: Command<LockRequest<OwnedReply>, OwnedReply> = {
   script: extendScript,
   headLength: 1,
   maxEntries,
   head: ({ command }) => [command.times.ttlMs],
-  add: addOwner,
+  add: ({ command }, keys, args) => {
+    keys.push(command.key);
+    args.push(command.ownerId);
+  },
   read: ownedReply,
 };
 
 export const releaseCommand: Command<ReleaseRequest, OwnedReply> = {
   script: releaseScript,
-  headLength: 1,
-  maxEntries,
-  head: () => [],
-  add: addOwner,
-  read: ownedReply,
-};
-
-export const cooldownCommand: Command<ReleaseRequest, OwnedReply> = {
-  script: cooldownScript,
   headLength: 1,
   maxEntries,
   head: () => [],

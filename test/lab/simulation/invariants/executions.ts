@@ -72,7 +72,7 @@ export class Executions {
   #failed({ name, entries }: Execution, error: string): void {
     const { owners, server, verdict } = this.#around;
     if (error.includes("user_script")) verdict.broken("script", error);
-    const isEnding = ["release", "cooldown", "complete", "record", "free"].includes(name);
+    const isEnding = ["release", "complete", "record", "free"].includes(name);
     // An engine that looks at every write may refuse a record; a deletion it may not.
     const isRefusable = server().memory === "strictly full" && name !== "release";
     if (isEnding && !isRefusable && error.includes("OOM")) {
@@ -105,11 +105,11 @@ export class Executions {
     const { toldAt = Number.POSITIVE_INFINITY, recordUntil } =
       owners.get(entry.ownerId ?? "") ?? {};
     // Whether or not there is a lock that it could replace. (A complete in two steps has late copies.)
-    if (name === "cooldown" && recordUntil === undefined && copy.sentAt > toldAt) {
+    const { lock = "", ownerId, cooldownUntilMs = 0 } = entry;
+    if (name === "release" && cooldownUntilMs > 0 && !recordUntil && copy.sentAt > toldAt) {
       verdict.broken("cooldown", `a retire of ${this.#nameOf(entry)} asks for a cooldown`);
     }
-    if ((name !== "cooldown" && name !== "complete") || code !== 1) return;
-    const { lock = "", ownerId, cooldownUntilMs = 0 } = entry;
+    if ((name !== "release" && name !== "complete") || code !== 1) return;
     const { isMoving, memory, nowMs } = server();
     // A full server refuses to write over the lock, and one that moves the slot to write behind it.
     const isRefused = memory === "strictly full" || (memory === "full" && isMoving);

@@ -54,7 +54,7 @@ export class TombstoneWatch {
 
   /** What a script says of a tombstone: its own is called freed, and no other. */
   checkCode(name: string, ownerId: string | undefined, value: unknown, code: unknown): void {
-    if (!["extend", "release", "cooldown"].includes(name) || typeof code !== "number") return;
+    if (!["extend", "release"].includes(name) || typeof code !== "number") return;
     const parsed = lockValue(value);
     const isOwn = parsed.kind === "freed" && parsed.ownerId === ownerId;
     if (isOwn === (code === -2)) return;

@@ -6,11 +6,7 @@ import {
 import type { Command } from "../../../../src/stores/redis/commands/command.ts";
 import { completeCommand, recordCommand } from "../../../../src/stores/redis/commands/complete.ts";
 import { freeCommand, inspectCommand } from "../../../../src/stores/redis/commands/on-call.ts";
-import {
-  cooldownCommand,
-  extendCommand,
-  releaseCommand,
-} from "../../../../src/stores/redis/commands/release.ts";
+import { extendCommand, releaseCommand } from "../../../../src/stores/redis/commands/release.ts";
 import { touchScript } from "../../../../src/stores/redis/commands/touch.ts";
 
 /** What the commands are told of an entry: more than any of them asks for. */
@@ -35,7 +31,6 @@ export const everyCommand: Record<string, Command<Request, unknown>> = {
   acquireOnce: acquireOnceCommand,
   extend: extendCommand,
   release: releaseCommand,
-  cooldown: cooldownCommand,
   complete: completeCommand,
   record: recordCommand,
   inspect: inspectCommand,

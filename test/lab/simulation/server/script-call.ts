@@ -21,8 +21,7 @@ const layouts: Record<
   acquire: { head: 6, keys: ["lock"], args: ["ownerId"] },
   acquireOnce: { head: 6, keys: ["lock", "record"], args: ["ownerId", "id", "fingerprint"] },
   extend: { head: 1, keys: ["lock"], args: ["ownerId"] },
-  release: { head: 0, keys: ["lock"], args: ["ownerId"] },
-  cooldown: { head: 0, keys: ["lock"], args: ["ownerId", "cooldownUntilMs"] },
+  release: { head: 0, keys: ["lock"], args: ["ownerId", "cooldownUntilMs"] },
   complete: {
     head: 0,
     keys: ["lock", "record"],

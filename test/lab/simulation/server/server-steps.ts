@@ -49,7 +49,7 @@ export const step = fc.oneof(
         "acquireOnce" as const,
         "extend" as const,
         "release" as const,
-        "cooldown" as const,
+        "release" as const,
         "complete" as const,
         "complete" as const,
         "record" as const,

@@ -84,7 +84,7 @@ function idOf(lock: object, key: string): string {
   {
     name: "a confirm lengthens the life",
     rule: "acquire",
-    in: "head",
+    in: "acquire",
     find: "if string.sub(held, 1, 36) == owner_id then\n",
     replace:
       "if string.sub(held, 1, 36) == owner_id then\n    redis.call('PEXPIRE', key, ARGV[4])\n",
@@ -92,7 +92,7 @@ function idOf(lock: object, key: string): string {
   {
     name: "a taken key is taken over",
     rule: "acquire",
-    in: "head",
+    in: "acquire",
     find: "  reply = redis.pcall('PTTL', key)\n",
     replace: `  if in_time then
     redis.call('DEL', key)

@@ -5,20 +5,26 @@ export const connectionMutations: readonly Mutation[] = [
   {
     name: "a close tells nobody, and what is answered later counts as clean",
     rule: "2",
-    find: 'for (const call of calls) tellOnce(call, { kind: "closed" });',
-    replace: "void calls;",
+    find: 'call.tell?.({ kind: "closed" });\n      call.tell = undefined;',
+    replace: "void call;",
   },
   {
     name: "a script that the server has forgotten is asked for by its digest for ever",
     rule: "2",
-    find: "this.#ofNode.get(node)?.delete(script);",
+    find: "this.#digests.get(node)?.delete(script);",
     replace: "",
   },
   {
     name: "a script that the server has forgotten is sent again to whom it was asked for",
     rule: "9",
-    find: 'if (result.kind === "not-loaded") this.#sendAgain(call);',
-    replace: 'if (result.kind === "not-loaded") this.#send({ connection, node }, call);',
+    find: 'if (result.kind === "not-loaded") this.#send(requests, written);',
+    replace: `if (result.kind === "not-loaded") {
+        connection.send(node, this.#command.script, written.keys, written.args, (next) => {
+          if (next.kind === "not-loaded") this.#send(requests, written);
+          else if (next.kind === "value") this.#answered(requests, next.value, node, sentAt);
+          else answerAll(requests, toNoAnswer(next));
+        });
+      }`,
   },
   {
     name: "a silent connection gets more",
@@ -29,21 +35,21 @@ export const connectionMutations: readonly Mutation[] = [
   {
     name: "a time-out of the client is taken for a sign of life",
     rule: "9",
-
-    find: "if (isServerError(error)) this.#answered(call);\n        const isNotLoaded",
-    replace: "void isServerError; this.#answered(call);\n        const isNotLoaded",
+    find: 'if (result.kind === "value" || isServerError(result.error)) {',
+    replace:
+      'if (result.kind === "value" || isServerError(result.error) || result.kind === "error") {',
   },
   {
     name: "commands are written before the connection is ready",
     rule: "9",
-    find: 'if (this.client.status !== "ready") return false;',
-    replace: "",
+    find: 'return this.client.status === "ready" && this.isInDatabase && ',
+    replace: "return this.isInDatabase && ",
   },
   {
     name: "the database is not proved",
     rule: "22",
-    find: "return this.isInDatabase && this.#answers(slot, silenceMs);",
-    replace: "return this.#answers(slot, silenceMs);",
+    find: "this.isInDatabase && this.answers(slot, silenceMs);",
+    replace: "this.answers(slot, silenceMs);",
   },
   {
     name: "the database that was proved on the last connection counts on the next",

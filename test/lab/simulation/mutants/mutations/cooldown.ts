@@ -50,7 +50,7 @@ export const cooldownMutations: readonly Mutation[] = [
   {
     name: "a cooldown of one's own is called foreign",
     rule: "8, 19, release",
-    find: "elseif held == 'cooldown:' .. owner_id then\n    reply = 1\n",
+    find: "elseif ends > 0 and held == 'cooldown:' .. owner_id then\n    reply = 1",
     replace: "",
   },
 ];

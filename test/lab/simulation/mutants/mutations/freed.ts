@@ -41,13 +41,11 @@ export const freedMutations: readonly Mutation[] = [
   {
     name: "a release deletes its tombstone",
     rule: "19, release",
-    find: `  elseif string.sub(held, 1, 43) == 'freed:' .. ARGV[i] .. ':' then
-    reply = -2
-`,
-    replace: `  elseif string.sub(held, 1, 43) == 'freed:' .. ARGV[i] .. ':' then
+    find: "elseif ends > 0 and held",
+    replace: `elseif string.sub(held, 1, 43) == 'freed:' .. owner_id .. ':' then
     redis.pcall('DEL', key)
     reply = -2
-`,
+  elseif ends > 0 and held`,
   },
   {
     name: "a lease that is freed is not lost",

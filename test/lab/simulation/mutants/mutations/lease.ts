@@ -54,7 +54,8 @@ export const leaseMutations: readonly Mutation[] = [
   {
     name: "a foreign key is extended as if it were ours",
     rule: "extend",
-    find: "elseif string.sub(held, 1, 36) == ARGV[1 + i] then",
-    replace: "elseif held then",
+    find: "local owner_id = ARGV[1 + i]",
+    replace: `local seen = redis.pcall('GET', key)
+  local owner_id = type(seen) == 'string' and string.sub(seen, 1, 36) or ARGV[1 + i]`,
   },
 ];

@@ -61,9 +61,9 @@ export const noGapMutations: readonly Mutation[] = [
   {
     name: "in two steps, the release comes before the record",
     rule: "16",
-    find: "this.#recordSteps.add({ command, deadlineMs: undefined, record, expiresAtMs, answer });",
+    find: "this.#batchOf(recordCommand).add({ command, deadlineMs: undefined, record, expiresAtMs, answer, });",
     replace: `const released = () =>
-      this.#recordSteps.add({
+      this.#batchOf(recordCommand).add({
         command,
         deadlineMs: undefined,
         record,

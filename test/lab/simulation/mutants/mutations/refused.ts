@@ -17,7 +17,7 @@ export const refusedMutations: readonly Mutation[] = [
   {
     name: "a look-up takes what is free",
     rule: "18",
-    find: "acquireOnceCommand.head({ ...settings, deadlineMs: 0 })",
-    replace: "acquireOnceCommand.head(settings)",
+    find: "head({ ...settings, deadlineMs: 0 })",
+    replace: "head(settings)",
   },
 ];

@@ -49,7 +49,9 @@ export const releaseMutations: readonly Mutation[] = [
   {
     name: "a foreign key is deleted",
     rule: "release",
-    find: "elseif string.sub(held, 1, 36) == ARGV[i] then",
-    replace: "elseif held then",
+    in: "releaseScript",
+    find: "local owner_id = ARGV[2 * i - 1]",
+    replace: `local seen = redis.pcall('GET', key)
+  local owner_id = type(seen) == 'string' and string.sub(seen, 1, 36) or ARGV[2 * i - 1]`,
   },
 ];
