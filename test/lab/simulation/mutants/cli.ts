@@ -1,5 +1,5 @@
 import { availableParallelism } from "node:os";
-import { huntMutants } from "./hunt-mutants.ts";
+import { huntMutants, huntUnchanged } from "./hunt-mutants.ts";
 
 /** `npm run simulation:mutants`: each rule broken in turn, and by what the simulation noticed. Words narrow the list. */
 const words = process.argv.slice(2);
@@ -16,6 +16,7 @@ console.table(
     "by the invariant": by,
   })),
 );
+await huntUnchanged(catches, seed);
 const survivors = catches.filter(({ after }) => after === undefined);
 console.log(
   survivors.length === 0

@@ -36,6 +36,28 @@ export async function huntMutants(
   return catches;
 }
 
+/**
+ * Hunts the sources as they are for as long as the slowest mutant lived: a schedule that breaks them,
+ * too, catches nothing.
+ *
+ * @throws Error with the number of that schedule.
+ */
+export async function huntUnchanged(catches: readonly Catch[], seed: number): Promise<void> {
+  const runs = Math.max(...catches.map(({ after = 0 }) => after));
+  const workshop = await openWorkshop(undefined);
+  try {
+    const { failure, runs: after } = await huntElsewhere(
+      { runs, seed, shrinks: false },
+      workshop.program,
+    );
+    if (failure === undefined) return;
+    const broken = invariants[failure.invariant];
+    throw new Error(`schedule ${after} breaks the sources as they are: ${broken}`);
+  } finally {
+    await workshop.remove();
+  }
+}
+
 async function huntMutant(mutation: Mutation, runs: number, seed: number): Promise<Catch> {
   const workshop = await openWorkshop(mutation);
   try {
