@@ -80,7 +80,7 @@ async function examine(connection: Connection, node: Redis, ttlMs: number): Prom
     if (text === undefined) {
       add("unknown", "info", "version, role, memory and persistence: not permitted (+info)");
     } else {
-      if (!isClusterNode) await lookForAnother(connection, node, info["run_id"], add);
+      if (!isClusterNode) await compareServers(connection, node, info, add);
       lookAtInfo(info, isClusterNode, add);
     }
     await ifPermitted(measure(connection, node, add));
@@ -136,8 +136,8 @@ function numberIn(reply: unknown, name: string): number {
 
 /** Whether a server keeps the locks that it grants. */
 function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
-  // The package is tested on Redis 7 and 8, and on Valkey 8 and 9, which reports to be like Redis 7.2.
   const { redis_version: version = "?", role, connected_slaves: replicas = "0" } = info;
+  // Valkey 8 and 9 report to be like Redis 7.2.
   const [major = 0, minor = 0] = version.split(".").map(Number);
   if (major < 7) {
     const level = major === 6 && minor >= 2 ? "unknown" : "fail";
@@ -151,8 +151,7 @@ function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
   // A Cluster's masters have a quorum instead.
   if (role === "master" && replicas !== "0" && !isClusterNode) {
     const text = "min-replicas-to-write 0: a master that is cut off continues to grant locks";
-    const remedy =
-      "CONFIG SET min-replicas-to-write 1; Redis then refuses all writes while no replica is connected";
+    const remedy = "CONFIG SET min-replicas-to-write 1, which refuses all writes without replicas";
     // INFO has this field unless min-replicas-to-write is 0.
     if (info["min_slaves_good_slaves"] === undefined) add("warn", "min-replicas", text, remedy);
     else add("ok", "min-replicas", "min-replicas-to-write is set");
@@ -162,11 +161,9 @@ function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
   const limit = Number(info["maxmemory"] ?? 0);
   const percent = Math.round((100 * Number(info["used_memory"])) / limit);
   if (policy !== "noeviction" && limit > 0) {
-    const some = policy.startsWith("allkeys-") ? "any key" : "keys that have an expiry";
-    const victims =
-      policy === "volatile-ttl"
-        ? "the keys that expire soonest, and those are the locks"
-        : `${some}, locks among them`;
+    const victims = policy.startsWith("allkeys-")
+      ? "any key, locks among them"
+      : "keys that have an expiry, and those are the locks";
     const text = `maxmemory-policy is ${policy}: under memory pressure it evicts ${victims}`;
     const remedy =
       "give the lock a Redis of its own; or CONFIG SET maxmemory-policy noeviction, with which a shared cache that is full refuses all writes";
@@ -186,25 +183,19 @@ function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
   else add("warn", "persistence", "appendonly no: a restart loses all locks and records", remedy);
   const isLogBroken = hasLog && info["aof_last_write_status"] === "err";
   if (isLogBroken || info["rdb_last_bgsave_status"] === "err") {
-    const file = isLogBroken ? "append-only file" : "snapshot";
-    const text = `the last write of the ${file} failed: Redis refuses every lock until one succeeds`;
-    const remedy = "make room on the disk, or correct the folder's rights: see the server's log";
-    add("fail", "disk", text, remedy);
+    const text = `the last write of the ${isLogBroken ? "append-only file" : "snapshot"} failed: Redis refuses every lock until one succeeds`;
+    add("fail", "disk", text, "make room on the disk, or correct its rights: see the server's log");
   }
 }
 
 /** Compares the run id with the one at another connection to the same address. */
-async function lookForAnother(
-  connection: Connection,
-  node: Redis,
-  runId: string | undefined,
-  add: Add,
-): Promise<void> {
+async function compareServers(connection: Connection, node: Redis, info: Info, add: Add) {
   const second = node.duplicate(once);
   second.on("error", () => {});
   try {
     await answerOf(connection, second.connect());
     const other = fieldsOf(await answerOf(connection, second.info("server")))["run_id"];
+    const runId = info["run_id"];
     if (other === undefined || other === runId) return;
     const text = `two connections to this address reached two servers (run_id ${runId?.slice(0, 4)}… and ${other.slice(0, 4)}…): a proxy that splits traffic, or two masters`;
     add("fail", "one-server", text, "use an address that always leads to the one master");

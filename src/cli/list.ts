@@ -202,20 +202,13 @@ export function listText(listed: Listed, { redis, limit, hidesIds, paint }: List
   ];
   if (locks.length > limit) lines.push(`and ${count(locks.length - limit)} more (see --limit)`);
   const of = total === undefined ? "" : ` of ${count(total)}`;
-  lines.push(
-    isComplete
-      ? `looked at ${count(looked)} keys in ${duration(tookMs)} (SCAN, ${batch} at a time, ${pauseMs} ms apart)`
-      : paint(
-          "yellow",
-          `Not complete: after ${duration(tookMs)} about ${count(looked)}${of} keys had been looked at. Give it longer: --budget 5min`,
-        ),
-  );
-  return lines;
+  const took = duration(tookMs);
+  const partial = `Not complete: after ${took} about ${count(looked)}${of} keys had been looked at. Give it longer: --budget 5min`;
+  const whole = `looked at ${count(looked)} keys in ${took} (SCAN, ${batch} at a time, ${pauseMs} ms apart)`;
+  return [...lines, isComplete ? whole : paint("yellow", partial)];
 }
 
 const head = ["USER", "STATE", "HELD", "RENEWED", "FREE IN", "HOLDER"];
-
-const tones: Partial<Record<string, "yellow" | "red">> = { silent: "yellow", foreign: "red" };
 
 function table(locks: Listed["locks"], hidesIds: boolean, paint: Paint): string[] {
   const rows = locks.map(({ user, found }) => {
@@ -229,8 +222,8 @@ function table(locks: Listed["locks"], hidesIds: boolean, paint: Paint): string[
   return all.map((row) => {
     const cells = row.map((cell, at) => cell.padEnd(widths[at] ?? 0));
     const line = cells.slice(hidesIds ? 1 : 0).join("   ");
-    const tone = tones[row[1] ?? ""];
-    return (tone === undefined ? line : paint(tone, line)).trimEnd();
+    if (row[1] === "silent") return paint("yellow", line.trimEnd());
+    return row[1] === "foreign" ? paint("red", line.trimEnd()) : line.trimEnd();
   });
 }
 

@@ -17,81 +17,50 @@ export interface Context {
   open(): Promise<Connection>;
 }
 
-type Options = NonNullable<ParseArgsConfig["options"]>;
+/** Resolves to its exit code. */
+type Command = (context: Context) => Promise<number>;
 
-interface Command {
-  /** Resolves to the exit code. */
-  readonly run: (context: Context) => Promise<number>;
-  /** Whether it is about one user, whose id is its argument. */
-  readonly takesUser?: true;
-  /** Its own options, besides those of every command. */
-  readonly options: Options;
-  /** A sentence, and its options. */
-  readonly help: string;
-}
+export const commands: Readonly<Record<string, Command>> = { show, free, list, watch, doctor };
 
-// Each may be repeated for the parser, so that a second value is refused and not obeyed.
-const text = { type: "string", multiple: true } as const;
-const flag = { type: "boolean", multiple: true } as const;
-
-export const commands: Readonly<Record<string, Command>> = {
-  show: {
-    run: show,
-    takesUser: true,
-    options: {},
-    help: "Shows what is known of a user's lock, and what to do.\n",
-  },
-  free: {
-    run: free,
-    takesUser: true,
-    options: { id: text, reason: text, by: text, "dry-run": flag, now: flag },
-    help: `Takes a user's lock away: its holder has to stop before the next order may start.
+/** The parser reads its options here, and a command with `<user>` is about one user. */
+const helps: Readonly<Record<string, string>> = {
+  show: `show <user>
+Shows what is known of a user's lock, and what to do.
+`,
+  free: `free <user>
+Takes a user's lock away: its holder has to stop before the next order may start.
 
   --id <id>                the id that show printed; asked for on a terminal
   --reason <text>          the reason, for the audit line; asked for on a terminal
   --by <text>              the person who frees; default $SUDO_USER or $USER, and the host
   --dry-run                only print what would happen
   --now                    let the next order start at once, although the holder may still be at
-                           work: two orders and two charges are possible`,
-  },
-  list: {
-    run: list,
-    options: { state: text, older: text, limit: text, budget: text, "no-ids": flag },
-    help: `Lists the locks, the longest held first. Needs +scan.
+                           work: two orders and two charges are possible
+`,
+  list: `list
+Lists the locks, the longest held first. Needs +scan.
 
   --state <state,…>        only these: working, silent, unknown, freed, cooldown, foreign
   --older <time>           only locks held at least this long, such as 30s, or of unknown age
   --limit <count>          show at most this many locks; default 100
   --budget <time>          scan keys for at most this long; default 10s
-  --no-ids                 leave the user ids out`,
-  },
-  watch: {
-    run: watch,
-    takesUser: true,
-    options: { for: text },
-    help: `Prints each change of a user's lock, which it looks at every 200 ms.
+  --no-ids                 leave the user ids out
+`,
+  watch: `watch <user>
+Prints each change of a user's lock, which it looks at every 200 ms.
 
-  --for <time>             end after this long, such as 30s`,
-  },
-  doctor: {
-    run: doctor,
-    options: { ttl: text, budget: text },
-    help: `Checks a Redis server for settings that lose or refuse locks, and suggests fixes.
+  --for <time>             end after this long, such as 30s
+`,
+  doctor: `doctor
+Checks a Redis server for settings that lose or refuse locks, and suggests fixes.
 
   --ttl <time>             the ttlMs of the lock; default 10s
-  --budget <time>          scan keys for at most this long; default 2s`,
-  },
+  --budget <time>          scan keys for at most this long; default 2s
+`,
 };
 
-/** Options of every command. */
-export const commonOptions: Options = {
-  ...{ url: text, cluster: flag, sentinel: text, master: text, "tls-ca": text, config: text },
-  ...{ "ioredis-prefix": text, prefix: text, json: flag, help: { ...flag, short: "h" } },
-};
-
-const commonHelp = `
-  --prefix <text>          the keyPrefix of the lock; default lock:submit:. list and doctor take
-                           several
+const commonHelp = `  --prefix <text>          the keyPrefix of the lock, for list and doctor as often as there are
+                           locks; default lock:submit:
   --json                   JSON on stdout, times in milliseconds
   --help                   this text
 
@@ -108,21 +77,28 @@ Where Redis is:
 
 /** The text of `submit-lock --help`, or of `submit-lock <command> --help`. */
 export function helpOf(name?: string): string[] {
-  const typed = (of: string) => `${of}${commands[of]?.takesUser ? " <user>" : ""}`;
   if (name !== undefined) {
-    const all = `${program} ${typed(name)} [options]\n\n${commands[name]?.help}${commonHelp}`;
-    return all.split("\n");
+    const [usage = "", ...lines] = `${helps[name]}${commonHelp}`.split("\n");
+    return [`${program} ${usage} [options]`, "", ...lines];
   }
-  const about = Object.entries(commands).map(
-    ([of, { help }]) => `  ${typed(of).padEnd(15)}${help.split("\n")[0]}`,
-  );
-  return `${program} <command> [options]
+  const about = Object.values(helps).map((help) => {
+    const [usage = "", sentence = ""] = help.split("\n");
+    return `  ${usage.padEnd(15)}${sentence}`;
+  });
+  return [
+    ...[`${program} <command> [options]`, "", ...about, ""],
+    `Where Redis is: REDIS_URL or --url; see ${program} <command> --help.`,
+    "Exit codes: 0 done, 1 doctor found a failure or free met another holder, 2 usage or no ioredis,",
+    "  3 no Redis within 2 s of connecting, 4 not permitted.",
+  ];
+}
 
-${about.join("\n")}
-
-Where Redis is: REDIS_URL or --url; see ${program} <command> --help.
-Exit codes: 0 done, 1 doctor found a failure or free met another holder, 2 usage or no ioredis,
-  3 no Redis within 2 s of connecting, 4 not permitted.`.split("\n");
+/** The options in a help. Each may be repeated for the parser, so that a second value is refused and not obeyed. */
+function optionsIn(help: string): NonNullable<ParseArgsConfig["options"]> {
+  const found = [...help.matchAll(/^ {2}--([\w-]+)( <)?/gm)].map(([, name, value]) => {
+    return [name, { type: value === undefined ? "boolean" : "string", multiple: true }];
+  });
+  return { ...Object.fromEntries(found), help: { type: "boolean", short: "h", multiple: true } };
 }
 
 /** Options that another command needs to look at the same lock. None of them is a secret. */
@@ -134,36 +110,38 @@ const units: Readonly<Record<string, number>> = { ms: 1, s: 1e3, m: 6e4, min: 6e
 /** The words behind the name of a command, checked against its options. */
 export class Arguments {
   readonly name: string;
-  /** `""` where the command is not about one user. */
+  /** Whether the command is about one user. */
+  readonly takesUser: boolean;
   readonly user: string = "";
   readonly #values: Readonly<Record<string, (string | boolean)[] | undefined>>;
 
   /** @throws UsageError. */
   constructor([name = "", ...args]: readonly string[]) {
-    const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
-    if (command === undefined) {
+    const help = Object.hasOwn(helps, name) ? helps[name] : undefined;
+    if (help === undefined) {
       const names = Object.keys(commands).join(", ");
       const got = name === "" ? "none" : `"${name}"`;
       throw new UsageError(
         `expected a command (${names}) as the first argument, got ${got}. Try: ${program} --help`,
       );
     }
-    const { values, positionals } = parsed(name, args, { ...command.options, ...commonOptions });
+    const { values, positionals } = parsed(name, args, help + commonHelp);
+    const takesUser = help.startsWith(`${name} <user>`);
+    this.takesUser = takesUser;
     this.name = name;
     this.#values = values;
-    const mayRepeat = command.takesUser ? undefined : "prefix";
-    const twice = Object.keys(values).find(
-      (each) => each !== mayRepeat && values[each]?.[1] !== undefined,
-    );
+    const mayRepeat = takesUser ? undefined : "prefix";
+    const repeats = (option: string) => option !== mayRepeat && values[option]?.[1] !== undefined;
+    const twice = Object.keys(values).find(repeats);
     if (twice !== undefined) throw new UsageError(`--${twice} may be given only once`);
     if (this.has("help")) return;
-    if (command.takesUser && positionals.length === 0) {
+    if (takesUser && positionals.length === 0) {
       throw new UsageError(`${name} needs a user id, as in: ${program} ${name} 42`);
     }
-    if (command.takesUser) this.user = positionals.shift() ?? "";
+    if (takesUser) this.user = positionals.shift() ?? "";
     if (positionals.length === 0) return;
     throw new UsageError(
-      `${name} takes ${command.takesUser ? "one user id" : "options only"}, got "${positionals[0]}" as well. A user id with spaces needs quotes`,
+      `${name} takes ${takesUser ? "one user id" : "options only"}, got "${positionals[0]}" as well. A user id with spaces needs quotes`,
     );
   }
 
@@ -209,9 +187,10 @@ export class Arguments {
   }
 }
 
-function parsed(name: string, args: string[], options: Options) {
+function parsed(name: string, args: string[], help: string) {
   try {
-    const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
+    const config = { args, options: optionsIn(help), allowPositionals: true };
+    const { values, positionals } = parseArgs(config);
     return { values: values as Record<string, (string | boolean)[]>, positionals };
   } catch (error) {
     const [message = ""] = (error as Error).message.split(". To specify");
@@ -235,9 +214,8 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
       return exitCode.done;
     }
     const { name, user } = args;
-    const { run, takesUser } = commands[name] as Command;
     // Checked before there is a connection: an invalid user id does not concern Redis.
-    if (takesUser) submitKey("", user);
+    if (args.takesUser) submitKey("", user);
     if (user !== user.trim()) {
       terminal.warn([`The user id "${visible(user)}" has blanks at its ends. Were they pasted?`]);
     }
@@ -245,7 +223,7 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
       connection = await connect(args, terminal.env);
       return connection;
     };
-    return await run({ args, terminal, open });
+    return await (commands[name] as Command)({ args, terminal, open });
   } catch (error) {
     const failure = toCliError(error, connection?.address ?? "Redis");
     // The message may repeat an argument.
