@@ -62,14 +62,10 @@ function optionsOf(args: Arguments, env: NodeJS.ProcessEnv): Options {
   const sentinels = args.text("sentinel");
   const name = args.text("master");
   if (sentinels === undefined && url === "") {
-    throw new UsageError(
-      "where is Redis? Set REDIS_URL, or give --url redis://host:6379, --sentinel or --config",
-    );
+    throw new UsageError("where is Redis? Set REDIS_URL, or give --url, --sentinel or --config");
   }
   if ((sentinels === undefined) !== (name === undefined)) {
-    throw new UsageError(
-      "--sentinel and --master belong together: --sentinel a:26379,b:26379 --master mymaster",
-    );
+    throw new UsageError("--sentinel host:port,host:port and --master name belong together");
   }
   if (sentinels !== undefined && args.has("cluster")) {
     throw new UsageError("--sentinel and --cluster exclude each other");
@@ -162,8 +158,8 @@ async function openClient(options: Options, isCluster: boolean): Promise<Redis |
  */
 async function proved(client: Redis | Cluster) {
   const address = addressOf(client);
-  const database = client.isCluster ? undefined : databaseOf(client);
-  let at = address;
+  const database = () => (client.isCluster ? undefined : databaseOf(client));
+  let at = () => address;
   let reason: unknown;
   // Only this event has the reason why a client cannot connect.
   client.on("error", (error: unknown) => {
@@ -175,25 +171,24 @@ async function proved(client: Redis | Cluster) {
         Promise.reject(reason ?? error),
       );
     }
-    at = redisOf({ address, database });
+    at = () => redisOf({ address, database: database() });
     // The client of --config may still be connecting, and may have been told to select another database.
     if (client.status !== "ready") await answerOf({ address }, onceEmitted(client, "ready"));
-    if (database) await answerOf({ address }, (client as Redis).select(database));
+    const selected = database();
+    if (selected) await answerOf({ address }, (client as Redis).select(selected));
   } catch (error) {
-    throw toCliError(error, at);
+    throw toCliError(error, at());
   }
   const { keyPrefix = "", ...options } = client.options as Options & { redisOptions?: Options };
   const user = options.username || options.redisOptions?.username || undefined;
-  return { address, client, database, clientPrefix: keyPrefix, user };
+  return { address, client, database: database(), clientPrefix: keyPrefix, user };
 }
 
 async function fromConfig(file: string, args: Arguments): Promise<Connection> {
   const given = ["url", "cluster", "sentinel", "tls-ca", "prefix", "ioredis-prefix"];
   const clashing = given.find((name) => args.has(name));
   if (clashing !== undefined) {
-    throw new UsageError(
-      `--config and --${clashing} exclude each other: the module knows its Redis`,
-    );
+    throw new UsageError(`--config and --${clashing} exclude each other`);
   }
   let loaded: { readonly default?: unknown; readonly redis?: unknown };
   try {
@@ -227,9 +222,7 @@ export async function answerOf<Value>(
   const answered = asked.then((value) => ({ value }));
   const answer = await within(answerWithinMs, answered);
   if (answer !== undefined) return answer.value;
-  throw new NoAnswerError(
-    `no answer from ${address} within 2 s. Is it up, and can this host reach it?`,
-  );
+  throw new NoAnswerError(`no answer from ${address} within 2 s. Can this host reach it?`);
 }
 
 /** The lock of a command that is about one lock. */

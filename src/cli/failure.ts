@@ -45,11 +45,7 @@ const remedies: readonly (readonly [RegExp, code: number, sentence: string])[] =
   [refusals.password, notPermitted, " rejected the user name or password. Put both in the URL."],
   [refusals.host, notPermitted, " accepts no client from this host. Use another host."],
   [refusals.select, notPermitted, " may not be selected. Permit it: ACL SETUSER <user> +select."],
-  [
-    /SELECT is not allowed in cluster mode/,
-    usage,
-    " is on a node of a Cluster. Add --cluster, and leave the database out of the URL.",
-  ],
+  [/SELECT is not allowed in/, usage, ": add --cluster, and leave the database out of the URL."],
   [refusals.database, usage, " does not exist. Put the shop's database at the end of the URL."],
   [
     refusals.command,

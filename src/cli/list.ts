@@ -76,9 +76,7 @@ export function mastersOf({ client }: Connection): readonly Redis[] {
   if (client !== undefined) {
     return client.isCluster ? (client as Cluster).nodes("master") : [client as Redis];
   }
-  throw new UsageError(
-    "list and doctor need the client as well. Add `export { redis }` to the module of --config, or use --url",
-  );
+  throw new UsageError("list and doctor need `export { redis }` in the module of --config, too");
 }
 
 /** Redis serves no other client during a batch: 0.8 ms were measured for 1 000 of 812 000 keys. */

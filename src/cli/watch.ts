@@ -20,7 +20,7 @@ export async function watch({ args, terminal, open }: Context): Promise<number> 
       const time = new Date();
       const line = args.has("json")
         ? json({ time: time.toISOString(), userId: args.user, change, ...found })
-        : watchLine(time, change, before, visibleInspection(found));
+        : watchLine(time, change, visibleInspection(found), before);
       terminal.print([line]);
     }
     before = found;
@@ -41,18 +41,13 @@ function idOf(found: Inspection): string | undefined {
   return found.state === "free" ? undefined : found.id;
 }
 
-export function watchLine(
-  at: Date,
-  change: string,
-  before: Inspection | undefined,
-  now: Inspection,
-): string {
+export function watchLine(at: Date, change: string, now: Inspection, before?: Inspection): string {
   const ms = String(at.getMilliseconds()).padStart(3, "0");
-  const detail = change === "renewed" ? "" : detailOf(before, now);
+  const detail = change === "renewed" ? "" : detailOf(now, before);
   return `${clock(at)}.${ms} ${change.padEnd(8)} ${detail}`.trimEnd();
 }
 
-function detailOf(before: Inspection | undefined, now: Inspection): string {
+function detailOf(now: Inspection, before?: Inspection): string {
   if (now.state === "free") {
     const heldMs = before?.state === "held" ? before.heldMs : undefined;
     return heldMs === undefined ? "" : `after about ${duration(heldMs)}`;

@@ -226,7 +226,7 @@ function watched(looks: readonly (readonly [afterMs: number, found: Inspection])
     const before = looks[look - 1]?.[1];
     const change = changeOf(before, found);
     const now = new Date(at.getTime() + afterMs);
-    return change === undefined ? [] : [watchLine(now, change, before, found)];
+    return change === undefined ? [] : [watchLine(now, change, found, before)];
   });
 }
 
