@@ -3,10 +3,8 @@ import type { Inspection } from "../lock/on-call.ts";
 /** The program as a person types it. Without the option, npx would fetch and run any package of this name. */
 export const program = "npx --no-install submit-lock";
 
-export type Tone = "bold" | "dim" | "green" | "red" | "yellow";
-
 /** Colours a text, or leaves it as it is. */
-export type Paint = (tone: Tone, text: string) => string;
+export type Paint = (tone: "bold" | "dim" | "green" | "red" | "yellow", text: string) => string;
 
 export const plain: Paint = (_tone, text) => text;
 
