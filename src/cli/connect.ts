@@ -14,20 +14,15 @@ import type { Arguments } from "./main.ts";
 /** The time that Redis has for one answer, and for connecting. */
 const answerWithinMs = 2_000;
 
-export type Client = Redis | Cluster;
-
 /** `replyMapping` would select another type of client. */
 type Options = Omit<RedisOptions, "replyMapping">;
-
-/** The part of a lock that the commands use. */
-type LockFace = Pick<SubmitLock, "inspect" | "free" | "keyFor" | "check">;
 
 /** The connection of one command. It is closed by the end of the process. */
 export interface Connection {
   /** For messages; never with a user or a password. */
   readonly address: string;
   /** `undefined` where the module of `--config` does not export one. */
-  readonly client: Client | undefined;
+  readonly client: Redis | Cluster | undefined;
   /** Confirmed by Redis itself. `undefined` on a Cluster, and without a client. */
   readonly database: number | undefined;
   /** One for each `--prefix`, at least one. */
@@ -40,20 +35,16 @@ export interface Connection {
 
 export interface PrefixedLock {
   readonly keyPrefix: string;
-  readonly lock: LockFace;
+  /** The part of a lock that the commands use. */
+  readonly lock: Pick<SubmitLock, "inspect" | "free" | "keyFor" | "check">;
 }
 
 /** Connects to the Redis that `--url`, `--cluster`, `--sentinel` or `--config` name. */
 export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<Connection> {
   const config = args.text("config");
   if (config !== undefined) return await fromConfig(config, args);
-  const options = optionsOf(args, env);
-  const client = await openClient(options, args.has("cluster"));
-  const address = addressOf(client);
-  await established(client, address).catch((error: unknown) => {
-    throw toCliError(error, address);
-  });
-  const database = await proved(client, address);
+  const client = await openClient(optionsOf(args, env), args.has("cluster"));
+  const at = await proved(client);
   // Not earlier: a store connects its client by itself.
   const store = new RedisStore(client);
   const prefixes = args.has("prefix") ? args.texts("prefix") : ["lock:submit:"];
@@ -62,60 +53,52 @@ export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<
     // Shorter than the command's own bound, because the lock's error says why.
     lock: new SubmitLock({ store, keyPrefix, acquireTimeoutMs: 0.75 * answerWithinMs }),
   }));
-  const { keyPrefix: clientPrefix = "", username: user } = options;
-  return { address, client, database, clientPrefix, user, locks };
+  return { ...at, locks };
 }
 
 /** ioredis' options for the Redis that was typed. */
 function optionsOf(args: Arguments, env: NodeJS.ProcessEnv): Options {
   const url = args.text("url") ?? env["REDIS_URL"] ?? "";
   const sentinels = args.text("sentinel");
-  const master = args.text("master");
-  const isCluster = args.has("cluster");
+  const name = args.text("master");
   if (sentinels === undefined && url === "") {
-    throw new UsageError(
-      "where is Redis? Set REDIS_URL, or give --url redis://host:6379, --sentinel or --config",
-    );
+    throw new UsageError("where is Redis? Set REDIS_URL, or give --url, --sentinel or --config");
   }
-  if ((sentinels === undefined) !== (master === undefined)) {
-    throw new UsageError(
-      "--sentinel and --master belong together: --sentinel a:26379,b:26379 --master mymaster",
-    );
+  if ((sentinels === undefined) !== (name === undefined)) {
+    throw new UsageError("--sentinel host:port,host:port and --master name belong together");
   }
-  if (sentinels !== undefined && isCluster) {
+  if (sentinels !== undefined && args.has("cluster")) {
     throw new UsageError("--sentinel and --cluster exclude each other");
   }
-  const { host = "127.0.0.1", port = 6379, ...rest } = url === "" ? {} : fromUrl(url);
-  if (isCluster && (rest.db ?? 0) !== 0) {
+  const { host, port, ...rest } = fromUrl(url === "" ? "redis://127.0.0.1" : url);
+  if (args.has("cluster") && rest.db !== 0) {
     throw new UsageError("a Cluster has only database 0: leave the database out of the URL");
   }
-  const keyPrefix = args.text("ioredis-prefix");
   const authority = args.text("tls-ca");
   return {
     ...rest,
-    ...(keyPrefix !== undefined && { keyPrefix }),
+    keyPrefix: args.text("ioredis-prefix") ?? "",
     ...(authority !== undefined && { tls: { ca: readAuthority(authority) } }),
-    ...(sentinels === undefined
+    ...(sentinels === undefined || name === undefined
       ? { host, port }
-      : { sentinels: sentinels.split(",").map(sentinelOf), name: master as string }),
+      : { sentinels: sentinels.split(",").map(sentinelOf), name }),
   };
 }
 
-function fromUrl(text: string): Options {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  const [, db] = /^\/?(\d{0,9})$/.exec(url?.pathname ?? "") ?? [];
+function fromUrl(text: string) {
   try {
+    const { protocol, hostname, port, pathname, username, password } = new URL(text);
+    const [, db] = /^\/?(\d{0,9})$/.exec(pathname) ?? [];
     // A client would obey ?db=5, and a command that ignored it would look into the wrong database.
-    const isPlain = !/[?#]/.test(text) && /^rediss?:$/.test(url?.protocol ?? "");
-    if (url === undefined || db === undefined || url.hostname === "" || !isPlain) throw new Error();
-    const { username, password } = url;
+    const isPlain = !/[?#]/.test(text) && /^rediss?:$/.test(protocol);
+    if (db === undefined || hostname === "" || !isPlain) throw new Error();
     return {
-      host: url.hostname.replace(/^\[(.*)\]$/, "$1"),
-      port: url.port === "" ? 6379 : Number(url.port),
-      ...(username !== "" && { username: decodeURIComponent(username) }),
-      ...(password !== "" && { password: decodeURIComponent(password) }),
-      ...(db !== "" && { db: Number(db) }),
-      ...(url.protocol === "rediss:" && { tls: {} }),
+      host: hostname.replace(/^\[(.*)\]$/, "$1"),
+      port: Number(port || 6379),
+      username: decodeURIComponent(username),
+      password: decodeURIComponent(password),
+      db: Number(db),
+      ...(protocol === "rediss:" && { tls: {} }),
     };
   } catch {
     // The text is not repeated: usually it is its password that a URL cannot hold.
@@ -143,92 +126,69 @@ function readAuthority(file: string): string {
 const bounds = {
   connectTimeout: answerWithinMs,
   maxRetriesPerRequest: 0,
-  // CLIENT SETINFO is not among the permissions that the lock needs.
+  // CLIENT SETINFO is not among the permissions that the lock needs, and nor is the INFO of a check.
   disableClientInfo: true,
 };
-
-const attempt = {
-  lazyConnect: true,
-  enableOfflineQueue: false,
-  // The check uses INFO, which is not among the permissions that the lock needs.
-  enableReadyCheck: false,
-};
+const attempt = { lazyConnect: true, enableOfflineQueue: false, enableReadyCheck: false };
 
 /** Options of a client that connects once, so that the command can report why it failed. */
 export const once: Options = { ...attempt, ...bounds, retryStrategy: () => null };
 
-async function openClient(options: Options, isCluster: boolean): Promise<Client> {
-  const ioredis = await importIoredis();
+async function openClient(options: Options, isCluster: boolean): Promise<Redis | Cluster> {
+  const ioredis = await import("ioredis").catch((error: { code?: unknown }) => {
+    if (!String(error.code).endsWith("MODULE_NOT_FOUND")) throw error;
+    throw new UsageError("ioredis is not installed. Install it with: npm install ioredis");
+  });
   if (!isCluster) {
     return new ioredis.Redis({ ...options, ...once, sentinelRetryStrategy: () => null });
   }
-  const { host = "", port = 6379, keyPrefix, ...others } = options;
+  const { host = "", port = 6379, keyPrefix = "", ...others } = options;
   return new ioredis.Cluster([{ host, port }], {
     ...attempt,
     clusterRetryStrategy: () => null,
     slotsRefreshTimeout: answerWithinMs,
-    ...(keyPrefix !== undefined && { keyPrefix }),
+    keyPrefix,
     redisOptions: { ...others, ...bounds },
   });
 }
 
-async function importIoredis(): Promise<{ Redis: typeof Redis; Cluster: typeof Cluster }> {
-  try {
-    return await import("ioredis");
-  } catch (error) {
-    const { code } = error as { code?: unknown };
-    if (code !== "ERR_MODULE_NOT_FOUND" && code !== "MODULE_NOT_FOUND") throw error;
-    throw new UsageError("ioredis is not installed. Install it with: npm install ioredis");
-  }
-}
-
-/** Rejects with the reason, which ioredis reports only by its last error event. */
-async function established(client: Client, address: string): Promise<void> {
+/**
+ * Waits until the client is connected, and selects its database once more: ioredis continues in
+ * database 0 where its own SELECT was refused, and reports that only by an error event.
+ */
+async function proved(client: Redis | Cluster) {
+  const address = addressOf(client);
+  const database = () => (client.isCluster ? undefined : databaseOf(client));
+  let at = () => address;
   let reason: unknown;
+  // Only this event has the reason why a client cannot connect.
   client.on("error", (error: unknown) => {
     reason = error;
   });
-  const connected = client.connect().then(
-    () => true,
-    (error: unknown) => {
-      throw reason ?? error;
-    },
-  );
-  if ((await within(answerWithinMs, connected)) === true) return;
-  connected.catch(() => {});
-  throw new NoAnswerError(
-    `no answer from ${address} within 2 s of connecting. Is it up, and can this host reach it?`,
-  );
-}
-
-/**
- * Selects the database of the client once more. ioredis continues in database 0 where its own SELECT
- * was refused, and reports that only by an error event.
- *
- * @returns the database; `undefined` on a Cluster, which has only one.
- */
-async function proved(client: Client, address: string): Promise<number | undefined> {
-  if (client.isCluster) return undefined;
-  const redis = client as Redis;
   try {
+    if (client.status === "wait") {
+      await answerOf({ address }, client.connect()).catch((error) =>
+        Promise.reject(reason ?? error),
+      );
+    }
+    at = () => redisOf({ address, database: database() });
     // The client of --config may still be connecting, and may have been told to select another database.
-    if (redis.status === "wait") redis.connect().catch(() => {});
-    if (redis.status !== "ready") await answerOf({ address }, onceEmitted(redis, "ready"));
-    const database = databaseOf(redis);
-    if (database !== 0) await answerOf({ address }, redis.select(database));
-    return database;
+    if (client.status !== "ready") await answerOf({ address }, onceEmitted(client, "ready"));
+    const selected = database();
+    if (selected) await answerOf({ address }, (client as Redis).select(selected));
   } catch (error) {
-    throw toCliError(error, `database ${databaseOf(redis)} of ${address}`);
+    throw toCliError(error, at());
   }
+  const { keyPrefix = "", ...options } = client.options as Options & { redisOptions?: Options };
+  const user = options.username || options.redisOptions?.username || undefined;
+  return { address, client, database: database(), clientPrefix: keyPrefix, user };
 }
 
 async function fromConfig(file: string, args: Arguments): Promise<Connection> {
   const given = ["url", "cluster", "sentinel", "tls-ca", "prefix", "ioredis-prefix"];
   const clashing = given.find((name) => args.has(name));
   if (clashing !== undefined) {
-    throw new UsageError(
-      `--config and --${clashing} exclude each other: the module knows its Redis`,
-    );
+    throw new UsageError(`--config and --${clashing} exclude each other`);
   }
   let loaded: { readonly default?: unknown; readonly redis?: unknown };
   try {
@@ -241,16 +201,13 @@ async function fromConfig(file: string, args: Arguments): Promise<Connection> {
   if (!hasMembers(loaded.default, ["inspect", "free", "keyFor", "check"])) {
     throw new UsageError(`--config: expected ${file} to default-export a SubmitLock`);
   }
-  const lock = loaded.default as LockFace;
+  const lock = loaded.default as PrefixedLock["lock"];
   const locks = [{ keyPrefix: lock.keyFor("0").slice(0, -1), lock }];
-  if (!hasMembers(loaded.redis, ["eval", "options", "status"])) {
-    const none = { client: undefined, database: undefined, clientPrefix: "", user: undefined };
-    return { address: `the Redis of ${file}`, ...none, locks };
+  if (hasMembers(loaded.redis, ["eval", "options", "status"])) {
+    return { ...(await proved(loaded.redis as Redis | Cluster)), locks };
   }
-  const client = loaded.redis as Client;
-  const { keyPrefix: clientPrefix = "", username: user } = client.options as Options;
-  const address = addressOf(client);
-  return { address, client, database: await proved(client, address), clientPrefix, user, locks };
+  const none = { client: undefined, database: undefined, clientPrefix: "", user: undefined };
+  return { address: `the Redis of ${file}`, ...none, locks };
 }
 
 /**
@@ -265,17 +222,15 @@ export async function answerOf<Value>(
   const answered = asked.then((value) => ({ value }));
   const answer = await within(answerWithinMs, answered);
   if (answer !== undefined) return answer.value;
-  throw new NoAnswerError(
-    `no answer from ${address} within 2 s. Is it up, and can this host reach it?`,
-  );
+  throw new NoAnswerError(`no answer from ${address} within 2 s. Can this host reach it?`);
 }
 
 /** The lock of a command that is about one lock. */
-export function theLock({ locks }: Connection): LockFace {
+export function theLock({ locks }: Connection): PrefixedLock["lock"] {
   return (locks[0] as PrefixedLock).lock;
 }
 
 /** The Redis that was looked at, with its database if it has several. */
-export function redisOf({ address, database }: Connection): string {
+export function redisOf({ address, database }: Pick<Connection, "address" | "database">): string {
   return database === undefined ? address : `database ${database} of ${address}`;
 }

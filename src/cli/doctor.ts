@@ -1,193 +1,11 @@
 import type { Redis } from "ioredis";
 import { addressOf } from "../stores/redis/ioredis.ts";
 import { refusals } from "../stores/redis/no-answers.ts";
-import { answerOf, type Client, type Connection, once } from "./connect.ts";
-import {
-  type Facts,
-  type Finding,
-  generalFindings,
-  type Info,
-  type Level,
-  type PrefixFacts,
-  type SentinelFacts,
-  type ServerFacts,
-  serverFindings,
-} from "./doctor-findings.ts";
+import { answerOf, type Connection, once } from "./connect.ts";
 import { exitCode, toCliError } from "./failure.ts";
-import { clientOf, findLocks, mastersOf } from "./list.ts";
+import { findLocks, mastersOf } from "./list.ts";
 import type { Context } from "./main.ts";
-import { json, type Paint, plural, type Tone, visible, wrapped } from "./terminal.ts";
-
-/** `submit-lock doctor` */
-export async function doctor({ args, terminal, open }: Context): Promise<number> {
-  const budgetMs = args.duration("budget", 2_000);
-  // The defaults of a lock.
-  const times = { ttlMs: args.duration("ttl", 10_000), commandTimeoutMs: 200 };
-  const connection = await open();
-  const client = clientOf(connection, "doctor");
-  const servers = await readServers(connection, client);
-  // A replica refuses every lock, which the finding about its role explains.
-  const isReplica = servers.some(({ info }) => info?.["role"] === "slave");
-  const facts: Facts = {
-    times,
-    servers,
-    check: isReplica ? undefined : await tryLocks(connection),
-    sentinels: await readSentinels(connection, client),
-    prefixes: await readPrefixes(connection, client, budgetMs).catch(() => undefined),
-  };
-  const report = reportOf(facts, connection.user);
-  if (args.has("json")) terminal.print([json(report)]);
-  else terminal.print(doctorText(report, terminal.paint));
-  return report.failures === 0 ? exitCode.done : exitCode.found;
-}
-
-async function readServers(connection: Connection, client: Client): Promise<ServerFacts[]> {
-  const readings = mastersOf(client).map(async (node) => {
-    const reading = readServer(connection, node, client.isCluster);
-    if (!client.isCluster) return await reading;
-    // The other nodes of a Cluster may be well.
-    return await reading.catch((error: unknown) => {
-      const address = addressOf(node);
-      return { address, isClusterNode: true, failure: toCliError(error, address).message };
-    });
-  });
-  return await Promise.all(readings);
-}
-
-async function readServer(
-  connection: Connection,
-  node: Redis,
-  isClusterNode: boolean,
-): Promise<ServerFacts> {
-  const seen = <Value>(asked: Promise<Value>) => ifPermitted(answerOf(connection, asked));
-  const info = await seen(node.info("everything").then(fieldsOf));
-  const latency = await ifPermitted(measured(connection, node));
-  const reached = { address: addressOf(node), isClusterNode, info, latency };
-  if (!isClusterNode) {
-    return { ...reached, secondRunId: info && (await secondRunId(connection, node)) };
-  }
-  const cluster = await seen(node.cluster("INFO"));
-  const timeout = await seen(node.config("GET", "cluster-node-timeout"));
-  const nodeTimeout = pairsOf(timeout).get("cluster-node-timeout");
-  return {
-    ...reached,
-    cluster: cluster === undefined ? undefined : fieldsOf(String(cluster)),
-    nodeTimeoutMs: nodeTimeout === undefined ? undefined : Number(nodeTimeout),
-  };
-}
-
-/** Resolves to `undefined` if Redis does not permit it, or does not have the command. */
-async function ifPermitted<Value>(asked: Promise<Value>): Promise<Value | undefined> {
-  try {
-    return await asked;
-  } catch (error) {
-    if (error instanceof Error && refusals.command.test(error.message)) return undefined;
-    throw error;
-  }
-}
-
-/** Uses EVAL, as the lock does: a user with the lock's permissions may not PING. */
-async function measured(connection: Connection, node: Redis): Promise<ServerFacts["latency"]> {
-  const tookMs: number[] = [];
-  // 50 answers, or those of 2 s.
-  for (const endsAt = performance.now() + 2_000; tookMs.length < 50; ) {
-    const startedAt = performance.now();
-    await answerOf(connection, node.eval("return 1", 0));
-    tookMs.push(performance.now() - startedAt);
-    if (performance.now() > endsAt) break;
-  }
-  tookMs.sort((one, other) => one - other);
-  const count = tookMs.length;
-  const medianMs = tookMs[Math.floor(count / 2)] ?? 0;
-  const p99Ms = tookMs[Math.ceil(count * 0.99) - 1] ?? 0;
-  return { count, medianMs, p99Ms };
-}
-
-/** The run id at another connection to the same address. */
-async function secondRunId(connection: Connection, node: Redis): Promise<string | undefined> {
-  const second = node.duplicate(once);
-  second.on("error", () => {});
-  try {
-    await answerOf(connection, second.connect());
-    return fieldsOf(await answerOf(connection, second.info("server")))["run_id"];
-  } finally {
-    second.disconnect();
-  }
-}
-
-/** Tries a throwaway lock of each prefix. */
-async function tryLocks(connection: Connection): Promise<NonNullable<Facts["check"]>> {
-  const startedAt = performance.now();
-  try {
-    for (const { lock } of connection.locks) await answerOf(connection, lock.check());
-    const tookMs = (performance.now() - startedAt) / connection.locks.length;
-    return { tookMs, failure: undefined };
-  } catch (error) {
-    return { tookMs: 0, failure: toCliError(error, connection.address).message };
-  }
-}
-
-async function readSentinels(connection: Connection, client: Client): Promise<SentinelFacts[]> {
-  if (client.isCluster) return [];
-  const redis = client as Redis;
-  const { sentinels, name = "" } = redis.options;
-  const readings = (sentinels ?? []).map(async ({ host = "127.0.0.1", port = 26_379 }) => {
-    const address = `${host}:${port}`;
-    // A Sentinel has no database, and a password of its own or none.
-    const plain = { sentinels: null, username: "", password: "", db: 0, tls: undefined };
-    const sentinel = redis.duplicate({ ...once, ...plain, host, port, keyPrefix: "" } as object);
-    sentinel.on("error", () => {});
-    const ask = (command: string) => answerOf(connection, sentinel.call("SENTINEL", command, name));
-    try {
-      await answerOf(connection, sentinel.connect());
-      const downAfter = pairsOf(await ask("MASTER")).get("down-after-milliseconds");
-      const quorum = await ask("CKQUORUM").catch((error: Error) => error.message);
-      const downAfterMs = downAfter === undefined ? undefined : Number(downAfter);
-      return { address, downAfterMs, quorum: String(quorum) };
-    } catch (error) {
-      return { address, failure: toCliError(error, address).message };
-    } finally {
-      sentinel.disconnect();
-    }
-  });
-  return await Promise.all(readings);
-}
-
-async function readPrefixes(
-  connection: Connection,
-  client: Client,
-  budgetMs: number,
-): Promise<PrefixFacts[]> {
-  const all: PrefixFacts[] = [];
-  for (const prefixed of connection.locks) {
-    const listed = await findLocks(connection, client, prefixed, budgetMs);
-    const { keyPrefix, locks, isComplete } = listed;
-    const foreign = locks.filter(({ found }) => found.state === "foreign");
-    const endless = foreign.filter(({ found }) => found.expiresInMs === Number.POSITIVE_INFINITY);
-    const setBack = locks.filter(({ found }) => "clockSetBack" in found).length;
-    all.push({ keyPrefix, foreign: foreign.length, endless: endless.length, setBack, isComplete });
-  }
-  return all;
-}
-
-/** Reads the lines of INFO. */
-function fieldsOf(text: string): Info {
-  const lines = text.split("\r\n").filter((line) => line.includes(":"));
-  return Object.fromEntries(
-    lines.map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1)]),
-  );
-}
-
-/** Reads a reply of names and values: a flat list in RESP2, an object or a Map in RESP3. */
-function pairsOf(reply: unknown): Map<string, string> {
-  const isFlat = Array.isArray(reply);
-  const pairs = isFlat
-    ? reply.flatMap((name, at) => (at % 2 === 0 ? [[name, reply[at + 1]]] : []))
-    : reply instanceof Map
-      ? [...reply]
-      : Object.entries(reply ?? {});
-  return new Map(pairs.map(([name, value]) => [String(name), String(value)]));
-}
+import { duration, json, type Paint, plural, program, visible } from "./terminal.ts";
 
 /** The findings of `doctor`, as `--json` prints them. */
 export interface Report {
@@ -203,78 +21,321 @@ export interface Report {
 /** A member is `undefined` where Redis does not permit INFO. */
 interface ServerReport {
   readonly address: string;
-  readonly version: string | undefined;
-  readonly mode: string | undefined;
-  readonly role: string | undefined;
-  readonly replicas: number | undefined;
+  readonly version?: string | undefined;
+  readonly mode?: string | undefined;
+  readonly role?: string | undefined;
+  readonly replicas?: number | undefined;
   readonly findings: readonly Finding[];
 }
 
-export function reportOf(facts: Facts, user: string | undefined): Report {
-  const servers = facts.servers.map((server) => {
-    const { address, info } = server;
-    const { valkey_version: valkey, redis_version: redis, redis_mode: mode, role } = info ?? {};
+/** `warn`: locks are lost or refused when something else fails. `fail`: they are already. */
+type Level = "ok" | "warn" | "fail" | "unknown";
+
+interface Finding {
+  readonly level: Level;
+  /** A stable name of the check. */
+  readonly check: string;
+  readonly text: string;
+  readonly remedy?: string | undefined;
+}
+
+type Add = (level: Level, check: string, text: string, remedy?: string) => void;
+
+function adding(findings: Finding[]): Add {
+  return (level, check, text, remedy) => findings.push({ level, check, text, remedy });
+}
+
+/** `submit-lock doctor` */
+export async function doctor({ args, terminal, open }: Context): Promise<number> {
+  const budgetMs = args.duration("budget", 2_000);
+  const ttlMs = args.duration("ttl", 10_000);
+  const connection = await open();
+  const servers = await Promise.all(
+    mastersOf(connection).map((node) => examine(connection, node, ttlMs)),
+  );
+  const findings: Finding[] = [];
+  const add = adding(findings);
+  // A replica refuses every lock, which the finding about its role explains.
+  if (!servers.some(({ role }) => role === "replica")) await tryLocks(connection, add);
+  await askSentinels(connection, ttlMs, add);
+  await lookAtKeys(connection, budgetMs, add);
+  const all = [...findings, ...servers.flatMap((server) => server.findings)];
+  const failures = all.filter(({ level }) => level === "fail").length;
+  const warnings = all.filter(({ level }) => level === "warn").length;
+  const report = { servers, findings, user: connection.user, failures, warnings };
+  terminal.print(args.has("json") ? [json(report)] : doctorText(report, terminal.paint));
+  return failures === 0 ? exitCode.done : exitCode.found;
+}
+
+/** Looks at one server. */
+async function examine(connection: Connection, node: Redis, ttlMs: number): Promise<ServerReport> {
+  const isClusterNode = connection.client?.isCluster === true;
+  const address = addressOf(node);
+  const findings: Finding[] = [];
+  const add = adding(findings);
+  const seen = <Value>(asked: Promise<Value>) => ifPermitted(answerOf(connection, asked));
+  try {
+    const text = await seen(node.info("everything"));
+    const info = fieldsOf(text ?? "");
+    if (text === undefined) {
+      add("unknown", "info", "version, role, memory and persistence: not permitted (+info)");
+    } else {
+      if (!isClusterNode) await compareServers(connection, node, info, add);
+      lookAtInfo(info, isClusterNode, add);
+    }
+    await ifPermitted(measure(connection, node, add));
+    if (isClusterNode) {
+      const state = await seen(node.cluster("INFO"));
+      const timeout = await seen(node.config("GET", "cluster-node-timeout"));
+      lookAtCluster(state, timeout, ttlMs, add);
+    }
+    const { valkey_version: valkey, redis_version: redis, redis_mode: mode, role } = info;
     return {
       address,
-      version: info && (valkey === undefined ? `Redis ${redis}` : `Valkey ${valkey}`),
+      version: text && (valkey === undefined ? `Redis ${redis}` : `Valkey ${valkey}`),
       mode,
       role: role === "slave" ? "replica" : role,
-      replicas: info && Number(info["connected_slaves"] ?? 0),
-      findings: [...serverFindings(server, facts.times)],
+      replicas: text === undefined ? undefined : Number(info["connected_slaves"] ?? 0),
+      findings,
     };
+  } catch (error) {
+    // The other nodes of a Cluster may be well.
+    if (!isClusterNode) throw error;
+    findings.length = 0;
+    add("fail", "reach", toCliError(error, address).message, dead);
+    return { address, findings };
+  }
+}
+
+const dead =
+  "let a replica take over; without one, start the server again. Never start a master without persistence before a replica has taken over: it starts empty";
+
+/** Resolves to `undefined` if Redis does not permit it, or does not have the command. */
+async function ifPermitted<Value>(asked: Promise<Value>): Promise<Value | undefined> {
+  try {
+    return await asked;
+  } catch (error) {
+    if (error instanceof Error && refusals.command.test(error.message)) return undefined;
+    throw error;
+  }
+}
+
+/** A server's INFO, or a section of it: field and value. */
+type Info = Readonly<Record<string, string | undefined>>;
+
+function fieldsOf(text: string): Info {
+  const lines = [...text.matchAll(/^(\w+):(.*?)\r?$/gm)];
+  return Object.fromEntries(lines.map(([, field, value]) => [field, value]));
+}
+
+/** A number in a reply of names and values: a flat list in RESP2, an object or a Map in RESP3. */
+function numberIn(reply: unknown, name: string): number {
+  if (Array.isArray(reply)) return Number(reply[reply.indexOf(name) + 1]);
+  return Number(reply instanceof Map ? reply.get(name) : Object(reply)[name]);
+}
+
+/** Whether a server keeps the locks that it grants. */
+function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
+  const { redis_version: version = "?", role, connected_slaves: replicas = "0" } = info;
+  // Valkey 8 and 9 report to be like Redis 7.2.
+  const [major = 0, minor = 0] = version.split(".").map(Number);
+  if (major < 7) {
+    const level = major === 6 && minor >= 2 ? "unknown" : "fail";
+    const remedy = "use Redis 7 or later, or Valkey 8 or later";
+    add(level, "version", `Redis ${version}: submit-lock is not tested on it`, remedy);
+  }
+  if (role === "slave") {
+    const remedy = `use the master's address, ${info["master_host"]}:${info["master_port"]}, or Sentinels that know it`;
+    add("fail", "role", "this is a replica: it refuses every lock", remedy);
+  }
+  // A Cluster's masters have a quorum instead.
+  if (role === "master" && replicas !== "0" && !isClusterNode) {
+    const text = "min-replicas-to-write 0: a master that is cut off continues to grant locks";
+    const remedy = "CONFIG SET min-replicas-to-write 1, which refuses all writes without replicas";
+    // INFO has this field unless min-replicas-to-write is 0.
+    if (info["min_slaves_good_slaves"] === undefined) add("warn", "min-replicas", text, remedy);
+    else add("ok", "min-replicas", "min-replicas-to-write is set");
+  }
+
+  const { maxmemory_policy: policy = "?", evicted_keys: evicted = "0" } = info;
+  const limit = Number(info["maxmemory"] ?? 0);
+  const percent = Math.round((100 * Number(info["used_memory"])) / limit);
+  if (policy !== "noeviction" && limit > 0) {
+    const victims = policy.startsWith("allkeys-")
+      ? "any key, locks among them"
+      : "keys that have an expiry, and those are the locks";
+    const text = `maxmemory-policy is ${policy}: under memory pressure it evicts ${victims}`;
+    const remedy =
+      "give the lock a Redis of its own; or CONFIG SET maxmemory-policy noeviction, with which a shared cache that is full refuses all writes";
+    add("fail", "eviction", `${text} (${evicted} keys so far)`, remedy);
+  } else {
+    const unlimited = policy === "noeviction" ? "" : ", and no maxmemory: nothing is evicted";
+    add("ok", "eviction", `maxmemory-policy ${policy}${unlimited}`);
+    if (limit > 0 && percent > 90) {
+      const text = `${percent} % of maxmemory is in use: a full Redis refuses every lock`;
+      add("warn", "memory", text, "raise maxmemory");
+    }
+  }
+
+  const hasLog = info["aof_enabled"] === "1";
+  const remedy = "CONFIG SET appendonly yes, and set it in redis.conf";
+  if (hasLog) add("ok", "persistence", "appendonly yes");
+  else add("warn", "persistence", "appendonly no: a restart loses all locks and records", remedy);
+  const isLogBroken = hasLog && info["aof_last_write_status"] === "err";
+  if (isLogBroken || info["rdb_last_bgsave_status"] === "err") {
+    const text = `the last write of the ${isLogBroken ? "append-only file" : "snapshot"} failed: Redis refuses every lock until one succeeds`;
+    add("fail", "disk", text, "make room on the disk, or correct its rights: see the server's log");
+  }
+}
+
+/** Compares the run id with the one at another connection to the same address. */
+async function compareServers(connection: Connection, node: Redis, info: Info, add: Add) {
+  const second = node.duplicate(once);
+  second.on("error", () => {});
+  try {
+    await answerOf(connection, second.connect());
+    const other = fieldsOf(await answerOf(connection, second.info("server")))["run_id"];
+    const runId = info["run_id"];
+    if (other === undefined || other === runId) return;
+    const text = `two connections to this address reached two servers (run_id ${runId?.slice(0, 4)}… and ${other.slice(0, 4)}…): a proxy that splits traffic, or two masters`;
+    add("fail", "one-server", text, "use an address that always leads to the one master");
+  } finally {
+    second.disconnect();
+  }
+}
+
+/** Uses EVAL, as the lock does: a user with the lock's permissions may not PING. */
+async function measure(connection: Connection, node: Redis, add: Add): Promise<void> {
+  const tookMs: number[] = [];
+  // 50 answers, or those of 2 s.
+  for (const endsAt = performance.now() + 2_000; tookMs.length < 50; ) {
+    const startedAt = performance.now();
+    await answerOf(connection, node.eval("return 1", 0));
+    tookMs.push(performance.now() - startedAt);
+    if (performance.now() > endsAt) break;
+  }
+  tookMs.sort((one, other) => one - other);
+  const medianMs = tookMs[Math.floor(tookMs.length / 2)] ?? 0;
+  const p99Ms = tookMs[Math.ceil(tookMs.length * 0.99) - 1] ?? 0;
+  // 200 ms is the default of a lock.
+  const text = `latency of ${tookMs.length} answers: p50 ${medianMs.toFixed(1)} ms, p99 ${p99Ms.toFixed(1)} ms (commandTimeoutMs is 200)`;
+  const remedy = "raise commandTimeoutMs, or use a Redis that is nearer";
+  if (medianMs <= 200) add("ok", "latency", text);
+  else add("warn", "latency", `${text}: most commands are sent twice`, remedy);
+}
+
+/** Whether a Cluster serves every user, and how long a failover takes. */
+function lookAtCluster(info: unknown, timeout: unknown, ttlMs: number, add: Add): void {
+  const { cluster_state: state, cluster_slots_ok: slots } = fieldsOf(String(info));
+  if (info === undefined) {
+    add("unknown", "cluster", "state of the Cluster: not permitted (+cluster|info)");
+  } else if (state !== "ok") {
+    const text = `cluster_state is ${state}: ${slots} of 16384 slots are served, and the users of the others cannot order`;
+    const remedy = `find the master that is gone with CLUSTER NODES; ${dead}`;
+    add("fail", "cluster", text, remedy);
+  }
+  const timeoutMs = numberIn(timeout, "cluster-node-timeout");
+  if (Number.isNaN(timeoutMs)) {
+    add("unknown", "node-timeout", "cluster-node-timeout: not permitted (+config|get)");
+  } else if (timeoutMs > ttlMs) {
+    const text = `cluster-node-timeout ${longer(timeoutMs, ttlMs)}`;
+    add("warn", "node-timeout", text, "CONFIG SET cluster-node-timeout 5000");
+  }
+}
+
+function longer(ms: number, ttlMs: number): string {
+  return `${duration(ms)} is longer than ttlMs, ${duration(ttlMs)}: every order that is under way at a failover loses its lease`;
+}
+
+/** Tries a throwaway lock of each prefix. */
+async function tryLocks({ address, locks }: Connection, add: Add): Promise<void> {
+  const startedAt = performance.now();
+  try {
+    for (const { lock } of locks) await answerOf({ address }, lock.check());
+    const ms = ((performance.now() - startedAt) / locks.length).toFixed(1);
+    add("ok", "commands", `every command of the lock: acquire, extend, release in ${ms} ms`);
+  } catch (error) {
+    add("fail", "commands", `the lock cannot work: ${toCliError(error, address).message}`);
+  }
+}
+
+async function askSentinels(connection: Connection, ttlMs: number, add: Add): Promise<void> {
+  const client = connection.client as Redis;
+  const { sentinels, name = "" } = client.options;
+  const all = (sentinels ?? []).map(async ({ host = "127.0.0.1", port = 26_379 }) => {
+    const at = `Sentinel ${host}:${port}`;
+    // A Sentinel has no database, and a password of its own or none.
+    const plain = { sentinels: null, username: "", password: "", db: 0, tls: undefined };
+    const sentinel = client.duplicate({ ...once, ...plain, host, port, keyPrefix: "" } as object);
+    sentinel.on("error", () => {});
+    const ask = (command: string) => answerOf(connection, sentinel.call("SENTINEL", command, name));
+    try {
+      await answerOf(connection, sentinel.connect());
+      const downAfterMs = numberIn(await ask("MASTER"), "down-after-milliseconds");
+      const quorum = String(await ask("CKQUORUM").catch((error: Error) => error.message));
+      if (!quorum.startsWith("OK")) {
+        const text = `${at}: ${quorum}. No replica takes over when the master is gone`;
+        add("fail", "quorum", text, "start the Sentinels that are missing");
+      }
+      if (downAfterMs > ttlMs) {
+        const text = `${at}: down-after-milliseconds ${longer(downAfterMs, ttlMs)}`;
+        add("warn", "down-after", text, "SENTINEL SET <master> down-after-milliseconds 5000");
+      }
+    } catch (error) {
+      add("unknown", "sentinel", toCliError(error, at).message);
+    } finally {
+      sentinel.disconnect();
+    }
   });
-  const findings = [...generalFindings(facts)];
-  const all = [...findings, ...servers.flatMap((server) => server.findings)];
-  const number = (level: Level) => all.filter((finding) => finding.level === level).length;
-  return { servers, findings, user, failures: number("fail"), warnings: number("warn") };
+  await Promise.all(all);
 }
 
-const labels: Readonly<Record<Level, readonly [label: string, tone: Tone]>> = {
-  ok: ["ok", "green"],
-  warn: ["warn", "yellow"],
-  fail: ["FAIL", "red"],
-  unknown: ["?", "dim"],
-};
+/** Looks for keys that keep users out for longer than a lock may. */
+async function lookAtKeys(connection: Connection, budgetMs: number, add: Add): Promise<void> {
+  for (const prefixed of connection.locks) {
+    const listed = await findLocks(connection, prefixed, budgetMs).catch(() => undefined);
+    if (listed === undefined) return add("unknown", "keys", "other locks: not permitted (+scan)");
+    const under = `under ${prefixed.keyPrefix}`;
+    const all = listed.locks.map(({ found }) => found);
+    const setBack = all.filter((found) => "clockSetBack" in found).length;
+    const foreign = all.filter(({ state }) => state === "foreign");
+    const endless = foreign.filter(({ expiresInMs }) => expiresInMs === Number.POSITIVE_INFINITY);
+    if (setBack > 0) {
+      const text = `Redis' clock was set back: ${plural(setBack, "key")} ${under} would live longer than meant, until the user tries again`;
+      const remedy = "use an NTP service on Redis' host that never sets the clock back";
+      add("warn", "clock-set-back", text, remedy);
+    }
+    if (foreign.length > 0) {
+      const text = `${plural(foreign.length, "key")} ${under} ${foreign.length === 1 ? "is" : "are"} of another lock, ${endless.length} without an expiry`;
+      add("warn", "keys", text, `${program} list --state foreign`);
+    }
+    if (!listed.isComplete) {
+      add("unknown", "keys", `keys ${under}: not all were looked at; --budget 60s allows more`);
+    }
+  }
+}
 
-const width = 100;
-const indent = 8;
+const tones = { ok: "green", warn: "yellow", fail: "red", unknown: "dim" } as const;
 
-/** Printed once, above the remedies. */
-const sharedServer = wrapped(
-  "CONFIG SET changes the server for all its users, and is lost at a restart unless CONFIG REWRITE follows.",
-  width,
-);
-
-export function doctorText(report: Report, paint: Paint): string[] {
+function doctorText(report: Report, paint: Paint): string[] {
   const { servers, findings, user, failures, warnings } = report;
-  const all = [...findings, ...servers.flatMap((server) => server.findings)];
-  return [
-    ...(all.some(({ remedy = "" }) => remedy.includes("CONFIG SET")) ? sharedServer : []),
-    ...servers.flatMap((server) => [
-      paint("bold", headingOf(server, user)),
-      ...server.findings.flatMap((finding) => findingText(finding, paint)),
-    ]),
-    // With a single server, all findings are about it.
-    ...(servers.length > 1 ? [paint("bold", "all together")] : []),
-    ...findings.flatMap((finding) => findingText(finding, paint)),
-    `${plural(failures, "failure")}, ${plural(warnings, "warning")}`,
-  ];
-}
-
-function headingOf(server: ServerReport, user: string | undefined): string {
-  const { address, version, mode, role, replicas } = server;
-  const count = replicas === undefined || role !== "master" ? "" : plural(replicas, "replica");
-  const parts = [address, version, mode, role, count, user === undefined ? "" : `as user ${user}`];
-  return visible(parts.filter(Boolean).join(", "));
-}
-
-function findingText({ level, text, remedy }: Finding, paint: Paint): string[] {
-  const [label, tone] = labels[level];
-  const [first = "", ...others] = wrapped(visible(text), width - indent);
-  // On lines of its own, so that it can be copied.
-  const cure = remedy === undefined ? [] : wrapped(`→ ${visible(remedy)}`, width - indent);
-  return [
-    `  ${paint(tone, label.padEnd(indent - 2))}${first}`,
-    ...[...others, ...cure].map((line) => `${" ".repeat(indent)}${line}`),
-  ];
+  const labels = { ok: "ok", warn: "warn", fail: "FAIL", unknown: "?" };
+  const print = (all: readonly Finding[]) =>
+    all.flatMap(({ level, text, remedy }) => [
+      `  ${paint(tones[level], labels[level].padEnd(6))}${visible(text)}`,
+      // On a line of its own, so that it can be copied.
+      ...(remedy === undefined ? [] : [`        → ${visible(remedy)}`]),
+    ]);
+  const lines = servers.flatMap(({ address, version, mode, role, replicas = 0, findings }) => {
+    const count = role === "master" && plural(replicas, "replica");
+    const parts = [address, version, mode, role, count, user && `as user ${user}`];
+    return [paint("bold", visible(parts.filter(Boolean).join(", "))), ...print(findings)];
+  });
+  // With a single server, all findings are about it.
+  if (servers.length > 1) lines.push(paint("bold", "all together"));
+  lines.push(...print(findings));
+  if (lines.some((line) => line.includes("CONFIG SET"))) {
+    lines.push("CONFIG SET is for all users of the server. CONFIG REWRITE keeps it at a restart.");
+  }
+  return [...lines, `${plural(failures, "failure")}, ${plural(warnings, "warning")}`];
 }

@@ -1,7 +1,6 @@
 import { isSubmitLockError } from "../errors.ts";
 import { plainError } from "../stores/redis/ioredis.ts";
 import { refusals } from "../stores/redis/no-answers.ts";
-import { program } from "./terminal.ts";
 
 export const exitCode = {
   done: 0,
@@ -21,8 +20,8 @@ export class CliError extends Error {
   override readonly name = "CliError";
   readonly exitCode: number;
 
-  constructor(message: string, code: number, options?: ErrorOptions) {
-    super(message, options);
+  constructor(message: string, code: number, cause?: unknown) {
+    super(message, { cause });
     this.exitCode = code;
   }
 }
@@ -36,38 +35,18 @@ export class UsageError extends CliError {
 
 /** Redis did not answer: it may have executed the request. */
 export class NoAnswerError extends CliError {
-  constructor(message: string, options?: ErrorOptions) {
-    super(message, noRedis, options);
+  constructor(message: string, cause?: unknown) {
+    super(message, noRedis, cause);
   }
 }
 
 /** Errors with their exit code, and a sentence that begins with the address. The first that matches counts. */
 const remedies: readonly (readonly [RegExp, code: number, sentence: string])[] = [
-  [
-    refusals.password,
-    notPermitted,
-    " rejected the user name or password. Put both in the URL: REDIS_URL=redis://user:password@host:6379.",
-  ],
-  [
-    refusals.host,
-    notPermitted,
-    " accepts no client from this host (protected mode). Run this command on another host.",
-  ],
-  [
-    refusals.select,
-    notPermitted,
-    " may not be selected by this user. Permit it with: ACL SETUSER <user> +select.",
-  ],
-  [
-    /SELECT is not allowed in cluster mode/,
-    usage,
-    " does not exist: it is a node of a Cluster. Add --cluster, and leave the database out of the URL.",
-  ],
-  [
-    refusals.database,
-    usage,
-    " does not exist. Put the number of the shop's database at the end of the URL.",
-  ],
+  [refusals.password, notPermitted, " rejected the user name or password. Put both in the URL."],
+  [refusals.host, notPermitted, " accepts no client from this host. Use another host."],
+  [refusals.select, notPermitted, " may not be selected. Permit it: ACL SETUSER <user> +select."],
+  [/SELECT is not allowed in/, usage, ": add --cluster, and leave the database out of the URL."],
+  [refusals.database, usage, " does not exist. Put the shop's database at the end of the URL."],
   [
     refusals.command,
     notPermitted,
@@ -75,30 +54,20 @@ const remedies: readonly (readonly [RegExp, code: number, sentence: string])[] =
   ],
   [/\b(MOVED|ASK) \d+/, usage, " is a node of a Cluster. Add --cluster."],
   [/cluster support disabled/, usage, " is not a Cluster. Leave --cluster out."],
-  [
-    /sentinels are unreachable/,
-    noRedis,
-    ": no Sentinel answered. Check the addresses after --sentinel, and --master.",
-  ],
+  [/sentinels are unreachable/, noRedis, ": no Sentinel answered. Check --sentinel and --master."],
   [
     /certificate|self[- ]signed|altname|wrong version number|ssl3_get_record/i,
     noRedis,
     ": no secure connection. Use rediss:// exactly where Redis uses TLS, and pass the server's authority with --tls-ca.",
   ],
+  [/\bCLUSTERDOWN\b/, noRedis, ": a part of the Cluster is down. See doctor --cluster."],
+  [/\bREADONLY\b/, noRedis, " is a replica, and nothing can be changed there. Use the master."],
+  [/\bOOM\b/, noRedis, " is full, and refuses writes that need memory. Raise its maxmemory."],
+  [/\bMISCONF\b/, noRedis, " cannot save to its disk, and refuses writes. Its log has the reason."],
+  [/\bNOREPLICAS\b/, noRedis, " has too few replicas (min-replicas-to-write), and refuses writes."],
+  [/\b(LOADING|MASTERDOWN)\b/, noRedis, " is not ready yet. Try again in a moment."],
+  [/\bBUSY\b/, noRedis, " runs a script. SCRIPT KILL ends one that has written nothing."],
 ];
-
-/** Refusals by a Redis that is reached, by the first word of the error. */
-const unready: Readonly<Record<string, string>> = {
-  CLUSTERDOWN: `cannot serve this user's key: a part of the Cluster is down. Look at it with: ${program} doctor --cluster.`,
-  READONLY: "is a replica, and nothing can be changed there. Use the address of the master.",
-  OOM: "is full, and refuses writes that need memory. Raise its maxmemory.",
-  MISCONF: "cannot save to its disk, and refuses writes until it can. Its log has the reason.",
-  NOREPLICAS:
-    "has too few replicas (min-replicas-to-write), and refuses writes until they are back.",
-  LOADING: "is not ready yet. Try again in a moment.",
-  MASTERDOWN: "is not ready yet. Try again in a moment.",
-  BUSY: "is blocked by a script. SCRIPT KILL ends one that has written nothing.",
-};
 
 /** Turns any error into a sentence and an exit code. `at` names the Redis that was asked. */
 export function toCliError(error: unknown, at: string): CliError {
@@ -116,19 +85,10 @@ export function toCliError(error: unknown, at: string): CliError {
     }
     if (error.code === "SUBMIT_LOCK_INVALID_OPTION") return new UsageError(text);
   }
-  const cause = { cause: error };
-  for (const [pattern, code, sentence] of remedies) {
-    if (reasons.some((reason) => pattern.test(reason))) {
-      return new CliError(`${at}${sentence} (${text})`, code, cause);
-    }
-  }
-  const word = Object.keys(unready).find((each) => new RegExp(`\\b${each}\\b`).test(text));
-  return word !== undefined
-    ? new CliError(`${at} ${unready[word]} (${text})`, noRedis, cause)
-    : new NoAnswerError(
-        `no answer from ${at}. Is the address right, and can this host reach it? (${text})`,
-        cause,
-      );
+  const found = remedies.find(([pattern]) => reasons.some((reason) => pattern.test(reason)));
+  if (found !== undefined) return new CliError(`${at}${found[2]} (${text})`, found[1], error);
+  const advice = "Is the address right, and can this host reach it?";
+  return new NoAnswerError(`no answer from ${at}. ${advice} (${text})`, error);
 }
 
 /** The messages of an error and of its causes, without full stops at their ends. */

@@ -1,9 +1,9 @@
 import { hostname, userInfo } from "node:os";
-import type { FreedInspection, FreeResult } from "../lock/on-call.ts";
+import type { FreeResult } from "../lock/on-call.ts";
 import { answerOf, theLock } from "./connect.ts";
 import { CliError, exitCode, NoAnswerError, toCliError, UsageError } from "./failure.ts";
 import type { Arguments, Context } from "./main.ts";
-import { describeLock, type Found, plainFreeOf, stateOf } from "./show.ts";
+import { describeLock, effectOfFree, type Found, stateOf } from "./show.ts";
 import {
   duration,
   json,
@@ -16,28 +16,37 @@ import {
 /** `submit-lock free <user>` */
 export async function free(context: Context): Promise<number> {
   const { args, terminal, open } = context;
-  const isDryRun = args.has("dry-run");
   const now = args.has("now");
-  if (!isDryRun && !terminal.canAsk) requireAnswers(args);
+  if (!args.has("dry-run") && !terminal.canAsk) requireAnswers(args);
   const connection = await open();
   const lock = theLock(connection);
   const user = visibleUser(args.user);
   const look = async () => visibleInspection(await answerOf(connection, lock.inspect(args.user)));
+  const wrongId = (found: Found) =>
+    ended(
+      context,
+      { outcome: "changed" },
+      `Nothing was changed: this is not the id of the lock's holder (${labelOf(found)}). It was mistyped, or a newer order has begun: leave that one alone. Look again: ${args.suggest("show")}`,
+    );
 
   const found = await look();
+  const alreadyFree = { outcome: "already-free" } as const;
   if (found.state === "free") {
-    const text = [`User ${user} is free already. Nothing was changed.`];
-    return ended(context, { outcome: "already-free" }, text);
+    return ended(context, alreadyFree, `User ${user} is free already. Nothing was changed.`);
   }
-  const given = args.text("id")?.toLowerCase() ?? found.id;
-  const isSame = given.startsWith(found.id);
+  const isSame = (args.text("id")?.toLowerCase() ?? found.id).startsWith(found.id);
   if (found.state === "freed" && !now && isSame) {
-    return ended(context, freedResult(found.expiresInMs), alreadyFreedText(user, found));
+    const text = `Already freed by ${found.by} (${found.reason}). User ${user} can order again in ${duration(found.expiresInMs)}. Nothing was changed.`;
+    return ended(context, { outcome: "freed", freeInMs: found.expiresInMs }, text);
   }
-  if (isDryRun) {
-    return isSame
-      ? ended(context, freedResult(keptOutMs(found, now)), dryRunText(user, found, now))
-      : ended(context, { outcome: "changed" }, changedText(found, args.suggest("show")));
+  if (args.has("dry-run")) {
+    if (!isSame) return wrongId(found);
+    const freeInMs = keptOutMs(found, now);
+    const wait = freeInMs === Number.POSITIVE_INFINITY ? "ttlMs" : duration(freeInMs);
+    const effect =
+      freeInMs === 0 ? "let the next order start at once" : `keep the user out for ${wait}`;
+    const text = `Would free user ${user} (${labelOf(found)}) and ${effect}. Nothing was changed.`;
+    return ended(context, { outcome: "freed", freeInMs }, text);
   }
 
   const { id, reason } = await answers(context, found);
@@ -51,37 +60,32 @@ export async function free(context: Context): Promise<number> {
         : "Nothing was changed.";
     throw new CliError(`${failure.message} ${outcome}`, failure.exitCode);
   });
+  const isFree = `User ${user} is free by now.`;
   if (result.outcome === "changed") {
     const current = await look();
-    if (current.state !== "free") {
-      return ended(context, result, changedText(current, args.suggest("show")));
-    }
-    return ended(context, { outcome: "already-free" }, [`User ${user} is free by now.`]);
+    return current.state === "free" ? ended(context, alreadyFree, isFree) : wrongId(current);
   }
-  const code = ended(
-    context,
-    result,
-    result.outcome === "freed"
-      ? freedText(user, visible(by), visible(reason), result.freeInMs)
-      : // It ended by itself, or the first reply to this command was lost.
-        [`User ${user} is free by now.`],
-  );
+  let text = isFree;
+  if (result.outcome === "freed") {
+    const when = result.freeInMs === 0 ? "now" : `in ${duration(result.freeInMs)}`;
+    text = `Freed by ${visible(by)} (${visible(reason)}). User ${user} can order again ${when}.`;
+  }
+  ended(context, result, text);
   const audit = {
     ...{ event: "submit-lock free", time: new Date().toISOString(), userId: args.user },
     ...{ id, reason, by, now, state: found.state, ...result },
     ...{ redis: connection.address, database: connection.database, key: lock.keyFor(args.user) },
   };
   terminal.warn([json(audit)]);
-  return code;
+  return exitCode.done;
 }
 
 /** Without a terminal the command asks nothing. */
 function requireAnswers(args: Arguments): void {
-  const missing = ["id", "reason"].filter((name) => !args.has(name));
+  const missing = ["id", "reason"].filter((name) => !args.has(name)).map((name) => `--${name}`);
   if (missing.length === 0) return;
-  const names = missing.map((name) => `--${name}`).join(" and ");
   throw new UsageError(
-    `without a terminal, free needs ${names}: ${args.suggest("free")} --id <id> --reason <text>. ${args.suggest("show")} prints the id`,
+    `without a terminal, free needs ${missing.join(" and ")}: ${args.suggest("free")} --id <id> --reason <text>. ${args.suggest("show")} prints the id`,
   );
 }
 
@@ -94,7 +98,11 @@ async function answers({ args, terminal }: Context, found: Found) {
   const user = visibleUser(args.user);
   // A foreign holder is not notified, so the warning is printed even if there is nothing to ask.
   if (asksId || now || found.state === "foreign") {
-    terminal.warn(beforeFreeing(user, found, now, new Date()));
+    const without = `Without --now the user waits ${duration(found.expiresInMs)}.`;
+    const risk = `--now lets the next order start at once, although the holder may still be at work: two orders and two charges are possible. Do this only with a developer who has stopped that process. ${without}`;
+    const hasHolder = found.state === "held" || found.state === "freed";
+    const effect = now && hasHolder ? risk : effectOfFree(found);
+    terminal.warn([...describeLock(user, found), effect]);
   }
   const reason =
     args.text("reason") ??
@@ -108,14 +116,13 @@ async function answers({ args, terminal }: Context, found: Found) {
 
 async function ask(terminal: Terminal, question: string): Promise<string> {
   const typed = await terminal.ask(question);
-  if (typed !== undefined && typed !== "") return typed;
+  if (typed) return typed;
   throw new UsageError("nothing was typed. Nothing was changed");
 }
 
 /** The person at the shell, also behind sudo: `anna@ops-1`. */
-function personOf(env: NodeJS.ProcessEnv): string {
-  const names = [env["SUDO_USER"], env["USER"], env["LOGNAME"], env["USERNAME"]];
-  return `${names.find((name) => name !== undefined && name !== "") ?? accountName()}@${hostname()}`;
+function personOf({ SUDO_USER, USER, LOGNAME, USERNAME }: NodeJS.ProcessEnv): string {
+  return `${SUDO_USER || USER || LOGNAME || USERNAME || accountName()}@${hostname()}`;
 }
 
 function accountName(): string {
@@ -128,60 +135,14 @@ function accountName(): string {
 }
 
 /** Prints the outcome, and returns the exit code. */
-function ended({ args, terminal }: Context, result: FreeResult, text: readonly string[]): number {
+function ended({ args, terminal }: Context, result: FreeResult, text: string): number {
   const isChanged = result.outcome === "changed";
   if (args.has("json")) {
     const dryRun = args.has("dry-run") && result.outcome !== "already-free";
     terminal.print([json({ userId: args.user, ...result, ...(dryRun && { dryRun }) })]);
-  } else if (isChanged) terminal.warn(text);
-  else terminal.print(text);
+  } else if (isChanged) terminal.warn([text]);
+  else terminal.print([text]);
   return isChanged ? exitCode.found : exitCode.done;
-}
-
-function freedResult(freeInMs: number): FreeResult {
-  return { outcome: "freed", freeInMs };
-}
-
-/** Tells a person what is there and what freeing it does, before the id has to be typed. */
-export function beforeFreeing(user: string, found: Found, now: boolean, at: Date): string[] {
-  return [...describeLock(user, found, at), ...whatHappens(found, now)];
-}
-
-function whatHappens(found: Found, now: boolean): string[] {
-  const wait = duration(found.expiresInMs);
-  if (found.state === "cooldown") {
-    return ["The cooldown ends at once. Look for that order first: a second one is seldom wanted."];
-  }
-  if (found.state === "foreign" && found.notText) {
-    return [
-      "The key is deleted at once, with everything in it. Find out first which program writes it: it may be that program's data.",
-    ];
-  }
-  if (found.state === "foreign") {
-    return [
-      "It is deleted at once. Its holder may still be at work and is not notified: two orders and two charges are possible.",
-      "Look for the order and the payment first, and free it only when the developers say that nothing uses such locks any more.",
-    ];
-  }
-  if (now) {
-    const isEndless = found.expiresInMs === Number.POSITIVE_INFINITY;
-    return [
-      "--now: the next order can start at once, although the holder may still be at work: two orders and two charges are possible.",
-      `Do this only with a developer who has stopped that process.${isEndless ? "" : ` Without --now the user waits ${wait}.`}`,
-    ];
-  }
-  if (found.state === "held" && stateOf(found) === "unknown") {
-    return [
-      `${plainFreeOf(found)} Its holder may still be at work.`,
-      "Look for the order and the payment first. Use --now only when the developers say that its process is gone.",
-    ];
-  }
-  return [
-    stateOf(found) === "silent"
-      ? `The lock ends by itself in ${wait}. Freeing it will not help the user sooner; it only stops the process from renewing it.`
-      : `Its process will be asked to stop, and the user's next order has to wait until then: ${wait} at most.`,
-    "free undoes nothing that the order has done: look for the order and the payment first.",
-  ];
 }
 
 /** How long `free` keeps others out, in milliseconds. */
@@ -193,36 +154,8 @@ function keptOutMs(found: Found, now: boolean): number {
     : found.expiresInMs;
 }
 
-export function dryRunText(user: string, found: Found, now: boolean): string[] {
-  const ms = keptOutMs(found, now);
-  const wait = ms === Number.POSITIVE_INFINITY ? "ttlMs" : duration(ms);
-  const effect = ms === 0 ? "let the next order start at once" : `keep others out for ${wait}`;
-  return [`Would free user ${user} (${labelOf(found)}) and ${effect}. Nothing was changed.`];
-}
-
-export function freedText(user: string, by: string, reason: string, freeInMs: number): string[] {
-  const when = freeInMs === 0 ? "now" : `in ${duration(freeInMs)}`;
-  return [`Freed by ${by} (${reason}). User ${user} can order again ${when}.`];
-}
-
-export function alreadyFreedText(user: string, found: FreedInspection): string[] {
-  const { by, reason, expiresInMs } = found;
-  return [
-    `Already freed by ${by} (${reason}). User ${user} can order again in ${duration(expiresInMs)}. Nothing was changed.`,
-  ];
-}
-
-/** For an id that is not the one of the lock. */
-export function changedText(found: Found, showCommand: string): string[] {
-  return [
-    `Nothing was changed: this is not the id of the lock's holder (${labelOf(found)}). It was mistyped, or a newer order has begun: leave that one alone.`,
-    `Look again: ${showCommand}`,
-  ];
-}
-
 /** The lock in a few words. */
 function labelOf(found: Found): string {
-  const held =
-    found.state === "held" && found.heldMs !== undefined ? `, for ${duration(found.heldMs)}` : "";
-  return `${found.id}, ${stateOf(found)}${held}`;
+  const isKnown = found.state === "held" && found.heldMs !== undefined;
+  return `${found.id}, ${stateOf(found)}${isKnown ? `, for ${duration(found.heldMs)}` : ""}`;
 }

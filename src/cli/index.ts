@@ -12,11 +12,12 @@ const isPlain = stdout.isTTY !== true || (env["NO_COLOR"] ?? "") !== "" || env["
 const terminal: Terminal = {
   env,
   canAsk: stdin.isTTY === true && stderr.isTTY === true,
-  showsProgress: stderr.isTTY === true && env["TERM"] !== "dumb",
   paint: isPlain ? plain : (tone, text) => styleText(tone, text, { validateStream: false }),
   print: (lines) => void stdout.write(lines.map((line) => `${line}\n`).join("")),
   warn: (lines) => void stderr.write(lines.map((line) => `${line}\n`).join("")),
-  progress: (text) => void stderr.write(`\r\u001b[K${text}`),
+  progress: (text) => {
+    if (stderr.isTTY && env["TERM"] !== "dumb") stderr.write(`\r\u001b[K${text}`);
+  },
   ask: async (question) => {
     const reader = createInterface({ input: stdin, output: stderr });
     try {

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
-import { answerOf, type Client, type Connection, type PrefixedLock, redisOf } from "./connect.ts";
+import { answerOf, type Connection, type PrefixedLock, redisOf } from "./connect.ts";
 import { CliError, exitCode, UsageError } from "./failure.ts";
 import type { Context } from "./main.ts";
 import { type Found, type LockState, lockStates, renewalsOf, stateOf } from "./show.ts";
@@ -12,7 +12,6 @@ import {
   plural,
   program,
   quoted,
-  type Tone,
   visibleInspection,
   visibleUser,
 } from "./terminal.ts";
@@ -25,23 +24,21 @@ export async function list({ args, terminal, open }: Context): Promise<number> {
   const limit = args.count("limit", 100);
   const hidesIds = args.has("no-ids");
   const connection = await open();
-  const client = clientOf(connection, "list");
-  const progress = (looked: number) => {
-    if (terminal.showsProgress) terminal.progress(`looked at ${count(looked)} keys`);
-  };
   const all: Listed[] = [];
   for (const prefixed of connection.locks) {
-    const listed = await findLocks(connection, client, prefixed, budgetMs, progress);
+    const listed = await findLocks(connection, prefixed, budgetMs, (looked) =>
+      terminal.progress(`looked at ${count(looked)} keys`),
+    );
     const locks = listed.locks
       .filter(({ found }) => wanted.includes(stateOf(found)) && ageOf(found) >= olderMs)
       .sort((one, other) => ageOf(other.found) - ageOf(one.found));
     all.push({ ...listed, locks });
   }
-  if (terminal.showsProgress) terminal.progress("");
-  if (args.has("json")) terminal.print([json(asJson(all, limit, hidesIds))]);
-  else {
-    const { address } = connection;
-    const view = { address, redis: redisOf(connection), limit, hidesIds, paint: terminal.paint };
+  terminal.progress("");
+  if (args.has("json")) {
+    terminal.print([json({ prefixes: all.map((each) => asJson(each, limit, hidesIds)) })]);
+  } else {
+    const view = { redis: redisOf(connection), limit, hidesIds, paint: terminal.paint };
     terminal.print(all.flatMap((each, at) => [...(at === 0 ? [] : [""]), ...listText(each, view)]));
   }
   return exitCode.done;
@@ -62,26 +59,6 @@ function ageOf(found: Found): number {
   return found.state === "held" ? (found.heldMs ?? Number.MAX_VALUE) : 0;
 }
 
-function asJson(all: readonly Listed[], limit: number, hidesIds: boolean): object {
-  return {
-    prefixes: all.map(({ keyPrefix, locks, looked, isComplete, tookMs }) => ({
-      keyPrefix,
-      locks: locks.slice(0, limit).map(({ user, found }) => {
-        const renewals = found.state === "held" ? renewalsOf(found) : undefined;
-        return {
-          ...(hidesIds ? {} : { userId: user }),
-          ...found,
-          ...(renewals && { missedRenewals: renewals.missed }),
-        };
-      }),
-      count: locks.length,
-      keysLookedAt: looked,
-      isComplete,
-      tookMs: Math.round(tookMs),
-    })),
-  };
-}
-
 /** The locks of one prefix. */
 export interface Listed {
   readonly keyPrefix: string;
@@ -94,36 +71,46 @@ export interface Listed {
   readonly tookMs: number;
 }
 
+/** Each server that has keys of its own. `list` and `doctor` need more commands than a lock does. */
+export function mastersOf({ client }: Connection): readonly Redis[] {
+  if (client !== undefined) {
+    return client.isCluster ? (client as Cluster).nodes("master") : [client as Redis];
+  }
+  throw new UsageError("list and doctor need `export { redis }` in the module of --config, too");
+}
+
 /** Redis serves no other client during a batch: 0.8 ms were measured for 1 000 of 812 000 keys. */
 const batch = 500;
-
 /** Between two batches, for other clients. */
 const pauseMs = 5;
-
 /** More than a person can use, and little enough for the memory of a shell. */
 const mostLocks = 100_000;
-
 /** Inspections at a time: a script call has up to 100. */
 const asked = 100;
 
 /** Scans every master until it has seen all keys or has used up the budget. */
 export async function findLocks(
   connection: Connection,
-  client: Client,
-  { keyPrefix, lock }: PrefixedLock,
+  prefixed: PrefixedLock,
   budgetMs: number,
   progress?: (looked: number) => void,
 ): Promise<Listed> {
   const startedAt = performance.now();
   const { clientPrefix } = connection;
+  const { keyPrefix, lock } = prefixed;
   // Escaped, so that the prefix is not read as a pattern.
   const pattern = `${(clientPrefix + keyPrefix).replace(/[*?[\]\\^]/g, "\\$&")}*`;
   // A Set, because SCAN may return a key twice, and a Cluster may move one during the scan.
   const users = new Set<string>();
-  const total = await countKeys(connection, client);
+  const masters = mastersOf(connection);
+  const sizes = masters.map((node) => answerOf(connection, node.dbsize()));
+  const total = await Promise.all(sizes).then(
+    (all) => all.reduce((sum, size) => sum + Number(size), 0),
+    () => undefined,
+  );
   let looked = 0;
   let isComplete = true;
-  for (const node of mastersOf(client)) {
+  for (const node of masters) {
     let cursor = "0";
     do {
       if (performance.now() - startedAt > budgetMs || users.size >= mostLocks) {
@@ -133,12 +120,11 @@ export async function findLocks(
       if (looked > 0) await sleep(pauseMs);
       const scanned = node.scan(cursor, "MATCH", pattern, "COUNT", batch);
       const [next, keys] = await answerOf(connection, scanned).catch((error: unknown) => {
-        throw withPermission(error, connection);
+        throw /\bNOPERM\b/.test(String(error)) ? scanRefused(connection) : error;
       });
       for (const key of keys) {
-        const user = userOf(keyPrefix, key.slice(clientPrefix.length));
-        // A key that no user id is encoded to does not lock anyone.
-        if (user !== undefined && clientPrefix + lock.keyFor(user) === key) users.add(user);
+        const user = userOf(prefixed, key.slice(clientPrefix.length));
+        if (user !== undefined) users.add(user);
       }
       looked = Math.min(looked + batch, total ?? Number.POSITIVE_INFINITY);
       progress?.(looked);
@@ -161,130 +147,82 @@ export async function findLocks(
   return { keyPrefix, locks, looked, total, isComplete, tookMs };
 }
 
-function withPermission(error: unknown, { address, user = "<user>" }: Connection): unknown {
-  if (!/\bNOPERM\b/.test(String(error))) return error;
+function scanRefused({ address, user = "<user>" }: Connection): CliError {
   return new CliError(
     `list needs +scan, which ${address} does not permit this user. Permit it with: ACL SETUSER ${user} +scan. show, free and watch work without it`,
     exitCode.notPermitted,
   );
 }
 
-async function countKeys(connection: Connection, client: Client): Promise<number | undefined> {
-  const sizes = mastersOf(client).map((node) => answerOf(connection, node.dbsize()));
-  return await Promise.all(sizes).then(
-    (all) => all.reduce((sum, size) => sum + Number(size), 0),
-    () => undefined,
-  );
-}
-
-/** Each server that has keys of its own. */
-export function mastersOf(client: Client): readonly Redis[] {
-  return client.isCluster ? (client as Cluster).nodes("master") : [client as Redis];
-}
-
 /** Decodes the user id of a key; `undefined` for a record, or for another program's key. */
-export function userOf(keyPrefix: string, key: string): string | undefined {
-  const encoded = key.slice(keyPrefix.length);
-  // A record has the prefix of its lock where the client's prefix has a hash tag.
-  if (encoded === "" || encoded.includes(":")) return undefined;
+export function userOf({ keyPrefix, lock }: PrefixedLock, key: string): string | undefined {
   try {
-    return decodeURIComponent(encoded);
+    const user = decodeURIComponent(key.slice(keyPrefix.length));
+    // A key that no user id is encoded to does not lock anyone.
+    return lock.keyFor(user) === key ? user : undefined;
   } catch {
     return undefined;
   }
 }
 
-/** `list` and `doctor` need more commands than a lock does. */
-export function clientOf({ client }: Connection, command: string): Client {
-  if (client !== undefined) return client;
-  throw new UsageError(
-    `${command} needs the client as well. Add \`export { redis }\` to the module of --config, or use --url`,
-  );
+function asJson(listed: Listed, limit: number, hidesIds: boolean): object {
+  const { keyPrefix, locks, looked, isComplete, tookMs } = listed;
+  const shown = locks.slice(0, limit).map(({ user, found }) => ({
+    ...(!hidesIds && { userId: user }),
+    ...found,
+    missedRenewals: renewalsOf(found)?.missed,
+  }));
+  const counts = { count: locks.length, keysLookedAt: looked, isComplete };
+  return { keyPrefix, locks: shown, ...counts, tookMs: Math.round(tookMs) };
 }
 
 export interface ListView {
-  readonly address: string;
-  /** The address with its database. */
   readonly redis: string;
   readonly limit: number;
   readonly hidesIds: boolean;
   readonly paint: Paint;
 }
 
-export function listText(listed: Listed, view: ListView): string[] {
-  const { address, redis, limit, hidesIds, paint } = view;
+export function listText(listed: Listed, { redis, limit, hidesIds, paint }: ListView): string[] {
   const { keyPrefix, locks, looked, total, isComplete, tookMs } = listed;
-  const lines = [paint("bold", summary(listed, address))];
-  if (locks.length === 0) {
-    lines.push(
-      `No such lock under ${keyPrefix} in ${redis}. If a customer still cannot order: ${program} show <user>`,
-    );
-  } else lines.push(...table(listed, limit, hidesIds, paint));
-  if (locks.length > limit) {
-    lines.push(`and ${count(locks.length - limit)} more: --limit ${locks.length}`);
-  }
-  if (isComplete) {
-    lines.push(
-      `looked at ${count(looked)} keys in ${duration(tookMs)} (SCAN, ${batch} at a time, ${pauseMs} ms apart)`,
-    );
-  } else {
-    const of = total === undefined ? "" : ` of ${count(total)}`;
-    lines.push(
-      paint(
-        "yellow",
-        `Not complete: after ${duration(tookMs)} about ${count(looked)}${of} keys had been looked at. Give it longer: --budget ${longerBudget(listed)}`,
-      ),
-    );
-  }
-  return lines;
-}
-
-function summary({ keyPrefix, locks }: Listed, address: string): string {
-  const states = locks.map(({ found }) => stateOf(found));
-  const parts = lockStates.flatMap((state) => {
-    const number = states.filter((each) => each === state).length;
+  const numbers = lockStates.flatMap((state) => {
+    const number = locks.filter(({ found }) => stateOf(found) === state).length;
     return number === 0 ? [] : [`${count(number)} ${state}`];
   });
   const ages = locks.flatMap(({ found }) => (found.state === "held" ? (found.heldMs ?? []) : []));
   const oldest = ages.length === 0 ? "" : `, the oldest held for ${duration(Math.max(...ages))}`;
-  const all = parts.length === 0 ? "" : ` (${parts.join(", ")})`;
-  return `${keyPrefix} on ${address}: ${plural(locks.length, "lock")}${all}${oldest}`;
-}
-
-/** A budget for all keys, and a quarter more; in whole seconds or minutes. */
-function longerBudget({ looked, total = 0, tookMs }: Listed): string {
-  const seconds = Math.ceil((1.25 * tookMs * Math.max(total / Math.max(looked, 1), 2)) / 1_000);
-  return seconds <= 120 ? `${seconds}s` : `${Math.ceil(seconds / 60)}min`;
+  const summary = numbers.length === 0 ? "" : ` (${numbers.join(", ")})${oldest}`;
+  const lines = [
+    paint("bold", `${keyPrefix} on ${redis}: ${plural(locks.length, "lock")}${summary}`),
+    ...(locks.length > 0
+      ? table(locks.slice(0, limit), hidesIds, paint)
+      : [`If a customer still cannot order: ${program} show <user>`]),
+  ];
+  if (locks.length > limit) lines.push(`and ${count(locks.length - limit)} more (see --limit)`);
+  const of = total === undefined ? "" : ` of ${count(total)}`;
+  const took = duration(tookMs);
+  const partial = `Not complete: after ${took} about ${count(looked)}${of} keys had been looked at. Give it longer: --budget 5min`;
+  const whole = `looked at ${count(looked)} keys in ${took} (SCAN, ${batch} at a time, ${pauseMs} ms apart)`;
+  return [...lines, isComplete ? whole : paint("yellow", partial)];
 }
 
 const head = ["USER", "STATE", "HELD", "RENEWED", "FREE IN", "HOLDER"];
 
-/** The columns of numbers. */
-const isRight = [false, false, true, true, true, false];
-
-const tones: Partial<Record<string, Tone>> = { silent: "yellow", foreign: "red" };
-
-function table({ locks }: Listed, limit: number, hidesIds: boolean, paint: Paint): string[] {
-  const first = hidesIds ? 1 : 0;
-  const rows = locks.slice(0, limit).map(({ user, found }) => {
+function table(locks: Listed["locks"], hidesIds: boolean, paint: Paint): string[] {
+  const rows = locks.map(({ user, found }) => {
     const state = stateOf(found);
-    const [held, renewed, freeIn, holder] = cellsOf(visibleInspection(found));
     const remedy = state === "foreign" && !hidesIds ? `: ${program} show ${quoted(user)}` : "";
+    const [held, renewed, freeIn, holder] = cellsOf(visibleInspection(found));
     return [visibleUser(user), state, held, renewed, freeIn, holder + remedy];
   });
   const all = [head, ...rows];
   const widths = head.map((_, at) => Math.max(...all.map((row) => row[at]?.length ?? 0)));
-  return all.map((row, line) =>
-    row
-      .map((cell, at) => {
-        const width = at === head.length - 1 ? 0 : (widths[at] ?? 0);
-        const padded = isRight[at] ? cell.padStart(width) : cell.padEnd(width);
-        const tone = line > 0 && at === 1 ? tones[cell] : undefined;
-        return tone === undefined ? padded : paint(tone, padded);
-      })
-      .slice(first)
-      .join("   "),
-  );
+  return all.map((row) => {
+    const cells = row.map((cell, at) => cell.padEnd(widths[at] ?? 0));
+    const line = cells.slice(hidesIds ? 1 : 0).join("   ");
+    if (row[1] === "silent") return paint("yellow", line.trimEnd());
+    return row[1] === "foreign" ? paint("red", line.trimEnd()) : line.trimEnd();
+  });
 }
 
 function cellsOf(found: Found): [held: string, renewed: string, freeIn: string, holder: string] {
@@ -295,13 +233,12 @@ function cellsOf(found: Found): [held: string, renewed: string, freeIn: string, 
   if (found.state === "foreign") {
     return ["?", "-", freeIn, found.notText ? "no text, so no lock" : "another lock"];
   }
-  const { heldMs, renewedMs = 0, endsInMs = 0, holder } = found;
+  const { heldMs, renewedMs = 0, endsInMs = 0 } = found;
   const held = heldMs === undefined ? "?" : duration(heldMs);
-  const where = holder === "" ? "-" : holder;
-  const renewals = renewalsOf(found);
-  if (renewals === undefined) return [held, "?", freeIn, where];
-  const { missed } = renewals;
-  if (missed > 0) return [held, `${duration(renewedMs)} (${missed})`, freeIn, where];
+  const holder = found.holder || "-";
+  const missed = renewalsOf(found)?.missed;
+  if (missed === undefined) return [held, "?", freeIn, holder];
+  if (missed > 0) return [held, `${duration(renewedMs)} (${missed})`, freeIn, holder];
   // A holder that is alive renews until its work is done.
-  return [held, duration(renewedMs), `≤ ${duration(endsInMs)}`, where];
+  return [held, duration(renewedMs), `≤ ${duration(endsInMs)}`, holder];
 }

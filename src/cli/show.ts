@@ -1,10 +1,4 @@
-import type {
-  CooldownInspection,
-  ForeignInspection,
-  FreedInspection,
-  HeldInspection,
-  Inspection,
-} from "../lock/on-call.ts";
+import type { HeldInspection, Inspection } from "../lock/on-call.ts";
 import { longestCooldownMs, longestTtlMs } from "../lock/store.ts";
 import { answerOf, redisOf, theLock } from "./connect.ts";
 import { exitCode } from "./failure.ts";
@@ -13,7 +7,6 @@ import {
   clock,
   duration,
   json,
-  type Paint,
   plural,
   visible,
   visibleInspection,
@@ -24,19 +17,27 @@ import {
 export async function show({ args, terminal, open }: Context): Promise<number> {
   const connection = await open();
   const lock = theLock(connection);
-  const found = await answerOf(connection, lock.inspect(args.user));
-  if (args.has("json")) terminal.print([json({ userId: args.user, ...found })]);
-  else {
-    const key = connection.clientPrefix + lock.keyFor(args.user);
-    const view = {
-      user: visibleUser(args.user),
-      found: visibleInspection(found),
-      at: new Date(),
-      place: visible(`key ${key} in ${redisOf(connection)}`),
-      suggest: (command: string) => args.suggest(command),
-      paint: terminal.paint,
+  const inspection = await answerOf(connection, lock.inspect(args.user));
+  const found = visibleInspection(inspection);
+  const user = visibleUser(args.user);
+  if (args.has("json")) terminal.print([json({ userId: args.user, ...inspection })]);
+  else if (found.state === "free") {
+    const key = visible(connection.clientPrefix + lock.keyFor(args.user));
+    terminal.print([
+      terminal.paint("bold", `User ${user} is not locked (key ${key} in ${redisOf(connection)}).`),
+      "If the customer still cannot order, this lock is not the reason: check the shop's answers.",
+    ]);
+  } else {
+    const [headline = "", ...facts] = describeLock(user, found);
+    const commands: Partial<Record<LockState, string>> = {
+      working: `A second click gets 409. To stop this order: ${args.suggest("free")}`,
+      unknown: `Only when the developers say that its process is gone: ${args.suggest("free --now")}`,
+      foreign: `Only when the developers say that nothing uses it: ${args.suggest("free")}`,
     };
-    terminal.print(showText(view));
+    const command = commands[stateOf(found)] ?? [];
+    terminal.print(
+      [terminal.paint("bold", headline), ...facts, effectOfFree(found)].concat(command),
+    );
   }
   return exitCode.done;
 }
@@ -56,183 +57,99 @@ export function stateOf(found: Found): LockState {
   return renewals.missed > 0 ? "silent" : "working";
 }
 
-/** The renewals of a lease. */
-interface Renewals {
-  readonly everyMs: number;
-  readonly missed: number;
-  /** The lease reaches `maxHoldMs` soon, and is not renewed before that. */
-  readonly hasEnded: boolean;
-}
-
 /** `undefined` where they cannot be known: for a lock of 0.1, and after the clock was set back. */
-export function renewalsOf(held: HeldInspection): Renewals | undefined {
-  const { renewedMs, expiresInMs, endsInMs, clockSetBack } = held;
-  if (clockSetBack || renewedMs === undefined || endsInMs === undefined) return undefined;
+export function renewalsOf(
+  found: Found,
+): { readonly everyMs: number; readonly missed: number; readonly hasEnded: boolean } | undefined {
+  if (found.state !== "held" || found.clockSetBack) return undefined;
+  const { renewedMs, expiresInMs, endsInMs } = found;
+  if (renewedMs === undefined || endsInMs === undefined) return undefined;
   // A renewal gives the key ttlMs to live, and the next one is due after a third of it.
   const everyMs = (renewedMs + expiresInMs) / 3;
+  // It reaches maxHoldMs soon, and is not renewed before that.
   const hasEnded = endsInMs <= expiresInMs;
   // A renewal that is less than half a period late may be under way.
   const missed = everyMs === 0 ? 0 : Math.floor((renewedMs - everyMs / 2) / everyMs);
   return { everyMs, missed: hasEnded ? 0 : Math.max(missed, 0), hasEnded };
 }
 
-export interface View {
-  readonly user: string;
-  readonly found: Inspection;
-  /** The time of the inspection. */
-  readonly at: Date;
-  /** The key and the Redis that were looked at. */
-  readonly place: string;
-  /** Returns another command about the same lock, as a person types it. */
-  readonly suggest: (command: string) => string;
-  readonly paint: Paint;
-}
-
-/** Tells a support person the state of a user's lock, and what to do. */
-export function showText(view: View): string[] {
-  const { user, found, at, place, paint } = view;
-  if (found.state === "free") {
-    return [
-      paint("bold", `User ${user} is not locked (${place}).`),
-      "If the customer still cannot order, this lock is not the reason: check the shop's answers.",
-    ];
-  }
-  const [headline = "", ...facts] = describeLock(user, found, at);
-  return [paint("bold", headline), ...facts, ...advice(view, found)];
-}
-
 /** The sentence and the facts about a lock that `show` and `free` begin with. */
-export function describeLock(user: string, found: Found, at: Date): string[] {
-  const facts = found.state === "held" ? factsOf(found, at) : [];
-  return [headline(user, found), ...facts, `  id       ${found.id}`];
+export function describeLock(user: string, found: Found): string[] {
+  const lines = [`User ${user} ${headline(found)}.`];
+  if (found.state === "held") lines.push(...factsOf(found));
+  lines.push(`  id       ${found.id}`);
+  if ("clockSetBack" in found) {
+    const most = { held: "", freed: longestTtlMs, cooldown: longestCooldownMs }[found.state];
+    const ms = typeof most === "number" ? duration(most) : "ttlMs, 10 s by default";
+    lines.push(`Redis' clock was set back: the next click cuts the time to ${ms}.`);
+  }
+  return lines;
 }
 
-function headline(user: string, found: Found): string {
-  const { expiresInMs } = found;
-  const isEndless = expiresInMs === Number.POSITIVE_INFINITY;
-  const rest = isEndless ? "and it has no expiry" : `for another ${duration(expiresInMs)}`;
+function headline(found: Found): string {
+  const left = duration(found.expiresInMs);
+  const rest = left === "forever" ? "and it has no expiry" : `for another ${left}`;
+  const missed = renewalsOf(found)?.missed;
   switch (found.state) {
     case "freed":
-      return `User ${user} was freed by ${found.by} (${found.reason}) and can order again in ${duration(expiresInMs)}.`;
+      return `was freed by ${found.by} (${found.reason}) and can order again in ${left}`;
     case "cooldown":
-      return `User ${user}: the last order went through a moment ago; a new one is possible in ${duration(expiresInMs)} (cooldown).`;
+      return `is in a cooldown: the last request has ended, and the next is let in at ${timeIn(found.expiresInMs)} (in ${left})`;
     case "foreign":
-      return found.notText
-        ? `User ${user} is locked by a key that holds no text and so cannot be a lock, ${rest}.`
-        : `User ${user} is locked by something that is not submit-lock, ${rest}.`;
-    case "held": {
-      const missed = renewalsOf(found)?.missed;
-      if (missed === 0) return `User ${user} is placing an order right now.`;
+      return `is locked by ${found.notText ? "a key that holds no text and so cannot be a lock" : "something that is not submit-lock"}, ${rest}`;
+    case "held":
+      if (missed === 0) return "is placing an order right now";
       if (missed !== undefined) {
-        return `User ${user} is locked, and its process has missed ${plural(missed, "renewal")}: it died, or it cannot reach Redis.`;
+        return `is locked, and its process has missed ${plural(missed, "renewal")}: it died, or it cannot reach Redis`;
       }
-      const why = found.clockSetBack
-        ? `${rest}, because Redis' clock was set back`
-        : `by submit-lock 0.1 or another library, ${rest}`;
-      return `User ${user} is locked ${why}; whether a process is at work is not known.`;
-    }
+      return `is locked ${found.clockSetBack ? `${rest}, because Redis' clock was set back` : `by submit-lock 0.1 or another library, ${rest}`}; whether a process is at work is not known`;
   }
 }
 
-function factsOf(held: HeldInspection, at: Date): string[] {
-  const { heldMs = 0, renewedMs = 0, endsInMs = 0, holder } = held;
+/** The time of day so many milliseconds from now. */
+function timeIn(ms: number): string {
+  return clock(new Date(Date.now() + ms));
+}
+
+function factsOf(held: HeldInspection): string[] {
+  const { heldMs = 0, renewedMs = 0, expiresInMs, endsInMs = 0, holder } = held;
   const renewals = renewalsOf(held);
   const where = holder === "" ? [] : [`  where    ${holder}`];
   if (renewals === undefined) return where;
-  const since = `  since    ${clock(new Date(at.getTime() - heldMs))}, ${duration(heldMs)} ago`;
-  if (renewals.missed > 0) return [since, ...where];
-  if (renewals.hasEnded) {
+  const facts = [`  since    ${timeIn(-heldMs)}, ${duration(heldMs)} ago`, ...where];
+  if (renewals.missed > 0) return facts;
+  const ago = `${duration(renewedMs)} ago`;
+  if (!renewals.hasEnded) {
     return [
-      since,
-      ...where,
-      // Where maxHoldMs is ttlMs, a lease is never renewed.
-      renewedMs < heldMs
-        ? `  renewed  ${duration(renewedMs)} ago, for the last time: whether its process is still alive is not known`
-        : "  renewed  never: whether its process is alive is not known",
-      `  ends     when the order is done, at the latest in ${duration(held.expiresInMs)}`,
+      ...facts,
+      `  renewed  ${ago} (every ${duration(renewals.everyMs)}): its process is alive`,
+      `  ends     when the order is done, at the latest at ${timeIn(endsInMs)} (in ${duration(endsInMs)})`,
     ];
   }
-  const end = clock(new Date(at.getTime() + endsInMs));
+  // Where maxHoldMs is ttlMs, a lease is never renewed.
+  const renewed = renewedMs < heldMs ? `${ago}, for the last time` : "never";
   return [
-    since,
-    ...where,
-    `  renewed  ${duration(renewedMs)} ago (every ${duration(renewals.everyMs)}): its process is alive`,
-    `  ends     when the order is done, at the latest at ${end} (in ${duration(endsInMs)})`,
+    ...facts,
+    `  renewed  ${renewed}: whether its process is alive is not known`,
+    `  ends     when the order is done, at the latest in ${duration(expiresInMs)}`,
   ];
 }
 
-function advice({ suggest }: View, found: Found): string[] {
-  switch (found.state) {
-    case "held":
-      return heldAdvice(found, suggest);
-    case "foreign":
-      return foreignAdvice(found, suggest("free"));
-    case "freed":
-      return [
-        ...ifSetBack(found, longestTtlMs),
-        "Nothing to do: by then the holder has been told to stop, or its lease is over.",
-      ];
-    case "cooldown":
-      return [
-        ...ifSetBack(found, longestCooldownMs),
-        "Nothing to do: do not free, look for that order.",
-      ];
-  }
-}
-
-function heldAdvice(held: HeldInspection, suggest: View["suggest"]): string[] {
-  switch (stateOf(held)) {
-    case "working":
-      return [
-        "Nothing to do: a second click gets 409.",
-        "free takes the lock and asks the process to stop, but undoes nothing. Look for the order and the payment first.",
-        `To stop this order: ${suggest("free")}`,
-      ];
-    case "silent":
-      return [
-        `The lock ends by itself in ${duration(held.expiresInMs)}. Wait for that: there is no need to free.`,
-        "Then look for the order and the payment.",
-      ];
-    default:
-      return [
-        ...(held.clockSetBack
-          ? [
-              "The customer's next click cuts it to ttlMs, 10 s by default: there is no need to free.",
-            ]
-          : []),
-        `Look for the order and the payment first. ${plainFreeOf(held)}`,
-        `Only when the developers say that its process is gone: ${suggest("free --now")}`,
-      ];
-  }
-}
-
-function foreignAdvice({ expiresInMs, notText }: ForeignInspection, freeCommand: string): string[] {
-  if (notText) {
-    return [
-      "Another program uses this key: find it, and give the lock another prefix.",
-      `free deletes the key at once, with everything in it: ${freeCommand}`,
-    ];
-  }
-  return [
-    "It may be an old lock whose process died, or one whose holder is still at work: there is no way to tell.",
-    ...(expiresInMs === Number.POSITIVE_INFINITY
-      ? ["The customer's next click gives it an expiry: maxHoldMs, 60 s by default."]
-      : []),
-    "Look for the order and the payment first. free deletes it at once, and its holder is not notified.",
-    `Only when the developers say that nothing uses such locks any more: ${freeCommand}`,
-  ];
-}
-
-/** After the clock was set back, the time above is longer than the one that the user will wait. */
-function ifSetBack(found: FreedInspection | CooldownInspection, mostMs: number): string[] {
-  if (!found.clockSetBack) return [];
-  return [`Redis' clock was set back: the customer's next click cuts this to ${duration(mostMs)}.`];
-}
-
-/** `free` without `--now` keeps the expiry, but bounds one that is missing or too late. */
-export function plainFreeOf({ expiresInMs, clockSetBack }: HeldInspection): string {
-  if (clockSetBack) return "A plain free cuts it to ttlMs, too.";
-  return expiresInMs === Number.POSITIVE_INFINITY
-    ? "A plain free gives it an expiry: ttlMs, 10 s by default."
-    : "A plain free keeps the user out for all of that time.";
+/** Says what `free` without `--now` does to a lock, and so what to do instead. */
+export function effectOfFree(found: Found): string {
+  const left = duration(found.expiresInMs);
+  const lookFirst = "Look for the order and the payment first.";
+  const kept =
+    left === "forever" ? "gives it an expiry: ttlMs" : "keeps the user out for all of that time";
+  const effects: Readonly<Record<LockState, string>> = {
+    working: `free asks the process to stop, and the next order waits until then: ${left} at most. It undoes nothing that the order has done. ${lookFirst}`,
+    silent: `The lock ends by itself in ${left}. Freeing it will not help the user sooner; it only stops the process from renewing it. ${lookFirst}`,
+    unknown: `A plain free ${"clockSetBack" in found ? "cuts it to ttlMs, too" : kept}. Its holder may still be at work. ${lookFirst}`,
+    freed: "Nothing to do: by then the holder has been told to stop, or its lease is over.",
+    cooldown: "Do not free: look whether that request has placed an order. free ends it at once.",
+    foreign: `It may be an old lock whose process died: there is no way to tell. ${left === "forever" ? "The next click gives it an expiry: maxHoldMs. " : ""}free deletes it at once. Its holder may still be at work and is not notified: two orders and two charges are possible. ${lookFirst}`,
+  };
+  return "notText" in found
+    ? "The key is deleted at once, with everything in it. Find out first which program writes it, and give the lock another prefix."
+    : effects[stateOf(found)];
 }

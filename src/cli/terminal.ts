@@ -3,10 +3,8 @@ import type { Inspection } from "../lock/on-call.ts";
 /** The program as a person types it. Without the option, npx would fetch and run any package of this name. */
 export const program = "npx --no-install submit-lock";
 
-export type Tone = "bold" | "dim" | "green" | "red" | "yellow";
-
 /** Colours a text, or leaves it as it is. */
-export type Paint = (tone: Tone, text: string) => string;
+export type Paint = (tone: "bold" | "dim" | "green" | "red" | "yellow", text: string) => string;
 
 export const plain: Paint = (_tone, text) => text;
 
@@ -15,14 +13,12 @@ export interface Terminal {
   readonly env: NodeJS.ProcessEnv;
   /** Whether a person can be asked. */
   readonly canAsk: boolean;
-  /** Whether a line of progress on stderr may be overwritten. */
-  readonly showsProgress: boolean;
   readonly paint: Paint;
   /** Writes lines to stdout. */
   print(lines: readonly string[]): void;
   /** Writes lines to stderr. */
   warn(lines: readonly string[]): void;
-  /** Replaces the line of progress; an empty text removes it. */
+  /** Replaces the line of progress on stderr, if it is a terminal; an empty text removes it. */
   progress(text: string): void;
   /** Returns the line that the person typed, trimmed; `undefined` at the end of the input. */
   ask(question: string): Promise<string | undefined>;
@@ -33,32 +29,21 @@ const invisible = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/gu;
 
 /** Makes a text from outside, such as a customer's login name, safe to show on a terminal. */
 export function visible(text: string): string {
-  return text.replace(
-    invisible,
-    (character) => `\\u{${character.codePointAt(0)?.toString(16).toUpperCase()}}`,
-  );
+  const escaped = (found: string) => `\\u{${found.codePointAt(0)?.toString(16).toUpperCase()}}`;
+  return text.replace(invisible, escaped);
 }
 
 /** A user id within a sentence: in quotation marks where blanks at its ends would not be seen. */
 export function visibleUser(user: string): string {
-  return hasOuterBlanks(user) ? `"${visible(user)}"` : visible(user);
-}
-
-/** Tells whether a user id begins or ends with a blank, which a person may have pasted by mistake. */
-export function hasOuterBlanks(user: string): boolean {
-  return user !== user.trim();
+  return user === user.trim() ? visible(user) : `"${visible(user)}"`;
 }
 
 /** Makes the texts in a lock safe to show: other processes and persons wrote them. */
 export function visibleInspection<Found extends Inspection>(found: Found): Found {
-  switch (found.state) {
-    case "held":
-      return { ...found, holder: visible(found.holder) };
-    case "freed":
-      return { ...found, by: visible(found.by), reason: visible(found.reason) };
-    default:
-      return found;
-  }
+  const members = Object.entries(found);
+  return Object.fromEntries(
+    members.map(([name, value]) => [name, typeof value === "string" ? visible(value) : value]),
+  ) as Found;
 }
 
 /** JSON that is safe to show on a terminal, and parses to the same value. */
@@ -72,19 +57,6 @@ export function quoted(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) && !word.startsWith("-")
     ? word
     : `'${visible(word).replaceAll("'", "'\\''")}'`;
-}
-
-/** Breaks a text at spaces into lines of at most this many characters. */
-export function wrapped(text: string, length: number): string[] {
-  const lines: string[] = [];
-  let line = "";
-  for (const word of text.split(" ")) {
-    if (line !== "" && line.length + 1 + word.length > length) {
-      lines.push(line);
-      line = word;
-    } else line = line === "" ? word : `${line} ${word}`;
-  }
-  return [...lines, line];
 }
 
 /** A time for a person: `0.9 s`, `25.1 s`, `3 min 20 s`, `1 h 52 min`, `3 d 4 h`, `forever`. */

@@ -17,12 +17,11 @@ export async function watch({ args, terminal, open }: Context): Promise<number> 
     const found = await answerOf(connection, lock.inspect(args.user));
     const change = changeOf(before, found);
     if (change !== undefined) {
-      const at = new Date();
-      terminal.print([
-        args.has("json")
-          ? json({ time: at.toISOString(), userId: args.user, change, ...found })
-          : watchLine(at, change, before, visibleInspection(found)),
-      ]);
+      const time = new Date();
+      const line = args.has("json")
+        ? json({ time: time.toISOString(), userId: args.user, change, ...found })
+        : watchLine(time, change, visibleInspection(found), before);
+      terminal.print([line]);
     }
     before = found;
     if (performance.now() + everyMs > endsAt) return exitCode.done;
@@ -30,15 +29,11 @@ export async function watch({ args, terminal, open }: Context): Promise<number> 
   }
 }
 
-/** An event between two looks. */
-type Change = "taken" | "renewed" | Exclude<Inspection["state"], "held">;
-
 /** Compares two looks; `undefined` if nothing has changed. The first look is a change in any case. */
-export function changeOf(before: Inspection | undefined, now: Inspection): Change | undefined {
-  if (now.state !== "held") {
-    return before?.state === now.state && idOf(before) === idOf(now) ? undefined : now.state;
-  }
-  if (before?.state !== "held" || before.id !== now.id) return "taken";
+export function changeOf(before: Inspection | undefined, now: Inspection): string | undefined {
+  const isSame = before !== undefined && before.state === now.state && idOf(before) === idOf(now);
+  if (now.state !== "held") return isSame ? undefined : now.state;
+  if (!isSame || before.state !== "held") return "taken";
   return (now.renewedMs ?? 0) < (before.renewedMs ?? 0) ? "renewed" : undefined;
 }
 
@@ -46,18 +41,13 @@ function idOf(found: Inspection): string | undefined {
   return found.state === "free" ? undefined : found.id;
 }
 
-export function watchLine(
-  at: Date,
-  change: Change,
-  before: Inspection | undefined,
-  now: Inspection,
-): string {
+export function watchLine(at: Date, change: string, now: Inspection, before?: Inspection): string {
   const ms = String(at.getMilliseconds()).padStart(3, "0");
-  const detail = change === "renewed" ? "" : detailOf(before, now);
+  const detail = change === "renewed" ? "" : detailOf(now, before);
   return `${clock(at)}.${ms} ${change.padEnd(8)} ${detail}`.trimEnd();
 }
 
-function detailOf(before: Inspection | undefined, now: Inspection): string {
+function detailOf(now: Inspection, before?: Inspection): string {
   if (now.state === "free") {
     const heldMs = before?.state === "held" ? before.heldMs : undefined;
     return heldMs === undefined ? "" : `after about ${duration(heldMs)}`;

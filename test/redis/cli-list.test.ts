@@ -55,7 +55,7 @@ describe("list", () => {
     expect(rows(stdout).slice(0, 3)).toEqual(["1009 foreign", "77 silent", "42 working"]);
     expect(rows(stdout).slice(3).sort()).toEqual(["44 freed", "47 cooldown"]);
     expect(stdout.split("\n")[0]).toMatch(
-      /^lock:submit: on 127\.0\.0\.1:\d+: 5 locks \(1 working, 1 silent, 1 freed, 1 cooldown, 1 foreign\), the oldest held for 3\d min( \d+ s)?$/,
+      /^lock:submit: on database 0 of 127\.0\.0\.1:\d+: 5 locks \(1 working, 1 silent, 1 freed, 1 cooldown, 1 foreign\), the oldest held for 3\d min( \d+ s)?$/,
     );
     expect(stdout).toContain("another lock: npx --no-install submit-lock show 1009");
     expect(stdout).toMatch(/^looked at 2 511 keys in /m);

@@ -45,7 +45,6 @@ export async function runAsPerson(
   const terminal: Terminal = {
     env,
     canAsk: true,
-    showsProgress: false,
     paint: plain,
     print: (lines) => void out.push(...lines.map((line) => `${line}\n`)),
     warn: (lines) => void err.push(...lines.map((line) => `${line}\n`)),

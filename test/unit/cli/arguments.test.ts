@@ -4,6 +4,7 @@ import { userOf } from "../../../src/cli/list.ts";
 import { Arguments } from "../../../src/cli/main.ts";
 import { renewalsOf } from "../../../src/cli/show.ts";
 import { count, duration, quoted } from "../../../src/cli/terminal.ts";
+import { MemoryStore, SubmitLock } from "../../../src/index.ts";
 
 describe("what is typed", () => {
   test.each<[string, string[], string]>([
@@ -136,8 +137,9 @@ describe("a renewal", () => {
 });
 
 test("a key tells its user, and a record's key none", () => {
+  const lock = new SubmitLock({ store: new MemoryStore() });
   const users = ["42", "anna%20b", "a%2Fb%3A", "%", "42:abcdefghijklmnopqrstuv", ""].map((part) =>
-    userOf("lock:submit:", `lock:submit:${part}`),
+    userOf({ keyPrefix: "lock:submit:", lock }, `lock:submit:${part}`),
   );
   expect(users).toEqual(["42", "anna b", "a/b:", undefined, undefined, undefined]);
 });

@@ -1,21 +1,10 @@
-import { doctorText, reportOf } from "../../../src/cli/doctor.ts";
-import type { Facts, Info, ServerFacts } from "../../../src/cli/doctor-findings.ts";
-import {
-  alreadyFreedText,
-  beforeFreeing,
-  changedText,
-  dryRunText,
-  freedText,
-} from "../../../src/cli/free.ts";
+import { free } from "../../../src/cli/free.ts";
 import { type Listed, type ListView, listText } from "../../../src/cli/list.ts";
-import type { Found } from "../../../src/cli/show.ts";
-import { showText } from "../../../src/cli/show.ts";
-import { plain, program } from "../../../src/cli/terminal.ts";
+import { type Found, show as runShow } from "../../../src/cli/show.ts";
+import { plain } from "../../../src/cli/terminal.ts";
 import { changeOf, watchLine } from "../../../src/cli/watch.ts";
 import type { FreedInspection, Inspection } from "../../../src/lock/on-call.ts";
-
-/** 13:05:06.2, wherever the test runs. */
-const at = new Date(2026, 10, 21, 13, 5, 6, 200);
+import { at, examined, type Facts, type Info, linesOf, lockOf, type ServerFacts } from "./fakes.ts";
 
 const working: Found = {
   state: "held",
@@ -73,8 +62,6 @@ const last: Found = {
 const unrenewed: Found = { ...last, heldMs: 3_000 };
 const nameless: Found = { ...working, holder: "" };
 
-const redis = "database 0 of redis-1:6379";
-
 /** The output of a command, and its heading in `texts.md`. */
 export interface Case {
   readonly title: string;
@@ -83,118 +70,98 @@ export interface Case {
   readonly lines: readonly string[];
 }
 
-function show(title: string, user: string, found: Inspection): Case {
-  const suggest = (command: string) => `${program} ${command} ${user}`;
-  const place = `key lock:submit:${user} in ${redis}`;
-  const view = { user, found, at, place, suggest, paint: plain };
-  const lines = showText(view);
+async function show(title: string, user: string, found: Inspection): Promise<Case> {
+  const lines = await linesOf(runShow, ["show", user], lockOf(found));
   return { title, command: `npx --no-install submit-lock show ${user}`, lines };
 }
 
 const shows: Case[] = [
-  show("An order is under way", "42", working),
-  show("An order is under way, of a lock without `holder`", "45", nameless),
-  show("An order is near `maxHoldMs`", "46", last),
-  show("An order is under way, of a lock that is never renewed", "50", unrenewed),
-  show("The process has died, or is cut off", "77", silent),
-  show("The user is free", "43", { state: "free" }),
-  show("Freed a moment ago", "44", freed),
-  show("In a cooldown", "47", cooldown),
-  show("Another lock", "1009", foreign),
-  show("Another lock, without an expiry", "1010", endless),
-  show("A lock of submit-lock 0.1, or of another library", "48", likeOlder),
-  show("No lock at all", "49", noText),
-  show("A lock after Redis' clock was set back", "52", setBack),
-  show("A cooldown after Redis' clock was set back", "53", {
+  await show("An order is under way", "42", working),
+  await show("An order is under way, of a lock without `holder`", "45", nameless),
+  await show("An order is near `maxHoldMs`", "46", last),
+  await show("An order is under way, of a lock that is never renewed", "50", unrenewed),
+  await show("The process has died, or is cut off", "77", silent),
+  await show("The user is free", "43", { state: "free" }),
+  await show("Freed a moment ago", "44", freed),
+  await show("In a cooldown", "47", cooldown),
+  await show("Another lock", "1009", foreign),
+  await show("Another lock, without an expiry", "1010", endless),
+  await show("A lock of submit-lock 0.1, or of another library", "48", likeOlder),
+  await show("No lock at all", "49", noText),
+  await show("A lock after Redis' clock was set back", "52", setBack),
+  await show("A cooldown after Redis' clock was set back", "53", {
     ...cooldown,
     expiresInMs: 3_601_000,
     clockSetBack: true,
   }),
 ];
 
-const by = "anna@ops-1";
+const by = ["--by", "anna@ops-1"];
 const reason = "ticket 4711";
-const options = `--id 0f8fad5b --reason "${reason}"`;
+const given = ["--id", "0f8fad5b", "--reason", reason];
+const typed = `--id 0f8fad5b --reason "${reason}"`;
 
-/** What a person reads and types to free the order under way. */
-const onTerminal = (now: boolean, freeInMs: number): string[] => [
-  ...beforeFreeing("42", working, now, at),
-  `Why, for the audit line (such as a ticket's number): ${reason}`,
-  "Type the id (0f8fad5b) to free user 42: 0f8fad5b",
-  ...freedText("42", by, reason, freeInMs),
-];
+interface Freed {
+  /** The options that are shown, where the case shows less than it runs. */
+  readonly shown?: string;
+  readonly options?: readonly string[];
+  /** Of the person at the terminal. Without a first one, only the warning is printed. */
+  readonly answers?: readonly string[];
+  readonly freeInMs?: number;
+}
+
+async function freeing(title: string, user: string, found: Found, more: Freed): Promise<Case> {
+  const { options = [], answers, freeInMs } = more;
+  const shown = ["npx --no-install submit-lock free", user, more.shown ?? options.join(" ")];
+  const argv = ["free", user, ...options, ...by];
+  const lines = await linesOf(free, argv, lockOf(found, freeInMs), answers);
+  return { title, command: shown.join(" ").trim(), lines };
+}
+
+const atTerminal = [reason, "0f8fad5b"];
+const asked = { answers: [] };
 
 const frees: Case[] = [
-  {
-    title: "On a terminal",
-    command: "npx --no-install submit-lock free 42",
-    lines: onTerminal(false, 8_800),
-  },
-  {
-    title: "Without a terminal",
-    command: `npx --no-install submit-lock free 42 ${options}`,
-    lines: freedText("42", by, reason, 8_800),
-  },
-  {
-    title: "The incident's key",
-    command: `npx --no-install submit-lock free 1009 --id 356a192b --reason "${reason}"`,
-    lines: [...beforeFreeing("1009", foreign, false, at), ...freedText("1009", by, reason, 0)],
-  },
-  {
-    title: "The id of another order",
-    command: `npx --no-install submit-lock free 42 ${options}`,
-    lines: changedText({ ...working, id: "77ab01c2", heldMs: 300 }, `${program} show 42`),
-  },
-  {
-    title: "Only look",
-    command: "npx --no-install submit-lock free 42 --dry-run",
-    lines: dryRunText("42", { ...working, heldMs: 6_000, expiresInMs: 7_900 }, false),
-  },
-  {
-    title: "At once",
-    command: "npx --no-install submit-lock free 42 --now",
-    lines: onTerminal(true, 0),
-  },
-  {
-    title: "What is said of a dead process",
-    command: "npx --no-install submit-lock free 77",
-    lines: beforeFreeing("77", silent, false, at),
-  },
-  {
-    title: "What is said of another lock",
-    command: "npx --no-install submit-lock free 1009",
-    lines: beforeFreeing("1009", foreign, false, at),
-  },
-  {
-    title: "What is said of no lock at all",
-    command: "npx --no-install submit-lock free 49",
-    lines: beforeFreeing("49", noText, false, at),
-  },
-  {
-    title: "What is said of a lock after Redis' clock was set back",
-    command: "npx --no-install submit-lock free 52",
-    lines: beforeFreeing("52", setBack, false, at),
-  },
-  {
-    title: "What is said of a cooldown",
-    command: "npx --no-install submit-lock free 47",
-    lines: beforeFreeing("47", cooldown, false, at),
-  },
-  {
-    title: "What is said of a lock of 0.1, or of another library",
-    command: "npx --no-install submit-lock free 48",
-    lines: beforeFreeing("48", likeOlder, false, at),
-  },
-  {
-    title: "Freed already",
-    command: "npx --no-install submit-lock free 44",
-    lines: alreadyFreedText("44", freed),
-  },
+  await freeing("On a terminal", "42", working, { answers: atTerminal, freeInMs: 8_800 }),
+  await freeing("Without a terminal", "42", working, {
+    shown: typed,
+    options: given,
+    freeInMs: 8_800,
+  }),
+  await freeing("The incident's key", "1009", foreign, {
+    shown: `--id 356a192b --reason "${reason}"`,
+    options: ["--id", "356a192b", "--reason", reason],
+    freeInMs: 0,
+  }),
+  await freeing(
+    "The id of another order",
+    "42",
+    { ...working, id: "77ab01c2", heldMs: 300 },
+    {
+      shown: typed,
+      options: given,
+    },
+  ),
+  await freeing(
+    "Only look",
+    "42",
+    { ...working, heldMs: 6_000, expiresInMs: 7_900 },
+    {
+      options: ["--dry-run"],
+    },
+  ),
+  await freeing("At once", "42", working, { options: ["--now"], answers: atTerminal, freeInMs: 0 }),
+  await freeing("What is said of a dead process", "77", silent, asked),
+  await freeing("What is said of another lock", "1009", foreign, asked),
+  await freeing("What is said of no lock at all", "49", noText, asked),
+  await freeing("What is said of a lock after Redis' clock was set back", "52", setBack, asked),
+  await freeing("What is said of a cooldown", "47", cooldown, asked),
+  await freeing("What is said of a lock of 0.1, or of another library", "48", likeOlder, asked),
+  await freeing("Freed already", "44", freed, asked),
 ];
 
 const view: ListView = {
-  address: "redis-1:6379",
-  redis,
+  redis: "database 0 of redis-1:6379",
   limit: 100,
   hidesIds: false,
   paint: plain,
@@ -259,7 +226,7 @@ function watched(looks: readonly (readonly [afterMs: number, found: Inspection])
     const before = looks[look - 1]?.[1];
     const change = changeOf(before, found);
     const now = new Date(at.getTime() + afterMs);
-    return change === undefined ? [] : [watchLine(now, change, before, found)];
+    return change === undefined ? [] : [watchLine(now, change, found, before)];
   });
 }
 
@@ -315,26 +282,19 @@ export const rightServer: ServerFacts = {
   info: right,
   secondRunId: "3f2a77",
   isClusterNode: false,
-  cluster: undefined,
-  nodeTimeoutMs: undefined,
-  latency: { count: 50, medianMs: 0.3, p99Ms: 0.9 },
+  latency: { medianMs: 0.3, p99Ms: 0.9 },
 };
 
 export const rightFacts: Facts = {
-  times: { ttlMs: 10_000, commandTimeoutMs: 200 },
   servers: [rightServer],
   sentinels: [],
   check: { tookMs: 0.8, failure: undefined },
   prefixes: [{ keyPrefix: "lock:submit:", foreign: 0, endless: 0, setBack: 0, isComplete: true }],
 };
 
-function doctor(title: string, facts: Partial<Facts>, user?: string): Case {
-  const report = reportOf({ ...rightFacts, ...facts }, user);
-  return {
-    title,
-    command: "npx --no-install submit-lock doctor",
-    lines: doctorText(report, plain),
-  };
+async function doctor(title: string, facts: Partial<Facts>, user?: string): Promise<Case> {
+  const lines = await examined({ ...rightFacts, ...facts }, user);
+  return { title, command: "npx --no-install submit-lock doctor", lines };
 }
 
 const node = (address: string, more: Partial<ServerFacts>): ServerFacts => ({
@@ -342,15 +302,16 @@ const node = (address: string, more: Partial<ServerFacts>): ServerFacts => ({
   address,
   info: { ...right, redis_mode: "cluster" },
   isClusterNode: true,
-  secondRunId: undefined,
+  // Those of the other nodes are measured at the same time.
+  latency: { medianMs: 0, p99Ms: 0 },
   cluster: { cluster_state: "ok", cluster_slots_ok: "16384" },
   nodeTimeoutMs: 5_000,
   ...more,
 });
 
 const doctors: Case[] = [
-  doctor("A right server", {}),
-  doctor("A wrong one", {
+  await doctor("A right server", {}),
+  await doctor("A wrong one", {
     servers: [
       {
         ...rightServer,
@@ -369,7 +330,7 @@ const doctors: Case[] = [
       { keyPrefix: "lock:submit:", foreign: 37, endless: 12, setBack: 1, isComplete: true },
     ],
   }),
-  doctor("A cache", {
+  await doctor("A cache", {
     servers: [
       {
         ...rightServer,
@@ -382,14 +343,13 @@ const doctors: Case[] = [
       },
     ],
   }),
-  doctor("As a user of the lock", { prefixes: undefined }, "checkout"),
-  doctor("A Cluster", {
+  await doctor("As a user of the lock", { prefixes: undefined }, "checkout"),
+  await doctor("A Cluster", {
     servers: [
       node("redis-1:6379", {}),
       node("redis-2:6379", { nodeTimeoutMs: 15_000 }),
       node("redis-3:6379", {
-        failure:
-          "no answer from redis-3:6379. Is the address right, and can this host reach it? (Connection is closed)",
+        failure: "Connection is closed.",
       }),
     ],
   }),

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { exitCode } from "../../../src/cli/failure.ts";
-import { commands, commonOptions, helpOf } from "../../../src/cli/main.ts";
+import { Arguments, commands, helpOf } from "../../../src/cli/main.ts";
 import { Page, page, pages } from "../../docs/page.ts";
 import { inSources } from "../docs/sources.ts";
 import { cases } from "./cases.ts";
@@ -34,15 +34,22 @@ function typedIn(help: readonly string[]): string[] {
   return help.flatMap((line) => /^ {2}(--[\w-]+(?: <[^>]+>)?) /.exec(line)?.[1] ?? []);
 }
 
-describe.each(Object.entries(commands))("the options of %s", (name, { options }) => {
+describe.each(Object.keys(commands))("the options of %s", (name) => {
   const typed = typedIn(helpOf(name)).sort();
 
-  test("are in its help", () => {
-    const names = typed.map((each) => each.replace(/^--| <.*$/g, ""));
-    expect(names).toEqual(Object.keys({ ...options, ...commonOptions }).sort());
-    const switches = typed.filter((each) => !each.includes("<"));
-    for (const each of switches) {
-      expect({ ...options, ...commonOptions }[each.slice(2)]?.type).toBe("boolean");
+  test("are in its help, as they are read from the command line", () => {
+    for (const option of typed.filter((each) => each !== "--help")) {
+      const [flag = "", value] = option.split(" ");
+      const user = helpOf(name)[0]?.includes("<user>") ? ["42"] : [];
+      const args = new Arguments([
+        name,
+        ...user,
+        flag,
+        ...(value === undefined ? [] : ["a value"]),
+      ]);
+      expect(args.has(flag.slice(2))).toBe(true);
+      expect(args.text(flag.slice(2))).toBe(value && "a value");
+      expect(() => new Arguments([name, ...user, `${flag}x`])).toThrow("Unknown option");
     }
   });
 

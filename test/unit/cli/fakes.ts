@@ -1,0 +1,193 @@
+import { vi } from "vitest";
+import type { Connection } from "../../../src/cli/connect.ts";
+import { doctor } from "../../../src/cli/doctor.ts";
+import { Arguments, type Context } from "../../../src/cli/main.ts";
+import { plain } from "../../../src/cli/terminal.ts";
+import type { SubmitLock } from "../../../src/index.ts";
+import type { Inspection } from "../../../src/lock/on-call.ts";
+
+/** 13:05:06.2, wherever the test runs. */
+export const at: Date = new Date(2026, 10, 21, 13, 5, 6, 200);
+
+/** Runs a command, and returns all lines of its terminal: results, warnings, and questions with their answers. */
+export async function linesOf(
+  run: (context: Context) => Promise<number>,
+  argv: readonly string[],
+  connection: Partial<Connection>,
+  answers?: readonly string[],
+): Promise<string[]> {
+  const lines: string[] = [];
+  const left = [...(answers ?? [])];
+  const open = async (): Promise<Connection> => ({
+    ...{ address: "redis-1:6379", database: 0, clientPrefix: "", user: undefined },
+    ...{ client: undefined, locks: [], ...connection },
+  });
+  const terminal = {
+    ...{ env: {}, canAsk: answers !== undefined, paint: plain, progress: () => {} },
+    print: (printed: readonly string[]) => void lines.push(...printed),
+    warn: (printed: readonly string[]) => void lines.push(...printed),
+    ask: async (question: string) => {
+      const answer = left.shift();
+      if (answer !== undefined) lines.push(question + answer);
+      return answer;
+    },
+  };
+  vi.useFakeTimers({ toFake: ["Date"], now: at });
+  try {
+    await run({ args: new Arguments(argv), terminal, open });
+  } catch (error) {
+    // The person typed nothing.
+    if (answers === undefined || left.length > 0) throw error;
+  } finally {
+    vi.useRealTimers();
+  }
+  // Without the audit line.
+  return lines.filter((line) => !line.startsWith('{"event"'));
+}
+
+/** A lock that finds this, and frees within so many milliseconds, if at all. */
+export function lockOf(found: Inspection, freeInMs?: number): Partial<Connection> {
+  const lock: Partial<SubmitLock> = {
+    inspect: async () => found,
+    free: async () =>
+      freeInMs === undefined ? { outcome: "changed" } : { outcome: "freed", freeInMs },
+    keyFor: (user) => `lock:submit:${user}`,
+  };
+  return { locks: [{ keyPrefix: "lock:submit:", lock: lock as SubmitLock }] };
+}
+
+/** A server's INFO, or a section of it: field and value. */
+export type Info = Readonly<Record<string, string | undefined>>;
+
+/** Read from one server. A member is `undefined` where Redis does not permit it. */
+export interface ServerFacts {
+  readonly address: string;
+  readonly isClusterNode: boolean;
+  /** The reason why nothing can be read. */
+  readonly failure?: string;
+  readonly info?: Info | undefined;
+  /** The run id at another connection to the same address; not on a Cluster. */
+  readonly secondRunId?: string | undefined;
+  /** CLUSTER INFO. */
+  readonly cluster?: Info | undefined;
+  readonly nodeTimeoutMs?: number | undefined;
+  /** One of the answers takes `p99Ms`. */
+  readonly latency: { readonly medianMs: number; readonly p99Ms: number };
+}
+
+/** Read from one Sentinel. */
+interface SentinelFacts {
+  readonly address: string;
+  readonly downAfterMs: number;
+  readonly quorum: string;
+  readonly failure?: string | undefined;
+}
+
+/** The keys of one prefix. */
+interface PrefixFacts {
+  readonly keyPrefix: string;
+  readonly foreign: number;
+  readonly endless: number;
+  readonly setBack: number;
+  readonly isComplete: boolean;
+}
+
+/** All that doctor may find. */
+export interface Facts {
+  readonly servers: readonly ServerFacts[];
+  readonly sentinels: readonly SentinelFacts[];
+  readonly check: { readonly tookMs: number; readonly failure: string | undefined };
+  /** `undefined` where SCAN is not permitted. */
+  readonly prefixes: readonly PrefixFacts[] | undefined;
+}
+
+const refused = new Error("NOPERM this user has no permissions");
+
+const infoText = (info: Info) =>
+  Object.entries(info)
+    .map(([field, value]) => `${field}:${value}\r\n`)
+    .join("");
+
+function given<Value>(value: Value | undefined): Value {
+  if (value === undefined) throw refused;
+  return value;
+}
+
+/** Lets doctor look at a Redis of which all this is true, and returns what it prints. */
+export async function examined(
+  facts: Facts,
+  user?: string,
+  ...options: string[]
+): Promise<string[]> {
+  let clock = 0;
+  const now = vi.spyOn(performance, "now").mockImplementation(() => clock);
+  const { servers, sentinels, check, prefixes } = facts;
+  const nodes = servers.map((server) => {
+    const [host, port] = server.address.split(":");
+    const { info, failure, latency } = server;
+    let answers = 0;
+    return {
+      options: {
+        ...{ host, port },
+        ...(sentinels.length > 0 && {
+          name: "mymaster",
+          sentinels: sentinels.map(({ address }) => ({ host: address.split(":")[0] })),
+        }),
+      },
+      info: async () => {
+        if (failure !== undefined) throw new Error(failure);
+        return `# Server\r\n${infoText(given(info))}`;
+      },
+      eval: async () => {
+        clock += answers++ === 25 ? latency.p99Ms : latency.medianMs;
+      },
+      cluster: async () => infoText(given(server.cluster)),
+      config: async (_get: string, name: string) => [name, `${given(server.nodeTimeoutMs)}`],
+      duplicate: (more: { host?: string }) => ({
+        ...{ on: () => {}, connect: async () => {}, disconnect: () => {} },
+        info: async () => infoText({ run_id: server.secondRunId }),
+        call: async (_sentinel: string, command: string) => {
+          const asked = sentinels.find(({ address }) => address.startsWith(`${more.host}:`));
+          if (asked?.failure !== undefined) throw new Error(asked.failure);
+          if (command === "CKQUORUM") return asked?.quorum;
+          return ["name", "mymaster", "down-after-milliseconds", `${asked?.downAfterMs}`];
+        },
+      }),
+      dbsize: async () => 1_000,
+      scan: async (_cursor: string, _match: string, pattern: string) => {
+        const prefix = given(prefixes).find(({ keyPrefix }) => `${keyPrefix}*` === pattern);
+        if (!prefix?.isComplete) clock += 10_000;
+        const keys = Array.from(
+          { length: (prefix?.foreign ?? 0) + (prefix?.setBack ?? 0) },
+          (_, user) => `${prefix?.keyPrefix}${user}`,
+        );
+        return [prefix?.isComplete ? "0" : "1", keys];
+      },
+    };
+  });
+  const client = servers[0]?.isClusterNode
+    ? { isCluster: true, options: {}, nodes: () => nodes }
+    : nodes[0];
+  const locks = (prefixes ?? [undefined]).map((prefix) => ({
+    keyPrefix: prefix?.keyPrefix ?? "lock:submit:",
+    lock: {
+      check: async () => {
+        if (check.failure !== undefined) throw new Error(check.failure);
+        clock += check.tookMs;
+      },
+      keyFor: (user: string) => `${prefix?.keyPrefix}${user}`,
+      inspect: async (user: string) => {
+        const { foreign = 0, endless = 0 } = prefix ?? {};
+        if (Number(user) >= foreign) return { state: "cooldown", clockSetBack: true };
+        const expiresInMs = Number(user) < endless ? Number.POSITIVE_INFINITY : 1_000;
+        return { state: "foreign", expiresInMs };
+      },
+    },
+  }));
+  try {
+    const connection = { client, locks, user } as unknown as Partial<Connection>;
+    return await linesOf(doctor, ["doctor", ...options], connection);
+  } finally {
+    now.mockRestore();
+  }
+}
