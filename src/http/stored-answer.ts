@@ -50,19 +50,24 @@ function isCodingAccepted(
   { "accept-encoding": accept = "" }: IncomingHttpHeaders,
 ): boolean {
   const accepted = new Map<string, boolean>();
-  for (const element of listOf(accept)) {
+  for (const element of codingsOf(accept)) {
     const [name = "", ...parameters] = element.split(/\s*;\s*/);
     accepted.set(name, !parameters.some((each) => /^q\s*=\s*0(\.0*)?$/.test(each)));
   }
-  return listOf(coding ?? "")
+  return codingsOf(coding ?? "")
     .filter((name) => name !== "identity")
     .every((name) => accepted.get(name) ?? accepted.get("*") ?? false);
 }
 
-/** The elements of a comma-separated list, in lower case; `x-gzip` is `gzip` (section 8.4.1.3). */
-function listOf(value: string | readonly string[]): string[] {
-  const elements = value.toString().toLowerCase().split(",");
-  return elements.map((each) => each.trim().replace(/^x-gzip\b/, "gzip")).filter(Boolean);
+/** In lower case; `x-gzip` is `gzip` (RFC 9110, section 8.4.1.3). */
+function codingsOf(value: string | readonly string[]): string[] {
+  return listOf(value).map((each) => each.toLowerCase().replace(/^x-gzip\b/, "gzip"));
+}
+
+/** The elements of one comma-separated list, or of several. */
+function listOf(value: unknown): string[] {
+  const elements = String(value).split(",");
+  return elements.map((each) => each.trim()).filter(Boolean);
 }
 
 /**
@@ -119,11 +124,8 @@ export function resolveStoredHeaders(
 ): ReadonlySet<string> {
   if (replayHeaders === undefined) return new Set(always);
   const option = "idempotency.replayHeaders";
-  if (!Array.isArray(replayHeaders)) {
-    throw invalidOption(option, "an array of header names", replayHeaders);
-  }
-  for (const name of replayHeaders) {
-    if (typeof name !== "string" || !token.test(name)) {
+  for (const name of Array.isArray(replayHeaders) ? replayHeaders : [replayHeaders]) {
+    if (!Array.isArray(replayHeaders) || typeof name !== "string" || !token.test(name)) {
       throw invalidOption(option, "an array of header names", name);
     }
     if (never.has(name.toLowerCase())) {
@@ -135,22 +137,20 @@ export function resolveStoredHeaders(
   return new Set([...always, ...replayHeaders.map((name) => name.toLowerCase())]);
 }
 
-/** The headers that a replay sets. `Vary` is added to: outer middleware has set its own. */
+/** The headers of a replay. `Vary` is added to: outer middleware has set its own. */
 export function headersToRepeat(
   res: Pick<ServerResponse, "getHeader">,
   headers: AnswerHeaders,
-): [name: string, value: string | string[]][] {
-  const entries = Object.entries(headers) as [string, string | string[]][];
-  return entries.map(([name, value]) =>
-    name === "vary" ? [name, union(res.getHeader(name), value)] : [name, value],
-  );
-}
-
-/** The names of two lists, each once. */
-function union(...lists: unknown[]): string {
-  const names = lists.flat().flatMap((list) => String(list ?? "").split(","));
-  const trimmed = names.map((name) => name.trim()).filter((name) => name !== "");
-  return [...new Map(trimmed.map((name) => [name.toLowerCase(), name])).values()].join(", ");
+): Picked {
+  const repeated = { ...headers, "Idempotent-Replayed": "true" } as Picked;
+  const { vary } = headers;
+  if (vary !== undefined) {
+    const names = listOf([res.getHeader("vary") ?? [], vary]);
+    // Each once, however it is spelt.
+    const union = new Map(names.map((name) => [name.toLowerCase(), name]));
+    repeated["vary"] = [...union.values()].join(", ");
+  }
+  return repeated;
 }
 
 /** The headers of `writeHead`: an object, a flat array of names and values, or an array of pairs. */
