@@ -5,7 +5,7 @@ import { admit } from "../http/admission.ts";
 import { ResponseCapture } from "../http/capture.ts";
 import type { Uploads } from "../http/fingerprint.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
-import { offeredTypes } from "../http/page.ts";
+import { offeredTypes } from "../http/refusals.ts";
 import type { RequestLease } from "../http/request-lease.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
 import type { RequestSubmission } from "../http/submission.ts";
@@ -92,6 +92,9 @@ export interface SubmitGuard {
 
 type Next = (error?: unknown) => void;
 
+const answeredTwice =
+  "an answer of one of the guard's functions (onContended and the others) called next() without an error; it has to answer the request, or pass an error";
+
 /**
  * One submission of a user at a time, for Express 4 and 5: 409 while another one is processed, 401
  * without a user, 503 while Redis does not answer. The lease is at `req.submitLease`.
@@ -134,16 +137,16 @@ export function submitGuard<Req extends IncomingMessage = Request>(
       const admission = await admit(resolved, req as Req, req, res);
       if (admission.kind === "gone") return;
       if (admission.kind === "answered") {
-        await admission.answer(req as Req, res as Response, (error) => next(asError(error)));
+        await admission.answer(req as Req, res as Response, (error) =>
+          next(goesOn(error) ? new AnsweredTwiceError(answeredTwice) : error),
+        );
         return;
       }
-      const held = admission.kind === "held" ? admission.held : undefined;
+      const { held, wanted } = admission;
       if (held !== undefined) {
         (req as Request).submitLease = held.lease as Lease;
         if (held.submission !== undefined) (req as Request).submission = held.submission;
-      }
-      if (admission.kind === "held" && admission.wanted !== undefined) {
-        admission.held.capture = new ResponseCapture(res, admission.wanted);
+        if (wanted !== undefined) held.capture = new ResponseCapture(res, wanted);
       }
       if (handler === undefined) next();
       else await run(handler, next, held);
@@ -161,24 +164,20 @@ export function submitGuard<Req extends IncomingMessage = Request>(
   }
 
   function protect(handler: RequestHandler): RequestHandler {
-    checkHandler(handler);
+    if (typeof handler !== "function" || handler.length > 3) {
+      throw invalidOption("protect", "a request handler of up to three parameters", handler);
+    }
+    if ("protect" in handler) {
+      throw new InvalidOptionError(
+        "protect: expected a request handler, got a guard: mount the guard itself, or write guard.protect(handler)",
+      );
+    }
     return function protectedHandler(this: unknown, req, res, next) {
       return enter(req, res, next, (forward) => Reflect.apply(handler, this, [req, res, forward]));
     };
   }
 
   return Object.assign(submitGuardMiddleware, { protect: protect as SubmitGuard["protect"] });
-}
-
-function checkHandler(handler: unknown): void {
-  if (typeof handler !== "function" || handler.length > 3) {
-    throw invalidOption("protect", "a request handler of up to three parameters", handler);
-  }
-  if ("protect" in handler) {
-    throw new InvalidOptionError(
-      "protect: expected a request handler, got a guard: mount the guard itself, or write guard.protect(handler)",
-    );
-  }
 }
 
 /** Runs a handler, forwards its error, and reports its end as far as it can be seen. */
@@ -253,11 +252,4 @@ function send(
 /** Values that Express takes for "go on": as an error they would start the handler of a refused request. */
 function goesOn(error: unknown): boolean {
   return !error || error === "route" || error === "router";
-}
-
-function asError(error: unknown): unknown {
-  if (!goesOn(error)) return error;
-  return new AnsweredTwiceError(
-    "an answer of one of the guard's functions (onContended and the others) called next() without an error; it has to answer the request, or pass an error",
-  );
 }

@@ -15,7 +15,7 @@ import { type IdentifiedSubmission, identify } from "./submission.ts";
 /** The decision about a request that has reached a guard. */
 export type Admission<Args extends unknown[]> =
   /** Go on without a lock: this request needs none, or may do without. */
-  | { readonly kind: "pass" }
+  | { readonly kind: "pass"; readonly held?: undefined; readonly wanted?: undefined }
   /** Go on with the lock. It is given back when the response and all reported work are over. */
   | {
       readonly kind: "held";

@@ -8,9 +8,6 @@ import { ResponseEnd } from "./response-end.ts";
 import { isStored } from "./stored-answer.ts";
 import { IdentifiedSubmission } from "./submission.ts";
 
-/** For how long outer middleware may be at work on Koa after its client has left. */
-const outerWorkMs = 1_000;
-
 type HoldOptions = Pick<ResolvedGuardOptions<never, never>, "cooldownMs" | "idempotency">;
 
 /**
@@ -21,7 +18,7 @@ type HoldOptions = Pick<ResolvedGuardOptions<never, never>, "cooldownMs" | "idem
 export class RequestLease {
   readonly req: IncomingMessage;
   readonly response: ResponseEnd;
-  /** Of the guard that acquired. */
+  /** The guard that acquired has these options. */
   readonly options: HoldOptions;
   /** Set by `hold`, as is `submission`. */
   lease!: LeaseLike;
@@ -83,7 +80,7 @@ export class RequestLease {
   responseChanged(): void {
     if (!this.#isHeld || this.#running > 0) return;
     if (this.response.ended || (this.#isFinished && this.response.isOver)) {
-      this.#end();
+      this.end();
     } else if (this.response.closed && !this.#isFinished) {
       const onAbandoned = this.#onAbandoned;
       this.#onAbandoned = undefined;
@@ -92,15 +89,11 @@ export class RequestLease {
   }
 
   /**
-   * Ends the lease of an order whose client has left, while middleware around the guard may still be
-   * saving a session. A repeat gets its answer at once, and a cooldown lets the user's next order wait
-   * for that middleware. A lock without cooldowns is held for that time instead.
+   * @param outerWorkMs for how long middleware around the guard may still be saving a session, where
+   * the client has left. A repeat gets its answer at once, and a cooldown lets the user's next order
+   * wait for that middleware. A lock without cooldowns is held for that time instead.
    */
-  endBeforeOuterWork(): void {
-    this.#end(outerWorkMs);
-  }
-
-  #end(leastCooldownMs = 0): void {
+  end(outerWorkMs = 0): void {
     this.#isHeld = false;
     this.response.stop();
     const { lease, req } = this;
@@ -111,19 +104,19 @@ export class RequestLease {
     const hasSucceeded = answer !== undefined && answer.status >= 200 && answer.status < 400;
     const cooldownMs = hasSucceeded ? this.options.cooldownMs : 0;
     const kept = answer !== undefined && this.#isKept(answer) ? answer : undefined;
-    if (leastCooldownMs <= cooldownMs) {
+    if (outerWorkMs <= cooldownMs) {
       endLease(lease, kept, cooldownMs);
       return;
     }
     if (lease instanceof UserLease) {
       try {
-        endLease(lease, kept, leastCooldownMs);
+        endLease(lease, kept, outerWorkMs);
         return;
       } catch {
         // Its store has no cooldowns, and nothing was begun.
       }
     }
-    setTimeout(() => endLease(lease, kept, cooldownMs), leastCooldownMs);
+    setTimeout(() => endLease(lease, kept, cooldownMs), outerWorkMs);
   }
 
   #isKept({ body, headers = {}, status }: AnswerToStore): boolean {
@@ -164,18 +157,20 @@ export function endLease(
 ): void {
   const options = cooldownMs > 0 ? { cooldownMs } : undefined;
   const isOurs = lease instanceof UserLease;
-  // Another lock must not end the process, nor make the handler's `res.end()` throw.
-  const failed = (error: unknown) =>
-    warnOnce("SUBMIT_LOCK_RELEASE_FAILED", `the given lock failed to end a lease: ${error}`);
   try {
     const ended =
       answer === undefined || lease.complete === undefined
         ? lease.release(options)
         : lease.complete(answer, options);
     // Ours never rejects.
-    if (!isOurs) ended?.catch(failed);
+    if (!isOurs) ended?.catch(warnOfForeignLock);
   } catch (error) {
     if (isOurs) throw error;
-    failed(error);
+    warnOfForeignLock(error);
   }
+}
+
+/** Another lock must not end the process, nor make the handler's `res.end()` throw. */
+function warnOfForeignLock(error: unknown): void {
+  warnOnce("SUBMIT_LOCK_RELEASE_FAILED", `the given lock failed to end a lease: ${error}`);
 }

@@ -124,8 +124,11 @@ export function resolveStoredHeaders(
 ): ReadonlySet<string> {
   if (replayHeaders === undefined) return new Set(always);
   const option = "idempotency.replayHeaders";
-  for (const name of Array.isArray(replayHeaders) ? replayHeaders : [replayHeaders]) {
-    if (!Array.isArray(replayHeaders) || typeof name !== "string" || !token.test(name)) {
+  if (!Array.isArray(replayHeaders)) {
+    throw invalidOption(option, "an array of header names", replayHeaders);
+  }
+  for (const name of replayHeaders) {
+    if (typeof name !== "string" || !token.test(name)) {
       throw invalidOption(option, "an array of header names", name);
     }
     if (never.has(name.toLowerCase())) {
@@ -177,7 +180,10 @@ export function pickHeaders(
   if (!Array.isArray(given)) return Object.assign(picked, listedHeaders(stored, given));
   // Of equal names in a list, Node.js 20 sends the last one where the response has any header.
   const isLastOnly = isNode20 && !("stream" in res) && res.getHeaderNames().length > 0;
-  return Object.assign(picked, pickPairs(stored, pairsOf(given), isLastOnly));
+  const pairs = Array.isArray(given[0])
+    ? given
+    : Array.from({ length: given.length / 2 }, (_, i) => [given[2 * i], given[2 * i + 1]]);
+  return Object.assign(picked, pickPairs(stored, pairs, isLastOnly));
 }
 
 /**
@@ -211,9 +217,4 @@ function pickPairs(
 function textOf(value: unknown): string | string[] | undefined {
   if (value === undefined || value === null) return undefined;
   return Array.isArray(value) ? value.map(String) : String(value);
-}
-
-function pairsOf(list: readonly unknown[]): (readonly unknown[])[] {
-  if (Array.isArray(list[0])) return list as (readonly unknown[])[];
-  return Array.from({ length: list.length / 2 }, (_, i) => [list[2 * i], list[2 * i + 1]]);
 }

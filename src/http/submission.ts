@@ -50,8 +50,6 @@ type Identification =
   | { readonly submission: IdentifiedSubmission; readonly asked: AcquireOptions }
   | Omit<KeyMissing, "problem">;
 
-const primitives: ReadonlySet<string> = new Set(["string", "number", "boolean"]);
-
 const whyIdInvalid = "The id of a submission has to be well-formed text of 1 to 1024 characters.";
 const whyKeyInvalid =
   "Send one key of 1 to 255 printable ASCII characters, in double quotes or without space, double quote, comma and semicolon.";
@@ -78,7 +76,8 @@ export async function identify<Source>(
     const derived = await options.submissionId(source);
     if (derived !== undefined && derived !== null && derived !== "") {
       // A client may send any JSON in place of a text; an object is a mistake of the application.
-      if (!isText(derived) && primitives.has(typeof derived)) {
+      const isPrimitive = ["string", "number", "boolean"].includes(typeof derived);
+      if (isPrimitive && !isText(derived)) {
         return { reason: "id-invalid", why: whyIdInvalid };
       }
       const text = checkText("idempotency.submissionId", derived);

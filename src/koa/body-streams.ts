@@ -91,7 +91,9 @@ export class BodyStreams {
     for (const stream of this.#streams) {
       if (stream.closed === true) streamEnded(stream, stream.errored instanceof Error);
       // Koa does so too on HTTP/1; on HTTP/2 it would begin to read it, and so to write the order.
-      else if (isDisconnected && isUntouched(stream)) stream.destroy();
+      else if (isDisconnected && stream instanceof Readable && !Readable.isDisturbed(stream)) {
+        stream.destroy();
+      }
     }
     if (open.size === 0) return;
     // As Koa does; but Koa 2 gets no event for a response that is queued behind a pipelined one.
@@ -108,14 +110,8 @@ export class BodyStreams {
 
   see(body: unknown): void {
     if (body instanceof ReadableStream || body instanceof Response) this.hasWebStream = true;
-    else if (isNodeStream(body)) this.#streams.add(body);
+    else if (typeof (body as Partial<NodeStream> | null | undefined)?.pipe === "function") {
+      this.#streams.add(body as NodeStream);
+    }
   }
-}
-
-function isNodeStream(body: unknown): body is NodeStream {
-  return typeof (body as NodeStream | null | undefined)?.pipe === "function";
-}
-
-function isUntouched(stream: NodeStream): stream is NodeStream & Readable {
-  return stream instanceof Readable && !Readable.isDisturbed(stream);
 }

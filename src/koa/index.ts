@@ -2,8 +2,7 @@ import type { Context, Middleware } from "koa";
 import { admit } from "../http/admission.ts";
 import type { Uploads } from "../http/fingerprint.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
-import { offeredTypes } from "../http/page.ts";
-import type { Anonymous, Unavailable } from "../http/refusals.ts";
+import { type Anonymous, offeredTypes, type Unavailable } from "../http/refusals.ts";
 import type { RequestLease } from "../http/request-lease.ts";
 import { isDisconnected } from "../http/response-end.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
@@ -113,6 +112,9 @@ export function submitGuard<Ctx extends AnyContext = Context>(
   };
 }
 
+/** For how long outer middleware may be at work after its client has left. */
+const outerWorkMs = 1_000;
+
 /** After everything downstream a body stream may still be producing. */
 function downstreamSettled(
   ctx: AnyContext,
@@ -127,7 +129,7 @@ function downstreamSettled(
     held.detached(() => {
       // Koa does not end the response of a client that has left. All work has been seen, unless the
       // handler answers by itself, or by a stream that does not report its end.
-      if (ctx.respond !== false && !bodies.hasWebStream) held.endBeforeOuterWork();
+      if (ctx.respond !== false && !bodies.hasWebStream) held.end(outerWorkMs);
     });
   });
 }
