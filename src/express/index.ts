@@ -5,35 +5,14 @@ import { admit } from "../http/admission.ts";
 import { ResponseCapture } from "../http/capture.ts";
 import type { Uploads } from "../http/fingerprint.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
-import { offeredTypes } from "../http/page.ts";
-import type { Problem, Replay } from "../http/refusals.ts";
+import { offeredTypes } from "../http/refusals.ts";
 import type { RequestLease } from "../http/request-lease.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
 import type { RequestSubmission } from "../http/submission.ts";
 import type { Lease } from "../lock/lease.ts";
 import { invalidOption, warnOnce } from "../validation.ts";
 
-export type {
-  AttemptLike,
-  IdempotencyOptions,
-  LeaseLike,
-  LockLike,
-  NoId,
-  NoUser,
-} from "../http/options.ts";
-export type {
-  Anonymous,
-  Contended,
-  KeyMissing,
-  Mismatch,
-  Problem,
-  ProblemCode,
-  Replay,
-  Unavailable,
-} from "../http/refusals.ts";
-export type { StorePolicy } from "../http/stored-answer.ts";
-export type { RequestSubmission } from "../http/submission.ts";
-export type { ReplayMessage } from "../lock/channels.ts";
+export type * from "../http/public.ts";
 
 declare global {
   namespace Express {
@@ -113,6 +92,9 @@ export interface SubmitGuard {
 
 type Next = (error?: unknown) => void;
 
+const answeredTwice =
+  "an answer of one of the guard's functions (onContended and the others) called next() without an error; it has to answer the request, or pass an error";
+
 /**
  * One submission of a user at a time, for Express 4 and 5: 409 while another one is processed, 401
  * without a user, 503 while Redis does not answer. The lease is at `req.submitLease`.
@@ -123,9 +105,11 @@ export function submitGuard<Req extends IncomingMessage = Request>(
   options: SubmitGuardOptions<Req>,
 ): SubmitGuard {
   const resolved = resolveGuardOptions(options, {
-    reject: (_req, res, _next, { problem }) => sendProblem(res, problem),
+    reject: (_req, res, _next, { problem: { status, headers, body } }) =>
+      send(res, status, { ...headers, "Content-Length": Buffer.byteLength(body) }, body),
     prefersPage,
-    replay: (_req, res, _next, replay) => sendReplay(res, replay),
+    replay: (_req, res, _next, { answer: { status, headers, body } }) =>
+      send(res, status, headersToRepeat(res, headers), body),
     content: (req) => {
       const { originalUrl, query, body, file, files } = req as unknown as Request & Uploads;
       return {
@@ -138,33 +122,34 @@ export function submitGuard<Req extends IncomingMessage = Request>(
     },
   });
 
-  /** Never rejects: every error goes to `next`. */
+  /**
+   * Never rejects: every error goes to `next`.
+   *
+   * @param handler the one under the lock; `undefined` for the plain guard.
+   */
   async function enter(
     req: IncomingMessage,
     res: ServerResponse,
     next: Next,
-    goOn: (held: RequestLease | undefined) => unknown,
+    handler?: (forward: Next) => unknown,
   ): Promise<void> {
     try {
       const admission = await admit(resolved, req as Req, req, res);
-      switch (admission.kind) {
-        case "gone":
-          return;
-        case "answered":
-          await admission.answer(req as Req, res as Response, (error) => next(asError(error)));
-          return;
-        case "pass":
-          await goOn(undefined);
-          return;
-        case "held": {
-          const { held, isOwn } = admission;
-          (req as Request).submitLease = held.lease as Lease;
-          if (held.submission !== undefined) (req as Request).submission = held.submission;
-          const wanted = isOwn ? held.wanted : undefined;
-          if (wanted !== undefined) held.capturedBy(new ResponseCapture(res, wanted));
-          await goOn(held);
-        }
+      if (admission.kind === "gone") return;
+      if (admission.kind === "answered") {
+        await admission.answer(req as Req, res as Response, (error) =>
+          next(goesOn(error) ? new AnsweredTwiceError(answeredTwice) : error),
+        );
+        return;
       }
+      const { held, wanted } = admission;
+      if (held !== undefined) {
+        (req as Request).submitLease = held.lease as Lease;
+        if (held.submission !== undefined) (req as Request).submission = held.submission;
+        if (wanted !== undefined) held.capture = new ResponseCapture(res, wanted);
+      }
+      if (handler === undefined) next();
+      else await run(handler, next, held);
     } catch (error) {
       next(
         goesOn(error)
@@ -175,31 +160,24 @@ export function submitGuard<Req extends IncomingMessage = Request>(
   }
 
   function submitGuardMiddleware(req: IncomingMessage, res: ServerResponse, next: Next): void {
-    void enter(req, res, next, () => next());
+    void enter(req, res, next);
   }
 
   function protect(handler: RequestHandler): RequestHandler {
-    checkHandler(handler);
+    if (typeof handler !== "function" || handler.length > 3) {
+      throw invalidOption("protect", "a request handler of up to three parameters", handler);
+    }
+    if ("protect" in handler) {
+      throw new InvalidOptionError(
+        "protect: expected a request handler, got a guard: mount the guard itself, or write guard.protect(handler)",
+      );
+    }
     return function protectedHandler(this: unknown, req, res, next) {
-      return enter(req, res, next, (held) => {
-        const call = (forward: Next) => Reflect.apply(handler, this, [req, res, forward]);
-        return run(call, next, held);
-      });
+      return enter(req, res, next, (forward) => Reflect.apply(handler, this, [req, res, forward]));
     };
   }
 
   return Object.assign(submitGuardMiddleware, { protect: protect as SubmitGuard["protect"] });
-}
-
-function checkHandler(handler: unknown): void {
-  if (typeof handler !== "function" || handler.length > 3) {
-    throw invalidOption("protect", "a request handler of up to three parameters", handler);
-  }
-  if ("protect" in handler) {
-    throw new InvalidOptionError(
-      "protect: expected a request handler, got a guard: mount the guard itself, or write guard.protect(handler)",
-    );
-  }
 }
 
 /** Runs a handler, forwards its error, and reports its end as far as it can be seen. */
@@ -210,51 +188,43 @@ async function run(
 ): Promise<void> {
   held?.begin();
   let passedOn = false;
+  let isPromise = false;
   // Later handlers go on when this one has settled; after an error only its answer is left.
   const forward: Next = (error) => {
     if (goesOn(error)) passedOn = true;
-    else held?.handlerFailed();
+    else held?.capture?.failed();
     next(error);
   };
-  let returned: unknown;
   try {
-    returned = handler(forward);
+    const returned = handler(forward) as PromiseLike<unknown> | undefined;
+    isPromise = typeof returned?.then === "function";
+    if (isPromise) await returned;
   } catch (error) {
-    held?.handlerFailed();
+    held?.capture?.failed();
+    if (isPromise) held?.finished();
     // It may have started something before it threw.
-    held?.detached();
-    throw error;
-  }
-  if (!isThenable(returned)) {
-    // Callback style: its end cannot be seen.
-    held?.detached(passedOn ? undefined : warnIfHeldToMaxHold);
-    return;
-  }
-  try {
-    await returned;
-  } catch (error) {
-    held?.handlerFailed();
-    held?.finished();
+    else held?.detached();
     throw error;
   }
   if (passedOn) held?.detached();
-  else held?.finished();
+  else if (isPromise) held?.finished();
+  // Callback style: its end cannot be seen.
+  else held?.detached(warnIfHeldToMaxHold);
 }
 
 /** For a lease whose client has left and whose handler returned no promise. */
-function warnIfHeldToMaxHold({ lease }: RequestLease): void {
+function warnIfHeldToMaxHold({ lease: { signal } }: RequestLease): void {
+  const warn = () => {
+    const { reason } = signal;
+    if (!isSubmitLockError(reason) || reason.code !== "SUBMIT_LOCK_LOST") return;
+    if (reason.reason !== "max-hold") return;
+    warnOnce(
+      "SUBMIT_LOCK_UNSEEN_HANDLER",
+      "a client left, and its user stayed locked out for maxHoldMs, because the handler passed to guard.protect() did not return a promise, so the guard could not tell when it finished. Write the handler async, and await everything that it starts, such as await pipeline(source, res)",
+    );
+  };
   // Only now: the signal of a request that is answered is never made.
-  lease.signal.addEventListener("abort", warnOfUnseenHandler, { once: true });
-}
-
-function warnOfUnseenHandler(this: AbortSignal): void {
-  const { reason } = this;
-  if (!isSubmitLockError(reason) || reason.code !== "SUBMIT_LOCK_LOST") return;
-  if (reason.reason !== "max-hold") return;
-  warnOnce(
-    "SUBMIT_LOCK_UNSEEN_HANDLER",
-    "a client left, and its user stayed locked out for maxHoldMs, because the handler passed to guard.protect() did not return a promise, so the guard could not tell when it finished. Write the handler async, and await everything that it starts, such as await pipeline(source, res)",
-  );
+  signal.addEventListener("abort", warn, { once: true });
 }
 
 /** A request of Node's own, as Connect has them, cannot say what it accepts. */
@@ -263,7 +233,12 @@ function prefersPage(req: IncomingMessage & Partial<Pick<Request, "accepts">>): 
 }
 
 /** Answers on the bare response. Headers that were set before stay, such as those of CORS. */
-function sendProblem(res: ServerResponse, { body, headers, status }: Problem): void {
+function send(
+  res: ServerResponse,
+  status: number,
+  headers: Readonly<Record<string, number | string | string[]>>,
+  body: string | Uint8Array | undefined,
+): void {
   if (res.headersSent) {
     // Half an answer was sent already: a broken connection cannot be mistaken for success.
     res.destroy();
@@ -271,33 +246,10 @@ function sendProblem(res: ServerResponse, { body, headers, status }: Problem): v
   }
   res.statusCode = status;
   for (const [name, value] of Object.entries(headers)) res.setHeader(name, value);
-  res.setHeader("Content-Length", Buffer.byteLength(body));
   res.end(body);
-}
-
-function sendReplay(res: ServerResponse, { answer }: Replay): void {
-  if (res.headersSent) {
-    res.destroy();
-    return;
-  }
-  res.statusCode = answer.status;
-  for (const [name, value] of headersToRepeat(res, answer.headers)) res.setHeader(name, value);
-  res.setHeader("Idempotent-Replayed", "true");
-  res.end(answer.body);
 }
 
 /** Values that Express takes for "go on": as an error they would start the handler of a refused request. */
 function goesOn(error: unknown): boolean {
   return !error || error === "route" || error === "router";
-}
-
-function asError(error: unknown): unknown {
-  if (!goesOn(error)) return error;
-  return new AnsweredTwiceError(
-    "an answer of one of the guard's functions (onContended and the others) called next() without an error; it has to answer the request, or pass an error",
-  );
-}
-
-function isThenable(value: unknown): value is PromiseLike<unknown> {
-  return typeof (value as PromiseLike<unknown> | undefined)?.then === "function";
 }

@@ -3,10 +3,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { InvalidOptionError, isSubmitLockError } from "../errors.ts";
 import { publishReplay } from "../lock/channels.ts";
 import type { LookUp } from "../lock/look-up.ts";
-import type { StoredAnswer } from "../lock/record.ts";
 import type { AcquireOptions } from "../lock/submission.ts";
 import type { UserId } from "../lock/submit-key.ts";
-import type { AttemptLike, NoUser, ResolvedGuardOptions } from "./options.ts";
+import type { WantedAnswer } from "./capture.ts";
+import type { AttemptLike, LockLike, ResolvedGuardOptions } from "./options.ts";
 import type { Refusal, RefusalReason, Replay } from "./refusals.ts";
 import { endLease, findLease, RequestLease } from "./request-lease.ts";
 import { isReadable, listedHeaders } from "./stored-answer.ts";
@@ -15,13 +15,21 @@ import { type IdentifiedSubmission, identify } from "./submission.ts";
 /** The decision about a request that has reached a guard. */
 export type Admission<Args extends unknown[]> =
   /** Go on without a lock: this request needs none, or may do without. */
-  | { readonly kind: "pass" }
+  | { readonly kind: "pass"; readonly held?: undefined; readonly wanted?: undefined }
   /** Go on with the lock. It is given back when the response and all reported work are over. */
-  | { readonly kind: "held"; readonly held: RequestLease; readonly isOwn: boolean }
+  | {
+      readonly kind: "held";
+      readonly held: RequestLease;
+      /** The part of the answer that must be captured: none for a lock alone, or an outer guard's. */
+      readonly wanted: WantedAnswer | undefined;
+    }
   /** Do nothing: the client has left, or the request was answered. */
   | { readonly kind: "gone" }
   /** Answer, and do not go on. */
   | { readonly kind: "answered"; readonly answer: (...args: Args) => unknown };
+
+/** A cooldown depends on the status and on nothing else. */
+const statusAlone: WantedAnswer = { storedHeaders: new Set(), maxBodyBytes: 0 };
 
 /**
  * Finds the user and the submission of a request, makes the attempt and decides about the request.
@@ -44,14 +52,15 @@ export async function admit<Source, Args extends unknown[]>(
     if (options.skip !== undefined && (await options.skip(source))) return { kind: "pass" };
     const userId = await options.userId(source);
     // Rule 18: no user, no record.
-    admission = isNoUser(userId)
-      ? refused(options, source, { reason: "anonymous" })
-      : await hold(options, source, userId, own);
+    admission =
+      userId === undefined || userId === null || userId === ""
+        ? refused(options, source, { reason: "anonymous" })
+        : await hold(options, source, userId, own);
     // A second answer, or one for a client that has left, would only do harm.
-    if (admission.kind === "answered" && own.isTooLate) admission = { kind: "gone" };
+    if (admission.kind === "answered" && own.response.isTooLate) admission = { kind: "gone" };
     return admission;
   } finally {
-    if (admission?.kind !== "held" || !admission.isOwn) own.drop();
+    if (admission?.kind !== "held" || admission.held !== own) own.response.stop();
   }
 }
 
@@ -63,31 +72,24 @@ async function hold<Source, Args extends unknown[]>(
 ): Promise<Admission<Args>> {
   const { idempotency, lock } = options;
   const key = lock.keyFor?.(userId);
-  const held = key === undefined ? undefined : findLease(own.req, key);
+  const held = findLease(own.req, key);
   if (held !== undefined) {
     checkBorrowed(held, options);
     // Rule 13: this guard borrows; the one that acquired releases.
-    return { kind: "held", held, isOwn: false };
+    return { kind: "held", held, wanted: undefined };
   }
   const found =
-    idempotency === undefined
-      ? undefined
-      : await identify(idempotency, source, own.req, options.content, key ?? "");
-  if (own.isTooLate) return { kind: "gone" };
-  if (idempotency === undefined || found === undefined || found.kind === "none") {
+    idempotency && (await identify(idempotency, source, own.req, options.content, key ?? ""));
+  if (own.response.isTooLate) return { kind: "gone" };
+  if (idempotency === undefined || found === undefined) {
     return admitted(options, source, own, await lock.acquire(userId));
   }
-  if (found.kind !== "submission") {
-    const { kind: reason, ...why } = found;
-    return refused(options, source, { reason, ...why });
-  }
-  const { fingerprint, submission } = found;
-  const asked = { submission: { id: submission.id, fingerprint, retainMs: idempotency.retainMs } };
+  if ("reason" in found) return refused(options, source, found);
+  const { asked, submission } = found;
   let attempt = await lock.acquire(userId, asked);
   let hasEnded: true | undefined;
-  const isInFlight = attempt.outcome === "contended" && attempt.sameSubmission === true;
-  if (isInFlight && idempotency.waitMs > 0) {
-    const seen = await waitForAnswer(options, userId, asked, idempotency.waitMs, own);
+  if (attempt.outcome === "contended" && attempt.sameSubmission === true) {
+    const seen = await waitForAnswer(lock, userId, asked, idempotency.waitMs, own);
     if (seen.outcome === "completed" || seen.outcome === "mismatched") attempt = seen;
     else if (seen.outcome === "none") hasEnded = true;
   }
@@ -97,7 +99,14 @@ async function hold<Source, Args extends unknown[]>(
   const { ageMs, answer } = attempt;
   const headers = listedHeaders(idempotency.storedHeaders, answer.headers);
   const replay: Replay = { reason: "replay", answer: { ...answer, headers }, ageMs };
-  return replayed(options, source, own.req, key ?? "", submission, replay);
+  // Another writer may have recorded a status that a guard never keeps.
+  const isAnswer = answer.status >= 200 && answer.status < 500;
+  if (isAnswer && (options.hasOnReplay || isReadable(replay.answer, own.req.headers))) {
+    publishReplay({ key: key ?? "", ageMs, source: submission.source });
+    return { kind: "answered", answer: (...args) => options.onReplay(...args, replay) };
+  }
+  const why = { expiresInMs: 0, sameSubmission: true, answerUnavailable: true, isCooldown: false };
+  return refused(options, source, { reason: "contended", ...why }, submission);
 }
 
 /**
@@ -105,7 +114,7 @@ async function hold<Source, Args extends unknown[]>(
  * lock: a click that waits for the first must not become a second order.
  */
 async function waitForAnswer(
-  { lock }: Pick<ResolvedGuardOptions<never, never>, "lock">,
+  lock: LockLike,
   userId: UserId,
   asked: AcquireOptions,
   waitMs: number,
@@ -116,7 +125,7 @@ async function waitForAnswer(
     const leftMs = endsAt - performance.now();
     if (leftMs <= 0) return { outcome: "in-flight" };
     await sleep(Math.min(pauseMs, leftMs));
-    if (own.isTooLate) return { outcome: "in-flight" };
+    if (own.response.isTooLate) return { outcome: "in-flight" };
     const found = await lock.lookUp?.(userId, asked);
     // A store that does not say is asked again.
     if (found !== undefined && found.outcome !== "in-flight" && found.outcome !== "unknown") {
@@ -134,66 +143,34 @@ function admitted<Source, Args extends unknown[]>(
   hasEnded?: true,
 ): Admission<Args> {
   switch (attempt.outcome) {
-    case "acquired":
-      if (own.isTooLate) {
+    case "acquired": {
+      if (own.response.isTooLate) {
         endLease(attempt.lease, undefined, 0);
         return { kind: "gone" };
       }
       own.hold(attempt.lease, submission);
-      return { kind: "held", held: own, isOwn: true };
+      const ofStatus = options.cooldownMs > 0 ? statusAlone : undefined;
+      const wanted = submission === undefined ? ofStatus : options.idempotency;
+      return { kind: "held", held: own, wanted };
+    }
     case "contended": {
       const { expiresInMs, isCooldown = false, sameSubmission = false } = attempt;
       const why = { expiresInMs, sameSubmission, answerUnavailable: false, hasEnded, isCooldown };
       return refused(options, source, { reason: "contended", ...why }, submission);
     }
-    case "mismatched":
-      return refused(
-        options,
-        source,
-        { reason: "mismatch", inFlight: attempt.inFlight },
-        submission,
-      );
+    case "mismatched": {
+      const { inFlight } = attempt;
+      return refused(options, source, { reason: "mismatch", inFlight }, submission);
+    }
     case "unavailable":
       // A denied permission is not an outage: answered like one, it would never be looked at.
       if (isSubmitLockError(attempt.cause) && attempt.cause.code === "SUBMIT_LOCK_MISCONFIGURED") {
         throw attempt.cause;
       }
       // An order without a lock for a client that has left helps no one.
-      if (own.isTooLate) return { kind: "gone" };
+      if (own.response.isTooLate) return { kind: "gone" };
       return refused(options, source, { reason: "unavailable", cause: attempt.cause });
   }
-}
-
-function replayed<Source, Args extends unknown[]>(
-  options: ResolvedGuardOptions<Source, Args>,
-  source: Source,
-  req: IncomingMessage,
-  key: string,
-  submission: IdentifiedSubmission,
-  replay: Replay,
-): Admission<Args> {
-  if (isRepeatable(options, req, replay.answer)) {
-    publishReplay({ key, ageMs: replay.ageMs, source: submission.source });
-    return { kind: "answered", answer: (...args) => options.onReplay(...args, replay) };
-  }
-  const unavailable = {
-    reason: "contended" as const,
-    expiresInMs: 0,
-    sameSubmission: true,
-    answerUnavailable: true,
-    isCooldown: false,
-  };
-  return refused(options, source, unavailable, submission);
-}
-
-function isRepeatable(
-  { hasOnReplay }: { readonly hasOnReplay: boolean },
-  { headers }: IncomingMessage,
-  answer: StoredAnswer,
-): boolean {
-  // Another writer may have recorded a status that a guard never keeps.
-  if (answer.status < 200 || answer.status >= 500) return false;
-  return hasOnReplay || isReadable(answer, headers);
 }
 
 function refused<Source, Args extends unknown[]>(
@@ -205,24 +182,22 @@ function refused<Source, Args extends unknown[]>(
   const choice = options.onRefusal[why.reason];
   if (choice === "proceed") return { kind: "pass" };
   const isDerived = submission?.source === "derived";
-  // Not made for a client that has left before it is answered.
-  const problem = () => options.problem(why, source, isDerived);
-  const answer = (...args: Args) => choice(...args, { ...why, problem: problem() } as Refusal);
+  const answer = (...args: Args) => {
+    // Not made for a client that has left before it is answered.
+    const problem = options.problem(why, source, isDerived);
+    return choice(...args, { ...why, problem } as Refusal);
+  };
   return { kind: "answered", answer };
 }
 
 /** The outer guard's lease does not know which answers the inner one would keep: they would be lost. */
 function checkBorrowed(
   held: RequestLease,
-  { cooldownMs, idempotency }: Pick<RequestLease, "cooldownMs" | "idempotency">,
+  { cooldownMs, idempotency }: RequestLease["options"],
 ): void {
-  const isLost = idempotency !== undefined && held.idempotency !== idempotency;
-  if (!isLost && (cooldownMs === 0 || held.cooldownMs === cooldownMs)) return;
+  const isLost = idempotency !== undefined && held.options.idempotency !== idempotency;
+  if (!isLost && (cooldownMs === 0 || held.options.cooldownMs === cooldownMs)) return;
   throw new InvalidOptionError(
     `${isLost ? "idempotency" : "cooldownMs"}: expected it on the outermost of the guards that a request passes, got it on an inner one`,
   );
-}
-
-function isNoUser(userId: UserId | NoUser): userId is NoUser {
-  return userId === undefined || userId === null || userId === "";
 }

@@ -1,13 +1,10 @@
 import type { ServerResponse } from "node:http";
 import type { AnswerHeaders, AnswerToStore } from "../lock/record.ts";
+import type { ResolvedIdempotency } from "./options.ts";
 import { type GivenHeaders, pickHeaders } from "./stored-answer.ts";
 
 /** Which parts of an answer must be kept. */
-export interface WantedAnswer {
-  /** In lower case. */
-  readonly storedHeaders: ReadonlySet<string>;
-  readonly maxBodyBytes: number;
-}
+export type WantedAnswer = Pick<ResolvedIdempotency<never>, "storedHeaders" | "maxBodyBytes">;
 
 /** A handler's answer, as an adapter sees it. */
 export interface Capture {
@@ -38,7 +35,36 @@ export class ResponseCapture implements Capture {
 
   constructor(res: ServerResponse, wanted: WantedAnswer) {
     this.#wanted = wanted;
-    this.#watch(res);
+    const capture = this;
+    const { end, flushHeaders, write, writeHead } = res;
+    res.writeHead = function writeHeadSeen(this: ServerResponse, ...args: unknown[]) {
+      const [status, second, third] = args;
+      const given = typeof second === "string" ? third : (second ?? third);
+      capture.#readHead(this, Number(status), given as GivenHeaders);
+      // On HTTP/1 the head leaves with the first bytes of the body.
+      if ("stream" in this && Number(status) >= 200) capture.#isOnWire = true;
+      return capture.#passOn(this, writeHead, args);
+    } as typeof res.writeHead;
+    res.flushHeaders = function flushHeadersSeen(this: ServerResponse) {
+      capture.#sees(this);
+      return capture.#passOn(this, flushHeaders, []);
+    } as typeof res.flushHeaders;
+    res.write = function writeSeen(this: ServerResponse, ...args: unknown[]) {
+      capture.#sees(this, ...args);
+      return capture.#passOn(this, write, args);
+    } as typeof res.write;
+    res.end = function endSeen(this: ServerResponse, ...args: unknown[]) {
+      capture.#sees(this, ...args);
+      const isFirst = !capture.#isPassingOn && !capture.#hasEnded;
+      if (isFirst) capture.#hasEnded = true;
+      try {
+        return capture.#passOn(this, end, args);
+      } catch (error) {
+        // Such as for a chunk that is neither text nor bytes: it has not ended.
+        if (isFirst) capture.#hasEnded = false;
+        throw error;
+      }
+    } as typeof res.end;
   }
 
   /** Whether the handler has begun to answer. */
@@ -60,47 +86,9 @@ export class ResponseCapture implements Capture {
 
   answer(): AnswerToStore | undefined {
     if (this.#head === undefined) return undefined;
-    const { status, headers } = this.#head;
-    const isWhole = this.#hasEnded && this.#chunks !== undefined;
-    return { status, headers, body: isWhole ? joined(this.#chunks ?? []) : undefined };
-  }
-
-  #watch(res: ServerResponse): void {
-    const capture = this;
-    const { end, flushHeaders, write, writeHead } = res;
-    res.writeHead = function writeHeadSeen(this: ServerResponse, ...args: unknown[]) {
-      const [status, second, third] = args;
-      const given = typeof second === "string" ? third : (second ?? third);
-      capture.#readHead(this, Number(status), given as GivenHeaders);
-      // On HTTP/1 the head leaves with the first bytes of the body.
-      if ("stream" in this && Number(status) >= 200) capture.#isOnWire = true;
-      return capture.#passOn(this, writeHead, args);
-    } as typeof res.writeHead;
-    res.flushHeaders = function flushHeadersSeen(this: ServerResponse) {
-      capture.#readHead(this, this.statusCode, undefined);
-      capture.#isOnWire = true;
-      return capture.#passOn(this, flushHeaders, []);
-    } as typeof res.flushHeaders;
-    res.write = function writeSeen(this: ServerResponse, ...args: unknown[]) {
-      capture.#readHead(this, this.statusCode, undefined);
-      capture.#keep(args[0], args[1]);
-      capture.#isOnWire = true;
-      return capture.#passOn(this, write, args);
-    } as typeof res.write;
-    res.end = function endSeen(this: ServerResponse, ...args: unknown[]) {
-      capture.#readHead(this, this.statusCode, undefined);
-      capture.#keep(args[0], args[1]);
-      capture.#isOnWire = true;
-      const isFirst = !capture.#isPassingOn && !capture.#hasEnded;
-      if (isFirst) capture.#hasEnded = true;
-      try {
-        return capture.#passOn(this, end, args);
-      } catch (error) {
-        // Such as for a chunk that is neither text nor bytes: it has not ended.
-        if (isFirst) capture.#hasEnded = false;
-        throw error;
-      }
-    } as typeof res.end;
+    const chunks = this.#hasEnded ? this.#chunks : undefined;
+    const body = chunks?.length === 1 ? chunks[0] : chunks && Buffer.concat(chunks);
+    return { ...this.#head, body };
   }
 
   #passOn(res: ServerResponse, method: (...args: never[]) => unknown, args: unknown[]): unknown {
@@ -124,16 +112,22 @@ export class ResponseCapture implements Capture {
     this.#head = { status, headers: pickHeaders(this.#wanted.storedHeaders, res, given) };
   }
 
-  #keep(chunk: unknown, encoding: unknown): void {
+  /** At each call that sends bytes. */
+  #sees(res: ServerResponse, chunk?: unknown, encoding?: unknown): void {
+    this.#readHead(res, res.statusCode, undefined);
+    this.#isOnWire = true;
     if (this.#isPassingOn || this.#isDiscarded || this.#hasEnded) return;
     if (this.#chunks === undefined) return;
-    this.#length += lengthOf(chunk, encoding);
-    if (this.#length > this.#wanted.maxBodyBytes) {
-      this.#chunks = undefined;
-      return;
-    }
-    const bytes = bytesOf(chunk, encoding);
-    if (bytes !== undefined) this.#chunks.push(bytes);
+    if (typeof chunk !== "string" && !(chunk instanceof Uint8Array)) return;
+    const isEncoding = typeof encoding === "string" && Buffer.isEncoding(encoding);
+    const coding = isEncoding ? encoding : "utf8";
+    this.#length += Buffer.byteLength(chunk, coding);
+    if (this.#length > this.#wanted.maxBodyBytes) this.#chunks = undefined;
+    // A copy: a handler may use its buffer again.
+    else
+      this.#chunks.push(
+        typeof chunk === "string" ? Buffer.from(chunk, coding) : Buffer.from(chunk),
+      );
   }
 
   #forget(): void {
@@ -143,24 +137,4 @@ export class ResponseCapture implements Capture {
     this.#hasEnded = false;
     this.#isOnWire = false;
   }
-}
-
-function lengthOf(chunk: unknown, encoding: unknown): number {
-  if (typeof chunk === "string") return Buffer.byteLength(chunk, encodingOf(encoding));
-  return chunk instanceof Uint8Array ? chunk.byteLength : 0;
-}
-
-function encodingOf(encoding: unknown): BufferEncoding {
-  return typeof encoding === "string" && Buffer.isEncoding(encoding) ? encoding : "utf8";
-}
-
-function joined(chunks: readonly Buffer[]): Buffer {
-  const [only] = chunks;
-  return only !== undefined && chunks.length === 1 ? only : Buffer.concat(chunks);
-}
-
-/** A copy: a handler may use its buffer again. */
-function bytesOf(chunk: unknown, encoding: unknown): Buffer | undefined {
-  if (typeof chunk === "string") return Buffer.from(chunk, encodingOf(encoding));
-  return chunk instanceof Uint8Array ? Buffer.from(chunk) : undefined;
 }

@@ -100,18 +100,18 @@ function isEmptyObject(body: unknown): boolean {
   return !ArrayBuffer.isView(body) && !Array.isArray(body) && Object.keys(body).length === 0;
 }
 
-/** The files of a form by their fields, as a fingerprint compares them. */
-export type SentFiles = Readonly<Record<string, readonly (readonly string[])[]>>;
-
 /**
- * Describes the files that a parser has left on a request; `undefined` where there are none.
+ * Describes the files that a parser has left on a request, by their fields; `undefined` where there
+ * are none.
  *
  * @param places the values of the properties in which parsers leave a file, or arrays and plain
  * objects of files.
  * @throws NoFingerprintError for a file whose bytes are neither in memory nor hashed: two files of
  * one name and one size would pass for each other.
  */
-export function sentFiles(places: readonly unknown[]): SentFiles | undefined {
+export function sentFiles(
+  places: readonly unknown[],
+): Readonly<Record<string, readonly (readonly string[])[]>> | undefined {
   // Without a prototype: a client gives the names of the fields.
   const files: Record<string, string[][]> = Object.create(null);
   // A parser for Koa may leave one object in two places.
@@ -128,7 +128,8 @@ function collect(value: unknown, field: string, files: Record<string, string[][]
   if (typeof value !== "object" || value === null) return;
   if (Array.isArray(value)) {
     for (const each of value) collect(each, field, files);
-  } else if (isContainer(value)) {
+  } else if (isPlain(value) && Object.values(value).every((each) => typeof each === "object")) {
+    // An object of fields: it holds files and arrays only. A file has a name, a path or a class.
     for (const [name, each] of Object.entries(value)) {
       collect(each, field === "" ? name : `${field}[${name}]`, files);
     }
@@ -138,11 +139,6 @@ function collect(value: unknown, field: string, files: Record<string, string[][]
     files[name] ??= [];
     files[name].push(describe(file));
   }
-}
-
-/** An object of fields holds files and arrays only; a file has a name, a path or a class. */
-function isContainer(value: object): boolean {
-  return isPlain(value) && Object.values(value).every((each) => typeof each === "object");
 }
 
 /** Describes a file: how its bytes are known, their hash, its name, its type and its size. */
@@ -223,28 +219,23 @@ function write(value: unknown, depth: number): string | undefined {
       { status: 422 },
     );
   }
+  let members = "";
   if (Array.isArray(shown)) {
-    let elements = "";
     for (let i = 0; i < shown.length; i += 1) {
-      elements += `${i === 0 ? "" : ","}${write(shown[i], depth + 1) ?? "null"}`;
+      members += `${i === 0 ? "" : ","}${write(shown[i], depth + 1) ?? "null"}`;
     }
-    return `[${elements}]`;
+    return `[${members}]`;
   }
-  return writeObject(shown as Record<string, unknown>, depth);
-}
-
-function writeObject(object: Record<string, unknown>, depth: number): string {
   // Own keys only; `__proto__`, which JSON.parse makes an own one, is a key like any other.
-  const keys = Object.keys(object);
-  if (keys.length === 0 && !isPlain(object)) {
+  const keys = Object.keys(shown);
+  if (keys.length === 0 && !isPlain(shown)) {
     // A Map, a Set, a promise: all of them would be `{}`, and equal to each other.
     throw new NoFingerprintError(
       "the fingerprint: expected JSON, got an object without members that is no plain object, such as a Map or a promise",
     );
   }
-  let members = "";
   for (const key of keys.sort()) {
-    const text = write(object[key], depth + 1);
+    const text = write((shown as Record<string, unknown>)[key], depth + 1);
     if (text !== undefined) members += `${members && ","}${quote(key)}:${text}`;
   }
   return `{${members}}`;

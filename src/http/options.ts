@@ -149,10 +149,10 @@ interface Adapter<Source, Args extends unknown[]> {
 }
 
 export interface ResolvedGuardOptions<Source, Args extends unknown[]>
-  extends Pick<GuardOptions<Source, Args>, "lock" | "userId" | "skip"> {
+  extends Pick<GuardOptions<Source, Args>, "lock" | "userId" | "skip">,
+    Pick<Adapter<Source, Args>, "content"> {
   readonly idempotency: ResolvedIdempotency<Source> | undefined;
   readonly cooldownMs: number;
-  readonly content: (source: Source) => RequestContent;
   /** The default answer to a refusal. */
   problem(refusal: RefusalReason, source: Source, isDerived: boolean): Problem;
   /** What follows a refusal: an answer, or to go on without a lock. */
@@ -164,18 +164,17 @@ export interface ResolvedGuardOptions<Source, Args extends unknown[]>
   readonly hasOnReplay: boolean;
 }
 
-export interface ResolvedIdempotency<Source> {
-  readonly key: "optional" | "required" | "ignored";
-  readonly submissionId: IdempotencyOptions<Source>["submissionId"];
-  readonly fingerprint: IdempotencyOptions<Source>["fingerprint"];
-  readonly retainMs: number;
-  readonly store: StorePolicy;
+/** Given, or by default. */
+type Present<Options> = { readonly [Name in keyof Options]-?: Exclude<Options[Name], undefined> };
+
+type OptionsWithDefault = "key" | "retainMs" | "store" | "maxBodyBytes" | "waitMs";
+
+/** Its `docs` are safe within a header. */
+export interface ResolvedIdempotency<Source>
+  extends Present<Pick<IdempotencyOptions<Source>, OptionsWithDefault>>,
+    Pick<IdempotencyOptions<Source>, "submissionId" | "fingerprint" | "docs"> {
   /** In lower case. */
   readonly storedHeaders: ReadonlySet<string>;
-  readonly maxBodyBytes: number;
-  readonly waitMs: number;
-  /** Safe within a header. */
-  readonly docs: string | undefined;
 }
 
 const guardNames = [
@@ -218,12 +217,22 @@ export function resolveGuardOptions<Source, Args extends unknown[]>(
   }
   const functions = { skip, onContended, onKeyMissing, onMismatch, onReplay };
   for (const [name, value] of Object.entries(functions)) checkFunction(name, value);
-  checkChoice("onAnonymous", onAnonymous);
-  checkChoice("onUnavailable", onUnavailable);
+  checkFunction("onAnonymous", onAnonymous, "reject", "proceed");
+  checkFunction("onUnavailable", onUnavailable, "reject", "proceed");
   checkMs("cooldownMs", cooldownMs, 0, 60_000);
   if (cooldownMs > 0) requireRecords(lock, "cooldownMs");
-  const idempotency = resolveIdempotency(options);
-  const docs = idempotency?.docs;
+  const idempotency =
+    options.idempotency === undefined
+      ? undefined
+      : resolveIdempotencyOptions(
+          options.idempotency,
+          requireRecords(lock, "idempotency").acquireTimeoutMs,
+        );
+  if (idempotency !== undefined && lock.keyFor === undefined) {
+    throw notEnough("idempotency", "keyFor");
+  }
+  const { docs, waitMs = 0 } = idempotency ?? {};
+  if (waitMs > 0 && lock.lookUp === undefined) throw notEnough("waitMs", "lookUp");
   const chosen = (choice: "reject" | "proceed" | AnswerFunction<Args, never> | undefined) =>
     choice === undefined || choice === "reject"
       ? reject
@@ -251,20 +260,6 @@ export function resolveGuardOptions<Source, Args extends unknown[]>(
   };
 }
 
-function resolveIdempotency<Source>({
-  idempotency,
-  lock,
-}: Pick<GuardOptions<Source, []>, "idempotency" | "lock">):
-  | ResolvedIdempotency<Source>
-  | undefined {
-  if (idempotency === undefined) return undefined;
-  const { acquireTimeoutMs } = requireRecords(lock, "idempotency");
-  const resolved = resolveIdempotencyOptions(idempotency, acquireTimeoutMs);
-  if (lock.keyFor === undefined) throw notEnough("idempotency", "keyFor");
-  if (resolved.waitMs > 0 && lock.lookUp === undefined) throw notEnough("waitMs", "lookUp");
-  return resolved;
-}
-
 /**
  * @param acquireTimeoutMs of the guard's lock; 0 where it is not known, and then the lock refuses a
  * `retainMs` that is too short for it.
@@ -286,9 +281,7 @@ export function resolveIdempotencyOptions<Source>(
       'idempotency: expected submissionId beside key: "ignored", got none, so nothing would identify a submission',
     );
   }
-  if (store !== "success" && store !== "final" && typeof store !== "function") {
-    throw invalidOption("idempotency.store", '"success", "final" or a function', store);
-  }
+  checkFunction("idempotency.store", store, "success", "final");
   if (!Number.isInteger(maxBodyBytes) || maxBodyBytes < 0 || maxBodyBytes > 1_048_576) {
     const expected = "a whole number of bytes from 0 to 1048576";
     throw invalidOption("idempotency.maxBodyBytes", expected, maxBodyBytes);
@@ -336,15 +329,9 @@ function checkLock(lock: LockLike): void {
   }
 }
 
-function checkFunction(name: string, value: unknown): void {
-  if (value !== undefined && typeof value !== "function") {
-    throw invalidOption(name, "a function", value);
-  }
-}
-
-function checkChoice(name: string, value: unknown): void {
-  if (value === undefined || value === "reject" || value === "proceed") return;
-  if (typeof value !== "function") {
-    throw invalidOption(name, '"reject", "proceed" or a function', value);
-  }
+/** @param words what the option may be beside a function. */
+function checkFunction(name: string, value: unknown, ...words: readonly unknown[]): void {
+  if (value === undefined || typeof value === "function" || words.includes(value)) return;
+  const expected = words.map((word) => `"${word}"`).join(", ");
+  throw invalidOption(name, words.length > 0 ? `${expected} or a function` : "a function", value);
 }

@@ -2,17 +2,13 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { UserLease } from "../lock/lease.ts";
 import type { AnswerToStore } from "../lock/record.ts";
 import { warnOnce } from "../validation.ts";
-import type { Capture, WantedAnswer } from "./capture.ts";
-import type { LeaseLike, ResolvedIdempotency } from "./options.ts";
+import type { Capture } from "./capture.ts";
+import type { LeaseLike, ResolvedGuardOptions } from "./options.ts";
 import { ResponseEnd } from "./response-end.ts";
 import { isStored } from "./stored-answer.ts";
 import { IdentifiedSubmission } from "./submission.ts";
 
-/** A cooldown depends on the status and on nothing else. */
-const statusAlone: WantedAnswer = { storedHeaders: new Set(), maxBodyBytes: 0 };
-
-/** For how long outer middleware may be at work on Koa after its client has left. */
-const outerWorkMs = 1_000;
+type HoldOptions = Pick<ResolvedGuardOptions<never, never>, "cooldownMs" | "idempotency">;
 
 /**
  * The lease of one request. It ends exactly once, when the work is done and the response has ended or
@@ -21,15 +17,14 @@ const outerWorkMs = 1_000;
  */
 export class RequestLease {
   readonly req: IncomingMessage;
-  /** How the guard that acquired recognises submissions. */
-  readonly idempotency: ResolvedIdempotency<never> | undefined;
-  /** For how long the user's next submission is contended after a success, in milliseconds. */
-  readonly cooldownMs: number;
+  readonly response: ResponseEnd;
+  /** The guard that acquired has these options. */
+  readonly options: HoldOptions;
   /** Set by `hold`, as is `submission`. */
   lease!: LeaseLike;
   submission: IdentifiedSubmission | undefined;
-  readonly #response: ResponseEnd;
-  #capture: Capture | undefined;
+  /** Set before the request can end, if something of its answer is wanted. */
+  capture: Capture | undefined;
   #isHeld = false;
   /** How many pieces of work have not returned. */
   #running = 0;
@@ -38,28 +33,13 @@ export class RequestLease {
   #onAbandoned: ((held: RequestLease) => void) | undefined;
 
   /** Starts watching the response at once: it may end while the user is still being looked up. */
-  constructor(
-    req: IncomingMessage,
-    res: ServerResponse,
-    { cooldownMs, idempotency }: Pick<RequestLease, "cooldownMs" | "idempotency">,
-  ) {
+  constructor(req: IncomingMessage, res: ServerResponse, options: HoldOptions) {
     this.req = req;
-    this.cooldownMs = cooldownMs;
-    this.idempotency = idempotency;
-    this.#response = new ResponseEnd(req, res, () => this.#check());
+    this.options = options;
+    this.response = new ResponseEnd(req, res, this);
   }
 
-  /** The client has left, or the request was answered already. */
-  get isTooLate(): boolean {
-    return this.#response.ended || this.#response.closed;
-  }
-
-  /** Stops watching: this response ends no lease. */
-  drop(): void {
-    this.#response.stop();
-  }
-
-  /** Holds the lease until work and response are over; ends it at once if they are. */
+  /** Holds the lease until work and response are over. They must not be over yet. */
   hold(lease: LeaseLike, submission: IdentifiedSubmission | undefined): void {
     this.lease = lease;
     this.submission = submission;
@@ -67,18 +47,6 @@ export class RequestLease {
     const others = leases.get(this.req);
     if (others === undefined) leases.set(this.req, [this]);
     else others.push(this);
-    this.#check();
-  }
-
-  /** The part of the answer that must be captured; `undefined` for a lock alone. */
-  get wanted(): WantedAnswer | undefined {
-    if (this.submission !== undefined && this.idempotency !== undefined) return this.idempotency;
-    return this.cooldownMs > 0 ? statusAlone : undefined;
-  }
-
-  /** Call it before the request can end. */
-  capturedBy(capture: Capture): void {
-    this.#capture = capture;
   }
 
   /**
@@ -93,7 +61,7 @@ export class RequestLease {
   finished(): void {
     this.#running--;
     this.#isFinished = true;
-    this.#check();
+    this.responseChanged();
   }
 
   /**
@@ -105,24 +73,15 @@ export class RequestLease {
   detached(onAbandoned?: (held: RequestLease) => void): void {
     this.#running--;
     this.#onAbandoned = onAbandoned ?? this.#onAbandoned;
-    this.#check();
+    this.responseChanged();
   }
 
-  /** The response has failed and will not be ended: it counts as over. */
-  responseFailed(): void {
-    this.#response.fail();
-  }
-
-  /** The handler has failed: an answer that others give in its place is not kept. */
-  handlerFailed(): void {
-    this.#capture?.failed();
-  }
-
-  #check(): void {
+  /** Ends the lease if work and response are over. */
+  responseChanged(): void {
     if (!this.#isHeld || this.#running > 0) return;
-    if (this.#response.ended || (this.#isFinished && this.#response.isOver)) {
-      this.#end();
-    } else if (this.#response.closed && !this.#isFinished) {
+    if (this.response.ended || (this.#isFinished && this.response.isOver)) {
+      this.end();
+    } else if (this.response.closed && !this.#isFinished) {
       const onAbandoned = this.#onAbandoned;
       this.#onAbandoned = undefined;
       onAbandoned?.(this);
@@ -130,45 +89,40 @@ export class RequestLease {
   }
 
   /**
-   * Ends the lease of an order whose client has left, while middleware around the guard may still be
-   * saving a session. A repeat gets its answer at once, and a cooldown lets the user's next order wait
-   * for that middleware. A lock without cooldowns is held for that time instead.
+   * @param outerWorkMs for how long middleware around the guard may still be saving a session, where
+   * the client has left. A repeat gets its answer at once, and a cooldown lets the user's next order
+   * wait for that middleware. A lock without cooldowns is held for that time instead.
    */
-  endBeforeOuterWork(): void {
-    this.#end(outerWorkMs);
-  }
-
-  #end(leastCooldownMs = 0): void {
+  end(outerWorkMs = 0): void {
     this.#isHeld = false;
-    this.drop();
+    this.response.stop();
     const { lease, req } = this;
-    const others = leases.get(req)?.filter((each) => each !== this) ?? [];
-    if (others.length === 0) leases.delete(req);
-    else leases.set(req, others);
-    const answer = this.#capture?.answer();
+    const ofRequest = leases.get(req) ?? [];
+    if (ofRequest.length === 1) leases.delete(req);
+    else ofRequest.splice(ofRequest.indexOf(this), 1);
+    const answer = this.capture?.answer();
     const hasSucceeded = answer !== undefined && answer.status >= 200 && answer.status < 400;
-    const cooldownMs = hasSucceeded ? this.cooldownMs : 0;
+    const cooldownMs = hasSucceeded ? this.options.cooldownMs : 0;
     const kept = answer !== undefined && this.#isKept(answer) ? answer : undefined;
-    if (leastCooldownMs <= cooldownMs) {
+    if (outerWorkMs <= cooldownMs) {
       endLease(lease, kept, cooldownMs);
       return;
     }
-    if (isOurs(lease)) {
+    if (lease instanceof UserLease) {
       try {
-        endLease(lease, kept, leastCooldownMs);
+        endLease(lease, kept, outerWorkMs);
         return;
       } catch {
         // Its store has no cooldowns, and nothing was begun.
       }
     }
-    setTimeout(() => endLease(lease, kept, cooldownMs), leastCooldownMs);
+    setTimeout(() => endLease(lease, kept, cooldownMs), outerWorkMs);
   }
 
-  #isKept(answer: AnswerToStore): boolean {
-    const { idempotency, submission } = this;
-    if (idempotency === undefined || submission === undefined) return false;
-    if (!IdentifiedSubmission.isStored(submission)) return false;
-    const { body, headers = {}, status } = answer;
+  #isKept({ body, headers = {}, status }: AnswerToStore): boolean {
+    const { idempotency } = this.options;
+    if (idempotency === undefined || this.submission === undefined) return false;
+    if (!IdentifiedSubmission.isStored(this.submission)) return false;
     try {
       const bytes = typeof body === "string" ? Buffer.from(body) : body;
       return isStored(idempotency.store, { status, headers, body: bytes });
@@ -190,7 +144,7 @@ export class RequestLease {
 const leases = new WeakMap<IncomingMessage, RequestLease[]>();
 
 /** Rule 13: a lease on this key that the request has already, from an outer guard. */
-export function findLease(req: IncomingMessage, key: string): RequestLease | undefined {
+export function findLease(req: IncomingMessage, key: string | undefined): RequestLease | undefined {
   // A lease that was lost protects nothing: then the next guard makes an attempt of its own.
   return leases.get(req)?.find(({ lease }) => lease.key === key && lease.remainingMs() > 0);
 }
@@ -202,25 +156,21 @@ export function endLease(
   cooldownMs: number,
 ): void {
   const options = cooldownMs > 0 ? { cooldownMs } : undefined;
-  const end = () =>
-    answer === undefined || lease.complete === undefined
-      ? lease.release(options)
-      : lease.complete(answer, options);
-  if (isOurs(lease)) {
-    // It never rejects.
-    void end();
-    return;
-  }
-  // Another lock must not end the process, nor make the handler's `res.end()` throw.
-  const failed = (error: unknown) =>
-    warnOnce("SUBMIT_LOCK_RELEASE_FAILED", `the given lock failed to end a lease: ${error}`);
+  const isOurs = lease instanceof UserLease;
   try {
-    end()?.catch(failed);
+    const ended =
+      answer === undefined || lease.complete === undefined
+        ? lease.release(options)
+        : lease.complete(answer, options);
+    // Ours never rejects.
+    if (!isOurs) ended?.catch(warnOfForeignLock);
   } catch (error) {
-    failed(error);
+    if (isOurs) throw error;
+    warnOfForeignLock(error);
   }
 }
 
-function isOurs(lease: LeaseLike): boolean {
-  return lease instanceof UserLease;
+/** Another lock must not end the process, nor make the handler's `res.end()` throw. */
+function warnOfForeignLock(error: unknown): void {
+  warnOnce("SUBMIT_LOCK_RELEASE_FAILED", `the given lock failed to end a lease: ${error}`);
 }

@@ -39,38 +39,47 @@ const pollTimers = new TimerWheel<ResponseEnd>(100, false);
  */
 export class ResponseEnd extends Timer {
   readonly #res: ServerResponse;
-  readonly #changed: () => void;
+  readonly #watcher: { responseChanged(): void };
   #ended: boolean;
-  #closed: boolean;
+  /** The client has left, or cannot read the rest of the response. */
+  closed: boolean;
   #endCalled = false;
   #stopWatchingSocket: (() => void) | undefined;
   /** Only if the response has the connection to itself. */
   readonly #connection: Socket | undefined;
   readonly #stream: Http2Stream | undefined;
 
-  /** @param changed called whenever `ended`, `closed` or `isOver` may have become true. */
-  constructor(req: IncomingMessage, res: ServerResponse, changed: () => void) {
+  /** @param watcher told whenever `ended`, `closed` or `isOver` may have become true. */
+  constructor(
+    req: IncomingMessage,
+    res: ServerResponse & { readonly stream?: Http2Stream },
+    watcher: { responseChanged(): void },
+  ) {
     super();
     this.#res = res;
-    this.#changed = changed;
+    this.#watcher = watcher;
     this.#ended = res.writableEnded;
-    this.#closed = isDisconnected(req, res);
-    const update = () => this.#update();
+    this.closed = isDisconnected(req, res);
+    // HTTP/2 emits `finish` for a stream that was reset.
+    const update = () => (res.writableEnded ? this.#end() : this.close());
     res.on("prefinish", update);
     res.on("close", update);
+    const isHttp1 = req.httpVersionMajor < 2;
+    this.#stream = res.stream;
+    // None while the response is queued behind a pipelined one, or belongs to a serverless platform.
+    this.#connection =
+      isHttp1 && !Object.hasOwn(res, "end") && res.socket instanceof Socket
+        ? res.socket
+        : undefined;
+    this.#setPollTimer();
     // Two listeners are all that most requests cost. Express replaces each response's prototype,
     // which gives it a hidden class of its own, so replacing its `end` as well would be slow.
-    const connection = isHttp1(req) && !Object.hasOwn(res, "end") ? connectionOf(res) : undefined;
-    this.#connection = connection;
-    this.#stream = streamOf(res);
-    this.#setPollTimer();
-    if (connection !== undefined) return;
+    if (this.#connection !== undefined) return;
     res.on("finish", update);
     this.#watchEnd();
-    const socket = isHttp1(req) ? req.socket : undefined;
     // Adapters of serverless platforms make requests without a real socket.
-    if (typeof socket?.once === "function") {
-      this.#stopWatchingSocket = onSocketClose(socket, () => this.#socketClosed());
+    if (isHttp1 && typeof req.socket?.once === "function") {
+      this.#stopWatchingSocket = onSocketClose(req.socket, () => this.#socketClosed());
     }
   }
 
@@ -79,22 +88,17 @@ export class ResponseEnd extends Timer {
     return this.#ended || this.#res.writableEnded;
   }
 
-  /** The client has left, or cannot read the rest of the response. */
-  get closed(): boolean {
-    return this.#closed;
-  }
-
   /**
    * Whether the response will not change any more once the work is done. False while an outer
    * middleware holds its end back, as express-session does until the session is saved.
    */
   get isOver(): boolean {
-    return this.ended || (this.#closed && !this.#endCalled);
+    return this.ended || (this.closed && !this.#endCalled);
   }
 
-  /** Takes the response for closed, although its connection is open: it will never be ended. */
-  fail(): void {
-    this.#close();
+  /** The client has left, or the request was answered already. */
+  get isTooLate(): boolean {
+    return this.closed || this.#ended || this.#res.writableEnded;
   }
 
   stop(): void {
@@ -116,12 +120,12 @@ export class ResponseEnd extends Timer {
     if (this.#stream?.closed) this.#stream.destroy();
     if (this.#res.writableEnded) this.#end();
     // An answer that is given now will not be read.
-    else if (this.#connection?.writable === false) this.#close();
+    else if (this.#connection?.writable === false) this.close();
   }
 
   #socketClosed(): void {
     const res = this.#res;
-    this.#close();
+    this.close();
     // Queued on Node.js 20 and 22: without an event `pipeline` to it would never settle.
     if (res.destroyed || res.socket !== null) return;
     res.destroy();
@@ -140,27 +144,22 @@ export class ResponseEnd extends Timer {
       const result = Reflect.apply(end, this, args);
       // On a closed HTTP/2 stream the call itself is the only trace that it leaves.
       if (!mayDefer || res.writableEnded) watch.#end();
-      else if (watch.#closed) watch.#waitForHeldBackEnd();
+      else if (watch.closed) watch.#waitForHeldBackEnd();
       return result;
     } as typeof res.end;
-  }
-
-  #update(): void {
-    // HTTP/2 emits `finish` for a stream that was reset.
-    if (this.#res.writableEnded) this.#end();
-    else this.#close();
   }
 
   #end(): void {
     if (this.#ended) return;
     this.#ended = true;
-    this.#changed();
+    this.#watcher.responseChanged();
   }
 
-  #close(): void {
-    if (this.#closed) return;
-    this.#closed = true;
-    this.#changed();
+  /** Also for a response that has failed on an open connection: it will never be ended. */
+  close(): void {
+    if (this.closed) return;
+    this.closed = true;
+    this.#watcher.responseChanged();
     if (this.#endCalled) this.#waitForHeldBackEnd();
   }
 
@@ -170,40 +169,26 @@ export class ResponseEnd extends Timer {
 }
 
 /** Whether the client has left, as far as can be seen without an event. */
-export function isDisconnected(req: IncomingMessage, res: ServerResponse): boolean {
-  if (isHttp1(req)) return req.socket?.destroyed === true;
+export function isDisconnected(
+  req: IncomingMessage,
+  { stream }: { readonly stream?: Http2Stream },
+): boolean {
+  if (req.httpVersionMajor < 2) return req.socket?.destroyed === true;
   // On HTTP/2 the request and the response share one stream.
-  const stream = streamOf(res);
   return stream?.closed === true || stream?.destroyed === true;
-}
-
-function isHttp1(req: IncomingMessage): boolean {
-  return req.httpVersionMajor < 2;
-}
-
-function streamOf(res: ServerResponse): Http2Stream | undefined {
-  return (res as { readonly stream?: Http2Stream }).stream;
-}
-
-/** None while the response is queued behind a pipelined one, or belongs to a serverless platform. */
-function connectionOf(res: ServerResponse): Socket | undefined {
-  return res.socket instanceof Socket ? res.socket : undefined;
 }
 
 /** One listener for each socket: a client may have many pipelined requests on one. */
 const socketListeners = new WeakMap<Socket, Set<() => void>>();
 
 function onSocketClose(socket: Socket, listener: () => void): () => void {
-  let listeners = socketListeners.get(socket);
-  if (listeners === undefined) {
-    const made = new Set<() => void>();
-    listeners = made;
-    socketListeners.set(socket, made);
+  const listeners = socketListeners.get(socket) ?? new Set();
+  if (!socketListeners.has(socket)) {
+    socketListeners.set(socket, listeners);
     socket.once("close", () => {
-      for (const each of made) each();
+      for (const each of listeners) each();
     });
   }
-  const here = listeners;
-  here.add(listener);
-  return () => here.delete(listener);
+  listeners.add(listener);
+  return () => listeners.delete(listener);
 }

@@ -50,19 +50,24 @@ function isCodingAccepted(
   { "accept-encoding": accept = "" }: IncomingHttpHeaders,
 ): boolean {
   const accepted = new Map<string, boolean>();
-  for (const element of listOf(accept)) {
+  for (const element of codingsOf(accept)) {
     const [name = "", ...parameters] = element.split(/\s*;\s*/);
     accepted.set(name, !parameters.some((each) => /^q\s*=\s*0(\.0*)?$/.test(each)));
   }
-  return listOf(coding ?? "")
+  return codingsOf(coding ?? "")
     .filter((name) => name !== "identity")
     .every((name) => accepted.get(name) ?? accepted.get("*") ?? false);
 }
 
-/** The elements of a comma-separated list, in lower case; `x-gzip` is `gzip` (section 8.4.1.3). */
-function listOf(value: string | readonly string[]): string[] {
-  const elements = value.toString().toLowerCase().split(",");
-  return elements.map((each) => each.trim().replace(/^x-gzip\b/, "gzip")).filter(Boolean);
+/** In lower case; `x-gzip` is `gzip` (RFC 9110, section 8.4.1.3). */
+function codingsOf(value: string | readonly string[]): string[] {
+  return listOf(value).map((each) => each.toLowerCase().replace(/^x-gzip\b/, "gzip"));
+}
+
+/** The elements of one comma-separated list, or of several. */
+function listOf(value: unknown): string[] {
+  const elements = String(value).split(",");
+  return elements.map((each) => each.trim()).filter(Boolean);
 }
 
 /**
@@ -135,22 +140,20 @@ export function resolveStoredHeaders(
   return new Set([...always, ...replayHeaders.map((name) => name.toLowerCase())]);
 }
 
-/** The headers that a replay sets. `Vary` is added to: outer middleware has set its own. */
+/** The headers of a replay. `Vary` is added to: outer middleware has set its own. */
 export function headersToRepeat(
   res: Pick<ServerResponse, "getHeader">,
   headers: AnswerHeaders,
-): [name: string, value: string | string[]][] {
-  const entries = Object.entries(headers) as [string, string | string[]][];
-  return entries.map(([name, value]) =>
-    name === "vary" ? [name, union(res.getHeader(name), value)] : [name, value],
-  );
-}
-
-/** The names of two lists, each once. */
-function union(...lists: unknown[]): string {
-  const names = lists.flat().flatMap((list) => String(list ?? "").split(","));
-  const trimmed = names.map((name) => name.trim()).filter((name) => name !== "");
-  return [...new Map(trimmed.map((name) => [name.toLowerCase(), name])).values()].join(", ");
+): Picked {
+  const repeated = { ...headers, "Idempotent-Replayed": "true" } as Picked;
+  const { vary } = headers;
+  if (vary !== undefined) {
+    const names = listOf([res.getHeader("vary") ?? [], vary]);
+    // Each once, however it is spelt.
+    const union = new Map(names.map((name) => [name.toLowerCase(), name]));
+    repeated["vary"] = [...union.values()].join(", ");
+  }
+  return repeated;
 }
 
 /** The headers of `writeHead`: an object, a flat array of names and values, or an array of pairs. */
@@ -177,7 +180,10 @@ export function pickHeaders(
   if (!Array.isArray(given)) return Object.assign(picked, listedHeaders(stored, given));
   // Of equal names in a list, Node.js 20 sends the last one where the response has any header.
   const isLastOnly = isNode20 && !("stream" in res) && res.getHeaderNames().length > 0;
-  return Object.assign(picked, pickPairs(stored, pairsOf(given), isLastOnly));
+  const pairs = Array.isArray(given[0])
+    ? given
+    : Array.from({ length: given.length / 2 }, (_, i) => [given[2 * i], given[2 * i + 1]]);
+  return Object.assign(picked, pickPairs(stored, pairs, isLastOnly));
 }
 
 /**
@@ -211,9 +217,4 @@ function pickPairs(
 function textOf(value: unknown): string | string[] | undefined {
   if (value === undefined || value === null) return undefined;
   return Array.isArray(value) ? value.map(String) : String(value);
-}
-
-function pairsOf(list: readonly unknown[]): (readonly unknown[])[] {
-  if (Array.isArray(list[0])) return list as (readonly unknown[])[];
-  return Array.from({ length: list.length / 2 }, (_, i) => [list[2 * i], list[2 * i + 1]]);
 }

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from "node:http";
-import { checkText, hash22, isText } from "../lock/submission.ts";
+import { type AcquireOptions, checkText, hash22, isText } from "../lock/submission.ts";
 import {
   bodyIsUnparsed,
   fingerprintOf,
@@ -8,6 +8,7 @@ import {
   untilKnownEmpty,
 } from "./fingerprint.ts";
 import type { ResolvedIdempotency } from "./options.ts";
+import type { KeyMissing } from "./refusals.ts";
 
 /** An operation that a request asks for and that must happen once, as a handler sees it. */
 export interface RequestSubmission {
@@ -44,18 +45,10 @@ export class IdentifiedSubmission implements RequestSubmission {
   }
 }
 
-/** What identifies the submission of a request. */
-export type Identification =
-  | { readonly kind: "none" }
-  | { readonly kind: "key-missing" }
-  | { readonly kind: "key-invalid" | "id-invalid"; readonly why: string }
-  | {
-      readonly kind: "submission";
-      readonly submission: IdentifiedSubmission;
-      readonly fingerprint: string | undefined;
-    };
-
-const primitives: ReadonlySet<string> = new Set(["string", "number", "boolean"]);
+/** What identifies the submission of a request, or why nothing does. */
+type Identification =
+  | { readonly submission: IdentifiedSubmission; readonly asked: AcquireOptions }
+  | Omit<KeyMissing, "problem">;
 
 const whyIdInvalid = "The id of a submission has to be well-formed text of 1 to 1024 characters.";
 const whyKeyInvalid =
@@ -74,33 +67,36 @@ export async function identify<Source>(
   req: IncomingMessage,
   content: (source: Source) => RequestContent,
   scope: string,
-): Promise<Identification> {
+): Promise<Identification | undefined> {
+  const { retainMs } = options;
   // They are not submissions: asking twice does no harm.
-  if (req.method === "GET" || req.method === "HEAD") return { kind: "none" };
+  if (req.method === "GET" || req.method === "HEAD") return undefined;
   // Here and below, no await for a function that is absent: most applications use the header alone.
   if (options.submissionId !== undefined) {
     const derived = await options.submissionId(source);
     if (derived !== undefined && derived !== null && derived !== "") {
       // A client may send any JSON in place of a text; an object is a mistake of the application.
-      if (!isText(derived) && primitives.has(typeof derived)) {
-        return { kind: "id-invalid", why: whyIdInvalid };
+      const isPrimitive = ["string", "number", "boolean"].includes(typeof derived);
+      if (isPrimitive && !isText(derived)) {
+        return { reason: "id-invalid", why: whyIdInvalid };
       }
       const text = checkText("idempotency.submissionId", derived);
       const id = hash22(`derived\n${scope}\n${text}`);
       const given = await options.fingerprint?.(source);
       const fingerprint = given === undefined ? undefined : fingerprintOf(id, given);
       const submission = new IdentifiedSubmission(id, "derived");
-      return { kind: "submission", submission, fingerprint };
+      return { submission, asked: { submission: { id, fingerprint, retainMs } } };
     }
   }
-  if (options.key === "ignored") return { kind: "none" };
+  if (options.key === "ignored") return undefined;
   const header = parseIdempotencyKey(linesOf(req, "idempotency-key"));
-  if (header.kind === "invalid") return { kind: "key-invalid", why: whyKeyInvalid };
+  if (header.kind === "invalid") return { reason: "key-invalid", why: whyKeyInvalid };
   if (header.kind === "missing") {
-    return { kind: options.key === "required" ? "key-missing" : "none" };
+    return options.key === "required" ? { reason: "key-missing" } : undefined;
   }
   const sent = content(source);
-  const id = hash22(`key\n${scope}\n${req.method} ${pathOf(sent.originalUrl)}\n${header.key}`);
+  const path = sent.originalUrl.replace(/\?.*/s, "");
+  const id = hash22(`key\n${scope}\n${req.method} ${path}\n${header.key}`);
   let payload: unknown;
   if (options.fingerprint === undefined) {
     if (bodyIsUnparsed(req, sent.body)) await untilKnownEmpty(req, sent);
@@ -109,12 +105,8 @@ export async function identify<Source>(
     payload = await options.fingerprint(source);
   }
   const fingerprint = fingerprintOf(id, payload);
-  return { kind: "submission", submission: new IdentifiedSubmission(id, "key"), fingerprint };
-}
-
-function pathOf(url: string): string {
-  const end = url.indexOf("?");
-  return end < 0 ? url : url.slice(0, end);
+  const submission = new IdentifiedSubmission(id, "key");
+  return { submission, asked: { submission: { id, fingerprint, retainMs } } };
 }
 
 /** The lines of a header as they were sent: Node.js joins them. */
@@ -134,11 +126,9 @@ function linesOf(req: IncomingMessage, name: string): string[] {
   return joined === undefined ? [] : [joined].flat();
 }
 
-/** The content of a request's `Idempotency-Key` header. */
-export type IdempotencyKey =
+type IdempotencyKey =
   | { readonly kind: "missing" }
   | { readonly kind: "invalid" }
-  /** 1 to 255 characters of printable ASCII. */
   | { readonly kind: "key"; readonly key: string };
 
 /** A String of RFC 8941, section 3.3.3, and nothing after it. */

@@ -56,7 +56,8 @@ const watchedBody: PropertyDescriptor & ThisType<Required<Watched>> = {
 export class BodyStreams {
   readonly #response: Watched;
   readonly #streams = new Set<NodeStream>();
-  #hasWebStream = false;
+  /** A web stream does not tell when it has ended. */
+  hasWebStream = false;
 
   constructor(response: Watched) {
     this.#response = response;
@@ -72,64 +73,45 @@ export class BodyStreams {
     Object.defineProperty(response, "body", watchedBody);
   }
 
-  /** A web stream does not tell when it has ended. */
-  get hasWebStream(): boolean {
-    return this.#hasWebStream;
-  }
-
   /**
    * Calls back when every stream has ended.
    *
    * @param isDisconnected whether the client has left, so that the body has no reader any more.
    */
   whenEnded(isDisconnected: boolean, ended: (how: StreamsEnd) => void): void {
-    const open = new Set<NodeStream>();
-    let hasFailed = false;
-    let hasErrored = false;
+    const how = { hasFailed: false, hasErrored: false };
+    const open = new Set(this.#streams);
+    const streamEnded = (stream: NodeStream, hasErrored: boolean): void => {
+      if (!open.delete(stream)) return;
+      if (hasErrored) how.hasErrored = true;
+      if (stream.readableEnded === false && this.#response.body === stream) how.hasFailed = true;
+      if (open.size === 0) ended(how);
+    };
+    if (open.size === 0) ended(how);
     for (const stream of this.#streams) {
-      if (stream.closed === true) {
-        hasErrored ||= stream.errored instanceof Error;
-        hasFailed ||= this.#isBrokenBody(stream);
-        continue;
-      }
-      open.add(stream);
+      if (stream.closed === true) streamEnded(stream, stream.errored instanceof Error);
       // Koa does so too on HTTP/1; on HTTP/2 it would begin to read it, and so to write the order.
-      if (isDisconnected && isUntouched(stream)) stream.destroy();
+      else if (isDisconnected && stream instanceof Readable && !Readable.isDisturbed(stream)) {
+        stream.destroy();
+      }
     }
-    if (open.size === 0) {
-      ended({ hasFailed, hasErrored });
-      return;
-    }
+    if (open.size === 0) return;
     // As Koa does; but Koa 2 gets no event for a response that is queued behind a pipelined one.
     this.#response.res.once("close", () => {
       for (const stream of open) if (stream instanceof Readable) stream.destroy();
     });
     for (const stream of open) {
-      const streamEnded = (error?: unknown) => {
-        if (!open.delete(stream)) return;
-        if (this.#isBrokenBody(stream)) hasFailed = true;
-        if (error !== undefined) hasErrored = true;
-        if (open.size === 0) ended({ hasFailed, hasErrored });
-      };
       // After an abort `close` waits for a generator that is still at work; old streams may lack it.
-      for (const event of ["close", "end", "error"]) stream.once(event, streamEnded);
+      for (const event of ["close", "end", "error"]) {
+        stream.once(event, (error) => streamEnded(stream, error !== undefined));
+      }
     }
   }
 
-  #isBrokenBody(stream: NodeStream): boolean {
-    return stream.readableEnded === false && this.#response.body === stream;
-  }
-
   see(body: unknown): void {
-    if (body instanceof ReadableStream || body instanceof Response) this.#hasWebStream = true;
-    else if (isNodeStream(body)) this.#streams.add(body);
+    if (body instanceof ReadableStream || body instanceof Response) this.hasWebStream = true;
+    else if (typeof (body as Partial<NodeStream> | null | undefined)?.pipe === "function") {
+      this.#streams.add(body as NodeStream);
+    }
   }
-}
-
-function isNodeStream(body: unknown): body is NodeStream {
-  return typeof (body as NodeStream | null | undefined)?.pipe === "function";
-}
-
-function isUntouched(stream: NodeStream): stream is NodeStream & Readable {
-  return stream instanceof Readable && !Readable.isDisturbed(stream);
 }

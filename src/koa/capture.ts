@@ -2,7 +2,7 @@ import { isUtf8 } from "node:buffer";
 import type { ParameterizedContext } from "koa";
 import { type Capture, ResponseCapture, type WantedAnswer } from "../http/capture.ts";
 import { pickHeaders } from "../http/stored-answer.ts";
-import type { AnswerHeaders, AnswerToStore, StoredAnswer } from "../lock/record.ts";
+import type { AnswerToStore, StoredAnswer } from "../lock/record.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: any state and any context of the application fits.
 export type AnyContext = ParameterizedContext<any, any, any>;
@@ -65,33 +65,29 @@ export class ContextCapture implements Capture {
   }
 
   #read(): AnswerToStore {
-    const { body, status } = this.#ctx;
+    const { body, response, status } = this.#ctx;
     const headers = pickHeaders(this.#wanted.storedHeaders, this.#ctx.res);
-    if (emptyStatuses.has(status)) return { status, headers: withoutType(headers), body: "" };
-    if (body === undefined || body === null) return this.#withoutBody(status, headers);
-    // The bytes of a stream are not seen.
-    if (isStream(body)) return { status, headers };
-    const isSentAsIs = typeof body === "string" || Buffer.isBuffer(body);
-    return this.#whole(status, headers, isSentAsIs ? body : JSON.stringify(body));
+    const isAbsent = body === undefined || body === null;
+    const { _explicitNullBody } = response as { readonly _explicitNullBody?: boolean };
+    if (emptyStatuses.has(status) || (isAbsent && _explicitNullBody === true)) {
+      // As Koa does it for an answer that has no body.
+      delete headers["content-type"];
+      return { status, headers, body: "" };
+    }
+    let sent: string | Buffer;
+    if (isAbsent) {
+      const { text, type } = bodyWithout(this.#ctx);
+      headers["content-type"] = type;
+      sent = text;
+    } else {
+      // The bytes of a stream are not seen.
+      if (isStream(body)) return { status, headers };
+      const isSentAsIs = typeof body === "string" || Buffer.isBuffer(body);
+      sent = isSentAsIs ? body : JSON.stringify(body);
+    }
+    const isKept = Buffer.byteLength(sent) <= this.#wanted.maxBodyBytes;
+    return { status, headers, body: isKept ? sent : undefined };
   }
-
-  #withoutBody(status: number, headers: AnswerHeaders): AnswerToStore {
-    const { _explicitNullBody } = this.#ctx.response as { _explicitNullBody?: boolean };
-    if (_explicitNullBody === true) return { status, headers: withoutType(headers), body: "" };
-    const { text, type } = bodyWithout(this.#ctx);
-    return this.#whole(status, { ...headers, "content-type": type }, text);
-  }
-
-  #whole(status: number, headers: AnswerHeaders, body: string | Buffer): AnswerToStore {
-    const isKept = Buffer.byteLength(body) <= this.#wanted.maxBodyBytes;
-    return { status, headers, body: isKept ? body : undefined };
-  }
-}
-
-/** As Koa does it for an answer that has no body. */
-function withoutType(headers: AnswerHeaders): AnswerHeaders {
-  const { "content-type": _type, ...others } = headers;
-  return others;
 }
 
 function isStream(body: unknown): boolean {

@@ -2,8 +2,7 @@ import type { Context, Middleware } from "koa";
 import { admit } from "../http/admission.ts";
 import type { Uploads } from "../http/fingerprint.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
-import { offeredTypes } from "../http/page.ts";
-import type { Anonymous, Problem, Replay, Unavailable } from "../http/refusals.ts";
+import { type Anonymous, offeredTypes, type Unavailable } from "../http/refusals.ts";
 import type { RequestLease } from "../http/request-lease.ts";
 import { isDisconnected } from "../http/response-end.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
@@ -12,27 +11,7 @@ import type { Lease } from "../lock/lease.ts";
 import { BodyStreams } from "./body-streams.ts";
 import { type AnyContext, ContextCapture, repeat } from "./capture.ts";
 
-export type {
-  AttemptLike,
-  IdempotencyOptions,
-  LeaseLike,
-  LockLike,
-  NoId,
-  NoUser,
-} from "../http/options.ts";
-export type {
-  Anonymous,
-  Contended,
-  KeyMissing,
-  Mismatch,
-  Problem,
-  ProblemCode,
-  Replay,
-  Unavailable,
-} from "../http/refusals.ts";
-export type { StorePolicy } from "../http/stored-answer.ts";
-export type { RequestSubmission } from "../http/submission.ts";
-export type { ReplayMessage } from "../lock/channels.ts";
+export type * from "../http/public.ts";
 
 /** Answers a request that was not let through; the handler does not run. It may `ctx.throw`. */
 export type Answer<Ctx, Info> = (ctx: Ctx, info: Info) => unknown;
@@ -73,11 +52,19 @@ export function submitGuard<Ctx extends AnyContext = Context>(
   options: SubmitGuardOptions<Ctx>,
 ): Middleware {
   const resolved = resolveGuardOptions<Ctx, [Ctx]>(options, {
-    reject: (ctx, { problem }) => sendProblem(ctx, problem),
-    prefersPage: (ctx) => (ctx as AnyContext).accepts([...offeredTypes]) === "html",
-    replay: sendReplay,
-    content: (ctx) => {
-      const { originalUrl, query, request, req } = ctx as AnyContext;
+    reject: (ctx: AnyContext, { problem: { status, headers, body } }) => {
+      ctx.status = status;
+      // The body first: assigning it sets a type of its own.
+      ctx.body = body;
+      ctx.set({ ...headers });
+    },
+    prefersPage: (ctx: AnyContext) => ctx.accepts([...offeredTypes]) === "html",
+    replay: (ctx: AnyContext, { answer }) => {
+      repeat(ctx, answer);
+      ctx.set(headersToRepeat(ctx.res, answer.headers));
+    },
+    content: (ctx: AnyContext) => {
+      const { originalUrl, query, request, req } = ctx;
       const { body } = request as { readonly body?: unknown };
       const places = [request, ctx, req] as readonly Uploads[];
       return {
@@ -104,17 +91,18 @@ export function submitGuard<Ctx extends AnyContext = Context>(
         await next();
         return;
       case "held": {
-        const { held, isOwn } = admission;
+        const { held, wanted } = admission;
         ctx.state["submitLease"] = held.lease;
         if (held.submission !== undefined) ctx.state["submission"] = held.submission;
-        const capture = isOwn ? captureFor(ctx, held) : undefined;
+        const capture = wanted && new ContextCapture(ctx, wanted);
+        held.capture ??= capture;
         held.begin();
         const bodies = new BodyStreams(ctx.response);
         try {
           await next();
           capture?.settled();
         } catch (error) {
-          held.handlerFailed();
+          held.capture?.failed();
           throw error;
         } finally {
           downstreamSettled(ctx, bodies, held, capture);
@@ -123,6 +111,9 @@ export function submitGuard<Ctx extends AnyContext = Context>(
     }
   };
 }
+
+/** For how long outer middleware may be at work after its client has left. */
+const outerWorkMs = 1_000;
 
 /** After everything downstream a body stream may still be producing. */
 function downstreamSettled(
@@ -134,33 +125,11 @@ function downstreamSettled(
   bodies.whenEnded(isDisconnected(ctx.req, ctx.res), ({ hasErrored, hasFailed }) => {
     // After its client has left, a stream may be torn down with an error that is not its own.
     if ((hasErrored || hasFailed) && !isDisconnected(ctx.req, ctx.res)) capture?.bodyFailed();
-    if (hasFailed) held.responseFailed();
+    if (hasFailed) held.response.close();
     held.detached(() => {
       // Koa does not end the response of a client that has left. All work has been seen, unless the
       // handler answers by itself, or by a stream that does not report its end.
-      if (ctx.respond !== false && !bodies.hasWebStream) held.endBeforeOuterWork();
+      if (ctx.respond !== false && !bodies.hasWebStream) held.end(outerWorkMs);
     });
   });
-}
-
-function captureFor(ctx: AnyContext, held: RequestLease): ContextCapture | undefined {
-  if (held.wanted === undefined) return undefined;
-  const capture = new ContextCapture(ctx, held.wanted);
-  held.capturedBy(capture);
-  return capture;
-}
-
-function sendReplay(ctx: AnyContext, { answer }: Replay): void {
-  // The body first: assigning it sets a type of its own.
-  repeat(ctx, answer);
-  for (const [name, value] of headersToRepeat(ctx.res, answer.headers))
-    ctx.set(name, value as string);
-  ctx.set("Idempotent-Replayed", "true");
-}
-
-function sendProblem(ctx: AnyContext, { status, headers, body }: Problem): void {
-  ctx.status = status;
-  // The body first: assigning it sets a type of its own.
-  ctx.body = body;
-  ctx.set({ ...headers });
 }

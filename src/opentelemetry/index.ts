@@ -1,8 +1,7 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { diag, type MeterProvider, metrics, type TracerProvider, trace } from "@opentelemetry/api";
-import type { SubmitLockChannels } from "../lock/channels.ts";
 import { checkOptionNames, hasMembers, invalidOption } from "../validation.ts";
-import { LockMetrics, LockSpans, type ObservedLock } from "./instruments.ts";
+import { type Listeners, metricsOf, type ObservedLock, spansOf } from "./instruments.ts";
 
 export type { ObservedLock } from "./instruments.ts";
 
@@ -55,29 +54,9 @@ export function instrument(options: InstrumentOptions = {}): Instrumentation {
     throw invalidOption("tracerProvider", "a TracerProvider", tracerProvider);
   }
 
-  const lockMetrics = new LockMetrics(meterProvider.getMeter(scope));
-  const ends = [lockMetrics.observe(locks)];
-  const on = <Name extends keyof SubmitLockChannels>(
-    name: Name,
-    listener: (message: SubmitLockChannels[Name]) => void,
-  ): void => {
-    ends.push(
-      listen(name, listener, (error) => diag.error(`the instrumentation of ${name} failed`, error)),
-    );
-  };
-  on("submit-lock:acquire", (message) => lockMetrics.acquired(message));
-  on("submit-lock:release", (message) => lockMetrics.released(message));
-  on("submit-lock:complete", (message) => lockMetrics.completed(message));
-  on("submit-lock:duplicate", (message) => lockMetrics.duplicated(message));
-  on("submit-lock:lost", (message) => lockMetrics.lost(message));
-  on("submit-lock:retire", (message) => lockMetrics.retired(message));
-  if (spans) {
-    const lockSpans = new LockSpans(tracerProvider.getTracer(scope));
-    on("submit-lock:acquire", (message) => lockSpans.acquired(message));
-    on("submit-lock:release", (message) => lockSpans.ended(message));
-    on("submit-lock:complete", (message) => lockSpans.ended(message));
-    on("submit-lock:lost", (message) => lockSpans.lost(message));
-  }
+  const { listeners, end } = metricsOf(meterProvider.getMeter(scope), locks);
+  const ends = [end, ...listen(listeners)];
+  if (spans) ends.push(...listen(spansOf(tracerProvider.getTracer(scope))));
   return {
     disable() {
       for (const end of ends.splice(0)) end();
@@ -92,26 +71,24 @@ function checkLocks(locks: unknown = []): readonly ObservedLock[] {
 }
 
 /**
- * Listens to a channel. A subscriber that throws would end the
- * process as an uncaught exception, so its first error is reported and none is passed on.
+ * Listens to channels. A subscriber that throws would end the process as an uncaught exception, so
+ * its first error on each channel is reported and none is passed on.
  *
- * @returns ends it.
+ * @returns what ends it, for each channel.
  */
-function listen<Name extends keyof SubmitLockChannels>(
-  name: Name,
-  listener: (message: SubmitLockChannels[Name]) => void,
-  report: (error: unknown) => void,
-): () => void {
-  let hasFailed = false;
-  const subscriber = (message: unknown): void => {
-    try {
-      listener(message as SubmitLockChannels[Name]);
-    } catch (error) {
-      if (hasFailed) return;
-      hasFailed = true;
-      report(error);
-    }
-  };
-  subscribe(name, subscriber);
-  return () => void unsubscribe(name, subscriber);
+function listen(listeners: Listeners): (() => void)[] {
+  return Object.entries(listeners).map(([name, listener]) => {
+    let hasFailed = false;
+    const subscriber = (message: unknown): void => {
+      try {
+        listener(message as never);
+      } catch (error) {
+        if (hasFailed) return;
+        hasFailed = true;
+        diag.error(`the instrumentation of ${name} failed`, error);
+      }
+    };
+    subscribe(name, subscriber);
+    return () => void unsubscribe(name, subscriber);
+  });
 }

@@ -1,7 +1,5 @@
 import {
   type Attributes,
-  type Counter,
-  type Histogram,
   type Meter,
   SpanKind,
   SpanStatusCode,
@@ -9,14 +7,7 @@ import {
   trace,
 } from "@opentelemetry/api";
 import type { LostReason } from "../errors.ts";
-import type {
-  AcquireMessage,
-  CompleteMessage,
-  DuplicateMessage,
-  LostMessage,
-  ReleaseMessage,
-  RetireMessage,
-} from "../lock/channels.ts";
+import type { CompleteMessage, ReleaseMessage, SubmitLockChannels } from "../lock/channels.ts";
 import type { LockStats } from "../lock/on-call.ts";
 
 /** The names of all attributes. None of them is about a user. */
@@ -47,7 +38,7 @@ const roundTrip = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2.
 /** Up to the two hours of a lock that another program has left behind. */
 const remaining = [0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 600, 7_200];
 /** A day, for a key that never expires: beyond every boundary, and no infinity that spoils the sum. */
-const longestRemaining = 86_400;
+const longestRemainingMs = 86_400_000;
 /** Up to the largest maxHoldMs. */
 const hold = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600];
 /** 12 is 2 × acquireTimeoutMs + ttlMs with the defaults, when a retire is abandoned. */
@@ -61,158 +52,140 @@ const reasons: Record<LostReason, true> = {
   closed: true,
 };
 
-/** The instruments, and what each message adds to them. Durations are recorded in seconds. */
-export class LockMetrics {
-  readonly #meter: Meter;
-  readonly #acquire: Histogram;
-  readonly #remaining: Histogram;
-  readonly #hold: Histogram;
-  readonly #release: Histogram;
-  readonly #complete: Histogram;
-  readonly #retire: Histogram;
-  readonly #losses: Counter;
-  readonly #duplicates: Counter;
-  readonly #prefixes = new Set<string>();
+/** What hears the messages of channels. */
+export type Listeners = {
+  readonly [Name in keyof SubmitLockChannels]?: (message: SubmitLockChannels[Name]) => void;
+};
 
-  constructor(meter: Meter) {
-    this.#meter = meter;
-    const seconds = (name: string, explicitBucketBoundaries: number[], description: string) =>
-      meter.createHistogram(name, { description, unit: "s", advice: { explicitBucketBoundaries } });
-    this.#acquire = seconds(
-      "submit_lock.acquire.duration",
-      roundTrip,
-      "How long attempts to take a lock took",
-    );
-    this.#remaining = seconds(
-      "submit_lock.contention.remaining",
-      remaining,
-      "How long the key that refused an attempt had yet to live",
-    );
-    this.#hold = seconds("submit_lock.hold.duration", hold, "How long locks were held");
-    this.#release = seconds(
-      "submit_lock.release.duration",
-      roundTrip,
-      "How long releases took to be answered",
-    );
-    this.#complete = seconds(
-      "submit_lock.complete.duration",
-      roundTrip,
-      "How long keeping the answer of a submission took",
-    );
-    this.#retire = seconds(
-      "submit_lock.retire.duration",
-      retire,
-      "How long it took until no late request of an attempt could take effect any more",
-    );
-    this.#losses = meter.createCounter("submit_lock.lease.losses", {
-      description: "Leases that were lost under their holders",
-      unit: "{lease}",
-    });
-    this.#duplicates = meter.createCounter("submit_lock.submission.duplicates", {
-      description: "Submissions that are proven to have run twice",
-      unit: "{submission}",
-    });
-  }
+/**
+ * The instruments, and what each message adds to them. Durations are recorded in seconds.
+ *
+ * @param locks whose current numbers are observed whenever metrics are collected.
+ */
+export function metricsOf(
+  meter: Meter,
+  locks: readonly ObservedLock[],
+): { readonly listeners: Listeners; readonly end: () => void } {
+  const seconds = (
+    name: string,
+    explicitBucketBoundaries: number[],
+    description: string,
+  ): ((milliseconds: number, attributes: Attributes) => void) => {
+    const advice = { explicitBucketBoundaries };
+    const histogram = meter.createHistogram(name, { description, unit: "s", advice });
+    return (milliseconds, attributes) => histogram.record(milliseconds / 1_000, attributes);
+  };
+  const acquired = seconds(
+    "submit_lock.acquire.duration",
+    roundTrip,
+    "How long attempts to take a lock took",
+  );
+  const contended = seconds(
+    "submit_lock.contention.remaining",
+    remaining,
+    "How long the key that refused an attempt had yet to live",
+  );
+  const held = seconds("submit_lock.hold.duration", hold, "How long locks were held");
+  const released = seconds(
+    "submit_lock.release.duration",
+    roundTrip,
+    "How long releases took to be answered",
+  );
+  const completed = seconds(
+    "submit_lock.complete.duration",
+    roundTrip,
+    "How long keeping the answer of a submission took",
+  );
+  const retired = seconds(
+    "submit_lock.retire.duration",
+    retire,
+    "How long it took until no late request of an attempt could take effect any more",
+  );
+  const losses = meter.createCounter("submit_lock.lease.losses", {
+    description: "Leases that were lost under their holders",
+    unit: "{lease}",
+  });
+  const duplicates = meter.createCounter("submit_lock.submission.duplicates", {
+    description: "Submissions that are proven to have run twice",
+    unit: "{submission}",
+  });
 
-  acquired({
-    cause,
-    confirmed,
-    durationMs,
-    expiresInMs,
-    keyPrefix,
-    outcome,
-  }: AcquireMessage): void {
-    this.#start(keyPrefix);
-    this.#acquire.record(durationMs / 1_000, {
-      [KEY_PREFIX]: keyPrefix,
-      [OUTCOME]: outcome,
-      [CONFIRMED]: confirmed,
-      ...errorType(cause),
-    });
-    if (outcome === "contended" && expiresInMs !== undefined) {
-      const seconds = Math.min(expiresInMs / 1_000, longestRemaining);
-      this.#remaining.record(seconds, { [KEY_PREFIX]: keyPrefix });
-    }
-  }
-
-  released({ cause, durationMs, heldMs, keyPrefix, outcome }: ReleaseMessage): void {
-    const attributes = { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome };
-    this.#hold.record(heldMs / 1_000, attributes);
-    this.#release.record(durationMs / 1_000, withError(attributes, cause));
-  }
-
-  completed({ cause, durationMs, heldMs, keyPrefix, outcome }: CompleteMessage): void {
-    const attributes = { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome };
-    this.#hold.record(heldMs / 1_000, attributes);
-    this.#complete.record(durationMs / 1_000, withError(attributes, cause));
-  }
-
-  duplicated({ keyPrefix }: DuplicateMessage): void {
-    this.#start(keyPrefix);
-    this.#duplicates.add(1, { [KEY_PREFIX]: keyPrefix });
-  }
-
-  lost({ keyPrefix, outcome }: LostMessage): void {
-    this.#start(keyPrefix);
-    this.#losses.add(1, { [KEY_PREFIX]: keyPrefix, [REASON]: outcome });
-  }
-
-  retired({ durationMs, keyPrefix, outcome }: RetireMessage): void {
-    this.#retire.record(durationMs / 1_000, { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome });
-  }
-
-  /**
-   * Observes the current numbers of these locks whenever metrics are collected.
-   *
-   * @returns ends it.
-   */
-  observe(locks: readonly ObservedLock[]): () => void {
-    for (const { keyPrefix } of locks) this.#start(keyPrefix);
-    if (locks.length === 0) return () => {};
-    const upDown = (name: string, unit: string, description: string) =>
-      this.#meter.createObservableUpDownCounter(name, { description, unit });
-    const held = upDown("submit_lock.lease.count", "{lease}", "Locks that are held now");
-    const attempting = upDown(
-      "submit_lock.attempt.count",
-      "{attempt}",
-      "Attempts that wait for an answer now",
-    );
-    const retiring = upDown(
-      "submit_lock.retirement.count",
-      "{owner_id}",
-      "Owner ids that are being retired now",
-    );
-    const oldest = this.#meter.createObservableGauge("submit_lock.lease.oldest_age", {
-      description: "How long the oldest lock of now has been held",
-      unit: "s",
-    });
-    const observed = [held, attempting, retiring, oldest];
-    const tell: Parameters<Meter["addBatchObservableCallback"]>[0] = (result) => {
-      for (const [keyPrefix, stats] of statsByPrefix(locks)) {
-        const attributes = { [KEY_PREFIX]: keyPrefix };
-        result.observe(held, stats.held, attributes);
-        result.observe(attempting, stats.attempting, attributes);
-        result.observe(retiring, stats.retiring, attributes);
-        result.observe(oldest, stats.oldestHeldMs / 1_000, attributes);
-      }
-    };
-    this.#meter.addBatchObservableCallback(tell, observed);
-    return () => this.#meter.removeBatchObservableCallback(tell, observed);
-  }
-
+  const prefixes = new Set<string>();
   /** Counters begin with a zero: an alert on an increase would miss a series that begins with 1. */
-  #start(keyPrefix: string): void {
-    if (this.#prefixes.has(keyPrefix)) return;
-    this.#prefixes.add(keyPrefix);
-    this.#duplicates.add(0, { [KEY_PREFIX]: keyPrefix });
+  const start = (keyPrefix: string): void => {
+    if (prefixes.has(keyPrefix)) return;
+    prefixes.add(keyPrefix);
+    duplicates.add(0, { [KEY_PREFIX]: keyPrefix });
     for (const reason of Object.keys(reasons)) {
-      this.#losses.add(0, { [KEY_PREFIX]: keyPrefix, [REASON]: reason });
+      losses.add(0, { [KEY_PREFIX]: keyPrefix, [REASON]: reason });
     }
-  }
+  };
+  for (const { keyPrefix } of locks) start(keyPrefix);
+
+  const ended = (answered: typeof held, message: ReleaseMessage | CompleteMessage): void => {
+    const { cause, durationMs, heldMs, keyPrefix, outcome } = message;
+    const attributes = { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome };
+    held(heldMs, attributes);
+    answered(durationMs, { ...attributes, ...errorType(cause) });
+  };
+  const listeners: Listeners = {
+    "submit-lock:acquire": (message) => {
+      const { cause, confirmed, durationMs, expiresInMs, keyPrefix, outcome } = message;
+      start(keyPrefix);
+      const attributes = { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome, [CONFIRMED]: confirmed };
+      acquired(durationMs, { ...attributes, ...errorType(cause) });
+      if (outcome === "contended" && expiresInMs !== undefined) {
+        contended(Math.min(expiresInMs, longestRemainingMs), { [KEY_PREFIX]: keyPrefix });
+      }
+    },
+    "submit-lock:release": (message) => ended(released, message),
+    "submit-lock:complete": (message) => ended(completed, message),
+    "submit-lock:duplicate": ({ keyPrefix }) => {
+      start(keyPrefix);
+      duplicates.add(1, { [KEY_PREFIX]: keyPrefix });
+    },
+    "submit-lock:lost": ({ keyPrefix, outcome }) => {
+      start(keyPrefix);
+      losses.add(1, { [KEY_PREFIX]: keyPrefix, [REASON]: outcome });
+    },
+    "submit-lock:retire": ({ durationMs, keyPrefix, outcome }) =>
+      retired(durationMs, { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome }),
+  };
+  return { listeners, end: observe(meter, locks) };
 }
 
-function withError(attributes: Attributes, cause: Error | undefined): Attributes {
-  return cause === undefined ? attributes : { ...attributes, ...errorType(cause) };
+/** @returns ends it. */
+function observe(meter: Meter, locks: readonly ObservedLock[]): () => void {
+  if (locks.length === 0) return () => {};
+  const upDown = (name: string, unit: string, description: string) =>
+    meter.createObservableUpDownCounter(name, { description, unit });
+  const held = upDown("submit_lock.lease.count", "{lease}", "Locks that are held now");
+  const attempting = upDown(
+    "submit_lock.attempt.count",
+    "{attempt}",
+    "Attempts that wait for an answer now",
+  );
+  const retiring = upDown(
+    "submit_lock.retirement.count",
+    "{owner_id}",
+    "Owner ids that are being retired now",
+  );
+  const oldest = meter.createObservableGauge("submit_lock.lease.oldest_age", {
+    description: "How long the oldest lock of now has been held",
+    unit: "s",
+  });
+  const observed = [held, attempting, retiring, oldest];
+  const tell: Parameters<Meter["addBatchObservableCallback"]>[0] = (result) => {
+    for (const [keyPrefix, stats] of statsByPrefix(locks)) {
+      const attributes = { [KEY_PREFIX]: keyPrefix };
+      result.observe(held, stats.held, attributes);
+      result.observe(attempting, stats.attempting, attributes);
+      result.observe(retiring, stats.retiring, attributes);
+      result.observe(oldest, stats.oldestHeldMs / 1_000, attributes);
+    }
+  };
+  meter.addBatchObservableCallback(tell, observed);
+  return () => meter.removeBatchObservableCallback(tell, observed);
 }
 
 /** Locks with one prefix are one series, in which a second observation would replace the first. */
@@ -232,51 +205,43 @@ function statsByPrefix(locks: readonly ObservedLock[]): Map<string, LockStats> {
 }
 
 /**
- * Spans of ended operations: each begins in the past. A message arrives in the context of the code
- * that asked for the lock, so the active span is the request's, also where one call of Redis serves
- * many requests.
+ * Makes spans of ended operations: each begins in the past. A message arrives in the context of the
+ * code that asked for the lock, so the active span is the request's, also where one call of Redis
+ * serves many requests.
  */
-export class LockSpans {
-  readonly #tracer: Tracer;
-
-  constructor(tracer: Tracer) {
-    this.#tracer = tracer;
-  }
-
-  acquired(message: AcquireMessage): void {
-    const { cause, confirmed, copies, durationMs, fencingToken, keyPrefix, outcome } = message;
-    const endTime = Date.now();
-    const span = this.#tracer.startSpan("submit_lock.acquire", {
-      kind: SpanKind.INTERNAL,
-      startTime: endTime - durationMs,
-      attributes: {
+export function spansOf(tracer: Tracer): Listeners {
+  const kind = SpanKind.INTERNAL;
+  /** From the acquire to the release or the complete, whenever that was answered. */
+  const ended = (message: ReleaseMessage | CompleteMessage): void => {
+    const { cause, durationMs, heldMs, keyPrefix, outcome } = message;
+    const endTime = Date.now() - durationMs;
+    const startTime = endTime - heldMs;
+    const attributes = { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome, ...errorType(cause) };
+    tracer.startSpan("submit_lock.hold", { kind, startTime, attributes }).end(endTime);
+  };
+  return {
+    "submit-lock:acquire": (message) => {
+      const { cause, confirmed, copies, durationMs, fencingToken, keyPrefix, outcome } = message;
+      const endTime = Date.now();
+      const startTime = endTime - durationMs;
+      const attributes = {
         [KEY_PREFIX]: keyPrefix,
         [OUTCOME]: outcome,
         [CONFIRMED]: confirmed,
         [COPIES]: copies,
         ...(fencingToken === undefined ? {} : { [FENCING_TOKEN]: fencingToken }),
         ...errorType(cause),
-      },
-    });
-    // Another holder's lock is an answer, not an error.
-    if (outcome === "unavailable") span.setStatus({ code: SpanStatusCode.ERROR });
-    span.end(endTime);
-  }
-
-  /** From the acquire to the release or the complete, whenever that was answered. */
-  ended(message: ReleaseMessage | CompleteMessage): void {
-    const { cause, durationMs, heldMs, keyPrefix, outcome } = message;
-    const endTime = Date.now() - durationMs;
-    const span = this.#tracer.startSpan("submit_lock.hold", {
-      kind: SpanKind.INTERNAL,
-      startTime: endTime - heldMs,
-      attributes: { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome, ...errorType(cause) },
-    });
-    span.end(endTime);
-  }
-
-  lost({ outcome }: LostMessage): void {
-    const span = trace.getActiveSpan();
-    if (span?.isRecording()) span.addEvent("submit_lock.lost", { [REASON]: outcome });
-  }
+      };
+      const span = tracer.startSpan("submit_lock.acquire", { kind, startTime, attributes });
+      // Another holder's lock is an answer, not an error.
+      if (outcome === "unavailable") span.setStatus({ code: SpanStatusCode.ERROR });
+      span.end(endTime);
+    },
+    "submit-lock:release": ended,
+    "submit-lock:complete": ended,
+    "submit-lock:lost": ({ outcome }) => {
+      const span = trace.getActiveSpan();
+      if (span?.isRecording()) span.addEvent("submit_lock.lost", { [REASON]: outcome });
+    },
+  };
 }

@@ -25,6 +25,8 @@ interface Module {
   readonly origins: Map<string, Origin>;
   readonly exported: Map<string, Origin>;
   readonly globals: string[];
+  /** The files whose types it exports all. */
+  readonly stars: string[];
 }
 
 /**
@@ -99,6 +101,11 @@ export class Declarations {
     if (known !== undefined) return known;
     const module = parse(file, readFileSync(join(this.#folder, file), "utf8"));
     this.#modules.set(file, module);
+    for (const from of module.stars) {
+      for (const name of this.#module(from).exported.keys()) {
+        module.exported.set(name, { from, name });
+      }
+    }
     return module;
   }
 }
@@ -113,12 +120,15 @@ function parse(file: string, source: string): Module {
     origins: new Map(),
     exported: new Map(),
     globals: [],
+    stars: [],
   };
   for (const statement of source.trim().split(/\n(?=[^\s}])/)) {
     const text = statement.trim();
     const list = LIST.exec(text);
     const declared = DECLARED.exec(text);
-    if (list !== null) {
+    const [, star] = /^export type \* from "(\..*)";$/.exec(text) ?? [];
+    if (star !== undefined) module.stars.push(resolved(file, star));
+    else if (list !== null) {
       const [, kind, names, specifier] = list;
       const from = specifier === undefined ? file : resolved(file, specifier);
       const into = kind === "import" ? module.origins : module.exported;
