@@ -25,10 +25,9 @@ export type {
   RetireMessage,
   SubmitLockChannels,
 } from "./lock/channels.ts";
-export type { CheckOptions } from "./lock/check.ts";
 export type { Attempt, Lease, ReleaseOptions, SubmissionAttempt } from "./lock/lease.ts";
-export type { LookUp } from "./lock/look-up.ts";
 export type {
+  CheckOptions,
   CooldownInspection,
   ForeignInspection,
   FreedInspection,
@@ -37,6 +36,7 @@ export type {
   HeldInspection,
   Inspection,
   LockStats,
+  LookUp,
 } from "./lock/on-call.ts";
 export type { SubmitLockOptions } from "./lock/options.ts";
 export type { AnswerHeaders, AnswerToStore, StoredAnswer } from "./lock/record.ts";

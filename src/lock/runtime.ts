@@ -1,15 +1,18 @@
 import type { AsyncResource } from "node:async_hooks";
+import { LockMisconfiguredError, LockUnavailableError } from "../errors.ts";
 import { TimerWheel } from "../timer-wheel.ts";
 import { within } from "../within.ts";
 import type { Completing } from "./complete.ts";
 import type { HeldLease } from "./held-lease.ts";
-import type {
-  AcquireReply,
-  LockCommand,
-  LockRequest,
-  LockStore,
-  LockTimes,
-  NoAnswer,
+import {
+  type AcquireReply,
+  isNoAnswer,
+  type LockCommand,
+  type LockRequest,
+  type LockStore,
+  type LockTimes,
+  type NoAnswer,
+  type OwnedReply,
 } from "./store.ts";
 
 /** A command, with the parts that stay in this process. */
@@ -54,30 +57,17 @@ export interface CloseOptions {
 
 /** Counts operations under way, and resolves when there are none. */
 class WaitGroup {
-  #count = 0;
+  count = 0;
   #waiting: (() => void)[] = [];
 
-  get count(): number {
-    return this.#count;
-  }
-
-  add(): void {
-    this.#count++;
-  }
-
   done(): void {
-    this.#count--;
-    if (this.#count > 0) return;
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const resolve of waiting) resolve();
+    if (--this.count > 0) return;
+    for (const resolve of this.#waiting.splice(0)) resolve();
   }
 
   /** Resolves at once if nothing is under way. */
-  wait(): Promise<void> {
-    return this.#count === 0
-      ? Promise.resolve()
-      : new Promise((resolve) => this.#waiting.push(resolve));
+  async wait(): Promise<void> {
+    if (this.count > 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
 }
 
@@ -86,24 +76,20 @@ class WaitGroup {
  * attempt adds them and resolves them, also after it has ended; its lease and its release read them.
  */
 export class InFlight {
-  // Almost always exactly one, which needs no list.
-  #first: LockRequest<AcquireReply> | undefined;
+  /** Almost always the only one, which needs no list. `undefined` while none is in flight. */
+  first: LockRequest<AcquireReply> | undefined;
   #others: LockRequest<AcquireReply>[] | undefined;
 
-  get isEmpty(): boolean {
-    return this.#first === undefined;
-  }
-
   add(request: LockRequest<AcquireReply>): void {
-    if (this.#first === undefined) this.#first = request;
+    if (this.first === undefined) this.first = request;
     else if (this.#others === undefined) this.#others = [request];
     else this.#others.push(request);
   }
 
   /** The request's effect is certain: it can take effect no later than now. */
   resolve(request: LockRequest<AcquireReply>): void {
-    if (this.#first === request) {
-      this.#first = this.#others?.pop();
+    if (this.first === request) {
+      this.first = this.#others?.pop();
       return;
     }
     const at = this.#others?.indexOf(request) ?? -1;
@@ -115,15 +101,13 @@ export class InFlight {
    * not written yet.
    */
   get latestDeadlineMs(): number {
-    if (this.#first === undefined) return Number.NEGATIVE_INFINITY;
-    let latest = deadlineOf(this.#first);
-    for (const request of this.#others ?? []) latest = Math.max(latest, deadlineOf(request));
+    if (this.first === undefined) return Number.NEGATIVE_INFINITY;
+    let latest = this.first.deadlineMs ?? Number.POSITIVE_INFINITY;
+    for (const { deadlineMs = Number.POSITIVE_INFINITY } of this.#others ?? []) {
+      latest = Math.max(latest, deadlineMs);
+    }
     return latest;
   }
-}
-
-function deadlineOf({ deadlineMs }: LockRequest<AcquireReply>): number {
-  return deadlineMs ?? Number.POSITIVE_INFINITY;
 }
 
 export function createRuntime(store: LockStore, times: LockTimes): LockRuntime {
@@ -146,21 +130,41 @@ export function createRuntime(store: LockStore, times: LockTimes): LockRuntime {
   };
 }
 
-/** The methods of a store that take a request. */
-type Method = "acquire" | "extend" | "release" | "complete" | "inspect" | "free";
-
 /** Hands a request to the store. A method that throws counts as one that answered `unknown`. */
-export function write<Name extends Method>(
-  store: LockStore,
-  method: Name,
-  request: Parameters<NonNullable<LockStore[Name]>>[0],
-): void {
+export function write<
+  Name extends "acquire" | "extend" | "release" | "complete" | "inspect" | "free",
+>(store: LockStore, method: Name, request: Parameters<NonNullable<LockStore[Name]>>[0]): void {
   try {
-    (store as unknown as Record<Method, (request: LockRequest<never>) => void>)[method](request);
+    (store as unknown as Record<Name, (request: LockRequest<never>) => void>)[method](request);
   } catch (error) {
     const cause = error instanceof Error ? error : new Error(String(error));
     (request as LockRequest<NoAnswer>).answer({ kind: "unknown", cause });
   }
+}
+
+/** The error for a caller that needed an answer and got none. */
+export function toLockError(
+  lastFailure: NoAnswer | OwnedReply | undefined,
+  withinMs: number,
+): LockUnavailableError | LockMisconfiguredError {
+  if (lastFailure === undefined) {
+    return new LockUnavailableError(`the store did not answer within ${withinMs} ms`);
+  }
+  if (!isNoAnswer(lastFailure)) {
+    return new LockUnavailableError(`the store found the key ${lastFailure.kind}`);
+  }
+  const { cause, kind } = lastFailure;
+  if (kind === "unsent") {
+    const why =
+      cause === undefined ? lastFailure.reason : `${lastFailure.reason} (${cause.message})`;
+    const message = `nothing could be sent to the store within ${withinMs} ms: ${why}`;
+    return new LockUnavailableError(message, cause && { cause });
+  }
+  if (kind === "rejected" && lastFailure.misconfigured) {
+    const { advice = "the store does not permit what a lock needs" } = lastFailure;
+    return new LockMisconfiguredError(`${advice}: ${cause.message}`, { cause });
+  }
+  return new LockUnavailableError(`the store gave no usable answer: ${cause.message}`, { cause });
 }
 
 /** Rule 14: live leases get `timeoutMs`, then completes and retires `2 × acquireTimeoutMs`. */

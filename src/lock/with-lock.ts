@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { LockUnavailableError } from "../errors.ts";
+import { LockContendedError, LockUnavailableError } from "../errors.ts";
 import { checkMs, checkOptionNames } from "../validation.ts";
-import { type Attempt, attemptError, type Lease } from "./lease.ts";
+import type { Attempt, Lease } from "./lease.ts";
 
 /** For `withLock`. */
 export interface WithLockOptions {
@@ -43,9 +43,14 @@ export async function waitForLease(
   for (let round = 0; ; round++) {
     const came = await attempt();
     if (came.outcome === "acquired") return came.lease;
-    const isHopeless =
-      came.outcome === "unavailable" && !(came.cause instanceof LockUnavailableError);
-    if (isHopeless || performance.now() >= endsAt) throw attemptError(key, came);
+    const isOver = performance.now() >= endsAt;
+    if (came.outcome === "unavailable") {
+      // Waiting helps against nothing else, such as a misconfiguration.
+      if (isOver || !(came.cause instanceof LockUnavailableError)) throw came.cause;
+    } else if (isOver) {
+      const why = came.isCooldown ? `${key} is in its cooldown` : `another process holds ${key}`;
+      throw new LockContendedError(why, came.expiresInMs);
+    }
     await pauseBeforeRetry(round, endsAt);
   }
 }

@@ -30,16 +30,16 @@ export const cooldownMutations: readonly Mutation[] = [
   {
     name: "each copy of a release has a cooldown of its own",
     rule: "19",
-    find: "this.#inFlight.latestDeadlineMs, this.cooldownUntilMs);",
+    find: "cooldownUntilMs: this.cooldownUntilMs,",
     replace:
-      "this.#inFlight.latestDeadlineMs, this.cooldownUntilMs && this.cooldownUntilMs + Math.round(now - this.startedAt));",
+      "cooldownUntilMs: this.cooldownUntilMs && this.cooldownUntilMs + Math.round(performance.now() - this.startedAt),",
   },
   {
     name: "each copy of a complete has a cooldown of its own",
     rule: "19",
-    find: "return this.#completing.plan.cooldownUntilMs;",
-    replace: `const { plan, startedAt } = this.#completing;
-    return plan.cooldownUntilMs && plan.cooldownUntilMs + Math.round(performance.now() - startedAt);`,
+    find: "cooldownUntilMs: this.#cooldownUntilMs,",
+    replace:
+      "cooldownUntilMs: this.#cooldownUntilMs && this.#cooldownUntilMs + Math.round(performance.now() - this.startedAt),",
   },
   {
     name: "a lease that was lost leaves a cooldown",

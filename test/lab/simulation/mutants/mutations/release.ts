@@ -6,20 +6,19 @@ export const releaseMutations: readonly Mutation[] = [
     name: "an unavailable attempt is not retired",
     rule: "5",
     find: retiredWhen,
-    replace: 'void isHeld; if (verdict.outcome === "acquired") {',
+    replace: "void isHeld; if (false) {",
   },
   {
     name: "a contended attempt with open copies is not retired",
     rule: "5",
     find: retiredWhen,
-    replace: `if (verdict.outcome === "contended") void 0; else ${retiredWhen}`,
+    replace: `if (settled.outcome === "contended") void 0; else ${retiredWhen}`,
   },
   {
     name: "a lease forgets its open copies",
     rule: "5",
-    find: "new HeldLease(this.#runtime, this.command, verdict);",
-    replace:
-      "new HeldLease(this.#runtime, this.command, { ...verdict, inFlight: new InFlight() });",
+    find: "this.#command,\n      inFlight,",
+    replace: "this.#command,\n      new InFlight(),",
   },
   {
     name: "a retire is final at its first answer",
@@ -43,8 +42,8 @@ export const releaseMutations: readonly Mutation[] = [
   {
     name: "gone after a lost answer is called gone",
     rule: "8",
-    find: "return this.isAmbiguous && performance",
-    replace: "return false && performance",
+    find: "this.isAmbiguous && performance",
+    replace: "false && performance",
   },
   {
     name: "a foreign key is deleted",
