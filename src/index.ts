@@ -72,5 +72,4 @@ export { type LockedWork, SubmitLock } from "./lock/submit-lock.ts";
 export type { WithLockOptions } from "./lock/with-lock.ts";
 export { MemoryStore } from "./stores/memory-store.ts";
 export type { RedisClient } from "./stores/redis/ioredis.ts";
-export type { RedisStoreOptions } from "./stores/redis/redis-store.ts";
-export { RedisStore } from "./stores/redis/redis-store.ts";
+export { RedisStore, type RedisStoreOptions } from "./stores/redis/redis-store.ts";

@@ -97,9 +97,8 @@ export class TimerWheel<Kind extends Timer = Timer> {
   armed(): Kind[] {
     const all: Kind[] = [];
     for (const slot of this.#slots.values()) {
-      for (let each = Timer.next(slot); each !== slot; each = Timer.next(each)) {
+      for (let each = Timer.next(slot); each !== slot; each = Timer.next(each))
         all.push(each as Kind);
-      }
     }
     return all;
   }

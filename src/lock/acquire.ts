@@ -3,7 +3,7 @@ import { acquireChannel, publish } from "./channels.ts";
 import { HeldLease } from "./held-lease.ts";
 import { closedAttempt, type SubmissionAttempt } from "./lease.ts";
 import { completedOf } from "./record.ts";
-import { release } from "./release.ts";
+import { Releasing } from "./release.ts";
 import { type CallerCommand, InFlight, type LockRuntime, toLockError, write } from "./runtime.ts";
 import type { AcquireReply, AcquireRequest, Answered, GrantedAnswer, NoAnswer } from "./store.ts";
 
@@ -18,23 +18,6 @@ export type Settled =
   | Exclude<SubmissionAttempt, { outcome: "acquired" }>;
 
 /**
- * Makes one attempt.
- *
- * @param publishes whether its end is a message on `submit-lock:acquire`.
- * @param ended called once, within `acquireTimeoutMs`.
- */
-export function acquire(
-  runtime: LockRuntime,
-  command: CallerCommand,
-  publishes: boolean,
-  ended: (settled: Settled) => void,
-): void {
-  runtime.active.count++;
-  const acquiring = new Acquiring(runtime, command, publishes, ended);
-  acquiring.send(acquiring.startedAt);
-}
-
-/**
  * One attempt: one owner id, as many requests of one idempotent acquire as it takes to get an
  * answer, one verdict.
  *
@@ -47,9 +30,9 @@ export function acquire(
  *   └──── acquireTimeoutMs is over ──▶ unavailable
  * ```
  */
-class Acquiring extends Timer {
+export class Acquiring extends Timer {
   /** Rule 1: the lease counts from before the first send. */
-  readonly startedAt: number = performance.now();
+  readonly #startedAt = performance.now();
   readonly #endsAt: number;
   readonly #runtime: LockRuntime;
   readonly #command: CallerCommand;
@@ -64,6 +47,10 @@ class Acquiring extends Timer {
   #lastFailure: NoAnswer | undefined;
   #ended = false;
 
+  /**
+   * @param publishes whether its end is a message on `submit-lock:acquire`.
+   * @param onEnd called once, within `acquireTimeoutMs`.
+   */
   constructor(
     runtime: LockRuntime,
     command: CallerCommand,
@@ -75,10 +62,15 @@ class Acquiring extends Timer {
     this.#command = command;
     this.#publishes = publishes;
     this.#onEnd = onEnd;
-    this.#endsAt = this.startedAt + command.times.acquireTimeoutMs;
+    this.#endsAt = this.#startedAt + command.times.acquireTimeoutMs;
   }
 
-  send(now: number): void {
+  begin(): void {
+    this.#runtime.active.count++;
+    this.#send(this.#startedAt);
+  }
+
+  #send(now: number): void {
     const command = this.#command;
     const request: AcquireRequest = {
       command,
@@ -99,7 +91,7 @@ class Acquiring extends Timer {
     const now = performance.now();
     if (now >= this.#endsAt) this.#unavailable();
     // Rule 4, the confirm: the same command and owner id, on another connection where one is silent.
-    else this.send(now);
+    else this.#send(now);
   }
 
   #answered(request: AcquireRequest, reply: AcquireReply): void {
@@ -152,7 +144,7 @@ class Acquiring extends Timer {
       this.#runtime,
       this.#command,
       inFlight,
-      this.startedAt,
+      this.#startedAt,
       reply.fencingToken,
       reply.storeTimeMs - now,
     );
@@ -181,7 +173,7 @@ class Acquiring extends Timer {
     if (isCertain || now >= this.#endsAt) {
       this.#unavailable();
     } else if (atOnce) {
-      this.send(now);
+      this.#send(now);
     } else {
       const pauseMs = Math.min(5 * 2 ** this.#retries++, 100);
       this.#runtime.timers.set(this, Math.min(now + pauseMs, this.#endsAt));
@@ -202,7 +194,7 @@ class Acquiring extends Timer {
     if (settled.outcome !== "acquired") {
       // Rule 5.
       if (isHeld || this.#inFlight.first !== undefined) {
-        release(this.#runtime, this.#command, this.#inFlight, 0);
+        new Releasing(this.#runtime, this.#command, this.#inFlight).begin();
       }
       this.#runtime.active.done();
     } else if (this.#runtime.isDrained) {
@@ -216,7 +208,7 @@ class Acquiring extends Timer {
     const { outcome } = settled;
     publish(acquireChannel, this.#command, {
       outcome,
-      durationMs: performance.now() - this.startedAt,
+      durationMs: performance.now() - this.#startedAt,
       copies: this.#copies,
       confirmed: outcome === "acquired" && settled.confirmed,
       fencingToken: outcome === "acquired" ? settled.held.fencingToken : undefined,

@@ -1,7 +1,7 @@
 import { InvalidOptionError, LockClosedError } from "../errors.ts";
 import { type CompleteOutcome, completeChannel, duplicateChannel, publish } from "./channels.ts";
 import { type AnswerToStore, encodeRecord } from "./record.ts";
-import { release } from "./release.ts";
+import { Releasing } from "./release.ts";
 import type { CallerCommand, InFlight, LockRuntime } from "./runtime.ts";
 import type { CompleteReply, CompleteRequest, LockTimes, NoAnswer } from "./store.ts";
 import { type OnReport, UntilAnswered } from "./until-answered.ts";
@@ -36,8 +36,6 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
   readonly #record: string;
   readonly #expiresAtMs: number;
   readonly #cooldownUntilMs: number;
-  readonly #bodyDropped: boolean;
-  readonly #heldMs: number;
 
   /**
    * @param storeTimeMs by the store's clock, in whole milliseconds.
@@ -60,23 +58,28 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
         "complete: expected a lease of acquire(userId, { submission }), got one without a submission",
       );
     }
-    const reportAfterMs = patienceMs(times);
-    const giveUpAfterMs = Math.max(reportAfterMs, times.maxHoldMs);
-    const { completions } = runtime;
-    super(runtime, command, "complete", completions, reportAfterMs, giveUpAfterMs, (...result) => {
-      if (completeChannel.hasSubscribers) this.#publish(...result);
-      onCompleted(...result);
-    });
     const encode = (kept: AnswerToStore) =>
       encodeRecord(submission.fingerprint, ownerId, kept, storeTimeMs);
     const whole = encode(answer);
     const pendingLength = runtime.pendingRecordLength + whole.length;
-    this.#bodyDropped = answer.body !== undefined && pendingLength > maxPendingLength;
-    this.#record = this.#bodyDropped ? encode({ ...answer, body: undefined }) : whole;
+    const bodyDropped = answer.body !== undefined && pendingLength > maxPendingLength;
+    const record = bodyDropped ? encode({ ...answer, body: undefined }) : whole;
+    const reportMs = patienceMs(times);
+    const giveUpMs = Math.max(reportMs, times.maxHoldMs);
+    const { completions } = runtime;
+    super(runtime, command, "complete", completions, reportMs, giveUpMs, (outcome, cause) => {
+      if (completeChannel.hasSubscribers) {
+        const durationMs = performance.now() - this.startedAt;
+        const { length } = record;
+        const message = { outcome, durationMs, heldMs, length, bodyDropped, cause };
+        publish(completeChannel, command, message);
+      }
+      onCompleted(outcome, cause);
+    });
+    this.#inFlight = inFlight;
+    this.#record = record;
     this.#expiresAtMs = storeTimeMs + retainMs;
     this.#cooldownUntilMs = cooldownMs === 0 ? 0 : storeTimeMs + cooldownMs;
-    this.#heldMs = heldMs;
-    this.#inFlight = inFlight;
   }
 
   begin(): void {
@@ -97,10 +100,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     return request;
   }
 
-  protected override executed(
-    _: CompleteRequest,
-    { kind }: Exclude<CompleteReply, NoAnswer>,
-  ): void {
+  protected override executed({ kind }: Exclude<CompleteReply, NoAnswer>): void {
     // Also where the caller has been answered already.
     if (kind === "duplicate" && duplicateChannel.hasSubscribers) {
       publish(duplicateChannel, this.command, {});
@@ -109,37 +109,26 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
       const cause = new Error("something that is not a record is in this record's place");
       this.lastFailure = { kind: "rejected", cause, misconfigured: false };
     }
-    this.#end(kind === "unrecordable" ? "unconfirmed" : kind);
+    this.end(kind === "unrecordable" ? "unconfirmed" : kind);
     // Rule 17: only now, when the record stands or never will.
-    if (this.#inFlight.first !== undefined) release(this.runtime, this.command, this.#inFlight, 0);
-  }
-
-  protected override givenUp(): void {
-    this.#end("unconfirmed");
+    const inFlight = this.#inFlight;
+    if (inFlight.first !== undefined) new Releasing(this.runtime, this.command, inFlight).begin();
   }
 
   /** Rule 14: the lock is closed, and has waited long enough. */
   drop(): void {
-    this.#end("unconfirmed", (cause) => new LockClosedError("this lock was closed", { cause }));
+    this.end("unconfirmed", (cause) => new LockClosedError("this lock was closed", { cause }));
   }
 
   /** Unconfirmed: nothing of the attempt deletes its lock, which runs out by itself. */
-  #end(outcome: CompleteOutcome, closed?: (cause: Error) => Error): void {
+  protected override end(
+    outcome: CompleteOutcome = "unconfirmed",
+    closed?: (cause: Error) => Error,
+  ): void {
     this.hasEnded = true;
     this.runtime.completions.clear(this);
     this.runtime.pendingRecordLength -= this.#record.length;
     this.report(outcome, closed);
     this.runtime.completes.done();
-  }
-
-  #publish(outcome: CompleteOutcome, cause: Error | undefined): void {
-    publish(completeChannel, this.command, {
-      outcome,
-      durationMs: performance.now() - this.startedAt,
-      heldMs: this.#heldMs,
-      length: this.#record.length,
-      bodyDropped: this.#bodyDropped,
-      cause,
-    });
   }
 }

@@ -4,10 +4,9 @@ import { Timer } from "../timer-wheel.ts";
 import { lostChannel, publish } from "./channels.ts";
 import { Completing, type OnCompleted, patienceMs } from "./complete.ts";
 import type { AnswerToStore } from "./record.ts";
-import { type OnReleased, release } from "./release.ts";
+import { type OnReleased, Releasing } from "./release.ts";
 import { type CallerCommand, type InFlight, type LockRuntime, write } from "./runtime.ts";
 import type { LockTimes, OwnedReply } from "./store.ts";
-import { checkRecords } from "./submission.ts";
 
 /**
  * Rule 7: the times of one lease, all by the monotonic clock: until when it is valid, when it has
@@ -76,10 +75,10 @@ const explanations: Record<LostReason, string> = {
  * ```
  */
 export class HeldLease extends Timer {
+  readonly runtime: LockRuntime;
   readonly command: CallerCommand;
   readonly fencingToken: number | undefined;
   readonly validity: Validity;
-  readonly #runtime: LockRuntime;
   readonly #inFlight: InFlight;
   /** A late request of our own acquire may take the key again after another owner has had it. */
   readonly #mayBeRetaken: boolean;
@@ -88,7 +87,6 @@ export class HeldLease extends Timer {
   #isReleased = false;
   /** When the watchdog stops at the latest; ∞ until complete was called. */
   #extendUntil: number = Number.POSITIVE_INFINITY;
-  /** Whether the watchdog works. */
   #isWatched = true;
   /** Made on first use: most handlers never look at the signal. */
   #aborter: AbortController | undefined;
@@ -112,7 +110,7 @@ export class HeldLease extends Timer {
     storeOffsetMs: number,
   ) {
     super();
-    this.#runtime = runtime;
+    this.runtime = runtime;
     this.command = command;
     this.#inFlight = inFlight;
     this.#mayBeRetaken = inFlight.first !== undefined;
@@ -145,11 +143,6 @@ export class HeldLease extends Timer {
     return Math.ceil(performance.now() + this.#storeOffsetMs);
   }
 
-  /** @throws InvalidOptionError where the store has no cooldown. */
-  checkCooldown(): void {
-    checkRecords(this.#runtime.store, "cooldownMs");
-  }
-
   /**
    * Gives the key back. Call once, and not after `complete`.
    *
@@ -162,12 +155,13 @@ export class HeldLease extends Timer {
       this.#retire(onReleased);
       return;
     }
-    this.#runtime.active.done();
+    this.runtime.active.done();
     // Rule 19: only by the holder, and until a time that is stamped once.
-    const cooldownUntilMs = cooldownMs === 0 ? 0 : this.#storeTimeMs() + cooldownMs;
-    const { validUntil } = this.validity;
+    const cooldownUntil = cooldownMs === 0 ? 0 : this.#storeTimeMs() + cooldownMs;
+    const { command, runtime, validity } = this;
+    const { validUntil } = validity;
     // Rule 5: this also retires what is in flight.
-    release(this.#runtime, this.command, this.#inFlight, validUntil, onReleased, cooldownUntilMs);
+    new Releasing(runtime, command, this.#inFlight, validUntil, onReleased, cooldownUntil).begin();
   }
 
   /**
@@ -179,7 +173,7 @@ export class HeldLease extends Timer {
     const now = performance.now();
     const isLost = this.#lost !== undefined;
     const completing = new Completing(
-      this.#runtime,
+      this.runtime,
       this.command,
       this.#inFlight,
       answer,
@@ -193,7 +187,7 @@ export class HeldLease extends Timer {
     );
     // Rule 15: it does not need the lock; a lease that was lost is recorded, too.
     if (isLost) this.#unwatch();
-    else this.#runtime.active.done();
+    else this.runtime.active.done();
     this.#isReleased = true;
     // Rule 17: extended on until it is answered, for a bounded time.
     this.#extendUntil = now + patienceMs(this.command.times);
@@ -208,7 +202,7 @@ export class HeldLease extends Timer {
     const lost = new LockLostError(`the lease on ${command.key} was lost: ${why}`, reason);
     this.#lost = lost;
     this.#unwatch();
-    this.#runtime.active.done();
+    this.runtime.active.done();
     if (lostChannel.hasSubscribers) {
       const durationMs = performance.now() - this.validity.startedAt;
       publish(lostChannel, command, { outcome: reason, fencingToken, durationMs });
@@ -216,7 +210,7 @@ export class HeldLease extends Timer {
     // Rule 19: retired by the lease itself. Where the key may still be its own, the holder has the rest
     // of its time to stop; the key of a closed lock runs out by itself.
     if (reason === "freed" || reason === "overtaken") this.#retire();
-    else if (reason !== "closed") this.#runtime.watchdogs.set(this, this.validity.endsAt);
+    else if (reason !== "closed") this.runtime.watchdogs.set(this, this.validity.endsAt);
     // Its listeners may release or complete.
     this.#signalContext?.runInAsyncScope(() => this.#aborter?.abort(lost));
   }
@@ -224,9 +218,10 @@ export class HeldLease extends Timer {
   #retire(onReleased?: OnReleased): void {
     // The key was deleted by the earlier retire: a release that follows finds the lease gone.
     const isGone = this.#retired !== undefined;
-    this.#retired ??= new Promise((resolve) =>
-      release(this.#runtime, this.command, this.#inFlight, 0, (...result) => resolve(result)),
-    );
+    this.#retired ??= new Promise((resolve) => {
+      const onRetired: OnReleased = (...result) => resolve(result);
+      new Releasing(this.runtime, this.command, this.#inFlight, 0, onRetired).begin();
+    });
     if (onReleased === undefined) return;
     void this.#retired.then(([outcome, cause]) =>
       onReleased(isGone && outcome === "released" ? "gone" : outcome, cause),
@@ -243,12 +238,12 @@ export class HeldLease extends Timer {
 
   #unwatch(): void {
     this.#isWatched = false;
-    this.#runtime.watchdogs.clear(this);
+    this.runtime.watchdogs.clear(this);
   }
 
   #setTimer(): void {
     const { extendAt, notifyAt } = this.validity;
-    this.#runtime.watchdogs.set(this, Math.min(extendAt, notifyAt));
+    this.runtime.watchdogs.set(this, Math.min(extendAt, notifyAt));
   }
 
   override onDue(): void {
@@ -269,7 +264,7 @@ export class HeldLease extends Timer {
     this.validity.extendSent(now);
     // Before the send: a store may answer at once.
     this.#setTimer();
-    write(this.#runtime.store, "extend", {
+    write(this.runtime.store, "extend", {
       command: this.command,
       deadlineMs: undefined,
       answer: (reply) => this.#extended(reply, now),
@@ -279,27 +274,19 @@ export class HeldLease extends Timer {
   #extended({ kind }: OwnedReply, sentAt: number): void {
     // Once the release has begun, "gone" is its own doing.
     if (!this.#isWatched) return;
-    switch (kind) {
-      case "done":
-        // Rule 7: with no request in flight, our owner id in the key proves that no other held it in
-        // between, even after the lease has expired. With one, our own late acquire may have taken
-        // the key again, so an expired lease is lost.
-        if (this.#mayBeRetaken && performance.now() >= this.validity.validUntil) {
-          this.#end("expired");
-          return;
-        }
-        this.validity.renewed(sentAt);
-        this.#setTimer();
-        return;
-      case "freed":
-        this.#end("freed");
-        return;
-      case "gone":
-      case "foreign":
-        this.#end("overtaken");
-        return;
-      // Without an answer the timer is set for the next try.
+    if (kind === "freed") this.#end("freed");
+    if (kind === "gone" || kind === "foreign") this.#end("overtaken");
+    // Without an answer the timer is set for the next try.
+    if (kind !== "done") return;
+    // Rule 7: with no request in flight, our owner id in the key proves that no other held it in
+    // between, even after the lease has expired. With one, our own late acquire may have taken
+    // the key again, so an expired lease is lost.
+    if (this.#mayBeRetaken && performance.now() >= this.validity.validUntil) {
+      this.#end("expired");
+      return;
     }
+    this.validity.renewed(sentAt);
+    this.#setTimer();
   }
 
   /** Rule 17: once a complete was sent, it may be what the extend has met, so nothing is lost. */

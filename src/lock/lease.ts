@@ -9,6 +9,7 @@ import { type CompleteOutcome, publish, type ReleaseOutcome, releaseChannel } fr
 import type { HeldLease } from "./held-lease.ts";
 import { type AnswerToStore, checkAnswer, type StoredAnswer } from "./record.ts";
 import { longestCooldownMs } from "./store.ts";
+import { checkRecords } from "./submission.ts";
 
 /** How an attempt to take a user's lock ended. */
 export type Attempt =
@@ -121,15 +122,12 @@ export class UserLease implements Lease {
   get key(): string {
     return this.#held.command.key;
   }
-
   get ownerId(): string {
     return this.#held.command.ownerId;
   }
-
   get signal(): AbortSignal {
     return this.#held.signal;
   }
-
   get fencingToken(): number | undefined {
     return this.#held.fencingToken;
   }
@@ -186,7 +184,7 @@ export class UserLease implements Lease {
     checkOptionNames(method, options, ["cooldownMs"]);
     const { cooldownMs = 0 } = options;
     checkMs("cooldownMs", cooldownMs, 0, longestCooldownMs);
-    if (cooldownMs > 0) this.#held.checkCooldown();
+    if (cooldownMs > 0) checkRecords(this.#held.runtime.store, "cooldownMs");
     return cooldownMs;
   }
 

@@ -1,7 +1,7 @@
 import { InvalidOptionError, LockUnavailableError } from "../errors.ts";
 import { checkOptionNames, invalidOption } from "../validation.ts";
 import { within } from "../within.ts";
-import { acquire, type Settled } from "./acquire.ts";
+import { Acquiring, type Settled } from "./acquire.ts";
 import { completedOf, type StoredAnswer } from "./record.ts";
 import { type CallerCommand, type LockRuntime, toLockError, write } from "./runtime.ts";
 import {
@@ -10,12 +10,12 @@ import {
   type InspectReply,
   isNoAnswer,
   type LockCommand,
-  type LockRequest,
   type LockStore,
   type NoAnswer,
   type OwnedReply,
 } from "./store.ts";
 import { encodeKeyPart } from "./submit-key.ts";
+import type { OnReport } from "./until-answered.ts";
 import { pauseBeforeRetry } from "./with-lock.ts";
 
 /**
@@ -208,7 +208,9 @@ export async function lookUp(store: LockStore, command: LockCommand): Promise<Lo
  * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError, as a rejection.
  */
 export async function check(runtime: LockRuntime, command: CallerCommand): Promise<void> {
-  const settled = await new Promise<Settled>((ended) => acquire(runtime, command, false, ended));
+  const settled = await new Promise<Settled>((ended) =>
+    new Acquiring(runtime, command, false, ended).begin(),
+  );
   if (settled.outcome === "unavailable") throw settled.cause;
   if (settled.outcome !== "acquired") {
     throw new LockUnavailableError(`the lock was ${settled.outcome}`);
@@ -223,13 +225,11 @@ export async function check(runtime: LockRuntime, command: CallerCommand): Promi
       write(runtime.store, "extend", { command: longer, deadlineMs: undefined, answer }),
     ),
   );
-  const { outcome, cause } = await new Promise<{ outcome: string; cause?: Error | undefined }>(
-    (resolve) => {
-      const ended = (outcome: string, cause?: Error) => resolve({ outcome, cause });
-      if (command.submission === undefined) held.release(ended);
-      else held.complete({ status: 204 }, 0, ended);
-    },
-  );
+  const [outcome, cause] = await new Promise<Parameters<OnReport<string>>>((resolve) => {
+    const ended: OnReport<string> = (...result) => resolve(result);
+    if (command.submission === undefined) held.release(ended);
+    else held.complete({ status: 204 }, 0, ended);
+  });
   if (extended?.kind !== "done") throw toLockError(extended, times.acquireTimeoutMs);
   if (outcome === "released" || outcome === "recorded") return;
   throw cause ?? new LockUnavailableError(`the throwaway lock was ${outcome}`);
@@ -259,8 +259,7 @@ async function ask<Reply extends { readonly kind: string }>(
         if (isNoAnswer(reply)) fail(reply);
         else settle(reply as Exclude<Reply, NoAnswer>);
       };
-      const request: LockRequest<Reply> = { ...more, command, deadlineMs: undefined, answer };
-      write(store, method, request as never);
+      write(store, method, { ...more, command, deadlineMs: undefined, answer } as never);
     });
     // Rule 10.
     const waitMs = Math.min(commandTimeoutMs, endsAt - performance.now());
@@ -288,15 +287,11 @@ function resolveFree(options: FreeOptions) {
 
 /** Percent-encoded, so that no field of a tombstone holds a colon. */
 function checkText(name: string, text: unknown, maxLength: number): string {
-  if (
-    typeof text !== "string" ||
-    text.length < 1 ||
-    text.length > maxLength ||
-    /[\p{Cc}\p{Cs}]/u.test(text)
-  ) {
-    throw invalidOption(name, `1 to ${maxLength} characters without control characters`, text);
+  const allowed = /^[^\p{Cc}\p{Cs}]+$/u;
+  if (typeof text === "string" && text.length <= maxLength && allowed.test(text)) {
+    return encodeKeyPart(text);
   }
-  return encodeKeyPart(text);
+  throw invalidOption(name, `1 to ${maxLength} characters without control characters`, text);
 }
 
 function missing(method: "inspect" | "free"): InvalidOptionError {

@@ -6,28 +6,6 @@ import { type OnReport, UntilAnswered } from "./until-answered.ts";
 /** Called once, within `acquireTimeoutMs`: the outcome, and why it is unconfirmed. */
 export type OnReleased = OnReport<ReleaseOutcome>;
 
-/**
- * Gives an owner id up for good, once: deletes the key if it holds the owner id. Only `complete` lets
- * go of a lock as well, for the record that takes its place.
- *
- * @param inFlight the requests of its acquire that may still take effect.
- * @param validUntil the monotonic time before which only we can have deleted the key; 0 if unknown.
- * @param cooldownUntilMs the end of a cooldown by the store's clock; 0 for none.
- */
-export function release(
-  runtime: LockRuntime,
-  command: CallerCommand,
-  inFlight: InFlight,
-  validUntil: number,
-  onReleased?: OnReleased,
-  cooldownUntilMs = 0,
-): void {
-  runtime.releases.count++;
-  const releasing = new Releasing(runtime, command, inFlight, validUntil, onReleased);
-  releasing.cooldownUntilMs = cooldownUntilMs;
-  releasing.send(releasing.startedAt);
-}
-
 /** One compare-and-delete. */
 interface Request extends ReleaseRequest {
   /** The latest deadline of the requests that were in flight when this one was sent. */
@@ -35,7 +13,9 @@ interface Request extends ReleaseRequest {
 }
 
 /**
- * A release, which becomes a retire where requests of the acquire are in flight:
+ * Gives an owner id up for good, once: deletes the key if it holds the owner id. Only `complete` lets
+ * go of a lock as well, for the record that takes its place. A release becomes a retire where requests
+ * of the acquire are in flight:
  *
  * ```
  * answered ── store time after every deadline ──▶ final
@@ -43,19 +23,25 @@ interface Request extends ReleaseRequest {
  * given up ── after 2 × acquireTimeoutMs + ttlMs ──▶ abandoned: the key runs out by itself
  * ```
  */
-class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome> {
+export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome> {
   readonly #inFlight: InFlight;
   /** Whether any request was in flight at the beginning: then this is more than a plain release. */
   readonly #retires: boolean;
   readonly #validUntil: number;
-  cooldownUntilMs = 0;
+  #cooldownUntilMs: number;
 
+  /**
+   * @param inFlight the requests of its acquire that may still take effect.
+   * @param validUntil the monotonic time before which only we can have deleted the key; 0 if unknown.
+   * @param cooldownUntilMs the end of a cooldown by the store's clock; 0 for none.
+   */
   constructor(
     runtime: LockRuntime,
     command: CallerCommand,
     inFlight: InFlight,
-    validUntil: number,
-    onReleased: OnReleased | undefined,
+    validUntil = 0,
+    onReleased?: OnReleased,
+    cooldownUntilMs = 0,
   ) {
     const { timers, times } = runtime;
     const giveUpAfterMs = 2 * times.acquireTimeoutMs + times.ttlMs;
@@ -63,6 +49,12 @@ class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome> {
     this.#inFlight = inFlight;
     this.#retires = inFlight.first !== undefined;
     this.#validUntil = validUntil;
+    this.#cooldownUntilMs = cooldownUntilMs;
+  }
+
+  begin(): void {
+    this.runtime.releases.count++;
+    this.send(this.startedAt);
   }
 
   protected override request(): Request {
@@ -71,13 +63,13 @@ class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome> {
       deadlineMs: undefined,
       // Read before the send: a request that is resolved afterwards was in flight during this try.
       inFlightUntilMs: this.#inFlight.latestDeadlineMs,
-      cooldownUntilMs: this.cooldownUntilMs,
+      cooldownUntilMs: this.#cooldownUntilMs,
       answer: (reply) => this.answered(request, reply),
     };
     return request;
   }
 
-  protected override executed(request: Request, reply: Exclude<OwnedReply, NoAnswer>): void {
+  protected override executed(reply: Exclude<OwnedReply, NoAnswer>, request: Request): void {
     const { kind } = reply;
     // Rule 8: `gone` or `foreign` after a try whose answer was lost, while the lease would still be
     // valid: that try deleted the key, because nothing else could. Not with `freed` (rule 19): the
@@ -85,13 +77,9 @@ class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome> {
     const isOurDoing = kind !== "freed" && this.isAmbiguous && performance.now() < this.#validUntil;
     this.report(kind === "done" || isOurDoing ? "released" : kind);
     // Rule 19: a retire never sets a cooldown.
-    this.cooldownUntilMs = 0;
+    this.#cooldownUntilMs = 0;
     // Rule 6: a request that the store executes after its deadline takes no effect.
-    if (reply.storeTimeMs > request.inFlightUntilMs) this.#end("final");
-  }
-
-  protected override givenUp(): void {
-    this.#end("abandoned");
+    if (reply.storeTimeMs > request.inFlightUntilMs) this.end("final");
   }
 
   /** Waiting does not help, and `close` does not wait for it. */
@@ -100,7 +88,7 @@ class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome> {
     this.runtime.releases.done();
   }
 
-  #end(outcome: RetireMessage["outcome"]): void {
+  protected override end(outcome: RetireMessage["outcome"] = "abandoned"): void {
     this.hasEnded = true;
     this.runtime.timers.clear(this);
     this.report("unconfirmed");

@@ -25,36 +25,6 @@ export interface CallerCommand extends LockCommand {
   readonly callerContext: AsyncResource | undefined;
 }
 
-/** The state that the attempts, leases, releases and completes of one lock share. */
-export interface LockRuntime {
-  readonly store: LockStore;
-  readonly times: LockTimes;
-  /** Attempts and releases. */
-  readonly timers: TimerWheel;
-  readonly completions: TimerWheel<Completing>;
-  /** Timers of all leases that still need one: held, waiting for a complete, or lost but possibly still in Redis. */
-  readonly watchdogs: TimerWheel<HeldLease>;
-  /** The attempts under way and the leases that are neither released, completed nor lost. */
-  readonly active: WaitGroup;
-  /** The releases that may still succeed. */
-  readonly releases: WaitGroup;
-  /** The completes that may still be answered. */
-  readonly completes: WaitGroup;
-  /** How many characters of records wait for an answer. */
-  pendingRecordLength: number;
-  /** `close` has waited long enough: a lease that is acquired now is released at once. */
-  isDrained: boolean;
-}
-
-/** For `close`. */
-export interface CloseOptions {
-  /**
-   * How long live leases may go on before they count as lost, in milliseconds; 0 to 600 000.
-   * @defaultValue 5_000
-   */
-  readonly timeoutMs?: number | undefined;
-}
-
 /** Counts operations under way, and resolves when there are none. */
 class WaitGroup {
   count = 0;
@@ -71,6 +41,40 @@ class WaitGroup {
   }
 }
 
+/** The state that the attempts, leases, releases and completes of one lock share. */
+export class LockRuntime {
+  readonly store: LockStore;
+  readonly times: LockTimes;
+  /** Attempts and releases. */
+  readonly timers: TimerWheel;
+  readonly completions: TimerWheel<Completing>;
+  /** Timers of all leases that still need one: held, waiting for a complete, or lost but possibly still in Redis. */
+  readonly watchdogs: TimerWheel<HeldLease>;
+  /** The attempts under way and the leases that are neither released, completed nor lost. */
+  readonly active: WaitGroup = new WaitGroup();
+  /** The releases that may still succeed. */
+  readonly releases: WaitGroup = new WaitGroup();
+  /** The completes that may still be answered. */
+  readonly completes: WaitGroup = new WaitGroup();
+  /** How many characters of records wait for an answer. */
+  pendingRecordLength = 0;
+  /** `close` has waited long enough: a lease that is acquired now is released at once. */
+  isDrained = false;
+
+  constructor(store: LockStore, times: LockTimes) {
+    this.store = store;
+    this.times = times;
+    // Coarse steps: a few ms late is harmless here, and a busy process is not woken per attempt.
+    const stepMs = Math.max(1, times.commandTimeoutMs / 100);
+    this.timers = new TimerWheel(stepMs, true);
+    this.completions = new TimerWheel(stepMs, true);
+    // A holder is notified at least a tenth of `ttlMs` before the end, so these steps are fine enough.
+    const watchdogStepMs = Math.max(1, Math.min(times.ttlMs / 200, 50));
+    // The work keeps the process alive, not its lock.
+    this.watchdogs = new TimerWheel(watchdogStepMs, false);
+  }
+}
+
 /**
  * The requests of one attempt that are in flight: written, and possibly still to take effect. The
  * attempt adds them and resolves them, also after it has ended; its lease and its release read them.
@@ -82,18 +86,13 @@ export class InFlight {
 
   add(request: LockRequest<AcquireReply>): void {
     if (this.first === undefined) this.first = request;
-    else if (this.#others === undefined) this.#others = [request];
-    else this.#others.push(request);
+    else this.#others = [...(this.#others ?? []), request];
   }
 
   /** The request's effect is certain: it can take effect no later than now. */
   resolve(request: LockRequest<AcquireReply>): void {
-    if (this.first === request) {
-      this.first = this.#others?.pop();
-      return;
-    }
-    const at = this.#others?.indexOf(request) ?? -1;
-    if (at >= 0) this.#others?.splice(at, 1);
+    if (this.first === request) this.first = this.#others?.pop();
+    else this.#others = this.#others?.filter((other) => other !== request);
   }
 
   /**
@@ -108,26 +107,6 @@ export class InFlight {
     }
     return latest;
   }
-}
-
-export function createRuntime(store: LockStore, times: LockTimes): LockRuntime {
-  // Coarse steps: a few ms late is harmless here, and a busy process is not woken per attempt.
-  const stepMs = Math.max(1, times.commandTimeoutMs / 100);
-  // A holder is notified at least a tenth of `ttlMs` before the end, so these steps are fine enough.
-  const watchdogStepMs = Math.max(1, Math.min(times.ttlMs / 200, 50));
-  return {
-    store,
-    times,
-    timers: new TimerWheel(stepMs, true),
-    completions: new TimerWheel<Completing>(stepMs, true),
-    // The work keeps the process alive, not its lock.
-    watchdogs: new TimerWheel<HeldLease>(watchdogStepMs, false),
-    active: new WaitGroup(),
-    releases: new WaitGroup(),
-    completes: new WaitGroup(),
-    pendingRecordLength: 0,
-    isDrained: false,
-  };
 }
 
 /** Hands a request to the store. A method that throws counts as one that answered `unknown`. */
@@ -165,6 +144,15 @@ export function toLockError(
     return new LockMisconfiguredError(`${advice}: ${cause.message}`, { cause });
   }
   return new LockUnavailableError(`the store gave no usable answer: ${cause.message}`, { cause });
+}
+
+/** For `close`. */
+export interface CloseOptions {
+  /**
+   * How long live leases may go on before they count as lost, in milliseconds; 0 to 600 000.
+   * @defaultValue 5_000
+   */
+  readonly timeoutMs?: number | undefined;
 }
 
 /** Rule 14: live leases get `timeoutMs`, then completes and retires `2 × acquireTimeoutMs`. */

@@ -29,7 +29,13 @@ export function submitKey(keyPrefix: string, userId: UserId): string {
     case "string":
       if (id.length === 0) throw invalid("an empty string");
       if (id.length > maxLength) throw invalid(`a string of ${id.length} characters`);
-      if (suspicious.has(id)) warnOfSuspicious(id);
+      // Warns and does not refuse: the text may be a login name.
+      if (suspicious.has(id)) {
+        warnOnce(
+          "SUBMIT_LOCK_SUSPICIOUS_USER_ID",
+          `userId: got the text ${JSON.stringify(id)}, which String(…) makes of a missing value or of an object: if that is where it comes from, all such users share one lock and keep each other out. Pass undefined for a request without a user, and the id itself for one with a user`,
+        );
+      }
       break;
     case "bigint":
       id = String(id);
@@ -60,14 +66,6 @@ export function encodeKeyPart(text: string): string {
   }
   return encoded.replace(leftOver, (match) =>
     match === "%40" ? "@" : `%${match.charCodeAt(0).toString(16).toUpperCase()}`,
-  );
-}
-
-/** Warns and does not refuse: the text may be a login name. */
-function warnOfSuspicious(userId: string): void {
-  warnOnce(
-    "SUBMIT_LOCK_SUSPICIOUS_USER_ID",
-    `userId: got the text ${JSON.stringify(userId)}, which String(…) makes of a missing value or of an object: if that is where it comes from, all such users share one lock and keep each other out. Pass undefined for a request without a user, and the id itself for one with a user`,
   );
 }
 

@@ -1,6 +1,6 @@
 import { v4 as uuid } from "uuid";
 import { checkMs, checkOptionNames, invalidOption } from "../validation.ts";
-import { acquire } from "./acquire.ts";
+import { Acquiring, type Settled } from "./acquire.ts";
 import { captureContext } from "./channels.ts";
 import {
   type Attempt,
@@ -23,13 +23,7 @@ import {
   statsOf,
 } from "./on-call.ts";
 import { resolveLockOptions, type SubmitLockOptions } from "./options.ts";
-import {
-  type CallerCommand,
-  type CloseOptions,
-  createRuntime,
-  drain,
-  type LockRuntime,
-} from "./runtime.ts";
+import { type CallerCommand, type CloseOptions, drain, LockRuntime } from "./runtime.ts";
 import {
   type AcquireOptions,
   checkRecords,
@@ -37,7 +31,7 @@ import {
   resolveSubmission,
 } from "./submission.ts";
 import { submitKey, type UserId } from "./submit-key.ts";
-import { resolveWaitMs, type WithLockOptions, waitForLease } from "./with-lock.ts";
+import { type WithLockOptions, waitForLease } from "./with-lock.ts";
 
 /** The work under the lock. */
 export type LockedWork<Result> = (lease: Lease) => Result | PromiseLike<Result>;
@@ -58,10 +52,9 @@ export class SubmitLock {
     const { store, keyPrefix, times, holder } = resolveLockOptions(options);
     this.keyPrefix = keyPrefix;
     this.#holder = holder;
-    this.#runtime = createRuntime(store, times);
-    const { watchdogs } = this.#runtime;
-    this.#detach = this.#runtime.store.attach(() => {
-      for (const lease of watchdogs.armed()) lease.extendNow();
+    this.#runtime = new LockRuntime(store, times);
+    this.#detach = store.attach(() => {
+      for (const lease of this.#runtime.watchdogs.armed()) lease.extendNow();
     });
   }
 
@@ -93,15 +86,14 @@ export class SubmitLock {
     return new Promise((resolve) => {
       const submission = options === undefined ? undefined : this.#submission(options);
       const key = submitKey(this.keyPrefix, userId);
-      if (this.#closed !== undefined) {
-        resolve(closedAttempt());
-        return;
-      }
-      acquire(this.#runtime, this.#command(key, submission), true, (settled) => {
-        if (settled.outcome !== "acquired") return resolve(settled);
-        const { confirmed, held } = settled;
-        return resolve({ outcome: "acquired", lease: new UserLease(held), confirmed });
-      });
+      const ended = (settled: Settled): void => {
+        if (settled.outcome === "acquired") {
+          const { confirmed, held } = settled;
+          resolve({ outcome: "acquired", lease: new UserLease(held), confirmed });
+        } else resolve(settled);
+      };
+      if (this.#closed !== undefined) resolve(closedAttempt());
+      else new Acquiring(this.#runtime, this.#command(key, submission), true, ended).begin();
     });
   }
 
@@ -148,7 +140,9 @@ export class SubmitLock {
     ...rest: [LockedWork<Result>] | [WithLockOptions, LockedWork<Result>]
   ): Promise<Result> {
     const [options, work] = rest.length === 1 ? [{}, rest[0]] : rest;
-    const waitMs = resolveWaitMs(options);
+    checkOptionNames("withLock", options, ["waitMs"]);
+    const { waitMs = 0 } = options;
+    checkMs("waitMs", waitMs, 0, 600_000);
     if (typeof work !== "function") throw invalidOption("work", "a function", work);
     const key = this.keyFor(userId);
     const lease = await waitForLease(key, waitMs, () => this.acquire(userId));

@@ -73,10 +73,10 @@ export abstract class UntilAnswered<
   protected abstract request(): Request;
 
   /** The store has executed the request and answered. */
-  protected abstract executed(request: Request, reply: Exclude<Reply, NoAnswer>): void;
+  protected abstract executed(reply: Exclude<Reply, NoAnswer>, request: Request): void;
 
-  /** `giveUpAfterMs` is over: no further request is sent. */
-  protected abstract givenUp(): void;
+  /** No further request is sent: `giveUpAfterMs` is over, unless the subclass says otherwise. */
+  protected abstract end(): void;
 
   /** The store has said "permission denied" for the first time. */
   protected denied(): void {}
@@ -103,7 +103,7 @@ export abstract class UntilAnswered<
     const silentUntil = this.#sentAt + this.command.times.commandTimeoutMs;
     if (ageMs >= this.#reportAfterMs) this.report("unconfirmed");
     if (ageMs >= this.#giveUpAfterMs) {
-      this.givenUp();
+      this.end();
     } else if (now < (isSilent ? silentUntil : this.notBefore)) {
       this.#setTimer(now);
     } else {
@@ -117,7 +117,7 @@ export abstract class UntilAnswered<
     if (this.#unanswered === request) this.#unanswered = undefined;
     const failure = reply as NoAnswer;
     if (failure.kind !== "unsent" && failure.kind !== "rejected" && failure.kind !== "unknown") {
-      this.executed(request, reply as Exclude<Reply, NoAnswer>);
+      this.executed(reply as Exclude<Reply, NoAnswer>, request);
       return;
     }
     this.lastFailure = failure;

@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { LockContendedError, LockUnavailableError } from "../errors.ts";
-import { checkMs, checkOptionNames } from "../validation.ts";
 import type { Attempt, Lease } from "./lease.ts";
 
 /** For `withLock`. */
@@ -11,12 +10,6 @@ export interface WithLockOptions {
    * @defaultValue 0, one attempt
    */
   readonly waitMs?: number | undefined;
-}
-
-export function resolveWaitMs(options: WithLockOptions): number {
-  checkOptionNames("withLock", options, ["waitMs"]);
-  const { waitMs = 0 } = options;
-  return checkMs("waitMs", waitMs, 0, 600_000);
 }
 
 /**

@@ -31,11 +31,6 @@ interface Entry {
   expiresAt: number;
 }
 
-interface KeptRecord {
-  readonly text: string;
-  readonly expiresAt: number;
-}
-
 /** More are not kept: the oldest go first. */
 const maxRecords = 10_000;
 
@@ -46,7 +41,7 @@ const maxRecords = 10_000;
  */
 export class MemoryStore implements LockStore {
   readonly #entries = new Map<string, Entry>();
-  readonly #records = new Map<string, KeptRecord>();
+  readonly #records = new Map<string, { readonly text: string; readonly expiresAt: number }>();
   #lastToken = 0;
   /** How many entries there may be before the expired ones are swept out. */
   #sweepAt = 1_000;
@@ -68,7 +63,10 @@ export class MemoryStore implements LockStore {
     // Rule 16: the record before the lock.
     const record = this.#recordOf(command, now);
     if (record !== undefined) {
-      request.answer(completedOrMismatched(record, command.submission, now));
+      const fingerprint = record.slice(fingerprintAt, ownerIdAt);
+      const isOther = differs(fingerprint, command.submission?.fingerprint);
+      if (isOther) request.answer({ kind: "mismatched", inFlight: false, storeTimeMs: now });
+      else request.answer({ kind: "completed", record, storeTimeMs: now });
       return;
     }
     const entry = live(this.#entries, command.key, now);
@@ -109,7 +107,9 @@ export class MemoryStore implements LockStore {
     const isHeld = entry !== undefined && isOwned(entry, command.ownerId);
     const prior = this.#recordOf(command, now);
     if (prior === undefined && expiresAtMs > now) {
-      this.#keep(recordKey(command), { text: record, expiresAt: expiresAtMs });
+      const [oldest] = this.#records.keys();
+      if (this.#records.size >= maxRecords && oldest !== undefined) this.#records.delete(oldest);
+      this.#records.set(recordKey(command), { text: record, expiresAt: expiresAtMs });
     }
     if (isHeld) this.#free(request, entry, now);
     let kind: "recorded" | "late" | "expired" | "duplicate" = isHeld ? "recorded" : "late";
@@ -176,12 +176,6 @@ export class MemoryStore implements LockStore {
     else this.#entries.delete(key);
   }
 
-  #keep(key: string, record: KeptRecord): void {
-    const [oldest] = this.#records.keys();
-    if (this.#records.size >= maxRecords && oldest !== undefined) this.#records.delete(oldest);
-    this.#records.set(key, record);
-  }
-
   #recordOf(command: LockCommand, now: number): string | undefined {
     if (command.submission === undefined) return undefined;
     return live(this.#records, recordKey(command), now)?.text;
@@ -211,7 +205,7 @@ export class MemoryStore implements LockStore {
   }
 }
 
-/** What is in the map and has not expired. */
+/** The value of the key, unless it has expired. */
 function live<Kept extends { readonly expiresAt: number }>(
   map: Map<string, Kept>,
   key: string,
@@ -234,17 +228,6 @@ const noFingerprint = "-".repeat(22);
 
 function isOwned(entry: Entry, ownerId: string): boolean {
   return entry.ownerId === ownerId && entry.state === "held";
-}
-
-function completedOrMismatched(
-  record: string,
-  submission: SubmissionHashes | undefined,
-  storeTimeMs: number,
-): AcquireReply {
-  const fingerprint = record.slice(fingerprintAt, ownerIdAt);
-  return differs(fingerprint, submission?.fingerprint)
-    ? { kind: "mismatched", inFlight: false, storeTimeMs }
-    : { kind: "completed", record, storeTimeMs };
 }
 
 function contendedOrMismatched(

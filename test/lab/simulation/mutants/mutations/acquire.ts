@@ -37,8 +37,8 @@ function idOf(lock: object, key: string): string {
     const command = { ...this.#command, ownerId };
   }`,
     also: {
-      find: "class Acquiring extends Timer",
-      replace: "let nth = 0;\nclass Acquiring extends Timer",
+      find: "export class Acquiring extends Timer",
+      replace: "let nth = 0;\nexport class Acquiring extends Timer",
     },
   },
   {
@@ -68,7 +68,7 @@ function idOf(lock: object, key: string): string {
   {
     name: "silence is not confirmed",
     rule: "4",
-    find: "else this.send(now);\n  }\n\n  #answered",
+    find: "else this.#send(now);\n  }\n\n  #answered",
     replace: "else this.#runtime.timers.set(this, this.#endsAt);\n  }\n\n  #answered",
   },
   {

@@ -5,7 +5,7 @@ export const leaseMutations: readonly Mutation[] = [
   {
     name: "the lease counts from the answer",
     rule: "1, 7",
-    find: "inFlight,\n      this.startedAt,",
+    find: "inFlight,\n      this.#startedAt,",
     replace: "inFlight,\n      performance.now(),",
   },
   {
@@ -23,8 +23,8 @@ export const leaseMutations: readonly Mutation[] = [
   {
     name: "an extend counts without an answer",
     rule: "7",
-    find: "// Without an answer the timer is set for the next try.",
-    replace: "default:\n        this.validity.renewed(sentAt);",
+    find: 'if (kind !== "done") return;',
+    replace: "",
   },
   {
     name: "gone does not make a lease lost",

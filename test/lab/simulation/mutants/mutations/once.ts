@@ -23,11 +23,11 @@ export const onceMutations: readonly Mutation[] = [
   {
     name: "a retire runs beside the complete",
     rule: "17",
-    find: "this.send(this.startedAt);",
+    find: "this.runtime.pendingRecordLength += this.#record.length;",
     replace:
-      "const early = this.#inFlight;\n    if (early.first) release(this.runtime, this.command, early, 0);\n    this.send(this.startedAt);",
+      "const early = this.#inFlight;\n    if (early.first) new Releasing(this.runtime, this.command, early).begin();\n    this.runtime.pendingRecordLength += this.#record.length;",
     also: {
-      find: "if (this.#inFlight.first !== undefined) release(this.runtime, this.command, this.#inFlight, 0);",
+      find: "if (inFlight.first !== undefined) new Releasing(this.runtime, this.command, inFlight).begin();",
       replace: "",
     },
   },

@@ -23,8 +23,8 @@ export const releaseMutations: readonly Mutation[] = [
   {
     name: "a retire is final at its first answer",
     rule: "6",
-    find: 'if (reply.storeTimeMs > request.inFlightUntilMs) this.#end("final");',
-    replace: 'this.#end("final");',
+    find: 'if (reply.storeTimeMs > request.inFlightUntilMs) this.end("final");',
+    replace: 'this.end("final");',
   },
   {
     name: "a retire asks only once",
@@ -36,8 +36,8 @@ export const releaseMutations: readonly Mutation[] = [
   {
     name: "a retire goes by this process' own clock",
     rule: "6, 12",
-    find: 'if (reply.storeTimeMs > request.inFlightUntilMs) this.#end("final");',
-    replace: 'if (Date.now() > request.inFlightUntilMs) this.#end("final");',
+    find: 'if (reply.storeTimeMs > request.inFlightUntilMs) this.end("final");',
+    replace: 'if (Date.now() > request.inFlightUntilMs) this.end("final");',
   },
   {
     name: "gone after a lost answer is called gone",
