@@ -34,8 +34,7 @@ function idOf(lock: object, key: string): string {
     rule: "1",
     find: "const command = this.#command;",
     replace: `const ownerId = this.#command.ownerId.slice(0, 32) + String(1_000 + ++nth).slice(-4);
-    const command = { ...this.#command, ownerId };
-  }`,
+    const command = { ...this.#command, ownerId };`,
     also: {
       find: "export class Acquiring extends Timer",
       replace: "let nth = 0;\nexport class Acquiring extends Timer",
