@@ -90,8 +90,7 @@ export class LockClosedError extends SubmitLockError {
 /**
  * Why a lease was lost: it could not be extended in time (`expired`), the key was gone or had
  * another owner at the next extend (`overtaken`), a person had taken the lock away with `free`
- * (`freed`), it was held for `maxHoldMs`
- * (`max-hold`), or the lock was closed under it (`closed`).
+ * (`freed`), it was held for `maxHoldMs` (`max-hold`), or the lock was closed under it (`closed`).
  */
 export type LostReason = "expired" | "overtaken" | "freed" | "max-hold" | "closed";
 

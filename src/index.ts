@@ -25,10 +25,9 @@ export type {
   RetireMessage,
   SubmitLockChannels,
 } from "./lock/channels.ts";
-export type { CheckOptions } from "./lock/check.ts";
 export type { Attempt, Lease, ReleaseOptions, SubmissionAttempt } from "./lock/lease.ts";
-export type { LookUp } from "./lock/look-up.ts";
 export type {
+  CheckOptions,
   CooldownInspection,
   ForeignInspection,
   FreedInspection,
@@ -37,6 +36,7 @@ export type {
   HeldInspection,
   Inspection,
   LockStats,
+  LookUp,
 } from "./lock/on-call.ts";
 export type { SubmitLockOptions } from "./lock/options.ts";
 export type { AnswerHeaders, AnswerToStore, StoredAnswer } from "./lock/record.ts";
@@ -72,5 +72,4 @@ export { type LockedWork, SubmitLock } from "./lock/submit-lock.ts";
 export type { WithLockOptions } from "./lock/with-lock.ts";
 export { MemoryStore } from "./stores/memory-store.ts";
 export type { RedisClient } from "./stores/redis/ioredis.ts";
-export type { RedisStoreOptions } from "./stores/redis/redis-store.ts";
-export { RedisStore } from "./stores/redis/redis-store.ts";
+export { RedisStore, type RedisStoreOptions } from "./stores/redis/redis-store.ts";

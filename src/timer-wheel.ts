@@ -10,10 +10,6 @@ export abstract class Timer {
   /** Called once the time has come: up to a step late, or later if the event loop was blocked. */
   abstract onDue(): void;
 
-  static isSet(timer: Timer): boolean {
-    return timer.#after !== undefined;
-  }
-
   static next(timer: Timer): Timer {
     return timer.#after ?? timer;
   }
@@ -27,15 +23,20 @@ export abstract class Timer {
     slot.#before = timer;
   }
 
-  /** Clears the timer's own links: it may live on, and would keep its neighbours in memory. */
-  static unlink(timer: Timer): void {
+  /**
+   * Clears the timer's own links: it may live on, and would keep its neighbours in memory.
+   *
+   * @returns whether the timer was set.
+   */
+  static unlink(timer: Timer): boolean {
     const before = timer.#before;
     const after = timer.#after;
-    if (before === undefined || after === undefined) return;
+    if (before === undefined || after === undefined) return false;
     before.#after = after;
     after.#before = before;
     timer.#before = undefined;
     timer.#after = undefined;
+    return true;
   }
 }
 
@@ -76,8 +77,7 @@ export class TimerWheel<Kind extends Timer = Timer> {
 
   /** @param at by the monotonic clock, in milliseconds. Replaces an earlier time of the same timer. */
   set(timer: Kind, at: number): void {
-    if (Timer.isSet(timer)) Timer.unlink(timer);
-    else this.#counted(1);
+    if (!Timer.unlink(timer) && this.#count++ === 0 && this.#keepsAlive) this.#timeout?.ref();
     const number = Math.max(Math.ceil(at / this.#stepMs), this.#firedUpTo + 1);
     let slot = this.#slots.get(number);
     if (slot === undefined) {
@@ -89,18 +89,16 @@ export class TimerWheel<Kind extends Timer = Timer> {
   }
 
   clear(timer: Kind): void {
-    if (!Timer.isSet(timer)) return;
-    Timer.unlink(timer);
-    this.#counted(-1);
+    // The timeout stays: the next timer is usually a moment away.
+    if (Timer.unlink(timer) && --this.#count === 0 && this.#keepsAlive) this.#timeout?.unref();
   }
 
   /** All timers that are set at the moment. */
   armed(): Kind[] {
     const all: Kind[] = [];
     for (const slot of this.#slots.values()) {
-      for (let each = Timer.next(slot); each !== slot; each = Timer.next(each)) {
+      for (let each = Timer.next(slot); each !== slot; each = Timer.next(each))
         all.push(each as Kind);
-      }
     }
     return all;
   }
@@ -109,14 +107,6 @@ export class TimerWheel<Kind extends Timer = Timer> {
   unref(): void {
     this.#keepsAlive = false;
     this.#timeout?.unref();
-  }
-
-  #counted(change: 1 | -1): void {
-    this.#count += change;
-    if (!this.#keepsAlive) return;
-    // The timeout stays: the next timer is usually a moment away.
-    if (this.#count === 0) this.#timeout?.unref();
-    else if (change === 1 && this.#count === 1) this.#timeout?.ref();
   }
 
   #arm(number: number): void {
@@ -146,18 +136,14 @@ export class TimerWheel<Kind extends Timer = Timer> {
         }
       }
     } finally {
-      // Also when a listener has thrown: the rest of its slot fires next.
-      this.#armNext();
+      // Also when a listener has thrown: the rest of its slot fires next. Most slots are empty long
+      // before their time: no timeout waits for those.
+      let next = Number.POSITIVE_INFINITY;
+      for (const [number, slot] of this.#slots) {
+        if (Timer.next(slot) === slot) this.#slots.delete(number);
+        else next = Math.min(next, number);
+      }
+      if (next < this.#armedFor) this.#arm(next);
     }
   };
-
-  /** Most slots are empty long before their time: no timeout waits for those. */
-  #armNext(): void {
-    let next = Number.POSITIVE_INFINITY;
-    for (const [number, slot] of this.#slots) {
-      if (Timer.next(slot) === slot) this.#slots.delete(number);
-      else next = Math.min(next, number);
-    }
-    if (next < this.#armedFor) this.#arm(next);
-  }
 }

@@ -1,6 +1,6 @@
 import { InvalidOptionError } from "../errors.ts";
 import type { Attempt, Lease, SubmissionAttempt } from "../lock/lease.ts";
-import type { LookUp } from "../lock/look-up.ts";
+import type { LookUp } from "../lock/on-call.ts";
 import { type AcquireOptions, resolveRetainMs } from "../lock/submission.ts";
 import type { UserId } from "../lock/submit-key.ts";
 import { checkMs, checkOptionNames, hasMembers, invalidOption } from "../validation.ts";

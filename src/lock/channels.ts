@@ -118,21 +118,15 @@ export interface SubmitLockChannels {
 /** A channel that knows the type of its messages. */
 type ChannelOf<Message> = Channel & { readonly message?: Message };
 
-function channelOf<Name extends keyof SubmitLockChannels>(
-  name: Name,
-): ChannelOf<SubmitLockChannels[Name]> {
-  return channel(name);
-}
-
-export const acquireChannel: ChannelOf<AcquireMessage> = channelOf("submit-lock:acquire");
-export const releaseChannel: ChannelOf<ReleaseMessage> = channelOf("submit-lock:release");
-export const lostChannel: ChannelOf<LostMessage> = channelOf("submit-lock:lost");
-export const retireChannel: ChannelOf<RetireMessage> = channelOf("submit-lock:retire");
-export const completeChannel: ChannelOf<CompleteMessage> = channelOf("submit-lock:complete");
-export const duplicateChannel: ChannelOf<DuplicateMessage> = channelOf("submit-lock:duplicate");
+export const acquireChannel: ChannelOf<AcquireMessage> = channel("submit-lock:acquire");
+export const releaseChannel: ChannelOf<ReleaseMessage> = channel("submit-lock:release");
+export const lostChannel: ChannelOf<LostMessage> = channel("submit-lock:lost");
+export const retireChannel: ChannelOf<RetireMessage> = channel("submit-lock:retire");
+export const completeChannel: ChannelOf<CompleteMessage> = channel("submit-lock:complete");
+export const duplicateChannel: ChannelOf<DuplicateMessage> = channel("submit-lock:duplicate");
 const replayChannel: Channel = channel("submit-lock:replay");
 
-const lockChannels = [
+const lockChannels: readonly Channel[] = [
   acquireChannel,
   releaseChannel,
   lostChannel,
@@ -147,17 +141,17 @@ const lockChannels = [
  * `AsyncLocalStorage`.
  */
 export function captureContext(): AsyncResource | undefined {
-  return lockChannels.some((each) => each.hasSubscribers)
-    ? new AsyncResource("submit-lock")
-    : undefined;
+  for (const each of lockChannels) if (each.hasSubscribers) return new AsyncResource("submit-lock");
+  return undefined;
 }
 
-/** Publishes in the async context of the caller that asked for the lock. */
-export function publish<C extends ChannelOf<object>>(
-  to: C,
-  { callerContext }: CallerCommand,
-  message: NonNullable<C["message"]>,
+/** Publishes about the command's key, in the async context of the caller that asked for the lock. */
+export function publish<Message extends { readonly key: string; readonly keyPrefix: string }>(
+  to: ChannelOf<Message>,
+  { callerContext, key, keyPrefix }: CallerCommand,
+  more: Omit<Message, "key" | "keyPrefix">,
 ): void {
+  const message = { key, keyPrefix, ...more };
   if (callerContext === undefined) to.publish(message);
   else callerContext.runInAsyncScope(() => to.publish(message));
 }

@@ -1,61 +1,40 @@
 import { AsyncResource } from "node:async_hooks";
 import { LockLostError, type LostReason } from "../errors.ts";
 import { Timer } from "../timer-wheel.ts";
-import type { Acquired } from "./acquire.ts";
 import { lostChannel, publish } from "./channels.ts";
-import { Completing, complete, type OnCompleted, planComplete } from "./complete.ts";
+import { Completing, type OnCompleted, patienceMs } from "./complete.ts";
 import type { AnswerToStore } from "./record.ts";
-import { type OnReleased, release } from "./release.ts";
+import { type OnReleased, Releasing } from "./release.ts";
 import { type CallerCommand, type InFlight, type LockRuntime, write } from "./runtime.ts";
-import type { LockCommand, LockRequest, LockTimes, OwnedReply } from "./store.ts";
-import { checkRecords } from "./submission.ts";
-
-/**
- * For how long a key with `ttlMs` to live may be relied on, in milliseconds: less 1 % for clocks
- * that run at different speeds and 2 ms for the granularity of Redis' expiry, as Redlock has it
- * (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/).
- */
-function reliableMs(ttlMs: number): number {
-  return 0.99 * ttlMs - 2;
-}
+import type { LockTimes, OwnedReply } from "./store.ts";
 
 /**
  * Rule 7: the times of one lease, all by the monotonic clock: until when it is valid, when it has
  * to be extended, and when its holder is notified.
  */
 class Validity {
-  readonly #times: LockTimes;
   readonly startedAt: number;
+  readonly #times: LockTimes;
   /** No other owner can have the key before. */
-  validUntil: number;
-  /** When the next extend is due. */
-  extendAt: number;
+  validUntil = 0;
+  /** When the next extend is due; ∞ from the one on that carries the lease to `maxHoldMs`. */
+  extendAt = 0;
 
   /** @param startedAt from before the first send of the acquire. */
   constructor(times: LockTimes, startedAt: number) {
     this.#times = times;
     this.startedAt = startedAt;
-    this.validUntil = startedAt + reliableMs(times.ttlMs);
-    this.extendAt = startedAt + times.ttlMs / 3;
+    this.renewed(startedAt);
   }
 
-  get endsAt(): number {
-    return Math.min(this.validUntil, this.#heldUntil);
-  }
-
-  /** When the holder is notified of the loss: early enough to stop before the end. */
-  get notifyAt(): number {
-    return this.endsAt - Math.min(1_000, this.#times.ttlMs / 10);
-  }
-
-  /** False from the extend on that carries the lease to `maxHoldMs`. */
-  get mayBeExtended(): boolean {
-    return this.#times.maxHoldMs > this.#times.ttlMs && this.validUntil < this.#heldUntil;
-  }
-
-  /** When the watchdog has something to do next. */
-  get dueAt(): number {
-    return this.mayBeExtended ? Math.min(this.notifyAt, this.extendAt) : this.notifyAt;
+  /** Counts from the send of that very request, and never goes back: answers may overtake each other. */
+  renewed(sentAt: number): void {
+    const { maxHoldMs, ttlMs } = this.#times;
+    // Less 1 % for clocks that run at different speeds and 2 ms for the granularity of Redis' expiry,
+    // as Redlock has it (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/).
+    this.validUntil = Math.max(this.validUntil, sentAt + 0.99 * ttlMs - 2);
+    const isLast = maxHoldMs <= ttlMs || this.validUntil >= this.startedAt + maxHoldMs;
+    this.extendAt = isLast ? Number.POSITIVE_INFINITY : Math.max(this.extendAt, sentAt + ttlMs / 3);
   }
 
   /** Until an answer says otherwise the next extend comes soon: there may be time for only one. */
@@ -64,15 +43,13 @@ class Validity {
     this.extendAt = sentAt + Math.max(commandTimeoutMs, ttlMs / 15);
   }
 
-  /** Counts from the send of that very extend, and never goes back: answers may overtake each other. */
-  extendAnswered(sentAt: number): void {
-    const { ttlMs } = this.#times;
-    this.validUntil = Math.max(this.validUntil, sentAt + reliableMs(ttlMs));
-    this.extendAt = Math.max(this.extendAt, sentAt + ttlMs / 3);
+  get endsAt(): number {
+    return Math.min(this.validUntil, this.startedAt + this.#times.maxHoldMs);
   }
 
-  get #heldUntil(): number {
-    return this.startedAt + this.#times.maxHoldMs;
+  /** When the holder is notified of the loss: early enough to stop before the end. */
+  get notifyAt(): number {
+    return this.endsAt - Math.min(1_000, this.#times.ttlMs / 10);
   }
 }
 
@@ -83,26 +60,6 @@ const explanations: Record<LostReason, string> = {
   "max-hold": "it was held for maxHoldMs",
   closed: "the lock was closed",
 };
-
-/** One write of an extend. */
-class ExtendRequest implements LockRequest<OwnedReply> {
-  readonly #lease: HeldLease;
-  readonly #sentAt: number;
-  deadlineMs: number | undefined;
-
-  constructor(lease: HeldLease, sentAt: number) {
-    this.#lease = lease;
-    this.#sentAt = sentAt;
-  }
-
-  get command(): LockCommand {
-    return this.#lease.command;
-  }
-
-  answer(reply: OwnedReply): void {
-    this.#lease.extended(reply, this.#sentAt);
-  }
-}
 
 /**
  * A lease and its watchdog. Held until it is released, completed or lost:
@@ -118,20 +75,19 @@ class ExtendRequest implements LockRequest<OwnedReply> {
  * ```
  */
 export class HeldLease extends Timer {
+  readonly runtime: LockRuntime;
   readonly command: CallerCommand;
   readonly fencingToken: number | undefined;
-  readonly #runtime: LockRuntime;
-  readonly #validity: Validity;
+  readonly validity: Validity;
   readonly #inFlight: InFlight;
   /** A late request of our own acquire may take the key again after another owner has had it. */
   readonly #mayBeRetaken: boolean;
+  readonly #storeOffsetMs: number;
   #lost: LockLostError | undefined;
   #isReleased = false;
   /** When the watchdog stops at the latest; ∞ until complete was called. */
   #extendUntil: number = Number.POSITIVE_INFINITY;
-  /** Whether the watchdog works. */
   #isWatched = true;
-  readonly #storeOffsetMs: number;
   /** Made on first use: most handlers never look at the signal. */
   #aborter: AbortController | undefined;
   /** The context of the code that first asked for the signal: its listeners must run there. */
@@ -139,25 +95,29 @@ export class HeldLease extends Timer {
   /** Rule 19: the one retire of a lost lease, begun by the lease itself or by `release`. */
   #retired: Promise<Parameters<OnReleased>> | undefined;
 
+  /**
+   * @param inFlight the requests of its acquire that may still take effect.
+   * @param startedAt monotonic time from before the first send: the lease counts from here.
+   * @param fencingToken `undefined` in a store that has none.
+   * @param storeOffsetMs added to the monotonic clock, it gives a time that the store's clock has passed.
+   */
   constructor(
     runtime: LockRuntime,
     command: CallerCommand,
-    { startedAt, inFlight, fencingToken, storeOffsetMs }: Acquired,
+    inFlight: InFlight,
+    startedAt: number,
+    fencingToken: number | undefined,
+    storeOffsetMs: number,
   ) {
     super();
-    this.#runtime = runtime;
+    this.runtime = runtime;
     this.command = command;
-    this.fencingToken = fencingToken;
-    this.#validity = new Validity(runtime.times, startedAt);
     this.#inFlight = inFlight;
+    this.#mayBeRetaken = inFlight.first !== undefined;
+    this.validity = new Validity(command.times, startedAt);
+    this.fencingToken = fencingToken;
     this.#storeOffsetMs = storeOffsetMs;
-    this.#mayBeRetaken = !inFlight.isEmpty;
     this.#setTimer();
-  }
-
-  /** Monotonic time from before the first send of the acquire. */
-  get startedAt(): number {
-    return this.#validity.startedAt;
   }
 
   get signal(): AbortSignal {
@@ -170,8 +130,7 @@ export class HeldLease extends Timer {
   }
 
   remainingMs(): number {
-    if (!this.isHeld) return 0;
-    return Math.max(0, this.#validity.endsAt - performance.now());
+    return this.isHeld ? Math.max(0, this.validity.endsAt - performance.now()) : 0;
   }
 
   /** Neither released, completed nor lost. */
@@ -184,29 +143,25 @@ export class HeldLease extends Timer {
     return Math.ceil(performance.now() + this.#storeOffsetMs);
   }
 
-  /** @throws InvalidOptionError where the store has no cooldown. */
-  checkCooldown(): void {
-    checkRecords(this.#runtime.store, "cooldownMs");
-  }
-
   /**
    * Gives the key back. Call once, and not after `complete`.
    *
    * @param cooldownMs for how long the key refuses every acquire, if it is still ours.
    */
-  release(onReleased: OnReleased, cooldownMs = 0): void {
+  release(onReleased?: OnReleased, cooldownMs = 0): void {
     this.#unwatch();
     this.#isReleased = true;
     if (this.#lost !== undefined) {
       this.#retire(onReleased);
       return;
     }
-    this.#runtime.active.done();
+    this.runtime.active.done();
     // Rule 19: only by the holder, and until a time that is stamped once.
-    const cooldownUntilMs = cooldownMs === 0 ? 0 : this.#storeTimeMs() + cooldownMs;
-    const { validUntil } = this.#validity;
+    const cooldownUntil = cooldownMs === 0 ? 0 : this.#storeTimeMs() + cooldownMs;
+    const { command, runtime, validity } = this;
+    const { validUntil } = validity;
     // Rule 5: this also retires what is in flight.
-    release(this.#runtime, this.command, this.#inFlight, validUntil, onReleased, cooldownUntilMs);
+    new Releasing(runtime, command, this.#inFlight, validUntil, onReleased, cooldownUntil).begin();
   }
 
   /**
@@ -215,45 +170,47 @@ export class HeldLease extends Timer {
    * @throws InvalidOptionError without a submission.
    */
   complete(answer: AnswerToStore, cooldownMs: number, onCompleted: OnCompleted): void {
+    const now = performance.now();
     const isLost = this.#lost !== undefined;
-    const plan = planComplete(
+    const completing = new Completing(
+      this.runtime,
       this.command,
+      this.#inFlight,
       answer,
       this.#storeTimeMs(),
       isLost ? 0 : cooldownMs,
-      this.#runtime.pendingRecordLength,
-      performance.now() - this.startedAt,
+      now - this.validity.startedAt,
+      (outcome, cause) => {
+        this.#unwatch();
+        onCompleted(outcome, cause);
+      },
     );
     // Rule 15: it does not need the lock; a lease that was lost is recorded, too.
     if (isLost) this.#unwatch();
-    else this.#runtime.active.done();
+    else this.runtime.active.done();
     this.#isReleased = true;
     // Rule 17: extended on until it is answered, for a bounded time.
-    this.#extendUntil = performance.now() + Completing.patienceMs(this.command.times);
-    complete(this.#runtime, this.command, this.#inFlight, plan, (outcome, cause) => {
-      this.#unwatch();
-      onCompleted(outcome, cause);
-    });
+    this.#extendUntil = now + patienceMs(this.command.times);
+    completing.begin();
   }
 
   /** The lease is over for its holder, although it was not released. */
   lose(reason: LostReason): void {
     if (!this.isHeld) return;
     const { command, fencingToken } = this;
-    const { key, keyPrefix } = command;
-    const lost = new LockLostError(`the lease on ${key} was lost: ${explanations[reason]}`, reason);
+    const why = explanations[reason];
+    const lost = new LockLostError(`the lease on ${command.key} was lost: ${why}`, reason);
     this.#lost = lost;
     this.#unwatch();
-    this.#runtime.active.done();
+    this.runtime.active.done();
     if (lostChannel.hasSubscribers) {
-      const durationMs = performance.now() - this.#validity.startedAt;
-      const message = { key, keyPrefix, outcome: reason, fencingToken, durationMs };
-      publish(lostChannel, command, message);
+      const durationMs = performance.now() - this.validity.startedAt;
+      publish(lostChannel, command, { outcome: reason, fencingToken, durationMs });
     }
     // Rule 19: retired by the lease itself. Where the key may still be its own, the holder has the rest
     // of its time to stop; the key of a closed lock runs out by itself.
     if (reason === "freed" || reason === "overtaken") this.#retire();
-    else if (reason !== "closed") this.#runtime.watchdogs.set(this, this.#validity.endsAt);
+    else if (reason !== "closed") this.runtime.watchdogs.set(this, this.validity.endsAt);
     // Its listeners may release or complete.
     this.#signalContext?.runInAsyncScope(() => this.#aborter?.abort(lost));
   }
@@ -261,9 +218,10 @@ export class HeldLease extends Timer {
   #retire(onReleased?: OnReleased): void {
     // The key was deleted by the earlier retire: a release that follows finds the lease gone.
     const isGone = this.#retired !== undefined;
-    this.#retired ??= new Promise((resolve) =>
-      release(this.#runtime, this.command, this.#inFlight, 0, (...result) => resolve(result)),
-    );
+    this.#retired ??= new Promise((resolve) => {
+      const onRetired: OnReleased = (...result) => resolve(result);
+      new Releasing(this.runtime, this.command, this.#inFlight, 0, onRetired).begin();
+    });
     if (onReleased === undefined) return;
     void this.#retired.then(([outcome, cause]) =>
       onReleased(isGone && outcome === "released" ? "gone" : outcome, cause),
@@ -273,23 +231,19 @@ export class HeldLease extends Timer {
   /** A connection came up: the lease is extended now, whatever the connection missed. */
   extendNow(): void {
     // A lease before it in the list may have ended this one, from a listener of its signal.
-    if (!this.#isWatched) return;
-    if (this.#validity.mayBeExtended) this.#extend(performance.now());
+    if (this.#isWatched && this.validity.extendAt < Number.POSITIVE_INFINITY) {
+      this.#extend(performance.now());
+    }
   }
 
   #unwatch(): void {
     this.#isWatched = false;
-    this.#runtime.watchdogs.clear(this);
-  }
-
-  /** Rule 17: once a complete was sent, it may be what the extend has met, so nothing is lost. */
-  #end(reason: LostReason): void {
-    if (this.#isReleased) this.#unwatch();
-    else this.lose(reason);
+    this.runtime.watchdogs.clear(this);
   }
 
   #setTimer(): void {
-    this.#runtime.watchdogs.set(this, this.#validity.dueAt);
+    const { extendAt, notifyAt } = this.validity;
+    this.runtime.watchdogs.set(this, Math.min(extendAt, notifyAt));
   }
 
   override onDue(): void {
@@ -298,49 +252,46 @@ export class HeldLease extends Timer {
       return;
     }
     const now = performance.now();
-    const isAtItsEnd = now >= this.#validity.notifyAt;
-    if (this.#isReleased && (isAtItsEnd || now >= this.#extendUntil)) {
-      this.#unwatch();
-      return;
-    }
-    if (isAtItsEnd) {
-      this.lose(this.#validity.mayBeExtended ? "expired" : "max-hold");
-      return;
-    }
-    if (this.#validity.mayBeExtended && now >= this.#validity.extendAt) this.#extend(now);
+    const { extendAt, notifyAt } = this.validity;
+    if (this.#isReleased && now >= this.#extendUntil) this.#unwatch();
+    else if (now >= notifyAt)
+      this.#end(extendAt < Number.POSITIVE_INFINITY ? "expired" : "max-hold");
+    else if (now >= extendAt) this.#extend(now);
     else this.#setTimer();
   }
 
   #extend(now: number): void {
-    this.#validity.extendSent(now);
+    this.validity.extendSent(now);
     // Before the send: a store may answer at once.
     this.#setTimer();
-    write(this.#runtime.store, "extend", new ExtendRequest(this, now));
+    write(this.runtime.store, "extend", {
+      command: this.command,
+      deadlineMs: undefined,
+      answer: (reply) => this.#extended(reply, now),
+    });
   }
 
-  extended(reply: OwnedReply, sentAt: number): void {
+  #extended({ kind }: OwnedReply, sentAt: number): void {
     // Once the release has begun, "gone" is its own doing.
     if (!this.#isWatched) return;
-    switch (reply.kind) {
-      case "done":
-        // Rule 7: with no request in flight, our owner id in the key proves that no other held it in
-        // between, even after the lease has expired. With one, our own late acquire may have taken
-        // the key again, so an expired lease is lost.
-        if (this.#mayBeRetaken && performance.now() >= this.#validity.validUntil) {
-          this.#end("expired");
-          return;
-        }
-        this.#validity.extendAnswered(sentAt);
-        this.#setTimer();
-        return;
-      case "freed":
-        this.#end("freed");
-        return;
-      case "gone":
-      case "foreign":
-        this.#end("overtaken");
-        return;
-      // Without an answer the timer is set for the next try.
+    if (kind === "freed") this.#end("freed");
+    if (kind === "gone" || kind === "foreign") this.#end("overtaken");
+    // Without an answer the timer is set for the next try.
+    if (kind !== "done") return;
+    // Rule 7: with no request in flight, our owner id in the key proves that no other held it in
+    // between, even after the lease has expired. With one, our own late acquire may have taken
+    // the key again, so an expired lease is lost.
+    if (this.#mayBeRetaken && performance.now() >= this.validity.validUntil) {
+      this.#end("expired");
+      return;
     }
+    this.validity.renewed(sentAt);
+    this.#setTimer();
+  }
+
+  /** Rule 17: once a complete was sent, it may be what the extend has met, so nothing is lost. */
+  #end(reason: LostReason): void {
+    if (this.#isReleased) this.#unwatch();
+    else this.lose(reason);
   }
 }

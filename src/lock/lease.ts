@@ -1,16 +1,15 @@
 import { inspect } from "node:util";
 import {
   LockClosedError,
-  LockContendedError,
   type LockMisconfiguredError,
   type LockUnavailableError,
 } from "../errors.ts";
 import { checkMs, checkOptionNames } from "../validation.ts";
-import type { Settled } from "./acquire.ts";
 import { type CompleteOutcome, publish, type ReleaseOutcome, releaseChannel } from "./channels.ts";
 import type { HeldLease } from "./held-lease.ts";
 import { type AnswerToStore, checkAnswer, type StoredAnswer } from "./record.ts";
 import { longestCooldownMs } from "./store.ts";
+import { checkRecords } from "./submission.ts";
 
 /** How an attempt to take a user's lock ended. */
 export type Attempt =
@@ -54,23 +53,6 @@ export type SubmissionAttempt =
 /** How every attempt on a closed lock ends. */
 export function closedAttempt(): Extract<Attempt, { outcome: "unavailable" }> {
   return { outcome: "unavailable", cause: new LockClosedError("this lock was closed") };
-}
-
-/** Puts the lease of an attempt into a user's hands. */
-export function attemptOf(settled: Settled): SubmissionAttempt {
-  if (settled.outcome !== "acquired") return settled;
-  const { confirmed, held } = settled;
-  return { outcome: "acquired", lease: new UserLease(held), confirmed };
-}
-
-/** The error that `withLock` throws for an attempt that did not acquire. */
-export function attemptError(
-  key: string,
-  attempt: Exclude<Attempt, { outcome: "acquired" }>,
-): Error {
-  if (attempt.outcome === "unavailable") return attempt.cause;
-  const why = attempt.isCooldown ? `${key} is in its cooldown` : `another process holds ${key}`;
-  return new LockContendedError(why, attempt.expiresInMs);
 }
 
 /** A lock that is ours until a time. */
@@ -140,15 +122,12 @@ export class UserLease implements Lease {
   get key(): string {
     return this.#held.command.key;
   }
-
   get ownerId(): string {
     return this.#held.command.ownerId;
   }
-
   get signal(): AbortSignal {
     return this.#held.signal;
   }
-
   get fencingToken(): number | undefined {
     return this.#held.fencingToken;
   }
@@ -158,44 +137,39 @@ export class UserLease implements Lease {
   }
 
   release(options?: ReleaseOptions): Promise<ReleaseOutcome> {
-    const cooldownMs = this.#cooldownMs("release", options);
+    const cooldownMs = options === undefined ? 0 : this.#cooldownMs("release", options);
     // Rule 17: the first call of complete or release decides.
-    if (this.#released === undefined) {
-      if (this.#completed === undefined) this.#release(cooldownMs);
-      else this.#released = this.#completed.then(asReleased);
-    }
-    return this.#released as Promise<ReleaseOutcome>;
-  }
-
-  #release(cooldownMs: number): void {
+    this.#released ??= this.#completed?.then(asReleased);
+    if (this.#released !== undefined) return this.#released;
     let settle!: (outcome: ReleaseOutcome) => void;
     // Set before anything else happens: a store may answer at once.
     this.#released = new Promise((resolve) => {
       settle = resolve;
     });
     const releasedAt = performance.now();
+    const { command, validity } = this.#held;
     this.#held.release((outcome, cause) => {
-      publishRelease(this.#held, outcome, releasedAt, cause);
+      if (releaseChannel.hasSubscribers) {
+        const durationMs = performance.now() - releasedAt;
+        const heldMs = releasedAt - validity.startedAt;
+        publish(releaseChannel, command, { outcome, durationMs, heldMs, cause });
+      }
       settle(outcome);
     }, cooldownMs);
+    return this.#released;
   }
 
   complete(answer: AnswerToStore, options?: ReleaseOptions): Promise<CompleteOutcome> {
-    const cooldownMs = this.#cooldownMs("complete", options);
+    const cooldownMs = options === undefined ? 0 : this.#cooldownMs("complete", options);
     checkAnswer(answer);
-    if (this.#completed === undefined) {
-      if (this.#released === undefined) this.#complete(answer, cooldownMs);
-      else this.#completed = this.#released.then(() => "unconfirmed");
-    }
-    return this.#completed as Promise<CompleteOutcome>;
-  }
-
-  #complete(answer: AnswerToStore, cooldownMs: number): void {
+    this.#completed ??= this.#released?.then(() => "unconfirmed");
+    if (this.#completed !== undefined) return this.#completed;
     let settle!: (outcome: CompleteOutcome) => void;
     // Set first, here as well.
-    this.#completed = new Promise((resolve) => {
+    const completed = new Promise<CompleteOutcome>((resolve) => {
       settle = resolve;
     });
+    this.#completed = completed;
     try {
       this.#held.complete(answer, cooldownMs, settle);
     } catch (error) {
@@ -203,14 +177,14 @@ export class UserLease implements Lease {
       this.#completed = undefined;
       throw error;
     }
+    return completed;
   }
 
-  #cooldownMs(method: "release" | "complete", options: ReleaseOptions | undefined): number {
-    if (options === undefined) return 0;
+  #cooldownMs(method: "release" | "complete", options: ReleaseOptions): number {
     checkOptionNames(method, options, ["cooldownMs"]);
     const { cooldownMs = 0 } = options;
     checkMs("cooldownMs", cooldownMs, 0, longestCooldownMs);
-    if (cooldownMs > 0) this.#held.checkCooldown();
+    if (cooldownMs > 0) checkRecords(this.#held.runtime.store, "cooldownMs");
     return cooldownMs;
   }
 
@@ -231,22 +205,4 @@ Object.defineProperty(UserLease.prototype, inspect.custom, {
 function asReleased(outcome: CompleteOutcome): ReleaseOutcome {
   if (outcome === "recorded") return "released";
   return outcome === "unconfirmed" ? "unconfirmed" : "gone";
-}
-
-function publishRelease(
-  { command, startedAt }: HeldLease,
-  outcome: ReleaseOutcome,
-  releasedAt: number,
-  cause: Error | undefined,
-): void {
-  if (!releaseChannel.hasSubscribers) return;
-  const message = {
-    key: command.key,
-    keyPrefix: command.keyPrefix,
-    outcome,
-    durationMs: performance.now() - releasedAt,
-    heldMs: releasedAt - startedAt,
-    cause,
-  };
-  publish(releaseChannel, command, message);
 }

@@ -1,18 +1,21 @@
-import { InvalidOptionError } from "../errors.ts";
+import { InvalidOptionError, LockUnavailableError } from "../errors.ts";
 import { checkOptionNames, invalidOption } from "../validation.ts";
 import { within } from "../within.ts";
-import { toLockError } from "./no-answer.ts";
-import { type LockRuntime, write } from "./runtime.ts";
+import { Acquiring, type Settled } from "./acquire.ts";
+import { completedOf, type StoredAnswer } from "./record.ts";
+import { type CallerCommand, type LockRuntime, toLockError, write } from "./runtime.ts";
 import {
+  type AcquireReply,
   type FreeReply,
   type InspectReply,
   isNoAnswer,
   type LockCommand,
-  type LockRequest,
   type LockStore,
   type NoAnswer,
+  type OwnedReply,
 } from "./store.ts";
 import { encodeKeyPart } from "./submit-key.ts";
+import type { OnReport } from "./until-answered.ts";
 import { pauseBeforeRetry } from "./with-lock.ts";
 
 /**
@@ -118,6 +121,26 @@ export interface LockStats {
   readonly oldestHeldMs: number;
 }
 
+/** The state of a submission. */
+export type LookUp =
+  /** It is not being processed, and no answer is kept. */
+  | { readonly outcome: "none" }
+  /** It is being processed. */
+  | { readonly outcome: "in-flight" }
+  | { readonly outcome: "completed"; readonly answer: StoredAnswer; readonly ageMs: number }
+  | { readonly outcome: "mismatched"; readonly inFlight: boolean }
+  /** The store did not say. */
+  | { readonly outcome: "unknown" };
+
+/** For `check`. */
+export interface CheckOptions {
+  /**
+   * Whether a record is tried as well.
+   * @defaultValue whether anything has asked this lock to keep answers
+   */
+  readonly submissions?: boolean | undefined;
+}
+
 /** @throws LockUnavailableError, LockMisconfiguredError, InvalidOptionError, as a rejection. */
 export async function inspect(store: LockStore, command: LockCommand): Promise<Inspection> {
   if (store.inspect === undefined) throw missing("inspect");
@@ -143,7 +166,7 @@ export function statsOf({ active, completes, releases, watchdogs }: LockRuntime)
   for (const lease of watchdogs.armed()) {
     if (!lease.isHeld) continue;
     held++;
-    oldest = Math.min(oldest, lease.startedAt);
+    oldest = Math.min(oldest, lease.validity.startedAt);
   }
   return {
     attempting: active.count - held,
@@ -151,6 +174,65 @@ export function statsOf({ active, completes, releases, watchdogs }: LockRuntime)
     retiring: completes.count + releases.count,
     oldestHeldMs: now - oldest,
   };
+}
+
+/** One request that takes nothing. Settles within `commandTimeoutMs`. */
+export async function lookUp(store: LockStore, command: LockCommand): Promise<LookUp> {
+  const reply = await within(
+    command.times.commandTimeoutMs,
+    new Promise<AcquireReply>((answer) =>
+      write(store, "acquire", { command, deadlineMs: undefined, onlyLooks: true, answer }),
+    ),
+  );
+  switch (reply?.kind) {
+    case "completed": {
+      const completed = completedOf(reply);
+      if (completed === undefined) return { outcome: "unknown" };
+      return { outcome: "completed", ...completed };
+    }
+    case "mismatched":
+      return { outcome: "mismatched", inFlight: reply.inFlight };
+    case "contended":
+      return { outcome: reply.sameSubmission === true ? "in-flight" : "none" };
+    case "outOfWindow":
+      return { outcome: "none" };
+    default:
+      return { outcome: "unknown" };
+  }
+}
+
+/**
+ * Acquires a throwaway lock, extends it and ends it, with an answer if it has a submission, so that
+ * every command of the store is tried. Without messages.
+ *
+ * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError, as a rejection.
+ */
+export async function check(runtime: LockRuntime, command: CallerCommand): Promise<void> {
+  const settled = await new Promise<Settled>((ended) =>
+    new Acquiring(runtime, command, false, ended).begin(),
+  );
+  if (settled.outcome === "unavailable") throw settled.cause;
+  if (settled.outcome !== "acquired") {
+    throw new LockUnavailableError(`the lock was ${settled.outcome}`);
+  }
+  const { held } = settled;
+  const { times } = command;
+  // Longer than the life that the key has: otherwise nothing would have to be extended.
+  const longer = { ...command, times: { ...times, ttlMs: times.ttlMs + 1 } };
+  const extended = await within(
+    times.acquireTimeoutMs,
+    new Promise<OwnedReply>((answer) =>
+      write(runtime.store, "extend", { command: longer, deadlineMs: undefined, answer }),
+    ),
+  );
+  const [outcome, cause] = await new Promise<Parameters<OnReport<string>>>((resolve) => {
+    const ended: OnReport<string> = (...result) => resolve(result);
+    if (command.submission === undefined) held.release(ended);
+    else held.complete({ status: 204 }, 0, ended);
+  });
+  if (extended?.kind !== "done") throw toLockError(extended, times.acquireTimeoutMs);
+  if (outcome === "released" || outcome === "recorded") return;
+  throw cause ?? new LockUnavailableError(`the throwaway lock was ${outcome}`);
 }
 
 /**
@@ -177,8 +259,7 @@ async function ask<Reply extends { readonly kind: string }>(
         if (isNoAnswer(reply)) fail(reply);
         else settle(reply as Exclude<Reply, NoAnswer>);
       };
-      const request: LockRequest<Reply> = { ...more, command, deadlineMs: undefined, answer };
-      write(store, method, request as never);
+      write(store, method, { ...more, command, deadlineMs: undefined, answer } as never);
     });
     // Rule 10.
     const waitMs = Math.min(commandTimeoutMs, endsAt - performance.now());
@@ -206,15 +287,11 @@ function resolveFree(options: FreeOptions) {
 
 /** Percent-encoded, so that no field of a tombstone holds a colon. */
 function checkText(name: string, text: unknown, maxLength: number): string {
-  if (
-    typeof text !== "string" ||
-    text.length < 1 ||
-    text.length > maxLength ||
-    /[\p{Cc}\p{Cs}]/u.test(text)
-  ) {
-    throw invalidOption(name, `1 to ${maxLength} characters without control characters`, text);
+  const allowed = /^[^\p{Cc}\p{Cs}]+$/u;
+  if (typeof text === "string" && text.length <= maxLength && allowed.test(text)) {
+    return encodeKeyPart(text);
   }
-  return encodeKeyPart(text);
+  throw invalidOption(name, `1 to ${maxLength} characters without control characters`, text);
 }
 
 function missing(method: "inspect" | "free"): InvalidOptionError {

@@ -4,8 +4,6 @@ import { checkMs, checkOptionNames, describe, hasMembers, invalidOption } from "
 import { type LockStore, type LockTimes, longestTtlMs } from "./store.ts";
 import { encodeKeyPart } from "./submit-key.ts";
 
-const maxHolderLength = 64;
-
 /** The options of a {@link SubmitLock}. Every time is a whole number of milliseconds. */
 export interface SubmitLockOptions {
   /** Where the keys live: a `RedisStore`, a `MemoryStore` or your own {@link LockStore}. */
@@ -55,18 +53,10 @@ export interface ResolvedLockOptions {
   readonly holder: string;
 }
 
-const names = [
-  "store",
-  "ttlMs",
-  "maxHoldMs",
-  "acquireTimeoutMs",
-  "commandTimeoutMs",
-  "keyPrefix",
-  "holder",
-] as const satisfies readonly (keyof SubmitLockOptions)[];
+const timeNames = ["ttlMs", "maxHoldMs", "acquireTimeoutMs", "commandTimeoutMs"];
 
 export function resolveLockOptions(options: SubmitLockOptions): ResolvedLockOptions {
-  checkOptionNames("SubmitLock", options, names);
+  checkOptionNames("SubmitLock", options, ["store", ...timeNames, "keyPrefix", "holder"]);
   return {
     store: checkStore(options.store),
     keyPrefix: checkKeyPrefix(options.keyPrefix),
@@ -114,45 +104,26 @@ function clamp(value: number, min: number, max: number): number {
 
 function checkKeyPrefix(keyPrefix: unknown = "lock:submit:"): string {
   // \p{Cf} holds the invisible format characters, \p{Cs} lone surrogates.
-  if (
-    typeof keyPrefix !== "string" ||
-    keyPrefix.length < 1 ||
-    keyPrefix.length > 128 ||
-    /[\s{}\p{Cc}\p{Cf}\p{Cs}]/u.test(keyPrefix)
-  ) {
-    throw invalidOption(
-      "keyPrefix",
-      "1 to 128 characters without whitespace, braces or control characters",
-      keyPrefix,
-    );
+  const allowed = /^[^\s{}\p{Cc}\p{Cf}\p{Cs}]+$/u;
+  if (typeof keyPrefix === "string" && keyPrefix.length <= 128 && allowed.test(keyPrefix)) {
+    return keyPrefix;
   }
-  return keyPrefix;
+  const expected = "1 to 128 characters without whitespace, braces or control characters";
+  throw invalidOption("keyPrefix", expected, keyPrefix);
 }
 
 function checkHolder(holder: unknown = `${hostname().slice(0, 50)}:${process.pid}`): string {
-  if (
-    typeof holder !== "string" ||
-    holder.length > maxHolderLength ||
-    /[\p{Cc}\p{Cs}]/u.test(holder)
-  ) {
-    throw invalidOption(
-      "holder",
-      `at most ${maxHolderLength} characters without control characters`,
-      holder,
-    );
+  if (typeof holder !== "string" || holder.length > 64 || /[\p{Cc}\p{Cs}]/u.test(holder)) {
+    throw invalidOption("holder", "at most 64 characters without control characters", holder);
   }
   return encodeKeyPart(holder);
 }
 
 function checkStore(store: unknown): LockStore {
-  if (isLockStore(store)) return store;
+  if (hasMembers(store, ["acquire", "extend", "release", "attach"])) return store as LockStore;
   const expected = "a LockStore such as new RedisStore(redis) or new MemoryStore()";
   // What can be duplicated or sends commands is the client that a store is made on.
   const isClient = hasMembers(store, ["duplicate"]) || hasMembers(store, ["sendCommand"]);
   const came = isClient ? "a bare client: write store: new RedisStore(redis)" : describe(store);
   throw new InvalidOptionError(`store: expected ${expected}, got ${came}`);
-}
-
-function isLockStore(store: unknown): store is LockStore {
-  return hasMembers(store, ["acquire", "extend", "release", "attach"]);
 }

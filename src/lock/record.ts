@@ -25,22 +25,13 @@ export interface AnswerToStore {
   readonly body?: string | Uint8Array | undefined;
 }
 
-const names = ["status", "headers", "body"] as const satisfies readonly (keyof AnswerToStore)[];
-
 /** @throws InvalidOptionError naming the member, what was expected and what came. */
 export function checkAnswer(answer: AnswerToStore): void {
-  checkOptionNames("answer", answer, names);
-  const { status, headers, body } = answer;
+  checkOptionNames("answer", answer, ["status", "headers", "body"]);
+  const { status, headers = {}, body } = answer;
   if (!isStatus(status)) {
     throw invalidOption("answer.status", "a whole number from 100 to 599", status);
   }
-  if (headers !== undefined) checkHeaders(headers);
-  if (body !== undefined && typeof body !== "string" && !ArrayBuffer.isView(body)) {
-    throw invalidOption("answer.body", "a string, bytes (Uint8Array) or undefined", body);
-  }
-}
-
-function checkHeaders(headers: unknown): void {
   if (!isRecord(headers)) {
     throw invalidOption("answer.headers", "a plain object of names and values", headers);
   }
@@ -50,14 +41,13 @@ function checkHeaders(headers: unknown): void {
       throw invalidOption(option, "a string or an array of strings", headers[name]);
     }
   }
+  if (body !== undefined && typeof body !== "string" && !ArrayBuffer.isView(body)) {
+    throw invalidOption("answer.body", "a string, bytes (Uint8Array) or undefined", body);
+  }
 }
 
 function isStatus(status: unknown): status is number {
   return Number.isInteger(status) && (status as number) >= 100 && (status as number) <= 599;
-}
-
-function isHeaders(headers: unknown): headers is AnswerHeaders {
-  return isRecord(headers) && Object.values(headers).every(isHeaderValue);
 }
 
 /** A `Headers` or a `Map` shows no member: it would be kept as no headers at all. */
@@ -73,17 +63,6 @@ function isString(value: unknown): value is string {
   return typeof value === "string";
 }
 
-/** The record of an answered submission. */
-export interface StoredRecord {
-  /** 22 characters of base64url; dashes where there is none. */
-  readonly fingerprint: string;
-  /** The lease's under which it was answered. */
-  readonly ownerId: string;
-  /** By the store's clock, in milliseconds. */
-  readonly createdMs: number;
-  readonly answer: StoredAnswer;
-}
-
 /**
  * The layout's version, the fingerprint and the owner id, each at a fixed place, where the scripts
  * compare them by position.
@@ -91,22 +70,11 @@ export interface StoredRecord {
 const head = /^1([\w-]{22})([0-9a-f-]{36})\{/;
 const headLength = 59;
 
-/** Short names, because a shop keeps millions of these. */
-interface Content {
-  /** Status. */
-  readonly s: number;
-  /** When it was created: whole milliseconds of the store's clock. */
-  readonly t: number;
-  readonly h: AnswerHeaders;
-  /** How the body is written: as text that is its UTF-8, in base64, or not at all. */
-  readonly e: "u" | "b" | "-";
-  /** JSON leaves it out where there is none. */
-  readonly b: string | undefined;
-}
-
 /**
- * The text of a record. Bytes that are valid UTF-8 lie in it as text, a byte order mark included;
- * all others as base64.
+ * The text of a record. Bytes that are valid UTF-8 are in it as text, a byte order mark included; all
+ * others as base64. Short names, because a shop keeps millions of these: `s` is the status, `t` the
+ * time, `h` the headers, and `e` says how the body `b` is written: as text that is its UTF-8, in
+ * base64, or not at all.
  *
  * @param fingerprint 22 characters.
  * @param ownerId 36 characters.
@@ -115,22 +83,16 @@ interface Content {
 export function encodeRecord(
   fingerprint: string,
   ownerId: string,
-  answer: AnswerToStore,
+  { status: s, headers: h = {}, body }: AnswerToStore,
   createdMs: number,
 ): string {
-  const { e, b } = encodeBody(answer.body);
-  const content: Content = {
-    s: answer.status,
-    t: Math.floor(createdMs),
-    h: answer.headers ?? {},
-    e,
-    b,
-  };
+  // JSON leaves `b` out where there is none.
+  const content = { s, t: Math.floor(createdMs), h, ...encodeBody(body) };
   return `1${fingerprint}${ownerId}${JSON.stringify(content)}`;
 }
 
-function encodeBody(body: AnswerToStore["body"]): Pick<Content, "e" | "b"> {
-  if (body === undefined) return { e: "-", b: undefined };
+function encodeBody(body: AnswerToStore["body"]): { e: "u" | "b" | "-"; b?: string } {
+  if (body === undefined) return { e: "-" };
   if (typeof body === "string") return { e: "u", b: body };
   const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
   return isUtf8(bytes)
@@ -138,22 +100,30 @@ function encodeBody(body: AnswerToStore["body"]): Pick<Content, "e" | "b"> {
     : { e: "b", b: bytes.toString("base64") };
 }
 
-/** Never throws. `undefined` for any text that {@link encodeRecord} did not write. */
-export function decodeRecord(text: unknown): StoredRecord | undefined {
+/**
+ * Never throws. `undefined` for any text that {@link encodeRecord} did not write.
+ *
+ * @returns the answer, the fingerprint (dashes where there is none), the owner id of the lease under
+ * which it was answered, and the time of that by the store's clock.
+ */
+export function decodeRecord(
+  text: unknown,
+): { fingerprint: string; ownerId: string; createdMs: number; answer: StoredAnswer } | undefined {
   if (typeof text !== "string") return undefined;
   const [, fingerprint, ownerId] = head.exec(text) ?? [];
   if (fingerprint === undefined || ownerId === undefined) return undefined;
-  const { s: status, t: createdMs, h, e, b } = parse(text.slice(headLength));
-  const headers = copyHeaders(h);
+  const { s: status, t, h, e, b } = parse(text.slice(headLength));
+  const createdMs = Number.isSafeInteger(t) ? (t as number) : -1;
   const body = decodeBody(e, b);
-  if (!isStatus(status) || !isTime(createdMs) || !headers || body === "unreadable") {
-    return undefined;
-  }
+  if (!isStatus(status) || createdMs < 0 || body === "unreadable") return undefined;
+  if (!isRecord(h) || !Object.values(h).every(isHeaderValue)) return undefined;
+  // Without a prototype, so that a header named `__proto__` is a header and nothing else.
+  const headers: AnswerHeaders = Object.assign(Object.create(null), h);
   return { fingerprint, ownerId, createdMs, answer: { status, headers, body } };
 }
 
 /** Only five members are read, by name: nothing else of a foreign text gets further. */
-function parse(json: string): Partial<Record<keyof Content, unknown>> {
+function parse(json: string): { [name in "s" | "t" | "h" | "e" | "b"]?: unknown } {
   try {
     return JSON.parse(json);
   } catch {
@@ -165,20 +135,9 @@ function decodeBody(encoding: unknown, text: unknown): Buffer | undefined | "unr
   if (encoding === "-") return undefined;
   if (typeof text !== "string") return "unreadable";
   if (encoding === "u") return Buffer.from(text, "utf8");
-  if (encoding !== "b") return "unreadable";
   const bytes = Buffer.from(text, "base64");
   // Node.js skips what is not base64, and would make a body of rubbish.
-  return bytes.toString("base64") === text ? bytes : "unreadable";
-}
-
-/** Without a prototype, so that a header named `__proto__` is a header and nothing else. */
-function copyHeaders(headers: unknown): AnswerHeaders | undefined {
-  if (!isHeaders(headers)) return undefined;
-  return Object.assign(Object.create(null), headers);
-}
-
-function isTime(time: unknown): time is number {
-  return Number.isSafeInteger(time) && (time as number) >= 0;
+  return encoding === "b" && bytes.toString("base64") === text ? bytes : "unreadable";
 }
 
 /** Reads a store's answer: the kept answer and its age by the store's clock; `undefined` for a foreign text. */

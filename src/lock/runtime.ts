@@ -1,15 +1,18 @@
 import type { AsyncResource } from "node:async_hooks";
+import { LockMisconfiguredError, LockUnavailableError } from "../errors.ts";
 import { TimerWheel } from "../timer-wheel.ts";
 import { within } from "../within.ts";
 import type { Completing } from "./complete.ts";
 import type { HeldLease } from "./held-lease.ts";
-import type {
-  AcquireReply,
-  LockCommand,
-  LockRequest,
-  LockStore,
-  LockTimes,
-  NoAnswer,
+import {
+  type AcquireReply,
+  isNoAnswer,
+  type LockCommand,
+  type LockRequest,
+  type LockStore,
+  type LockTimes,
+  type NoAnswer,
+  type OwnedReply,
 } from "./store.ts";
 
 /** A command, with the parts that stay in this process. */
@@ -22,8 +25,24 @@ export interface CallerCommand extends LockCommand {
   readonly callerContext: AsyncResource | undefined;
 }
 
+/** Counts operations under way, and resolves when there are none. */
+class WaitGroup {
+  count = 0;
+  #waiting: (() => void)[] = [];
+
+  done(): void {
+    if (--this.count > 0) return;
+    for (const resolve of this.#waiting.splice(0)) resolve();
+  }
+
+  /** Resolves at once if nothing is under way. */
+  async wait(): Promise<void> {
+    if (this.count > 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  }
+}
+
 /** The state that the attempts, leases, releases and completes of one lock share. */
-export interface LockRuntime {
+export class LockRuntime {
   readonly store: LockStore;
   readonly times: LockTimes;
   /** Attempts and releases. */
@@ -32,15 +51,99 @@ export interface LockRuntime {
   /** Timers of all leases that still need one: held, waiting for a complete, or lost but possibly still in Redis. */
   readonly watchdogs: TimerWheel<HeldLease>;
   /** The attempts under way and the leases that are neither released, completed nor lost. */
-  readonly active: WaitGroup;
+  readonly active: WaitGroup = new WaitGroup();
   /** The releases that may still succeed. */
-  readonly releases: WaitGroup;
+  readonly releases: WaitGroup = new WaitGroup();
   /** The completes that may still be answered. */
-  readonly completes: WaitGroup;
+  readonly completes: WaitGroup = new WaitGroup();
   /** How many characters of records wait for an answer. */
-  pendingRecordLength: number;
+  pendingRecordLength = 0;
   /** `close` has waited long enough: a lease that is acquired now is released at once. */
-  isDrained: boolean;
+  isDrained = false;
+
+  constructor(store: LockStore, times: LockTimes) {
+    this.store = store;
+    this.times = times;
+    // Coarse steps: a few ms late is harmless here, and a busy process is not woken per attempt.
+    const stepMs = Math.max(1, times.commandTimeoutMs / 100);
+    this.timers = new TimerWheel(stepMs, true);
+    this.completions = new TimerWheel(stepMs, true);
+    // A holder is notified at least a tenth of `ttlMs` before the end, so these steps are fine enough.
+    const watchdogStepMs = Math.max(1, Math.min(times.ttlMs / 200, 50));
+    // The work keeps the process alive, not its lock.
+    this.watchdogs = new TimerWheel(watchdogStepMs, false);
+  }
+}
+
+/**
+ * The requests of one attempt that are in flight: written, and possibly still to take effect. The
+ * attempt adds them and resolves them, also after it has ended; its lease and its release read them.
+ */
+export class InFlight {
+  /** Almost always the only one, which needs no list. `undefined` while none is in flight. */
+  first: LockRequest<AcquireReply> | undefined;
+  #others: LockRequest<AcquireReply>[] | undefined;
+
+  add(request: LockRequest<AcquireReply>): void {
+    if (this.first === undefined) this.first = request;
+    else this.#others = [...(this.#others ?? []), request];
+  }
+
+  /** The request's effect is certain: it can take effect no later than now. */
+  resolve(request: LockRequest<AcquireReply>): void {
+    if (this.first === request) this.first = this.#others?.pop();
+    else this.#others = this.#others?.filter((other) => other !== request);
+  }
+
+  /**
+   * The store's time after which none of them can take effect: −∞ if there is none, ∞ while one is
+   * not written yet.
+   */
+  get latestDeadlineMs(): number {
+    if (this.first === undefined) return Number.NEGATIVE_INFINITY;
+    let latest = this.first.deadlineMs ?? Number.POSITIVE_INFINITY;
+    for (const { deadlineMs = Number.POSITIVE_INFINITY } of this.#others ?? []) {
+      latest = Math.max(latest, deadlineMs);
+    }
+    return latest;
+  }
+}
+
+/** Hands a request to the store. A method that throws counts as one that answered `unknown`. */
+export function write<
+  Name extends "acquire" | "extend" | "release" | "complete" | "inspect" | "free",
+>(store: LockStore, method: Name, request: Parameters<NonNullable<LockStore[Name]>>[0]): void {
+  try {
+    (store as unknown as Record<Name, (request: LockRequest<never>) => void>)[method](request);
+  } catch (error) {
+    const cause = error instanceof Error ? error : new Error(String(error));
+    (request as LockRequest<NoAnswer>).answer({ kind: "unknown", cause });
+  }
+}
+
+/** The error for a caller that needed an answer and got none. */
+export function toLockError(
+  lastFailure: NoAnswer | OwnedReply | undefined,
+  withinMs: number,
+): LockUnavailableError | LockMisconfiguredError {
+  if (lastFailure === undefined) {
+    return new LockUnavailableError(`the store did not answer within ${withinMs} ms`);
+  }
+  if (!isNoAnswer(lastFailure)) {
+    return new LockUnavailableError(`the store found the key ${lastFailure.kind}`);
+  }
+  const { cause, kind } = lastFailure;
+  if (kind === "unsent") {
+    const why =
+      cause === undefined ? lastFailure.reason : `${lastFailure.reason} (${cause.message})`;
+    const message = `nothing could be sent to the store within ${withinMs} ms: ${why}`;
+    return new LockUnavailableError(message, cause && { cause });
+  }
+  if (kind === "rejected" && lastFailure.misconfigured) {
+    const { advice = "the store does not permit what a lock needs" } = lastFailure;
+    return new LockMisconfiguredError(`${advice}: ${cause.message}`, { cause });
+  }
+  return new LockUnavailableError(`the store gave no usable answer: ${cause.message}`, { cause });
 }
 
 /** For `close`. */
@@ -50,117 +153,6 @@ export interface CloseOptions {
    * @defaultValue 5_000
    */
   readonly timeoutMs?: number | undefined;
-}
-
-/** Counts operations under way, and resolves when there are none. */
-class WaitGroup {
-  #count = 0;
-  #waiting: (() => void)[] = [];
-
-  get count(): number {
-    return this.#count;
-  }
-
-  add(): void {
-    this.#count++;
-  }
-
-  done(): void {
-    this.#count--;
-    if (this.#count > 0) return;
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const resolve of waiting) resolve();
-  }
-
-  /** Resolves at once if nothing is under way. */
-  wait(): Promise<void> {
-    return this.#count === 0
-      ? Promise.resolve()
-      : new Promise((resolve) => this.#waiting.push(resolve));
-  }
-}
-
-/**
- * The requests of one attempt that are in flight: written, and possibly still to take effect. The
- * attempt adds them and resolves them, also after it has ended; its lease and its release read them.
- */
-export class InFlight {
-  // Almost always exactly one, which needs no list.
-  #first: LockRequest<AcquireReply> | undefined;
-  #others: LockRequest<AcquireReply>[] | undefined;
-
-  get isEmpty(): boolean {
-    return this.#first === undefined;
-  }
-
-  add(request: LockRequest<AcquireReply>): void {
-    if (this.#first === undefined) this.#first = request;
-    else if (this.#others === undefined) this.#others = [request];
-    else this.#others.push(request);
-  }
-
-  /** The request's effect is certain: it can take effect no later than now. */
-  resolve(request: LockRequest<AcquireReply>): void {
-    if (this.#first === request) {
-      this.#first = this.#others?.pop();
-      return;
-    }
-    const at = this.#others?.indexOf(request) ?? -1;
-    if (at >= 0) this.#others?.splice(at, 1);
-  }
-
-  /**
-   * The store's time after which none of them can take effect: −∞ if there is none, ∞ while one is
-   * not written yet.
-   */
-  get latestDeadlineMs(): number {
-    if (this.#first === undefined) return Number.NEGATIVE_INFINITY;
-    let latest = deadlineOf(this.#first);
-    for (const request of this.#others ?? []) latest = Math.max(latest, deadlineOf(request));
-    return latest;
-  }
-}
-
-function deadlineOf({ deadlineMs }: LockRequest<AcquireReply>): number {
-  return deadlineMs ?? Number.POSITIVE_INFINITY;
-}
-
-export function createRuntime(store: LockStore, times: LockTimes): LockRuntime {
-  // Coarse steps: a few ms late is harmless here, and a busy process is not woken per attempt.
-  const stepMs = Math.max(1, times.commandTimeoutMs / 100);
-  // A holder is notified at least a tenth of `ttlMs` before the end, so these steps are fine enough.
-  const watchdogStepMs = Math.max(1, Math.min(times.ttlMs / 200, 50));
-  return {
-    store,
-    times,
-    timers: new TimerWheel(stepMs, true),
-    completions: new TimerWheel<Completing>(stepMs, true),
-    // The work keeps the process alive, not its lock.
-    watchdogs: new TimerWheel<HeldLease>(watchdogStepMs, false),
-    active: new WaitGroup(),
-    releases: new WaitGroup(),
-    completes: new WaitGroup(),
-    pendingRecordLength: 0,
-    isDrained: false,
-  };
-}
-
-/** The methods of a store that take a request. */
-type Method = "acquire" | "extend" | "release" | "complete" | "inspect" | "free";
-
-/** Hands a request to the store. A method that throws counts as one that answered `unknown`. */
-export function write<Name extends Method>(
-  store: LockStore,
-  method: Name,
-  request: Parameters<NonNullable<LockStore[Name]>>[0],
-): void {
-  try {
-    (store as unknown as Record<Method, (request: LockRequest<never>) => void>)[method](request);
-  } catch (error) {
-    const cause = error instanceof Error ? error : new Error(String(error));
-    (request as LockRequest<NoAnswer>).answer({ kind: "unknown", cause });
-  }
 }
 
 /** Rule 14: live leases get `timeoutMs`, then completes and retires `2 × acquireTimeoutMs`. */

@@ -42,11 +42,6 @@ export interface ResolvedSubmission {
 export const noFingerprint: string = "-".repeat(22);
 
 const maxLength = 1_024;
-const minRetainMs = 1_000;
-const maxRetainMs = 604_800_000;
-const defaultRetainMs = 86_400_000;
-
-const names = ["id", "fingerprint", "retainMs"] as const satisfies readonly (keyof Submission)[];
 
 /** One call is twice as fast as an object that is updated and asked, but not every runtime has it. */
 const sha256: (text: string) => string =
@@ -71,7 +66,7 @@ export function resolveSubmission(
   submission: Submission,
   acquireTimeoutMs: number,
 ): ResolvedSubmission {
-  checkOptionNames("submission", submission, names);
+  checkOptionNames("submission", submission, ["id", "fingerprint", "retainMs"]);
   const { id, fingerprint, retainMs } = submission;
   const idHash = hash22(checkText("submission.id", id));
   return {
@@ -95,8 +90,8 @@ export function resolveSubmission(
  * @throws InvalidOptionError for anything outside of the bounds of {@link Submission.retainMs}.
  */
 export function resolveRetainMs(name: string, retainMs: unknown, acquireTimeoutMs: number): number {
-  const min = Math.max(minRetainMs, 2 * acquireTimeoutMs);
-  return checkMs(name, retainMs === undefined ? defaultRetainMs : retainMs, min, maxRetainMs);
+  const min = Math.max(1_000, 2 * acquireTimeoutMs);
+  return checkMs(name, retainMs === undefined ? 86_400_000 : retainMs, min, 604_800_000);
 }
 
 /** Whether a value is text that is fit to be hashed. */
@@ -108,12 +103,13 @@ export function isText(value: unknown): value is string {
 /** @throws InvalidOptionError for anything but a text that is fit to be hashed. */
 export function checkText(name: string, text: unknown): string {
   if (isText(text)) return text;
-  const came =
-    typeof text !== "string"
-      ? describe(text)
-      : text.length < 1 || text.length > maxLength
-        ? `a string of ${text.length} characters`
-        : "a string with a lone surrogate";
+  let came = describe(text);
+  if (typeof text === "string") {
+    const isLengthWrong = text.length < 1 || text.length > maxLength;
+    came = isLengthWrong
+      ? `a string of ${text.length} characters`
+      : "a string with a lone surrogate";
+  }
   throw new InvalidOptionError(
     `${name}: expected a string of 1 to ${maxLength} characters, got ${came}`,
   );

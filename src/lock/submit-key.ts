@@ -24,7 +24,31 @@ const suspicious: ReadonlySet<string> = new Set(["undefined", "null", "NaN", "[o
  * @throws InvalidUserIdError for anything that is no usable user id.
  */
 export function submitKey(keyPrefix: string, userId: UserId): string {
-  return keyPrefix + encodeKeyPart(asText(userId));
+  let id = userId;
+  switch (typeof id) {
+    case "string":
+      if (id.length === 0) throw invalid("an empty string");
+      if (id.length > maxLength) throw invalid(`a string of ${id.length} characters`);
+      // Warns and does not refuse: the text may be a login name.
+      if (suspicious.has(id)) {
+        warnOnce(
+          "SUBMIT_LOCK_SUSPICIOUS_USER_ID",
+          `userId: got the text ${JSON.stringify(id)}, which String(…) makes of a missing value or of an object: if that is where it comes from, all such users share one lock and keep each other out. Pass undefined for a request without a user, and the id itself for one with a user`,
+        );
+      }
+      break;
+    case "bigint":
+      id = String(id);
+      if (id.length > maxLength) throw invalid(`a bigint of ${id.length} digits`);
+      break;
+    case "number":
+      if (!Number.isSafeInteger(id)) throw invalid(`the number ${id}`);
+      id = String(id);
+      break;
+    default:
+      throw invalid(describeWrong(id));
+  }
+  return keyPrefix + encodeKeyPart(id);
 }
 
 /**
@@ -33,34 +57,15 @@ export function submitKey(keyPrefix: string, userId: UserId): string {
  * @throws InvalidUserIdError for a lone surrogate.
  */
 export function encodeKeyPart(text: string): string {
-  return plain.test(text) ? text : encode(text);
-}
-
-function asText(userId: UserId): string {
-  switch (typeof userId) {
-    case "string":
-      if (userId.length === 0) throw invalid("an empty string");
-      if (userId.length > maxLength) throw invalid(`a string of ${userId.length} characters`);
-      if (suspicious.has(userId)) warnOfSuspicious(userId);
-      return userId;
-    case "bigint": {
-      const digits = String(userId);
-      if (digits.length > maxLength) throw invalid(`a bigint of ${digits.length} digits`);
-      return digits;
-    }
-    case "number":
-      if (!Number.isSafeInteger(userId)) throw invalid(`the number ${userId}`);
-      return String(userId);
-    default:
-      throw invalid(describeWrong(userId));
+  if (plain.test(text)) return text;
+  let encoded: string;
+  try {
+    encoded = encodeURIComponent(text);
+  } catch {
+    throw invalid("a string with a lone surrogate");
   }
-}
-
-/** Warns and does not refuse: the text may be a login name. */
-function warnOfSuspicious(userId: string): void {
-  warnOnce(
-    "SUBMIT_LOCK_SUSPICIOUS_USER_ID",
-    `userId: got the text ${JSON.stringify(userId)}, which String(…) makes of a missing value or of an object: if that is where it comes from, all such users share one lock and keep each other out. Pass undefined for a request without a user, and the id itself for one with a user`,
+  return encoded.replace(leftOver, (match) =>
+    match === "%40" ? "@" : `%${match.charCodeAt(0).toString(16).toUpperCase()}`,
   );
 }
 
@@ -75,18 +80,6 @@ function describeWrong(userId: unknown): string {
   return textOf === undefined || textOf === Object.prototype.toString
     ? "an object: pass the id that it holds"
     : "an object: pass String(…) of it, if that is the id";
-}
-
-function encode(id: string): string {
-  let encoded: string;
-  try {
-    encoded = encodeURIComponent(id);
-  } catch {
-    throw invalid("a string with a lone surrogate");
-  }
-  return encoded.replace(leftOver, (match) =>
-    match === "%40" ? "@" : `%${match.charCodeAt(0).toString(16).toUpperCase()}`,
-  );
 }
 
 // The value itself stays out of the message: it may be long, and it names a person.

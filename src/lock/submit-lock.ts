@@ -1,42 +1,37 @@
 import { v4 as uuid } from "uuid";
 import { checkMs, checkOptionNames, invalidOption } from "../validation.ts";
-import { acquire } from "./acquire.ts";
+import { Acquiring, type Settled } from "./acquire.ts";
 import { captureContext } from "./channels.ts";
-import { type CheckOptions, check } from "./check.ts";
 import {
   type Attempt,
-  attemptOf,
   closedAttempt,
   type Lease,
   type SubmissionAttempt,
+  UserLease,
 } from "./lease.ts";
-import { type LookUp, lookUp } from "./look-up.ts";
 import {
+  type CheckOptions,
+  check,
   type FreeOptions,
   type FreeResult,
   free,
   type Inspection,
   inspect,
   type LockStats,
+  type LookUp,
+  lookUp,
   statsOf,
 } from "./on-call.ts";
 import { resolveLockOptions, type SubmitLockOptions } from "./options.ts";
-import {
-  type CallerCommand,
-  type CloseOptions,
-  createRuntime,
-  drain,
-  type LockRuntime,
-} from "./runtime.ts";
+import { type CallerCommand, type CloseOptions, drain, LockRuntime } from "./runtime.ts";
 import {
   type AcquireOptions,
   checkRecords,
   type ResolvedSubmission,
   resolveSubmission,
-  type Submission,
 } from "./submission.ts";
 import { submitKey, type UserId } from "./submit-key.ts";
-import { resolveWaitMs, type WithLockOptions, waitForLease } from "./with-lock.ts";
+import { type WithLockOptions, waitForLease } from "./with-lock.ts";
 
 /** The work under the lock. */
 export type LockedWork<Result> = (lease: Lease) => Result | PromiseLike<Result>;
@@ -57,10 +52,9 @@ export class SubmitLock {
     const { store, keyPrefix, times, holder } = resolveLockOptions(options);
     this.keyPrefix = keyPrefix;
     this.#holder = holder;
-    this.#runtime = createRuntime(store, times);
-    const { watchdogs } = this.#runtime;
-    this.#detach = this.#runtime.store.attach(() => {
-      for (const lease of watchdogs.armed()) lease.extendNow();
+    this.#runtime = new LockRuntime(store, times);
+    this.#detach = store.attach(() => {
+      for (const lease of this.#runtime.watchdogs.armed()) lease.extendNow();
     });
   }
 
@@ -91,7 +85,15 @@ export class SubmitLock {
     // An error that is thrown in here rejects.
     return new Promise((resolve) => {
       const submission = options === undefined ? undefined : this.#submission(options);
-      this.#attempt(this.keyFor(userId), submission, resolve);
+      const key = submitKey(this.keyPrefix, userId);
+      const ended = (settled: Settled): void => {
+        if (settled.outcome === "acquired") {
+          const { confirmed, held } = settled;
+          resolve({ outcome: "acquired", lease: new UserLease(held), confirmed });
+        } else resolve(settled);
+      };
+      if (this.#closed !== undefined) resolve(closedAttempt());
+      else new Acquiring(this.#runtime, this.#command(key, submission), true, ended).begin();
     });
   }
 
@@ -138,10 +140,12 @@ export class SubmitLock {
     ...rest: [LockedWork<Result>] | [WithLockOptions, LockedWork<Result>]
   ): Promise<Result> {
     const [options, work] = rest.length === 1 ? [{}, rest[0]] : rest;
-    const waitMs = resolveWaitMs(options);
+    checkOptionNames("withLock", options, ["waitMs"]);
+    const { waitMs = 0 } = options;
+    checkMs("waitMs", waitMs, 0, 600_000);
     if (typeof work !== "function") throw invalidOption("work", "a function", work);
     const key = this.keyFor(userId);
-    const lease = await waitForLease(key, waitMs, () => this.#attemptAlone(key));
+    const lease = await waitForLease(key, waitMs, () => this.acquire(userId));
     try {
       return await work(lease);
     } finally {
@@ -162,8 +166,9 @@ export class SubmitLock {
     if (this.#closed !== undefined) throw closedAttempt().cause;
     const { submissions = this.#keepsRecords } = options;
     if (submissions) checkRecords(this.#runtime.store, "submissions");
-    const retainMs = Math.max(1_000, 2 * this.#runtime.times.acquireTimeoutMs);
-    const submission = submissions ? this.#resolve({ id: "check", retainMs }) : undefined;
+    const { acquireTimeoutMs } = this.#runtime.times;
+    const shortest = { id: "check", retainMs: Math.max(1_000, 2 * acquireTimeoutMs) };
+    const submission = submissions ? resolveSubmission(shortest, acquireTimeoutMs) : undefined;
     const command = this.#command(this.keyFor(`check-${uuid()}`), submission);
     await check(this.#runtime, command);
   }
@@ -208,37 +213,14 @@ export class SubmitLock {
     checkOptionNames("close", options, ["timeoutMs"]);
     const { timeoutMs = 5_000 } = options;
     checkMs("timeoutMs", timeoutMs, 0, 600_000);
-    this.#closed ??= this.#close(timeoutMs);
+    this.#closed ??= drain(this.#runtime, timeoutMs).then(() => this.#detach());
     return await this.#closed;
-  }
-
-  async #close(timeoutMs: number): Promise<void> {
-    await drain(this.#runtime, timeoutMs);
-    await this.#detach();
   }
 
   #submission(options: AcquireOptions): ResolvedSubmission {
     checkOptionNames("acquire", options, ["submission"]);
-    this.requireRecords("submission");
-    return this.#resolve(options.submission);
-  }
-
-  #resolve(submission: Submission): ResolvedSubmission {
-    return resolveSubmission(submission, this.#runtime.times.acquireTimeoutMs);
-  }
-
-  #attempt(
-    key: string,
-    submission: ResolvedSubmission | undefined,
-    ended: (attempt: SubmissionAttempt) => void,
-  ): void {
-    if (this.#closed !== undefined) {
-      ended(closedAttempt());
-      return;
-    }
-    acquire(this.#runtime, this.#command(key, submission), true, (settled) =>
-      ended(attemptOf(settled)),
-    );
+    const { acquireTimeoutMs } = this.requireRecords("submission");
+    return resolveSubmission(options.submission, acquireTimeoutMs);
   }
 
   /** Rule 1: a fresh owner id for each attempt; one that was given up is never used again. */
@@ -258,12 +240,5 @@ export class SubmitLock {
   #onCallCommand(userId: UserId): CallerCommand {
     if (this.#closed !== undefined) throw closedAttempt().cause;
     return this.#command(this.keyFor(userId), undefined);
-  }
-
-  /** Without a submission no attempt is completed or mismatched. */
-  #attemptAlone(key: string): Promise<Attempt> {
-    return new Promise((resolve) =>
-      this.#attempt(key, undefined, resolve as (attempt: SubmissionAttempt) => void),
-    );
   }
 }

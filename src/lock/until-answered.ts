@@ -1,6 +1,5 @@
 import { Timer, type TimerWheel } from "../timer-wheel.ts";
-import { toLockError } from "./no-answer.ts";
-import { type CallerCommand, type LockRuntime, write } from "./runtime.ts";
+import { type CallerCommand, type LockRuntime, toLockError, write } from "./runtime.ts";
 import type { LockRequest, NoAnswer } from "./store.ts";
 
 /** How soon a request is sent again after an error, and a key that may come back is released again. */
@@ -10,16 +9,7 @@ const retryEveryMs = 50;
 const permissionRetryMs = 1_000;
 
 /** Called once: the outcome, and why it is unconfirmed. */
-export type OnReport<Outcome> = (
-  outcome: Outcome | "unconfirmed",
-  cause: Error | undefined,
-) => void;
-
-/** How long the caller waits for the outcome, and how long the request is sent. */
-interface Patience {
-  readonly reportAfterMs: number;
-  readonly giveUpAfterMs: number;
-}
+export type OnReport<Outcome> = (outcome: Outcome | "unconfirmed", cause?: Error) => void;
 
 /**
  * A release or a complete: sent until the store has answered, because no caller waits for it.
@@ -34,55 +24,62 @@ interface Patience {
  *   └──── giveUpAfterMs is over as well ────▶ given up
  * ```
  */
-export abstract class UntilAnswered<Reply, Outcome extends string> extends Timer {
-  readonly command: CallerCommand;
+export abstract class UntilAnswered<
+  Request extends LockRequest<never>,
+  Reply,
+  Outcome extends string,
+> extends Timer {
   readonly startedAt: number = performance.now();
   protected readonly runtime: LockRuntime;
+  protected readonly command: CallerCommand;
   /** An earlier try may have taken effect without its answer. */
   protected isAmbiguous = false;
   protected lastFailure: NoAnswer | undefined;
+  /** Not 0 once the store has said "permission denied". */
+  protected notBefore = 0;
   protected hasEnded = false;
   readonly #method: "release" | "complete";
   readonly #timers: TimerWheel;
-  readonly #patience: Patience;
+  readonly #reportAfterMs: number;
+  readonly #giveUpAfterMs: number;
   #onReport: OnReport<Outcome> | undefined;
-  #unanswered: LockRequest<Reply> | undefined;
+  #unanswered: Request | undefined;
   #sentAt = 0;
-  /** Not 0 once the store has said "permission denied". */
-  #notBefore = 0;
 
+  /**
+   * @param reportAfterMs how long the caller waits for the outcome.
+   * @param giveUpAfterMs how long the request is sent.
+   */
   constructor(
     runtime: LockRuntime,
     command: CallerCommand,
     method: "release" | "complete",
     timers: TimerWheel,
-    patience: Patience,
-    onReport: OnReport<Outcome>,
+    reportAfterMs: number,
+    giveUpAfterMs: number,
+    onReport: OnReport<Outcome> | undefined,
   ) {
     super();
     this.runtime = runtime;
     this.command = command;
     this.#method = method;
     this.#timers = timers;
-    this.#patience = patience;
+    this.#reportAfterMs = reportAfterMs;
+    this.#giveUpAfterMs = giveUpAfterMs;
     this.#onReport = onReport;
   }
 
   /** Makes the next request. */
-  protected abstract request(): LockRequest<Reply>;
+  protected abstract request(): Request;
 
   /** The store has executed the request and answered. */
-  protected abstract executed(request: LockRequest<Reply>, reply: Exclude<Reply, NoAnswer>): void;
+  protected abstract executed(reply: Exclude<Reply, NoAnswer>, request: Request): void;
 
-  /** `giveUpAfterMs` is over: no further request is sent. */
-  protected abstract givenUp(): void;
+  /** No further request is sent: `giveUpAfterMs` is over, unless the subclass says otherwise. */
+  protected abstract end(): void;
 
   /** The store has said "permission denied" for the first time. */
   protected denied(): void {}
-
-  get isDenied(): boolean {
-    return this.#notBefore > 0;
-  }
 
   send(now: number): void {
     const request = this.request();
@@ -95,7 +92,7 @@ export abstract class UntilAnswered<Reply, Outcome extends string> extends Timer
   /** Sets one timer for the next send or, if earlier, the end of the caller's patience. */
   #setTimer(now: number): void {
     const dueAt = now + retryEveryMs;
-    const reportAt = this.startedAt + this.#patience.reportAfterMs;
+    const reportAt = this.startedAt + this.#reportAfterMs;
     this.#timers.set(this, this.#onReport === undefined ? dueAt : Math.min(dueAt, reportAt));
   }
 
@@ -103,10 +100,11 @@ export abstract class UntilAnswered<Reply, Outcome extends string> extends Timer
     const now = performance.now();
     const ageMs = now - this.startedAt;
     const isSilent = this.#unanswered !== undefined;
-    if (ageMs >= this.#patience.reportAfterMs) this.report("unconfirmed");
-    if (ageMs >= this.#patience.giveUpAfterMs) {
-      this.givenUp();
-    } else if (now < (isSilent ? this.#sentAt + this.#commandTimeoutMs : this.#notBefore)) {
+    const silentUntil = this.#sentAt + this.command.times.commandTimeoutMs;
+    if (ageMs >= this.#reportAfterMs) this.report("unconfirmed");
+    if (ageMs >= this.#giveUpAfterMs) {
+      this.end();
+    } else if (now < (isSilent ? silentUntil : this.notBefore)) {
       this.#setTimer(now);
     } else {
       this.isAmbiguous ||= isSilent;
@@ -114,37 +112,24 @@ export abstract class UntilAnswered<Reply, Outcome extends string> extends Timer
     }
   }
 
-  get #commandTimeoutMs(): number {
-    return this.command.times.commandTimeoutMs;
-  }
-
-  answered(request: LockRequest<Reply>, reply: Reply | NoAnswer): void {
+  protected answered(request: Request, reply: Reply | NoAnswer): void {
+    if (this.hasEnded) return;
     if (this.#unanswered === request) this.#unanswered = undefined;
-    const { kind } = reply as NoAnswer;
-    if (kind !== "unsent" && kind !== "rejected" && kind !== "unknown") {
-      this.executed(request, reply as Exclude<Reply, NoAnswer>);
+    const failure = reply as NoAnswer;
+    if (failure.kind !== "unsent" && failure.kind !== "rejected" && failure.kind !== "unknown") {
+      this.executed(reply as Exclude<Reply, NoAnswer>, request);
       return;
     }
-    const failure = reply as NoAnswer;
     this.lastFailure = failure;
     if (failure.kind === "rejected" && failure.misconfigured) {
-      const isFirst = !this.isDenied;
-      this.#notBefore = performance.now() + permissionRetryMs;
+      const isFirst = this.notBefore === 0;
+      this.notBefore = performance.now() + permissionRetryMs;
       if (isFirst) this.denied();
-    } else if (failure.kind === "unknown") {
-      const isFirst = !this.isAmbiguous;
+    } else if (failure.kind === "unknown" && !this.isAmbiguous) {
       this.isAmbiguous = true;
       // The first time at once: another connection may be ready.
-      if (isFirst && !this.hasEnded) this.send(performance.now());
+      this.send(performance.now());
     }
-  }
-
-  /** @returns false where it had ended before. */
-  protected end(): boolean {
-    if (this.hasEnded) return false;
-    this.hasEnded = true;
-    this.#timers.clear(this);
-    return true;
   }
 
   protected report(outcome: Outcome | "unconfirmed", closed?: (cause: Error) => Error): void {
@@ -152,11 +137,11 @@ export abstract class UntilAnswered<Reply, Outcome extends string> extends Timer
     if (onReport === undefined) return;
     this.#onReport = undefined;
     if (outcome !== "unconfirmed") {
-      onReport(outcome, undefined);
+      onReport(outcome);
       return;
     }
     const ageMs = performance.now() - this.startedAt;
-    const withinMs = Math.round(Math.min(ageMs, this.#patience.reportAfterMs));
+    const withinMs = Math.round(Math.min(ageMs, this.#reportAfterMs));
     const cause = toLockError(this.lastFailure, withinMs);
     onReport(outcome, closed === undefined ? cause : closed(cause));
   }

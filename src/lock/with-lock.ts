@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { LockUnavailableError } from "../errors.ts";
-import { checkMs, checkOptionNames } from "../validation.ts";
-import { type Attempt, attemptError, type Lease } from "./lease.ts";
+import { LockContendedError, LockUnavailableError } from "../errors.ts";
+import type { Attempt, Lease } from "./lease.ts";
 
 /** For `withLock`. */
 export interface WithLockOptions {
@@ -11,12 +10,6 @@ export interface WithLockOptions {
    * @defaultValue 0, one attempt
    */
   readonly waitMs?: number | undefined;
-}
-
-export function resolveWaitMs(options: WithLockOptions): number {
-  checkOptionNames("withLock", options, ["waitMs"]);
-  const { waitMs = 0 } = options;
-  return checkMs("waitMs", waitMs, 0, 600_000);
 }
 
 /**
@@ -43,9 +36,14 @@ export async function waitForLease(
   for (let round = 0; ; round++) {
     const came = await attempt();
     if (came.outcome === "acquired") return came.lease;
-    const isHopeless =
-      came.outcome === "unavailable" && !(came.cause instanceof LockUnavailableError);
-    if (isHopeless || performance.now() >= endsAt) throw attemptError(key, came);
+    const isOver = performance.now() >= endsAt;
+    if (came.outcome === "unavailable") {
+      // Waiting helps against nothing else, such as a misconfiguration.
+      if (isOver || !(came.cause instanceof LockUnavailableError)) throw came.cause;
+    } else if (isOver) {
+      const why = came.isCooldown ? `${key} is in its cooldown` : `another process holds ${key}`;
+      throw new LockContendedError(why, came.expiresInMs);
+    }
     await pauseBeforeRetry(round, endsAt);
   }
 }

@@ -31,11 +31,6 @@ interface Entry {
   expiresAt: number;
 }
 
-interface KeptRecord {
-  readonly text: string;
-  readonly expiresAt: number;
-}
-
 /** More are not kept: the oldest go first. */
 const maxRecords = 10_000;
 
@@ -46,7 +41,7 @@ const maxRecords = 10_000;
  */
 export class MemoryStore implements LockStore {
   readonly #entries = new Map<string, Entry>();
-  readonly #records = new Map<string, KeptRecord>();
+  readonly #records = new Map<string, { readonly text: string; readonly expiresAt: number }>();
   #lastToken = 0;
   /** How many entries there may be before the expired ones are swept out. */
   #sweepAt = 1_000;
@@ -68,10 +63,13 @@ export class MemoryStore implements LockStore {
     // Rule 16: the record before the lock.
     const record = this.#recordOf(command, now);
     if (record !== undefined) {
-      request.answer(completedOrMismatched(record, command.submission, now));
+      const fingerprint = record.slice(fingerprintAt, ownerIdAt);
+      const isOther = differs(fingerprint, command.submission?.fingerprint);
+      if (isOther) request.answer({ kind: "mismatched", inFlight: false, storeTimeMs: now });
+      else request.answer({ kind: "completed", record, storeTimeMs: now });
       return;
     }
-    const entry = this.#live(command.key, now);
+    const entry = live(this.#entries, command.key, now);
     if (entry === undefined && request.onlyLooks) {
       request.answer({ kind: "outOfWindow", storeTimeMs: now });
     } else if (entry === undefined) {
@@ -94,7 +92,7 @@ export class MemoryStore implements LockStore {
   release(request: ReleaseRequest): void {
     const { key, ownerId } = request.command;
     const now = performance.now();
-    const entry = this.#live(key, now);
+    const entry = live(this.#entries, key, now);
     // Rule 19: it names whose cooldown it is, and so proves the earlier copy.
     const isAgain =
       request.cooldownUntilMs > 0 && entry?.state === "cooldown" && entry.ownerId === ownerId;
@@ -105,23 +103,21 @@ export class MemoryStore implements LockStore {
   complete(request: CompleteRequest): void {
     const { command, expiresAtMs, record } = request;
     const now = performance.now();
-    const entry = this.#live(command.key, now);
+    const entry = live(this.#entries, command.key, now);
     const isHeld = entry !== undefined && isOwned(entry, command.ownerId);
     const prior = this.#recordOf(command, now);
     if (prior === undefined && expiresAtMs > now) {
-      this.#keep(recordKey(command), { text: record, expiresAt: expiresAtMs });
+      const [oldest] = this.#records.keys();
+      if (this.#records.size >= maxRecords && oldest !== undefined) this.#records.delete(oldest);
+      this.#records.set(recordKey(command), { text: record, expiresAt: expiresAtMs });
     }
     if (isHeld) this.#free(request, entry, now);
+    let kind: "recorded" | "late" | "expired" | "duplicate" = isHeld ? "recorded" : "late";
     // Rule 15, in this order: its own, then too late, and only then another's.
-    if (prior !== undefined && isRecordOf(command.ownerId, prior)) {
-      request.answer({ kind: "recorded", storeTimeMs: now });
-    } else if (expiresAtMs <= now) {
-      request.answer({ kind: "expired", storeTimeMs: now });
-    } else if (prior !== undefined) {
-      request.answer({ kind: "duplicate", storeTimeMs: now });
-    } else {
-      request.answer({ kind: isHeld ? "recorded" : "late", storeTimeMs: now });
-    }
+    if (prior?.startsWith(command.ownerId, ownerIdAt)) kind = "recorded";
+    else if (expiresAtMs <= now) kind = "expired";
+    else if (prior !== undefined) kind = "duplicate";
+    request.answer({ kind, storeTimeMs: now });
   }
 
   /** There is no connection that could come up, and nothing to close. */
@@ -131,14 +127,14 @@ export class MemoryStore implements LockStore {
 
   inspect(request: InspectRequest): void {
     const now = performance.now();
-    const entry = this.#live(request.command.key, now);
+    const entry = live(this.#entries, request.command.key, now);
     const found = entry === undefined ? ({ state: "free" } as const) : inspectionOf(entry, now);
     request.answer({ kind: "inspected", found, storeTimeMs: now });
   }
 
   free(request: FreeRequest): void {
     const now = performance.now();
-    const result = this.#takeAway(request, this.#live(request.command.key, now), now);
+    const result = this.#takeAway(request, live(this.#entries, request.command.key, now), now);
     request.answer({ kind: "answered", result, storeTimeMs: now });
   }
 
@@ -180,25 +176,15 @@ export class MemoryStore implements LockStore {
     else this.#entries.delete(key);
   }
 
-  #keep(key: string, record: KeptRecord): void {
-    const [oldest] = this.#records.keys();
-    if (this.#records.size >= maxRecords && oldest !== undefined) this.#records.delete(oldest);
-    this.#records.set(key, record);
-  }
-
   #recordOf(command: LockCommand, now: number): string | undefined {
     if (command.submission === undefined) return undefined;
-    const key = recordKey(command);
-    const record = this.#records.get(key);
-    if (record === undefined || record.expiresAt > now) return record?.text;
-    this.#records.delete(key);
-    return undefined;
+    return live(this.#records, recordKey(command), now)?.text;
   }
 
   #ifOwned(request: LockRequest<OwnedReply>, act: (entry: Entry, now: number) => void): void {
     const { key, ownerId } = request.command;
     const now = performance.now();
-    const entry = this.#live(key, now);
+    const entry = live(this.#entries, key, now);
     if (entry === undefined) {
       request.answer({ kind: "gone", storeTimeMs: now });
     } else if (isOwned(entry, ownerId)) {
@@ -211,19 +197,24 @@ export class MemoryStore implements LockStore {
     }
   }
 
-  #live(key: string, now: number): Entry | undefined {
-    const entry = this.#entries.get(key);
-    if (entry === undefined || entry.expiresAt > now) return entry;
-    this.#entries.delete(key);
-    return undefined;
-  }
-
   /** A key whose user never returns would stay forever; sweeping at each doubling is cheap. */
   #sweep(now: number): void {
     if (this.#entries.size < this.#sweepAt) return;
-    for (const key of this.#entries.keys()) this.#live(key, now);
+    for (const key of this.#entries.keys()) live(this.#entries, key, now);
     this.#sweepAt = Math.max(1_000, 2 * this.#entries.size);
   }
+}
+
+/** The value of the key, unless it has expired. */
+function live<Kept extends { readonly expiresAt: number }>(
+  map: Map<string, Kept>,
+  key: string,
+  now: number,
+): Kept | undefined {
+  const found = map.get(key);
+  if (found === undefined || found.expiresAt > now) return found;
+  map.delete(key);
+  return undefined;
 }
 
 function recordKey({ key, submission }: LockCommand): string {
@@ -237,22 +228,6 @@ const noFingerprint = "-".repeat(22);
 
 function isOwned(entry: Entry, ownerId: string): boolean {
   return entry.ownerId === ownerId && entry.state === "held";
-}
-
-/** Whether the record was written on behalf of the owner id. */
-function isRecordOf(ownerId: string, record: string): boolean {
-  return record.startsWith(ownerId, ownerIdAt);
-}
-
-function completedOrMismatched(
-  record: string,
-  submission: SubmissionHashes | undefined,
-  storeTimeMs: number,
-): AcquireReply {
-  const fingerprint = record.slice(fingerprintAt, ownerIdAt);
-  return differs(fingerprint, submission?.fingerprint)
-    ? { kind: "mismatched", inFlight: false, storeTimeMs }
-    : { kind: "completed", record, storeTimeMs };
 }
 
 function contendedOrMismatched(

@@ -1,7 +1,7 @@
 import { isSubmitLockError } from "../../../../src/errors.ts";
 import type { CompleteOutcome, ReleaseOutcome } from "../../../../src/lock/channels.ts";
 import type { Lease, SubmissionAttempt } from "../../../../src/lock/lease.ts";
-import type { LookUp } from "../../../../src/lock/look-up.ts";
+import type { LookUp } from "../../../../src/lock/on-call.ts";
 import type { StoredAnswer } from "../../../../src/lock/record.ts";
 import type { SimulatedProcess, World } from "../world.ts";
 import { slackMs } from "./key-watch.ts";

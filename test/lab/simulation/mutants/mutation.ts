@@ -20,5 +20,4 @@ export interface Edit {
 }
 
 /** The line that decides whether an owner id is retired when its attempt has ended. */
-export const retiredWhen =
-  'if (verdict.outcome === "acquired" || isHeld || !this.#inFlight.isEmpty) {';
+export const retiredWhen = "if (isHeld || this.#inFlight.first !== undefined) {";

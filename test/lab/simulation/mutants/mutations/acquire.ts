@@ -32,17 +32,12 @@ function idOf(lock: object, key: string): string {
   {
     name: "each copy has an owner id of its own",
     rule: "1",
-    find: `get command(): LockCommand {
-    return this.#acquiring.command;
-  }`,
-    replace: `readonly #nth = ++nth;
-  get command(): LockCommand {
-    const { command } = this.#acquiring;
-    return { ...command, ownerId: command.ownerId.slice(0, 32) + String(1_000 + this.#nth).slice(-4) };
-  }`,
+    find: "const command = this.#command;",
+    replace: `const ownerId = this.#command.ownerId.slice(0, 32) + String(1_000 + ++nth).slice(-4);
+    const command = { ...this.#command, ownerId };`,
     also: {
-      find: "class Request implements AcquireRequest",
-      replace: "let nth = 0;\nclass Request implements AcquireRequest",
+      find: "export class Acquiring extends Timer",
+      replace: "let nth = 0;\nexport class Acquiring extends Timer",
     },
   },
   {
@@ -66,20 +61,20 @@ function idOf(lock: object, key: string): string {
   {
     name: "a refused copy is not written again",
     rule: "3",
-    find: "this.#wasOutOfWindow = true;\n        this.#sendAgain(isFirst);",
-    replace: "void isFirst; this.#unavailable();",
+    find: "this.#wasOutOfWindow = true;",
+    replace: "this.#unavailable();\n      return;",
   },
   {
     name: "silence is not confirmed",
     rule: "4",
-    find: "else this.send(now);\n  }\n\n  answered",
-    replace: "else this.#setTimer(this.#endsAt);\n  }\n\n  answered",
+    find: "else this.#send(now);\n  }\n\n  #answered",
+    replace: "else this.#runtime.timers.set(this, this.#endsAt);\n  }\n\n  #answered",
   },
   {
     name: "a lost answer is called unavailable",
     rule: "4",
-    find: "this.#lostAReply = true;\n        this.#sendAgain(isFirst);",
-    replace: "void isFirst; this.#unavailable();",
+    find: "this.#lostAReply = true;",
+    replace: "this.#unavailable();\n      return;",
   },
   {
     name: "a confirm lengthens the life",

@@ -24,22 +24,22 @@ export const cooldownMutations: readonly Mutation[] = [
   {
     name: "a retire sets the cooldown once more",
     rule: "19",
-    find: "    this.cooldownUntilMs = 0;\n",
+    find: "    this.#cooldownUntilMs = 0;\n",
     replace: "",
   },
   {
     name: "each copy of a release has a cooldown of its own",
     rule: "19",
-    find: "this.#inFlight.latestDeadlineMs, this.cooldownUntilMs);",
+    find: "latestDeadlineMs,\n      cooldownUntilMs: this.#cooldownUntilMs,",
     replace:
-      "this.#inFlight.latestDeadlineMs, this.cooldownUntilMs && this.cooldownUntilMs + Math.round(now - this.startedAt));",
+      "latestDeadlineMs,\n      cooldownUntilMs: this.#cooldownUntilMs && this.#cooldownUntilMs + Math.round(performance.now() - this.startedAt),",
   },
   {
     name: "each copy of a complete has a cooldown of its own",
     rule: "19",
-    find: "return this.#completing.plan.cooldownUntilMs;",
-    replace: `const { plan, startedAt } = this.#completing;
-    return plan.cooldownUntilMs && plan.cooldownUntilMs + Math.round(performance.now() - startedAt);`,
+    find: "this.#expiresAtMs,\n      cooldownUntilMs: this.#cooldownUntilMs,",
+    replace:
+      "this.#expiresAtMs,\n      cooldownUntilMs: this.#cooldownUntilMs && this.#cooldownUntilMs + Math.round(performance.now() - this.startedAt),",
   },
   {
     name: "a lease that was lost leaves a cooldown",

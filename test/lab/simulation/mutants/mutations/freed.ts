@@ -51,6 +51,6 @@ export const freedMutations: readonly Mutation[] = [
     name: "a lease that is freed is not lost",
     rule: "7, 19",
     find: 'this.#end("freed");',
-    replace: "",
+    replace: "void 0;",
   },
 ];

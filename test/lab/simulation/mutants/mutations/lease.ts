@@ -5,27 +5,26 @@ export const leaseMutations: readonly Mutation[] = [
   {
     name: "the lease counts from the answer",
     rule: "1, 7",
-    find: "new HeldLease(this.#runtime, this.command, verdict);",
-    replace:
-      "new HeldLease(this.#runtime, this.command, { ...verdict, startedAt: performance.now() });",
+    find: "inFlight,\n      this.#startedAt,",
+    replace: "inFlight,\n      performance.now(),",
   },
   {
     name: "no margin for clocks that drift",
     rule: "7",
-    find: "return 0.99 * ttlMs - 2;",
-    replace: "return ttlMs;",
+    find: "sentAt + 0.99 * ttlMs - 2",
+    replace: "sentAt + ttlMs",
   },
   {
     name: "an extend counts from its answer",
     rule: "7",
-    find: "Math.max(this.validUntil, sentAt + reliableMs(ttlMs))",
-    replace: "Math.max(this.validUntil, performance.now() + reliableMs(ttlMs))",
+    find: "this.validity.renewed(sentAt);",
+    replace: "void sentAt; this.validity.renewed(performance.now());",
   },
   {
     name: "an extend counts without an answer",
     rule: "7",
-    find: "// Without an answer the timer is set for the next try.",
-    replace: "default:\n        this.#validity.extendAnswered(sentAt);",
+    find: 'if (kind !== "done") return;',
+    replace: "",
   },
   {
     name: "gone does not make a lease lost",
@@ -36,13 +35,13 @@ export const leaseMutations: readonly Mutation[] = [
   {
     name: "the end of a lease is not signalled",
     rule: "7",
-    find: 'this.lose(this.#validity.mayBeExtended ? "expired" : "max-hold");',
-    replace: "",
+    find: 'this.#end(extendAt < Number.POSITIVE_INFINITY ? "expired" : "max-hold");',
+    replace: "void 0;",
   },
   {
     name: "the watchdog never extends",
     rule: "7",
-    find: "now >= this.#validity.extendAt) this.#extend(now);",
+    find: "now >= extendAt) this.#extend(now);",
     replace: "now < 0) this.#extend(now);",
   },
   {

@@ -5,9 +5,8 @@ export const onceMutations: readonly Mutation[] = [
   {
     name: "each copy of a complete has an expiry of its own",
     rule: "15",
-    find: "return this.#completing.plan.expiresAtMs;",
-    replace:
-      "return this.#completing.plan.expiresAtMs + Math.round(performance.now() - this.#completing.startedAt);",
+    find: "expiresAtMs: this.#expiresAtMs,",
+    replace: "expiresAtMs: this.#expiresAtMs + Math.round(performance.now() - this.startedAt),",
   },
   {
     name: "the last writer of a record wins",
@@ -24,11 +23,11 @@ export const onceMutations: readonly Mutation[] = [
   {
     name: "a retire runs beside the complete",
     rule: "17",
-    find: "  completing.send(completing.startedAt);",
+    find: "this.runtime.pendingRecordLength += this.#record.length;",
     replace:
-      "  if (!inFlight.isEmpty) release(runtime, command, inFlight, 0);\n  completing.send(completing.startedAt);",
+      "const early = this.#inFlight;\n    if (early.first) new Releasing(this.runtime, this.command, early).begin();\n    this.runtime.pendingRecordLength += this.#record.length;",
     also: {
-      find: "if (!this.#inFlight.isEmpty) release(this.runtime, this.command, this.#inFlight, 0);",
+      find: "if (inFlight.first !== undefined) new Releasing(this.runtime, this.command, inFlight).begin();",
       replace: "",
     },
   },
@@ -48,14 +47,14 @@ export const onceMutations: readonly Mutation[] = [
   {
     name: "a complete after a release is sent",
     rule: "17",
-    find: "if (this.#released === undefined) this.#complete(answer, cooldownMs);",
-    replace: "if (this.#completed === undefined) this.#complete(answer, cooldownMs);",
+    find: 'this.#completed ??= this.#released?.then(() => "unconfirmed");',
+    replace: "",
   },
   {
     name: "a release after a complete is sent",
     rule: "17",
-    find: "if (this.#completed === undefined) this.#release(cooldownMs);",
-    replace: "if (cooldownMs >= 0) this.#release(cooldownMs);",
+    find: "this.#released ??= this.#completed?.then(asReleased);",
+    replace: "void asReleased;",
   },
   {
     name: "a complete is reported when it is next sent, and not at the end of its time",

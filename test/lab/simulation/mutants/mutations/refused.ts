@@ -6,13 +6,13 @@ export const refusedMutations: readonly Mutation[] = [
     name: "a completed attempt is not retired",
     rule: "5, 18",
     find: retiredWhen,
-    replace: `if (verdict.outcome === "completed") void 0; else ${retiredWhen}`,
+    replace: `if (settled.outcome === "completed") void 0; else ${retiredWhen}`,
   },
   {
     name: "a mismatched attempt is not retired",
     rule: "5, 18",
     find: retiredWhen,
-    replace: `if (verdict.outcome === "mismatched") void 0; else ${retiredWhen}`,
+    replace: `if (settled.outcome === "mismatched") void 0; else ${retiredWhen}`,
   },
   {
     name: "a look-up takes what is free",

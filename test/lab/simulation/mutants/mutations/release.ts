@@ -6,26 +6,25 @@ export const releaseMutations: readonly Mutation[] = [
     name: "an unavailable attempt is not retired",
     rule: "5",
     find: retiredWhen,
-    replace: 'void isHeld; if (verdict.outcome === "acquired") {',
+    replace: "void isHeld; if (false) {",
   },
   {
     name: "a contended attempt with open copies is not retired",
     rule: "5",
     find: retiredWhen,
-    replace: `if (verdict.outcome === "contended") void 0; else ${retiredWhen}`,
+    replace: `if (settled.outcome === "contended") void 0; else ${retiredWhen}`,
   },
   {
     name: "a lease forgets its open copies",
     rule: "5",
-    find: "new HeldLease(this.#runtime, this.command, verdict);",
-    replace:
-      "new HeldLease(this.#runtime, this.command, { ...verdict, inFlight: new InFlight() });",
+    find: "this.#command,\n      inFlight,",
+    replace: "this.#command,\n      new InFlight(),",
   },
   {
     name: "a retire is final at its first answer",
     rule: "6",
-    find: 'if (reply.storeTimeMs > request.inFlightUntilMs) this.#end("final");',
-    replace: 'this.#end("final");',
+    find: 'if (reply.storeTimeMs > request.inFlightUntilMs) this.end("final");',
+    replace: 'this.end("final");',
   },
   {
     name: "a retire asks only once",
@@ -37,14 +36,14 @@ export const releaseMutations: readonly Mutation[] = [
   {
     name: "a retire goes by this process' own clock",
     rule: "6, 12",
-    find: 'if (reply.storeTimeMs > request.inFlightUntilMs) this.#end("final");',
-    replace: 'if (Date.now() > request.inFlightUntilMs) this.#end("final");',
+    find: 'if (reply.storeTimeMs > request.inFlightUntilMs) this.end("final");',
+    replace: 'if (Date.now() > request.inFlightUntilMs) this.end("final");',
   },
   {
     name: "gone after a lost answer is called gone",
     rule: "8",
-    find: "return this.isAmbiguous && performance",
-    replace: "return false && performance",
+    find: "this.isAmbiguous && performance",
+    replace: "false && performance",
   },
   {
     name: "a foreign key is deleted",

@@ -11,7 +11,7 @@ export const timerMutations: readonly Mutation[] = [
   {
     name: "a release waits for its answer for ever",
     rule: "10",
-    find: 'if (ageMs >= this.#patience.reportAfterMs) this.report("unconfirmed");',
+    find: 'if (ageMs >= this.#reportAfterMs) this.report("unconfirmed");',
     replace: "",
   },
   {
@@ -23,8 +23,8 @@ export const timerMutations: readonly Mutation[] = [
   {
     name: "what is set for later is forgotten when something rings",
     rule: "10",
-    find: "this.#armNext();\n    }",
-    replace: "}",
+    find: "if (next < this.#armedFor) this.#arm(next);",
+    replace: "void next;",
   },
   {
     name: "the clock learns nothing",
