@@ -107,7 +107,9 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     // Rule 2: stamped when it is written, so that a request that waited in a queue has all its time.
     const deadlineMs = clock.now() + command.times.acquireTimeoutMs;
     const keys: string[] = [];
-    const args = this.#command.head({ command, deadlineMs, floorUs: clock.floorUs(node) });
+    // Only an acquire gives tokens.
+    const floorUs = this.#command.headLength === 2 ? clock.floorUs(node) : 0;
+    const args = this.#command.head({ command, deadlineMs, floorUs });
     for (const request of requests) {
       request.deadlineMs = deadlineMs;
       this.#command.add(request, keys, args, this.#recordKey);

@@ -75,7 +75,8 @@ export class RedisClock {
   }
 
   hear(node: string, microseconds: number): void {
-    if (microseconds > this.floorUs(node)) this.#floorsUs.set(node, microseconds);
+    const floorUs = this.#floorsUs.get(node) ?? 0;
+    if (microseconds > floorUs) this.#floorsUs.set(node, microseconds);
   }
 }
 

@@ -45,6 +45,8 @@ export interface ConnectionWatcher {
 /** One client, and the known state of its connection: ready, silent, lost. */
 export class Connection {
   readonly client: RedisClient;
+  /** How many calls were written that no sign of life has followed. */
+  inFlight = 0;
   /** Whether it has been ready since the watch began, or before. */
   everReady = false;
   /** When it was last found silent since it came up, by the monotonic clock. */
@@ -110,13 +112,6 @@ export class Connection {
     this.#closed();
   }
 
-  /** How many calls were written that no sign of life has followed. */
-  get inFlight(): number {
-    let count = 0;
-    for (const calls of this.#unanswered.values()) count += calls.length;
-    return count;
-  }
-
   /**
    * Rule 9: on a Cluster, the node that has the slot, so that one silent node does not put the others
    * under suspicion; always the same otherwise. A wrong answer costs availability, not safety.
@@ -127,12 +122,13 @@ export class Connection {
 
   /** Rules 9 and 22: whether it is ready, in the client's database, and answers. */
   isUsable(slot: number, silenceMs: number): boolean {
-    return this.client.status === "ready" && this.isInDatabase && this.answers(slot, silenceMs);
+    if (this.client.status !== "ready" || this.#database?.isDone === false) return false;
+    return this.answers(slot, silenceMs);
   }
 
   /** Rule 22: whether commands go to the client's database, as far as that is certain. */
   get isInDatabase(): boolean {
-    return this.#database === undefined || this.#database.isDone;
+    return this.#database?.isDone !== false;
   }
 
   /**
@@ -236,6 +232,7 @@ export class Connection {
     tell: (result: CallResult) => void,
   ): void {
     const call: Call = { node, sentAt: dueAt, isGivenUp: false, tell };
+    this.inFlight++;
     const calls = this.#unanswered.get(node);
     if (calls === undefined) this.#unanswered.set(node, [call]);
     else calls.push(call);
@@ -251,8 +248,7 @@ export class Connection {
     if (result.kind === "value" || isServerError(result.error)) {
       // A server answers in order, so an answer vouches for everything that was sent to it before.
       const calls = this.#unanswered.get(call.node);
-      const at = calls?.indexOf(call) ?? -1;
-      if (at >= 0) calls?.splice(0, at + 1);
+      this.inFlight -= calls?.splice(0, calls.indexOf(call) + 1).length ?? 0;
     }
     const { tell } = call;
     call.tell = undefined;
@@ -289,6 +285,7 @@ export class Connection {
   readonly #closed = (): void => {
     const calls = [...this.#unanswered.values()].flat();
     this.#unanswered.clear();
+    this.inFlight = 0;
     this.#database?.forget();
     for (const call of calls) {
       call.tell?.({ kind: "closed" });

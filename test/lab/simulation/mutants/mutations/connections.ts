@@ -42,14 +42,14 @@ export const connectionMutations: readonly Mutation[] = [
   {
     name: "commands are written before the connection is ready",
     rule: "9",
-    find: 'return this.client.status === "ready" && this.isInDatabase && ',
-    replace: "return this.isInDatabase && ",
+    find: 'if (this.client.status !== "ready" || this.#database?.isDone === false) return false;',
+    replace: "if (this.#database?.isDone === false) return false;",
   },
   {
     name: "the database is not proved",
     rule: "22",
-    find: "this.isInDatabase && this.answers(slot, silenceMs);",
-    replace: "this.answers(slot, silenceMs);",
+    find: '"ready" || this.#database?.isDone === false) return false;',
+    replace: '"ready") return false;',
   },
   {
     name: "the database that was proved on the last connection counts on the next",

@@ -11,7 +11,7 @@ export const fencingMutations: readonly Mutation[] = [
   {
     name: "a process forgets the tokens that it has heard",
     rule: "20",
-    find: "if (microseconds > this.floorUs(node)) this.#floorsUs.set(node, microseconds);",
+    find: "if (microseconds > floorUs) this.#floorsUs.set(node, microseconds);",
     replace: "void node; void microseconds;",
   },
   {
