@@ -255,7 +255,6 @@ export const right: Info = {
   connected_slaves: "0",
   maxmemory: "0",
   maxmemory_policy: "noeviction",
-  used_memory: "1000000",
   evicted_keys: "0",
   aof_enabled: "1",
   aof_last_write_status: "ok",
