@@ -2,35 +2,31 @@ import { once as onceEmitted } from "node:events";
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import type { Cluster, Redis, RedisOptions } from "ioredis";
+import type { Cluster, ClusterOptions, Redis, RedisOptions } from "ioredis";
 import { SubmitLock } from "../lock/submit-lock.ts";
 import { addressOf, databaseOf } from "../stores/redis/ioredis.ts";
 import { RedisStore } from "../stores/redis/redis-store.ts";
 import { hasMembers } from "../validation.ts";
 import { within } from "../within.ts";
-import { NoAnswerError, toCliError, UsageError } from "./failure.ts";
+import { CliError, exitCode, NoAnswerError, toCliError } from "./failure.ts";
 import type { Arguments } from "./main.ts";
 
 /** The time that Redis has for one answer, and for connecting. */
 const answerWithinMs = 2_000;
-
-/** `replyMapping` would select another type of client. */
-type Options = Omit<RedisOptions, "replyMapping">;
 
 /** The connection of one command. It is closed by the end of the process. */
 export interface Connection {
   /** For messages; never with a user or a password. */
   readonly address: string;
   /** `undefined` where the module of `--config` does not export one. */
-  readonly client: Redis | Cluster | undefined;
+  readonly client?: Redis | Cluster;
   /** Confirmed by Redis itself. `undefined` on a Cluster, and without a client. */
-  readonly database: number | undefined;
-  /** One for each `--prefix`, at least one. */
-  readonly locks: readonly PrefixedLock[];
+  readonly database?: number | undefined;
+  /** One for each `--prefix`. */
+  readonly locks: readonly [PrefixedLock, ...PrefixedLock[]];
   /** The client itself puts it in front of every key. */
   readonly clientPrefix: string;
-  /** The name that the client logs in with. */
-  readonly user: string | undefined;
+  readonly user?: string | undefined;
 }
 
 export interface PrefixedLock {
@@ -43,46 +39,67 @@ export interface PrefixedLock {
 export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<Connection> {
   const config = args.text("config");
   if (config !== undefined) return await fromConfig(config, args);
-  const client = await openClient(optionsOf(args, env), args.has("cluster"));
-  const at = await proved(client);
+  const at = await proved(await clientOf(args, args.text("url") ?? env["REDIS_URL"] ?? ""));
   // Not earlier: a store connects its client by itself.
-  const store = new RedisStore(client);
-  const prefixes = args.has("prefix") ? args.texts("prefix") : ["lock:submit:"];
-  const locks = prefixes.map((keyPrefix) => ({
+  const store = new RedisStore(at.client);
+  const lockOf = (keyPrefix: string): PrefixedLock => ({
     keyPrefix,
     // Shorter than the command's own bound, because the lock's error says why.
     lock: new SubmitLock({ store, keyPrefix, acquireTimeoutMs: 0.75 * answerWithinMs }),
-  }));
-  return { ...at, locks };
+  });
+  const [first = "lock:submit:", ...others] = args.texts("prefix");
+  return { ...at, locks: [lockOf(first), ...others.map(lockOf)] };
 }
 
-/** ioredis' options for the Redis that was typed. */
-function optionsOf(args: Arguments, env: NodeJS.ProcessEnv): Options {
-  const url = args.text("url") ?? env["REDIS_URL"] ?? "";
-  const sentinels = args.text("sentinel");
-  const name = args.text("master");
+/** Options of a client that connects once, so that the command can report why it failed. */
+export const once: Omit<RedisOptions, "replyMapping" | "scripts"> = {
+  lazyConnect: true,
+  enableOfflineQueue: false,
+  connectTimeout: answerWithinMs,
+  maxRetriesPerRequest: 0,
+  // CLIENT SETINFO is not among the permissions that the lock needs, and nor is the INFO of a check.
+  disableClientInfo: true,
+  enableReadyCheck: false,
+  retryStrategy: () => null,
+};
+
+/** A client of the Redis that was typed. It is not connected yet. */
+async function clientOf(args: Arguments, url: string): Promise<Redis | Cluster> {
+  const sentinels = args.text("sentinel")?.split(",");
+  const isCluster = args.has("cluster");
   if (sentinels === undefined && url === "") {
-    throw new UsageError("where is Redis? Set REDIS_URL, or give --url, --sentinel or --config");
+    throw new CliError("where is Redis? Set REDIS_URL, or give --url, --sentinel or --config");
   }
-  if ((sentinels === undefined) !== (name === undefined)) {
-    throw new UsageError("--sentinel host:port,host:port and --master name belong together");
+  if ((sentinels !== undefined) !== args.has("master")) {
+    throw new CliError("--sentinel host:port,host:port and --master name belong together");
   }
-  if (sentinels !== undefined && args.has("cluster")) {
-    throw new UsageError("--sentinel and --cluster exclude each other");
+  if (sentinels !== undefined && isCluster) {
+    throw new CliError("--sentinel and --cluster exclude each other");
   }
-  const { host, port, ...rest } = fromUrl(url === "" ? "redis://127.0.0.1" : url);
-  if (args.has("cluster") && rest.db !== 0) {
-    throw new UsageError("a Cluster has only database 0: leave the database out of the URL");
+  const { host, port, ...login } = fromUrl(url === "" ? "redis://127.0.0.1" : url);
+  if (isCluster && login.db !== 0) {
+    throw new CliError("a Cluster has only database 0: leave the database out of the URL");
   }
   const authority = args.text("tls-ca");
-  return {
-    ...rest,
-    keyPrefix: args.text("ioredis-prefix") ?? "",
-    ...(authority !== undefined && { tls: { ca: readAuthority(authority) } }),
-    ...(sentinels === undefined || name === undefined
-      ? { host, port }
-      : { sentinels: sentinels.split(",").map(sentinelOf), name }),
-  };
+  const tls = authority !== undefined && { tls: { ca: readAuthority(authority) } };
+  const options = { ...login, ...tls, ...once };
+  const keyPrefix = args.text("ioredis-prefix") ?? "";
+  const ioredis = await import("ioredis").catch((error: { code?: unknown }) => {
+    if (!String(error.code).endsWith("MODULE_NOT_FOUND")) throw error;
+    throw new CliError("ioredis is not installed. Install it with: npm install ioredis");
+  });
+  if (isCluster) {
+    return new ioredis.Cluster([{ host, port }], {
+      ...once,
+      clusterRetryStrategy: () => null,
+      slotsRefreshTimeout: answerWithinMs,
+      keyPrefix,
+      redisOptions: options,
+    });
+  }
+  const name = args.text("master") ?? "";
+  const at = sentinels ? { sentinels: sentinels.map(sentinelOf), name } : { host, port };
+  return new ioredis.Redis({ ...options, ...at, keyPrefix, sentinelRetryStrategy: () => null });
 }
 
 function fromUrl(text: string) {
@@ -102,7 +119,7 @@ function fromUrl(text: string) {
     };
   } catch {
     // The text is not repeated: usually it is its password that a URL cannot hold.
-    throw new UsageError(
+    throw new CliError(
       "--url or REDIS_URL: expected an address such as redis://user:password@host:6379/0, with the database as its path, without ? and #, and with special characters in the password percent-encoded",
     );
   }
@@ -110,7 +127,7 @@ function fromUrl(text: string) {
 
 function sentinelOf(text: string): { host: string; port: number } {
   const [, host = "", port = "26379"] = /^(.+?)(?::(\d+))?$/.exec(text.trim()) ?? [];
-  if (host === "") throw new UsageError("--sentinel: expected host:port,host:port");
+  if (host === "") throw new CliError("--sentinel: expected host:port,host:port");
   return { host, port: Number(port) };
 }
 
@@ -118,38 +135,8 @@ function readAuthority(file: string): string {
   try {
     return readFileSync(file, "utf8");
   } catch (error) {
-    throw new UsageError(`--tls-ca: cannot read ${file} (${(error as Error).message})`);
+    throw new CliError(`--tls-ca: cannot read ${file} (${(error as Error).message})`);
   }
-}
-
-/** Bounds of a client, and of each client of a Cluster. */
-const bounds = {
-  connectTimeout: answerWithinMs,
-  maxRetriesPerRequest: 0,
-  // CLIENT SETINFO is not among the permissions that the lock needs, and nor is the INFO of a check.
-  disableClientInfo: true,
-};
-const attempt = { lazyConnect: true, enableOfflineQueue: false, enableReadyCheck: false };
-
-/** Options of a client that connects once, so that the command can report why it failed. */
-export const once: Options = { ...attempt, ...bounds, retryStrategy: () => null };
-
-async function openClient(options: Options, isCluster: boolean): Promise<Redis | Cluster> {
-  const ioredis = await import("ioredis").catch((error: { code?: unknown }) => {
-    if (!String(error.code).endsWith("MODULE_NOT_FOUND")) throw error;
-    throw new UsageError("ioredis is not installed. Install it with: npm install ioredis");
-  });
-  if (!isCluster) {
-    return new ioredis.Redis({ ...options, ...once, sentinelRetryStrategy: () => null });
-  }
-  const { host = "", port = 6379, keyPrefix = "", ...others } = options;
-  return new ioredis.Cluster([{ host, port }], {
-    ...attempt,
-    clusterRetryStrategy: () => null,
-    slotsRefreshTimeout: answerWithinMs,
-    keyPrefix,
-    redisOptions: { ...others, ...bounds },
-  });
 }
 
 /**
@@ -159,27 +146,25 @@ async function openClient(options: Options, isCluster: boolean): Promise<Redis |
 async function proved(client: Redis | Cluster) {
   const address = addressOf(client);
   const database = () => (client.isCluster ? undefined : databaseOf(client));
-  let at = () => address;
   let reason: unknown;
   // Only this event has the reason why a client cannot connect.
   client.on("error", (error: unknown) => {
     reason = error;
   });
   try {
-    if (client.status === "wait") {
-      await answerOf({ address }, client.connect()).catch((error) =>
-        Promise.reject(reason ?? error),
-      );
-    }
-    at = () => redisOf({ address, database: database() });
+    if (client.status === "wait") await answerOf({ address }, client.connect());
+  } catch (error) {
+    throw toCliError(reason ?? error, address);
+  }
+  try {
     // The client of --config may still be connecting, and may have been told to select another database.
     if (client.status !== "ready") await answerOf({ address }, onceEmitted(client, "ready"));
     const selected = database();
     if (selected) await answerOf({ address }, (client as Redis).select(selected));
   } catch (error) {
-    throw toCliError(error, at());
+    throw toCliError(error, redisOf({ address, database: database() }));
   }
-  const { keyPrefix = "", ...options } = client.options as Options & { redisOptions?: Options };
+  const { keyPrefix = "", ...options } = client.options as RedisOptions & ClusterOptions;
   const user = options.username || options.redisOptions?.username || undefined;
   return { address, client, database: database(), clientPrefix: keyPrefix, user };
 }
@@ -187,34 +172,26 @@ async function proved(client: Redis | Cluster) {
 async function fromConfig(file: string, args: Arguments): Promise<Connection> {
   const given = ["url", "cluster", "sentinel", "tls-ca", "prefix", "ioredis-prefix"];
   const clashing = given.find((name) => args.has(name));
-  if (clashing !== undefined) {
-    throw new UsageError(`--config and --${clashing} exclude each other`);
-  }
+  if (clashing !== undefined) throw new CliError(`--config and --${clashing} exclude each other`);
   let loaded: { readonly default?: unknown; readonly redis?: unknown };
   try {
     loaded = await import(pathToFileURL(resolve(file)).href);
   } catch (error) {
-    throw new UsageError(`--config: cannot load ${file} (${(error as Error).message})`);
+    throw new CliError(`--config: cannot load ${file} (${(error as Error).message})`);
   }
   // A compiler puts `export default` for CommonJS one level deeper.
   if (hasMembers(loaded.default, ["default"])) loaded = loaded.default as typeof loaded;
   if (!hasMembers(loaded.default, ["inspect", "free", "keyFor", "check"])) {
-    throw new UsageError(`--config: expected ${file} to default-export a SubmitLock`);
+    throw new CliError(`--config: expected ${file} to default-export a SubmitLock`);
   }
   const lock = loaded.default as PrefixedLock["lock"];
-  const locks = [{ keyPrefix: lock.keyFor("0").slice(0, -1), lock }];
-  if (hasMembers(loaded.redis, ["eval", "options", "status"])) {
-    return { ...(await proved(loaded.redis as Redis | Cluster)), locks };
-  }
-  const none = { client: undefined, database: undefined, clientPrefix: "", user: undefined };
-  return { address: `the Redis of ${file}`, ...none, locks };
+  const at = hasMembers(loaded.redis, ["eval", "options", "status"])
+    ? await proved(loaded.redis as Redis | Cluster)
+    : { address: `the Redis of ${file}`, clientPrefix: "" };
+  return { ...at, locks: [{ keyPrefix: lock.keyFor("0").slice(0, -1), lock }] };
 }
 
-/**
- * Waits for an answer of Redis, at most 2 s.
- *
- * @throws NoAnswerError, as a rejection.
- */
+/** Waits for an answer of Redis, at most 2 s: then it rejects with a `NoAnswerError`. */
 export async function answerOf<Value>(
   { address }: Pick<Connection, "address">,
   asked: Promise<Value>,
@@ -222,12 +199,8 @@ export async function answerOf<Value>(
   const answered = asked.then((value) => ({ value }));
   const answer = await within(answerWithinMs, answered);
   if (answer !== undefined) return answer.value;
-  throw new NoAnswerError(`no answer from ${address} within 2 s. Can this host reach it?`);
-}
-
-/** The lock of a command that is about one lock. */
-export function theLock({ locks }: Connection): PrefixedLock["lock"] {
-  return (locks[0] as PrefixedLock).lock;
+  const text = `no answer from ${address} within 2 s. Can this host reach it?`;
+  throw new NoAnswerError(text, exitCode.noRedis);
 }
 
 /** The Redis that was looked at, with its database if it has several. */

@@ -12,7 +12,6 @@ export interface Report {
   readonly servers: readonly ServerReport[];
   /** About all servers together. */
   readonly findings: readonly Finding[];
-  /** The name that the URL logs in with. */
   readonly user: string | undefined;
   readonly failures: number;
   readonly warnings: number;
@@ -28,31 +27,27 @@ interface ServerReport {
   readonly findings: readonly Finding[];
 }
 
-/** `warn`: locks are lost or refused when something else fails. `fail`: they are already. */
-type Level = "ok" | "warn" | "fail" | "unknown";
-
 interface Finding {
-  readonly level: Level;
+  /** `warn`: locks are lost or refused when something else fails. `fail`: they are already. */
+  readonly level: "ok" | "warn" | "fail" | "unknown";
   /** A stable name of the check. */
   readonly check: string;
   readonly text: string;
   readonly remedy?: string | undefined;
 }
 
-type Add = (level: Level, check: string, text: string, remedy?: string) => void;
+type Add = (level: Finding["level"], check: string, text: string, remedy?: string) => void;
 
 function adding(findings: Finding[]): Add {
   return (level, check, text, remedy) => findings.push({ level, check, text, remedy });
 }
 
-/** `submit-lock doctor` */
 export async function doctor({ args, terminal, open }: Context): Promise<number> {
   const budgetMs = args.duration("budget", 2_000);
   const ttlMs = args.duration("ttl", 10_000);
   const connection = await open();
-  const servers = await Promise.all(
-    mastersOf(connection).map((node) => examine(connection, node, ttlMs)),
-  );
+  const looks = mastersOf(connection).map((node) => examine(connection, node, ttlMs));
+  const servers = await Promise.all(looks);
   const findings: Finding[] = [];
   const add = adding(findings);
   // A replica refuses every lock, which the finding about its role explains.
@@ -67,28 +62,22 @@ export async function doctor({ args, terminal, open }: Context): Promise<number>
   return failures === 0 ? exitCode.done : exitCode.found;
 }
 
-/** Looks at one server. */
 async function examine(connection: Connection, node: Redis, ttlMs: number): Promise<ServerReport> {
   const isClusterNode = connection.client?.isCluster === true;
   const address = addressOf(node);
   const findings: Finding[] = [];
   const add = adding(findings);
-  const seen = <Value>(asked: Promise<Value>) => ifPermitted(answerOf(connection, asked));
   try {
-    const text = await seen(node.info("everything"));
-    const info = fieldsOf(text ?? "");
+    const text = await ifPermitted(connection, node.info("everything"));
+    const info = fieldsOf(text);
     if (text === undefined) {
       add("unknown", "info", "version, role, memory and persistence: not permitted (+info)");
     } else {
-      if (!isClusterNode) await compareServers(connection, node, info, add);
+      if (!isClusterNode) await compareServers(connection, node, info["run_id"], add);
       lookAtInfo(info, isClusterNode, add);
     }
-    await ifPermitted(measure(connection, node, add));
-    if (isClusterNode) {
-      const state = await seen(node.cluster("INFO"));
-      const timeout = await seen(node.config("GET", "cluster-node-timeout"));
-      lookAtCluster(state, timeout, ttlMs, add);
-    }
+    await measure(connection, node, add);
+    if (isClusterNode) await lookAtCluster(connection, node, ttlMs, add);
     const { valkey_version: valkey, redis_version: redis, redis_mode: mode, role } = info;
     return {
       address,
@@ -101,9 +90,8 @@ async function examine(connection: Connection, node: Redis, ttlMs: number): Prom
   } catch (error) {
     // The other nodes of a Cluster may be well.
     if (!isClusterNode) throw error;
-    findings.length = 0;
-    add("fail", "reach", toCliError(error, address).message, dead);
-    return { address, findings };
+    const { message: text } = toCliError(error, address);
+    return { address, findings: [{ level: "fail", check: "reach", text, remedy: dead }] };
   }
 }
 
@@ -111,20 +99,17 @@ const dead =
   "let a replica take over; without one, start the server again. Never start a master without persistence before a replica has taken over: it starts empty";
 
 /** Resolves to `undefined` if Redis does not permit it, or does not have the command. */
-async function ifPermitted<Value>(asked: Promise<Value>): Promise<Value | undefined> {
-  try {
-    return await asked;
-  } catch (error) {
-    if (error instanceof Error && refusals.command.test(error.message)) return undefined;
-    throw error;
-  }
+function ifPermitted<Value>(connection: Connection, asked: Promise<Value>) {
+  return answerOf(connection, asked).catch((error: Error): undefined => {
+    if (!refusals.command.test(error.message)) throw error;
+  });
 }
 
 /** A server's INFO, or a section of it: field and value. */
 type Info = Readonly<Record<string, string | undefined>>;
 
-function fieldsOf(text: string): Info {
-  const lines = [...text.matchAll(/^(\w+):(.*?)\r?$/gm)];
+function fieldsOf(text: unknown): Info {
+  const lines = [...String(text).matchAll(/^(\w+):(.*?)\r?$/gm)];
   return Object.fromEntries(lines.map(([, field, value]) => [field, value]));
 }
 
@@ -136,14 +121,7 @@ function numberIn(reply: unknown, name: string): number {
 
 /** Whether a server keeps the locks that it grants. */
 function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
-  const { redis_version: version = "?", role, connected_slaves: replicas = "0" } = info;
-  // Valkey 8 and 9 report to be like Redis 7.2.
-  const [major = 0, minor = 0] = version.split(".").map(Number);
-  if (major < 7) {
-    const level = major === 6 && minor >= 2 ? "unknown" : "fail";
-    const remedy = "use Redis 7 or later, or Valkey 8 or later";
-    add(level, "version", `Redis ${version}: submit-lock is not tested on it`, remedy);
-  }
+  const { role, connected_slaves: replicas = "0" } = info;
   if (role === "slave") {
     const remedy = `use the master's address, ${info["master_host"]}:${info["master_port"]}, or Sentinels that know it`;
     add("fail", "role", "this is a replica: it refuses every lock", remedy);
@@ -158,9 +136,7 @@ function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
   }
 
   const { maxmemory_policy: policy = "?", evicted_keys: evicted = "0" } = info;
-  const limit = Number(info["maxmemory"] ?? 0);
-  const percent = Math.round((100 * Number(info["used_memory"])) / limit);
-  if (policy !== "noeviction" && limit > 0) {
+  if (policy !== "noeviction" && Number(info["maxmemory"] ?? 0) > 0) {
     const victims = policy.startsWith("allkeys-")
       ? "any key, locks among them"
       : "keys that have an expiry, and those are the locks";
@@ -171,10 +147,6 @@ function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
   } else {
     const unlimited = policy === "noeviction" ? "" : ", and no maxmemory: nothing is evicted";
     add("ok", "eviction", `maxmemory-policy ${policy}${unlimited}`);
-    if (limit > 0 && percent > 90) {
-      const text = `${percent} % of maxmemory is in use: a full Redis refuses every lock`;
-      add("warn", "memory", text, "raise maxmemory");
-    }
   }
 
   const hasLog = info["aof_enabled"] === "1";
@@ -189,15 +161,14 @@ function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
 }
 
 /** Compares the run id with the one at another connection to the same address. */
-async function compareServers(connection: Connection, node: Redis, info: Info, add: Add) {
+async function compareServers(connection: Connection, node: Redis, runId: unknown, add: Add) {
   const second = node.duplicate(once);
   second.on("error", () => {});
   try {
     await answerOf(connection, second.connect());
-    const other = fieldsOf(await answerOf(connection, second.info("server")))["run_id"];
-    const runId = info["run_id"];
+    const { run_id: other } = fieldsOf(await answerOf(connection, second.info("server")));
     if (other === undefined || other === runId) return;
-    const text = `two connections to this address reached two servers (run_id ${runId?.slice(0, 4)}… and ${other.slice(0, 4)}…): a proxy that splits traffic, or two masters`;
+    const text = `two connections to this address reached two servers (run_id ${String(runId).slice(0, 4)}… and ${other.slice(0, 4)}…): a proxy that splits traffic, or two masters`;
     add("fail", "one-server", text, "use an address that always leads to the one master");
   } finally {
     second.disconnect();
@@ -208,11 +179,11 @@ async function compareServers(connection: Connection, node: Redis, info: Info, a
 async function measure(connection: Connection, node: Redis, add: Add): Promise<void> {
   const tookMs: number[] = [];
   // 50 answers, or those of 2 s.
-  for (const endsAt = performance.now() + 2_000; tookMs.length < 50; ) {
+  const endsAt = performance.now() + 2_000;
+  while (tookMs.length < 50 && performance.now() <= endsAt) {
     const startedAt = performance.now();
-    await answerOf(connection, node.eval("return 1", 0));
+    if ((await ifPermitted(connection, node.eval("return 1", 0))) === undefined) return;
     tookMs.push(performance.now() - startedAt);
-    if (performance.now() > endsAt) break;
   }
   tookMs.sort((one, other) => one - other);
   const medianMs = tookMs[Math.floor(tookMs.length / 2)] ?? 0;
@@ -225,8 +196,9 @@ async function measure(connection: Connection, node: Redis, add: Add): Promise<v
 }
 
 /** Whether a Cluster serves every user, and how long a failover takes. */
-function lookAtCluster(info: unknown, timeout: unknown, ttlMs: number, add: Add): void {
-  const { cluster_state: state, cluster_slots_ok: slots } = fieldsOf(String(info));
+async function lookAtCluster(connection: Connection, node: Redis, ttlMs: number, add: Add) {
+  const info = await ifPermitted(connection, node.cluster("INFO"));
+  const { cluster_state: state, cluster_slots_ok: slots } = fieldsOf(info);
   if (info === undefined) {
     add("unknown", "cluster", "state of the Cluster: not permitted (+cluster|info)");
   } else if (state !== "ok") {
@@ -234,6 +206,7 @@ function lookAtCluster(info: unknown, timeout: unknown, ttlMs: number, add: Add)
     const remedy = `find the master that is gone with CLUSTER NODES; ${dead}`;
     add("fail", "cluster", text, remedy);
   }
+  const timeout = await ifPermitted(connection, node.config("GET", "cluster-node-timeout"));
   const timeoutMs = numberIn(timeout, "cluster-node-timeout");
   if (Number.isNaN(timeoutMs)) {
     add("unknown", "node-timeout", "cluster-node-timeout: not permitted (+config|get)");
@@ -262,7 +235,7 @@ async function tryLocks({ address, locks }: Connection, add: Add): Promise<void>
 async function askSentinels(connection: Connection, ttlMs: number, add: Add): Promise<void> {
   const client = connection.client as Redis;
   const { sentinels, name = "" } = client.options;
-  const all = (sentinels ?? []).map(async ({ host = "127.0.0.1", port = 26_379 }) => {
+  const looks = (sentinels ?? []).map(async ({ host = "127.0.0.1", port = 26_379 }) => {
     const at = `Sentinel ${host}:${port}`;
     // A Sentinel has no database, and a password of its own or none.
     const plain = { sentinels: null, username: "", password: "", db: 0, tls: undefined };
@@ -287,7 +260,7 @@ async function askSentinels(connection: Connection, ttlMs: number, add: Add): Pr
       sentinel.disconnect();
     }
   });
-  await Promise.all(all);
+  await Promise.all(looks);
 }
 
 /** Looks for keys that keep users out for longer than a lock may. */
@@ -315,10 +288,9 @@ async function lookAtKeys(connection: Connection, budgetMs: number, add: Add): P
   }
 }
 
-const tones = { ok: "green", warn: "yellow", fail: "red", unknown: "dim" } as const;
-
 function doctorText(report: Report, paint: Paint): string[] {
   const { servers, findings, user, failures, warnings } = report;
+  const tones = { ok: "green", warn: "yellow", fail: "red", unknown: "dim" } as const;
   const labels = { ok: "ok", warn: "warn", fail: "FAIL", unknown: "?" };
   const print = (all: readonly Finding[]) =>
     all.flatMap(({ level, text, remedy }) => [

@@ -15,30 +15,19 @@ export const exitCode = {
 
 const { usage, noRedis, notPermitted } = exitCode;
 
-/** Ends a command. The message tells the person at the shell what failed and what to do. */
+/** Ends a command. Its message tells the person at the shell what failed and what to do. */
 export class CliError extends Error {
   override readonly name = "CliError";
   readonly exitCode: number;
 
-  constructor(message: string, code: number, cause?: unknown) {
+  constructor(message: string, code: number = usage, cause?: unknown) {
     super(message, { cause });
     this.exitCode = code;
   }
 }
 
-/** Wrong arguments. */
-export class UsageError extends CliError {
-  constructor(message: string) {
-    super(message, usage);
-  }
-}
-
 /** Redis did not answer: it may have executed the request. */
-export class NoAnswerError extends CliError {
-  constructor(message: string, cause?: unknown) {
-    super(message, noRedis, cause);
-  }
-}
+export class NoAnswerError extends CliError {}
 
 /** Errors with their exit code, and a sentence that begins with the address. The first that matches counts. */
 const remedies: readonly (readonly [RegExp, code: number, sentence: string])[] = [
@@ -79,16 +68,14 @@ export function toCliError(error: unknown, at: string): CliError {
   const text = reasons
     .filter((reason, index) => !reasons.slice(0, index).some((before) => before.includes(reason)))
     .join(": ");
-  if (isSubmitLockError(error)) {
-    if (error.code === "SUBMIT_LOCK_INVALID_USER_ID") {
-      return new UsageError(`${text}. Use the id that the guard's userId returns`);
-    }
-    if (error.code === "SUBMIT_LOCK_INVALID_OPTION") return new UsageError(text);
-  }
+  const code = isSubmitLockError(error) && error.code;
+  const useId = "Use the id that the guard's userId returns";
+  if (code === "SUBMIT_LOCK_INVALID_USER_ID") return new CliError(`${text}. ${useId}`);
+  if (code === "SUBMIT_LOCK_INVALID_OPTION") return new CliError(text);
   const found = remedies.find(([pattern]) => reasons.some((reason) => pattern.test(reason)));
   if (found !== undefined) return new CliError(`${at}${found[2]} (${text})`, found[1], error);
   const advice = "Is the address right, and can this host reach it?";
-  return new NoAnswerError(`no answer from ${at}. ${advice} (${text})`, error);
+  return new NoAnswerError(`no answer from ${at}. ${advice} (${text})`, noRedis, error);
 }
 
 /** The messages of an error and of its causes, without full stops at their ends. */

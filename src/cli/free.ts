@@ -1,33 +1,28 @@
 import { hostname, userInfo } from "node:os";
 import type { FreeResult } from "../lock/on-call.ts";
-import { answerOf, theLock } from "./connect.ts";
-import { CliError, exitCode, NoAnswerError, toCliError, UsageError } from "./failure.ts";
-import type { Arguments, Context } from "./main.ts";
+import { answerOf } from "./connect.ts";
+import { CliError, exitCode, NoAnswerError, toCliError } from "./failure.ts";
+import type { Context } from "./main.ts";
 import { describeLock, effectOfFree, type Found, stateOf } from "./show.ts";
-import {
-  duration,
-  json,
-  type Terminal,
-  visible,
-  visibleInspection,
-  visibleUser,
-} from "./terminal.ts";
+import { duration, json, visible, visibleTexts, visibleUser } from "./terminal.ts";
 
-/** `submit-lock free <user>` */
 export async function free(context: Context): Promise<number> {
   const { args, terminal, open } = context;
   const now = args.has("now");
-  if (!args.has("dry-run") && !terminal.canAsk) requireAnswers(args);
+  const missing = ["id", "reason"].filter((name) => !args.has(name)).map((name) => `--${name}`);
+  if (missing.length > 0 && !args.has("dry-run") && !terminal.canAsk) {
+    const command = `${args.suggest("free")} --id <id> --reason <text>`;
+    const text = `without a terminal, free needs ${missing.join(" and ")}: ${command}`;
+    throw new CliError(`${text}. ${args.suggest("show")} prints the id`);
+  }
   const connection = await open();
-  const lock = theLock(connection);
+  const { lock } = connection.locks[0];
   const user = visibleUser(args.user);
-  const look = async () => visibleInspection(await answerOf(connection, lock.inspect(args.user)));
-  const wrongId = (found: Found) =>
-    ended(
-      context,
-      { outcome: "changed" },
-      `Nothing was changed: this is not the id of the lock's holder (${labelOf(found)}). It was mistyped, or a newer order has begun: leave that one alone. Look again: ${args.suggest("show")}`,
-    );
+  const look = async () => visibleTexts(await answerOf(connection, lock.inspect(args.user)));
+  const wrongId = (found: Found) => {
+    const text = `Nothing was changed: this is not the id of the lock's holder (${labelOf(found)}). It was mistyped, or a newer order has begun: leave that one alone. Look again: ${args.suggest("show")}`;
+    return ended(context, { outcome: "changed" }, text);
+  };
 
   const found = await look();
   const alreadyFree = { outcome: "already-free" } as const;
@@ -41,7 +36,10 @@ export async function free(context: Context): Promise<number> {
   }
   if (args.has("dry-run")) {
     if (!isSame) return wrongId(found);
-    const freeInMs = keptOutMs(found, now);
+    // A life that is too long is cut to the holder's ttlMs, which is not known here.
+    const isTooLong = found.state === "held" && found.clockSetBack;
+    const keptMs = isTooLong ? Number.POSITIVE_INFINITY : found.expiresInMs;
+    const freeInMs = now || found.state === "cooldown" || found.state === "foreign" ? 0 : keptMs;
     const wait = freeInMs === Number.POSITIVE_INFINITY ? "ttlMs" : duration(freeInMs);
     const effect =
       freeInMs === 0 ? "let the next order start at once" : `keep the user out for ${wait}`;
@@ -60,12 +58,11 @@ export async function free(context: Context): Promise<number> {
         : "Nothing was changed.";
     throw new CliError(`${failure.message} ${outcome}`, failure.exitCode);
   });
-  const isFree = `User ${user} is free by now.`;
+  let text = `User ${user} is free by now.`;
   if (result.outcome === "changed") {
     const current = await look();
-    return current.state === "free" ? ended(context, alreadyFree, isFree) : wrongId(current);
+    return current.state === "free" ? ended(context, alreadyFree, text) : wrongId(current);
   }
-  let text = isFree;
   if (result.outcome === "freed") {
     const when = result.freeInMs === 0 ? "now" : `in ${duration(result.freeInMs)}`;
     text = `Freed by ${visible(by)} (${visible(reason)}). User ${user} can order again ${when}.`;
@@ -78,15 +75,6 @@ export async function free(context: Context): Promise<number> {
   };
   terminal.warn([json(audit)]);
   return exitCode.done;
-}
-
-/** Without a terminal the command asks nothing. */
-function requireAnswers(args: Arguments): void {
-  const missing = ["id", "reason"].filter((name) => !args.has(name)).map((name) => `--${name}`);
-  if (missing.length === 0) return;
-  throw new UsageError(
-    `without a terminal, free needs ${missing.join(" and ")}: ${args.suggest("free")} --id <id> --reason <text>. ${args.suggest("show")} prints the id`,
-  );
 }
 
 /** The id and the reason, as options or from the person at the terminal. */
@@ -111,30 +99,26 @@ async function answers({ args, terminal }: Context, found: Found) {
   if (!asksId) return { id, reason };
   const typed = await ask(terminal, `Type the id (${visible(id)}) to free user ${user}: `);
   if (typed.toLowerCase() === id) return { id, reason };
-  throw new UsageError("that is not the id. Nothing was changed");
+  throw new CliError("that is not the id. Nothing was changed");
 }
 
-async function ask(terminal: Terminal, question: string): Promise<string> {
+async function ask(terminal: Context["terminal"], question: string): Promise<string> {
   const typed = await terminal.ask(question);
   if (typed) return typed;
-  throw new UsageError("nothing was typed. Nothing was changed");
+  throw new CliError("nothing was typed. Nothing was changed");
 }
 
 /** The person at the shell, also behind sudo: `anna@ops-1`. */
 function personOf({ SUDO_USER, USER, LOGNAME, USERNAME }: NodeJS.ProcessEnv): string {
-  return `${SUDO_USER || USER || LOGNAME || USERNAME || accountName()}@${hostname()}`;
-}
-
-function accountName(): string {
+  let name = SUDO_USER || USER || LOGNAME || USERNAME;
   try {
-    return userInfo().username;
+    name ||= userInfo().username;
   } catch {
-    // The account has no entry, as in a container.
-    return "unknown";
+    // The account may have no entry, as in a container.
   }
+  return `${name || "unknown"}@${hostname()}`;
 }
 
-/** Prints the outcome, and returns the exit code. */
 function ended({ args, terminal }: Context, result: FreeResult, text: string): number {
   const isChanged = result.outcome === "changed";
   if (args.has("json")) {
@@ -145,16 +129,6 @@ function ended({ args, terminal }: Context, result: FreeResult, text: string): n
   return isChanged ? exitCode.found : exitCode.done;
 }
 
-/** How long `free` keeps others out, in milliseconds. */
-function keptOutMs(found: Found, now: boolean): number {
-  if (now || found.state === "cooldown" || found.state === "foreign") return 0;
-  // It is cut to the holder's ttlMs, which is not known here.
-  return found.state === "held" && found.clockSetBack
-    ? Number.POSITIVE_INFINITY
-    : found.expiresInMs;
-}
-
-/** The lock in a few words. */
 function labelOf(found: Found): string {
   const isKnown = found.state === "held" && found.heldMs !== undefined;
   return `${found.id}, ${stateOf(found)}${isKnown ? `, for ${duration(found.heldMs)}` : ""}`;

@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+import { once } from "node:events";
 import { createInterface } from "node:readline/promises";
 import { styleText } from "node:util";
 import { main } from "./main.ts";
@@ -21,9 +22,7 @@ const terminal: Terminal = {
   ask: async (question) => {
     const reader = createInterface({ input: stdin, output: stderr });
     try {
-      const ended = new Promise<undefined>((resolve) =>
-        reader.once("close", () => resolve(undefined)),
-      );
+      const ended = once(reader, "close").then(() => undefined);
       return (await Promise.race([reader.question(question), ended]))?.trim();
     } finally {
       reader.close();

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
 import { answerOf, type Connection, type PrefixedLock, redisOf } from "./connect.ts";
-import { CliError, exitCode, UsageError } from "./failure.ts";
-import type { Context } from "./main.ts";
-import { type Found, type LockState, lockStates, renewalsOf, stateOf } from "./show.ts";
+import { CliError, exitCode } from "./failure.ts";
+import type { Arguments, Context } from "./main.ts";
+import { type Found, lockStates, renewalsOf, stateOf } from "./show.ts";
 import {
   count,
   duration,
@@ -12,45 +12,45 @@ import {
   plural,
   program,
   quoted,
-  visibleInspection,
+  visibleTexts,
   visibleUser,
 } from "./terminal.ts";
 
-/** `submit-lock list` */
-export async function list({ args, terminal, open }: Context): Promise<number> {
-  const wanted = wantedStates(args.text("state"));
+export async function list({ args, terminal, open }: Context): Promise<undefined> {
+  const wanted = (args.text("state") ?? lockStates.join()).split(",").map((name) => name.trim());
+  const wrong = wanted.find((name) => !(lockStates as readonly string[]).includes(name));
+  if (wrong !== undefined) {
+    throw new CliError(`--state: expected any of ${lockStates.join(", ")}, got "${wrong}"`);
+  }
   const olderMs = args.duration("older", 0);
   const budgetMs = args.duration("budget", 10_000);
-  const limit = args.count("limit", 100);
-  const hidesIds = args.has("no-ids");
+  const limit = args.text("limit") ?? "100";
+  if (!/^[1-9]\d{0,8}$/.test(limit)) {
+    throw new CliError(`--limit: expected a whole number from 1 on, got "${limit}"`);
+  }
   const connection = await open();
-  const all: Listed[] = [];
+  const lines: string[] = [];
+  const prefixes: object[] = [];
   for (const prefixed of connection.locks) {
-    const listed = await findLocks(connection, prefixed, budgetMs, (looked) =>
+    const { locks: all, ...scan } = await findLocks(connection, prefixed, budgetMs, (looked) =>
       terminal.progress(`looked at ${count(looked)} keys`),
     );
-    const locks = listed.locks
+    const locks = all
       .filter(({ found }) => wanted.includes(stateOf(found)) && ageOf(found) >= olderMs)
       .sort((one, other) => ageOf(other.found) - ageOf(one.found));
-    all.push({ ...listed, locks });
+    if (lines.length > 0) lines.push("");
+    lines.push(...listText({ ...scan, locks }, redisOf(connection), args, terminal.paint));
+    const { keyPrefix, looked, isComplete, tookMs } = scan;
+    const shown = locks.slice(0, Number(limit)).map(({ user, found }) => ({
+      ...(!args.has("no-ids") && { userId: user }),
+      ...found,
+      missedRenewals: renewalsOf(found)?.missed,
+    }));
+    const counts = { count: locks.length, keysLookedAt: looked, isComplete };
+    prefixes.push({ keyPrefix, locks: shown, ...counts, tookMs: Math.round(tookMs) });
   }
   terminal.progress("");
-  if (args.has("json")) {
-    terminal.print([json({ prefixes: all.map((each) => asJson(each, limit, hidesIds)) })]);
-  } else {
-    const view = { redis: redisOf(connection), limit, hidesIds, paint: terminal.paint };
-    terminal.print(all.flatMap((each, at) => [...(at === 0 ? [] : [""]), ...listText(each, view)]));
-  }
-  return exitCode.done;
-}
-
-function wantedStates(typed: string | undefined): readonly LockState[] {
-  if (typed === undefined) return lockStates;
-  return typed.split(",").map((name) => {
-    const state = lockStates.find((each) => each === name.trim());
-    if (state !== undefined) return state;
-    throw new UsageError(`--state: expected any of ${lockStates.join(", ")}, got "${name}"`);
-  });
+  terminal.print(args.has("json") ? [json({ prefixes })] : lines);
 }
 
 /** For how long it has been held. An unknown age counts as old. */
@@ -59,7 +59,6 @@ function ageOf(found: Found): number {
   return found.state === "held" ? (found.heldMs ?? Number.MAX_VALUE) : 0;
 }
 
-/** The locks of one prefix. */
 export interface Listed {
   readonly keyPrefix: string;
   readonly locks: readonly { readonly user: string; readonly found: Found }[];
@@ -76,7 +75,7 @@ export function mastersOf({ client }: Connection): readonly Redis[] {
   if (client !== undefined) {
     return client.isCluster ? (client as Cluster).nodes("master") : [client as Redis];
   }
-  throw new UsageError("list and doctor need `export { redis }` in the module of --config, too");
+  throw new CliError("list and doctor need `export { redis }` in the module of --config, too");
 }
 
 /** Redis serves no other client during a batch: 0.8 ms were measured for 1 000 of 812 000 keys. */
@@ -96,7 +95,7 @@ export async function findLocks(
   progress?: (looked: number) => void,
 ): Promise<Listed> {
   const startedAt = performance.now();
-  const { clientPrefix } = connection;
+  const { address, clientPrefix, user: login = "<user>" } = connection;
   const { keyPrefix, lock } = prefixed;
   // Escaped, so that the prefix is not read as a pattern.
   const pattern = `${(clientPrefix + keyPrefix).replace(/[*?[\]\\^]/g, "\\$&")}*`;
@@ -104,23 +103,21 @@ export async function findLocks(
   const users = new Set<string>();
   const masters = mastersOf(connection);
   const sizes = masters.map((node) => answerOf(connection, node.dbsize()));
-  const total = await Promise.all(sizes).then(
-    (all) => all.reduce((sum, size) => sum + Number(size), 0),
-    () => undefined,
-  );
+  const counted = await Promise.all(sizes).catch(() => undefined);
+  const total = counted?.reduce((sum, size) => sum + Number(size), 0);
   let looked = 0;
   let isComplete = true;
   for (const node of masters) {
     let cursor = "0";
     do {
-      if (performance.now() - startedAt > budgetMs || users.size >= mostLocks) {
-        isComplete = false;
-        break;
-      }
+      isComplete = performance.now() - startedAt <= budgetMs && users.size < mostLocks;
+      if (!isComplete) break;
       if (looked > 0) await sleep(pauseMs);
       const scanned = node.scan(cursor, "MATCH", pattern, "COUNT", batch);
       const [next, keys] = await answerOf(connection, scanned).catch((error: unknown) => {
-        throw /\bNOPERM\b/.test(String(error)) ? scanRefused(connection) : error;
+        if (!/\bNOPERM\b/.test(String(error))) throw error;
+        const text = `list needs +scan, which ${address} does not permit this user. Permit it with: ACL SETUSER ${login} +scan. show, free and watch work without it`;
+        throw new CliError(text, exitCode.notPermitted);
       });
       for (const key of keys) {
         const user = userOf(prefixed, key.slice(clientPrefix.length));
@@ -147,13 +144,6 @@ export async function findLocks(
   return { keyPrefix, locks, looked, total, isComplete, tookMs };
 }
 
-function scanRefused({ address, user = "<user>" }: Connection): CliError {
-  return new CliError(
-    `list needs +scan, which ${address} does not permit this user. Permit it with: ACL SETUSER ${user} +scan. show, free and watch work without it`,
-    exitCode.notPermitted,
-  );
-}
-
 /** Decodes the user id of a key; `undefined` for a record, or for another program's key. */
 export function userOf({ keyPrefix, lock }: PrefixedLock, key: string): string | undefined {
   try {
@@ -165,39 +155,19 @@ export function userOf({ keyPrefix, lock }: PrefixedLock, key: string): string |
   }
 }
 
-function asJson(listed: Listed, limit: number, hidesIds: boolean): object {
-  const { keyPrefix, locks, looked, isComplete, tookMs } = listed;
-  const shown = locks.slice(0, limit).map(({ user, found }) => ({
-    ...(!hidesIds && { userId: user }),
-    ...found,
-    missedRenewals: renewalsOf(found)?.missed,
-  }));
-  const counts = { count: locks.length, keysLookedAt: looked, isComplete };
-  return { keyPrefix, locks: shown, ...counts, tookMs: Math.round(tookMs) };
-}
-
-export interface ListView {
-  readonly redis: string;
-  readonly limit: number;
-  readonly hidesIds: boolean;
-  readonly paint: Paint;
-}
-
-export function listText(listed: Listed, { redis, limit, hidesIds, paint }: ListView): string[] {
+export function listText(listed: Listed, redis: string, args: Arguments, paint: Paint): string[] {
   const { keyPrefix, locks, looked, total, isComplete, tookMs } = listed;
-  const numbers = lockStates.flatMap((state) => {
-    const number = locks.filter(({ found }) => stateOf(found) === state).length;
-    return number === 0 ? [] : [`${count(number)} ${state}`];
-  });
+  const limit = Number(args.text("limit") ?? 100);
+  const number = (state: string) => locks.filter(({ found }) => stateOf(found) === state).length;
+  const numbers = lockStates.filter(number).map((state) => `${count(number(state))} ${state}`);
   const ages = locks.flatMap(({ found }) => (found.state === "held" ? (found.heldMs ?? []) : []));
   const oldest = ages.length === 0 ? "" : `, the oldest held for ${duration(Math.max(...ages))}`;
   const summary = numbers.length === 0 ? "" : ` (${numbers.join(", ")})${oldest}`;
   const lines = [
     paint("bold", `${keyPrefix} on ${redis}: ${plural(locks.length, "lock")}${summary}`),
-    ...(locks.length > 0
-      ? table(locks.slice(0, limit), hidesIds, paint)
-      : [`If a customer still cannot order: ${program} show <user>`]),
   ];
+  if (locks.length === 0) lines.push(`If a customer still cannot order: ${program} show <user>`);
+  else lines.push(...table(locks.slice(0, limit), args.has("no-ids"), paint));
   if (locks.length > limit) lines.push(`and ${count(locks.length - limit)} more (see --limit)`);
   const of = total === undefined ? "" : ` of ${count(total)}`;
   const took = duration(tookMs);
@@ -206,13 +176,12 @@ export function listText(listed: Listed, { redis, limit, hidesIds, paint }: List
   return [...lines, isComplete ? whole : paint("yellow", partial)];
 }
 
-const head = ["USER", "STATE", "HELD", "RENEWED", "FREE IN", "HOLDER"];
-
 function table(locks: Listed["locks"], hidesIds: boolean, paint: Paint): string[] {
+  const head = ["USER", "STATE", "HELD", "RENEWED", "FREE IN", "HOLDER"];
   const rows = locks.map(({ user, found }) => {
     const state = stateOf(found);
     const remedy = state === "foreign" && !hidesIds ? `: ${program} show ${quoted(user)}` : "";
-    const [held, renewed, freeIn, holder] = cellsOf(visibleInspection(found));
+    const [held, renewed, freeIn, holder] = cellsOf(visibleTexts(found));
     return [visibleUser(user), state, held, renewed, freeIn, holder + remedy];
   });
   const all = [head, ...rows];

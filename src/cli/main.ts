@@ -2,14 +2,13 @@ import { type ParseArgsConfig, parseArgs } from "node:util";
 import { submitKey } from "../lock/submit-key.ts";
 import { type Connection, connect } from "./connect.ts";
 import { doctor } from "./doctor.ts";
-import { exitCode, toCliError, UsageError } from "./failure.ts";
+import { CliError, exitCode, toCliError } from "./failure.ts";
 import { free } from "./free.ts";
 import { list } from "./list.ts";
 import { show } from "./show.ts";
 import { program, quoted, type Terminal, visible } from "./terminal.ts";
 import { watch } from "./watch.ts";
 
-/** Passed to a command. */
 export interface Context {
   readonly args: Arguments;
   readonly terminal: Terminal;
@@ -17,8 +16,8 @@ export interface Context {
   open(): Promise<Connection>;
 }
 
-/** Resolves to its exit code. */
-type Command = (context: Context) => Promise<number>;
+/** Resolves to its exit code, if that is not 0. */
+type Command = (context: Context) => Promise<number | undefined>;
 
 export const commands: Readonly<Record<string, Command>> = { show, free, list, watch, doctor };
 
@@ -59,14 +58,12 @@ Checks a Redis server for settings that lose or refuse locks, and suggests fixes
 `,
 };
 
-const commonHelp = `  --prefix <text>          the keyPrefix of the lock, for list and doctor as often as there are
-                           locks; default lock:submit:
+const commonHelp = `  --prefix <text>          the lock's keyPrefix; list and doctor take several; default lock:submit:
   --json                   JSON on stdout, times in milliseconds
   --help                   this text
 
 Where Redis is:
-  --url <url>              redis://user:password@host:port/db, or rediss:// for TLS;
-                           default $REDIS_URL
+  --url <url>              redis://user:password@host:port/db (TLS: rediss://); default $REDIS_URL
   --cluster                the URL is of a node of a Cluster
   --sentinel <host:port,…> the Sentinels; user, password and db are those of the URL
   --master <name>          the master's name at the Sentinels
@@ -93,56 +90,39 @@ export function helpOf(name?: string): string[] {
   ];
 }
 
-/** The options in a help. Each may be repeated for the parser, so that a second value is refused and not obeyed. */
-function optionsIn(help: string): NonNullable<ParseArgsConfig["options"]> {
-  const found = [...help.matchAll(/^ {2}--([\w-]+)( <)?/gm)].map(([, name, value]) => {
-    return [name, { type: value === undefined ? "boolean" : "string", multiple: true }];
-  });
-  return { ...Object.fromEntries(found), help: { type: "boolean", short: "h", multiple: true } };
-}
-
-/** Options that another command needs to look at the same lock. None of them is a secret. */
-const repeated = ["cluster", "sentinel", "master", "ioredis-prefix", "config", "prefix"];
-
-/** In milliseconds. */
 const units: Readonly<Record<string, number>> = { ms: 1, s: 1e3, m: 6e4, min: 6e4, h: 3.6e6 };
 
 /** The words behind the name of a command, checked against its options. */
 export class Arguments {
   readonly name: string;
-  /** Whether the command is about one user. */
   readonly takesUser: boolean;
   readonly user: string = "";
   readonly #values: Readonly<Record<string, (string | boolean)[] | undefined>>;
 
-  /** @throws UsageError. */
   constructor([name = "", ...args]: readonly string[]) {
     const help = Object.hasOwn(helps, name) ? helps[name] : undefined;
     if (help === undefined) {
       const names = Object.keys(commands).join(", ");
       const got = name === "" ? "none" : `"${name}"`;
-      throw new UsageError(
-        `expected a command (${names}) as the first argument, got ${got}. Try: ${program} --help`,
-      );
+      const text = `expected a command (${names}) as the first argument, got ${got}`;
+      throw new CliError(`${text}. Try: ${program} --help`);
     }
     const { values, positionals } = parsed(name, args, help + commonHelp);
-    const takesUser = help.startsWith(`${name} <user>`);
-    this.takesUser = takesUser;
+    this.takesUser = help.startsWith(`${name} <user>`);
     this.name = name;
     this.#values = values;
-    const mayRepeat = takesUser ? undefined : "prefix";
+    const mayRepeat = this.takesUser ? undefined : "prefix";
     const repeats = (option: string) => option !== mayRepeat && values[option]?.[1] !== undefined;
     const twice = Object.keys(values).find(repeats);
-    if (twice !== undefined) throw new UsageError(`--${twice} may be given only once`);
+    if (twice !== undefined) throw new CliError(`--${twice} may be given only once`);
     if (this.has("help")) return;
-    if (takesUser && positionals.length === 0) {
-      throw new UsageError(`${name} needs a user id, as in: ${program} ${name} 42`);
+    if (this.takesUser && positionals.length === 0) {
+      throw new CliError(`${name} needs a user id, as in: ${program} ${name} 42`);
     }
-    if (takesUser) this.user = positionals.shift() ?? "";
+    if (this.takesUser) this.user = positionals.shift() ?? "";
     if (positionals.length === 0) return;
-    throw new UsageError(
-      `${name} takes ${takesUser ? "one user id" : "options only"}, got "${positionals[0]}" as well. A user id with spaces needs quotes`,
-    );
+    const text = `${name} takes ${this.takesUser ? "one user id" : "options only"}, got "${positionals[0]}" as well`;
+    throw new CliError(`${text}. A user id with spaces needs quotes`);
   }
 
   has(option: string): boolean {
@@ -158,13 +138,6 @@ export class Arguments {
     return (this.#values[option] ?? []).filter((value) => typeof value === "string");
   }
 
-  /** A whole number of at least 1. */
-  count(option: string, preset: number): number {
-    const typed = this.text(option) ?? String(preset);
-    if (/^[1-9]\d{0,8}$/.test(typed)) return Number(typed);
-    throw new UsageError(`--${option}: expected a whole number from 1 on, got "${typed}"`);
-  }
-
   /** A time such as `500ms`, `30s`, `2min` or `1h`, in milliseconds. */
   duration(option: string, presetMs: number): number {
     const typed = this.text(option);
@@ -172,11 +145,12 @@ export class Arguments {
     const [, digits, unit = ""] = /^(\d+(?:\.\d+)?)(ms|s|m|min|h)$/.exec(typed) ?? [];
     const ms = Number(digits) * (units[unit] ?? Number.NaN);
     if (Number.isFinite(ms)) return ms;
-    throw new UsageError(`--${option}: expected a time such as 30s, 2min or 1h, got "${typed}"`);
+    throw new CliError(`--${option}: expected a time such as 30s, 2min or 1h, got "${typed}"`);
   }
 
-  /** Another command about the same user and the same lock, as a person types it. */
+  /** Another command about the same lock, as a person types it, and without a secret. */
   suggest(command: string): string {
+    const repeated = ["cluster", "sentinel", "master", "ioredis-prefix", "config", "prefix"];
     const options = repeated.flatMap((option) =>
       (this.#values[option] ?? []).map((value) =>
         typeof value === "string" ? `--${option} ${quoted(value)}` : `--${option}`,
@@ -188,27 +162,26 @@ export class Arguments {
 }
 
 function parsed(name: string, args: string[], help: string) {
+  // The parser lets each be repeated, so that a second value is refused and not obeyed.
+  const options: ParseArgsConfig["options"] = {};
+  for (const [, option = "", value] of help.matchAll(/^ {2}--([\w-]+)( <)?/gm)) {
+    options[option] = { type: value === undefined ? "boolean" : "string", multiple: true };
+  }
+  options["help"] = { type: "boolean", short: "h", multiple: true };
   try {
-    const config = { args, options: optionsIn(help), allowPositionals: true };
-    const { values, positionals } = parseArgs(config);
+    const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
     return { values: values as Record<string, (string | boolean)[]>, positionals };
   } catch (error) {
     const [message = ""] = (error as Error).message.split(". To specify");
-    throw new UsageError(`${message}. Try: ${program} ${name} --help`);
+    throw new CliError(`${message}. Try: ${program} ${name} --help`);
   }
 }
 
-/**
- * Runs one command.
- *
- * @param argv the words behind the name of the program.
- * @returns the exit code.
- */
+/** Runs one command, and returns its exit code. */
 export async function main(argv: readonly string[], terminal: Terminal): Promise<number> {
   let connection: Connection | undefined;
   try {
-    const [first = ""] = argv;
-    const args = ["--help", "-h", "help"].includes(first) ? undefined : new Arguments(argv);
+    const args = /^(--help|-h|help)$/.test(argv[0] ?? "") ? undefined : new Arguments(argv);
     if (args === undefined || args.has("help")) {
       terminal.print(helpOf(args?.name));
       return exitCode.done;
@@ -223,7 +196,7 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
       connection = await connect(args, terminal.env);
       return connection;
     };
-    return await (commands[name] as Command)({ args, terminal, open });
+    return (await commands[name]?.({ args, terminal, open })) ?? exitCode.done;
   } catch (error) {
     const failure = toCliError(error, connection?.address ?? "Redis");
     // The message may repeat an argument.

@@ -1,24 +1,14 @@
 import type { HeldInspection, Inspection } from "../lock/on-call.ts";
 import { longestCooldownMs, longestTtlMs } from "../lock/store.ts";
-import { answerOf, redisOf, theLock } from "./connect.ts";
-import { exitCode } from "./failure.ts";
+import { answerOf, redisOf } from "./connect.ts";
 import type { Context } from "./main.ts";
-import {
-  clock,
-  duration,
-  json,
-  plural,
-  visible,
-  visibleInspection,
-  visibleUser,
-} from "./terminal.ts";
+import { clock, duration, json, plural, visible, visibleTexts, visibleUser } from "./terminal.ts";
 
-/** `submit-lock show <user>` */
-export async function show({ args, terminal, open }: Context): Promise<number> {
+export async function show({ args, terminal, open }: Context): Promise<undefined> {
   const connection = await open();
-  const lock = theLock(connection);
+  const { lock } = connection.locks[0];
   const inspection = await answerOf(connection, lock.inspect(args.user));
-  const found = visibleInspection(inspection);
+  const found = visibleTexts(inspection);
   const user = visibleUser(args.user);
   if (args.has("json")) terminal.print([json({ userId: args.user, ...inspection })]);
   else if (found.state === "free") {
@@ -34,18 +24,14 @@ export async function show({ args, terminal, open }: Context): Promise<number> {
       unknown: `Only when the developers say that its process is gone: ${args.suggest("free --now")}`,
       foreign: `Only when the developers say that nothing uses it: ${args.suggest("free")}`,
     };
-    const command = commands[stateOf(found)] ?? [];
-    terminal.print(
-      [terminal.paint("bold", headline), ...facts, effectOfFree(found)].concat(command),
-    );
+    const lines = [terminal.paint("bold", headline), ...facts, effectOfFree(found)];
+    terminal.print(lines.concat(commands[stateOf(found)] ?? []));
   }
-  return exitCode.done;
 }
 
 /** A lock that is there. */
 export type Found = Exclude<Inspection, { state: "free" }>;
 
-/** The states of a lock, as `list` names them. */
 export const lockStates = ["working", "silent", "unknown", "freed", "cooldown", "foreign"] as const;
 
 export type LockState = (typeof lockStates)[number];
@@ -119,20 +105,16 @@ function factsOf(held: HeldInspection): string[] {
   const facts = [`  since    ${timeIn(-heldMs)}, ${duration(heldMs)} ago`, ...where];
   if (renewals.missed > 0) return facts;
   const ago = `${duration(renewedMs)} ago`;
-  if (!renewals.hasEnded) {
-    return [
-      ...facts,
-      `  renewed  ${ago} (every ${duration(renewals.everyMs)}): its process is alive`,
-      `  ends     when the order is done, at the latest at ${timeIn(endsInMs)} (in ${duration(endsInMs)})`,
-    ];
-  }
   // Where maxHoldMs is ttlMs, a lease is never renewed.
-  const renewed = renewedMs < heldMs ? `${ago}, for the last time` : "never";
-  return [
-    ...facts,
-    `  renewed  ${renewed}: whether its process is alive is not known`,
-    `  ends     when the order is done, at the latest in ${duration(expiresInMs)}`,
-  ];
+  const last = renewedMs < heldMs ? `${ago}, for the last time` : "never";
+  const [renewed, end] = renewals.hasEnded
+    ? [`${last}: whether its process is alive is not known`, `in ${duration(expiresInMs)}`]
+    : [
+        `${ago} (every ${duration(renewals.everyMs)}): its process is alive`,
+        `at ${timeIn(endsInMs)} (in ${duration(endsInMs)})`,
+      ];
+  const ends = `  ends     when the order is done, at the latest ${end}`;
+  return [...facts, `  renewed  ${renewed}`, ends];
 }
 
 /** Says what `free` without `--now` does to a lock, and so what to do instead. */

@@ -11,12 +11,9 @@ export const plain: Paint = (_tone, text) => text;
 /** The input and output of a command: results on stdout, everything else on stderr. */
 export interface Terminal {
   readonly env: NodeJS.ProcessEnv;
-  /** Whether a person can be asked. */
   readonly canAsk: boolean;
   readonly paint: Paint;
-  /** Writes lines to stdout. */
   print(lines: readonly string[]): void;
-  /** Writes lines to stderr. */
   warn(lines: readonly string[]): void;
   /** Replaces the line of progress on stderr, if it is a terminal; an empty text removes it. */
   progress(text: string): void;
@@ -39,7 +36,7 @@ export function visibleUser(user: string): string {
 }
 
 /** Makes the texts in a lock safe to show: other processes and persons wrote them. */
-export function visibleInspection<Found extends Inspection>(found: Found): Found {
+export function visibleTexts<Found extends Inspection>(found: Found): Found {
   const members = Object.entries(found);
   return Object.fromEntries(
     members.map(([name, value]) => [name, typeof value === "string" ? visible(value) : value]),

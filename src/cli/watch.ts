@@ -1,17 +1,15 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Inspection } from "../lock/on-call.ts";
-import { answerOf, theLock } from "./connect.ts";
-import { exitCode } from "./failure.ts";
+import { answerOf } from "./connect.ts";
 import type { Context } from "./main.ts";
-import { clock, duration, json, visibleInspection } from "./terminal.ts";
+import { clock, duration, json, visibleTexts } from "./terminal.ts";
 
 const everyMs = 200;
 
-/** `submit-lock watch <user>` */
-export async function watch({ args, terminal, open }: Context): Promise<number> {
+export async function watch({ args, terminal, open }: Context): Promise<undefined> {
   const endsAt = performance.now() + args.duration("for", Number.POSITIVE_INFINITY);
   const connection = await open();
-  const lock = theLock(connection);
+  const { lock } = connection.locks[0];
   let before: Inspection | undefined;
   for (;;) {
     const found = await answerOf(connection, lock.inspect(args.user));
@@ -20,25 +18,22 @@ export async function watch({ args, terminal, open }: Context): Promise<number> 
       const time = new Date();
       const line = args.has("json")
         ? json({ time: time.toISOString(), userId: args.user, change, ...found })
-        : watchLine(time, change, visibleInspection(found), before);
+        : watchLine(time, change, visibleTexts(found), before);
       terminal.print([line]);
     }
     before = found;
-    if (performance.now() + everyMs > endsAt) return exitCode.done;
+    if (performance.now() + everyMs > endsAt) return;
     await sleep(everyMs);
   }
 }
 
 /** Compares two looks; `undefined` if nothing has changed. The first look is a change in any case. */
 export function changeOf(before: Inspection | undefined, now: Inspection): string | undefined {
-  const isSame = before !== undefined && before.state === now.state && idOf(before) === idOf(now);
+  const idOf = (found?: Inspection) => found !== undefined && "id" in found && found.id;
+  const isSame = before?.state === now.state && idOf(before) === idOf(now);
   if (now.state !== "held") return isSame ? undefined : now.state;
   if (!isSame || before.state !== "held") return "taken";
   return (now.renewedMs ?? 0) < (before.renewedMs ?? 0) ? "renewed" : undefined;
-}
-
-function idOf(found: Inspection): string | undefined {
-  return found.state === "free" ? undefined : found.id;
 }
 
 export function watchLine(at: Date, change: string, now: Inspection, before?: Inspection): string {

@@ -1,7 +1,7 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { diag, type MeterProvider, metrics, type TracerProvider, trace } from "@opentelemetry/api";
 import { checkOptionNames, hasMembers, invalidOption } from "../validation.ts";
-import { type Listeners, metricsOf, type ObservedLock, spansOf } from "./instruments.ts";
+import { type Listeners, metricsOf, type ObservedLock, observe, spansOf } from "./instruments.ts";
 
 export type { ObservedLock } from "./instruments.ts";
 
@@ -44,8 +44,11 @@ const scope = "submit-lock";
  */
 export function instrument(options: InstrumentOptions = {}): Instrumentation {
   checkOptionNames("instrument", options, ["locks", "meterProvider", "tracerProvider", "spans"]);
-  const { meterProvider = metrics, tracerProvider = trace, spans = true } = options;
-  const locks = checkLocks(options.locks);
+  const { locks = [], meterProvider = metrics, tracerProvider = trace, spans = true } = options;
+  const isLock = (lock: unknown) => hasMembers(lock, ["keyPrefix", "stats"]);
+  if (!Array.isArray(locks) || !locks.every(isLock)) {
+    throw invalidOption("locks", "an array of SubmitLock", locks);
+  }
   if (typeof spans !== "boolean") throw invalidOption("spans", "a boolean", spans);
   if (!hasMembers(meterProvider, ["getMeter"])) {
     throw invalidOption("meterProvider", "a MeterProvider", meterProvider);
@@ -54,20 +57,15 @@ export function instrument(options: InstrumentOptions = {}): Instrumentation {
     throw invalidOption("tracerProvider", "a TracerProvider", tracerProvider);
   }
 
-  const { listeners, end } = metricsOf(meterProvider.getMeter(scope), locks);
-  const ends = [end, ...listen(listeners)];
+  const meter = meterProvider.getMeter(scope);
+  const listeners = metricsOf(meter, locks);
+  const ends = [observe(meter, [...locks]), ...listen(listeners)];
   if (spans) ends.push(...listen(spansOf(tracerProvider.getTracer(scope))));
   return {
     disable() {
       for (const end of ends.splice(0)) end();
     },
   };
-}
-
-function checkLocks(locks: unknown = []): readonly ObservedLock[] {
-  const isLock = (lock: unknown) => hasMembers(lock, ["keyPrefix", "stats"]);
-  if (Array.isArray(locks) && locks.every(isLock)) return [...locks];
-  throw invalidOption("locks", "an array of SubmitLock", locks);
 }
 
 /**

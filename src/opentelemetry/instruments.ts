@@ -1,7 +1,6 @@
 import {
   type Attributes,
   type Meter,
-  SpanKind,
   SpanStatusCode,
   type Tracer,
   trace,
@@ -57,23 +56,12 @@ export type Listeners = {
   readonly [Name in keyof SubmitLockChannels]?: (message: SubmitLockChannels[Name]) => void;
 };
 
-/**
- * The instruments, and what each message adds to them. Durations are recorded in seconds.
- *
- * @param locks whose current numbers are observed whenever metrics are collected.
- */
-export function metricsOf(
-  meter: Meter,
-  locks: readonly ObservedLock[],
-): { readonly listeners: Listeners; readonly end: () => void } {
-  const seconds = (
-    name: string,
-    explicitBucketBoundaries: number[],
-    description: string,
-  ): ((milliseconds: number, attributes: Attributes) => void) => {
+/** Makes the instruments that messages add to. Durations are recorded in seconds. */
+export function metricsOf(meter: Meter, locks: readonly ObservedLock[]): Listeners {
+  const seconds = (name: string, explicitBucketBoundaries: number[], description: string) => {
     const advice = { explicitBucketBoundaries };
     const histogram = meter.createHistogram(name, { description, unit: "s", advice });
-    return (milliseconds, attributes) => histogram.record(milliseconds / 1_000, attributes);
+    return (ms: number, attributes: Attributes) => histogram.record(ms / 1_000, attributes);
   };
   const acquired = seconds(
     "submit_lock.acquire.duration",
@@ -128,7 +116,7 @@ export function metricsOf(
     held(heldMs, attributes);
     answered(durationMs, { ...attributes, ...errorType(cause) });
   };
-  const listeners: Listeners = {
+  return {
     "submit-lock:acquire": (message) => {
       const { cause, confirmed, durationMs, expiresInMs, keyPrefix, outcome } = message;
       start(keyPrefix);
@@ -151,11 +139,10 @@ export function metricsOf(
     "submit-lock:retire": ({ durationMs, keyPrefix, outcome }) =>
       retired(durationMs, { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome }),
   };
-  return { listeners, end: observe(meter, locks) };
 }
 
-/** @returns ends it. */
-function observe(meter: Meter, locks: readonly ObservedLock[]): () => void {
+/** Observes the current numbers of locks whenever metrics are collected, and returns what ends it. */
+export function observe(meter: Meter, locks: readonly ObservedLock[]): () => void {
   if (locks.length === 0) return () => {};
   const upDown = (name: string, unit: string, description: string) =>
     meter.createObservableUpDownCounter(name, { description, unit });
@@ -176,7 +163,19 @@ function observe(meter: Meter, locks: readonly ObservedLock[]): () => void {
   });
   const observed = [held, attempting, retiring, oldest];
   const tell: Parameters<Meter["addBatchObservableCallback"]>[0] = (result) => {
-    for (const [keyPrefix, stats] of statsByPrefix(locks)) {
+    // Locks with one prefix are one series, in which a second observation would replace the first.
+    const sums = new Map<string, LockStats>();
+    for (const lock of locks) {
+      const stats = lock.stats();
+      const sum = sums.get(lock.keyPrefix);
+      sums.set(lock.keyPrefix, {
+        attempting: stats.attempting + (sum?.attempting ?? 0),
+        held: stats.held + (sum?.held ?? 0),
+        retiring: stats.retiring + (sum?.retiring ?? 0),
+        oldestHeldMs: Math.max(stats.oldestHeldMs, sum?.oldestHeldMs ?? 0),
+      });
+    }
+    for (const [keyPrefix, stats] of sums) {
       const attributes = { [KEY_PREFIX]: keyPrefix };
       result.observe(held, stats.held, attributes);
       result.observe(attempting, stats.attempting, attributes);
@@ -188,42 +187,23 @@ function observe(meter: Meter, locks: readonly ObservedLock[]): () => void {
   return () => meter.removeBatchObservableCallback(tell, observed);
 }
 
-/** Locks with one prefix are one series, in which a second observation would replace the first. */
-function statsByPrefix(locks: readonly ObservedLock[]): Map<string, LockStats> {
-  const sums = new Map<string, LockStats>();
-  for (const lock of locks) {
-    const { attempting, held, oldestHeldMs, retiring } = lock.stats();
-    const sum = sums.get(lock.keyPrefix);
-    sums.set(lock.keyPrefix, {
-      attempting: attempting + (sum?.attempting ?? 0),
-      held: held + (sum?.held ?? 0),
-      retiring: retiring + (sum?.retiring ?? 0),
-      oldestHeldMs: Math.max(oldestHeldMs, sum?.oldestHeldMs ?? 0),
-    });
-  }
-  return sums;
-}
-
 /**
  * Makes spans of ended operations: each begins in the past. A message arrives in the context of the
  * code that asked for the lock, so the active span is the request's, also where one call of Redis
  * serves many requests.
  */
 export function spansOf(tracer: Tracer): Listeners {
-  const kind = SpanKind.INTERNAL;
   /** From the acquire to the release or the complete, whenever that was answered. */
   const ended = (message: ReleaseMessage | CompleteMessage): void => {
     const { cause, durationMs, heldMs, keyPrefix, outcome } = message;
     const endTime = Date.now() - durationMs;
-    const startTime = endTime - heldMs;
     const attributes = { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome, ...errorType(cause) };
-    tracer.startSpan("submit_lock.hold", { kind, startTime, attributes }).end(endTime);
+    tracer.startSpan("submit_lock.hold", { startTime: endTime - heldMs, attributes }).end(endTime);
   };
   return {
     "submit-lock:acquire": (message) => {
       const { cause, confirmed, copies, durationMs, fencingToken, keyPrefix, outcome } = message;
       const endTime = Date.now();
-      const startTime = endTime - durationMs;
       const attributes = {
         [KEY_PREFIX]: keyPrefix,
         [OUTCOME]: outcome,
@@ -232,7 +212,8 @@ export function spansOf(tracer: Tracer): Listeners {
         ...(fencingToken === undefined ? {} : { [FENCING_TOKEN]: fencingToken }),
         ...errorType(cause),
       };
-      const span = tracer.startSpan("submit_lock.acquire", { kind, startTime, attributes });
+      const startTime = endTime - durationMs;
+      const span = tracer.startSpan("submit_lock.acquire", { startTime, attributes });
       // Another holder's lock is an answer, not an error.
       if (outcome === "unavailable") span.setStatus({ code: SpanStatusCode.ERROR });
       span.end(endTime);

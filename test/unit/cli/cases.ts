@@ -1,5 +1,6 @@
 import { free } from "../../../src/cli/free.ts";
-import { type Listed, type ListView, listText } from "../../../src/cli/list.ts";
+import { type Listed, listText } from "../../../src/cli/list.ts";
+import { Arguments } from "../../../src/cli/main.ts";
 import { type Found, show as runShow } from "../../../src/cli/show.ts";
 import { plain } from "../../../src/cli/terminal.ts";
 import { changeOf, watchLine } from "../../../src/cli/watch.ts";
@@ -160,12 +161,13 @@ const frees: Case[] = [
   await freeing("Freed already", "44", freed, asked),
 ];
 
-const view: ListView = {
-  redis: "database 0 of redis-1:6379",
-  limit: 100,
-  hidesIds: false,
-  paint: plain,
-};
+function list(title: string, found: Listed, ...options: string[]): Case {
+  const args = new Arguments(["list", ...options]);
+  const lines = listText(found, "database 0 of redis-1:6379", args, plain);
+  const command = ["npx --no-install submit-lock list", ...options].join(" ");
+  return { title, command, lines };
+}
+
 const listed: Listed = {
   keyPrefix: "lock:submit:",
   locks: [
@@ -194,30 +196,13 @@ const seldom: Listed = {
   ],
 };
 
+const partial = { looked: 910_000, total: 104_000_000, isComplete: false, tookMs: 10_003 };
+
 const lists: Case[] = [
-  {
-    title: "Some locks",
-    command: "npx --no-install submit-lock list",
-    lines: listText(listed, view),
-  },
-  {
-    title: "No locks",
-    command: "npx --no-install submit-lock list",
-    lines: listText({ ...listed, locks: [], looked: 3, tookMs: 2 }, view),
-  },
-  {
-    title: "What is seldom seen",
-    command: "npx --no-install submit-lock list",
-    lines: listText(seldom, view),
-  },
-  {
-    title: "A large Redis",
-    command: "npx --no-install submit-lock list --no-ids --limit 2",
-    lines: listText(
-      { ...listed, looked: 910_000, total: 104_000_000, isComplete: false, tookMs: 10_003 },
-      { ...view, hidesIds: true, limit: 2 },
-    ),
-  },
+  list("Some locks", listed),
+  list("No locks", { ...listed, locks: [], looked: 3, tookMs: 2 }),
+  list("What is seldom seen", seldom),
+  list("A large Redis", { ...listed, ...partial }, "--no-ids", "--limit", "2"),
 ];
 
 /** The looks of `watch` that saw a change or stand before one, each so many ms after the first. */
@@ -270,7 +255,6 @@ export const right: Info = {
   connected_slaves: "0",
   maxmemory: "0",
   maxmemory_policy: "noeviction",
-  used_memory: "1000000",
   evicted_keys: "0",
   aof_enabled: "1",
   aof_last_write_status: "ok",

@@ -11,7 +11,7 @@ export const at: Date = new Date(2026, 10, 21, 13, 5, 6, 200);
 
 /** Runs a command, and returns all lines of its terminal: results, warnings, and questions with their answers. */
 export async function linesOf(
-  run: (context: Context) => Promise<number>,
+  run: (context: Context) => Promise<number | undefined>,
   argv: readonly string[],
   connection: Partial<Connection>,
   answers?: readonly string[],
@@ -19,8 +19,8 @@ export async function linesOf(
   const lines: string[] = [];
   const left = [...(answers ?? [])];
   const open = async (): Promise<Connection> => ({
-    ...{ address: "redis-1:6379", database: 0, clientPrefix: "", user: undefined },
-    ...{ client: undefined, locks: [], ...connection },
+    ...{ address: "redis-1:6379", database: 0, clientPrefix: "", ...lockOf({ state: "free" }) },
+    ...connection,
   });
   const terminal = {
     ...{ env: {}, canAsk: answers !== undefined, paint: plain, progress: () => {} },
@@ -46,7 +46,7 @@ export async function linesOf(
 }
 
 /** A lock that finds this, and frees within so many milliseconds, if at all. */
-export function lockOf(found: Inspection, freeInMs?: number): Partial<Connection> {
+export function lockOf(found: Inspection, freeInMs?: number): Pick<Connection, "locks"> {
   const lock: Partial<SubmitLock> = {
     inspect: async () => found,
     free: async () =>
@@ -140,6 +140,7 @@ export async function examined(
       },
       eval: async () => {
         clock += answers++ === 25 ? latency.p99Ms : latency.medianMs;
+        return 1;
       },
       cluster: async () => infoText(given(server.cluster)),
       config: async (_get: string, name: string) => [name, `${given(server.nodeTimeoutMs)}`],
