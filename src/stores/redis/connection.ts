@@ -79,12 +79,11 @@ export class Connection {
   #proveDatabase(): void {
     const isNeeded = databaseOf(this.client) !== 0 || firstDatabaseOf(this.client) !== 0;
     if (!isNeeded || this.#database !== undefined) return;
-    this.#database = new DatabaseProof(
-      this.client,
-      (answer, tell) => this.follow("", answer, performance.now(), tell),
-      () => this.#watcher?.ready(),
-      (error) => this.#watcher?.refused(error),
-    );
+    this.#database = new DatabaseProof(this.client, {
+      follow: (answer, tell) => this.follow("", answer, performance.now(), tell),
+      proved: () => this.#watcher?.ready(),
+      refused: (error) => this.#watcher?.refused(error),
+    });
   }
 
   watch(watcher: ConnectionWatcher): void {
@@ -269,7 +268,7 @@ export class Connection {
   /** The application has selected a database. */
   readonly #selected = (): void => {
     this.#proveDatabase();
-    this.#database?.selected();
+    this.#database?.forget();
   };
 
   /** The client itself forgets a node with its listeners once it has lost it for good. */

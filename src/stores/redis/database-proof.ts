@@ -7,20 +7,25 @@ import {
   streamOf,
 } from "./ioredis.ts";
 
-interface Answer {
-  readonly kind: string;
-  readonly value?: unknown;
-  readonly error?: unknown;
-}
-
 /** A database, on one connection. */
 interface Place {
   readonly database: number;
   readonly stream: unknown;
 }
 
-/** Calls `tell` at most once, and never with what comes after the loss of the connection. */
-type Follow = (answer: Promise<unknown>, tell: (result: Answer) => void) => void;
+interface Answer {
+  readonly kind: string;
+  readonly value?: unknown;
+  readonly error?: unknown;
+}
+
+/** What the proof asks of its connection, and tells it. */
+interface Prover {
+  /** Calls `tell` at most once, and never with what comes after the loss of the connection. */
+  follow(answer: Promise<unknown>, tell: (answer: Answer) => void): void;
+  proved(): void;
+  refused(error: Error): void;
+}
 
 /**
  * Rule 22: whether a connection is in the database of its client. ioredis selects it as a connection
@@ -31,23 +36,14 @@ type Follow = (answer: Promise<unknown>, tell: (result: Answer) => void) => void
  */
 export class DatabaseProof {
   readonly #client: RedisClient;
-  readonly #follow: Follow;
-  readonly #onProved: () => void;
-  readonly #onRefused: (error: Error) => void;
+  readonly #prover: Prover;
   #proved: Place | undefined;
   /** The `SELECT` whose answer counts. */
   #asked: Place | undefined;
 
-  constructor(
-    client: RedisClient,
-    follow: Follow,
-    onProved: () => void,
-    onRefused: (error: Error) => void,
-  ) {
+  constructor(client: RedisClient, prover: Prover) {
     this.#client = client;
-    this.#follow = follow;
-    this.#onProved = onProved;
-    this.#onRefused = onRefused;
+    this.#prover = prover;
   }
 
   /** Whether there is nothing left to prove. */
@@ -57,15 +53,10 @@ export class DatabaseProof {
     return this.#proved?.database === database && this.#proved.stream === streamOf(this.#client);
   }
 
-  /** The connection was lost. */
+  /** The connection was lost, or the application has selected a database: earlier answers say nothing. */
   forget(): void {
     this.#proved = undefined;
     this.#asked = undefined;
-  }
-
-  /** The application has selected a database: an answer to an earlier `SELECT` says nothing now. */
-  selected(): void {
-    this.forget();
   }
 
   /** Asks, on a connection that is ready, unless that is done or under way. */
@@ -73,17 +64,13 @@ export class DatabaseProof {
     const asked = { database: databaseOf(this.#client), stream: streamOf(this.#client) };
     if (this.isDone || (this.#asked && this.#asked.stream === asked.stream)) return;
     this.#asked = asked;
-    this.#follow(select(this.#client, asked.database), (result) => {
+    this.#prover.follow(select(this.#client, asked.database), ({ value, error }: Answer) => {
       if (this.#asked !== asked) return;
       this.#asked = undefined;
-      this.#answered(asked, result);
+      if (value === "OK") {
+        this.#proved = asked;
+        this.#prover.proved();
+      } else if (isServerError(error)) this.#prover.refused(plainError(error));
     });
-  }
-
-  #answered(asked: Place, { value, error }: Answer): void {
-    if (value === "OK") {
-      this.#proved = asked;
-      this.#onProved();
-    } else if (isServerError(error)) this.#onRefused(plainError(error));
   }
 }

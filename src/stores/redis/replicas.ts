@@ -57,16 +57,9 @@ export class ReplicaWait {
 
   /** One for each client and number, however many stores are made. */
   static of(client: RedisClient, replicas: number): ReplicaWait {
-    let ofClient = ReplicaWait.#shared.get(client);
-    if (ofClient === undefined) {
-      ofClient = new Map();
-      ReplicaWait.#shared.set(client, ofClient);
-    }
-    let wait = ofClient.get(replicas);
-    if (wait === undefined) {
-      wait = new ReplicaWait(client, replicas);
-      ofClient.set(replicas, wait);
-    }
+    const ofClient = ReplicaWait.#shared.get(client) ?? new Map<number, ReplicaWait>();
+    const wait = ofClient.get(replicas) ?? new ReplicaWait(client, replicas);
+    ReplicaWait.#shared.set(client, ofClient.set(replicas, wait));
     return wait;
   }
 
@@ -101,16 +94,10 @@ export class ReplicaWait {
   confirm(key: string, command: LockCommand, confirmed: Touch["confirmed"]): void {
     const pair = ConnectionPair.of(this.#client);
     const name = pair.nodeOf(pair.slotOf(key));
-    let node = this.#nodes.get(name);
-    if (node === undefined) {
-      node = {
-        gathered: [],
-        isToFlush: false,
-        overdueAt: Number.NEGATIVE_INFINITY,
-        rounds: 0,
-      };
-      this.#nodes.set(name, node);
-    }
+    const overdueAt = Number.NEGATIVE_INFINITY;
+    const fresh: Node = { gathered: [], isToFlush: false, overdueAt, rounds: 0 };
+    const node = this.#nodes.get(name) ?? fresh;
+    this.#nodes.set(name, node);
     node.gathered.push({ key, command, confirmed });
     this.#flushSoon(node);
   }
