@@ -3,12 +3,11 @@ import type { NextFunction, Request, RequestHandler, Response } from "express";
 import { AnsweredTwiceError, InvalidOptionError, isSubmitLockError } from "../errors.ts";
 import { admit } from "../http/admission.ts";
 import { ResponseCapture } from "../http/capture.ts";
-import type { Uploads } from "../http/fingerprint.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
+import type { RequestSubmission } from "../http/public.ts";
 import { offeredTypes } from "../http/refusals.ts";
 import type { RequestLease } from "../http/request-lease.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
-import type { RequestSubmission } from "../http/submission.ts";
 import type { Lease } from "../lock/lease.ts";
 import { invalidOption, warnOnce } from "../validation.ts";
 
@@ -92,9 +91,6 @@ export interface SubmitGuard {
 
 type Next = (error?: unknown) => void;
 
-const answeredTwice =
-  "an answer of one of the guard's functions (onContended and the others) called next() without an error; it has to answer the request, or pass an error";
-
 /**
  * One submission of a user at a time, for Express 4 and 5: 409 while another one is processed, 401
  * without a user, 503 while Redis does not answer. The lease is at `req.submitLease`.
@@ -107,26 +103,19 @@ export function submitGuard<Req extends IncomingMessage = Request>(
   const resolved = resolveGuardOptions(options, {
     reject: (_req, res, _next, { problem: { status, headers, body } }) =>
       send(res, status, { ...headers, "Content-Length": Buffer.byteLength(body) }, body),
-    prefersPage,
+    // A request of Node's own, as Connect has them, cannot say what it accepts.
+    prefersPage: (req: IncomingMessage & Partial<Pick<Request, "accepts">>) =>
+      typeof req.accepts === "function" && req.accepts([...offeredTypes]) === "html",
     replay: (_req, res, _next, { answer: { status, headers, body } }) =>
       send(res, status, headersToRepeat(res, headers), body),
     content: (req) => {
-      const { originalUrl, query, body, file, files } = req as unknown as Request & Uploads;
-      return {
-        originalUrl: originalUrl ?? req.url,
-        query,
-        body,
-        hasParser: "body" in req,
-        files: [file, files],
-      };
+      const { originalUrl = req.url ?? "", query, body } = req as unknown as Request;
+      const { file, files } = req as unknown as Record<string, unknown>;
+      return { originalUrl, query, body, hasParser: "body" in req, files: [file, files] };
     },
   });
 
-  /**
-   * Never rejects: every error goes to `next`.
-   *
-   * @param handler the one under the lock; `undefined` for the plain guard.
-   */
+  /** Never rejects: every error goes to `next`. The plain guard has no handler. */
   async function enter(
     req: IncomingMessage,
     res: ServerResponse,
@@ -137,9 +126,11 @@ export function submitGuard<Req extends IncomingMessage = Request>(
       const admission = await admit(resolved, req as Req, req, res);
       if (admission.kind === "gone") return;
       if (admission.kind === "answered") {
-        await admission.answer(req as Req, res as Response, (error) =>
-          next(goesOn(error) ? new AnsweredTwiceError(answeredTwice) : error),
-        );
+        await admission.answer(req as Req, res as Response, (error) => {
+          const why =
+            "an answer of one of the guard's functions (onContended and the others) called next() without an error; it has to answer the request, or pass an error";
+          next(goesOn(error) ? new AnsweredTwiceError(why) : error);
+        });
         return;
       }
       const { held, wanted } = admission;
@@ -151,11 +142,8 @@ export function submitGuard<Req extends IncomingMessage = Request>(
       if (handler === undefined) next();
       else await run(handler, next, held);
     } catch (error) {
-      next(
-        goesOn(error)
-          ? new Error(`the submission failed with ${String(error)} instead of an Error`)
-          : error,
-      );
+      if (!goesOn(error)) next(error);
+      else next(new Error(`the submission failed with ${String(error)} instead of an Error`));
     }
   }
 
@@ -180,7 +168,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
   return Object.assign(submitGuardMiddleware, { protect: protect as SubmitGuard["protect"] });
 }
 
-/** Runs a handler, forwards its error, and reports its end as far as it can be seen. */
+/** Reports the end of a handler as far as it can be seen. */
 async function run(
   handler: (forward: Next) => unknown,
   next: Next,
@@ -225,11 +213,6 @@ function warnIfHeldToMaxHold({ lease: { signal } }: RequestLease): void {
   };
   // Only now: the signal of a request that is answered is never made.
   signal.addEventListener("abort", warn, { once: true });
-}
-
-/** A request of Node's own, as Connect has them, cannot say what it accepts. */
-function prefersPage(req: IncomingMessage & Partial<Pick<Request, "accepts">>): boolean {
-  return typeof req.accepts === "function" && req.accepts([...offeredTypes]) === "html";
 }
 
 /** Answers on the bare response. Headers that were set before stay, such as those of CORS. */

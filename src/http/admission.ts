@@ -6,22 +6,22 @@ import type { LookUp } from "../lock/on-call.ts";
 import type { AcquireOptions } from "../lock/submission.ts";
 import type { UserId } from "../lock/submit-key.ts";
 import type { WantedAnswer } from "./capture.ts";
-import type { AttemptLike, LockLike, ResolvedGuardOptions } from "./options.ts";
-import type { Refusal, RefusalReason, Replay } from "./refusals.ts";
+import type { AnswerFunction, ResolvedGuardOptions } from "./options.ts";
+import type { AttemptLike, LockLike, Replay } from "./public.ts";
+import { problemOf, type RefusalReason } from "./refusals.ts";
 import { endLease, findLease, RequestLease } from "./request-lease.ts";
 import { isReadable, listedHeaders } from "./stored-answer.ts";
-import { type IdentifiedSubmission, identify } from "./submission.ts";
+import { identify } from "./submission.ts";
 
 /** The decision about a request that has reached a guard. */
 export type Admission<Args extends unknown[]> =
-  /** Go on without a lock: this request needs none, or may do without. */
-  | { readonly kind: "pass"; readonly held?: undefined; readonly wanted?: undefined }
-  /** Go on with the lock. It is given back when the response and all reported work are over. */
+  /** Go on, with the lock unless the request needs none, or may do without. */
   | {
-      readonly kind: "held";
-      readonly held: RequestLease;
+      readonly kind: "pass";
+      /** Given back when the response and all reported work are over. */
+      readonly held?: RequestLease;
       /** The part of the answer that must be captured: none for a lock alone, or an outer guard's. */
-      readonly wanted: WantedAnswer | undefined;
+      readonly wanted?: WantedAnswer | undefined;
     }
   /** Do nothing: the client has left, or the request was answered. */
   | { readonly kind: "gone" }
@@ -54,13 +54,13 @@ export async function admit<Source, Args extends unknown[]>(
     // Rule 18: no user, no record.
     admission =
       userId === undefined || userId === null || userId === ""
-        ? refused(options, source, { reason: "anonymous" })
+        ? refused(options, options.onAnonymous, source, own, { reason: "anonymous" })
         : await hold(options, source, userId, own);
     // A second answer, or one for a client that has left, would only do harm.
     if (admission.kind === "answered" && own.response.isTooLate) admission = { kind: "gone" };
     return admission;
   } finally {
-    if (admission?.kind !== "held" || admission.held !== own) own.response.stop();
+    if (admission?.kind !== "pass" || admission.held !== own) own.response.stop();
   }
 }
 
@@ -70,13 +70,19 @@ async function hold<Source, Args extends unknown[]>(
   userId: UserId,
   own: RequestLease,
 ): Promise<Admission<Args>> {
-  const { idempotency, lock } = options;
+  const { cooldownMs, idempotency, lock } = options;
   const key = lock.keyFor?.(userId);
   const held = findLease(own.req, key);
   if (held !== undefined) {
-    checkBorrowed(held, options);
+    // The outer guard's lease does not know which answers the inner one would keep.
+    const isLost = idempotency !== undefined && held.options.idempotency !== idempotency;
+    if (isLost || (cooldownMs > 0 && held.options.cooldownMs !== cooldownMs)) {
+      throw new InvalidOptionError(
+        `${isLost ? "idempotency" : "cooldownMs"}: expected it on the outermost of the guards that a request passes, got it on an inner one`,
+      );
+    }
     // Rule 13: this guard borrows; the one that acquired releases.
-    return { kind: "held", held, wanted: undefined };
+    return { kind: "pass", held };
   }
   const found =
     idempotency && (await identify(idempotency, source, own.req, options.content, key ?? ""));
@@ -84,8 +90,9 @@ async function hold<Source, Args extends unknown[]>(
   if (idempotency === undefined || found === undefined) {
     return admitted(options, source, own, await lock.acquire(userId));
   }
-  if ("reason" in found) return refused(options, source, found);
+  if ("reason" in found) return refused(options, options.onKeyMissing, source, own, found);
   const { asked, submission } = found;
+  own.submission = submission;
   let attempt = await lock.acquire(userId, asked);
   let hasEnded: true | undefined;
   if (attempt.outcome === "contended" && attempt.sameSubmission === true) {
@@ -93,20 +100,19 @@ async function hold<Source, Args extends unknown[]>(
     if (seen.outcome === "completed" || seen.outcome === "mismatched") attempt = seen;
     else if (seen.outcome === "none") hasEnded = true;
   }
-  if (attempt.outcome !== "completed") {
-    return admitted(options, source, own, attempt, submission, hasEnded);
-  }
-  const { ageMs, answer } = attempt;
-  const headers = listedHeaders(idempotency.storedHeaders, answer.headers);
-  const replay: Replay = { reason: "replay", answer: { ...answer, headers }, ageMs };
+  if (attempt.outcome !== "completed") return admitted(options, source, own, attempt, hasEnded);
+  const { ageMs, answer: stored } = attempt;
+  const headers = listedHeaders(idempotency.storedHeaders, stored.headers);
+  const replay: Replay = { reason: "replay", answer: { ...stored, headers }, ageMs };
   // Another writer may have recorded a status that a guard never keeps.
-  const isAnswer = answer.status >= 200 && answer.status < 500;
-  if (isAnswer && (options.hasOnReplay || isReadable(replay.answer, own.req.headers))) {
+  const isAnswer = stored.status >= 200 && stored.status < 500;
+  if (isAnswer && (options.onReplay || isReadable(replay.answer, own.req.headers))) {
     publishReplay({ key: key ?? "", ageMs, source: submission.source });
-    return { kind: "answered", answer: (...args) => options.onReplay(...args, replay) };
+    const answer = options.onReplay ?? options.replay;
+    return { kind: "answered", answer: (...args) => answer(...args, replay) };
   }
   const why = { expiresInMs: 0, sameSubmission: true, answerUnavailable: true, isCooldown: false };
-  return refused(options, source, { reason: "contended", ...why }, submission);
+  return refused(options, options.onContended, source, own, { reason: "contended", ...why });
 }
 
 /**
@@ -139,7 +145,6 @@ function admitted<Source, Args extends unknown[]>(
   source: Source,
   own: RequestLease,
   attempt: Exclude<AttemptLike, { outcome: "completed" }>,
-  submission?: IdentifiedSubmission,
   hasEnded?: true,
 ): Admission<Args> {
   switch (attempt.outcome) {
@@ -148,56 +153,47 @@ function admitted<Source, Args extends unknown[]>(
         endLease(attempt.lease, undefined, 0);
         return { kind: "gone" };
       }
-      own.hold(attempt.lease, submission);
+      own.hold(attempt.lease);
       const ofStatus = options.cooldownMs > 0 ? statusAlone : undefined;
-      const wanted = submission === undefined ? ofStatus : options.idempotency;
-      return { kind: "held", held: own, wanted };
+      const wanted = own.submission === undefined ? ofStatus : options.idempotency;
+      return { kind: "pass", held: own, wanted };
     }
     case "contended": {
       const { expiresInMs, isCooldown = false, sameSubmission = false } = attempt;
       const why = { expiresInMs, sameSubmission, answerUnavailable: false, hasEnded, isCooldown };
-      return refused(options, source, { reason: "contended", ...why }, submission);
+      return refused(options, options.onContended, source, own, { reason: "contended", ...why });
     }
     case "mismatched": {
-      const { inFlight } = attempt;
-      return refused(options, source, { reason: "mismatch", inFlight }, submission);
+      const why = { reason: "mismatch", inFlight: attempt.inFlight } as const;
+      return refused(options, options.onMismatch, source, own, why);
     }
-    case "unavailable":
+    case "unavailable": {
+      const { cause } = attempt;
       // A denied permission is not an outage: answered like one, it would never be looked at.
-      if (isSubmitLockError(attempt.cause) && attempt.cause.code === "SUBMIT_LOCK_MISCONFIGURED") {
-        throw attempt.cause;
-      }
+      if (isSubmitLockError(cause) && cause.code === "SUBMIT_LOCK_MISCONFIGURED") throw cause;
       // An order without a lock for a client that has left helps no one.
       if (own.response.isTooLate) return { kind: "gone" };
-      return refused(options, source, { reason: "unavailable", cause: attempt.cause });
+      const why = { reason: "unavailable", cause } as const;
+      return refused(options, options.onUnavailable, source, own, why);
+    }
   }
 }
 
 function refused<Source, Args extends unknown[]>(
   options: ResolvedGuardOptions<Source, Args>,
+  choice: "reject" | "proceed" | AnswerFunction<Args, never> = "reject",
   source: Source,
+  own: RequestLease,
   why: RefusalReason,
-  submission?: IdentifiedSubmission,
 ): Admission<Args> {
-  const choice = options.onRefusal[why.reason];
   if (choice === "proceed") return { kind: "pass" };
-  const isDerived = submission?.source === "derived";
+  const respond = choice === "reject" ? options.reject : choice;
   const answer = (...args: Args) => {
+    const { docs } = options.idempotency ?? {};
+    const isDerived = own.submission?.source === "derived";
     // Not made for a client that has left before it is answered.
-    const problem = options.problem(why, source, isDerived);
-    return choice(...args, { ...why, problem } as Refusal);
+    const problem = problemOf(why, { docs, isDerived, prefersPage: options.prefersPage(source) });
+    return respond(...args, { ...why, problem } as never);
   };
   return { kind: "answered", answer };
-}
-
-/** The outer guard's lease does not know which answers the inner one would keep: they would be lost. */
-function checkBorrowed(
-  held: RequestLease,
-  { cooldownMs, idempotency }: RequestLease["options"],
-): void {
-  const isLost = idempotency !== undefined && held.options.idempotency !== idempotency;
-  if (!isLost && (cooldownMs === 0 || held.options.cooldownMs === cooldownMs)) return;
-  throw new InvalidOptionError(
-    `${isLost ? "idempotency" : "cooldownMs"}: expected it on the outermost of the guards that a request passes, got it on an inner one`,
-  );
 }

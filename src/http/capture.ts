@@ -3,7 +3,6 @@ import type { AnswerHeaders, AnswerToStore } from "../lock/record.ts";
 import type { ResolvedIdempotency } from "./options.ts";
 import { type GivenHeaders, pickHeaders } from "./stored-answer.ts";
 
-/** Which parts of an answer must be kept. */
 export type WantedAnswer = Pick<ResolvedIdempotency<never>, "storedHeaders" | "maxBodyBytes">;
 
 /** A handler's answer, as an adapter sees it. */
@@ -47,8 +46,8 @@ export class ResponseCapture implements Capture {
     } as typeof res.writeHead;
     res.flushHeaders = function flushHeadersSeen(this: ServerResponse) {
       capture.#sees(this);
-      return capture.#passOn(this, flushHeaders, []);
-    } as typeof res.flushHeaders;
+      capture.#passOn(this, flushHeaders, []);
+    };
     res.write = function writeSeen(this: ServerResponse, ...args: unknown[]) {
       capture.#sees(this, ...args);
       return capture.#passOn(this, write, args);
@@ -67,7 +66,6 @@ export class ResponseCapture implements Capture {
     } as typeof res.end;
   }
 
-  /** Whether the handler has begun to answer. */
   get hasBegun(): boolean {
     return this.#head !== undefined;
   }
@@ -112,22 +110,18 @@ export class ResponseCapture implements Capture {
     this.#head = { status, headers: pickHeaders(this.#wanted.storedHeaders, res, given) };
   }
 
-  /** At each call that sends bytes. */
   #sees(res: ServerResponse, chunk?: unknown, encoding?: unknown): void {
     this.#readHead(res, res.statusCode, undefined);
     this.#isOnWire = true;
-    if (this.#isPassingOn || this.#isDiscarded || this.#hasEnded) return;
-    if (this.#chunks === undefined) return;
+    if (this.#isPassingOn || this.#isDiscarded || this.#hasEnded || !this.#chunks) return;
     if (typeof chunk !== "string" && !(chunk instanceof Uint8Array)) return;
     const isEncoding = typeof encoding === "string" && Buffer.isEncoding(encoding);
     const coding = isEncoding ? encoding : "utf8";
     this.#length += Buffer.byteLength(chunk, coding);
     if (this.#length > this.#wanted.maxBodyBytes) this.#chunks = undefined;
+    else if (typeof chunk === "string") this.#chunks.push(Buffer.from(chunk, coding));
     // A copy: a handler may use its buffer again.
-    else
-      this.#chunks.push(
-        typeof chunk === "string" ? Buffer.from(chunk, coding) : Buffer.from(chunk),
-      );
+    else this.#chunks.push(Buffer.from(chunk));
   }
 
   #forget(): void {

@@ -18,41 +18,31 @@ export interface RequestContent {
   readonly files: readonly unknown[];
 }
 
-/** The properties in which parsers leave files. */
-export interface Uploads {
-  readonly file?: unknown;
-  readonly files?: unknown;
-}
-
 /** Parsers for Koa may leave nothing behind for a content type that is not theirs. */
 const usualTypes = /^application\/(?:json|x-www-form-urlencoded)\b/i;
 
 /**
- * Waits until an announced body is known to be empty, as on HTTP/2 one turn of the event loop later.
+ * The payload of a request: query, parsed body and files. An announced body may turn out to be empty,
+ * as on HTTP/2 one turn of the event loop later.
  *
  * @throws NoFingerprintError (as a rejection) for any other body that was not parsed: the client
  * chose a content type that no parser takes, or the application has mounted none.
  */
-export async function untilKnownEmpty(
+export async function payloadOf(
   req: IncomingMessage,
-  { body, files, hasParser }: RequestContent,
-): Promise<void> {
-  if (sentFiles(files) !== undefined) return;
-  await setImmediate();
-  if (!bodyIsUnparsed(req, body)) return;
-  const isOfClient = hasParser || !usualTypes.test(req.headers["content-type"] ?? "");
-  // A fingerprint of nothing would let every payload pass for the first one.
-  throw new NoFingerprintError(
-    `cannot compare this request with earlier ones of its Idempotency-Key: ${
-      isOfClient ? "no body parser took its content type" : "its body was not parsed"
-    }. Mount the body parser before the guard, or give idempotency.fingerprint`,
-    { status: isOfClient ? 415 : 500 },
-  );
-}
-
-/** The payload of a request: query, parsed body and files. */
-export function payloadOf(req: IncomingMessage, { body, files, query }: RequestContent): unknown {
+  { body, files, hasParser, query }: RequestContent,
+): Promise<unknown> {
   const sent = sentFiles(files);
+  if (sent === undefined && bodyIsUnparsed(req, body)) await setImmediate();
+  if (sent === undefined && bodyIsUnparsed(req, body)) {
+    const isOfClient = hasParser || !usualTypes.test(req.headers["content-type"] ?? "");
+    const reason = isOfClient ? "no body parser took its content type" : "its body was not parsed";
+    // A fingerprint of nothing would let every payload pass for the first one.
+    throw new NoFingerprintError(
+      `cannot compare this request with earlier ones of its Idempotency-Key: ${reason}. Mount the body parser before the guard, or give idempotency.fingerprint`,
+      { status: isOfClient ? 415 : 500 },
+    );
+  }
   return [query ?? null, sentBody(req, body), ...(sent === undefined ? [] : [sent])];
 }
 
@@ -104,22 +94,18 @@ function isEmptyObject(body: unknown): boolean {
  * Describes the files that a parser has left on a request, by their fields; `undefined` where there
  * are none.
  *
- * @param places the values of the properties in which parsers leave a file, or arrays and plain
- * objects of files.
  * @throws NoFingerprintError for a file whose bytes are neither in memory nor hashed: two files of
  * one name and one size would pass for each other.
  */
-export function sentFiles(
-  places: readonly unknown[],
-): Readonly<Record<string, readonly (readonly string[])[]>> | undefined {
+export function sentFiles(places: readonly unknown[]): Record<string, string[][]> | undefined {
   // Without a prototype: a client gives the names of the fields.
   const files: Record<string, string[][]> = Object.create(null);
   // A parser for Koa may leave one object in two places.
   for (const place of new Set(places)) collect(place, "", files);
   const all = Object.values(files);
-  for (const ofField of all) {
+  for (const each of all) {
     // Formidable lists the files of a field as the disk has written them: the order does not count.
-    if (ofField.some(([how]) => how === "hash")) ofField.sort((a, b) => (`${a}` < `${b}` ? -1 : 1));
+    if (each.some(([how]) => how === "hash")) each.sort((a, b) => (`${a}` < `${b}` ? -1 : 1));
   }
   return all.length > 0 ? files : undefined;
 }
@@ -129,20 +115,22 @@ function collect(value: unknown, field: string, files: Record<string, string[][]
   if (Array.isArray(value)) {
     for (const each of value) collect(each, field, files);
   } else if (isPlain(value) && Object.values(value).every((each) => typeof each === "object")) {
-    // An object of fields: it holds files and arrays only. A file has a name, a path or a class.
+    // It holds files and arrays only, by field. A file has a name, a path or a class.
     for (const [name, each] of Object.entries(value)) {
       collect(each, field === "" ? name : `${field}[${name}]`, files);
     }
   } else {
-    const file = value as Readonly<Record<string, unknown>>;
+    const file = value as Fields;
     const name = firstText(file, "fieldname") ?? field;
     files[name] ??= [];
     files[name].push(describe(file));
   }
 }
 
+type Fields = Readonly<Record<string, unknown>>;
+
 /** Describes a file: how its bytes are known, their hash, its name, its type and its size. */
-function describe(file: Readonly<Record<string, unknown>>): string[] {
+function describe(file: Fields): string[] {
   const name = firstText(file, "originalname", "originalFilename", "name") ?? "";
   const about = [name, firstText(file, "mimetype", "type") ?? "", `${file["size"]}`];
   const bytes = file["buffer"] ?? file["data"];
@@ -158,10 +146,7 @@ function describe(file: Readonly<Record<string, unknown>>): string[] {
   );
 }
 
-function firstText(
-  object: Readonly<Record<string, unknown>>,
-  ...names: readonly string[]
-): string | undefined {
+function firstText(object: Fields, ...names: string[]): string | undefined {
   const texts = names.map((name) => object[name]);
   return texts.find((text): text is string => typeof text === "string" && text !== "");
 }
@@ -169,15 +154,7 @@ function firstText(
 /** Far beyond any order, and far from what a stack can hold. */
 const maxDepth = 64;
 
-/**
- * 22 characters that are equal for equal payloads of one submission, and tell nothing about the
- * payload without the submission's id.
- *
- * @param idHash the hash of the submission's id.
- * @param value JSON (also nested with `Uint8Array`), a string or bytes.
- * @throws NoFingerprintError for `undefined` and for anything that {@link canonicalJson} refuses: a
- * fingerprint of nothing would let every payload pass for the first one.
- */
+/** 22 characters, equal for equal payloads of one submission, that tell nothing without its id. */
 export function fingerprintOf(idHash: string, value: unknown): string {
   return hash22(`${idHash}:${canonicalJson(value)}`);
 }
@@ -207,7 +184,9 @@ function write(value: unknown, depth: number): string | undefined {
   if (ArrayBuffer.isView(value)) {
     return `x${Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString("base64")}`;
   }
-  const shown = hasToJson(value) ? value.toJSON() : value;
+  const mayShow = typeof value === "bigint" || (typeof value === "object" && value !== null);
+  const shower = (mayShow ? value : {}) as { toJSON?: unknown };
+  const shown: unknown = typeof shower.toJSON === "function" ? shower.toJSON() : value;
   if (typeof shown === "bigint") {
     throw new NoFingerprintError("the fingerprint: a bigint is no JSON; make it a string");
   }
@@ -219,12 +198,9 @@ function write(value: unknown, depth: number): string | undefined {
       { status: 422 },
     );
   }
-  let members = "";
+  // A hole of an array is `null`, too, so not `map`.
   if (Array.isArray(shown)) {
-    for (let i = 0; i < shown.length; i += 1) {
-      members += `${i === 0 ? "" : ","}${write(shown[i], depth + 1) ?? "null"}`;
-    }
-    return `[${members}]`;
+    return `[${Array.from(shown, (each) => write(each, depth + 1) ?? "null").join()}]`;
   }
   // Own keys only; `__proto__`, which JSON.parse makes an own one, is a key like any other.
   const keys = Object.keys(shown);
@@ -234,6 +210,7 @@ function write(value: unknown, depth: number): string | undefined {
       "the fingerprint: expected JSON, got an object without members that is no plain object, such as a Map or a promise",
     );
   }
+  let members = "";
   for (const key of keys.sort()) {
     const text = write((shown as Record<string, unknown>)[key], depth + 1);
     if (text !== undefined) members += `${members && ","}${quote(key)}:${text}`;
@@ -244,11 +221,6 @@ function write(value: unknown, depth: number): string | undefined {
 /** As JSON.stringify does, at half its price where no character has to be escaped. */
 function quote(text: string): string {
   return /^[ !#-[\]-~]*$/.test(text) ? `"${text}"` : JSON.stringify(text);
-}
-
-function hasToJson(value: unknown): value is { toJSON(): unknown } {
-  if ((typeof value !== "object" || value === null) && typeof value !== "bigint") return false;
-  return typeof (value as { toJSON?: unknown }).toJSON === "function";
 }
 
 /** Its prototype has no prototype, so it is the `Object.prototype` of some realm. */

@@ -1,56 +1,25 @@
 import { InvalidOptionError } from "../errors.ts";
-import type { Attempt, Lease, SubmissionAttempt } from "../lock/lease.ts";
-import type { LookUp } from "../lock/on-call.ts";
-import { type AcquireOptions, resolveRetainMs } from "../lock/submission.ts";
+import { resolveRetainMs } from "../lock/submission.ts";
 import type { UserId } from "../lock/submit-key.ts";
 import { checkMs, checkOptionNames, hasMembers, invalidOption } from "../validation.ts";
 import type { RequestContent } from "./fingerprint.ts";
-import {
-  type Anonymous,
-  type Contended,
-  type KeyMissing,
-  type Mismatch,
-  type Problem,
-  problemOf,
-  type Refusal,
-  type RefusalReason,
-  type Replay,
-  type Unavailable,
-} from "./refusals.ts";
-import { resolveStoredHeaders, type StorePolicy } from "./stored-answer.ts";
-
-/** The members of a lease that a guard needs. */
-export interface LeaseLike
-  extends Pick<Lease, "key" | "ownerId" | "signal" | "remainingMs">,
-    Partial<Pick<Lease, "complete" | "fencingToken">> {
-  release(options?: { readonly cooldownMs?: number }): Promise<unknown>;
-}
-
-/** How an attempt on a `LockLike` ended. */
-export type AttemptLike =
-  | Exclude<SubmissionAttempt, { outcome: "acquired" }>
-  | (Omit<Extract<Attempt, { outcome: "acquired" }>, "lease"> & { readonly lease: LeaseLike });
-
-/** The members of a lock that a guard needs: a `SubmitLock`, also of another copy of this package. */
-export interface LockLike {
-  acquire(userId: UserId): Promise<Exclude<AttemptLike, { outcome: "completed" | "mismatched" }>>;
-  acquire(userId: UserId, options: AcquireOptions): Promise<AttemptLike>;
-  /** Without it, two guards on one request contend with each other. */
-  keyFor?(userId: UserId): string;
-  /** Needed for `idempotency` and `cooldownMs`. */
-  requireRecords?(feature: string): { readonly acquireTimeoutMs: number };
-  /** Needed for `idempotency.waitMs`. */
-  lookUp?(userId: UserId, options: AcquireOptions): Promise<LookUp>;
-}
-
-/** No user: the submission is anonymous. */
-export type NoUser = undefined | null | "";
-
-/** No id that distinguishes this submission from others. */
-export type NoId = undefined | null | "";
+import type {
+  Anonymous,
+  Contended,
+  IdempotencyOptions,
+  KeyMissing,
+  LockLike,
+  Mismatch,
+  NoUser,
+  Replay,
+  StorePolicy,
+  Unavailable,
+} from "./public.ts";
+import type { Refusal } from "./refusals.ts";
+import { resolveStoredHeaders } from "./stored-answer.ts";
 
 /** Answers a request that does not run. `Args` are the arguments of the framework's handlers. */
-type AnswerFunction<Args extends unknown[], Info> = (
+export type AnswerFunction<Args extends unknown[], Info> = (
   ...args: [...args: Args, info: Info]
 ) => unknown;
 
@@ -98,83 +67,32 @@ export interface GuardOptions<Source, Args extends unknown[]> {
   readonly onReplay?: AnswerFunction<Args, Replay> | undefined;
 }
 
-/** How a guard recognises a submission that is sent again; `Source` is the argument of its callbacks. */
-export interface IdempotencyOptions<Source> {
-  /** The `Idempotency-Key` header. `"required"`: 400 without it. @defaultValue "optional" */
-  readonly key?: "optional" | "required" | "ignored" | undefined;
-  /**
-   * Identifies one submission, independently of the client: cart id and version, or a token rendered
-   * into the form; 1 to 1 024 characters. Where it gives an id, the header does not count. Do not
-   * hash the body: an order that is placed twice on purpose would be lost. A number, a boolean and
-   * unfit text are a 400; an object goes to the error handler. @defaultValue none
-   */
-  readonly submissionId?: ((source: Source) => string | NoId | Promise<string | NoId>) | undefined;
-  /**
-   * The content that has to be equal on a retry: JSON, a string, bytes, or a promise of them; anything
-   * else goes to the error handler. @defaultValue query, parsed body and files for ids of the header, none for `submissionId`
-   */
-  readonly fingerprint?: ((source: Source) => unknown) | undefined;
-  /**
-   * How long an answer is kept, in milliseconds: 1 000 to 604 800 000, and at least twice the
-   * lock's `acquireTimeoutMs`. @defaultValue 86 400 000
-   */
-  readonly retainMs?: number | undefined;
-  /** Which answers are kept. @defaultValue "success" */
-  readonly store?: StorePolicy | undefined;
-  /** Headers that are stored and replayed beside the package's own list. @defaultValue none */
-  readonly replayHeaders?: readonly string[] | undefined;
-  /**
-   * The longest body that is kept, in bytes: 0 to 1 048 576. Of a longer one only the fact is kept
-   * that there was an answer, and the submission is not run again. @defaultValue 65 536
-   */
-  readonly maxBodyBytes?: number | undefined;
-  /**
-   * How long to wait for the answer of the same submission, still in flight, in milliseconds:
-   * 0 to 30 000. @defaultValue 0
-   */
-  readonly waitMs?: number | undefined;
-  /** An absolute http(s) URL of your documentation: problem `type`, and `Link`. @defaultValue none */
-  readonly docs?: string | undefined;
-}
-
 /** The adapter's part of a guard. */
 interface Adapter<Source, Args extends unknown[]> {
   /** Sends the problem of a refusal for which the application has no answer of its own. */
   readonly reject: AnswerFunction<Args, Refusal>;
-  /** Whether the client would rather be answered with a page. */
   prefersPage(source: Source): boolean;
-  /** Repeats an answer. */
   readonly replay: AnswerFunction<Args, Replay>;
   readonly content: (source: Source) => RequestContent;
 }
 
 export interface ResolvedGuardOptions<Source, Args extends unknown[]>
-  extends Pick<GuardOptions<Source, Args>, "lock" | "userId" | "skip">,
-    Pick<Adapter<Source, Args>, "content"> {
+  extends Omit<GuardOptions<Source, Args>, "idempotency" | "cooldownMs">,
+    Adapter<Source, Args> {
   readonly idempotency: ResolvedIdempotency<Source> | undefined;
   readonly cooldownMs: number;
-  /** The default answer to a refusal. */
-  problem(refusal: RefusalReason, source: Source, isDerived: boolean): Problem;
-  /** What follows a refusal: an answer, or to go on without a lock. */
-  readonly onRefusal: Readonly<
-    Record<Refusal["reason"], "proceed" | AnswerFunction<Args, Refusal>>
-  >;
-  readonly onReplay: AnswerFunction<Args, Replay>;
-  /** The application answers replays itself, also those of answers that were not kept whole. */
-  readonly hasOnReplay: boolean;
 }
-
-/** Given, or by default. */
-type Present<Options> = { readonly [Name in keyof Options]-?: Exclude<Options[Name], undefined> };
-
-type OptionsWithDefault = "key" | "retainMs" | "store" | "maxBodyBytes" | "waitMs";
 
 /** Its `docs` are safe within a header. */
 export interface ResolvedIdempotency<Source>
-  extends Present<Pick<IdempotencyOptions<Source>, OptionsWithDefault>>,
-    Pick<IdempotencyOptions<Source>, "submissionId" | "fingerprint" | "docs"> {
+  extends Pick<IdempotencyOptions<Source>, "submissionId" | "fingerprint" | "docs"> {
+  readonly key: "optional" | "required" | "ignored";
+  readonly retainMs: number;
+  readonly store: StorePolicy;
   /** In lower case. */
   readonly storedHeaders: ReadonlySet<string>;
+  readonly maxBodyBytes: number;
+  readonly waitMs: number;
 }
 
 const guardNames = [
@@ -206,12 +124,19 @@ const idempotencyNames = [
 /** @throws InvalidOptionError naming the option, what was expected and what came. */
 export function resolveGuardOptions<Source, Args extends unknown[]>(
   options: GuardOptions<Source, Args>,
-  { content, prefersPage, reject, replay }: Adapter<Source, Args>,
+  adapter: Adapter<Source, Args>,
 ): ResolvedGuardOptions<Source, Args> {
   checkOptionNames("submitGuard", options, guardNames);
   const { lock, userId, skip, cooldownMs = 0, onAnonymous, onContended, onUnavailable } = options;
   const { onKeyMissing, onMismatch, onReplay } = options;
-  checkLock(lock);
+  if (hasMembers(lock, ["attach"])) {
+    throw new InvalidOptionError(
+      "lock: expected a SubmitLock, got a store: write lock: new SubmitLock({ store })",
+    );
+  }
+  if (!hasMembers(lock, ["acquire"]) || typeof lock.acquire !== "function") {
+    throw invalidOption("lock", "a SubmitLock", lock);
+  }
   if (typeof userId !== "function") {
     throw invalidOption("userId", "a function that tells whose request it is", userId);
   }
@@ -220,44 +145,17 @@ export function resolveGuardOptions<Source, Args extends unknown[]>(
   checkFunction("onAnonymous", onAnonymous, "reject", "proceed");
   checkFunction("onUnavailable", onUnavailable, "reject", "proceed");
   checkMs("cooldownMs", cooldownMs, 0, 60_000);
-  if (cooldownMs > 0) requireRecords(lock, "cooldownMs");
-  const idempotency =
-    options.idempotency === undefined
-      ? undefined
-      : resolveIdempotencyOptions(
-          options.idempotency,
-          requireRecords(lock, "idempotency").acquireTimeoutMs,
-        );
-  if (idempotency !== undefined && lock.keyFor === undefined) {
-    throw notEnough("idempotency", "keyFor");
+  if (cooldownMs > 0) having(lock, "requireRecords", "cooldownMs").requireRecords("cooldownMs");
+  let idempotency: ResolvedIdempotency<Source> | undefined;
+  if (options.idempotency !== undefined) {
+    const able = having(lock, "requireRecords", "idempotency");
+    const { acquireTimeoutMs } = able.requireRecords("idempotency");
+    idempotency = resolveIdempotencyOptions(options.idempotency, acquireTimeoutMs);
+    having(lock, "keyFor", "idempotency");
+    if (idempotency.waitMs > 0) having(lock, "lookUp", "waitMs");
   }
-  const { docs, waitMs = 0 } = idempotency ?? {};
-  if (waitMs > 0 && lock.lookUp === undefined) throw notEnough("waitMs", "lookUp");
-  const chosen = (choice: "reject" | "proceed" | AnswerFunction<Args, never> | undefined) =>
-    choice === undefined || choice === "reject"
-      ? reject
-      : (choice as "proceed" | AnswerFunction<Args, Refusal>);
-  return {
-    lock,
-    userId,
-    skip,
-    idempotency,
-    cooldownMs,
-    content,
-    problem: (refusal, source, isDerived) =>
-      problemOf(refusal, { docs, isDerived, prefersPage: prefersPage(source) }),
-    onRefusal: {
-      anonymous: chosen(onAnonymous),
-      contended: chosen(onContended),
-      unavailable: chosen(onUnavailable),
-      "key-missing": chosen(onKeyMissing),
-      "key-invalid": chosen(onKeyMissing),
-      "id-invalid": chosen(onKeyMissing),
-      mismatch: chosen(onMismatch),
-    },
-    onReplay: onReplay ?? replay,
-    hasOnReplay: onReplay !== undefined,
-  };
+  const answers = { ...functions, onAnonymous, onUnavailable };
+  return { lock, userId, idempotency, cooldownMs, ...answers, ...adapter };
 }
 
 /**
@@ -307,26 +205,14 @@ function resolveDocs(docs: unknown): string | undefined {
   throw invalidOption("idempotency.docs", "an absolute http or https URL", docs);
 }
 
-function requireRecords(lock: LockLike, feature: string): { readonly acquireTimeoutMs: number } {
-  if (lock.requireRecords === undefined) throw notEnough(feature, "requireRecords");
-  return lock.requireRecords(feature);
-}
-
-function notEnough(feature: string, member: string): InvalidOptionError {
-  return new InvalidOptionError(
-    `${feature}: expected lock to be a SubmitLock, got an object without ${member}`,
-  );
-}
-
-function checkLock(lock: LockLike): void {
-  if (hasMembers(lock, ["attach"])) {
+/** @throws InvalidOptionError for the lock of an older copy, or an object that only resembles a lock. */
+function having<Name extends keyof LockLike>(lock: LockLike, member: Name, feature: string) {
+  if (lock[member] === undefined) {
     throw new InvalidOptionError(
-      "lock: expected a SubmitLock, got a store: write lock: new SubmitLock({ store })",
+      `${feature}: expected lock to be a SubmitLock, got an object without ${member}`,
     );
   }
-  if (!hasMembers(lock, ["acquire"]) || typeof lock.acquire !== "function") {
-    throw invalidOption("lock", "a SubmitLock", lock);
-  }
+  return lock as LockLike & Required<Pick<LockLike, Name>>;
 }
 
 /** @param words what the option may be beside a function. */

@@ -1,22 +1,185 @@
-/** The types that every adapter exports beside its guard. */
+/** Only the types that every adapter exports beside its guard. */
+import type { Attempt, Lease, SubmissionAttempt } from "../lock/lease.ts";
+import type { LookUp } from "../lock/on-call.ts";
+import type { StoredAnswer } from "../lock/record.ts";
+import type { AcquireOptions } from "../lock/submission.ts";
+import type { UserId } from "../lock/submit-key.ts";
+
 export type { ReplayMessage } from "../lock/channels.ts";
-export type {
-  AttemptLike,
-  IdempotencyOptions,
-  LeaseLike,
-  LockLike,
-  NoId,
-  NoUser,
-} from "./options.ts";
-export type {
-  Anonymous,
-  Contended,
-  KeyMissing,
-  Mismatch,
-  Problem,
-  ProblemCode,
-  Replay,
-  Unavailable,
-} from "./refusals.ts";
-export type { StorePolicy } from "./stored-answer.ts";
-export type { RequestSubmission } from "./submission.ts";
+
+/** The members of a lease that a guard needs. */
+export interface LeaseLike
+  extends Pick<Lease, "key" | "ownerId" | "signal" | "remainingMs">,
+    Partial<Pick<Lease, "complete" | "fencingToken">> {
+  release(options?: { readonly cooldownMs?: number }): Promise<unknown>;
+}
+
+/** How an attempt on a `LockLike` ended. */
+export type AttemptLike =
+  | Exclude<SubmissionAttempt, { outcome: "acquired" }>
+  | (Omit<Extract<Attempt, { outcome: "acquired" }>, "lease"> & { readonly lease: LeaseLike });
+
+/** The members of a lock that a guard needs: a `SubmitLock`, also of another copy of this package. */
+export interface LockLike {
+  acquire(userId: UserId): Promise<Exclude<AttemptLike, { outcome: "completed" | "mismatched" }>>;
+  acquire(userId: UserId, options: AcquireOptions): Promise<AttemptLike>;
+  /** Without it, two guards on one request contend with each other. */
+  keyFor?(userId: UserId): string;
+  /** Needed for `idempotency` and `cooldownMs`. */
+  requireRecords?(feature: string): { readonly acquireTimeoutMs: number };
+  /** Needed for `idempotency.waitMs`. */
+  lookUp?(userId: UserId, options: AcquireOptions): Promise<LookUp>;
+}
+
+/** No user: the submission is anonymous. */
+export type NoUser = undefined | null | "";
+
+/** No id that distinguishes this submission from others. */
+export type NoId = undefined | null | "";
+
+/** How a guard recognises a submission that is sent again; `Source` is the argument of its callbacks. */
+export interface IdempotencyOptions<Source> {
+  /** The `Idempotency-Key` header. `"required"`: 400 without it. @defaultValue "optional" */
+  readonly key?: "optional" | "required" | "ignored" | undefined;
+  /**
+   * Identifies one submission, independently of the client: cart id and version, or a token rendered
+   * into the form; 1 to 1 024 characters. Where it gives an id, the header does not count. Do not
+   * hash the body: an order that is placed twice on purpose would be lost. A number, a boolean and
+   * unfit text are a 400; an object goes to the error handler. @defaultValue none
+   */
+  readonly submissionId?: ((source: Source) => string | NoId | Promise<string | NoId>) | undefined;
+  /**
+   * The content that has to be equal on a retry: JSON, a string, bytes, or a promise of them; anything
+   * else goes to the error handler. @defaultValue query, parsed body and files for ids of the header, none for `submissionId`
+   */
+  readonly fingerprint?: ((source: Source) => unknown) | undefined;
+  /**
+   * How long an answer is kept, in milliseconds: 1 000 to 604 800 000, and at least twice the
+   * lock's `acquireTimeoutMs`. @defaultValue 86 400 000
+   */
+  readonly retainMs?: number | undefined;
+  /** Which answers are kept. @defaultValue "success" */
+  readonly store?: StorePolicy | undefined;
+  /** Headers that are stored and replayed beside the package's own list. @defaultValue none */
+  readonly replayHeaders?: readonly string[] | undefined;
+  /**
+   * The longest body that is kept, in bytes: 0 to 1 048 576. Of a longer one only the fact is kept
+   * that there was an answer, and the submission is not run again. @defaultValue 65 536
+   */
+  readonly maxBodyBytes?: number | undefined;
+  /**
+   * How long to wait for the answer of the same submission, still in flight, in milliseconds:
+   * 0 to 30 000. @defaultValue 0
+   */
+  readonly waitMs?: number | undefined;
+  /** An absolute http(s) URL of your documentation: problem `type`, and `Link`. @defaultValue none */
+  readonly docs?: string | undefined;
+}
+
+/**
+ * Which answers are kept, and repeated to a retry; after any other one, a retry runs.
+ *
+ * - `"success"`: 2xx and 3xx.
+ * - `"final"`: 4xx, too, but 401, 403, 407, 408, 409, 421, 423, 425 and 429, which depend on the
+ *   moment or on who asked.
+ * - A function that returns whether to keep this answer. It is not called for 5xx, which is never
+ *   kept: after a 5xx it is not known what was done.
+ */
+export type StorePolicy = "success" | "final" | ((answer: StoredAnswer) => boolean);
+
+/** An operation that a request asks for and that must happen once, as a handler sees it. */
+export interface RequestSubmission {
+  /**
+   * 22 characters, the same on every retry of this user and different for every other user, and
+   * without a meaning to others: for a unique column of the order table, and for the key of a payment
+   * provider.
+   */
+  readonly id: string;
+  /** Whether the client's `Idempotency-Key` header gave the id, or the option `submissionId`. */
+  readonly source: "key" | "derived";
+  /** This request's answer is not kept: the next retry runs. */
+  doNotStore(): void;
+}
+
+/** The stable codes of the answers to a request that does not run. */
+export type ProblemCode =
+  | "submit_anonymous"
+  | "submit_contended"
+  | "submit_unavailable"
+  | "idempotency_key_required"
+  | "idempotency_key_invalid"
+  | "idempotency_id_invalid"
+  | "idempotency_in_flight"
+  | "idempotency_answer_unavailable"
+  | "idempotency_conflict";
+
+/**
+ * The answer that a guard gives by default to a request that does not run: a problem document (RFC
+ * 9457), or a page for a client that prefers HTML. An answer of your own keeps its `headers`.
+ */
+export interface Problem {
+  readonly status: number;
+  readonly code: ProblemCode;
+  /** `Content-Type`, `Cache-Control: no-store`, and `Retry-After` and `Link` where they apply. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+interface Refused {
+  /** The answer that the guard gives by default, for one of your own that keeps its headers. */
+  readonly problem: Problem;
+}
+
+/** The request has no user. */
+export interface Anonymous extends Refused {
+  readonly reason: "anonymous";
+}
+
+/** Another submission of the user holds the lock. */
+export interface Contended extends Refused {
+  readonly reason: "contended";
+  /** How long the holder's lease has to live unless it is extended, in milliseconds. */
+  readonly expiresInMs: number;
+  /** The holder is at work on this very submission. */
+  readonly sameSubmission: boolean;
+  /** This submission was completed, but its answer was not kept, or this client cannot read it. */
+  readonly answerUnavailable: boolean;
+  /** This submission was waited for and is over, and its answer was not kept: a new try may run. */
+  readonly hasEnded?: boolean | undefined;
+  /**
+   * The user's last submission ended a moment ago: `cooldownMs` is not over, or, on Koa, the second
+   * after an order whose client has left.
+   */
+  readonly isCooldown: boolean;
+}
+
+/**
+ * The request has no `Idempotency-Key`, although one is required, or one that cannot be read, or
+ * `submissionId` returned an id that is a number, a boolean or unfit text.
+ */
+export interface KeyMissing extends Refused {
+  readonly reason: "key-missing" | "key-invalid" | "id-invalid";
+  /** A sentence about the form of a key or an id, never with the value that was sent. */
+  readonly why?: string | undefined;
+}
+
+/** The id of this submission is that of another one, with other content. */
+export interface Mismatch extends Refused {
+  readonly reason: "mismatch";
+  /** That one is still being processed; otherwise it was completed. */
+  readonly inFlight: boolean;
+}
+
+/** The submission was completed before: this is its answer. */
+export interface Replay {
+  readonly reason: "replay";
+  readonly answer: StoredAnswer;
+  /** How long ago it was answered, in milliseconds. */
+  readonly ageMs: number;
+}
+
+/** Redis does not say who holds the lock. */
+export interface Unavailable extends Refused {
+  readonly reason: "unavailable";
+  readonly cause: Error;
+}

@@ -3,7 +3,8 @@ import { UserLease } from "../lock/lease.ts";
 import type { AnswerToStore } from "../lock/record.ts";
 import { warnOnce } from "../validation.ts";
 import type { Capture } from "./capture.ts";
-import type { LeaseLike, ResolvedGuardOptions } from "./options.ts";
+import type { ResolvedGuardOptions } from "./options.ts";
+import type { LeaseLike } from "./public.ts";
 import { ResponseEnd } from "./response-end.ts";
 import { isStored } from "./stored-answer.ts";
 import { IdentifiedSubmission } from "./submission.ts";
@@ -20,7 +21,7 @@ export class RequestLease {
   readonly response: ResponseEnd;
   /** The guard that acquired has these options. */
   readonly options: HoldOptions;
-  /** Set by `hold`, as is `submission`. */
+  /** Set by `hold`. */
   lease!: LeaseLike;
   submission: IdentifiedSubmission | undefined;
   /** Set before the request can end, if something of its answer is wanted. */
@@ -28,7 +29,6 @@ export class RequestLease {
   #isHeld = false;
   /** How many pieces of work have not returned. */
   #running = 0;
-  /** A piece of work has finished for certain. */
   #isFinished = false;
   #onAbandoned: ((held: RequestLease) => void) | undefined;
 
@@ -40,19 +40,15 @@ export class RequestLease {
   }
 
   /** Holds the lease until work and response are over. They must not be over yet. */
-  hold(lease: LeaseLike, submission: IdentifiedSubmission | undefined): void {
+  hold(lease: LeaseLike): void {
     this.lease = lease;
-    this.submission = submission;
     this.#isHeld = true;
     const others = leases.get(this.req);
     if (others === undefined) leases.set(this.req, [this]);
     else others.push(this);
   }
 
-  /**
-   * Reports a piece of work, which keeps the lock held while it runs. Call exactly one of `finished`
-   * and `detached` when it returns.
-   */
+  /** A piece of work begins. Call exactly one of `finished` and `detached` when it returns. */
   begin(): void {
     this.#running++;
   }
@@ -67,8 +63,7 @@ export class RequestLease {
   /**
    * A piece of work has returned, but may go on unseen: only the end of the response counts.
    *
-   * @param onAbandoned called if the client leaves before the response has ended. From then on the
-   * response may never end, and so the lease.
+   * @param onAbandoned called if the client leaves before the response has ended: it may never end.
    */
   detached(onAbandoned?: (held: RequestLease) => void): void {
     this.#running--;
@@ -76,7 +71,6 @@ export class RequestLease {
     this.responseChanged();
   }
 
-  /** Ends the lease if work and response are over. */
   responseChanged(): void {
     if (!this.#isHeld || this.#running > 0) return;
     if (this.response.ended || (this.#isFinished && this.response.isOver)) {
@@ -108,24 +102,24 @@ export class RequestLease {
       endLease(lease, kept, cooldownMs);
       return;
     }
-    if (lease instanceof UserLease) {
-      try {
+    try {
+      if (lease instanceof UserLease) {
         endLease(lease, kept, outerWorkMs);
         return;
-      } catch {
-        // Its store has no cooldowns, and nothing was begun.
       }
+    } catch {
+      // Its store has no cooldowns, and nothing was begun.
     }
     setTimeout(() => endLease(lease, kept, cooldownMs), outerWorkMs);
   }
 
   #isKept({ body, headers = {}, status }: AnswerToStore): boolean {
-    const { idempotency } = this.options;
-    if (idempotency === undefined || this.submission === undefined) return false;
-    if (!IdentifiedSubmission.isStored(this.submission)) return false;
+    const { options, submission } = this;
+    if (options.idempotency === undefined || submission === undefined) return false;
+    if (!IdentifiedSubmission.isStored(submission)) return false;
     try {
       const bytes = typeof body === "string" ? Buffer.from(body) : body;
-      return isStored(idempotency.store, { status, headers, body: bytes });
+      return isStored(options.idempotency.store, { status, headers, body: bytes });
     } catch (error) {
       // The application's own function; after the response there is only a warning left.
       warnOnce(

@@ -39,6 +39,7 @@ const pollTimers = new TimerWheel<ResponseEnd>(100, false);
  */
 export class ResponseEnd extends Timer {
   readonly #res: ServerResponse;
+  /** Notified whenever `ended`, `closed` or `isOver` may have become true. */
   readonly #watcher: { responseChanged(): void };
   #ended: boolean;
   /** The client has left, or cannot read the rest of the response. */
@@ -49,7 +50,6 @@ export class ResponseEnd extends Timer {
   readonly #connection: Socket | undefined;
   readonly #stream: Http2Stream | undefined;
 
-  /** @param watcher told whenever `ended`, `closed` or `isOver` may have become true. */
   constructor(
     req: IncomingMessage,
     res: ServerResponse & { readonly stream?: Http2Stream },
@@ -74,12 +74,30 @@ export class ResponseEnd extends Timer {
     this.#setPollTimer();
     // Two listeners are all that most requests cost. Express replaces each response's prototype,
     // which gives it a hidden class of its own, so replacing its `end` as well would be slow.
-    if (this.#connection !== undefined) return;
-    res.on("finish", update);
-    this.#watchEnd();
-    // Adapters of serverless platforms make requests without a real socket.
-    if (isHttp1 && typeof req.socket?.once === "function") {
-      this.#stopWatchingSocket = onSocketClose(req.socket, () => this.#socketClosed());
+    if (this.#connection === undefined) {
+      res.on("finish", update);
+      const watch = this;
+      // An outer middleware has replaced it already, and may end the response later than the call.
+      const mayDefer = Object.hasOwn(res, "end");
+      const { end } = res;
+      res.end = function watchedEnd(this: ServerResponse, ...args: never[]) {
+        if (mayDefer) watch.#endCalled = true;
+        // Never delayed, and called first: it may throw, and then nothing has ended.
+        const result = Reflect.apply(end, this, args);
+        // On a closed HTTP/2 stream the call itself is the only trace that it leaves.
+        if (!mayDefer || res.writableEnded) watch.#end();
+        else if (watch.closed) setTimeout(() => watch.#end(), heldBackMs).unref();
+        return result;
+      } as typeof res.end;
+      // Adapters of serverless platforms make requests without a real socket.
+      if (!isHttp1 || typeof req.socket?.once !== "function") return;
+      this.#stopWatchingSocket = onSocketClose(req.socket, () => {
+        this.close();
+        // Queued on Node.js 20 and 22: without an event `pipeline` to it would never settle.
+        if (res.destroyed || res.socket !== null) return;
+        res.destroy();
+        res.emit("close");
+      });
     }
   }
 
@@ -123,32 +141,6 @@ export class ResponseEnd extends Timer {
     else if (this.#connection?.writable === false) this.close();
   }
 
-  #socketClosed(): void {
-    const res = this.#res;
-    this.close();
-    // Queued on Node.js 20 and 22: without an event `pipeline` to it would never settle.
-    if (res.destroyed || res.socket !== null) return;
-    res.destroy();
-    res.emit("close");
-  }
-
-  #watchEnd(): void {
-    const res = this.#res;
-    // An outer middleware has replaced it already, and may end the response later than the call.
-    const mayDefer = Object.hasOwn(res, "end");
-    const end = res.end;
-    const watch = this;
-    res.end = function watchedEnd(this: ServerResponse, ...args: never[]) {
-      if (mayDefer) watch.#endCalled = true;
-      // Never delayed, and called first: it may throw, and then nothing has ended.
-      const result = Reflect.apply(end, this, args);
-      // On a closed HTTP/2 stream the call itself is the only trace that it leaves.
-      if (!mayDefer || res.writableEnded) watch.#end();
-      else if (watch.closed) watch.#waitForHeldBackEnd();
-      return result;
-    } as typeof res.end;
-  }
-
   #end(): void {
     if (this.#ended) return;
     this.#ended = true;
@@ -160,18 +152,14 @@ export class ResponseEnd extends Timer {
     if (this.closed) return;
     this.closed = true;
     this.#watcher.responseChanged();
-    if (this.#endCalled) this.#waitForHeldBackEnd();
-  }
-
-  #waitForHeldBackEnd(): void {
-    setTimeout(() => this.#end(), heldBackMs).unref();
+    if (this.#endCalled) setTimeout(() => this.#end(), heldBackMs).unref();
   }
 }
 
 /** Whether the client has left, as far as can be seen without an event. */
 export function isDisconnected(
   req: IncomingMessage,
-  { stream }: { readonly stream?: Http2Stream },
+  { stream }: ServerResponse & { readonly stream?: Http2Stream },
 ): boolean {
   if (req.httpVersionMajor < 2) return req.socket?.destroyed === true;
   // On HTTP/2 the request and the response share one stream.

@@ -2,17 +2,7 @@ import type { IncomingHttpHeaders, ServerResponse } from "node:http";
 import { InvalidOptionError } from "../errors.ts";
 import type { AnswerHeaders, StoredAnswer } from "../lock/record.ts";
 import { describe, invalidOption } from "../validation.ts";
-
-/**
- * Which answers are kept, and repeated to a retry; after any other one, a retry runs.
- *
- * - `"success"`: 2xx and 3xx.
- * - `"final"`: 4xx, too, but 401, 403, 407, 408, 409, 421, 423, 425 and 429, which depend on the
- *   moment or on who asked.
- * - A function that returns whether to keep this answer. It is not called for 5xx, which is never
- *   kept: after a 5xx it is not known what was done.
- */
-export type StorePolicy = "success" | "final" | ((answer: StoredAnswer) => boolean);
+import type { StorePolicy } from "./public.ts";
 
 const passing = new Set([401, 403, 407, 408, 409, 421, 423, 425, 429]);
 
@@ -32,11 +22,11 @@ export function isStored(policy: StorePolicy, answer: StoredAnswer): boolean {
 }
 
 /** Whether enough of an answer was kept to repeat it, in a content coding that this client accepts. */
-export function isReadable(
-  { body, headers, status }: StoredAnswer,
-  request: IncomingHttpHeaders,
-): boolean {
-  if (body !== undefined) return isCodingAccepted(headers["content-encoding"], request);
+export function isReadable(answer: StoredAnswer, request: IncomingHttpHeaders): boolean {
+  const { body, headers, status } = answer;
+  if (body !== undefined) {
+    return isCodingAccepted(headers["content-encoding"] ?? "", request["accept-encoding"] ?? "");
+  }
   // The headers of a redirect say everything.
   return (status >= 300 && status < 400) || headers["location"] !== undefined;
 }
@@ -45,16 +35,13 @@ export function isReadable(
  * RFC 9110, section 12.5.3, but for a client without `Accept-Encoding`: it would accept every coding,
  * and mostly cannot decode any.
  */
-function isCodingAccepted(
-  coding: AnswerHeaders[string] | undefined,
-  { "accept-encoding": accept = "" }: IncomingHttpHeaders,
-): boolean {
+function isCodingAccepted(coding: AnswerHeaders[string], accept: AnswerHeaders[string]): boolean {
   const accepted = new Map<string, boolean>();
   for (const element of codingsOf(accept)) {
     const [name = "", ...parameters] = element.split(/\s*;\s*/);
     accepted.set(name, !parameters.some((each) => /^q\s*=\s*0(\.0*)?$/.test(each)));
   }
-  return codingsOf(coding ?? "")
+  return codingsOf(coding)
     .filter((name) => name !== "identity")
     .every((name) => accepted.get(name) ?? accepted.get("*") ?? false);
 }
@@ -66,8 +53,7 @@ function codingsOf(value: string | readonly string[]): string[] {
 
 /** The elements of one comma-separated list, or of several. */
 function listOf(value: unknown): string[] {
-  const elements = String(value).split(",");
-  return elements.map((each) => each.trim()).filter(Boolean);
+  return `${value}`.split(",").flatMap((each) => each.trim() || []);
 }
 
 /**
@@ -114,15 +100,11 @@ const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /**
  * The names of the headers that are stored and replayed, in lower case.
  *
- * @param replayHeaders names that are added to the package's own list.
  * @throws InvalidOptionError for anything but an array of header names, and for a header that must
  * not be repeated: `Set-Cookie`, those of the connection, `Date`, `Content-Length` and
  * `WWW-Authenticate`.
  */
-export function resolveStoredHeaders(
-  replayHeaders: readonly string[] | undefined,
-): ReadonlySet<string> {
-  if (replayHeaders === undefined) return new Set(always);
+export function resolveStoredHeaders(replayHeaders: readonly string[] = []): ReadonlySet<string> {
   const option = "idempotency.replayHeaders";
   if (!Array.isArray(replayHeaders)) {
     throw invalidOption(option, "an array of header names", replayHeaders);
@@ -141,10 +123,7 @@ export function resolveStoredHeaders(
 }
 
 /** The headers of a replay. `Vary` is added to: outer middleware has set its own. */
-export function headersToRepeat(
-  res: Pick<ServerResponse, "getHeader">,
-  headers: AnswerHeaders,
-): Picked {
+export function headersToRepeat(res: ServerResponse, headers: AnswerHeaders): Picked {
   const repeated = { ...headers, "Idempotent-Replayed": "true" } as Picked;
   const { vary } = headers;
   if (vary !== undefined) {
@@ -167,7 +146,7 @@ export type GivenHeaders = Readonly<Record<string, unknown>> | readonly unknown[
  */
 export function pickHeaders(
   stored: ReadonlySet<string>,
-  res: Pick<ServerResponse, "getHeader" | "getHeaderNames">,
+  res: ServerResponse,
   given?: GivenHeaders,
 ): Picked {
   const picked: Picked = Object.create(null);
@@ -177,34 +156,33 @@ export function pickHeaders(
     if (text !== undefined) picked[name] = text;
   }
   if (given === undefined || given === null) return picked;
-  if (!Array.isArray(given)) return Object.assign(picked, listedHeaders(stored, given));
+  const isList = Array.isArray(given);
   // Of equal names in a list, Node.js 20 sends the last one where the response has any header.
-  const isLastOnly = isNode20 && !("stream" in res) && res.getHeaderNames().length > 0;
-  const pairs = Array.isArray(given[0])
-    ? given
-    : Array.from({ length: given.length / 2 }, (_, i) => [given[2 * i], given[2 * i + 1]]);
-  return Object.assign(picked, pickPairs(stored, pairs, isLastOnly));
-}
-
-/**
- * The headers of a record that may be repeated, with lower-case names: a handler that completes by
- * itself, or another writer, may have recorded others.
- */
-export function listedHeaders(stored: ReadonlySet<string>, headers: object): Picked {
-  return pickPairs(stored, Object.entries(headers), true);
+  const isLastOnly = !isList || (isNode20 && !("stream" in res) && res.getHeaderNames().length > 0);
+  const isFlat = isList && !Array.isArray(given[0]);
+  const pairs = isFlat
+    ? Array.from({ length: given.length / 2 }, (_, i) => [given[2 * i], given[2 * i + 1]])
+    : given;
+  return Object.assign(picked, listedHeaders(stored, pairs, isLastOnly));
 }
 
 const isNode20 = process.version.startsWith("v20.");
 
 type Picked = Record<string, string | string[]>;
 
-function pickPairs(
+/**
+ * The headers of a record that may be repeated, with lower-case names: a handler that completes by
+ * itself, or another writer, may have recorded others.
+ *
+ * @param headers an object, or an array of pairs.
+ */
+export function listedHeaders(
   stored: ReadonlySet<string>,
-  pairs: readonly (readonly unknown[])[],
-  isLastOnly: boolean,
+  headers: object,
+  isLastOnly = true,
 ): Picked {
   const picked: Picked = Object.create(null);
-  for (const [name, value] of pairs) {
+  for (const [name, value] of Array.isArray(headers) ? headers : Object.entries(headers)) {
     const key = String(name).toLowerCase();
     const text = stored.has(key) ? textOf(value) : undefined;
     if (text === undefined) continue;

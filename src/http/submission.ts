@@ -1,28 +1,8 @@
 import type { IncomingMessage } from "node:http";
 import { type AcquireOptions, checkText, hash22, isText } from "../lock/submission.ts";
-import {
-  bodyIsUnparsed,
-  fingerprintOf,
-  payloadOf,
-  type RequestContent,
-  untilKnownEmpty,
-} from "./fingerprint.ts";
+import { fingerprintOf, payloadOf, type RequestContent } from "./fingerprint.ts";
 import type { ResolvedIdempotency } from "./options.ts";
-import type { KeyMissing } from "./refusals.ts";
-
-/** An operation that a request asks for and that must happen once, as a handler sees it. */
-export interface RequestSubmission {
-  /**
-   * 22 characters, the same on every retry of this user and different for every other user, and
-   * without a meaning to others: for a unique column of the order table, and for the key of a payment
-   * provider.
-   */
-  readonly id: string;
-  /** Whether the client's `Idempotency-Key` header gave the id, or the option `submissionId`. */
-  readonly source: "key" | "derived";
-  /** This request's answer is not kept: the next retry runs. */
-  doNotStore(): void;
-}
+import type { KeyMissing, RequestSubmission } from "./public.ts";
 
 /** A submission that can be asked whether its answer may be kept. */
 export class IdentifiedSubmission implements RequestSubmission {
@@ -45,14 +25,9 @@ export class IdentifiedSubmission implements RequestSubmission {
   }
 }
 
-/** What identifies the submission of a request, or why nothing does. */
 type Identification =
   | { readonly submission: IdentifiedSubmission; readonly asked: AcquireOptions }
   | Omit<KeyMissing, "problem">;
-
-const whyIdInvalid = "The id of a submission has to be well-formed text of 1 to 1024 characters.";
-const whyKeyInvalid =
-  "Send one key of 1 to 255 printable ASCII characters, in double quotes or without space, double quote, comma and semicolon.";
 
 /**
  * Finds the id and the fingerprint of the submission, once: handlers may change the body later.
@@ -71,14 +46,15 @@ export async function identify<Source>(
   const { retainMs } = options;
   // They are not submissions: asking twice does no harm.
   if (req.method === "GET" || req.method === "HEAD") return undefined;
-  // Here and below, no await for a function that is absent: most applications use the header alone.
+  // No await for a function that is absent: most applications use the header alone.
   if (options.submissionId !== undefined) {
     const derived = await options.submissionId(source);
     if (derived !== undefined && derived !== null && derived !== "") {
       // A client may send any JSON in place of a text; an object is a mistake of the application.
       const isPrimitive = ["string", "number", "boolean"].includes(typeof derived);
       if (isPrimitive && !isText(derived)) {
-        return { reason: "id-invalid", why: whyIdInvalid };
+        const why = "The id of a submission has to be well-formed text of 1 to 1024 characters.";
+        return { reason: "id-invalid", why };
       }
       const text = checkText("idempotency.submissionId", derived);
       const id = hash22(`derived\n${scope}\n${text}`);
@@ -90,20 +66,18 @@ export async function identify<Source>(
   }
   if (options.key === "ignored") return undefined;
   const header = parseIdempotencyKey(linesOf(req, "idempotency-key"));
-  if (header.kind === "invalid") return { reason: "key-invalid", why: whyKeyInvalid };
+  if (header.kind === "invalid") {
+    const why =
+      "Send one key of 1 to 255 printable ASCII characters, in double quotes or without space, double quote, comma and semicolon.";
+    return { reason: "key-invalid", why };
+  }
   if (header.kind === "missing") {
     return options.key === "required" ? { reason: "key-missing" } : undefined;
   }
   const sent = content(source);
   const path = sent.originalUrl.replace(/\?.*/s, "");
   const id = hash22(`key\n${scope}\n${req.method} ${path}\n${header.key}`);
-  let payload: unknown;
-  if (options.fingerprint === undefined) {
-    if (bodyIsUnparsed(req, sent.body)) await untilKnownEmpty(req, sent);
-    payload = payloadOf(req, sent);
-  } else {
-    payload = await options.fingerprint(source);
-  }
+  const payload = await (options.fingerprint ? options.fingerprint(source) : payloadOf(req, sent));
   const fingerprint = fingerprintOf(id, payload);
   const submission = new IdentifiedSubmission(id, "key");
   return { submission, asked: { submission: { id, fingerprint, retainMs } } };

@@ -10,17 +10,8 @@ interface NodeStream {
   once(event: string, listener: (error?: unknown) => void): unknown;
 }
 
-/** How the streams of a body came to their end. */
-interface StreamsEnd {
-  /** The body itself broke off. Koa 2 then leaves the response open. */
-  readonly hasFailed: boolean;
-  /** One of them reported a failure. */
-  readonly hasErrored: boolean;
-}
-
 const watchOf: unique symbol = Symbol("submit-lock.body");
 
-/** A response object whose `body` may be watched. */
 interface Watched {
   body: unknown;
   readonly res: ServerResponse;
@@ -77,8 +68,12 @@ export class BodyStreams {
    * Calls back when every stream has ended.
    *
    * @param isDisconnected whether the client has left, so that the body has no reader any more.
+   * @param ended `hasFailed`: the body broke off, and Koa 2 leaves the response open.
    */
-  whenEnded(isDisconnected: boolean, ended: (how: StreamsEnd) => void): void {
+  whenEnded(
+    isDisconnected: boolean,
+    ended: (how: { hasFailed: boolean; hasErrored: boolean }) => void,
+  ): void {
     const how = { hasFailed: false, hasErrored: false };
     const open = new Set(this.#streams);
     const streamEnded = (stream: NodeStream, hasErrored: boolean): void => {

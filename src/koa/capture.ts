@@ -7,9 +7,6 @@ import type { AnswerToStore, StoredAnswer } from "../lock/record.ts";
 // biome-ignore lint/suspicious/noExplicitAny: any state and any context of the application fits.
 export type AnyContext = ParameterizedContext<any, any, any>;
 
-/** Statuses that Koa answers without a body. */
-const emptyStatuses: ReadonlySet<number> = new Set([204, 205, 304]);
-
 /** Koa's answer where no body was set. */
 function bodyWithout(ctx: AnyContext): { readonly text: string; readonly type: string } {
   const code = String(ctx.status);
@@ -52,7 +49,6 @@ export class ContextCapture implements Capture {
     }
   }
 
-  /** The stream that is the body has failed. */
   bodyFailed(): void {
     const { res } = this.#ctx;
     const hasBegun = res.headersSent && res.statusCode === this.#said?.status;
@@ -69,32 +65,26 @@ export class ContextCapture implements Capture {
     const headers = pickHeaders(this.#wanted.storedHeaders, this.#ctx.res);
     const isAbsent = body === undefined || body === null;
     const { _explicitNullBody } = response as { readonly _explicitNullBody?: boolean };
-    if (emptyStatuses.has(status) || (isAbsent && _explicitNullBody === true)) {
-      // As Koa does it for an answer that has no body.
+    // As Koa does it for an answer that has no body.
+    if ([204, 205, 304].includes(status) || (isAbsent && _explicitNullBody === true)) {
       delete headers["content-type"];
       return { status, headers, body: "" };
     }
-    let sent: string | Buffer;
+    let sent = body;
     if (isAbsent) {
       const { text, type } = bodyWithout(this.#ctx);
       headers["content-type"] = type;
       sent = text;
-    } else {
+    } else if (typeof body !== "string" && !Buffer.isBuffer(body)) {
       // The bytes of a stream are not seen.
-      if (isStream(body)) return { status, headers };
-      const isSentAsIs = typeof body === "string" || Buffer.isBuffer(body);
-      sent = isSentAsIs ? body : JSON.stringify(body);
+      const streams = [ReadableStream, Response, Blob];
+      if (typeof body.pipe === "function" || streams.some((each) => body instanceof each))
+        return { status, headers };
+      sent = JSON.stringify(body);
     }
     const isKept = Buffer.byteLength(sent) <= this.#wanted.maxBodyBytes;
     return { status, headers, body: isKept ? sent : undefined };
   }
-}
-
-function isStream(body: unknown): boolean {
-  if (body instanceof ReadableStream || body instanceof Response || body instanceof Blob) {
-    return true;
-  }
-  return typeof (body as { pipe?: unknown }).pipe === "function";
 }
 
 /**
@@ -121,18 +111,15 @@ export function repeat(ctx: AnyContext, { body, headers, status }: StoredAnswer)
 }
 
 function bodyOf(bytes: Buffer, type: string): unknown {
-  if (/\bjson\b/i.test(type)) return jsonOf(bytes) ?? bytes;
-  return type.startsWith("text/") && isUtf8(bytes) ? bytes.toString() : bytes;
-}
-
-/** Only if it becomes the same bytes again. */
-function jsonOf(bytes: Buffer): unknown {
-  if (!isUtf8(bytes)) return undefined;
+  if (!isUtf8(bytes)) return bytes;
   const text = bytes.toString();
+  if (!/\bjson\b/i.test(type)) return type.startsWith("text/") ? text : bytes;
   try {
     const value: unknown = JSON.parse(text);
-    return typeof value === "object" && JSON.stringify(value) === text ? value : undefined;
+    // Only a value that becomes the same bytes again.
+    const isSame = typeof value === "object" && value !== null && JSON.stringify(value) === text;
+    return isSame ? value : bytes;
   } catch {
-    return undefined;
+    return bytes;
   }
 }

@@ -1,17 +1,19 @@
 import type { Context, Middleware } from "koa";
 import { admit } from "../http/admission.ts";
-import type { Uploads } from "../http/fingerprint.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
-import { type Anonymous, offeredTypes, type Unavailable } from "../http/refusals.ts";
+import type { Anonymous, RequestSubmission, Unavailable } from "../http/public.ts";
+import { offeredTypes } from "../http/refusals.ts";
 import type { RequestLease } from "../http/request-lease.ts";
 import { isDisconnected } from "../http/response-end.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
-import type { RequestSubmission } from "../http/submission.ts";
 import type { Lease } from "../lock/lease.ts";
 import { BodyStreams } from "./body-streams.ts";
 import { type AnyContext, ContextCapture, repeat } from "./capture.ts";
 
 export type * from "../http/public.ts";
+
+/** For how long outer middleware may be at work after its client has left. */
+const outerWorkMs = 1_000;
 
 /** Answers a request that was not let through; the handler does not run. It may `ctx.throw`. */
 export type Answer<Ctx, Info> = (ctx: Ctx, info: Info) => unknown;
@@ -66,62 +68,41 @@ export function submitGuard<Ctx extends AnyContext = Context>(
     content: (ctx: AnyContext) => {
       const { originalUrl, query, request, req } = ctx;
       const { body } = request as { readonly body?: unknown };
-      const places = [request, ctx, req] as readonly Uploads[];
-      return {
-        originalUrl,
-        query,
-        body,
-        hasParser: "body" in request,
-        files: places.flatMap(({ file, files }) => [file, files]),
-      };
+      const places: readonly { file?: unknown; files?: unknown }[] = [request, ctx, req];
+      const files = places.flatMap((place) => [place.file, place.files]);
+      return { originalUrl, query, body, hasParser: "body" in request, files };
     },
   });
   return async function submitGuardMiddleware(ctx, next) {
     const source = ctx as unknown as Ctx;
     const admission = await admit(resolved, source, ctx.req, ctx.res);
-    switch (admission.kind) {
-      case "gone":
-        // The request was answered, or its client has left: Koa's own answer would be wrong either way.
-        ctx.respond = false;
-        return;
-      case "answered":
-        await admission.answer(source);
-        return;
-      case "pass":
+    // The request was answered, or its client has left: Koa's own answer would be wrong either way.
+    if (admission.kind === "gone") ctx.respond = false;
+    else if (admission.kind === "answered") await admission.answer(source);
+    else if (admission.held === undefined) await next();
+    else {
+      const { held, wanted } = admission;
+      ctx.state["submitLease"] = held.lease;
+      if (held.submission !== undefined) ctx.state["submission"] = held.submission;
+      const capture = wanted && new ContextCapture(ctx, wanted);
+      held.capture ??= capture;
+      held.begin();
+      const bodies = new BodyStreams(ctx.response);
+      try {
         await next();
-        return;
-      case "held": {
-        const { held, wanted } = admission;
-        ctx.state["submitLease"] = held.lease;
-        if (held.submission !== undefined) ctx.state["submission"] = held.submission;
-        const capture = wanted && new ContextCapture(ctx, wanted);
-        held.capture ??= capture;
-        held.begin();
-        const bodies = new BodyStreams(ctx.response);
-        try {
-          await next();
-          capture?.settled();
-        } catch (error) {
-          held.capture?.failed();
-          throw error;
-        } finally {
-          downstreamSettled(ctx, bodies, held, capture);
-        }
+        capture?.settled();
+      } catch (error) {
+        held.capture?.failed();
+        throw error;
+      } finally {
+        watch(ctx, bodies, held, capture);
       }
     }
   };
 }
 
-/** For how long outer middleware may be at work after its client has left. */
-const outerWorkMs = 1_000;
-
 /** After everything downstream a body stream may still be producing. */
-function downstreamSettled(
-  ctx: AnyContext,
-  bodies: BodyStreams,
-  held: RequestLease,
-  capture: ContextCapture | undefined,
-): void {
+function watch(ctx: AnyContext, bodies: BodyStreams, held: RequestLease, capture?: ContextCapture) {
   bodies.whenEnded(isDisconnected(ctx.req, ctx.res), ({ hasErrored, hasFailed }) => {
     // After its client has left, a stream may be torn down with an error that is not its own.
     if ((hasErrored || hasFailed) && !isDisconnected(ctx.req, ctx.res)) capture?.bodyFailed();

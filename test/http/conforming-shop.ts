@@ -6,7 +6,7 @@ import express4 from "express4";
 import Koa3 from "koa";
 import Koa2 from "koa2";
 import { submitGuard as expressGuard } from "../../src/express/index.ts";
-import type { RequestSubmission } from "../../src/http/submission.ts";
+import type { RequestSubmission } from "../../src/http/public.ts";
 import { RedisStore, SubmitLock, type SubmitLockOptions } from "../../src/index.ts";
 import { submitGuard as koaGuard } from "../../src/koa/index.ts";
 import { closeClients, ioredis6 } from "../support/clients.ts";

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { isStored, type StorePolicy } from "../../src/http/stored-answer.ts";
+import type { StorePolicy } from "../../src/http/public.ts";
+import { isStored } from "../../src/http/stored-answer.ts";
 
 const statuses = Array.from({ length: 500 }, (_, i) => i + 100);
 const kept = (policy: StorePolicy) =>
