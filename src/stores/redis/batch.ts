@@ -1,7 +1,9 @@
 import type { LockCommand, LockRequest, NoAnswer } from "../../lock/store.ts";
 import { leastToken } from "./commands/acquire.ts";
 import type { Command } from "./commands/command.ts";
-import type { ConnectionPair } from "./connection-pair.ts";
+import type { CallResult } from "./connection.ts";
+import type { ConnectionPair, Route } from "./connection-pair.ts";
+import type { ClusterNode } from "./ioredis.ts";
 import { toNoAnswer, unexpectedReply } from "./no-answers.ts";
 
 /**
@@ -56,56 +58,82 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     let waiting = this.#waiting;
     if (waiting.length === 0) return;
     this.#waiting = [];
-    if (waiting.length === 1) {
-      this.#send(waiting);
-      return;
-    }
     while (waiting[0] !== undefined) {
       // The requests of one lock travel together: they share their times.
       const { times } = waiting[0].command;
-      this.#write(waiting.filter(({ command }) => command.times === times));
-      waiting = waiting.filter(({ command }) => command.times !== times);
+      const isOneLock = waiting.length === 1;
+      this.#write(isOneLock ? waiting : waiting.filter(({ command }) => command.times === times));
+      waiting = isOneLock ? [] : waiting.filter(({ command }) => command.times !== times);
     }
+  }
+
+  #write(requests: readonly Request[]): void {
+    if (this.#connections.isCluster) this.#writeByNode(requests);
+    else this.#split(requests, this.#routeOf(requests[0] as Request));
+  }
+
+  /** What may not be gathered on its node's own connection has a call of its own. */
+  #writeByNode(requests: readonly Request[]): void {
+    const gathered = new Map<
+      ClusterNode,
+      { readonly route: Route; readonly requests: Request[] }
+    >();
+    for (const request of requests) {
+      const route = this.#routeOf(request);
+      const isAlone = route?.own === undefined || this.#command.gatheredScript === undefined;
+      const others = isAlone ? undefined : gathered.get(route.own);
+      if (isAlone) this.#send([request], route && { ...route, own: undefined });
+      else if (others === undefined) gathered.set(route.own, { route, requests: [request] });
+      else others.requests.push(request);
+    }
+    for (const { route, requests } of gathered.values()) this.#split(requests, route);
+  }
+
+  #routeOf({ command }: Request): Route | undefined {
+    return this.#connections.routeOf(command);
   }
 
   /** Splits them into as many calls as there may be in flight, none of them too small or too large. */
-  #write(requests: readonly Request[]): void {
-    const wanted = Math.max(1, this.#callsAtOnce - this.#connections.inFlight);
+  #split(requests: readonly Request[], route: Route | undefined): void {
+    const inFlight = route?.connection.inFlightTo(route.name) ?? 0;
+    const wanted = Math.max(1, this.#callsAtOnce - inFlight);
     const calls = Math.min(wanted, Math.ceil(requests.length / leastEntries));
-    // On a Cluster the keys of one call have to be in one slot.
-    const maxEntries = this.#connections.isCluster ? 1 : this.#command.maxEntries;
-    const entries = Math.min(Math.ceil(requests.length / calls), maxEntries);
+    const entries = Math.min(Math.ceil(requests.length / calls), this.#command.maxEntries);
     for (let from = 0; from < requests.length; from += entries) {
-      this.#send(requests.slice(from, from + entries));
+      this.#send(requests.slice(from, from + entries), route);
     }
   }
 
-  /** @param again what a server refused unexecuted, because it did not have the script. */
-  #send(requests: readonly Request[], again?: Written): void {
-    const { key, times } = (requests[0] as Request).command;
-    const slot = this.#connections.slotOf(key);
-    const connection = this.#connections.pick(slot, key, times.commandTimeoutMs);
-    if (connection === undefined) {
+  #send(requests: readonly Request[], route: Route | undefined): void {
+    if (route === undefined) {
       answerAll(requests, this.#connections.unavailableReason());
       return;
     }
-    const node = connection.nodeOf(slot);
-    const written = again ?? this.#written(requests, node);
+    const { connection, name, own } = route;
+    const { keys, args } = this.#written(requests, name);
     const sentAt = performance.now();
-    connection.send(node, this.#command.script, written.keys, written.args, (result) => {
+    const answered = (result: CallResult): void => {
       // Rule 2: nothing was executed, so the next is the only write that can take effect. It has the
-      // deadline of the first, which its requests go by, and rule 9 chooses its connection anew.
-      if (result.kind === "not-loaded") this.#send(requests, written);
-      else if (result.kind === "value") this.#answered(requests, result.value, node, sentAt);
+      // deadline of the first, and rule 9 chooses its connection anew.
+      if (result.kind === "not-loaded") this.#write(requests);
+      else if (result.kind === "value") this.#answered(requests, result.value, route, sentAt);
       else answerAll(requests, toNoAnswer(result));
-    });
+    };
+    const { gatheredScript, script } = this.#command;
+    if (own === undefined || gatheredScript === undefined) {
+      connection.send(name, script, keys, args, answered);
+      return;
+    }
+    for (const key of keys) args.push(this.#connections.wholeKey(key));
+    connection.send(name, gatheredScript, [], [...args, keys.length], answered, own);
   }
 
   #written(requests: readonly Request[], node: string): Written {
-    const { command } = requests[0] as Request;
     const { clock } = this.#connections;
+    const [{ command, deadlineMs: first }] = requests as [Request];
     // Rule 2: stamped when it is written, so that a request that waited in a queue has all its time.
-    const deadlineMs = clock.now() + command.times.acquireTimeoutMs;
+    // What was refused unexecuted keeps its deadline: a retire may count on it.
+    const deadlineMs = first ?? clock.now() + command.times.acquireTimeoutMs;
     const keys: string[] = [];
     // Only an acquire gives tokens.
     const floorUs = this.#command.headLength === 2 ? clock.floorUs(node) : 0;
@@ -117,7 +145,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     return { keys, args };
   }
 
-  #answered(requests: readonly Request[], value: unknown, node: string, sentAt: number): void {
+  #answered(requests: readonly Request[], value: unknown, route: Route, sentAt: number): void {
     const { headLength } = this.#command;
     const reply = scriptReply(value, headLength + requests.length);
     const redisTimeMs = reply?.[0];
@@ -130,17 +158,27 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     // Rule 12: every reply improves the estimate of Redis' clock.
     clock.learn(redisTimeMs, sentAt, performance.now());
     // Rule 20: later tokens are higher than any that was heard.
-    clock.hear(node, Math.max(redisTimeMs * 1_000, fencingToken));
+    clock.hear(route.name, Math.max(redisTimeMs * 1_000, fencingToken));
     for (const [index, request] of requests.entries()) {
       const code = reply[headLength + index] as number | string | Error;
+      if (code instanceof Error && route.own !== undefined) {
+        this.#sendAlone(request, route);
+        continue;
+      }
       // A confirm brings the token of its first write, which the clock may have been set back behind.
-      if (typeof code === "number" && code <= -leastToken) clock.hear(node, -code);
+      if (typeof code === "number" && code <= -leastToken) clock.hear(route.name, -code);
       const entryReply =
         code instanceof Error
           ? toNoAnswer({ kind: "error", error: code })
           : this.#command.read({ redisTimeMs, fencingToken, code });
       if (!this.#confirmed?.(request, entryReply as { kind: string })) request.answer(entryReply);
     }
+  }
+
+  /** G4, G5: the node has refused it unexecuted, so it goes the ordinary way, where errors are known. */
+  #sendAlone(request: Request, { connection, name }: Route): void {
+    connection.gathering.refused(this.#connections.slotOf(request.command.key), name);
+    this.#write([request]);
   }
 }
 
@@ -150,7 +188,7 @@ export type Confirmed = (request: LockRequest<never>, reply: { readonly kind: st
 /** The keys and arguments of one call. */
 interface Written {
   readonly keys: readonly string[];
-  readonly args: readonly (string | number)[];
+  readonly args: (string | number)[];
 }
 
 function answerAll<Reply>(requests: readonly LockRequest<Reply>[], reply: Reply): void {

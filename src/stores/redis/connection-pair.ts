@@ -4,6 +4,7 @@ import { recordKeyOf, slotOf } from "./cluster.ts";
 import { Connection, type ConnectionWatcher } from "./connection.ts";
 import {
   addressOf,
+  type ClusterNode,
   databaseOf,
   duplicate,
   isCluster,
@@ -80,6 +81,15 @@ export class RedisClock {
   }
 }
 
+/** Where a call goes. */
+export interface Route {
+  readonly connection: Connection;
+  /** Of the server, on a Cluster. */
+  readonly name: string;
+  /** On a Cluster, where calls may be gathered: the node's own connection. */
+  readonly own: ClusterNode | undefined;
+}
+
 /**
  * Rule 9: the application's own connection, the primary, and a second one of the store's for when
  * the primary does not answer. One pair a client, however many stores and locks use it.
@@ -141,6 +151,21 @@ export class ConnectionPair {
   /** The server that has the slot, as far as the client knows. */
   nodeOf(slot: number): string {
     return this.#primary.nodeOf(slot);
+  }
+
+  /** Where a request goes now; `undefined` while there is no connection for it. */
+  routeOf({ key, times }: LockCommand): Route | undefined {
+    const slot = this.slotOf(key);
+    const connection = this.pick(slot, key, times.commandTimeoutMs);
+    if (connection === undefined) return undefined;
+    const name = connection.nodeOf(slot);
+    const own = this.isCluster ? connection.gathering.nodeFor(slot, name, key) : undefined;
+    return { connection, name, own };
+  }
+
+  /** A key of the node's own connection, where the client puts no prefix in front. */
+  wholeKey(key: string): string {
+    return keyPrefixOf(this.#client) + key;
   }
 
   /** How many calls were written that no sign of life has followed. */

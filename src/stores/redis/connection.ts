@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { DatabaseProof } from "./database-proof.ts";
+import { Gathering } from "./gathering.ts";
 import {
   type ClusterNode,
   databaseOf,
@@ -66,11 +67,13 @@ export class Connection {
   /** Rule 22: for a client that is or was on another database than 0. */
   #database: DatabaseProof | undefined;
   readonly #isCluster: boolean;
+  readonly gathering: Gathering;
   #watcher: ConnectionWatcher | undefined;
 
   constructor(client: RedisClient) {
     this.client = client;
     this.#isCluster = isCluster(client);
+    this.gathering = new Gathering(client);
     // A Cluster that loses the connection to one node stays open, and re-sends what was in flight.
     this.#closedEvents = this.#isCluster ? ["close", "end", "-node"] : ["close", "end"];
     this.#proveDatabase();
@@ -109,6 +112,11 @@ export class Connection {
     this.client.off("+node", this.#watchNode);
     for (const node of nodesOf(this.client)) node.off("close", this.#closed);
     this.#closed();
+  }
+
+  /** How many of them were for one node: one that is silent holds back nothing for the others. */
+  inFlightTo(node: string): number {
+    return this.#unanswered.get(node)?.length ?? 0;
   }
 
   /**
@@ -164,6 +172,7 @@ export class Connection {
    * @param node of the keys' slot.
    * @param tell called at most once; never while the server is silent (rule 10: the caller has a
    *   timer of its own).
+   * @param client the node's own, for a call that declares no key.
    */
   send(
     node: string,
@@ -171,8 +180,8 @@ export class Connection {
     keys: readonly string[],
     args: readonly (string | number)[],
     tell: (result: CallResult) => void,
+    client: Pick<RedisClient, "eval" | "evalsha"> = this.client,
   ): void {
-    const { client } = this;
     const sentAt = performance.now();
     const hasDigests = !this.#needsTexts && client.evalsha !== undefined;
     const digest = hasDigests ? this.#digests.get(node)?.get(script) : undefined;

@@ -53,6 +53,8 @@ interface Internals {
   select?(database: number): Promise<unknown>;
   /** On a Cluster: the clients of its nodes. */
   nodes?(role: "master" | "all"): readonly ClusterNode[];
+  /** On a Cluster: the clients of its nodes, by the names in `slots`. */
+  readonly connectionPool?: { getInstanceByKey?(name: string): ClusterNode | undefined };
   /** On a Cluster: the nodes of each slot, the master first. */
   readonly slots?: readonly (readonly string[] | undefined)[];
   /** On a Cluster: the addresses that it started from. */
@@ -61,7 +63,8 @@ interface Internals {
     readonly connectTimeout?: number;
     readonly sentinelCommandTimeout?: number;
     readonly slotsRefreshTimeout?: number;
-    readonly redisOptions?: object;
+    readonly redisOptions?: { readonly enableAutoPipelining?: boolean };
+    readonly readOnly?: boolean;
     readonly path?: string;
     readonly name?: string;
     readonly sentinels?: readonly Address[] | null;
@@ -75,7 +78,7 @@ interface Condition {
 }
 
 /** The client of one node of a Cluster. */
-export type ClusterNode = Internals & Pick<RedisClient, "on" | "off">;
+export type ClusterNode = Internals & Omit<RedisClient, "connect" | "disconnect" | "duplicate">;
 
 /** @throws InvalidOptionError for anything but an ioredis client. */
 export function checkClient(client: unknown): void {
@@ -218,6 +221,21 @@ export function streamOf(client: RedisClient): unknown {
 /** The clients of all nodes of a Cluster; none of any other client. */
 export function nodesOf(client: RedisClient): readonly ClusterNode[] {
   return isCluster(client) ? ((client as Internals).nodes?.("all") ?? []) : [];
+}
+
+/** The client of the node with a name of the table of slots. */
+export function nodeNamed(client: RedisClient, name: string): ClusterNode | undefined {
+  return (client as Internals).connectionPool?.getInstanceByKey?.(name);
+}
+
+/**
+ * G2: whether calls without keys can be written on the connections of a Cluster's nodes. With
+ * automatic pipelining an `ASKING` of somebody else's may stand right in front of them.
+ */
+export function mayGather(client: RedisClient): boolean {
+  const { connectionPool, options } = client as Internals;
+  if (!isCluster(client) || connectionPool?.getInstanceByKey === undefined) return false;
+  return options?.redisOptions?.enableAutoPipelining !== true && hasTextPrefix(client);
 }
 
 /** The prefix that the client puts in front of every key. */

@@ -6,6 +6,7 @@ import {
   common,
   type EntryReply,
   endOfEntry,
+  gatheredForm,
   maxEntries,
   maxRecords,
   sent,
@@ -187,6 +188,7 @@ function head({ command, deadlineMs, floorUs }: CallSettings): (string | number)
 
 export const acquireCommand: Command<LockRequest<AcquireReply>, AcquireReply> = {
   script: acquireScript,
+  gatheredScript: gatheredForm(acquireScript),
   headLength: 2,
   maxEntries,
   head,
@@ -199,6 +201,7 @@ export const acquireCommand: Command<LockRequest<AcquireReply>, AcquireReply> = 
 
 export const acquireOnceCommand: Command<LockRequest<AcquireReply>, AcquireReply> = {
   script: acquireOnceScript,
+  gatheredScript: gatheredForm(acquireOnceScript),
   headLength: 2,
   maxEntries: maxRecords,
   head,

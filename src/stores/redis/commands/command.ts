@@ -27,6 +27,8 @@ export interface EntryReply {
 /** How a command is written for many requests, and how one entry of its reply is read. */
 export interface Command<Request, Reply> {
   readonly script: string;
+  /** The form of {@link gatheredForm}; none for a command that is rare. */
+  readonly gatheredScript?: string;
   /** How many numbers the reply begins with: the clock, and for an acquire a token. */
   readonly headLength: 1 | 2;
   readonly maxEntries: number;
@@ -80,11 +82,23 @@ end
  * @param headLength how many numbers the replies begin with.
  */
 export function endOfEntry(headLength: number): string {
-  return /* lua */ `
-  -- As long as nothing was written, an error is that of the whole call.
-  if failed(reply) and not wrote then
-    return reply
-  end
-  replies[i + ${headLength}] = reply
-`;
+  return `${failsTheCall}replies[i + ${headLength}] = reply\n`;
+}
+
+/** As long as nothing was written, an error is that of the whole call. */
+const failsTheCall = "if failed(reply) and not wrote then\nreturn reply\nend\n";
+
+/**
+ * G1: the script for a call that declares no key. The keys are the last of ARGV, and behind them is
+ * their number. G4: every error is that of its own entry, whatever was written for others. None of
+ * the scripts ends an entry with an error once it has written for it, so an error always means that
+ * this entry was not executed.
+ */
+export function gatheredForm(script: string): string {
+  return `local KEYS = {}
+local count = tonumber(ARGV[#ARGV])
+for i = 1, count do
+KEYS[i] = ARGV[#ARGV - count - 1 + i]
+end
+${script.replace(failsTheCall, "")}`;
 }

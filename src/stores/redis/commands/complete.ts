@@ -1,6 +1,14 @@
 import type { CompleteReply, CompleteRequest, LockRequest } from "../../../lock/store.ts";
 import { unexpectedReply } from "../no-answers.ts";
-import { type Command, common, type EntryReply, endOfEntry, maxRecords, sent } from "./command.ts";
+import {
+  type Command,
+  common,
+  type EntryReply,
+  endOfEntry,
+  gatheredForm,
+  maxRecords,
+  sent,
+} from "./command.ts";
 import { letGo } from "./release.ts";
 
 /** Half a complete: `late` where it has recorded, whether or not the lock is still held. */
@@ -101,6 +109,7 @@ return replies
 
 export const completeCommand: Command<CompleteRequest, CompleteReply> = {
   script: completeScript,
+  gatheredScript: gatheredForm(completeScript),
   headLength: 1,
   maxEntries: maxRecords,
   head: () => [],

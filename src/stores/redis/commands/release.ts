@@ -5,7 +5,15 @@ import {
   type ReleaseRequest,
 } from "../../../lock/store.ts";
 import { unexpectedReply } from "../no-answers.ts";
-import { type Command, common, type EntryReply, endOfEntry, maxEntries, sent } from "./command.ts";
+import {
+  type Command,
+  common,
+  type EntryReply,
+  endOfEntry,
+  gatheredForm,
+  maxEntries,
+  sent,
+} from "./command.ts";
 
 /**
  * One entry of a script about a lock: `mine` decides where it holds the owner id. The codes are
@@ -120,6 +128,7 @@ return replies
 
 export const extendCommand: Command<LockRequest<OwnedReply>, OwnedReply> = {
   script: extendScript,
+  gatheredScript: gatheredForm(extendScript),
   headLength: 1,
   maxEntries,
   head: ({ command }) => [command.times.ttlMs],
@@ -132,6 +141,7 @@ export const extendCommand: Command<LockRequest<OwnedReply>, OwnedReply> = {
 
 export const releaseCommand: Command<ReleaseRequest, OwnedReply> = {
   script: releaseScript,
+  gatheredScript: gatheredForm(releaseScript),
   headLength: 1,
   maxEntries,
   head: () => [],

@@ -1,0 +1,104 @@
+import {
+  type ClusterNode,
+  keyPrefixOf,
+  mayGather,
+  nodeNamed,
+  type RedisClient,
+} from "./ioredis.ts";
+
+/**
+ * Asks a node whether a script may use a key that it does not declare. Servers below 7.0 have no
+ * `REDIS_VERSION_NUM`, and so answer with nothing at all.
+ */
+const question = "return {redis.REDIS_VERSION_NUM, redis.pcall('GET', ARGV[1])}";
+
+const leastVersion = 0x07_00_00;
+
+/** How long a server that said no is left alone, at first and at most. */
+const askAgainMs = { first: 10_000, most: 600_000 };
+
+/** G6: how long a slot that was refused goes alone: as long as the move of one takes, or longer. */
+const aloneMs = 10_000;
+
+/** What a node has said on one connection. */
+interface Verdict {
+  mayGather: boolean;
+  askAt: number;
+  pauseMs: number;
+}
+
+/**
+ * Gathering by node. On a Cluster, a call that declares its keys may have those of one slot only. A
+ * call that declares none is not redirected, so it may use the keys of every slot that its node
+ * serves, and the node judges each key as it is used. The rules are G1 to G10 of the protocol.
+ */
+export class Gathering {
+  readonly #client: RedisClient;
+  readonly #isPossible: boolean;
+  /** By the socket: each connection is asked anew. */
+  readonly #verdicts = new WeakMap<object, Verdict>();
+  /** By slot: the node that has refused a key of it. */
+  readonly #alone = new Map<number, { readonly name: string; readonly until: number }>();
+
+  constructor(client: RedisClient) {
+    this.#client = client;
+    this.#isPossible = mayGather(client);
+  }
+
+  /**
+   * G2: the own connection of the master, where calls for keys of the slot may be gathered on it now.
+   *
+   * @param name of the master, in the client's table of slots.
+   * @param key one of the slot, for the question.
+   */
+  nodeFor(slot: number, name: string, key: string): ClusterNode | undefined {
+    if (!this.#isPossible || this.#isAlone(slot, name)) return undefined;
+    const node = nodeNamed(this.#client, name);
+    const isMaster = node?.status === "ready" && node.options?.readOnly !== true;
+    return isMaster && this.#saidYes(node, key) ? node : undefined;
+  }
+
+  /** G6: the node has refused a key of the slot, which may be on its way to another. */
+  refused(slot: number, name: string): void {
+    this.#alone.set(slot, { name, until: performance.now() + aloneMs });
+  }
+
+  #isAlone(slot: number, name: string): boolean {
+    const alone = this.#alone.get(slot);
+    if (alone === undefined) return false;
+    if (alone.name === name && performance.now() < alone.until) return true;
+    this.#alone.delete(slot);
+    return false;
+  }
+
+  /** G3: no list of products says what a server permits, and none is needed. */
+  #saidYes(node: ClusterNode, key: string): boolean {
+    const stream = node.stream ?? node;
+    let verdict = this.#verdicts.get(stream);
+    if (verdict === undefined) {
+      verdict = { mayGather: false, askAt: 0, pauseMs: askAgainMs.first };
+      this.#verdicts.set(stream, verdict);
+    }
+    if (!verdict.mayGather && performance.now() >= verdict.askAt) this.#ask(node, key, verdict);
+    return verdict.mayGather;
+  }
+
+  #ask(node: ClusterNode, key: string, verdict: Verdict): void {
+    verdict.askAt = performance.now() + verdict.pauseMs;
+    verdict.pauseMs = Math.min(2 * verdict.pauseMs, askAgainMs.most);
+    node.eval(question, 0, keyPrefixOf(this.#client) + key).then(
+      (reply) => {
+        const [version, value] = reply as unknown[];
+        const isOld = !(Number(version) >= leastVersion);
+        if (isOld) verdict.askAt = Number.POSITIVE_INFINITY;
+        verdict.mayGather = !isOld && isAnswer(value);
+      },
+      () => {},
+    );
+  }
+}
+
+/** A key that holds a list may be used, too. */
+function isAnswer(value: unknown): boolean {
+  return !(value instanceof Error) || value.message.startsWith("WRONGTYPE");
+}
