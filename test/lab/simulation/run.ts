@@ -76,7 +76,7 @@ function knock({ keyWatch, loop, schedule, server, verdict }: World, key: string
   const request = { command, deadlineMs: 0, answer() {} };
   acquireCommand.add(request, keys, args, () => "");
   const { script } = acquireCommand;
-  const copy = { script, keys, args, sentAt: loop.now };
+  const copy = { script, keys, declared: keys, args, sentAt: loop.now };
   keyWatch.executions.watch(copy, () => server.evaluate(script, keys, args));
   const entry = server.look(key);
   if (entry === undefined) return;

@@ -1,4 +1,5 @@
 import { acquireOnceScript, acquireScript } from "../../../src/stores/redis/commands/acquire.ts";
+import { gatheredForm } from "../../../src/stores/redis/commands/command.ts";
 import { completeScript, recordScript } from "../../../src/stores/redis/commands/complete.ts";
 import { freeScript, inspectScript } from "../../../src/stores/redis/commands/on-call.ts";
 import { extendScript, releaseScript } from "../../../src/stores/redis/commands/release.ts";
@@ -20,7 +21,7 @@ export type ScriptName =
 
 const probe = "return 1";
 
-const names: ReadonlyMap<string, ScriptName> = new Map([
+const declaring: readonly (readonly [string, ScriptName])[] = [
   [acquireScript, "acquire"],
   [acquireOnceScript, "acquireOnce"],
   [extendScript, "extend"],
@@ -30,6 +31,13 @@ const names: ReadonlyMap<string, ScriptName> = new Map([
   [inspectScript, "inspect"],
   [freeScript, "free"],
   [touchScript, "touch"],
+];
+
+const gathered: ReadonlySet<string> = new Set(declaring.map(([script]) => gatheredForm(script)));
+
+const names: ReadonlyMap<string, ScriptName> = new Map([
+  ...declaring,
+  ...declaring.map(([script, name]) => [gatheredForm(script), name] as const),
 ]);
 
 const digests: ReadonlyMap<string, string> = new Map(
@@ -41,6 +49,11 @@ export function scriptWith(digest: string): string {
   const script = digests.get(digest);
   if (script === undefined) throw new Error(`no script of submit-lock has the digest ${digest}`);
   return script;
+}
+
+/** Whether its keys are the last of its arguments, and their number behind them. */
+export function isGathered(script: string): boolean {
+  return gathered.has(script);
 }
 
 export function nameOf(script: string): ScriptName {

@@ -63,6 +63,7 @@ export class Executions {
         );
       }
       this.#checkUntouched(execution, entry, code);
+      this.#checkRefused(execution, entry, code);
       this.#checkCooldown(execution, entry, code);
       this.#around.tombstones().checkCode(name, entry.ownerId, held[at], code);
     }
@@ -97,6 +98,13 @@ export class Executions {
       "untouched",
       `${this.#nameOf(entry)} was told ${String(code)}, and ${isTaken ? lock : record} was changed`,
     );
+  }
+
+  /** Rule 23: where a node has refused an entry, it has executed nothing of it. */
+  #checkRefused({ name, touched }: Execution, entry: CallEntry, code: unknown): void {
+    const { lock = "", record = "" } = entry;
+    if (!(code instanceof Error) || !(touched.has(lock) || touched.has(record))) return;
+    this.#around.verdict.broken("refused", `a ${name} was told ${code}, and has written`);
   }
 
   /** Rule 19: who has let go of the lock has left the cooldown that was asked for, and no retire does. */

@@ -1,3 +1,4 @@
+import { isGathered } from "../script-names.ts";
 import type { ScriptCall } from "./surroundings.ts";
 
 /** What a `WAIT` waits for. */
@@ -41,5 +42,8 @@ export function scriptOf(
   keyCount: number,
   rest: readonly (string | number)[],
 ): ScriptCall {
-  return { script, keys: rest.slice(0, keyCount).map(String), args: rest.slice(keyCount) };
+  const [declared, args] = [rest.slice(0, keyCount).map(String), rest.slice(keyCount)];
+  if (!isGathered(script)) return { script, keys: declared, declared, args };
+  const count = Number(args.at(-1));
+  return { script, keys: args.slice(-1 - count, -1).map(String), declared, args };
 }

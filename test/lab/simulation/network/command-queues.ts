@@ -12,6 +12,8 @@ export interface Call extends ScriptCall {
   readonly select?: number | undefined;
   /** For how long it may be without an answer because of a WAIT. */
   readonly patienceMs: number;
+  /** Written on the connection of a Cluster's node, which writes nothing twice. */
+  readonly isOfNode?: boolean;
   /** EVALSHA instead of EVAL. */
   readonly byDigest: boolean;
 }
@@ -113,6 +115,10 @@ export class CommandQueues {
   closed(wasReady: boolean): void {
     for (const untroubled of this.#untroubled) untroubled();
     this.#untroubled = [];
+    for (const command of this.#written.filter(({ isOfNode }) => isOfNode)) {
+      this.#settle(command, () => command.reject(new Error("Connection is closed.")));
+    }
+    this.#written = this.#written.filter(({ isOfNode }) => !isOfNode);
     if (wasReady && this.#written.length > 0) this.#toResend = this.#written;
   }
 
@@ -182,13 +188,13 @@ export class CommandQueues {
 
   #execute(command: Command, connection: Connection, end: (reply: ServerReply) => void): void {
     const { server, watcher, loop } = this.#around;
-    const { script, keys, args, byDigest, wait, select, sentAt = loop.now } = command;
+    const { script, keys, declared, args, byDigest, wait, select, sentAt = loop.now } = command;
     if (select !== undefined) {
       end(replyOf(() => server.select(connection, select)));
       return;
     }
     if (server.isElsewhere(connection)) {
-      end(replyOf(() => server.evaluateElsewhere(script, keys, args)));
+      end(replyOf(() => server.evaluateElsewhere(script, declared, args)));
       return;
     }
     if (wait !== undefined) {
@@ -199,8 +205,8 @@ export class CommandQueues {
     }
     const before = server.offset;
     const reply = replyOf(() =>
-      watcher.executes({ script, keys, args, sentAt }, () =>
-        server.evaluate(script, keys, args, byDigest),
+      watcher.executes({ script, keys, declared, args, sentAt }, () =>
+        server.evaluate(script, declared, args, byDigest),
       ),
     );
     if (server.offset !== before) connection.lastWrite = server.offset;

@@ -17,6 +17,9 @@ import { CommandQueues } from "./command-queues.ts";
 import { Connection } from "./connection.ts";
 import type { ScriptCall, Surroundings } from "./surroundings.ts";
 
+/** The one node of a Cluster has them all. */
+const slots: readonly (readonly string[])[] = Array.from({ length: 16_384 }, () => ["the node"]);
+
 /**
  * As much of ioredis 6 as a lock meets: its calls, its states and events, and how it keeps a
  * connection. `simulated-client.test.ts` compares the two.
@@ -27,6 +30,8 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
   readonly isSecond: boolean;
   /** One node of it, which has every slot. */
   readonly isCluster: boolean;
+  readonly slots = slots;
+  readonly connectionPool = { getInstanceByKey: () => this.#node() };
   /** As in ioredis: begun anew with each connection, while the last one's is kept aside. */
   condition: { select: number };
   prevCondition: { select: number } | null = null;
@@ -96,6 +101,22 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
     return this.#call(scriptOf(scriptWith(digest), keyCount, rest), true);
   }
 
+  /** The client of the Cluster's one node, on the same connection. */
+  #node() {
+    const call = (script: string, count: number, rest: (string | number)[], byDigest: boolean) =>
+      this.#call(scriptOf(script, count, rest), byDigest, 0, undefined, true);
+    return {
+      status: this.status,
+      stream: this.#connection as never,
+      eval: (script: string, count: number, ...rest: (string | number)[]) =>
+        call(script, count, rest, false),
+      evalsha: (digest: string, count: number, ...rest: (string | number)[]) =>
+        call(scriptWith(digest), count, rest, true),
+      on: () => {},
+      off: () => {},
+    };
+  }
+
   select(database: number): Promise<unknown> {
     const reply = this.#commands.call({
       ...scriptOf("", 0, []),
@@ -130,9 +151,10 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
     byDigest: boolean,
     patienceMs = 0,
     wait: Wait | undefined = undefined,
+    isOfNode = false,
   ): Promise<unknown> {
     if (wait === undefined) this.#around.watcher.writes(this, call.script, call.keys);
-    return this.#commands.call({ ...call, byDigest, wait, patienceMs });
+    return this.#commands.call({ ...call, byDigest, wait, patienceMs, isOfNode });
   }
 
   disconnect(): void {

@@ -44,7 +44,10 @@ export interface ClientWatcher {
 /** What a script is called with. */
 export interface ScriptCall {
   readonly script: string;
+  /** What it is about. */
   readonly keys: readonly string[];
+  /** Those of them that the call declares. */
+  readonly declared: readonly string[];
   readonly args: readonly (string | number)[];
 }
 

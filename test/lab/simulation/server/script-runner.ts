@@ -17,8 +17,8 @@ export interface Evaluation {
   /** The server's wall clock, in whole microseconds. It stands still while a script runs. */
   readonly nowUs: number;
   readonly memory: Memory;
-  /** A Cluster moves the slot: a key that a script has deleted is the other node's from then on. */
-  readonly isMoving?: boolean;
+  /** While a Cluster moves the slots: the keys that the other node has. */
+  readonly moved?: Set<string> | undefined;
 }
 
 const wrongType = error("WRONGTYPE Operation against a key holding the wrong kind of value");
@@ -53,7 +53,7 @@ export function runScript(keys: Keys, evaluation: Evaluation): unknown {
       ...library,
       KEYS: table([...keyNames]),
       ARGV: table(args.map(String)),
-      redis: { call, pcall, sha1hex },
+      redis: { call, pcall, sha1hex, REDIS_VERSION_NUM: 0x07_02_04 },
     });
     return toReply(reply);
   } catch (failure) {
@@ -76,21 +76,67 @@ class Commands {
   readonly #keys: Keys;
   readonly #nowUs: number;
   readonly #memory: Memory;
-  readonly #isMoving: boolean;
+  readonly #moved: Set<string> | undefined;
+  readonly #declared: readonly string[];
   readonly #deleted = new Set<string>();
   #wrote = false;
 
-  constructor(keys: Keys, { nowUs, memory, isMoving = false }: Evaluation) {
+  constructor(keys: Keys, { nowUs, memory, moved, keyNames }: Evaluation) {
     this.#keys = keys;
     this.#nowUs = nowUs;
     this.#memory = memory;
-    this.#isMoving = isMoving;
+    this.#moved = moved;
+    this.#declared = keyNames;
   }
 
   run(name: string, given: readonly LuaValue[]): LuaValue {
     const args = given.map(asArgument);
-    const [key = "", value = ""] = args;
+    const [key = ""] = args;
     const now = Math.floor(this.#nowUs / 1_000);
+    if (this.#moved === undefined || name === "TIME") return this.#run(name, args, now);
+    const view = this.#viewOf(key, now);
+    if (view === "refused") return elsewhere;
+    if (view === "not seen") return this.#asIfAbsent(name, args, now);
+    const wasThere = this.#keys.live(key, now) !== undefined;
+    const reply = this.#run(name, args, now);
+    // What is new while its slot moves is the other node's.
+    if (name === "SET" && !wasThere && errorOf(reply) === undefined) this.#moved.add(key);
+    return reply;
+  }
+
+  /**
+   * While the slots move. A call is executed where its declared key is, or by the other node where
+   * that is nowhere: as `ASK` says. A key that is not declared is refused here unless it is here. The
+   * other node, asked after an `ASKING`, refuses nothing, and does not see what is here.
+   */
+  #viewOf(key: string, now: number): "seen" | "not seen" | "refused" {
+    const isHere = (one: string) =>
+      this.#keys.live(one, now) !== undefined && this.#moved?.has(one) === false;
+    const [first] = this.#declared;
+    if (this.#declared.includes(key)) return "seen";
+    if (first === undefined || isHere(first)) return isHere(key) ? "seen" : "refused";
+    return isHere(key) ? "not seen" : "seen";
+  }
+
+  #asIfAbsent(name: string, args: readonly string[], now: number): LuaValue {
+    const [key = "", value = "", , life, condition] = args;
+    switch (name) {
+      case "GET":
+        return false;
+      case "PTTL":
+        return -2;
+      case "SET":
+        if (condition === "XX") return false;
+        // A second key, in the place of the first.
+        this.#keys.set(key, value, now + Number(life));
+        return { ok: "OK" };
+      default:
+        return 0;
+    }
+  }
+
+  #run(name: string, args: readonly string[], now: number): LuaValue {
+    const [key = "", value = ""] = args;
     switch (name) {
       case "TIME":
         return table([String(Math.floor(this.#nowUs / 1e6)), String(this.#nowUs % 1e6)]);
@@ -119,7 +165,7 @@ class Commands {
 
   #delete(key: string, now: number): 0 | 1 {
     const deleted = this.#keys.delete(key, now);
-    if (deleted === 1 && this.#isMoving) this.#deleted.add(key);
+    if (deleted === 1 && this.#moved !== undefined) this.#deleted.add(key);
     return deleted;
   }
 

@@ -16,6 +16,8 @@ export class SimulatedRedis {
   setBackMs = 0;
   #memory: { readonly until: number; readonly state: Memory } | undefined;
   #movingUntil = 0;
+  /** While its slots move: the keys that the other node has. */
+  readonly #moved = new Set<string>();
   #downUntil = 0;
   #selectRefusedUntil = 0;
   #refusal: { readonly until: number; readonly text: string } | undefined;
@@ -107,8 +109,9 @@ export class SimulatedRedis {
     }
     this.#scripts.add(script);
     const nowUs = Math.floor(this.machine.wallMs() * 1_000);
-    const { memory, isMoving } = this;
-    const evaluation = { script, keyNames, args, nowUs, memory, isMoving };
+    const { memory } = this;
+    const moved = this.isMoving ? this.#moved : undefined;
+    const evaluation = { script, keyNames, args, nowUs, memory, moved };
     const run = () => runScript(this.keys, evaluation);
     return this.#replication === undefined ? run() : this.#replication.together(run);
   }
@@ -196,9 +199,13 @@ export class SimulatedRedis {
     this.#memory = { until: this.#loop.now + forMs, state };
   }
 
-  /** It is moving its slots to another node: only single keys can be reached. */
+  /** It is moving its slots to another node, which has all that was there when half of the time is over. */
   move(forMs: number): void {
+    if (!this.isMoving) this.#moved.clear();
     this.#movingUntil = Math.max(this.#movingUntil, this.#loop.now + forMs);
+    this.#physics.after(forMs / 2, () => {
+      for (const key of this.keys.names()) if (this.look(key)) this.#moved.add(key);
+    });
   }
 
   setBack(ms: number): void {

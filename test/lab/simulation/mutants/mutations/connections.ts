@@ -17,14 +17,33 @@ export const connectionMutations: readonly Mutation[] = [
   {
     name: "a script that the server has forgotten is sent again to whom it was asked for",
     rule: "9",
-    find: 'if (result.kind === "not-loaded") this.#send(requests, written);',
-    replace: `if (result.kind === "not-loaded") {
-        connection.send(node, this.#command.script, written.keys, written.args, (next) => {
-          if (next.kind === "not-loaded") this.#send(requests, written);
-          else if (next.kind === "value") this.#answered(requests, next.value, node, sentAt);
-          else answerAll(requests, toNoAnswer(next));
-        });
-      }`,
+    find: 'if (result.kind === "not-loaded") this.#write(requests);',
+    replace: 'if (result.kind === "not-loaded") this.#send(requests, route);',
+  },
+  {
+    name: "a gathered call declares the key of its first entry",
+    rule: "23",
+    find: "connection.send(name, gatheredScript, [], [...args, keys.length], answered, own);",
+    replace:
+      "connection.send(name, gatheredScript, keys.slice(0, 1), [...args, keys.length], answered);",
+  },
+  {
+    name: "what a node has refused is given up",
+    rule: "23",
+    find: "this.#sendAlone(request, route);",
+    replace: 'request.answer({ kind: "rejected", cause: code, misconfigured: false } as never);',
+  },
+  {
+    name: "a refused entry fails its neighbours",
+    rule: "23",
+    find: 'script.replace(failsTheCall, "")',
+    replace: "script",
+  },
+  {
+    name: "what was refused has a new deadline",
+    rule: "2, 23",
+    find: "const deadlineMs = first ?? clock.now() + command.times.acquireTimeoutMs;",
+    replace: "const deadlineMs = clock.now() + command.times.acquireTimeoutMs; void first;",
   },
   {
     name: "a silent connection gets more",
