@@ -61,47 +61,48 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     while (waiting[0] !== undefined) {
       // The requests of one lock travel together: they share their times.
       const { times } = waiting[0].command;
-      const isOneLock = waiting.length === 1;
-      this.#write(isOneLock ? waiting : waiting.filter(({ command }) => command.times === times));
-      waiting = isOneLock ? [] : waiting.filter(({ command }) => command.times !== times);
+      const others =
+        waiting.length === 1 ? [] : waiting.filter(({ command }) => command.times !== times);
+      this.#write(
+        others.length === 0 ? waiting : waiting.filter(({ command }) => command.times === times),
+      );
+      waiting = others;
     }
-  }
-
-  #write(requests: readonly Request[]): void {
-    if (this.#connections.isCluster) this.#writeByNode(requests);
-    else this.#split(requests, this.#routeOf(requests[0] as Request));
-  }
-
-  /** What may not be gathered on its node's own connection has a call of its own. */
-  #writeByNode(requests: readonly Request[]): void {
-    const gathered = new Map<
-      ClusterNode,
-      { readonly route: Route; readonly requests: Request[] }
-    >();
-    for (const request of requests) {
-      const route = this.#routeOf(request);
-      const isAlone = route?.own === undefined || this.#command.gatheredScript === undefined;
-      const others = isAlone ? undefined : gathered.get(route.own);
-      if (isAlone) this.#send([request], route && { ...route, own: undefined });
-      else if (others === undefined) gathered.set(route.own, { route, requests: [request] });
-      else others.requests.push(request);
-    }
-    for (const { route, requests } of gathered.values()) this.#split(requests, route);
-  }
-
-  #routeOf({ command }: Request): Route | undefined {
-    return this.#connections.routeOf(command);
   }
 
   /** Splits them into as many calls as there may be in flight, none of them too small or too large. */
-  #split(requests: readonly Request[], route: Route | undefined): void {
-    const inFlight = route?.connection.inFlightTo(route.name) ?? 0;
-    const wanted = Math.max(1, this.#callsAtOnce - inFlight);
-    const calls = Math.min(wanted, Math.ceil(requests.length / leastEntries));
-    const entries = Math.min(Math.ceil(requests.length / calls), this.#command.maxEntries);
-    for (let from = 0; from < requests.length; from += entries) {
-      this.#send(requests.slice(from, from + entries), route);
+  #write(all: readonly Request[]): void {
+    const groups = this.#connections.isCluster ? this.#byNode(all) : [this.#groupOf(all)];
+    for (const { requests, route } of groups) {
+      // Rule 23: counted by node, so that one that is silent holds back nothing for the others.
+      const inFlight = route?.connection.inFlightTo(route.node) ?? 0;
+      const wanted = Math.max(1, this.#callsAtOnce - inFlight);
+      const calls = Math.min(wanted, Math.ceil(requests.length / leastEntries));
+      const entries = Math.min(Math.ceil(requests.length / calls), this.#command.maxEntries);
+      for (let from = 0; from < requests.length; from += entries) {
+        this.#send(requests.slice(from, from + entries), route);
+      }
     }
+  }
+
+  #groupOf(requests: readonly Request[]): Group<Request> {
+    const { command } = requests[0] as Request;
+    return { route: this.#connections.routeOf(command, this.#command), requests };
+  }
+
+  /** Rule 23: what may not share a call with the keys of other slots is a group of its own. */
+  #byNode(all: readonly Request[]): Group<Request>[] {
+    const groups: Group<Request>[] = [];
+    const shared = new Map<ClusterNode, Request[]>();
+    for (const request of all) {
+      const group = this.#groupOf([request]);
+      const own = group.route?.own;
+      const requests = own && shared.get(own);
+      if (requests === undefined) groups.push(group);
+      else requests.push(request);
+      if (own !== undefined && requests === undefined) shared.set(own, group.requests as Request[]);
+    }
+    return groups;
   }
 
   #send(requests: readonly Request[], route: Route | undefined): void {
@@ -109,30 +110,30 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
       answerAll(requests, this.#connections.unavailableReason());
       return;
     }
-    const { connection, name, own } = route;
-    const { keys, args } = this.#written(requests, name);
+    const { connection, node, own } = route;
+    const { keys, args } = this.#written(requests, node);
     const sentAt = performance.now();
     const answered = (result: CallResult): void => {
-      // Rule 2: nothing was executed, so the next is the only write that can take effect. It has the
-      // deadline of the first, and rule 9 chooses its connection anew.
+      // Rule 2: nothing was executed, so the next is the only write that can take effect, and rule 9
+      // chooses its connection anew.
       if (result.kind === "not-loaded") this.#write(requests);
       else if (result.kind === "value") this.#answered(requests, result.value, route, sentAt);
       else answerAll(requests, toNoAnswer(result));
     };
     const { gatheredScript, script } = this.#command;
     if (own === undefined || gatheredScript === undefined) {
-      connection.send(name, script, keys, args, answered);
+      connection.send(node, script, keys, args, answered);
       return;
     }
     for (const key of keys) args.push(this.#connections.wholeKey(key));
-    connection.send(name, gatheredScript, [], [...args, keys.length], answered, own);
+    connection.send(node, gatheredScript, [], [...args, keys.length], answered, own);
   }
 
   #written(requests: readonly Request[], node: string): Written {
     const { clock } = this.#connections;
     const [{ command, deadlineMs: first }] = requests as [Request];
     // Rule 2: stamped when it is written, so that a request that waited in a queue has all its time.
-    // What was refused unexecuted keeps its deadline: a retire may count on it.
+    // What was refused unexecuted keeps its deadline: a retire that was sent meanwhile counts on it.
     const deadlineMs = first ?? clock.now() + command.times.acquireTimeoutMs;
     const keys: string[] = [];
     // Only an acquire gives tokens.
@@ -158,7 +159,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     // Rule 12: every reply improves the estimate of Redis' clock.
     clock.learn(redisTimeMs, sentAt, performance.now());
     // Rule 20: later tokens are higher than any that was heard.
-    clock.hear(route.name, Math.max(redisTimeMs * 1_000, fencingToken));
+    clock.hear(route.node, Math.max(redisTimeMs * 1_000, fencingToken));
     for (const [index, request] of requests.entries()) {
       const code = reply[headLength + index] as number | string | Error;
       if (code instanceof Error && route.own !== undefined) {
@@ -166,7 +167,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
         continue;
       }
       // A confirm brings the token of its first write, which the clock may have been set back behind.
-      if (typeof code === "number" && code <= -leastToken) clock.hear(route.name, -code);
+      if (typeof code === "number" && code <= -leastToken) clock.hear(route.node, -code);
       const entryReply =
         code instanceof Error
           ? toNoAnswer({ kind: "error", error: code })
@@ -175,15 +176,22 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     }
   }
 
-  /** G4, G5: the node has refused it unexecuted, so it goes the ordinary way, where errors are known. */
-  #sendAlone(request: Request, { connection, name }: Route): void {
-    connection.gathering.refused(this.#connections.slotOf(request.command.key), name);
+  /** Rule 23: the node has refused it unexecuted. It goes the ordinary way, where every error is known. */
+  #sendAlone(request: Request, { connection, node }: Route): void {
+    connection.gathering.refused(this.#connections.slotOf(request.command.key), node);
     this.#write([request]);
   }
 }
 
 /** Whether the request is answered later, by other means. */
 export type Confirmed = (request: LockRequest<never>, reply: { readonly kind: string }) => boolean;
+
+/** Requests that may share calls. */
+interface Group<Request> {
+  /** `undefined` where there is no connection for them. */
+  readonly route: Route | undefined;
+  readonly requests: readonly Request[];
+}
 
 /** The keys and arguments of one call. */
 interface Written {

@@ -84,8 +84,8 @@ export class RedisClock {
 /** Where a call goes. */
 export interface Route {
   readonly connection: Connection;
-  /** Of the server, on a Cluster. */
-  readonly name: string;
+  /** On a Cluster, the name of the server. */
+  readonly node: string;
   /** On a Cluster, where calls may be gathered: the node's own connection. */
   readonly own: ClusterNode | undefined;
 }
@@ -154,13 +154,17 @@ export class ConnectionPair {
   }
 
   /** Where a request goes now; `undefined` while there is no connection for it. */
-  routeOf({ key, times }: LockCommand): Route | undefined {
+  routeOf(
+    { key, times }: LockCommand,
+    { gatheredScript }: { readonly gatheredScript?: string },
+  ): Route | undefined {
     const slot = this.slotOf(key);
     const connection = this.pick(slot, key, times.commandTimeoutMs);
     if (connection === undefined) return undefined;
-    const name = connection.nodeOf(slot);
-    const own = this.isCluster ? connection.gathering.nodeFor(slot, name, key) : undefined;
-    return { connection, name, own };
+    const node = connection.nodeOf(slot);
+    const mayGather = this.isCluster && gatheredScript !== undefined;
+    const own = mayGather ? connection.gathering.nodeFor(slot, node, key) : undefined;
+    return { connection, node, own };
   }
 
   /** A key of the node's own connection, where the client puts no prefix in front. */

@@ -17,6 +17,7 @@ export interface AttemptId {
 
 /** What every answer may have. */
 interface Told {
+  readonly cause?: unknown;
   readonly kind: string;
   readonly storeTimeMs?: number;
   readonly fencingToken?: number | undefined;
@@ -34,6 +35,8 @@ export interface StoreWitness {
   completes(ownerId: string, expiresAtMs: number): void;
   /** A copy was followed by another in the very turn in which its answer was read. */
   overlooked(kind: string): void;
+  /** An answer is the refusal of a node that does not have the key. */
+  unreached(): void;
 }
 
 /** What the lock is told: the shortest that it takes is far longer than a run. */
@@ -147,6 +150,7 @@ export class WitnessedStore implements LockStore {
         const { kind } = reply;
         heard(kind);
         this.#hear(reply);
+        if (String(reply.cause).includes("non local key")) this.#witness.unreached();
         unanswered.delete(copy);
         if (unanswered.size === 0) this.#unanswered.delete(command);
         if (kind !== "unknown" && this.#followedAt.get(copy) === this.#witness.now()) {

@@ -186,6 +186,9 @@ export class World implements Reporter {
           const owner = this.owners.get(ownerId);
           if (owner !== undefined) owner.recordUntil ??= expiresAtMs;
         },
+        unreached: () => {
+          this.verdict.broken("refused", "what a node had refused was not written to the other");
+        },
         overlooked: (kind) => {
           // In two steps the first half is told when the second cannot be written, or its connection
           // is lost: that had not lain ready, for then an answer is read at this very step.

@@ -1,5 +1,5 @@
 import type { WrittenCopy } from "../network/surroundings.ts";
-import { nameOf, type ScriptName } from "../script-names.ts";
+import { isGathered, nameOf, type ScriptName } from "../script-names.ts";
 import { type CallEntry, codesOf, entriesOf, isAcquire, isGrant } from "../server/script-call.ts";
 import type { SimulatedRedis } from "../server/simulated-redis.ts";
 import type { Owners } from "./owners.ts";
@@ -48,6 +48,9 @@ export class Executions {
       reply = run();
     } catch (error) {
       this.#failed(execution, String(error));
+      if (isGathered(copy.script) && String(error).includes("non local key")) {
+        this.#around.verdict.broken("refused", `one entry has failed a whole ${name}`);
+      }
       throw error;
     } finally {
       this.current = undefined;

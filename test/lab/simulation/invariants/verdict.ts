@@ -24,7 +24,7 @@ export const invariants = {
   gap: "from the complete on there is a lock or a record at every instant",
   record: "a record is never overwritten, lengthened, deleted or written again",
   untouched: "an attempt that is refused changes nothing",
-  refused: "what a node has refused it has not executed",
+  refused: "a key that a node has refused is asked for at the other, and nothing else is refused",
   cooldown: "a cooldown follows a lease that was held, once, and ends when it was to end",
   quiet: "a lease whose complete was sent is not lost",
   freed:

@@ -23,9 +23,9 @@ export const connectionMutations: readonly Mutation[] = [
   {
     name: "a gathered call declares the key of its first entry",
     rule: "23",
-    find: "connection.send(name, gatheredScript, [], [...args, keys.length], answered, own);",
+    find: "connection.send(node, gatheredScript, [], [...args, keys.length], answered, own);",
     replace:
-      "connection.send(name, gatheredScript, keys.slice(0, 1), [...args, keys.length], answered);",
+      "connection.send(node, gatheredScript, keys.slice(0, 1), [...args, keys.length], answered);",
   },
   {
     name: "what a node has refused is given up",
