@@ -133,7 +133,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     const { clock } = this.#connections;
     const [{ command, deadlineMs: first }] = requests as [Request];
     // Rule 2: stamped when it is written, so that a request that waited in a queue has all its time.
-    // What was refused unexecuted keeps its deadline: a retire that was sent meanwhile counts on it.
+    // A request that a server has refused keeps its deadline: a retire may be waiting for that one.
     const deadlineMs = first ?? clock.now() + command.times.acquireTimeoutMs;
     const keys: string[] = [];
     // Only an acquire gives tokens.

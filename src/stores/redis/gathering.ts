@@ -17,10 +17,10 @@ const leastVersion = 0x07_00_00;
 /** How long a server that said no is left alone, at first and at most. */
 const askAgainMs = { first: 10_000, most: 600_000 };
 
-/** G6: how long a slot that was refused goes alone: as long as the move of one takes, or longer. */
+/** Rule 23: how long a slot that was refused goes alone: as long as the move of one takes, or longer. */
 const aloneMs = 10_000;
 
-/** What a node has said on one connection. */
+/** The answer of a node, on one connection. */
 interface Verdict {
   mayGather: boolean;
   askAt: number;
@@ -28,9 +28,9 @@ interface Verdict {
 }
 
 /**
- * Gathering by node. On a Cluster, a call that declares its keys may have those of one slot only. A
- * call that declares none is not redirected, so it may use the keys of every slot that its node
- * serves, and the node judges each key as it is used. The rules are G1 to G10 of the protocol.
+ * Rule 23. On a Cluster, a call that declares its keys may have those of one slot only. A call that
+ * declares none is not redirected, so it may use the keys of every slot that its node serves, and the
+ * node judges each key as it is used.
  */
 export class Gathering {
   readonly #client: RedisClient;
@@ -46,7 +46,7 @@ export class Gathering {
   }
 
   /**
-   * G2: the own connection of the master, where calls for keys of the slot may be gathered on it now.
+   * Rule 23: the master's own connection, where calls without keys may be written to it now.
    *
    * @param name of the master, in the client's table of slots.
    * @param key one of the slot, for the question.
@@ -58,7 +58,7 @@ export class Gathering {
     return isMaster && this.#saidYes(node, key) ? node : undefined;
   }
 
-  /** G6: the node has refused a key of the slot, which may be on its way to another. */
+  /** Rule 23: the node has refused a key of the slot, which may be on its way to another. */
   refused(slot: number, name: string): void {
     this.#alone.set(slot, { name, until: performance.now() + aloneMs });
   }
@@ -71,7 +71,7 @@ export class Gathering {
     return false;
   }
 
-  /** G3: no list of products says what a server permits, and none is needed. */
+  /** Rule 23: no list of products says what a server permits, and none is needed. */
   #saidYes(node: ClusterNode, key: string): boolean {
     const stream = node.stream ?? node;
     let verdict = this.#verdicts.get(stream);

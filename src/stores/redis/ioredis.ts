@@ -229,8 +229,8 @@ export function nodeNamed(client: RedisClient, name: string): ClusterNode | unde
 }
 
 /**
- * G2: whether calls without keys can be written on the connections of a Cluster's nodes. With
- * automatic pipelining an `ASKING` of somebody else's may stand right in front of them.
+ * Rule 23: whether calls without keys can be written on the connections of a Cluster's nodes. With
+ * automatic pipelining, an `ASKING` of the application may come to stand right before them.
  */
 export function mayGather(client: RedisClient): boolean {
   const { connectionPool, options } = client as Internals;

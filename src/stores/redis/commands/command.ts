@@ -89,8 +89,8 @@ export function endOfEntry(headLength: number): string {
 const failsTheCall = "if failed(reply) and not wrote then\nreturn reply\nend\n";
 
 /**
- * G1: the script for a call that declares no key. The keys are the last of ARGV, and behind them is
- * their number. G4: every error is that of its own entry, whatever was written for others. None of
+ * Rule 23: the script for a call that declares no key. The keys are the last of ARGV, and behind them is
+ * their number. Every error is that of its own entry, whatever was written for others. None of
  * the scripts ends an entry with an error once it has written for it, so an error always means that
  * this entry was not executed.
  */
