@@ -34,6 +34,7 @@ function checkAll(folder: string): number {
     { what: "the same with a record, one extend", constants: LONGER_RECORD },
     { what: "the same with a person who frees", constants: [...ONE_OWNER, "-DPERSON"] },
     { what: "the same with a clock that is set back", constants: [...ONE_OWNER, "-DSTEP"] },
+    { what: "the same with nodes that refuse", constants: [...ONE_OWNER, "-DNODES"] },
     { what: "a record and a person, with shorter budgets", constants: [...RECORD, "-DPERSON"] },
     ...(short
       ? []

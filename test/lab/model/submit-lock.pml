@@ -11,7 +11,8 @@
  * release.ts and complete.ts. With RECORD there is the record of a submission besides: record.pml.
  * With PERSON somebody frees: free.pml. With STEP the server's clock may be set back by more than
  * anything lasts, which gives the key a life without an end until an attempt that is refused cuts it.
- * Deadlines are left as they are then: what is late may still take effect.
+ * Deadlines are left as they are then: what is late may still take effect. With NODES the server is a
+ * Cluster that moves the slot: a node may refuse an acquire unexecuted, which is then written again.
  *
  * What is in it
  *
@@ -250,6 +251,13 @@ Owner owner[OWNERS];
 #define MAY_BEGIN(o) (o == 0 || owner[0].phase != idle)
 #endif
 
+/* Rule 23: a request that a node has refused keeps its deadline, which a retire counts on. */
+#ifdef NO_FIRST_DEADLINE
+#define AGAIN(deadline) IN(TIMEOUT)
+#else
+#define AGAIN(deadline) deadline
+#endif
+
 /* ---- What forgets: states that differ only in what can make no difference are one ---- */
 
 #define DOWN(count) (count > 0 -> count - 1 : 0)
@@ -375,6 +383,15 @@ inline execute_acquire(o, c, answer) {
      key_is_taken(ID(o, c), o);
      no_orphan = (me.phase != done);
      assert(no_orphan)
+#ifdef NO_KEYLESS_CALL
+  /* Rule 23: the node that is to get the slot does not see the key, and after ASKING refuses none. */
+  :: !FINDS_RECORD(o, c) && key != ID(o, c) && key != NOBODY &&
+     NOT_TOO_LATE(copy_.deadline) && NOT_TOO_EARLY(copy_.deadline) ->
+     mutual_exclusion = (key != RIVAL); /* who still holds */
+     assert(mutual_exclusion);
+     grant(answer);
+     key_is_taken(ID(o, c), o)
+#endif
   :: else -> answer = refused
   fi;
   printf("server: copy %d of owner %d is %e\n", c, o, answer)
@@ -593,6 +610,13 @@ inline deliver_copy(o, c, answer) {
   answer = 0
 }
 
+/* Rule 23: the node does not have the key, or not yet. */
+inline refuse_copy(o, c) {
+  printf("server: copy %d of owner %d is refused by its node, and written again\n", c, o);
+  copy_.deadline = AGAIN(copy_.deadline);
+  tidy_copy(o, c)
+}
+
 /* Only the first connection re-sends; what is unanswered on the second simply stays so. */
 inline reset_connection(o) {
   printf("reset: connection 0 of owner %d\n", o);
@@ -633,6 +657,10 @@ end:
   do
   :: atomic { me.copy[0].wire -> deliver_copy(o, 0, answer) }
   :: atomic { me.copy[1].wire -> deliver_copy(o, 1, answer) }
+#ifdef NODES
+  :: d_step { me.copy[0].wire -> refuse_copy(o, 0) }
+  :: d_step { me.copy[1].wire -> refuse_copy(o, 1) }
+#endif
   :: d_step { me.copy[0].open && !(me.copy[0].unclean && me.copy[0].wire) -> reset_connection(o) }
   :: atomic { me.extend[0].state == under_way -> deliver_extend(o, 0) }
 #if EXTENDS > 1

@@ -73,6 +73,18 @@ export const SAFEGUARDS: readonly Switch[] = [
     violates: "mutual_exclusion",
     constants: [...ONE_OWNER, "-DSTEP"],
   },
+  {
+    flag: "NO_FIRST_DEADLINE",
+    what: "what a node has refused keeps its deadline",
+    violates: "no_orphan",
+    constants: [...ONE_OWNER, "-DNODES"],
+  },
+  {
+    flag: "NO_KEYLESS_CALL",
+    what: "a gathered call declares no key",
+    violates: "mutual_exclusion",
+    constants: [...ONE_OWNER, "-DNODES"],
+  },
   freed("NO_TOMBSTONE", "free leaves a tombstone", "mutual_exclusion"),
   freed("NO_KEPT_EXPIRY", "a tombstone keeps the expiry", "mutual_exclusion"),
   freed("NO_COMPARE_IN_FREE", "compare in free", "no_foreign_free"),
