@@ -56,13 +56,17 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
   /** Writes what was added. */
   flush(): void {
     let waiting = this.#waiting;
-    if (waiting.length === 0) return;
+    const [first] = waiting;
+    if (first === undefined) return;
     this.#waiting = [];
+    if (waiting.length === 1) {
+      this.#send(waiting, this.#connections.routeOf(first.command, this.#command));
+      return;
+    }
     while (waiting[0] !== undefined) {
       // The requests of one lock travel together: they share their times.
       const { times } = waiting[0].command;
-      const others =
-        waiting.length === 1 ? [] : waiting.filter(({ command }) => command.times !== times);
+      const others = waiting.filter(({ command }) => command.times !== times);
       this.#write(
         others.length === 0 ? waiting : waiting.filter(({ command }) => command.times === times),
       );
@@ -72,7 +76,10 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
 
   /** Splits them into as many calls as there may be in flight, none of them too small or too large. */
   #write(all: readonly Request[]): void {
-    const groups = this.#connections.isCluster ? this.#byNode(all) : [this.#groupOf(all)];
+    const { command } = all[0] as Request;
+    const groups: readonly Group<Request>[] = this.#connections.isCluster
+      ? this.#byNode(all)
+      : [{ route: this.#connections.routeOf(command, this.#command), requests: all }];
     for (const { requests, route } of groups) {
       // Rule 23: counted by node, so that one that is silent holds back nothing for the others.
       const inFlight = route?.connection.inFlightTo(route.node) ?? 0;
@@ -85,22 +92,20 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     }
   }
 
-  #groupOf(requests: readonly Request[]): Group<Request> {
-    const { command } = requests[0] as Request;
-    return { route: this.#connections.routeOf(command, this.#command), requests };
-  }
-
   /** Rule 23: what may not share a call with the keys of other slots is a group of its own. */
   #byNode(all: readonly Request[]): Group<Request>[] {
     const groups: Group<Request>[] = [];
     const shared = new Map<ClusterNode, Request[]>();
     for (const request of all) {
-      const group = this.#groupOf([request]);
-      const own = group.route?.own;
-      const requests = own && shared.get(own);
-      if (requests === undefined) groups.push(group);
-      else requests.push(request);
-      if (own !== undefined && requests === undefined) shared.set(own, group.requests as Request[]);
+      const route = this.#connections.routeOf(request.command, this.#command);
+      const others = route?.own && shared.get(route.own);
+      if (others !== undefined) {
+        others.push(request);
+        continue;
+      }
+      const requests = [request];
+      groups.push({ route, requests });
+      if (route?.own !== undefined) shared.set(route.own, requests);
     }
     return groups;
   }
@@ -138,7 +143,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     const keys: string[] = [];
     // Only an acquire gives tokens.
     const floorUs = this.#command.headLength === 2 ? clock.floorUs(node) : 0;
-    const args = this.#command.head({ command, deadlineMs, floorUs });
+    const args = this.#command.head?.({ command, deadlineMs, floorUs }) ?? [];
     for (const request of requests) {
       request.deadlineMs = deadlineMs;
       this.#command.add(request, keys, args, this.#recordKey);

@@ -158,7 +158,7 @@ export class ConnectionPair {
     { key, times }: LockCommand,
     { gatheredScript }: { readonly gatheredScript?: string },
   ): Route | undefined {
-    const slot = this.slotOf(key);
+    const slot = this.isCluster ? this.slotOf(key) : 0;
     const connection = this.pick(slot, key, times.commandTimeoutMs);
     if (connection === undefined) return undefined;
     const node = connection.nodeOf(slot);

@@ -221,7 +221,7 @@ export class RedisStore implements LockStore {
     command: Command<Request, Reply>,
     request: Request,
   ): void {
-    this.#batchOf(command).add(request);
+    (this.#batches.get(command) as CommandBatch<never, never>).add(request as never);
     if (++this.#waiting > 1) return;
     if (this.#connections.inFlight === 0) inNeutralContext(process.nextTick, this.#flush);
     else inNeutralContext(setImmediate, this.#flush);

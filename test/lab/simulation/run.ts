@@ -72,7 +72,7 @@ function knock({ keyWatch, loop, schedule, server, verdict }: World, key: string
   const command = { key, ownerId: "somebody who asks", times, holder: "", submission: undefined };
   const keys: string[] = [];
   // Long after its deadline, so that it takes nothing.
-  const args = acquireCommand.head({ command, deadlineMs: 0, floorUs: 0 });
+  const args = acquireCommand.head?.({ command, deadlineMs: 0, floorUs: 0 }) ?? [];
   const request = { command, deadlineMs: 0, answer() {} };
   acquireCommand.add(request, keys, args, () => "");
   const { script } = acquireCommand;

@@ -32,8 +32,8 @@ export interface Command<Request, Reply> {
   /** How many numbers the reply begins with: the clock, and for an acquire a token. */
   readonly headLength: 1 | 2;
   readonly maxEntries: number;
-  /** The first of ARGV. */
-  head(settings: CallSettings): (string | number)[];
+  /** The first of ARGV; nothing where it is missing. */
+  head?(settings: CallSettings): (string | number)[];
   /** Adds the KEYS and ARGV of one entry. */
   add(
     request: Request,

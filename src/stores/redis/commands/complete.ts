@@ -112,7 +112,6 @@ export const completeCommand: Command<CompleteRequest, CompleteReply> = {
   gatheredScript: gatheredForm(completeScript),
   headLength: 1,
   maxEntries: maxRecords,
-  head: () => [],
   add: ({ command, record, expiresAtMs, cooldownUntilMs }, keys, args, recordKey) => {
     keys.push(command.key, recordKey(command));
     args.push(command.ownerId, record, expiresAtMs, cooldownUntilMs);
@@ -125,7 +124,6 @@ export const recordCommand: Command<RecordRequest, CompleteReply> = {
   script: recordScript,
   headLength: 1,
   maxEntries: maxRecords,
-  head: () => [],
   add: ({ command, record, expiresAtMs }, keys, args, recordKey) => {
     keys.push(recordKey(command));
     args.push(command.ownerId, record, expiresAtMs);

@@ -171,7 +171,6 @@ export const inspectCommand: Command<InspectRequest, InspectReply> = {
   script: inspectScript,
   headLength: 1,
   maxEntries,
-  head: () => [],
   add: ({ command }, keys) => {
     keys.push(command.key);
   },
@@ -183,7 +182,6 @@ export const freeCommand: Command<FreeRequest, FreeReply> = {
   script: freeScript,
   headLength: 1,
   maxEntries: 1,
-  head: () => [],
   add: ({ command, id, by, reason, now }, keys, args) => {
     keys.push(command.key);
     args.push(id, by, reason, command.times.ttlMs, now ? 1 : 0);

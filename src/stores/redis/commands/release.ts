@@ -144,7 +144,6 @@ export const releaseCommand: Command<ReleaseRequest, OwnedReply> = {
   gatheredScript: gatheredForm(releaseScript),
   headLength: 1,
   maxEntries,
-  head: () => [],
   add: ({ command, cooldownUntilMs }, keys, args) => {
     keys.push(command.key);
     args.push(command.ownerId, cooldownUntilMs);

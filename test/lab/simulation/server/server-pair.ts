@@ -78,7 +78,8 @@ export class ServerPair {
     const [first] = requests as [Request];
     const floorUs = (before + floorInMs) * 1_000;
     const keys: string[] = [];
-    const args = command.head({ command: first.command, deadlineMs: before + inMs, floorUs });
+    const settings = { command: first.command, deadlineMs: before + inMs, floorUs };
+    const args = command.head?.(settings) ?? [];
     for (const request of requests) {
       command.add(request, keys, args, (of) => this.#recordName(of.key, of.submission?.id ?? ""));
     }
