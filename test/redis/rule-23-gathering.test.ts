@@ -1,0 +1,357 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import {
+  type LockCommand,
+  LockMisconfiguredError,
+  type LockTimes,
+  RedisStore,
+  type SubmitLock,
+} from "../../src/index.ts";
+import { slotOf } from "../../src/stores/redis/cluster.ts";
+import { acquireCommand } from "../../src/stores/redis/commands/acquire.ts";
+import { ConnectionPair } from "../../src/stores/redis/connection-pair.ts";
+import { type Asking, asking } from "../support/asking.ts";
+import { type AnyCluster, closeClients, clusterClients, untilReady } from "../support/clients.ts";
+import { command } from "../support/command.ts";
+import { freshUser } from "../support/ids.ts";
+import { acquired, causeOf, closeLocks, commandOf, leaseOf, openLock } from "../support/locks.ts";
+import { type RedisCluster, startCluster } from "../support/redis-cluster.ts";
+import { type ServerLog, serverLog } from "../support/server-log.ts";
+import { beginMove, type SlotMove, userOnFirst } from "../support/slot-move.ts";
+import { answer, foundBy, hashesOf, recordOf, submit } from "../support/submissions.ts";
+import { until } from "../support/until.ts";
+import { patient } from "./fixture.ts";
+
+/** One object, as of one lock: only then do requests share a call. */
+const times: LockTimes = { ...patient, maxHoldMs: 60_000 };
+
+let cluster: RedisCluster;
+let moves: SlotMove[] = [];
+let logs: ServerLog[] = [];
+beforeAll(async () => {
+  cluster = await startCluster();
+});
+afterAll(() => cluster.stop());
+afterEach(async () => {
+  for (const log of logs) log.stop();
+  logs = [];
+  await closeLocks();
+  closeClients();
+  for (const move of moves) await move.finish();
+  moves = [];
+});
+
+async function startMove(key: string): Promise<SlotMove> {
+  const move = await beginMove(cluster, key);
+  moves.push(move);
+  return move;
+}
+
+async function startLogs(): Promise<ServerLog[]> {
+  logs = await Promise.all(cluster.ports.map(serverLog));
+  return logs;
+}
+
+const callsOf = (each: readonly ServerLog[]) => Promise.all(each.map((log) => log.calls()));
+
+/** So many commands of new owners for locks of each node. */
+function commandsOnEach(count: number, given: () => Partial<LockCommand> = () => ({})) {
+  const left = cluster.ports.map(() => count);
+  const commands: LockCommand[] = [];
+  while (left.some((of) => of > 0)) {
+    const one = commandOf({ times, ...given() });
+    const node = Math.floor((slotOf(one.key) * left.length) / 16_384);
+    if ((left[node] as number) <= 0) continue;
+    left[node] = (left[node] as number) - 1;
+    commands.push(one);
+  }
+  return commands;
+}
+
+const kindsOf = async (asked: readonly { readonly reply: Promise<{ kind: string }> }[]) =>
+  new Set((await Promise.all(asked.map(({ reply }) => reply))).map(({ kind }) => kind));
+
+const pairsOf = async (lock: SubmitLock, users: readonly string[]) => {
+  const leases = await Promise.all(users.map((user) => leaseOf(lock, user)));
+  const released = await Promise.all(leases.map((lease) => lease.release()));
+  expect(new Set(released)).toEqual(new Set(["released"]));
+};
+
+describe.each(clusterClients)("rule 23: gathering by node, with $name", ({ connect }) => {
+  type Options = Parameters<typeof connect>[1];
+
+  interface Bench {
+    readonly client: AnyCluster;
+    readonly lock: SubmitLock;
+    readonly store: Asking;
+  }
+
+  async function openBench(options?: Options, on = cluster): Promise<Bench> {
+    const client = await untilReady(connect(on.ports, options));
+    const store = new RedisStore(client);
+    return { client, lock: openLock({ store, ...patient }), store: asking(store) };
+  }
+
+  /** Each node has been asked, and has said yes. */
+  async function openGathering(options?: Options, on = cluster, userOf = freshUser) {
+    const bench = await openBench(options, on);
+    const users = Array.from({ length: 40 }, userOf);
+    // The client connects to a node with its first command for it.
+    await pairsOf(bench.lock, users);
+    const pair = ConnectionPair.of(bench.client);
+    const isGathered = (user: string) =>
+      pair.routeOf(commandOf({ times, key: bench.lock.keyFor(user) }), acquireCommand)?.own;
+    await until(() => users.every(isGathered), { what: "all nodes to say yes" });
+    return bench;
+  }
+
+  test("one turn's requests of all kinds share few calls to each node, and none declares a key", async () => {
+    const { store } = await openGathering();
+    const expiresAtMs = Date.now() + 600_000;
+    const [held, extended, released, cooled] = [0, 0, 0, 0].map(() => commandsOnEach(20));
+    const completed = commandsOnEach(20, () => ({ submission: hashesOf() }));
+    const before = [held, extended, released, cooled, completed].flatMap((each) => each ?? []);
+    expect(await kindsOf(before.map(store.acquire))).toEqual(new Set(["taken"]));
+    const rivals = (held ?? []).map(({ key }) => commandOf({ key, times }));
+    const fresh = commandsOnEach(20);
+    const orders = commandsOnEach(20, () => ({ submission: hashesOf() }));
+
+    const all = await startLogs();
+    const turn = {
+      taken: [...fresh, ...orders].map(store.acquire),
+      contended: rivals.map(store.acquire),
+      recorded: completed.map((one) => store.complete(one, { record: recordOf(one), expiresAtMs })),
+      done: [
+        ...(extended ?? []).map(store.extend),
+        ...(released ?? []).map((one) => store.release(one)),
+        ...(cooled ?? []).map((one) => store.release(one, Date.now() + 60_000)),
+      ],
+      gone: commandsOnEach(20).map(store.extend),
+      foreign: rivals.map((one) => store.release(one)),
+    };
+    for (const [kind, asked] of Object.entries(turn)) {
+      expect(await kindsOf(asked)).toEqual(new Set([kind]));
+    }
+    for (const calls of await callsOf(all)) {
+      expect(calls.flatMap(({ keys }) => keys)).toEqual([]);
+      // Of 180 requests to each node.
+      expect(calls.length).toBeGreaterThan(0);
+      expect(calls.length).toBeLessThanOrEqual(20);
+    }
+
+    expect(await kindsOf((released ?? []).map(store.look))).toEqual(new Set(["outOfWindow"]));
+    expect(await kindsOf(completed.map(store.look))).toEqual(new Set(["completed"]));
+    const looked = await Promise.all((cooled ?? []).map((one) => store.look(one).reply));
+    expect(looked.filter((one) => "isCooldown" in one && one.isCooldown)).toHaveLength(60);
+    const left = [...(held ?? []), ...(extended ?? []), ...fresh, ...orders];
+    expect(await kindsOf(left.map((one) => store.release(one)))).toEqual(new Set(["done"]));
+  });
+
+  test.each(["shop:", "{shop}:"])("every key has the client's prefix %s", async (keyPrefix) => {
+    const { lock } = await openGathering({ keyPrefix });
+    const other = await openGathering({ keyPrefix });
+    const all = await startLogs();
+    const users = Array.from({ length: 60 }, freshUser);
+    const leases = await Promise.all(users.map((user) => leaseOf(lock, user)));
+    const rivals = await Promise.all(users.map((user) => other.lock.acquire(user)));
+    expect(new Set(rivals.map(({ outcome }) => outcome))).toEqual(new Set(["contended"]));
+    const plain = await untilReady(connect(cluster.ports));
+    for (const { key, ownerId } of leases) {
+      expect((await plain.get(keyPrefix + key))?.slice(0, 36)).toBe(ownerId);
+    }
+    const orders = await Promise.all(Array.from({ length: 20 }, () => submit(lock, freshUser())));
+    const endings = orders.map((order) => acquired(order).lease.complete(answer));
+    expect(new Set(await Promise.all(endings))).toEqual(new Set(["recorded"]));
+    const endedHere = await Promise.all(leases.map((lease) => lease.release()));
+    expect(new Set(endedHere)).toEqual(new Set(["released"]));
+    const calls = (await callsOf(all)).flat();
+    expect(calls.length).toBeGreaterThan(0);
+    expect(calls.flatMap(({ keys }) => keys)).toEqual([]);
+  });
+
+  test("a node that has forgotten the scripts is sent them, and everybody is served", async () => {
+    const { lock } = await openGathering();
+    const users = Array.from({ length: 60 }, freshUser);
+    await pairsOf(lock, users);
+    const all = await startLogs();
+    await pairsOf(lock, users);
+    const byText = async () =>
+      (await callsOf(all)).map((calls) => calls.some((call) => call.byText));
+    expect(await byText()).toEqual([false, false, false]);
+    await command(cluster.ports[1] as number, "SCRIPT", "FLUSH");
+    await pairsOf(lock, users);
+    expect(await byText()).toEqual([false, true, false]);
+  });
+
+  test("with automatic pipelining on the nodes' connections every call declares its keys", async () => {
+    const { lock } = await openBench({ redisOptions: { enableAutoPipelining: true } });
+    const all = await startLogs();
+    const users = Array.from({ length: 60 }, freshUser);
+    for (let turn = 0; turn < 3; turn++) await pairsOf(lock, users);
+    const calls = (await callsOf(all)).flat();
+    expect(calls.length).toBeGreaterThanOrEqual(360);
+    expect(calls.filter(({ keys }) => keys.length === 0)).toEqual([]);
+  });
+
+  describe("a slot on the move", () => {
+    /** A lock on the first master, and neighbours of other slots there. */
+    function lockAndNeighbours() {
+      const keyOnFirst = () => userOnFirst(cluster, (user) => `lock:submit:${user}`);
+      const commands = Array.from({ length: 21 }, () =>
+        commandOf({ times, key: `lock:submit:${keyOnFirst()}` }),
+      );
+      const [moved, ...neighbours] = commands as [LockCommand, ...LockCommand[]];
+      return { moved, neighbours };
+    }
+
+    const release = async ({ store }: Bench, commands: readonly LockCommand[]) =>
+      expect(await kindsOf(commands.map((one) => store.release(one)))).toEqual(new Set(["done"]));
+
+    test("a lock that is not there is taken at the target, its neighbours in their shared calls", async () => {
+      const bench = await openGathering();
+      const { moved, neighbours } = lockAndNeighbours();
+      const move = await startMove(moved.key);
+      const [source, target] = (await startLogs()) as [ServerLog, ServerLog];
+      const asked = [moved, ...neighbours].map(bench.store.acquire);
+      expect(await kindsOf(asked)).toEqual(new Set(["taken"]));
+      expect(await move.whereIs(moved.key)).toBe("target");
+      const shared = await source.calls();
+      expect(shared.length).toBeLessThanOrEqual(4);
+      expect(shared.flatMap(({ keys }) => keys)).toEqual([]);
+      const alone = await target.calls();
+      expect(alone.map(({ keys }) => keys)).toEqual([[moved.key]]);
+      // The next one goes alone at once, so the source refuses none of a shared call.
+      expect((await bench.store.extend(moved).reply).kind).toBe("done");
+      expect(await source.calls()).toEqual([]);
+      await release(bench, [moved, ...neighbours]);
+      expect(await move.whereIs(moved.key)).toBe(undefined);
+    });
+
+    test("a lock that was taken before is contended, extended and released wherever it is", async () => {
+      for (const where of ["source", "target"] as const) {
+        const [bench, other] = [await openGathering(), await openGathering()];
+        const { moved, neighbours } = lockAndNeighbours();
+        expect((await bench.store.acquire(moved).reply).kind).toBe("taken");
+        const move = await startMove(moved.key);
+        if (where === "target") await move.move(moved.key);
+        const all = [moved, ...neighbours];
+        const rival = commandOf({ key: moved.key, times });
+        const rivals = [rival, ...neighbours].map(other.store.acquire);
+        expect((await rivals[0]?.reply)?.kind).toBe("contended");
+        expect(await kindsOf(rivals.slice(1))).toEqual(new Set(["taken"]));
+        expect(await move.whereIs(moved.key)).toBe(where);
+        const extended = all.map(bench.store.extend);
+        expect(await kindsOf(extended)).toEqual(new Set(["done"]));
+        expect((await other.store.extend(rival).reply).kind).toBe("foreign");
+        expect((await other.store.release(rival).reply).kind).toBe("foreign");
+        expect(await move.whereIs(moved.key)).toBe(where);
+        await release(bench, all);
+        expect(await move.whereIs(moved.key)).toBe(undefined);
+        expect(await kindsOf(all.map(bench.store.extend))).toEqual(new Set(["gone"]));
+        expect(await kindsOf(all.map((one) => other.store.release(one)))).toEqual(
+          new Set(["gone"]),
+        );
+      }
+    });
+
+    test("what was refused is written again with its deadline, however late", async () => {
+      const bench = await openGathering();
+      const { moved, neighbours } = lockAndNeighbours();
+      const move = await startMove(moved.key);
+      const [source, target] = (await startLogs()) as [ServerLog, ServerLog];
+      const [first] = cluster.nodes;
+      first?.pause();
+      const asked = [moved, ...neighbours].map(bench.store.acquire);
+      const deadlineMs = await until(() => asked[0]?.deadlineMs, { what: "the first write" });
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      first?.resume();
+      expect(await kindsOf(asked)).toEqual(new Set(["taken"]));
+      expect(asked[0]?.deadlineMs).toBe(deadlineMs);
+      const deadlines = [...(await source.calls()), ...(await target.calls())].map(
+        ({ args }) => args[0],
+      );
+      expect(new Set(deadlines)).toEqual(new Set([`${deadlineMs}`]));
+      expect(await move.whereIs(moved.key)).toBe("target");
+      await release(bench, [moved, ...neighbours]);
+    });
+
+    test("an order is unavailable and leaves nothing, its neighbours run", async () => {
+      const { lock } = await openGathering();
+      const users = Array.from({ length: 21 }, () => userOnFirst(cluster, lock.keyFor.bind(lock)));
+      const [moved = "", ...others] = users;
+      const brisk = openLock({ store: new RedisStore(connect(cluster.ports)), ...patient });
+      const move = await startMove(lock.keyFor(moved));
+      void brisk;
+      void others;
+      void move;
+    });
+  });
+
+  describe("what a node refuses", () => {
+    const onAll = (name: string, ...args: (string | number)[]) =>
+      Promise.all(cluster.ports.map((port) => command(port, name, ...args)));
+    const first = (name: string, ...args: (string | number)[]) =>
+      command(cluster.ports[0] as number, name, ...args);
+
+    test("a key that the Redis user may not use is a misconfiguration, and its neighbours are served", async () => {
+      const [username, password] = [freshUser(), "secret"];
+      const permitted = "+eval +evalsha +get +set +pttl +pexpire +del +time +info".split(" ");
+      const ofCluster = "+cluster|slots +cluster|info +client|setname".split(" ");
+      const rules = ["on", `>${password}`, "~lock:submit:a*", ...permitted, ...ofCluster];
+      await onAll("ACL", "SETUSER", username, ...rules);
+      const userOf = (letter: string) => () => `${letter}-${freshUser()}`;
+      const { lock } = await openGathering(
+        { redisOptions: { username, password } },
+        cluster,
+        userOf("a"),
+      );
+      const all = await startLogs();
+      const [mine, others] = ["a", "b"].map((letter) =>
+        Array.from({ length: 40 }, userOf(letter)),
+      ) as [string[], string[]];
+      const attempts = [...others, ...mine].map((user) => lock.acquire(user));
+      const [refused, served] = [attempts.slice(0, 40), attempts.slice(40)];
+      for (const attempt of await Promise.all(refused)) {
+        expect(causeOf(attempt)).toBeInstanceOf(LockMisconfiguredError);
+      }
+      const leases = (await Promise.all(served)).map((attempt) => acquired(attempt).lease);
+      const shared = (await callsOf(all)).flat().filter(({ keys }) => keys.length === 0);
+      expect(shared.length).toBeGreaterThan(0);
+      expect(shared.length).toBeLessThanOrEqual(12);
+      const released = await Promise.all(leases.map((lease) => lease.release()));
+      expect(new Set(released)).toEqual(new Set(["released"]));
+      const plain = await untilReady(connect(cluster.ports));
+      for (const user of others) expect(await plain.exists(lock.keyFor(user))).toBe(0);
+    });
+
+    test("a full node takes no lock, and lets go of those that it has", async () => {
+      const { lock } = await openGathering();
+      const users = Array.from({ length: 40 }, () => userOnFirst(cluster, (one) => lock.keyFor(one)));
+      const leases = await Promise.all(users.map((user) => leaseOf(lock, user)));
+      await first("CONFIG", "SET", "maxmemory-policy", "noeviction");
+      await first("CONFIG", "SET", "maxmemory", "1");
+      try {
+        const [log] = (await startLogs()) as [ServerLog];
+        const others = Array.from({ length: 20 }, () =>
+          userOnFirst(cluster, (one) => lock.keyFor(one)),
+        );
+        const attempts = await Promise.all(others.map((user) => lock.acquire(user)));
+        for (const attempt of attempts) {
+          expect((causeOf(attempt).cause as Error).message).toMatch(/^OOM\b/);
+        }
+        await log.calls();
+        const endings = leases.map((lease, index) =>
+          lease.release(index % 2 === 0 ? {} : { cooldownMs: 60_000 }),
+        );
+        expect(new Set(await Promise.all(endings))).toEqual(new Set(["released"]));
+        const calls = await log.calls();
+        expect(calls.length).toBeLessThanOrEqual(4);
+        expect(calls.flatMap(({ keys }) => keys)).toEqual([]);
+        for (const [index, { key, ownerId }] of leases.entries()) {
+          expect(await first("GET", key)).toBe(index % 2 === 0 ? null : `cooldown:${ownerId}`);
+        }
+      } finally {
+        await first("CONFIG", "SET", "maxmemory", "0");
+      }
+    });
+  });
+});
