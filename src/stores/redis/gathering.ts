@@ -79,22 +79,23 @@ export class Gathering {
       verdict = { mayGather: false, askAt: 0, pauseMs: askAgainMs.first };
       this.#verdicts.set(stream, verdict);
     }
-    if (!verdict.mayGather && performance.now() >= verdict.askAt) this.#ask(node, key, verdict);
+    if (!verdict.mayGather && performance.now() >= verdict.askAt)
+      void this.#ask(node, key, verdict);
     return verdict.mayGather;
   }
 
-  #ask(node: ClusterNode, key: string, verdict: Verdict): void {
+  async #ask(node: ClusterNode, key: string, verdict: Verdict): Promise<void> {
     verdict.askAt = performance.now() + verdict.pauseMs;
     verdict.pauseMs = Math.min(2 * verdict.pauseMs, askAgainMs.most);
-    node.eval(question, 0, keyPrefixOf(this.#client) + key).then(
-      (reply) => {
-        const [version, value] = reply as unknown[];
-        const isOld = !(Number(version) >= leastVersion);
-        if (isOld) verdict.askAt = Number.POSITIVE_INFINITY;
-        verdict.mayGather = !isOld && isAnswer(value);
-      },
-      () => {},
-    );
+    try {
+      const reply = await node.eval(question, 0, keyPrefixOf(this.#client) + key);
+      const [version, value] = Array.isArray(reply) ? reply : [];
+      const isOld = !(Number(version) >= leastVersion);
+      if (isOld) verdict.askAt = Number.POSITIVE_INFINITY;
+      verdict.mayGather = !isOld && isAnswer(value);
+    } catch {
+      // It is asked again.
+    }
   }
 }
 
