@@ -1,5 +1,7 @@
-import type { Redis } from "ioredis";
-import { addressOf } from "../stores/redis/ioredis.ts";
+import type { Cluster, Redis } from "ioredis";
+import { slotOf } from "../stores/redis/cluster.ts";
+import { askNode } from "../stores/redis/gathering.ts";
+import { addressOf, masterOf } from "../stores/redis/ioredis.ts";
 import { refusals } from "../stores/redis/no-answers.ts";
 import { answerOf, type Connection, once } from "./connect.ts";
 import { exitCode, toCliError } from "./failure.ts";
@@ -77,7 +79,10 @@ async function examine(connection: Connection, node: Redis, ttlMs: number): Prom
       lookAtInfo(info, isClusterNode, add);
     }
     await measure(connection, node, add);
-    if (isClusterNode) await lookAtCluster(connection, node, ttlMs, add);
+    if (isClusterNode) {
+      await lookAtCluster(connection, node, ttlMs, add);
+      await lookAtGathering(connection, node, add);
+    }
     const { valkey_version: valkey, redis_version: redis, redis_mode: mode, role } = info;
     return {
       address,
@@ -214,6 +219,19 @@ async function lookAtCluster(connection: Connection, node: Redis, ttlMs: number,
     const text = `cluster-node-timeout ${longer(timeoutMs, ttlMs)}`;
     add("warn", "node-timeout", text, "CONFIG SET cluster-node-timeout 5000");
   }
+}
+
+/** Rule 23: where locks do not share calls, none is lost, and an order costs more. */
+async function lookAtGathering(connection: Connection, node: Redis, add: Add): Promise<void> {
+  const { client, clientPrefix, locks } = connection;
+  const name = `${node.options.host}:${node.options.port}`;
+  const keyOf = (_: unknown, user: number) => clientPrefix + locks[0].lock.keyFor(`${user}`);
+  const keys = Array.from({ length: 1_000 }, keyOf);
+  const key = keys.find((each) => masterOf(client as Cluster, slotOf(each)) === name);
+  if (key === undefined) return;
+  const answer = await answerOf(connection, askNode(node, key));
+  const isAlone = "each lock is a call of its own: the server takes no scripts without keys";
+  add("ok", "gathering", answer === "yes" ? "the locks of many users share a call" : isAlone);
 }
 
 function longer(ms: number, ttlMs: number): string {

@@ -87,6 +87,10 @@ describe("doctor has nothing to say", () => {
     const { found, report } = await examine(nodes[0]?.url ?? "", "--cluster");
     expect(found).toEqual([]);
     expect(report.servers).toHaveLength(3);
+    for (const { findings } of report.servers) {
+      const text = "the locks of many users share a call";
+      expect(findings).toContainEqual({ level: "ok", check: "gathering", text });
+    }
   });
 });
 

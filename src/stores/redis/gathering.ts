@@ -6,10 +6,7 @@ import {
   type RedisClient,
 } from "./ioredis.ts";
 
-/**
- * Asks a node whether a script may use a key that it does not declare. Servers below 7.0 have no
- * `REDIS_VERSION_NUM`, and so answer with nothing at all.
- */
+/** Servers below 7.0 have no `REDIS_VERSION_NUM`, and so answer with nothing at all. */
 const question = "return {redis.REDIS_VERSION_NUM, redis.pcall('GET', ARGV[1])}";
 
 const leastVersion = 0x07_00_00;
@@ -79,27 +76,33 @@ export class Gathering {
       verdict = { mayGather: false, askAt: 0, pauseMs: askAgainMs.first };
       this.#verdicts.set(stream, verdict);
     }
-    if (!verdict.mayGather && performance.now() >= verdict.askAt)
-      void this.#ask(node, key, verdict);
+    const isToAsk = !verdict.mayGather && performance.now() >= verdict.askAt;
+    if (isToAsk) void this.#ask(node, key, verdict);
     return verdict.mayGather;
   }
 
   async #ask(node: ClusterNode, key: string, verdict: Verdict): Promise<void> {
     verdict.askAt = performance.now() + verdict.pauseMs;
     verdict.pauseMs = Math.min(2 * verdict.pauseMs, askAgainMs.most);
-    try {
-      const reply = await node.eval(question, 0, keyPrefixOf(this.#client) + key);
-      const [version, value] = Array.isArray(reply) ? reply : [];
-      const isOld = !(Number(version) >= leastVersion);
-      if (isOld) verdict.askAt = Number.POSITIVE_INFINITY;
-      verdict.mayGather = !isOld && isAnswer(value);
-    } catch {
-      // It is asked again.
-    }
+    const answer = await askNode(node, keyPrefixOf(this.#client) + key);
+    verdict.mayGather = answer === "yes";
+    if (answer === "too old") verdict.askAt = Number.POSITIVE_INFINITY;
   }
 }
 
-/** A key that holds a list may be used, too. */
-function isAnswer(value: unknown): boolean {
-  return !(value instanceof Error) || value.message.startsWith("WRONGTYPE");
+/** Asks a node whether it takes calls that declare no key. @param key one that it has. */
+export async function askNode(
+  node: Pick<RedisClient, "eval">,
+  key: string,
+): Promise<"yes" | "no" | "too old"> {
+  try {
+    const reply = await node.eval(question, 0, key);
+    const [version, value] = Array.isArray(reply) ? reply : [];
+    if (!(Number(version) >= leastVersion)) return "too old";
+    // A key that holds a list may be used, too.
+    const isRefused = value instanceof Error && !value.message.startsWith("WRONGTYPE");
+    return isRefused ? "no" : "yes";
+  } catch {
+    return "no";
+  }
 }

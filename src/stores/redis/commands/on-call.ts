@@ -214,9 +214,8 @@ function inspectionOf(text: number | string, storeTimeMs: number): Inspection | 
       return { state, id: idOf(rest), expiresInMs };
     case "other":
       return { state: "foreign", id: idOf(rest), expiresInMs, notText: true };
-    case "cooldown": {
+    case "cooldown":
       return { state, id: idOf(rest), expiresInMs, ...ifTooLong(expiresInMs, longestCooldownMs) };
-    }
     case "freed": {
       const [ownerId = "", by = "", , reason = "", isForeign] = rest.split(":");
       const texts = { by: decoded(by), reason: decoded(reason) };
@@ -237,9 +236,9 @@ function heldOf(value: string, expiresInMs: number, storeTimeMs: number): Inspec
   if (token === undefined) {
     return { ...held, heldMs: undefined, renewedMs: undefined, endsInMs: undefined };
   }
-  const heldMs = atLeast0(storeTimeMs - Math.floor(Number(token) / 1_000));
-  const renewedMs = atLeast0(Number(ttlMs) - expiresInMs);
-  const endsInMs = atLeast0(Number(maxHoldMs) - heldMs);
+  const heldMs = Math.max(0, storeTimeMs - Math.floor(Number(token) / 1_000));
+  const renewedMs = Math.max(0, Number(ttlMs) - expiresInMs);
+  const endsInMs = Math.max(0, Number(maxHoldMs) - heldMs);
   return { ...held, heldMs, renewedMs, endsInMs, ...ifTooLong(expiresInMs, Number(ttlMs)) };
 }
 
@@ -251,10 +250,6 @@ function ifTooLong(expiresInMs: number, mostMs: number): { readonly clockSetBack
 
 function idOf(ownerIdOrHash: string): string {
   return ownerIdOrHash.slice(0, 8);
-}
-
-function atLeast0(ms: number): number {
-  return Math.max(0, ms);
 }
 
 /** As it is, where another program wrote it. */
