@@ -10,6 +10,7 @@ import { slotOf } from "../../src/stores/redis/cluster.ts";
 import { acquireCommand } from "../../src/stores/redis/commands/acquire.ts";
 import { ConnectionPair } from "../../src/stores/redis/connection-pair.ts";
 import { type Asking, asking } from "../support/asking.ts";
+import { record } from "../support/channels.ts";
 import { type AnyCluster, closeClients, clusterClients, untilReady } from "../support/clients.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
@@ -192,8 +193,13 @@ describe.each(clusterClients)("rule 23: gathering by node, with $name", ({ conne
       (await callsOf(all)).map((calls) => calls.some((call) => call.byText));
     expect(await byText()).toEqual([false, false, false]);
     await command(cluster.ports[1] as number, "SCRIPT", "FLUSH");
+    const acquires = record("submit-lock:acquire");
     await pairsOf(lock, users);
+    acquires.stop();
     expect(await byText()).toEqual([false, true, false]);
+    // Nothing was executed, so nothing has to be confirmed.
+    expect(new Set(acquires.messages.map(({ copies }) => copies))).toEqual(new Set([1]));
+    expect(acquires.messages).toHaveLength(60);
   });
 
   test("with automatic pipelining on the nodes' connections every call declares its keys", async () => {
@@ -396,8 +402,8 @@ describe.each(clusterClients)("rule 23: gathering by node, with $name", ({ conne
     afterEach(() => lab.nodes[0]?.resume());
 
     /** Attempts of 20 users of each node. The first node is silent, with calls of them on their way. */
-    async function openInFlight() {
-      const { client } = await openGathering({}, lab);
+    async function openInFlight(options: Options = {}) {
+      const { client } = await openGathering(options, lab);
       const lock = openLock({ store: new RedisStore(client), ...impatient });
       const { lock: other } = await openBench({}, lab);
       const [lost = [], ...others] = usersOnEach(20);
@@ -411,23 +417,35 @@ describe.each(clusterClients)("rule 23: gathering by node, with $name", ({ conne
       return { client, other, lost, attempts, outcomesOf };
     }
 
-    test("and comes back: every attempt ends, and no lock has two holders", async () => {
-      const { client, other, lost, attempts, outcomesOf } = await openInFlight();
-      const node = client.nodes("master").find(({ options }) => options.port === lab.ports[0]);
-      node?.stream.destroy();
-      lab.nodes[0]?.resume();
-      for (const outcome of await outcomesOf(lost)) {
-        expect(["acquired", "unavailable"]).toContain(outcome);
-      }
-      for (const user of lost) {
-        const attempt = await attempts.get(user);
-        if (attempt?.outcome === "acquired") {
-          expect((await other.acquire(user)).outcome).toBe("contended");
-          expect(await attempt.lease.release()).toBe("released");
+    test.each([
+      ["with a new connection", {}],
+      ["by itself", { clusterNodeRetryStrategy: () => 20 }],
+    ])(
+      "and comes back %s: every attempt is confirmed, and no lock has two holders",
+      async (_how, options) => {
+        const { client, other, lost, attempts, outcomesOf } = await openInFlight(options);
+        const acquires = record("submit-lock:acquire");
+        const node = client.nodes("master").find((one) => one.options.port === lab.ports[0]);
+        const wasLost = new Promise((resolve) => node?.once("close", resolve));
+        node?.stream.destroy();
+        await wasLost;
+        lab.nodes[0]?.resume();
+        for (const outcome of await outcomesOf(lost)) {
+          expect(["acquired", "unavailable"]).toContain(outcome);
         }
-        await other.withLock(user, { waitMs: 15_000 }, () => {});
-      }
-    });
+        acquires.stop();
+        // Rule 2: the answer to a second write by the client is no answer to the first.
+        expect(acquires.messages.filter(({ copies }) => copies > 1)).toHaveLength(20);
+        for (const user of lost) {
+          const attempt = await attempts.get(user);
+          if (attempt?.outcome === "acquired") {
+            expect((await other.acquire(user)).outcome).toBe("contended");
+            expect(await attempt.lease.release()).toBe("released");
+          }
+          await other.withLock(user, { waitMs: 15_000 }, () => {});
+        }
+      },
+    );
 
     test("and is dead: the attempts of its users are unavailable", async () => {
       const { lost, outcomesOf } = await openInFlight();
@@ -451,47 +469,41 @@ return type(reply) == 'table' and reply.err and 'refused' or 'executed'`;
     return { key, beside, source, target, move: await startMove(key) };
   }
 
-  const commands: [name: string, ...options: string[]][] = [
-    ["GET"],
-    ["SET", "second", "PX", "90000", "NX"],
-    ["SET", "second", "PX", "90000", "XX"],
-    ["DEL"],
-    ["PTTL"],
-    ["PEXPIRE", "90000"],
+  const commands = [
+    { call: "GET", name: "GET", options: [] },
+    { call: "SET NX", name: "SET", options: ["second", "PX", 90_000, "NX"] },
+    { call: "SET XX", name: "SET", options: ["second", "PX", 90_000, "XX"] },
+    { call: "DEL", name: "DEL", options: [] },
+    { call: "PTTL", name: "PTTL", options: [] },
+    { call: "PEXPIRE", name: "PEXPIRE", options: [90_000] },
   ];
 
-  test.each(commands)(
-    "may use a key that is there, by %s %s %s %s %s",
-    async (name, ...options) => {
-      const { key, source, target, move } = await openMove();
-      const run = (port: number) => command(port, "EVAL", script, 0, name, key, ...options);
-      expect(await run(target)).toBe("refused");
-      expect(await command(source, "GET", key)).toBe("first");
-      expect(await run(source)).toBe("executed");
-      expect(await move.whereIs(key)).toBe(name === "DEL" ? undefined : "source");
-    },
-  );
+  test.each(commands)("may use a key that is there, by $call", async ({ name, options }) => {
+    const { key, source, target, move } = await openMove();
+    const run = (port: number) => command(port, "EVAL", script, 0, name, key, ...options);
+    expect(await run(target)).toBe("refused");
+    expect(await command(source, "GET", key)).toBe("first");
+    expect(await run(source)).toBe("executed");
+    expect(await move.whereIs(key)).toBe(name === "DEL" ? undefined : "source");
+  });
+
+  test.each(commands)("is refused a key that has moved, by $call", async ({ name, options }) => {
+    const { key, source, target, move } = await openMove();
+    await move.move(key);
+    for (const port of [source, target]) {
+      expect(await command(port, "EVAL", script, 0, name, key, ...options)).toBe("refused");
+    }
+    expect(await move.whereIs(key)).toBe("target");
+    await move.finish();
+    expect(await command(target, "GET", key)).toBe("first");
+    const life = Number(await command(target, "PTTL", key));
+    expect(life).toBeGreaterThan(0);
+    expect(life).toBeLessThanOrEqual(60_000);
+  });
 
   test.each(commands)(
-    "is refused a key that has moved, by %s %s %s %s %s",
-    async (name, ...options) => {
-      const { key, source, target, move } = await openMove();
-      await move.move(key);
-      for (const port of [source, target]) {
-        expect(await command(port, "EVAL", script, 0, name, key, ...options)).toBe("refused");
-      }
-      expect(await move.whereIs(key)).toBe("target");
-      await move.finish();
-      expect(await command(target, "GET", key)).toBe("first");
-      const life = Number(await command(target, "PTTL", key));
-      expect(life).toBeGreaterThan(0);
-      expect(life).toBeLessThanOrEqual(60_000);
-    },
-  );
-
-  test.each(commands)(
-    "is refused a key that was never there, by %s %s %s %s %s",
-    async (name, ...options) => {
+    "is refused a key that was never there, by $call",
+    async ({ name, options }) => {
       const { key, source, target, move } = await openMove();
       const never = `{${key}}:never`;
       for (const port of [source, target]) {
