@@ -286,9 +286,10 @@ describe.each(clusterClients)("rule 23: gathering by node, with $name", ({ conne
       first?.resume();
       expect(await kindsOf(asked)).toEqual(new Set(["taken"]));
       expect(asked[0]?.deadlineMs).toBe(deadlineMs);
-      const deadlines = [...(await source.calls()), ...(await target.calls())].map(
-        ({ args }) => args[0],
-      );
+      const calls = [...(await source.calls()), ...(await target.calls())];
+      const written = calls.filter(({ args }) => args.includes(moved.ownerId));
+      expect(written).toHaveLength(2);
+      const deadlines = written.map(({ args }) => args[0]);
       expect(new Set(deadlines)).toEqual(new Set([`${deadlineMs}`]));
       expect(await move.whereIs(moved.key)).toBe("target");
       await release(bench, [moved, ...neighbours]);
@@ -319,6 +320,21 @@ describe.each(clusterClients)("rule 23: gathering by node, with $name", ({ conne
         for (const user of users) expect(foundBy(await submit(lock, user))).toBe("order 7");
       },
     );
+
+    test("who runs an order for the second time lets go of a lock that has moved before its record", async () => {
+      const { client } = await openGathering();
+      const lock = openLock({ store: new RedisStore(client), ...impatient });
+      const { moved } = lockAndNeighbours();
+      const user = moved.key.replace("lock:submit:", "");
+      const first = acquired(await submit(lock, user));
+      expect(await client.del(moved.key)).toBe(1);
+      const second = acquired(await submit(lock, user));
+      expect(await first.lease.complete(answer)).toBe("late");
+      const move = await startMove(moved.key);
+      await move.move(moved.key);
+      expect(await second.lease.complete({ status: 201, body: "order 8" })).toBe("duplicate");
+      expect(await move.whereIs(moved.key)).toBe(undefined);
+    });
   });
 
   describe("what a node refuses", () => {

@@ -7,16 +7,19 @@ export interface ScriptCall {
   readonly reply: Promise<unknown>;
 }
 
-/** The script calls that are made of a client from now on. */
+/** The script calls that are made from now on of a client, and of the nodes that a Cluster has. */
 export function scriptCallsOf(client: AnyRedis | AnyCluster): readonly ScriptCall[] {
   const calls: ScriptCall[] = [];
-  for (const name of ["eval", "evalsha"] as const) {
-    const send = client[name].bind(client) as (...args: unknown[]) => Promise<unknown>;
-    Reflect.set(client, name, (...args: unknown[]) => {
-      const reply = send(...args);
-      calls.push({ argv: byText([name, ...args.map(String)]), reply });
-      return reply;
-    });
+  const nodes = "nodes" in client ? client.nodes("all") : [];
+  for (const each of [client, ...nodes]) {
+    for (const name of ["eval", "evalsha"] as const) {
+      const send = each[name].bind(each) as (...args: unknown[]) => Promise<unknown>;
+      Reflect.set(each, name, (...args: unknown[]) => {
+        const reply = send(...args);
+        calls.push({ argv: byText([name, ...args.map(String)]), reply });
+        return reply;
+      });
+    }
   }
   return calls;
 }

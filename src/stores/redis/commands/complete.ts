@@ -74,7 +74,11 @@ for i = 1, #KEYS / 2 do
   local owner_id = ARGV[4 * i - 3]
   local held = redis.pcall('GET', key)
   local mine = type(held) == 'string' and string.sub(held, 1, 36) == owner_id
-  local reply = keep(KEYS[2 * i], owner_id, ARGV[4 * i - 2], tonumber(ARGV[4 * i - 1]) - now)
+  -- Rule 23: the node may refuse the lock, which has moved, and not the record.
+  local reply = held
+  if not failed(held) or odd(held) then
+    reply = keep(KEYS[2 * i], owner_id, ARGV[4 * i - 2], tonumber(ARGV[4 * i - 1]) - now)
+  end
   if reply == 3 and mine then
     reply = 1
   end
