@@ -83,7 +83,7 @@ test("the commands run in a CommonJS project with ioredis 5, also on its own loc
     const listed = await project.bin("submit-lock", ["list", "--limit", "1", ...where], env);
     expect(listed).toMatchObject({ code: 0, stderr: "" });
     const prefix = where.length === 0 ? "lock:submit:" : "lock:shell:";
-    expect(listed.stdout).toContain(`${prefix} on 127.0.0.1:`);
+    expect(listed.stdout).toContain(`${prefix} on database 0 of 127.0.0.1:`);
   }
   const examined = await project.bin("submit-lock", ["doctor"], env);
   expect(examined.stderr).toBe("");
