@@ -76,10 +76,10 @@ return replies
  */
 export const letGo: string = /* lua */ `
 local function let_go(key, owner_id, left)
-  local cooldown = 'cooldown:' .. owner_id
+  local cooldown = left > 0 and 'cooldown:' .. owner_id
   -- Rule 19: its end is an absolute time, which a clock that was set back moves away.
-  local life = string.format('%.0f', math.min(left, ${longestCooldownMs}))
-  if left > 0 then
+  local life = cooldown and string.format('%.0f', math.min(left, ${longestCooldownMs}))
+  if cooldown then
     -- Rule 16: over the lock. While a Cluster moves the slot, a key that was deleted is not written.
     local reply = redis.pcall('SET', key, cooldown, 'PX', life, 'XX')
     if reply and reply.ok then
@@ -91,7 +91,7 @@ local function let_go(key, owner_id, left)
   local reply = redis.pcall('DEL', key)
   if not failed(reply) then
     wrote = true
-    if left > 0 then
+    if cooldown then
       redis.pcall('SET', key, cooldown, 'PX', life)
     end
   end
