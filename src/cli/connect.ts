@@ -11,20 +11,20 @@ import { within } from "../within.ts";
 import { CliError, exitCode, NoAnswerError, toCliError } from "./failure.ts";
 import type { Arguments } from "./main.ts";
 
-/** The time that Redis has for one answer, and for connecting. */
+/** The time that Redis has for one answer, and for connecting, in ms. */
 const answerWithinMs = 2_000;
 
 /** The connection of one command. It is closed by the end of the process. */
 export interface Connection {
-  /** For messages; never with a user or a password. */
+  /** The address of Redis for messages, without user and password. */
   readonly address: string;
-  /** `undefined` where the module of `--config` does not export one. */
+  /** `undefined` where the module of `--config` does not export `redis`. */
   readonly client?: Redis | Cluster;
-  /** Confirmed by Redis itself. `undefined` on a Cluster, and without a client. */
+  /** The database that Redis has selected. `undefined` on a Cluster, and without a client. */
   readonly database?: number | undefined;
   /** One for each `--prefix`. */
   readonly locks: readonly [PrefixedLock, ...PrefixedLock[]];
-  /** The client itself puts it in front of every key. */
+  /** The `keyPrefix` of the client, which puts it in front of every key; `""` for none. */
   readonly clientPrefix: string;
   readonly user?: string | undefined;
 }
@@ -40,11 +40,11 @@ export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<
   const config = args.text("config");
   if (config !== undefined) return await fromConfig(config, args);
   const at = await proved(await clientOf(args, args.text("url") ?? env["REDIS_URL"] ?? ""));
-  // Not earlier: a store connects its client by itself.
+  // After `proved`, because a store connects its client by itself.
   const store = new RedisStore(at.client);
   const lockOf = (keyPrefix: string): PrefixedLock => ({
     keyPrefix,
-    // Shorter than the command's own bound, because the lock's error says why.
+    // 1.5 s, so that the lock's error, which says why, comes before the command's bound of 2 s.
     lock: new SubmitLock({ store, keyPrefix, acquireTimeoutMs: 0.75 * answerWithinMs }),
   });
   const [first = "lock:submit:", ...others] = args.texts("prefix");
@@ -57,13 +57,13 @@ export const once: Omit<RedisOptions, "replyMapping" | "scripts"> = {
   enableOfflineQueue: false,
   connectTimeout: answerWithinMs,
   maxRetriesPerRequest: 0,
-  // CLIENT SETINFO is not among the permissions that the lock needs, and nor is the INFO of a check.
+  // CLIENT SETINFO is not among the permissions that the lock needs, nor is the INFO of a check.
   disableClientInfo: true,
   enableReadyCheck: false,
   retryStrategy: () => null,
 };
 
-/** A client of the Redis that was typed. It is not connected yet. */
+/** Makes the client for `--url`, `--cluster` or `--sentinel`. It is not connected yet. */
 async function clientOf(args: Arguments, url: string): Promise<Redis | Cluster> {
   const sentinels = args.text("sentinel")?.split(",");
   const isCluster = args.has("cluster");
@@ -106,7 +106,7 @@ function fromUrl(text: string) {
   try {
     const { protocol, hostname, port, pathname, username, password } = new URL(text);
     const [, db] = /^\/?(\d{0,9})$/.exec(pathname) ?? [];
-    // A client would obey ?db=5, and a command that ignored it would look into the wrong database.
+    // ioredis obeys ?db=5: a command that ignored it would look into another database.
     const isPlain = !/[?#]/.test(text) && /^rediss?:$/.test(protocol);
     if (db === undefined || hostname === "" || !isPlain) throw new Error();
     return {
@@ -118,7 +118,7 @@ function fromUrl(text: string) {
       ...(protocol === "rediss:" && { tls: {} }),
     };
   } catch {
-    // The text is not repeated: usually it is its password that a URL cannot hold.
+    // The message leaves the URL out: the part that is not valid is usually the password.
     throw new CliError(
       "--url or REDIS_URL: expected an address such as redis://user:password@host:6379/0, with the database as its path, without ? and #, and with special characters in the password percent-encoded",
     );
@@ -157,7 +157,7 @@ async function proved(client: Redis | Cluster) {
     throw toCliError(reason ?? error, address);
   }
   try {
-    // The client of --config may still be connecting, and may have been told to select another database.
+    // The client of --config may still be connecting, or selecting another database.
     if (client.status !== "ready") await answerOf({ address }, onceEmitted(client, "ready"));
     const selected = database();
     if (selected) await answerOf({ address }, (client as Redis).select(selected));
@@ -179,7 +179,7 @@ async function fromConfig(file: string, args: Arguments): Promise<Connection> {
   } catch (error) {
     throw new CliError(`--config: cannot load ${file} (${(error as Error).message})`);
   }
-  // A compiler puts `export default` for CommonJS one level deeper.
+  // In a module compiled to CommonJS, `export default` is one level deeper.
   if (hasMembers(loaded.default, ["default"])) loaded = loaded.default as typeof loaded;
   if (!hasMembers(loaded.default, ["inspect", "free", "keyFor", "check"])) {
     throw new CliError(`--config: expected ${file} to default-export a SubmitLock`);

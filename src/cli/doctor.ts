@@ -19,7 +19,7 @@ export interface Report {
   readonly warnings: number;
 }
 
-/** A member is `undefined` where Redis does not permit INFO. */
+/** All but `address` and `findings` is `undefined` where INFO is not permitted or not answered. */
 interface ServerReport {
   readonly address: string;
   readonly version?: string | undefined;
@@ -30,7 +30,7 @@ interface ServerReport {
 }
 
 interface Finding {
-  /** `warn`: locks are lost or refused when something else fails. `fail`: they are already. */
+  /** `fail`: locks are lost or refused as it is. `warn`: if more fails. `unknown`: not checked. */
   readonly level: "ok" | "warn" | "fail" | "unknown";
   /** A stable name of the check. */
   readonly check: string;
@@ -93,7 +93,7 @@ async function examine(connection: Connection, node: Redis, ttlMs: number): Prom
       findings,
     };
   } catch (error) {
-    // The other nodes of a Cluster may be well.
+    // An error of one node of a Cluster is a finding: the other nodes may be well.
     if (!isClusterNode) throw error;
     const { message: text } = toCliError(error, address);
     return { address, findings: [{ level: "fail", check: "reach", text, remedy: dead }] };
@@ -103,7 +103,7 @@ async function examine(connection: Connection, node: Redis, ttlMs: number): Prom
 const dead =
   "let a replica take over; without one, start the server again. Never start a master without persistence before a replica has taken over: it starts empty";
 
-/** Resolves to `undefined` if Redis does not permit it, or does not have the command. */
+/** Resolves to `undefined` if Redis does not permit the command, or does not have it. */
 function ifPermitted<Value>(connection: Connection, asked: Promise<Value>) {
   return answerOf(connection, asked).catch((error: Error): undefined => {
     if (!refusals.command.test(error.message)) throw error;
@@ -124,14 +124,14 @@ function numberIn(reply: unknown, name: string): number {
   return Number(reply instanceof Map ? reply.get(name) : Object(reply)[name]);
 }
 
-/** Whether a server keeps the locks that it grants. */
+/** Finds settings and states in INFO with which a server loses or refuses locks. */
 function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
   const { role, connected_slaves: replicas = "0" } = info;
   if (role === "slave") {
     const remedy = `use the master's address, ${info["master_host"]}:${info["master_port"]}, or Sentinels that know it`;
     add("fail", "role", "this is a replica: it refuses every lock", remedy);
   }
-  // A Cluster's masters have a quorum instead.
+  // Not on a Cluster: a master that is cut off from the majority refuses writes by itself.
   if (role === "master" && replicas !== "0" && !isClusterNode) {
     const text = "min-replicas-to-write 0: a master that is cut off continues to grant locks";
     const remedy = "CONFIG SET min-replicas-to-write 1, which refuses all writes without replicas";
@@ -157,15 +157,15 @@ function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
   const hasLog = info["aof_enabled"] === "1";
   const remedy = "CONFIG SET appendonly yes, and set it in redis.conf";
   if (hasLog) add("ok", "persistence", "appendonly yes");
-  else add("warn", "persistence", "appendonly no: a restart loses all locks and records", remedy);
+  else add("warn", "persistence", "appendonly no: a restart may lose locks and records", remedy);
   const isLogBroken = hasLog && info["aof_last_write_status"] === "err";
   if (isLogBroken || info["rdb_last_bgsave_status"] === "err") {
-    const text = `the last write of the ${isLogBroken ? "append-only file" : "snapshot"} failed: Redis refuses every lock until one succeeds`;
+    const text = `the last write of the ${isLogBroken ? "append-only file" : "snapshot"} failed: by default, Redis refuses every lock until a write succeeds`;
     add("fail", "disk", text, "make room on the disk, or correct its rights: see the server's log");
   }
 }
 
-/** Compares the run id with the one at another connection to the same address. */
+/** Compares the run ids of the servers at two connections to one address. */
 async function compareServers(connection: Connection, node: Redis, runId: unknown, add: Add) {
   const second = node.duplicate(once);
   second.on("error", () => {});
@@ -180,10 +180,10 @@ async function compareServers(connection: Connection, node: Redis, runId: unknow
   }
 }
 
-/** Uses EVAL, as the lock does: a user with the lock's permissions may not PING. */
+/** Measures the latency by EVAL, as locks use it: the lock's permissions do not include PING. */
 async function measure(connection: Connection, node: Redis, add: Add): Promise<void> {
   const tookMs: number[] = [];
-  // 50 answers, or those of 2 s.
+  // 50 answers, or fewer if they take longer than 2 s.
   const endsAt = performance.now() + 2_000;
   while (tookMs.length < 50 && performance.now() <= endsAt) {
     const startedAt = performance.now();
@@ -193,21 +193,23 @@ async function measure(connection: Connection, node: Redis, add: Add): Promise<v
   tookMs.sort((one, other) => one - other);
   const medianMs = tookMs[Math.floor(tookMs.length / 2)] ?? 0;
   const p99Ms = tookMs[Math.ceil(tookMs.length * 0.99) - 1] ?? 0;
-  // 200 ms is the default of a lock.
+  // 200 ms is the default of commandTimeoutMs.
   const text = `latency of ${tookMs.length} answers: p50 ${medianMs.toFixed(1)} ms, p99 ${p99Ms.toFixed(1)} ms (commandTimeoutMs is 200)`;
   const remedy = "raise commandTimeoutMs, or use a Redis that is nearer";
   if (medianMs <= 200) add("ok", "latency", text);
   else add("warn", "latency", `${text}: most commands are sent twice`, remedy);
 }
 
-/** Whether a Cluster serves every user, and how long a failover takes. */
+/** Checks whether a Cluster serves all slots, and after how long it fails over. */
 async function lookAtCluster(connection: Connection, node: Redis, ttlMs: number, add: Add) {
   const info = await ifPermitted(connection, node.cluster("INFO"));
   const { cluster_state: state, cluster_slots_ok: slots } = fieldsOf(info);
   if (info === undefined) {
     add("unknown", "cluster", "state of the Cluster: not permitted (+cluster|info)");
-  } else if (state !== "ok") {
-    const text = `cluster_state is ${state}: ${slots} of 16384 slots are served, and the users of the others cannot order`;
+  } else if (state !== "ok" || Number(slots) < 16_384) {
+    const served = `${slots} of 16384 slots are served`;
+    const failed = `cluster_state is ${state} (${served}): no user can order`;
+    const text = state === "ok" ? `${served}: the users of the others cannot order` : failed;
     const remedy = `find the master that is gone with CLUSTER NODES; ${dead}`;
     add("fail", "cluster", text, remedy);
   }
@@ -221,7 +223,7 @@ async function lookAtCluster(connection: Connection, node: Redis, ttlMs: number,
   }
 }
 
-/** Rule 23: where locks do not share calls, none is lost, and an order costs more. */
+/** Rule 23: reports whether locks share calls. If not, orders cost more, and no lock is lost. */
 async function lookAtGathering(connection: Connection, node: Redis, add: Add): Promise<void> {
   const { client, clientPrefix, locks } = connection;
   const name = `${node.options.host}:${node.options.port}`;
@@ -235,7 +237,7 @@ async function lookAtGathering(connection: Connection, node: Redis, add: Add): P
 }
 
 function longer(ms: number, ttlMs: number): string {
-  return `${duration(ms)} is longer than ttlMs, ${duration(ttlMs)}: every order that is under way at a failover loses its lease`;
+  return `${duration(ms)} is longer than ttlMs, ${duration(ttlMs)}: every order that is under way on a failed master loses its lease`;
 }
 
 /** Tries a throwaway lock of each prefix. */
@@ -244,7 +246,7 @@ async function tryLocks({ address, locks }: Connection, add: Add): Promise<void>
   try {
     for (const { lock } of locks) await answerOf({ address }, lock.check());
     const ms = ((performance.now() - startedAt) / locks.length).toFixed(1);
-    add("ok", "commands", `every command of the lock: acquire, extend, release in ${ms} ms`);
+    add("ok", "commands", `acquire, extend and release of a lock work (${ms} ms together)`);
   } catch (error) {
     add("fail", "commands", `the lock cannot work: ${toCliError(error, address).message}`);
   }
@@ -281,11 +283,11 @@ async function askSentinels(connection: Connection, ttlMs: number, add: Add): Pr
   await Promise.all(looks);
 }
 
-/** Looks for keys that keep users out for longer than a lock may. */
+/** Looks for keys of other locks, and for keys that live too long by a clock that was set back. */
 async function lookAtKeys(connection: Connection, budgetMs: number, add: Add): Promise<void> {
   for (const prefixed of connection.locks) {
     const listed = await findLocks(connection, prefixed, budgetMs).catch(() => undefined);
-    if (listed === undefined) return add("unknown", "keys", "other locks: not permitted (+scan)");
+    if (listed === undefined) return add("unknown", "keys", "other locks: SCAN failed (+scan)");
     const under = `under ${prefixed.keyPrefix}`;
     const all = listed.locks.map(({ found }) => found);
     const setBack = all.filter((found) => "clockSetBack" in found).length;

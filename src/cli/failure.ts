@@ -8,7 +8,7 @@ export const exitCode = {
   found: 1,
   /** Wrong arguments, or no ioredis. */
   usage: 2,
-  /** No Redis within 2 s of connecting. */
+  /** Redis did not answer within 2 s, or cannot serve the command now: a replica, full, loading. */
   noRedis: 3,
   notPermitted: 4,
 } as const;
@@ -29,7 +29,7 @@ export class CliError extends Error {
 /** Redis did not answer: it may have executed the request. */
 export class NoAnswerError extends CliError {}
 
-/** Errors with their exit code, and a sentence that begins with the address. The first that matches counts. */
+/** Patterns of errors, with exit code and the sentence after the address. The first match wins. */
 const remedies: readonly (readonly [RegExp, code: number, sentence: string])[] = [
   [refusals.password, notPermitted, " rejected the user name or password. Put both in the URL."],
   [refusals.host, notPermitted, " accepts no client from this host. Use another host."],

@@ -20,7 +20,7 @@ export async function free(context: Context): Promise<number> {
   const user = visibleUser(args.user);
   const look = async () => visibleTexts(await answerOf(connection, lock.inspect(args.user)));
   const wrongId = (found: Found) => {
-    const text = `Nothing was changed: this is not the id of the lock's holder (${labelOf(found)}). It was mistyped, or a newer order has begun: leave that one alone. Look again: ${args.suggest("show")}`;
+    const text = `Nothing was changed: the id that was given is not that of the user's lock (${labelOf(found)}). It was mistyped, or a newer order has begun: leave that one alone. Look again: ${args.suggest("show")}`;
     return ended(context, { outcome: "changed" }, text);
   };
 
@@ -31,12 +31,12 @@ export async function free(context: Context): Promise<number> {
   }
   const isSame = (args.text("id")?.toLowerCase() ?? found.id).startsWith(found.id);
   if (found.state === "freed" && !now && isSame) {
-    const text = `Already freed by ${found.by} (${found.reason}). User ${user} can order again in ${duration(found.expiresInMs)}. Nothing was changed.`;
+    const text = `Already freed by ${found.by} (${found.reason}). User ${user} can order again in ${duration(found.expiresInMs)}${found.clockSetBack ? ", or 5 min after the next click" : ""}. Nothing was changed.`;
     return ended(context, { outcome: "freed", freeInMs: found.expiresInMs }, text);
   }
   if (args.has("dry-run")) {
     if (!isSame) return wrongId(found);
-    // A life that is too long is cut to the holder's ttlMs, which is not known here.
+    // `free` cuts a life that is too long to the holder's ttlMs, which an inspection does not have.
     const isTooLong = found.state === "held" && found.clockSetBack;
     const keptMs = isTooLong ? Number.POSITIVE_INFINITY : found.expiresInMs;
     const freeInMs = now || found.state === "cooldown" || found.state === "foreign" ? 0 : keptMs;
@@ -81,12 +81,12 @@ export async function free(context: Context): Promise<number> {
 async function answers({ args, terminal }: Context, found: Found) {
   const now = args.has("now");
   const given = args.text("id")?.toLowerCase();
-  // --now is confirmed by the id once more.
+  // On a terminal, `--now` asks for the id even where `--id` gave it.
   const asksId = terminal.canAsk && (given === undefined || now);
   const user = visibleUser(args.user);
-  // A foreign holder is not notified, so the warning is printed even if there is nothing to ask.
+  // With --now or a foreign lock the holder may go on: warn even if there is nothing to ask.
   if (asksId || now || found.state === "foreign") {
-    const without = `Without --now the user waits ${duration(found.expiresInMs)}.`;
+    const without = `Without --now the user waits up to ${duration(found.expiresInMs)}.`;
     const risk = `--now lets the next order start at once, although the holder may still be at work: two orders and two charges are possible. Do this only with a developer who has stopped that process. ${without}`;
     const hasHolder = found.state === "held" || found.state === "freed";
     const effect = now && hasHolder ? risk : effectOfFree(found);

@@ -16,12 +16,12 @@ export interface Context {
   open(): Promise<Connection>;
 }
 
-/** Resolves to its exit code, if that is not 0. */
+/** Resolves to the exit code; `undefined` is 0. */
 type Command = (context: Context) => Promise<number | undefined>;
 
 export const commands: Readonly<Record<string, Command>> = { show, free, list, watch, doctor };
 
-/** The parser reads its options here, and a command with `<user>` is about one user. */
+/** The help of each command. `parsed` takes the options from it; `<user>` requires a user id. */
 const helps: Readonly<Record<string, string>> = {
   show: `show <user>
 Shows what is known of a user's lock, and what to do.
@@ -86,13 +86,13 @@ export function helpOf(name?: string): string[] {
     ...[`${program} <command> [options]`, "", ...about, ""],
     `Where Redis is: REDIS_URL or --url; see ${program} <command> --help.`,
     "Exit codes: 0 done, 1 doctor found a failure or free met another holder, 2 usage or no ioredis,",
-    "  3 no Redis within 2 s of connecting, 4 not permitted.",
+    "  3 no answer of Redis within 2 s, or Redis cannot serve now, 4 not permitted.",
   ];
 }
 
 const units: Readonly<Record<string, number>> = { ms: 1, s: 1e3, m: 6e4, min: 6e4, h: 3.6e6 };
 
-/** The words behind the name of a command, checked against its options. */
+/** The words after the name of a command, checked against the options in its help. */
 export class Arguments {
   readonly name: string;
   readonly takesUser: boolean;
@@ -162,7 +162,7 @@ export class Arguments {
 }
 
 function parsed(name: string, args: string[], help: string) {
-  // The parser lets each be repeated, so that a second value is refused and not obeyed.
+  // `multiple`, because otherwise the last value of a repeated option would win without an error.
   const options: ParseArgsConfig["options"] = {};
   for (const [, option = "", value] of help.matchAll(/^ {2}--([\w-]+)( <)?/gm)) {
     options[option] = { type: value === undefined ? "boolean" : "string", multiple: true };
@@ -199,7 +199,7 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
     return (await commands[name]?.({ args, terminal, open })) ?? exitCode.done;
   } catch (error) {
     const failure = toCliError(error, connection?.address ?? "Redis");
-    // The message may repeat an argument.
+    // `visible`, because the message may repeat an argument.
     terminal.warn([`submit-lock: ${visible(failure.message)}`]);
     return failure.exitCode;
   }

@@ -15,7 +15,7 @@ export async function show({ args, terminal, open }: Context): Promise<undefined
     const key = visible(connection.clientPrefix + lock.keyFor(args.user));
     terminal.print([
       terminal.paint("bold", `User ${user} is not locked (key ${key} in ${redisOf(connection)}).`),
-      "If the customer still cannot order, this lock is not the reason: check the shop's answers.",
+      "No lock keeps this user out now. If orders still fail, look at the status and code that the shop answers.",
     ]);
   } else {
     const [headline = "", ...facts] = describeLock(user, found);
@@ -29,7 +29,7 @@ export async function show({ args, terminal, open }: Context): Promise<undefined
   }
 }
 
-/** A lock that is there. */
+/** The content of a user's key that is not free. */
 export type Found = Exclude<Inspection, { state: "free" }>;
 
 export const lockStates = ["working", "silent", "unknown", "freed", "cooldown", "foreign"] as const;
@@ -43,7 +43,7 @@ export function stateOf(found: Found): LockState {
   return renewals.missed > 0 ? "silent" : "working";
 }
 
-/** `undefined` where they cannot be known: for a lock of 0.1, and after the clock was set back. */
+/** `undefined` if unknown: no holder, a lock of 0.1 or another library, or a clock set back. */
 export function renewalsOf(
   found: Found,
 ): { readonly everyMs: number; readonly missed: number; readonly hasEnded: boolean } | undefined {
@@ -52,7 +52,7 @@ export function renewalsOf(
   if (renewedMs === undefined || endsInMs === undefined) return undefined;
   // A renewal gives the key ttlMs to live, and the next one is due after a third of it.
   const everyMs = (renewedMs + expiresInMs) / 3;
-  // It reaches maxHoldMs soon, and is not renewed before that.
+  // The key lives until maxHoldMs already, so it is not renewed again.
   const hasEnded = endsInMs <= expiresInMs;
   // A renewal that is less than half a period late may be under way.
   const missed = everyMs === 0 ? 0 : Math.floor((renewedMs - everyMs / 2) / everyMs);
@@ -92,7 +92,7 @@ function headline(found: Found): string {
   }
 }
 
-/** The time of day so many milliseconds from now. */
+/** The time of day `ms` milliseconds from now. */
 function timeIn(ms: number): string {
   return clock(new Date(Date.now() + ms));
 }
@@ -105,7 +105,7 @@ function factsOf(held: HeldInspection): string[] {
   const facts = [`  since    ${timeIn(-heldMs)}, ${duration(heldMs)} ago`, ...where];
   if (renewals.missed > 0) return facts;
   const ago = `${duration(renewedMs)} ago`;
-  // Where maxHoldMs is ttlMs, a lease is never renewed.
+  // A lease whose maxHoldMs is ttlMs is never renewed.
   const last = renewedMs < heldMs ? `${ago}, for the last time` : "never";
   const [renewed, end] = renewals.hasEnded
     ? [`${last}: whether its process is alive is not known`, `in ${duration(expiresInMs)}`]
@@ -117,21 +117,19 @@ function factsOf(held: HeldInspection): string[] {
   return [...facts, `  renewed  ${renewed}`, ends];
 }
 
-/** Says what `free` without `--now` does to a lock, and so what to do instead. */
+/** Says what `free` without `--now` does to a lock, and what to do before. */
 export function effectOfFree(found: Found): string {
   const left = duration(found.expiresInMs);
   const lookFirst = "Look for the order and the payment first.";
-  const kept =
-    left === "forever" ? "gives it an expiry: ttlMs" : "keeps the user out for all of that time";
   const effects: Readonly<Record<LockState, string>> = {
     working: `free asks the process to stop, and the next order waits until then: ${left} at most. It undoes nothing that the order has done. ${lookFirst}`,
     silent: `The lock ends by itself in ${left}. Freeing it will not help the user sooner; it only stops the process from renewing it. ${lookFirst}`,
-    unknown: `A plain free ${"clockSetBack" in found ? "cuts it to ttlMs, too" : kept}. Its holder may still be at work. ${lookFirst}`,
-    freed: "Nothing to do: by then the holder has been told to stop, or its lease is over.",
-    cooldown: "Do not free: look whether that request has placed an order. free ends it at once.",
+    unknown: `free without --now ${"clockSetBack" in found ? "cuts the time to ttlMs, as the next click does" : left === "forever" ? "gives it an expiry, ttlMs" : "leaves the user locked out for the time above"}. The lock's holder may still be at work. ${lookFirst}`,
+    freed: "Nothing to do: by that time the holder has been notified, or its lease has run out.",
+    cooldown: "Do not free: look whether the last request placed an order. free ends the cooldown.",
     foreign: `It may be an old lock whose process died: there is no way to tell. ${left === "forever" ? "The next click gives it an expiry: maxHoldMs. " : ""}free deletes it at once. Its holder may still be at work and is not notified: two orders and two charges are possible. ${lookFirst}`,
   };
   return "notText" in found
-    ? "The key is deleted at once, with everything in it. Find out first which program writes it, and give the lock another prefix."
+    ? "free deletes the key at once, with everything in it. Find out first which program writes it, and give the lock another prefix."
     : effects[stateOf(found)];
 }

@@ -1,6 +1,6 @@
 import type { Inspection } from "../lock/on-call.ts";
 
-/** The program as a person types it. Without the option, npx would fetch and run any package of this name. */
+/** The program as a person types it. Without the option, npx may download and run a package. */
 export const program = "npx --no-install submit-lock";
 
 /** Colours a text, or leaves it as it is. */
@@ -21,7 +21,7 @@ export interface Terminal {
   ask(question: string): Promise<string | undefined>;
 }
 
-/** A terminal obeys or hides these: control, format and bidirectional characters, lone surrogates. */
+/** Control, format and bidirectional characters, lone surrogates: terminals obey or hide them. */
 const invisible = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/gu;
 
 /** Makes a text from outside, such as a customer's login name, safe to show on a terminal. */
@@ -49,7 +49,7 @@ export function json(value: unknown): string {
   return JSON.stringify(value).replace(invisible, (found) => found.split("").map(escaped).join(""));
 }
 
-/** A word as a shell reads it as one argument. */
+/** Quotes a word, if it must be, so that a shell reads it as one argument. */
 export function quoted(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) && !word.startsWith("-")
     ? word

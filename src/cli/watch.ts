@@ -27,7 +27,7 @@ export async function watch({ args, terminal, open }: Context): Promise<undefine
   }
 }
 
-/** Compares two looks; `undefined` if nothing has changed. The first look is a change in any case. */
+/** Names the change between two looks; `undefined` for none. The first look is always a change. */
 export function changeOf(before: Inspection | undefined, now: Inspection): string | undefined {
   const idOf = (found?: Inspection) => found !== undefined && "id" in found && found.id;
   const isSame = before?.state === now.state && idOf(before) === idOf(now);

@@ -18,15 +18,15 @@ declare global {
     interface Request {
       /** The lease on the user's lock, where a guard of submit-lock has taken it. */
       submitLease?: Lease;
-      /** The submission of the request, where a guard with `idempotency` has recognised it. */
+      /** The submission of the request, where a guard with `idempotency` has found its id. */
       submission?: RequestSubmission;
     }
   }
 }
 
 /**
- * Answers a request that was not let through. Its `next` takes an error and nothing else: whatever
- * this function does, the handler does not run.
+ * Answers a request instead of its handler. Its `next` takes an error and nothing else: `next()`
+ * never runs the handler.
  */
 export type Answer<Req extends IncomingMessage, Info> = (
   req: Req,
@@ -49,8 +49,8 @@ type AnyHandler = (
 ) => unknown;
 
 /**
- * A handler of `(req, res, next)` with the types of the given one's route. A handler without
- * parameters tells nothing of its route, so what it becomes fits any.
+ * The type of a protected handler: `(req, res, next)` with the types of the given handler's route.
+ * A handler without parameters has no types of a route, so its protected form fits any route.
  */
 type ProtectedHandler<Handler extends AnyHandler> =
   Parameters<Handler> extends []
@@ -78,11 +78,11 @@ export interface SubmitGuard {
    * the handler has settled and the response is over. Its rejections go to the error handler, on
    * Express 4 too.
    *
-   * **Write the handler `async`, and await what it starts**: `await pipeline(source, res)` instead
-   * of `source.pipe(res)` or a callback. The promise is all that shows when a handler is done. One
-   * that returns none is seen no better than by a plain guard: if its client leaves before the
-   * response has ended, its user is locked out for up to `maxHoldMs`, 60 s by default. The process
-   * warning `SUBMIT_LOCK_UNSEEN_HANDLER` says once that this has happened.
+   * **Write the handler `async`, and await all work it starts**: `await pipeline(source, res)`, not
+   * `source.pipe(res)` or a callback. Only its promise shows when a handler is done. Without a
+   * promise, the lock is held as by the plain guard: if the client leaves before the response has
+   * ended, its user is locked out for up to `maxHoldMs`, 60 s by default. The process warning
+   * `SUBMIT_LOCK_UNSEEN_HANDLER` says once that a user was locked out for `maxHoldMs`.
    *
    * @throws InvalidOptionError for anything but a handler of up to three parameters.
    */
@@ -103,7 +103,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
   const resolved = resolveGuardOptions(options, {
     reject: (_req, res, _next, { problem: { status, headers, body } }) =>
       send(res, status, { ...headers, "Content-Length": Buffer.byteLength(body) }, body),
-    // A request of Node's own, as Connect has them, cannot say what it accepts.
+    // A plain request of Node.js, as Connect passes it, has no `accepts`.
     prefersPage: (req: IncomingMessage & Partial<Pick<Request, "accepts">>) =>
       typeof req.accepts === "function" && req.accepts([...offeredTypes]) === "html",
     replay: (_req, res, _next, { answer: { status, headers, body } }) =>
@@ -115,7 +115,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
     },
   });
 
-  /** Never rejects: every error goes to `next`. The plain guard has no handler. */
+  /** Admits, then runs `handler`, or `next` in a plain guard. Never rejects: `next` gets errors. */
   async function enter(
     req: IncomingMessage,
     res: ServerResponse,
@@ -128,7 +128,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
       if (admission.kind === "answered") {
         await admission.answer(req as Req, res as Response, (error) => {
           const why =
-            "an answer of one of the guard's functions (onContended and the others) called next() without an error; it has to answer the request, or pass an error";
+            "one of the guard's functions that answer (onContended and the others) called next() without an error. Send an answer, or call next(error)";
           next(goesOn(error) ? new AnsweredTwiceError(why) : error);
         });
         return;
@@ -143,7 +143,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
       else await run(handler, next, held);
     } catch (error) {
       if (!goesOn(error)) next(error);
-      else next(new Error(`the submission failed with ${String(error)} instead of an Error`));
+      else next(new Error(`the handler or a callback threw ${String(error)} instead of an Error`));
     }
   }
 
@@ -168,7 +168,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
   return Object.assign(submitGuardMiddleware, { protect: protect as SubmitGuard["protect"] });
 }
 
-/** Reports the end of a handler as far as it can be seen. */
+/** Runs a handler, and reports its end to the lease as far as the end can be seen. */
 async function run(
   handler: (forward: Next) => unknown,
   next: Next,
@@ -177,7 +177,7 @@ async function run(
   held?.begin();
   let passedOn = false;
   let isPromise = false;
-  // Later handlers go on when this one has settled; after an error only its answer is left.
+  // After next(), later handlers go on unseen; after next(error), the answer is not the handler's.
   const forward: Next = (error) => {
     if (goesOn(error)) passedOn = true;
     else held?.capture?.failed();
@@ -190,17 +190,17 @@ async function run(
   } catch (error) {
     held?.capture?.failed();
     if (isPromise) held?.finished();
-    // It may have started something before it threw.
+    // A handler without a promise may have started work before it threw.
     else held?.detached();
     throw error;
   }
   if (passedOn) held?.detached();
   else if (isPromise) held?.finished();
-  // Callback style: its end cannot be seen.
+  // The end of a handler without a promise cannot be seen.
   else held?.detached(warnIfHeldToMaxHold);
 }
 
-/** For a lease whose client has left and whose handler returned no promise. */
+/** Warns at `maxHoldMs`: the client of this lease has left, and its handler returned no promise. */
 function warnIfHeldToMaxHold({ lease: { signal } }: RequestLease): void {
   const warn = () => {
     const { reason } = signal;
@@ -211,7 +211,7 @@ function warnIfHeldToMaxHold({ lease: { signal } }: RequestLease): void {
       "a client left, and its user stayed locked out for maxHoldMs, because the handler passed to guard.protect() did not return a promise, so the guard could not tell when it finished. Write the handler async, and await everything that it starts, such as await pipeline(source, res)",
     );
   };
-  // Only now: the signal of a request that is answered is never made.
+  // Listens only once the client has left: making the signal costs time, and few requests need it.
   signal.addEventListener("abort", warn, { once: true });
 }
 
@@ -232,7 +232,7 @@ function send(
   res.end(body);
 }
 
-/** Values that Express takes for "go on": as an error they would start the handler of a refused request. */
+/** Whether Express takes an "error" for "go on", and would run the handler of a refused request. */
 function goesOn(error: unknown): boolean {
   return !error || error === "route" || error === "router";
 }

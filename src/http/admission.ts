@@ -15,27 +15,27 @@ import { identify } from "./submission.ts";
 
 /** The decision about a request that has reached a guard. */
 export type Admission<Args extends unknown[]> =
-  /** Go on, with the lock unless the request needs none, or may do without. */
+  /** Run the handler: under the lease `held`, or without one (`OPTIONS`, `skip`, "proceed"). */
   | {
       readonly kind: "pass";
-      /** Given back when the response and all reported work are over. */
+      /** The lease that this guard or an outer one has acquired for the request. */
       readonly held?: RequestLease;
-      /** The part of the answer that must be captured: none for a lock alone, or an outer guard's. */
+      /** The part of the answer to capture; `undefined`: none, or an outer guard captures it. */
       readonly wanted?: WantedAnswer | undefined;
     }
-  /** Do nothing: the client has left, or the request was answered. */
+  /** Neither run the handler nor answer: the client has left, or the request was answered. */
   | { readonly kind: "gone" }
-  /** Answer, and do not go on. */
+  /** Call `answer`, and do not run the handler. */
   | { readonly kind: "answered"; readonly answer: (...args: Args) => unknown };
 
-/** A cooldown depends on the status and on nothing else. */
+/** For `cooldownMs` without a submission: the cooldown depends on the answer's status alone. */
 const statusAlone: WantedAnswer = { storedHeaders: new Set(), maxBodyBytes: 0 };
 
 /**
- * Finds the user and the submission of a request, makes the attempt and decides about the request.
+ * Finds user and submission of a request, tries to take the lock, and decides about the request.
  *
- * @throws (as a rejection) errors of the callbacks, `InvalidUserIdError`, `NoFingerprintError`, and
- * `LockMisconfiguredError`: an operator has to see those, so they go to the error handler.
+ * @throws (as a rejection) errors of the callbacks, `InvalidUserIdError`, `InvalidOptionError`,
+ * `NoFingerprintError` and `LockMisconfiguredError`: adapters pass all to the error handler.
  */
 export async function admit<Source, Args extends unknown[]>(
   options: ResolvedGuardOptions<Source, Args>,
@@ -43,9 +43,9 @@ export async function admit<Source, Args extends unknown[]>(
   req: IncomingMessage,
   res: ServerResponse,
 ): Promise<Admission<Args>> {
-  // A preflight of CORS asks on behalf of a submission; it is not one.
+  // OPTIONS, such as a preflight of CORS, is not a submission.
   if (req.method === "OPTIONS") return { kind: "pass" };
-  // Before the first await, or an end of the response during it would be missed.
+  // Made before the first await, because the response may end during an await.
   const own = new RequestLease(req, res, options);
   let admission: Admission<Args> | undefined;
   try {
@@ -56,7 +56,7 @@ export async function admit<Source, Args extends unknown[]>(
       userId === undefined || userId === null || userId === ""
         ? refused(options, options.onAnonymous, source, own, { reason: "anonymous" })
         : await hold(options, source, userId, own);
-    // A second answer, or one for a client that has left, would only do harm.
+    // Do not answer a request that was answered already, or whose client has left.
     if (admission.kind === "answered" && own.response.isTooLate) admission = { kind: "gone" };
     return admission;
   } finally {
@@ -74,14 +74,14 @@ async function hold<Source, Args extends unknown[]>(
   const key = lock.keyFor?.(userId);
   const held = findLease(own.req, key);
   if (held !== undefined) {
-    // The outer guard's lease does not know which answers the inner one would keep.
+    // The outer guard's options decide which answers are kept, and how long a cooldown is.
     const isLost = idempotency !== undefined && held.options.idempotency !== idempotency;
     if (isLost || (cooldownMs > 0 && held.options.cooldownMs !== cooldownMs)) {
       throw new InvalidOptionError(
-        `${isLost ? "idempotency" : "cooldownMs"}: expected it on the outermost of the guards that a request passes, got it on an inner one`,
+        `${isLost ? "idempotency" : "cooldownMs"}: expected this option on the outermost of the guards that a request passes, got it on an inner one. Set it on the outermost guard`,
       );
     }
-    // Rule 13: this guard borrows; the one that acquired releases.
+    // Rule 13: this guard uses the outer guard's lease, and the outer guard releases it.
     return { kind: "pass", held };
   }
   const found =
@@ -104,7 +104,7 @@ async function hold<Source, Args extends unknown[]>(
   const { ageMs, answer: stored } = attempt;
   const headers = listedHeaders(idempotency.storedHeaders, stored.headers);
   const replay: Replay = { reason: "replay", answer: { ...stored, headers }, ageMs };
-  // Another writer may have recorded a status that a guard never keeps.
+  // A handler that calls `lease.complete` may have kept a status that a guard never keeps.
   const isAnswer = stored.status >= 200 && stored.status < 500;
   if (isAnswer && (options.onReplay || isReadable(replay.answer, own.req.headers))) {
     publishReplay({ key: key ?? "", ageMs, source: submission.source });
@@ -116,8 +116,8 @@ async function hold<Source, Args extends unknown[]>(
 }
 
 /**
- * Waits until the same submission is no longer in flight, and returns its outcome. Never takes the
- * lock: a click that waits for the first must not become a second order.
+ * Waits up to `waitMs` until the submission that is in flight has ended, and returns its outcome;
+ * `in-flight` if it has not, or the client has left. Never takes the lock: nothing must run twice.
  */
 async function waitForAnswer(
   lock: LockLike,
@@ -133,7 +133,7 @@ async function waitForAnswer(
     await sleep(Math.min(pauseMs, leftMs));
     if (own.response.isTooLate) return { outcome: "in-flight" };
     const found = await lock.lookUp?.(userId, asked);
-    // A store that does not say is asked again.
+    // `unknown`: the store did not answer. Look again.
     if (found !== undefined && found.outcome !== "in-flight" && found.outcome !== "unknown") {
       return found;
     }
@@ -169,9 +169,9 @@ function admitted<Source, Args extends unknown[]>(
     }
     case "unavailable": {
       const { cause } = attempt;
-      // A denied permission is not an outage: answered like one, it would never be looked at.
+      // A wrong password or permission is not an outage: an operator would not see it in a 503.
       if (isSubmitLockError(cause) && cause.code === "SUBMIT_LOCK_MISCONFIGURED") throw cause;
-      // An order without a lock for a client that has left helps no one.
+      // With "proceed", an order would run without a lock for a client that has left.
       if (own.response.isTooLate) return { kind: "gone" };
       const why = { reason: "unavailable", cause } as const;
       return refused(options, options.onUnavailable, source, own, why);
@@ -191,7 +191,7 @@ function refused<Source, Args extends unknown[]>(
   const answer = (...args: Args) => {
     const { docs } = options.idempotency ?? {};
     const isDerived = own.submission?.source === "derived";
-    // Not made for a client that has left before it is answered.
+    // The problem is made when the answer is called: never for a client that has left before.
     const problem = problemOf(why, { docs, isDerived, prefersPage: options.prefersPage(source) });
     return respond(...args, { ...why, problem } as never);
   };

@@ -5,31 +5,31 @@ import { type GivenHeaders, pickHeaders } from "./stored-answer.ts";
 
 export type WantedAnswer = Pick<ResolvedIdempotency<never>, "storedHeaders" | "maxBodyBytes">;
 
-/** A handler's answer, as an adapter sees it. */
+/** Captures the answer that a handler gives to a request. */
 export interface Capture {
-  /** Returns `undefined` if there is none; without its body if that was not kept. */
+  /** Returns `undefined` without an answer; its `body` is `undefined` if incomplete or too long. */
   answer(): AnswerToStore | undefined;
   /** The handler has failed: an answer that is given from now on is not its own. */
   failed(): void;
 }
 
 /**
- * Keeps the bytes that a handler writes to the response, from its calls and not from the socket: an
- * answer whose client has left is an answer, too. The capture is where the guard is mounted, so it
+ * Captures the answer from the handler's calls of the response's methods, not from the socket: the
+ * answer is kept even if its client has left. The capture is where the guard is mounted, so it
  * sees the bytes before outer middleware compresses them, and reads the headers before outer
  * middleware adds its own.
  */
 export class ResponseCapture implements Capture {
   readonly #wanted: WantedAnswer;
   #head: { readonly status: number; readonly headers: AnswerHeaders } | undefined;
-  /** `undefined` once there were more bytes than are kept. */
+  /** `undefined` once the body is longer than `maxBodyBytes`, or an error has cut it off. */
   #chunks: Buffer[] | undefined = [];
   #length = 0;
   #hasEnded = false;
-  /** Some bytes have left, so the client may have them. */
+  /** A call has sent the head or a part of the body: the client may have it. */
   #isOnWire = false;
   #isDiscarded = false;
-  /** `end` may call `write`, and both call `writeHead`: their arguments were seen already. */
+  /** True during an original method: `end` may call `write`, and both call `writeHead`. */
   #isPassingOn = false;
 
   constructor(res: ServerResponse, wanted: WantedAnswer) {
@@ -40,7 +40,7 @@ export class ResponseCapture implements Capture {
       const [status, second, third] = args;
       const given = typeof second === "string" ? third : (second ?? third);
       capture.#readHead(this, Number(status), given as GivenHeaders);
-      // On HTTP/1 the head leaves with the first bytes of the body.
+      // HTTP/2 sends the head at once, HTTP/1 with the first bytes of the body.
       if ("stream" in this && Number(status) >= 200) capture.#isOnWire = true;
       return capture.#passOn(this, writeHead, args);
     } as typeof res.writeHead;
@@ -59,7 +59,7 @@ export class ResponseCapture implements Capture {
       try {
         return capture.#passOn(this, end, args);
       } catch (error) {
-        // Such as for a chunk that is neither text nor bytes: it has not ended.
+        // Such as for a chunk that is neither text nor bytes: the response has not ended.
         if (isFirst) capture.#hasEnded = false;
         throw error;
       }
@@ -70,7 +70,7 @@ export class ResponseCapture implements Capture {
     return this.#head !== undefined;
   }
 
-  /** Nothing of the response is the handler's answer. */
+  /** Forgets what was captured and captures nothing more: the answer is not the handler's. */
   discard(): void {
     this.#isDiscarded = true;
     this.#forget();
@@ -78,7 +78,7 @@ export class ResponseCapture implements Capture {
 
   failed(): void {
     if (this.#head === undefined || !this.#isOnWire) this.discard();
-    // An error handler may end it, and that is not a part of the answer.
+    // The error handler may end the response, with bytes that are not the handler's: keep no body.
     else if (!this.#hasEnded) this.#chunks = undefined;
   }
 
@@ -95,7 +95,7 @@ export class ResponseCapture implements Capture {
     try {
       return Reflect.apply(method, res, args);
     } catch (error) {
-      // Such as for an invalid header: nothing was sent, so nothing was answered.
+      // Such as for an invalid header: if no headers were sent, there is no answer yet.
       if (!res.headersSent) this.#forget();
       throw error;
     } finally {
@@ -103,9 +103,9 @@ export class ResponseCapture implements Capture {
     }
   }
 
-  /** At the first sign of an answer, and before it passes on. */
+  /** Keeps status and headers at the first call that sends any of the answer, before it is sent. */
   #readHead(res: ServerResponse, status: number, given: GivenHeaders): void {
-    // 1xx is not an answer yet.
+    // A status of 1xx announces an answer, and is not one.
     if (this.#head !== undefined || this.#isDiscarded || status < 200) return;
     this.#head = { status, headers: pickHeaders(this.#wanted.storedHeaders, res, given) };
   }
@@ -120,7 +120,7 @@ export class ResponseCapture implements Capture {
     this.#length += Buffer.byteLength(chunk, coding);
     if (this.#length > this.#wanted.maxBodyBytes) this.#chunks = undefined;
     else if (typeof chunk === "string") this.#chunks.push(Buffer.from(chunk, coding));
-    // A copy: a handler may use its buffer again.
+    // A copy, because the handler may overwrite its buffer later.
     else this.#chunks.push(Buffer.from(chunk));
   }
 

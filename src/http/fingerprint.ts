@@ -5,28 +5,28 @@ import { setImmediate } from "node:timers/promises";
 import { NoFingerprintError } from "../errors.ts";
 import { hash22 } from "../lock/submission.ts";
 
-/** The content of a request that only the framework knows. */
+/** The parts of a request that are read from the framework's objects. */
 export interface RequestContent {
-  /** The URL as it was sent, with the part that a router has cut off. */
+  /** The URL as the client sent it, with the mount path that a router cuts off `req.url`. */
   readonly originalUrl: string;
   readonly query: unknown;
   /** The body as a parser has left it; `undefined` if none has. */
   readonly body: unknown;
-  /** A parser has run: it leaves a body behind, also for a content type that it does not take. */
+  /** Whether a `body` is set, even `undefined`: a parser of another content type may set it so. */
   readonly hasParser: boolean;
-  /** Each place in which a parser leaves files, with or without any. */
+  /** The values of all properties in which parsers leave files; `undefined` where none are. */
   readonly files: readonly unknown[];
 }
 
-/** Parsers for Koa may leave nothing behind for a content type that is not theirs. */
+/** The types of the usual parsers. For any other type a parser for Koa may not set `body`. */
 const usualTypes = /^application\/(?:json|x-www-form-urlencoded)\b/i;
 
 /**
- * The payload of a request: query, parsed body and files. An announced body may turn out to be empty,
- * as on HTTP/2 one turn of the event loop later.
+ * Returns the payload of a request: query, parsed body and files. Waits one turn of the event loop
+ * for a body that was announced and not parsed: on HTTP/2 it may turn out to be empty.
  *
- * @throws NoFingerprintError (as a rejection) for any other body that was not parsed: the client
- * chose a content type that no parser takes, or the application has mounted none.
+ * @throws NoFingerprintError (as a rejection) for a body that was not parsed: no parser takes its
+ * content type (415), or none is mounted (500); and for files whose bytes are not known.
  */
 export async function payloadOf(
   req: IncomingMessage,
@@ -37,9 +37,9 @@ export async function payloadOf(
   if (sent === undefined && bodyIsUnparsed(req, body)) {
     const isOfClient = hasParser || !usualTypes.test(req.headers["content-type"] ?? "");
     const reason = isOfClient ? "no body parser took its content type" : "its body was not parsed";
-    // A fingerprint of nothing would let every payload pass for the first one.
+    // Without the body, all payloads of a client would have the same fingerprint.
     throw new NoFingerprintError(
-      `cannot compare this request with earlier ones of its Idempotency-Key: ${reason}. Mount the body parser before the guard, or give idempotency.fingerprint`,
+      `cannot compare this request with earlier ones of its Idempotency-Key: ${reason}. Mount the body parser before the guard, or set idempotency.fingerprint`,
       { status: isOfClient ? 415 : 500 },
     );
   }
@@ -66,9 +66,9 @@ export function bodyWasAnnounced(req: IncomingMessage | Http2ServerRequest): boo
 }
 
 /**
- * Whether a body was announced and no parser has taken it, so that `body` says nothing about the
- * payload. Parsers for Express 4 and Koa leave `{}` behind for a content type that is not theirs,
- * and that is not a payload either; a `{}` that was sent has been read off the request.
+ * Whether a body was announced and no parser has parsed it. Parsers for Express 4 and Koa set `{}`
+ * for a content type that they do not parse, without reading the request; for a `{}` that the
+ * client sent, they have read it.
  */
 export function bodyIsUnparsed(req: IncomingMessage | Http2ServerRequest, body: unknown): boolean {
   if (body !== undefined && !isEmptyObject(body)) return false;
@@ -77,8 +77,8 @@ export function bodyIsUnparsed(req: IncomingMessage | Http2ServerRequest, body: 
 }
 
 /**
- * The body as a parser has left it; `null` for none. Parsers for Express 4 leave `{}` behind for a
- * request without a body, and those for Express 5 and Koa do not: a retry may reach another version.
+ * The body as a parser has left it; `null` for none. Parsers for Express 4 set `{}` for a request
+ * without a body, those for Express 5 and Koa do not, and a retry may reach another version.
  */
 export function sentBody(req: IncomingMessage | Http2ServerRequest, body: unknown): unknown {
   if (isEmptyObject(body) && !bodyWasAnnounced(req)) return null;
@@ -98,13 +98,13 @@ function isEmptyObject(body: unknown): boolean {
  * one name and one size would pass for each other.
  */
 export function sentFiles(places: readonly unknown[]): Record<string, string[][]> | undefined {
-  // Without a prototype: a client gives the names of the fields.
+  // Without a prototype, because the client chooses the names of the fields.
   const files: Record<string, string[][]> = Object.create(null);
   // A parser for Koa may leave one object in two places.
   for (const place of new Set(places)) collect(place, "", files);
   const all = Object.values(files);
   for (const each of all) {
-    // Formidable lists the files of a field as the disk has written them: the order does not count.
+    // Sorted, because Formidable lists the files of a field in the order of their writes to disk.
     if (each.some(([how]) => how === "hash")) each.sort((a, b) => (`${a}` < `${b}` ? -1 : 1));
   }
   return all.length > 0 ? files : undefined;
@@ -115,7 +115,7 @@ function collect(value: unknown, field: string, files: Record<string, string[][]
   if (Array.isArray(value)) {
     for (const each of value) collect(each, field, files);
   } else if (isPlain(value) && Object.values(value).every((each) => typeof each === "object")) {
-    // It holds files and arrays only, by field. A file has a name, a path or a class.
+    // Not a file, but an object of files by field: a file has a class, or a text such as its name.
     for (const [name, each] of Object.entries(value)) {
       collect(each, field === "" ? name : `${field}[${name}]`, files);
     }
@@ -134,15 +134,15 @@ function describe(file: Fields): string[] {
   const name = firstText(file, "originalname", "originalFilename", "name") ?? "";
   const about = [name, firstText(file, "mimetype", "type") ?? "", `${file["size"]}`];
   const bytes = file["buffer"] ?? file["data"];
-  // With temporary files, express-fileupload leaves an empty buffer.
+  // The lengths differ where express-fileupload uses temporary files: its buffer is empty.
   if (bytes instanceof Uint8Array && bytes.length === file["size"]) {
     return ["bytes", createHash("sha256").update(bytes).digest("base64url"), ...about];
   }
-  // No ETag: some stores give each upload of the same bytes another one.
+  // Not the ETag: some stores give each upload of the same bytes another one.
   const hash = firstText(file, "hash", "md5", "checksum");
   if (hash !== undefined) return ["hash", hash, ...about];
   throw new NoFingerprintError(
-    "cannot compare this request with earlier ones of its Idempotency-Key: it has a file whose bytes are not in memory, and whose parser gave no hash. Keep uploads in memory, let the parser hash them, or give idempotency.fingerprint",
+    "cannot compare this request with earlier ones of its Idempotency-Key: it has a file whose bytes are not in memory, and whose parser gave no hash. Keep uploads in memory, let the parser hash them, or set idempotency.fingerprint",
   );
 }
 
@@ -151,10 +151,10 @@ function firstText(object: Fields, ...names: string[]): string | undefined {
   return texts.find((text): text is string => typeof text === "string" && text !== "");
 }
 
-/** Far beyond any order, and far from what a stack can hold. */
+/** Deeper than any order, and far from the depth at which the recursion overflows the stack. */
 const maxDepth = 64;
 
-/** 22 characters, equal for equal payloads of one submission, that tell nothing without its id. */
+/** Returns 22 characters: equal for equal payloads of one id, unrelated between two ids. */
 export function fingerprintOf(idHash: string, value: unknown): string {
   return hash22(`${idHash}:${canonicalJson(value)}`);
 }
@@ -177,7 +177,7 @@ export function canonicalJson(value: unknown): string {
   );
 }
 
-/** Returns `undefined` for a value that JSON cannot hold: left out of an object, `null` in an array. */
+/** Returns `undefined` for a value that JSON lacks: left out of an object, `null` in an array. */
 function write(value: unknown, depth: number): string | undefined {
   if (typeof value === "string") return quote(value);
   if (Number.isFinite(value)) return `${value}`;
@@ -188,17 +188,17 @@ function write(value: unknown, depth: number): string | undefined {
   const shower = (mayShow ? value : {}) as { toJSON?: unknown };
   const shown: unknown = typeof shower.toJSON === "function" ? shower.toJSON() : value;
   if (typeof shown === "bigint") {
-    throw new NoFingerprintError("the fingerprint: a bigint is no JSON; make it a string");
+    throw new NoFingerprintError("the fingerprint: a bigint is not JSON; make it a string");
   }
   if (typeof shown !== "object" || shown === null) return JSON.stringify(shown);
   if (depth === maxDepth) {
     throw new NoFingerprintError(
       `the fingerprint: its payload is nested deeper than ${maxDepth} levels, or in a circle`,
-      // A client can send that, so it is not a fault of the server.
+      // A client can send such a payload, so the status is not 500.
       { status: 422 },
     );
   }
-  // A hole of an array is `null`, too, so not `map`.
+  // Not `map`, which skips the holes of an array: a hole is `null`, too.
   if (Array.isArray(shown)) {
     return `[${Array.from(shown, (each) => write(each, depth + 1) ?? "null").join()}]`;
   }
@@ -207,7 +207,7 @@ function write(value: unknown, depth: number): string | undefined {
   if (keys.length === 0 && !isPlain(shown)) {
     // A Map, a Set, a promise: all of them would be `{}`, and equal to each other.
     throw new NoFingerprintError(
-      "the fingerprint: expected JSON, got an object without members that is no plain object, such as a Map or a promise",
+      "the fingerprint: expected JSON, got an object without members that is no plain object, such as a Map or a promise. Return its content as JSON",
     );
   }
   let members = "";
@@ -218,12 +218,12 @@ function write(value: unknown, depth: number): string | undefined {
   return `{${members}}`;
 }
 
-/** As JSON.stringify does, at half its price where no character has to be escaped. */
+/** Quotes as JSON.stringify does, in half the time where no character has to be escaped. */
 function quote(text: string): string {
   return /^[ !#-[\]-~]*$/.test(text) ? `"${text}"` : JSON.stringify(text);
 }
 
-/** Its prototype has no prototype, so it is the `Object.prototype` of some realm. */
+/** Whether the prototype is `null` or the `Object.prototype` of any realm, which has none. */
 function isPlain(object: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(object);
   return prototype === null || Object.getPrototypeOf(prototype) === null;

@@ -18,14 +18,14 @@ import type {
 import type { Refusal } from "./refusals.ts";
 import { resolveStoredHeaders } from "./stored-answer.ts";
 
-/** Answers a request that does not run. `Args` are the arguments of the framework's handlers. */
+/** Answers a request instead of its handler. `Args` are the arguments of a framework's handler. */
 export type AnswerFunction<Args extends unknown[], Info> = (
   ...args: [...args: Args, info: Info]
 ) => unknown;
 
 /**
- * The options of a guard. `Source` is the argument of its callbacks, such as a request; `Args` are
- * the arguments of its functions that answer, followed by the reason.
+ * The options of a guard. `Source` is the argument of its callbacks, such as a request. `Args` are
+ * the arguments of its functions that answer; the reason follows them as the last argument.
  */
 export interface GuardOptions<Source, Args extends unknown[]> {
   /** A `SubmitLock`. */
@@ -36,38 +36,38 @@ export interface GuardOptions<Source, Args extends unknown[]> {
    * are anonymous.
    */
   readonly userId: (source: Source) => UserId | NoUser | Promise<UserId | NoUser>;
-  /** Requests that are let through without a lock. @defaultValue none, apart from `OPTIONS` */
+  /** Returns whether a request runs without a lock; `OPTIONS` always does. @defaultValue none */
   readonly skip?: ((source: Source) => boolean | Promise<boolean>) | undefined;
   /**
    * Recognises a submission that is sent again, and repeats its answer instead of running it again.
-   * `{}`: by the `Idempotency-Key` header. Mount its body parser before the guard.
+   * `{}`: by the `Idempotency-Key` header. Mount the body parser before the guard.
    * @defaultValue none: a submission that is sent when the first is over is a new one
    */
   readonly idempotency?: IdempotencyOptions<Source> | undefined;
   /**
    * For how long the user's next submission is contended after one that succeeded (2xx, 3xx), in
-   * milliseconds; 0 to 60 000. For clients without any id.
+   * milliseconds; 0 to 60 000. For every client, with an id or not; useful where clients send none.
    * @defaultValue 0
    */
   readonly cooldownMs?: number | undefined;
-  /** A request without a user: 401, go on without a lock, or answer. @defaultValue "reject" */
+  /** Without a user: "reject" answers 401, "proceed" runs without a lock. @defaultValue "reject" */
   readonly onAnonymous?: "reject" | "proceed" | AnswerFunction<Args, Anonymous> | undefined;
-  /** Another submission of the user is being processed, or any other reason for a 409. @defaultValue 409 */
+  /** Answers instead of every 409; the reason is in {@link Contended}. @defaultValue 409 */
   readonly onContended?: AnswerFunction<Args, Contended> | undefined;
-  /** Redis does not answer: 503, go on without a lock, or answer. @defaultValue "reject" */
+  /** Redis is no help: "reject" gives 503, "proceed" runs without a lock. @defaultValue "reject" */
   readonly onUnavailable?: "reject" | "proceed" | AnswerFunction<Args, Unavailable> | undefined;
   /**
    * The `Idempotency-Key` is missing although it is required, or cannot be read, or `submissionId`
-   * returned an unfit id. @defaultValue 400
+   * returned a number, a boolean or unfit text. @defaultValue 400
    */
   readonly onKeyMissing?: AnswerFunction<Args, KeyMissing> | undefined;
-  /** The id of the submission is that of another one, with other content. @defaultValue 422 */
+  /** The submission's id was used before, with other content. @defaultValue 422 */
   readonly onMismatch?: AnswerFunction<Args, Mismatch> | undefined;
-  /** The submission was completed before. @defaultValue its answer, with `Idempotent-Replayed: true` */
+  /** The submission has a kept answer. @defaultValue that, with `Idempotent-Replayed: true` */
   readonly onReplay?: AnswerFunction<Args, Replay> | undefined;
 }
 
-/** The adapter's part of a guard. */
+/** The functions that the adapter of a framework adds to the options. */
 interface Adapter<Source, Args extends unknown[]> {
   /** Sends the problem of a refusal for which the application has no answer of its own. */
   readonly reject: AnswerFunction<Args, Refusal>;
@@ -159,8 +159,8 @@ export function resolveGuardOptions<Source, Args extends unknown[]>(
 }
 
 /**
- * @param acquireTimeoutMs of the guard's lock; 0 where it is not known, and then the lock refuses a
- * `retainMs` that is too short for it.
+ * @param acquireTimeoutMs of the guard's lock; with 0, a `retainMs` that is below twice the lock's
+ * own is not found here: `acquire` throws for it.
  * @throws InvalidOptionError naming the option, what was expected and what came.
  */
 export function resolveIdempotencyOptions<Source>(
@@ -197,7 +197,7 @@ export function resolveIdempotencyOptions<Source>(
   };
 }
 
-/** Uses the form of `URL.href`, which has no character that could end a `Link` or a header line. */
+/** Returns the `URL.href` form, which has no character that could end a `Link` or a header line. */
 function resolveDocs(docs: unknown): string | undefined {
   if (docs === undefined) return undefined;
   const url = typeof docs === "string" && URL.canParse(docs) ? new URL(docs) : undefined;
@@ -205,7 +205,7 @@ function resolveDocs(docs: unknown): string | undefined {
   throw invalidOption("idempotency.docs", "an absolute http or https URL", docs);
 }
 
-/** @throws InvalidOptionError for the lock of an older copy, or an object that only resembles a lock. */
+/** @throws InvalidOptionError for a lock without the member, such as one of an older copy. */
 function having<Name extends keyof LockLike>(lock: LockLike, member: Name, feature: string) {
   if (lock[member] === undefined) {
     throw new InvalidOptionError(

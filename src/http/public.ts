@@ -1,4 +1,4 @@
-/** Only the types that every adapter exports beside its guard. */
+/** The types that every adapter exports beside its guard. This file has no values. */
 import type { Attempt, Lease, SubmissionAttempt } from "../lock/lease.ts";
 import type { LookUp } from "../lock/on-call.ts";
 import type { StoredAnswer } from "../lock/record.ts";
@@ -7,7 +7,7 @@ import type { UserId } from "../lock/submit-key.ts";
 
 export type { ReplayMessage } from "../lock/channels.ts";
 
-/** The members of a lease that a guard needs. */
+/** The members of a lease that a guard uses or hands to the handlers. */
 export interface LeaseLike
   extends Pick<Lease, "key" | "ownerId" | "signal" | "remainingMs">,
     Partial<Pick<Lease, "complete" | "fencingToken">> {
@@ -19,11 +19,11 @@ export type AttemptLike =
   | Exclude<SubmissionAttempt, { outcome: "acquired" }>
   | (Omit<Extract<Attempt, { outcome: "acquired" }>, "lease"> & { readonly lease: LeaseLike });
 
-/** The members of a lock that a guard needs: a `SubmitLock`, also of another copy of this package. */
+/** The members of a lock that a guard uses. A `SubmitLock` of another copy of the package fits. */
 export interface LockLike {
   acquire(userId: UserId): Promise<Exclude<AttemptLike, { outcome: "completed" | "mismatched" }>>;
   acquire(userId: UserId, options: AcquireOptions): Promise<AttemptLike>;
-  /** Without it, two guards on one request contend with each other. */
+  /** Needed for `idempotency`. Without it, two guards on one request contend with each other. */
   keyFor?(userId: UserId): string;
   /** Needed for `idempotency` and `cooldownMs`. */
   requireRecords?(feature: string): { readonly acquireTimeoutMs: number };
@@ -37,20 +37,20 @@ export type NoUser = undefined | null | "";
 /** No id that distinguishes this submission from others. */
 export type NoId = undefined | null | "";
 
-/** How a guard recognises a submission that is sent again; `Source` is the argument of its callbacks. */
+/** How a guard recognises a submission that is sent again. Its callbacks get a `Source`. */
 export interface IdempotencyOptions<Source> {
-  /** The `Idempotency-Key` header. `"required"`: 400 without it. @defaultValue "optional" */
+  /** The `Idempotency-Key` header; "required": 400 without any id. @defaultValue "optional" */
   readonly key?: "optional" | "required" | "ignored" | undefined;
   /**
-   * Identifies one submission, independently of the client: cart id and version, or a token rendered
-   * into the form; 1 to 1 024 characters. Where it gives an id, the header does not count. Do not
-   * hash the body: an order that is placed twice on purpose would be lost. A number, a boolean and
-   * unfit text are a 400; an object goes to the error handler. @defaultValue none
+   * Returns the id of one submission, independently of the client: cart id and version, or a token
+   * in the form; 1 to 1 024 characters. Where it returns an id, the header is ignored. Do not hash
+   * the body: an order that is placed twice on purpose would be lost. A number, a boolean and unfit
+   * text are a 400; an object is an `InvalidOptionError`. @defaultValue none
    */
   readonly submissionId?: ((source: Source) => string | NoId | Promise<string | NoId>) | undefined;
   /**
-   * The content that has to be equal on a retry: JSON, a string, bytes, or a promise of them; anything
-   * else goes to the error handler. @defaultValue query, parsed body and files for ids of the header, none for `submissionId`
+   * Returns the content that must be equal on a retry: JSON, text, bytes, or a promise of them; the
+   * rest is a `NoFingerprintError`. @defaultValue query, body and files; none with `submissionId`
    */
   readonly fingerprint?: ((source: Source) => unknown) | undefined;
   /**
@@ -63,16 +63,16 @@ export interface IdempotencyOptions<Source> {
   /** Headers that are stored and replayed beside the package's own list. @defaultValue none */
   readonly replayHeaders?: readonly string[] | undefined;
   /**
-   * The longest body that is kept, in bytes: 0 to 1 048 576. Of a longer one only the fact is kept
-   * that there was an answer, and the submission is not run again. @defaultValue 65 536
+   * The longest body that is kept, in bytes: 0 to 1 048 576. Of an answer with a longer one, status
+   * and headers are kept: a retry gets them if 3xx or with `Location`, else 409. @defaultValue 65 536
    */
   readonly maxBodyBytes?: number | undefined;
   /**
-   * How long to wait for the answer of the same submission, still in flight, in milliseconds:
+   * How long a retry waits for the answer while its submission is still in flight, in milliseconds:
    * 0 to 30 000. @defaultValue 0
    */
   readonly waitMs?: number | undefined;
-  /** An absolute http(s) URL of your documentation: problem `type`, and `Link`. @defaultValue none */
+  /** An http(s) URL, for `type` and `Link` of the problems `idempotency_…`. @defaultValue none */
   readonly docs?: string | undefined;
 }
 
@@ -80,10 +80,10 @@ export interface IdempotencyOptions<Source> {
  * Which answers are kept, and repeated to a retry; after any other one, a retry runs.
  *
  * - `"success"`: 2xx and 3xx.
- * - `"final"`: 4xx, too, but 401, 403, 407, 408, 409, 421, 423, 425 and 429, which depend on the
- *   moment or on who asked.
- * - A function that returns whether to keep this answer. It is not called for 5xx, which is never
- *   kept: after a 5xx it is not known what was done.
+ * - `"final"`: 2xx, 3xx, and 4xx except 401, 403, 407, 408, 409, 421, 423, 425 and 429, which
+ *   depend on the moment or on the client.
+ * - A function that returns whether to keep an answer of 200 to 499. A 5xx is never kept, because
+ *   it does not say whether the order was placed.
  */
 export type StorePolicy = "success" | "final" | ((answer: StoredAnswer) => boolean);
 
@@ -97,7 +97,7 @@ export interface RequestSubmission {
   readonly id: string;
   /** Whether the client's `Idempotency-Key` header gave the id, or the option `submissionId`. */
   readonly source: "key" | "derived";
-  /** This request's answer is not kept: the next retry runs. */
+  /** Call it to keep no answer of this request: the next retry runs. */
   doNotStore(): void;
 }
 
@@ -115,7 +115,7 @@ export type ProblemCode =
 
 /**
  * The answer that a guard gives by default to a request that does not run: a problem document (RFC
- * 9457), or a page for a client that prefers HTML. An answer of your own keeps its `headers`.
+ * 9457), or a page for a client that prefers HTML. Send its `headers` with an answer of your own.
  */
 export interface Problem {
   readonly status: number;
@@ -126,7 +126,7 @@ export interface Problem {
 }
 
 interface Refused {
-  /** The answer that the guard gives by default, for one of your own that keeps its headers. */
+  /** The guard's default answer; send its `headers` with an answer of your own. */
   readonly problem: Problem;
 }
 
@@ -135,16 +135,16 @@ export interface Anonymous extends Refused {
   readonly reason: "anonymous";
 }
 
-/** Another submission of the user holds the lock. */
+/** A 409. Unless a flag says otherwise, another submission of the user holds the lock. */
 export interface Contended extends Refused {
   readonly reason: "contended";
-  /** How long the holder's lease has to live unless it is extended, in milliseconds. */
+  /** How long the user's key has to live unless it is extended, in ms; `Infinity` for no end. */
   readonly expiresInMs: number;
-  /** The holder is at work on this very submission. */
+  /** The request repeats a submission that is in flight, has ended or was completed. */
   readonly sameSubmission: boolean;
   /** This submission was completed, but its answer was not kept, or this client cannot read it. */
   readonly answerUnavailable: boolean;
-  /** This submission was waited for and is over, and its answer was not kept: a new try may run. */
+  /** The guard waited (`waitMs`), and the submission ended, but kept no answer: a retry may run. */
   readonly hasEnded?: boolean | undefined;
   /**
    * The user's last submission ended a moment ago: `cooldownMs` is not over, or, on Koa, the second
@@ -163,14 +163,14 @@ export interface KeyMissing extends Refused {
   readonly why?: string | undefined;
 }
 
-/** The id of this submission is that of another one, with other content. */
+/** The submission's id was used before, with other content. */
 export interface Mismatch extends Refused {
   readonly reason: "mismatch";
-  /** That one is still being processed; otherwise it was completed. */
+  /** The submission that used the id before is still being processed; `false`: it was completed. */
   readonly inFlight: boolean;
 }
 
-/** The submission was completed before: this is its answer. */
+/** The submission was completed before, and its answer was kept. */
 export interface Replay {
   readonly reason: "replay";
   readonly answer: StoredAnswer;
@@ -178,7 +178,7 @@ export interface Replay {
   readonly ageMs: number;
 }
 
-/** Redis does not say who holds the lock. */
+/** The lock was not tried or has no result: Redis did not answer or refused, or it was closed. */
 export interface Unavailable extends Refused {
   readonly reason: "unavailable";
   readonly cause: Error;

@@ -11,7 +11,7 @@ import type {
 /** Why a request is answered with 400, 401, 409, 422 or 503 instead of being let through. */
 export type Refusal = Anonymous | Contended | KeyMissing | Mismatch | Unavailable;
 
-/** A refusal without its answer, which is made only when a function is called with it. */
+/** A refusal without its `problem`, which is made when the answer is called. */
 export type RefusalReason<Each extends Refusal = Refusal> = Each extends Refusal
   ? Omit<Each, "problem">
   : never;
@@ -20,10 +20,10 @@ export type RefusalReason<Each extends Refusal = Refusal> = Each extends Refusal
 export const offeredTypes = ["application/problem+json", "json", "html"] as const;
 
 /**
- * The answer that a guard gives where the application has none of its own.
+ * Makes the answer that a guard gives where the application has none of its own.
  *
- * @param audience its `docs` are safe within a header. `isDerived`: the submission has an id of
- * `submissionId`, and the client does not know any Idempotency-Key.
+ * @param audience its `docs` are safe within a header. `isDerived`: `submissionId` gave the id, so
+ * the texts do not mention an Idempotency-Key.
  */
 export function problemOf(
   refusal: RefusalReason,
@@ -32,17 +32,17 @@ export function problemOf(
   const { docs, isDerived, prefersPage } = audience;
   const [head, title, detail, advice, heading] = contentOf(refusal, isDerived);
   const [status, code, retryAfterS] = head;
-  // The document's `type`, and its link, as the draft asks (section 2.7).
+  // The URL in `type` and in `Link`, as draft-ietf-httpapi-idempotency-key-header-07 asks (2.7).
   const type = code.startsWith("idempotency_") ? docs : undefined;
   return {
     status,
     code,
-    // The functions that answer are given this object: an application must not change what is sent.
+    // Frozen, because the application's functions (onContended and the others) get this object.
     headers: Object.freeze({
       ...(type === undefined ? {} : { Link: `<${type}>; rel="describedby"` }),
       ...(retryAfterS === undefined ? {} : { "Retry-After": `${retryAfterS}` }),
       "Content-Type": prefersPage ? "text/html; charset=utf-8" : "application/problem+json",
-      // The next submit may be let through.
+      // A cache must not answer the next submit, which may be let through.
       "Cache-Control": "no-store",
     }),
     body: prefersPage
@@ -51,7 +51,7 @@ export function problemOf(
   };
 }
 
-/** `Retry-After` counts whole seconds. Few orders take longer than one, and 0 would invite a storm. */
+/** `Retry-After`, in seconds: few orders take longer than one, and 0 would invite a storm. */
 const soon = 1;
 
 /** The parts of a problem document, and of its page, whose usual heading may be left out. */
@@ -115,7 +115,7 @@ function contentOf(refusal: RefusalReason, isDerived: boolean): Content {
         "The page was used for another order before. Look at your orders; to place this one as well, start again from your cart.",
       ];
     case "contended": {
-      // No retry changes this answer, so it alone has no `Retry-After`.
+      // No `Retry-After`, unlike the other answers with 409: a retry gets this one again.
       if (refusal.answerUnavailable) {
         return [
           [409, "idempotency_answer_unavailable"],
@@ -158,8 +158,8 @@ function contentOf(refusal: RefusalReason, isDerived: boolean): Content {
 }
 
 /**
- * The page of a problem, for a person who has submitted an HTML form, and would see a line of JSON in
- * the middle of the checkout. It has no link, because only the shop knows its pages, and no style or
+ * The page of a problem, for a person who has submitted an HTML form, and would see a line of JSON
+ * in the checkout. The page has no link, because only the shop knows its pages, and no style or
  * script, because a content security policy could forbid them.
  */
 function pageOf(code: ProblemCode, advice: string, title = "Your order was not placed"): string {

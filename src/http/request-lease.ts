@@ -12,22 +12,22 @@ import { IdentifiedSubmission } from "./submission.ts";
 type HoldOptions = Pick<ResolvedGuardOptions<never, never>, "cooldownMs" | "idempotency">;
 
 /**
- * The lease of one request. It ends exactly once, when the work is done and the response has ended or
- * lost its connection. While work may go on unseen only the end of the response counts, because a
+ * The lease of one request. It ends once, when the work is done and the response has ended or lost
+ * its connection. While work may go on unseen, the lease ends only with the response, because a
  * client that leaves does not stop the handler.
  */
 export class RequestLease {
   readonly req: IncomingMessage;
   readonly response: ResponseEnd;
-  /** The guard that acquired has these options. */
+  /** The options of the guard that acquired the lease. */
   readonly options: HoldOptions;
   /** Set by `hold`. */
   lease!: LeaseLike;
   submission: IdentifiedSubmission | undefined;
-  /** Set before the request can end, if something of its answer is wanted. */
+  /** Set by the adapter before the handler runs, if any of its answer must be captured. */
   capture: Capture | undefined;
   #isHeld = false;
-  /** How many pieces of work have not returned. */
+  /** How many pieces of work have begun and not returned. */
   #running = 0;
   #isFinished = false;
   #onAbandoned: ((held: RequestLease) => void) | undefined;
@@ -39,7 +39,7 @@ export class RequestLease {
     this.response = new ResponseEnd(req, res, this);
   }
 
-  /** Holds the lease until work and response are over. They must not be over yet. */
+  /** Keeps the lease until work and response are over. Neither may be over yet. */
   hold(lease: LeaseLike): void {
     this.lease = lease;
     this.#isHeld = true;
@@ -63,7 +63,7 @@ export class RequestLease {
   /**
    * A piece of work has returned, but may go on unseen: only the end of the response counts.
    *
-   * @param onAbandoned called if the client leaves before the response has ended: it may never end.
+   * @param onAbandoned called if the client leaves before the response ends, which it may never do.
    */
   detached(onAbandoned?: (held: RequestLease) => void): void {
     this.#running--;
@@ -83,9 +83,9 @@ export class RequestLease {
   }
 
   /**
-   * @param outerWorkMs for how long middleware around the guard may still be saving a session, where
-   * the client has left. A repeat gets its answer at once, and a cooldown lets the user's next order
-   * wait for that middleware. A lock without cooldowns is held for that time instead.
+   * @param outerWorkMs how long the user's next order must wait, in ms, because the client has left
+   * and middleware outside the guard may still save a session. A cooldown keeps the next order out
+   * and ends the lease at once; a lock without cooldowns keeps the lease for that time instead.
    */
   end(outerWorkMs = 0): void {
     this.#isHeld = false;
@@ -108,7 +108,7 @@ export class RequestLease {
         return;
       }
     } catch {
-      // Its store has no cooldowns, and nothing was begun.
+      // The lock's store has no cooldowns, and the lease was not ended.
     }
     setTimeout(() => endLease(lease, kept, cooldownMs), outerWorkMs);
   }
@@ -121,10 +121,10 @@ export class RequestLease {
       const bytes = typeof body === "string" ? Buffer.from(body) : body;
       return isStored(options.idempotency.store, { status, headers, body: bytes });
     } catch (error) {
-      // The application's own function; after the response there is only a warning left.
+      // The application's function failed. The response is over, so only a warning is possible.
       warnOnce(
         "SUBMIT_LOCK_STORE_FAILED",
-        `idempotency.store failed, so the answer is not kept and a retry runs again: ${String(error)}`,
+        `idempotency.store failed, so this answer is not kept, and a retry runs: ${String(error)}`,
       );
       return false;
     }
@@ -137,13 +137,13 @@ export class RequestLease {
  */
 const leases = new WeakMap<IncomingMessage, RequestLease[]>();
 
-/** Rule 13: a lease on this key that the request has already, from an outer guard. */
+/** Rule 13: the valid lease on this key that an outer guard has acquired for the request. */
 export function findLease(req: IncomingMessage, key: string | undefined): RequestLease | undefined {
-  // A lease that was lost protects nothing: then the next guard makes an attempt of its own.
+  // A lost lease protects nothing: `undefined` makes the inner guard try to take the lock itself.
   return leases.get(req)?.find(({ lease }) => lease.key === key && lease.remainingMs() > 0);
 }
 
-/** Keeps the answer, or gives the lock back without one. Rule 8: neither is awaited. */
+/** Ends a lease: `complete` with an answer, `release` without one. Rule 8: neither is awaited. */
 export function endLease(
   lease: LeaseLike,
   answer: AnswerToStore | undefined,
@@ -156,7 +156,7 @@ export function endLease(
       answer === undefined || lease.complete === undefined
         ? lease.release(options)
         : lease.complete(answer, options);
-    // Ours never rejects.
+    // The promises of a UserLease never reject.
     if (!isOurs) ended?.catch(warnOfForeignLock);
   } catch (error) {
     if (isOurs) throw error;
@@ -164,7 +164,7 @@ export function endLease(
   }
 }
 
-/** Another lock must not end the process, nor make the handler's `res.end()` throw. */
+/** An error of a lock that is not ours must not end the process, nor make `res.end()` throw. */
 function warnOfForeignLock(error: unknown): void {
-  warnOnce("SUBMIT_LOCK_RELEASE_FAILED", `the given lock failed to end a lease: ${error}`);
+  warnOnce("SUBMIT_LOCK_RELEASE_FAILED", `the guard's lock failed to end a lease: ${error}`);
 }

@@ -4,12 +4,12 @@ import { Socket } from "node:net";
 import { Timer, TimerWheel } from "../timer-wheel.ts";
 
 /**
- * How long a middleware may hold back the end of a response whose client has left. express-session
- * saves the session in this time; compression never ends the response.
+ * How long outer middleware may hold back the end of a response whose client has left, in ms; then
+ * it counts as ended. express-session saves the session in this time; compression never ends it.
  */
 const heldBackMs = 1_000;
 
-/** How often a response on an open connection is polled, in case no event reported its end. */
+/** How often a response on an open connection is polled, in ms: events may not report its end. */
 const pollEveryMs = 1_000;
 const pollTimers = new TimerWheel<ResponseEnd>(100, false);
 
@@ -46,7 +46,7 @@ export class ResponseEnd extends Timer {
   closed: boolean;
   #endCalled = false;
   #stopWatchingSocket: (() => void) | undefined;
-  /** Only if the response has the connection to itself. */
+  /** Set on HTTP/1 only, and only if the response has the connection to itself. */
   readonly #connection: Socket | undefined;
   readonly #stream: Http2Stream | undefined;
 
@@ -66,25 +66,25 @@ export class ResponseEnd extends Timer {
     res.on("close", update);
     const isHttp1 = req.httpVersionMajor < 2;
     this.#stream = res.stream;
-    // None while the response is queued behind a pipelined one, or belongs to a serverless platform.
+    // Undefined for a response that is queued behind a pipelined one, or of a serverless platform.
     this.#connection =
       isHttp1 && !Object.hasOwn(res, "end") && res.socket instanceof Socket
         ? res.socket
         : undefined;
     this.#setPollTimer();
-    // Two listeners are all that most requests cost. Express replaces each response's prototype,
+    // Most requests need the two listeners alone. Express replaces each response's prototype,
     // which gives it a hidden class of its own, so replacing its `end` as well would be slow.
     if (this.#connection === undefined) {
       res.on("finish", update);
       const watch = this;
-      // An outer middleware has replaced it already, and may end the response later than the call.
+      // An outer middleware has replaced `end`, and may end the response later than it is called.
       const mayDefer = Object.hasOwn(res, "end");
       const { end } = res;
       res.end = function watchedEnd(this: ServerResponse, ...args: never[]) {
         if (mayDefer) watch.#endCalled = true;
-        // Never delayed, and called first: it may throw, and then nothing has ended.
+        // The original is called first: if it throws, the response has not ended.
         const result = Reflect.apply(end, this, args);
-        // On a closed HTTP/2 stream the call itself is the only trace that it leaves.
+        // On a closed HTTP/2 stream only this call shows that the handler has ended the response.
         if (!mayDefer || res.writableEnded) watch.#end();
         else if (watch.closed) setTimeout(() => watch.#end(), heldBackMs).unref();
         return result;
@@ -93,7 +93,7 @@ export class ResponseEnd extends Timer {
       if (!isHttp1 || typeof req.socket?.once !== "function") return;
       this.#stopWatchingSocket = onSocketClose(req.socket, () => {
         this.close();
-        // Queued on Node.js 20 and 22: without an event `pipeline` to it would never settle.
+        // On Node.js 20 and 22 a queued response gets no `close`: a `pipeline` to it would hang.
         if (res.destroyed || res.socket !== null) return;
         res.destroy();
         res.emit("close");
@@ -101,7 +101,7 @@ export class ResponseEnd extends Timer {
     }
   }
 
-  /** The handler has ended the response, even if its client has left. */
+  /** Whether the handler has ended the response, even after its client has left. */
   get ended(): boolean {
     return this.#ended || this.#res.writableEnded;
   }
@@ -114,7 +114,7 @@ export class ResponseEnd extends Timer {
     return this.ended || (this.closed && !this.#endCalled);
   }
 
-  /** The client has left, or the request was answered already. */
+  /** Whether the client has left, or the response was ended already. */
   get isTooLate(): boolean {
     return this.closed || this.#ended || this.#res.writableEnded;
   }
@@ -125,7 +125,7 @@ export class ResponseEnd extends Timer {
     this.#stopWatchingSocket = undefined;
   }
 
-  /** Not once its connection has closed: polling would keep an abandoned response in memory. */
+  /** Does nothing once the connection is destroyed: polling would keep the response in memory. */
   #setPollTimer(): void {
     if ((this.#connection ?? this.#stream)?.destroyed === false) {
       pollTimers.set(this, performance.now() + pollEveryMs);
@@ -134,10 +134,10 @@ export class ResponseEnd extends Timer {
 
   override onDue(): void {
     this.#setPollTimer();
-    // Its `close` follows only now, also for the handler, which could read the request until here.
+    // The stream emits `close` once destroyed; until now the handler could still read the request.
     if (this.#stream?.closed) this.#stream.destroy();
     if (this.#res.writableEnded) this.#end();
-    // An answer that is given now will not be read.
+    // The connection was ended: an answer can no longer be sent.
     else if (this.#connection?.writable === false) this.close();
   }
 
@@ -147,7 +147,7 @@ export class ResponseEnd extends Timer {
     this.#watcher.responseChanged();
   }
 
-  /** Also for a response that has failed on an open connection: it will never be ended. */
+  /** Notes that the response is over unended: the client has left, or a body stream has failed. */
   close(): void {
     if (this.closed) return;
     this.closed = true;

@@ -6,10 +6,10 @@ import type { StorePolicy } from "./public.ts";
 
 const passing = new Set([401, 403, 407, 408, 409, 421, 423, 425, 429]);
 
-/** @throws InvalidOptionError where a function returns no boolean, and what it throws itself. */
+/** @throws InvalidOptionError where the policy's function returns no boolean, and errors of it. */
 export function isStored(policy: StorePolicy, answer: StoredAnswer): boolean {
   const { status } = answer;
-  // 1xx is not an answer yet.
+  // 1xx is not an answer, and 5xx is never kept.
   if (status < 200 || status >= 500) return false;
   if (policy === "success") return status < 400;
   if (policy === "final") return !passing.has(status);
@@ -21,19 +21,19 @@ export function isStored(policy: StorePolicy, answer: StoredAnswer): boolean {
   return verdict;
 }
 
-/** Whether enough of an answer was kept to repeat it, in a content coding that this client accepts. */
+/** Whether the kept answer can be repeated: complete, and in a coding that the client accepts. */
 export function isReadable(answer: StoredAnswer, request: IncomingHttpHeaders): boolean {
   const { body, headers, status } = answer;
   if (body !== undefined) {
     return isCodingAccepted(headers["content-encoding"] ?? "", request["accept-encoding"] ?? "");
   }
-  // The headers of a redirect say everything.
+  // Without its body, an answer can be repeated only if its headers say where to go.
   return (status >= 300 && status < 400) || headers["location"] !== undefined;
 }
 
 /**
- * RFC 9110, section 12.5.3, but for a client without `Accept-Encoding`: it would accept every coding,
- * and mostly cannot decode any.
+ * Whether a client accepts a coding (RFC 9110, section 12.5.3). No `Accept-Encoding` counts as none
+ * accepted: by the RFC such a client accepts every coding, and most of them cannot decode any.
  */
 function isCodingAccepted(coding: AnswerHeaders[string], accept: AnswerHeaders[string]): boolean {
   const accepted = new Map<string, boolean>();
@@ -46,7 +46,7 @@ function isCodingAccepted(coding: AnswerHeaders[string], accept: AnswerHeaders[s
     .every((name) => accepted.get(name) ?? accepted.get("*") ?? false);
 }
 
-/** In lower case; `x-gzip` is `gzip` (RFC 9110, section 8.4.1.3). */
+/** The codings of a list, in lower case; `x-gzip` is `gzip` (RFC 9110, section 8.4.1.3). */
 function codingsOf(value: string | readonly string[]): string[] {
   return listOf(value).map((each) => each.toLowerCase().replace(/^x-gzip\b/, "gzip"));
 }
@@ -57,13 +57,13 @@ function listOf(value: unknown): string[] {
 }
 
 /**
- * The headers that belong to an answer rather than to the request or the connection that it was
- * given on. CORS, security headers and the like are set anew for each request, by the application's
- * own middleware.
+ * The headers that are always stored and replayed: they belong to the answer, not to its request or
+ * connection. CORS, security headers and the like are set anew for each request, by the
+ * application's own middleware.
  */
 const always = [
   "content-type",
-  // It describes the bytes as they are stored. Middleware outside of the guard encodes them later.
+  // Describes the stored bytes. Middleware outside of the guard may encode them later.
   "content-encoding",
   "content-language",
   "content-disposition",
@@ -77,7 +77,7 @@ const always = [
   "vary",
 ];
 
-/** Headers of a session, of the connection (RFC 9110, section 7.6.1), or computed for each answer. */
+/** Never stored: of a session, of the connection (RFC 9110, section 7.6.1), or new each time. */
 const never = new Set([
   "set-cookie",
   "connection",
@@ -122,20 +122,20 @@ export function resolveStoredHeaders(replayHeaders: readonly string[] = []): Rea
   return new Set([...always, ...replayHeaders.map((name) => name.toLowerCase())]);
 }
 
-/** The headers of a replay. `Vary` is added to: outer middleware has set its own. */
+/** The headers of a replay. `Vary` is joined to the one that outer middleware has set. */
 export function headersToRepeat(res: ServerResponse, headers: AnswerHeaders): Picked {
   const repeated = { ...headers, "Idempotent-Replayed": "true" } as Picked;
   const { vary } = headers;
   if (vary !== undefined) {
     const names = listOf([res.getHeader("vary") ?? [], vary]);
-    // Each once, however it is spelt.
+    // Each name once, in upper or lower case.
     const union = new Map(names.map((name) => [name.toLowerCase(), name]));
     repeated["vary"] = [...union.values()].join(", ");
   }
   return repeated;
 }
 
-/** The headers of `writeHead`: an object, a flat array of names and values, or an array of pairs. */
+/** The headers of `writeHead`: an object, a flat array of names and values, an array of pairs. */
 export type GivenHeaders = Readonly<Record<string, unknown>> | readonly unknown[] | undefined;
 
 /**
@@ -171,8 +171,8 @@ const isNode20 = process.version.startsWith("v20.");
 type Picked = Record<string, string | string[]>;
 
 /**
- * The headers of a record that may be repeated, with lower-case names: a handler that completes by
- * itself, or another writer, may have recorded others.
+ * Returns the given headers that are in `stored`, with lower-case names. A record may have others:
+ * a handler may have called `lease.complete` itself.
  *
  * @param headers an object, or an array of pairs.
  */

@@ -4,7 +4,7 @@ import { fingerprintOf, payloadOf, type RequestContent } from "./fingerprint.ts"
 import type { ResolvedIdempotency } from "./options.ts";
 import type { KeyMissing, RequestSubmission } from "./public.ts";
 
-/** A submission that can be asked whether its answer may be kept. */
+/** The submission of a request, which remembers whether `doNotStore` was called. */
 export class IdentifiedSubmission implements RequestSubmission {
   readonly id: string;
   readonly source: "key" | "derived";
@@ -30,11 +30,11 @@ type Identification =
   | Omit<KeyMissing, "problem">;
 
 /**
- * Finds the id and the fingerprint of the submission, once: handlers may change the body later.
+ * Finds the submission's id and fingerprint before the handlers run: they may change the body.
  *
  * @param scope a text that belongs to the user alone: the key of the user's lock.
- * @throws NoFingerprintError (as a rejection) for a body that was announced and not parsed,
- * InvalidOptionError for a `submissionId` that is an object, and errors of the application's functions.
+ * @throws NoFingerprintError (as a rejection) for a payload that cannot be compared,
+ * InvalidOptionError for a `submissionId` that is an object, and errors of the callbacks.
  */
 export async function identify<Source>(
   options: ResolvedIdempotency<Source>,
@@ -44,13 +44,13 @@ export async function identify<Source>(
   scope: string,
 ): Promise<Identification | undefined> {
   const { retainMs } = options;
-  // They are not submissions: asking twice does no harm.
+  // GET and HEAD have no submission: they take the plain lock, and no answer is kept.
   if (req.method === "GET" || req.method === "HEAD") return undefined;
-  // No await for a function that is absent: most applications use the header alone.
+  // No await without the function: most applications use the header alone.
   if (options.submissionId !== undefined) {
     const derived = await options.submissionId(source);
     if (derived !== undefined && derived !== null && derived !== "") {
-      // A client may send any JSON in place of a text; an object is a mistake of the application.
+      // A number, a boolean or unfit text may be the client's: 400. Else `checkText` throws.
       const isPrimitive = ["string", "number", "boolean"].includes(typeof derived);
       if (isPrimitive && !isText(derived)) {
         const why = "The id of a submission has to be well-formed text of 1 to 1024 characters.";
@@ -83,19 +83,19 @@ export async function identify<Source>(
   return { submission, asked: { submission: { id, fingerprint, retainMs } } };
 }
 
-/** The lines of a header as they were sent: Node.js joins them. */
+/** The lines of a header as they were sent. `req.headers` has them joined. */
 function linesOf(req: IncomingMessage, name: string): string[] {
   const lines: string[] = [];
   const { rawHeaders } = req;
   for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
     const each = rawHeaders[i];
-    // Nearly all are of another length: those are not copied.
+    // The length first: `toLowerCase` copies the name, and nearly all names have another length.
     if (each?.length === name.length && each.toLowerCase() === name) {
       lines.push(rawHeaders[i + 1] ?? "");
     }
   }
   if (lines.length > 0) return lines;
-  // An adapter for serverless functions may make its requests without them.
+  // An adapter for serverless functions may make its requests without `rawHeaders`.
   const joined = req.headers[name];
   return joined === undefined ? [] : [joined].flat();
 }
@@ -118,13 +118,13 @@ const bare = /^[!#-+\--:<-~]+$/;
  * parameters, more than one line, more than 255 characters or anything but printable ASCII is
  * invalid.
  *
- * @param lines the header's lines as they were sent, one element each. Not their joined form: joined
- * with a comma, the lines `"a` and `b"` would read as one key.
+ * @param lines the header's lines as they were sent, one element each. Not their joined form: with
+ * a comma between them, the lines `"a` and `b"` would read as one key.
  */
 export function parseIdempotencyKey(lines: readonly string[]): IdempotencyKey {
   const [line] = lines;
   if (line === undefined) return { kind: "missing" };
-  // The whole line, because trim() also removes spaces that are not ASCII.
+  // Tests the untrimmed line, because trim() also removes spaces that are not ASCII.
   if (lines.length > 1 || /[^\t -~]/.test(line)) return { kind: "invalid" };
   const text = line.trim();
   if (text === "") return { kind: "missing" };

@@ -17,13 +17,13 @@ interface Watched {
   readonly res: ServerResponse;
   [watchOf]?: {
     readonly response: Watched;
-    /** An accessor that other middleware has put there. */
+    /** The own property `body` that other middleware had defined on the response, if any. */
     readonly outer: PropertyDescriptor | undefined;
     readonly watchers: BodyStreams[];
   };
 }
 
-/** Shared accessors keep one hidden class for all responses. */
+/** One pair of accessors, shared so that all responses keep one hidden class. */
 const watchedBody: PropertyDescriptor & ThisType<Required<Watched>> = {
   configurable: true,
   get() {
@@ -40,14 +40,14 @@ const watchedBody: PropertyDescriptor & ThisType<Required<Watched>> = {
 };
 
 /**
- * The streams that become the `body` of a Koa response. A later middleware may replace one by
- * another that reads from it, as koa-compress does, and the first is the one that still writes the
- * order: so all of them count.
+ * All streams that were the `body` of a Koa response. A middleware may replace a stream by another
+ * that reads from it, as koa-compress does, and the replaced stream may still write the order: so
+ * the lease waits for all of them.
  */
 export class BodyStreams {
   readonly #response: Watched;
   readonly #streams = new Set<NodeStream>();
-  /** A web stream does not tell when it has ended. */
+  /** A `ReadableStream` or a `Response` was the body: its end cannot be seen. */
   hasWebStream = false;
 
   constructor(response: Watched) {
@@ -55,7 +55,7 @@ export class BodyStreams {
     this.see(response.body);
     const watch = Object.hasOwn(response, watchOf) ? response[watchOf] : undefined;
     if (watch !== undefined) {
-      // An outer guard is watching, too.
+      // An outer guard has defined the accessors already.
       watch.watchers.push(this);
       return;
     }
@@ -65,10 +65,11 @@ export class BodyStreams {
   }
 
   /**
-   * Calls back when every stream has ended.
+   * Calls `ended` once, when every stream has ended; at once where there is none.
    *
-   * @param isDisconnected whether the client has left, so that the body has no reader any more.
-   * @param ended `hasFailed`: the body broke off, and Koa 2 leaves the response open.
+   * @param isDisconnected whether the client has left, so that nothing reads the body any more.
+   * @param ended `hasErrored`: a stream emitted an error. `hasFailed`: the body closed before its
+   * end, and Koa 2 leaves the response open.
    */
   whenEnded(
     isDisconnected: boolean,
@@ -85,7 +86,7 @@ export class BodyStreams {
     if (open.size === 0) ended(how);
     for (const stream of this.#streams) {
       if (stream.closed === true) streamEnded(stream, stream.errored instanceof Error);
-      // Koa does so too on HTTP/1; on HTTP/2 it would begin to read it, and so to write the order.
+      // Nothing has read this stream. On HTTP/2 Koa would begin to, and so to write the order.
       else if (isDisconnected && stream instanceof Readable && !Readable.isDisturbed(stream)) {
         stream.destroy();
       }
@@ -96,7 +97,7 @@ export class BodyStreams {
       for (const stream of open) if (stream instanceof Readable) stream.destroy();
     });
     for (const stream of open) {
-      // After an abort `close` waits for a generator that is still at work; old streams may lack it.
+      // After an abort `close` waits for a generator that is at work; old streams may not emit it.
       for (const event of ["close", "end", "error"]) {
         stream.once(event, (error) => streamEnded(stream, error !== undefined));
       }

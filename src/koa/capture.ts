@@ -15,9 +15,8 @@ function bodyWithout(ctx: AnyContext): { readonly text: string; readonly type: s
 }
 
 /**
- * Captures the answer of everything downstream. From the context and not from the response: after a
- * client has left, Koa ends the response without the body. Only an answer that bypasses Koa is taken
- * from the response itself.
+ * Captures the answer of everything downstream, from the context and not from the response: after
+ * a client has left, Koa writes nothing. An answer that bypasses Koa is captured from the response.
  */
 export class ContextCapture implements Capture {
   readonly #ctx: AnyContext;
@@ -38,21 +37,21 @@ export class ContextCapture implements Capture {
     this.#response.failed();
   }
 
-  /** Everything downstream has settled. At once, because others may change the body later. */
+  /** Reads the answer once everything downstream has settled: outer middleware may change it. */
   settled(): void {
     if (this.#hasFailed || this.#response.hasBegun || this.#ctx.respond === false) return;
     this.#response.discard();
     try {
       this.#said = this.#read();
     } catch {
-      // Koa cannot send it either, and answers 500.
+      // Such as a body that JSON cannot hold: Koa cannot send it either, and answers 500.
     }
   }
 
   bodyFailed(): void {
     const { res } = this.#ctx;
     const hasBegun = res.headersSent && res.statusCode === this.#said?.status;
-    // Then the client got no answer, or Koa's answer to the failure.
+    // If nothing of the answer was sent, the client got none, or Koa's answer to the failure.
     if (!hasBegun) this.#said = undefined;
   }
 
@@ -65,7 +64,7 @@ export class ContextCapture implements Capture {
     const headers = pickHeaders(this.#wanted.storedHeaders, this.#ctx.res);
     const isAbsent = body === undefined || body === null;
     const { _explicitNullBody } = response as { readonly _explicitNullBody?: boolean };
-    // As Koa does it for an answer that has no body.
+    // As Koa answers where the status, or an explicit `null`, excludes a body.
     if ([204, 205, 304].includes(status) || (isAbsent && _explicitNullBody === true)) {
       delete headers["content-type"];
       return { status, headers, body: "" };
@@ -76,7 +75,7 @@ export class ContextCapture implements Capture {
       headers["content-type"] = type;
       sent = text;
     } else if (typeof body !== "string" && !Buffer.isBuffer(body)) {
-      // The bytes of a stream are not seen.
+      // Status and headers only: the bytes of a stream are not captured.
       const streams = [ReadableStream, Response, Blob];
       if (typeof body.pipe === "function" || streams.some((each) => body instanceof each))
         return { status, headers };
@@ -88,15 +87,15 @@ export class ContextCapture implements Capture {
 }
 
 /**
- * Sets status and body of a stored answer, the body in the form that it had, so that outer middleware
- * treats it as it did the first time: JSON as a value, text as a string, and no body as none.
+ * Sets status and body of a stored answer, in the form that the body had, so that outer middleware
+ * treats it as at the first time: JSON as a value, text as a string, and no body as none.
  */
 export function repeat(ctx: AnyContext, { body, headers, status }: StoredAnswer): void {
-  // First and last: assigning a body sets a status where there is none, or replaces it.
+  // Set before and after the body: assigning a body may set or replace the status.
   ctx.status = status;
   const type = headers["content-type"];
   if (body === undefined || (body.length === 0 && type === undefined)) {
-    // Koa 3 makes the text `null` of it where the type is that of JSON.
+    // With a JSON type, Koa 3 would send the text `null`.
     ctx.remove("Content-Type");
     ctx.body = null;
   } else {
@@ -104,7 +103,7 @@ export function repeat(ctx: AnyContext, { body, headers, status }: StoredAnswer)
     const byKoa = bodyWithout(ctx);
     const isByKoa = type === byKoa.type && bytes.toString() === byKoa.text;
     if (!isByKoa) ctx.body = bodyOf(bytes, String(type));
-    // One that Koa has guessed.
+    // Koa has guessed a type that the stored answer does not have.
     if (type === undefined) ctx.remove("Content-Type");
   }
   ctx.status = status;
@@ -116,7 +115,7 @@ function bodyOf(bytes: Buffer, type: string): unknown {
   if (!/\bjson\b/i.test(type)) return type.startsWith("text/") ? text : bytes;
   try {
     const value: unknown = JSON.parse(text);
-    // Only a value that becomes the same bytes again.
+    // A value only if its JSON is the same text again.
     const isSame = typeof value === "object" && value !== null && JSON.stringify(value) === text;
     return isSame ? value : bytes;
   } catch {

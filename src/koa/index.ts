@@ -12,17 +12,17 @@ import { type AnyContext, ContextCapture, repeat } from "./capture.ts";
 
 export type * from "../http/public.ts";
 
-/** For how long outer middleware may be at work after its client has left. */
+/** How long outer middleware may still work after the client has left, in ms. */
 const outerWorkMs = 1_000;
 
-/** Answers a request that was not let through; the handler does not run. It may `ctx.throw`. */
+/** Answers a request instead of its handler, which does not run. It may `ctx.throw`. */
 export type Answer<Ctx, Info> = (ctx: Ctx, info: Info) => unknown;
 
 /** The options of {@link submitGuard} for Koa. */
 export interface SubmitGuardOptions<Ctx extends AnyContext = Context>
   extends GuardOptions<Ctx, [ctx: Ctx]> {}
 
-/** Options with which every request that is let through has a lease. */
+/** Options with which every request that is let through, except `OPTIONS`, has a lease. */
 export interface StrictSubmitGuardOptions<Ctx extends AnyContext = Context>
   extends SubmitGuardOptions<Ctx> {
   readonly onAnonymous?: "reject" | Answer<Ctx, Anonymous> | undefined;
@@ -35,8 +35,8 @@ export interface StrictSubmitGuardOptions<Ctx extends AnyContext = Context>
  * without a user, 503 while Redis does not answer. The lease is at `ctx.state.submitLease`. It is
  * held until everything downstream has settled and the response is over.
  *
- * Work behind `ctx.respond = false` or a web `ReadableStream` cannot be seen: after its client has
- * left, the lock is kept until the response is ended, or for `maxHoldMs`.
+ * Work behind `ctx.respond = false`, a web `ReadableStream` or a `Response` cannot be seen: after
+ * its client has left, the lock is kept until the response is ended, or for `maxHoldMs`.
  *
  * @throws InvalidOptionError naming the option, what was expected and what came.
  */
@@ -56,7 +56,7 @@ export function submitGuard<Ctx extends AnyContext = Context>(
   const resolved = resolveGuardOptions<Ctx, [Ctx]>(options, {
     reject: (ctx: AnyContext, { problem: { status, headers, body } }) => {
       ctx.status = status;
-      // The body first: assigning it sets a type of its own.
+      // The body before the headers: assigning it sets a `Content-Type`.
       ctx.body = body;
       ctx.set({ ...headers });
     },
@@ -101,7 +101,7 @@ export function submitGuard<Ctx extends AnyContext = Context>(
   };
 }
 
-/** After everything downstream a body stream may still be producing. */
+/** Ends the lease once the body streams have ended: they may go on after everything downstream. */
 function watch(ctx: AnyContext, bodies: BodyStreams, held: RequestLease, capture?: ContextCapture) {
   bodies.whenEnded(isDisconnected(ctx.req, ctx.res), ({ hasErrored, hasFailed }) => {
     // After its client has left, a stream may be torn down with an error that is not its own.

@@ -9,7 +9,7 @@ export type { ObservedLock } from "./instruments.ts";
 export interface InstrumentOptions {
   /**
    * The locks whose `stats()` feed the metrics of the moment: leases held, attempts waiting, owner
-   * ids being retired, the oldest lease. They are asked when metrics are collected, and kept until
+   * ids being retired, the oldest lease. `stats()` is called when metrics are collected, until
    * `disable`.
    * @defaultValue none; all other metrics cover every lock of the process
    */
@@ -36,9 +36,9 @@ export interface Instrumentation {
 const scope = "submit-lock";
 
 /**
- * Metrics and spans of every lock of this process, by OpenTelemetry. Call it once, after the SDK was
- * started. No attribute is a key, a user id, an owner id or a holder; an error in here is reported to
- * `diag`, once a channel, and never to the order.
+ * Reports metrics and spans of every lock of this process to OpenTelemetry. Call it once, after
+ * the SDK was started. No attribute is a key, a user id, an owner id or a holder. The first error
+ * for each channel is reported to `diag`, and none reaches the order.
  *
  * @throws InvalidOptionError naming the option, what was expected and what came.
  */
@@ -69,10 +69,10 @@ export function instrument(options: InstrumentOptions = {}): Instrumentation {
 }
 
 /**
- * Listens to channels. A subscriber that throws would end the process as an uncaught exception, so
- * its first error on each channel is reported and none is passed on.
+ * Subscribes to channels. A subscriber that throws would end the process as an uncaught exception:
+ * its first error on each channel is reported to `diag`, and none is thrown.
  *
- * @returns what ends it, for each channel.
+ * @returns functions that end the subscriptions, one for each channel.
  */
 function listen(listeners: Listeners): (() => void)[] {
   return Object.entries(listeners).map(([name, listener]) => {

@@ -9,7 +9,7 @@ import type { LostReason } from "../errors.ts";
 import type { CompleteMessage, ReleaseMessage, SubmitLockChannels } from "../lock/channels.ts";
 import type { LockStats } from "../lock/on-call.ts";
 
-/** The names of all attributes. None of them is about a user. */
+/** The names of all attributes. None of them identifies a user. */
 const KEY_PREFIX = "submit_lock.key_prefix";
 const OUTCOME = "submit_lock.outcome";
 const CONFIRMED = "submit_lock.confirmed";
@@ -18,7 +18,7 @@ const COPIES = "submit_lock.copies";
 const FENCING_TOKEN = "submit_lock.fencing_token";
 const ERROR_TYPE = "error.type";
 
-/** The stable code of an error of this package, such as `SUBMIT_LOCK_UNAVAILABLE`; never its message. */
+/** The `code` of an error, such as `SUBMIT_LOCK_UNAVAILABLE`, or `_OTHER`; never its message. */
 function errorType(cause: Error | undefined): Attributes {
   if (cause === undefined) return {};
   const { code } = cause as { code?: unknown };
@@ -34,13 +34,13 @@ export interface ObservedLock {
 // Boundaries in seconds. 0.2 and 1 are the defaults of commandTimeoutMs and acquireTimeoutMs, so that
 // a step there is visible.
 const roundTrip = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2.5];
-/** Up to the two hours of a lock that another program has left behind. */
+/** In seconds. The last is two hours: another program's lock may have so long to live. */
 const remaining = [0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 600, 7_200];
-/** A day, for a key that never expires: beyond every boundary, and no infinity that spoils the sum. */
+/** A longer life, or one without an end, counts as a day: `Infinity` would spoil the sum. */
 const longestRemainingMs = 86_400_000;
-/** Up to the largest maxHoldMs. */
+/** In seconds, up to the largest maxHoldMs. */
 const hold = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600];
-/** 12 is 2 × acquireTimeoutMs + ttlMs with the defaults, when a retire is abandoned. */
+/** In seconds. A retire is abandoned after 2 × acquireTimeoutMs + ttlMs: 12 with the defaults. */
 const retire = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 12];
 
 const reasons: Record<LostReason, true> = {
@@ -51,12 +51,12 @@ const reasons: Record<LostReason, true> = {
   closed: true,
 };
 
-/** What hears the messages of channels. */
+/** The listeners to the channels of a lock, by the name of the channel. */
 export type Listeners = {
   readonly [Name in keyof SubmitLockChannels]?: (message: SubmitLockChannels[Name]) => void;
 };
 
-/** Makes the instruments that messages add to. Durations are recorded in seconds. */
+/** Makes histograms (in seconds) and counters, and the listeners that record messages in them. */
 export function metricsOf(meter: Meter, locks: readonly ObservedLock[]): Listeners {
   const seconds = (name: string, explicitBucketBoundaries: number[], description: string) => {
     const advice = { explicitBucketBoundaries };
@@ -99,7 +99,7 @@ export function metricsOf(meter: Meter, locks: readonly ObservedLock[]): Listene
   });
 
   const prefixes = new Set<string>();
-  /** Counters begin with a zero: an alert on an increase would miss a series that begins with 1. */
+  /** Starts a prefix's counters at 0: an alert on an increase would miss one that starts at 1. */
   const start = (keyPrefix: string): void => {
     if (prefixes.has(keyPrefix)) return;
     prefixes.add(keyPrefix);
@@ -141,7 +141,7 @@ export function metricsOf(meter: Meter, locks: readonly ObservedLock[]): Listene
   };
 }
 
-/** Observes the current numbers of locks whenever metrics are collected, and returns what ends it. */
+/** Observes the `stats()` of locks whenever metrics are collected. Returns a function to end it. */
 export function observe(meter: Meter, locks: readonly ObservedLock[]): () => void {
   if (locks.length === 0) return () => {};
   const upDown = (name: string, unit: string, description: string) =>
@@ -193,7 +193,7 @@ export function observe(meter: Meter, locks: readonly ObservedLock[]): () => voi
  * serves many requests.
  */
 export function spansOf(tracer: Tracer): Listeners {
-  /** From the acquire to the release or the complete, whenever that was answered. */
+  /** Makes a span from the acquire to the call of `release` or `complete`, not to its answer. */
   const ended = (message: ReleaseMessage | CompleteMessage): void => {
     const { cause, durationMs, heldMs, keyPrefix, outcome } = message;
     const endTime = Date.now() - durationMs;
@@ -214,7 +214,7 @@ export function spansOf(tracer: Tracer): Listeners {
       };
       const startTime = endTime - durationMs;
       const span = tracer.startSpan("submit_lock.acquire", { startTime, attributes });
-      // Another holder's lock is an answer, not an error.
+      // Contended, completed and mismatched are answers, not errors.
       if (outcome === "unavailable") span.setStatus({ code: SpanStatusCode.ERROR });
       span.end(endTime);
     },

@@ -75,7 +75,9 @@ describe("a UUID that another library wrote", () => {
     const { stdout: rows } = await runBin(["list", "--state", "unknown", "--limit", "10000"], env);
     expect(rows).toMatch(new RegExp(`^${user} +unknown +\\? +\\? +1 h 5\\d min `, "m"));
     const asked = await runAsPerson(["free", user], env, [undefined]);
-    expect(asked.stderr).toContain("A plain free keeps the user out for all of that time.");
+    expect(asked.stderr).toContain(
+      "free without --now leaves the user locked out for the time above.",
+    );
     expect(asked.stderr).not.toMatch(/placing an order|asked to stop/);
     const now = ["free", user, "--now", "--id", "6fa459ea", "--reason", "x"];
     expect(await runBin(now, env)).toMatchObject({ code: 0 });

@@ -136,7 +136,7 @@ describe("show", () => {
     const [, id = ""] = /^ {2}id {7}(\w{8})$/m.exec(stdout) ?? [];
     const freed = await runBin(["free", user, "--id", id, "--reason", "x"], env);
     expect(freed.code).toBe(0);
-    expect(freed.stderr).toContain("The key is deleted at once, with everything in it.");
+    expect(freed.stderr).toContain("free deletes the key at once, with everything in it.");
     expect(await command(port, "exists", `lock:submit:${user}`)).toBe(0);
   });
 

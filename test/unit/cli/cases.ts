@@ -159,6 +159,12 @@ const frees: Case[] = [
   await freeing("What is said of a cooldown", "47", cooldown, asked),
   await freeing("What is said of a lock of 0.1, or of another library", "48", likeOlder, asked),
   await freeing("Freed already", "44", freed, asked),
+  await freeing(
+    "Freed already, before Redis' clock was set back",
+    "54",
+    { ...freed, expiresInMs: 3_600_000, clockSetBack: true },
+    asked,
+  ),
 ];
 
 function list(title: string, found: Listed, ...options: string[]): Case {

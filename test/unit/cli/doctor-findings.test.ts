@@ -63,6 +63,11 @@ const rows: [what: string, facts: Partial<Facts>, expected: string[]][] = [
     clusterNode({ cluster: { cluster_state: "fail" } }),
     ["fail cluster"],
   ],
+  [
+    "a Cluster that serves a part of its slots",
+    clusterNode({ cluster: { cluster_state: "ok", cluster_slots_ok: "10923" } }),
+    ["fail cluster"],
+  ],
   ["a master that is gone", clusterNode({ failure: "no answer" }), ["fail reach"]],
   [
     "a Cluster that may not be asked",
@@ -108,6 +113,21 @@ describe("doctor", () => {
   test.each(rows)("finds exactly what is wrong with %s", async (_what, facts, expected) => {
     expect(await found(facts)).toEqual(expected);
   });
+
+  test.each([
+    ["fail", "cluster_state is fail (10923 of 16384 slots are served): no user can order"],
+    ["ok", "10923 of 16384 slots are served: the users of the others cannot order"],
+  ])(
+    "says who cannot order on a Cluster with lost slots: cluster_state %s",
+    async (state, text) => {
+      const cluster = { cluster_state: state, cluster_slots_ok: "10923" };
+      const { servers } = await reportOn(clusterNode({ cluster }));
+      const findings = servers.flatMap((each) => each.findings);
+      expect(findings).toContainEqual(
+        expect.objectContaining({ level: "fail", check: "cluster", text }),
+      );
+    },
+  );
 
   test("names a remedy for whatever is wrong with a server", async () => {
     for (const [, facts] of rows) {
