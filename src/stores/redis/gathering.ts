@@ -55,7 +55,7 @@ export class Gathering {
     return isMaster && this.#saidYes(node, key) ? node : undefined;
   }
 
-  /** Rule 23: the node has refused a key of the slot, which may be on its way to another. */
+  /** Rule 23: an entry of this slot was answered with an error, so its keys go alone for a while. */
   refused(slot: number, name: string): void {
     this.#alone.set(slot, { name, until: performance.now() + aloneMs });
   }

@@ -73,7 +73,7 @@ export function toNoAnswer(
   return { kind: "unknown", cause };
 }
 
-/** The advice for an error that waiting cannot fix; `undefined` for any other. */
+/** The meaning of an error that waiting cannot fix; `undefined` for any other. */
 export function misconfiguration(cause: Error): NoAnswer | undefined {
   const found = misconfigurations.find(([pattern]) => pattern.test(cause.message));
   return found && { kind: "rejected", cause, misconfigured: true, advice: found[1] };

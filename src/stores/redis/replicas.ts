@@ -36,13 +36,13 @@ const overdueMs = 100;
 
 /**
  * Rule 21: an acquire or a complete counts only when so many replicas have confirmed it. Both are
- * written in the ordinary way. The lock or record that they left is then written once more, unchanged
- * (a touch), with a `WAIT` right behind it in the same pipeline. Replicas have their master's writes
- * in order, so a replica that has the touch has the first write.
+ * written in the ordinary way. A touch then checks that the locks and records are still there and sets
+ * the rest of one key's life again, with a `WAIT` right behind it in the same pipeline. Replicas have
+ * their master's writes in order, so a replica that has the touch has what was written before.
  *
  * `WAIT` blocks its connection, so the touches have a pair of connections of their own, open while a
- * lock uses the store. There is one round at a time for each node: the touches that gather during a
- * round share the next.
+ * lock uses the store. There is one round at a time for each node, unless one is overdue: the touches
+ * that gather during a round share the next.
  */
 export class ReplicaWait {
   static readonly #shared = new WeakMap<RedisClient, Map<number, ReplicaWait>>();

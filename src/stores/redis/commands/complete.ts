@@ -82,7 +82,7 @@ for i = 1, #KEYS / 2 do
   if reply == 3 and mine then
     reply = 1
   end
-  -- Rule 16: the lock goes last. Where the record could not be written, it stays.
+  -- Rule 16: the lock goes last. Where Redis refused the record, it stays.
   if mine and not failed(reply) then
     -- Rule 19: a cooldown only by the holder.
     let_go(key, owner_id, tonumber(ARGV[4 * i]) - now)

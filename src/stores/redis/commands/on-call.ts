@@ -27,8 +27,8 @@ end
 `;
 
 /**
- * The longest life that we give to a value: a key that has more is there because Redis' clock was set
- * back. Nothing for a value of another library, and for the tombstone of one.
+ * The longest life that we give to this lock, cooldown or tombstone: with more, Redis' clock was set
+ * back. Nil for a lock of 0.1 or of another library, and for the tombstone of one.
  */
 export const longestLife: string = /* lua */ `
 local function longest_life(held)
@@ -242,7 +242,7 @@ function heldOf(value: string, expiresInMs: number, storeTimeMs: number): Inspec
   return { ...held, heldMs, renewedMs, endsInMs, ...ifTooLong(expiresInMs, Number(ttlMs)) };
 }
 
-/** Rule 18: only a clock that was set back makes a life of ours so long. */
+/** Rule 18: as a rule only a clock that was set back makes a life of ours so long. */
 function ifTooLong(expiresInMs: number, mostMs: number): { readonly clockSetBack?: true } {
   const isTooLong = expiresInMs > mostMs && expiresInMs !== Number.POSITIVE_INFINITY;
   return isTooLong ? { clockSetBack: true } : {};
