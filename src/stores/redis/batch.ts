@@ -130,7 +130,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
       connection.send(node, script, keys, args, answered);
       return;
     }
-    for (const key of keys) args.push(this.#connections.wholeKey(key));
+    for (const key of keys) args.push(connection.gathering.prefix + key);
     connection.send(node, gatheredScript, [], [...args, keys.length], answered, own);
   }
 

@@ -167,11 +167,6 @@ export class ConnectionPair {
     return { connection, node, own };
   }
 
-  /** A key of the node's own connection, where the client puts no prefix in front. */
-  wholeKey(key: string): string {
-    return keyPrefixOf(this.#client) + key;
-  }
-
   /** How many calls were written that no sign of life has followed. */
   get inFlight(): number {
     return this.#primary.inFlight + (this.#second?.inFlight ?? 0);

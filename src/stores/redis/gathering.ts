@@ -32,6 +32,8 @@ interface Verdict {
 export class Gathering {
   readonly #client: RedisClient;
   readonly #isPossible: boolean;
+  /** The client puts it in front of declared keys alone. */
+  readonly prefix: string;
   /** By the socket: each connection is asked anew. */
   readonly #verdicts = new WeakMap<object, Verdict>();
   /** By slot: the node that has refused a key of it. */
@@ -40,6 +42,7 @@ export class Gathering {
   constructor(client: RedisClient) {
     this.#client = client;
     this.#isPossible = mayGather(client);
+    this.prefix = keyPrefixOf(client);
   }
 
   /**
@@ -84,7 +87,7 @@ export class Gathering {
   async #ask(node: ClusterNode, key: string, verdict: Verdict): Promise<void> {
     verdict.askAt = performance.now() + verdict.pauseMs;
     verdict.pauseMs = Math.min(2 * verdict.pauseMs, askAgainMs.most);
-    const answer = await askNode(node, keyPrefixOf(this.#client) + key);
+    const answer = await askNode(node, this.prefix + key);
     verdict.mayGather = answer === "yes";
     if (answer === "too old") verdict.askAt = Number.POSITIVE_INFINITY;
   }
