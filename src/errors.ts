@@ -1,12 +1,12 @@
 /**
- * Errors carry a brand and a `code`, because `instanceof` fails as soon as two copies of the package
- * meet. Those that may end a request carry `status`, `statusCode` and `expose` as well, which the
- * error handlers of Express and Koa read: 409 if another holder has the lock, 503 if the holder
- * is not known.
+ * Errors carry a brand and a `code`, because `instanceof` fails as soon as two copies of the
+ * package meet. Those that may end a request also carry `status`, `statusCode` and `expose`, which
+ * the error handlers of Express and Koa read: 409 for `LockContendedError`, 415, 422 or 500 for
+ * `NoFingerprintError`, and 503 for the others of a lock.
  */
 const brand = Symbol.for("submit-lock.error");
 
-/** The stable codes of every error of this package. */
+/** The `code` of each error class of this package. The codes are stable. */
 export type SubmitLockErrorCode =
   | "SUBMIT_LOCK_INVALID_OPTION"
   | "SUBMIT_LOCK_INVALID_USER_ID"
@@ -18,37 +18,37 @@ export type SubmitLockErrorCode =
   | "SUBMIT_LOCK_ANSWERED_TWICE"
   | "SUBMIT_LOCK_NO_FINGERPRINT";
 
-/** The base of every error that this package makes. Recognise it with {@link isSubmitLockError}. */
+/** The base of all error classes with a `code`. Recognise them with {@link isSubmitLockError}. */
 export abstract class SubmitLockError extends Error {
   abstract readonly code: SubmitLockErrorCode;
 
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
-    // Not enumerable, so that loggers do not print it.
+    // The brand is not enumerable, so that loggers do not print it.
     Object.defineProperty(this, brand, { value: true });
   }
 }
 
-/** A value that was passed as an option is not acceptable. The message names the option, what was expected and what came. */
+/** An option or another argument is not acceptable. The message names it, and what was expected. */
 export class InvalidOptionError extends SubmitLockError {
   override readonly name = "InvalidOptionError";
   readonly code = "SUBMIT_LOCK_INVALID_OPTION";
 }
 
-/** A user id that is neither a usable string, a safe integer nor a bigint. */
+/** A user id that is not well-formed text of 1 to 200 characters, a safe integer or a bigint. */
 export class InvalidUserIdError extends SubmitLockError {
   override readonly name = "InvalidUserIdError";
   readonly code = "SUBMIT_LOCK_INVALID_USER_ID";
 }
 
-/** `withLock`: another holder kept the lock for all of `waitMs`. */
+/** `withLock`: the key had another holder, a cooldown or a foreign value for all of `waitMs`. */
 export class LockContendedError extends SubmitLockError {
   override readonly name = "LockContendedError";
   readonly code = "SUBMIT_LOCK_CONTENDED";
   readonly status = 409;
   readonly statusCode = 409;
   readonly expose = false;
-  /** How long the other's lease has to live at most unless it is extended, in milliseconds. */
+  /** How long the key lives unless extended, in milliseconds; `Infinity` if it holds no text. */
   readonly expiresInMs: number;
 
   constructor(message: string, expiresInMs: number) {
@@ -57,7 +57,7 @@ export class LockContendedError extends SubmitLockError {
   }
 }
 
-/** The store could not be asked, or did not answer, within the bound. `cause` says why. */
+/** The store gave no usable answer in time. The message says why; `cause` is the store's error. */
 export class LockUnavailableError extends SubmitLockError {
   override readonly name = "LockUnavailableError";
   readonly code = "SUBMIT_LOCK_UNAVAILABLE";
@@ -67,8 +67,8 @@ export class LockUnavailableError extends SubmitLockError {
 }
 
 /**
- * Redis denied what a lock needs (no permission, no authentication, no such command). Waiting does
- * not help, so an adapter hands this error to the application's error handler.
+ * Redis refuses what a lock sends (no permission, a wrong password, no such command or database).
+ * Waiting does not help: a guard passes this error to the application's error handler.
  */
 export class LockMisconfiguredError extends SubmitLockError {
   override readonly name = "LockMisconfiguredError";
@@ -78,7 +78,7 @@ export class LockMisconfiguredError extends SubmitLockError {
   readonly expose = false;
 }
 
-/** The lock was closed: no new attempt is made. */
+/** `close` was called: the lock takes no new work, and gives up a complete that is not answered. */
 export class LockClosedError extends SubmitLockError {
   override readonly name = "LockClosedError";
   readonly code = "SUBMIT_LOCK_CLOSED";
@@ -88,9 +88,9 @@ export class LockClosedError extends SubmitLockError {
 }
 
 /**
- * Why a lease was lost: it could not be extended in time (`expired`), the key was gone or had
- * another owner at the next extend (`overtaken`), a person had taken the lock away with `free`
- * (`freed`), it was held for `maxHoldMs` (`max-hold`), or the lock was closed under it (`closed`).
+ * Why a lease was lost: it was not extended in time (`expired`), an extend found no key or another
+ * value (`overtaken`) or the tombstone of `free` (`freed`), the lease could not be extended beyond
+ * `maxHoldMs` (`max-hold`), or the `timeoutMs` of `close` were over (`closed`).
  */
 export type LostReason = "expired" | "overtaken" | "freed" | "max-hold" | "closed";
 
@@ -109,24 +109,24 @@ export class LockLostError extends SubmitLockError {
   }
 }
 
-/** An `onContended`, `onUnavailable` or `onAnonymous` function called `next` without an error. */
+/** Express: an answer function of a guard (`onContended`, …) called `next` without an error. */
 export class AnsweredTwiceError extends SubmitLockError {
   override readonly name = "AnsweredTwiceError";
   readonly code = "SUBMIT_LOCK_ANSWERED_TWICE";
 }
 
 /**
- * The payload of a submission cannot be compared with another one, and the handler did not run.
+ * A guard cannot compare a request's payload with an earlier one, and the handler did not run.
  *
- * - Status 500: no body parser stands before the guard, a file is neither in memory nor hashed, or
- *   `fingerprint` returned nothing, or something other than JSON.
- * - Status 415: no body parser takes the request's content type.
- * - Status 422: the payload is nested too deeply.
+ * - Status 500: no body parser ran before the guard, a file is neither in memory nor hashed, or
+ *   `fingerprint` returned a value that is not JSON, a string or bytes.
+ * - Status 415: no body parser took the request's content type.
+ * - Status 422: the payload is nested deeper than 64 levels, or circular.
  */
 export class NoFingerprintError extends SubmitLockError {
   override readonly name = "NoFingerprintError";
   readonly code = "SUBMIT_LOCK_NO_FINGERPRINT";
-  /** Read by the error handlers of Express and Koa: whether the application or the client has to fix it. */
+  /** 500: the application has to fix it; 415 and 422: the client. */
   readonly status: 500 | 422 | 415;
   readonly statusCode: 500 | 422 | 415;
   readonly expose = false;

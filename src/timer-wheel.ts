@@ -1,13 +1,13 @@
 import { inNeutralContext } from "./neutral-context.ts";
 
-/** Something that is due at a time of the monotonic clock. */
+/** An attempt, a lease, a release, a complete or a response's end: due at a monotonic time. */
 export abstract class Timer {
   // The neighbours in the ring of one slot; `undefined` while the timer is not set.
-  // Private, so that a request that is serialised does not show all the others.
+  // Private, so that printing one timer (an attempt, a lease) does not print all the others.
   #before: Timer | undefined;
   #after: Timer | undefined;
 
-  /** Called once the time has come: up to a step late, or later if the event loop was blocked. */
+  /** Called at its time or about one step later; still later if the event loop was blocked. */
   abstract onDue(): void;
 
   static next(timer: Timer): Timer {
@@ -24,7 +24,8 @@ export abstract class Timer {
   }
 
   /**
-   * Clears the timer's own links: it may live on, and would keep its neighbours in memory.
+   * Takes the timer out of its ring. Its own links are cleared, too: a timer that lives on would
+   * keep its neighbours in memory.
    *
    * @returns whether the timer was set.
    */
@@ -40,42 +41,42 @@ export abstract class Timer {
   }
 }
 
-/** The head of a ring. */
+/** The head of the ring of one slot's timers; itself never due. */
 class Slot extends Timer {
   override onDue(): void {}
 }
 
 /**
- * A hashed timing wheel (Varghese and Lauck, 1987): one timer of the platform for many, because
+ * A hashed timing wheel (Varghese and Lauck, 1987): one `setTimeout` for many timers, because
  * nearly all of them are cleared before they are due. Setting and clearing change a few references;
- * a `setTimeout` an attempt took about a quarter of the throughput under load. A timer is never
- * early, and up to a step late.
+ * one `setTimeout` for each attempt took about a quarter of the throughput under load. A timer is
+ * never early, and up to about one step late.
  *
- * The timers of a slot are a ring and not a `Set`: one that is filled and emptied all the time makes
- * V8 reallocate its table, and the old table keeps the requests alive until a major collection.
+ * The timers of a slot are a ring: a `Set` that is filled and emptied all the time makes V8
+ * reallocate its table, and the old table keeps the timers until a major garbage collection.
  */
 export class TimerWheel<Kind extends Timer = Timer> {
   readonly #stepMs: number;
   #keepsAlive: boolean;
   #count = 0;
-  /** By the number of the step at whose beginning they are due. */
+  /** Each under the number of the step at whose beginning its timers are due. */
   readonly #slots = new Map<number, Slot>();
   #timeout: NodeJS.Timeout | undefined;
-  /** The slot that the timeout waits for. */
+  /** The number of the slot that `#timeout` waits for; ∞ for none. */
   #armedFor: number = Number.POSITIVE_INFINITY;
-  /** All slots up to this one have fired. */
+  /** The number of the last slot that has fired: `set` uses later slots only. */
   #firedUpTo = 0;
 
   /**
    * @param stepMs how late a timer may be, in milliseconds.
-   * @param keepsAlive whether the process goes on for as long as a timer is set.
+   * @param keepsAlive whether a timer that is set keeps the process alive.
    */
   constructor(stepMs: number, keepsAlive: boolean) {
     this.#stepMs = stepMs;
     this.#keepsAlive = keepsAlive;
   }
 
-  /** @param at by the monotonic clock, in milliseconds. Replaces an earlier time of the same timer. */
+  /** Sets or moves the timer. @param at its time by the monotonic clock, in milliseconds. */
   set(timer: Kind, at: number): void {
     if (!Timer.unlink(timer) && this.#count++ === 0 && this.#keepsAlive) this.#timeout?.ref();
     const number = Math.max(Math.ceil(at / this.#stepMs), this.#firedUpTo + 1);
@@ -89,7 +90,7 @@ export class TimerWheel<Kind extends Timer = Timer> {
   }
 
   clear(timer: Kind): void {
-    // The timeout stays: the next timer is usually a moment away.
+    // `#timeout` goes on: usually another timer is set a moment later.
     if (Timer.unlink(timer) && --this.#count === 0 && this.#keepsAlive) this.#timeout?.unref();
   }
 
@@ -103,7 +104,7 @@ export class TimerWheel<Kind extends Timer = Timer> {
     return all;
   }
 
-  /** Timers that are set still fire, but no longer keep the process alive. */
+  /** From now on timers still fire, but none of them keeps the process alive. */
   unref(): void {
     this.#keepsAlive = false;
     this.#timeout?.unref();
@@ -119,7 +120,7 @@ export class TimerWheel<Kind extends Timer = Timer> {
   }
 
   readonly #onTimeout = (): void => {
-    // Rule 10: after a blocked event loop an answer may lie behind this timeout; it gets one more turn.
+    // Rule 10: after a blocked event loop an answer may be waiting: it gets one turn before timers.
     setImmediate(this.#fire, Math.floor(performance.now() / this.#stepMs));
   };
 
@@ -127,7 +128,7 @@ export class TimerWheel<Kind extends Timer = Timer> {
     this.#armedFor = Number.POSITIVE_INFINITY;
     this.#firedUpTo = upTo;
     try {
-      // Timers that are set by a due timer are in later slots.
+      // A timer that an `onDue` sets is put into a slot after `upTo`.
       for (const [number, slot] of this.#slots) {
         if (number > upTo) continue;
         for (let each = Timer.next(slot); each !== slot; each = Timer.next(slot)) {
@@ -136,8 +137,8 @@ export class TimerWheel<Kind extends Timer = Timer> {
         }
       }
     } finally {
-      // Also when a listener has thrown: the rest of its slot fires next. Most slots are empty long
-      // before their time: no timeout waits for those.
+      // Also when an `onDue` has thrown: the rest of its slot fires at the next timeout. No timeout
+      // waits for an empty slot, and most slots are empty long before their time.
       let next = Number.POSITIVE_INFINITY;
       for (const [number, slot] of this.#slots) {
         if (Timer.next(slot) === slot) this.#slots.delete(number);

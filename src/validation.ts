@@ -1,6 +1,6 @@
 import { InvalidOptionError } from "./errors.ts";
 
-/** How an option is described when something else came. */
+/** Describes a wrong value for a message: its text if that is short, or its kind. */
 export function describe(value: unknown): string {
   if (typeof value === "string") {
     return value.length > 60 ? `a string of ${value.length} characters` : JSON.stringify(value);
@@ -15,7 +15,7 @@ export function invalidOption(name: string, expected: string, came: unknown): In
   return new InvalidOptionError(`${name}: expected ${expected}, got ${describe(came)}`);
 }
 
-/** A misspelt option would silently leave its default in place, so every unknown name is an error. */
+/** Refuses unknown names, because a misspelt option would silently leave its default in place. */
 export function checkOptionNames(owner: string, options: unknown, known: readonly string[]): void {
   if (typeof options !== "object" || options === null || Array.isArray(options)) {
     throw invalidOption(`${owner} options`, "an object", options);
@@ -29,7 +29,7 @@ export function checkOptionNames(owner: string, options: unknown, known: readonl
   }
 }
 
-/** A whole number of milliseconds within bounds. */
+/** Returns a whole number of milliseconds from `min` to `max`; throws for any other value. */
 export function checkMs(name: string, value: unknown, min: number, max: number): number {
   if (typeof value !== "number" || !Number.isInteger(value) || value < min || value > max) {
     throw invalidOption(name, `a whole number of milliseconds from ${min} to ${max}`, value);
@@ -44,8 +44,8 @@ export function hasMembers(value: unknown, members: readonly string[]): boolean 
 const given = new Set<string>();
 
 /**
- * A process warning that is given once per process: what it is about would repeat with every
- * request. `process.on("warning")` sees it, `--trace-warnings` shows where it came from.
+ * Emits a process warning once for each code, because its cause would repeat with every request.
+ * `process.on("warning")` gets the warning, `--trace-warnings` shows where it was emitted.
  *
  * @param code stable, for `--disable-warning` and for a search.
  */

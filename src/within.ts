@@ -1,4 +1,4 @@
-/** Resolves with the promise, or with `undefined` after the time. Rejects as the promise does. */
+/** Settles as the promise does, or resolves with `undefined` after `ms` milliseconds. */
 export async function within<Value>(
   ms: number,
   promise: Promise<Value>,

@@ -12,7 +12,7 @@ export type Settled =
   | {
       readonly outcome: "acquired";
       readonly held: HeldLease;
-      /** A reply had been lost or was late, and the owner id was confirmed. */
+      /** A reply was lost or late, so the acquire was sent again with the same owner id. */
       readonly confirmed: boolean;
     }
   | Exclude<SubmissionAttempt, { outcome: "acquired" }>;
@@ -24,9 +24,9 @@ export type Settled =
  * ```
  * sent ── taken, mine ───────────────▶ acquired
  *   │ ─── contended ─────────────────▶ contended
- *   │ ─── completed, mismatched ─────▶ completed, mismatched
+ *   │ ─── completed, mismatched ─────▶ completed, mismatched; unavailable if unreadable
  *   │ ─── rejected, none in flight ──▶ unavailable
- *   │ ─── unknown, unsent, out of window, no answer for commandTimeoutMs ──▶ sent again
+ *   │ ─── any other failure, out of window, no answer for commandTimeoutMs ──▶ sent again
  *   └──── acquireTimeoutMs is over ──▶ unavailable
  * ```
  */
@@ -48,7 +48,7 @@ export class Acquiring extends Timer {
   #ended = false;
 
   /**
-   * @param publishes whether its end is a message on `submit-lock:acquire`.
+   * @param publishes whether the end of the attempt is published on `submit-lock:acquire`.
    * @param onEnd called once, within `acquireTimeoutMs`.
    */
   constructor(
@@ -81,7 +81,7 @@ export class Acquiring extends Timer {
     this.#newest = request;
     this.#copies++;
     this.#inFlight.add(request);
-    // One timer for the next send or, if earlier, the end of the budget.
+    // One timer for the next send or, if earlier, the end of `acquireTimeoutMs`.
     const sendAt = now + command.times.commandTimeoutMs;
     this.#runtime.timers.set(this, Math.min(sendAt, this.#endsAt));
     write(this.#runtime.store, "acquire", request);
@@ -90,7 +90,7 @@ export class Acquiring extends Timer {
   override onDue(): void {
     const now = performance.now();
     if (now >= this.#endsAt) this.#unavailable();
-    // Rule 4, the confirm: the same command and owner id, on another connection where one is silent.
+    // Rule 4, the confirm: the same command again. The store avoids a connection that is silent.
     else this.#send(now);
   }
 
@@ -110,14 +110,14 @@ export class Acquiring extends Timer {
         this.#end({ outcome: "contended", expiresInMs, sameSubmission, isCooldown });
         break;
       }
-      // Rule 16: the record counts even where a request in flight may hold the key; that is retired (rule 5).
+      // Rule 16: a record counts even if a request in flight took the key: rule 5.
       case "completed": {
         const completed = completedOf(reply);
         if (completed !== undefined) {
           this.#end({ outcome: "completed", ...completed });
           break;
         }
-        const cause = new Error("the record of this submission holds something else");
+        const cause = new Error("the record of this submission cannot be read");
         this.#lastFailure = { kind: "rejected", cause, misconfigured: false };
         this.#unavailable();
         break;
@@ -126,20 +126,20 @@ export class Acquiring extends Timer {
         this.#end({ outcome: "mismatched", inFlight: reply.inFlight });
         break;
       default:
-        // The failure of an older request decides nothing: the newest has a timer of its own.
+        // The failure of an older request decides nothing: the timer of the newest goes on.
         if (request === this.#newest) this.#noVerdict(reply);
     }
   }
 
   #granted(reply: GrantedAnswer<"taken"> | GrantedAnswer<"mine">): void {
     const now = performance.now();
-    // Rule 3: too late for a "yes", because the caller was promised an answer within the budget.
+    // Rule 3: too late, because the caller was promised an answer within `acquireTimeoutMs`.
     if (now >= this.#endsAt) {
       this.#unavailable(true);
       return;
     }
     const inFlight = this.#inFlight;
-    // The lease takes the attempt's place among the active ones, without a moment in between.
+    // From now on the attempt's one in `runtime.active` counts for the lease.
     const held = new HeldLease(
       this.#runtime,
       this.#command,
@@ -158,7 +158,7 @@ export class Acquiring extends Timer {
     if (reply.kind !== "outOfWindow" && !isFinal) this.#lastFailure = reply;
     let atOnce = false;
     if (reply.kind === "outOfWindow") {
-      // The store has learned the clock from this answer, so the next request is stamped rightly.
+      // The store has learned its server's clock from this answer: the next deadline will be right.
       atOnce = !this.#wasOutOfWindow;
       this.#wasOutOfWindow = true;
     } else if (reply.kind === "unknown") {
@@ -169,7 +169,7 @@ export class Acquiring extends Timer {
     const now = performance.now();
     // Rejected with none in flight is certain: no request took effect and none will.
     const isCertain = reply.kind === "rejected" && this.#inFlight.first === undefined;
-    // Nothing is written after the budget, and no answer can put off its end.
+    // No acquire is written after `acquireTimeoutMs`, and no failure postpones that end.
     if (isCertain || now >= this.#endsAt) {
       this.#unavailable();
     } else if (atOnce) {
@@ -192,7 +192,7 @@ export class Acquiring extends Timer {
     if (this.#publishes && acquireChannel.hasSubscribers) this.#publish(settled);
     let ended = settled;
     if (settled.outcome !== "acquired") {
-      // Rule 5.
+      // Rule 5: retire what holds the key, or may take it later.
       if (isHeld || this.#inFlight.first !== undefined) {
         new Releasing(this.#runtime, this.#command, this.#inFlight).begin();
       }
