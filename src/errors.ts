@@ -1,7 +1,7 @@
 /**
- * Errors carry a brand and a `code`, because `instanceof` fails as soon as two copies of the package
- * meet. Those that may end a request also carry `status`, `statusCode` and `expose`, which the error
- * handlers of Express and Koa read: 409 for `LockContendedError`, 415, 422 or 500 for
+ * Errors carry a brand and a `code`, because `instanceof` fails as soon as two copies of the
+ * package meet. Those that may end a request also carry `status`, `statusCode` and `expose`, which
+ * the error handlers of Express and Koa read: 409 for `LockContendedError`, 415, 422 or 500 for
  * `NoFingerprintError`, and 503 for the others of a lock.
  */
 const brand = Symbol.for("submit-lock.error");
@@ -35,20 +35,20 @@ export class InvalidOptionError extends SubmitLockError {
   readonly code = "SUBMIT_LOCK_INVALID_OPTION";
 }
 
-/** The user id is not well-formed text of 1 to 200 characters, a safe integer or such a bigint. */
+/** A user id that is not well-formed text of 1 to 200 characters, a safe integer or a bigint. */
 export class InvalidUserIdError extends SubmitLockError {
   override readonly name = "InvalidUserIdError";
   readonly code = "SUBMIT_LOCK_INVALID_USER_ID";
 }
 
-/** `withLock`: the key had another holder, a cooldown or a foreign value until `waitMs` was over. */
+/** `withLock`: the key had another holder, a cooldown or a foreign value for all of `waitMs`. */
 export class LockContendedError extends SubmitLockError {
   override readonly name = "LockContendedError";
   readonly code = "SUBMIT_LOCK_CONTENDED";
   readonly status = 409;
   readonly statusCode = 409;
   readonly expose = false;
-  /** How long the key lives unless it is extended, in milliseconds; `Infinity` if it holds no text. */
+  /** How long the key lives unless extended, in milliseconds; `Infinity` if it holds no text. */
   readonly expiresInMs: number;
 
   constructor(message: string, expiresInMs: number) {
@@ -57,7 +57,7 @@ export class LockContendedError extends SubmitLockError {
   }
 }
 
-/** The store gave no usable answer in time. The message says why; `cause` is the store's own error. */
+/** The store gave no usable answer in time. The message says why; `cause` is the store's error. */
 export class LockUnavailableError extends SubmitLockError {
   override readonly name = "LockUnavailableError";
   readonly code = "SUBMIT_LOCK_UNAVAILABLE";
@@ -109,7 +109,7 @@ export class LockLostError extends SubmitLockError {
   }
 }
 
-/** Express: a guard's own answer function, such as `onContended`, called `next` without an error. */
+/** Express: an answer function of a guard (`onContended`, …) called `next` without an error. */
 export class AnsweredTwiceError extends SubmitLockError {
   override readonly name = "AnsweredTwiceError";
   readonly code = "SUBMIT_LOCK_ANSWERED_TWICE";

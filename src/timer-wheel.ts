@@ -7,7 +7,7 @@ export abstract class Timer {
   #before: Timer | undefined;
   #after: Timer | undefined;
 
-  /** Called at its time or up to about one step later; still later if the event loop was blocked. */
+  /** Called at its time or about one step later; still later if the event loop was blocked. */
   abstract onDue(): void;
 
   static next(timer: Timer): Timer {
@@ -47,13 +47,13 @@ class Slot extends Timer {
 }
 
 /**
- * A hashed timing wheel (Varghese and Lauck, 1987): one `setTimeout` for many timers, because nearly
- * all of them are cleared before they are due. Setting and clearing change a few references; one
- * `setTimeout` for each attempt took about a quarter of the throughput under load. A timer is never
- * early, and up to about one step late.
+ * A hashed timing wheel (Varghese and Lauck, 1987): one `setTimeout` for many timers, because
+ * nearly all of them are cleared before they are due. Setting and clearing change a few references;
+ * one `setTimeout` for each attempt took about a quarter of the throughput under load. A timer is
+ * never early, and up to about one step late.
  *
- * The timers of a slot are a ring: a `Set` that is filled and emptied all the time makes V8 reallocate
- * its table, and the old table keeps the timers in memory until a major garbage collection.
+ * The timers of a slot are a ring: a `Set` that is filled and emptied all the time makes V8
+ * reallocate its table, and the old table keeps the timers until a major garbage collection.
  */
 export class TimerWheel<Kind extends Timer = Timer> {
   readonly #stepMs: number;

@@ -110,7 +110,7 @@ export class Acquiring extends Timer {
         this.#end({ outcome: "contended", expiresInMs, sameSubmission, isCooldown });
         break;
       }
-      // Rule 16: a record counts even if a request in flight took the key; `#end` retires that (rule 5).
+      // Rule 16: a record counts even if a request in flight took the key: rule 5.
       case "completed": {
         const completed = completedOf(reply);
         if (completed !== undefined) {

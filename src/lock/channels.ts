@@ -8,66 +8,66 @@ export interface AcquireMessage {
   readonly key: string;
   readonly keyPrefix: string;
   readonly outcome: "acquired" | "contended" | "completed" | "mismatched" | "unavailable";
-  /** In milliseconds, like every duration here. */
+  /** How long the attempt took. Every duration of a message is in milliseconds. */
   readonly durationMs: number;
-  /** How many copies of the request were written; more than one means that a reply was lost or late. */
+  /** How often the acquire was written: again after a lost or late reply, or by a wrong clock. */
   readonly copies: number;
-  /** Acquired: a reply had been lost or was late, and the lock was confirmed with the same owner id. */
+  /** Acquired: a reply was lost or late, so the acquire was sent again with the same owner id. */
   readonly confirmed: boolean;
   /** Acquired: the lease's fencing token, where the store has one. */
   readonly fencingToken: number | undefined;
-  /** Contended: how long the other's key has to live; `Infinity` for a key that is no lock. */
+  /** Contended: how long the key lives unless it is extended; `Infinity` if it holds no text. */
   readonly expiresInMs: number | undefined;
-  /** Why it was unavailable. */
+  /** Unavailable: why. */
   readonly cause: Error | undefined;
 }
 
 /**
- * The outcome of a release. `released`: the key was ours and is deleted. `gone`, `foreign`: the
- * lease had run out before, and the key is free or another holder's; nothing was deleted. `freed`: a
- * person had taken the lock away, and nothing was deleted.
- * `unconfirmed`: Redis has not answered within `acquireTimeoutMs`; the deletion goes on in the
- * background, and at worst the key runs out within its TTL.
+ * The outcome of a release. `released`: the key held the lease, and is free or in its cooldown now.
+ * `gone`, `foreign`: the key no longer held the lease, and was free or held another value. `freed`:
+ * a person had taken the lock away. `unconfirmed`: Redis has not answered in `acquireTimeoutMs` or
+ * denies it; the release goes on, and at worst the key runs out within its TTL. After `complete`:
+ * `released` for `recorded`, `unconfirmed` for the same, `gone` for any other.
  */
 export type ReleaseOutcome = "released" | "gone" | "freed" | "foreign" | "unconfirmed";
 
-/** Published on `submit-lock:release` when a release was answered, or not within `acquireTimeoutMs`. */
+/** Published on `submit-lock:release` with the outcome of a release; not after `complete`. */
 export interface ReleaseMessage {
   readonly key: string;
   readonly keyPrefix: string;
   readonly outcome: ReleaseOutcome;
-  /** From the release to its answer. */
+  /** From the call of `release` to its outcome. */
   readonly durationMs: number;
-  /** From before the acquire was sent to the release. */
+  /** From before the acquire was sent to the call of `release`. */
   readonly heldMs: number;
-  /** Why it is unconfirmed. */
+  /** Unconfirmed: why. */
   readonly cause: Error | undefined;
 }
 
 /**
- * The outcome of a complete. `recorded`: the answer is kept and the lock is free. `late`: the answer
- * is kept, but the lease had been lost before. `duplicate`: another run of the same submission had
- * recorded its answer, so it ran twice. `expired`: it came after the answer's time; nothing is kept.
- * `unconfirmed`: nothing is known to be kept. Redis has not answered within 2 × `acquireTimeoutMs` +
- * `ttlMs` or could not keep it (it goes on in the background for up to `maxHoldMs`), or the lease
- * was released before.
+ * The outcome of a complete. `recorded`: the answer is kept and the lock was released. `late`: the
+ * answer is kept, but the key no longer held the lease. `duplicate`: another run of the submission
+ * had recorded its answer, so it ran twice. `expired`: Redis got it after `retainMs`; nothing is
+ * kept. `unconfirmed`: nothing is known to be kept. Redis has not answered within 2 ×
+ * `acquireTimeoutMs` + `ttlMs` (the complete goes on in the background for up to `maxHoldMs`), the
+ * record's place holds another value, the lock was closed, or `release` was called before.
  */
 export type CompleteOutcome = "recorded" | "late" | "duplicate" | "expired" | "unconfirmed";
 
-/** Published on `submit-lock:complete` when a complete was answered, or was given up. */
+/** Published on `submit-lock:complete` with the outcome of a complete. */
 export interface CompleteMessage {
   readonly key: string;
   readonly keyPrefix: string;
   readonly outcome: CompleteOutcome;
-  /** From the complete to its answer. */
+  /** From the call of `complete` to its outcome. */
   readonly durationMs: number;
-  /** From before the acquire was sent to the complete. */
+  /** From before the acquire was sent to the call of `complete`. */
   readonly heldMs: number;
   /** The length of the record, in characters. */
   readonly length: number;
-  /** The answer's body was not kept, because more than 8 Mi characters of records waited in this lock. */
+  /** The body was left out: this lock's unanswered records would have passed 8 Mi characters. */
   readonly bodyDropped: boolean;
-  /** Why it is unconfirmed. */
+  /** Unconfirmed: why. */
   readonly cause: Error | undefined;
 }
 
@@ -77,7 +77,7 @@ export interface DuplicateMessage {
   readonly keyPrefix: string;
 }
 
-/** Published on `submit-lock:lost` when a lease was lost under its holder. */
+/** Published on `submit-lock:lost` when a lease is lost before `release` or `complete`. */
 export interface LostMessage {
   readonly key: string;
   readonly keyPrefix: string;
@@ -87,25 +87,25 @@ export interface LostMessage {
   readonly durationMs: number;
 }
 
-/** Published on `submit-lock:retire` when an owner id that had requests in flight is given up for good. */
+/** Published on `submit-lock:retire` at the end of a release that began with requests in flight. */
 export interface RetireMessage {
   readonly key: string;
   readonly keyPrefix: string;
-  /** `final`: no request can take effect any more. `abandoned`: Redis did not answer in time; the key runs out by itself. */
+  /** `final`: no request can take effect any more. `abandoned`: unknown; a key left runs out. */
   readonly outcome: "final" | "abandoned";
   readonly durationMs: number;
 }
 
-/** Published on `submit-lock:replay` when a guard repeats an answer. */
+/** Published on `submit-lock:replay` when a guard answers from a record. */
 export interface ReplayMessage {
   readonly key: string;
-  /** How long ago it was answered, in milliseconds. */
+  /** How long ago the submission was completed, in milliseconds. */
   readonly ageMs: number;
-  /** The origin of the submission's id. */
+  /** The id's origin: the `Idempotency-Key` header, or the option `submissionId` (`derived`). */
   readonly source: "key" | "derived";
 }
 
-/** The names of a lock's channels in `node:diagnostics_channel`, with the type of their messages. */
+/** The names of a lock's channels in `node:diagnostics_channel`, with their messages' types. */
 export interface SubmitLockChannels {
   "submit-lock:acquire": AcquireMessage;
   "submit-lock:release": ReleaseMessage;
@@ -136,16 +136,15 @@ const lockChannels: readonly Channel[] = [
 ];
 
 /**
- * Captures the caller's async context if a channel has subscribers. Replies arrive in the context of
- * the request that opened the batch; without this, subscribers would read that request's
- * `AsyncLocalStorage`.
+ * Captures the caller's asynchronous context if a channel has subscribers. Replies and timers run
+ * in another context, in which subscribers could not read the `AsyncLocalStorage` of the caller.
  */
 export function captureContext(): AsyncResource | undefined {
   for (const each of lockChannels) if (each.hasSubscribers) return new AsyncResource("submit-lock");
   return undefined;
 }
 
-/** Publishes about the command's key, in the async context of the caller that asked for the lock. */
+/** Publishes about the command's key, in the captured context of the code that asked for it. */
 export function publish<Message extends { readonly key: string; readonly keyPrefix: string }>(
   to: ChannelOf<Message>,
   { callerContext, key, keyPrefix }: CallerCommand,
@@ -156,7 +155,7 @@ export function publish<Message extends { readonly key: string; readonly keyPref
   else callerContext.runInAsyncScope(() => to.publish(message));
 }
 
-/** Publishes in the current context: a guard repeats an answer in its own request's. */
+/** Publishes in the current asynchronous context: a guard answers in that of its own request. */
 export function publishReplay(message: ReplayMessage): void {
   if (replayChannel.hasSubscribers) replayChannel.publish(message);
 }

@@ -10,37 +10,37 @@ import { type OnReport, UntilAnswered } from "./until-answered.ts";
 export type OnCompleted = OnReport<CompleteOutcome>;
 
 /**
- * How many characters of records of one lock may wait for an answer of the store. Beyond that the body
- * is left out: that the submission was done matters more than its answer.
+ * How many characters of records of one lock may wait for an answer of the store. Beyond that a
+ * record has no body: that the submission was done matters more than its answer.
  */
 const maxPendingLength = 8 * 1024 * 1024;
 
-/** How long a caller waits for a complete, and how long the lease is extended on for it. */
+/** How long, in ms, the caller of `complete` waits, and the lease is still extended. */
 export function patienceMs({ acquireTimeoutMs, ttlMs }: LockTimes): number {
   return 2 * acquireTimeoutMs + ttlMs;
 }
 
 /**
- * Rule 17: writes the record and lets go of the lock, sent until it is answered. The requests in
- * flight are retired only then: a compare-and-delete beside it could leave neither lock nor record.
+ * Rule 17: a complete, sent until it is answered: writes the record, then deletes the lock.
+ * Requests in flight are retired only after that: a release before could leave neither of the two.
  *
  * ```
- * answered ─────────────────────────────────────▶ recorded, late, expired, duplicate
- * 2 × acquireTimeoutMs + ttlMs over ────────────▶ unconfirmed, and sent on: a late record harms no user
+ * answered ────▶ recorded, late, expired, duplicate; unconfirmed where the store cannot record
+ * 2 × acquireTimeoutMs + ttlMs over ────────────▶ unconfirmed, and sent on: no harm if late
  * maxHoldMs over as well, or dropped by close ──▶ given up: the lock runs out by itself
  * ```
  */
 export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, CompleteOutcome> {
   readonly #inFlight: InFlight;
-  // Rule 15: stamped once, and equal in every copy.
+  // Rules 15 and 19: record, expiry and end of the cooldown are fixed once; each copy has the same.
   readonly #record: string;
   readonly #expiresAtMs: number;
   readonly #cooldownUntilMs: number;
 
   /**
-   * @param storeTimeMs by the store's clock, in whole milliseconds.
-   * @param heldMs for how long the lock had been held.
-   * @throws InvalidOptionError without a submission.
+   * @param storeTimeMs the time of the call by the store's clock, in whole milliseconds.
+   * @param heldMs how long ago the acquire was sent, in milliseconds.
+   * @throws InvalidOptionError for a lease without a submission.
    */
   constructor(
     runtime: LockRuntime,
@@ -101,26 +101,26 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
   }
 
   protected override executed({ kind }: Exclude<CompleteReply, NoAnswer>): void {
-    // Also where the caller has been answered already.
+    // Also where the caller has already got `unconfirmed`.
     if (kind === "duplicate" && duplicateChannel.hasSubscribers) {
       publish(duplicateChannel, this.command, {});
     }
     if (kind === "unrecordable") {
-      const cause = new Error("something that is not a record is in this record's place");
+      const cause = new Error("a value that is not a record is in the record's place");
       this.lastFailure = { kind: "rejected", cause, misconfigured: false };
     }
     this.end(kind === "unrecordable" ? "unconfirmed" : kind);
-    // Rule 17: only now, when the record stands or never will.
+    // Rule 17: retires only now, when the record is written or never will be.
     const inFlight = this.#inFlight;
     if (inFlight.first !== undefined) new Releasing(this.runtime, this.command, inFlight).begin();
   }
 
-  /** Rule 14: the lock is closed, and has waited long enough. */
+  /** Rule 14: `close` has waited for 2 × `acquireTimeoutMs`, and gives the complete up. */
   drop(): void {
-    this.end("unconfirmed", (cause) => new LockClosedError("this lock was closed", { cause }));
+    this.end("unconfirmed", (cause) => new LockClosedError("close() gave it up", { cause }));
   }
 
-  /** Unconfirmed: nothing of the attempt deletes its lock, which runs out by itself. */
+  /** Sends nothing more. A complete that was given up leaves its lock to run out by itself. */
   protected override end(
     outcome: CompleteOutcome = "unconfirmed",
     closed?: (cause: Error) => Error,

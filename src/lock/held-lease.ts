@@ -15,29 +15,29 @@ import type { LockTimes, OwnedReply } from "./store.ts";
 class Validity {
   readonly startedAt: number;
   readonly #times: LockTimes;
-  /** No other owner can have the key before. */
+  /** Before this time the key cannot have run out. */
   validUntil = 0;
-  /** When the next extend is due; ∞ from the one on that carries the lease to `maxHoldMs`. */
+  /** When the next extend is due; ∞ if none is needed for the rest of `maxHoldMs`. */
   extendAt = 0;
 
-  /** @param startedAt from before the first send of the acquire. */
+  /** @param startedAt the monotonic time before the first send of the acquire. */
   constructor(times: LockTimes, startedAt: number) {
     this.#times = times;
     this.startedAt = startedAt;
     this.renewed(startedAt);
   }
 
-  /** Counts from the send of that very request, and never goes back: answers may overtake each other. */
+  /** A request that was sent at `sentAt` has renewed the key. Answers may overtake each other. */
   renewed(sentAt: number): void {
     const { maxHoldMs, ttlMs } = this.#times;
-    // Less 1 % for clocks that run at different speeds and 2 ms for the granularity of Redis' expiry,
-    // as Redlock has it (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/).
+    // Less 1 % for clocks of different speeds and 2 ms for the granularity of Redis' expiry, as in
+    // Redlock (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/).
     this.validUntil = Math.max(this.validUntil, sentAt + 0.99 * ttlMs - 2);
     const isLast = maxHoldMs <= ttlMs || this.validUntil >= this.startedAt + maxHoldMs;
     this.extendAt = isLast ? Number.POSITIVE_INFINITY : Math.max(this.extendAt, sentAt + ttlMs / 3);
   }
 
-  /** Until an answer says otherwise the next extend comes soon: there may be time for only one. */
+  /** Plans the next extend for the case that this one stays without an answer. */
   extendSent(sentAt: number): void {
     const { commandTimeoutMs, ttlMs } = this.#times;
     this.extendAt = sentAt + Math.max(commandTimeoutMs, ttlMs / 15);
@@ -47,7 +47,7 @@ class Validity {
     return Math.min(this.validUntil, this.startedAt + this.#times.maxHoldMs);
   }
 
-  /** When the holder is notified of the loss: early enough to stop before the end. */
+  /** When the holder is notified that the lease runs out: early enough to stop before `endsAt`. */
   get notifyAt(): number {
     return this.endsAt - Math.min(1_000, this.#times.ttlMs / 10);
   }
@@ -55,18 +55,18 @@ class Validity {
 
 const explanations: Record<LostReason, string> = {
   expired: "it could not be extended in time",
-  overtaken: "the key was gone or held by another owner",
+  overtaken: "the key was gone or held another value",
   freed: "a person has taken the lock away",
-  "max-hold": "it was held for maxHoldMs",
-  closed: "the lock was closed",
+  "max-hold": "it cannot be extended beyond maxHoldMs",
+  closed: "the lock was closed, and waited no longer",
 };
 
 /**
- * A lease and its watchdog. Held until it is released, completed or lost:
+ * A lease and its watchdog. Held until `release` or `complete` is called, or the lease is lost:
  *
  * ```
  * held ── release() ───────────────────────────────────▶ released
- *   │ ─── complete() ──────────────────────────────────▶ completing ── answered ──▶ completed
+ *   │ ─── complete() ──────────────────────────────────▶ completing ── reported ──▶ completed
  *   │ ─── an extend finds its own tombstone ───────────▶ lost: freed
  *   │ ─── an extend finds no key or anything else ─────▶ lost: overtaken
  *   │ ─── not extended in time ────────────────────────▶ lost: expired
@@ -80,7 +80,7 @@ export class HeldLease extends Timer {
   readonly fencingToken: number | undefined;
   readonly validity: Validity;
   readonly #inFlight: InFlight;
-  /** A late request of our own acquire may take the key again after another owner has had it. */
+  /** A request of the acquire was in flight: it may take the key again after another owner. */
   readonly #mayBeRetaken: boolean;
   readonly #storeOffsetMs: number;
   #lost: LockLostError | undefined;
@@ -97,9 +97,9 @@ export class HeldLease extends Timer {
 
   /**
    * @param inFlight the requests of its acquire that may still take effect.
-   * @param startedAt monotonic time from before the first send: the lease counts from here.
+   * @param startedAt the monotonic time before the first send: the lease counts from here.
    * @param fencingToken `undefined` in a store that has none.
-   * @param storeOffsetMs added to the monotonic clock, it gives a time that the store's clock has passed.
+   * @param storeOffsetMs the store's clock at the acquire, less the monotonic clock at its answer.
    */
   constructor(
     runtime: LockRuntime,
@@ -133,20 +133,20 @@ export class HeldLease extends Timer {
     return this.isHeld ? Math.max(0, this.validity.endsAt - performance.now()) : 0;
   }
 
-  /** Neither released, completed nor lost. */
+  /** Neither `release` nor `complete` was called, and it is not lost. */
   get isHeld(): boolean {
     return !this.#isReleased && this.#lost === undefined;
   }
 
-  /** A time that the store's clock has passed, as the lease's own acquire taught it. Never a wall clock. */
+  /** The store's clock, in whole ms: its time at the acquire plus the monotonic time since. */
   #storeTimeMs(): number {
     return Math.ceil(performance.now() + this.#storeOffsetMs);
   }
 
   /**
-   * Gives the key back. Call once, and not after `complete`.
+   * Releases the key. Call once, and not after `complete`.
    *
-   * @param cooldownMs for how long the key refuses every acquire, if it is still ours.
+   * @param cooldownMs how long the key then keeps out every acquire, if the lease is not lost.
    */
   release(onReleased?: OnReleased, cooldownMs = 0): void {
     this.#unwatch();
@@ -156,18 +156,18 @@ export class HeldLease extends Timer {
       return;
     }
     this.runtime.active.done();
-    // Rule 19: only by the holder, and until a time that is stamped once.
+    // Rule 19: only a lease that is not lost leaves a cooldown, and its end is stamped once.
     const cooldownUntil = cooldownMs === 0 ? 0 : this.#storeTimeMs() + cooldownMs;
     const { command, runtime, validity } = this;
     const { validUntil } = validity;
-    // Rule 5: this also retires what is in flight.
+    // Rule 5: also retires the requests of the acquire that are in flight.
     new Releasing(runtime, command, this.#inFlight, validUntil, onReleased, cooldownUntil).begin();
   }
 
   /**
-   * Replaces the key by the record of the answer. Call once, and not after `release`.
+   * Writes the record of the answer, then releases the key. Call once, and not after `release`.
    *
-   * @throws InvalidOptionError without a submission.
+   * @throws InvalidOptionError for a lease without a submission.
    */
   complete(answer: AnswerToStore, cooldownMs: number, onCompleted: OnCompleted): void {
     const now = performance.now();
@@ -185,16 +185,16 @@ export class HeldLease extends Timer {
         onCompleted(outcome, cause);
       },
     );
-    // Rule 15: it does not need the lock; a lease that was lost is recorded, too.
+    // Rule 15: a record does not need the lock: the answer of a lost lease is recorded, too.
     if (isLost) this.#unwatch();
     else this.runtime.active.done();
     this.#isReleased = true;
-    // Rule 17: extended on until it is answered, for a bounded time.
+    // Rule 17: the lease is extended until the complete is answered, but not for longer than this.
     this.#extendUntil = now + patienceMs(this.command.times);
     completing.begin();
   }
 
-  /** The lease is over for its holder, although it was not released. */
+  /** Ends a lease that is held, without `release` or `complete`; does nothing for any other. */
   lose(reason: LostReason): void {
     if (!this.isHeld) return;
     const { command, fencingToken } = this;
@@ -207,16 +207,16 @@ export class HeldLease extends Timer {
       const durationMs = performance.now() - this.validity.startedAt;
       publish(lostChannel, command, { outcome: reason, fencingToken, durationMs });
     }
-    // Rule 19: retired by the lease itself. Where the key may still be its own, the holder has the rest
-    // of its time to stop; the key of a closed lock runs out by itself.
+    // Rule 19: a lost lease retires itself. Where the key may still be its own, it waits for the
+    // end of its time, so that the holder can stop; after `close` the key runs out by itself.
     if (reason === "freed" || reason === "overtaken") this.#retire();
     else if (reason !== "closed") this.runtime.watchdogs.set(this, this.validity.endsAt);
-    // Its listeners may release or complete.
+    // Last, because listeners of the signal may call `release` or `complete`.
     this.#signalContext?.runInAsyncScope(() => this.#aborter?.abort(lost));
   }
 
   #retire(onReleased?: OnReleased): void {
-    // The key was deleted by the earlier retire: a release that follows finds the lease gone.
+    // An earlier retire may have deleted the key: then this release found the lease gone.
     const isGone = this.#retired !== undefined;
     this.#retired ??= new Promise((resolve) => {
       const onRetired: OnReleased = (...result) => resolve(result);
@@ -228,9 +228,9 @@ export class HeldLease extends Timer {
     );
   }
 
-  /** A connection came up: the lease is extended now, whatever the connection missed. */
+  /** A connection came up: extends at once, because earlier extends may have been lost. */
   extendNow(): void {
-    // A lease before it in the list may have ended this one, from a listener of its signal.
+    // A listener of another lease's signal may have ended this one a moment ago.
     if (this.#isWatched && this.validity.extendAt < Number.POSITIVE_INFINITY) {
       this.#extend(performance.now());
     }
@@ -262,7 +262,7 @@ export class HeldLease extends Timer {
 
   #extend(now: number): void {
     this.validity.extendSent(now);
-    // Before the send: a store may answer at once.
+    // The timer is set before the send, because a store may answer at once.
     this.#setTimer();
     write(this.runtime.store, "extend", {
       command: this.command,
@@ -272,15 +272,15 @@ export class HeldLease extends Timer {
   }
 
   #extended({ kind }: OwnedReply, sentAt: number): void {
-    // Once the release has begun, "gone" is its own doing.
+    // After `release` or a loss an answer counts no longer: the key may have been deleted by us.
     if (!this.#isWatched) return;
     if (kind === "freed") this.#end("freed");
     if (kind === "gone" || kind === "foreign") this.#end("overtaken");
-    // Without an answer the timer is set for the next try.
+    // Any other answer is a failure: the timer is already set for the next try.
     if (kind !== "done") return;
-    // Rule 7: with no request in flight, our owner id in the key proves that no other held it in
-    // between, even after the lease has expired. With one, our own late acquire may have taken
-    // the key again, so an expired lease is lost.
+    // Rule 7: with no request of the acquire in flight, our owner id in the key proves that no
+    // other held it in between, even after the lease has expired. With one, our own late acquire
+    // may have taken the key again, so an expired lease is lost.
     if (this.#mayBeRetaken && performance.now() >= this.validity.validUntil) {
       this.#end("expired");
       return;
@@ -289,7 +289,7 @@ export class HeldLease extends Timer {
     this.#setTimer();
   }
 
-  /** Rule 17: once a complete was sent, it may be what the extend has met, so nothing is lost. */
+  /** Rule 17: after `complete` an extend may meet the complete's own effect, so nothing is lost. */
   #end(reason: LostReason): void {
     if (this.#isReleased) this.#unwatch();
     else this.lose(reason);

@@ -16,16 +16,16 @@ export type Attempt =
   | {
       readonly outcome: "acquired";
       readonly lease: Lease;
-      /** A reply had been lost or was late, and the lock was confirmed with the same owner id. */
+      /** A reply was lost or late, so the acquire was sent again with the same owner id. */
       readonly confirmed: boolean;
     }
   | {
       readonly outcome: "contended";
-      /** How long the holder's lease has to live unless it is extended, in milliseconds; `Infinity` for a key that is no lock. */
+      /** How long the key lives unless it is extended, in ms; `Infinity` if it holds no text. */
       readonly expiresInMs: number;
-      /** The holder is at work on the very submission that was asked for. */
+      /** The holder has the lock for the same submission. */
       readonly sameSubmission?: boolean | undefined;
-      /** There is no holder: the cooldown of the user's last submission is not over. */
+      /** There is no holder: the cooldown that the user's last lease left is not over. */
       readonly isCooldown?: boolean | undefined;
     }
   | {
@@ -40,69 +40,69 @@ export type SubmissionAttempt =
       /** The submission was completed before: nothing was acquired. */
       readonly outcome: "completed";
       readonly answer: StoredAnswer;
-      /** How long ago by the store's clock, in milliseconds. */
+      /** How long ago it was completed by the store's clock, in milliseconds. */
       readonly ageMs: number;
     }
   | {
-      /** The id is that of another submission of the user, with another fingerprint. */
+      /** The user has a submission with this id and another fingerprint. */
       readonly outcome: "mismatched";
-      /** That one is still being processed; otherwise it was completed. */
+      /** `true` if that submission is still being processed, `false` if it was completed. */
       readonly inFlight: boolean;
     };
 
 /** How every attempt on a closed lock ends. */
 export function closedAttempt(): Extract<Attempt, { outcome: "unavailable" }> {
-  return { outcome: "unavailable", cause: new LockClosedError("this lock was closed") };
+  return { outcome: "unavailable", cause: new LockClosedError("this lock was closed by close()") };
 }
 
-/** A lock that is ours until a time. */
+/** A user's lock, held until `release` or `complete` is called or the lease is lost. */
 export interface Lease {
   /** The key in the store, such as `lock:submit:42`. */
   readonly key: string;
   /** The random value that identifies this lease, a UUID. Keep it out of logs and answers. */
   readonly ownerId: string;
   /**
-   * Aborts, with a `LockLostError` as its reason, when the lease is lost: overtaken, or about to
-   * run out because it could not be extended or was held for `maxHoldMs`. It aborts the smaller of
-   * 1 s and a tenth of `ttlMs` before the end, and never after a release.
+   * Aborts when the lease is lost; its reason is a `LockLostError`. A lease that runs out
+   * (`expired`, `max-hold`) is lost the smaller of 1 s and a tenth of `ttlMs` before its end. Never
+   * aborts once `release` or `complete` was called.
    *
-   * A process that is paused beyond the lease hears of it only when it goes on: keep a unique key
+   * A process that is paused beyond its lease is notified only when it goes on: keep a unique key
    * in the order table as well.
    */
   readonly signal: AbortSignal;
   /**
    * A number that rises from lease to lease of this user: a resource that keeps the highest one it
-   * has seen can refuse a holder that was paused beyond its lease. A safe integer; `undefined` where
-   * the store has none.
+   * has seen can refuse a holder that was paused beyond its lease. A safe integer; `undefined`
+   * where the store has none.
    */
   readonly fencingToken: number | undefined;
-  /** How long the lease is certainly valid unless it is extended further, in milliseconds; 0 once it is lost or released. */
+  /** How long the lease is valid unless extended, in ms; 0 once lost, released or completed. */
   remainingMs(): number;
   /**
-   * Gives the lock back. Never rejects and need not be awaited: it settles within about
-   * `acquireTimeoutMs`, and goes on in the background if Redis is silent. A second call gives the
-   * promise of the first. After `complete`, it waits for that.
+   * Releases the lock. Never rejects and need not be awaited: it settles within about
+   * `acquireTimeoutMs`, and goes on in the background if Redis is silent. A second call returns the
+   * promise of the first. After `complete`, it settles when that does.
    *
    * @throws InvalidOptionError for an invalid `cooldownMs`.
    */
   release(options?: ReleaseOptions): Promise<ReleaseOutcome>;
   /**
-   * Keeps the answer of the submission and gives the lock back, in one step: a later acquire of the
-   * same submission is `completed` with this answer. The lease need not be valid any more. Never
+   * Keeps the answer of the submission and releases the lock, in one step: a later acquire of the
+   * same submission is `completed` with this answer. A lease that was lost can be completed. Never
    * rejects and need not be awaited: it settles within about 2 × `acquireTimeoutMs` + `ttlMs`. A
-   * second call gives the promise of the first; after `release` nothing is kept, and it is
-   * `unconfirmed`.
+   * second call returns the promise of the first; after `release` nothing is kept, and the outcome
+   * is `unconfirmed`.
    *
-   * @throws InvalidOptionError for an invalid answer, or a lease that was acquired without a submission.
+   * @throws InvalidOptionError for an invalid argument, or a lease acquired without a submission.
    */
   complete(answer: AnswerToStore, options?: ReleaseOptions): Promise<CompleteOutcome>;
 }
 
-/** For `release` and `complete`. */
+/** Options of `release` and `complete`. */
 export interface ReleaseOptions {
   /**
-   * For how long the user's next acquire is contended, in milliseconds; 0 to 60 000. Only a lease
-   * that is still held leaves a cooldown.
+   * For how long every acquire for the user is contended, in milliseconds; 0 to 60 000. Only a
+   * lease that is still held leaves a cooldown.
    * @defaultValue 0
    */
   readonly cooldownMs?: number | undefined;
@@ -142,7 +142,7 @@ export class UserLease implements Lease {
     this.#released ??= this.#completed?.then(asReleased);
     if (this.#released !== undefined) return this.#released;
     let settle!: (outcome: ReleaseOutcome) => void;
-    // Set before anything else happens: a store may answer at once.
+    // The promise is set before the release begins, because a store may answer at once.
     this.#released = new Promise((resolve) => {
       settle = resolve;
     });
@@ -165,7 +165,7 @@ export class UserLease implements Lease {
     this.#completed ??= this.#released?.then(() => "unconfirmed");
     if (this.#completed !== undefined) return this.#completed;
     let settle!: (outcome: CompleteOutcome) => void;
-    // Set first, here as well.
+    // Set before the complete begins, as in `release`.
     const completed = new Promise<CompleteOutcome>((resolve) => {
       settle = resolve;
     });
@@ -173,7 +173,7 @@ export class UserLease implements Lease {
     try {
       this.#held.complete(answer, cooldownMs, settle);
     } catch (error) {
-      // Without a submission nothing was begun.
+      // The lease has no submission: nothing was begun, and `release` still works.
       this.#completed = undefined;
       throw error;
     }
@@ -188,20 +188,20 @@ export class UserLease implements Lease {
     return cooldownMs;
   }
 
-  /** The text that loggers show. */
+  /** The members that JSON and loggers show; never the owner id. */
   toJSON(): { key: string; remainingMs: number } {
     return { key: this.key, remainingMs: Math.floor(this.remainingMs()) };
   }
 }
 
-// Not as a member of the class: declarations cannot name its key.
+// Not a member in the class body, because declaration files cannot name the key `inspect.custom`.
 Object.defineProperty(UserLease.prototype, inspect.custom, {
   value(this: UserLease): string {
     return `Lease ${inspect(this.toJSON())}`;
   },
 });
 
-/** Maps a complete's outcome to a release outcome. */
+/** The outcome of a `release` after `complete`. */
 function asReleased(outcome: CompleteOutcome): ReleaseOutcome {
   if (outcome === "recorded") return "released";
   return outcome === "unconfirmed" ? "unconfirmed" : "gone";

@@ -19,11 +19,11 @@ import type { OnReport } from "./until-answered.ts";
 import { pauseBeforeRetry } from "./with-lock.ts";
 
 /**
- * The content of a user's key, for a person who looks at it. Every time is in whole milliseconds by the
- * store's own clock, none is below 0, and one that has no end is `Infinity` (which JSON writes as
- * `null`). An `id` is the argument of `free`: the first 8 hex digits of the owner id, or of the SHA-1
- * of a value that is not ours (of the key's name where it holds no text). The value itself is never
- * shown.
+ * The content of a user's key, for a person who looks at it. Every duration is in whole
+ * milliseconds by the store's own clock and not below 0; the life of a key without an expiry is
+ * `Infinity` (`null` in JSON). An `id` is the argument of `free`: the first 8 hex digits of the
+ * owner id, or of the SHA-1 of a value that is not ours (of the key's name if it holds no text).
+ * Neither a whole owner id nor a foreign value is shown.
  */
 export type Inspection =
   | { readonly state: "free" }
@@ -32,90 +32,90 @@ export type Inspection =
   | CooldownInspection
   | ForeignInspection;
 
-/** A process holds the lock. */
+/** The key holds a lock of this package, or another value that begins with a UUID. */
 export interface HeldInspection {
   readonly state: "held";
   readonly id: string;
-  /** The process that holds it, such as `web-3:4711`; `""` where it gave none, and for a lock of 0.1. */
+  /** The process that took it, such as `web-3:4711`; `""` if the value names none. */
   readonly holder: string;
-  /** Since when. `undefined`, as `renewedMs` and `endsInMs`, where the value does not tell: a lock of 0.1. */
+  /** How long ago it was taken. `undefined`, as `renewedMs` and `endsInMs`, without times. */
   readonly heldMs: number | undefined;
-  /** How long ago its life was renewed; more than about `ttlMs` / 3 means that renewals are missing. */
+  /** How long ago it was renewed; much more than `ttlMs` / 3 means that renewals are missing. */
   readonly renewedMs: number | undefined;
-  /** When the key runs out unless it is renewed. */
+  /** How long until the key runs out unless it is renewed. */
   readonly expiresInMs: number;
-  /** When it ends at the latest, however often it is renewed. */
+  /** How long until `maxHoldMs` are over: the lease is not renewed beyond that. */
   readonly endsInMs: number | undefined;
   /**
    * `true` where the key has more life than its holder can have given it: the store's clock was set
-   * back, and `heldMs` and `renewedMs` may be too small. The next attempt for this user cuts the life
-   * to the holder's `ttlMs`, and so does `free`.
+   * back, and `heldMs` and `renewedMs` may be too small. The next attempt for this user cuts the
+   * life to the holder's `ttlMs`, and so does `free`.
    */
   readonly clockSetBack?: true;
 }
 
-/** A person has taken the lock away: its holder has been notified, or its lease will have run out by then. */
+/** A person has freed the lock: its holder is notified, or its lease ends, before the key does. */
 export interface FreedInspection {
   readonly state: "freed";
   readonly id: string;
   readonly by: string;
   readonly reason: string;
-  /** When the next one may start. */
+  /** How long until the key runs out, and the user's lock can be acquired again. */
   readonly expiresInMs: number;
-  /** As in {@link HeldInspection}: more than 300 s, which the next attempt cuts to that. */
+  /** The store's clock was set back: the life is above 300 s, to which the next attempt cuts it. */
   readonly clockSetBack?: true;
 }
 
-/** There is no holder: the cooldown of the user's last submission is not over. */
+/** There is no holder: the cooldown that the user's last lease left is not over. */
 export interface CooldownInspection {
   readonly state: "cooldown";
   readonly id: string;
   readonly expiresInMs: number;
-  /** As in {@link HeldInspection}: more than 60 s, which the next attempt cuts to that. */
+  /** The store's clock was set back: the life is above 60 s, to which the next attempt cuts it. */
   readonly clockSetBack?: true;
 }
 
-/** Something that is not this package's. */
+/** The key holds a value that is not this package's and does not begin with a UUID. */
 export interface ForeignInspection {
   readonly state: "foreign";
   readonly id: string;
   readonly expiresInMs: number;
-  /** `true` for a list, a hash or another type that is not text: it cannot be a lock. `free` deletes it. */
+  /** `true` for a list, a hash or another type that is not text, so no lock. `free` deletes it. */
   readonly notText?: true;
 }
 
 /**
- * The outcome of a `free`. `freed`: the next one may start after `freeInMs`. `already-free`: there was
- * nothing. `changed`: the key holds something else than the id says; nothing was done.
+ * The outcome of a `free`. `freed`: the lock can be acquired after `freeInMs` milliseconds.
+ * `already-free`: there was no key. `changed`: the key's value has another id; nothing was done.
  */
 export type FreeResult =
   | { readonly outcome: "freed"; readonly freeInMs: number }
   | { readonly outcome: "already-free" }
   | { readonly outcome: "changed" };
 
-/** For `free`. */
+/** Options of `free`. */
 export interface FreeOptions {
-  /** The id that `inspect` returned: at least 8 hex digits. Another lock than this one is left alone. */
+  /** The id that `inspect` returned: at least 8 hex digits. Another value is left alone. */
   readonly id: string;
   /** The person who frees, for others who look at the lock. 1 to 64 characters. */
   readonly by: string;
   /** Why, such as a ticket's number. 1 to 200 characters. */
   readonly reason: string;
   /**
-   * The lock is deleted at once. Its holder, if it is alive, is notified only by its next renewal, up to
+   * Deletes the key at once. A holder that is alive is notified only by its next renewal, up to
    * `ttlMs` / 3 later: two submissions at a time are possible until then.
    * @defaultValue false
    */
   readonly now?: boolean | undefined;
 }
 
-/** The operations of this process' lock at the moment. */
+/** How many operations of one `SubmitLock` are under way in this process. */
 export interface LockStats {
-  /** Attempts that have no answer yet. */
+  /** Attempts that have not ended. */
   readonly attempting: number;
-  /** Leases that are neither released, completed nor lost. */
+  /** Leases that are not lost, and for which neither `release` nor `complete` was called. */
   readonly held: number;
-  /** Releases and completes without an answer, and owner ids that are being retired. */
+  /** Releases, retires and completes that are still sent; no release that Redis has denied. */
   readonly retiring: number;
   /** The age of the oldest lease that is held, in milliseconds; 0 without one. */
   readonly oldestHeldMs: number;
@@ -129,14 +129,14 @@ export type LookUp =
   | { readonly outcome: "in-flight" }
   | { readonly outcome: "completed"; readonly answer: StoredAnswer; readonly ageMs: number }
   | { readonly outcome: "mismatched"; readonly inFlight: boolean }
-  /** The store did not say. */
+  /** The store gave no usable answer. */
   | { readonly outcome: "unknown" };
 
-/** For `check`. */
+/** Options of `check`. */
 export interface CheckOptions {
   /**
-   * Whether a record is tried as well.
-   * @defaultValue whether anything has asked this lock to keep answers
+   * Whether a record is written as well.
+   * @defaultValue whether a guard's option or a submission has asked this lock for records
    */
   readonly submissions?: boolean | undefined;
 }
@@ -176,7 +176,7 @@ export function statsOf({ active, completes, releases, watchdogs }: LockRuntime)
   };
 }
 
-/** One request that takes nothing. Settles within `commandTimeoutMs`. */
+/** Sends one acquire that takes nothing. Settles within `commandTimeoutMs`. */
 export async function lookUp(store: LockStore, command: LockCommand): Promise<LookUp> {
   const reply = await within(
     command.times.commandTimeoutMs,
@@ -202,8 +202,8 @@ export async function lookUp(store: LockStore, command: LockCommand): Promise<Lo
 }
 
 /**
- * Acquires a throwaway lock, extends it and ends it, with an answer if it has a submission, so that
- * every command of the store is tried. Without messages.
+ * Acquires a throwaway lock, extends it and releases it; with a submission, completes it instead.
+ * Only a complete publishes a message.
  *
  * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError, as a rejection.
  */
@@ -213,11 +213,11 @@ export async function check(runtime: LockRuntime, command: CallerCommand): Promi
   );
   if (settled.outcome === "unavailable") throw settled.cause;
   if (settled.outcome !== "acquired") {
-    throw new LockUnavailableError(`the lock was ${settled.outcome}`);
+    throw new LockUnavailableError(`the throwaway lock of check() was ${settled.outcome}`);
   }
   const { held } = settled;
   const { times } = command;
-  // Longer than the life that the key has: otherwise nothing would have to be extended.
+  // 1 ms more than the life that the key has: otherwise the extend would write nothing.
   const longer = { ...command, times: { ...times, ttlMs: times.ttlMs + 1 } };
   const extended = await within(
     times.acquireTimeoutMs,
@@ -232,12 +232,12 @@ export async function check(runtime: LockRuntime, command: CallerCommand): Promi
   });
   if (extended?.kind !== "done") throw toLockError(extended, times.acquireTimeoutMs);
   if (outcome === "released" || outcome === "recorded") return;
-  throw cause ?? new LockUnavailableError(`the throwaway lock was ${outcome}`);
+  throw cause ?? new LockUnavailableError(`the end of the throwaway lock was ${outcome}`);
 }
 
 /**
- * Sends the same request until one of them is answered. It is bounded as an attempt is, and may be
- * executed twice: a second look is harmless, and a second free answers as the first.
+ * Sends the same request until one copy is answered or rejected, for up to `acquireTimeoutMs`. Two
+ * may be executed: a second inspect changes nothing; a second free finds the tombstone, or no key.
  */
 async function ask<Reply extends { readonly kind: string }>(
   store: LockStore,
@@ -248,7 +248,7 @@ async function ask<Reply extends { readonly kind: string }>(
   const { acquireTimeoutMs, commandTimeoutMs } = command.times;
   const endsAt = performance.now() + acquireTimeoutMs;
   let settle!: (answer: Exclude<Reply, NoAnswer>) => void;
-  // Resolved by the first reply to any of the requests; a slow one may arrive after the next was sent.
+  // Resolved by the first answer to any of the requests, also to one that was sent before the last.
   const answered = new Promise<Exclude<Reply, NoAnswer>>((resolve) => {
     settle = resolve;
   });
@@ -261,13 +261,13 @@ async function ask<Reply extends { readonly kind: string }>(
       };
       write(store, method, { ...more, command, deadlineMs: undefined, answer } as never);
     });
-    // Rule 10.
+    // Rule 10: a timer of our own bounds the wait.
     const waitMs = Math.min(commandTimeoutMs, endsAt - performance.now());
     const reply = await within(waitMs, Promise.race([answered, failed]));
     if (reply === undefined) continue;
     if (!isNoAnswer(reply)) return reply;
     lastFailure = reply;
-    // Asking again would only delay the answer.
+    // The store refuses the request: sending it again would only delay the error.
     if (reply.kind === "rejected") break;
     await pauseBeforeRetry(round, endsAt);
   }
@@ -285,7 +285,7 @@ function resolveFree(options: FreeOptions) {
   return { id, by: checkText("by", by, 64), reason: checkText("reason", reason, 200), now };
 }
 
-/** Percent-encoded, so that no field of a tombstone holds a colon. */
+/** Checks and percent-encodes a text, so that no field of a tombstone holds a colon. */
 function checkText(name: string, text: unknown, maxLength: number): string {
   const allowed = /^[^\p{Cc}\p{Cs}]+$/u;
   if (typeof text === "string" && text.length <= maxLength && allowed.test(text)) {

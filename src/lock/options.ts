@@ -15,31 +15,31 @@ export interface SubmitLockOptions {
    */
   readonly ttlMs?: number | undefined;
   /**
-   * The longest that a lease is extended while the work goes on. From `ttlMs` to 600 000; equal to
-   * `ttlMs` means that it is never extended.
+   * How long after its acquire a lease is still extended at most. From `ttlMs` to 600 000; equal to
+   * `ttlMs` means that a lease is never extended.
    * @defaultValue the larger of 60 000 and `ttlMs`
    */
   readonly maxHoldMs?: number | undefined;
   /**
-   * The budget of one attempt, confirming included. 20 to `ttlMs` / 2.
+   * How long one attempt may take, all its requests included. 20 to `ttlMs` / 2.
    * @defaultValue the smaller of 1 000 and `ttlMs` / 2
    */
   readonly acquireTimeoutMs?: number | undefined;
   /**
-   * How long one command may stay unanswered before it is confirmed on another connection.
+   * How long one command may stay unanswered before it is sent again, on another connection.
    * 10 to `acquireTimeoutMs` / 2.
    * @defaultValue the smaller of 200 and `acquireTimeoutMs` / 2
    */
   readonly commandTimeoutMs?: number | undefined;
   /**
-   * The beginning of every key, before the user id. 1 to 128 characters without whitespace, braces or
-   * control characters.
+   * The beginning of every key, before the user id. 1 to 128 characters without whitespace, braces,
+   * control or format characters.
    * @defaultValue "lock:submit:"
    */
   readonly keyPrefix?: string | undefined;
   /**
-   * The holder's name, for a person who looks at a lock: written into the key's value, so never a customer
-   * or a secret. At most 64 characters, `""` for none.
+   * The holder's name, for a person who looks at a lock: written into the key's value, so never a
+   * customer or a secret. At most 64 characters, `""` for none.
    * @defaultValue the host's name and the process id, such as `web-3:4711`
    */
   readonly holder?: string | undefined;
@@ -49,7 +49,7 @@ export interface ResolvedLockOptions {
   readonly store: LockStore;
   readonly keyPrefix: string;
   readonly times: LockTimes;
-  /** Percent-encoded. */
+  /** Percent-encoded like a user id. */
   readonly holder: string;
 }
 
@@ -68,8 +68,8 @@ export function resolveLockOptions(options: SubmitLockOptions): ResolvedLockOpti
 /**
  * Rule 11: `commandTimeoutMs` ≤ `acquireTimeoutMs` / 2 ≤ `ttlMs` / 4.
  *
- * A given value is kept, and a default gives way to it: `{ maxHoldMs: 5_000 }` alone means a
- * `ttlMs` of 5 000. Only values that contradict each other are an error.
+ * A given value is kept, and defaults are fitted to it: `{ maxHoldMs: 5_000 }` alone means a
+ * `ttlMs` of 5 000. Only given values that are out of bounds or contradict each other are an error.
  */
 function resolveTimes(options: SubmitLockOptions): LockTimes {
   // Given values are checked by themselves first, so that no default is derived from nonsense.
@@ -97,7 +97,7 @@ function checkIfGiven(name: string, value: unknown, min: number, max: number): n
   return value === undefined ? undefined : checkMs(name, value, min, max);
 }
 
-// The upper bound wins: where the two contradict, the check of the next option names the culprit.
+// `max` wins over `min`: the check of the next option then names the value that does not fit.
 function clamp(value: number, min: number, max: number): number {
   return Math.min(Math.max(value, min), max);
 }
@@ -108,7 +108,7 @@ function checkKeyPrefix(keyPrefix: unknown = "lock:submit:"): string {
   if (typeof keyPrefix === "string" && keyPrefix.length <= 128 && allowed.test(keyPrefix)) {
     return keyPrefix;
   }
-  const expected = "1 to 128 characters without whitespace, braces or control characters";
+  const expected = "1 to 128 characters without whitespace, braces, control or format characters";
   throw invalidOption("keyPrefix", expected, keyPrefix);
 }
 
@@ -122,7 +122,7 @@ function checkHolder(holder: unknown = `${hostname().slice(0, 50)}:${process.pid
 function checkStore(store: unknown): LockStore {
   if (hasMembers(store, ["acquire", "extend", "release", "attach"])) return store as LockStore;
   const expected = "a LockStore such as new RedisStore(redis) or new MemoryStore()";
-  // What can be duplicated or sends commands is the client that a store is made on.
+  // An object with `duplicate` or `sendCommand` is a Redis client and not a store.
   const isClient = hasMembers(store, ["duplicate"]) || hasMembers(store, ["sendCommand"]);
   const came = isClient ? "a bare client: write store: new RedisStore(redis)" : describe(store);
   throw new InvalidOptionError(`store: expected ${expected}, got ${came}`);

@@ -5,7 +5,7 @@ import type { CompletedAnswer } from "./store.ts";
 /** Header names and their values. */
 export type AnswerHeaders = Readonly<Record<string, string | readonly string[]>>;
 
-/** The answer of a submission, as a retry gets it. */
+/** The answer of a submission, as a later acquire of the submission returns it. */
 export interface StoredAnswer {
   /** 100 to 599. */
   readonly status: number;
@@ -15,7 +15,7 @@ export interface StoredAnswer {
   readonly body?: Uint8Array | undefined;
 }
 
-/** An answer for the record. */
+/** The answer of a submission, to be kept in its record. */
 export interface AnswerToStore {
   /** A whole number from 100 to 599. */
   readonly status: number;
@@ -50,7 +50,7 @@ function isStatus(status: unknown): status is number {
   return Number.isInteger(status) && (status as number) >= 100 && (status as number) <= 599;
 }
 
-/** A `Headers` or a `Map` shows no member: it would be kept as no headers at all. */
+/** Not for an iterable: a `Headers` or a `Map` has no members, and its headers would be dropped. */
 function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !(Symbol.iterator in value);
 }
@@ -71,10 +71,9 @@ const head = /^1([\w-]{22})([0-9a-f-]{36})\{/;
 const headLength = 59;
 
 /**
- * The text of a record. Bytes that are valid UTF-8 are in it as text, a byte order mark included; all
- * others as base64. Short names, because a shop keeps millions of these: `s` is the status, `t` the
- * time, `h` the headers, and `e` says how the body `b` is written: as text that is its UTF-8, in
- * base64, or not at all.
+ * The text of a record. A body of valid UTF-8 is in it as text, a byte order mark included; any
+ * other as base64. Short names, because a shop keeps millions: `s` is the status, `t` the time,
+ * `h` the headers, and `e` the form of the body `b`: `u` text, `b` base64, `-` no body.
  *
  * @param fingerprint 22 characters.
  * @param ownerId 36 characters.
@@ -101,10 +100,10 @@ function encodeBody(body: AnswerToStore["body"]): { e: "u" | "b" | "-"; b?: stri
 }
 
 /**
- * Never throws. `undefined` for any text that {@link encodeRecord} did not write.
+ * Never throws. `undefined` for anything without the form that {@link encodeRecord} writes.
  *
- * @returns the answer, the fingerprint (dashes where there is none), the owner id of the lease under
- * which it was answered, and the time of that by the store's clock.
+ * @returns the answer, the fingerprint (dashes where there is none), the owner id of the lease
+ * under which it was completed, and the store's time of that in milliseconds.
  */
 export function decodeRecord(
   text: unknown,
@@ -122,7 +121,7 @@ export function decodeRecord(
   return { fingerprint, ownerId, createdMs, answer: { status, headers, body } };
 }
 
-/** Only five members are read, by name: nothing else of a foreign text gets further. */
+/** Parses the JSON of a record, of which five members are read; `{}` for anything else. */
 function parse(json: string): { [name in "s" | "t" | "h" | "e" | "b"]?: unknown } {
   try {
     return JSON.parse(json);
@@ -136,11 +135,11 @@ function decodeBody(encoding: unknown, text: unknown): Buffer | undefined | "unr
   if (typeof text !== "string") return "unreadable";
   if (encoding === "u") return Buffer.from(text, "utf8");
   const bytes = Buffer.from(text, "base64");
-  // Node.js skips what is not base64, and would make a body of rubbish.
+  // Node.js skips characters that are not base64: such a text does not come out equal.
   return encoding === "b" && bytes.toString("base64") === text ? bytes : "unreadable";
 }
 
-/** Reads a store's answer: the kept answer and its age by the store's clock; `undefined` for a foreign text. */
+/** The answer in a record and its age by the store's clock; `undefined` for a foreign text. */
 export function completedOf({
   record,
   storeTimeMs,

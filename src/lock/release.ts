@@ -6,16 +6,15 @@ import { type OnReport, UntilAnswered } from "./until-answered.ts";
 /** Called once, within `acquireTimeoutMs`: the outcome, and why it is unconfirmed. */
 export type OnReleased = OnReport<ReleaseOutcome>;
 
-/** One compare-and-delete. */
+/** One request to delete the key if it holds the owner id. */
 interface Request extends ReleaseRequest {
   /** The latest deadline of the requests that were in flight when this one was sent. */
   readonly inFlightUntilMs: number;
 }
 
 /**
- * Gives an owner id up for good, once: deletes the key if it holds the owner id. Only `complete` lets
- * go of a lock as well, for the record that takes its place. A release becomes a retire where requests
- * of the acquire are in flight:
+ * A release: deletes the key, or leaves a cooldown in it, if it holds the owner id. With requests
+ * of the acquire in flight it is a retire, which ends when none of them can take effect:
  *
  * ```
  * answered ── store time after every deadline ──▶ final
@@ -25,14 +24,14 @@ interface Request extends ReleaseRequest {
  */
 export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome> {
   readonly #inFlight: InFlight;
-  /** Whether any request was in flight at the beginning: then this is more than a plain release. */
+  /** Whether a request of the acquire was in flight at the beginning: then this is a retire. */
   readonly #retires: boolean;
   readonly #validUntil: number;
   #cooldownUntilMs: number;
 
   /**
-   * @param inFlight the requests of its acquire that may still take effect.
-   * @param validUntil the monotonic time before which only we can have deleted the key; 0 if unknown.
+   * @param inFlight the requests of the acquire that may still take effect.
+   * @param validUntil the monotonic time before which only this release deletes the key; or 0.
    * @param cooldownUntilMs the end of a cooldown by the store's clock; 0 for none.
    */
   constructor(
@@ -76,13 +75,13 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
     // tombstone has this owner id, so no earlier try has deleted the key.
     const isOurDoing = kind !== "freed" && this.isAmbiguous && performance.now() < this.#validUntil;
     this.report(kind === "done" || isOurDoing ? "released" : kind);
-    // Rule 19: a retire never sets a cooldown.
+    // Rule 19: requests after the first answer only retire, and a retire sets no cooldown.
     this.#cooldownUntilMs = 0;
     // Rule 6: a request that the store executes after its deadline takes no effect.
     if (reply.storeTimeMs > request.inFlightUntilMs) this.end("final");
   }
 
-  /** Waiting does not help, and `close` does not wait for it. */
+  /** Redis refuses for good: reports that at once, and `close` does not wait for this release. */
   protected override denied(): void {
     this.report("unconfirmed");
     this.runtime.releases.done();

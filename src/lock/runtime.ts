@@ -15,11 +15,11 @@ import {
   type OwnedReply,
 } from "./store.ts";
 
-/** A command, with the parts that stay in this process. */
+/** A command, with the members that stay in this process. */
 export interface CallerCommand extends LockCommand {
   /** The beginning of the key: the same for all keys of a lock. */
   readonly keyPrefix: string;
-  /** How long the answer of the submission is kept; 0 without one. */
+  /** How long, in milliseconds, the submission's answer is kept; 0 without a submission. */
   readonly retainMs: number;
   /** The asynchronous context of the code that asked for the lock, if a channel has subscribers. */
   readonly callerContext: AsyncResource | undefined;
@@ -35,7 +35,7 @@ class WaitGroup {
     for (const resolve of this.#waiting.splice(0)) resolve();
   }
 
-  /** Resolves at once if nothing is under way. */
+  /** Resolves when nothing is under way; at once if that is so now. */
   async wait(): Promise<void> {
     if (this.count > 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
@@ -45,18 +45,18 @@ class WaitGroup {
 export class LockRuntime {
   readonly store: LockStore;
   readonly times: LockTimes;
-  /** Attempts and releases. */
+  /** The timers of attempts and releases. */
   readonly timers: TimerWheel;
   readonly completions: TimerWheel<Completing>;
-  /** Timers of all leases that still need one: held, waiting for a complete, or lost but possibly still in Redis. */
+  /** The timers of leases that are held, wait for a complete, or are lost and not yet retired. */
   readonly watchdogs: TimerWheel<HeldLease>;
-  /** The attempts under way and the leases that are neither released, completed nor lost. */
+  /** Attempts under way, and leases not lost, with neither `release` nor `complete` called. */
   readonly active: WaitGroup = new WaitGroup();
-  /** The releases that may still succeed. */
+  /** Releases and retires under way, except those to which Redis has denied permission. */
   readonly releases: WaitGroup = new WaitGroup();
-  /** The completes that may still be answered. */
+  /** Completes under way. */
   readonly completes: WaitGroup = new WaitGroup();
-  /** How many characters of records wait for an answer. */
+  /** How many characters the records of completes under way have together. */
   pendingRecordLength = 0;
   /** `close` has waited long enough: a lease that is acquired now is released at once. */
   isDrained = false;
@@ -68,16 +68,16 @@ export class LockRuntime {
     const stepMs = Math.max(1, times.commandTimeoutMs / 100);
     this.timers = new TimerWheel(stepMs, true);
     this.completions = new TimerWheel(stepMs, true);
-    // A holder is notified at least a tenth of `ttlMs` before the end, so these steps are fine enough.
+    // A twentieth of the time before its end at which a holder is notified: fine enough.
     const watchdogStepMs = Math.max(1, Math.min(times.ttlMs / 200, 50));
-    // The work keeps the process alive, not its lock.
+    // The work keeps the process alive; the timer of its lease does not.
     this.watchdogs = new TimerWheel(watchdogStepMs, false);
   }
 }
 
 /**
  * The requests of one attempt that are in flight: written, and possibly still to take effect. The
- * attempt adds them and resolves them, also after it has ended; its lease and its release read them.
+ * attempt adds and resolves them, also after it has ended; its lease and its release read them.
  */
 export class InFlight {
   /** Almost always the only one, which needs no list. `undefined` while none is in flight. */
@@ -89,15 +89,15 @@ export class InFlight {
     else this.#others = [...(this.#others ?? []), request];
   }
 
-  /** The request's effect is certain: it can take effect no later than now. */
+  /** Removes a request that can take no effect from now on. */
   resolve(request: LockRequest<AcquireReply>): void {
     if (this.first === request) this.first = this.#others?.pop();
     else this.#others = this.#others?.filter((other) => other !== request);
   }
 
   /**
-   * The store's time after which none of them can take effect: −∞ if there is none, ∞ while one is
-   * not written yet.
+   * The store's time after which none of the requests can take effect: −∞ if there is none, ∞ while
+   * one is not written yet.
    */
   get latestDeadlineMs(): number {
     if (this.first === undefined) return Number.NEGATIVE_INFINITY;
@@ -130,7 +130,7 @@ export function toLockError(
     return new LockUnavailableError(`the store did not answer within ${withinMs} ms`);
   }
   if (!isNoAnswer(lastFailure)) {
-    return new LockUnavailableError(`the store found the key ${lastFailure.kind}`);
+    return new LockUnavailableError(`an extend found the key ${lastFailure.kind}`);
   }
   const { cause, kind } = lastFailure;
   if (kind === "unsent") {
@@ -146,10 +146,10 @@ export function toLockError(
   return new LockUnavailableError(`the store gave no usable answer: ${cause.message}`, { cause });
 }
 
-/** For `close`. */
+/** Options of `close`. */
 export interface CloseOptions {
   /**
-   * How long live leases may go on before they count as lost, in milliseconds; 0 to 600 000.
+   * How long `close` waits for leases to end before they are lost, in milliseconds; 0 to 600 000.
    * @defaultValue 5_000
    */
   readonly timeoutMs?: number | undefined;
@@ -162,11 +162,11 @@ export async function drain(runtime: LockRuntime, timeoutMs: number): Promise<vo
   await within(timeoutMs, drained);
   runtime.isDrained = true;
   for (const lease of watchdogs.armed()) lease.lose("closed");
-  // Also for the attempts that are still under way, whose owner ids may have to be retired.
+  // Waits for attempts that are still under way, too: their owner ids may have to be retired.
   const settled = drained.then(() => completes.wait()).then(() => releases.wait());
   await within(2 * times.acquireTimeoutMs, settled);
   for (const completing of completions.armed()) completing.drop();
-  // A handler that completes from now on is served as well, but keeps no process from its end.
+  // A `complete` or `release` that is called later is still sent, but keeps no process alive.
   completions.unref();
   timers.unref();
 }

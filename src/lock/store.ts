@@ -1,6 +1,6 @@
 /**
  * The port between the lock and the store that holds the keys. A store writes single requests and
- * reports honestly how each ended; when to confirm, extend, retire or give up is the lock's business.
+ * reports honestly how each ended; the lock decides when to confirm, extend, retire or give up.
  * Another store is one file that implements {@link LockStore}.
  */
 
@@ -8,22 +8,22 @@ import type { FreeResult, Inspection } from "./on-call.ts";
 
 export type { FreeResult, Inspection } from "./on-call.ts";
 
-/** The longest life that a lock is given, and with it a tombstone, in milliseconds. */
+/** The longest `ttlMs`, and so the longest life of our locks and tombstones, in milliseconds. */
 export const longestTtlMs = 300_000;
 
 /** The longest cooldown, in milliseconds. */
 export const longestCooldownMs = 60_000;
 
-/** The time bounds of one lock, in milliseconds. One object for each lock: a store may group by it. */
+/** The time bounds of one `SubmitLock`, in ms. One object each: a store may group by it. */
 export interface LockTimes {
   /** How long a key lives after an acquire and after an extend. */
   readonly ttlMs: number;
   /**
-   * The longest that a lease is extended, and that a complete without an answer is sent again; also
-   * what a foreign key without an expiry is given to live.
+   * How long a lease is extended, and a complete without an answer is sent again, at most; also the
+   * life that an acquire gives to a foreign text without an expiry.
    */
   readonly maxHoldMs: number;
-  /** The whole budget of one attempt; a request takes no effect later than this after its send. */
+  /** How long one attempt may take; its requests take no effect later after their send. */
   readonly acquireTimeoutMs: number;
   /** How long one request may stay unanswered before another is sent. */
   readonly commandTimeoutMs: number;
@@ -32,7 +32,7 @@ export interface LockTimes {
 /** The identity of a submission in a store: two hashes of 22 characters. */
 export interface SubmissionHashes {
   readonly id: string;
-  /** 22 dashes where there is none; two are compared only where both are there. */
+  /** 22 dashes for a submission without a fingerprint, which is not compared with another one. */
   readonly fingerprint: string;
 }
 
@@ -41,7 +41,7 @@ export interface LockCommand {
   readonly key: string;
   readonly ownerId: string;
   readonly times: LockTimes;
-  /** The process that asks, for a person who looks at the key: percent-encoded like a user id, "" for none. */
+  /** The asking process, for a person who looks at the key: percent-encoded, "" for none. */
   readonly holder: string;
   /** The submission under the lock; `undefined` for a lock alone. */
   readonly submission: SubmissionHashes | undefined;
@@ -55,57 +55,57 @@ export interface LockRequest<Reply> {
   readonly command: LockCommand;
   /**
    * The store's time, in milliseconds, after which this request of an acquire can no longer take
-   * effect. Set by the store when it writes the request; not used for extend and release.
+   * effect. Set by the store when it writes the request; only an acquire has one.
    */
   deadlineMs: number | undefined;
   /**
-   * Called by the store, at most once, during the call or later; not while the outcome is unknown
-   * but may still come. The lock has timers of its own, and still listens for a late answer.
+   * Called by the store, at most once, during the call or later: once the outcome is known, or can
+   * no longer become known. The lock has timers of its own, and still uses a late answer.
    *
-   * An answer has to speak for the only write of this request. When the connection that it went
-   * over is lost, answer `unknown` and pass on nothing that comes later: a client that writes it
-   * again on its next connection would hide that the first write is still on its way.
+   * An answer has to speak for the only write of this request. When the connection of that write is
+   * lost, answer `unknown` and nothing later: a client that writes the request again on its next
+   * connection would hide that the first write is still on its way.
    */
   answer(reply: Reply): void;
 }
 
 /** A request of an acquire. */
 export interface AcquireRequest extends LockRequest<AcquireReply> {
-  /** It only looks: a free key is left free, and the answer is `outOfWindow`. */
+  /** Takes nothing: a free key is left free, with the answer `outOfWindow`. */
   readonly onlyLooks: boolean;
 }
 
 /** A request of a release. */
 export interface ReleaseRequest extends LockRequest<OwnedReply> {
   /**
-   * Where it is later than the store's time, the key is not deleted but refuses every acquire until
-   * then. The store's time in whole milliseconds, the same in every copy; 0 for none.
+   * The end of a cooldown: if it is later than the store's time, the key is not deleted but refuses
+   * every acquire until then. In whole ms of the store's clock, the same in every copy; 0 for none.
    */
   readonly cooldownUntilMs: number;
 }
 
-/** A request of a complete: the answer of a submission takes the place of its lock. */
+/** A request of a complete: writes the record of a submission, then releases its lock. */
 export interface CompleteRequest extends LockRequest<CompleteReply> {
   /** The text to keep; a later acquire of the same submission is answered with it. */
   readonly record: string;
   /** The store's time in whole milliseconds at which the record expires, the same in every copy. */
   readonly expiresAtMs: number;
-  /** As in {@link ReleaseRequest}, where the key still held the owner id. */
+  /** As in {@link ReleaseRequest}, if the key still holds the owner id. */
   readonly cooldownUntilMs: number;
 }
 
 /** A request that only looks at a key. */
 export type InspectRequest = LockRequest<InspectReply>;
 
-/** A request that takes the lock away from the holder with the id. */
+/** A request of a free: takes the lock away from the holder with the id. */
 export interface FreeRequest extends LockRequest<FreeReply> {
   /** 8 digits or more of an owner id, or of the SHA-1 of a value that is not ours. */
   readonly id: string;
-  /** Percent-encoded like a user id. */
+  /** The person who frees, percent-encoded like a user id. */
   readonly by: string;
-  /** Percent-encoded as well. */
+  /** The person's reason, percent-encoded like a user id. */
   readonly reason: string;
-  /** Deletes at once, although a holder may be at work. */
+  /** Deletes the key at once, although a holder may be at work. */
   readonly now: boolean;
 }
 
@@ -124,33 +124,33 @@ export interface GrantedAnswer<Kind extends "taken" | "mine"> extends Answered<K
 
 /** The submission was completed before. */
 export interface CompletedAnswer extends Answered<"completed"> {
-  /** The text that {@link CompleteRequest.record} was. */
+  /** The text of {@link CompleteRequest.record}. */
   readonly record: string;
 }
 
-/** The id is that of another submission, with another fingerprint. */
+/** There is a submission with this id and another fingerprint. */
 export interface MismatchedAnswer extends Answered<"mismatched"> {
-  /** That one is still being processed; otherwise it was completed. */
+  /** `true` if that submission is still being processed, `false` if it was completed. */
   readonly inFlight: boolean;
 }
 
-/** The key was held by another owner. */
+/** The key holds anything but a lock of this owner id. */
 export interface ContendedAnswer extends Answered<"contended"> {
-  /** The holder is at work on the very submission that was asked for. */
+  /** The holder has the lock for the same submission. */
   readonly sameSubmission?: boolean | undefined;
   /** There is no holder: a cooldown is not over. */
   readonly isCooldown?: boolean | undefined;
-  /** How long the other's key has to live, in milliseconds; `Infinity` for a key that is no lock, such as a list. */
+  /** How long the key lives unless it is extended, in ms; `Infinity` if it holds no text. */
   readonly expiresInMs: number;
 }
 
 /**
- * No answer to the command itself, and how certain that is. A store that is not sure says
- * `unknown`: then the lock confirms, and deletes the key that the request may have left. A wrong
- * `unsent` or `rejected` leaves a key without an owner, for as long as `ttlMs`.
+ * Why the store has no answer to the command, and how certain that is. A store that is not sure
+ * says `unknown`: then the lock confirms, and deletes the key that the request may have left. A
+ * wrong `unsent` or `rejected` may leave a key without an owner, for as long as `ttlMs`.
  */
 export type NoAnswer =
-  /** Never written: certainly without effect. */
+  /** Not written, or to a node without the key: certainly without effect. */
   | {
       readonly kind: "unsent";
       readonly reason: string;
@@ -161,12 +161,12 @@ export type NoAnswer =
   | {
       readonly kind: "rejected";
       readonly cause: Error;
-      /** The store will not execute it later either (no permission, a wrong password): waiting does not help. */
+      /** Waiting does not help: there is no permission, a wrong password or the like. */
       readonly misconfigured: boolean;
-      /** Misconfigured: the remedy, for the message of the error. */
+      /** Misconfigured: a sentence on the meaning of `cause`, for the message of the error. */
       readonly advice?: string | undefined;
     }
-  /** Written, and nothing can be said about its effect. */
+  /** Perhaps written, and nothing can be said about its effect. */
   | { readonly kind: "unknown"; readonly cause: Error };
 
 export function isNoAnswer(reply: { readonly kind: string }): reply is NoAnswer {
@@ -176,10 +176,10 @@ export function isNoAnswer(reply: { readonly kind: string }): reply is NoAnswer 
 /**
  * - `taken`: the key was free and holds the owner id now, with its full life.
  * - `mine`: this owner id held the key already; its expiry is left as it is.
- * - `contended`: another owner holds it.
+ * - `contended`: the key holds anything else.
  * - `outOfWindow`: free, but this request only looks, or came after its deadline, or too early by a
  *   wrong clock.
- * - `completed`, `mismatched`: only where the command has a submission. Both are looked for before
+ * - `completed`, `mismatched`: only where the command has a submission. The record is read before
  *   the key, so a record counts even where this owner id holds the key.
  */
 export type AcquireReply =
@@ -192,8 +192,8 @@ export type AcquireReply =
   | NoAnswer;
 
 /**
- * `done`: the key held this owner id, and was extended or deleted. `gone`: no key. `freed`: a person
- * has taken the lock away from this owner id. `foreign`: anything else, including another owner's tombstone.
+ * `done`: the key held this owner id, and was extended, deleted or given a cooldown. `gone`: no
+ * key. `freed`: the key holds this owner id's tombstone. `foreign`: the key holds anything else.
  */
 export type OwnedReply =
   | Answered<"done">
@@ -216,8 +216,8 @@ export type InspectReply = InspectedAnswer | NoAnswer;
 export type FreeReply = FreeAnswer | NoAnswer;
 
 /**
- * - `recorded`: the record stands, by this request or an earlier copy of it, and the key is free.
- * - `late`: the record stands, but the key had not held this owner id any more.
+ * - `recorded`: the record is written, by this request or an earlier copy; the key was released.
+ * - `late`: the record is written, but the key no longer held this owner id.
  * - `expired`: this request came at or after the record's expiry; nothing was recorded.
  * - `duplicate`: another owner id has recorded an answer of the same submission: it ran twice.
  * - `unrecordable`: a value that is not a record is in its place; nothing was recorded.
@@ -231,34 +231,34 @@ export type CompleteReply =
   | NoAnswer;
 
 /**
- * Where the keys live. A method that throws counts as one that answered `unknown`.
+ * Where the keys are. A method that takes a request and throws counts as an answer `unknown`.
  */
 export interface LockStore {
   /**
    * Writes one request of the acquire: the owner id with its expiry where the key is free, in one
-   * atomic step with the check of the deadline. A foreign value without an expiry is given
+   * atomic step with the check of the deadline. A foreign text without an expiry is given
    * `maxHoldMs` to live. While an earlier request is unanswered, the next one should take another
    * connection where there is one.
    */
   acquire(request: AcquireRequest): void;
-  /** Writes one request of the extend: gives the key its full life again if it holds the owner id; never shortens it. */
+  /** Writes one request of the extend: gives an owned key its full life again, never less. */
   extend(request: LockRequest<OwnedReply>): void;
-  /** Writes one request of the release: deletes the key if it holds the owner id. */
+  /** Writes one request of the release: deletes an owned key, or leaves a cooldown in it. */
   release(request: ReleaseRequest): void;
   /**
-   * Writes one request of the complete, in one atomic step: the record where there is none yet, then
-   * the release. A record is never overwritten, lengthened or deleted. Without this method a store
-   * keeps no answers, and `idempotency` and `cooldownMs` of a guard are refused.
+   * Writes one request of the complete, in one atomic step: the record where there is none yet,
+   * then the release. A record is never overwritten, lengthened or deleted. Without this method a
+   * store keeps no answers: submissions and cooldowns are an `InvalidOptionError`.
    */
   complete?(request: CompleteRequest): void;
-  /** Writes one request that looks at a key and changes nothing. Without this method `inspect` of a lock is refused. */
+  /** Writes one request that only reads a key. Without it, `inspect` is an `InvalidOptionError`. */
   inspect?(request: InspectRequest): void;
   /**
    * Writes one request of the free, in one atomic step: where the key holds a lease of the id, a
    * tombstone that names the owner id takes its place and keeps the expiry (`ttlMs` where there was
-   * none), so that its holder meets it and no other gets in before. A cooldown or a foreign value
-   * of the id is deleted, and so is everything with `now`. A second one answers as the first. Without
-   * this method `free` of a lock is refused.
+   * none), so that its holder meets it and no other gets in before. A cooldown, a foreign value
+   * with the id or, with `now`, any value with the id is deleted. For a tombstone, a second request
+   * is `freed` again. Without this method `free` of a lock is an `InvalidOptionError`.
    */
   free?(request: FreeRequest): void;
   /** Why this store cannot keep answers although it has `complete`; `undefined` where it can. */
@@ -267,7 +267,7 @@ export interface LockStore {
    * A lock begins to use the store.
    *
    * @param onReady called whenever a connection came up, also for the first time.
-   * @returns ends this use; the last one closes what the store opened itself, and nothing else.
+   * @returns a function that ends this use; the last end closes the store's own connections only.
    */
   attach(onReady: () => void): () => Promise<void>;
 }

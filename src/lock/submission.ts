@@ -6,8 +6,8 @@ import type { LockStore, SubmissionHashes } from "./store.ts";
 /** An operation that a user wants to happen once. */
 export interface Submission {
   /**
-   * Distinguishes it from the user's other submissions: 1 to 1 024 characters. Only its hash leaves
-   * the process.
+   * Distinguishes the submission from the user's other ones: 1 to 1 024 characters. Only its hash
+   * leaves the process.
    */
   readonly id: string;
   /**
@@ -16,14 +16,14 @@ export interface Submission {
    */
   readonly fingerprint?: string | undefined;
   /**
-   * How long its answer is kept, in milliseconds: 1 000 to 604 800 000 (a week), and at least twice
+   * How long the answer is kept, in milliseconds: 1 000 to 604 800 000 (a week), and at least twice
    * the lock's `acquireTimeoutMs`, so that a late request of an acquire still meets the record.
    * @defaultValue 86 400 000 (a day)
    */
   readonly retainMs?: number | undefined;
 }
 
-/** For `acquire`. */
+/** Options of `acquire` and `lookUp`. */
 export interface AcquireOptions {
   /** The operation that must happen once under the lock. */
   readonly submission: Submission;
@@ -43,24 +43,24 @@ export const noFingerprint: string = "-".repeat(22);
 
 const maxLength = 1_024;
 
-/** One call is twice as fast as an object that is updated and asked, but not every runtime has it. */
+/** `crypto.hash` is twice as fast as `createHash`, but not every runtime has it. */
 const sha256: (text: string) => string =
   typeof crypto.hash === "function"
     ? (text) => crypto.hash("sha256", text, "base64url")
     : (text) => crypto.createHash("sha256").update(text).digest("base64url");
 
 /**
- * 132 bits of SHA-256 over the text's UTF-8, as 22 characters of base64url. All lone surrogates are
- * one character in UTF-8, so the text has to be free of them.
+ * 132 bits of SHA-256 over the text's UTF-8, as 22 characters of base64url. UTF-8 makes all lone
+ * surrogates one character, so the caller has to refuse a text that has them.
  */
 export function hash22(text: string): string {
   return sha256(text).slice(0, 22);
 }
 
 /**
- * @param acquireTimeoutMs of the lock that the submission goes through.
- * @throws InvalidOptionError naming the member, what was expected and what came, without the text
- * of an id or a fingerprint.
+ * @param acquireTimeoutMs of the lock.
+ * @throws InvalidOptionError naming the member, what was expected and what came; a string for id or
+ * fingerprint is described and not repeated.
  */
 export function resolveSubmission(
   submission: Submission,
@@ -72,9 +72,9 @@ export function resolveSubmission(
   return {
     hashes: {
       id: idHash,
-      // Always hashed, so that no text of a user's lies in Redis because it happens to have 22
-      // characters, and that no 22 dashes mean "none". With the id, so that a small payload cannot be
-      // guessed from a dump.
+      // Hashed also if it has 22 characters: otherwise a user's text would be in Redis, and 22
+      // dashes would mean "none". Hashed with the id's hash, so that equal payloads of two
+      // submissions have different fingerprints.
       fingerprint:
         fingerprint === undefined
           ? noFingerprint
@@ -94,13 +94,13 @@ export function resolveRetainMs(name: string, retainMs: unknown, acquireTimeoutM
   return checkMs(name, retainMs === undefined ? 86_400_000 : retainMs, min, 604_800_000);
 }
 
-/** Whether a value is text that is fit to be hashed. */
+/** Whether a value is a string of 1 to 1 024 characters without a lone surrogate. */
 export function isText(value: unknown): value is string {
   if (typeof value !== "string" || value.length < 1 || value.length > maxLength) return false;
   return !/\p{Cs}/u.test(value);
 }
 
-/** @throws InvalidOptionError for anything but a text that is fit to be hashed. */
+/** @throws InvalidOptionError if {@link isText} is false; the message does not repeat a string. */
 export function checkText(name: string, text: unknown): string {
   if (isText(text)) return text;
   let came = describe(text);

@@ -10,10 +10,10 @@ const maxLength = 200;
 /** Characters that stand for themselves in a key; everything else is percent-encoded. */
 const plain = /^[A-Za-z0-9\-._~@]+$/;
 
-/** `encodeURIComponent` leaves these alone, and `@` it encodes. */
+/** `encodeURIComponent` leaves these characters alone, but encodes the plain `@` as `%40`. */
 const leftOver = /[!*'()]|%40/g;
 
-/** What `String(…)` makes of a user who is not there, or of an object that is not an id. */
+/** Texts that `String(…)` makes of a missing value, of NaN or of a plain object. */
 const suspicious: ReadonlySet<string> = new Set(["undefined", "null", "NaN", "[object Object]"]);
 
 /**
@@ -21,7 +21,7 @@ const suspicious: ReadonlySet<string> = new Set(["undefined", "null", "NaN", "[o
  * and `-._~@` percent-encoded. Two different ids never share a key, and no id can smuggle a brace
  * (which would move the key to another Redis Cluster slot), a colon or a line end into it.
  *
- * @throws InvalidUserIdError for anything that is no usable user id.
+ * @throws InvalidUserIdError for any other value than the message of `invalid` names.
  */
 export function submitKey(keyPrefix: string, userId: UserId): string {
   let id = userId;
@@ -42,7 +42,8 @@ export function submitKey(keyPrefix: string, userId: UserId): string {
       if (id.length > maxLength) throw invalid(`a bigint of ${id.length} digits`);
       break;
     case "number":
-      if (!Number.isSafeInteger(id)) throw invalid(`the number ${id}`);
+      if (Number.isInteger(id) && !Number.isSafeInteger(id)) throw invalid("an unsafe integer");
+      if (!Number.isInteger(id)) throw invalid(Number.isFinite(id) ? "a fraction" : String(id));
       id = String(id);
       break;
     default:
@@ -54,7 +55,7 @@ export function submitKey(keyPrefix: string, userId: UserId): string {
 /**
  * The text with everything but ASCII letters, digits and `-._~@` percent-encoded.
  *
- * @throws InvalidUserIdError for a lone surrogate.
+ * @throws InvalidUserIdError for a lone surrogate: checked before for holder, by and reason.
  */
 export function encodeKeyPart(text: string): string {
   if (plain.test(text)) return text;
@@ -70,8 +71,7 @@ export function encodeKeyPart(text: string): string {
 }
 
 function describeWrong(userId: unknown): string {
-  // Its description may be a person's name.
-  if (typeof userId === "symbol") return "a symbol";
+  if (typeof userId === "symbol" || typeof userId === "boolean") return `a ${typeof userId}`;
   if (typeof userId !== "object" || userId === null || Array.isArray(userId)) {
     return describe(userId);
   }
@@ -82,7 +82,7 @@ function describeWrong(userId: unknown): string {
     : "an object: pass String(…) of it, if that is the id";
 }
 
-// The value itself stays out of the message: it may be long, and it names a person.
+// `came` has the kind and the fault and never the value, which may be long and names a person.
 function invalid(came: string): InvalidUserIdError {
   return new InvalidUserIdError(
     `userId: expected a string of 1 to ${maxLength} characters, a safe integer or a bigint, got ${came}`,

@@ -36,14 +36,14 @@ import { type WithLockOptions, waitForLease } from "./with-lock.ts";
 /** The work under the lock. */
 export type LockedWork<Result> = (lease: Lease) => Result | PromiseLike<Result>;
 
-/** One lock a user: its holder may submit, every other attempt is refused at once. */
+/** One lock for each user: one holder at a time; every other attempt is contended at once. */
 export class SubmitLock {
   /** The beginning of every key, before the user id. */
   readonly keyPrefix: string;
   readonly #holder: string;
   readonly #runtime: LockRuntime;
   readonly #detach: () => Promise<void>;
-  /** Something has asked this lock to keep answers. */
+  /** `requireRecords` was called with success. */
   #keepsRecords = false;
   #closed: Promise<void> | undefined;
 
@@ -61,28 +61,28 @@ export class SubmitLock {
   /**
    * The key that locks this user, such as `lock:submit:42`.
    *
-   * @throws InvalidUserIdError when the user id is no usable id.
+   * @throws InvalidUserIdError for an invalid user id.
    */
   keyFor(userId: UserId): string {
     return submitKey(this.keyPrefix, userId);
   }
 
   /**
-   * One attempt to take the user's lock. Settles within `acquireTimeoutMs`, and never rejects for
-   * what Redis or a rival did.
+   * One attempt to take the user's lock. Settles within `acquireTimeoutMs`, and never rejects
+   * because of Redis or another holder.
    *
-   * @throws InvalidUserIdError (as a rejection) when the user id is no usable id.
+   * @throws InvalidUserIdError (as a rejection) for an invalid user id.
    */
   acquire(userId: UserId): Promise<Attempt>;
   /**
-   * Acquires for a submission. Returns `completed` if it already ran, and `mismatched` if its id was
-   * used with a different fingerprint. End its lease with `complete`.
+   * Acquires for a submission: `completed` if its answer is kept, `mismatched` if its id was used
+   * with a different fingerprint. End its lease with `complete`.
    *
-   * @throws InvalidOptionError (as a rejection) for an invalid submission, or a store that keeps no answers.
+   * @throws InvalidOptionError (as a rejection): invalid submission, or a store without records.
    */
   acquire(userId: UserId, options: AcquireOptions): Promise<SubmissionAttempt>;
   acquire(userId: UserId, options?: AcquireOptions): Promise<SubmissionAttempt> {
-    // An error that is thrown in here rejects.
+    // An error that is thrown in this function rejects the promise.
     return new Promise((resolve) => {
       const submission = options === undefined ? undefined : this.#submission(options);
       const key = submitKey(this.keyPrefix, userId);
@@ -98,7 +98,7 @@ export class SubmitLock {
   }
 
   /**
-   * Looks up the state of a submission, without taking the lock. For callers that wait for an answer.
+   * Looks up the state of a submission, without taking the lock. Settles within `commandTimeoutMs`.
    *
    * @throws InvalidUserIdError, InvalidOptionError (as a rejection) as `acquire` does.
    */
@@ -112,7 +112,7 @@ export class SubmitLock {
    * cannot; `check` also tries a record from then on.
    *
    * @param feature the feature that needs records, for the message.
-   * @returns the bound on how short an answer may be kept.
+   * @returns the lock's `acquireTimeoutMs`: an answer is kept for at least twice as long.
    * @throws InvalidOptionError where the store cannot keep answers.
    */
   requireRecords(feature: string): { readonly acquireTimeoutMs: number } {
@@ -122,11 +122,11 @@ export class SubmitLock {
   }
 
   /**
-   * Runs `work` under the user's lock and releases the lock when its promise has settled; the result
-   * or error of `work` is passed on unchanged.
+   * Runs `work` under the user's lock and releases the lock when `work` has settled; the result or
+   * error of `work` is passed on unchanged.
    *
-   * @throws LockContendedError when another process held the lock for all of `waitMs`.
-   * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError when Redis was of no use.
+   * @throws LockContendedError when the lock was still contended at the end of `waitMs`.
+   * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError: the last cause.
    * @throws InvalidUserIdError, InvalidOptionError for invalid arguments.
    */
   withLock<Result>(userId: UserId, work: LockedWork<Result>): Promise<Result>;
@@ -149,15 +149,15 @@ export class SubmitLock {
     try {
       return await work(lease);
     } finally {
-      // Never rejects, so it cannot mask the result or the error of the work.
+      // `release` never rejects, so it cannot mask the result or the error of `work`.
       await lease.release();
     }
   }
 
   /**
-   * Whether the lock can do its work: one throwaway lock is acquired, extended and released, and an
-   * answer is kept for a second where answers are wanted. For boot and readiness checks. Publishes
-   * no messages.
+   * Resolves if the lock can do its work: one throwaway lock is acquired, extended and released, or
+   * with `submissions` completed with a record of the shortest `retainMs`. For boot and readiness
+   * checks. Publishes no message but that of the complete.
    *
    * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError, as a rejection.
    */
@@ -174,38 +174,38 @@ export class SubmitLock {
   }
 
   /**
-   * Reads the content of the user's key, for a support page or a shell. Settles within `acquireTimeoutMs`.
+   * Reads the user's key, for a support page or a shell. Settles within `acquireTimeoutMs`.
    *
-   * @throws InvalidUserIdError, and InvalidOptionError where the store cannot show it.
-   * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError when Redis was of no use.
+   * @throws InvalidUserIdError, and InvalidOptionError for a store without `inspect`.
+   * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError without an answer.
    */
   async inspect(userId: UserId): Promise<Inspection> {
     return await inspect(this.#runtime.store, this.#onCallCommand(userId));
   }
 
   /**
-   * Takes the lock away from the holder with `id`. Its holder is notified by its next renewal (its
-   * `signal` aborts, reason `freed`), and the key refuses every other acquire until it must have heard:
-   * `freeInMs`, never more than its `ttlMs`. A foreign value is deleted at once. A second call for the
-   * same id answers as the first. Settles within `acquireTimeoutMs`.
+   * Takes the lock away from the holder with `id`. The holder is notified by its next renewal (its
+   * `signal` aborts, reason `freed`), and the key refuses every acquire for `freeInMs`, the rest of
+   * the lease's life. A cooldown and a foreign value that does not begin with a UUID are deleted at
+   * once. A second call is `freed` again, or `already-free`. Settles within `acquireTimeoutMs`.
    *
-   * @throws InvalidUserIdError, InvalidOptionError for invalid arguments or a store that cannot do it.
-   * @throws as `inspect` does; after a LockUnavailableError it may have been done all the same.
+   * @throws InvalidUserIdError, InvalidOptionError for invalid arguments or a store without `free`.
+   * @throws as `inspect` does; after a LockUnavailableError the lock may have been freed.
    */
   async free(userId: UserId, options: FreeOptions): Promise<FreeResult> {
     return await free(this.#runtime.store, this.#onCallCommand(userId), options);
   }
 
-  /** Counts this lock's operations in this process at the moment, for gauges. Sends nothing. */
+  /** Counts the operations of this `SubmitLock` that are under way, for gauges. Sends nothing. */
   stats(): LockStats {
     return statsOf(this.#runtime);
   }
 
   /**
-   * Ends this lock: new attempts are unavailable at once, live leases go on until they are released
-   * or `timeoutMs` has passed (then they are lost), owner ids that are being retired get another
+   * Ends this lock: new attempts are unavailable at once, leases go on until they are released or
+   * `timeoutMs` are over (then they are lost), completes and retires get another
    * `2 × acquireTimeoutMs`. Connections are closed only if the store opened them itself. Never
-   * rejects for what Redis did; a second call waits for the first.
+   * rejects because of Redis; a second call waits for the first.
    *
    * @throws InvalidOptionError, as a rejection.
    */

@@ -2,23 +2,23 @@ import { Timer, type TimerWheel } from "../timer-wheel.ts";
 import { type CallerCommand, type LockRuntime, toLockError, write } from "./runtime.ts";
 import type { LockRequest, NoAnswer } from "./store.ts";
 
-/** How soon a request is sent again after an error, and a key that may come back is released again. */
+/** How long, in ms, until a request is sent again after an error, or by a retire. */
 const retryEveryMs = 50;
 
-/** How soon it is sent again after "permission denied": waiting does not help, so it is asked rarely. */
+/** How long, in ms, until it is sent again after a rejection that waiting does not fix. */
 const permissionRetryMs = 1_000;
 
-/** Called once: the outcome, and why it is unconfirmed. */
+/** Called once with the outcome; `cause` says why it is unconfirmed. */
 export type OnReport<Outcome> = (outcome: Outcome | "unconfirmed", cause?: Error) => void;
 
 /**
- * A release or a complete: sent until the store has answered, because no caller waits for it.
+ * A release or a complete: sent until the store has executed it, also after the report.
  *
  * ```
  * sent ── answered ─────────────────────────▶ decided by the subclass
  *   │ ─── unknown ──────────────────────────▶ sent again: the first time at once, then as below
  *   │ ─── unsent, rejected ─────────────────▶ sent again after 50 ms
- *   │ ─── permission denied ────────────────▶ sent again after 1 s
+ *   │ ─── rejected as misconfigured ────────▶ sent again after 1 s
  *   │ ─── no answer for commandTimeoutMs ───▶ sent again, now ambiguous
  *   │ ─── reportAfterMs is over ────────────▶ reported as unconfirmed, and sent on
  *   └──── giveUpAfterMs is over as well ────▶ given up
@@ -32,10 +32,10 @@ export abstract class UntilAnswered<
   readonly startedAt: number = performance.now();
   protected readonly runtime: LockRuntime;
   protected readonly command: CallerCommand;
-  /** An earlier try may have taken effect without its answer. */
+  /** An earlier try was not answered, or `unknown`: it may have taken effect. */
   protected isAmbiguous = false;
   protected lastFailure: NoAnswer | undefined;
-  /** Not 0 once the store has said "permission denied". */
+  /** The time of the next send after a rejection as misconfigured; 0 without one. */
   protected notBefore = 0;
   protected hasEnded = false;
   readonly #method: "release" | "complete";
@@ -47,8 +47,8 @@ export abstract class UntilAnswered<
   #sentAt = 0;
 
   /**
-   * @param reportAfterMs how long the caller waits for the outcome.
-   * @param giveUpAfterMs how long the request is sent.
+   * @param reportAfterMs how long the caller waits for the outcome, in milliseconds.
+   * @param giveUpAfterMs for how long the request is sent again, in milliseconds.
    */
   constructor(
     runtime: LockRuntime,
@@ -78,7 +78,7 @@ export abstract class UntilAnswered<
   /** No further request is sent: `giveUpAfterMs` is over, unless the subclass says otherwise. */
   protected abstract end(): void;
 
-  /** The store has said "permission denied" for the first time. */
+  /** The store has rejected a request as misconfigured for the first time. */
   protected denied(): void {}
 
   send(now: number): void {
@@ -89,7 +89,7 @@ export abstract class UntilAnswered<
     write(this.runtime.store, this.#method, request as never);
   }
 
-  /** Sets one timer for the next send or, if earlier, the end of the caller's patience. */
+  /** Sets one timer for the next look, in 50 ms, or, if earlier, the end of `reportAfterMs`. */
   #setTimer(now: number): void {
     const dueAt = now + retryEveryMs;
     const reportAt = this.startedAt + this.#reportAfterMs;

@@ -2,19 +2,19 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { LockContendedError, LockUnavailableError } from "../errors.ts";
 import type { Attempt, Lease } from "./lease.ts";
 
-/** For `withLock`. */
+/** Options of `withLock`. */
 export interface WithLockOptions {
   /**
-   * How long to go on trying while another process holds the lock or Redis is away, in milliseconds;
-   * 0 to 600 000. Waiting is for jobs: a click that waits for the first becomes a second order.
+   * How long to go on trying while the lock is contended or Redis does not answer, in milliseconds;
+   * 0 to 600 000. For jobs only: a click that waits for an earlier click becomes a second order.
    * @defaultValue 0, one attempt
    */
   readonly waitMs?: number | undefined;
 }
 
 /**
- * The pause before the next attempt: random, so that waiters do not try in step, around a mean that
- * doubles from 25 to 250 ms; never beyond `endsAt`, so that the last attempt comes just before the
+ * Waits before the next attempt: for a random time, so that waiters do not try in step, around a
+ * mean that doubles from 25 to 250 ms; not beyond `endsAt`, so that the last attempt begins at the
  * end of the wait.
  */
 export async function pauseBeforeRetry(round: number, endsAt: number): Promise<void> {
@@ -24,8 +24,8 @@ export async function pauseBeforeRetry(round: number, endsAt: number): Promise<v
 }
 
 /**
- * @param attempt tries once more.
- * @throws the error of the last attempt, once `waitMs` is over or waiting cannot help.
+ * @param attempt makes one attempt.
+ * @throws the error of the last attempt, once `waitMs` is over or waiting does not help.
  */
 export async function waitForLease(
   key: string,
@@ -38,10 +38,10 @@ export async function waitForLease(
     if (came.outcome === "acquired") return came.lease;
     const isOver = performance.now() >= endsAt;
     if (came.outcome === "unavailable") {
-      // Waiting helps against nothing else, such as a misconfiguration.
+      // Waiting does not help against a misconfiguration or a closed lock.
       if (isOver || !(came.cause instanceof LockUnavailableError)) throw came.cause;
     } else if (isOver) {
-      const why = came.isCooldown ? `${key} is in its cooldown` : `another process holds ${key}`;
+      const why = came.isCooldown ? `${key} is in its cooldown` : `${key} has another holder`;
       throw new LockContendedError(why, came.expiresInMs);
     }
     await pauseBeforeRetry(round, endsAt);

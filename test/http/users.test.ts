@@ -24,12 +24,12 @@ async function shopOf(framework: Framework, userId: () => unknown) {
 
 describe.each(onHttp1)("$name", (framework: Framework) => {
   test.each([
-    ["NaN", Number.NaN, "the number NaN"],
-    ["a fraction", 1.5, "the number 1.5"],
-    ["an unsafe integer", 2 ** 53, "the number 9007199254740992"],
+    ["NaN", Number.NaN, "NaN"],
+    ["a fraction", 1.5, "a fraction"],
+    ["an unsafe integer", 2 ** 53, "an unsafe integer"],
     ["an object", { id: 42 }, "an object: pass the id that it holds"],
     ["an array", ["42"], "an array"],
-    ["a boolean", true, "true"],
+    ["a boolean", true, "a boolean"],
     ["10 000 characters", "x".repeat(10_000), "a string of 10000 characters"],
     ["a lone surrogate", "user-\ud800", "a string with a lone surrogate"],
   ])("%s as a user id is a coded error, and leaves nothing behind", async (_what, id, came) => {

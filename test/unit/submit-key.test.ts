@@ -124,8 +124,12 @@ test.each([
   ["an object without a prototype", Object.create(null), "an object: pass the id that it holds"],
   ["an ObjectId", new ObjectId(), "an object: pass String(…) of it, if that is the id"],
   ["an array", ["42"], "an array"],
-  ["true", true, "true"],
+  ["a boolean", true, "a boolean"],
   ["a symbol", Symbol("Ann"), "a symbol"],
+  ["an integer that is not safe", 2 ** 60, "an unsafe integer"],
+  ["a fraction", 1.5, "a fraction"],
+  ["NaN", Number.NaN, "NaN"],
+  ["an infinite number", -1 / 0, "-Infinity"],
 ])("the message about %s says what came, and what to pass", (_what, userId, came) => {
   expect(() => keyOf(userId as never)).toThrow(
     `userId: expected a string of 1 to 200 characters, a safe integer or a bigint, got ${came}`,
@@ -174,4 +178,9 @@ test("200 characters are a user id, whatever they are encoded to", () => {
 
 test("a refused id is not repeated in the message", () => {
   expect(() => keyOf("secret\ud800")).toThrow(/^(?!.*secret)/);
+  // A Snowflake id as a number is a person's id, rounded.
+  const snowflake = Number("175928847299117063");
+  expect(() => keyOf(snowflake)).toThrow(/^(?!.*1759)/);
+  expect(() => keyOf(1759.5)).toThrow(/^(?!.*1759)/);
+  expect(() => keyOf(true as never)).toThrow(/^(?!.*true)/);
 });
