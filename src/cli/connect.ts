@@ -15,7 +15,7 @@ import type { Arguments } from "./main.ts";
 const answerWithinMs = 2_000;
 
 /** The connection of one command. It is closed by the end of the process. */
-export interface Connection {
+export interface CliTarget {
   /** The address of Redis for messages, without user and password. */
   readonly address: string;
   /** `undefined` where the module of `--config` does not export `redis`. */
@@ -36,7 +36,7 @@ export interface PrefixedLock {
 }
 
 /** Connects to the Redis that `--url`, `--cluster`, `--sentinel` or `--config` name. */
-export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<Connection> {
+export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<CliTarget> {
   const config = args.text("config");
   if (config !== undefined) return await fromConfig(config, args);
   const at = await proved(await clientOf(args, args.text("url") ?? env["REDIS_URL"] ?? ""));
@@ -169,7 +169,7 @@ async function proved(client: Redis | Cluster) {
   return { address, client, database: database(), clientPrefix: keyPrefix, user };
 }
 
-async function fromConfig(file: string, args: Arguments): Promise<Connection> {
+async function fromConfig(file: string, args: Arguments): Promise<CliTarget> {
   const given = ["url", "cluster", "sentinel", "tls-ca", "prefix", "ioredis-prefix"];
   const clashing = given.find((name) => args.has(name));
   if (clashing !== undefined) throw new CliError(`--config and --${clashing} exclude each other`);
@@ -193,7 +193,7 @@ async function fromConfig(file: string, args: Arguments): Promise<Connection> {
 
 /** Waits for an answer of Redis, at most 2 s: then it rejects with a `NoAnswerError`. */
 export async function answerOf<Value>(
-  { address }: Pick<Connection, "address">,
+  { address }: Pick<CliTarget, "address">,
   asked: Promise<Value>,
 ): Promise<Value> {
   const answered = asked.then((value) => ({ value }));
@@ -204,6 +204,6 @@ export async function answerOf<Value>(
 }
 
 /** The Redis that was looked at, with its database if it has several. */
-export function redisOf({ address, database }: Pick<Connection, "address" | "database">): string {
+export function redisOf({ address, database }: Pick<CliTarget, "address" | "database">): string {
   return database === undefined ? address : `database ${database} of ${address}`;
 }

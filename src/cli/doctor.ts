@@ -3,7 +3,7 @@ import { slotOf } from "../stores/redis/cluster.ts";
 import { askNode } from "../stores/redis/gathering.ts";
 import { addressOf, masterOf } from "../stores/redis/ioredis.ts";
 import { refusals } from "../stores/redis/no-answers.ts";
-import { answerOf, type Connection, once } from "./connect.ts";
+import { answerOf, type CliTarget, once } from "./connect.ts";
 import { exitCode, toCliError } from "./failure.ts";
 import { findLocks, mastersOf } from "./list.ts";
 import type { Context } from "./main.ts";
@@ -64,7 +64,7 @@ export async function doctor({ args, terminal, open }: Context): Promise<number>
   return failures === 0 ? exitCode.done : exitCode.found;
 }
 
-async function examine(connection: Connection, node: Redis, ttlMs: number): Promise<ServerReport> {
+async function examine(connection: CliTarget, node: Redis, ttlMs: number): Promise<ServerReport> {
   const isClusterNode = connection.client?.isCluster === true;
   const address = addressOf(node);
   const findings: Finding[] = [];
@@ -104,7 +104,7 @@ const dead =
   "let a replica take over; without one, start the server again. Never start a master without persistence before a replica has taken over: it starts empty";
 
 /** Resolves to `undefined` if Redis does not permit the command, or does not have it. */
-function ifPermitted<Value>(connection: Connection, asked: Promise<Value>) {
+function ifPermitted<Value>(connection: CliTarget, asked: Promise<Value>) {
   return answerOf(connection, asked).catch((error: Error): undefined => {
     if (!refusals.command.test(error.message)) throw error;
   });
@@ -166,7 +166,7 @@ function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
 }
 
 /** Compares the run ids of the servers at two connections to one address. */
-async function compareServers(connection: Connection, node: Redis, runId: unknown, add: Add) {
+async function compareServers(connection: CliTarget, node: Redis, runId: unknown, add: Add) {
   const second = node.duplicate(once);
   second.on("error", () => {});
   try {
@@ -181,7 +181,7 @@ async function compareServers(connection: Connection, node: Redis, runId: unknow
 }
 
 /** Measures the latency by EVAL, as locks use it: the lock's permissions do not include PING. */
-async function measure(connection: Connection, node: Redis, add: Add): Promise<void> {
+async function measure(connection: CliTarget, node: Redis, add: Add): Promise<void> {
   const tookMs: number[] = [];
   // 50 answers, or fewer if they take longer than 2 s.
   const endsAt = performance.now() + 2_000;
@@ -201,7 +201,7 @@ async function measure(connection: Connection, node: Redis, add: Add): Promise<v
 }
 
 /** Checks whether a Cluster serves all slots, and after how long it fails over. */
-async function lookAtCluster(connection: Connection, node: Redis, ttlMs: number, add: Add) {
+async function lookAtCluster(connection: CliTarget, node: Redis, ttlMs: number, add: Add) {
   const info = await ifPermitted(connection, node.cluster("INFO"));
   const { cluster_state: state, cluster_slots_ok: slots } = fieldsOf(info);
   if (info === undefined) {
@@ -224,7 +224,7 @@ async function lookAtCluster(connection: Connection, node: Redis, ttlMs: number,
 }
 
 /** Rule 23: reports whether locks share calls. If not, orders cost more, and no lock is lost. */
-async function lookAtGathering(connection: Connection, node: Redis, add: Add): Promise<void> {
+async function lookAtGathering(connection: CliTarget, node: Redis, add: Add): Promise<void> {
   const { client, clientPrefix, locks } = connection;
   const name = `${node.options.host}:${node.options.port}`;
   const keyOf = (_: unknown, user: number) => clientPrefix + locks[0].lock.keyFor(`${user}`);
@@ -232,7 +232,8 @@ async function lookAtGathering(connection: Connection, node: Redis, add: Add): P
   const key = keys.find((each) => masterOf(client as Cluster, slotOf(each)) === name);
   if (key === undefined) return;
   const answer = await answerOf(connection, askNode(node, key));
-  const isAlone = "each lock is a call of its own: the server takes no scripts without keys";
+  const isAlone =
+    "each lock is a call of its own: the server is below 7.0, or refuses undeclared keys";
   add("ok", "gathering", answer === "yes" ? "the locks of many users share a call" : isAlone);
 }
 
@@ -241,7 +242,7 @@ function longer(ms: number, ttlMs: number): string {
 }
 
 /** Tries a throwaway lock of each prefix. */
-async function tryLocks({ address, locks }: Connection, add: Add): Promise<void> {
+async function tryLocks({ address, locks }: CliTarget, add: Add): Promise<void> {
   const startedAt = performance.now();
   try {
     for (const { lock } of locks) await answerOf({ address }, lock.check());
@@ -252,7 +253,7 @@ async function tryLocks({ address, locks }: Connection, add: Add): Promise<void>
   }
 }
 
-async function askSentinels(connection: Connection, ttlMs: number, add: Add): Promise<void> {
+async function askSentinels(connection: CliTarget, ttlMs: number, add: Add): Promise<void> {
   const client = connection.client as Redis;
   const { sentinels, name = "" } = client.options;
   const looks = (sentinels ?? []).map(async ({ host = "127.0.0.1", port = 26_379 }) => {
@@ -284,7 +285,7 @@ async function askSentinels(connection: Connection, ttlMs: number, add: Add): Pr
 }
 
 /** Looks for keys of other locks, and for keys that live too long by a clock that was set back. */
-async function lookAtKeys(connection: Connection, budgetMs: number, add: Add): Promise<void> {
+async function lookAtKeys(connection: CliTarget, budgetMs: number, add: Add): Promise<void> {
   for (const prefixed of connection.locks) {
     const listed = await findLocks(connection, prefixed, budgetMs).catch(() => undefined);
     if (listed === undefined) return add("unknown", "keys", "other locks: SCAN failed (+scan)");

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
-import { answerOf, type Connection, type PrefixedLock, redisOf } from "./connect.ts";
+import { answerOf, type CliTarget, type PrefixedLock, redisOf } from "./connect.ts";
 import { CliError, exitCode } from "./failure.ts";
 import type { Arguments, Context } from "./main.ts";
 import { type Found, lockStates, renewalsOf, stateOf } from "./show.ts";
@@ -71,7 +71,7 @@ export interface Listed {
 }
 
 /** The masters, to which `list` and `doctor` send commands that are not those of a lock. */
-export function mastersOf({ client }: Connection): readonly Redis[] {
+export function mastersOf({ client }: CliTarget): readonly Redis[] {
   if (client !== undefined) {
     return client.isCluster ? (client as Cluster).nodes("master") : [client as Redis];
   }
@@ -89,7 +89,7 @@ const asked = 100;
 
 /** Scans every master for locks until all keys are seen or the budget is over; inspects them. */
 export async function findLocks(
-  connection: Connection,
+  connection: CliTarget,
   prefixed: PrefixedLock,
   budgetMs: number,
   progress?: (looked: number) => void,

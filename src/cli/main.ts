@@ -1,6 +1,6 @@
 import { type ParseArgsConfig, parseArgs } from "node:util";
 import { submitKey } from "../lock/submit-key.ts";
-import { type Connection, connect } from "./connect.ts";
+import { type CliTarget, connect } from "./connect.ts";
 import { doctor } from "./doctor.ts";
 import { CliError, exitCode, toCliError } from "./failure.ts";
 import { free } from "./free.ts";
@@ -13,13 +13,13 @@ export interface Context {
   readonly args: Arguments;
   readonly terminal: Terminal;
   /** Connects. Called once everything that was typed has been checked. */
-  open(): Promise<Connection>;
+  open(): Promise<CliTarget>;
 }
 
 /** Resolves to the exit code; `undefined` is 0. */
-type Command = (context: Context) => Promise<number | undefined>;
+type CliCommand = (context: Context) => Promise<number | undefined>;
 
-export const commands: Readonly<Record<string, Command>> = { show, free, list, watch, doctor };
+export const commands: Readonly<Record<string, CliCommand>> = { show, free, list, watch, doctor };
 
 /** The help of each command. `parsed` takes the options from it; `<user>` requires a user id. */
 const helps: Readonly<Record<string, string>> = {
@@ -179,7 +179,7 @@ function parsed(name: string, args: string[], help: string) {
 
 /** Runs one command, and returns its exit code. */
 export async function main(argv: readonly string[], terminal: Terminal): Promise<number> {
-  let connection: Connection | undefined;
+  let connection: CliTarget | undefined;
   try {
     const args = /^(--help|-h|help)$/.test(argv[0] ?? "") ? undefined : new Arguments(argv);
     if (args === undefined || args.has("help")) {

@@ -70,7 +70,7 @@ export class ResponseCapture implements Capture {
     return this.#head !== undefined;
   }
 
-  /** Forgets what was captured and captures nothing more: the answer is not the handler's. */
+  /** Forgets what was captured and ignores later calls: from now on others write the response. */
   discard(): void {
     this.#isDiscarded = true;
     this.#forget();

@@ -136,7 +136,7 @@ export function toLockError(
   if (kind === "unsent") {
     const why =
       cause === undefined ? lastFailure.reason : `${lastFailure.reason} (${cause.message})`;
-    const message = `nothing could be sent to the store within ${withinMs} ms: ${why}`;
+    const message = `no answer within ${withinMs} ms, and the last request was not executed: ${why}`;
     return new LockUnavailableError(message, cause && { cause });
   }
   if (kind === "rejected" && lastFailure.misconfigured) {

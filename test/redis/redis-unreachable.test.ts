@@ -54,7 +54,7 @@ describe.each(redisClients)(
       const error = await causeOf(lockOn(client), /ECONNREFUSED/);
       expect(error).toBeInstanceOf(LockUnavailableError);
       expect(error.message).toContain(
-        `nothing could be sent to the store within 500 ms: the connection to 127.0.0.1:${port} is "`,
+        `no answer within 500 ms, and the last request was not executed: the connection to 127.0.0.1:${port} is "`,
       );
       expect(error.message).toContain(`" (connect ECONNREFUSED 127.0.0.1:${port})`);
       expect(error.cause).toMatchObject({ code: "ECONNREFUSED" });
@@ -88,7 +88,7 @@ describe.each(redisClients)(
       await lock.withLock(freshUser(), { waitMs: 10_000 }, () => {});
       proxy.swallowRequests(true);
       // The first is written while nothing is known yet; a later one is not written at all.
-      const error = await causeOf(lock, /nothing could be sent/);
+      const error = await causeOf(lock, /the last request was not executed/);
       expect(error.message).toContain(`the connection to 127.0.0.1:${proxy.port} is silent`);
       closeClients();
       await proxy.stop();

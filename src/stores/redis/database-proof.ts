@@ -13,7 +13,7 @@ interface Place {
   readonly stream: unknown;
 }
 
-interface Answer {
+interface SelectReply {
   readonly kind: string;
   readonly value?: unknown;
   readonly error?: unknown;
@@ -22,7 +22,7 @@ interface Answer {
 /** What the proof asks of its connection, and tells it. */
 interface Prover {
   /** Calls `tell` at most once, and never with what comes after the loss of the connection. */
-  follow(answer: Promise<unknown>, tell: (answer: Answer) => void): void;
+  follow(answer: Promise<unknown>, tell: (answer: SelectReply) => void): void;
   proved(): void;
   refused(error: Error): void;
 }
@@ -64,7 +64,7 @@ export class DatabaseProof {
     const asked = { database: databaseOf(this.#client), stream: streamOf(this.#client) };
     if (this.isDone || (this.#asked && this.#asked.stream === asked.stream)) return;
     this.#asked = asked;
-    this.#prover.follow(select(this.#client, asked.database), ({ value, error }: Answer) => {
+    this.#prover.follow(select(this.#client, asked.database), ({ value, error }: SelectReply) => {
       if (this.#asked !== asked) return;
       this.#asked = undefined;
       if (value === "OK") {

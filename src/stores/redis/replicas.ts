@@ -148,12 +148,12 @@ export class ReplicaWait {
     commands.push(["wait", this.#replicas, waitMs]);
     const answer = pipelined(connection.client, commands);
     connection.follow(connection.nodeOf(slot), answer, dueAt, (result) => {
-      this.#answered(calls, result as Settled, waitMs);
+      this.#answered(calls, result as RoundResult, waitMs);
       ended();
     });
   }
 
-  #answered(calls: readonly (readonly Touch[])[], result: Settled, waitMs: number): void {
+  #answered(calls: readonly (readonly Touch[])[], result: RoundResult, waitMs: number): void {
     const replies = result.kind === "value" ? (result.value as unknown[]) : [];
     const failure =
       result.kind === "value" ? this.#shortage(replies.at(-1), waitMs) : causeOf(result);
@@ -211,7 +211,7 @@ export class ReplicaWait {
 }
 
 /** A pipeline has the text of each script, so none is missing. */
-type Settled = Exclude<CallResult, { kind: "not-loaded" }>;
+type RoundResult = Exclude<CallResult, { kind: "not-loaded" }>;
 
 /** Half of the shortest `commandTimeoutMs`, so that one is over before the lock asks again. Never 0, which has no end. */
 function waitMsOf(touches: readonly Touch[]): number {
@@ -245,7 +245,7 @@ function missing(reply: unknown, entry: number): Error | undefined {
   return new Error("the key was gone before a replica had confirmed it");
 }
 
-function causeOf(result: Exclude<Settled, { kind: "value" }>): Error {
+function causeOf(result: Exclude<RoundResult, { kind: "value" }>): Error {
   const failure = toNoAnswer(result);
   return failure.kind === "unsent" ? new Error(failure.reason) : failure.cause;
 }

@@ -1,5 +1,5 @@
 import { vi } from "vitest";
-import type { Connection } from "../../../src/cli/connect.ts";
+import type { CliTarget } from "../../../src/cli/connect.ts";
 import { doctor } from "../../../src/cli/doctor.ts";
 import { Arguments, type Context } from "../../../src/cli/main.ts";
 import { plain } from "../../../src/cli/terminal.ts";
@@ -13,12 +13,12 @@ export const at: Date = new Date(2026, 10, 21, 13, 5, 6, 200);
 export async function linesOf(
   run: (context: Context) => Promise<number | undefined>,
   argv: readonly string[],
-  connection: Partial<Connection>,
+  connection: Partial<CliTarget>,
   answers?: readonly string[],
 ): Promise<string[]> {
   const lines: string[] = [];
   const left = [...(answers ?? [])];
-  const open = async (): Promise<Connection> => ({
+  const open = async (): Promise<CliTarget> => ({
     ...{ address: "redis-1:6379", database: 0, clientPrefix: "", ...lockOf({ state: "free" }) },
     ...connection,
   });
@@ -46,7 +46,7 @@ export async function linesOf(
 }
 
 /** A lock that finds this, and frees within so many milliseconds, if at all. */
-export function lockOf(found: Inspection, freeInMs?: number): Pick<Connection, "locks"> {
+export function lockOf(found: Inspection, freeInMs?: number): Pick<CliTarget, "locks"> {
   const lock: Partial<SubmitLock> = {
     inspect: async () => found,
     free: async () =>
@@ -186,7 +186,7 @@ export async function examined(
     },
   }));
   try {
-    const connection = { client, locks, user } as unknown as Partial<Connection>;
+    const connection = { client, locks, user } as unknown as Partial<CliTarget>;
     return await linesOf(doctor, ["doctor", ...options], connection);
   } finally {
     now.mockRestore();

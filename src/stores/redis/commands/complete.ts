@@ -123,7 +123,7 @@ export const completeCommand: Command<CompleteRequest, CompleteReply> = {
   read: completeReply,
 };
 
-/** Writes the record and does not look at the lock. */
+/** Writes the record alone, where there is none, while a Cluster moves the slot: a release follows. */
 export const recordCommand: Command<RecordRequest, CompleteReply> = {
   script: recordScript,
   headLength: 1,
