@@ -16,7 +16,7 @@ import type {
 } from "../lock/store.ts";
 import { checkOptionNames, warnOnce } from "../validation.ts";
 
-/** The content of a key: a lease, or the tombstone or cooldown that one has left. Times by the monotonic clock. */
+/** A key's content: a lease, or its tombstone or cooldown. `…At` is by the monotonic clock. */
 interface Entry {
   readonly state: "held" | "freed" | "cooldown";
   readonly ownerId: string;
@@ -25,19 +25,19 @@ interface Entry {
   readonly times: LockTimes;
   readonly holder: string;
   readonly takenAt: number;
-  /** The person who has freed it, and the reason. */
+  /** The person who has freed the lease, and the reason below; both `""` without one. */
   readonly by: string;
   readonly reason: string;
   expiresAt: number;
 }
 
-/** More are not kept: the oldest go first. */
+/** How many records are kept: one more deletes the oldest. */
 const maxRecords = 10_000;
 
 /**
  * Locks in this process only: for development, demonstrations and unit tests. Two processes do not
  * see each other's locks, so a process warning with the code `SUBMIT_LOCK_MEMORY_STORE` is emitted,
- * once, when `NODE_ENV` is `production`. Keeps the answers of the latest 10 000 submissions.
+ * once, when `NODE_ENV` is `production`. Keeps no more than the latest 10 000 answers.
  */
 export class MemoryStore implements LockStore {
   readonly #entries = new Map<string, Entry>();
@@ -58,7 +58,7 @@ export class MemoryStore implements LockStore {
   acquire(request: AcquireRequest): void {
     const { command } = request;
     const now = performance.now();
-    // Executed when written: no request is ever in flight.
+    // Executed here and now, so the deadline has passed: no request is ever in flight.
     request.deadlineMs = Number.NEGATIVE_INFINITY;
     // Rule 16: the record before the lock.
     const record = this.#recordOf(command, now);
@@ -93,7 +93,7 @@ export class MemoryStore implements LockStore {
     const { key, ownerId } = request.command;
     const now = performance.now();
     const entry = live(this.#entries, key, now);
-    // Rule 19: it names whose cooldown it is, and so proves the earlier copy.
+    // Rule 19: a cooldown with this owner id proves that an earlier copy of the release wrote it.
     const isAgain =
       request.cooldownUntilMs > 0 && entry?.state === "cooldown" && entry.ownerId === ownerId;
     if (isAgain) request.answer({ kind: "done", storeTimeMs: now });
@@ -142,7 +142,7 @@ export class MemoryStore implements LockStore {
     if (entry === undefined) return { outcome: "already-free" };
     if (!entry.ownerId.startsWith(request.id)) return { outcome: "changed" };
     const { key } = request.command;
-    // Rule 19: only what has no holder is deleted.
+    // Rule 19: without `now` only a cooldown is deleted, because it has no holder.
     if (request.now || entry.state === "cooldown") {
       this.#entries.delete(key);
       return { outcome: "freed", freeInMs: 0 };
@@ -158,7 +158,7 @@ export class MemoryStore implements LockStore {
   #take(command: LockCommand, now: number): number {
     this.#sweep(now);
     const microseconds = Math.floor((performance.timeOrigin + now) * 1_000);
-    // Rule 20.
+    // Rule 20: higher than the last token, also within one microsecond.
     const fencingToken = Math.max(microseconds, this.#lastToken + 1);
     this.#lastToken = fencingToken;
     const { key, ownerId, submission, times } = command;
@@ -191,13 +191,13 @@ export class MemoryStore implements LockStore {
       act(entry, now);
       request.answer({ kind: "done", storeTimeMs: now });
     } else {
-      // Rule 19: its own tombstone says that it was freed.
+      // Rule 19: a tombstone with this owner id says that a person freed this lease.
       const isFreed = entry.state === "freed" && entry.ownerId === ownerId;
       request.answer({ kind: isFreed ? "freed" : "foreign", storeTimeMs: now });
     }
   }
 
-  /** A key whose user never returns would stay forever; sweeping at each doubling is cheap. */
+  /** Deletes expired keys, whose users may never return; once for each doubling, that is cheap. */
   #sweep(now: number): void {
     if (this.#entries.size < this.#sweepAt) return;
     for (const key of this.#entries.keys()) live(this.#entries, key, now);
@@ -205,7 +205,7 @@ export class MemoryStore implements LockStore {
   }
 }
 
-/** The value of the key, unless it has expired. */
+/** The value of the key. An expired one is deleted, and `undefined`. */
 function live<Kept extends { readonly expiresAt: number }>(
   map: Map<string, Kept>,
   key: string,
@@ -221,7 +221,7 @@ function recordKey({ key, submission }: LockCommand): string {
   return `${key}:${submission?.id}`;
 }
 
-/** In a record, behind the version of its layout. */
+/** Positions in a record, whose first character is the version of its layout. */
 const fingerprintAt = 1;
 const ownerIdAt = 23;
 const noFingerprint = "-".repeat(22);
@@ -244,7 +244,7 @@ function contendedOrMismatched(
   return { kind: "contended", expiresInMs, sameSubmission: isSame, isCooldown, storeTimeMs };
 }
 
-/** Two fingerprints are compared only where both are there. */
+/** Whether two fingerprints are different; never where one is missing. */
 function differs(one: string, other: string | undefined): boolean {
   return one !== other && one !== noFingerprint && other !== noFingerprint;
 }

@@ -133,7 +133,7 @@ describe.each(redisClients)(
       const error = await causeOf(lockOn(client), /NOPERM/);
       expect(error).toBeInstanceOf(LockMisconfiguredError);
       expect(error.message).toMatch(
-        /^Redis does not permit what a lock needs \(EVAL, and GET, SET, PTTL, PEXPIRE, DEL and TIME within it\): NOPERM/,
+        /^Redis does not permit what a lock needs \(EVAL, and GET, SET, PTTL, PEXPIRE, DEL and TIME within it, on its keys\): NOPERM/,
       );
       await observer().send("ACL", "DELUSER", user);
     });

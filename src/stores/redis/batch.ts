@@ -7,22 +7,21 @@ import type { ClusterNode } from "./ioredis.ts";
 import { toNoAnswer, unexpectedReply } from "./no-answers.ts";
 
 /**
- * How many calls should be in flight, so that Redis works on one while this process reads the answer
- * to another. Pairs a second with 32 and 64 callers on two idle cores, 4 calls being 1.00: one call
- * 0.56 to 0.71, two 0.77 to 1.06, eight 0.85 to 1.15; with 256 callers eight make 0.76 to 0.84.
+ * How many calls should be in flight to a node, so that Redis works on one while we read the answer
+ * to another. Acquires and releases a second, 4 calls being 1 (32 and 64 callers, two idle cores):
+ * one 0.56 to 0.71, two 0.77 to 1.06, eight 0.85 to 1.15, with 256 callers 0.76 to 0.84.
  */
 const defaultCallsAtOnce = 4;
 
 /**
- * The fewest entries of a call that is split off. The call itself takes about 7 µs of this process,
- * and an entry 1.3 µs (bench/results.md): with fewer, most of the work would be the call's.
+ * Up to so many entries go in one call, up to twice as many in two, and so on: a call takes about
+ * 7 µs of this process and an entry 1.3 µs (bench/results.md), so many small calls would cost more.
  */
 const leastEntries = 8;
 
 /**
- * The requests of one command that one turn of the event loop made, written in few calls. A client's
- * cost is by the call and not by the key, so many requests share one; a lone one waits no longer than
- * for the end of its own turn.
+ * The requests of one command that one turn of the event loop made, written in few calls: a call
+ * costs more than a key. A lone request waits at most for the end of its own turn.
  */
 export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> {
   readonly #command: Command<Request, Reply>;
@@ -33,8 +32,8 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
   #waiting: Request[] = [];
 
   /**
-   * @param confirmed rule 21: returns true where it answers the request later.
-   * @param callsAtOnce how many calls should be in flight.
+   * @param confirmed rule 21: returns true where it answers the request itself, later.
+   * @param callsAtOnce how many calls should be in flight to a node.
    */
   constructor(
     command: Command<Request, Reply>,
@@ -53,7 +52,6 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     this.#waiting.push(request);
   }
 
-  /** Writes what was added. */
   flush(): void {
     let waiting = this.#waiting;
     const [first] = waiting;
@@ -64,7 +62,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
       return;
     }
     while (waiting[0] !== undefined) {
-      // The requests of one lock travel together: they share their times.
+      // A call has requests of one lock only, which share their times.
       const { times } = waiting[0].command;
       const others = waiting.filter(({ command }) => command.times !== times);
       this.#write(
@@ -74,14 +72,14 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     }
   }
 
-  /** Splits them into as many calls as there may be in flight, none of them too small or too large. */
+  /** Writes requests of one lock. More calls than should be in flight only above `maxEntries`. */
   #write(all: readonly Request[]): void {
     const { command } = all[0] as Request;
     const groups: readonly Group<Request>[] = this.#connections.isCluster
       ? this.#byNode(all)
       : [{ route: this.#connections.routeOf(command, this.#command), requests: all }];
     for (const { requests, route } of groups) {
-      // Rule 23: counted by node, so that one that is silent holds back nothing for the others.
+      // Rule 23: calls are counted by node, so that a silent node takes none from the others.
       const inFlight = route?.connection.inFlightTo(route.node) ?? 0;
       const wanted = Math.max(1, this.#callsAtOnce - inFlight);
       const calls = Math.min(wanted, Math.ceil(requests.length / leastEntries));
@@ -92,7 +90,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     }
   }
 
-  /** Rule 23: what may not share a call with the keys of other slots is a group of its own. */
+  /** Rule 23: groups requests that may share a call; one whose key must be declared is alone. */
   #byNode(all: readonly Request[]): Group<Request>[] {
     const groups: Group<Request>[] = [];
     const shared = new Map<ClusterNode, Request[]>();
@@ -119,8 +117,8 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     const { keys, args } = this.#written(requests, node);
     const sentAt = performance.now();
     const answered = (result: CallResult): void => {
-      // Rule 2: nothing was executed, so the next is the only write that can take effect, and rule 9
-      // chooses its connection anew.
+      // Rule 2: nothing was executed, so the next write is the only one that can take effect, and
+      // rule 9 chooses its connection anew.
       if (result.kind === "not-loaded") this.#write(requests);
       else if (result.kind === "value") this.#answered(requests, result.value, route, sentAt);
       else answerAll(requests, toNoAnswer(result));
@@ -137,8 +135,8 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
   #written(requests: readonly Request[], node: string): Written {
     const { clock } = this.#connections;
     const [{ command, deadlineMs: first }] = requests as [Request];
-    // Rule 2: stamped when it is written, so that a request that waited in a queue has all its time.
-    // A request that a server has refused keeps its deadline: a retire may be waiting for that one.
+    // Rule 2: stamped when it is written, so that a request that waited in a queue has all its
+    // time. Written again it keeps its deadline: a retire may be waiting for that one.
     const deadlineMs = first ?? clock.now() + command.times.acquireTimeoutMs;
     const keys: string[] = [];
     // Only an acquire gives tokens.
@@ -163,7 +161,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     const { clock } = this.#connections;
     // Rule 12: every reply improves the estimate of Redis' clock.
     clock.learn(redisTimeMs, sentAt, performance.now());
-    // Rule 20: later tokens are higher than any that was heard.
+    // Rule 20: later tokens from this node will be higher than this one and than this clock.
     clock.hear(route.node, Math.max(redisTimeMs * 1_000, fencingToken));
     for (const [index, request] of requests.entries()) {
       const code = reply[headLength + index] as number | string | Error;
@@ -171,7 +169,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
         this.#sendAlone(request, route);
         continue;
       }
-      // A confirm brings the token of its first write, which the clock may have been set back behind.
+      // A confirm returns the token of the first write; Redis' clock may have been set back since.
       if (typeof code === "number" && code <= -leastToken) clock.hear(route.node, -code);
       const entryReply =
         code instanceof Error
@@ -181,14 +179,14 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     }
   }
 
-  /** Rule 23: the node has refused it unexecuted. It goes the ordinary way, where every error is known. */
+  /** Rule 23: an entry with an error was not executed: writes it alone, with its keys declared. */
   #sendAlone(request: Request, { connection, node }: Route): void {
     connection.gathering.refused(this.#connections.slotOf(request.command.key), node);
     this.#write([request]);
   }
 }
 
-/** Whether the request is answered later, by other means. */
+/** Returns true where it answers the request itself, later; false where the caller must. */
 export type Confirmed = (request: LockRequest<never>, reply: { readonly kind: string }) => boolean;
 
 /** Requests that may share calls. */
@@ -209,12 +207,12 @@ function answerAll<Reply>(requests: readonly LockRequest<Reply>[], reply: Reply)
 }
 
 /**
- * A script's reply: the numbers that it begins with, and a code, a record or an error for each entry.
- * `undefined` for anything that none of the scripts can have said.
+ * A script's reply: the numbers that it begins with, and a code, a text or an error for each entry.
+ * `undefined` for a value of another shape.
  */
 function scriptReply(value: unknown, length: number): (number | string | Error)[] | undefined {
   if (!Array.isArray(value) || value.length !== length) return undefined;
-  // ioredis with `stringNumbers` turns numbers into strings. A record is longer than any number.
+  // `stringNumbers` of ioredis turns numbers into strings. Our texts are longer than any number.
   const areStrings = typeof value[0] === "string";
   for (const [index, code] of value.entries()) {
     if (areStrings && typeof code === "string" && code.length < 20) value[index] = Number(code);

@@ -2,8 +2,8 @@ import { describe } from "../../validation.ts";
 import { hasTextPrefix, isCluster, keyPrefixOf, type RedisClient } from "./ioredis.ts";
 
 /**
- * The key of a record: in the slot of its lock, whatever prefix the client puts in front of both.
- * Without a Cluster the layout is equal, so that a move to one keeps its records.
+ * The key of a record, without the client's prefix: in its lock's slot once the prefix is in front
+ * of both (except: `recordsProblemOf`). Equal without a Cluster, so a move to one keeps records.
  */
 export function recordKeyOf(client: RedisClient, key: string, submissionId: string): string {
   const whole = keyPrefixOf(client) + key;
@@ -18,17 +18,17 @@ export function recordsProblemOf(client: RedisClient): string | undefined {
   const record = recordKeyOf(client, lock, "");
   const isTogether = slotOf(prefix + lock) === slotOf(prefix + record);
   if (isTogether && hasTextPrefix(client)) return undefined;
-  return `the client's keyPrefix ${describe(prefix)} puts a lock and its record in different Cluster slots. Use a prefix without braces, or with a hash tag such as "{shop}:"`;
+  return `the client's keyPrefix ${describe(prefix)} puts a lock and its record in different Cluster slots. Use a prefix of text without braces, or with a hash tag such as "{shop}:"`;
 }
 
-/** The part of a key that decides its slot, if not all of it. */
+/** The hash tag of a key, which alone decides its slot; `undefined` where the whole key does. */
 function hashTag(key: string): string | undefined {
   const open = key.indexOf("{");
   const close = key.indexOf("}", open + 1);
   return open >= 0 && close > open + 1 ? key.slice(open + 1, close) : undefined;
 }
 
-/** The checksum of each single byte. */
+/** The CRC-16 of each byte, for `slotOf`. */
 const crcs: Uint16Array = Uint16Array.from({ length: 256 }, (_, byte) => {
   let crc = byte << 8;
   for (let bit = 0; bit < 8; bit++) crc = crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1;

@@ -16,52 +16,52 @@ import {
 import { misconfiguration } from "./no-answers.ts";
 
 /**
- * Rule 9: a connection with anything unanswered for this share of `commandTimeoutMs` is suspected of
- * silence. Below 1, so that the confirm, which the lock sends after `commandTimeoutMs`, finds the
- * primary suspected also where a timer fires a little early, and takes the second connection.
+ * Rule 9: a connection (on a Cluster, a node) that has left a call unanswered for this share of
+ * `commandTimeoutMs` counts as silent. Below 1, so that the confirm, which the lock sends after
+ * `commandTimeoutMs`, takes the second connection also where its timer fires a little early.
  */
 const silentShare = 0.9;
 
 /**
- * Rule 9: how long a connection that was silent comes after one that was not. A master that was
- * paused still believes to be one when it wakes, until it hears that another was elected; a
- * connection that was opened in its absence leads to the other. The slowest to correct it is a
- * Sentinel, which looks every 10 s and then waits for 8 s.
+ * Rule 9: for how long after the primary was last found silent the second connection is preferred,
+ * unless it was silent later. A master that was paused believes to be master still when it wakes,
+ * until it hears of an election; a connection that was opened in its absence leads to the elected
+ * one. A Sentinel is the slowest to tell it: it looks every 10 s and then waits for 8 s.
  */
 const distrustMs = 30_000;
 
-/** How long the second connection stays open after its last use: as long as it may be preferred. */
+/** How long the second connection stays open after its last use: as long as `pick` prefers it. */
 const idleMs = distrustMs;
 
 /**
- * How long the second connection may be silent, and at least as long as the two round trips of its
- * handshake, before another takes its place. That may lead to a newly elected master.
+ * How long the second connection may be unusable in status `connect` or `ready` before another,
+ * which may lead to an elected master, replaces it (or 2 `commandTimeoutMs`, if that is longer).
  */
 const silentMs = 1_000;
 
-/** In any other state, and on a Cluster, where others may answer: there ioredis has timers of its own. */
+/** As `silentMs`, in any other status and on a Cluster: there ioredis has timers of its own. */
 const unusableMs = 5_000;
 
 /**
- * Rule 12: an estimate of Redis' clock. No safety rests on it: it only stamps the deadlines, which
- * Redis compares with its own clock, and a wrong stamp costs one more round trip.
+ * Rules 12 and 20: an estimate of Redis' clock, and the floors of fencing tokens. No safety of the
+ * lock rests on them. The estimate stamps deadlines, and a wrong stamp costs one more round trip.
  */
 export class RedisClock {
-  /** What to add to the monotonic clock. Starts at this process' own wall clock. */
+  /** Redis' time less the monotonic clock, in ms; until a reply, by this process' wall clock. */
   #offset: number = Date.now() - performance.now();
 
-  /** Rule 20, by node: on a Cluster the masters' clocks differ, and so would their tokens. */
+  /** Rule 20, by node: the clocks of a Cluster's masters differ, and so do their tokens. */
   readonly #floorsUs = new Map<string, number>();
 
-  /** Redis' time, in whole milliseconds, as far as it is known. */
+  /** Redis' time as estimated, in whole milliseconds. */
   now(): number {
     return Math.floor(performance.now() + this.#offset);
   }
 
   /**
    * Every reply bounds the estimate: Redis read its clock after the send and before the reply was
-   * read. The estimate moves by the least that satisfies both bounds, so no history is kept, and a
-   * late reply, whose bounds are wide, does no harm.
+   * read (both by the monotonic clock). The estimate moves by the least that satisfies both bounds,
+   * so no history is kept, and a late reply, whose bounds are wide, moves a right estimate little.
    */
   learn(redisTimeMs: number, sentAt: number, readAt: number): void {
     const lowest = redisTimeMs - readAt;
@@ -70,7 +70,7 @@ export class RedisClock {
     this.#offset = Math.min(Math.max(this.#offset, lowest), highest);
   }
 
-  /** The highest fencing token or clock that was heard from the node, in microseconds; 0 for none. */
+  /** The highest fencing token or clock in the node's replies so far, in µs; 0 without any. */
   floorUs(node: string): number {
     return this.#floorsUs.get(node) ?? 0;
   }
@@ -81,34 +81,34 @@ export class RedisClock {
   }
 }
 
-/** Where a call goes. */
+/** The connection by which a request is written now, and on a Cluster the node. */
 export interface Route {
   readonly connection: Connection;
-  /** On a Cluster, the name of the server. */
+  /** On a Cluster, the name of the server that has the slot; `""` otherwise, or if unknown. */
   readonly node: string;
-  /** On a Cluster, where calls may be gathered: the node's own connection. */
+  /** The node's own client, where the request may be in a call that declares no key. */
   readonly own: ClusterNode | undefined;
 }
 
 /**
- * Rule 9: the application's own connection, the primary, and a second one of the store's for when
- * the primary does not answer. One pair a client, however many stores and locks use it.
+ * Rule 9: the connection of a client (the application's, or that of `ReplicaWait`), the primary,
+ * and a second one of the store's for when the primary does not answer. One pair a client, however
+ * many stores and locks use it; while none does, it watches nothing and has no second one.
  *
- * | the primary is | what serves |
+ * | the primary is | the connection that serves |
  * |---|---|
- * | ready, and answers | the primary; in the 30 s after it was silent, the second where it can |
- * | coming up for the first time | nothing: there is no second yet |
- * | silent, or lost | the second, opened on first need and replaced when silent for 1 s |
- * | ended by the application | nothing |
- *
- * Without a lock that uses it the pair watches nothing and has no second connection.
+ * | ready, and answers | the primary; in the 30 s after it was silent, the second if usable |
+ * | ready, its database not proven | the second, if it is open and usable |
+ * | connecting for the first time | none: no second is opened |
+ * | silent, or lost | the second, opened on first need, replaced when unusable (`silentMs`) |
+ * | ended | none |
  *
  * Two copies of this package in one process have a pair each. That costs one more second connection
  * and no safety; to share one would tie the inner workings of all versions together.
  */
 export class ConnectionPair {
   static readonly #pairs = new WeakMap<RedisClient, ConnectionPair>();
-  /** The clock of the server that both connections lead to. */
+  /** One for both connections, which lead to the same server or Cluster. */
   readonly clock: RedisClock = new RedisClock();
   readonly isCluster: boolean;
   readonly #client: RedisClient;
@@ -116,10 +116,10 @@ export class ConnectionPair {
   readonly #users = new Set<() => void>();
   #primary: Connection;
   #second: Connection | undefined;
-  /** Since when the second is, and in which state of its client. */
+  /** Since when the second is unusable, and the status that its client has had since. */
   #unusable: { readonly status: string; readonly since: number } | undefined;
   #idleTimer: NodeJS.Timeout | undefined;
-  /** Why a connection was lost or did not come up, until one comes up. */
+  /** The last `error` event or refused `SELECT` of either connection, until one comes up. */
   #lastError: Error | undefined;
   #endMonitor: () => void = () => {};
 
@@ -138,7 +138,7 @@ export class ConnectionPair {
     this.#primary = new Connection(client);
   }
 
-  /** Where the record of a submission lies: in the lock's slot. */
+  /** The key of the submission's record. It is in the lock's slot. */
   recordKey({ key, submission }: LockCommand): string {
     return recordKeyOf(this.#client, key, submission?.id ?? "");
   }
@@ -148,12 +148,12 @@ export class ConnectionPair {
     return this.isCluster ? slotOf(keyPrefixOf(this.#client) + key) : 0;
   }
 
-  /** The server that has the slot, as far as the client knows. */
+  /** On a Cluster, the server that has the slot, as far as the client knows; else `""`. */
   nodeOf(slot: number): string {
     return this.#primary.nodeOf(slot);
   }
 
-  /** Where a request goes now; `undefined` while there is no connection for it. */
+  /** How a request is written now; `undefined` while no connection is usable for it. */
   routeOf(
     { key, times }: LockCommand,
     { gatheredScript }: { readonly gatheredScript?: string },
@@ -167,7 +167,7 @@ export class ConnectionPair {
     return { connection, node, own };
   }
 
-  /** How many calls were written that no sign of life has followed. */
+  /** How many calls of both connections count as unanswered, as {@link Connection} counts them. */
   get inFlight(): number {
     return this.#primary.inFlight + (this.#second?.inFlight ?? 0);
   }
@@ -175,9 +175,9 @@ export class ConnectionPair {
   /**
    * A lock begins to use the pair.
    *
-   * @param onReady called whenever a connection came up.
-   * @returns ends this use. With the last one the second connection and every listener go (rule 14);
-   *   the client itself can still be written to.
+   * @param onReady called whenever the primary or the second has become usable.
+   * @returns ends this use. The last one closes the second connection and removes every listener
+   *   (rule 14); the client itself stays open and can still be written to.
    */
   attach(onReady: () => void): () => void {
     // Wrapped, so that one function attached twice is two uses.
@@ -190,8 +190,8 @@ export class ConnectionPair {
   }
 
   /**
-   * The connection for a key and its slot, or `undefined` while there is none. To be called in the
-   * neutral context.
+   * The connection for a command on the key, which is in the slot; `undefined` while none is
+   * usable. May open, probe and replace connections: call it in the neutral context.
    */
   pick(slot: number, key: string, commandTimeoutMs: number): Connection | undefined {
     const silenceMs = silentShare * commandTimeoutMs;
@@ -200,7 +200,7 @@ export class ConnectionPair {
     if (!primaryUsable) primary.suspect(slot, key, silenceMs);
     else if (this.#second === undefined || primary.silentAt < this.#second.silentAt) return primary;
     else if (performance.now() - primary.silentAt >= distrustMs) return primary;
-    // Nothing but the proof of its database is missing, so none is opened for it.
+    // The primary lacks only the proof of its database: no second is opened for that.
     const isSoonUsable =
       this.#client.status === "ready" && !primary.isInDatabase && primary.answers(slot, silenceMs);
     const second = this.#needSecond(isSoonUsable);
@@ -213,7 +213,7 @@ export class ConnectionPair {
     return primaryUsable ? primary : undefined;
   }
 
-  /** Why `pick` found none. */
+  /** Why `pick` has returned `undefined`, as the answer to its requests. */
   unavailableReason(): NoAnswer {
     const { status } = this.#client;
     const cause = this.#lastError;
@@ -224,7 +224,7 @@ export class ConnectionPair {
       : `not in database ${databaseOf(this.#client)} yet`;
     const state = status === "ready" ? unready : `"${status}"`;
     const reason = `the connection to ${addressOf(this.#client)} is ${state}`;
-    // The client has given up: there is nothing to wait for, as there is while it reconnects.
+    // An ended client never reconnects, so the attempt need not wait, as it does for any other.
     if (status === "end") {
       const ended = new Error(reason, cause && { cause });
       return { kind: "rejected", cause: ended, misconfigured: false };
@@ -263,11 +263,11 @@ export class ConnectionPair {
     if (this.#client.status === "wait") this.#client.connect().catch(() => {});
   }
 
-  /** @param isSoonUsable whether the primary is about to serve, so that none is opened for it. */
+  /** @param isSoonUsable the primary lacks only the proof of its database: none is opened. */
   #needSecond(isSoonUsable: boolean): Connection | undefined {
     this.#connectIfLazy();
     if (!this.#mayOpenSecond()) return undefined;
-    // Rule 22: the application has selected another database since it was opened.
+    // Rule 22: the application has selected another database since the second was opened.
     const isElsewhere =
       this.#second && databaseOf(this.#second.client) !== databaseOf(this.#client);
     if (isElsewhere) this.#closeSecond();
@@ -280,16 +280,16 @@ export class ConnectionPair {
   }
 
   #mayOpenSecond(): boolean {
-    // No user would close it.
+    // Without a lock that uses the pair, nothing would close the second.
     if (this.#users.size === 0) return false;
     switch (this.#client.status) {
       case "end":
-        // The application has closed its client, and does not want another connection.
+        // The application has closed its client, or its retry strategy has given up.
         return false;
       case "wait":
       case "connecting":
       case "connect":
-        // The primary is coming up for the first time, and needs no substitute yet.
+        // A primary that connects for the first time needs no substitute yet.
         return this.#primary.everReady;
       default:
         return true;
@@ -300,8 +300,8 @@ export class ConnectionPair {
     const client = duplicate(this.#client);
     const second = new Connection(client);
     second.watch(this.#watcher);
-    // What keeps this one from coming up is likely to keep the primary from it, whose own errors are
-    // heard only if the application listens to them.
+    // Its errors are likely to be the primary's as well, which are heard only if the application
+    // listens to them.
     onError(client, (error) => {
       this.#lastError = error;
     });
@@ -318,7 +318,7 @@ export class ConnectionPair {
   }
 
   #closeIdle(): void {
-    // What happened so long ago is no cause of what happens next.
+    // No request has wanted the second for 30 s: the last error explains no failure from now on.
     this.#lastError = undefined;
     this.#closeSecond();
   }

@@ -21,15 +21,16 @@ export type CallResult =
   | { readonly kind: "value"; readonly value: unknown }
   | { readonly kind: "error"; readonly error: unknown }
   | { readonly kind: "closed" }
-  /** It was refused unexecuted because it named the script by its digest: the next call has the text. */
+  /** Not executed because the call had the script's digest. The next call will have its text. */
   | { readonly kind: "not-loaded" };
 
-/** One call that was written and that no sign of life has followed. */
+/** A call that counts as unanswered: the node has answered neither it nor a later one. */
 interface Call {
   /** The server that it went to: a Cluster has several behind one client. */
   readonly node: string;
+  /** When it was sent, or for touches is due: silence counts from then. */
   readonly sentAt: number;
-  /** The client has given it up by a time-out of its own, and would drop a late answer. */
+  /** The client itself has failed it, as by a time-out of its own, and would drop a late answer. */
   isGivenUp: boolean;
   /** `undefined` once the caller was told. */
   tell: ((result: CallResult) => void) | undefined;
@@ -37,32 +38,32 @@ interface Call {
 
 /** Is notified while a connection is watched. */
 export interface ConnectionWatcher {
-  /** The connection came up, and can be used. */
+  /** The connection came up, and its database is proven where that is needed. */
   ready(): void;
-  /** Rule 22: it came up, and the server refused its database. */
+  /** Rule 22: the connection came up, and the server answered its `SELECT` with an error. */
   refused(error: Error): void;
 }
 
 /** One client, and the known state of its connection: ready, silent, lost. */
 export class Connection {
   readonly client: RedisClient;
-  /** How many calls were written that no sign of life has followed. */
+  /** How many calls count as unanswered: their node has answered neither them nor a later one. */
   inFlight = 0;
-  /** Whether it has been ready since the watch began, or before. */
+  /** Whether it was ready when the watch began, or has been since. */
   everReady = false;
-  /** When it was last found silent since it came up, by the monotonic clock. */
+  /** When it was last found silent since it came up, by the monotonic clock; −∞ for never. */
   silentAt: number = Number.NEGATIVE_INFINITY;
   readonly #closedEvents: readonly string[];
-  /** Oldest first, for each node. */
+  /** The unanswered calls of each node, oldest first. */
   readonly #unanswered = new Map<string, Call[]>();
   /**
-   * The SHA-1 of each script that a node has, as far as this process knows: it is called by that
-   * instead of by its text of 1 to 3 KB. A server forgets scripts at a restart, at SCRIPT FLUSH, at a
+   * By node, the SHA-1 of each script that it has, as far as this process knows: calls have that
+   * instead of the text of 1 to 3 KB. A server forgets scripts at a restart, at SCRIPT FLUSH, at a
    * failover to a replica that never saw them and, since Redis 7.4, when it has seen 500 others. It
-   * then says so, and is sent the text again.
+   * then answers NOSCRIPT, and is sent the text again.
    */
   readonly #digests = new Map<string, Map<string, string>>();
-  /** This user may call scripts by their text alone. */
+  /** The server does not permit this user EVALSHA, so every call has the script's text. */
   #needsTexts = false;
   /** Rule 22: for a client that is or was on another database than 0. */
   #database: DatabaseProof | undefined;
@@ -74,7 +75,7 @@ export class Connection {
     this.client = client;
     this.#isCluster = isCluster(client);
     this.gathering = new Gathering(client);
-    // A Cluster that loses the connection to one node stays open, and re-sends what was in flight.
+    // A Cluster that loses the connection to one node stays open, and re-sends the calls in flight.
     this.#closedEvents = this.#isCluster ? ["close", "end", "-node"] : ["close", "end"];
     this.#proveDatabase();
   }
@@ -94,7 +95,7 @@ export class Connection {
     this.client.on("ready", this.#readied);
     for (const event of this.#closedEvents) this.client.on(event, this.#closed);
     this.client.on("select", this.#selected);
-    // Rule 2: with `clusterNodeRetryStrategy` a node comes back, and the Cluster emits nothing.
+    // Rule 2: with `clusterNodeRetryStrategy` a node reconnects, and the Cluster emits nothing.
     this.client.on("+node", this.#watchNode);
     for (const node of nodesOf(this.client)) this.#watchNode(node);
     if (this.client.status !== "ready") return;
@@ -103,7 +104,7 @@ export class Connection {
     this.#database?.ask();
   }
 
-  /** Ends the watch. Calls in flight count as closed. */
+  /** Ends the watch. Calls in flight are answered `closed`. */
   unwatch(): void {
     this.#watcher = undefined;
     this.client.off("ready", this.#readied);
@@ -114,33 +115,33 @@ export class Connection {
     this.#closed();
   }
 
-  /** How many of them were for one node: one that is silent holds back nothing for the others. */
+  /** How many calls to this node count as unanswered. */
   inFlightTo(node: string): number {
     return this.#unanswered.get(node)?.length ?? 0;
   }
 
   /**
-   * Rule 9: on a Cluster, the node that has the slot, so that one silent node does not put the others
-   * under suspicion; always the same otherwise. A wrong answer costs availability, not safety.
+   * Rule 9: on a Cluster, the node that has the slot, so that one silent node does not put the
+   * others under suspicion; `""` otherwise. A wrong name costs availability, not safety.
    */
   nodeOf(slot: number): string {
     return (this.#isCluster ? masterOf(this.client, slot) : undefined) ?? "";
   }
 
-  /** Rules 9 and 22: whether it is ready, in the client's database, and answers. */
+  /** Rules 9 and 22: whether it is ready, certainly in the client's database, and `answers`. */
   isUsable(slot: number, silenceMs: number): boolean {
     if (this.client.status !== "ready" || this.#database?.isDone === false) return false;
     return this.answers(slot, silenceMs);
   }
 
-  /** Rule 22: whether commands go to the client's database, as far as that is certain. */
+  /** Rule 22: whether it is certain that commands go to the client's database. */
   get isInDatabase(): boolean {
     return this.#database?.isDone !== false;
   }
 
   /**
-   * Rule 9: whether it has left nothing unanswered for `silenceMs` on the node of the slot. A server
-   * that is away would otherwise find a queue of commands at its return.
+   * Rule 9: whether no call to the slot's node has been unanswered for `silenceMs`. Writing on
+   * would leave a queue of commands to a server that is away, for its return.
    */
   answers(slot: number, silenceMs: number): boolean {
     const oldest = this.#unanswered.get(this.nodeOf(slot))?.[0];
@@ -148,9 +149,9 @@ export class Connection {
   }
 
   /**
-   * Takes note that the connection was not usable for the slot. If it is ready, it has to prove its
-   * database, or it is silent. Writes a probe, one at a time, where the client has given up every call
-   * whose answer could end the suspicion.
+   * The connection was not usable for the slot. If it is ready, its database is not proven, and it
+   * is asked; or it is silent, and that is noted. Where the client has failed the newest call
+   * itself, no late answer could end the silence: writes a probe, one at a time.
    *
    * @param key one of the slot, for the probe.
    */
@@ -170,8 +171,8 @@ export class Connection {
    * Writes one script call: the digest of the script where it is known to be loaded, else its text.
    *
    * @param node of the keys' slot.
-   * @param tell called at most once; never while the server is silent (rule 10: the caller has a
-   *   timer of its own).
+   * @param tell called at most once, and perhaps never while the server is silent (rule 10: the
+   *   caller has a timer of its own).
    * @param client the node's own, for a call that declares no key.
    */
   send(
@@ -206,7 +207,7 @@ export class Connection {
     });
   }
 
-  /** A node has executed it, and so has it. */
+  /** The node has executed the text of the script, so it knows the digest from now on. */
   #loaded(node: string, script: string): void {
     const digests = this.#digests.get(node) ?? new Map<string, string>();
     if (digests.has(script)) return;
@@ -214,7 +215,7 @@ export class Connection {
     this.#digests.set(node, digests);
   }
 
-  /** Whether the error of a call by the digest says that nothing was executed because of the digest. */
+  /** Whether an error says that nothing was executed, because the call had a digest. */
   #isNotLoaded(node: string, script: string, error: unknown): boolean {
     if (!isServerError(error)) return false;
     if (error.message.startsWith("NOSCRIPT")) {
@@ -229,8 +230,8 @@ export class Connection {
   /**
    * Follows a command that was written to a node.
    *
-   * @param answer settles when the node has answered.
-   * @param dueAt when it must have answered, by the monotonic clock: it is not silent before that.
+   * @param answer settles when the node has answered, or the client has failed the command itself.
+   * @param dueAt from when no answer counts as silence, by the monotonic clock.
    * @param tell as of `send`.
    */
   follow(
@@ -252,7 +253,7 @@ export class Connection {
 
   #settled(call: Call, result: Exclude<CallResult, { kind: "closed" | "not-loaded" }>): void {
     call.isGivenUp = result.kind === "error";
-    // Rule 9: a time-out of the client says nothing about the server.
+    // Rule 9: an error of the client itself, such as a time-out, is not a sign of life.
     if (result.kind === "value" || isServerError(result.error)) {
       // A server answers in order, so an answer vouches for everything that was sent to it before.
       const calls = this.#unanswered.get(call.node);
@@ -265,7 +266,7 @@ export class Connection {
 
   readonly #readied = (): void => {
     this.everReady = true;
-    // It may lead to another server, or to another user's permissions.
+    // The new connection may lead to another server, or have another user's permissions.
     this.#digests.clear();
     this.#needsTexts = false;
     this.silentAt = Number.NEGATIVE_INFINITY;
@@ -280,7 +281,7 @@ export class Connection {
     this.#database?.forget();
   };
 
-  /** The client itself forgets a node with its listeners once it has lost it for good. */
+  /** Once a node is lost for good, the client itself drops it along with this listener. */
   readonly #watchNode = (node: ClusterNode): void => {
     node.on("close", this.#closed);
   };

@@ -19,9 +19,9 @@ interface SelectReply {
   readonly error?: unknown;
 }
 
-/** What the proof asks of its connection, and tells it. */
+/** The connection: it follows the `SELECT` of the proof and is notified of the outcome. */
 interface Prover {
-  /** Calls `tell` at most once, and never with what comes after the loss of the connection. */
+  /** Calls `tell` at most once, and never with an answer that comes after the connection's loss. */
   follow(answer: Promise<unknown>, tell: (answer: SelectReply) => void): void;
   proved(): void;
   refused(error: Error): void;
@@ -29,8 +29,8 @@ interface Prover {
 
 /**
  * Rule 22: whether a connection is in the database of its client. ioredis selects it as a connection
- * comes up and goes on in database 0 where that was refused. So nothing is written before a `SELECT`
- * of our own was answered OK on this very connection.
+ * comes up and goes on in database 0 where that was refused. So no request of a lock is written
+ * before a `SELECT` of our own was answered OK on this very connection.
  *
  * A client that has always been on database 0, where every connection begins, needs no proof.
  */
@@ -38,7 +38,7 @@ export class DatabaseProof {
   readonly #client: RedisClient;
   readonly #prover: Prover;
   #proved: Place | undefined;
-  /** The `SELECT` whose answer counts. */
+  /** The `SELECT` under way. The answer to an earlier one is ignored. */
   #asked: Place | undefined;
 
   constructor(client: RedisClient, prover: Prover) {
@@ -46,10 +46,10 @@ export class DatabaseProof {
     this.#prover = prover;
   }
 
-  /** Whether there is nothing left to prove. */
+  /** Whether the connection that the client has now is proven to be in the client's database. */
   get isDone(): boolean {
     const database = databaseOf(this.#client);
-    // The stream tells also where nothing is watched, as after the close of the last lock.
+    // The stream tells a new connection also where no event is heard: no lock is open.
     return this.#proved?.database === database && this.#proved.stream === streamOf(this.#client);
   }
 
@@ -59,7 +59,7 @@ export class DatabaseProof {
     this.#asked = undefined;
   }
 
-  /** Asks, on a connection that is ready, unless that is done or under way. */
+  /** Writes a `SELECT`, unless one is answered OK or under way. The connection must be ready. */
   ask(): void {
     const asked = { database: databaseOf(this.#client), stream: streamOf(this.#client) };
     if (this.isDone || (this.#asked && this.#asked.stream === asked.stream)) return;

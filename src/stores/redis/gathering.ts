@@ -6,15 +6,15 @@ import {
   type RedisClient,
 } from "./ioredis.ts";
 
-/** Servers below 7.0 have no `REDIS_VERSION_NUM`, and so answer with nothing at all. */
+/** Servers below 7.0 have no `REDIS_VERSION_NUM`, and so answer with an empty array. */
 const question = "return {redis.REDIS_VERSION_NUM, redis.pcall('GET', ARGV[1])}";
 
 const leastVersion = 0x07_00_00;
 
-/** How long a server that said no is left alone, at first and at most. */
+/** How long a node that said no is not asked again, at first and at most; doubled each time. */
 const askAgainMs = { first: 10_000, most: 600_000 };
 
-/** Rule 23: how long a slot that was refused goes alone: as long as the move of one takes, or longer. */
+/** Rule 23: for how long `refused` applies: as long as the move of a slot takes, or longer. */
 const aloneMs = 10_000;
 
 /** The answer of a node, on one connection. */
@@ -36,7 +36,7 @@ export class Gathering {
   readonly prefix: string;
   /** By the socket: each connection is asked anew. */
   readonly #verdicts = new WeakMap<object, Verdict>();
-  /** By slot: the node that has refused a key of it. */
+  /** By slot: the node that `refused` was called for, and until when it applies. */
   readonly #alone = new Map<number, { readonly name: string; readonly until: number }>();
 
   constructor(client: RedisClient) {
@@ -46,7 +46,7 @@ export class Gathering {
   }
 
   /**
-   * Rule 23: the master's own connection, where calls without keys may be written to it now.
+   * Rule 23: the master's own client, if a call that declares no key may have keys of the slot now.
    *
    * @param name of the master, in the client's table of slots.
    * @param key one of the slot, for the question.
@@ -58,7 +58,8 @@ export class Gathering {
     return isMaster && this.#saidYes(node, key) ? node : undefined;
   }
 
-  /** Rule 23: an entry of this slot was answered with an error, so its keys go alone for a while. */
+  // Rule 23: called for any error of an entry in a gathered call (OOM, NOPERM): its slot may be on
+  // the move. For 10 s, or until another node has the slot, its keys go in calls of their own.
   refused(slot: number, name: string): void {
     this.#alone.set(slot, { name, until: performance.now() + aloneMs });
   }
@@ -71,7 +72,7 @@ export class Gathering {
     return false;
   }
 
-  /** Rule 23: no list of products says what a server permits, and none is needed. */
+  /** Rule 23: whether the node has said yes on this connection; asks it if it is time to. */
   #saidYes(node: ClusterNode, key: string): boolean {
     const stream = node.stream ?? node;
     let verdict = this.#verdicts.get(stream);
@@ -93,7 +94,7 @@ export class Gathering {
   }
 }
 
-/** Asks a node whether it takes calls that declare no key. @param key one that it has. */
+/** Asks whether a node takes calls that declare no key. @param key of its slots; need not exist. */
 export async function askNode(
   node: Pick<RedisClient, "eval">,
   key: string,
@@ -102,7 +103,7 @@ export async function askNode(
     const reply = await node.eval(question, 0, key);
     const [version, value] = Array.isArray(reply) ? reply : [];
     if (!(Number(version) >= leastVersion)) return "too old";
-    // A key that holds a list may be used, too.
+    // `WRONGTYPE`: the key holds a list, say, but the node has let the script use it.
     const isRefused = value instanceof Error && !value.message.startsWith("WRONGTYPE");
     return isRefused ? "no" : "yes";
   } catch {

@@ -4,14 +4,14 @@ import { InvalidOptionError } from "../../errors.ts";
 import { describe, hasMembers } from "../../validation.ts";
 
 /**
- * The members of an ioredis client that the store uses: structurally, so that ioredis 5, ioredis 6, their
- * Cluster classes and compatible forks fit, and no import ties users to one of them.
+ * The members of an ioredis client that the store needs. Any object with them fits: ioredis 5 and
+ * 6, their Cluster classes and compatible forks. No import ties users to one of them.
  */
 export interface RedisClient {
   /** `ready` when commands can be sent. */
   readonly status: string;
   eval(script: string, numkeys: number, ...args: (string | number)[]): Promise<unknown>;
-  /** Where it is missing, every call carries the text of its script. */
+  /** Where `evalsha` is missing, every call carries the text of its script. */
   evalsha?(sha1: string, numkeys: number, ...args: (string | number)[]): Promise<unknown>;
   /** Needed for `ackReplicas` alone. */
   pipeline?(commands: unknown[][]): unknown;
@@ -20,7 +20,7 @@ export interface RedisClient {
   duplicate(...options: never[]): unknown;
   // biome-ignore lint/suspicious/noExplicitAny: what an event brings differs between the clients.
   on(event: string, listener: (...args: any[]) => void): unknown;
-  // biome-ignore lint/suspicious/noExplicitAny: the same.
+  // biome-ignore lint/suspicious/noExplicitAny: as for `on`.
   off(event: string, listener: (...args: any[]) => void): unknown;
 }
 
@@ -46,7 +46,7 @@ interface Internals {
   readonly isCluster?: boolean;
   /** The socket, while there is one. */
   readonly stream?: Stream | null;
-  /** The state of the connection; `select` is the database that was last selected on it. */
+  /** The state of the connection; `select` is the database that was last asked for on it. */
   readonly condition?: Condition | null;
   /** The state of the last connection that was ready, until the next one is. */
   readonly prevCondition?: Condition | null;
@@ -80,7 +80,7 @@ interface Condition {
 /** The client of one node of a Cluster. */
 export type ClusterNode = Internals & Omit<RedisClient, "connect" | "disconnect" | "duplicate">;
 
-/** @throws InvalidOptionError for anything but an ioredis client. */
+/** @throws InvalidOptionError for a value without the members that tell an ioredis client. */
 export function checkClient(client: unknown): void {
   if (hasMembers(client, ["eval", "duplicate", "status", "on"])) return;
   throw new InvalidOptionError(
@@ -92,7 +92,7 @@ function whatElse(client: unknown): string {
   if (hasMembers(client, ["duplicate", "sendCommand"])) {
     return "a node-redis client: pass one of ioredis instead, such as new Redis(url)";
   }
-  // It has `connected` where ioredis has `status`; so has version 3 of node-redis.
+  // ioredis-mock has `connected` where ioredis has `status`; so has node-redis 3, found above.
   if (hasMembers(client, ["duplicate", "connected"])) {
     return "ioredis-mock, which does not run the scripts of a lock: use new MemoryStore() in tests";
   }
@@ -104,11 +104,11 @@ export function isCluster(client: RedisClient): boolean {
 }
 
 /**
- * Writes commands to one server, on one connection and in one piece: on a Cluster to that of their
- * keys, along with those that have none.
+ * Writes commands to one server, on one connection and in one piece: on a Cluster to the node of
+ * the keys, commands without a key included.
  *
- * @returns what each was answered, errors of the server among it; rejects where the client itself
- *   failed one of them.
+ * @returns the server's reply to each command, an error of the server as a value; rejects with an
+ *   error of the client itself.
  */
 export async function pipelined(
   client: RedisClient,
@@ -124,11 +124,11 @@ export async function pipelined(
 }
 
 /**
- * Tells every error event of the application's own client, without being a listener for it: ioredis
- * logs an error only while there is no listener, and a listener of ours would silence that log. A monitor
- * hears what other listeners hear, so it hears nothing on a client that has none.
+ * Calls `heard` with every `error` event of a client, without a listener for `error`: ioredis logs
+ * an error only while there is none, and ours would silence that log. ioredis emits `error` only
+ * where it has a listener, so without one of another's nothing is heard.
  *
- * @returns ends it.
+ * @returns stops it.
  */
 export function monitorErrors(client: RedisClient, heard: (error: Error) => void): () => void {
   const emitter = client as unknown as EventEmitter;
@@ -137,14 +137,14 @@ export function monitorErrors(client: RedisClient, heard: (error: Error) => void
   return () => emitter.off(errorMonitor, listener);
 }
 
-/** Tells every error event of a client of our own, which would otherwise be logged by ioredis. */
+/** Calls `heard` with every `error` event of a client of our own; unheard, ioredis would log it. */
 export function onError(client: RedisClient, heard: (error: Error) => void): void {
   client.on("error", (error: unknown) => heard(plainError(error)));
 }
 
 /**
- * The error as it may be logged: those of ioredis carry the arguments of their command, among them
- * owner ids. Of a Cluster that reached no node it is the last node's error that says why.
+ * A copy with message, name and code, for logs: errors of ioredis carry the arguments of their
+ * command, and so owner ids. For a Cluster without a node, the last node's error.
  */
 export function plainError(error: unknown): Error {
   if (!(error instanceof Error)) return new Error(String(error));
@@ -155,13 +155,13 @@ export function plainError(error: unknown): Error {
   return code === undefined ? plain : Object.assign(plain, { code });
 }
 
-/** The error of a host with several addresses, of which none answered, has an empty message. */
+/** Node's error for a host whose addresses have all failed has no message: joins those within. */
 function messageOf(error: Error): string {
   if (error.message !== "" || !(error instanceof AggregateError)) return error.message;
   return error.errors.map((each) => (each instanceof Error ? each.message : each)).join(", ");
 }
 
-/** Whether the server itself said it, and not the client: a sign of life in any case. */
+/** Whether the error is the server's reply, and so a sign of life, and not one of the client. */
 export function isServerError(error: unknown): error is Error {
   return error instanceof Error && error.name === "ReplyError";
 }
@@ -192,8 +192,8 @@ function hostAndPort(node: Address | string | number | undefined): string | unde
 }
 
 /**
- * The database that the client last selected; 0 on a Cluster, which has no other. While a connection
- * is made anew, ioredis starts again from the database of the options and keeps this one aside.
+ * The database that the client last asked for; 0 on a Cluster, which has no other. While it
+ * connects again, `condition` has the database of the options and `prevCondition` this one.
  */
 export function databaseOf(client: RedisClient): number {
   const { prevCondition, condition } = client as Internals;
@@ -209,11 +209,11 @@ export function firstDatabaseOf(client: RedisClient): number {
 /** Writes `SELECT`, which ioredis does at once where the client is ready. */
 export async function select(client: RedisClient, database: number): Promise<unknown> {
   const internals = client as Internals;
-  if (internals.select === undefined) throw new Error("the Redis client cannot select a database");
+  if (internals.select === undefined) throw new Error("the Redis client has no select()");
   return await internals.select(database);
 }
 
-/** The connection that the client has, as an object to compare; another one after each loss. */
+/** The client's socket, as an object to compare: each connection has another. */
 export function streamOf(client: RedisClient): unknown {
   return (client as Internals).stream;
 }
@@ -223,14 +223,14 @@ export function nodesOf(client: RedisClient): readonly ClusterNode[] {
   return isCluster(client) ? ((client as Internals).nodes?.("all") ?? []) : [];
 }
 
-/** The client of the node with a name of the table of slots. */
+/** The client of a Cluster's node, by the node's name in the table of slots. */
 export function nodeNamed(client: RedisClient, name: string): ClusterNode | undefined {
   return (client as Internals).connectionPool?.getInstanceByKey?.(name);
 }
 
 /**
- * Rule 23: whether calls without keys can be written on the connections of a Cluster's nodes. With
- * automatic pipelining, an `ASKING` of the application may come to stand right before them.
+ * Rule 23: whether calls without keys can be written on the connections of a Cluster's nodes. Not
+ * with automatic pipelining, which may write an `ASKING` of the application right before one.
  */
 export function mayGather(client: RedisClient): boolean {
   const { connectionPool, options } = client as Internals;
@@ -241,11 +241,11 @@ export function mayGather(client: RedisClient): boolean {
 /** The prefix that the client puts in front of every key. */
 export function keyPrefixOf(client: RedisClient): string {
   const { options } = client as Internals;
-  // It may be a Buffer.
+  // `keyPrefix` may be a Buffer.
   return String(options?.keyPrefix ?? "");
 }
 
-/** A prefix of other bytes cannot be repeated in the middle of a key, which is a text. */
+/** Whether the prefix is text: other bytes cannot be repeated within a key or argument of ours. */
 export function hasTextPrefix(client: RedisClient): boolean {
   const prefix: unknown = (client as Internals).options?.keyPrefix;
   return !Buffer.isBuffer(prefix) || isUtf8(prefix);
@@ -257,10 +257,10 @@ export function masterOf(client: RedisClient, slot: number): string | undefined 
 }
 
 /**
- * Holds the writes to the masters of a Cluster back, so that they leave in one piece: a write to the
- * socket costs this process as much as the call that it carries.
+ * Holds back the writes to the masters of a Cluster, so that each socket is written to once: a
+ * write to a socket costs this process as much as the call that it carries.
  *
- * @returns lets them go.
+ * @returns writes them.
  */
 export function cork(client: RedisClient): () => void {
   const streams = ((client as Internals).nodes?.("master") ?? []).flatMap(({ stream }) =>
@@ -272,21 +272,21 @@ export function cork(client: RedisClient): () => void {
   };
 }
 
-/** How long the second connection may take to come up: it is opened when an answer is overdue. */
+/** The most that `duplicate` leaves of `connectTimeout`: it is called when an answer is overdue. */
 const connectTimeoutMs = 1_000;
 
-/** How long a Sentinel, or a node of a Cluster, may take to say who serves, before another is asked. */
+/** How long a duplicate waits for a Sentinel or node to name the master, before it asks another. */
 const askTimeoutMs = 750;
 
 /**
- * How often the second connection of a Cluster asks who serves which slots. It may have been opened
- * before the failover that it was opened for, and the master that is away will never tell.
+ * How often a duplicate of a Cluster client asks which node serves which slots. It may have been
+ * opened before the failover that it is needed for, and the master that is away will never tell.
  */
 const slotsRefreshIntervalMs = 500;
 
 /**
- * Another connection to the same place and the same database, which never queues and never
- * re-sends: the lock itself asks again for what was not answered.
+ * Another client to the same place and database. It has no offline queue and, outside a Cluster,
+ * never re-sends: the lock itself asks again where there was no answer.
  */
 export function duplicate(client: RedisClient): RedisClient {
   const { options } = client as Internals;
@@ -296,7 +296,7 @@ export function duplicate(client: RedisClient): RedisClient {
     connectTimeout,
     autoResendUnfulfilledCommands: false,
     commandTimeout: undefined,
-    // Fails the commands in flight as soon as the connection is lost.
+    // Fails commands in flight as soon as their connection is lost; a Cluster may send them again.
     maxRetriesPerRequest: 0,
   };
   const common = {
@@ -322,7 +322,7 @@ export function duplicate(client: RedisClient): RedisClient {
     ...common,
     ...connection,
     retryStrategy: retry,
-    // A Sentinel may be silent, too: often it is on the host of the master that is.
+    // A Sentinel may be silent, too: often it is on the host of a master that is silent.
     sentinelCommandTimeout: shorter(options?.sentinelCommandTimeout),
     // `select` at run time changes the database of the connection, not the options that are copied.
     db: databaseOf(client),

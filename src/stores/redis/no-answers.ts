@@ -13,31 +13,31 @@ export function unexpectedReply(value: unknown): NoAnswer {
 }
 
 /**
- * Said before anything is executed. Believed only of the server itself, and only because the
- * connection was not lost since: after a reconnect or a redirection the same text may be about a
- * second write. A wrong "not executed" would cost an orphan of one TTL at most.
+ * Errors by which Redis says that it has not executed the request. Believed of the server alone,
+ * and only because the connection was not lost since: after a reconnect the text may be about a
+ * second write. A wrong "not executed" would leave a key without an owner, for one `ttlMs` at most.
  */
 const notExecuted = /^(READONLY|MASTERDOWN|LOADING|OOM|MISCONF|NOREPLICAS|BUSY|CROSSSLOT)\b/;
 
-/** Said before anything is executed, while a Cluster moves a slot or elects a master: over in a moment. */
+/** A Cluster has not executed the request: a slot is moving, or there is no master for now. */
 const elsewhere = /^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN)\b/;
 
-/** Errors that waiting does not fix, said before anything is executed. The command line reads them, too. */
+/** Errors that waiting does not fix; nothing was executed. The command line uses them, too. */
 export const refusals: Readonly<
   Record<"password" | "host" | "select" | "database" | "command", RegExp>
 > = {
-  // The last is the answer to a command of more than ten arguments, such as an acquire.
+  // The last: the answer without a password to a command of more than ten arguments (an acquire).
   password: /^(NOAUTH|WRONGPASS)\b|^ERR Protocol error: unauthenticated/,
   host: /^DENIED\b/,
   select: /^NOPERM\b.*'select'|^ERR unknown command ['`]select\b/i,
   database:
     /^ERR (DB index is out of range|invalid DB index|SELECT is not allowed in cluster mode)/,
-  // The last two are NOPERM within a script: of Redis up to 7, and of later ones.
+  // The last two are errors of a command within a script: of older and of newer versions of Redis.
   command:
     /^NOPERM\b|^ERR unknown command|can't run this command or subcommand|ACL failure in script/,
 };
 
-/** The meaning of each; the first that matches counts. */
+/** The meaning of each, with which the caller's error begins; the first that matches counts. */
 const misconfigurations: readonly (readonly [RegExp, advice: string])[] = [
   [refusals.password, "Redis did not accept the client's password"],
   [refusals.host, "Redis accepts no client from this host"],
@@ -48,7 +48,7 @@ const misconfigurations: readonly (readonly [RegExp, advice: string])[] = [
   [refusals.database, "Redis does not have the database of the client"],
   [
     refusals.command,
-    "Redis does not permit what a lock needs (EVAL, and GET, SET, PTTL, PEXPIRE, DEL and TIME within it)",
+    "Redis does not permit what a lock needs (EVAL, and GET, SET, PTTL, PEXPIRE, DEL and TIME within it, on its keys)",
   ],
 ];
 
@@ -58,7 +58,7 @@ export function toNoAnswer(
   if (result.kind === "closed") {
     return {
       kind: "unknown",
-      cause: new Error("the connection to Redis closed before it answered"),
+      cause: new Error("the connection to Redis closed before Redis answered"),
     };
   }
   const cause = plainError(result.error);
@@ -73,7 +73,7 @@ export function toNoAnswer(
   return { kind: "unknown", cause };
 }
 
-/** The meaning of an error that waiting cannot fix; `undefined` for any other. */
+/** The answer for an error that waiting does not fix; `undefined` for any other error. */
 export function misconfiguration(cause: Error): NoAnswer | undefined {
   const found = misconfigurations.find(([pattern]) => pattern.test(cause.message));
   return found && { kind: "rejected", cause, misconfigured: true, advice: found[1] };

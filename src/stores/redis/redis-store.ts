@@ -57,23 +57,23 @@ function resolveRedisOptions(client: RedisClient, options: RedisStoreOptions): R
 /**
  * Locks on a Redis or Valkey server, through an ioredis client (5 or 6, `Redis` or `Cluster`).
  *
- * The client stays yours: it is never closed, no command is defined on it, and its options do not
- * matter. A second connection of the same options is opened when the first one is silent, and
- * closed when it has not been needed for 30 s or when the last lock on the client is closed: one for
- * each client, however many stores and locks are made on it.
+ * The client stays yours: it is never closed, and no command is defined on it. A second connection
+ * is opened when the first is silent or lost, and closed when it has not been needed for 30 s or
+ * with the last lock on the client: one for each client, however many stores and locks are made on
+ * it. `ackReplicas` opens one more, with a second of its own.
  */
 export class RedisStore implements LockStore {
   readonly #client: RedisClient;
   readonly #connections: ConnectionPair;
   readonly recordsProblem: string | undefined;
-  /** With `ackReplicas` alone. */
+  /** Only with `ackReplicas`. */
   readonly #replicas: ReplicaWait | undefined;
   /** By command, in the order in which a flush writes them. */
   readonly #batches = new Map<unknown, CommandBatch<never, never>>();
-  /** The commands whose complete was written before, on a Cluster. */
+  /** On a Cluster, the commands whose complete was written before; a copy goes in two steps. */
   readonly #completed = new WeakSet<LockCommand>();
   #areCompletesToFlush = false;
-  /** How many requests the next flush has. */
+  /** How many requests wait for the next `#flush`. Completes are not counted. */
   #waiting = 0;
 
   /**
@@ -88,9 +88,9 @@ export class RedisStore implements LockStore {
     this.recordsProblem = recordsProblemOf(client);
     if (ackReplicas !== undefined) this.#replicas = ReplicaWait.of(client, ackReplicas);
     for (const command of commands) {
-      // The record of a complete in two steps is confirmed behind the release.
+      // Replicas confirm a complete in two steps after its second step, the release.
       const isConfirmed = ackReplicas !== undefined && command !== recordCommand;
-      // Locks that are confirmed together are released together.
+      // Replicas confirm many locks at once, which one call then releases, and one takes the next.
       const calls = isConfirmed && confirmedTogether.has(command) ? 1 : undefined;
       this.#batches.set(
         command,
@@ -106,7 +106,7 @@ export class RedisStore implements LockStore {
 
   acquire(request: AcquireRequest): void {
     const { command, onlyLooks } = request;
-    // Rule 21: what only looks needs no replica.
+    // Rule 21: a look-up takes nothing, so it needs no replica.
     const refusal = onlyLooks ? undefined : this.#replicas?.refusal();
     if (refusal !== undefined) request.answer(refusal);
     else if (onlyLooks) this.#add(lookUpCommand, request);
@@ -130,8 +130,8 @@ export class RedisStore implements LockStore {
   }
 
   /**
-   * Completes do not wait for the end of the turn: their answer has left the process, and its client
-   * may ask another process at once. Later acquires of this process are written behind them.
+   * Completes do not wait for the end of the turn: the answer may have left the process, and its
+   * client may ask another process at once. Later acquires of this process are written behind them.
    */
   complete(request: CompleteRequest): void {
     const { command } = request;
@@ -150,9 +150,9 @@ export class RedisStore implements LockStore {
   };
 
   /**
-   * Rule 16: record, then release. While a Cluster moves a slot, two keys of it cannot be reached at
-   * once (TRYAGAIN), and each alone can. ioredis tries again for longer than a request may take, so a
-   * complete that has to be written again goes in two steps, whatever became of the first.
+   * Rule 16: record, then release. While a Cluster moves a slot, it may refuse two keys of it at
+   * once (TRYAGAIN) and take each alone. ioredis tries again for longer than a request may take, so
+   * a complete that is written again goes in two steps, whatever became of the first copy.
    */
   #completeInSteps(request: CompleteRequest): void {
     const { command, cooldownUntilMs, expiresAtMs, record } = request;
@@ -188,8 +188,8 @@ export class RedisStore implements LockStore {
   }
 
   /**
-   * Rule 21: answers an acquire that has taken the lock, or a complete that has written the record,
-   * when enough replicas have it. Fewer is `unknown`: the lock confirms, and retires at the end.
+   * Rule 21: takes over the answer to an acquire whose owner id has the lock, or a complete whose
+   * record stands, until enough replicas have it. Fewer is `unknown`: the lock asks again.
    */
   readonly #confirmed: Confirmed = (request, reply) => {
     const { command } = request;
@@ -239,7 +239,7 @@ export class RedisStore implements LockStore {
   };
 }
 
-/** Releases before acquires: a user's next submit in the same turn finds the key free. */
+/** As a flush writes them. Releases before acquires: a submit in the same turn finds a free key. */
 const commands: readonly unknown[] = [
   completeCommand,
   recordCommand,

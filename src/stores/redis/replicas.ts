@@ -8,7 +8,7 @@ import { ConnectionPair } from "./connection-pair.ts";
 import { databaseOf, duplicate, onError, pipelined, type RedisClient } from "./ioredis.ts";
 import { misconfiguration, toNoAnswer } from "./no-answers.ts";
 
-/** A lock or a record that an owner id has left, and that replicas must confirm. */
+/** A lock or a record that an owner id has written, and that replicas must confirm. */
 interface Touch {
   readonly key: string;
   readonly command: LockCommand;
@@ -16,33 +16,33 @@ interface Touch {
   readonly confirmed: (failure: Error | undefined) => void;
 }
 
-/** The touches of one node. While a round is under way the next ones gather. */
+/** The touches of one server. New ones gather while a round is under way and not overdue. */
 interface Node {
   gathered: Touch[];
   isToFlush: boolean;
-  /** When the round under way must be answered; −∞ without one. */
+  /** When the newest round must be answered, by the monotonic clock; −∞ once it is. */
   overdueAt: number;
   rounds: number;
 }
 
-/** How long no touch is sent to a server that does not permit `WAIT`. */
+/** How long no acquire is sent after Redis has denied us `WAIT`. */
 const refusedMs = 1_000;
 
 /**
- * A `WAIT` ends late where no replica confirms: an idle server looks ten times a second for blocked
- * clients whose time is over.
+ * By how much a `WAIT` that too few replicas confirm may outlast its time-out: an idle server looks
+ * only ten times a second for blocked clients whose time is over.
  */
 const overdueMs = 100;
 
 /**
- * Rule 21: an acquire or a complete counts only when so many replicas have confirmed it. Both are
- * written in the ordinary way. A touch then checks that the locks and records are still there and sets
- * the rest of one key's life again, with a `WAIT` right behind it in the same pipeline. Replicas have
- * their master's writes in order, so a replica that has the touch has what was written before.
+ * Rule 21: a lock that was taken and a record that was written count only when so many replicas
+ * have confirmed them. Both are written in the ordinary way. A touch then checks that they are
+ * still there and sets the rest of the life of one key a call again, with a `WAIT` right behind in
+ * the same pipeline. Replicas have their master's writes in order, and so all earlier ones.
  *
- * `WAIT` blocks its connection, so the touches have a pair of connections of their own, open while a
- * lock uses the store. There is one round at a time for each node, unless one is overdue: the touches
- * that gather during a round share the next.
+ * `WAIT` blocks its connection, so the touches have a pair of connections of their own, open while
+ * a lock uses the store. Touches that gather during a node's round share the next. A round that is
+ * overdue holds back none, so two may be under way.
  */
 export class ReplicaWait {
   static readonly #shared = new WeakMap<RedisClient, Map<number, ReplicaWait>>();
@@ -55,7 +55,7 @@ export class ReplicaWait {
   #refusal: NoAnswer | undefined;
   #refusedAt = Number.NEGATIVE_INFINITY;
 
-  /** One for each client and number, however many stores are made. */
+  /** One for each client and number of replicas, however many stores are made. */
   static of(client: RedisClient, replicas: number): ReplicaWait {
     const ofClient = ReplicaWait.#shared.get(client) ?? new Map<number, ReplicaWait>();
     const wait = ofClient.get(replicas) ?? new ReplicaWait(client, replicas);
@@ -72,7 +72,7 @@ export class ReplicaWait {
   attach(): () => void {
     if (this.#users++ === 0) {
       this.#client.on("end", this.#close);
-      // Now, so that the first order does not wait for a connection.
+      // Opens the connections now, so that the first acquire does not wait for them.
       this.#pair();
     }
     let isAttached = true;
@@ -85,12 +85,12 @@ export class ReplicaWait {
     };
   }
 
-  /** The refusal of an acquire: do not take a lock while Redis denies us `WAIT`. */
+  /** The answer to an acquire in the second after Redis has denied us `WAIT`; else `undefined`. */
   refusal(): NoAnswer | undefined {
     return performance.now() - this.#refusedAt < refusedMs ? this.#refusal : undefined;
   }
 
-  /** Writes the key once more and waits for the replicas. */
+  /** Touches the key. `confirmed` is called at most once, and not while the server is silent. */
   confirm(key: string, command: LockCommand, confirmed: Touch["confirmed"]): void {
     const pair = ConnectionPair.of(this.#client);
     const name = pair.nodeOf(pair.slotOf(key));
@@ -103,10 +103,10 @@ export class ReplicaWait {
   }
 
   #flushSoon(node: Node): void {
-    // An overdue round delays no other: the server may be silent, and the next connection not.
+    // An overdue round holds back none: its connection may be silent, and the next round's not.
     if (node.isToFlush || performance.now() < node.overdueAt) return;
     node.isToFlush = true;
-    // With calls in flight, their replies may add touches in this turn.
+    // While calls are in flight, further replies may add touches in this turn.
     const isBusy = ConnectionPair.of(this.#client).inFlight > 0;
     inNeutralContext(isBusy ? setImmediate : process.nextTick, () => this.#flush(node));
   }
@@ -133,13 +133,13 @@ export class ReplicaWait {
     const slot = pair?.slotOf(key) ?? 0;
     const connection = pair?.pick(slot, key, command.times.commandTimeoutMs);
     if (pair === undefined || connection === undefined) {
-      const cause = new Error("the connection that waits for replicas is not usable");
+      const cause = new Error("no connection that waits for replicas (ackReplicas) is usable");
       for (const { confirmed } of touches) confirmed(cause);
       ended();
       return;
     }
     const calls = callsOf(touches, pair);
-    // By their text: a pipeline could not repeat a script that a node does not know by its digest.
+    // By the script's text: a pipeline in which a digest is unknown could not be written again.
     const commands: (string | number)[][] = calls.map((call) => {
       const keys = call.map((touch) => touch.key);
       const owners = call.map((touch) => touch.command.ownerId);
@@ -165,7 +165,7 @@ export class ReplicaWait {
     }
   }
 
-  /** Why the `WAIT` was not enough; `undefined` where it was. */
+  /** Why the round is not confirmed, by the reply to `WAIT`; `undefined` where it is. */
   #shortage(waited: unknown, waitMs: number): Error | undefined {
     if (waited instanceof Error) {
       if (misconfiguration(waited) !== undefined) {
@@ -182,11 +182,11 @@ export class ReplicaWait {
     return new Error(`${wanted} to confirm within ${waitMs} ms (ackReplicas), ${came} did`);
   }
 
-  /** `undefined` where no lock would close them, or the application has closed its client. */
+  /** `undefined` where no lock uses the store, or the application's client has ended. */
   #pair(): ConnectionPair | undefined {
     if (this.#users === 0 || this.#client.status === "end") return undefined;
-    // A client of Sentinels may end for good while it looks for its master, and the application may
-    // have selected another database.
+    // Replaces a client that has ended, as one of Sentinels may while it looks for its master, or
+    // one of a database that the application has left.
     const own = this.#own;
     if (own && (own.status === "end" || databaseOf(own) !== databaseOf(this.#client)))
       this.#close();
@@ -196,7 +196,7 @@ export class ReplicaWait {
 
   #open(): RedisClient {
     const own = duplicate(this.#client);
-    // The pair hears them too, and reports the one by which a connection was lost.
+    // Without a listener ioredis would log the errors, and the pair would hear none.
     onError(own, () => {});
     this.#detach = ConnectionPair.of(own).attach(() => {});
     return own;
@@ -210,17 +210,17 @@ export class ReplicaWait {
   };
 }
 
-/** A pipeline has the text of each script, so none is missing. */
+/** A round has the text of its script, so it is never `not-loaded`. */
 type RoundResult = Exclude<CallResult, { kind: "not-loaded" }>;
 
-/** Half of the shortest `commandTimeoutMs`, so that one is over before the lock asks again. Never 0, which has no end. */
+/** Half the shortest `commandTimeoutMs`: over before the lock asks again. 0 would have no end. */
 function waitMsOf(touches: readonly Touch[]): number {
   let shortest = Number.POSITIVE_INFINITY;
   for (const { command } of touches) shortest = Math.min(shortest, command.times.commandTimeoutMs);
   return Math.max(1, Math.floor(shortest / 2));
 }
 
-/** The touches of each call: those of one slot on a Cluster, at most 100. */
+/** Splits the touches into calls: at most 100 in each and, on a Cluster, of one slot. */
 function callsOf(touches: readonly Touch[], pair: ConnectionPair): Touch[][] {
   const open = new Map<number, Touch[]>();
   const calls: Touch[][] = [];
@@ -237,12 +237,12 @@ function callsOf(touches: readonly Touch[], pair: ConnectionPair): Touch[][] {
   return calls;
 }
 
-/** `undefined` where the touch has met the lock or the record of its owner id. */
+/** Why a touch confirms nothing; `undefined` where it has met its owner id's lock or record. */
 function missing(reply: unknown, entry: number): Error | undefined {
   const [redisTimeMs = 0, ...codes] = Array.isArray(reply) ? reply.map(Number) : [];
   const { kind } = ownedReply({ redisTimeMs, fencingToken: 0, code: codes[entry] ?? Number.NaN });
   if (kind === "done") return undefined;
-  return new Error("the key was gone before a replica had confirmed it");
+  return new Error("the lock or record was gone or changed before enough replicas confirmed it");
 }
 
 function causeOf(result: Exclude<RoundResult, { kind: "value" }>): Error {

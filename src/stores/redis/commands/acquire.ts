@@ -13,14 +13,14 @@ import {
 } from "./command.ts";
 import { longestLife } from "./on-call.ts";
 
-/** The arguments that both scripts share, and the lock of one entry. */
+/** Reads the arguments that both scripts have, and defines `acquire`, which tries for one lock. */
 const acquire = /* lua */ `
 ${longestLife}
--- Rule 2: a request that is late or early takes nothing.
+-- Rule 2: a request after its deadline, or before its window, takes nothing.
 local left = tonumber(ARGV[1]) - now
 local in_time = left >= 0 and left <= tonumber(ARGV[2])
--- Rule 20: higher than any token that this process has heard from this node, unless that is more
--- than 60 s ahead: then a clock was wrong, and would make all later ones as wrong.
+-- Rule 20: higher than any token or clock that this process has heard from this node. A floor that
+-- is 60 s ahead or more is ignored: a clock was wrong, and would make all later tokens as wrong.
 local token = time[1] * 1000000 + time[2]
 local floor_us = tonumber(ARGV[5])
 if floor_us >= token and floor_us < token + 60000000 then
@@ -28,11 +28,10 @@ if floor_us >= token and floor_us < token + 60000000 then
 end
 local behind = ':' .. string.format('%.0f', token) .. ':' .. ARGV[6]
 local replies = { now, token }
--- The lock of one entry: the codes from -4 on, below.
+-- Tries for one lock. Returns a code of acquireScript or an error, and the value of another's lock.
 local function acquire(key, owner_id, value)
-  -- One command where the key is free. If SET fails for any reason, GET below decides what to
-  -- report. (Where GET alone is not permitted, the release fails: check() of the lock finds that at
-  -- boot.)
+  -- One command where the key is free. If SET takes nothing or fails, GET below decides the code.
+  -- (Where GET alone is not permitted, the release fails: check() of the lock finds that at boot.)
   local reply = in_time and redis.pcall('SET', key, value, 'PX', ARGV[4], 'NX')
   if reply and reply.ok then
     wrote = true
@@ -46,7 +45,7 @@ local function acquire(key, owner_id, value)
     return held
   end
   if not held then
-    -- Free and out of its window. (Free although SET failed: the reply is still SET's error.)
+    -- Free: SET's error, or else the request was out of its window.
     return reply or -3
   end
   -- Rule 4: a confirm finds its own owner id, and leaves the life and the token as they are.
@@ -54,8 +53,8 @@ local function acquire(key, owner_id, value)
     return -tonumber(string.sub(held, 38, string.find(held, ':', 38, true) - 1))
   end
   reply = redis.pcall('PTTL', key)
-  -- Rule 18: after a step of Redis' clock, no user waits longer than the lock was meant to live. Its
-  -- holder, if it is alive, counts from an earlier moment. Where Redis takes no write, nothing changes.
+  -- Rule 18: if Redis' clock was set back, no user waits longer than the lock was meant to live.
+  -- Its holder, if alive, counts from an earlier moment. Where PEXPIRE is refused, the life stays.
   local most = longest_life(held)
   if most and not failed(reply) and (reply < 0 or reply > most) then
     if not failed(redis.pcall('PEXPIRE', key, most)) then
@@ -63,11 +62,11 @@ local function acquire(key, owner_id, value)
       reply = most
     end
   end
-  -- Rule 19.
+  -- Rule 19: a cooldown has codes of its own, because there is no holder.
   if string.sub(held, 1, 9) == 'cooldown:' and not failed(reply) and reply >= 0 then
     return -1e9 - reply
   end
-  -- Rule 18: a key of an old lock whose EXPIRE never came would block its user for ever.
+  -- Rule 18: a foreign key without an expiry (SETNX, and no EXPIRE) would block its user forever.
   if not failed(reply) and reply < 0 then
     reply = redis.pcall('PEXPIRE', key, ARGV[3])
     if not failed(reply) then
@@ -104,7 +103,7 @@ ${common}
 ${acquire}
 for i, key in ipairs(KEYS) do
   local owner_id = ARGV[6 + i]
-  -- Without a submission and its fingerprint.
+  -- Submission and fingerprint, the last two fields, are empty.
   local reply = acquire(key, owner_id, owner_id .. behind .. ':')
 ${endOfEntry(2)}
 end
@@ -119,7 +118,7 @@ local function differ(one, other)
   local none = string.rep('-', 22)
   return one ~= other and one ~= none and other ~= none
 end
--- The holder's submission is at the end of the value, in 22 characters each.
+-- A lock's value ends with its submission and fingerprint, 22 characters each.
 local function acquire_once(key, owner_id, submission, fingerprint)
   local value = owner_id .. behind .. submission .. ':' .. fingerprint
   local reply, held = acquire(key, owner_id, value)
@@ -146,7 +145,7 @@ end
  *   a string: completed, and that is the record
  *   -5 mismatched: completed with another fingerprint
  *   -6 mismatched: the holder is at work on this id with another fingerprint
- *   -7 a value that is not a record is in its place; nothing was written
+ *   -7 a value that is not a record is in the record's place; nothing was written
  *   -1000 and below: the holder is at work on this very submission, and has -reply - 1000 ms to live
  */
 export const acquireOnceScript: string = sent(/* lua */ `
@@ -181,7 +180,7 @@ return replies
 
 function head({ command, deadlineMs, floorUs }: CallSettings): (string | number)[] {
   const { ttlMs, maxHoldMs, acquireTimeoutMs } = command.times;
-  // Rule 2: the second is the window. The last is for an operator who looks at the lock.
+  // Rule 2: the second is the window. The last ends the value, for rule 18 and for inspect.
   const tail = `${ttlMs}:${maxHoldMs}:${command.holder}:`;
   return [deadlineMs, 2 * acquireTimeoutMs, maxHoldMs, ttlMs, floorUs, tail];
 }
@@ -214,16 +213,16 @@ export const acquireOnceCommand: Command<LockRequest<AcquireReply>, AcquireReply
   read: acquireReply,
 };
 
-/** Takes nothing, because its deadline has passed long ago. */
+/** Takes nothing, because it is sent with a deadline that passed long ago. */
 export const lookUpCommand: Command<LockRequest<AcquireReply>, AcquireReply> = {
   ...acquireOnceCommand,
   head: (settings) => head({ ...settings, deadlineMs: 0 }),
 };
 
-/** No token is so small: the clocks of 2001 were beyond it. */
+/** Every token is higher, in µs since 1970: the clocks of September 2001 passed it. */
 export const leastToken = 1e15;
 
-/** A grant is exactly −1 or a token: nothing that a proxy, a test double or `null` could yield by accident. */
+/** A grant is −1 or minus a token, which no proxy, test double or `null` yields by accident. */
 export function acquireReply({ code, fencingToken, redisTimeMs }: EntryReply): AcquireReply {
   const storeTimeMs = redisTimeMs;
   if (typeof code === "string") return { kind: "completed", record: code, storeTimeMs };
@@ -239,7 +238,7 @@ export function acquireReply({ code, fencingToken, redisTimeMs }: EntryReply): A
     case -6:
       return { kind: "mismatched", inFlight: true, storeTimeMs };
     case -7: {
-      const cause = new Error("a value that is not a record is in the place of this submission's");
+      const cause = new Error("the key of this submission's record holds another value");
       return { kind: "rejected", cause, misconfigured: false };
     }
   }

@@ -19,7 +19,7 @@ export interface CallSettings {
 /** A script's reply for one entry, with the numbers that it begins with. */
 export interface EntryReply {
   readonly redisTimeMs: number;
-  /** Acquire: the fencing token of a lock that was taken. */
+  /** For an acquire, the token that the locks taken by this call have; 0 for other commands. */
   readonly fencingToken: number;
   readonly code: number | string;
 }
@@ -27,7 +27,7 @@ export interface EntryReply {
 /** How a command is written for many requests, and how one entry of its reply is read. */
 export interface Command<Request, Reply> {
   readonly script: string;
-  /** The form of {@link gatheredForm}; none for a command that is rare. */
+  /** The script in its {@link gatheredForm}; a command without it is never gathered by node. */
   readonly gatheredScript?: string;
   /** How many numbers the reply begins with: the clock, and for an acquire a token. */
   readonly headLength: 1 | 2;
@@ -59,9 +59,9 @@ export function sent(script: string): string {
  * by it.
  *
  * A refusal (a missing permission, no memory, a read-only replica) fails the whole call as long as
- * nothing has been written, so that an error of the call means that nothing was taken, and clients
- * see it as they see any other. Once something has been written, an error is the answer of its own
- * entry only.
+ * nothing has been written: an error of the call means that nothing was taken, and ioredis treats
+ * it as any other. Once something has been written, and always in a {@link gatheredForm}, an error
+ * is the answer of its own entry only.
  */
 export const common: string = /* lua */ `
 local time = redis.call('TIME')
@@ -70,7 +70,7 @@ local wrote = false
 local function failed(reply)
   return type(reply) == 'table' and reply.err ~= nil
 end
--- A key of another type: an error of its own entry, which no neighbour has to share.
+-- The key holds no string: a finding about its own entry, which never fails the call.
 local function odd(reply)
   return failed(reply) and string.find(reply.err, 'WRONGTYPE', 1, true)
 end
@@ -85,7 +85,7 @@ export function endOfEntry(headLength: number): string {
   return `${failsTheCall}replies[i + ${headLength}] = reply\n`;
 }
 
-/** As long as nothing was written, an error is that of the whole call. */
+/** As long as the script has written nothing, an entry's error is the reply of the whole call. */
 const failsTheCall = "if failed(reply) and not wrote then\nreturn reply\nend\n";
 
 /**

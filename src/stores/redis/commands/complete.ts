@@ -11,15 +11,15 @@ import {
 } from "./command.ts";
 import { letGo } from "./release.ts";
 
-/** Half a complete: `late` where it has recorded, whether or not the lock is still held. */
+/** The first of a complete's two steps: `late` where it has recorded, as it sees no lock. */
 export interface RecordRequest extends LockRequest<CompleteReply> {
   readonly record: string;
   readonly expiresAtMs: number;
 }
 
 /**
- * Writes the record of one entry. Rule 15, in this order: its own, then too late, and only then
- * another's.
+ * Writes the record of one entry and returns a code of recordScript. Rule 15, in this order: its
+ * own record, then too late, and only then another's record.
  */
 const keep = /* lua */ `
 local function keep(record, owner_id, text, expires)
@@ -38,7 +38,7 @@ local function keep(record, owner_id, text, expires)
     return -2
   end
   -- Rule 16: a full Redis refuses only the first write of a script, and only one that needs memory.
-  -- This one finds nothing.
+  -- This DEL finds nothing, and needs none.
   redis.pcall('DEL', record)
   local reply = redis.pcall('SET', record, text, 'PX', string.format('%.0f', expires))
   if failed(reply) then
@@ -57,12 +57,12 @@ end
  *   the end of a cooldown (0: none). All are equal in every copy.
  *
  * Returns the clock, then for each entry:
- *   1 recorded, and the lock is gone
+ *   1 recorded, and the lock was ours and is let go
  *   2 recorded by an earlier copy
  *   3 recorded, but the lock was not ours any more
  *   0 too late: the record would have expired; nothing was recorded
  *   -2 another owner id has recorded an answer: it ran twice
- *   -4 a value that is not a record is in its place; nothing was recorded
+ *   -4 a value that is not a record is in the record's place; nothing was recorded
  */
 export const completeScript: string = sent(/* lua */ `
 ${common}
@@ -82,7 +82,7 @@ for i = 1, #KEYS / 2 do
   if reply == 3 and mine then
     reply = 1
   end
-  -- Rule 16: the lock goes last. Where Redis refused the record, it stays.
+  -- Rule 16: the lock goes last, whatever the code (0, -2, -4 too). With an error it stays.
   if mine and not failed(reply) then
     -- Rule 19: a cooldown only by the holder.
     let_go(key, owner_id, tonumber(ARGV[4 * i]) - now)
@@ -93,7 +93,7 @@ return replies
 `);
 
 /**
- * The record alone, while a Cluster moves the slot: a release follows.
+ * The record alone, where a complete is written again on a Cluster (rule 16): a release follows.
  *
  * KEYS: the record of each entry.
  * ARGV: for each entry the owner id, the record's text, and Redis' time in ms at which it expires.

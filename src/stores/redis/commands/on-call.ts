@@ -14,8 +14,8 @@ import { type Command, common, type EntryReply, maxEntries, sent } from "./comma
 const uuid: string = [8, 4, 4, 4, 12].map((digits) => "%x".repeat(digits)).join("%-");
 
 /**
- * The owner id in a value, in one of its three forms. A value that begins with a UUID may
- * be a lock of 0.1 or of another library: its holder may live.
+ * Returns the owner id in a value as a lease's, a tombstone's or a cooldown's, else nil. Any
+ * value that begins with a UUID counts as a lease: a holder of another library may live.
  */
 const whose: string = /* lua */ `
 local function whose(held)
@@ -27,8 +27,8 @@ end
 `;
 
 /**
- * The longest life that we give to this lock, cooldown or tombstone: with more, Redis' clock was set
- * back. Nil for a lock of 0.1 or of another library, and for the tombstone of one.
+ * The longest life that we give to this lock, cooldown or tombstone; with more, as a rule, Redis'
+ * clock was set back. Nil for a lock of 0.1 or another library, and for the tombstone of one.
  */
 export const longestLife: string = /* lua */ `
 local function longest_life(held)
@@ -46,7 +46,7 @@ end
 `;
 
 /**
- * Looks at a key for a person: nothing is written, and no foreign value leaves Redis.
+ * Looks at a key for a person. Writes nothing. Of most foreign values only a hash leaves Redis.
  *
  * KEYS: one an entry.
  *
@@ -95,7 +95,7 @@ return replies
  * ARGV[1] the id: 8 digits or more of an owner id, of the SHA-1 of a value that is not ours, or of the
  *   SHA-1 of the key's name where it holds no text.
  * ARGV[2] who frees, ARGV[3] why: percent-encoded, so that no field holds a colon.
- * ARGV[4] life that is given to a lock without any expiry whose value names none, in ms.
+ * ARGV[4] ms to live for a lock or tombstone without any expiry whose value names none.
  * ARGV[5] 1: delete it at once, although a holder may be at work; else 0.
  *
  * Returns the clock, then:
@@ -121,7 +121,7 @@ local named = lease or freed or cooldown or redis.sha1hex(odd(held) and key or h
 if string.sub(named, 1, string.len(id)) ~= id then
   return { now, -1 }
 end
--- Rule 19: only what has no holder of ours is deleted.
+-- Rule 19: without ARGV[5], what may have a living holder is not deleted, nor its tombstone.
 if ARGV[5] == '1' or not (lease or freed) then
   local reply = redis.pcall('DEL', key)
   if failed(reply) then
@@ -136,17 +136,17 @@ end
 local most = longest_life(held)
 local life = left
 if left < 0 then
-  -- As long as its holder may believe in it: its own ttlMs, if the value has one.
+  -- For a lease its own ttlMs, if the value has one: its holder believes in no more.
   life = lease and most or tonumber(ARGV[4])
 elseif most and left > most then
   -- Rule 18: Redis' clock was set back.
   life = most
 end
 if lease or life ~= left then
-  -- 0 would delete it.
+  -- PEXPIRE of 0 would delete the key.
   left = math.max(life, 1)
   -- Rule 16: a full Redis refuses only the first write of a script, and only one that needs memory.
-  -- This one takes no life away that its holder counts on.
+  -- PEXPIRE needs none, and takes no life away that the holder counts on.
   local reply = redis.pcall('PEXPIRE', key, string.format('%.0f', left))
   if failed(reply) then
     return reply
@@ -155,7 +155,7 @@ end
 if lease then
   local us = string.format('%.0f', time[1] * 1000000 + time[2])
   local value = 'freed:' .. lease .. ':' .. ARGV[2] .. ':' .. us .. ':' .. ARGV[3]
-  -- Nobody shortens the life that another library has given to its lock.
+  -- Marks that the life is not ours to cut: 0.1 or another library gave it.
   if not most then
     value = value .. ':foreign'
   end
@@ -177,7 +177,7 @@ export const inspectCommand: Command<InspectRequest, InspectReply> = {
   read: inspectReply,
 };
 
-/** A person frees one at a time. */
+/** One key a call: a person frees one lock at a time. */
 export const freeCommand: Command<FreeRequest, FreeReply> = {
   script: freeScript,
   headLength: 1,
@@ -227,7 +227,7 @@ function inspectionOf(text: number | string, storeTimeMs: number): Inspection | 
   }
 }
 
-/** A lock of 0.1 is an owner id and nothing else. */
+/** Does not match a lock of 0.1, which is an owner id and nothing else. */
 const lockValue = /^.{36}:(\d{16}):(\d+):(\d+):([^:]*):/s;
 
 function heldOf(value: string, expiresInMs: number, storeTimeMs: number): Inspection {
@@ -242,7 +242,7 @@ function heldOf(value: string, expiresInMs: number, storeTimeMs: number): Inspec
   return { ...held, heldMs, renewedMs, endsInMs, ...ifTooLong(expiresInMs, Number(ttlMs)) };
 }
 
-/** Rule 18: as a rule only a clock that was set back makes a life of ours so long. */
+/** Rule 18: as a rule, only a clock that was set back makes a life of ours so long. */
 function ifTooLong(expiresInMs: number, mostMs: number): { readonly clockSetBack?: true } {
   const isTooLong = expiresInMs > mostMs && expiresInMs !== Number.POSITIVE_INFINITY;
   return isTooLong ? { clockSetBack: true } : {};
@@ -252,7 +252,7 @@ function idOf(ownerIdOrHash: string): string {
   return ownerIdOrHash.slice(0, 8);
 }
 
-/** As it is, where another program wrote it. */
+/** Percent-decoded, or as it is where that fails: another program wrote it. */
 function decoded(text: string): string {
   try {
     return decodeURIComponent(text);

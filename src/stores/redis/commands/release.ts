@@ -16,7 +16,7 @@ import {
 } from "./command.ts";
 
 /**
- * One entry of a script about a lock: `mine` decides where it holds the owner id. The codes are
+ * One entry of a script about a lock; `mine` is executed where it holds the owner id. The codes:
  *   1 done, where `mine` says so
  *   0 gone: no key
  *   -1 foreign: another value, or no string
@@ -47,8 +47,8 @@ ${endOfEntry(1)}
  * ARGV[1] life, in ms.
  * ARGV[2], ARGV[3], ...: the owner id of each entry.
  *
- * Returns the clock, then the code of each entry: 1 says that it has its full life again, or more
- * than that, because it is never shortened.
+ * Returns the clock, then the code of each entry: 1 says that the key has its full life again, or
+ * more than that, because a life is never shortened.
  */
 export const extendScript: string = sent(/* lua */ `
 ${common}
@@ -71,23 +71,23 @@ return replies
 `);
 
 /**
- * Lets go of a lock that is the owner's, with a cooldown of so many milliseconds or without one.
- * Returns 1, or the error of the deletion.
+ * Lets go of a lock that holds the owner id, with a cooldown of `left` ms, or without one for 0 or
+ * less. Returns 1, or the error of the deletion.
  */
 export const letGo: string = /* lua */ `
 local function let_go(key, owner_id, left)
   local cooldown = left > 0 and 'cooldown:' .. owner_id
-  -- Rule 19: its end is an absolute time, which a clock that was set back moves away.
+  -- Rule 19: a cooldown ends at an absolute time, further off once Redis' clock was set back.
   local life = cooldown and string.format('%.0f', math.min(left, ${longestCooldownMs}))
   if cooldown then
-    -- Rule 16: over the lock. While a Cluster moves the slot, a key that was deleted is not written.
+    -- Rule 16: over the lock, because a deleted key is not written while a Cluster moves the slot.
     local reply = redis.pcall('SET', key, cooldown, 'PX', life, 'XX')
     if reply and reply.ok then
       wrote = true
       return 1
     end
   end
-  -- Rule 16: a full Redis refuses a first write that needs memory, and no other.
+  -- Rule 16: a full Redis refuses only a first write that needs memory: DEL, then the cooldown.
   local reply = redis.pcall('DEL', key)
   if not failed(reply) then
     wrote = true
@@ -119,7 +119,7 @@ for i, key in ipairs(KEYS) do
   local ends = tonumber(ARGV[2 * i])
 ${ofOwner(`
     reply = let_go(key, owner_id, ends - now)
-  -- Rule 19: the value names whose cooldown it is, and so proves the earlier copy.
+  -- Rule 19: a cooldown with this owner id proves that an earlier copy of this release wrote it.
   elseif ends > 0 and held == 'cooldown:' .. owner_id then
     reply = 1`)}
 end

@@ -1,16 +1,16 @@
 import { common, endOfEntry, sent } from "./command.ts";
 
 /**
- * Writes the lock or the record of an owner id once more, unchanged: `WAIT` counts the replicas that
- * have the last write of its connection, and a confirm that finds its own lock or record has made
- * none. Replicas have their master's writes in order, so one write is enough for all that it found.
+ * Checks that each owner id's lock or record is there, and sets the rest of one key's life again:
+ * `WAIT` counts the replicas that have the last write of its connection, which this is. Replicas
+ * have their master's writes in order, so one write is enough for all that are there.
  *
  * KEYS: the lock or the record of each entry.
  * ARGV: the owner id of each entry.
  *
  * Returns the clock, then for each entry:
  *   1 it is there, and the replicas that have the last write of this script have it
- *   0 something else is there, or nothing, or a key that was made to last forever
+ *   0 something else is there, or nothing, or (before the write) a key without an expiry
  */
 export const touchScript: string = sent(/* lua */ `
 ${common}
@@ -31,8 +31,8 @@ for i, key in ipairs(KEYS) do
       if reply == -1 then
         reply = 0
       elseif not failed(reply) then
-        -- Needs no memory, so a full Redis takes it. 0 would delete the key. Time may pass between
-        -- the two, by which the key then lives longer: never shorter.
+        -- Needs no memory, so a full Redis takes it. 0 would delete the key. Time that passes
+        -- between PTTL and PEXPIRE lengthens the key's life, and never shortens it.
         reply = redis.pcall('PEXPIRE', key, math.max(reply, 1))
         wrote = not failed(reply)
       end
