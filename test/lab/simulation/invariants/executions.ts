@@ -117,7 +117,9 @@ export class Executions {
       owners.get(entry.ownerId ?? "") ?? {};
     // Whether or not there is a lock that it could replace. (A complete in two steps has late copies.)
     const { lock = "", ownerId, cooldownUntilMs = 0 } = entry;
-    if (name === "release" && cooldownUntilMs > 0 && !recordUntil && copy.sentAt > toldAt) {
+    // Rule 23: what a node has refused is written again, also where another request was answered before.
+    const isNew = copy.sentAt > toldAt && !server().hasMoved;
+    if (name === "release" && cooldownUntilMs > 0 && !recordUntil && isNew) {
       verdict.broken("cooldown", `a retire of ${this.#nameOf(entry)} asks for a cooldown`);
     }
     if ((name !== "release" && name !== "complete") || code !== 1) return;

@@ -265,7 +265,9 @@ export class KeyWatch implements KeyWatcher {
       return;
     const since = Math.max(from, overAt);
     if (since >= to) return;
-    const roundTripMs = 2 * participant.longestLatencyMs;
+    // Rule 16: on a Cluster, a complete that is written again goes in two steps.
+    const steps = this.#schedule.isCluster && owner.recordUntil !== undefined ? 2 : 1;
+    const roundTripMs = steps * 2 * participant.longestLatencyMs;
     // A client that times commands out has to ask first whether the server is there again.
     const ticks = participant.plan.commandTimeout ? 2 : 1;
     const bound = ticks * (50 * 1.01 + roundTripMs + slackMs);

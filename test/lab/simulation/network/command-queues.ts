@@ -221,7 +221,10 @@ export class CommandQueues {
     command.isResent = true;
     this.#toTryAgain.push(command);
     if (this.#toTryAgain.length === 1) {
+      // Until then the client answers none of them, also where the refusal itself was late.
+      const untroubled = this.#trouble();
       this.#around.machine.after(tryAgainMs, () => {
+        untroubled();
         for (const each of this.#toTryAgain.splice(0)) this.#send(each);
       });
     }

@@ -79,6 +79,11 @@ export class SimulatedRedis {
     return this.#movingUntil > this.#loop.now;
   }
 
+  /** Whether it has moved its slots, or does so now. */
+  get hasMoved(): boolean {
+    return this.#movingUntil > 0;
+  }
+
   look(key: string): Entry | undefined {
     return this.keys.live(key, this.nowMs);
   }
