@@ -251,10 +251,10 @@ export class KeyWatch implements KeyWatcher {
    * Where Redis' clock was set back, a key that no retire could reach lives on until somebody asks
    * for its user, which is another invariant's. So it is judged for as long as it is retired.
    */
-  #judgedUntil(overAt: number, to: number): number {
+  #judgedUntil({ overAt, lostAt }: Owner, to: number): number {
     const { acquireTimeoutMs, ttlMs } = this.#schedule.times;
     const retiredMs = 2 * acquireTimeoutMs + ttlMs;
-    return this.#server().setBackMs > 0 ? Math.min(to, overAt + retiredMs) : to;
+    return this.#server().setBackMs > 0 ? Math.min(to, (lostAt ?? overAt ?? to) + retiredMs) : to;
   }
 
   /** A key whose attempt is over, for longer than it takes to delete it. */
@@ -271,7 +271,7 @@ export class KeyWatch implements KeyWatcher {
     // A client that times commands out has to ask first whether the server is there again.
     const ticks = participant.plan.commandTimeout ? 2 : 1;
     const bound = ticks * (50 * 1.01 + roundTripMs + slackMs);
-    const healthyMs = participant.health.longestHealthy(since, this.#judgedUntil(overAt, to));
+    const healthyMs = participant.health.longestHealthy(since, this.#judgedUntil(owner, to));
     if (healthyMs <= bound) return;
     this.#verdict.broken(
       "orphan",

@@ -168,6 +168,7 @@ export class LeaseWatch {
   /** Rule 19: what is told to be freed was; and it is retired at once, as what was overtaken. */
   #checkReason({ lease, owner }: Holding): void {
     const { reason } = lease.signal.reason as { reason: LostReason };
+    owner.lostAt ??= this.#loop.now;
     if (reason === "freed" && !owner.wasFreed) {
       this.#verdict.broken("freed", `${owner.name} is told that it was freed, and was not`);
     }

@@ -17,6 +17,8 @@ export interface Owner {
   serverLife: number | undefined;
   /** The attempt ended without a lease, or its lease was released, closed or lost. */
   overAt: number | undefined;
+  /** Its lease was lost: its retire begins then, or at the end of its time, and not with `overAt`. */
+  lostAt: number | undefined;
   /** Redis has answered its release "you may not": it is not asked again, and the key runs out. */
   wasForbidden: boolean;
   /** A person has taken its lock away. */
@@ -86,6 +88,7 @@ export class Owners {
       submission,
       serverLife: undefined,
       overAt: undefined,
+      lostAt: undefined,
       wasForbidden: false,
       wasFreed: false,
       wasRecorded: false,
