@@ -129,7 +129,12 @@ const processPlan: fc.Arbitrary<ProcessPlan> = fc.record({
 
 function operationPlan(times: LockTimes): fc.Arbitrary<OperationPlan> {
   return fc.record({
-    atMs: fc.oneof(fc.nat({ max: times.ttlMs }), fc.nat({ max: 3 * times.ttlMs })),
+    atMs: fc.oneof(
+      fc.nat({ max: times.ttlMs }),
+      fc.nat({ max: 3 * times.ttlMs }),
+      // About when the record of an early submission expires.
+      fc.integer({ min: 2 * times.acquireTimeoutMs, max: 3 * times.acquireTimeoutMs }),
+    ),
     process: fc.nat({ max: 2 }),
     user: fc.constantFrom(0, 0, 0, 1),
     kind: fc.oneof(
@@ -148,8 +153,8 @@ function operationPlan(times: LockTimes): fc.Arbitrary<OperationPlan> {
     ),
     waitMs: fc.oneof(fc.constant(0), fc.nat({ max: times.ttlMs })),
     heedsSignal: fc.boolean(),
-    submission: fc.constantFrom(0, 0, 0, 1),
-    payload: fc.constantFrom(1, 1, 1, 1, 2, 0),
+    submission: fc.constantFrom(0, 0, 0, 0, 0, 1),
+    payload: fc.constantFrom(1, 1, 1, 2, 2, 0),
     ending: fc.constantFrom<Ending>("complete", "complete", "complete", "release"),
     endsTwice: fc.constantFrom(false, false, false, false, true),
     cooldownMs: fc.oneof(

@@ -74,6 +74,11 @@ export class SimulatedClient extends EventEmitter implements RedisClient {
     return this.#connection?.isOpen === true ? this.#connection : undefined;
   }
 
+  /** The connection that it has now, or had last. */
+  get stream(): object | undefined {
+    return this.#connection;
+  }
+
   connect(): Promise<void> {
     if (["connecting", "connect", "ready"].includes(this.status)) {
       return Promise.reject(new Error("Redis is already connecting/connected"));

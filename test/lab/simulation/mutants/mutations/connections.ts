@@ -75,6 +75,8 @@ export const connectionMutations: readonly Mutation[] = [
     rule: "22",
     find: "this.#proved = undefined;",
     replace: "",
+    // Either of the two tells a new connection.
+    also: { find: "&& this.#proved.stream === streamOf(this.#client)", replace: "" },
   },
   {
     name: "the database while a connection is made anew is that of the options",
