@@ -2,7 +2,7 @@ import type { RequestListener } from "node:http";
 import type { Redis } from "ioredis";
 import Koa, { type Middleware } from "koa";
 import { RedisStore, SubmitLock } from "submit-lock";
-import { submitGuard } from "submit-lock/koa";
+import { type SubmitGuardOptions, submitGuard } from "submit-lock/koa";
 import { ttlMs } from "../locker.ts";
 import { koaLock, koaScripts } from "./hand-written.ts";
 import type { Variant } from "./variants.ts";
@@ -19,6 +19,10 @@ export function koaApp(variant: Variant, redis: Redis): RequestListener {
 }
 
 function middleware(variant: Variant, redis: Redis): Middleware | undefined {
+  const guard = (once: Pick<SubmitGuardOptions, "idempotency"> = {}) => {
+    const lock = new SubmitLock({ store: new RedisStore(redis), ttlMs });
+    return submitGuard({ lock, userId: (ctx) => ctx.get("x-user-id"), ...once });
+  };
   switch (variant) {
     case "bare":
       return undefined;
@@ -32,12 +36,10 @@ function middleware(variant: Variant, redis: Redis): Middleware | undefined {
     case "scripts":
       return koaScripts(redis);
     case "guard":
-      return submitGuard({
-        lock: new SubmitLock({ store: new RedisStore(redis), ttlMs }),
-        userId: (ctx) => ctx.get("x-user-id"),
-      });
-    case "protect":
+      return guard();
     case "once":
+      return guard({ idempotency: {} });
+    case "protect":
     case "measured":
     case "traced":
       throw new Error(`${variant} is measured on Express alone`);

@@ -109,8 +109,10 @@ export function submitGuard<Req extends IncomingMessage = Request>(
     replay: (_req, res, _next, { answer: { status, headers, body } }) =>
       send(res, status, headersToRepeat(res, headers), body),
     content: (req) => {
-      const { originalUrl = req.url ?? "", query, body } = req as unknown as Request;
+      const { originalUrl = req.url ?? "", body } = req as unknown as Request;
       const { file, files } = req as unknown as Record<string, unknown>;
+      // Express 5 parses the query at every look.
+      const query = originalUrl.includes("?") ? (req as unknown as Request).query : {};
       return { originalUrl, query, body, hasParser: "body" in req, files: [file, files] };
     },
   });

@@ -13,6 +13,43 @@ export interface Capture {
   failed(): void;
 }
 
+/** The methods through which a handler answers. */
+const names = ["end", "flushHeaders", "write", "writeHead"] as const;
+type Method = (this: ServerResponse, ...args: unknown[]) => unknown;
+type Methods = Record<(typeof names)[number], Method>;
+
+/** The captures of responses that have a layer in their chain of prototypes. */
+const captures = new WeakMap<object, ResponseCapture>();
+const layers = new WeakSet<object>();
+
+/**
+ * Whether a response has the captured methods in its chain of prototypes. Own properties would cost
+ * about 12 µs on a response of Express, each of which was given another prototype. So the `response` of
+ * the application gets a layer below it, once. It is that of the outermost application, because
+ * the `response` of each mounted one inherits from it.
+ *
+ * @returns false where other middleware has replaced a method: it may encode what it is given.
+ */
+function hasLayer(res: ServerResponse): boolean {
+  if (captures.has(res) || names.some((name) => Object.hasOwn(res, name))) return false;
+  let top: object = Object.getPrototypeOf(res);
+  if (!Object.hasOwn(top, "app")) return false;
+  let base: ServerResponse = Object.getPrototypeOf(top);
+  for (; Object.hasOwn(base, "app"); base = Object.getPrototypeOf(top)) top = base;
+  if (layers.has(base)) return true;
+  const layer: Methods & object = Object.create(base);
+  for (const name of names) {
+    layer[name] = function captured(...args) {
+      const original = base[name] as Method;
+      const capture = captures.get(this);
+      if (capture === undefined) return Reflect.apply(original, this, args);
+      return capture.called(name, original, args);
+    };
+  }
+  layers.add(layer);
+  return Reflect.setPrototypeOf(top, layer);
+}
+
 /**
  * Captures the answer from the handler's calls of the response's methods, not from the socket: the
  * answer is kept even if its client has left. The capture is where the guard is mounted, so it
@@ -20,10 +57,11 @@ export interface Capture {
  * middleware adds its own.
  */
 export class ResponseCapture implements Capture {
+  readonly #res: ServerResponse;
   readonly #wanted: WantedAnswer;
   #head: { readonly status: number; readonly headers: AnswerHeaders } | undefined;
   /** `undefined` once the body is longer than `maxBodyBytes`, or an error has cut it off. */
-  #chunks: Buffer[] | undefined = [];
+  #chunks: (string | Buffer)[] | undefined = [];
   #length = 0;
   #hasEnded = false;
   /** A call has sent the head or a part of the body: the client may have it. */
@@ -33,37 +71,22 @@ export class ResponseCapture implements Capture {
   #isPassingOn = false;
 
   constructor(res: ServerResponse, wanted: WantedAnswer) {
+    this.#res = res;
     this.#wanted = wanted;
-    const capture = this;
-    const { end, flushHeaders, write, writeHead } = res;
-    res.writeHead = function writeHeadSeen(this: ServerResponse, ...args: unknown[]) {
-      const [status, second, third] = args;
-      const given = typeof second === "string" ? third : (second ?? third);
-      capture.#readHead(this, Number(status), given as GivenHeaders);
-      // HTTP/2 sends the head at once, HTTP/1 with the first bytes of the body.
-      if ("stream" in this && Number(status) >= 200) capture.#isOnWire = true;
-      return capture.#passOn(this, writeHead, args);
-    } as typeof res.writeHead;
-    res.flushHeaders = function flushHeadersSeen(this: ServerResponse) {
-      capture.#sees(this);
-      capture.#passOn(this, flushHeaders, []);
+    if (hasLayer(res)) {
+      captures.set(res, this);
+      return;
+    }
+    const methods = res as unknown as Methods;
+    const capturing = (name: keyof Methods): Method => {
+      const original = methods[name];
+      return (...args) => this.called(name, original, args);
     };
-    res.write = function writeSeen(this: ServerResponse, ...args: unknown[]) {
-      capture.#sees(this, ...args);
-      return capture.#passOn(this, write, args);
-    } as typeof res.write;
-    res.end = function endSeen(this: ServerResponse, ...args: unknown[]) {
-      capture.#sees(this, ...args);
-      const isFirst = !capture.#isPassingOn && !capture.#hasEnded;
-      if (isFirst) capture.#hasEnded = true;
-      try {
-        return capture.#passOn(this, end, args);
-      } catch (error) {
-        // Such as for a chunk that is neither text nor bytes: the response has not ended.
-        if (isFirst) capture.#hasEnded = false;
-        throw error;
-      }
-    } as typeof res.end;
+    // Not in a loop: V8 makes an object slow to which keys that are computed add properties.
+    methods.end = capturing("end");
+    methods.flushHeaders = capturing("flushHeaders");
+    methods.write = capturing("write");
+    methods.writeHead = capturing("writeHead");
   }
 
   get hasBegun(): boolean {
@@ -83,18 +106,35 @@ export class ResponseCapture implements Capture {
   }
 
   answer(): AnswerToStore | undefined {
+    const { headersSent, statusCode } = this.#res;
+    // Sent past the capture: an application that is not mounted has set another prototype.
+    if (this.#head === undefined && headersSent) this.#readHead(statusCode, undefined);
     if (this.#head === undefined) return undefined;
     const chunks = this.#hasEnded ? this.#chunks : undefined;
-    const body = chunks?.length === 1 ? chunks[0] : chunks && Buffer.concat(chunks);
+    if (chunks?.length === 1) return { ...this.#head, body: chunks[0] };
+    const body = chunks && Buffer.concat(chunks.map((chunk) => Buffer.from(chunk as string)));
     return { ...this.#head, body };
   }
 
-  #passOn(res: ServerResponse, method: (...args: never[]) => unknown, args: unknown[]): unknown {
-    if (this.#isPassingOn || this.#isDiscarded) return Reflect.apply(method, res, args);
+  /** A method of the response was called: reads what it says, and calls the original. */
+  called(name: keyof Methods, original: Method, args: unknown[]): unknown {
+    const res = this.#res;
+    if (name === "writeHead") {
+      const [status, second, third] = args;
+      const given = typeof second === "string" ? third : (second ?? third);
+      this.#readHead(Number(status), given as GivenHeaders);
+      // HTTP/2 sends the head at once, HTTP/1 with the first bytes of the body.
+      if ("stream" in res && Number(status) >= 200) this.#isOnWire = true;
+    } else this.#sees(...args);
+    if (this.#isPassingOn || this.#isDiscarded) return Reflect.apply(original, res, args);
+    const isEnd = name === "end" && !this.#hasEnded;
+    if (isEnd) this.#hasEnded = true;
     this.#isPassingOn = true;
     try {
-      return Reflect.apply(method, res, args);
+      return Reflect.apply(original, res, args);
     } catch (error) {
+      // Such as for a chunk that is neither text nor bytes: the response has not ended.
+      if (isEnd) this.#hasEnded = false;
       // Such as for an invalid header: if no headers were sent, there is no answer yet.
       if (!res.headersSent) this.#forget();
       throw error;
@@ -104,14 +144,14 @@ export class ResponseCapture implements Capture {
   }
 
   /** Keeps status and headers at the first call that sends any of the answer, before it is sent. */
-  #readHead(res: ServerResponse, status: number, given: GivenHeaders): void {
+  #readHead(status: number, given: GivenHeaders): void {
     // A status of 1xx announces an answer, and is not one.
     if (this.#head !== undefined || this.#isDiscarded || status < 200) return;
-    this.#head = { status, headers: pickHeaders(this.#wanted.storedHeaders, res, given) };
+    this.#head = { status, headers: pickHeaders(this.#wanted.storedHeaders, this.#res, given) };
   }
 
-  #sees(res: ServerResponse, chunk?: unknown, encoding?: unknown): void {
-    this.#readHead(res, res.statusCode, undefined);
+  #sees(chunk?: unknown, encoding?: unknown): void {
+    this.#readHead(this.#res.statusCode, undefined);
     this.#isOnWire = true;
     if (this.#isPassingOn || this.#isDiscarded || this.#hasEnded || !this.#chunks) return;
     if (typeof chunk !== "string" && !(chunk instanceof Uint8Array)) return;
@@ -119,9 +159,10 @@ export class ResponseCapture implements Capture {
     const coding = isEncoding ? encoding : "utf8";
     this.#length += Buffer.byteLength(chunk, coding);
     if (this.#length > this.#wanted.maxBodyBytes) this.#chunks = undefined;
-    else if (typeof chunk === "string") this.#chunks.push(Buffer.from(chunk, coding));
-    // A copy, because the handler may overwrite its buffer later.
-    else this.#chunks.push(Buffer.from(chunk));
+    else if (chunk instanceof Uint8Array || /^utf-?8$/i.test(coding)) {
+      // Bytes are copied, because the handler may overwrite its buffer later.
+      this.#chunks.push(typeof chunk === "string" ? chunk : Buffer.from(chunk));
+    } else this.#chunks.push(Buffer.from(chunk, coding));
   }
 
   #forget(): void {

@@ -98,6 +98,7 @@ function isEmptyObject(body: unknown): boolean {
  * one name and one size would pass for each other.
  */
 export function sentFiles(places: readonly unknown[]): Record<string, string[][]> | undefined {
+  if (places.every((place) => place === undefined)) return undefined;
   // Without a prototype, because the client chooses the names of the fields.
   const files: Record<string, string[][]> = Object.create(null);
   // A parser for Koa may leave one object in two places.
@@ -180,6 +181,7 @@ export function canonicalJson(value: unknown): string {
 /** Returns `undefined` for a value that JSON lacks: left out of an object, `null` in an array. */
 function write(value: unknown, depth: number): string | undefined {
   if (typeof value === "string") return quote(value);
+  if (value === null) return "null";
   if (Number.isFinite(value)) return `${value}`;
   if (ArrayBuffer.isView(value)) {
     return `x${Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString("base64")}`;
@@ -198,9 +200,11 @@ function write(value: unknown, depth: number): string | undefined {
       { status: 422 },
     );
   }
-  // Not `map`, which skips the holes of an array: a hole is `null`, too.
+  let members = "";
   if (Array.isArray(shown)) {
-    return `[${Array.from(shown, (each) => write(each, depth + 1) ?? "null").join()}]`;
+    // Not `map`, which skips the holes of an array: a hole is `null`, too.
+    for (const each of shown) members += `,${write(each, depth + 1) ?? "null"}`;
+    return `[${members.slice(1)}]`;
   }
   // Own keys only; `__proto__`, which JSON.parse makes an own one, is a key like any other.
   const keys = Object.keys(shown);
@@ -210,7 +214,6 @@ function write(value: unknown, depth: number): string | undefined {
       "the fingerprint: expected JSON, got an object without members that is no plain object, such as a Map or a promise. Return its content as JSON",
     );
   }
-  let members = "";
   for (const key of keys.sort()) {
     const text = write((shown as Record<string, unknown>)[key], depth + 1);
     if (text !== undefined) members += `${members && ","}${quote(key)}:${text}`;

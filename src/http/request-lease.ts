@@ -113,13 +113,12 @@ export class RequestLease {
     setTimeout(() => endLease(lease, kept, cooldownMs), outerWorkMs);
   }
 
-  #isKept({ body, headers = {}, status }: AnswerToStore): boolean {
+  #isKept(answer: AnswerToStore): boolean {
     const { options, submission } = this;
     if (options.idempotency === undefined || submission === undefined) return false;
     if (!IdentifiedSubmission.isStored(submission)) return false;
     try {
-      const bytes = typeof body === "string" ? Buffer.from(body) : body;
-      return isStored(options.idempotency.store, { status, headers, body: bytes });
+      return isStored(options.idempotency.store, answer);
     } catch (error) {
       // The application's function failed. The response is over, so only a warning is possible.
       warnOnce(

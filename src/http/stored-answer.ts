@@ -1,19 +1,20 @@
 import type { IncomingHttpHeaders, ServerResponse } from "node:http";
 import { InvalidOptionError } from "../errors.ts";
-import type { AnswerHeaders, StoredAnswer } from "../lock/record.ts";
+import type { AnswerHeaders, AnswerToStore, StoredAnswer } from "../lock/record.ts";
 import { describe, invalidOption } from "../validation.ts";
 import type { StorePolicy } from "./public.ts";
 
 const passing = new Set([401, 403, 407, 408, 409, 421, 423, 425, 429]);
 
 /** @throws InvalidOptionError where the policy's function returns no boolean, and errors of it. */
-export function isStored(policy: StorePolicy, answer: StoredAnswer): boolean {
-  const { status } = answer;
+export function isStored(policy: StorePolicy, answer: AnswerToStore): boolean {
+  const { body, headers = {}, status } = answer;
   // 1xx is not an answer, and 5xx is never kept.
   if (status < 200 || status >= 500) return false;
   if (policy === "success") return status < 400;
   if (policy === "final") return !passing.has(status);
-  const verdict: unknown = policy(answer);
+  const bytes = typeof body === "string" ? Buffer.from(body) : body;
+  const verdict: unknown = policy({ status, headers, body: bytes });
   // A promise is truthy, and would keep every answer.
   if (typeof verdict !== "boolean") {
     throw invalidOption("idempotency.store", "a function that returns true or false", verdict);

@@ -66,11 +66,12 @@ export function submitGuard<Ctx extends AnyContext = Context>(
       ctx.set(headersToRepeat(ctx.res, answer.headers));
     },
     content: (ctx: AnyContext) => {
-      const { originalUrl, query, request, req } = ctx;
-      const { body } = request as { readonly body?: unknown };
-      const places: readonly { file?: unknown; files?: unknown }[] = [request, ctx, req];
-      const files = places.flatMap((place) => [place.file, place.files]);
-      return { originalUrl, query, body, hasParser: "body" in request, files };
+      const { originalUrl } = ctx;
+      const request = ctx.request as { body?: unknown; file?: unknown; files?: unknown };
+      const req = ctx.req as { file?: unknown; files?: unknown };
+      const files = [request.file, request.files, ctx["file"], ctx["files"], req.file, req.files];
+      const query = originalUrl.includes("?") ? ctx.query : {};
+      return { originalUrl, query, body: request.body, hasParser: "body" in request, files };
     },
   });
   return async function submitGuardMiddleware(ctx, next) {

@@ -82,21 +82,20 @@ const headLength = 59;
 export function encodeRecord(
   fingerprint: string,
   ownerId: string,
-  { status: s, headers: h = {}, body }: AnswerToStore,
+  { status, headers = {}, body }: AnswerToStore,
   createdMs: number,
 ): string {
-  // JSON leaves `b` out where there is none.
-  const content = { s, t: Math.floor(createdMs), h, ...encodeBody(body) };
-  return `1${fingerprint}${ownerId}${JSON.stringify(content)}`;
+  // Not as one object: JSON of a text alone takes half the time.
+  const head = `{"s":${status},"t":${Math.floor(createdMs)},"h":${JSON.stringify(headers)}`;
+  return `1${fingerprint}${ownerId}${head},${encodeBody(body)}}`;
 }
 
-function encodeBody(body: AnswerToStore["body"]): { e: "u" | "b" | "-"; b?: string } {
-  if (body === undefined) return { e: "-" };
-  if (typeof body === "string") return { e: "u", b: body };
+function encodeBody(body: AnswerToStore["body"]): string {
+  if (body === undefined) return '"e":"-"';
+  if (typeof body === "string") return `"e":"u","b":${JSON.stringify(body)}`;
   const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
-  return isUtf8(bytes)
-    ? { e: "u", b: bytes.toString("utf8") }
-    : { e: "b", b: bytes.toString("base64") };
+  const isText = isUtf8(bytes);
+  return `"e":"${isText ? "u" : "b"}","b":${JSON.stringify(bytes.toString(isText ? "utf8" : "base64"))}`;
 }
 
 /**
