@@ -18,17 +18,14 @@ const names = ["end", "flushHeaders", "write", "writeHead"] as const;
 type Method = (this: ServerResponse, ...args: unknown[]) => unknown;
 type Methods = Record<(typeof names)[number], Method>;
 
-/** The captures of responses that have a layer in their chain of prototypes. */
 const captures = new WeakMap<object, ResponseCapture>();
 const layers = new WeakSet<object>();
 
 /**
- * Whether a response has the captured methods in its chain of prototypes. Own properties would cost
- * about 12 µs on a response of Express, each of which was given another prototype. So the `response` of
- * the application gets a layer below it, once. It is that of the outermost application, because
- * the `response` of each mounted one inherits from it.
- *
- * @returns false where other middleware has replaced a method: it may encode what it is given.
+ * Whether the captured methods are among a response's prototypes. Four own properties would cost a
+ * response of Express about 12 µs, so the application's `response` gets a layer below it, once. Each
+ * mounted application's `response` inherits from that of the outermost. False for other frameworks,
+ * and where middleware has replaced a method: it may encode what it is given.
  */
 function hasLayer(res: ServerResponse): boolean {
   if (captures.has(res) || names.some((name) => Object.hasOwn(res, name))) return false;

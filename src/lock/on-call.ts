@@ -155,8 +155,16 @@ export async function free(
   options: FreeOptions,
 ): Promise<FreeResult> {
   if (store.free === undefined) throw missing("free");
-  const { result } = await ask<FreeReply>(store, "free", command, resolveFree(options));
-  return result;
+  checkOptionNames("free", options, ["id", "by", "reason", "now"]);
+  const { id, now = false } = options;
+  // An owner id has 36 characters, and a SHA-1 40.
+  if (typeof id !== "string" || !/^[0-9a-f]{8}[0-9a-f-]{0,32}$/i.test(id)) {
+    throw invalidOption("id", "at least 8 hex digits, as inspect gives them", id);
+  }
+  if (typeof now !== "boolean") throw invalidOption("now", "true or false", now);
+  const by = checkText("by", options.by, 64);
+  const reason = checkText("reason", options.reason, 200);
+  return (await ask<FreeReply>(store, "free", command, { id, by, reason, now })).result;
 }
 
 export function statsOf({ active, completes, releases, watchdogs }: LockRuntime): LockStats {
@@ -272,17 +280,6 @@ async function ask<Reply extends { readonly kind: string }>(
     await pauseBeforeRetry(round, endsAt);
   }
   throw toLockError(lastFailure, acquireTimeoutMs);
-}
-
-function resolveFree(options: FreeOptions) {
-  checkOptionNames("free", options, ["id", "by", "reason", "now"]);
-  const { id, by, reason, now = false } = options;
-  // An owner id has 36 characters, and a SHA-1 40.
-  if (typeof id !== "string" || !/^[0-9a-f]{8}[0-9a-f-]{0,32}$/i.test(id)) {
-    throw invalidOption("id", "at least 8 hex digits, as inspect gives them", id);
-  }
-  if (typeof now !== "boolean") throw invalidOption("now", "true or false", now);
-  return { id, by: checkText("by", by, 64), reason: checkText("reason", reason, 200), now };
 }
 
 /** Checks and percent-encodes a text, so that no field of a tombstone holds a colon. */

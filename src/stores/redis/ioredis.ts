@@ -150,15 +150,12 @@ export function plainError(error: unknown): Error {
   if (!(error instanceof Error)) return new Error(String(error));
   const { lastNodeError, code } = error as { lastNodeError?: unknown; code?: unknown };
   if (isServerError(lastNodeError)) return plainError(lastNodeError);
-  const plain = new Error(messageOf(error));
+  // Node's error for a host whose addresses have all failed has no message: joins those within.
+  const within = error instanceof AggregateError ? error.errors : [];
+  const messages = within.map((each) => (each instanceof Error ? each.message : each));
+  const plain = new Error(error.message || messages.join(", "));
   plain.name = error.name;
   return code === undefined ? plain : Object.assign(plain, { code });
-}
-
-/** Node's error for a host whose addresses have all failed has no message: joins those within. */
-function messageOf(error: Error): string {
-  if (error.message !== "" || !(error instanceof AggregateError)) return error.message;
-  return error.errors.map((each) => (each instanceof Error ? each.message : each)).join(", ");
 }
 
 /** Whether the error is the server's reply, and so a sign of life, and not one of the client. */

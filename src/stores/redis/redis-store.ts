@@ -162,19 +162,16 @@ export class RedisStore implements LockStore {
         deadlineMs: undefined,
         cooldownUntilMs,
         answer: (released) => {
-          const reply = inSteps(recorded, released);
+          const isWhole = recorded.kind === "late" && released.kind === "done";
+          const whole = isWhole ? { ...recorded, kind: "recorded" as const } : recorded;
+          const reply = isNoAnswer(released) ? released : whole;
           if (!this.#confirmed(request, reply)) request.answer(reply);
         },
       });
     const answer = (recorded: CompleteReply) =>
       isNoAnswer(recorded) ? request.answer(recorded) : release(recorded);
-    this.#batchOf(recordCommand).add({
-      command,
-      deadlineMs: undefined,
-      record,
-      expiresAtMs,
-      answer,
-    });
+    const unstamped = { command, deadlineMs: undefined };
+    this.#batchOf(recordCommand).add({ ...unstamped, record, expiresAtMs, answer });
   }
 
   attach(onReady: () => void): () => Promise<void> {
@@ -257,9 +254,3 @@ const confirmedTogether: ReadonlySet<unknown> = new Set([
   acquireCommand,
   acquireOnceCommand,
 ]);
-
-function inSteps(recorded: CompleteReply, released: OwnedReply): CompleteReply {
-  if (isNoAnswer(released)) return released;
-  if (recorded.kind !== "late" || released.kind !== "done") return recorded;
-  return { kind: "recorded", storeTimeMs: released.storeTimeMs };
-}

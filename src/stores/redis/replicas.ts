@@ -116,7 +116,9 @@ export class ReplicaWait {
     const touches = node.gathered;
     node.gathered = [];
     const round = ++node.rounds;
-    const waitMs = waitMsOf(touches);
+    const times = touches.map(({ command }) => command.times.commandTimeoutMs);
+    // Over before the lock asks again. 0 would have no end.
+    const waitMs = Math.max(1, Math.floor(Math.min(...times) / 2));
     const dueAt = performance.now() + waitMs + overdueMs;
     node.overdueAt = dueAt;
     this.#write(touches, waitMs, dueAt, () => {
@@ -155,8 +157,11 @@ export class ReplicaWait {
 
   #answered(calls: readonly (readonly Touch[])[], result: RoundResult, waitMs: number): void {
     const replies = result.kind === "value" ? (result.value as unknown[]) : [];
-    const failure =
-      result.kind === "value" ? this.#shortage(replies.at(-1), waitMs) : causeOf(result);
+    let failure = result.kind === "value" ? this.#shortage(replies.at(-1), waitMs) : undefined;
+    if (result.kind !== "value") {
+      const none = toNoAnswer(result);
+      failure = none.kind === "unsent" ? new Error(none.reason) : none.cause;
+    }
     for (const [index, call] of calls.entries()) {
       const reply = replies[index];
       for (const [entry, { confirmed }] of call.entries()) {
@@ -213,13 +218,6 @@ export class ReplicaWait {
 /** A round has the text of its script, so it is never `not-loaded`. */
 type RoundResult = Exclude<CallResult, { kind: "not-loaded" }>;
 
-/** Half the shortest `commandTimeoutMs`: over before the lock asks again. 0 would have no end. */
-function waitMsOf(touches: readonly Touch[]): number {
-  let shortest = Number.POSITIVE_INFINITY;
-  for (const { command } of touches) shortest = Math.min(shortest, command.times.commandTimeoutMs);
-  return Math.max(1, Math.floor(shortest / 2));
-}
-
 /** Splits the touches into calls: at most 100 in each and, on a Cluster, of one slot. */
 function callsOf(touches: readonly Touch[], pair: ConnectionPair): Touch[][] {
   const open = new Map<number, Touch[]>();
@@ -243,9 +241,4 @@ function missing(reply: unknown, entry: number): Error | undefined {
   const { kind } = ownedReply({ redisTimeMs, fencingToken: 0, code: codes[entry] ?? Number.NaN });
   if (kind === "done") return undefined;
   return new Error("the lock or record was gone or changed before enough replicas confirmed it");
-}
-
-function causeOf(result: Exclude<RoundResult, { kind: "value" }>): Error {
-  const failure = toNoAnswer(result);
-  return failure.kind === "unsent" ? new Error(failure.reason) : failure.cause;
 }

@@ -9,7 +9,7 @@ import {
   type NoAnswer,
 } from "../../../lock/store.ts";
 import { unexpectedReply } from "../no-answers.ts";
-import { type Command, common, type EntryReply, maxEntries, sent } from "./command.ts";
+import { type Command, common, maxEntries, sent } from "./command.ts";
 
 const uuid: string = [8, 4, 4, 4, 12].map((digits) => "%x".repeat(digits)).join("%-");
 
@@ -174,7 +174,10 @@ export const inspectCommand: Command<InspectRequest, InspectReply> = {
   add: ({ command }, keys) => {
     keys.push(command.key);
   },
-  read: inspectReply,
+  read: ({ code, redisTimeMs: storeTimeMs }) => {
+    const found = code === 0 ? ({ state: "free" } as const) : inspectionOf(code, storeTimeMs);
+    return "state" in found ? { kind: "inspected", found, storeTimeMs } : found;
+  },
 };
 
 /** One key a call: a person frees one lock at a time. */
@@ -186,22 +189,15 @@ export const freeCommand: Command<FreeRequest, FreeReply> = {
     keys.push(command.key);
     args.push(id, by, reason, command.times.ttlMs, now ? 1 : 0);
   },
-  read: freeReply,
+  read: ({ code, redisTimeMs: storeTimeMs }) => {
+    if (typeof code === "string" || code < -2) return unexpectedReply(code);
+    if (code >= 0) {
+      return { kind: "answered", result: { outcome: "freed", freeInMs: code }, storeTimeMs };
+    }
+    const outcome = code === -1 ? "changed" : "already-free";
+    return { kind: "answered", result: { outcome }, storeTimeMs };
+  },
 };
-
-function freeReply({ code, redisTimeMs: storeTimeMs }: EntryReply): FreeReply {
-  if (typeof code === "string" || code < -2) return unexpectedReply(code);
-  if (code >= 0) {
-    return { kind: "answered", result: { outcome: "freed", freeInMs: code }, storeTimeMs };
-  }
-  const outcome = code === -1 ? "changed" : "already-free";
-  return { kind: "answered", result: { outcome }, storeTimeMs };
-}
-
-function inspectReply({ code, redisTimeMs: storeTimeMs }: EntryReply): InspectReply {
-  const found = code === 0 ? ({ state: "free" } as const) : inspectionOf(code, storeTimeMs);
-  return "state" in found ? { kind: "inspected", found, storeTimeMs } : found;
-}
 
 /** Reads the text of the script: the rest of the key's life, a colon and the value. */
 function inspectionOf(text: number | string, storeTimeMs: number): Inspection | NoAnswer {
