@@ -61,7 +61,7 @@ export const noGapMutations: readonly Mutation[] = [
   {
     name: "in two steps, the release comes before the record",
     rule: "16",
-    find: "this.#batchOf(recordCommand).add({ command, deadlineMs: undefined, record, expiresAtMs, answer, });",
+    find: "this.#batchOf(recordCommand).add({ ...unstamped, record, expiresAtMs, answer });",
     replace: `const released = () =>
       this.#batchOf(recordCommand).add({
         command,
