@@ -93,8 +93,10 @@ async function routeCells(): Promise<Cell[]> {
   for (const [framework, variant] of [
     ["Express", "guard"],
     ["Express", "protect"],
+    ["Express", "once"],
     ["Koa", "guard"],
   ] as const) {
+    const key = variant === "once" ? ({ key: "new" } as const) : {};
     const servers = new Map<Tree, Child<ServerJob, number, ServerHello>>();
     for (const tree of both) {
       const child: Child<ServerJob, number, ServerHello> = await Child.start(
@@ -103,7 +105,7 @@ async function routeCells(): Promise<Cell[]> {
       );
       children.push(child);
       servers.set(tree, child);
-      await load.run(jobOf(child.hello.port, 1));
+      await load.run({ ...jobOf(child.hello.port, 1), ...key });
     }
     cells.push({
       name: `route, ${framework}, ${variant}`,
@@ -112,9 +114,9 @@ async function routeCells(): Promise<Cell[]> {
         if (server === undefined) throw new Error("no server");
         const { port } = server.hello;
         // A process that has waited for its turn has given memory back, and takes it again first.
-        await load.run(jobOf(port, seconds / 2));
+        await load.run({ ...jobOf(port, seconds / 2), ...key });
         await server.run({ kind: "cpu" });
-        const result: LoadResult = await load.run(jobOf(port, seconds));
+        const result: LoadResult = await load.run({ ...jobOf(port, seconds), ...key });
         const cpuMs = await server.run({ kind: "cpu" });
         return {
           "per second": result.requestsPerSecond,
