@@ -86,6 +86,11 @@ const rows: [what: string, facts: Partial<Facts>, expected: string[]][] = [
     ["fail quorum"],
   ],
   [
+    "a Sentinel that may not say whether there is a quorum",
+    { sentinels: [{ ...sentinel, quorum: "NOPERM this user has no permissions" }] },
+    ["unknown quorum"],
+  ],
+  [
     "a Sentinel that does not answer",
     { sentinels: [{ ...sentinel, failure: "no answer" }] },
     ["unknown sentinel"],
