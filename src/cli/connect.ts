@@ -8,7 +8,7 @@ import { addressOf, databaseOf } from "../stores/redis/ioredis.ts";
 import { RedisStore } from "../stores/redis/redis-store.ts";
 import { hasMembers } from "../validation.ts";
 import { within } from "../within.ts";
-import { CliError, exitCode, NoAnswerError, toCliError } from "./failure.ts";
+import { CliError, exitCode, toCliError } from "./failure.ts";
 import type { Arguments } from "./main.ts";
 
 /** The time that Redis has for one answer, and for connecting, in ms. */
@@ -191,7 +191,7 @@ async function fromConfig(file: string, args: Arguments): Promise<CliTarget> {
   return { ...at, locks: [{ keyPrefix: lock.keyFor("0").slice(0, -1), lock }] };
 }
 
-/** Waits for an answer of Redis, at most 2 s: then it rejects with a `NoAnswerError`. */
+/** Waits for an answer of Redis, at most 2 s: then it rejects with a `CliError`. */
 export async function answerOf<Value>(
   { address }: Pick<CliTarget, "address">,
   asked: Promise<Value>,
@@ -200,7 +200,7 @@ export async function answerOf<Value>(
   const answer = await within(answerWithinMs, answered);
   if (answer !== undefined) return answer.value;
   const text = `no answer from ${address} within 2 s. Can this host reach it?`;
-  throw new NoAnswerError(text, exitCode.noRedis);
+  throw new CliError(text, exitCode.noRedis);
 }
 
 /** The Redis that was looked at, with its database if it has several. */

@@ -64,9 +64,10 @@ export async function doctor({ args, terminal, open }: Context): Promise<number>
   return failures === 0 ? exitCode.done : exitCode.found;
 }
 
-async function examine(connection: CliTarget, node: Redis, ttlMs: number): Promise<ServerReport> {
-  const isClusterNode = connection.client?.isCluster === true;
+async function examine(all: CliTarget, node: Redis, ttlMs: number): Promise<ServerReport> {
+  const isClusterNode = all.client?.isCluster === true;
   const address = addressOf(node);
+  const connection = { ...all, address };
   const findings: Finding[] = [];
   const add = adding(findings);
   try {
@@ -210,8 +211,7 @@ async function lookAtCluster(connection: CliTarget, node: Redis, ttlMs: number, 
     const served = `${slots} of 16384 slots are served`;
     const failed = `cluster_state is ${state} (${served}): no user can order`;
     const text = state === "ok" ? `${served}: the users of the others cannot order` : failed;
-    const remedy = `find the master that is gone with CLUSTER NODES; ${dead}`;
-    add("fail", "cluster", text, remedy);
+    add("fail", "cluster", text, `find the master that is gone with CLUSTER NODES; ${dead}`);
   }
   const timeout = await ifPermitted(connection, node.config("GET", "cluster-node-timeout"));
   const timeoutMs = numberIn(timeout, "cluster-node-timeout");
@@ -257,26 +257,26 @@ async function askSentinels(connection: CliTarget, ttlMs: number, add: Add): Pro
   const client = connection.client as Redis;
   const { sentinels, name = "" } = client.options;
   const looks = (sentinels ?? []).map(async ({ host = "127.0.0.1", port = 26_379 }) => {
-    const at = `Sentinel ${host}:${port}`;
+    const address = `Sentinel ${host}:${port}`;
     // A Sentinel has no database, and a password of its own or none.
     const plain = { sentinels: null, username: "", password: "", db: 0, tls: undefined };
     const sentinel = client.duplicate({ ...once, ...plain, host, port, keyPrefix: "" } as object);
     sentinel.on("error", () => {});
-    const ask = (command: string) => answerOf(connection, sentinel.call("SENTINEL", command, name));
+    const ask = (word: string) => answerOf({ address }, sentinel.call("SENTINEL", word, name));
     try {
-      await answerOf(connection, sentinel.connect());
+      await answerOf({ address }, sentinel.connect());
       const downAfterMs = numberIn(await ask("MASTER"), "down-after-milliseconds");
       const quorum = String(await ask("CKQUORUM").catch((error: Error) => error.message));
-      if (!quorum.startsWith("OK")) {
-        const text = `${at}: ${quorum}. No replica takes over when the master is gone`;
+      if (quorum.startsWith("NOQUORUM")) {
+        const text = `${address}: ${quorum}. No replica takes over when the master is gone`;
         add("fail", "quorum", text, "start the Sentinels that are missing");
-      }
+      } else if (!quorum.startsWith("OK")) add("unknown", "quorum", `${address}: ${quorum}`);
       if (downAfterMs > ttlMs) {
-        const text = `${at}: down-after-milliseconds ${longer(downAfterMs, ttlMs)}`;
+        const text = `${address}: down-after-milliseconds ${longer(downAfterMs, ttlMs)}`;
         add("warn", "down-after", text, "SENTINEL SET <master> down-after-milliseconds 5000");
       }
     } catch (error) {
-      add("unknown", "sentinel", toCliError(error, at).message);
+      add("unknown", "sentinel", toCliError(error, address).message);
     } finally {
       sentinel.disconnect();
     }

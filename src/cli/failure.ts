@@ -1,5 +1,5 @@
 import { isSubmitLockError } from "../errors.ts";
-import { plainError } from "../stores/redis/ioredis.ts";
+import { isServerError, plainError } from "../stores/redis/ioredis.ts";
 import { refusals } from "../stores/redis/no-answers.ts";
 
 export const exitCode = {
@@ -25,9 +25,6 @@ export class CliError extends Error {
     this.exitCode = code;
   }
 }
-
-/** Redis did not answer: it may have executed the request. */
-export class NoAnswerError extends CliError {}
 
 /** Patterns of errors, with exit code and the sentence after the address. The first match wins. */
 const remedies: readonly (readonly [RegExp, code: number, sentence: string])[] = [
@@ -63,7 +60,8 @@ export function toCliError(error: unknown, at: string): CliError {
   if (error instanceof CliError) return error;
   // A defect of this program must not look like a failure of Redis.
   if (error instanceof TypeError || error instanceof ReferenceError) throw error;
-  const reasons = reasonsOf(error);
+  const causes = causesOf(error);
+  const reasons = causes.map(({ message }) => message.replace(/\.$/, "")).filter(Boolean);
   // Most errors repeat the message of their cause.
   const text = reasons
     .filter((reason, index) => !reasons.slice(0, index).some((before) => before.includes(reason)))
@@ -74,16 +72,14 @@ export function toCliError(error: unknown, at: string): CliError {
   if (code === "SUBMIT_LOCK_INVALID_OPTION") return new CliError(text);
   const found = remedies.find(([pattern]) => reasons.some((reason) => pattern.test(reason)));
   if (found !== undefined) return new CliError(`${at}${found[2]} (${text})`, found[1], error);
-  const advice = "Is the address right, and can this host reach it?";
-  return new NoAnswerError(`no answer from ${at}. ${advice} (${text})`, noRedis, error);
+  const silence = `no answer from ${at}. Is the address right, and can this host reach it?`;
+  const failed = causes.some(isServerError) ? `${at} answered with an error` : silence;
+  return new CliError(`${failed} (${text})`, noRedis, error);
 }
 
-/** The messages of an error and of its causes, without full stops at their ends. */
-function reasonsOf(error: unknown): string[] {
-  const reasons: string[] = [];
-  for (let each = error; each instanceof Error && reasons.length < 5; ) {
-    reasons.push(plainError(each).message.replace(/\.$/, ""));
-    each = each.cause ?? (each as { lastNodeError?: unknown }).lastNodeError;
-  }
-  return reasons.length === 0 ? [String(error)] : reasons.filter((reason) => reason !== "");
+/** An error and its causes. */
+function causesOf(error: unknown, most = 5): Error[] {
+  const { lastNodeError, cause: next = lastNodeError } = Object(error);
+  const others = most > 1 && next instanceof Error ? causesOf(next, most - 1) : [];
+  return [plainError(error), ...others];
 }

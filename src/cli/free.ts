@@ -1,9 +1,10 @@
 import { hostname, userInfo } from "node:os";
+import { isSubmitLockError } from "../errors.ts";
 import type { FreeResult } from "../lock/on-call.ts";
 import { answerOf } from "./connect.ts";
-import { CliError, exitCode, NoAnswerError, toCliError } from "./failure.ts";
+import { CliError, exitCode, toCliError } from "./failure.ts";
 import type { Context } from "./main.ts";
-import { describeLock, effectOfFree, type Found, stateOf } from "./show.ts";
+import { describeLock, effectOfFree, type Found, longestWait, stateOf } from "./show.ts";
 import { duration, json, visible, visibleTexts, visibleUser } from "./terminal.ts";
 
 export async function free(context: Context): Promise<number> {
@@ -11,8 +12,7 @@ export async function free(context: Context): Promise<number> {
   const now = args.has("now");
   const missing = ["id", "reason"].filter((name) => !args.has(name)).map((name) => `--${name}`);
   if (missing.length > 0 && !args.has("dry-run") && !terminal.canAsk) {
-    const command = `${args.suggest("free")} --id <id> --reason <text>`;
-    const text = `without a terminal, free needs ${missing.join(" and ")}: ${command}`;
+    const text = `without a terminal, free needs ${missing.join(" and ")}: ${args.suggest("free")} --id <id> --reason <text>`;
     throw new CliError(`${text}. ${args.suggest("show")} prints the id`);
   }
   const connection = await open();
@@ -36,14 +36,11 @@ export async function free(context: Context): Promise<number> {
   }
   if (args.has("dry-run")) {
     if (!isSame) return wrongId(found);
+    const wait = longestWait(found);
     // `free` cuts a life that is too long to the holder's ttlMs, which an inspection does not have.
-    const isTooLong = found.state === "held" && found.clockSetBack;
-    const keptMs = isTooLong ? Number.POSITIVE_INFINITY : found.expiresInMs;
+    const keptMs = wait === "ttlMs" ? Number.POSITIVE_INFINITY : found.expiresInMs;
     const freeInMs = now || found.state === "cooldown" || found.state === "foreign" ? 0 : keptMs;
-    const wait = freeInMs === Number.POSITIVE_INFINITY ? "ttlMs" : duration(freeInMs);
-    const effect =
-      freeInMs === 0 ? "let the next order start at once" : `keep the user out for ${wait}`;
-    const text = `Would free user ${user} (${labelOf(found)}) and ${effect}. Nothing was changed.`;
+    const text = `Would free user ${user} (${labelOf(found)}) and ${freeInMs === 0 ? "let the next order start at once" : `keep the user out for ${wait} at most`}. Nothing was changed.`;
     return ended(context, { outcome: "freed", freeInMs }, text);
   }
 
@@ -52,10 +49,10 @@ export async function free(context: Context): Promise<number> {
   const asked = lock.free(args.user, { id, by, reason, now });
   const result = await answerOf(connection, asked).catch((error: unknown) => {
     const failure = toCliError(error, connection.address);
-    const outcome =
-      failure instanceof NoAnswerError
-        ? `Whether the user was freed is not known. Look again: ${args.suggest("show")}`
-        : "Nothing was changed.";
+    // Where a request may have been executed, the cause is an error of the lock, too.
+    const isKnown = isSubmitLockError(error) && !isSubmitLockError(error.cause);
+    const look = `Whether the user was freed is not known. Look again: ${args.suggest("show")}`;
+    const outcome = isKnown ? "Nothing was changed." : look;
     throw new CliError(`${failure.message} ${outcome}`, failure.exitCode);
   });
   let text = `User ${user} is free by now.`;
@@ -86,8 +83,7 @@ async function answers({ args, terminal }: Context, found: Found) {
   const user = visibleUser(args.user);
   // With --now or a foreign lock the holder may go on: warn even if there is nothing to ask.
   if (asksId || now || found.state === "foreign") {
-    const without = `Without --now the user waits up to ${duration(found.expiresInMs)}.`;
-    const risk = `--now lets the next order start at once, although the holder may still be at work: two orders and two charges are possible. Do this only with a developer who has stopped that process. ${without}`;
+    const risk = `--now lets the next order start at once, although the holder may still be at work: two orders and two charges are possible. Do this only with a developer who has stopped that process. Without --now the next order can start in ${longestWait(found)} at most.`;
     const hasHolder = found.state === "held" || found.state === "freed";
     const effect = now && hasHolder ? risk : effectOfFree(found);
     terminal.warn([...describeLock(user, found), effect]);

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
+import { addressOf } from "../stores/redis/ioredis.ts";
 import { answerOf, type CliTarget, type PrefixedLock, redisOf } from "./connect.ts";
 import { CliError, exitCode } from "./failure.ts";
 import type { Arguments, Context } from "./main.ts";
@@ -72,9 +73,8 @@ export interface Listed {
 
 /** The masters, to which `list` and `doctor` send commands that are not those of a lock. */
 export function mastersOf({ client }: CliTarget): readonly Redis[] {
-  if (client !== undefined) {
+  if (client !== undefined)
     return client.isCluster ? (client as Cluster).nodes("master") : [client as Redis];
-  }
   throw new CliError("list and doctor need `export { redis }` in the module of --config, too");
 }
 
@@ -95,7 +95,7 @@ export async function findLocks(
   progress?: (looked: number) => void,
 ): Promise<Listed> {
   const startedAt = performance.now();
-  const { address, clientPrefix, user: login = "<user>" } = connection;
+  const { clientPrefix, user: login = "<user>" } = connection;
   const { keyPrefix, lock } = prefixed;
   // Characters of a pattern are escaped in the prefix.
   const pattern = `${(clientPrefix + keyPrefix).replace(/[*?[\]\\^]/g, "\\$&")}*`;
@@ -108,13 +108,14 @@ export async function findLocks(
   let looked = 0;
   let isComplete = true;
   for (const node of masters) {
+    const address = addressOf(node);
     let cursor = "0";
     do {
       isComplete = performance.now() - startedAt <= budgetMs && users.size < mostLocks;
       if (!isComplete) break;
       if (looked > 0) await sleep(pauseMs);
       const scanned = node.scan(cursor, "MATCH", pattern, "COUNT", batch);
-      const [next, keys] = await answerOf(connection, scanned).catch((error: unknown) => {
+      const [next, keys] = await answerOf({ address }, scanned).catch((error: unknown) => {
         if (!/\bNOPERM\b/.test(String(error))) throw error;
         const text = `list needs +scan, which ${address} does not permit this user. Permit it with: ACL SETUSER ${login} +scan. show, free and watch work without it`;
         throw new CliError(text, exitCode.notPermitted);
@@ -163,9 +164,8 @@ export function listText(listed: Listed, redis: string, args: Arguments, paint: 
   const ages = locks.flatMap(({ found }) => (found.state === "held" ? (found.heldMs ?? []) : []));
   const oldest = ages.length === 0 ? "" : `, the oldest held for ${duration(Math.max(...ages))}`;
   const summary = numbers.length === 0 ? "" : ` (${numbers.join(", ")})${oldest}`;
-  const lines = [
-    paint("bold", `${keyPrefix} on ${redis}: ${plural(locks.length, "lock")}${summary}`),
-  ];
+  const headline = `${keyPrefix} on ${redis}: ${plural(locks.length, "lock")}${summary}`;
+  const lines = [paint("bold", headline)];
   if (locks.length === 0) lines.push(`If a customer still cannot order: ${program} show <user>`);
   else lines.push(...table(locks.slice(0, limit), args.has("no-ids"), paint));
   if (locks.length > limit) lines.push(`and ${count(locks.length - limit)} more (see --limit)`);
@@ -199,9 +199,8 @@ function cellsOf(found: Found): [held: string, renewed: string, freeIn: string, 
   const freeIn = isEndless ? "never" : duration(found.expiresInMs);
   if (found.state === "freed") return ["-", "-", freeIn, `freed by ${found.by} (${found.reason})`];
   if (found.state === "cooldown") return ["-", "-", freeIn, "-"];
-  if (found.state === "foreign") {
+  if (found.state === "foreign")
     return ["?", "-", freeIn, found.notText ? "no text, so no lock" : "another lock"];
-  }
   const { heldMs, renewedMs = 0, endsInMs = 0 } = found;
   const held = heldMs === undefined ? "?" : duration(heldMs);
   const holder = found.holder || "-";

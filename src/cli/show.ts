@@ -85,9 +85,8 @@ function headline(found: Found): string {
       return `is locked by ${found.notText ? "a key that holds no text and so cannot be a lock" : "something that is not submit-lock"}, ${rest}`;
     case "held":
       if (missed === 0) return "is placing an order right now";
-      if (missed !== undefined) {
+      if (missed !== undefined)
         return `is locked, and its process has missed ${plural(missed, "renewal")}: it died, or it cannot reach Redis`;
-      }
       return `is locked ${found.clockSetBack ? `${rest}, because Redis' clock was set back` : `by submit-lock 0.1 or another library, ${rest}`}; whether a process is at work is not known`;
   }
 }
@@ -117,12 +116,20 @@ function factsOf(held: HeldInspection): string[] {
   return [...facts, `  renewed  ${renewed}`, ends];
 }
 
+/** The longest time from a `free` to the next order: before it, the holder may renew once more. */
+export function longestWait(found: Found): string {
+  const renewals = renewalsOf(found);
+  if (renewals?.hasEnded === false) return duration(3 * renewals.everyMs);
+  const isCut = found.state === "held" && found.clockSetBack;
+  return isCut || found.expiresInMs === Infinity ? "ttlMs" : duration(found.expiresInMs);
+}
+
 /** Says what `free` without `--now` does to a lock, and what to do before. */
 export function effectOfFree(found: Found): string {
   const left = duration(found.expiresInMs);
   const lookFirst = "Look for the order and the payment first.";
   const effects: Readonly<Record<LockState, string>> = {
-    working: `free asks the process to stop, and the next order waits until then: ${left} at most. It undoes nothing that the order has done. ${lookFirst}`,
+    working: `free asks the process to stop. The next order can start when the lock runs out, in ${longestWait(found)} at most, even if the process stops sooner. free undoes nothing that the order has done. ${lookFirst}`,
     silent: `The lock ends by itself in ${left}. Freeing it will not help the user sooner; it only stops the process from renewing it. ${lookFirst}`,
     unknown: `free without --now ${"clockSetBack" in found ? "cuts the time to ttlMs, as the next click does" : left === "forever" ? "gives it an expiry, ttlMs" : "leaves the user locked out for the time above"}. The lock's holder may still be at work. ${lookFirst}`,
     freed: "Nothing to do: by that time the holder has been notified, or its lease has run out.",

@@ -22,11 +22,11 @@ export interface RequestContent {
 const usualTypes = /^application\/(?:json|x-www-form-urlencoded)\b/i;
 
 /**
- * Returns the payload of a request: query, parsed body and files. Waits one turn of the event loop
- * for a body that was announced and not parsed: on HTTP/2 it may turn out to be empty.
+ * Returns the payload: query, parsed body and files. Without files, waits one turn of the event
+ * loop for a body that was announced and not parsed: on HTTP/2 it may turn out to be empty.
  *
- * @throws NoFingerprintError (as a rejection) for a body that was not parsed: no parser takes its
- * content type (415), or none is mounted (500); and for files whose bytes are not known.
+ * @throws NoFingerprintError (as a rejection) for files whose bytes are not known; without files,
+ * for an unparsed body: 500 if its type is a usual one and the request has no `body`, else 415.
  */
 export async function payloadOf(
   req: IncomingMessage,

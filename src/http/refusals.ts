@@ -81,8 +81,9 @@ function contentOf(refusal: RefusalReason, isDerived: boolean): Content {
       return [
         [503, "submit_unavailable", soon],
         "Service Unavailable",
-        "The submission was not started, because it could not be protected against being placed twice. Try again in a moment.",
+        "This request was not processed, because the submission could not be protected against being placed twice. If you sent it before, it may have been placed then: check that first. Send the same submission again in a moment.",
         "We could not make sure that it would be placed only once. Try again in a moment. If you have submitted it before, look at your orders first.",
+        "We cannot place your order now",
       ];
     case "key-missing":
       return [
@@ -158,9 +159,8 @@ function contentOf(refusal: RefusalReason, isDerived: boolean): Content {
 }
 
 /**
- * The page of a problem, for a person who has submitted an HTML form, and would see a line of JSON
- * in the checkout. The page has no link, because only the shop knows its pages, and no style or
- * script, because a content security policy could forbid them.
+ * The page of a problem, for a person who has submitted an HTML form. It has no link, because only
+ * the shop knows its pages, and no style or script, which a content security policy could forbid.
  */
 function pageOf(code: ProblemCode, advice: string, title = "Your order was not placed"): string {
   return `<!doctype html>

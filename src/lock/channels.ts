@@ -87,7 +87,7 @@ export interface LostMessage {
   readonly durationMs: number;
 }
 
-/** Published on `submit-lock:retire` at the end of a release that began with requests in flight. */
+/** Published on `submit-lock:retire` when an owner id ends whose acquire had copies in flight. */
 export interface RetireMessage {
   readonly key: string;
   readonly keyPrefix: string;

@@ -261,17 +261,17 @@ async function ask<Reply extends { readonly kind: string }>(
     settle = resolve;
   });
   let lastFailure: NoAnswer | undefined;
+  let mayBeDone = false;
   for (let round = 0; performance.now() < endsAt; round++) {
     const failed = new Promise<NoAnswer>((fail) => {
-      const answer = (reply: Reply) => {
-        if (isNoAnswer(reply)) fail(reply);
-        else settle(reply as Exclude<Reply, NoAnswer>);
-      };
+      const answer = (reply: Reply) =>
+        isNoAnswer(reply) ? fail(reply) : settle(reply as Exclude<Reply, NoAnswer>);
       write(store, method, { ...more, command, deadlineMs: undefined, answer } as never);
     });
     // Rule 10: a timer of our own bounds the wait.
     const waitMs = Math.min(commandTimeoutMs, endsAt - performance.now());
     const reply = await within(waitMs, Promise.race([answered, failed]));
+    mayBeDone ||= reply === undefined || reply.kind === "unknown";
     if (reply === undefined) continue;
     if (!isNoAnswer(reply)) return reply;
     lastFailure = reply;
@@ -279,7 +279,9 @@ async function ask<Reply extends { readonly kind: string }>(
     if (reply.kind === "rejected") break;
     await pauseBeforeRetry(round, endsAt);
   }
-  throw toLockError(lastFailure, acquireTimeoutMs);
+  const cause = toLockError(lastFailure, acquireTimeoutMs);
+  if (!mayBeDone || method === "inspect") throw cause;
+  throw new LockUnavailableError(`${cause.message} (the lock may have been freed)`, { cause });
 }
 
 /** Checks and percent-encodes a text, so that no field of a tombstone holds a colon. */

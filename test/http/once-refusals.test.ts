@@ -175,7 +175,7 @@ const refusals: Refusing[] = [
     status: 503,
     code: "submit_unavailable",
     retryAfter: /^1$/,
-    heading: "Your order was not placed",
+    heading: "We cannot place your order now",
     told: { reason: "unavailable", cause: expect.any(Error) },
     arrange: async (options) => {
       const redis = ioredis6.connect(await freePort());

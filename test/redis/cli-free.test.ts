@@ -141,7 +141,7 @@ describe("free", () => {
     const { code, stdout, stderr } = await runBin(["free", user, "--id", id, "--now", ...why], env);
     expect(code).toBe(0);
     expect(stderr).toContain("two orders and two charges are possible");
-    expect(stderr).toMatch(/Without --now the user waits up to \d+\.\d s\./);
+    expect(stderr).toMatch(/Without --now the next order can start in \d+\.\d s at most\./);
     expect(stdout).toContain("can order again now");
     await (await leaseOf(lock, user)).release();
   });

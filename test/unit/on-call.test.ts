@@ -1,11 +1,13 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { type LockStore, MemoryStore } from "../../src/index.ts";
+import type { FreeRequest, NoAnswer } from "../../src/lock/store.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
 
 afterEach(closeLocks);
 
 const anna = { by: "anna@ops-1", reason: "ticket 4711" };
+const unavailable = "SUBMIT_LOCK_UNAVAILABLE";
 const lockWith = () => openLock({ store: new MemoryStore() });
 
 test.each([
@@ -67,6 +69,39 @@ describe("a store without inspect and free", () => {
         message: expect.stringMatching(`^${method}: expected a lock whose store has it`),
       });
     }
+  });
+});
+
+describe("a free that the store refuses", () => {
+  const cause = new Error("NOPERM");
+  const refused: NoAnswer = { kind: "rejected", cause, misconfigured: true };
+
+  test.each([
+    ["at once has changed nothing", [refused], "SUBMIT_LOCK_MISCONFIGURED"],
+    [
+      "after a request to another node has changed nothing",
+      [{ kind: "unsent", reason: "MOVED" }, refused],
+      "SUBMIT_LOCK_MISCONFIGURED",
+    ],
+    ["after a request without an answer may be done", ["silence", refused], unavailable],
+    [
+      "after a request that may be done may be done",
+      [{ kind: "unknown", cause }, refused],
+      unavailable,
+    ],
+  ] as [string, (NoAnswer | "silence")[], string][])("%s", async (_what, replies, code) => {
+    const left = [...replies];
+    const store: LockStore = Object.assign(new MemoryStore(), {
+      free: ({ answer }: FreeRequest) => {
+        const reply = left.shift() ?? "silence";
+        if (reply !== "silence") answer(reply);
+      },
+    });
+    const times = { acquireTimeoutMs: 400, commandTimeoutMs: 20 };
+    const asked = openLock({ store, ...times }).free("42", { id: "0f8fad5b", ...anna });
+    const mayBeDone = expect.stringContaining("(the lock may have been freed)");
+    const message = code === unavailable ? mayBeDone : expect.not.stringContaining("may have been");
+    await expect(asked).rejects.toMatchObject({ code, message });
   });
 });
 

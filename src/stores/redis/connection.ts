@@ -44,7 +44,7 @@ export interface ConnectionWatcher {
   refused(error: Error): void;
 }
 
-/** One client, and the known state of its connection: ready, silent, lost. */
+/** One client: writes its calls, follows each to its end, and knows what is left unanswered. */
 export class Connection {
   readonly client: RedisClient;
   /** How many calls count as unanswered: their node has answered neither them nor a later one. */

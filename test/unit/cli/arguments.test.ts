@@ -170,4 +170,14 @@ describe("an error", () => {
     expect(error.message).toContain(advice);
     expect(error.message).toContain(message.replace(/\.$/, ""));
   });
+
+  test("that Redis itself has sent is no silence", () => {
+    const reply = new Error("ERR max number of clients reached");
+    reply.name = "ReplyError";
+    const error = toCliError(new Error("outer", { cause: reply }), "redis-1:6379");
+    expect(error.exitCode).toBe(3);
+    expect(error.message).toBe(
+      "redis-1:6379 answered with an error (outer: ERR max number of clients reached)",
+    );
+  });
 });

@@ -86,6 +86,11 @@ const rows: [what: string, facts: Partial<Facts>, expected: string[]][] = [
     ["fail quorum"],
   ],
   [
+    "a Sentinel that may not say whether there is a quorum",
+    { sentinels: [{ ...sentinel, quorum: "NOPERM this user has no permissions" }] },
+    ["unknown quorum"],
+  ],
+  [
     "a Sentinel that does not answer",
     { sentinels: [{ ...sentinel, failure: "no answer" }] },
     ["unknown sentinel"],
@@ -128,6 +133,16 @@ describe("doctor", () => {
       );
     },
   );
+
+  test.each([
+    ["Sentinel s:26379", { sentinels: [{ ...sentinel, failure: "silence" }] }],
+    ["redis-1:6379", clusterNode({ failure: "silence" })],
+  ])("names %s where it is silent", async (address, facts) => {
+    const { servers, findings } = await reportOn(facts);
+    const all = [...servers.flatMap((each) => each.findings), ...findings];
+    const text = `no answer from ${address} within 2 s. Can this host reach it?`;
+    expect(all).toContainEqual(expect.objectContaining({ text }));
+  });
 
   test("names a remedy for whatever is wrong with a server", async () => {
     for (const [, facts] of rows) {

@@ -63,7 +63,7 @@ export type Info = Readonly<Record<string, string | undefined>>;
 export interface ServerFacts {
   readonly address: string;
   readonly isClusterNode: boolean;
-  /** The reason why nothing can be read. */
+  /** The reason why nothing can be read; `silence`: it never answers. */
   readonly failure?: string;
   readonly info?: Info | undefined;
   /** The run id at another connection to the same address; not on a Cluster. */
@@ -135,6 +135,7 @@ export async function examined(
         }),
       },
       info: async () => {
+        if (failure === "silence") await new Promise(() => {});
         if (failure !== undefined) throw new Error(failure);
         return `# Server\r\n${infoText(given(info))}`;
       },
@@ -149,6 +150,7 @@ export async function examined(
         info: async () => infoText({ run_id: server.secondRunId }),
         call: async (_sentinel: string, command: string) => {
           const asked = sentinels.find(({ address }) => address.startsWith(`${more.host}:`));
+          if (asked?.failure === "silence") await new Promise(() => {});
           if (asked?.failure !== undefined) throw new Error(asked.failure);
           if (command === "CKQUORUM") return asked?.quorum;
           return ["name", "mymaster", "down-after-milliseconds", `${asked?.downAfterMs}`];
