@@ -98,7 +98,12 @@ async function clientOf(args: Arguments, url: string): Promise<Redis | Cluster> 
     });
   }
   const name = args.text("master") ?? "";
-  const at = sentinels ? { sentinels: sentinels.map(sentinelOf), name } : { host, port };
+  const addresses = sentinels?.map((each) => {
+    const [, of = "", behind = "26379"] = /^(.+?)(?::(\d+))?$/.exec(each.trim()) ?? [];
+    if (of === "") throw new CliError("--sentinel: expected host:port,host:port");
+    return { host: of, port: Number(behind) };
+  });
+  const at = addresses ? { sentinels: addresses, name } : { host, port };
   return new ioredis.Redis({ ...options, ...at, keyPrefix, sentinelRetryStrategy: () => null });
 }
 
@@ -123,12 +128,6 @@ function fromUrl(text: string) {
       "--url or REDIS_URL: expected an address such as redis://user:password@host:6379/0, with the database as its path, without ? and #, and with special characters in the password percent-encoded",
     );
   }
-}
-
-function sentinelOf(text: string): { host: string; port: number } {
-  const [, host = "", port = "26379"] = /^(.+?)(?::(\d+))?$/.exec(text.trim()) ?? [];
-  if (host === "") throw new CliError("--sentinel: expected host:port,host:port");
-  return { host, port: Number(port) };
 }
 
 function readAuthority(file: string): string {

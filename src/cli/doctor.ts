@@ -53,7 +53,17 @@ export async function doctor({ args, terminal, open }: Context): Promise<number>
   const findings: Finding[] = [];
   const add = adding(findings);
   // A replica refuses every lock, which the finding about its role explains.
-  if (!servers.some(({ role }) => role === "replica")) await tryLocks(connection, add);
+  if (!servers.some(({ role }) => role === "replica")) {
+    const { address, locks } = connection;
+    const startedAt = performance.now();
+    try {
+      for (const { lock } of locks) await answerOf({ address }, lock.check());
+      const ms = ((performance.now() - startedAt) / locks.length).toFixed(1);
+      add("ok", "commands", `acquire, extend and release of a lock work (${ms} ms together)`);
+    } catch (error) {
+      add("fail", "commands", `the lock cannot work: ${toCliError(error, address).message}`);
+    }
+  }
   await askSentinels(connection, ttlMs, add);
   await lookAtKeys(connection, budgetMs, add);
   const all = [...findings, ...servers.flatMap((server) => server.findings)];
@@ -239,18 +249,6 @@ async function lookAtGathering(connection: CliTarget, node: Redis, add: Add): Pr
 
 function longer(ms: number, ttlMs: number): string {
   return `${duration(ms)} is longer than ttlMs, ${duration(ttlMs)}: every order that is under way on a failed master loses its lease`;
-}
-
-/** Tries a throwaway lock of each prefix. */
-async function tryLocks({ address, locks }: CliTarget, add: Add): Promise<void> {
-  const startedAt = performance.now();
-  try {
-    for (const { lock } of locks) await answerOf({ address }, lock.check());
-    const ms = ((performance.now() - startedAt) / locks.length).toFixed(1);
-    add("ok", "commands", `acquire, extend and release of a lock work (${ms} ms together)`);
-  } catch (error) {
-    add("fail", "commands", `the lock cannot work: ${toCliError(error, address).message}`);
-  }
 }
 
 async function askSentinels(connection: CliTarget, ttlMs: number, add: Add): Promise<void> {

@@ -156,7 +156,11 @@ export class MemoryStore implements LockStore {
   }
 
   #take(command: LockCommand, now: number): number {
-    this.#sweep(now);
+    // Deletes expired keys, whose users may never return; once for each doubling, that is cheap.
+    if (this.#entries.size >= this.#sweepAt) {
+      for (const each of this.#entries.keys()) live(this.#entries, each, now);
+      this.#sweepAt = Math.max(1_000, 2 * this.#entries.size);
+    }
     const microseconds = Math.floor((performance.timeOrigin + now) * 1_000);
     // Rule 20: higher than the last token, also within one microsecond.
     const fencingToken = Math.max(microseconds, this.#lastToken + 1);
@@ -195,13 +199,6 @@ export class MemoryStore implements LockStore {
       const isFreed = entry.state === "freed" && entry.ownerId === ownerId;
       request.answer({ kind: isFreed ? "freed" : "foreign", storeTimeMs: now });
     }
-  }
-
-  /** Deletes expired keys, whose users may never return; once for each doubling, that is cheap. */
-  #sweep(now: number): void {
-    if (this.#entries.size < this.#sweepAt) return;
-    for (const key of this.#entries.keys()) live(this.#entries, key, now);
-    this.#sweepAt = Math.max(1_000, 2 * this.#entries.size);
   }
 }
 

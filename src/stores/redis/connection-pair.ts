@@ -274,7 +274,11 @@ export class ConnectionPair {
     if (this.#second === undefined && isSoonUsable) return undefined;
     this.#second ??= this.#openSecond();
     clearTimeout(this.#idleTimer);
-    this.#idleTimer = setTimeout(() => this.#closeIdle(), idleMs);
+    this.#idleTimer = setTimeout(() => {
+      // No request has wanted the second for 30 s: the last error explains no failure from now on.
+      this.#lastError = undefined;
+      this.#closeSecond();
+    }, idleMs);
     this.#idleTimer.unref();
     return this.#second;
   }
@@ -315,12 +319,6 @@ export class ConnectionPair {
     if (isUsable) this.#unusable = undefined;
     else if (this.#unusable?.status !== status) this.#unusable = { status, since: now };
     else if (now - this.#unusable.since > boundMs) this.#closeSecond();
-  }
-
-  #closeIdle(): void {
-    // No request has wanted the second for 30 s: the last error explains no failure from now on.
-    this.#lastError = undefined;
-    this.#closeSecond();
   }
 
   #closeSecond(): void {

@@ -52,7 +52,10 @@ export class Gathering {
    * @param key one of the slot, for the question.
    */
   nodeFor(slot: number, name: string, key: string): ClusterNode | undefined {
-    if (!this.#isPossible || this.#isAlone(slot, name)) return undefined;
+    const alone = this.#alone.get(slot);
+    if (alone && (alone.name !== name || performance.now() >= alone.until))
+      this.#alone.delete(slot);
+    if (!this.#isPossible || this.#alone.has(slot)) return undefined;
     const node = nodeNamed(this.#client, name);
     const isMaster = node?.status === "ready" && node.options?.readOnly !== true;
     return isMaster && this.#saidYes(node, key) ? node : undefined;
@@ -62,14 +65,6 @@ export class Gathering {
   // the move. For 10 s, or until another node has the slot, its keys go in calls of their own.
   refused(slot: number, name: string): void {
     this.#alone.set(slot, { name, until: performance.now() + aloneMs });
-  }
-
-  #isAlone(slot: number, name: string): boolean {
-    const alone = this.#alone.get(slot);
-    if (alone === undefined) return false;
-    if (alone.name === name && performance.now() < alone.until) return true;
-    this.#alone.delete(slot);
-    return false;
   }
 
   /** Rule 23: whether the node has said yes on this connection; asks it if it is time to. */

@@ -150,15 +150,16 @@ export class ReplicaWait {
     commands.push(["wait", this.#replicas, waitMs]);
     const answer = pipelined(connection.client, commands);
     connection.follow(connection.nodeOf(slot), answer, dueAt, (result) => {
-      this.#answered(calls, result as RoundResult, waitMs);
+      this.#answered(calls, result, waitMs);
       ended();
     });
   }
 
-  #answered(calls: readonly (readonly Touch[])[], result: RoundResult, waitMs: number): void {
+  #answered(calls: readonly (readonly Touch[])[], result: CallResult, waitMs: number): void {
     const replies = result.kind === "value" ? (result.value as unknown[]) : [];
     let failure = result.kind === "value" ? this.#shortage(replies.at(-1), waitMs) : undefined;
-    if (result.kind !== "value") {
+    // A round has the text of its script, so it is never `not-loaded`.
+    if (result.kind !== "value" && result.kind !== "not-loaded") {
       const none = toNoAnswer(result);
       failure = none.kind === "unsent" ? new Error(none.reason) : none.cause;
     }
@@ -195,16 +196,14 @@ export class ReplicaWait {
     const own = this.#own;
     if (own && (own.status === "end" || databaseOf(own) !== databaseOf(this.#client)))
       this.#close();
-    this.#own ??= inNeutralContext(() => this.#open());
+    this.#own ??= inNeutralContext(() => {
+      const opened = duplicate(this.#client);
+      // Without a listener ioredis would log the errors, and the pair would hear none.
+      onError(opened, () => {});
+      this.#detach = ConnectionPair.of(opened).attach(() => {});
+      return opened;
+    });
     return ConnectionPair.of(this.#own);
-  }
-
-  #open(): RedisClient {
-    const own = duplicate(this.#client);
-    // Without a listener ioredis would log the errors, and the pair would hear none.
-    onError(own, () => {});
-    this.#detach = ConnectionPair.of(own).attach(() => {});
-    return own;
   }
 
   readonly #close = (): void => {
@@ -214,9 +213,6 @@ export class ReplicaWait {
     this.#own = undefined;
   };
 }
-
-/** A round has the text of its script, so it is never `not-loaded`. */
-type RoundResult = Exclude<CallResult, { kind: "not-loaded" }>;
 
 /** Splits the touches into calls: at most 100 in each and, on a Cluster, of one slot. */
 function callsOf(touches: readonly Touch[], pair: ConnectionPair): Touch[][] {
