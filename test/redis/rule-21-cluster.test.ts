@@ -95,7 +95,7 @@ describe.each(clusterClients)("rule 21: acknowledged on a Cluster, with $name", 
     );
     const before = await leaseOf(lock, user);
     await before.release();
-    await (await beginMove({ ports } as never, keyOf(user))).finish();
+    await (await beginMove({ ports }, keyOf(user))).finish();
     // Others of the first master, in the same turn and so in the same pipeline.
     const users = [user, ...Array.from({ length: 20 }, freshUser)];
     const leases = await Promise.all(users.map((one) => leaseOf(lock, one)));

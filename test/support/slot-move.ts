@@ -14,21 +14,29 @@ export interface SlotMove {
   finish(): Promise<void>;
 }
 
-/** Begins to move the slot of the key from the first master to the second. */
-export async function beginMove({ ports }: RedisCluster, key: string): Promise<SlotMove> {
+/**
+ * Begins to move the slot of the key from the first master to the second.
+ *
+ * @param send over a connection of its own for each command, unless another way is given.
+ */
+export async function beginMove(
+  { ports }: Pick<RedisCluster, "ports">,
+  key: string,
+  send: typeof command = command,
+): Promise<SlotMove> {
   const [source, target] = ports as [number, number];
   const slot = slotOf(key);
-  const idOf = async (port: number) => String(await command(port, "CLUSTER", "MYID"));
+  const idOf = async (port: number) => String(await send(port, "CLUSTER", "MYID"));
   const setSlot = (port: number, ...state: string[]) =>
-    command(port, "CLUSTER", "SETSLOT", slot, ...state);
+    send(port, "CLUSTER", "SETSLOT", slot, ...state);
   const [sourceId, targetId] = await Promise.all([idOf(source), idOf(target)]);
   await setSlot(target, "IMPORTING", sourceId);
   await setSlot(source, "MIGRATING", targetId);
   const move = async (moved: string) => {
-    await command(source, "MIGRATE", "127.0.0.1", target, moved, 0, 5_000);
+    await send(source, "MIGRATE", "127.0.0.1", target, moved, 0, 5_000);
   };
   const keysOn = async (port: number) =>
-    (await command(port, "CLUSTER", "GETKEYSINSLOT", slot, 1_000)) as string[];
+    (await send(port, "CLUSTER", "GETKEYSINSLOT", slot, 1_000)) as string[];
   return {
     slot,
     move,

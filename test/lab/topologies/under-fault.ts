@@ -16,7 +16,7 @@ export const ttlMs = 3_000;
 export const acquireTimeoutMs = 1_000;
 
 /** How soon orders flow when some master takes writes, although nobody but Redis knows of it yet. */
-const resumeBoundMs = 2_500;
+export const resumeBoundMs = 2_500;
 
 /** What customers and observers saw of one fault. Times are milliseconds. */
 export interface Outcome {

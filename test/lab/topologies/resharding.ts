@@ -1,0 +1,296 @@
+import { delimiter } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { type Lease, RedisStore, SubmitLock } from "../../../src/index.ts";
+import { slotOf } from "../../../src/stores/redis/cluster.ts";
+import { closeClients, cluster5, cluster6, untilReady } from "../../support/clients.ts";
+import { serverBinary, serverVersion } from "../../support/server-binary.ts";
+import { until } from "../../support/until.ts";
+import { now } from "../service/protocol.ts";
+import { Random } from "../simulation/time/random.ts";
+import { startReplicatedCluster } from "./cluster.ts";
+import { keyIn, keyPrefix, lastOf, Moves, slotCount, users } from "./moves.ts";
+import { isInStep, type Node, type Topology } from "./topology.ts";
+import { resumeBoundMs } from "./under-fault.ts";
+import { WriteProbe } from "./write-probe.ts";
+
+/**
+ * `npm run resharding`: 200 callers on a Cluster of three masters and three replicas, while half of
+ * all slots move and two masters are replaced, on each server that `REDIS_SERVER_BINS` names. Takes
+ * `RESHARDING_SECONDS` and `RESHARDING_SEED`.
+ */
+const durationMs = 1_000 * Number(process.env["RESHARDING_SECONDS"] ?? 300);
+const seed = Number(process.env["RESHARDING_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
+const binaries = (process.env["REDIS_SERVER_BINS"] ?? "").split(delimiter).filter(Boolean);
+if (binaries.length === 0) binaries.push(serverBinary());
+
+const callers = 200;
+/** The lock's defaults. */
+const times = { ttlMs: 10_000, acquireTimeoutMs: 1_000 };
+/** What a master took so shortly before it was killed may be lost with it. */
+const lossMs = 1_000;
+
+/** What two callers want done: each has a client of its own, with its own table of slots. */
+interface Order {
+  readonly slot: number;
+  readonly id: string;
+  recordedAt?: number;
+}
+
+interface Failover {
+  readonly isKill: boolean;
+  readonly from: number;
+  /** When another master took writes. */
+  writableAt: number;
+}
+
+class Resharding {
+  readonly counts = {
+    acquired: 0,
+    completed: 0,
+    contended: 0,
+    "503 in a failover": 0,
+    "503 as slots moved by key": 0,
+    "503 as slots moved atomically": 0,
+    "leases lost": 0,
+    "excused by the kill": 0,
+  };
+  readonly findings = {
+    "two holders": 0,
+    "ran twice": 0,
+    "one key on two masters": 0,
+    refused: 0,
+    "kept out by nobody": 0,
+    "locks left": 0,
+  };
+  readonly failovers: Failover[] = [];
+  readonly moves: Moves;
+  readonly #topology: Topology;
+  readonly #random = new Random(seed);
+  readonly #locks: SubmitLock[] = [];
+  /** By couple. */
+  readonly #orders: Order[] = [];
+  #orderCount = 0;
+  /** By slot, until it is released. */
+  readonly #held = new Map<number, { readonly lease: Lease; readonly since: number }>();
+  /** By slot: from when to when its user was contended while nobody held. */
+  readonly #nobody = new Map<number, { readonly since: number; readonly until: number }>();
+  #isOver = false;
+
+  constructor(topology: Topology) {
+    this.#topology = topology;
+    this.moves = new Moves(topology, this.#random);
+    this.moves.onTwoMasters = (slot) => this.#find("one key on two masters", slot);
+  }
+
+  async run(): Promise<void> {
+    const ports = this.#topology.nodes.map(({ port }) => port);
+    for (const { connect } of [cluster6, cluster5]) {
+      const store = new RedisStore(await untilReady(connect(ports)));
+      this.#locks.push(new SubmitLock({ store, keyPrefix, ...times }));
+    }
+    for (let couple = 0; couple < callers / 2; couple++) this.#orders.push(this.#newOrder());
+    const calls = Array.from({ length: callers }, (_, caller) => this.#call(caller));
+    try {
+      const moved = this.moves.run(0.9 * durationMs);
+      await Promise.all([sleep(durationMs), this.#failOverTwice(), moved]);
+    } finally {
+      this.#isOver = true;
+      await Promise.all(calls);
+    }
+    // Less than the life of a key: it is retired, and does not only run out.
+    await until(async () => (await this.#keysLeft()).length === 0, {
+      what: "no lock to be left",
+      boundMs: 2 * times.acquireTimeoutMs,
+    }).catch(() => {});
+    for (const key of await this.#keysLeft()) this.#find("locks left", slotOf(key), `: ${key}`);
+    await Promise.all(this.#locks.map((lock) => lock.close({ timeoutMs: 0 })));
+  }
+
+  #find(what: keyof Resharding["findings"], slot: number, more = ""): void {
+    const count = ++this.findings[what];
+    if (count <= 5) console.log(`  FOUND: ${what} in ${this.moves.describe(slot)}${more}`);
+  }
+
+  /** Every other one is in a slot that moves or has just moved. */
+  #newOrder(): Order {
+    const { recent } = this.moves;
+    const isNear = recent.length > 0 && this.#random.next() < 0.5;
+    const slot = isNear
+      ? this.#random.pick(recent)
+      : Math.floor(this.#random.between(0, slotCount));
+    return { slot, id: `order ${this.#orderCount++}` };
+  }
+
+  /** Every other couple orders once; the rest only lock. */
+  async #call(caller: number): Promise<void> {
+    const couple = caller >> 1;
+    while (!this.#isOver) {
+      await sleep(this.#random.between(0, 150));
+      const order = this.#orders[couple] as Order;
+      const outcome = await this.#attempt(caller, order, couple % 2 === 0);
+      const isDone = outcome === "acquired" || outcome === "completed";
+      // Otherwise it is sent again: a record has to be found.
+      if (isDone && this.#orders[couple] === order && this.#random.next() < 0.5) {
+        this.#orders[couple] = this.#newOrder();
+      }
+    }
+  }
+
+  async #attempt(caller: number, order: Order, isOnce: boolean): Promise<string> {
+    const lock = this.#locks[caller % 2] as SubmitLock;
+    const { slot, id } = order;
+    const user = users[slot] as string;
+    const from = now();
+    const submission = { id, retainMs: 20_000 };
+    const attempt = await (isOnce ? lock.acquire(user, { submission }) : lock.acquire(user));
+    if (attempt.outcome === "acquired") await this.#work(attempt.lease, order, isOnce);
+    else if (attempt.outcome === "unavailable") this.#refused(slot, from, attempt.cause.message);
+    else if (attempt.outcome === "contended") this.#contended(slot, from);
+    else this.counts.completed++;
+    return attempt.outcome;
+  }
+
+  async #work(lease: Lease, order: Order, isOnce: boolean): Promise<void> {
+    const { slot } = order;
+    const held = { lease, since: now() };
+    const other = this.#held.get(slot);
+    if (other !== undefined && other.lease.remainingMs() > 0 && !other.lease.signal.aborted) {
+      this.#findUnlessLost(other.since, "two holders", slot);
+    }
+    if (order.recordedAt !== undefined) {
+      this.#findUnlessLost(order.recordedAt, "ran twice", slot);
+    }
+    this.#held.set(slot, held);
+    this.#nobody.delete(slot);
+    // A few are long enough to be extended, on whichever master they are by then.
+    await sleep(this.#random.between(0, this.#random.next() < 0.03 ? 5_000 : 10));
+    this.counts.acquired++;
+    if (lease.signal.aborted) this.counts["leases lost"]++;
+    const ending = isOnce ? lease.complete({ status: 201, body: order.id }) : lease.release();
+    if (this.#held.get(slot) === held) this.#held.delete(slot);
+    if ((await ending) === "recorded") order.recordedAt = now();
+  }
+
+  #findUnlessLost(writtenAt: number, what: "two holders" | "ran twice", slot: number): void {
+    const hasLost = ({ isKill, from }: Failover) =>
+      isKill && writtenAt > from - lossMs && writtenAt < from;
+    if (this.failovers.some(hasLost)) this.counts["excused by the kill"]++;
+    else this.#find(what, slot);
+  }
+
+  /** Whether at that time a failover was ahead, under way, or not over for long enough. */
+  #isDisturbed(from: number): boolean {
+    return this.failovers.some(({ writableAt }) => from <= writableAt + resumeBoundMs);
+  }
+
+  #refused(slot: number, from: number, cause: string): void {
+    const kind = this.moves.kindOf(slot, from, times.acquireTimeoutMs);
+    if (this.#isDisturbed(from)) this.counts["503 in a failover"]++;
+    else if (kind === undefined) this.#find("refused", slot, `: ${cause}`);
+    else this.counts[`503 as slots moved ${kind}`]++;
+  }
+
+  #contended(slot: number, from: number): void {
+    this.counts.contended++;
+    const isMoving = this.moves.kindOf(slot, from, times.acquireTimeoutMs) !== undefined;
+    // A release that a failover has lost: the key runs out by itself.
+    const isExcused = isMoving || this.#isDisturbed(from - times.ttlMs);
+    const before = this.#nobody.get(slot);
+    this.#nobody.delete(slot);
+    if (this.#held.has(slot) || isExcused) return;
+    // Its callers go on asking, so after a pause this is another one.
+    const isSame = before !== undefined && from < before.until + times.acquireTimeoutMs;
+    const nobody = { since: isSame ? before.since : from, until: now() };
+    this.#nobody.set(slot, nobody);
+    const keptOutMs = Math.round(nobody.until - nobody.since);
+    if (keptOutMs < 2 * times.acquireTimeoutMs) return;
+    this.#find("kept out by nobody", slot, `: for ${keptOutMs} ms`);
+    this.#nobody.delete(slot);
+  }
+
+  async #failOverTwice(): Promise<void> {
+    const from = now();
+    for (const [shard, isKill] of [false, true].entries()) {
+      await sleep(from + durationMs * (isKill ? 0.6 : 0.3) - now());
+      // A replica of Redis does not know which slots are on their way, so none is.
+      await this.moves.pause();
+      // What was moved last has reached the replica, too.
+      await sleep(lossMs);
+      await this.#failOver(keyIn(lastOf(shard)), isKill);
+      await sleep(lossMs);
+      this.moves.resume();
+    }
+  }
+
+  async #failOver(key: string, isKill: boolean): Promise<void> {
+    const { nodes } = this.#topology;
+    const victim = await this.#topology.masterOf(key);
+    const probe = new WriteProbe(nodes, victim, key);
+    const failover = { isKill, from: now(), writableAt: Number.POSITIVE_INFINITY };
+    this.failovers.push(failover);
+    try {
+      await (isKill ? victim.kill() : this.#topology.failOver(victim));
+      const accepted = () => probe.acceptedAt;
+      failover.writableAt = await until(accepted, { what: "a new master", boundMs: 30_000 });
+    } finally {
+      probe.stop();
+    }
+    if (isKill) await victim.restart();
+    const isSettled = async (node: Node) => {
+      const [role] = (await node.ask("ROLE")) as [string];
+      if (!String(await node.ask("CLUSTER", "INFO")).includes("cluster_state:ok")) return false;
+      return role === "master" ? node !== victim : await isInStep(node);
+    };
+    await until(async () => (await Promise.all(nodes.map(isSettled))).every(Boolean), {
+      what: "the replicas to be in step",
+      boundMs: 40_000,
+      everyMs: 100,
+    });
+  }
+
+  async #keysLeft(): Promise<string[]> {
+    const masters = await this.#topology.masters();
+    const keys = masters.map(({ port }) => this.moves.send(port, "KEYS", `${keyPrefix}*`));
+    return (await Promise.all(keys)).flat() as string[];
+  }
+}
+
+const table: Record<string, Record<string, number>> = {};
+let found = 0;
+console.log(`RESHARDING_SECONDS=${durationMs / 1_000} RESHARDING_SEED=${seed}`);
+for (const binary of binaries) {
+  const server = (serverVersion(binary) ?? binary).replace(" server v=", " ");
+  console.log(`\n${server}`);
+  const topology = await startReplicatedCluster(binary);
+  const resharding = new Resharding(topology);
+  const { counts, failovers, findings, moves } = resharding;
+  const from = now();
+  try {
+    await resharding.run();
+  } finally {
+    moves.stop();
+    closeClients();
+    await topology.stop();
+  }
+  const seconds = (now() - from) / 1_000;
+  if (moves.counts.atomically === 0) console.log("  No slot was moved atomically.");
+  for (const { isKill, from, writableAt } of failovers) {
+    const ms = Math.round(writableAt - from);
+    console.log(`  A master was ${isKill ? "killed" : "failed over"}: no writes for ${ms} ms.`);
+  }
+  const row = {
+    seconds: Math.round(seconds),
+    "orders per second": Math.round(counts.acquired / seconds),
+    "slots moved by key": moves.counts.byKey,
+    "slots moved atomically": moves.counts.atomically,
+    ...counts,
+    ...findings,
+  };
+  for (const [name, count] of Object.entries(row)) {
+    table[name] = { ...table[name], [server]: count };
+  }
+  found += Object.values(findings).reduce((sum, count) => sum + count, 0);
+}
+console.table(table);
+console.log(`${found} findings.`);
+process.exitCode = found === 0 ? 0 : 1;
