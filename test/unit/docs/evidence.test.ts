@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { Page, page } from "../../docs/page.ts";
 import { completeFaults } from "../../lab/faults/complete-faults.ts";
@@ -38,6 +39,13 @@ describe("the page of benchmarks", () => {
   const results = new Page("bench/results.md").text;
   const measured = [...results.matchAll(/\d+(?:\.\d+)?/g)].map(([number]) => Number(number));
   const lines = evidence.prose.split("## What")[0]?.match(/^- .*$/gm) ?? [];
+
+  test("is of this version of the package", () => {
+    const { version } = JSON.parse(readFileSync("package.json", "utf8"));
+    expect(/submit-lock (\d+\.\d+\.\d+)/.exec(results)?.[1]).toBe(version);
+    const named = [...evidence.prose.matchAll(/measured (\d+\.\d+\.\d+)/g)];
+    expect(named.map(([, each]) => each)).toEqual([version]);
+  });
 
   test.each(lines)("has the numbers of the bench: %s", (line) => {
     // Rounded as it is told; whole numbers are settings.
