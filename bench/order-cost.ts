@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { Redis } from "ioredis";
+import { Cluster, Redis } from "ioredis";
 import { RedisStore, SubmitLock } from "submit-lock";
 import { answerBytes, type Kind, type LockMemory, type OrderCost, type Way } from "./orders.ts";
 import { answerOf } from "./record-memory.ts";
-import { costBetween, Observer } from "./server-stats.ts";
+import { costBetween, Observer, type ServerStats } from "./server-stats.ts";
 import { medianOf } from "./statistics.ts";
 
 type Order = (lock: SubmitLock, user: number) => Promise<void>;
@@ -30,35 +30,46 @@ const headers = {
   etag: 'W/"MTIzNDU2Nzg5MDEy"',
 };
 
-/** The median of so many rounds, on a server that has a replica. */
+/**
+ * The median of so many rounds, summed over the masters.
+ *
+ * @param ports of a server that has a replica, or of the masters of a Cluster.
+ */
 export async function measureOrder(
-  port: number,
+  ports: readonly number[],
   kind: Kind,
   way: Way,
   rounds: number,
 ): Promise<OrderCost> {
-  const clients = Array.from({ length: way.connections }, () => new Redis(port, "127.0.0.1"));
+  const nodes = ports.map((port) => ({ port, host: "127.0.0.1" }));
+  const [first = {}] = nodes;
+  const clients = Array.from({ length: way.connections }, () =>
+    nodes.length === 1 ? new Redis(first) : new Cluster(nodes),
+  );
   const locks = clients.map((client) => openLock(client));
-  const observer = new Observer(port);
+  const observers = ports.map((port) => new Observer(port));
   await Promise.all(locks.map((lock) => lock.check()));
   await place(locks, kind, { ...way, seconds: 0.3 });
   const measured: OrderCost[] = [];
   for (let round = 0; round < rounds; round++) {
-    const before = await observer.stats();
+    const before = await Promise.all(observers.map((each) => each.stats()));
     const placed = await place(locks, kind, way);
-    const after = await observer.stats();
-    const { commands, cpuMicros } = costBetween(before, after, ["eval", "evalsha"]);
-    measured.push({
-      calls: commands / placed,
-      processorMicros: cpuMicros / placed,
-      bytesIn: (after.bytesIn - before.bytesIn) / placed,
-      bytesOut: (after.bytesOut - before.bytesOut) / placed,
-      replicaBytes: (after.replicaBytes - before.replicaBytes) / placed,
-    });
-    await observer.redis.flushall();
+    const after = await Promise.all(observers.map((each) => each.stats()));
+    const cost = { calls: 0, processorMicros: 0, bytesIn: 0, bytesOut: 0, replicaBytes: 0 };
+    for (const [index, then] of before.entries()) {
+      const now = after[index] as ServerStats;
+      const { commands, cpuMicros } = costBetween(then, now, ["eval", "evalsha"]);
+      cost.calls += commands / placed;
+      cost.processorMicros += cpuMicros / placed;
+      for (const bytes of ["bytesIn", "bytesOut", "replicaBytes"] as const) {
+        cost[bytes] += (now[bytes] - then[bytes]) / placed;
+      }
+    }
+    measured.push(cost);
+    await Promise.all(observers.map(({ redis }) => redis.flushall()));
   }
   await Promise.all(locks.map((lock) => lock.close()));
-  observer.close();
+  for (const observer of observers) observer.close();
   for (const client of clients) client.disconnect();
   const median = (name: keyof OrderCost) => medianOf(measured.map((each) => each[name]));
   return {
@@ -71,7 +82,7 @@ export async function measureOrder(
 }
 
 /** Its holder is no name of this machine, which is written with each lock. */
-function openLock(redis: Redis, ttlMs = 10_000): SubmitLock {
+function openLock(redis: Redis | Cluster, ttlMs = 10_000): SubmitLock {
   return new SubmitLock({ store: new RedisStore(redis), ttlMs, holder: "web-3:4711" });
 }
 

@@ -8,7 +8,8 @@ export function figuresOf(): Figures {
   const measured = sizing.tableUnder("What an order costs");
   const costs = measured.flatMap(([name = "", ...cells]): CostRow[] => {
     const kind = kinds.find((each) => name.startsWith(`${each}, `));
-    if (kind === undefined) return [];
+    // Those of a Cluster have no column for replicas.
+    if (kind === undefined || cells.length < 5) return [];
     const [calls = 0, processorMicros = 0, bytesIn = 0, bytesOut = 0, replicaBytes = 0] =
       cells.map(numberIn);
     const way = name.slice(kind.length + 2);

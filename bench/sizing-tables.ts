@@ -37,6 +37,18 @@ const retentions = [
   { name: "24 h", seconds: 86_400 },
 ];
 
+/** What was measured on a Cluster, whose masters have no replica here. */
+export function clusterTable(costs: readonly CostRow[]): string {
+  const rows = costs.map((cost) => [
+    `${cost.kind}, ${cost.way}`,
+    number(cost.calls, 2),
+    `${number(cost.processorMicros, 1)} µs`,
+    ...[cost.bytesIn, cost.bytesOut].map((bytes) => `${number(bytes)} B`),
+  ]);
+  const head = ["an order", "script calls", "processor of the masters", "to them", "from them"];
+  return table(head, rows);
+}
+
 /** What was measured, as it is read back by the test of the page. */
 export function measuredTables({ costs, lock }: Pick<Figures, "costs" | "lock">): string {
   const head = [

@@ -1,14 +1,16 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { cpus, loadavg } from "node:os";
 import { Redis } from "ioredis";
+import { startMasters } from "../test/support/masters.ts";
 import { serverBinary, serverVersion } from "../test/support/server-binary.ts";
 import { startServer } from "../test/support/server-process.ts";
 import { until } from "../test/support/until.ts";
 import { measureLocks, measureOrder } from "./order-cost.ts";
-import { kinds, ways } from "./orders.ts";
+import { gathered, kinds, ways } from "./orders.ts";
 import { figuresOf } from "./sizing-page.ts";
 import {
   type CostRow,
+  clusterTable,
   failoverTable,
   measuredTables,
   recordTable,
@@ -32,7 +34,7 @@ try {
   await inStep(master.port);
   for (const kind of kinds) {
     for (const way of ways) {
-      const cost = await measureOrder(master.port, kind, way, rounds);
+      const cost = await measureOrder([master.port], kind, way, rounds);
       costs.push({ kind, way: way.name, ...cost });
       process.stderr.write(".");
     }
@@ -40,6 +42,19 @@ try {
   write("measured", measured(measuredTables({ costs, lock: await measureLocks(master.port) })));
 } finally {
   await Promise.all([master.stop(), replica.stop()]);
+}
+// A node that has met no other does not know its own address, and clients are told none.
+const nodes = await startMasters(binary, 3, ["--cluster-announce-ip", "127.0.0.1"]);
+try {
+  const ofCluster: CostRow[] = [];
+  const ports = nodes.map(({ port }) => port);
+  for (const kind of kinds) {
+    const cost = await measureOrder(ports, kind, gathered, rounds);
+    ofCluster.push({ kind, way: gathered.name, ...cost });
+  }
+  write("cluster", clusterTable(ofCluster));
+} finally {
+  await Promise.all(nodes.map((node) => node.stop()));
 }
 // From what the page says, so that its figures follow from one another as they are rounded there.
 const figures = figuresOf();

@@ -8,11 +8,11 @@ import { medianOf, ratioOf, turns } from "../statistics.ts";
 import { number, spreadText, table } from "../text.ts";
 
 const masters = 3;
-/** How many callers, and how many times as many pairs as plain there are to be. */
-const goals: readonly [callers: number, ofPlain: number][] = [
-  [1, 0.8],
-  [32, 1.3],
-  [256, 1.1],
+/** How many callers; how many pairs a second, and how much processor time, plain being 1. */
+const goals: readonly [callers: number, ofPlain: number, time: number][] = [
+  [1, 0.8, 1.2],
+  [32, 1.5, 0.6],
+  [256, 3.3, 0.27],
 ];
 const callerCounts = goals.map(([callers]) => callers);
 const compared: readonly Library[] = [plain, autoPipelined, submitLock, scriptsCorked];
@@ -93,7 +93,7 @@ ${tables.join("\n\n")}`;
 function targetsOf(cells: Cells): Target[] {
   const ratio = (callers: number, to: Library, pick: Pick = rate) =>
     ratioOf(all(cells, submitLock, callers, pick), all(cells, to, callers, pick));
-  const targets = goals.flatMap(([callers, ofPlain]): Target[] => {
+  const targets = goals.flatMap(([callers, ofPlain, time]): Target[] => {
     const name = `Cluster of ${masters}, ${callers === 1 ? "1 caller" : `${callers} callers`}`;
     const against = (to: Library, least: number): Target => {
       const spread = ratio(callers, to);
@@ -103,7 +103,9 @@ function targetsOf(cells: Cells): Target[] {
       all(cells, scriptsCorked, callers, rate),
       all(cells, plain, callers, rate),
     );
+    const cost = ratio(callers, plain, processor);
     return [
+      atMost(`${name}, processor time a pair of plain's`, time, cost.median, spreadText(cost)),
       against(scriptsCorked, 0.9),
       against(autoPipelined, 1),
       { ...against(plain, ofPlain), limit: `${scriptsCorked.name}: ${spreadText(limit)}` },

@@ -142,6 +142,8 @@ function targetsOf(cells: Cells): Target[] {
     const limit = `${variantNames.scripts}: `;
     const ping = peerOf(each, "ping");
     const toPing = ratioOf(rates(cells, each), rates(cells, ping));
+    const theirs = times(cells, peerOf(each, "hand-written"));
+    const toTheirs = ratioOf(times(cells, each), theirs);
     return [
       {
         ...atLeast(
@@ -161,6 +163,12 @@ function targetsOf(cells: Cells): Target[] {
         ),
         limit: limit + spreadText(aloneRatio),
       },
+      atMost(
+        `processor time against hand-written: ${nameOf(each)}`,
+        each.framework === "Koa" ? 0.85 : 0.8,
+        toTheirs.median,
+        spreadText(toTheirs),
+      ),
       {
         ...atMost(
           `added p50: ${nameOf(each)} (one PING + 0.1)`,
@@ -177,6 +185,10 @@ function targetsOf(cells: Cells): Target[] {
 
 function rates(cells: Cells, each: Route): number[] {
   return (cells.get(each) ?? []).map(({ full }) => full.requestsPerSecond);
+}
+
+function times(cells: Cells, each: Route): number[] {
+  return (cells.get(each) ?? []).map(({ cpuMicrosPerRequest }) => cpuMicrosPerRequest);
 }
 
 /** How much later half of the answers come than on the bare route in the same round. */

@@ -172,7 +172,7 @@ function parsed(name: string, args: string[], help: string) {
     const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
     return { values: values as Record<string, (string | boolean)[]>, positionals };
   } catch (error) {
-    const [message = ""] = (error as Error).message.split(". To specify");
+    const [message = ""] = (error as Error).message.split(/\.\n|\. To specify/);
     throw new CliError(`${message}. Try: ${program} ${name} --help`);
   }
 }

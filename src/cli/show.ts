@@ -15,7 +15,7 @@ export async function show({ args, terminal, open }: Context): Promise<undefined
     const key = visible(connection.clientPrefix + lock.keyFor(args.user));
     terminal.print([
       terminal.paint("bold", `User ${user} is not locked (key ${key} in ${redisOf(connection)}).`),
-      "No lock keeps this user out now. If orders still fail, look at the status and code that the shop answers.",
+      "This lock does not keep the user out now. If orders still fail, look at the status and code that the shop answers.",
     ]);
   } else {
     const [headline = "", ...facts] = describeLock(user, found);

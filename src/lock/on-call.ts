@@ -164,7 +164,8 @@ export async function free(
   if (typeof now !== "boolean") throw invalidOption("now", "true or false", now);
   const by = checkText("by", options.by, 64);
   const reason = checkText("reason", options.reason, 200);
-  return (await ask<FreeReply>(store, "free", command, { id, by, reason, now })).result;
+  const asked = { id: id.toLowerCase(), by, reason, now };
+  return (await ask<FreeReply>(store, "free", command, asked)).result;
 }
 
 export function statsOf({ active, completes, releases, watchdogs }: LockRuntime): LockStats {

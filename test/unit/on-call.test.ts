@@ -29,6 +29,13 @@ test.each([
   });
 });
 
+test("free takes the hex digits of an id in either case", async () => {
+  const lock = lockWith();
+  const user = freshUser();
+  const id = (await leaseOf(lock, user)).ownerId.toUpperCase();
+  expect(await lock.free(user, { ...anna, id })).toMatchObject({ outcome: "freed" });
+});
+
 test("a user id that is none is refused", async () => {
   const options = { id: "0f8fad5b", ...anna };
   const refused = { code: "SUBMIT_LOCK_INVALID_USER_ID" };

@@ -117,7 +117,7 @@ export class ReplicaWait {
     node.gathered = [];
     const round = ++node.rounds;
     const times = touches.map(({ command }) => command.times.commandTimeoutMs);
-    // Over before the lock asks again. 0 would have no end.
+    // Half: as a rule over before the lock asks again. 0 would have no end.
     const waitMs = Math.max(1, Math.floor(Math.min(...times) / 2));
     const dueAt = performance.now() + waitMs + overdueMs;
     node.overdueAt = dueAt;
