@@ -115,10 +115,12 @@ export class CommandQueues {
   closed(wasReady: boolean): void {
     for (const untroubled of this.#untroubled) untroubled();
     this.#untroubled = [];
-    for (const command of this.#written.filter(({ isOfNode }) => isOfNode)) {
+    const ofNode = this.#written.filter(({ isOfNode }) => isOfNode);
+    for (const command of ofNode) {
       this.#settle(command, () => command.reject(new Error("Connection is closed.")));
     }
-    this.#written = this.#written.filter(({ isOfNode }) => !isOfNode);
+    // Otherwise it stays the same array as `#toResend`, which `flush` gives up with it.
+    if (ofNode.length > 0) this.#written = this.#written.filter(({ isOfNode }) => !isOfNode);
     if (wasReady && this.#written.length > 0) this.#toResend = this.#written;
   }
 

@@ -88,6 +88,11 @@ const examples: readonly Script[] = [
       { connect: "first" },
     ],
   },
+  // What was given up is not written again, also where another attempt to connect came between.
+  {
+    options: { ...usual, enableOfflineQueue: false, maxRetriesPerRequest: 1 },
+    steps: [{ refuse: 1 }, { ask: "first", held: "request" }, { reset: { lands: false } }],
+  },
   // A time-out of commands is one of the handshake, too.
   {
     options: { ...usual, lazyConnect: true, commandTimeout: commandTimeoutMs, retryMs: neverMs },
