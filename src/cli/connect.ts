@@ -1,10 +1,11 @@
-import { once as onceEmitted } from "node:events";
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import type { Cluster, ClusterOptions, Redis, RedisOptions } from "ioredis";
 import { SubmitLock } from "../lock/submit-lock.ts";
-import { addressOf, databaseOf } from "../stores/redis/ioredis.ts";
+import { openIoredis } from "../stores/redis/clients/open-ioredis.ts";
+import { type ClientPort, type Place, plainError } from "../stores/redis/clients/port.ts";
+import { portOf, type RedisClient } from "../stores/redis/clients/port-of.ts";
+import { refusals } from "../stores/redis/no-answers.ts";
 import { RedisStore } from "../stores/redis/redis-store.ts";
 import { hasMembers } from "../validation.ts";
 import { within } from "../within.ts";
@@ -19,7 +20,7 @@ export interface CliTarget {
   /** The address of Redis for messages, without user and password. */
   readonly address: string;
   /** `undefined` where the module of `--config` does not export `redis`. */
-  readonly client?: Redis | Cluster;
+  readonly client?: ClientPort;
   /** The database that Redis has selected. `undefined` on a Cluster, and without a client. */
   readonly database?: number | undefined;
   /** One for each `--prefix`. */
@@ -39,9 +40,9 @@ export interface PrefixedLock {
 export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<CliTarget> {
   const config = args.text("config");
   if (config !== undefined) return await fromConfig(config, args);
-  const at = await proved(await clientOf(args, args.text("url") ?? env["REDIS_URL"] ?? ""));
-  // After `proved`, because a store connects its client by itself.
-  const store = new RedisStore(at.client);
+  const opened = await openClient(placeOf(args, args.text("url") ?? env["REDIS_URL"] ?? ""));
+  const at = await proved(portOf(opened));
+  const store = new RedisStore(opened);
   const lockOf = (keyPrefix: string): PrefixedLock => ({
     keyPrefix,
     // 1.5 s, so that the lock's error, which says why, comes before the command's bound of 2 s.
@@ -51,20 +52,8 @@ export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<
   return { ...at, locks: [lockOf(first), ...others.map(lockOf)] };
 }
 
-/** Options of a client that connects once, so that the command can report why it failed. */
-export const once: Omit<RedisOptions, "replyMapping" | "scripts"> = {
-  lazyConnect: true,
-  enableOfflineQueue: false,
-  connectTimeout: answerWithinMs,
-  maxRetriesPerRequest: 0,
-  // CLIENT SETINFO is not among the permissions that the lock needs, nor is the INFO of a check.
-  disableClientInfo: true,
-  enableReadyCheck: false,
-  retryStrategy: () => null,
-};
-
-/** Makes the client for `--url`, `--cluster` or `--sentinel`. It is not connected yet. */
-async function clientOf(args: Arguments, url: string): Promise<Redis | Cluster> {
+/** What `--url`, `--cluster` and `--sentinel` say. */
+function placeOf(args: Arguments, url: string): Place {
   const sentinels = args.text("sentinel")?.split(",");
   const isCluster = args.has("cluster");
   if (sentinels === undefined && url === "") {
@@ -76,35 +65,40 @@ async function clientOf(args: Arguments, url: string): Promise<Redis | Cluster> 
   if (sentinels !== undefined && isCluster) {
     throw new CliError("--sentinel and --cluster exclude each other");
   }
-  const { host, port, ...login } = fromUrl(url === "" ? "redis://127.0.0.1" : url);
-  if (isCluster && login.db !== 0) {
+  const login = fromUrl(url === "" ? "redis://127.0.0.1" : url);
+  if (isCluster && login.database !== 0) {
     throw new CliError("a Cluster has only database 0: leave the database out of the URL");
   }
   const authority = args.text("tls-ca");
-  const tls = authority !== undefined && { tls: { ca: readAuthority(authority) } };
-  const options = { ...login, ...tls, ...once };
-  const keyPrefix = args.text("ioredis-prefix") ?? "";
-  const ioredis = await import("ioredis").catch((error: { code?: unknown }) => {
+  return {
+    ...login,
+    ...(authority !== undefined && { tls: { ca: readAuthority(authority) } }),
+    isCluster,
+    keyPrefix: args.text("ioredis-prefix") ?? "",
+    masterName: args.text("master") ?? "",
+    sentinels: sentinels?.map(sentinelAddress),
+    withinMs: answerWithinMs,
+  };
+}
+
+function sentinelAddress(text: string) {
+  const [, host = "", port = "26379"] = /^(.+?)(?::(\d+))?$/.exec(text.trim()) ?? [];
+  if (host === "") throw new CliError("--sentinel: expected host:port,host:port");
+  return { host, port: Number(port) };
+}
+
+/** Makes a client of the library that is installed, ioredis before node-redis. */
+async function openClient(place: Place): Promise<RedisClient> {
+  const ioredis = await installed(openIoredis(place));
+  if (ioredis !== undefined) return ioredis;
+  throw new CliError("ioredis is not installed. Install it with: npm install ioredis");
+}
+
+function installed<Client>(opening: Promise<Client>): Promise<Client | undefined> {
+  return opening.catch((error: { code?: unknown }) => {
     if (!String(error.code).endsWith("MODULE_NOT_FOUND")) throw error;
-    throw new CliError("ioredis is not installed. Install it with: npm install ioredis");
+    return undefined;
   });
-  if (isCluster) {
-    return new ioredis.Cluster([{ host, port }], {
-      ...once,
-      clusterRetryStrategy: () => null,
-      slotsRefreshTimeout: answerWithinMs,
-      keyPrefix,
-      redisOptions: options,
-    });
-  }
-  const name = args.text("master") ?? "";
-  const addresses = sentinels?.map((each) => {
-    const [, of = "", behind = "26379"] = /^(.+?)(?::(\d+))?$/.exec(each.trim()) ?? [];
-    if (of === "") throw new CliError("--sentinel: expected host:port,host:port");
-    return { host: of, port: Number(behind) };
-  });
-  const at = addresses ? { sentinels: addresses, name } : { host, port };
-  return new ioredis.Redis({ ...options, ...at, keyPrefix, sentinelRetryStrategy: () => null });
 }
 
 function fromUrl(text: string) {
@@ -119,8 +113,8 @@ function fromUrl(text: string) {
       port: Number(port || 6379),
       username: decodeURIComponent(username),
       password: decodeURIComponent(password),
-      db: Number(db),
-      ...(protocol === "rediss:" && { tls: {} }),
+      database: Number(db),
+      tls: protocol === "rediss:" ? {} : undefined,
     };
   } catch {
     // The message leaves the URL out: the part that is not valid is usually the password.
@@ -138,34 +132,43 @@ function readAuthority(file: string): string {
   }
 }
 
-/**
- * Waits until the client is connected, and selects its database once more: ioredis continues in
- * database 0 where its own SELECT was refused, and reports that only by an error event.
- */
-async function proved(client: Redis | Cluster) {
-  const address = addressOf(client);
-  const database = () => (client.isCluster ? undefined : databaseOf(client));
-  let reason: unknown;
-  // Only this event has the reason why a client cannot connect.
-  client.on("error", (error: unknown) => {
-    reason = error;
+/** Waits until the client is connected, and is in its database. */
+async function proved(client: ClientPort) {
+  const { address } = client;
+  const database = client.isCluster ? undefined : client.database;
+  await connected(client);
+  try {
+    if (client.needsProof) await answerOf({ address }, client.askDatabase());
+  } catch (error) {
+    throw failure(error, client);
+  }
+  const { keyPrefix: clientPrefix = "", user } = client;
+  return { address, client, database, clientPrefix, user };
+}
+
+/** Waits until the client is connected. Only its error events have the reason why it cannot. */
+export async function connected(client: ClientPort): Promise<void> {
+  const { address, advice = "it is not connected" } = client;
+  const isUp = new Promise<void>((up, failed) => {
+    client.onError(failed);
+    client.watch({ up, ended: () => failed(new Error("Connection is closed")) });
   });
+  isUp.catch(() => {});
+  client.wake();
+  if (client.status === "ready") return;
+  if (client.status === "wait") throw new CliError(`${address}: ${advice}`);
   try {
-    if (client.status === "wait") await answerOf({ address }, client.connect());
+    await answerOf({ address }, isUp);
   } catch (error) {
-    throw toCliError(reason ?? error, address);
+    throw failure(error, client);
   }
-  try {
-    // The client of --config may still be connecting, or selecting another database.
-    if (client.status !== "ready") await answerOf({ address }, onceEmitted(client, "ready"));
-    const selected = database();
-    if (selected) await answerOf({ address }, (client as Redis).select(selected));
-  } catch (error) {
-    throw toCliError(error, redisOf({ address, database: database() }));
-  }
-  const { keyPrefix = "", ...options } = client.options as RedisOptions & ClusterOptions;
-  const user = options.username || options.redisOptions?.username || undefined;
-  return { address, client, database: database(), clientPrefix: keyPrefix, user };
+}
+
+/** Why a client is not connected, or not in its database. */
+function failure(error: unknown, { address, database }: ClientPort): CliError {
+  const { message } = plainError(error);
+  const isOfDatabase = refusals.select.test(message) || refusals.database.test(message);
+  return toCliError(error, isOfDatabase ? redisOf({ address, database }) : address);
 }
 
 async function fromConfig(file: string, args: Arguments): Promise<CliTarget> {
@@ -184,9 +187,10 @@ async function fromConfig(file: string, args: Arguments): Promise<CliTarget> {
     throw new CliError(`--config: expected ${file} to default-export a SubmitLock`);
   }
   const lock = loaded.default as PrefixedLock["lock"];
-  const at = hasMembers(loaded.redis, ["eval", "options", "status"])
-    ? await proved(loaded.redis as Redis | Cluster)
-    : { address: `the Redis of ${file}`, clientPrefix: "" };
+  const at =
+    loaded.redis === undefined
+      ? { address: `the Redis of ${file}`, clientPrefix: "" }
+      : await proved(portOf(loaded.redis as RedisClient));
   return { ...at, locks: [{ keyPrefix: lock.keyFor("0").slice(0, -1), lock }] };
 }
 

@@ -1,9 +1,8 @@
-import type { Cluster, Redis } from "ioredis";
+import type { ServerPort } from "../stores/redis/clients/port.ts";
 import { slotOf } from "../stores/redis/cluster.ts";
 import { askNode } from "../stores/redis/gathering.ts";
-import { addressOf, masterOf } from "../stores/redis/ioredis.ts";
 import { refusals } from "../stores/redis/no-answers.ts";
-import { answerOf, type CliTarget, once } from "./connect.ts";
+import { answerOf, type CliTarget, connected } from "./connect.ts";
 import { exitCode, toCliError } from "./failure.ts";
 import { findLocks, mastersOf } from "./list.ts";
 import type { Context } from "./main.ts";
@@ -74,19 +73,19 @@ export async function doctor({ args, terminal, open }: Context): Promise<number>
   return failures === 0 ? exitCode.done : exitCode.found;
 }
 
-async function examine(all: CliTarget, node: Redis, ttlMs: number): Promise<ServerReport> {
+async function examine(all: CliTarget, node: ServerPort, ttlMs: number): Promise<ServerReport> {
   const isClusterNode = all.client?.isCluster === true;
-  const address = addressOf(node);
+  const { address } = node;
   const connection = { ...all, address };
   const findings: Finding[] = [];
   const add = adding(findings);
   try {
-    const text = await ifPermitted(connection, node.info("everything"));
+    const text = await ifPermitted(connection, node.ask(["info", "everything"]));
     const info = fieldsOf(text);
     if (text === undefined) {
       add("unknown", "info", "version, role, memory and persistence: not permitted (+info)");
     } else {
-      if (!isClusterNode) await compareServers(connection, node, info["run_id"], add);
+      if (!isClusterNode) await compareServers(connection, info["run_id"], add);
       lookAtInfo(info, isClusterNode, add);
     }
     await measure(connection, node, add);
@@ -97,7 +96,7 @@ async function examine(all: CliTarget, node: Redis, ttlMs: number): Promise<Serv
     const { valkey_version: valkey, redis_version: redis, redis_mode: mode, role } = info;
     return {
       address,
-      version: text && (valkey === undefined ? `Redis ${redis}` : `Valkey ${valkey}`),
+      version: valkey === undefined ? redis && `Redis ${redis}` : `Valkey ${valkey}`,
       mode,
       role: role === "slave" ? "replica" : role,
       replicas: text === undefined ? undefined : Number(info["connected_slaves"] ?? 0),
@@ -177,28 +176,29 @@ function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
 }
 
 /** Compares the run ids of the servers at two connections to one address. */
-async function compareServers(connection: CliTarget, node: Redis, runId: unknown, add: Add) {
-  const second = node.duplicate(once);
-  second.on("error", () => {});
+async function compareServers(connection: CliTarget, runId: unknown, add: Add) {
+  const second = connection.client?.second();
+  if (second === undefined) return;
   try {
-    await answerOf(connection, second.connect());
-    const { run_id: other } = fieldsOf(await answerOf(connection, second.info("server")));
+    await connected(second);
+    const text = await answerOf(connection, second.ask(["info", "server"]));
+    const { run_id: other } = fieldsOf(text);
     if (other === undefined || other === runId) return;
-    const text = `two connections to this address reached two servers (run_id ${String(runId).slice(0, 4)}… and ${other.slice(0, 4)}…): a proxy that splits traffic, or two masters`;
-    add("fail", "one-server", text, "use an address that always leads to the one master");
+    const found = `two connections to this address reached two servers (run_id ${String(runId).slice(0, 4)}… and ${other.slice(0, 4)}…): a proxy that splits traffic, or two masters`;
+    add("fail", "one-server", found, "use an address that always leads to the one master");
   } finally {
-    second.disconnect();
+    second.close();
   }
 }
 
 /** Measures the latency by EVAL, as locks use it: the lock's permissions do not include PING. */
-async function measure(connection: CliTarget, node: Redis, add: Add): Promise<void> {
+async function measure(connection: CliTarget, node: ServerPort, add: Add): Promise<void> {
   const tookMs: number[] = [];
   // 50 answers, or fewer if they take longer than 2 s.
   const endsAt = performance.now() + 2_000;
   while (tookMs.length < 50 && performance.now() <= endsAt) {
     const startedAt = performance.now();
-    if ((await ifPermitted(connection, node.eval("return 1", 0))) === undefined) return;
+    if ((await ifPermitted(connection, node.eval("return 1", [], []))) === undefined) return;
     tookMs.push(performance.now() - startedAt);
   }
   tookMs.sort((one, other) => one - other);
@@ -212,8 +212,8 @@ async function measure(connection: CliTarget, node: Redis, add: Add): Promise<vo
 }
 
 /** Checks whether a Cluster serves all slots, and after how long it fails over. */
-async function lookAtCluster(connection: CliTarget, node: Redis, ttlMs: number, add: Add) {
-  const info = await ifPermitted(connection, node.cluster("INFO"));
+async function lookAtCluster(connection: CliTarget, node: ServerPort, ttlMs: number, add: Add) {
+  const info = await ifPermitted(connection, node.ask(["cluster", "INFO"]));
   const { cluster_state: state, cluster_slots_ok: slots } = fieldsOf(info);
   if (info === undefined) {
     add("unknown", "cluster", "state of the Cluster: not permitted (+cluster|info)");
@@ -223,7 +223,10 @@ async function lookAtCluster(connection: CliTarget, node: Redis, ttlMs: number, 
     const text = state === "ok" ? `${served}: the users of the others cannot order` : failed;
     add("fail", "cluster", text, `find the master that is gone with CLUSTER NODES; ${dead}`);
   }
-  const timeout = await ifPermitted(connection, node.config("GET", "cluster-node-timeout"));
+  const timeout = await ifPermitted(
+    connection,
+    node.ask(["config", "GET", "cluster-node-timeout"]),
+  );
   const timeoutMs = numberIn(timeout, "cluster-node-timeout");
   if (Number.isNaN(timeoutMs)) {
     add("unknown", "node-timeout", "cluster-node-timeout: not permitted (+config|get)");
@@ -234,12 +237,11 @@ async function lookAtCluster(connection: CliTarget, node: Redis, ttlMs: number, 
 }
 
 /** Rule 23: reports whether locks share calls. If not, orders cost more, and no lock is lost. */
-async function lookAtGathering(connection: CliTarget, node: Redis, add: Add): Promise<void> {
+async function lookAtGathering(connection: CliTarget, node: ServerPort, add: Add): Promise<void> {
   const { client, clientPrefix, locks } = connection;
-  const name = `${node.options.host}:${node.options.port}`;
   const keyOf = (_: unknown, user: number) => clientPrefix + locks[0].lock.keyFor(`${user}`);
   const keys = Array.from({ length: 1_000 }, keyOf);
-  const key = keys.find((each) => masterOf(client as Cluster, slotOf(each)) === name);
+  const key = keys.find((each) => client?.master(client.nodeOf(slotOf(each))) === node);
   if (key === undefined) return;
   const answer = await answerOf(connection, askNode(node, key));
   const isAlone =
@@ -251,18 +253,13 @@ function longer(ms: number, ttlMs: number): string {
   return `${duration(ms)} is longer than ttlMs, ${duration(ttlMs)}: every order that is under way on a failed master loses its lease`;
 }
 
-async function askSentinels(connection: CliTarget, ttlMs: number, add: Add): Promise<void> {
-  const client = connection.client as Redis;
-  const { sentinels, name = "" } = client.options;
-  const looks = (sentinels ?? []).map(async ({ host = "127.0.0.1", port = 26_379 }) => {
-    const address = `Sentinel ${host}:${port}`;
-    // A Sentinel has no database, and a password of its own or none.
-    const plain = { sentinels: null, username: "", password: "", db: 0, tls: undefined };
-    const sentinel = client.duplicate({ ...once, ...plain, host, port, keyPrefix: "" } as object);
-    sentinel.on("error", () => {});
-    const ask = (word: string) => answerOf({ address }, sentinel.call("SENTINEL", word, name));
+async function askSentinels({ client }: CliTarget, ttlMs: number, add: Add): Promise<void> {
+  const looks = (client?.sentinels() ?? []).map(async (sentinel) => {
+    const address = `Sentinel ${sentinel.address}`;
+    const ask = (word: string) =>
+      answerOf({ address }, sentinel.ask(["sentinel", word, client?.masterName ?? ""]));
     try {
-      await answerOf({ address }, sentinel.connect());
+      await connected(sentinel);
       const downAfterMs = numberIn(await ask("MASTER"), "down-after-milliseconds");
       const quorum = String(await ask("CKQUORUM").catch((error: Error) => error.message));
       if (quorum.startsWith("NOQUORUM")) {
@@ -276,7 +273,7 @@ async function askSentinels(connection: CliTarget, ttlMs: number, add: Add): Pro
     } catch (error) {
       add("unknown", "sentinel", toCliError(error, address).message);
     } finally {
-      sentinel.disconnect();
+      sentinel.close();
     }
   });
   await Promise.all(looks);

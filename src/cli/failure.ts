@@ -1,5 +1,5 @@
 import { isSubmitLockError } from "../errors.ts";
-import { isServerError, plainError } from "../stores/redis/ioredis.ts";
+import { isServerError, plainError } from "../stores/redis/clients/port.ts";
 import { refusals } from "../stores/redis/no-answers.ts";
 
 export const exitCode = {

@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Cluster, Redis } from "ioredis";
-import { addressOf } from "../stores/redis/ioredis.ts";
+import type { ServerPort } from "../stores/redis/clients/port.ts";
 import { answerOf, type CliTarget, type PrefixedLock, redisOf } from "./connect.ts";
 import { CliError, exitCode } from "./failure.ts";
 import type { Arguments, Context } from "./main.ts";
@@ -72,9 +71,8 @@ export interface Listed {
 }
 
 /** The masters, to which `list` and `doctor` send commands that are not those of a lock. */
-export function mastersOf({ client }: CliTarget): readonly Redis[] {
-  if (client !== undefined)
-    return client.isCluster ? (client as Cluster).nodes("master") : [client as Redis];
+export function mastersOf({ client }: CliTarget): readonly ServerPort[] {
+  if (client !== undefined) return client.servers();
   throw new CliError("list and doctor need `export { redis }` in the module of --config, too");
 }
 
@@ -102,24 +100,25 @@ export async function findLocks(
   // A Set, because SCAN may return a key twice, and a Cluster may move one during the scan.
   const users = new Set<string>();
   const masters = mastersOf(connection);
-  const sizes = masters.map((node) => answerOf(connection, node.dbsize()));
+  const sizes = masters.map((node) => answerOf(connection, node.ask(["dbsize"])));
   const counted = await Promise.all(sizes).catch(() => undefined);
-  const total = counted?.reduce((sum, size) => sum + Number(size), 0);
+  const total = counted?.reduce((sum: number, size) => sum + Number(size), 0);
   let looked = 0;
   let isComplete = true;
   for (const node of masters) {
-    const address = addressOf(node);
+    const { address } = node;
     let cursor = "0";
     do {
       isComplete = performance.now() - startedAt <= budgetMs && users.size < mostLocks;
       if (!isComplete) break;
       if (looked > 0) await sleep(pauseMs);
-      const scanned = node.scan(cursor, "MATCH", pattern, "COUNT", batch);
-      const [next, keys] = await answerOf({ address }, scanned).catch((error: unknown) => {
+      const scanned = node.ask(["scan", cursor, "MATCH", pattern, "COUNT", `${batch}`]);
+      const reply = await answerOf({ address }, scanned).catch((error: unknown) => {
         if (!/\bNOPERM\b/.test(String(error))) throw error;
         const text = `list needs +scan, which ${address} does not permit this user. Permit it with: ACL SETUSER ${login} +scan. show, free and watch work without it`;
         throw new CliError(text, exitCode.notPermitted);
       });
+      const [next, keys] = reply as [cursor: string, keys: string[]];
       for (const key of keys) {
         const user = userOf(prefixed, key.slice(clientPrefix.length));
         if (user !== undefined) users.add(user);

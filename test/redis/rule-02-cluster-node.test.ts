@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
+import { type IoredisClient, IoredisPort } from "../../src/stores/redis/clients/ioredis.ts";
+import { openSecond } from "../../src/stores/redis/clients/open-ioredis.ts";
 import { slotOf } from "../../src/stores/redis/cluster.ts";
 import { Connection } from "../../src/stores/redis/connection.ts";
-import { duplicate } from "../../src/stores/redis/ioredis.ts";
 import { type AnyCluster, closeClients, clusterClients, untilReady } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
@@ -27,7 +28,10 @@ const clusterNodeRetryStrategy = () => 20;
 
 const which = [
   ["the application's own client", (client: AnyCluster) => client],
-  ["the second connection", (client: AnyCluster) => duplicate(client) as AnyCluster],
+  [
+    "the second connection",
+    (client: AnyCluster) => openSecond(client as IoredisClient, 0) as AnyCluster,
+  ],
 ] as const;
 
 describe.each(clusterClients)(
@@ -36,7 +40,7 @@ describe.each(clusterClients)(
     test.each(which)("was lost, and a call in flight is closed, on %s", async (_name, choose) => {
       const client = await untilReady(connect(cluster.ports, { clusterNodeRetryStrategy }));
       const chosen = await untilReady(choose(client));
-      const connection = new Connection(chosen);
+      const connection = new Connection(new IoredisPort(chosen));
       connection.watch({ ready() {}, refused() {} });
       const key = `lock:submit:${freshUser()}`;
       const told: string[] = [];

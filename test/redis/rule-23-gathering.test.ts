@@ -6,6 +6,7 @@ import {
   RedisStore,
   type SubmitLock,
 } from "../../src/index.ts";
+import { portOf } from "../../src/stores/redis/clients/port-of.ts";
 import { slotOf } from "../../src/stores/redis/cluster.ts";
 import { acquireCommand } from "../../src/stores/redis/commands/acquire.ts";
 import { ConnectionPair } from "../../src/stores/redis/connection-pair.ts";
@@ -112,7 +113,7 @@ describe.each(clusterClients)("rule 23: gathering by node, with $name", ({ conne
     const users = Array.from({ length: 40 }, userOf);
     // The client connects to a node with its first command for it.
     await pairsOf(bench.lock, users);
-    const pair = ConnectionPair.of(bench.client);
+    const pair = ConnectionPair.of(portOf(bench.client));
     const isGathered = (user: string) =>
       pair.routeOf(commandOf({ times, key: bench.lock.keyFor(user) }), acquireCommand)?.own;
     await until(() => users.every(isGathered), { what: "all nodes to say yes" });

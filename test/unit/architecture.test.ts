@@ -18,8 +18,17 @@ const ROOMS: Record<string, { of: RegExp; files: RegExp[]; packages: RegExp[] }>
   leaf: { of: LEAF, files: [LEAF], packages: [NODE] },
   index: { of: /^index\.ts$/, files: [LEAF, /^(lock|stores)\//], packages: [] },
   lock: { of: /^lock\//, files: [LEAF], packages: [NODE, /^uuid$/] },
-  stores: { of: /^stores\//, files: [LEAF, /^lock\/store\.ts$/], packages: [NODE] },
-  cli: { of: /^cli\//, files: [LEAF, /^(lock|stores)\//], packages: [NODE, /^ioredis$/] },
+  stores: {
+    of: /^stores\/(?!redis\/clients\/)/,
+    files: [LEAF, /^lock\/store\.ts$/, /^stores\/redis\/clients\//],
+    packages: [NODE],
+  },
+  clients: {
+    of: /^stores\/redis\/clients\//,
+    files: [LEAF],
+    packages: [NODE, /^ioredis$/, /^redis$/],
+  },
+  cli: { of: /^cli\//, files: [LEAF, /^(lock|stores)\//], packages: [NODE] },
   http: { of: /^http\//, files: [LEAF, FACE], packages: [/^node:/] },
   express: {
     of: /^express\//,
@@ -141,6 +150,7 @@ describe("the lint rules", () => {
 
   const probes = [
     ...["probe.ts", "index.ts", "lock/probe.ts", "stores/probe.ts", "stores/redis/probe.ts"],
+    "stores/redis/clients/probe.ts",
     ...["cli/probe.ts", "http/probe.ts", "express/probe.ts", "koa/probe.ts"],
     "opentelemetry/probe.ts",
   ];

@@ -2,11 +2,11 @@ import { createHash } from "node:crypto";
 import { EventEmitter } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
+import { type IoredisClient, IoredisPort } from "../../src/stores/redis/clients/ioredis.ts";
 import { Connection } from "../../src/stores/redis/connection.ts";
-import type { RedisClient } from "../../src/stores/redis/ioredis.ts";
 
 /** A client whose every call is answered, or given up, by the test. */
-class HeldClient extends EventEmitter implements RedisClient {
+class HeldClient extends EventEmitter implements IoredisClient {
   status = "ready";
   readonly calls: { script: string; answer(value: unknown): void; giveUp(error: Error): void }[] =
     [];
@@ -33,7 +33,7 @@ const unheard = { ready() {}, refused() {} };
 
 async function silentConnection(): Promise<{ client: HeldClient; connection: Connection }> {
   const client = new HeldClient();
-  const connection = new Connection(client);
+  const connection = new Connection(new IoredisPort(client));
   connection.watch(unheard);
   connection.send("", "a call", ["key"], [], () => {});
   await sleep(2);
@@ -80,7 +80,7 @@ test("a connection that is not ready is not probed", async () => {
 
 test("the end of the watch counts as closed what is in flight, and leaves no listener", async () => {
   const client = new HeldClient();
-  const connection = new Connection(client);
+  const connection = new Connection(new IoredisPort(client));
   connection.watch(unheard);
   const told: string[] = [];
   connection.send("", "a call", ["key"], [], ({ kind }) => told.push(kind));
@@ -101,7 +101,7 @@ function replyError(message: string): Error {
 /** A connection whose node has executed "a call", and what the calls after that were told. */
 async function loadedConnection() {
   const client = new HeldClient();
-  const connection = new Connection(client);
+  const connection = new Connection(new IoredisPort(client));
   connection.watch(unheard);
   const told: string[] = [];
   const send = (node = "") =>

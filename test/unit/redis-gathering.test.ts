@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { type IoredisClient, IoredisPort } from "../../src/stores/redis/clients/ioredis.ts";
 import { Gathering } from "../../src/stores/redis/gathering.ts";
-import type { RedisClient } from "../../src/stores/redis/ioredis.ts";
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ["performance"] });
@@ -51,8 +51,11 @@ function openGathering(options: object = {}) {
     connectionPool: { getInstanceByKey: (name: string) => nodes[name] },
     options,
   };
-  const gathering = new Gathering(client as unknown as RedisClient);
-  const nodeFor = (name = "one", of = slot) => gathering.nodeFor(of, name, key);
+  const gathering = new Gathering(new IoredisPort(client as unknown as IoredisClient));
+  const nodeFor = (name = "one", of = slot) => {
+    const server = gathering.nodeFor(of, name, key);
+    return Object.values(nodes).find(({ stream }) => stream === server?.connection);
+  };
   const { one, two } = nodes as { one: Node; two: Node };
   return { gathering, client, one, two, nodeFor };
 }
@@ -237,7 +240,8 @@ test.each([
   ["a Cluster whose pool has another face", { connectionPool: {} }],
 ])("nothing is gathered on the client of %s", (_what, members) => {
   const { client, one } = openGathering();
-  const gathering = new Gathering({ ...client, ...members } as unknown as RedisClient);
+  const other = { ...client, ...members } as unknown as IoredisClient;
+  const gathering = new Gathering(new IoredisPort(other));
   expect(gathering.nodeFor(slot, "one", key)).toBe(undefined);
   expect(one.asked).toEqual([]);
 });

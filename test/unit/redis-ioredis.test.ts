@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { addressOf, plainError } from "../../src/stores/redis/ioredis.ts";
+import { type IoredisClient, IoredisPort } from "../../src/stores/redis/clients/ioredis.ts";
+import { plainError } from "../../src/stores/redis/clients/port.ts";
 import { closeClients, cluster6, ioredis6 } from "../support/clients.ts";
 
 const lazyConnect = true;
@@ -26,7 +27,7 @@ test.each([
     "the Cluster at h:1 and 2 more",
   ],
 ])("the address of a client with %s", (_name, client, address) => {
-  expect(addressOf(client as never)).toBe(address);
+  expect(new IoredisPort(client as IoredisClient).address).toBe(address);
   closeClients();
 });
 

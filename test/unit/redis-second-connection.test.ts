@@ -1,12 +1,12 @@
 import { EventEmitter } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
+import { type IoredisClient, IoredisPort } from "../../src/stores/redis/clients/ioredis.ts";
 import { ConnectionPair } from "../../src/stores/redis/connection-pair.ts";
-import type { RedisClient } from "../../src/stores/redis/ioredis.ts";
 import { until } from "../support/until.ts";
 
 /** A client that was ready and is lost, and whose duplicates stay in one state for ever. */
-class LostClient extends EventEmitter implements RedisClient {
+class LostClient extends EventEmitter implements IoredisClient {
   status = "ready";
   readonly duplicates: EventEmitter[] = [];
   readonly #stateOfDuplicates: string;
@@ -36,7 +36,7 @@ class LostClient extends EventEmitter implements RedisClient {
 
 function lost(stateOfDuplicates: string) {
   const client = new LostClient(stateOfDuplicates);
-  const pair = ConnectionPair.of(client);
+  const pair = ConnectionPair.of(new IoredisPort(client));
   const detach = pair.attach(() => {});
   client.status = "reconnecting";
   const pick = (commandTimeoutMs: number) => pair.pick(0, "key", commandTimeoutMs);

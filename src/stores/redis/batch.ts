@@ -1,9 +1,9 @@
 import type { LockCommand, LockRequest, NoAnswer } from "../../lock/store.ts";
+import type { ServerPort } from "./clients/port.ts";
 import { leastToken } from "./commands/acquire.ts";
 import type { Command } from "./commands/command.ts";
 import type { CallResult } from "./connection.ts";
 import type { ConnectionPair, Route } from "./connection-pair.ts";
-import type { ClusterNode } from "./ioredis.ts";
 import { toNoAnswer, unexpectedReply } from "./no-answers.ts";
 
 /**
@@ -93,7 +93,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
   /** Rule 23: groups requests that may share a call; one whose key must be declared is alone. */
   #byNode(all: readonly Request[]): Group<Request>[] {
     const groups: Group<Request>[] = [];
-    const shared = new Map<ClusterNode, Request[]>();
+    const shared = new Map<ServerPort, Request[]>();
     for (const request of all) {
       const route = this.#connections.routeOf(request.command, this.#command);
       const others = route?.own && shared.get(route.own);

@@ -1,18 +1,8 @@
 import type { LockCommand, NoAnswer } from "../../lock/store.ts";
 import { inNeutralContext } from "../../neutral-context.ts";
+import type { ClientPort, ClientStatus, ServerPort } from "./clients/port.ts";
 import { recordKeyOf, slotOf } from "./cluster.ts";
 import { Connection, type ConnectionWatcher } from "./connection.ts";
-import {
-  addressOf,
-  type ClusterNode,
-  databaseOf,
-  duplicate,
-  isCluster,
-  keyPrefixOf,
-  monitorErrors,
-  onError,
-  type RedisClient,
-} from "./ioredis.ts";
 import { misconfiguration } from "./no-answers.ts";
 
 /**
@@ -86,8 +76,8 @@ export interface Route {
   readonly connection: Connection;
   /** On a Cluster, the name of the server that has the slot; `""` otherwise, or if unknown. */
   readonly node: string;
-  /** The node's own client, where the request may be in a call that declares no key. */
-  readonly own: ClusterNode | undefined;
+  /** The node's own connection, where the request may be in a call that declares no key. */
+  readonly own: ServerPort | undefined;
 }
 
 /**
@@ -107,23 +97,23 @@ export interface Route {
  * and no safety; to share one would tie the inner workings of all versions together.
  */
 export class ConnectionPair {
-  static readonly #pairs = new WeakMap<RedisClient, ConnectionPair>();
+  static readonly #pairs = new WeakMap<ClientPort, ConnectionPair>();
   /** One for both connections, which lead to the same server or Cluster. */
   readonly clock: RedisClock = new RedisClock();
   readonly isCluster: boolean;
-  readonly #client: RedisClient;
+  readonly #client: ClientPort;
   /** The `onReady` of every lock that uses the pair. */
   readonly #users = new Set<() => void>();
   #primary: Connection;
   #second: Connection | undefined;
   /** Since when the second is unusable, and the status that its client has had since. */
-  #unusable: { readonly status: string; readonly since: number } | undefined;
+  #unusable: { readonly status: ClientStatus; readonly since: number } | undefined;
   #idleTimer: NodeJS.Timeout | undefined;
   /** The last `error` event or refused `SELECT` of either connection, until one comes up. */
   #lastError: Error | undefined;
   #endMonitor: () => void = () => {};
 
-  static of(client: RedisClient): ConnectionPair {
+  static of(client: ClientPort): ConnectionPair {
     let pair = ConnectionPair.#pairs.get(client);
     if (pair === undefined) {
       pair = new ConnectionPair(client);
@@ -132,9 +122,9 @@ export class ConnectionPair {
     return pair;
   }
 
-  private constructor(client: RedisClient) {
+  private constructor(client: ClientPort) {
     this.#client = client;
-    this.isCluster = isCluster(client);
+    this.isCluster = client.isCluster;
     this.#primary = new Connection(client);
   }
 
@@ -145,7 +135,7 @@ export class ConnectionPair {
 
   /** The hash slot of a key, with the client's prefix in front; 0 without a Cluster. */
   slotOf(key: string): number {
-    return this.isCluster ? slotOf(keyPrefixOf(this.#client) + key) : 0;
+    return this.isCluster ? slotOf((this.#client.keyPrefix ?? "") + key) : 0;
   }
 
   /** On a Cluster, the server that has the slot, as far as the client knows; else `""`. */
@@ -215,15 +205,14 @@ export class ConnectionPair {
 
   /** Why `pick` has returned `undefined`, as the answer to its requests. */
   unavailableReason(): NoAnswer {
-    const { status } = this.#client;
+    const { address, advice, database, status } = this.#client;
     const cause = this.#lastError;
     const misconfigured = cause && misconfiguration(cause);
     if (misconfigured !== undefined) return misconfigured;
-    const unready = this.#primary.isInDatabase
-      ? "silent"
-      : `not in database ${databaseOf(this.#client)} yet`;
+    const unready = this.#primary.isInDatabase ? "silent" : `not in database ${database} yet`;
     const state = status === "ready" ? unready : `"${status}"`;
-    const reason = `the connection to ${addressOf(this.#client)} is ${state}`;
+    const hint = status === "wait" && advice !== undefined ? `: ${advice}` : "";
+    const reason = `the connection to ${address} is ${state}${hint}`;
     // An ended client never reconnects, so the attempt need not wait, as it does for any other.
     if (status === "end") {
       const ended = new Error(reason, cause && { cause });
@@ -235,10 +224,10 @@ export class ConnectionPair {
   #open(): void {
     this.#primary = new Connection(this.#client);
     this.#primary.watch(this.#watcher);
-    this.#endMonitor = monitorErrors(this.#client, (error) => {
+    this.#endMonitor = this.#client.monitorErrors((error) => {
       this.#lastError = error;
     });
-    this.#connectIfLazy();
+    this.#client.wake();
   }
 
   #close(): void {
@@ -258,19 +247,12 @@ export class ConnectionPair {
     },
   };
 
-  #connectIfLazy(): void {
-    // A failure shows in the status, and is reported by the client's own `error` event.
-    if (this.#client.status === "wait") this.#client.connect().catch(() => {});
-  }
-
   /** @param isSoonUsable the primary lacks only the proof of its database: none is opened. */
   #needSecond(isSoonUsable: boolean): Connection | undefined {
-    this.#connectIfLazy();
+    this.#client.wake();
     if (!this.#mayOpenSecond()) return undefined;
     // Rule 22: the application has selected another database since the second was opened.
-    const isElsewhere =
-      this.#second && databaseOf(this.#second.client) !== databaseOf(this.#client);
-    if (isElsewhere) this.#closeSecond();
+    if (this.#second && this.#second.client.database !== this.#client.database) this.#closeSecond();
     if (this.#second === undefined && isSoonUsable) return undefined;
     this.#second ??= this.#openSecond();
     clearTimeout(this.#idleTimer);
@@ -301,14 +283,14 @@ export class ConnectionPair {
   }
 
   #openSecond(): Connection {
-    const client = duplicate(this.#client);
-    const second = new Connection(client);
-    second.watch(this.#watcher);
+    const client = this.#client.second();
     // Its errors are likely to be the primary's as well, which are heard only if the application
     // listens to them.
-    onError(client, (error) => {
+    client.onError((error) => {
       this.#lastError = error;
     });
+    const second = new Connection(client);
+    second.watch(this.#watcher);
     return second;
   }
 
@@ -327,6 +309,6 @@ export class ConnectionPair {
     const second = this.#second;
     this.#second = undefined;
     second?.unwatch();
-    second?.client.disconnect();
+    second?.client.close();
   }
 }

@@ -1,16 +1,7 @@
 import { createHash } from "node:crypto";
+import { type ClientPort, isServerError, type ServerPort } from "./clients/port.ts";
 import { DatabaseProof } from "./database-proof.ts";
 import { Gathering } from "./gathering.ts";
-import {
-  type ClusterNode,
-  databaseOf,
-  firstDatabaseOf,
-  isCluster,
-  isServerError,
-  masterOf,
-  nodesOf,
-  type RedisClient,
-} from "./ioredis.ts";
 
 /**
  * The result of one call on one connection. A call whose connection was lost is `closed`, whatever its
@@ -46,14 +37,13 @@ export interface ConnectionWatcher {
 
 /** One client: writes its calls, follows each to its end, and knows what is left unanswered. */
 export class Connection {
-  readonly client: RedisClient;
+  readonly client: ClientPort;
   /** How many calls count as unanswered: their node has answered neither them nor a later one. */
   inFlight = 0;
   /** Whether it was ready when the watch began, or has been since. */
   everReady = false;
   /** When it was last found silent since it came up, by the monotonic clock; −∞ for never. */
   silentAt: number = Number.NEGATIVE_INFINITY;
-  readonly #closedEvents: readonly string[];
   /** The unanswered calls of each node, oldest first. */
   readonly #unanswered = new Map<string, Call[]>();
   /**
@@ -67,22 +57,18 @@ export class Connection {
   #needsTexts = false;
   /** Rule 22: for a client that is or was on another database than 0. */
   #database: DatabaseProof | undefined;
-  readonly #isCluster: boolean;
   readonly gathering: Gathering;
   #watcher: ConnectionWatcher | undefined;
+  #endWatch: () => void = () => {};
 
-  constructor(client: RedisClient) {
+  constructor(client: ClientPort) {
     this.client = client;
-    this.#isCluster = isCluster(client);
     this.gathering = new Gathering(client);
-    // A Cluster that loses the connection to one node stays open, and re-sends the calls in flight.
-    this.#closedEvents = this.#isCluster ? ["close", "end", "-node"] : ["close", "end"];
     this.#proveDatabase();
   }
 
   #proveDatabase(): void {
-    const isNeeded = databaseOf(this.client) !== 0 || firstDatabaseOf(this.client) !== 0;
-    if (!isNeeded || this.#database !== undefined) return;
+    if (!this.client.needsProof || this.#database !== undefined) return;
     this.#database = new DatabaseProof(this.client, {
       follow: (answer, tell) => this.follow("", answer, performance.now(), tell),
       proved: () => this.#watcher?.ready(),
@@ -92,12 +78,11 @@ export class Connection {
 
   watch(watcher: ConnectionWatcher): void {
     this.#watcher = watcher;
-    this.client.on("ready", this.#readied);
-    for (const event of this.#closedEvents) this.client.on(event, this.#closed);
-    this.client.on("select", this.#selected);
-    // Rule 2: with `clusterNodeRetryStrategy` a node reconnects, and the Cluster emits nothing.
-    this.client.on("+node", this.#watchNode);
-    for (const node of nodesOf(this.client)) this.#watchNode(node);
+    this.#endWatch = this.client.watch({
+      up: this.#readied,
+      lost: this.#closed,
+      selected: this.#selected,
+    });
     if (this.client.status !== "ready") return;
     this.everReady = true;
     this.#proveDatabase();
@@ -107,11 +92,7 @@ export class Connection {
   /** Ends the watch. Calls in flight are answered `closed`. */
   unwatch(): void {
     this.#watcher = undefined;
-    this.client.off("ready", this.#readied);
-    for (const event of this.#closedEvents) this.client.off(event, this.#closed);
-    this.client.off("select", this.#selected);
-    this.client.off("+node", this.#watchNode);
-    for (const node of nodesOf(this.client)) node.off("close", this.#closed);
+    this.#endWatch();
     this.#closed();
   }
 
@@ -125,12 +106,12 @@ export class Connection {
    * others under suspicion; `""` otherwise. A wrong name costs availability, not safety.
    */
   nodeOf(slot: number): string {
-    return (this.#isCluster ? masterOf(this.client, slot) : undefined) ?? "";
+    return this.client.nodeOf(slot);
   }
 
   /** Rules 9 and 22: whether it is ready, certainly in the client's database, and `answers`. */
   isUsable(slot: number, silenceMs: number): boolean {
-    if (this.client.status !== "ready" || this.#database?.isDone === false) return false;
+    if (!this.client.isReady(slot) || this.#database?.isDone === false) return false;
     return this.answers(slot, silenceMs);
   }
 
@@ -173,7 +154,7 @@ export class Connection {
    * @param node of the keys' slot.
    * @param tell called at most once, and perhaps never while the server is silent (rule 10: the
    *   caller has a timer of its own).
-   * @param client the node's own, for a call that declares no key.
+   * @param server the node's own connection, for a call that declares no key.
    */
   send(
     node: string,
@@ -181,20 +162,18 @@ export class Connection {
     keys: readonly string[],
     args: readonly (string | number)[],
     tell: (result: CallResult) => void,
-    client: Pick<RedisClient, "eval" | "evalsha"> = this.client,
+    server: ServerPort = this.client,
   ): void {
     const sentAt = performance.now();
-    const hasDigests = !this.#needsTexts && client.evalsha !== undefined;
+    const hasDigests = !this.#needsTexts && this.client.hasDigests;
     const digest = hasDigests ? this.#digests.get(node)?.get(script) : undefined;
     let answer: Promise<unknown>;
     try {
       answer = Promise.resolve(
-        digest === undefined
-          ? client.eval(script, keys.length, ...keys, ...args)
-          : client.evalsha?.(digest, keys.length, ...keys, ...args),
+        digest === undefined ? server.eval(script, keys, args) : server.evalsha(digest, keys, args),
       );
     } catch (error) {
-      // A client that throws where ioredis would reject.
+      // A client that throws where it should reject.
       answer = Promise.reject(error);
     }
     this.follow(node, answer, sentAt, (result) => {
@@ -279,11 +258,6 @@ export class Connection {
   readonly #selected = (): void => {
     this.#proveDatabase();
     this.#database?.forget();
-  };
-
-  /** Once a node is lost for good, the client itself drops it along with this listener. */
-  readonly #watchNode = (node: ClusterNode): void => {
-    node.on("close", this.#closed);
   };
 
   /**

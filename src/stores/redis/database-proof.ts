@@ -1,56 +1,46 @@
-import {
-  databaseOf,
-  isServerError,
-  plainError,
-  type RedisClient,
-  select,
-  streamOf,
-} from "./ioredis.ts";
+import { type ClientPort, isServerError, plainError } from "./clients/port.ts";
 
 /** A database, on one connection. */
 interface Place {
   readonly database: number;
-  readonly stream: unknown;
+  readonly connection: unknown;
 }
 
-interface SelectReply {
+interface Reply {
   readonly kind: string;
   readonly value?: unknown;
   readonly error?: unknown;
 }
 
-/** The connection: it follows the `SELECT` of the proof and is notified of the outcome. */
+/** The connection: it follows the question of the proof and is notified of the outcome. */
 interface Prover {
   /** Calls `tell` at most once, and never with an answer that comes after the connection's loss. */
-  follow(answer: Promise<unknown>, tell: (answer: SelectReply) => void): void;
+  follow(answer: Promise<unknown>, tell: (answer: Reply) => void): void;
   proved(): void;
   refused(error: Error): void;
 }
 
 /**
- * Rule 22: whether a connection is in the database of its client. ioredis selects it as a connection
- * comes up and goes on in database 0 where that was refused. So no request of a lock is written
- * before a `SELECT` of our own was answered OK on this very connection.
- *
- * A client that has always been on database 0, where every connection begins, needs no proof.
+ * Rule 22: whether a connection is in the database of its client. No request of a lock is written
+ * before the server has said so on this very connection.
  */
 export class DatabaseProof {
-  readonly #client: RedisClient;
+  readonly #client: ClientPort;
   readonly #prover: Prover;
   #proved: Place | undefined;
-  /** The `SELECT` under way. The answer to an earlier one is ignored. */
-  #asked: Place | undefined;
+  /** The question under way. The answer to an earlier one is ignored. */
+  #asked: Pick<Place, "connection"> | undefined;
 
-  constructor(client: RedisClient, prover: Prover) {
+  constructor(client: ClientPort, prover: Prover) {
     this.#client = client;
     this.#prover = prover;
   }
 
   /** Whether the connection that the client has now is proven to be in the client's database. */
   get isDone(): boolean {
-    const database = databaseOf(this.#client);
-    // The stream tells a new connection also where no event is heard: no lock is open.
-    return this.#proved?.database === database && this.#proved.stream === streamOf(this.#client);
+    const { database, connection } = this.#client;
+    // The connection is compared, because no event is heard while no lock is open.
+    return this.#proved?.database === database && this.#proved.connection === connection;
   }
 
   /** The connection was lost, or the application has selected a database: earlier answers say nothing. */
@@ -59,17 +49,22 @@ export class DatabaseProof {
     this.#asked = undefined;
   }
 
-  /** Writes a `SELECT`, unless one is answered OK or under way. The connection must be ready. */
+  /** Asks, unless the answer is there or under way. The connection must be ready. */
   ask(): void {
-    const asked = { database: databaseOf(this.#client), stream: streamOf(this.#client) };
-    if (this.isDone || (this.#asked && this.#asked.stream === asked.stream)) return;
+    const { connection } = this.#client;
+    if (this.isDone || (this.#asked && this.#asked.connection === connection)) return;
+    const asked = { connection };
     this.#asked = asked;
-    this.#prover.follow(select(this.#client, asked.database), ({ value, error }: SelectReply) => {
+    this.#prover.follow(this.#client.askDatabase(), ({ value, error }: Reply) => {
       if (this.#asked !== asked) return;
       this.#asked = undefined;
-      if (value === "OK") {
-        this.#proved = asked;
+      const { database } = this.#client;
+      if (value === database) {
+        this.#proved = { database, connection };
         this.#prover.proved();
+      } else if (typeof value === "number") {
+        const text = `the connection is in database ${value}, and not in database ${database}`;
+        this.#prover.refused(new Error(text));
       } else if (isServerError(error)) this.#prover.refused(plainError(error));
     });
   }

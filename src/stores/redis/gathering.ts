@@ -1,10 +1,4 @@
-import {
-  type ClusterNode,
-  keyPrefixOf,
-  mayGather,
-  nodeNamed,
-  type RedisClient,
-} from "./ioredis.ts";
+import type { ClientPort, ServerPort } from "./clients/port.ts";
 
 /** Servers below 7.0 have no `REDIS_VERSION_NUM`, and so answer with an empty array. */
 const question = "return {redis.REDIS_VERSION_NUM, redis.pcall('GET', ARGV[1])}";
@@ -19,6 +13,7 @@ const aloneMs = 10_000;
 
 /** The answer of a node, on one connection. */
 interface Verdict {
+  readonly connection: unknown;
   mayGather: boolean;
   askAt: number;
   pauseMs: number;
@@ -30,35 +25,32 @@ interface Verdict {
  * node judges each key as it is used.
  */
 export class Gathering {
-  readonly #client: RedisClient;
-  readonly #isPossible: boolean;
+  readonly #client: ClientPort;
   /** The client puts it in front of declared keys alone. */
   readonly prefix: string;
-  /** By the socket: each connection is asked anew. */
-  readonly #verdicts = new WeakMap<object, Verdict>();
+  /** Each connection of a node is asked anew. */
+  readonly #verdicts = new WeakMap<ServerPort, Verdict>();
   /** By slot: the node that `refused` was called for, and until when it applies. */
   readonly #alone = new Map<number, { readonly name: string; readonly until: number }>();
 
-  constructor(client: RedisClient) {
+  constructor(client: ClientPort) {
     this.#client = client;
-    this.#isPossible = mayGather(client);
-    this.prefix = keyPrefixOf(client);
+    this.prefix = client.keyPrefix ?? "";
   }
 
   /**
-   * Rule 23: the master's own client, if a call that declares no key may have keys of the slot now.
+   * Rule 23: the master's own connection, if a call that declares no key may have keys of the slot now.
    *
    * @param name of the master, in the client's table of slots.
    * @param key one of the slot, for the question.
    */
-  nodeFor(slot: number, name: string, key: string): ClusterNode | undefined {
+  nodeFor(slot: number, name: string, key: string): ServerPort | undefined {
     const alone = this.#alone.get(slot);
     if (alone && (alone.name !== name || performance.now() >= alone.until))
       this.#alone.delete(slot);
-    if (!this.#isPossible || this.#alone.has(slot)) return undefined;
-    const node = nodeNamed(this.#client, name);
-    const isMaster = node?.status === "ready" && node.options?.readOnly !== true;
-    return isMaster && this.#saidYes(node, key) ? node : undefined;
+    if (!this.#client.mayGather || this.#alone.has(slot)) return undefined;
+    const node = this.#client.master(name);
+    return node !== undefined && this.#saidYes(node, key) ? node : undefined;
   }
 
   // Rule 23: called for any error of an entry in a gathered call (OOM, NOPERM): its slot may be on
@@ -68,19 +60,19 @@ export class Gathering {
   }
 
   /** Rule 23: whether the node has said yes on this connection; asks it if it is time to. */
-  #saidYes(node: ClusterNode, key: string): boolean {
-    const stream = node.stream ?? node;
-    let verdict = this.#verdicts.get(stream);
-    if (verdict === undefined) {
-      verdict = { mayGather: false, askAt: 0, pauseMs: askAgainMs.first };
-      this.#verdicts.set(stream, verdict);
+  #saidYes(node: ServerPort, key: string): boolean {
+    const { connection } = node;
+    let verdict = this.#verdicts.get(node);
+    if (verdict === undefined || verdict.connection !== connection) {
+      verdict = { connection, mayGather: false, askAt: 0, pauseMs: askAgainMs.first };
+      this.#verdicts.set(node, verdict);
     }
     const isToAsk = !verdict.mayGather && performance.now() >= verdict.askAt;
     if (isToAsk) void this.#ask(node, key, verdict);
     return verdict.mayGather;
   }
 
-  async #ask(node: ClusterNode, key: string, verdict: Verdict): Promise<void> {
+  async #ask(node: ServerPort, key: string, verdict: Verdict): Promise<void> {
     verdict.askAt = performance.now() + verdict.pauseMs;
     verdict.pauseMs = Math.min(2 * verdict.pauseMs, askAgainMs.most);
     const answer = await askNode(node, this.prefix + key);
@@ -91,11 +83,11 @@ export class Gathering {
 
 /** Asks whether a node takes calls that declare no key. @param key of its slots; need not exist. */
 export async function askNode(
-  node: Pick<RedisClient, "eval">,
+  node: Pick<ServerPort, "eval">,
   key: string,
 ): Promise<"yes" | "no" | "too old"> {
   try {
-    const reply = await node.eval(question, 0, key);
+    const reply = await node.eval(question, [], [key]);
     const [version, value] = Array.isArray(reply) ? reply : [];
     if (!(Number(version) >= leastVersion)) return "too old";
     // `WRONGTYPE`: the key holds a list, say, but the node has let the script use it.

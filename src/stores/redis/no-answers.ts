@@ -1,6 +1,6 @@
 import type { NoAnswer } from "../../lock/store.ts";
+import { isServerError, plainError } from "./clients/port.ts";
 import type { CallResult } from "./connection.ts";
-import { isServerError, plainError } from "./ioredis.ts";
 
 export function unexpectedReply(value: unknown): NoAnswer {
   const text = value === null ? "null" : Array.isArray(value) ? "an array" : typeof value;

@@ -16,6 +16,8 @@ import {
 import { inNeutralContext } from "../../neutral-context.ts";
 import { checkOptionNames, invalidOption } from "../../validation.ts";
 import { CommandBatch, type Confirmed } from "./batch.ts";
+import type { ClientPort } from "./clients/port.ts";
+import { portOf, type RedisClient } from "./clients/port-of.ts";
 import { recordsProblemOf } from "./cluster.ts";
 import { acquireCommand, acquireOnceCommand, lookUpCommand } from "./commands/acquire.ts";
 import type { Command } from "./commands/command.ts";
@@ -23,7 +25,6 @@ import { completeCommand, recordCommand } from "./commands/complete.ts";
 import { freeCommand, inspectCommand } from "./commands/on-call.ts";
 import { extendCommand, releaseCommand } from "./commands/release.ts";
 import { ConnectionPair } from "./connection-pair.ts";
-import { checkClient, cork, type RedisClient } from "./ioredis.ts";
 import { ReplicaWait } from "./replicas.ts";
 
 /** How a `RedisStore` keeps its locks. */
@@ -40,13 +41,13 @@ export interface RedisStoreOptions {
 const names = ["ackReplicas"] as const satisfies readonly (keyof RedisStoreOptions)[];
 
 /** @throws InvalidOptionError naming the option, what was expected and what came. */
-function resolveRedisOptions(client: RedisClient, options: RedisStoreOptions): RedisStoreOptions {
+function resolveRedisOptions(client: ClientPort, options: RedisStoreOptions): RedisStoreOptions {
   checkOptionNames("RedisStore", options, names);
   const { ackReplicas } = options;
   if (ackReplicas === undefined) return {};
   const isCount = Number.isInteger(ackReplicas) && ackReplicas >= 1 && ackReplicas <= 100;
   if (!isCount) throw invalidOption("ackReplicas", "a whole number from 1 to 100", ackReplicas);
-  if (typeof client.pipeline !== "function") {
+  if (!client.writesTogether) {
     throw new InvalidOptionError(
       "ackReplicas: expected an ioredis client with pipeline(), got one without it",
     );
@@ -63,7 +64,7 @@ function resolveRedisOptions(client: RedisClient, options: RedisStoreOptions): R
  * it. `ackReplicas` opens one more, with a second of its own.
  */
 export class RedisStore implements LockStore {
-  readonly #client: RedisClient;
+  readonly #client: ClientPort;
   readonly #connections: ConnectionPair;
   readonly recordsProblem: string | undefined;
   /** Only with `ackReplicas`. */
@@ -81,12 +82,12 @@ export class RedisStore implements LockStore {
    * @throws InvalidOptionError for anything else, and for an invalid option.
    */
   constructor(client: RedisClient, options: RedisStoreOptions = {}) {
-    checkClient(client);
-    const { ackReplicas } = resolveRedisOptions(client, options);
-    this.#client = client;
-    this.#connections = ConnectionPair.of(client);
-    this.recordsProblem = recordsProblemOf(client);
-    if (ackReplicas !== undefined) this.#replicas = ReplicaWait.of(client, ackReplicas);
+    const port = portOf(client);
+    const { ackReplicas } = resolveRedisOptions(port, options);
+    this.#client = port;
+    this.#connections = ConnectionPair.of(port);
+    this.recordsProblem = recordsProblemOf(port);
+    if (ackReplicas !== undefined) this.#replicas = ReplicaWait.of(port, ackReplicas);
     for (const command of commands) {
       // Replicas confirm a complete in two steps after its second step, the release.
       const isConfirmed = ackReplicas !== undefined && command !== recordCommand;
@@ -227,7 +228,7 @@ export class RedisStore implements LockStore {
   readonly #flush = (): void => {
     const isLone = this.#waiting === 1;
     this.#waiting = 0;
-    const uncork = isLone || !this.#connections.isCluster ? undefined : cork(this.#client);
+    const uncork = isLone || !this.#connections.isCluster ? undefined : this.#client.cork();
     try {
       for (const batch of this.#batches.values()) batch.flush();
     } finally {

@@ -1,11 +1,11 @@
 import type { LockCommand, NoAnswer } from "../../lock/store.ts";
 import { inNeutralContext } from "../../neutral-context.ts";
+import type { ClientPort } from "./clients/port.ts";
 import { maxEntries } from "./commands/command.ts";
 import { ownedReply } from "./commands/release.ts";
 import { touchScript } from "./commands/touch.ts";
 import type { CallResult } from "./connection.ts";
 import { ConnectionPair } from "./connection-pair.ts";
-import { databaseOf, duplicate, onError, pipelined, type RedisClient } from "./ioredis.ts";
 import { misconfiguration, toNoAnswer } from "./no-answers.ts";
 
 /** A lock or a record that an owner id has written, and that replicas must confirm. */
@@ -45,25 +45,26 @@ const overdueMs = 100;
  * overdue holds back none, so two may be under way.
  */
 export class ReplicaWait {
-  static readonly #shared = new WeakMap<RedisClient, Map<number, ReplicaWait>>();
-  readonly #client: RedisClient;
+  static readonly #shared = new WeakMap<ClientPort, Map<number, ReplicaWait>>();
+  readonly #client: ClientPort;
   readonly #replicas: number;
   readonly #nodes = new Map<string, Node>();
   #users = 0;
-  #own: RedisClient | undefined;
+  #own: ClientPort | undefined;
+  #endWatch: () => void = () => {};
   #detach: () => void = () => {};
   #refusal: NoAnswer | undefined;
   #refusedAt = Number.NEGATIVE_INFINITY;
 
   /** One for each client and number of replicas, however many stores are made. */
-  static of(client: RedisClient, replicas: number): ReplicaWait {
+  static of(client: ClientPort, replicas: number): ReplicaWait {
     const ofClient = ReplicaWait.#shared.get(client) ?? new Map<number, ReplicaWait>();
     const wait = ofClient.get(replicas) ?? new ReplicaWait(client, replicas);
     ReplicaWait.#shared.set(client, ofClient.set(replicas, wait));
     return wait;
   }
 
-  private constructor(client: RedisClient, replicas: number) {
+  private constructor(client: ClientPort, replicas: number) {
     this.#client = client;
     this.#replicas = replicas;
   }
@@ -71,7 +72,7 @@ export class ReplicaWait {
   /** @returns ends this use; the last one closes the connections. */
   attach(): () => void {
     if (this.#users++ === 0) {
-      this.#client.on("end", this.#close);
+      this.#endWatch = this.#client.watch({ ended: this.#close });
       // Opens the connections now, so that the first acquire does not wait for them.
       this.#pair();
     }
@@ -80,7 +81,7 @@ export class ReplicaWait {
       if (!isAttached) return;
       isAttached = false;
       if (--this.#users > 0) return;
-      this.#client.off("end", this.#close);
+      this.#endWatch();
       this.#close();
     };
   }
@@ -148,7 +149,7 @@ export class ReplicaWait {
       return ["eval", touchScript, keys.length, ...keys, ...owners];
     });
     commands.push(["wait", this.#replicas, waitMs]);
-    const answer = pipelined(connection.client, commands);
+    const answer = connection.client.together(slot, commands);
     connection.follow(connection.nodeOf(slot), answer, dueAt, (result) => {
       this.#answered(calls, result, waitMs);
       ended();
@@ -194,12 +195,12 @@ export class ReplicaWait {
     // Replaces a client that has ended, as one of Sentinels may while it looks for its master, or
     // one of a database that the application has left.
     const own = this.#own;
-    if (own && (own.status === "end" || databaseOf(own) !== databaseOf(this.#client)))
-      this.#close();
+    const isOld = own && (own.status === "end" || own.database !== this.#client.database);
+    if (isOld) this.#close();
     this.#own ??= inNeutralContext(() => {
-      const opened = duplicate(this.#client);
-      // Without a listener ioredis would log the errors, and the pair would hear none.
-      onError(opened, () => {});
+      const opened = this.#client.second();
+      // The pair hears them.
+      opened.onError(() => {});
       this.#detach = ConnectionPair.of(opened).attach(() => {});
       return opened;
     });
@@ -209,7 +210,7 @@ export class ReplicaWait {
   readonly #close = (): void => {
     this.#detach();
     this.#detach = () => {};
-    this.#own?.disconnect();
+    this.#own?.close();
     this.#own = undefined;
   };
 }

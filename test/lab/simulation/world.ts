@@ -1,5 +1,6 @@
 import type { LockCommand } from "../../../src/lock/store.ts";
 import { SubmitLock } from "../../../src/lock/submit-lock.ts";
+import { portOf } from "../../../src/stores/redis/clients/port-of.ts";
 import { recordKeyOf } from "../../../src/stores/redis/cluster.ts";
 import { RedisStore } from "../../../src/stores/redis/redis-store.ts";
 import { Fates } from "./fates.ts";
@@ -105,7 +106,7 @@ export class World implements Reporter {
 
   /** Where the record of a user's submission lies. */
   recordKeyOf(process: SimulatedProcess, { key, submission }: Owner): string {
-    return recordKeyOf(process.client, key, submission?.id ?? "");
+    return recordKeyOf(portOf(process.client), key, submission?.id ?? "");
   }
 
   /** The processes of a schedule are taken round, so that dropping one leaves the others' numbers valid. */

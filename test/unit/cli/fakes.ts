@@ -5,6 +5,7 @@ import { Arguments, type Context } from "../../../src/cli/main.ts";
 import { plain } from "../../../src/cli/terminal.ts";
 import type { SubmitLock } from "../../../src/index.ts";
 import type { Inspection } from "../../../src/lock/on-call.ts";
+import { type IoredisClient, IoredisPort } from "../../../src/stores/redis/clients/ioredis.ts";
 
 /** 13:05:06.2, wherever the test runs. */
 export const at: Date = new Date(2026, 10, 21, 13, 5, 6, 200);
@@ -113,6 +114,9 @@ function given<Value>(value: Value | undefined): Value {
   return value;
 }
 
+/** What every client of ioredis has. */
+const face = { status: "ready", on: () => {}, off: () => {}, disconnect: () => {} };
+
 /** Lets doctor look at a Redis of which all this is true, and returns what it prints. */
 export async function examined(
   facts: Facts,
@@ -126,38 +130,16 @@ export async function examined(
     const [host, port] = server.address.split(":");
     const { info, failure, latency } = server;
     let answers = 0;
-    return {
-      options: {
-        ...{ host, port },
-        ...(sentinels.length > 0 && {
-          name: "mymaster",
-          sentinels: sentinels.map(({ address }) => ({ host: address.split(":")[0] })),
-        }),
-      },
+    const commands: Record<string, (...args: string[]) => Promise<unknown>> = {
       info: async () => {
         if (failure === "silence") await new Promise(() => {});
         if (failure !== undefined) throw new Error(failure);
         return `# Server\r\n${infoText(given(info))}`;
       },
-      eval: async () => {
-        clock += answers++ === 25 ? latency.p99Ms : latency.medianMs;
-        return 1;
-      },
       cluster: async () => infoText(given(server.cluster)),
-      config: async (_get: string, name: string) => [name, `${given(server.nodeTimeoutMs)}`],
-      duplicate: (more: { host?: string }) => ({
-        ...{ on: () => {}, connect: async () => {}, disconnect: () => {} },
-        info: async () => infoText({ run_id: server.secondRunId }),
-        call: async (_sentinel: string, command: string) => {
-          const asked = sentinels.find(({ address }) => address.startsWith(`${more.host}:`));
-          if (asked?.failure === "silence") await new Promise(() => {});
-          if (asked?.failure !== undefined) throw new Error(asked.failure);
-          if (command === "CKQUORUM") return asked?.quorum;
-          return ["name", "mymaster", "down-after-milliseconds", `${asked?.downAfterMs}`];
-        },
-      }),
+      config: async (_get, name) => [name, `${given(server.nodeTimeoutMs)}`],
       dbsize: async () => 1_000,
-      scan: async (_cursor: string, _match: string, pattern: string) => {
+      scan: async (_cursor, _match, pattern) => {
         const prefix = given(prefixes).find(({ keyPrefix }) => `${keyPrefix}*` === pattern);
         if (!prefix?.isComplete) clock += 10_000;
         const keys = Array.from(
@@ -167,9 +149,36 @@ export async function examined(
         return [prefix?.isComplete ? "0" : "1", keys];
       },
     };
+    return {
+      ...face,
+      options: {
+        ...{ host, port },
+        ...(sentinels.length > 0 && {
+          name: "mymaster",
+          sentinels: sentinels.map(({ address }) => ({ host: address.split(":")[0] })),
+        }),
+      },
+      call: (name: string, ...args: string[]) => given(commands[name])(...args),
+      eval: async () => {
+        clock += answers++ === 25 ? latency.p99Ms : latency.medianMs;
+        return 1;
+      },
+      duplicate: (more: { host?: string }) => ({
+        ...face,
+        options: { host: more.host, port: 26_379 },
+        call: async (name: string, command: string) => {
+          if (name === "info") return infoText({ run_id: server.secondRunId });
+          const asked = sentinels.find(({ address }) => address.startsWith(`${more.host}:`));
+          if (asked?.failure === "silence") await new Promise(() => {});
+          if (asked?.failure !== undefined) throw new Error(asked.failure);
+          if (command === "CKQUORUM") return asked?.quorum;
+          return ["name", "mymaster", "down-after-milliseconds", `${asked?.downAfterMs}`];
+        },
+      }),
+    };
   });
   const client = servers[0]?.isClusterNode
-    ? { isCluster: true, options: {}, nodes: () => nodes }
+    ? { ...face, isCluster: true, options: {}, nodes: () => nodes, eval: nodes[0]?.eval }
     : nodes[0];
   const locks = (prefixes ?? [undefined]).map((prefix) => ({
     keyPrefix: prefix?.keyPrefix ?? "lock:submit:",
@@ -188,7 +197,8 @@ export async function examined(
     },
   }));
   try {
-    const connection = { client, locks, user } as unknown as Partial<CliTarget>;
+    const port = new IoredisPort(client as unknown as IoredisClient);
+    const connection = { client: port, locks, user } as unknown as Partial<CliTarget>;
     return await linesOf(doctor, ["doctor", ...options], connection);
   } finally {
     now.mockRestore();

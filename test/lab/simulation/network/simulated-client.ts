@@ -1,5 +1,5 @@
 import { EventEmitter } from "node:events";
-import type { RedisClient } from "../../../../src/stores/redis/ioredis.ts";
+import type { IoredisClient } from "../../../../src/stores/redis/clients/ioredis.ts";
 import { scriptWith } from "../script-names.ts";
 import { longestOverdueMs } from "../server/replication.ts";
 import { on } from "../time/event-loop.ts";
@@ -24,7 +24,7 @@ const slots: readonly (readonly string[])[] = Array.from({ length: 16_384 }, () 
  * As much of ioredis 6 as a lock meets: its calls, its states and events, and how it keeps a
  * connection. `simulated-client.test.ts` compares the two.
  */
-export class SimulatedClient extends EventEmitter implements RedisClient {
+export class SimulatedClient extends EventEmitter implements IoredisClient {
   status = "wait";
   readonly options: ClientOptions;
   readonly isSecond: boolean;

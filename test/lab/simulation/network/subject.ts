@@ -1,6 +1,6 @@
+import type { IoredisClient } from "../../../../src/stores/redis/clients/ioredis.ts";
+import { openSecond } from "../../../../src/stores/redis/clients/open-ioredis.ts";
 import { acquireScript } from "../../../../src/stores/redis/commands/acquire.ts";
-import type { RedisClient } from "../../../../src/stores/redis/ioredis.ts";
-import { duplicate } from "../../../../src/stores/redis/ioredis.ts";
 import type { Step, Who } from "./script.ts";
 
 const events = ["connecting", "connect", "ready", "close", "reconnecting", "end"];
@@ -19,7 +19,7 @@ export abstract class Subject {
   /** A key that holds no string. */
   protected abstract readonly listKey: string;
   protected isSilent = false;
-  readonly #clients = new Map<Who, RedisClient>();
+  readonly #clients = new Map<Who, IoredisClient>();
   readonly #connecting = new Set<Who>();
   #refusalsLeft = 0;
   #asked = 0;
@@ -61,7 +61,7 @@ export abstract class Subject {
     else this.#refuse(step.refuse);
   }
 
-  protected watch(who: Who, client: RedisClient): void {
+  protected watch(who: Who, client: IoredisClient): void {
     this.#clients.set(who, client);
     // Without a listener ioredis prints every failed reconnect.
     client.on("error", () => {});
@@ -95,7 +95,7 @@ export abstract class Subject {
   #duplicate(): void {
     const first = this.#clients.get("first");
     if (first === undefined || this.#clients.size > 1 || this.#refusalsLeft > 0) return;
-    this.watch("second", duplicate(first));
+    this.watch("second", openSecond(first, 0));
   }
 
   #ask({ ask, held, fails }: Extract<Step, { ask: Who }>): void {

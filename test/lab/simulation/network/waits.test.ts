@@ -2,8 +2,8 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import fc from "fast-check";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { type IoredisClient, IoredisPort } from "../../../../src/stores/redis/clients/ioredis.ts";
 import { acquireScript } from "../../../../src/stores/redis/commands/acquire.ts";
-import { pipelined, type RedisClient } from "../../../../src/stores/redis/ioredis.ts";
 import { freshUser } from "../../../support/ids.ts";
 import { type ReplicatedRedis, startReplicated } from "../../../support/replicated-redis.ts";
 import { until } from "../../../support/until.ts";
@@ -37,7 +37,7 @@ const briefMs = 30;
 /** Two connections to a master with one replica. */
 abstract class Subject {
   readonly logs: Record<Who, string[]> = { first: [], second: [] };
-  protected abstract readonly clients: Record<Who, RedisClient>;
+  protected abstract readonly clients: Record<Who, IoredisClient>;
   readonly #prefix = freshUser();
   #asked = 0;
 
@@ -53,7 +53,7 @@ abstract class Subject {
     const name = `${++this.#asked}`;
     const wait = step.waitMs === undefined ? [] : [["wait", 1, step.waitMs]];
     const commands = [this.#script(name), ...wait];
-    void pipelined(this.clients[step.write], commands).then((replies) => {
+    void new IoredisPort(this.clients[step.write]).together(0, commands).then((replies) => {
       this.logs[step.write].push(`${name}: ${replies.map(shown).join(", ")}`);
     });
   }

@@ -61,14 +61,14 @@ export const connectionMutations: readonly Mutation[] = [
   {
     name: "commands are written before the connection is ready",
     rule: "9",
-    find: 'if (this.client.status !== "ready" || this.#database?.isDone === false) return false;',
+    find: "if (!this.client.isReady(slot) || this.#database?.isDone === false) return false;",
     replace: "if (this.#database?.isDone === false) return false;",
   },
   {
     name: "the database is not proved",
     rule: "22",
-    find: '"ready" || this.#database?.isDone === false) return false;',
-    replace: '"ready") return false;',
+    find: "isReady(slot) || this.#database?.isDone === false) return false;",
+    replace: "isReady(slot)) return false;",
   },
   {
     name: "the database that was proved on the last connection counts on the next",
@@ -76,7 +76,7 @@ export const connectionMutations: readonly Mutation[] = [
     find: "this.#proved = undefined;",
     replace: "",
     // Either of the two tells a new connection.
-    also: { find: "&& this.#proved.stream === streamOf(this.#client)", replace: "" },
+    also: { find: "&& this.#proved.connection === connection", replace: "" },
   },
   {
     name: "the database while a connection is made anew is that of the options",

@@ -1,0 +1,329 @@
+import { isUtf8 } from "node:buffer";
+import { type EventEmitter, errorMonitor } from "node:events";
+import { hasMembers } from "../../../validation.ts";
+import { openSecond, openSentinel } from "./open-ioredis.ts";
+import {
+  type Address,
+  type Argument,
+  type ClientPort,
+  type ClientStatus,
+  hostAndPort,
+  isServerError,
+  listed,
+  type PortWatcher,
+  plainError,
+  type ServerPort,
+} from "./port.ts";
+
+/**
+ * The members of an ioredis client that the store needs. Any object with them fits: ioredis 5 and
+ * 6, their Cluster classes and compatible forks. No import ties users to one of them.
+ */
+export interface IoredisClient {
+  /** `ready` when commands can be sent. */
+  readonly status: string;
+  eval(script: string, numkeys: number, ...args: (string | number)[]): Promise<unknown>;
+  /** Where `evalsha` is missing, every call carries the text of its script. */
+  evalsha?(sha1: string, numkeys: number, ...args: (string | number)[]): Promise<unknown>;
+  /** Needed for `ackReplicas` alone. */
+  pipeline?(commands: unknown[][]): unknown;
+  connect(): Promise<void>;
+  disconnect(): void;
+  duplicate(...options: never[]): unknown;
+  // biome-ignore lint/suspicious/noExplicitAny: what an event brings differs between the clients.
+  on(event: string, listener: (...args: any[]) => void): unknown;
+  // biome-ignore lint/suspicious/noExplicitAny: as for `on`.
+  off(event: string, listener: (...args: any[]) => void): unknown;
+}
+
+/** Commands that are written together. */
+interface Pipeline {
+  exec(): Promise<[error: Error | null, value?: unknown][] | null>;
+}
+
+/** The members of a socket that hold writes back. */
+interface Stream {
+  cork(): void;
+  uncork(): void;
+}
+
+/** Further members of ioredis clients. Every member is read only where it exists. */
+export interface IoredisInternals
+  extends Omit<IoredisClient, "connect" | "disconnect" | "duplicate"> {
+  readonly isCluster?: boolean;
+  /** The socket, while there is one. */
+  readonly stream?: Stream | null;
+  /** The state of the connection; `select` is the database that was last asked for on it. */
+  readonly condition?: Condition | null;
+  /** The state of the last connection that was ready, until the next one is. */
+  readonly prevCondition?: Condition | null;
+  select?(database: number): Promise<unknown>;
+  call?(...words: readonly string[]): Promise<unknown>;
+  /** On a Cluster: the clients of its nodes. */
+  nodes?(role: "master" | "all"): readonly IoredisInternals[];
+  /** On a Cluster: the clients of its nodes, by the names in `slots`. */
+  readonly connectionPool?: { getInstanceByKey?(name: string): IoredisInternals | undefined };
+  /** On a Cluster: the nodes of each slot, the master first. */
+  readonly slots?: readonly (readonly string[] | undefined)[];
+  /** On a Cluster: the addresses that it started from. */
+  readonly startupNodes?: readonly (Address | string | number)[];
+  readonly options?: Address & {
+    readonly connectTimeout?: number;
+    readonly sentinelCommandTimeout?: number;
+    readonly slotsRefreshTimeout?: number;
+    readonly redisOptions?: {
+      readonly enableAutoPipelining?: boolean;
+      readonly username?: string;
+    };
+    readonly username?: string;
+    readonly readOnly?: boolean;
+    readonly path?: string;
+    readonly name?: string;
+    readonly sentinels?: readonly Address[] | null;
+    readonly keyPrefix?: string;
+    readonly db?: number;
+  };
+}
+
+interface Condition {
+  readonly select?: number;
+}
+
+/** Whether the value has the members that tell an ioredis client. */
+export function isIoredis(client: unknown): client is IoredisClient {
+  return hasMembers(client, ["eval", "duplicate", "status", "on"]);
+}
+
+/** A client of one server, or that of one node of a Cluster. */
+class IoredisServer implements ServerPort {
+  readonly #client: IoredisInternals;
+
+  constructor(client: IoredisInternals) {
+    this.#client = client;
+  }
+
+  get address(): string {
+    const { options } = this.#client;
+    if (options?.sentinels != null) {
+      return `the master "${options.name}" of the Sentinels${listed(options.sentinels)}`;
+    }
+    return options?.path ?? hostAndPort(options) ?? "Redis";
+  }
+
+  get connection(): unknown {
+    return this.#client.stream;
+  }
+
+  eval(script: string, keys: readonly string[], args: readonly Argument[]): Promise<unknown> {
+    return this.#client.eval(script, keys.length, ...keys, ...args);
+  }
+
+  evalsha(digest: string, keys: readonly string[], args: readonly Argument[]): Promise<unknown> {
+    const client = this.#client as Required<Pick<IoredisInternals, "evalsha">>;
+    return client.evalsha(digest, keys.length, ...keys, ...args);
+  }
+
+  ask(words: readonly string[]): Promise<unknown> {
+    const { call = missing("call") } = this.#client;
+    return call.apply(this.#client, words as string[]);
+  }
+}
+
+function missing(name: string): () => Promise<never> {
+  return () => Promise.reject(new Error(`the Redis client has no ${name}()`));
+}
+
+/** An ioredis client, `Redis` or `Cluster`. */
+export class IoredisPort extends IoredisServer implements ClientPort {
+  readonly isCluster: boolean;
+  readonly mayGather: boolean;
+  readonly #client: IoredisClient & IoredisInternals;
+  /** On a Cluster, by the client of the node. */
+  readonly #servers = new WeakMap<IoredisInternals, ServerPort>();
+
+  constructor(client: IoredisClient) {
+    super(client);
+    this.#client = client;
+    this.isCluster = this.#client.isCluster === true;
+    this.mayGather = this.#mayGather();
+  }
+
+  /** Rule 23: not with automatic pipelining, which may write an `ASKING` of the application right before. */
+  #mayGather(): boolean {
+    const { connectionPool, options } = this.#client;
+    if (!this.isCluster || connectionPool?.getInstanceByKey === undefined) return false;
+    return options?.redisOptions?.enableAutoPipelining !== true && this.keyPrefix !== undefined;
+  }
+
+  override get address(): string {
+    return this.isCluster ? `the Cluster${listed(this.#client.startupNodes)}` : super.address;
+  }
+
+  get hasDigests(): boolean {
+    return this.#client.evalsha !== undefined;
+  }
+
+  get writesTogether(): boolean {
+    return this.#client.pipeline !== undefined;
+  }
+
+  get status(): ClientStatus {
+    return this.#client.status as ClientStatus;
+  }
+
+  get keyPrefix(): string | undefined {
+    const prefix: unknown = this.#client.options?.keyPrefix;
+    if (Buffer.isBuffer(prefix) && !isUtf8(prefix)) return undefined;
+    return String(prefix ?? "");
+  }
+
+  get user(): string | undefined {
+    const { username, redisOptions } = this.#client.options ?? {};
+    return username || redisOptions?.username || undefined;
+  }
+
+  /**
+   * The database that the client last asked for. While it connects again, `condition` has the
+   * database of the options and `prevCondition` this one.
+   */
+  get database(): number {
+    const { prevCondition, condition } = this.#client;
+    if (this.isCluster) return 0;
+    return Number(prevCondition?.select ?? condition?.select ?? this.#firstDatabase) || 0;
+  }
+
+  /** The database of the options, which every new connection starts with. */
+  get #firstDatabase(): number {
+    return this.isCluster ? 0 : Number(this.#client.options?.db) || 0;
+  }
+
+  /** Every connection begins in database 0, so a client that has always been there needs none. */
+  get needsProof(): boolean {
+    return this.database !== 0 || this.#firstDatabase !== 0;
+  }
+
+  isReady(): boolean {
+    return this.#client.status === "ready";
+  }
+
+  nodeOf(slot: number): string {
+    return (this.isCluster ? this.#client.slots?.[slot]?.[0] : undefined) ?? "";
+  }
+
+  master(name: string): ServerPort | undefined {
+    const node = this.#client.connectionPool?.getInstanceByKey?.(name);
+    const isMaster = node?.status === "ready" && node.options?.readOnly !== true;
+    return isMaster ? this.#serverOf(node) : undefined;
+  }
+
+  servers(): readonly ServerPort[] {
+    if (!this.isCluster) return [this];
+    return (this.#client.nodes?.("master") ?? []).map((node) => this.#serverOf(node));
+  }
+
+  #serverOf(node: IoredisInternals): ServerPort {
+    const known = this.#servers.get(node);
+    if (known !== undefined) return known;
+    const server = new IoredisServer(node);
+    this.#servers.set(node, server);
+    return server;
+  }
+
+  watch({ up, lost, selected, ended }: PortWatcher): () => void {
+    const client = this.#client;
+    const listeners: [event: string, listener: (() => void) | undefined][] = [
+      ["ready", up],
+      ["close", lost],
+      ["end", lost],
+      ["end", ended],
+      ["select", selected],
+    ];
+    // A Cluster that loses the connection to one node stays open, and re-sends the calls in flight.
+    if (this.isCluster) listeners.push(["-node", lost]);
+    const heard = listeners.filter((each): each is [string, () => void] => each[1] !== undefined);
+    for (const [event, listener] of heard) client.on(event, listener);
+    // With `clusterNodeRetryStrategy` a node reconnects, and the Cluster emits nothing. Once a node
+    // is lost for good, the client itself drops it along with this listener.
+    const watchNode = (node: IoredisInternals) => lost && node.on("close", lost);
+    const nodes = () => (this.isCluster ? (client.nodes?.("all") ?? []) : []);
+    client.on("+node", watchNode);
+    for (const node of nodes()) watchNode(node);
+    return () => {
+      for (const [event, listener] of heard) client.off(event, listener);
+      client.off("+node", watchNode);
+      if (lost) for (const node of nodes()) node.off("close", lost);
+    };
+  }
+
+  /**
+   * Without a listener for `error`: ioredis logs an error only while there is none, and ours would
+   * silence that log. It emits `error` only where it has a listener: without one of another's,
+   * nothing is heard.
+   */
+  monitorErrors(heard: (error: Error) => void): () => void {
+    const emitter = this.#client as unknown as EventEmitter;
+    const listener = (error: unknown) => heard(plainError(error));
+    emitter.on(errorMonitor, listener);
+    return () => emitter.off(errorMonitor, listener);
+  }
+
+  onError(heard: (error: Error) => void): void {
+    this.#client.on("error", (error: unknown) => heard(plainError(error)));
+  }
+
+  /**
+   * By a `SELECT`, which ioredis writes at once where the client is ready. ioredis itself goes on in
+   * database 0 where its own was refused.
+   */
+  async askDatabase(): Promise<number | undefined> {
+    const { database } = this;
+    const { select = missing("select") } = this.#client;
+    const reply = await select.call(this.#client, database);
+    return reply === "OK" ? database : undefined;
+  }
+
+  /** A Cluster sends a pipeline, commands without a key included, to the node of its keys. */
+  async together(_slot: number, commands: readonly (readonly Argument[])[]): Promise<unknown[]> {
+    const pipeline = this.#client.pipeline?.(commands as unknown[][]) as Pipeline | undefined;
+    const replies = (await pipeline?.exec()) ?? [];
+    return commands.map((_, index) => {
+      const [error, value] = replies[index] ?? [new Error("the client gave no reply")];
+      if (error !== null && !isServerError(error)) throw error;
+      return error ?? value;
+    });
+  }
+
+  /** A write to a socket costs this process as much as the call that it carries. */
+  cork(): () => void {
+    if (!this.isCluster) return () => {};
+    const streams = (this.#client.nodes?.("master") ?? []).flatMap(({ stream }) =>
+      hasMembers(stream, ["cork", "uncork"]) ? [stream as Stream] : [],
+    );
+    for (const stream of streams) stream.cork();
+    return () => {
+      for (const stream of streams) stream.uncork();
+    };
+  }
+
+  wake(): void {
+    // A failure shows in the status, and is reported by the client's own `error` event.
+    if (this.#client.status === "wait") this.#client.connect().catch(() => {});
+  }
+
+  second(): ClientPort {
+    return new IoredisPort(openSecond(this.#client, this.database));
+  }
+
+  close(): void {
+    this.#client.disconnect();
+  }
+
+  get masterName(): string {
+    return this.#client.options?.name ?? "";
+  }
+
+  sentinels(): readonly ClientPort[] {
+    const sentinels = this.#client.options?.sentinels ?? [];
+    return sentinels.map((address) => new IoredisPort(openSentinel(this.#client, address)));
+  }
+}

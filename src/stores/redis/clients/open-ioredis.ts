@@ -1,0 +1,103 @@
+import type { IoredisClient, IoredisInternals } from "./ioredis.ts";
+import type { Address, Place } from "./port.ts";
+
+/** The most that a second client leaves of `connectTimeout`: it is opened when an answer is overdue. */
+const connectTimeoutMs = 1_000;
+
+/** How long a duplicate waits for a Sentinel or node to name the master, before it asks another. */
+const askTimeoutMs = 750;
+
+/**
+ * How often a duplicate of a Cluster client asks which node serves which slots. It may have been
+ * opened before the failover that it is needed for, and the master that is away will never tell.
+ */
+const slotsRefreshIntervalMs = 500;
+
+/**
+ * Another client to the same place and database. It has no offline queue and, outside a Cluster,
+ * never re-sends: the lock itself asks again where there was no answer.
+ */
+export function openSecond(
+  client: IoredisClient & IoredisInternals,
+  database: number,
+): IoredisClient {
+  const { isCluster, options } = client;
+  const connectTimeout = Math.min(options?.connectTimeout ?? connectTimeoutMs, connectTimeoutMs);
+  const shorter = (ms: number | undefined) => Math.min(ms ?? askTimeoutMs, askTimeoutMs);
+  const connection = {
+    connectTimeout,
+    autoResendUnfulfilledCommands: false,
+    commandTimeout: undefined,
+    // Fails commands in flight as soon as their connection is lost; a Cluster may send them again.
+    maxRetriesPerRequest: 0,
+  };
+  const common = {
+    enableOfflineQueue: false,
+    enableAutoPipelining: false,
+    lazyConnect: false,
+  };
+  const retry = (times: number) => Math.min(50 * times, 500);
+  if (isCluster === true) {
+    const duplicateCluster = client.duplicate as (nodes: [], options: object) => unknown;
+    return duplicateCluster.call(client, [], {
+      ...common,
+      redisOptions: { ...options?.redisOptions, ...connection },
+      clusterRetryStrategy: retry,
+      // The check would ask one node, any, and wait without end for a silent one.
+      enableReadyCheck: false,
+      slotsRefreshInterval: slotsRefreshIntervalMs,
+      slotsRefreshTimeout: shorter(options?.slotsRefreshTimeout),
+    }) as IoredisClient;
+  }
+  const duplicateRedis = client.duplicate as (options: object) => unknown;
+  return duplicateRedis.call(client, {
+    ...common,
+    ...connection,
+    retryStrategy: retry,
+    // A Sentinel may be silent, too: often it is on the host of a master that is silent.
+    sentinelCommandTimeout: shorter(options?.sentinelCommandTimeout),
+    // `select` at run time changes the database of the connection, not the options that are copied.
+    db: database,
+  }) as IoredisClient;
+}
+
+/** A Sentinel has no database, and a password of its own or none. */
+export function openSentinel(
+  client: IoredisClient,
+  { host = "127.0.0.1", port = 26_379 }: Address,
+): IoredisClient {
+  const plain = { sentinels: null, username: "", password: "", db: 0, tls: undefined };
+  const once = { lazyConnect: true, retryStrategy: () => null, keyPrefix: "" };
+  const duplicateRedis = client.duplicate as (options: object) => IoredisClient;
+  return duplicateRedis.call(client, { ...plain, ...once, host, port });
+}
+
+/** Makes a client for the command line. It connects once, so that the command can say why it failed. */
+export async function openIoredis(place: Place): Promise<IoredisClient> {
+  const { Cluster, Redis } = await import("ioredis");
+  const { host, port, username, password, database, keyPrefix, masterName, withinMs } = place;
+  const once = {
+    lazyConnect: true,
+    enableOfflineQueue: false,
+    connectTimeout: withinMs,
+    maxRetriesPerRequest: 0,
+    // CLIENT SETINFO is not among the permissions that the lock needs, nor is the INFO of a check.
+    disableClientInfo: true,
+    enableReadyCheck: false,
+    retryStrategy: () => null,
+  };
+  const login = { username, password, db: database, ...(place.tls && { tls: place.tls }) };
+  if (place.isCluster) {
+    return new Cluster([{ host, port }], {
+      ...once,
+      clusterRetryStrategy: () => null,
+      slotsRefreshTimeout: withinMs,
+      keyPrefix,
+      redisOptions: { ...login, ...once },
+    });
+  }
+  const sentinels = place.sentinels && { sentinels: [...place.sentinels], name: masterName };
+  const at = sentinels ?? { host, port };
+  const options = { ...login, ...once, ...at, keyPrefix, sentinelRetryStrategy: () => null };
+  return new Redis(options);
+}

@@ -1,0 +1,185 @@
+/**
+ * The port between the store and a Redis client. Another client is one file here that implements
+ * {@link ClientPort}; nothing else in `src` knows a client.
+ */
+
+/** One server, as one connection of a client reaches it. */
+export interface ServerPort {
+  /** Where it connects to, for messages. Never with a user name or a password. */
+  readonly address: string;
+  /** Another value for each connection of the client; `undefined` while there is none. */
+  readonly connection: unknown;
+  /** Writes the script with these KEYS, with the client's prefix in front of each, and ARGV. */
+  eval(script: string, keys: readonly string[], args: readonly Argument[]): Promise<unknown>;
+  /** As `eval`, by the digest of a script that the server has. */
+  evalsha(digest: string, keys: readonly string[], args: readonly Argument[]): Promise<unknown>;
+  /** Writes any command, for the command line. */
+  ask(words: readonly string[]): Promise<unknown>;
+}
+
+export type Argument = string | number;
+
+/**
+ * - `wait`: nobody has asked the client to connect.
+ * - `connecting`: for the first time or again, until the server takes the connection.
+ * - `connect`: connected, and the greeting is not over.
+ * - `ready`: commands are written.
+ * - `close`, `reconnecting`: lost, and it will connect again.
+ * - `end`: closed for good, by the application or a retry strategy that gave up.
+ */
+export type ClientStatus =
+  | "wait"
+  | "connecting"
+  | "connect"
+  | "ready"
+  | "close"
+  | "reconnecting"
+  | "end";
+
+/** Told of what becomes of a connection. */
+export interface PortWatcher {
+  /** A connection came up; on a Cluster, one to any node. */
+  up?(): void;
+  /**
+   * A connection was lost; on a Cluster, one to any node. Told before any promise of a call that was
+   * in flight on it settles. A call that had not been written when it was lost is never written.
+   */
+  lost?(): void;
+  /** The application has selected another database. */
+  selected?(): void;
+  /** The client was closed for good. */
+  ended?(): void;
+}
+
+/**
+ * What the store demands of a client of whichever library. Every promise of a call resolves with
+ * the plain reply; an error of the server has the name `ReplyError`, also within a reply.
+ */
+export interface ClientPort extends ServerPort {
+  readonly isCluster: boolean;
+  readonly status: ClientStatus;
+  /** For a client that the store cannot connect: how to, for messages. */
+  readonly advice?: string;
+  /** Whether it can be asked by a script's digest. */
+  readonly hasDigests: boolean;
+  /** In front of every key; `undefined` where it is no text. */
+  readonly keyPrefix: string | undefined;
+  /** The user's name at Redis, where one is set. */
+  readonly user: string | undefined;
+  /** The database that the client has selected, as far as is known; 0 on a Cluster. */
+  readonly database: number;
+  /** Rule 22: whether a connection has to be proven to be in `database`. */
+  readonly needsProof: boolean;
+  /** Whether calls without keys can be written on the connections of a Cluster's nodes. */
+  readonly mayGather: boolean;
+  /** Whether a call for the slot would be written now, to the node that has the slot. */
+  isReady(slot: number): boolean;
+  /** The name of the master that has the slot, as far as the client knows; "" without a Cluster. */
+  nodeOf(slot: number): string;
+  /** The connection to the master of that name; `undefined` unless it is ready, and a master. */
+  master(name: string): ServerPort | undefined;
+  /** The one server, or all masters of the Cluster that are known. */
+  servers(): readonly ServerPort[];
+
+  /** @returns ends the watch. */
+  watch(watcher: PortWatcher): () => void;
+  /**
+   * Hears the errors of the client without counting as a listener for them.
+   *
+   * @returns ends that.
+   */
+  monitorErrors(heard: (error: Error) => void): () => void;
+  /** Listens for the errors of the client, so that none is logged or thrown. */
+  onError(heard: (error: Error) => void): void;
+
+  /**
+   * Rule 22: resolves with the database that the connection is in, or `undefined` for an answer that
+   * says nothing; rejects where it is refused.
+   */
+  askDatabase(): Promise<number | undefined>;
+  /**
+   * Writes commands on one connection, in one piece and in this order: on a Cluster to the node of
+   * the slot. An error of the server is a value of its own; rejects with one of the client.
+   */
+  together(slot: number, commands: readonly (readonly Argument[])[]): Promise<unknown[]>;
+  /** Holds writes back. @returns writes them, each connection's in one piece. */
+  cork(): () => void;
+
+  /** Connects a client that waits to be asked, where that is for the store to do. */
+  wake(): void;
+  /**
+   * Another client to the same place and database, as the same user. It connects by itself, within
+   * 1 s, tries again within 0.5 s, never queues and, where the library can promise it, never sends
+   * again. The caller listens for its errors at once.
+   */
+  second(): ClientPort;
+  /** Closes it for good. For a `second` and a Sentinel alone. */
+  close(): void;
+  /** The Sentinels that name the master, each as another client; for the command line. */
+  sentinels(): readonly ClientPort[];
+  /** The name of the master at the Sentinels. */
+  readonly masterName: string;
+  /** Whether `together` can be used. */
+  readonly writesTogether: boolean;
+}
+
+/**
+ * A copy with message, name and code, for logs: errors of a client may carry the arguments of their
+ * command, and so owner ids. For a Cluster without a node, the last node's error.
+ */
+export function plainError(error: unknown): Error {
+  if (!(error instanceof Error)) return new Error(String(error));
+  const { lastNodeError, code } = error as { lastNodeError?: unknown; code?: unknown };
+  if (isServerError(lastNodeError)) return plainError(lastNodeError);
+  // Node's error for a host whose addresses have all failed has no message: joins those within.
+  const within = error instanceof AggregateError ? error.errors : [];
+  const messages = within.map((each) => (each instanceof Error ? each.message : each));
+  const plain = new Error(error.message || messages.join(", "));
+  plain.name = error.name;
+  return code === undefined ? plain : Object.assign(plain, { code });
+}
+
+/** Whether the error is the server's reply, and so a sign of life, and not one of the client. */
+export function isServerError(error: unknown): error is Error {
+  return error instanceof Error && error.name === "ReplyError";
+}
+
+/** One server, or the entry of a list of servers. */
+export interface Address {
+  readonly host?: string | undefined;
+  readonly port?: number | string | undefined;
+}
+
+/** The first of several addresses, and how many more there are. */
+export function listed(nodes: readonly (Address | string | number)[] = []): string {
+  const [first, ...others] = nodes.map(hostAndPort).filter((address) => address !== undefined);
+  if (first === undefined) return "";
+  return ` at ${first}${others.length === 0 ? "" : ` and ${others.length} more`}`;
+}
+
+export function hostAndPort(node: Address | string | number | undefined): string | undefined {
+  if (typeof node === "number") return `127.0.0.1:${node}`;
+  if (typeof node === "string")
+    return URL.canParse(node) ? new URL(node).host || undefined : undefined;
+  if (node?.host === undefined) return undefined;
+  const host = node.host.includes(":") ? `[${node.host}]` : node.host;
+  return `${host}:${node.port ?? 6379}`;
+}
+
+/** Where the command line looks for Redis. */
+export interface Place {
+  readonly host: string;
+  readonly port: number;
+  readonly username: string;
+  readonly password: string;
+  readonly database: number;
+  readonly tls?: { readonly ca?: string } | undefined;
+  /** The host is a node of a Cluster. */
+  readonly isCluster: boolean;
+  /** Instead of the host: the Sentinels that name the master. */
+  readonly sentinels?: readonly { readonly host: string; readonly port: number }[] | undefined;
+  readonly masterName: string;
+  readonly keyPrefix: string;
+  /** The time for connecting, in ms. */
+  readonly withinMs: number;
+}
