@@ -3,6 +3,7 @@ import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { SubmitLock } from "../lock/submit-lock.ts";
 import { openIoredis } from "../stores/redis/clients/open-ioredis.ts";
+import { openNodeRedis } from "../stores/redis/clients/open-node-redis.ts";
 import { type ClientPort, type Place, plainError } from "../stores/redis/clients/port.ts";
 import { portOf, type RedisClient } from "../stores/redis/clients/port-of.ts";
 import { refusals } from "../stores/redis/no-answers.ts";
@@ -91,7 +92,13 @@ function sentinelAddress(text: string) {
 async function openClient(place: Place): Promise<RedisClient> {
   const ioredis = await installed(openIoredis(place));
   if (ioredis !== undefined) return ioredis;
-  throw new CliError("ioredis is not installed. Install it with: npm install ioredis");
+  if (place.sentinels !== undefined) {
+    throw new CliError("--sentinel needs ioredis. Install it with: npm install ioredis");
+  }
+  const nodeRedis = await installed(openNodeRedis(place));
+  if (nodeRedis !== undefined) return nodeRedis;
+  const text = "neither ioredis nor redis is installed. Install one with: npm install ioredis";
+  throw new CliError(text);
 }
 
 function installed<Client>(opening: Promise<Client>): Promise<Client | undefined> {
@@ -154,7 +161,7 @@ export async function connected(client: ClientPort): Promise<void> {
     client.watch({ up, ended: () => failed(new Error("Connection is closed")) });
   });
   isUp.catch(() => {});
-  client.wake();
+  client.wake?.();
   if (client.status === "ready") return;
   if (client.status === "wait") throw new CliError(`${address}: ${advice}`);
   try {

@@ -1,5 +1,5 @@
 import type { ServerPort } from "../stores/redis/clients/port.ts";
-import { slotOf } from "../stores/redis/cluster.ts";
+import { slotOf } from "../stores/redis/clients/slots.ts";
 import { askNode } from "../stores/redis/gathering.ts";
 import { refusals } from "../stores/redis/no-answers.ts";
 import { answerOf, type CliTarget, connected } from "./connect.ts";
@@ -254,7 +254,7 @@ function longer(ms: number, ttlMs: number): string {
 }
 
 async function askSentinels({ client }: CliTarget, ttlMs: number, add: Add): Promise<void> {
-  const looks = (client?.sentinels() ?? []).map(async (sentinel) => {
+  const looks = (client?.sentinels?.() ?? []).map(async (sentinel) => {
     const address = `Sentinel ${sentinel.address}`;
     const ask = (word: string) =>
       answerOf({ address }, sentinel.ask(["sentinel", word, client?.masterName ?? ""]));

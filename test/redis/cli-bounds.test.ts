@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, expect, test } from "vitest";
-import { slotOf } from "../../src/stores/redis/cluster.ts";
+import { slotOf } from "../../src/stores/redis/clients/slots.ts";
 import type { Ended } from "../support/child.ts";
 import { runBin } from "../support/cli.ts";
 import { command } from "../support/command.ts";

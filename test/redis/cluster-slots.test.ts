@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { slotOf } from "../../src/stores/redis/cluster.ts";
+import { slotOf } from "../../src/stores/redis/clients/slots.ts";
 import { command } from "../support/command.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 

@@ -5,8 +5,8 @@ import {
   type AnyCluster,
   type AnyRedis,
   closeClients,
-  clusterClients,
-  redisClients,
+  ioredisClients,
+  ioredisClusters,
   untilReady,
 } from "../support/clients.ts";
 import { commandOf } from "../support/locks.ts";
@@ -25,11 +25,11 @@ afterEach(closeClients);
 type Connect = (options: { enableAutoPipelining: boolean }) => AnyRedis | AnyCluster;
 
 const clients: [name: string, connect: Connect][] = [
-  ...redisClients.map(({ name, connect }): [string, Connect] => [
+  ...ioredisClients.map(({ name, connect }): [string, Connect] => [
     name,
     (options) => connect(sharedRedisPort(), options),
   ]),
-  ...clusterClients.map(({ name, connect }): [string, Connect] => [
+  ...ioredisClusters.map(({ name, connect }): [string, Connect] => [
     name,
     (options) => connect(cluster.ports, options),
   ]),

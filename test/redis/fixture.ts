@@ -4,12 +4,12 @@ import {
   type SubmitLock,
   type SubmitLockOptions,
 } from "../../src/index.ts";
-
+import { portOf } from "../../src/stores/redis/clients/port-of.ts";
 import { acquireOnceScript, acquireScript } from "../../src/stores/redis/commands/acquire.ts";
 import { completeScript } from "../../src/stores/redis/commands/complete.ts";
 import { freeScript, inspectScript } from "../../src/stores/redis/commands/on-call.ts";
 import { extendScript, releaseScript } from "../../src/stores/redis/commands/release.ts";
-
+import { ConnectionPair } from "../../src/stores/redis/connection-pair.ts";
 import {
   type AnyRedis,
   closeClients,
@@ -22,6 +22,7 @@ import { type KeyObserver, observer } from "../support/observer.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
 import { Pulse } from "../support/pulse.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
 
 /** Bounds of a lock whose Redis falls silent in the middle of a test. */
 const brisk = { ttlMs: 4_000, acquireTimeoutMs: 1_500, commandTimeoutMs: 100 } as const;
@@ -63,6 +64,9 @@ export async function openFixture(options: FixtureOptions = {}): Promise<Fixture
   await untilReady(client);
   const store = new RedisStore(client, storeOptions);
   const lock = openLock({ store, ...brisk, ...lockOptions });
+  const pair = ConnectionPair.of(portOf(client));
+  // A node-redis client is asked for its database first.
+  if ("sendCommand" in client) await until(() => pair.pick(0, "", 1_000), { what: "its database" });
   return { proxy, client, store, lock, redis: observer(port) };
 }
 

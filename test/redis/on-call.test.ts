@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from "node:crypto";
 import { afterEach, describe, expect, test } from "vitest";
 import { LockMisconfiguredError, LockUnavailableError, RedisStore } from "../../src/index.ts";
-import { redisClients, untilReady } from "../support/clients.ts";
+import { closeClient, redisClients, statusOf, untilReady } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { leaseOf, openLock } from "../support/locks.ts";
 import { until } from "../support/until.ts";
@@ -207,8 +207,8 @@ describe("a Redis that is away or refuses", () => {
 
   test("a client that has ended is told at once", async () => {
     const { lock, client } = await openFixture(patient);
-    client.disconnect();
-    await until(() => client.status === "end", { what: "the client's end" });
+    closeClient(client);
+    await until(() => statusOf(client) === "end", { what: "the client's end" });
     const pulse = await takePulse();
     const from = performance.now();
     await expect(lock.inspect("42")).rejects.toBeInstanceOf(LockUnavailableError);

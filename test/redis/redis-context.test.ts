@@ -4,7 +4,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
 import { asking } from "../support/asking.ts";
 import { runChild, sourceUrl } from "../support/child.ts";
-import { redisClients } from "../support/clients.ts";
+import { ioredisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, commandOf, leaseOf, openLock } from "../support/locks.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
@@ -37,7 +37,7 @@ const withContext = (seen: Seen[]) => seen.filter((each) => each.context !== und
 const countOf = (seen: Seen[], ...names: string[]) =>
   seen.filter(({ method }) => names.includes(method)).length;
 
-describe.each(redisClients)(
+describe.each(ioredisClients)(
   "the context of no request reaches Redis' client, with $name",
   ({ connect }) => {
     test("a call that carries the commands of several requests has the context of none", async () => {

@@ -106,7 +106,7 @@ describe.each(clusterClients)("records on a Cluster, with $name", ({ connect }) 
   });
 });
 
-describe.each(redisClients)("records on one server, with $name", ({ connect }) => {
+describe.each(redisClients)("records on one server, with $name", ({ connect, rights = [] }) => {
   const connected = (options: object = {}) => untilReady(connect(sharedRedisPort(), options));
 
   test.each([...prefixes, ...impossible.map((prefix) => [prefix, prefix] as const)])(
@@ -135,6 +135,7 @@ describe.each(redisClients)("records on one server, with $name", ({ connect }) =
       "+del",
       "+time",
       "+info",
+      ...rights,
     ];
     const pattern = { lock: "~lock:submit:*", record: "~{lock:submit:*" };
 
@@ -264,6 +265,8 @@ describe.each(redisClients)("records on one server, with $name", ({ connect }) =
 
     test("of a gathered call, the neighbours' are read and written all the same", async () => {
       const store = new RedisStore((await connected()) as RedisClient);
+      // A node-redis client is asked for its database before the first call.
+      await openLock({ store }).withLock(freshUser(), { waitMs: 10_000 }, () => {});
       const asked = asking(store);
       const orders = Array.from({ length: 9 }, () => onceOf());
       const odd = orders[4] as (typeof orders)[number];

@@ -3,9 +3,9 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
 import { type IoredisClient, IoredisPort } from "../../src/stores/redis/clients/ioredis.ts";
 import { openSecond } from "../../src/stores/redis/clients/open-ioredis.ts";
-import { slotOf } from "../../src/stores/redis/cluster.ts";
+import { slotOf } from "../../src/stores/redis/clients/slots.ts";
 import { Connection } from "../../src/stores/redis/connection.ts";
-import { type AnyCluster, closeClients, clusterClients, untilReady } from "../support/clients.ts";
+import { type AnyCluster, closeClients, ioredisClusters, untilReady } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
 import { type RedisCluster, startCluster } from "../support/redis-cluster.ts";
@@ -34,7 +34,7 @@ const which = [
   ],
 ] as const;
 
-describe.each(clusterClients)(
+describe.each(ioredisClusters)(
   "rule 2: a node that comes back by itself, with $name",
   ({ connect }) => {
     test.each(which)("was lost, and a call in flight is closed, on %s", async (_name, choose) => {

@@ -1,4 +1,3 @@
-import { once } from "node:events";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
 import { record } from "../support/channels.ts";
@@ -23,7 +22,7 @@ const nodeAt = (port: number) => {
   };
 };
 
-describe.each(redisClients)("rule 2: scripts by their digest, with $name", ({ connect }) => {
+describe.each(redisClients)("rule 2: scripts by their digest, with $name", ({ name, connect }) => {
   let server: RedisServer;
   let redis: KeyObserver;
   let texts: () => Promise<number>;
@@ -92,9 +91,8 @@ describe.each(redisClients)("rule 2: scripts by their digest, with $name", ({ co
   test("a server that was started anew is sent them again", async () => {
     const { lock, client } = await open();
     await (await leaseOf(lock, freshUser())).release();
-    const ready = once(client as NodeJS.EventEmitter, "ready");
     await server.restart();
-    await ready;
+    await untilReady(client);
     await lock.withLock(freshUser(), { waitMs: 10_000 }, () => {});
     await (await leaseOf(lock, freshUser())).release();
     expect(await texts()).toBeGreaterThan(0);
@@ -122,75 +120,86 @@ describe.each(redisClients)("rule 2: scripts by their digest, with $name", ({ co
     acquire.stop();
   });
 
-  test("what its client writes again on a new connection is not sent as text as well", async () => {
-    const { lock, proxy, redis } = await open();
-    const user = freshUser();
-    await (await leaseOf(lock, user)).release();
-    const held = proxy.holdRequestOnce(isAcquire);
-    const attempt = lock.acquire(user);
-    await held;
-    await redis.send("SCRIPT", "FLUSH");
-    // The client writes the digest again; its caller has been told of the reset, and confirms.
-    proxy.resetAll();
-    expect((await attempt).outcome).toBe("acquired");
-    await until(() => proxy.commands.filter(isAcquire).length >= 4, { what: "both copies" });
-    expect(await redis.exists(`lock:submit:${user}`)).toBe(true);
-  });
+  // node-redis writes nothing again.
+  test.skipIf(name.startsWith("node-redis"))(
+    "what its client writes again on a new connection is not sent as text as well",
+    async () => {
+      const { lock, proxy, redis } = await open();
+      const user = freshUser();
+      await (await leaseOf(lock, user)).release();
+      const held = proxy.holdRequestOnce(isAcquire);
+      const attempt = lock.acquire(user);
+      await held;
+      await redis.send("SCRIPT", "FLUSH");
+      // The client writes the digest again; its caller has been told of the reset, and confirms.
+      proxy.resetAll();
+      expect((await attempt).outcome).toBe("acquired");
+      await until(() => proxy.commands.filter(isAcquire).length >= 4, { what: "both copies" });
+      expect(await redis.exists(`lock:submit:${user}`)).toBe(true);
+    },
+  );
 });
 
-describe.each(clusterClients)("rule 2: scripts by their digest, with $name", ({ connect }) => {
-  let cluster: RedisCluster;
-  beforeAll(async () => {
-    cluster = await startCluster();
-  });
-  afterAll(() => cluster.stop());
-  afterEach(closeClients);
-
-  test("each node is sent them when it does not have them", async () => {
-    const client = connect(cluster.ports);
-    await untilReady(client);
-    const lock = openLock({ store: new RedisStore(client), ...patient });
-    const nodes = cluster.ports.map(nodeAt);
-    const users = Array.from({ length: 60 }, freshUser);
-    const pairs = async () => {
-      const leases = await Promise.all(users.map((user) => leaseOf(lock, user)));
-      const released = await Promise.all(leases.map((lease) => lease.release()));
-      expect(new Set(released)).toEqual(new Set(["released"]));
-    };
-    // Rule 23: the first asks the nodes, and each request goes alone. The second shares calls.
-    for (let turn = 0; turn < 2; turn++) await pairs();
-    const reset = () => Promise.all(nodes.map(({ redis }) => redis.send("CONFIG", "RESETSTAT")));
-    await reset();
-    await pairs();
-    for (const { texts, digests } of nodes) {
-      expect(await texts()).toBe(0);
-      expect(await digests()).toBeGreaterThan(0);
-    }
-    await reset();
-    await nodes[1]?.redis.send("SCRIPT", "FLUSH");
-    await pairs();
-    const sent = await Promise.all(nodes.map(({ texts }) => texts()));
-    expect(sent.map((count) => count > 0)).toEqual([false, true, false]);
-  });
-
-  test("what one turn writes to a node leaves in one piece", async () => {
-    const client = connect(cluster.ports);
-    await untilReady(client);
-    const lock = openLock({ store: new RedisStore(client), ...patient });
-    const users = Array.from({ length: 60 }, freshUser);
-    const leases = await Promise.all(users.map((user) => leaseOf(lock, user)));
-    const writes = client.nodes("master").map(({ stream }) => {
-      let count = 0;
-      for (const name of ["_write", "_writev"] as const) {
-        const write = Reflect.get(stream, name) as (...args: unknown[]) => void;
-        Reflect.set(stream, name, (...args: unknown[]) => {
-          count++;
-          write.apply(stream, args);
-        });
-      }
-      return () => count;
+describe.each(clusterClients)(
+  "rule 2: scripts by their digest, with $name",
+  ({ name, connect }) => {
+    let cluster: RedisCluster;
+    beforeAll(async () => {
+      cluster = await startCluster();
     });
-    await Promise.all(leases.map((lease) => lease.release()));
-    expect(writes.map((count) => count())).toEqual([1, 1, 1]);
-  });
-});
+    afterAll(() => cluster.stop());
+    afterEach(closeClients);
+
+    test("each node is sent them when it does not have them", async () => {
+      const client = connect(cluster.ports);
+      await untilReady(client);
+      const lock = openLock({ store: new RedisStore(client), ...patient });
+      const nodes = cluster.ports.map(nodeAt);
+      const users = Array.from({ length: 60 }, freshUser);
+      const pairs = async () => {
+        const leases = await Promise.all(users.map((user) => leaseOf(lock, user)));
+        const released = await Promise.all(leases.map((lease) => lease.release()));
+        expect(new Set(released)).toEqual(new Set(["released"]));
+      };
+      // Rule 23: the first asks the nodes, and each request goes alone. The second shares calls.
+      for (let turn = 0; turn < 2; turn++) await pairs();
+      const reset = () => Promise.all(nodes.map(({ redis }) => redis.send("CONFIG", "RESETSTAT")));
+      await reset();
+      await pairs();
+      for (const { texts, digests } of nodes) {
+        expect(await texts()).toBe(0);
+        expect(await digests()).toBeGreaterThan(0);
+      }
+      await reset();
+      await nodes[1]?.redis.send("SCRIPT", "FLUSH");
+      await pairs();
+      const sent = await Promise.all(nodes.map(({ texts }) => texts()));
+      expect(sent.map((count) => count > 0)).toEqual([false, true, false]);
+    });
+
+    // node-redis does so by itself.
+    test.skipIf(name.startsWith("node-redis"))(
+      "what one turn writes to a node leaves in one piece",
+      async () => {
+        const client = connect(cluster.ports);
+        await untilReady(client);
+        const lock = openLock({ store: new RedisStore(client), ...patient });
+        const users = Array.from({ length: 60 }, freshUser);
+        const leases = await Promise.all(users.map((user) => leaseOf(lock, user)));
+        const writes = client.nodes("master").map(({ stream }) => {
+          let count = 0;
+          for (const name of ["_write", "_writev"] as const) {
+            const write = Reflect.get(stream, name) as (...args: unknown[]) => void;
+            Reflect.set(stream, name, (...args: unknown[]) => {
+              count++;
+              write.apply(stream, args);
+            });
+          }
+          return () => count;
+        });
+        await Promise.all(leases.map((lease) => lease.release()));
+        expect(writes.map((count) => count())).toEqual([1, 1, 1]);
+      },
+    );
+  },
+);

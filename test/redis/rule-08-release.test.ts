@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { record } from "../support/channels.ts";
-import { redisClients } from "../support/clients.ts";
+import { closeClient, redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { leaseOf } from "../support/locks.ts";
 import { until } from "../support/until.ts";
@@ -70,7 +70,7 @@ describe.each(redisClients)(
       const times = { ttlMs: 1_000, acquireTimeoutMs: 100, commandTimeoutMs: 50 };
       const { lock, client, redis } = await openFixture({ ...times, connect });
       const lease = await leaseOf(lock, freshUser());
-      client.disconnect();
+      closeClient(client);
       expect(await lease.release()).toBe("unconfirmed");
       await redis.send("DEL", lease.key);
     });

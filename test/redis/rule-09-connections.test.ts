@@ -1,9 +1,8 @@
-import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Redis } from "ioredis";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { RedisStore } from "../../src/index.ts";
-import { closeClients, redisClients } from "../support/clients.ts";
+import { closeClient, closeClients, redisClients, statusOf } from "../support/clients.ts";
 import { freePort } from "../support/free-port.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, causeOf, leaseOf, openLock } from "../support/locks.ts";
@@ -29,7 +28,7 @@ async function submits({ lock }: Fixture): Promise<string[]> {
 async function goAway({ proxy, client }: Fixture): Promise<void> {
   await proxy.refuse(true);
   proxy.resetAll();
-  await until(() => client.status !== "ready", { what: "the client to notice" });
+  await until(() => statusOf(client) !== "ready", { what: "the client to notice" });
 }
 
 const quick = { acquireTimeoutMs: 300, commandTimeoutMs: 100, ttlMs: 1_000 } as const;
@@ -53,7 +52,7 @@ describe.each(redisClients)("rule 9: connections, with $name", ({ connect }) => 
       proxy.releaseHeld();
       await lock.withLock(freshUser(), { waitMs: 10_000 }, () => {});
       // The second connection serves for a while; without it the first is trusted again at once.
-      for (const { value } of duplicates.mock.results) value.disconnect();
+      for (const { value } of duplicates.mock.results) closeClient(value as Redis);
       const sent = scriptCallsOf(client);
       await until(
         async () => {
@@ -144,11 +143,10 @@ describe.each(redisClients)("rule 9: connections, with $name", ({ connect }) => 
 
   test("a client that the application has closed gets no second connection", async () => {
     const { lock, client, proxy } = await openFixture({ ...quick, connect });
-    const ended = once(client, "end");
-    client.disconnect();
-    await ended;
+    closeClient(client);
+    await until(() => statusOf(client) === "end", { what: "its end" });
     expect((await lock.acquire(freshUser())).outcome).toBe("unavailable");
-    expect(proxy.connections).toBe(0);
+    await until(() => proxy.connections === 0, { what: "no connection to be left" });
   });
 
   test("the second connection is opened when it is needed, and closed with the lock", async () => {
@@ -167,7 +165,7 @@ describe.each(redisClients)("rule 9: connections, with $name", ({ connect }) => 
     await lease.release();
     await lock.close();
     await until(() => proxy.connections === 1, { what: "the second connection to be closed" });
-    expect(client.status).toBe("ready");
+    expect(statusOf(client)).toBe("ready");
   });
 
   test("a path that swallows everything is left for a new connection", async () => {

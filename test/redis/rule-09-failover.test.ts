@@ -2,9 +2,15 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Cluster } from "ioredis";
 import { afterEach, describe, expect, inject, test, vi } from "vitest";
 import { RedisStore } from "../../src/index.ts";
-import { slotOf } from "../../src/stores/redis/cluster.ts";
+import { slotOf } from "../../src/stores/redis/clients/slots.ts";
 import { startSentinels } from "../lab/topologies/sentinel.ts";
-import { closeClients, clusterClients, redisClients, untilReady } from "../support/clients.ts";
+import {
+  closeClients,
+  clusterClients,
+  ioredisClients,
+  statusOf,
+  untilReady,
+} from "../support/clients.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
@@ -46,7 +52,7 @@ describe.each(clusterClients)("rule 9: a failover of a Cluster, with $name", ({ 
     expect((await lock.acquire(user)).outcome).toBe("unavailable");
     silent.resume();
     const second = duplicates.mock.results[0]?.value as Cluster;
-    await until(() => second.status === "ready", { what: "the second connection" });
+    await until(() => statusOf(second) === "ready", { what: "the second connection" });
     // Its connection to this node is up, too: one in its handshake would look around by itself.
     await until(
       () =>
@@ -83,7 +89,7 @@ describe.each(clusterClients)("rule 9: a failover of a Cluster, with $name", ({ 
   });
 });
 
-describe.each(redisClients)("rule 9: a failover by Sentinels, with $name", ({ connect }) => {
+describe.each(ioredisClients)("rule 9: a failover by Sentinels, with $name", ({ connect }) => {
   test("a master that is paused together with the first Sentinel is left for the one that was elected", async () => {
     const trio = await startSentinels(inject("redisServerBinary"));
     servers.push(trio);

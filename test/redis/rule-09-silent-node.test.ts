@@ -1,8 +1,7 @@
-import { once } from "node:events";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
 import { asking } from "../support/asking.ts";
-import { type AnyCluster, closeClients, clusterClients } from "../support/clients.ts";
+import { type AnyCluster, closeClients, clusterClients, untilReady } from "../support/clients.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, closeLocks, commandOf, openLock } from "../support/locks.ts";
@@ -15,7 +14,7 @@ describe.each(clusterClients)("rule 9: one silent node of a Cluster, with $name"
   beforeEach(async () => {
     cluster = await startCluster(["--cluster-node-timeout", "20000"]);
     client = connect(cluster.ports);
-    await once(client, "ready");
+    await untilReady(client);
   });
   afterEach(async () => {
     void closeLocks();

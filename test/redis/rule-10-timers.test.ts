@@ -7,7 +7,7 @@ import { block, closeFixtures, isAcquire, isRelease, openDirect, openFixture } f
 
 afterEach(closeFixtures);
 
-describe.each(redisClients)("rule 10: our own timers, with $name", ({ connect }) => {
+describe.each(redisClients)("rule 10: our own timers, with $name", ({ name, connect }) => {
   test("after a blocked event loop the answer is read before the timer is believed", async () => {
     const lock = await openDirect({ commandTimeoutMs: 50 }, connect);
     for (let round = 0; round < 3; round++) {
@@ -16,6 +16,8 @@ describe.each(redisClients)("rule 10: our own timers, with $name", ({ connect })
       const attempt = lock.acquire(user);
       // The call goes out in this turn.
       await new Promise((resolve) => setImmediate(resolve));
+      // node-redis writes it at the end of its turn.
+      if (name.startsWith("node-redis")) await new Promise((resolve) => setImmediate(resolve));
       // Long enough for an answer on a machine that is busy.
       block(250);
       const { lease, confirmed } = acquired(await attempt);

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import { LockMisconfiguredError, LockUnavailableError } from "../../src/index.ts";
 import { record } from "../support/channels.ts";
-import { redisClients } from "../support/clients.ts";
+import { redisClients, statusOf } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired } from "../support/locks.ts";
 import { startRedis } from "../support/redis-server.ts";
@@ -163,7 +163,7 @@ describe("rule 17: until complete is answered", () => {
     // A connection that comes up makes every lease extend.
     client.disconnect(true);
     await completing;
-    await until(() => client.status === "ready", { what: "the client to be back" });
+    await until(() => statusOf(client) === "ready", { what: "the client to be back" });
     await sleep(200);
     expect(lost.messages).toEqual([]);
     expect(lease.signal.aborted).toBe(false);
@@ -221,7 +221,7 @@ describe("rule 17: a complete that is given up", () => {
     const lease = await submissionOf(lock, freshUser());
     await proxy.refuse(true);
     proxy.resetAll();
-    await until(() => client.status !== "ready", { what: "the client to notice" });
+    await until(() => statusOf(client) !== "ready", { what: "the client to notice" });
     expect(await lease.complete(answer)).toBe("unconfirmed");
     await sleep(1_000);
     await proxy.refuse(false);
@@ -283,7 +283,7 @@ describe("rule 17: what waits in memory is bounded", () => {
     const leases = await Promise.all(users.map((user) => submissionOf(lock, user)));
     await proxy.refuse(true);
     proxy.resetAll();
-    await until(() => client.status !== "ready", { what: "the client to notice" });
+    await until(() => statusOf(client) !== "ready", { what: "the client to notice" });
     const text = "x".repeat(4_096);
     const completing = leases.map((lease) => lease.complete(body(text)));
     await sleep(500);

@@ -1,11 +1,16 @@
-import { once } from "node:events";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type LockStore, RedisStore } from "../../src/index.ts";
 import { portOf } from "../../src/stores/redis/clients/port-of.ts";
 import { acquireOnceScript, acquireScript } from "../../src/stores/redis/commands/acquire.ts";
 import { ConnectionPair } from "../../src/stores/redis/connection-pair.ts";
 import { asking } from "../support/asking.ts";
-import { closeClients, clusterClients, ioredis6, redisClients } from "../support/clients.ts";
+import {
+  closeClients,
+  clusterClients,
+  ioredis6,
+  redisClients,
+  untilReady,
+} from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, commandOf, leaseOf } from "../support/locks.ts";
 import { type RedisCluster, startCluster } from "../support/redis-cluster.ts";
@@ -116,35 +121,39 @@ describe("rule 20: the floor", () => {
   });
 });
 
-describe.each(clusterClients)("rule 20: on a Cluster, with $name", ({ connect }) => {
+describe.each(clusterClients)("rule 20: on a Cluster, with $name", ({ name, connect }) => {
   let cluster: RedisCluster;
   beforeAll(async () => {
     cluster = await startCluster();
   });
   afterAll(() => cluster.stop());
 
-  test("a node's floor is its own: the masters' clocks differ, and so would the tokens", async () => {
-    const client = connect(cluster.ports);
-    await once(client as NodeJS.EventEmitter, "ready");
-    const store: LockStore = new RedisStore(client);
-    const detach = store.attach(() => {});
-    const calls = scriptCallsOf(client);
-    for (let i = 0; i < 60; i++) await asking(store).acquire(commandOf()).reply;
-    const heard = new Map<string, number>();
-    // The question whether a node takes calls without keys has one argument.
-    for (const { argv, reply } of calls.filter((call) => call.argv.length > 4)) {
-      const pair = ConnectionPair.of(portOf(client));
-      const key = argv[2] === "0" ? argv.at(-2) : argv[3];
-      const node = pair.nodeOf(pair.slotOf(key as string));
-      const [, token = 0] = (await reply) as number[];
-      const floor = floorOf(argv);
-      const highest = heard.get(node) ?? 0;
-      // Nothing was heard of this node, whatever the others have said.
-      if (highest === 0) expect(floor).toBe(0);
-      expect(floor).toBeGreaterThanOrEqual(highest);
-      heard.set(node, Math.max(highest, token));
-    }
-    expect(heard.size).toBe(3);
-    await detach();
-  });
+  // The calls are read at the methods of ioredis.
+  test.skipIf(name.startsWith("node-redis"))(
+    "a node's floor is its own: the masters' clocks differ, and so would the tokens",
+    async () => {
+      const client = connect(cluster.ports);
+      await untilReady(client);
+      const store: LockStore = new RedisStore(client);
+      const detach = store.attach(() => {});
+      const calls = scriptCallsOf(client);
+      for (let i = 0; i < 60; i++) await asking(store).acquire(commandOf()).reply;
+      const heard = new Map<string, number>();
+      // The question whether a node takes calls without keys has one argument.
+      for (const { argv, reply } of calls.filter((call) => call.argv.length > 4)) {
+        const pair = ConnectionPair.of(portOf(client));
+        const key = argv[2] === "0" ? argv.at(-2) : argv[3];
+        const node = pair.nodeOf(pair.slotOf(key as string));
+        const [, token = 0] = (await reply) as number[];
+        const floor = floorOf(argv);
+        const highest = heard.get(node) ?? 0;
+        // Nothing was heard of this node, whatever the others have said.
+        if (highest === 0) expect(floor).toBe(0);
+        expect(floor).toBeGreaterThanOrEqual(highest);
+        heard.set(node, Math.max(highest, token));
+      }
+      expect(heard.size).toBe(3);
+      await detach();
+    },
+  );
 });

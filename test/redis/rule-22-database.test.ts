@@ -1,6 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { LockMisconfiguredError, RedisStore, type SubmissionAttempt } from "../../src/index.ts";
-import { type AnyRedis, redisClients, type SharedOptions, untilReady } from "../support/clients.ts";
+import {
+  type AnyRedis,
+  ioredisClients,
+  type SharedOptions,
+  statusOf,
+  untilReady,
+} from "../support/clients.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, causeOf, leaseOf, openLock } from "../support/locks.ts";
@@ -58,7 +64,7 @@ async function makeBusy(connect: (port: number) => AnyRedis): Promise<() => Prom
   };
 }
 
-describe.each(redisClients)("rule 22: the database is proved, with $name", ({ connect }) => {
+describe.each(ioredisClients)("rule 22: the database is proved, with $name", ({ connect }) => {
   const into = (db: number) => connect(server.port, { db });
   const isIn = async (db: number, user: string) => (await into(db).exists(keyOf(user))) === 1;
 
@@ -85,7 +91,7 @@ describe.each(redisClients)("rule 22: the database is proved, with $name", ({ co
     // The next connection is accepted, and its handshake never answered.
     void proxy.holdRequestOnce((_argv, connection) => connection === 1);
     proxy.resetAll();
-    await until(() => proxy.commands.length > 0 && client.status === "connect", {
+    await until(() => proxy.commands.length > 0 && statusOf(client) === "connect", {
       what: "the client to be in its handshake",
     });
     expect((await lock.acquire(user)).outcome).toBe("contended");

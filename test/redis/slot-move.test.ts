@@ -1,9 +1,8 @@
-import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { RedisStore, type SubmitLock } from "../../src/index.ts";
 import { record } from "../support/channels.ts";
-import { closeClients, clusterClients } from "../support/clients.ts";
+import { closeClients, clusterClients, untilReady } from "../support/clients.ts";
 import { acquired, closeLocks, leaseOf, openLock } from "../support/locks.ts";
 import { type RedisCluster, startCluster } from "../support/redis-cluster.ts";
 import { beginMove, type SlotMove, userOnFirst } from "../support/slot-move.ts";
@@ -26,7 +25,7 @@ afterEach(async () => {
 describe.each(clusterClients)("while a slot is moved, with $name", ({ connect }) => {
   async function openOne(): Promise<SubmitLock> {
     const client = connect(cluster.ports);
-    await once(client as NodeJS.EventEmitter, "ready");
+    await untilReady(client);
     // The default bounds: a second for an attempt.
     return openLock({ store: new RedisStore(client) });
   }
@@ -138,7 +137,7 @@ describe.each(clusterClients)("while a slot is moved, with $name", ({ connect })
     const { begin, submit, lock, user, key } = await openFixture();
     const duplicate = record("submit-lock:duplicate", key);
     const { lease } = acquired(await submit());
-    expect(await connect(cluster.ports).del(key)).toBe(1);
+    expect(await (await untilReady(connect(cluster.ports))).del(key)).toBe(1);
     const second = acquired(await submit());
     const move = await begin();
     expect(await lease.complete(answer)).toBe("late");

@@ -6,6 +6,7 @@ import type {
   OwnedReply,
   RedisClient,
 } from "../../src/index.ts";
+import type { IoredisClient } from "../../src/stores/redis/clients/ioredis.ts";
 
 // The texts that version 0.1 sent: its values are bare UUIDs, and it compares them whole.
 
@@ -173,7 +174,13 @@ export class StoreOf01 implements LockStore {
     read: (code: number, storeTimeMs: number) => Reply,
   ): Promise<void> {
     const { key, ownerId } = request.command;
-    const [now, code] = (await this.#client.eval(script, 1, key, ...args, ownerId)) as number[];
+    const [now, code] = (await (this.#client as IoredisClient).eval(
+      script,
+      1,
+      key,
+      ...args,
+      ownerId,
+    )) as number[];
     request.answer(read(code as number, now as number));
   }
 }

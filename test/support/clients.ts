@@ -11,6 +11,9 @@ import {
   Redis as Redis5,
   type RedisOptions as RedisOptions5,
 } from "ioredis5";
+import { portOf } from "../../src/stores/redis/clients/port-of.ts";
+import { nodeRedis, nodeRedisCluster } from "./node-redis.ts";
+import { until } from "./until.ts";
 
 export type AnyRedis = Redis | Redis5;
 export type AnyCluster = Cluster | Cluster5;
@@ -31,6 +34,11 @@ function keep<C extends AnyClient>(client: C): C {
   opened.add(client);
   // Tests look at outcomes. Without a listener ioredis prints every refused connection.
   (client as EventEmitter).on("error", () => {});
+  return client;
+}
+
+function kept<C extends AnyClient>(client: C): C {
+  opened.add(client);
   return client;
 }
 
@@ -62,31 +70,66 @@ export const cluster5 = {
     keep(new Cluster5(nodes(ports), options)),
 };
 
+export const nodeRedis6 = {
+  name: "node-redis 6",
+  connect: (port: number, options: SharedOptions = {}): AnyRedis => kept(nodeRedis(port, options)),
+  rights: ["+client|info"],
+};
+
+export const nodeRedisCluster6 = {
+  name: "node-redis 6 Cluster",
+  connect: (ports: readonly number[], options: ClusterOptions = {}): AnyCluster =>
+    kept(nodeRedisCluster(ports, options)),
+};
+
+/** For a suite on what only ioredis does, or that looks at its methods. */
+export const ioredisClients: {
+  name: string;
+  connect(port: number, options?: SharedOptions): AnyRedis;
+}[] = [ioredis6, ioredis5];
+
+/** As `ioredisClients`. */
+export const ioredisClusters: {
+  name: string;
+  connect(ports: readonly number[], options?: ClusterOptions & ClusterOptions5): AnyCluster;
+}[] = [cluster6, cluster5];
+
 /** Clients of a single server, for `describe.each`. */
 export const redisClients: {
   name: string;
   connect(port: number, options?: SharedOptions): AnyRedis;
-}[] = [ioredis6, ioredis5];
+  /** What its user must be permitted besides the commands of a lock. */
+  readonly rights?: readonly string[];
+}[] = [...ioredisClients, nodeRedis6];
 
 /** Clients of a Cluster, for `describe.each`. */
 export const clusterClients: {
   name: string;
   connect(ports: readonly number[], options?: ClusterOptions & ClusterOptions5): AnyCluster;
-}[] = [cluster6, cluster5];
+}[] = [...ioredisClusters, nodeRedisCluster6];
 
 /**
  * Resolves when the client can be used. A handshake that a busy machine made too slow for the
  * client's own time bound is made again, and no reason to give up, as it is for `once`.
  */
 export async function untilReady<C extends AnyClient>(client: C): Promise<C> {
-  if (client.status !== "ready") {
-    await new Promise<void>((resolve) => (client as EventEmitter).once("ready", () => resolve()));
-  }
+  await until(() => statusOf(client) === "ready", { what: "the client to be ready" });
   return client;
+}
+
+/** The state of a client of any library, in the words of ioredis. */
+export function statusOf(client: AnyClient): string {
+  return portOf(client).status;
+}
+
+/** Closes a client of any library. */
+export function closeClient(client: AnyClient): void {
+  if ("destroy" in client) (client as { destroy(): void }).destroy();
+  else client.disconnect();
 }
 
 /** Closes every client that `connect` opened. Meant for `afterEach`. */
 export function closeClients(): void {
-  for (const client of opened) client.disconnect();
+  for (const client of opened) closeClient(client);
   opened.clear();
 }

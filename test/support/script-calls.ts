@@ -11,6 +11,7 @@ export interface ScriptCall {
 export function scriptCallsOf(client: AnyRedis | AnyCluster): readonly ScriptCall[] {
   const calls: ScriptCall[] = [];
   const nodes = "nodes" in client ? client.nodes("all") : [];
+  if ("sendCommand" in client) return sentCallsOf(client);
   for (const each of [client, ...nodes]) {
     for (const name of ["eval", "evalsha"] as const) {
       const send = each[name].bind(each) as (...args: unknown[]) => Promise<unknown>;
@@ -20,6 +21,21 @@ export function scriptCallsOf(client: AnyRedis | AnyCluster): readonly ScriptCal
         return reply;
       });
     }
+  }
+  return calls;
+}
+
+/** The same of node-redis: the calls of a Cluster go to the clients of its nodes. */
+function sentCallsOf(client: object): readonly ScriptCall[] {
+  const calls: ScriptCall[] = [];
+  const { masters = [] } = client as { masters?: readonly { client?: object }[] };
+  for (const each of [client, ...masters.flatMap(({ client: own }) => own ?? [])]) {
+    const send = Reflect.get(each, "sendCommand").bind(each);
+    Reflect.set(each, "sendCommand", (words: string[], ...options: unknown[]) => {
+      const reply = send(words, ...options);
+      if (/^eval/.test(words[0] ?? "")) calls.push({ argv: byText(words), reply });
+      return reply;
+    });
   }
   return calls;
 }

@@ -1,4 +1,4 @@
-import { slotOf } from "../../src/stores/redis/cluster.ts";
+import { slotOf } from "../../src/stores/redis/clients/slots.ts";
 import { command } from "./command.ts";
 import { freshUser } from "./ids.ts";
 import type { RedisCluster } from "./redis-cluster.ts";

@@ -168,9 +168,32 @@ test("a bare client is recognised, and the error says what to write", () => {
 const nodeRedis3 = { connected: false, sendCommand() {}, duplicate() {}, on() {}, eval() {} };
 const ioredisMock = { connected: true, duplicate() {}, on() {}, eval() {} };
 
+const nodeRedis5 = { ...nodeRedis, destroy() {}, withTypeMapping() {} };
+const cluster5 = { ...nodeRedis5, isReady: undefined, nodeClient() {}, slots: [] };
+delete (cluster5 as { isReady?: unknown }).isReady;
+const nodeRedis6 = { ...nodeRedis5, hImportSet() {} };
+const sentinel = { ...nodeRedis6, getMasterNode() {} };
+const pool = { sendCommand() {}, execute() {}, idleClients: 0, withTypeMapping() {}, on() {} };
+const glide = { customCommand() {}, close() {} };
+const bun = { duplicate() {}, connected: false, send() {} };
+
 test.each([
-  ["node-redis", nodeRedis, /got a node-redis client: .*new Redis\(url\)/],
-  ["node-redis 3", nodeRedis3, /got a node-redis client: .*new Redis\(url\)/],
+  ["node-redis 4", nodeRedis, /got node-redis 4 or older, .*: npm install redis@6$/],
+  ["node-redis 3", nodeRedis3, /got node-redis 4 or older, .*: npm install redis@6$/],
+  ["node-redis 5", nodeRedis5, /got node-redis 5, 6\.0 or 6\.1\..* reply of another: npm install/],
+  [
+    "a Cluster of node-redis 5",
+    cluster5,
+    /got node-redis 5, 6\.0 or 6\.1\..*: npm install redis@6$/,
+  ],
+  [
+    "node-redis' Sentinel",
+    sentinel,
+    /got node-redis' Sentinel client, .*: use ioredis with Sentinels$/,
+  ],
+  ["a pool of node-redis", pool, /got a pool of node-redis, .*: pass a client of createClient\(\)/],
+  ["Valkey GLIDE", glide, /got a client of Valkey GLIDE, .*: use ioredis or redis@6 with Valkey$/],
+  ["Bun", bun, /got Bun's client, .*: use ioredis or redis@6 on Bun$/],
   ["ioredis-mock", ioredisMock, /got ioredis-mock, which .*: use new MemoryStore\(\) in tests/],
 ])(
   "a RedisStore on a client of %s is refused, and the error says what to do",
@@ -185,7 +208,9 @@ test.each([undefined, null, "redis://localhost", {}, () => {}])(
     expect(() => new RedisStore(client as never)).toThrow(
       expect.objectContaining({
         code: "SUBMIT_LOCK_INVALID_OPTION",
-        message: expect.stringMatching(/^redis: expected an ioredis client/),
+        message: expect.stringMatching(
+          /^redis: expected a client of ioredis \(5 or 6\) or of node-redis \(6\.2 or later\), /,
+        ),
       }),
     );
   },

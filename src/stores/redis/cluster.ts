@@ -1,5 +1,6 @@
 import { describe } from "../../validation.ts";
 import type { ClientPort } from "./clients/port.ts";
+import { hashTag, slotOf } from "./clients/slots.ts";
 
 /**
  * The key of a record, without the client's prefix: in its lock's slot once the prefix is in front
@@ -20,30 +21,4 @@ export function recordsProblemOf(client: ClientPort): string | undefined {
   if (keyPrefix !== undefined && slotWithPrefix(lock) === slotWithPrefix(record)) return undefined;
   const which = keyPrefix === undefined ? "of bytes that are no text" : describe(keyPrefix);
   return `the client's keyPrefix ${which} puts a lock and its record in different Cluster slots. Use a prefix of text without braces, or with a hash tag such as "{shop}:"`;
-}
-
-/** The hash tag of a key, which alone decides its slot; `undefined` where the whole key does. */
-function hashTag(key: string): string | undefined {
-  const open = key.indexOf("{");
-  const close = key.indexOf("}", open + 1);
-  return open >= 0 && close > open + 1 ? key.slice(open + 1, close) : undefined;
-}
-
-/** The CRC-16 of each byte, for `slotOf`. */
-const crcs: Uint16Array = Uint16Array.from({ length: 256 }, (_, byte) => {
-  let crc = byte << 8;
-  for (let bit = 0; bit < 8; bit++) crc = crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1;
-  return crc;
-});
-
-/**
- * The hash slot as the Redis Cluster specification defines it: CRC-16/XMODEM of the key or of its
- * hash tag, modulo 16384.
- */
-export function slotOf(key: string): number {
-  let crc = 0;
-  for (const byte of Buffer.from(hashTag(key) ?? key)) {
-    crc = ((crc << 8) & 0xffff) ^ (crcs[(crc >> 8) ^ byte] as number);
-  }
-  return crc & 0x3fff;
 }

@@ -1,7 +1,8 @@
 import type { LockCommand, NoAnswer } from "../../lock/store.ts";
 import { inNeutralContext } from "../../neutral-context.ts";
 import type { ClientPort, ClientStatus, ServerPort } from "./clients/port.ts";
-import { recordKeyOf, slotOf } from "./cluster.ts";
+import { slotOf } from "./clients/slots.ts";
+import { recordKeyOf } from "./cluster.ts";
 import { Connection, type ConnectionWatcher } from "./connection.ts";
 import { misconfiguration } from "./no-answers.ts";
 
@@ -227,7 +228,7 @@ export class ConnectionPair {
     this.#endMonitor = this.#client.monitorErrors((error) => {
       this.#lastError = error;
     });
-    this.#client.wake();
+    this.#client.wake?.();
   }
 
   #close(): void {
@@ -249,7 +250,7 @@ export class ConnectionPair {
 
   /** @param isSoonUsable the primary lacks only the proof of its database: none is opened. */
   #needSecond(isSoonUsable: boolean): Connection | undefined {
-    this.#client.wake();
+    this.#client.wake?.();
     if (!this.#mayOpenSecond()) return undefined;
     // Rule 22: the application has selected another database since the second was opened.
     if (this.#second && this.#second.client.database !== this.#client.database) this.#closeSecond();

@@ -24,7 +24,7 @@ const elsewhere = /^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN)\b/;
 
 /** Errors that waiting does not fix; nothing was executed. The command line uses them, too. */
 export const refusals: Readonly<
-  Record<"password" | "host" | "select" | "database" | "command", RegExp>
+  Record<"password" | "host" | "select" | "database" | "info" | "command", RegExp>
 > = {
   // The last: the answer without a password to a command of more than ten arguments (an acquire).
   password: /^(NOAUTH|WRONGPASS)\b|^ERR Protocol error: unauthenticated/,
@@ -32,6 +32,8 @@ export const refusals: Readonly<
   select: /^NOPERM\b.*'select'|^ERR unknown command ['`]select\b/i,
   database:
     /^ERR (DB index is out of range|invalid DB index|SELECT is not allowed in cluster mode)/,
+  // The last: of a server before 6.2.
+  info: /^NOPERM\b.*'client\|info'|^ERR unknown subcommand .*\bINFO\b/i,
   // The last two are errors of a command within a script: of older and of newer versions of Redis.
   command:
     /^NOPERM\b|^ERR unknown command|can't run this command or subcommand|ACL failure in script/,
@@ -46,6 +48,10 @@ const misconfigurations: readonly (readonly [RegExp, advice: string])[] = [
     "Redis does not permit SELECT, which a client on another database than 0 needs (+select)",
   ],
   [refusals.database, "Redis does not have the database of the client"],
+  [
+    refusals.info,
+    "Redis does not permit CLIENT INFO, which tells the database of a node-redis client (+client|info)",
+  ],
   [
     refusals.command,
     "Redis does not permit what a lock needs (EVAL, and GET, SET, PTTL, PEXPIRE, DEL and TIME within it, on its keys)",

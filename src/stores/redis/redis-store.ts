@@ -228,7 +228,7 @@ export class RedisStore implements LockStore {
   readonly #flush = (): void => {
     const isLone = this.#waiting === 1;
     this.#waiting = 0;
-    const uncork = isLone || !this.#connections.isCluster ? undefined : this.#client.cork();
+    const uncork = isLone || !this.#connections.isCluster ? undefined : this.#client.cork?.();
     try {
       for (const batch of this.#batches.values()) batch.flush();
     } finally {

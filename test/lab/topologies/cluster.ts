@@ -1,4 +1,4 @@
-import { slotOf } from "../../../src/stores/redis/cluster.ts";
+import { slotOf } from "../../../src/stores/redis/clients/slots.ts";
 import { startServer } from "../../support/server-process.ts";
 import { until } from "../../support/until.ts";
 import { isInStep, Node, type Topology } from "./topology.ts";

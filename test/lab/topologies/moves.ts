@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
-import { slotOf } from "../../../src/stores/redis/cluster.ts";
+import { slotOf } from "../../../src/stores/redis/clients/slots.ts";
 import { beginMove } from "../../support/slot-move.ts";
 import { until } from "../../support/until.ts";
 import { now } from "../service/protocol.ts";

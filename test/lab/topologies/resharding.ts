@@ -1,7 +1,7 @@
 import { delimiter } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Lease, RedisStore, SubmitLock } from "../../../src/index.ts";
-import { slotOf } from "../../../src/stores/redis/cluster.ts";
+import { slotOf } from "../../../src/stores/redis/clients/slots.ts";
 import { closeClients, cluster5, cluster6, untilReady } from "../../support/clients.ts";
 import { serverBinary, serverVersion } from "../../support/server-binary.ts";
 import { until } from "../../support/until.ts";

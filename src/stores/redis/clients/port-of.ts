@@ -1,10 +1,13 @@
 import { InvalidOptionError } from "../../../errors.ts";
 import { describe, hasMembers } from "../../../validation.ts";
 import { type IoredisClient, IoredisPort, isIoredis } from "./ioredis.ts";
+import { NodeRedisPort } from "./node-redis.ts";
+import { NodeRedisClusterPort } from "./node-redis-cluster.ts";
+import type { NodeRedisClient } from "./node-redis-server.ts";
 import type { ClientPort } from "./port.ts";
 
-/** A client of Redis, of one of the two libraries that the store knows. */
-export type RedisClient = IoredisClient;
+/** A client of Redis: of ioredis 5 or 6, or of node-redis from 6.2 on. */
+export type RedisClient = IoredisClient | NodeRedisClient;
 
 const ports = new WeakMap<object, ClientPort>();
 
@@ -14,25 +17,66 @@ const ports = new WeakMap<object, ClientPort>();
  * @throws InvalidOptionError for any other value, with the reason and the way out.
  */
 export function portOf(client: RedisClient): ClientPort {
-  if (!isIoredis(client)) {
+  const open = openerOf(client);
+  if (open === undefined) {
     throw new InvalidOptionError(
-      `redis: expected an ioredis client (Redis or Cluster of ioredis 5 or 6), got ${whatElse(client)}`,
+      `redis: expected a client of ioredis (5 or 6) or of node-redis (6.2 or later), for one server or a Cluster, got ${whatElse(client)}`,
     );
   }
-  const known = ports.get(client);
+  // The clients that node-redis derives, as by `withCommandOptions()`, share one connection.
+  const { _self: identity = client } = client as { _self?: object };
+  const known = ports.get(identity);
   if (known !== undefined) return known;
-  const port = new IoredisPort(client);
-  ports.set(client, port);
+  const port = open();
+  ports.set(identity, port);
   return port;
 }
 
+function openerOf(client: unknown): (() => ClientPort) | undefined {
+  if (isIoredis(client)) return () => new IoredisPort(client);
+  if (!hasMembers(client, ["sendCommand", "duplicate", "destroy", "isReady", "on"]))
+    return undefined;
+  // `hImportSet` came with 6.2, as did `isReady` of a Cluster.
+  const redis = client as unknown as NodeRedisClient;
+  if (hasMembers(client, ["nodeClient", "slots"])) return () => new NodeRedisClusterPort(redis);
+  if (hasMembers(client, ["hImportSet"]) && !hasMembers(client, ["getMasterNode"]))
+    return () => new NodeRedisPort(redis);
+  return undefined;
+}
+
+/** What each other client is told by, and why it is refused. The first that matches counts. */
+const others: readonly (readonly [members: readonly string[], what: string])[] = [
+  [
+    ["sendCommand", "getMasterNode"],
+    "node-redis' Sentinel client, which sends a command again whose reply was lost: use ioredis with Sentinels",
+  ],
+  [
+    ["sendCommand", "execute", "idleClients"],
+    "a pool of node-redis, whose connections cannot be watched: pass a client of createClient() or createCluster()",
+  ],
+  [
+    ["sendCommand", "withTypeMapping"],
+    "node-redis 5, 6.0 or 6.1. After a lost connection, version 5 may give a command the reply of another: npm install redis@6",
+  ],
+  [
+    ["sendCommand", "duplicate"],
+    "node-redis 4 or older, which may leave the commands of a Cluster without an end: npm install redis@6",
+  ],
+  [
+    ["customCommand", "close"],
+    "a client of Valkey GLIDE, which does not tell when a connection is lost: use ioredis or redis@6 with Valkey",
+  ],
+  [
+    ["duplicate", "connected", "send"],
+    "Bun's client, which does not tell when a connection is lost: use ioredis or redis@6 on Bun",
+  ],
+  // ioredis-mock has `connected` where ioredis has `status`.
+  [
+    ["duplicate", "connected"],
+    "ioredis-mock, which does not run the scripts of a lock: use new MemoryStore() in tests",
+  ],
+];
+
 function whatElse(client: unknown): string {
-  if (hasMembers(client, ["duplicate", "sendCommand"])) {
-    return "a node-redis client: pass one of ioredis instead, such as new Redis(url)";
-  }
-  // ioredis-mock has `connected` where ioredis has `status`; so has node-redis 3, found above.
-  if (hasMembers(client, ["duplicate", "connected"])) {
-    return "ioredis-mock, which does not run the scripts of a lock: use new MemoryStore() in tests";
-  }
-  return describe(client);
+  return others.find(([members]) => hasMembers(client, members))?.[1] ?? describe(client);
 }

@@ -102,11 +102,15 @@ export interface ClientPort extends ServerPort {
    * the slot. An error of the server is a value of its own; rejects with one of the client.
    */
   together(slot: number, commands: readonly (readonly Argument[])[]): Promise<unknown[]>;
-  /** Holds writes back. @returns writes them, each connection's in one piece. */
-  cork(): () => void;
+  /**
+   * Holds writes back. Missing where the library writes what one turn has sent in one piece.
+   *
+   * @returns writes them, each connection's in one piece.
+   */
+  cork?(): () => void;
 
   /** Connects a client that waits to be asked, where that is for the store to do. */
-  wake(): void;
+  wake?(): void;
   /**
    * Another client to the same place and database, as the same user. It connects by itself, within
    * 1 s, tries again within 0.5 s, never queues and, where the library can promise it, never sends
@@ -116,9 +120,9 @@ export interface ClientPort extends ServerPort {
   /** Closes it for good. For a `second` and a Sentinel alone. */
   close(): void;
   /** The Sentinels that name the master, each as another client; for the command line. */
-  sentinels(): readonly ClientPort[];
+  sentinels?(): readonly ClientPort[];
   /** The name of the master at the Sentinels. */
-  readonly masterName: string;
+  readonly masterName?: string;
   /** Whether `together` can be used. */
   readonly writesTogether: boolean;
 }

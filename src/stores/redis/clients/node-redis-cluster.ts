@@ -1,0 +1,306 @@
+import { errorMonitor } from "node:events";
+import {
+  advice,
+  emitterOf,
+  hearErrors,
+  type NodeRedisClient,
+  type NodeRedisOptions,
+  NodeRedisServer,
+  ownOptions,
+  retry,
+  type SingleClient,
+  type SocketOptions,
+  statusOf,
+  textPrefix,
+} from "./node-redis-server.ts";
+import {
+  type Address,
+  type Argument,
+  type ClientPort,
+  type ClientStatus,
+  listed,
+  type PortWatcher,
+  type ServerPort,
+} from "./port.ts";
+import { slotOf } from "./slots.ts";
+
+/** A node in the Cluster's table. */
+interface Node extends Address {
+  readonly address: string;
+  readonly readonly?: boolean;
+  /** `undefined` until a command needs it, with `minimizeConnections`. */
+  readonly client?: SingleClient | undefined;
+}
+
+interface RootNode {
+  readonly url?: string;
+  readonly socket?: SocketOptions;
+}
+
+/** The members of a Cluster client that are read. */
+interface ClusterClient extends Omit<NodeRedisClient, "sendCommand" | "duplicate"> {
+  readonly slots: readonly ({ readonly master: Node } | undefined)[];
+  readonly masters: readonly Node[];
+  readonly replicas: readonly Node[];
+  readonly nodeByAddress: ReadonlyMap<string, Node>;
+  readonly _options?: NodeRedisOptions & {
+    readonly rootNodes?: readonly RootNode[];
+    readonly defaults?: NodeRedisOptions;
+    readonly nodeAddressMap?: unknown;
+  };
+  nodeClient(node: Node): unknown;
+  sendCommand(key: string, isReadonly: boolean, words: string[], options: object): Promise<unknown>;
+  duplicate(options: object): ClusterClient;
+}
+
+/** The silence after which the second client gives up a node, and how often it asks for an answer. */
+const silence = { socketTimeout: 1_000, pingInterval: 250 };
+
+/**
+ * A Cluster of node-redis. Calls go to the own client of the slot's master, and not through the
+ * Cluster: that would write a call later whose node was lost.
+ */
+export class NodeRedisClusterPort implements ClientPort {
+  readonly isCluster: boolean = true;
+  readonly needsProof: boolean = false;
+  readonly hasDigests: boolean = true;
+  readonly writesTogether: boolean = true;
+  readonly database: number = 0;
+  readonly connection: undefined;
+  readonly advice: string = advice;
+  readonly keyPrefix: string | undefined;
+  readonly #client: ClusterClient;
+  readonly #servers = new WeakMap<SingleClient, NodeRedisServer>();
+  readonly #watchers = new Set<PortWatcher>();
+  /** By server, the end of its watch. */
+  readonly #watches = new Map<NodeRedisServer, () => void>();
+  #learning: Promise<unknown> | undefined;
+  readonly #known = { wasOpen: false, wasReady: false };
+  #isClosed = false;
+
+  constructor(client: NodeRedisClient) {
+    this.#client = client as unknown as ClusterClient;
+    this.keyPrefix = textPrefix(this.#client._options?.keyPrefix);
+  }
+
+  get address(): string {
+    const roots = this.#client._options?.rootNodes ?? [];
+    return `the Cluster${listed(roots.map(({ url, socket }) => url ?? socket ?? ""))}`;
+  }
+
+  get user(): string | undefined {
+    return this.#client._options?.defaults?.username || undefined;
+  }
+
+  get status(): ClientStatus {
+    return statusOf(this.#client, this.#known);
+  }
+
+  /** With a cache in the client, an `ASKING` of the application may be written right before a call. */
+  get mayGather(): boolean {
+    return this.keyPrefix !== undefined && this.#client._options?.clientSideCache === undefined;
+  }
+
+  isReady(slot: number): boolean {
+    const node = this.#client.isReady ? this.#client.slots[slot]?.master : undefined;
+    if (node === undefined) return false;
+    if (node.client === undefined) this.#connect(node);
+    return node.client?.isReady === true;
+  }
+
+  /** The client of a node may be missing: it connects with its first command, or has given up. */
+  #connect(node: Node): void {
+    void (async () => this.#client.nodeClient(node))().catch(() => {});
+  }
+
+  nodeOf(slot: number): string {
+    return this.#client.slots[slot]?.master.address ?? "";
+  }
+
+  master(name: string): ServerPort | undefined {
+    const node = this.#client.nodeByAddress.get(name);
+    return node?.readonly === true ? undefined : this.#readyServer(node);
+  }
+
+  #readyServer(node: Node | undefined): NodeRedisServer | undefined {
+    return node?.client?.isReady ? this.#serverOf(node.client) : undefined;
+  }
+
+  #serverOf(client: SingleClient): NodeRedisServer {
+    const known = this.#servers.get(client);
+    if (known !== undefined) return known;
+    const server = new NodeRedisServer(client, this.keyPrefix ?? "");
+    this.#servers.set(client, server);
+    return server;
+  }
+
+  servers(): readonly ServerPort[] {
+    return this.#client.masters.flatMap(({ client }) => (client ? [this.#serverOf(client)] : []));
+  }
+
+  eval(script: string, keys: readonly string[], args: readonly Argument[]): Promise<unknown> {
+    return this.#routed("eval", script, keys, args);
+  }
+
+  evalsha(digest: string, keys: readonly string[], args: readonly Argument[]): Promise<unknown> {
+    return this.#routed("evalsha", digest, keys, args);
+  }
+
+  /**
+   * Writes a call to the master of its keys' slot, and once more where that refers to another node: it
+   * has executed nothing then. No error of another kind leads to a second write.
+   */
+  async #routed(
+    name: "eval" | "evalsha",
+    script: string,
+    keys: readonly string[],
+    args: readonly Argument[],
+  ): Promise<unknown> {
+    const key = (this.keyPrefix ?? "") + (keys[0] ?? "");
+    const slot = slotOf(key);
+    const server = this.#readyServer(this.#client.slots[slot]?.master);
+    if (server === undefined) throw new Error("no connection to the node of the key");
+    const words = server.words(name, script, keys, args);
+    const { unsent } = server;
+    try {
+      return await server.ask(words);
+    } catch (error) {
+      const referral = /^(MOVED|ASK) \d+ (\S+)/.exec((error as Error).message);
+      if (referral === null) throw error;
+      const [, kind, address = ""] = referral;
+      const node = () =>
+        kind === "ASK" ? this.#client.nodeByAddress.get(address) : this.#client.slots[slot]?.master;
+      if (kind === "MOVED" || this.#readyServer(node()) === undefined) await this.#learn(key);
+      const other = this.#readyServer(node());
+      if (other === undefined || unsent.aborted) throw error;
+      return await (kind === "ASK" ? other.askMoving(words) : other.ask(words));
+    }
+  }
+
+  /** Lets the Cluster meet the same referral: then it asks for its table of slots. */
+  #learn(key: string): Promise<unknown> {
+    const words = ["EVAL", "return 1", "1", key];
+    this.#learning ??= this.#client
+      .sendCommand(key, false, words, { timeout: 1_000 })
+      .catch(() => {})
+      .finally(() => {
+        this.#learning = undefined;
+      });
+    return this.#learning;
+  }
+
+  ask(): Promise<unknown> {
+    return Promise.reject(new Error("a Cluster has no single server to ask"));
+  }
+
+  async together(slot: number, commands: readonly (readonly Argument[])[]): Promise<unknown[]> {
+    const server = this.#readyServer(this.#client.slots[slot]?.master);
+    if (server === undefined) throw new Error("no connection to the node of the keys");
+    const replies = await server.together(slot, commands);
+    const hasMoved = replies.some(
+      (reply) => reply instanceof Error && /^MOVED /.test(reply.message),
+    );
+    if (hasMoved) void this.#learn((this.keyPrefix ?? "") + commands[0]?.[3]);
+    return replies;
+  }
+
+  monitorErrors(heard: (error: Error) => void): () => void {
+    return hearErrors(this.#client, errorMonitor, heard);
+  }
+
+  onError(heard: (error: Error) => void): void {
+    hearErrors(this.#client, "error", heard);
+  }
+
+  watch(watcher: PortWatcher): () => void {
+    const emitter = emitterOf(this.#client);
+    if (this.#watchers.size === 0) {
+      for (const event of ["connect", "node-connect", "node-ready"]) emitter.on(event, this.#came);
+      emitter.on("disconnect", this.#ended);
+    }
+    this.#watchers.add(watcher);
+    this.#watchNodes();
+    return () => {
+      this.#watchers.delete(watcher);
+      if (this.#watchers.size > 0) return;
+      for (const event of ["connect", "node-connect", "node-ready"]) emitter.off(event, this.#came);
+      emitter.off("disconnect", this.#ended);
+      for (const end of this.#watches.values()) end();
+      this.#watches.clear();
+    };
+  }
+
+  readonly #came = (): void => {
+    this.#watchNodes();
+    for (const { up } of this.#watchers) up?.();
+  };
+
+  readonly #ended = (): void => {
+    for (const { ended, lost } of this.#watchers) {
+      lost?.();
+      ended?.();
+    }
+  };
+
+  /** Watches the clients that the nodes have now, and forgets those of nodes that are gone. */
+  #watchNodes(): void {
+    const { masters, replicas } = this.#client;
+    const clients = [...masters, ...replicas].flatMap(({ client }) => client ?? []);
+    const servers = new Set(clients.map((client) => this.#serverOf(client)));
+    const lost = () => {
+      for (const watcher of this.#watchers) watcher.lost?.();
+    };
+    for (const server of servers) {
+      if (!this.#watches.has(server)) this.#watches.set(server, server.watch({ lost }));
+    }
+    for (const [server, end] of this.#watches) {
+      if (servers.has(server)) continue;
+      end();
+      this.#watches.delete(server);
+    }
+  }
+
+  askDatabase(): Promise<number> {
+    return Promise.resolve(0);
+  }
+
+  second(): ClientPort {
+    const { defaults, rootNodes = [] } = this.#client._options ?? {};
+    const { socket, ...own } = ownOptions(defaults) as { readonly socket: object };
+    const known = this.#client.masters.flatMap(({ client }) => client?.options?.socket ?? []);
+    const client = this.#client.duplicate({
+      // One of those that the application named may be the master that is away.
+      rootNodes: [...known.map(({ host, port }) => ({ socket: { host, port } })), ...rootNodes],
+      defaults: {
+        ...defaults,
+        ...own,
+        socket: { ...socket, socketTimeout: silence.socketTimeout },
+        pingInterval: silence.pingInterval,
+      },
+      clientSideCache: undefined,
+      // The connection to a master that is away must not hold back the others.
+      minimizeConnections: true,
+      topologyRefreshOnReconnectionAttemptStrategy: silence.socketTimeout,
+    });
+    const port = new NodeRedisClusterPort(client as unknown as NodeRedisClient);
+    void port.#connectAll();
+    return port;
+  }
+
+  /** A Cluster client gives up where none of its root nodes has answered. */
+  async #connectAll(): Promise<void> {
+    for (let retries = 0; !this.#isClosed && !this.#client.isOpen; retries++) {
+      const isConnected = await this.#client.connect().then(
+        () => true,
+        () => false,
+      );
+      if (isConnected) return;
+      await new Promise((resolve) => setTimeout(resolve, retry(retries)).unref());
+    }
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#client.destroy();
+  }
+}

@@ -1,0 +1,255 @@
+import { isUtf8 } from "node:buffer";
+import { type EventEmitter, errorMonitor, setMaxListeners } from "node:events";
+import {
+  type Address,
+  type Argument,
+  type ClientStatus,
+  hostAndPort,
+  isServerError,
+  type PortWatcher,
+  plainError,
+  type ServerPort,
+} from "./port.ts";
+
+/**
+ * The members of a node-redis client that the store needs, of `createClient` and of `createCluster`,
+ * from version 6.2 on. No import ties users to the library.
+ */
+export interface NodeRedisClient {
+  readonly isOpen: boolean;
+  readonly isReady: boolean;
+  connect(): Promise<unknown>;
+  destroy(): unknown;
+  sendCommand(...args: never[]): Promise<unknown>;
+  duplicate(...options: never[]): unknown;
+  // biome-ignore lint/suspicious/noExplicitAny: what an event brings differs.
+  on(event: string, listener: (...args: any[]) => void): unknown;
+}
+
+/** The options that the store reads. */
+export interface NodeRedisOptions {
+  readonly socket?: SocketOptions | undefined;
+  readonly database?: number | undefined;
+  readonly username?: string | undefined;
+  /** May be a Buffer. */
+  readonly keyPrefix?: unknown;
+  readonly clientSideCache?: unknown;
+}
+
+export interface SocketOptions extends Address {
+  readonly path?: string | undefined;
+  readonly connectTimeout?: number | undefined;
+}
+
+/** A client of one server, with members that are read where they exist. */
+export interface SingleClient extends Omit<NodeRedisClient, "sendCommand" | "duplicate"> {
+  readonly options?: NodeRedisOptions;
+  /** A number that counts connections. */
+  readonly socketEpoch?: number;
+  sendCommand(words: readonly string[], options: object): Promise<unknown>;
+  duplicate(options: object): SingleClient;
+}
+
+const kept = Symbol("submit-lock");
+
+/**
+ * The object that emits a client's events. The client itself inherits from it, and `off` on the
+ * client would leave the listener where it is, and make later ones deaf.
+ *
+ * The emitter does not count what the application has added through the client: with its last
+ * counted listener it would drop the application's, too. So one of ours stays.
+ */
+export function emitterOf(client: object): EventEmitter {
+  const emitter = ((client as { _self?: unknown })._self ?? client) as EventEmitter;
+  if (emitter.listenerCount(kept) === 0) emitter.on(kept, () => {});
+  return emitter;
+}
+
+/** The words with which servers begin an error; no error of the client itself begins so. */
+const serverError = /^[A-Z][A-Z0-9_]+(?: |$)/;
+
+/** Gives an error of the server the name by which the store tells it. */
+function named(error: unknown): unknown {
+  if (error instanceof Error && !("code" in error) && serverError.test(error.message)) {
+    error.name = "ReplyError";
+  }
+  return error;
+}
+
+function readReply(reply: unknown): unknown {
+  if (Array.isArray(reply)) for (const each of reply) if (each instanceof Error) named(each);
+  return reply;
+}
+
+function readError(error: unknown): never {
+  throw named(error);
+}
+
+export function textPrefix(prefix: unknown): string | undefined {
+  if (Buffer.isBuffer(prefix) && !isUtf8(prefix)) return undefined;
+  return String(prefix ?? "");
+}
+
+/** A client of one server, or that of one node of a Cluster. */
+export class NodeRedisServer implements ServerPort {
+  readonly #client: SingleClient;
+  /** node-redis puts it in front of the keys of its own methods, and not of these calls'. */
+  readonly #prefix: string;
+  #unsent = new AbortController();
+  #options: object = {};
+
+  constructor(client: SingleClient, prefix: string) {
+    this.#client = client;
+    this.#prefix = prefix;
+    this.withdraw();
+  }
+
+  get address(): string {
+    const { socket } = this.#client.options ?? {};
+    return socket?.path ?? hostAndPort({ host: "localhost", ...socket }) ?? "Redis";
+  }
+
+  get connection(): unknown {
+    return this.#client.socketEpoch;
+  }
+
+  /** Aborted when the connection is lost. */
+  get unsent(): AbortSignal {
+    return this.#unsent.signal;
+  }
+
+  eval(script: string, keys: readonly string[], args: readonly Argument[]): Promise<unknown> {
+    return this.ask(this.words("eval", script, keys, args));
+  }
+
+  evalsha(digest: string, keys: readonly string[], args: readonly Argument[]): Promise<unknown> {
+    return this.ask(this.words("evalsha", digest, keys, args));
+  }
+
+  /** A call as it is sent: the name of the command, the text or digest of the script, its arguments. */
+  words(
+    name: "eval" | "evalsha",
+    script: string,
+    keys: readonly string[],
+    args: readonly Argument[],
+  ): string[] {
+    const words: string[] = [name, script, `${keys.length}`];
+    for (const key of keys) words.push(this.#prefix + key);
+    for (const arg of args) words.push(`${arg}`);
+    return words;
+  }
+
+  ask(words: readonly string[]): Promise<unknown> {
+    return this.#client.sendCommand(words, this.#options).then(readReply, readError);
+  }
+
+  /** Writes a call to the node that a slot moves to. Nothing comes between the two commands. */
+  askMoving(words: readonly string[]): Promise<unknown> {
+    this.ask(["ASKING"]).catch(() => {});
+    return this.ask(words);
+  }
+
+  /** As `ClientPort.together`. What one turn sends leaves on one connection, and in one piece. */
+  async together(_slot: number, commands: readonly (readonly Argument[])[]): Promise<unknown[]> {
+    const answers = commands.map((words) => {
+      const isScript = words[0] === "eval";
+      const end = 3 + Number(words[2]);
+      const texts = words.map((word, at) =>
+        isScript && at >= 3 && at < end ? `${this.#prefix}${word}` : `${word}`,
+      );
+      return this.ask(texts).catch((error: unknown) => error);
+    });
+    const replies = await Promise.all(answers);
+    const failed = replies.find((reply) => reply instanceof Error && !isServerError(reply));
+    if (failed !== undefined) throw failed;
+    return replies;
+  }
+
+  /**
+   * @param watcher `lost` is called when a connection that was ready is not.
+   * @returns ends the watch.
+   */
+  watch({ up, lost, ended }: PortWatcher): () => void {
+    const emitter = emitterOf(this.#client);
+    let wasReady = this.#client.isReady;
+    const readied = () => {
+      wasReady = true;
+      up?.();
+    };
+    // An `error` may also come from the client's own PING, whose connection stays.
+    const troubled = () => {
+      if (this.#client.isReady) return;
+      if (lost !== undefined) this.withdraw();
+      if (wasReady) lost?.();
+      wasReady = false;
+      if (!this.#client.isOpen) ended?.();
+    };
+    const losses = [errorMonitor, "reconnecting", "end", "terminated"] as const;
+    emitter.on("ready", readied);
+    for (const event of losses) emitter.on(event, troubled);
+    return () => {
+      emitter.off("ready", readied);
+      for (const event of losses) emitter.off(event, troubled);
+    };
+  }
+
+  /** The calls that are not written yet are never written: node-redis would send them later. */
+  withdraw(): void {
+    this.#unsent.abort();
+    this.#unsent = new AbortController();
+    setMaxListeners(0, this.#unsent.signal);
+    this.#options = {
+      abortSignal: this.#unsent.signal,
+      // The lock has times of its own, and each timer of node-redis costs more than the call.
+      timeout: undefined,
+      // Replies as the scripts give them, whatever the application has set.
+      typeMapping: {},
+    };
+  }
+}
+
+/** Calls `heard` with each `error` event: as a listener, or without counting as one. */
+export function hearErrors(
+  client: object,
+  event: "error" | typeof errorMonitor,
+  heard: (error: Error) => void,
+): () => void {
+  const emitter = emitterOf(client);
+  const listener = (error: unknown) => heard(plainError(named(error)));
+  emitter.on(event, listener);
+  return () => emitter.off(event, listener);
+}
+
+/** The status of a client that is not greeting. `known` remembers what it has been. */
+export function statusOf(
+  { isOpen, isReady }: Pick<NodeRedisClient, "isOpen" | "isReady">,
+  known: { wasOpen: boolean; wasReady: boolean },
+): ClientStatus {
+  known.wasOpen ||= isOpen;
+  known.wasReady ||= isReady;
+  if (isReady) return "ready";
+  if (!isOpen) return known.wasOpen ? "end" : "wait";
+  return known.wasReady ? "reconnecting" : "connecting";
+}
+
+/** For a client that nobody has asked to connect: the store must not, because its own call would fail. */
+export const advice = "call connect() on the node-redis client";
+
+/** How long a client of our own waits before it connects again, in ms. */
+export const retry = (retries: number): number => Math.min(50 * (retries + 1), 500);
+
+/** What of the application's options a client of our own does without or has otherwise. */
+export function ownOptions(options: NodeRedisOptions | undefined): object {
+  const { socket } = options ?? {};
+  // It is opened when an answer is overdue.
+  const connectTimeout = Math.min(socket?.connectTimeout ?? 1_000, 1_000);
+  return {
+    socket: { ...socket, connectTimeout, reconnectStrategy: retry },
+    disableOfflineQueue: true,
+    commandsQueueMaxLength: undefined,
+    pingInterval: undefined,
+    clientSideCache: undefined,
+    emitInvalidate: undefined,
+    maintNotifications: "disabled",
+  };
+}

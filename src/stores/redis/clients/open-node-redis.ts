@@ -1,0 +1,33 @@
+import type { NodeRedisClient } from "./node-redis-server.ts";
+import type { Place } from "./port.ts";
+
+/** Makes a client for the command line. It connects once, so that the command can say why it failed. */
+export async function openNodeRedis(place: Place): Promise<NodeRedisClient> {
+  const { createClient, createCluster } = await import("redis");
+  const { database, host, isCluster, keyPrefix, port, tls } = place;
+  const socket = {
+    ...{ host, port, connectTimeout: place.withinMs, reconnectStrategy: false as const },
+    ...(tls && { tls: true as const, ...tls }),
+  };
+  const login = {
+    ...(place.username !== "" && { username: place.username }),
+    ...(place.password !== "" && { password: place.password }),
+    // The permissions that the lock needs do not include its commands.
+    ...{
+      disableClientInfo: true,
+      disableOfflineQueue: true,
+      maintNotifications: "disabled" as const,
+    },
+  };
+  const client = isCluster
+    ? createCluster({
+        rootNodes: [{ socket: { host, port } }],
+        defaults: { ...login, socket },
+        keyPrefix,
+      })
+    : createClient({ ...login, socket, database, keyPrefix });
+  // Its failures are `error` events, and node-redis throws one that nobody listens for.
+  client.on("error", () => {});
+  void client.connect().catch(() => {});
+  return client as unknown as NodeRedisClient;
+}
