@@ -1,5 +1,8 @@
+import type { ProfileJob } from "./process/own-share.ts";
+
 /** What a process with one library is asked to do. */
 export type PairJob =
+  | ProfileJob
   /** Acquire and release, this many callers at once, each pair for another user. */
   | { readonly kind: "pairs"; readonly callers: number; readonly seconds: number }
   /** Take locks and keep them; how much heap they took. */
@@ -17,4 +20,5 @@ export interface PairResult {
   /** Processor time of this process, in microseconds. */
   readonly cpuMicrosPerPair: number;
   readonly heapBytesPerLock: number;
+  readonly ownShare: number;
 }

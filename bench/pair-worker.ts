@@ -3,6 +3,7 @@ import { Cluster, Redis } from "ioredis";
 import { acknowledged, libraries, scriptsAlone, scriptsCorked } from "./libraries.ts";
 import type { Client } from "./locker.ts";
 import type { PairJob, PairResult } from "./pair-jobs.ts";
+import { beginProfile, ownShare } from "./process/own-share.ts";
 import { serveJobs } from "./process/serve.ts";
 import { Samples } from "./samples.ts";
 
@@ -30,6 +31,7 @@ const nothing: PairResult = {
   acquireP50Ms: 0,
   cpuMicrosPerPair: 0,
   heapBytesPerLock: 0,
+  ownShare: 0,
 };
 
 // Connected, and the scripts known to the server, before anything is measured.
@@ -44,6 +46,11 @@ serveJobs<PairJob, PairResult, null>(null, async (job) => {
     case "let-go":
       while (held.length > 0) await Promise.all(held.splice(-500).map(locker.release));
       return nothing;
+    case "profile":
+      await beginProfile();
+      return nothing;
+    case "own-share":
+      return { ...nothing, ownShare: await ownShare() };
   }
 });
 

@@ -12,6 +12,7 @@ import { observed } from "./parts/observed.ts";
 import { once } from "./parts/once.ts";
 import { pairs } from "./parts/pairs.ts";
 import { processes } from "./parts/processes.ts";
+import { profile } from "./parts/profile.ts";
 import { route } from "./parts/route.ts";
 import { scale } from "./parts/scale.ts";
 import { watchdogs } from "./parts/watchdogs.ts";
@@ -36,6 +37,7 @@ const parts: Readonly<Record<string, Part>> = {
   watchdogs,
   processes,
   cluster,
+  profile,
   acknowledged: acknowledgement,
 };
 

@@ -1,4 +1,5 @@
 import { Child } from "../process/child.ts";
+import type { ProfileJob } from "../process/own-share.ts";
 import { seconds } from "../settings.ts";
 import type { Route } from "./variants.ts";
 
@@ -6,8 +7,8 @@ export interface ServerHello {
   readonly port: number;
 }
 
-/** How much processor time the server took since it was asked last, in microseconds. */
-export type ServerJob = { readonly kind: "cpu" };
+/** `cpu`: how much processor time the server took since it was asked last, in microseconds. */
+export type ServerJob = { readonly kind: "cpu" } | ProfileJob;
 
 export interface LoadJob {
   readonly port: number;

@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { Redis } from "ioredis";
+import { beginProfile, ownShare } from "../process/own-share.ts";
 import { serveJobs } from "../process/serve.ts";
 import { expressApp } from "./express-app.ts";
 import { koaApp } from "./koa-app.ts";
@@ -19,7 +20,9 @@ await once(server, "listening");
 let cpu = process.cpuUsage();
 serveJobs<ServerJob, number, ServerHello>(
   { port: (server.address() as AddressInfo).port },
-  async () => {
+  async ({ kind }) => {
+    if (kind === "own-share") return ownShare();
+    if (kind === "profile") await beginProfile();
     const { user, system } = process.cpuUsage(cpu);
     cpu = process.cpuUsage();
     return user + system;

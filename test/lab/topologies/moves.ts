@@ -42,8 +42,8 @@ export function lastOf(shard: number): number {
 type AtomicCommand = "MIGRATESLOTS" | "MIGRATION";
 
 /**
- * The first half of each shard's slots moves to the next shard: half of them by key, the others
- * atomically where the server can.
+ * The first slots of each shard move to the next shard: half of them by key, the others atomically
+ * where the server can.
  */
 export class Moves {
   readonly counts = { byKey: 0, atomically: 0 };
@@ -57,13 +57,16 @@ export class Moves {
   readonly #connections = new Map<number, Redis>();
   readonly #topology: Topology;
   readonly #random: Random;
+  readonly #slots: number;
   #isPaused = false;
   #underWay = 0;
   #turn: Promise<void> = Promise.resolve();
 
-  constructor(topology: Topology, random: Random) {
+  /** @param slots how many move. */
+  constructor(topology: Topology, random: Random, slots = slotCount / 2) {
     this.#topology = topology;
     this.#random = random;
+    this.#slots = slots;
   }
 
   /** Spread over so long, or longer if the servers need it. */
@@ -117,21 +120,21 @@ export class Moves {
     for (const connection of this.#connections.values()) connection.disconnect();
   }
 
-  /** Moves a quarter of the shard's slots. */
   async #move(
     shard: number,
     half: number,
     atomic: AtomicCommand | undefined,
     durationMs: number,
   ): Promise<void> {
-    const quarter = Math.round((lastOf(shard) + 1 - firstOf(shard)) / 4);
-    const first = firstOf(shard) + half * quarter;
+    const share = this.#slots / slotCount;
+    const part = Math.round(((lastOf(shard) + 1 - firstOf(shard)) * share) / 2);
+    const first = firstOf(shard) + half * part;
     const most = atomic === undefined ? batchSize.byKey : batchSize.atomically;
     const from = now();
-    for (let at = 0; at < quarter; at += most) {
-      const length = Math.min(most, quarter - at);
+    for (let at = 0; at < part; at += most) {
+      const length = Math.min(most, part - at);
       const batch = Array.from({ length }, (_, i) => first + at + i);
-      await sleep(Math.max(0, from + (durationMs * at) / quarter - now()));
+      await sleep(Math.max(0, from + (durationMs * at) / part - now()));
       await until(() => !this.#isPaused, { what: "the failover to be over", boundMs: 120_000 });
       this.#underWay++;
       await this.#moveBatch(batch, await this.#portsOf(shard), atomic);

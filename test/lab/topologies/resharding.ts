@@ -1,9 +1,7 @@
-import { delimiter } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Lease, RedisStore, SubmitLock } from "../../../src/index.ts";
 import { slotOf } from "../../../src/stores/redis/clients/slots.ts";
 import { closeClients, cluster5, cluster6, untilReady } from "../../support/clients.ts";
-import { serverBinary, serverVersion } from "../../support/server-binary.ts";
 import { until } from "../../support/until.ts";
 import { now } from "../service/protocol.ts";
 import { Random } from "../simulation/time/random.ts";
@@ -13,19 +11,21 @@ import { isInStep, type Node, type Topology } from "./topology.ts";
 import { resumeBoundMs } from "./under-fault.ts";
 import { WriteProbe } from "./write-probe.ts";
 
-/**
- * `npm run resharding`: 200 callers on a Cluster of three masters and three replicas, while half of
- * all slots move and two masters are replaced, on each server that `REDIS_SERVER_BINS` names. Takes
- * `RESHARDING_SECONDS` and `RESHARDING_SEED`.
- */
-const durationMs = 1_000 * Number(process.env["RESHARDING_SECONDS"] ?? 300);
-const seed = Number(process.env["RESHARDING_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
-const binaries = (process.env["REDIS_SERVER_BINS"] ?? "").split(delimiter).filter(Boolean);
-if (binaries.length === 0) binaries.push(serverBinary());
+export interface ReshardingOptions {
+  readonly durationMs: number;
+  readonly seed: number;
+  readonly callers: number;
+  readonly ttlMs: number;
+  /** How much time an attempt has; also how long a move may be felt after it has ended. */
+  readonly acquireTimeoutMs: number;
+  /** How many slots move, a third of them from each master; half of all unless said otherwise. */
+  readonly slots?: number;
+  /** Whether one master is failed over and one is killed. */
+  readonly failOvers: boolean;
+}
 
-const callers = 200;
-/** The lock's defaults. */
-const times = { ttlMs: 10_000, acquireTimeoutMs: 1_000 };
+/** The lock's default. */
+const commandTimeoutMs = 200;
 /** What a master took so shortly before it was killed may be lost with it. */
 const lossMs = 1_000;
 
@@ -43,7 +43,8 @@ interface Failover {
   writableAt: number;
 }
 
-class Resharding {
+/** Many callers on a Cluster of three masters and three replicas while slots move. */
+export class Resharding {
   readonly counts = {
     acquired: 0,
     completed: 0,
@@ -62,10 +63,17 @@ class Resharding {
     "kept out by nobody": 0,
     "locks left": 0,
   };
+  /**
+   * Locks without a record, by whether their slot was on its way. A lock whose request was dropped
+   * is late, and counted like any other in `counts`: it is acquired when the request is sent again.
+   */
+  readonly lone = { moving: { acquired: 0, late: 0 }, still: { acquired: 0, late: 0 } };
   readonly failovers: Failover[] = [];
   readonly moves: Moves;
+  seconds = 0;
   readonly #topology: Topology;
-  readonly #random = new Random(seed);
+  readonly #options: ReshardingOptions;
+  readonly #random: Random;
   readonly #locks: SubmitLock[] = [];
   /** By couple. */
   readonly #orders: Order[] = [];
@@ -76,23 +84,44 @@ class Resharding {
   readonly #nobody = new Map<number, { readonly since: number; readonly until: number }>();
   #isOver = false;
 
-  constructor(topology: Topology) {
+  private constructor(topology: Topology, options: ReshardingOptions) {
     this.#topology = topology;
-    this.moves = new Moves(topology, this.#random);
+    this.#options = options;
+    this.#random = new Random(options.seed);
+    this.moves = new Moves(topology, this.#random, options.slots);
     this.moves.onTwoMasters = (slot) => this.#find("one key on two masters", slot);
   }
 
-  async run(): Promise<void> {
+  static async play(binary: string, options: ReshardingOptions): Promise<Resharding> {
+    const topology = await startReplicatedCluster(binary);
+    const resharding = new Resharding(topology, options);
+    const from = now();
+    try {
+      await resharding.#run();
+    } finally {
+      resharding.moves.stop();
+      closeClients();
+      await topology.stop();
+    }
+    resharding.seconds = (now() - from) / 1_000;
+    return resharding;
+  }
+
+  async #run(): Promise<void> {
+    const { acquireTimeoutMs, callers, durationMs, failOvers, ttlMs } = this.#options;
     const ports = this.#topology.nodes.map(({ port }) => port);
     for (const { connect } of [cluster6, cluster5]) {
       const store = new RedisStore(await untilReady(connect(ports)));
-      this.#locks.push(new SubmitLock({ store, keyPrefix, ...times }));
+      this.#locks.push(
+        new SubmitLock({ store, keyPrefix, commandTimeoutMs, ttlMs, acquireTimeoutMs }),
+      );
     }
     for (let couple = 0; couple < callers / 2; couple++) this.#orders.push(this.#newOrder());
     const calls = Array.from({ length: callers }, (_, caller) => this.#call(caller));
     try {
       const moved = this.moves.run(0.9 * durationMs);
-      await Promise.all([sleep(durationMs), this.#failOverTwice(), moved]);
+      const failedOver = failOvers ? this.#failOverTwice(durationMs) : undefined;
+      await Promise.all([sleep(durationMs), failedOver, moved]);
     } finally {
       this.#isOver = true;
       await Promise.all(calls);
@@ -100,7 +129,7 @@ class Resharding {
     // Less than the life of a key: it is retired, and does not only run out.
     await until(async () => (await this.#keysLeft()).length === 0, {
       what: "no lock to be left",
-      boundMs: 2 * times.acquireTimeoutMs,
+      boundMs: 2 * acquireTimeoutMs,
     }).catch(() => {});
     for (const key of await this.#keysLeft()) this.#find("locks left", slotOf(key), `: ${key}`);
     await Promise.all(this.#locks.map((lock) => lock.close({ timeoutMs: 0 })));
@@ -143,11 +172,20 @@ class Resharding {
     const from = now();
     const submission = { id, retainMs: 20_000 };
     const attempt = await (isOnce ? lock.acquire(user, { submission }) : lock.acquire(user));
-    if (attempt.outcome === "acquired") await this.#work(attempt.lease, order, isOnce);
-    else if (attempt.outcome === "unavailable") this.#refused(slot, from, attempt.cause.message);
+    if (attempt.outcome === "acquired") {
+      if (!isOnce) this.#countLone(slot, from);
+      await this.#work(attempt.lease, order, isOnce);
+    } else if (attempt.outcome === "unavailable") this.#refused(slot, from, attempt.cause.message);
     else if (attempt.outcome === "contended") this.#contended(slot, from);
     else this.counts.completed++;
     return attempt.outcome;
+  }
+
+  #countLone(slot: number, from: number): void {
+    const isStill = this.moves.kindOf(slot, from, commandTimeoutMs) === undefined;
+    const lone = this.lone[isStill ? "still" : "moving"];
+    lone.acquired++;
+    if (now() - from >= commandTimeoutMs) lone.late++;
   }
 
   async #work(lease: Lease, order: Order, isOnce: boolean): Promise<void> {
@@ -183,8 +221,13 @@ class Resharding {
     return this.failovers.some(({ writableAt }) => from <= writableAt + resumeBoundMs);
   }
 
+  /** How the slot was on its way, if an attempt that began then may have met it so. */
+  #kindOf(slot: number, from: number): ReturnType<Moves["kindOf"]> {
+    return this.moves.kindOf(slot, from, this.#options.acquireTimeoutMs);
+  }
+
   #refused(slot: number, from: number, cause: string): void {
-    const kind = this.moves.kindOf(slot, from, times.acquireTimeoutMs);
+    const kind = this.#kindOf(slot, from);
     if (this.#isDisturbed(from)) this.counts["503 in a failover"]++;
     else if (kind === undefined) this.#find("refused", slot, `: ${cause}`);
     else this.counts[`503 as slots moved ${kind}`]++;
@@ -192,23 +235,23 @@ class Resharding {
 
   #contended(slot: number, from: number): void {
     this.counts.contended++;
-    const isMoving = this.moves.kindOf(slot, from, times.acquireTimeoutMs) !== undefined;
+    const isMoving = this.#kindOf(slot, from) !== undefined;
     // A release that a failover has lost: the key runs out by itself.
-    const isExcused = isMoving || this.#isDisturbed(from - times.ttlMs);
+    const isExcused = isMoving || this.#isDisturbed(from - this.#options.ttlMs);
     const before = this.#nobody.get(slot);
     this.#nobody.delete(slot);
     if (this.#held.has(slot) || isExcused) return;
     // Its callers go on asking, so after a pause this is another one.
-    const isSame = before !== undefined && from < before.until + times.acquireTimeoutMs;
+    const isSame = before !== undefined && from < before.until + this.#options.acquireTimeoutMs;
     const nobody = { since: isSame ? before.since : from, until: now() };
     this.#nobody.set(slot, nobody);
     const keptOutMs = Math.round(nobody.until - nobody.since);
-    if (keptOutMs < 2 * times.acquireTimeoutMs) return;
+    if (keptOutMs < 2 * this.#options.acquireTimeoutMs) return;
     this.#find("kept out by nobody", slot, `: for ${keptOutMs} ms`);
     this.#nobody.delete(slot);
   }
 
-  async #failOverTwice(): Promise<void> {
+  async #failOverTwice(durationMs: number): Promise<void> {
     const from = now();
     for (const [shard, isKill] of [false, true].entries()) {
       await sleep(from + durationMs * (isKill ? 0.6 : 0.3) - now());
@@ -254,43 +297,3 @@ class Resharding {
     return (await Promise.all(keys)).flat() as string[];
   }
 }
-
-const table: Record<string, Record<string, number>> = {};
-let found = 0;
-console.log(`RESHARDING_SECONDS=${durationMs / 1_000} RESHARDING_SEED=${seed}`);
-for (const binary of binaries) {
-  const server = (serverVersion(binary) ?? binary).replace(" server v=", " ");
-  console.log(`\n${server}`);
-  const topology = await startReplicatedCluster(binary);
-  const resharding = new Resharding(topology);
-  const { counts, failovers, findings, moves } = resharding;
-  const from = now();
-  try {
-    await resharding.run();
-  } finally {
-    moves.stop();
-    closeClients();
-    await topology.stop();
-  }
-  const seconds = (now() - from) / 1_000;
-  if (moves.counts.atomically === 0) console.log("  No slot was moved atomically.");
-  for (const { isKill, from, writableAt } of failovers) {
-    const ms = Math.round(writableAt - from);
-    console.log(`  A master was ${isKill ? "killed" : "failed over"}: no writes for ${ms} ms.`);
-  }
-  const row = {
-    seconds: Math.round(seconds),
-    "orders per second": Math.round(counts.acquired / seconds),
-    "slots moved by key": moves.counts.byKey,
-    "slots moved atomically": moves.counts.atomically,
-    ...counts,
-    ...findings,
-  };
-  for (const [name, count] of Object.entries(row)) {
-    table[name] = { ...table[name], [server]: count };
-  }
-  found += Object.values(findings).reduce((sum, count) => sum + count, 0);
-}
-console.table(table);
-console.log(`${found} findings.`);
-process.exitCode = found === 0 ? 0 : 1;
