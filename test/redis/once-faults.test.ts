@@ -123,6 +123,28 @@ describe.each(redisClients)("once and a Redis in trouble, with $name", ({ connec
     await first.result;
   });
 
+  test("values beyond 8 Mi characters that wait for Redis are dropped, and nothing runs again", async () => {
+    const { lock, proxy } = await openFixture({ connect, ttlMs: 60_000 });
+    const users = Array.from({ length: 10 }, freshUser);
+    const ends: ((value: string) => void)[] = [];
+    const calls = users.map((user) =>
+      lock.once(user, submission, () => new Promise<string>((end) => ends.push(end))),
+    );
+    await until(() => ends.length === users.length, { what: "the work to begin" });
+    proxy.holdRequests();
+    for (const end of ends) end("x".repeat(1_048_000));
+    const results = await Promise.all(calls);
+    expect(results.map(({ value }) => value.length)).toEqual(Array(10).fill(1_048_000));
+    proxy.releaseHeld();
+    await until(() => lock.stats().retiring === 0, { what: "the records" });
+    const repeats = users.map((user) =>
+      lock.once(user, submission, never).catch(({ code }) => code),
+    );
+    const found = (await Promise.all(repeats)).map((each) => each.value?.length ?? each);
+    const dropped = "SUBMIT_LOCK_ANSWER_UNAVAILABLE";
+    expect(found.sort()).toEqual([...Array(8).fill(1_048_000), dropped, dropped]);
+  });
+
   test("a Redis that denies what a lock needs is misconfigured", async () => {
     const server = await startRedis();
     const { lock, redis } = await openFixture({ connect, port: server.port });
