@@ -158,9 +158,8 @@ export class SubmitLock {
 
   /**
    * Runs `work` once for a submission, under the user's lock, and keeps its value: a repeat gets
-   * that value, and does not run. A repeat that comes while `work` is running waits for the value,
-   * up to `waitMs` and one look-up. Resolves when the value is kept, or after `acquireTimeoutMs`,
-   * whatever came of it.
+   * that value, and does not run. A repeat during the work waits for the value, for `waitMs` and one
+   * look-up at most. Resolves when the value is kept, or after `acquireTimeoutMs` without an answer.
    *
    * The value is kept as JSON of at most 1 MiB; `undefined` is a value. A longer one is returned,
    * and not kept. If `work` throws, nothing is kept, and a repeat runs. A second run is also
@@ -174,7 +173,7 @@ export class SubmitLock {
    * @throws SubmissionMismatchError for a known id with another fingerprint.
    * @throws AnswerUnavailableError where the submission was completed, and no value is kept.
    * @throws InvalidValueError for a value that JSON cannot say. `work` has run, and does not run again.
-   * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError: `work` did not run.
+   * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError: this call ran no work.
    * @throws InvalidUserIdError, InvalidOptionError for invalid arguments, or a store without records.
    */
   async once<Value>(

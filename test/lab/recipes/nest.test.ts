@@ -54,10 +54,10 @@ describe("NestJS with once in an interceptor", () => {
       const user = freshUser();
       expect((await shop.order(user, { path })).status).toBe(400);
       const click = () => shop.order(user, { path, key: "one-return" });
-      const both = await clickTwice(click, bank);
-      const replies = [...both, await click()];
+      const replies = [...(await Promise.all([click(), click()])), await click()];
       expect(replies.map(({ status }) => status)).toEqual([201, 201, 201]);
-      expect(new Set(replies.map(({ body }) => body)).size).toBe(1);
+      const texts = await Promise.all(replies.map((reply) => reply.text()));
+      expect(new Set(texts).size).toBe(1);
       expect(bank.charges).toBe(1);
     });
   });
