@@ -1,8 +1,9 @@
 /**
  * Errors carry a brand and a `code`, because `instanceof` fails as soon as two copies of the
  * package meet. Those that may end a request also carry `status`, `statusCode` and `expose`, which
- * the error handlers of Express and Koa read: 409 for `LockContendedError`, 415, 422 or 500 for
- * `NoFingerprintError`, and 503 for the others of a lock.
+ * the error handlers of Express and Koa read: 409 for `LockContendedError` and
+ * `AnswerUnavailableError`, 422 for `SubmissionMismatchError`, 500 for `InvalidValueError`, 415, 422
+ * or 500 for `NoFingerprintError`, and 503 for the others of a lock.
  */
 const brand = Symbol.for("submit-lock.error");
 
@@ -11,6 +12,9 @@ export type SubmitLockErrorCode =
   | "SUBMIT_LOCK_INVALID_OPTION"
   | "SUBMIT_LOCK_INVALID_USER_ID"
   | "SUBMIT_LOCK_CONTENDED"
+  | "SUBMIT_LOCK_MISMATCHED"
+  | "SUBMIT_LOCK_ANSWER_UNAVAILABLE"
+  | "SUBMIT_LOCK_INVALID_VALUE"
   | "SUBMIT_LOCK_UNAVAILABLE"
   | "SUBMIT_LOCK_MISCONFIGURED"
   | "SUBMIT_LOCK_CLOSED"
@@ -41,20 +45,89 @@ export class InvalidUserIdError extends SubmitLockError {
   readonly code = "SUBMIT_LOCK_INVALID_USER_ID";
 }
 
-/** `withLock`: the key had another holder, a cooldown or a foreign value for all of `waitMs`. */
+/** Details of a {@link LockContendedError}. */
+export interface ContentionDetails {
+  /** The lock was held for the same submission. */
+  readonly sameSubmission?: boolean | undefined;
+  /** There is no holder: the cooldown that the user's last lease left is not over. */
+  readonly isCooldown?: boolean | undefined;
+  /**
+   * `once` has waited, and the submission is no longer in flight: its work has failed, its process
+   * has died, or its lock was taken away. No value is kept, and a new call may run.
+   */
+  readonly hasEnded?: boolean | undefined;
+}
+
+/**
+ * The key had another holder, a cooldown or a foreign value: for all of `waitMs` in `withLock`, at
+ * the first attempt in `once`, which waits for its own submission alone.
+ */
 export class LockContendedError extends SubmitLockError {
   override readonly name = "LockContendedError";
   readonly code = "SUBMIT_LOCK_CONTENDED";
   readonly status = 409;
   readonly statusCode = 409;
   readonly expose = false;
-  /** How long the key lives unless extended, in milliseconds; `Infinity` if it holds no text. */
+  /**
+   * How long the key lives unless extended, in milliseconds; `Infinity` if it holds no text, 0 with
+   * `hasEnded`.
+   */
   readonly expiresInMs: number;
+  /** As in {@link ContentionDetails}; `false` unless `once` says otherwise. */
+  readonly sameSubmission: boolean;
+  /** As in {@link ContentionDetails}. */
+  readonly isCooldown: boolean;
+  /** As in {@link ContentionDetails}; `false` unless `once` says otherwise. */
+  readonly hasEnded: boolean;
 
-  constructor(message: string, expiresInMs: number) {
+  constructor(message: string, expiresInMs: number, details: ContentionDetails = {}) {
     super(message);
     this.expiresInMs = expiresInMs;
+    const { sameSubmission = false, isCooldown = false, hasEnded = false } = details;
+    this.sameSubmission = sameSubmission;
+    this.isCooldown = isCooldown;
+    this.hasEnded = hasEnded;
   }
+}
+
+/** `once`: the user has a submission with this id and another fingerprint. `work` did not run. */
+export class SubmissionMismatchError extends SubmitLockError {
+  override readonly name = "SubmissionMismatchError";
+  readonly code = "SUBMIT_LOCK_MISMATCHED";
+  readonly status = 422;
+  readonly statusCode = 422;
+  readonly expose = false;
+  /** `true` if that submission is still being processed, `false` if it was completed. */
+  readonly inFlight: boolean;
+
+  constructor(message: string, inFlight: boolean) {
+    super(message);
+    this.inFlight = inFlight;
+  }
+}
+
+/**
+ * `once`: the submission was completed before, and no value of it is kept. The value was larger
+ * than 1 MiB or not JSON, a guard has kept an HTTP answer, or the value was left out in an outage.
+ */
+export class AnswerUnavailableError extends SubmitLockError {
+  override readonly name = "AnswerUnavailableError";
+  readonly code = "SUBMIT_LOCK_ANSWER_UNAVAILABLE";
+  readonly status = 409;
+  readonly statusCode = 409;
+  readonly expose = false;
+}
+
+/**
+ * `once`: `work` has run and returned a value that JSON cannot say, such as a BigInt, a circle or a
+ * function. The submission is recorded as done, without a value, so it does not run again.
+ */
+export class InvalidValueError extends SubmitLockError {
+  override readonly name = "InvalidValueError";
+  readonly code = "SUBMIT_LOCK_INVALID_VALUE";
+  readonly status = 500;
+  readonly statusCode = 500;
+  readonly expose = false;
 }
 
 /** The store gave no usable answer in time. The message says why; `cause` is the store's error. */
@@ -144,6 +217,9 @@ export type AnySubmitLockError =
   | InvalidOptionError
   | InvalidUserIdError
   | LockContendedError
+  | SubmissionMismatchError
+  | AnswerUnavailableError
+  | InvalidValueError
   | LockUnavailableError
   | LockMisconfiguredError
   | LockClosedError

@@ -1,8 +1,11 @@
 export {
   AnsweredTwiceError,
+  AnswerUnavailableError,
   type AnySubmitLockError,
+  type ContentionDetails,
   InvalidOptionError,
   InvalidUserIdError,
+  InvalidValueError,
   isSubmitLockError,
   LockClosedError,
   LockContendedError,
@@ -11,6 +14,7 @@ export {
   LockUnavailableError,
   type LostReason,
   NoFingerprintError,
+  SubmissionMismatchError,
   SubmitLockError,
   type SubmitLockErrorCode,
 } from "./errors.ts";
@@ -38,6 +42,7 @@ export type {
   LockStats,
   LookUp,
 } from "./lock/on-call.ts";
+export type { OnceOptions, OnceResult } from "./lock/once.ts";
 export type { SubmitLockOptions } from "./lock/options.ts";
 export type { AnswerHeaders, AnswerToStore, StoredAnswer } from "./lock/record.ts";
 export type { CloseOptions } from "./lock/runtime.ts";

@@ -65,7 +65,7 @@ export interface CompleteMessage {
   readonly heldMs: number;
   /** The length of the record, in characters. */
   readonly length: number;
-  /** The body was left out: this lock's unanswered records would have passed 8 Mi characters. */
+  /** Body or value was left out: the lock's unanswered records would have passed 8 Mi characters. */
   readonly bodyDropped: boolean;
   /** Unconfirmed: why. */
   readonly cause: Error | undefined;

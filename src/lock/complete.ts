@@ -1,6 +1,6 @@
 import { InvalidOptionError, LockClosedError } from "../errors.ts";
 import { type CompleteOutcome, completeChannel, duplicateChannel, publish } from "./channels.ts";
-import { type AnswerToStore, encodeRecord } from "./record.ts";
+import { encodeRecord, type RecordContent } from "./record.ts";
 import { Releasing } from "./release.ts";
 import type { CallerCommand, InFlight, LockRuntime } from "./runtime.ts";
 import type { CompleteReply, CompleteRequest, LockTimes, NoAnswer } from "./store.ts";
@@ -11,7 +11,7 @@ export type OnCompleted = OnReport<CompleteOutcome>;
 
 /**
  * How many characters of records of one lock may wait for an answer of the store. Beyond that a
- * record has no body: that the submission was done matters more than its answer.
+ * record has neither body nor value: that the submission was done matters more than its answer.
  */
 const maxPendingLength = 8 * 1024 * 1024;
 
@@ -46,7 +46,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     runtime: LockRuntime,
     command: CallerCommand,
     inFlight: InFlight,
-    answer: AnswerToStore,
+    content: RecordContent,
     storeTimeMs: number,
     cooldownMs: number,
     heldMs: number,
@@ -58,12 +58,13 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
         "complete: expected a lease of acquire(userId, { submission }), got one without a submission",
       );
     }
-    const encode = (kept: AnswerToStore) =>
+    const encode = (kept: RecordContent) =>
       encodeRecord(submission.fingerprint, ownerId, kept, storeTimeMs);
-    const whole = encode(answer);
+    const whole = encode(content);
     const pendingLength = runtime.pendingRecordLength + whole.length;
-    const bodyDropped = answer.body !== undefined && pendingLength > maxPendingLength;
-    const record = bodyDropped ? encode({ ...answer, body: undefined }) : whole;
+    const { body, json } = content;
+    const bodyDropped = (body ?? json) !== undefined && pendingLength > maxPendingLength;
+    const record = bodyDropped ? encode({ ...content, body: undefined, json: undefined }) : whole;
     const reportMs = patienceMs(times);
     const giveUpMs = Math.max(reportMs, times.maxHoldMs);
     const { completions } = runtime;

@@ -3,7 +3,7 @@ import { LockLostError, type LostReason } from "../errors.ts";
 import { Timer } from "../timer-wheel.ts";
 import { lostChannel, publish } from "./channels.ts";
 import { Completing, type OnCompleted, patienceMs } from "./complete.ts";
-import type { AnswerToStore } from "./record.ts";
+import type { RecordContent } from "./record.ts";
 import { type OnReleased, Releasing } from "./release.ts";
 import { type CallerCommand, type InFlight, type LockRuntime, write } from "./runtime.ts";
 import type { LockTimes, OwnedReply } from "./store.ts";
@@ -165,18 +165,18 @@ export class HeldLease extends Timer {
   }
 
   /**
-   * Writes the record of the answer, then releases the key. Call once, and not after `release`.
+   * Writes the record of the content, then releases the key. Call once, and not after `release`.
    *
    * @throws InvalidOptionError for a lease without a submission.
    */
-  complete(answer: AnswerToStore, cooldownMs: number, onCompleted: OnCompleted): void {
+  complete(content: RecordContent, cooldownMs: number, onCompleted: OnCompleted): void {
     const now = performance.now();
     const isLost = this.#lost !== undefined;
     const completing = new Completing(
       this.runtime,
       this.command,
       this.#inFlight,
-      answer,
+      content,
       this.#storeTimeMs(),
       isLost ? 0 : cooldownMs,
       now - this.validity.startedAt,

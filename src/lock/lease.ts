@@ -7,7 +7,13 @@ import {
 import { checkMs, checkOptionNames } from "../validation.ts";
 import { type CompleteOutcome, publish, type ReleaseOutcome, releaseChannel } from "./channels.ts";
 import type { HeldLease } from "./held-lease.ts";
-import { type AnswerToStore, checkAnswer, type StoredAnswer } from "./record.ts";
+import {
+  type AnswerToStore,
+  checkAnswer,
+  contentOfValue,
+  type RecordContent,
+  type StoredAnswer,
+} from "./record.ts";
 import { longestCooldownMs } from "./store.ts";
 import { checkRecords } from "./submission.ts";
 
@@ -37,7 +43,7 @@ export type Attempt =
 export type SubmissionAttempt =
   | Attempt
   | {
-      /** The submission was completed before: nothing was acquired. */
+      /** The submission was completed before, also by `once`: nothing was acquired. */
       readonly outcome: "completed";
       readonly answer: StoredAnswer;
       /** How long ago it was completed by the store's clock, in milliseconds. */
@@ -162,6 +168,18 @@ export class UserLease implements Lease {
   complete(answer: AnswerToStore, options?: ReleaseOptions): Promise<CompleteOutcome> {
     const cooldownMs = options === undefined ? 0 : this.#cooldownMs("complete", options);
     checkAnswer(answer);
+    return this.#complete(answer, cooldownMs);
+  }
+
+  /**
+   * Completes the lease of `once` with JSON of its value; `undefined` where no value is kept. After
+   * `release` or `complete` it keeps nothing. Static, so that holders do not see it.
+   */
+  static completeWithValue(lease: UserLease, json: string | undefined): Promise<CompleteOutcome> {
+    return lease.#complete(contentOfValue(json), 0);
+  }
+
+  #complete(content: RecordContent, cooldownMs: number): Promise<CompleteOutcome> {
     this.#completed ??= this.#released?.then(() => "unconfirmed");
     if (this.#completed !== undefined) return this.#completed;
     let settle!: (outcome: CompleteOutcome) => void;
@@ -171,7 +189,7 @@ export class UserLease implements Lease {
     });
     this.#completed = completed;
     try {
-      this.#held.complete(answer, cooldownMs, settle);
+      this.#held.complete(content, cooldownMs, settle);
     } catch (error) {
       // The lease has no submission: nothing was begun, and `release` still works.
       this.#completed = undefined;

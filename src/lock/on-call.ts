@@ -127,6 +127,7 @@ export type LookUp =
   | { readonly outcome: "none" }
   /** It is being processed. */
   | { readonly outcome: "in-flight" }
+  /** It was completed: by an HTTP answer, or by `once`, whose value is `answer.returned`. */
   | { readonly outcome: "completed"; readonly answer: StoredAnswer; readonly ageMs: number }
   | { readonly outcome: "mismatched"; readonly inFlight: boolean }
   /** The store gave no usable answer. */

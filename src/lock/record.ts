@@ -13,6 +13,11 @@ export interface StoredAnswer {
   readonly headers: AnswerHeaders;
   /** `undefined` where the body was not kept; a body without bytes is an empty array. */
   readonly body?: Uint8Array | undefined;
+  /**
+   * The value that `once` has kept, and not an HTTP answer: then `status` is 100, and there are no
+   * headers and no body. A value that `once` could not keep leaves the status alone.
+   */
+  readonly returned?: { readonly value: unknown } | undefined;
 }
 
 /** The answer of a submission, to be kept in its record. */
@@ -23,6 +28,22 @@ export interface AnswerToStore {
   readonly headers?: AnswerHeaders | undefined;
   /** A string is kept as UTF-8. Without a body, a retry only learns status and headers. */
   readonly body?: string | Uint8Array | undefined;
+}
+
+/** The content of a record: an HTTP answer, or the value of `once`. */
+export interface RecordContent extends AnswerToStore {
+  /** The value as JSON, and `""` for `undefined`. */
+  readonly json?: string | undefined;
+}
+
+/**
+ * The content that records a run of `once`. No guard keeps or repeats an answer of status 100, so a
+ * guard of a version that does not know values refuses the submission, and runs nothing.
+ *
+ * @param json `undefined` where the value is not kept.
+ */
+export function contentOfValue(json: string | undefined): RecordContent {
+  return { status: 100, json };
 }
 
 /** @throws InvalidOptionError naming the member, what was expected and what came. */
@@ -73,7 +94,8 @@ const headLength = 59;
 /**
  * The text of a record. A body of valid UTF-8 is in it as text, a byte order mark included; any
  * other as base64. Short names, because a shop keeps millions: `s` is the status, `t` the time,
- * `h` the headers, and `e` the form of the body `b`: `u` text, `b` base64, `-` no body.
+ * `h` the headers, and `e` the form of the body `b`: `u` text, `b` base64, `-` no body. `v` is an
+ * array with the value of `once`, and empty for `undefined`.
  *
  * @param fingerprint 22 characters.
  * @param ownerId 36 characters.
@@ -82,12 +104,13 @@ const headLength = 59;
 export function encodeRecord(
   fingerprint: string,
   ownerId: string,
-  { status, headers = {}, body }: AnswerToStore,
+  { status, headers = {}, body, json }: RecordContent,
   createdMs: number,
 ): string {
   // Not as one object: JSON of a text alone takes half the time.
   const head = `{"s":${status},"t":${Math.floor(createdMs)},"h":${JSON.stringify(headers)}`;
-  return `1${fingerprint}${ownerId}${head},${encodeBody(body)}}`;
+  const value = json === undefined ? "" : `,"v":[${json}]`;
+  return `1${fingerprint}${ownerId}${head},${encodeBody(body)}${value}}`;
 }
 
 function encodeBody(body: AnswerToStore["body"]): string {
@@ -110,18 +133,20 @@ export function decodeRecord(
   if (typeof text !== "string") return undefined;
   const [, fingerprint, ownerId] = head.exec(text) ?? [];
   if (fingerprint === undefined || ownerId === undefined) return undefined;
-  const { s: status, t, h, e, b } = parse(text.slice(headLength));
+  const { s: status, t, h, e, b, v } = parse(text.slice(headLength));
   const createdMs = Number.isSafeInteger(t) ? (t as number) : -1;
   const body = decodeBody(e, b);
   if (!isStatus(status) || createdMs < 0 || body === "unreadable") return undefined;
   if (!isRecord(h) || !Object.values(h).every(isHeaderValue)) return undefined;
+  if (v !== undefined && !Array.isArray(v)) return undefined;
   // Without a prototype, so that a header named `__proto__` is a header and nothing else.
   const headers: AnswerHeaders = Object.assign(Object.create(null), h);
-  return { fingerprint, ownerId, createdMs, answer: { status, headers, body } };
+  const returned = v === undefined ? undefined : { value: v[0] };
+  return { fingerprint, ownerId, createdMs, answer: { status, headers, body, returned } };
 }
 
-/** Parses the JSON of a record, of which five members are read; `{}` for anything else. */
-function parse(json: string): { [name in "s" | "t" | "h" | "e" | "b"]?: unknown } {
+/** Parses the JSON of a record, of which six members are read; `{}` for anything else. */
+function parse(json: string): { [name in "s" | "t" | "h" | "e" | "b" | "v"]?: unknown } {
   try {
     return JSON.parse(json);
   } catch {

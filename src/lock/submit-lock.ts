@@ -22,6 +22,7 @@ import {
   lookUp,
   statsOf,
 } from "./on-call.ts";
+import { type OnceOptions, type OnceResult, once } from "./once.ts";
 import { resolveLockOptions, type SubmitLockOptions } from "./options.ts";
 import { type CallerCommand, type CloseOptions, drain, LockRuntime } from "./runtime.ts";
 import {
@@ -29,6 +30,7 @@ import {
   checkRecords,
   type ResolvedSubmission,
   resolveSubmission,
+  type Submission,
 } from "./submission.ts";
 import { submitKey, type UserId } from "./submit-key.ts";
 import { type WithLockOptions, waitForLease } from "./with-lock.ts";
@@ -152,6 +154,41 @@ export class SubmitLock {
       // `release` never rejects, so it cannot mask the result or the error of `work`.
       await lease.release();
     }
+  }
+
+  /**
+   * Runs `work` once for a submission, under the user's lock, and keeps its value: a repeat gets
+   * that value, and does not run. A repeat during the work waits for the value, for `waitMs` and one
+   * look-up at most. Resolves when the value is kept, or after `acquireTimeoutMs` without an answer.
+   *
+   * The value is kept as JSON of at most 1 MiB; `undefined` is a value. A longer one is returned,
+   * and not kept. If `work` throws, nothing is kept, and a repeat runs. A second run is also
+   * possible where the process dies, or its lease is lost, between the effect of `work` and the
+   * record: a unique key of the database prevents its second order. If `work` ends the lease by
+   * itself, its value is not kept.
+   *
+   * @throws whatever `work` throws.
+   * @throws LockContendedError: another submission of the user (or its cooldown) has the lock; the
+   * same submission is still in flight (`sameSubmission`), or has ended without a value (`hasEnded`).
+   * @throws SubmissionMismatchError for a known id with another fingerprint.
+   * @throws AnswerUnavailableError where the submission was completed, and no value is kept.
+   * @throws InvalidValueError for a value that JSON cannot say. `work` has run, and does not run again.
+   * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError: this call ran no work.
+   * @throws InvalidUserIdError, InvalidOptionError for invalid arguments, or a store without records.
+   */
+  async once<Value>(
+    userId: UserId,
+    submission: Submission,
+    work: LockedWork<Value>,
+    options: OnceOptions = {},
+  ): Promise<OnceResult<Value>> {
+    checkOptionNames("once", options, ["waitMs"]);
+    const { waitMs = 5_000 } = options;
+    checkMs("waitMs", waitMs, 0, 30_000);
+    if (typeof work !== "function") throw invalidOption("work", "a function", work);
+    const attempt = await this.acquire(userId, { submission });
+    const look = () => this.lookUp(userId, { submission });
+    return await once(this.#runtime, attempt, work, waitMs, look);
   }
 
   /**

@@ -42,7 +42,8 @@ export async function waitForLease(
       if (isOver || !(came.cause instanceof LockUnavailableError)) throw came.cause;
     } else if (isOver) {
       const why = came.isCooldown ? `${key} is in its cooldown` : `${key} has another holder`;
-      throw new LockContendedError(why, came.expiresInMs);
+      const { expiresInMs, isCooldown } = came;
+      throw new LockContendedError(why, expiresInMs, { isCooldown });
     }
     await pauseBeforeRetry(round, endsAt);
   }

@@ -8,7 +8,7 @@ import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { atHand } from "./at-hand.ts";
 import { page, pages } from "./page.ts";
-import { appOfReader, schema, shop, useOfMapStore } from "./reader-files.ts";
+import { appOfReader, schema, session, shop, useOfMapStore } from "./reader-files.ts";
 import { ReaderProject } from "./reader-project.ts";
 
 let project: ReaderProject;
@@ -21,6 +21,9 @@ beforeAll(async () => {
   project.write("shop.ts", shop);
   project.write("schema.ts", schema);
   project.write("at-hand.ts", atHand);
+  project.write("session.ts", session);
+  project.write("lock.ts", page("docs/guide/any-function.md").blockUnder("One lock"));
+  project.write("checkout.ts", page("docs/guide/any-function.md").blockUnder("The call"));
 });
 
 afterAll(async () => {

@@ -58,3 +58,10 @@ export async function execute(_request: unknown): Promise<{ data?: object; error
   return runs === 1 ? { errors: [{ message: "the payment was refused" }] } : { data: { runs } };
 }
 `;
+
+/** Whose server action it is. */
+export const session = `
+export async function userOfSession(): Promise<string> {
+  return "next";
+}
+`;

@@ -2,8 +2,10 @@ import { inspect } from "node:util";
 import { afterEach, describe, expect, test } from "vitest";
 import {
   AnsweredTwiceError,
+  AnswerUnavailableError,
   InvalidOptionError,
   InvalidUserIdError,
+  InvalidValueError,
   isSubmitLockError,
   LockClosedError,
   LockContendedError,
@@ -12,6 +14,7 @@ import {
   LockUnavailableError,
   MemoryStore,
   NoFingerprintError,
+  SubmissionMismatchError,
   SubmitLockError,
 } from "../../src/index.ts";
 import { freshUser } from "../support/ids.ts";
@@ -34,6 +37,13 @@ describe.each([
   [new AnsweredTwiceError("x", { cause }), "AnsweredTwiceError", "SUBMIT_LOCK_ANSWERED_TWICE"],
   [new NoFingerprintError("x", { cause }), "NoFingerprintError", "SUBMIT_LOCK_NO_FINGERPRINT"],
   [new LockContendedError("x", 7), "LockContendedError", "SUBMIT_LOCK_CONTENDED"],
+  [new SubmissionMismatchError("x", true), "SubmissionMismatchError", "SUBMIT_LOCK_MISMATCHED"],
+  [
+    new AnswerUnavailableError("x", { cause }),
+    "AnswerUnavailableError",
+    "SUBMIT_LOCK_ANSWER_UNAVAILABLE",
+  ],
+  [new InvalidValueError("x", { cause }), "InvalidValueError", "SUBMIT_LOCK_INVALID_VALUE"],
   [new LockLostError("x", "expired"), "LockLostError", "SUBMIT_LOCK_LOST"],
 ] as const)("%s", (error, name, code) => {
   test("has its name, its code and its message", () => {

@@ -5,6 +5,7 @@ import { runChild, sourceUrl } from "../support/child.ts";
 import { carriesALock } from "../support/lock-contract.ts";
 import { closeLocks, commandOf, roomyTimes } from "../support/locks.ts";
 import { isSeenAndFreed } from "../support/on-call-contract.ts";
+import { runsOnce } from "../support/once-call.ts";
 import { keepsAnswers } from "../support/once-contract.ts";
 import { keepsTheContract } from "../support/store-contract.ts";
 import { onceOf, recordOf } from "../support/submissions.ts";
@@ -17,6 +18,7 @@ describe("MemoryStore", () => {
   carriesALock(() => store);
   keepsAnswers(() => store);
   isSeenAndFreed(() => store);
+  runsOnce(() => store);
 });
 
 const code = `

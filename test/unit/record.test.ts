@@ -1,19 +1,20 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
-  type AnswerToStore,
   checkAnswer,
+  contentOfValue,
   decodeRecord,
   encodeRecord,
+  type RecordContent,
 } from "../../src/lock/record.ts";
 import { hash22, noFingerprint } from "../../src/lock/submission.ts";
 
 const fingerprint = hash22("payload");
 const ownerId = "8e03978e-40d5-43dd-bc93-6894a57f9324";
 const createdMs = 1_760_000_000_000;
-const encode = (answer: AnswerToStore) => encodeRecord(fingerprint, ownerId, answer, createdMs);
-const answerOf = (answer: AnswerToStore) => decodeRecord(encode(answer))?.answer;
-const bodyOf = (body: AnswerToStore["body"]) => answerOf({ status: 200, body })?.body;
+const encode = (answer: RecordContent) => encodeRecord(fingerprint, ownerId, answer, createdMs);
+const answerOf = (answer: RecordContent) => decodeRecord(encode(answer))?.answer;
+const bodyOf = (body: RecordContent["body"]) => answerOf({ status: 200, body })?.body;
 
 /** The record of an order, with another text after the fixed head. */
 const withContent = (content: string) => `1${fingerprint}${ownerId}${content}`;
@@ -63,6 +64,33 @@ describe("a record", () => {
   test("cuts a fraction off the store's time", () => {
     const record = encodeRecord(fingerprint, ownerId, { status: 200 }, createdMs + 0.75);
     expect(decodeRecord(record)?.createdMs).toBe(createdMs);
+  });
+});
+
+describe("a value", () => {
+  const returnedBy = (json: string | undefined) => answerOf(contentOfValue(json))?.returned;
+
+  test("is an answer of status 100 without a body, for a reader that knows no values", () => {
+    const record = encode(contentOfValue('{"number":7}'));
+    expect(record.slice(59)).toBe('{"s":100,"t":1760000000000,"h":{},"e":"-","v":[{"number":7}]}');
+    expect(answerOf(contentOfValue("7"))).toMatchObject({ status: 100, headers: {} });
+    expect(answerOf(contentOfValue("7"))?.body).toBeUndefined();
+  });
+
+  test("of any JSON comes back", () => {
+    fc.assert(
+      fc.property(fc.jsonValue(), (value) => {
+        const json = JSON.stringify(value);
+        expect(returnedBy(json)).toEqual({ value: JSON.parse(json) });
+      }),
+    );
+  });
+
+  test("that is undefined is a value, and one that is not kept is none", () => {
+    expect(returnedBy("")).toEqual({ value: undefined });
+    expect(encode(contentOfValue("")).slice(59)).toContain('"v":[]}');
+    expect(returnedBy(undefined)).toBeUndefined();
+    expect(answerOf({ status: 200 })?.returned).toBeUndefined();
   });
 });
 
@@ -136,6 +164,7 @@ describe("rubbish is no record:", () => {
     ["no text", withContent(JSON.stringify({ ...content, b: undefined }))],
     ["base64 that is none", withContent(JSON.stringify({ ...content, e: "b", b: "n o t" }))],
     ["base64 that is cut", withContent(JSON.stringify({ ...content, e: "b", b: "/9g" }))],
+    ["a value that is no array", withContent(JSON.stringify({ ...content, e: "-", v: { 0: 7 } }))],
     ["deep JSON", withContent(`{"h":${"[".repeat(200_000)}`)],
     ["its members as a prototype", withContent(`{"__proto__":${JSON.stringify(content)}}`)],
   ])("%s", (_what, text) => {
@@ -171,7 +200,7 @@ test("a header named __proto__ is a header, and reaches no prototype", () => {
 });
 
 describe("an answer is checked:", () => {
-  test.each<[what: string, answer: AnswerToStore]>([
+  test.each<[what: string, answer: RecordContent]>([
     ["a status alone", { status: 204 }],
     ["undefined members", { status: 100, headers: undefined, body: undefined }],
     ["everything", { status: 599, headers: { a: "b", c: ["d", "e"] }, body: "hi" }],

@@ -47,6 +47,22 @@ describe("NestJS with the guard as its middleware", () => {
   });
 });
 
+describe("NestJS with once in an interceptor", () => {
+  test("runs the controller for one of three clicks, and repeats its value", async () => {
+    await withShop(command, async (shop, bank) => {
+      const path = "/returns";
+      const user = freshUser();
+      expect((await shop.order(user, { path })).status).toBe(400);
+      const click = () => shop.order(user, { path, key: "one-return" });
+      const replies = [...(await Promise.all([click(), click()])), await click()];
+      expect(replies.map(({ status }) => status)).toEqual([201, 201, 201]);
+      const texts = await Promise.all(replies.map((reply) => reply.text()));
+      expect(new Set(texts).size).toBe(1);
+      expect(bank.charges).toBe(1);
+    });
+  });
+});
+
 describe("NestJS with the lock in an interceptor", () => {
   test("places one order of two clicks; a late click is another order", async () => {
     await withShop(command, async (shop, bank) => {

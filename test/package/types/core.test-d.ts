@@ -91,6 +91,14 @@ export async function used(): Promise<void> {
   const text: string = await lock.withLock("42", {}, async () => "an async result");
   // @ts-expect-error
   await lock.withLock("42", { wait: 500 }, () => result);
+  const { value, replayed } = await lock.once("42", { id: "cart 7" }, () => ({ number: 7 }));
+  const order: { number: number } = value;
+  const nothing: undefined = (
+    await lock.once("42", { id: "cart 8" }, async () => undefined, { waitMs: replayed ? 0 : 1 })
+  ).value;
+  // @ts-expect-error
+  await lock.once("42", () => order);
+  void nothing;
   await lock.check();
   await lock.close({ timeoutMs: 5_000 });
   void text;
@@ -121,7 +129,9 @@ export function told(error: unknown): number | string {
   if (!isSubmitLockError(error)) return "";
   switch (error.code) {
     case "SUBMIT_LOCK_CONTENDED":
-      return error.expiresInMs;
+      return error.hasEnded || error.isCooldown ? 0 : error.expiresInMs;
+    case "SUBMIT_LOCK_MISMATCHED":
+      return error.inFlight ? 1 : 0;
     case "SUBMIT_LOCK_MISCONFIGURED":
       return error.status;
     case "SUBMIT_LOCK_LOST":

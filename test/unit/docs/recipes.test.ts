@@ -11,9 +11,11 @@ const rows = page("docs/reference/compatibility.md").tableUnder("Recipes");
 
 test("the code of the page on NestJS is that of its recipe", () => {
   const squeezed = (text: string) => text.replace(/\s+/g, " ").trim();
-  const recipe = squeezed(read("nest/shop.ts") + read("nest/one-at-a-time.ts"));
+  const recipe = squeezed(
+    read("nest/shop.ts") + read("nest/one-at-a-time.ts") + read("nest/once.ts"),
+  );
   const { blocks } = page("docs/guide/nest.md");
-  expect(blocks).toHaveLength(2);
+  expect(blocks).toHaveLength(3);
   for (const { code } of blocks) expect(recipe).toContain(squeezed(code));
 });
 

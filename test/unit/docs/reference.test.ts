@@ -14,6 +14,7 @@ describe("the reference of options", () => {
     "GuardOptions",
     "IdempotencyOptions",
     "WithLockOptions",
+    "OnceOptions",
     "CheckOptions",
     "FreeOptions",
     "CloseOptions",

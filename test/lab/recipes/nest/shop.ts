@@ -15,6 +15,7 @@ import { NestFactory } from "@nestjs/core";
 import { Redis } from "ioredis";
 import { RedisStore, SubmitLock } from "submit-lock";
 import { submitGuard } from "submit-lock/express";
+import { Once } from "./once.js";
 import { OneAtATime, SignedIn } from "./one-at-a-time.js";
 
 const { PAYMENTS_URL = "", PORT, REDIS_URL = "" } = process.env;
@@ -40,6 +41,13 @@ class Orders {
   @UseGuards(SignedIn)
   @UseInterceptors(OneAtATime)
   refund(): Promise<object> {
+    return pay();
+  }
+
+  @Post("returns")
+  @UseGuards(SignedIn)
+  @UseInterceptors(Once)
+  takeBack(): Promise<object> {
     return pay();
   }
 }

@@ -1,0 +1,150 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { command } from "../support/command.ts";
+import { type RedisServer, startRedis } from "../support/redis-server.ts";
+import { page } from "./page.ts";
+import { session, shop } from "./reader-files.ts";
+import { ReaderProject } from "./reader-project.ts";
+
+const guide = page("docs/guide/any-function.md");
+
+let project: ReaderProject;
+let redis: RedisServer;
+
+beforeAll(async () => {
+  project = new ReaderProject();
+  redis = await startRedis();
+  project.write("shop.ts", shop);
+  project.write("session.ts", session);
+  project.write("lock.ts", guide.blockUnder("One lock"));
+  project.write("checkout.ts", guide.blockUnder("The call"));
+});
+
+afterAll(async () => {
+  project.remove();
+  await redis.stop();
+});
+
+/** Runs code beside the block under a heading, and returns the lines that it has printed. */
+async function run(heading: string, code: string): Promise<unknown[]> {
+  const file = heading.replace(/\W+/g, "-");
+  if (heading !== "The call") project.write(`${file}-recipe.ts`, guide.blockUnder(heading));
+  const recipe = heading === "The call" ? "checkout" : `${file}-recipe`;
+  project.write(
+    `${file}.ts`,
+    `import * as recipe from "./${recipe}.ts";
+import { lock, redis } from "./lock.ts";
+const cart = { id: "cart-7", version: 1 };
+const other = { ...cart, version: 2 };
+const tell = (value: unknown) => console.log(JSON.stringify(value));
+const codeOf = (error: any) => error.code;
+${code}
+await lock.close();
+redis.disconnect();
+`,
+  );
+  const output = await project.run(`${file}.ts`, { REDIS_URL: redis.url });
+  return output
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line));
+}
+
+describe("once for any function", () => {
+  test("the call: two clicks at once and a late one are one order", async () => {
+    const calls = `
+const call = (id: string, of = cart) => recipe.checkout("call", id, of);
+const clicks = await Promise.all([call("a"), call("a")]);
+tell(clicks.map(({ value, replayed }) => [value.number, replayed]).sort());
+const late = await call("a");
+tell([late.value.number, late.replayed, late.ageMs >= 0]);
+tell(await call("a", other).catch(codeOf));
+tell((await call("b", other)).value.number);`;
+    const mismatched = "SUBMIT_LOCK_MISMATCHED";
+    const clicks = [
+      [1, false],
+      [1, true],
+    ];
+    expect(await run("The call", calls)).toEqual([clicks, [1, true, true], mismatched, 2]);
+  });
+
+  test("a server action: the second click is told the same order", async () => {
+    const calls = `
+const form = new FormData();
+form.set("cart", cart.id);
+form.set("version", "1");
+form.set("submission", "t-1");
+const click = () => recipe.placeOrderAction("", form);
+tell(await recipe.placeOrderAction("", new FormData()));
+tell(await Promise.all([click(), click()]));
+await lock.withLock("next", async () => {
+  form.set("submission", "t-2");
+  tell(await click());
+});`;
+    const placed = "Order 1 is placed.";
+    const busy = "You already have an order in progress.";
+    expect(await run("A Next server action", calls)).toEqual([
+      "Reload the page.",
+      [placed, placed],
+      busy,
+    ]);
+  });
+
+  test("a tRPC procedure: errors have the code of their status", async () => {
+    const calls = `
+const call = (of = cart) => recipe.placeOrder({ ctx: { userId: "trpc" }, input: { submission: "a", cart: of } });
+tell([(await call()).replayed, (await call()).replayed]);
+tell(recipe.codeOf(await call(other).catch((error) => error)));
+tell(await lock.withLock("trpc", () =>
+  recipe.placeOrder({ ctx: { userId: "trpc" }, input: { submission: "b", cart } }).catch(recipe.codeOf)));
+tell(recipe.codeOf(new Error("out of stock")));`;
+    const codes = ["UNPROCESSABLE_CONTENT", "CONFLICT", "INTERNAL_SERVER_ERROR"];
+    expect(await run("A tRPC procedure", calls)).toEqual([[false, true], ...codes]);
+  });
+
+  test("a GraphQL mutation: a retry returns the same order", async () => {
+    const calls = `
+const { placeOrder } = recipe.resolvers.Mutation;
+const call = () => placeOrder({}, { input: { clientMutationId: "m-1", cart } }, { userId: "graphql" });
+const [first, second] = [await call(), await call()];
+tell([first.order.number, second.order.number, second.clientMutationId]);`;
+    expect(await run("A GraphQL mutation", calls)).toEqual([[1, 1, "m-1"]]);
+  });
+
+  test("a worker: a job that two workers have is one order", async () => {
+    const calls = `
+const job = { id: "17", data: { userId: "worker", cart } };
+const both = await Promise.all([recipe.processOrder(job), recipe.processOrder(job)]);
+tell(both.map(({ number }) => number));
+tell(await recipe.processOrder({ data: job.data }).catch((error) => error.message));`;
+    const refused = "a job without an id cannot be recognised";
+    expect(await run("A BullMQ worker", calls)).toEqual([[1, 1], refused]);
+  });
+
+  test("a tool: an agent that calls again is told what was placed", async () => {
+    const calls = `
+const as = { authInfo: { clientId: "agent" } };
+const call = (key: string, of = cart, extra: object = as) =>
+  recipe.placeOrderTool({ idempotency_key: key, cart: of }, extra);
+const told = async (result: ReturnType<typeof call>) => {
+  const { content, isError = false } = await result;
+  tell([content[0]?.text, isError]);
+};
+await told(call("k-1"));
+await told(call("k-1"));
+await told(call("k-1", other));
+await told(call("k-1", cart, {}));
+await lock.withLock("agent", () => told(call("k-2")));`;
+    expect(await run("A tool of an MCP server", calls)).toEqual([
+      ["Order 1 is placed.", false],
+      ["Order 1 was placed before.", false],
+      ["Use a new idempotency_key for another cart.", true],
+      ["Sign in first.", true],
+      [expect.stringContaining("Call again with the same idempotency_key"), true],
+    ]);
+  });
+
+  test("keeps an order for each user, in Redis", async () => {
+    const keys = (await command(redis.port, "keys", "{lock:submit:*}:*")) as string[];
+    expect(keys.length).toBeGreaterThanOrEqual(6);
+  });
+});

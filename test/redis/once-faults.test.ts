@@ -1,0 +1,157 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, describe, expect, test } from "vitest";
+import type { SubmitLock } from "../../src/index.ts";
+import { record } from "../support/channels.ts";
+import { redisClients } from "../support/clients.ts";
+import { freshUser } from "../support/ids.ts";
+import { startRedis } from "../support/redis-server.ts";
+import { recordKey } from "../support/submissions.ts";
+import { until } from "../support/until.ts";
+import { closeFixtures, isAcquire, isComplete, openFixture } from "./fixture.ts";
+
+afterEach(closeFixtures);
+
+const submission = { id: "cart 7" };
+const never = () => expect.fail("it ran again");
+
+/** An order that is at work until the test ends it. */
+async function begun(lock: SubmitLock, user: string) {
+  let end!: (value: number) => void;
+  let result!: ReturnType<typeof lock.once<number>>;
+  await new Promise<void>((running) => {
+    result = lock.once(user, submission, () => {
+      running();
+      return new Promise<number>((resolve) => {
+        end = resolve;
+      });
+    });
+  });
+  return { end, result };
+}
+
+describe.each(redisClients)("once and a Redis in trouble, with $name", ({ connect }) => {
+  test("a lost reply to the acquire: it runs, and once", async () => {
+    const { lock, proxy } = await openFixture({ connect });
+    const user = freshUser();
+    const lost = proxy.loseReplyOnce(isAcquire);
+    const first = await lock.once(user, submission, () => 7);
+    await lost;
+    expect(first).toEqual({ value: 7, replayed: false, ageMs: 0 });
+    expect(await lock.once(user, submission, never)).toMatchObject({ value: 7, replayed: true });
+  });
+
+  test("a lost reply to the record: its value is returned, and repeated", async () => {
+    const { lock, proxy, redis } = await openFixture({ connect });
+    const user = freshUser();
+    const completes = record("submit-lock:complete", lock.keyFor(user));
+    const lost = proxy.loseReplyOnce(isComplete);
+    expect(await lock.once(user, submission, () => 7)).toMatchObject({ value: 7 });
+    await lost;
+    await until(() => completes.messages.length > 0, { what: "the complete to be answered" });
+    expect(completes.messages).toMatchObject([{ outcome: "recorded" }]);
+    expect(await lock.once(user, submission, never)).toMatchObject({ value: 7, replayed: true });
+    expect(await redis.exists(lock.keyFor(user))).toBe(false);
+    completes.stop();
+  });
+
+  test("no Redis: it does not run, and does not wait for waitMs", async () => {
+    const { lock, proxy } = await openFixture({ connect, acquireTimeoutMs: 500 });
+    proxy.swallowRequests(true);
+    const from = performance.now();
+    const call = lock.once(freshUser(), submission, never, { waitMs: 30_000 });
+    await expect(call).rejects.toMatchObject({ code: "SUBMIT_LOCK_UNAVAILABLE", status: 503 });
+    expect(performance.now() - from).toBeLessThan(5_000);
+  });
+
+  test("no Redis at the end of the work: the value comes after acquireTimeoutMs, its record later", async () => {
+    const { lock, proxy, redis } = await openFixture({ connect, acquireTimeoutMs: 500 });
+    const user = freshUser();
+    const first = await begun(lock, user);
+    await proxy.refuse(true);
+    proxy.resetAll();
+    const from = performance.now();
+    first.end(7);
+    expect(await first.result).toEqual({ value: 7, replayed: false, ageMs: 0 });
+    const waitedMs = performance.now() - from;
+    expect(waitedMs).toBeGreaterThanOrEqual(499);
+    // The complete itself is reported after 2 × acquireTimeoutMs + ttlMs: 5 s.
+    expect(waitedMs).toBeLessThan(4_000);
+    await proxy.refuse(false);
+    await until(() => redis.exists(recordKey(lock.keyFor(user))), { what: "the record" });
+    expect(await lock.once(user, submission, never)).toMatchObject({ value: 7, replayed: true });
+  });
+
+  test("no Redis at the end of work that throws: its error comes after acquireTimeoutMs", async () => {
+    const { lock, proxy } = await openFixture({ connect, acquireTimeoutMs: 500 });
+    const error = new Error("out of stock");
+    const call = lock.once(freshUser(), submission, () => {
+      proxy.swallowRequests(true);
+      throw error;
+    });
+    const from = performance.now();
+    expect(await call.catch((reason: unknown) => reason)).toBe(error);
+    expect(performance.now() - from).toBeLessThan(4_000);
+  });
+
+  test("a Redis that falls silent under a repeat that waits is no reason to wait for it", async () => {
+    const { lock } = await openFixture({ connect });
+    const { lock: other, proxy } = await openFixture({ connect, acquireTimeoutMs: 500 });
+    const user = freshUser();
+    const first = await begun(lock, user);
+    const waiting = other.once(user, submission, never, { waitMs: 30_000 });
+    const ended = waiting.catch((error: unknown) => error);
+    await until(() => proxy.commands.filter(isAcquire).length > 1, { what: "a look-up" });
+    const from = performance.now();
+    proxy.swallowRequests(true);
+    expect(await ended).toMatchObject({ code: "SUBMIT_LOCK_UNAVAILABLE", status: 503 });
+    expect(performance.now() - from).toBeLessThan(5_000);
+    first.end(7);
+    await first.result;
+  });
+
+  test("a lost reply to a look-up does not end the wait", async () => {
+    const { lock } = await openFixture({ connect });
+    const { lock: other, proxy } = await openFixture({ connect });
+    const user = freshUser();
+    const first = await begun(lock, user);
+    const waiting = other.once(user, submission, never, { waitMs: 30_000 });
+    await until(() => proxy.commands.filter(isAcquire).length > 1, { what: "a look-up" });
+    await proxy.loseReplyOnce(isAcquire);
+    await sleep(300);
+    first.end(7);
+    expect(await waiting).toMatchObject({ value: 7, replayed: true });
+    await first.result;
+  });
+
+  test("values beyond 8 Mi characters that wait for Redis are dropped, and nothing runs again", async () => {
+    const { lock, proxy } = await openFixture({ connect, ttlMs: 60_000 });
+    const users = Array.from({ length: 10 }, freshUser);
+    const ends: ((value: string) => void)[] = [];
+    const calls = users.map((user) =>
+      lock.once(user, submission, () => new Promise<string>((end) => ends.push(end))),
+    );
+    await until(() => ends.length === users.length, { what: "the work to begin" });
+    proxy.holdRequests();
+    for (const end of ends) end("x".repeat(1_048_000));
+    const results = await Promise.all(calls);
+    expect(results.map(({ value }) => value.length)).toEqual(Array(10).fill(1_048_000));
+    proxy.releaseHeld();
+    await until(() => lock.stats().retiring === 0, { what: "the records" });
+    const repeats = users.map((user) =>
+      lock.once(user, submission, never).catch(({ code }) => code),
+    );
+    const found = (await Promise.all(repeats)).map((each) => each.value?.length ?? each);
+    const dropped = "SUBMIT_LOCK_ANSWER_UNAVAILABLE";
+    expect(found.sort()).toEqual([...Array(8).fill(1_048_000), dropped, dropped]);
+  });
+
+  test("a Redis that denies what a lock needs is misconfigured", async () => {
+    const server = await startRedis();
+    const { lock, redis } = await openFixture({ connect, port: server.port });
+    await redis.send("ACL", "SETUSER", "default", "-set");
+    const call = lock.once(freshUser(), submission, never, { waitMs: 30_000 });
+    await expect(call).rejects.toMatchObject({ code: "SUBMIT_LOCK_MISCONFIGURED" });
+    await redis.send("ACL", "SETUSER", "default", "+set");
+    await server.stop();
+  });
+});
