@@ -6,6 +6,8 @@ export interface Library {
   /** What it does for one pair, for the reader of the results. */
   readonly what: string;
   readonly autoPipelining?: boolean;
+  /** On a client of node-redis instead of ioredis. */
+  readonly isOnNodeRedis?: boolean;
   /** The commands that it sends itself; Redis counts those within a script, too. */
   readonly sends: readonly string[];
   open(client: Client): Promise<Locker<unknown>>;
@@ -28,6 +30,20 @@ export const submitLock: Library = {
   what: "few script calls for all the acquires of one turn of the event loop, and few for all its releases (up to 100 keys each); a watchdog, a deadline and a confirm for each lock",
   sends: scriptCalls,
   open: async (client) => (await import("./submit-lock.ts")).openSubmitLock(client),
+};
+
+/** Measured by a part of their own. The worker gives them a client of node-redis. */
+export const nodeRedisPlain: Library = {
+  ...plain,
+  name: "plain node-redis",
+  isOnNodeRedis: true,
+  open: async (client) => (await import("./node-redis.ts")).openPlainNodeRedis(client as never),
+};
+
+export const nodeRedisSubmitLock: Library = {
+  ...submitLock,
+  name: "submit-lock on node-redis",
+  isOnNodeRedis: true,
 };
 
 /** Measured on a server with a replica, by a part of its own. */

@@ -1,6 +1,13 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Cluster, Redis } from "ioredis";
-import { acknowledged, libraries, scriptsAlone, scriptsCorked } from "./libraries.ts";
+import {
+  acknowledged,
+  libraries,
+  nodeRedisPlain,
+  nodeRedisSubmitLock,
+  scriptsAlone,
+  scriptsCorked,
+} from "./libraries.ts";
 import type { Client } from "./locker.ts";
 import type { PairJob, PairResult } from "./pair-jobs.ts";
 import { beginProfile, ownShare } from "./process/own-share.ts";
@@ -13,12 +20,10 @@ import { Samples } from "./samples.ts";
  * the ports with commas.
  */
 const [name = "", prefix = "", kind = "", ports = ""] = process.argv.slice(2);
-const others = [scriptsAlone, scriptsCorked, acknowledged];
+const others = [scriptsAlone, scriptsCorked, acknowledged, nodeRedisPlain, nodeRedisSubmitLock];
 const library = [...libraries, ...others].find((each) => each.name === name);
 if (library === undefined) throw new Error(`There is no library ${name}.`);
-const client = connect(ports.split(",").map(Number));
-// A Cluster knows its masters from then on.
-await client.ping();
+const client = await connect(ports.split(",").map(Number));
 const locker = await library.open(client);
 const held: unknown[] = [];
 let users = 0;
@@ -113,7 +118,18 @@ function nextUser(): string {
   return `${prefix}${users++ % 1_000_000}`;
 }
 
-function connect(at: readonly number[]): Client {
+async function connect(at: readonly number[]): Promise<Client> {
+  if (library?.isOnNodeRedis === true) {
+    const { connectNodeRedis } = await import("./node-redis.ts");
+    return (await connectNodeRedis(kind, at)) as unknown as Client;
+  }
+  const connected = connectIoredis(at);
+  // A Cluster knows its masters from then on.
+  await connected.ping();
+  return connected;
+}
+
+function connectIoredis(at: readonly number[]): Client {
   const enableAutoPipelining = library?.autoPipelining === true;
   if (kind === "redis") return new Redis(at[0] as number, "127.0.0.1", { enableAutoPipelining });
   const nodes = at.map((port) => ({ host: "127.0.0.1", port }));

@@ -8,6 +8,7 @@ import { acknowledgement } from "./parts/acknowledged.ts";
 import { cluster } from "./parts/cluster.ts";
 import { contended } from "./parts/contended.ts";
 import { memory } from "./parts/memory.ts";
+import { nodeRedis } from "./parts/node-redis.ts";
 import { observed } from "./parts/observed.ts";
 import { once } from "./parts/once.ts";
 import { pairs } from "./parts/pairs.ts";
@@ -37,6 +38,7 @@ const parts: Readonly<Record<string, Part>> = {
   watchdogs,
   processes,
   cluster,
+  "node-redis": nodeRedis,
   profile,
   acknowledged: acknowledgement,
 };

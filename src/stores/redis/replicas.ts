@@ -117,9 +117,10 @@ export class ReplicaWait {
     const touches = node.gathered;
     node.gathered = [];
     const round = ++node.rounds;
-    const times = touches.map(({ command }) => command.times.commandTimeoutMs);
+    let leastMs = Number.POSITIVE_INFINITY;
+    for (const { command } of touches) leastMs = Math.min(leastMs, command.times.commandTimeoutMs);
     // Half: as a rule over before the lock asks again. 0 would have no end.
-    const waitMs = Math.max(1, Math.floor(Math.min(...times) / 2));
+    const waitMs = Math.max(1, Math.floor(leastMs / 2));
     const dueAt = performance.now() + waitMs + overdueMs;
     node.overdueAt = dueAt;
     this.#write(touches, waitMs, dueAt, () => {

@@ -227,8 +227,9 @@ export function statusOf(
 ): ClientStatus {
   known.wasOpen ||= isOpen;
   known.wasReady ||= isReady;
-  if (isReady) return "ready";
+  // Between `close()` and its end a client is ready, and takes no command.
   if (!isOpen) return known.wasOpen ? "end" : "wait";
+  if (isReady) return "ready";
   return known.wasReady ? "reconnecting" : "connecting";
 }
 

@@ -53,7 +53,7 @@ export class NodeRedisPort extends NodeRedisServer implements ClientPort {
   }
 
   isReady(): boolean {
-    return this.#client.isReady;
+    return this.#client.isReady && this.#client.isOpen;
   }
 
   nodeOf(): string {
