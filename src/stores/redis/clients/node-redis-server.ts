@@ -233,7 +233,7 @@ export function statusOf(
   return known.wasReady ? "reconnecting" : "connecting";
 }
 
-/** For a client that nobody has asked to connect: the store must not, because its own call would fail. */
+/** The store does not connect the application's client: a later `connect()` of its own would fail. */
 export const advice = "call connect() on the node-redis client";
 
 /** How long a client of our own waits before it connects again, in ms. */

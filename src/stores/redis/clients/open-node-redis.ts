@@ -26,7 +26,7 @@ export async function openNodeRedis(place: Place): Promise<NodeRedisClient> {
         keyPrefix,
       })
     : createClient({ ...login, socket, database, keyPrefix });
-  // Its failures are `error` events, and node-redis throws one that nobody listens for.
+  // A failure is an `error` event, which node-redis throws where there is no listener.
   client.on("error", () => {});
   void client.connect().catch(() => {});
   return client as unknown as NodeRedisClient;
