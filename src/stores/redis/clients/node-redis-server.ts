@@ -239,7 +239,7 @@ export const advice = "call connect() on the node-redis client";
 /** How long a client of our own waits before it connects again, in ms. */
 export const retry = (retries: number): number => Math.min(50 * (retries + 1), 500);
 
-/** What of the application's options a client of our own does without or has otherwise. */
+/** The application's options, as a client of our own has them. */
 export function ownOptions(options: NodeRedisOptions | undefined): object {
   const { socket } = options ?? {};
   // It is opened when an answer is overdue.
