@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe } from "vitest";
 import { type LockStore, RedisStore, SubmitLock } from "../../src/index.ts";
-import { closeClients, clusterClients, redisClients } from "../support/clients.ts";
+import { closeClients, everyClusterClient, everyRedisClient } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks } from "../support/locks.ts";
 import { type RedisCluster, startCluster } from "../support/redis-cluster.ts";
@@ -16,11 +16,14 @@ export function onEveryRedisStore(suite: (store: () => LockStore) => void): void
   afterEach(closeLocks);
 
   const clients: { name: string; connect(): ConstructorParameters<typeof RedisStore>[0] }[] = [
-    ...redisClients.map(({ name, connect }) => ({
+    ...everyRedisClient.map(({ name, connect }) => ({
       name,
       connect: () => connect(sharedRedisPort()),
     })),
-    ...clusterClients.map(({ name, connect }) => ({ name, connect: () => connect(cluster.ports) })),
+    ...everyClusterClient.map(({ name, connect }) => ({
+      name,
+      connect: () => connect(cluster.ports),
+    })),
   ];
 
   describe.each(clients)("RedisStore on $name", ({ connect }) => {

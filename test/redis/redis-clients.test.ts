@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
-import { closeClients, redisClients, statusOf, untilReady } from "../support/clients.ts";
+import { closeClients, everyRedisClient, statusOf, untilReady } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, closeLocks, leaseOf, openLock } from "../support/locks.ts";
 import { observer } from "../support/observer.ts";
@@ -14,7 +14,7 @@ afterEach(async () => {
   closeClients();
 });
 
-describe.each(redisClients)("with $name", ({ name, connect }) => {
+describe.each(everyRedisClient)("with $name", ({ name, connect }) => {
   const isNodeRedis = name.startsWith("node-redis");
 
   test.each([
