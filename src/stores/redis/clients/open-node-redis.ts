@@ -13,20 +13,24 @@ export async function openNodeRedis(place: Place): Promise<NodeRedisClient> {
     ...(place.username !== "" && { username: place.username }),
     ...(place.password !== "" && { password: place.password }),
     // The permissions that the lock needs do not include its commands.
-    ...{
-      disableClientInfo: true,
-      disableOfflineQueue: true,
-      maintNotifications: "disabled" as const,
-    },
+    ...{ disableClientInfo: true, maintNotifications: "disabled" as const },
   };
   const client = isCluster
     ? createCluster({
         rootNodes: [{ socket: { host, port } }],
         defaults: { ...login, socket },
         keyPrefix,
+        // Otherwise a master that is away would keep the command from the others.
+        minimizeConnections: true,
       })
     : createClient({ ...login, socket, database, keyPrefix });
-  // Its failures are `error` events, and node-redis throws one that nobody listens for.
+  if ("masters" in client) {
+    client.on("connect", () => {
+      for (const node of client.masters)
+        void (async () => client.nodeClient(node))().catch(() => {});
+    });
+  }
+  // Its failures are `error` events, and node-redis throws one that has no listener.
   client.on("error", () => {});
   void client.connect().catch(() => {});
   return client as unknown as NodeRedisClient;
