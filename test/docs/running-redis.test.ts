@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { type AddressInfo, createConnection, createServer, type Socket } from "node:net";
 import { Cluster, Redis, type RedisOptions } from "ioredis";
 import { Redis as Redis5 } from "ioredis5";
+import { createClient, RESP_TYPES, type RedisClientOptions } from "redis";
 import { afterEach, describe, expect, test } from "vitest";
 import { type LockStore, RedisStore, type SubmitLock } from "../../src/index.ts";
 import {
@@ -253,6 +254,86 @@ describe("the options of ioredis", () => {
     const said = (at: number) => `the connection to 127.0.0.1:${at} is "end"`;
     expect(causeOf(await lock.acquire(freshUser())).message).toContain(said(port));
     expect(aboutRedis).toContain(`\`${said(6379)}\``);
+  });
+});
+
+type NodeRedisOptions = Omit<RedisClientOptions, "RESP"> & { readonly RESP?: 2 | 3 };
+
+describe("the options of node-redis", () => {
+  function open(port: number, options: NodeRedisOptions = {}) {
+    const socket = { host: "127.0.0.1", port, ...options.socket } as { port: number };
+    const client = createClient({ ...options, socket } as RedisClientOptions);
+    client.on("error", () => {});
+    clients.add({ disconnect: () => client.destroy() });
+    return client;
+  }
+  const inDatabase = (port: number, database: number, key: string) =>
+    command(
+      port,
+      "eval",
+      `redis.call('SELECT', ${database}) return redis.call('EXISTS', KEYS[1])`,
+      1,
+      key,
+    );
+
+  const settings: NodeRedisOptions[] = [
+    { RESP: 2 },
+    { RESP: 3 },
+    { database: 5 },
+    { keyPrefix: "shop:" },
+    { disableOfflineQueue: true },
+    { commandsQueueMaxLength: 20 },
+    { pingInterval: 50 },
+    { commandOptions: { timeout: 1 } },
+    {
+      commandOptions: {
+        typeMapping: { [RESP_TYPES.NUMBER]: String, [RESP_TYPES.BLOB_STRING]: Buffer },
+      },
+    },
+    { disableClientInfo: true },
+    { socket: { connectTimeout: 1_000, reconnectStrategy: false } },
+  ];
+
+  test.each(settings.map((options) => ({ options })))("work: $options", async ({ options }) => {
+    const { port } = await server();
+    const client = open(port, options);
+    const lock = lockOn(new RedisStore(client as never));
+    await client.connect();
+    const user = freshUser();
+    const { lease } = acquired(await lock.acquire(user));
+    expect((await lock.acquire(user)).outcome).toBe("contended");
+    const key = `${options.keyPrefix ?? ""}${lease.key}`;
+    expect(await inDatabase(port, options.database ?? 0, key)).toBe(1);
+    expect(await lease.release()).toBe("released");
+    expect(await inDatabase(port, options.database ?? 0, key)).toBe(0);
+    for (const name of Object.keys(options).filter(
+      (each) => each !== "socket" && each !== "disableClientInfo",
+    )) {
+      expect(aboutRedis).toContain(`| \`${name}\` |`);
+    }
+  });
+
+  test("keep a select that comes before the first lock", async () => {
+    const { port } = await server();
+    const client = open(port);
+    await client.connect();
+    await client.select(3);
+    const lock = lockOn(new RedisStore(client as never));
+    const { lease } = acquired(await lock.acquire(freshUser()));
+    expect(await inDatabase(port, 3, lease.key)).toBe(1);
+    expect(await lease.release()).toBe("released");
+  });
+
+  test("end a client whose socket times out with the default strategy", async () => {
+    const { port, pause } = await server();
+    const ends = open(port, { socket: { socketTimeout: 200 } as never });
+    const stays = open(port, {
+      socket: { socketTimeout: 200, reconnectStrategy: () => 50 } as never,
+    });
+    await Promise.all([ends.connect(), stays.connect()]);
+    pause();
+    await until(() => !ends.isOpen, { what: "the client to end" });
+    expect(stays.isOpen).toBe(true);
   });
 });
 
