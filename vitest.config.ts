@@ -6,6 +6,7 @@ const recipes = ["test/lab/recipes/*.test.ts"];
 // What installs the tarball, or has a PostgreSQL of its own in every process that it starts.
 const heavy = [
   "test/package/consumers.test.ts",
+  "test/package/node-redis.test.ts",
   "test/package/quick-starts.test.ts",
   "test/docs/examples/**/*.test.ts",
 ];

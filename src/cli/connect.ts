@@ -158,7 +158,12 @@ export async function connected(client: ClientPort): Promise<void> {
   const { address, advice = "it is not connected" } = client;
   const isUp = new Promise<void>((up, failed) => {
     client.onError(failed);
-    client.watch({ up, ended: () => failed(new Error("Connection is closed")) });
+    client.watch({
+      // A node of a Cluster may be up before the Cluster is.
+      up: () => client.status === "ready" && up(),
+      // The error with the reason may follow.
+      ended: () => setImmediate(failed, new Error("Connection is closed")),
+    });
   });
   isUp.catch(() => {});
   client.wake?.();

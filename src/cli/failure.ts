@@ -6,7 +6,7 @@ export const exitCode = {
   done: 0,
   /** `doctor` found a failure, or `free` met another holder. */
   found: 1,
-  /** Wrong arguments, or no ioredis. */
+  /** Wrong arguments, or no client library. */
   usage: 2,
   /** Redis did not answer within 2 s, or cannot serve the command now: a replica, full, loading. */
   noRedis: 3,

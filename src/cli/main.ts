@@ -68,7 +68,7 @@ Where Redis is:
   --sentinel <host:port,…> the Sentinels; user, password and db are those of the URL
   --master <name>          the master's name at the Sentinels
   --tls-ca <file>          the certificate authority of a server that uses TLS, as PEM
-  --ioredis-prefix <text>  the keyPrefix of the shop's ioredis client
+  --ioredis-prefix <text>  the keyPrefix of the shop's Redis client
   --config <file>          a module that default-exports the shop's SubmitLock, instead of a URL;
                            list and doctor also need its client as the export \`redis\``;
 
@@ -85,7 +85,7 @@ export function helpOf(name?: string): string[] {
   return [
     ...[`${program} <command> [options]`, "", ...about, ""],
     `Where Redis is: REDIS_URL or --url; see ${program} <command> --help.`,
-    "Exit codes: 0 done, 1 doctor found a failure or free met another holder, 2 usage or no ioredis,",
+    "Exit codes: 0 done, 1 doctor found a failure or free met another holder, 2 usage or no client,",
     "  3 no answer of Redis within 2 s, or Redis cannot serve now, 4 not permitted.",
   ];
 }

@@ -7,6 +7,7 @@ import { freePort } from "../support/free-port.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { atHand } from "./at-hand.ts";
+import { onNodeRedis } from "./on-node-redis.ts";
 import { page, pages } from "./page.ts";
 import { appOfReader, schema, session, shop, useOfMapStore } from "./reader-files.ts";
 import { ReaderProject } from "./reader-project.ts";
@@ -52,35 +53,42 @@ describe("the code of the documents, in languages that are checked", () => {
 });
 
 describe("a quick start", () => {
+  const modules = [
+    { name: "Express", file: "README.md", heading: "Quick start" },
+    { name: "Koa with a router", file: "README.md", heading: "Koa" },
+    { name: "Koa without a router", file: "docs/guide/koa.md", heading: "Without a router" },
+  ];
   const starts = [
-    { name: "Express", file: "README.md", heading: "Quick start", language: "ts" },
-    { name: "Koa with a router", file: "README.md", heading: "Koa", language: "ts" },
-    {
-      name: "Koa without a router",
-      file: "docs/guide/koa.md",
-      heading: "Without a router",
-      language: "ts",
-    },
+    ...modules.flatMap(({ name, file, heading }) => {
+      const code = page(file).blockUnder(heading, "ts");
+      return [
+        { name, code, language: "ts" },
+        { name: `${name}, with node-redis`, code: onNodeRedis(code), language: "ts" },
+      ];
+    }),
     {
       name: "Express in CommonJS",
-      file: "docs/guide/express.md",
-      heading: "In CommonJS",
+      code: page("docs/guide/express.md").blockUnder("In CommonJS", "cjs"),
       language: "cjs",
     },
   ];
 
-  test.each(starts)("for $name has at most 24 lines of code", ({ file, heading, language }) => {
-    const lines = page(file)
-      .blockUnder(heading, language)
-      .split("\n")
-      .filter((line) => line.trim() !== "");
+  test("compiles with node-redis as well", async () => {
+    const all = starts.filter(({ name }) => name.endsWith("node-redis"));
+    for (const [at, { code }] of all.entries())
+      project.write(`node-redis-${at}.ts`, `${code}export {};\n`);
+    expect(await project.typeErrors()).toBe("");
+  });
+
+  test.each(starts)("for $name has at most 24 lines of code", ({ code }) => {
+    const lines = code.split("\n").filter((line) => line.trim() !== "");
     expect(lines.length).toBeLessThanOrEqual(24);
   });
 
-  test.each(starts)("for $name places one order of ten", async ({ file, heading, language }) => {
+  test.each(starts)("for $name places one order of ten", async ({ code, language }) => {
     const port = await freePort();
     const name = `start-${port}.${language}`;
-    project.write(name, page(file).blockUnder(heading, language));
+    project.write(name, code);
     project.start(name, { PORT: `${port}`, REDIS_URL: redis.url });
     const submit = async (user: string) => {
       const headers = { "x-user-id": user };
@@ -108,30 +116,32 @@ describe("a quick start", () => {
       )
       .replace("new RedisStore(redis) }", "new RedisStore(redis), ttlMs: 600 }");
 
-  test.each(starts)("for $name answers 503 where its lease is freed", async (start) => {
-    const { file, heading, language } = start;
-    const port = await freePort();
-    const name = `freed-${port}.${language}`;
-    const code = page(file).blockUnder(heading, language);
-    expect(endless(code)).toMatch(/aborted.*[\s\S]*throwIfAborted/);
-    project.write(name, endless(code));
-    project.start(name, { PORT: `${port}`, REDIS_URL: redis.url });
-    const url = `http://127.0.0.1:${port}/orders`;
-    const submit = (user: string) => fetch(url, { method: "POST", headers: { "x-user-id": user } });
-    await serving(() => submit(""));
-    const order = submit("freed");
-    const client = ioredis6.connect(redis.port);
-    const lock = new SubmitLock({ store: new RedisStore(client) });
-    const idOf = async () => {
-      const found = await lock.inspect("freed");
-      return "id" in found ? found.id : undefined;
-    };
-    await until(async () => (await idOf()) !== undefined, { what: "the order to start" });
-    await lock.free("freed", { id: (await idOf()) as string, by: "a test", reason: "a test" });
-    expect((await order).status).toBe(503);
-    await lock.close({ timeoutMs: 0 });
-    closeClients();
-  });
+  test.each(starts)(
+    "for $name answers 503 where its lease is freed",
+    async ({ code, language }) => {
+      const port = await freePort();
+      const name = `freed-${port}.${language}`;
+      expect(endless(code)).toMatch(/aborted.*[\s\S]*throwIfAborted/);
+      project.write(name, endless(code));
+      project.start(name, { PORT: `${port}`, REDIS_URL: redis.url });
+      const url = `http://127.0.0.1:${port}/orders`;
+      const submit = (user: string) =>
+        fetch(url, { method: "POST", headers: { "x-user-id": user } });
+      await serving(() => submit(""));
+      const order = submit("freed");
+      const client = ioredis6.connect(redis.port);
+      const lock = new SubmitLock({ store: new RedisStore(client) });
+      const idOf = async () => {
+        const found = await lock.inspect("freed");
+        return "id" in found ? found.id : undefined;
+      };
+      await until(async () => (await idOf()) !== undefined, { what: "the order to start" });
+      await lock.free("freed", { id: (await idOf()) as string, by: "a test", reason: "a test" });
+      expect((await order).status).toBe(503);
+      await lock.close({ timeoutMs: 0 });
+      closeClients();
+    },
+  );
 
   test("is tried with a request that does what the README says", async () => {
     const tried = page("README.md").blocks.find(({ code }) => code.includes("curl"))?.code ?? "";

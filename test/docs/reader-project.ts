@@ -24,6 +24,7 @@ const packages = [
   "@koa/router",
   "@koa/bodyparser",
   "ioredis",
+  "redis",
   "@opentelemetry/api",
   "@opentelemetry/exporter-prometheus",
   "@opentelemetry/sdk-metrics",

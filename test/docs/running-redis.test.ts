@@ -2,8 +2,15 @@ import { once } from "node:events";
 import { type AddressInfo, createConnection, createServer, type Socket } from "node:net";
 import { Cluster, Redis, type RedisOptions } from "ioredis";
 import { Redis as Redis5 } from "ioredis5";
+import { createClient, RESP_TYPES, type RedisClientOptions } from "redis";
 import { afterEach, describe, expect, test } from "vitest";
 import { type LockStore, RedisStore, type SubmitLock } from "../../src/index.ts";
+import {
+  type AnyCluster,
+  closeClients,
+  nodeRedis6,
+  nodeRedisCluster6,
+} from "../support/clients.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, causeOf, closeLocks, openLock } from "../support/locks.ts";
@@ -20,6 +27,7 @@ const servers = new Set<{ stop(): Promise<void> | void }>();
 
 afterEach(async () => {
   await closeLocks();
+  closeClients();
   for (const client of clients) client.disconnect();
   for (const server of servers) await server.stop();
   clients.clear();
@@ -48,7 +56,7 @@ async function commandStats(port: number): Promise<string> {
 }
 
 /** Everything that a lock does with Redis, with each of its commands. */
-async function everything(lock: SubmitLock, port: number): Promise<void> {
+async function everything(lock: SubmitLock, port: number, database = 0): Promise<void> {
   await lock.check();
   const user = freshUser();
   const { lease } = acquired(await lock.acquire(user));
@@ -57,10 +65,13 @@ async function everything(lock: SubmitLock, port: number): Promise<void> {
   await until(async () => lease.remainingMs() === 0 || (await extended()), { what: "an extend" });
   expect(lease.remainingMs()).toBeGreaterThan(0);
   expect(await lease.release()).toBe("released");
-  const legacy = freshUser();
-  await command(port, "set", lock.keyFor(legacy), "an old lock without an expiry");
-  expect((await lock.acquire(legacy)).outcome).toBe("contended");
-  expect(await command(port, "pttl", lock.keyFor(legacy))).toBeGreaterThan(0);
+  const old = freshUser();
+  const legacy = lock.keyFor(old);
+  const inDatabase = (then: string) =>
+    command(port, "eval", `redis.call('SELECT', ${database}) ${then}`, 1, legacy);
+  await inDatabase("redis.call('SET', KEYS[1], 'an old lock without an expiry')");
+  expect((await lock.acquire(old)).outcome).toBe("contended");
+  expect(await inDatabase("return redis.call('PTTL', KEYS[1])")).toBeGreaterThan(0);
 }
 
 /** The commands that are permitted. */
@@ -102,6 +113,32 @@ describe("the permissions", () => {
     expect(await denials(port)).toEqual([]);
   });
 
+  /** With the right that the page adds, and without that for the ready check of ioredis. */
+  const ofNodeRedis = [...permitted.filter((rule) => rule !== "+info"), "+client|info"];
+
+  test.each([
+    [0, []],
+    [5, ["+select"]],
+  ])("with +client|info are enough for node-redis in database %d", async (db, more) => {
+    const { port } = await server();
+    const login = await clerk(port, [...ofNodeRedis, ...more]);
+    const client = nodeRedis6.connect(port, { ...login, db });
+    await everything(lockOn(new RedisStore(client), { ttlMs: 900 }), port, db);
+    expect(await denials(port)).toEqual([]);
+    expect(aboutPermissions).toContain("`+client|info`");
+  });
+
+  test("without +client|info are a misconfiguration of node-redis that names it", async () => {
+    const { port } = await server();
+    const client = nodeRedis6.connect(port, await clerk(port, permitted));
+    const error = {
+      code: "SUBMIT_LOCK_MISCONFIGURED",
+      message: expect.stringContaining("+client|info"),
+    };
+    await expect(lockOn(new RedisStore(client)).check()).rejects.toMatchObject(error);
+    expect(await denials(port)).toContain("client|info");
+  });
+
   test("serve without evalsha, and ACL LOG shows it", async () => {
     const { port } = await server();
     const rules = permitted.filter((rule) => rule !== "+evalsha");
@@ -136,21 +173,33 @@ describe("the permissions", () => {
     expect(aboutPermissions).toContain("`+select`");
   });
 
-  test("are enough on a Cluster with what it needs besides", async () => {
+  const login = { username: "clerk", password: "pass" };
+
+  test.each<[string, string[], (ports: readonly number[]) => AnyCluster]>([
+    [
+      "ioredis",
+      permitted,
+      (ports) => {
+        const nodes = ports.map((port) => ({ host: "127.0.0.1", port }));
+        const client = new Cluster(nodes, { redisOptions: login });
+        clients.add(client);
+        return client;
+      },
+    ],
+    [
+      "node-redis",
+      permitted.filter((rule) => rule !== "+info"),
+      (ports) => nodeRedisCluster6.connect(ports, { redisOptions: login }),
+    ],
+  ])("are enough on a Cluster with what %s needs besides", async (name, own, open) => {
     const cluster = await startCluster();
     servers.add(cluster);
-    const more = [
-      ...(/On a Cluster ioredis also asks for (.*)\./.exec(aboutPermissions)?.[1] ?? "").matchAll(
-        /`(.*?)`/g,
-      ),
-    ];
-    const rules = [...permitted, ...more.map(([, rule]) => rule as string)];
+    const asks = new RegExp(`On a Cluster ${name} also asks for (.*)\\.`);
+    const more = [...(asks.exec(aboutPermissions)?.[1] ?? "").matchAll(/`(.*?)`/g)];
+    const rules = [...own, ...more.map(([, rule]) => rule as string)];
     expect(rules).toContain("+cluster|slots");
     for (const port of cluster.ports) await clerk(port, rules);
-    const nodes = cluster.ports.map((port) => ({ host: "127.0.0.1", port }));
-    const client = new Cluster(nodes, { redisOptions: { username: "clerk", password: "pass" } });
-    clients.add(client);
-    await lockOn(new RedisStore(client)).check();
+    await lockOn(new RedisStore(open(cluster.ports))).check();
     for (const port of cluster.ports) expect(await denials(port)).toEqual([]);
   });
 });
@@ -205,6 +254,86 @@ describe("the options of ioredis", () => {
     const said = (at: number) => `the connection to 127.0.0.1:${at} is "end"`;
     expect(causeOf(await lock.acquire(freshUser())).message).toContain(said(port));
     expect(aboutRedis).toContain(`\`${said(6379)}\``);
+  });
+});
+
+type NodeRedisOptions = Omit<RedisClientOptions, "RESP"> & { readonly RESP?: 2 | 3 };
+
+describe("the options of node-redis", () => {
+  function open(port: number, options: NodeRedisOptions = {}) {
+    const socket = { host: "127.0.0.1", port, ...options.socket } as { port: number };
+    const client = createClient({ ...options, socket } as RedisClientOptions);
+    client.on("error", () => {});
+    clients.add({ disconnect: () => client.destroy() });
+    return client;
+  }
+  const inDatabase = (port: number, database: number, key: string) =>
+    command(
+      port,
+      "eval",
+      `redis.call('SELECT', ${database}) return redis.call('EXISTS', KEYS[1])`,
+      1,
+      key,
+    );
+
+  const settings: NodeRedisOptions[] = [
+    { RESP: 2 },
+    { RESP: 3 },
+    { database: 5 },
+    { keyPrefix: "shop:" },
+    { disableOfflineQueue: true },
+    { commandsQueueMaxLength: 20 },
+    { pingInterval: 50 },
+    { commandOptions: { timeout: 1 } },
+    {
+      commandOptions: {
+        typeMapping: { [RESP_TYPES.NUMBER]: String, [RESP_TYPES.BLOB_STRING]: Buffer },
+      },
+    },
+    { disableClientInfo: true },
+    { socket: { connectTimeout: 1_000, reconnectStrategy: false } },
+  ];
+
+  test.each(settings.map((options) => ({ options })))("work: $options", async ({ options }) => {
+    const { port } = await server();
+    const client = open(port, options);
+    const lock = lockOn(new RedisStore(client as never));
+    await client.connect();
+    const user = freshUser();
+    const { lease } = acquired(await lock.acquire(user));
+    expect((await lock.acquire(user)).outcome).toBe("contended");
+    const key = `${options.keyPrefix ?? ""}${lease.key}`;
+    expect(await inDatabase(port, options.database ?? 0, key)).toBe(1);
+    expect(await lease.release()).toBe("released");
+    expect(await inDatabase(port, options.database ?? 0, key)).toBe(0);
+    for (const name of Object.keys(options).filter(
+      (each) => each !== "socket" && each !== "disableClientInfo",
+    )) {
+      expect(aboutRedis).toContain(`| \`${name}\` |`);
+    }
+  });
+
+  test("keep a select that comes before the first lock", async () => {
+    const { port } = await server();
+    const client = open(port);
+    await client.connect();
+    await client.select(3);
+    const lock = lockOn(new RedisStore(client as never));
+    const { lease } = acquired(await lock.acquire(freshUser()));
+    expect(await inDatabase(port, 3, lease.key)).toBe(1);
+    expect(await lease.release()).toBe("released");
+  });
+
+  test("end a client whose socket times out with the default strategy", async () => {
+    const { port, pause } = await server();
+    const ends = open(port, { socket: { socketTimeout: 200 } as never });
+    const stays = open(port, {
+      socket: { socketTimeout: 200, reconnectStrategy: () => 50 } as never,
+    });
+    await Promise.all([ends.connect(), stays.connect()]);
+    pause();
+    await until(() => !ends.isOpen, { what: "the client to end" });
+    expect(stays.isOpen).toBe(true);
   });
 });
 

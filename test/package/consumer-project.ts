@@ -44,9 +44,9 @@ export class Consumers {
     return new Consumers(folder, join(folder, JSON.parse(stdout)[0].filename));
   }
 
-  /** A project with the files of `projects/<name>`, the tarball and these packages. */
-  async install(name: string, manifest: Manifest): Promise<Project> {
-    const folder = join(this.#folder, name);
+  /** A project with the files of `projects/<name>`, the tarball and these packages, in a folder of its own. */
+  async install(name: string, manifest: Manifest, as: string = name): Promise<Project> {
+    const folder = join(this.#folder, as);
     cpSync(join(PROJECTS, name), folder, { recursive: true });
     cpSync(join(PROJECTS, "shared"), folder, { recursive: true });
     return await this.#installed(folder, name, manifest);

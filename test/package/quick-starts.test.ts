@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { onNodeRedis } from "../docs/on-node-redis.ts";
 import { page } from "../docs/page.ts";
 import { atExit } from "../support/at-exit.ts";
 import { freePort } from "../support/free-port.ts";
@@ -15,25 +16,43 @@ const readme = page("README.md");
 /** What the README tells to install; on Koa what the comment behind it says. */
 const [, onExpress = "", onKoa = ""] =
   /^npm install ([^#]*?) +# on Koa: (.*)$/m.exec(readme.text) ?? [];
+const [, onNodeRedisToo = ""] = /^npm install ([^#]*?) +# with node-redis/m.exec(readme.text) ?? [];
 
 const starts = [
+  {
+    name: "Express with node-redis",
+    type: "module",
+    installed: onNodeRedisToo,
+    text: onNodeRedis(readme.blockUnder("Quick start")),
+    client: "redis",
+  },
   {
     name: "Express in ESM",
     type: "module",
     installed: onExpress,
     text: readme.blockUnder("Quick start"),
+    client: "ioredis",
   },
   {
     name: "Express in CommonJS",
     type: "commonjs",
     installed: onExpress,
     text: page("docs/guide/express.md").blockUnder("In CommonJS", "cjs"),
+    client: "ioredis",
   },
   {
     name: "Koa with a router",
     type: "module",
     installed: onKoa,
     text: readme.blockUnder("Koa"),
+    client: "ioredis",
+  },
+  {
+    name: "Koa with node-redis",
+    type: "module",
+    installed: onKoa.replace("ioredis", "redis"),
+    text: onNodeRedis(readme.blockUnder("Koa")),
+    client: "redis",
   },
 ] as const;
 
@@ -48,9 +67,9 @@ afterAll(() => consumers?.remove());
 
 test.each(starts)(
   "$name, pasted into an empty project, places one order of two clicks",
-  async ({ name, type, installed, text }) => {
+  async ({ name, type, installed, text, client }) => {
     const packages = installed.split(" ").filter((each) => each !== "submit-lock");
-    expect(packages).toContain("ioredis");
+    expect(packages.filter((each) => each.endsWith("redis"))).toEqual([client]);
     const code = { file: "shop.js", text };
     const manifest = { type, packages: ownVersions(...packages) };
     const project = await consumers.installInto(name.replaceAll(" ", "-"), code, manifest);
@@ -70,6 +89,10 @@ test.each(starts)(
     });
     const user = freshUser();
     expect((await Promise.all([click(user), click(user)])).sort()).toEqual([201, 409]);
+
+    const env = { REDIS_URL: `redis://127.0.0.1:${sharedRedisPort()}` };
+    const shown = await project.bin("submit-lock", ["show", user], env);
+    expect(shown).toMatchObject({ code: 0, stderr: "" });
   },
 );
 

@@ -56,7 +56,8 @@ function resolveRedisOptions(client: ClientPort, options: RedisStoreOptions): Re
 }
 
 /**
- * Locks on a Redis or Valkey server, through an ioredis client (5 or 6, `Redis` or `Cluster`).
+ * Locks on a Redis or Valkey server or Cluster, through a client of ioredis (5 or 6, `Redis` or
+ * `Cluster`) or of node-redis (6.2 or later, `createClient` or `createCluster`).
  *
  * The client stays yours: it is never closed, and no command is defined on it. A second connection
  * is opened when the first is silent or lost, and closed when it has not been needed for 30 s or
@@ -78,8 +79,9 @@ export class RedisStore implements LockStore {
   #waiting = 0;
 
   /**
-   * @param client an ioredis client.
-   * @throws InvalidOptionError for anything else, and for an invalid option.
+   * @param client a client of ioredis or of node-redis. A client of node-redis has to be connected by the
+   * application: the store does not call its `connect()`.
+   * @throws InvalidOptionError for any other client, and for an invalid option.
    */
   constructor(client: RedisClient, options: RedisStoreOptions = {}) {
     const port = portOf(client);

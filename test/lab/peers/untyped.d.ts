@@ -69,3 +69,12 @@ declare module "redlock-universal" {
     retryAttempts?: number;
   }): UniversalLock;
 }
+
+declare module "redis5" {
+  export function createClient(options: object): {
+    on(event: "error", listener: () => void): unknown;
+    connect(): Promise<unknown>;
+    sendCommand(words: readonly string[]): Promise<unknown>;
+    destroy(): void;
+  };
+}

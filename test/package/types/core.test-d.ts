@@ -1,6 +1,7 @@
 // Compile-only: `tsc -p test` is the test, and each `@ts-expect-error` fails it when the line compiles.
 import type { Cluster, Redis } from "ioredis";
 import type { Cluster as Cluster5, Redis as Redis5 } from "ioredis5";
+import { createClient, createCluster, type RedisClientType, type RedisClusterType } from "redis";
 import {
   type Attempt,
   isSubmitLockError,
@@ -18,6 +19,8 @@ declare const clients: {
   cluster6: Cluster;
   cluster5: Cluster5;
   resp3: Redis<"resp3">;
+  nodeRedis: RedisClientType;
+  nodeRedisCluster: RedisClusterType;
 };
 
 export const stores: LockStore[] = [
@@ -26,6 +29,11 @@ export const stores: LockStore[] = [
   new RedisStore(clients.cluster6),
   new RedisStore(clients.cluster5),
   new RedisStore(clients.resp3),
+  new RedisStore(clients.nodeRedis),
+  new RedisStore(clients.nodeRedisCluster),
+  new RedisStore(createClient({ RESP: 2, database: 5 })),
+  new RedisStore(await createClient({ RESP: 3 }).connect()),
+  new RedisStore(createCluster({ rootNodes: [{ url: "redis://localhost" }] })),
   new MemoryStore(),
 ];
 
@@ -35,8 +43,8 @@ new RedisStore(clients.redis6.pipeline());
 // @ts-expect-error
 new RedisStore(clients.redis5.multi());
 
-/** As `createClient` of node-redis gives it. */
-declare const nodeRedis: {
+/** As `createClient` of node-redis 4 gives it. */
+declare const nodeRedis4: {
   readonly isOpen: boolean;
   readonly isReady: boolean;
   connect(): Promise<unknown>;
@@ -48,7 +56,9 @@ declare const nodeRedis: {
   sendCommand(args: readonly string[]): Promise<unknown>;
 };
 // @ts-expect-error
-new RedisStore(nodeRedis);
+new RedisStore(nodeRedis4);
+// @ts-expect-error
+new RedisStore(clients.nodeRedis.multi());
 // @ts-expect-error
 new RedisStore("redis://localhost");
 

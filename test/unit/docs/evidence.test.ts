@@ -32,6 +32,13 @@ describe("the page of faults", () => {
       expect(all?.slice(0, cells.length), name).toEqual(cells);
     }
   });
+
+  test("has what the lab measured of clients", () => {
+    const title = "A client that gives wrong replies";
+    const rows = evidence.tableUnder(title);
+    expect(rows).toEqual(new Page("test/lab/faults/results.md").tableUnder(title));
+    expect(rows.map(([, , , wrong]) => wrong === "0")).toEqual([true, false, true]);
+  });
 });
 
 describe("the page of benchmarks", () => {

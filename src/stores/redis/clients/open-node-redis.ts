@@ -13,19 +13,23 @@ export async function openNodeRedis(place: Place): Promise<NodeRedisClient> {
     ...(place.username !== "" && { username: place.username }),
     ...(place.password !== "" && { password: place.password }),
     // The permissions that the lock needs do not include its commands.
-    ...{
-      disableClientInfo: true,
-      disableOfflineQueue: true,
-      maintNotifications: "disabled" as const,
-    },
+    ...{ disableClientInfo: true, maintNotifications: "disabled" as const },
   };
   const client = isCluster
     ? createCluster({
         rootNodes: [{ socket: { host, port } }],
         defaults: { ...login, socket },
         keyPrefix,
+        // Otherwise a master that is away would keep the command from the others.
+        minimizeConnections: true,
       })
     : createClient({ ...login, socket, database, keyPrefix });
+  if ("masters" in client) {
+    client.on("connect", () => {
+      for (const node of client.masters)
+        void (async () => client.nodeClient(node))().catch(() => {});
+    });
+  }
   // A failure is an `error` event, which node-redis throws where there is no listener.
   client.on("error", () => {});
   void client.connect().catch(() => {});

@@ -2,6 +2,7 @@ import type { RequestListener } from "node:http";
 import express, { type RequestHandler } from "express";
 import { Redis } from "ioredis";
 import Koa from "koa";
+import { createClient } from "redis";
 import { type Lease, RedisStore, SubmitLock } from "submit-lock";
 import { submitGuard as expressGuard } from "submit-lock/express";
 import { submitGuard as koaGuard } from "submit-lock/koa";
@@ -13,6 +14,13 @@ const twoClicks: (shop: Listening) => Promise<number[]> = require("./two-clicks.
 async function main(): Promise<void> {
   const redis = new Redis(process.env["REDIS_URL"] ?? "");
   const lock = new SubmitLock({ store: new RedisStore(redis) });
+  const nodeRedis = createClient({ url: process.env["REDIS_URL"] ?? "" }).on(
+    "error",
+    console.error,
+  );
+  const other = new SubmitLock({ store: new RedisStore(nodeRedis) });
+  await nodeRedis.connect();
+  await other.check();
   const instrumentation = instrument({ locks: [lock] });
   const userId = () => process.env["TEST_USER"];
 
@@ -43,6 +51,8 @@ async function main(): Promise<void> {
   instrumentation.disable();
   await lock.close();
   await redis.quit();
+  await other.close();
+  await nodeRedis.close();
   console.log(JSON.stringify({ onExpress, onKoa }));
 }
 

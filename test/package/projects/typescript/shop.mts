@@ -1,6 +1,7 @@
 import express from "express";
 import { Redis } from "ioredis";
 import Koa from "koa";
+import { createClient, createCluster } from "redis";
 import { type Lease, MemoryStore, RedisStore, SubmitLock } from "submit-lock";
 import { submitGuard as expressGuard } from "submit-lock/express";
 import { submitGuard as koaGuard } from "submit-lock/koa";
@@ -8,6 +9,11 @@ import { instrument } from "submit-lock/opentelemetry";
 
 const redis = new Redis({ lazyConnect: true });
 const lock = new SubmitLock({ store: new RedisStore(redis), ttlMs: 10_000 });
+
+export const onNodeRedis: readonly RedisStore[] = [
+  new RedisStore(createClient({ url: "redis://127.0.0.1:6379", database: 5 })),
+  new RedisStore(createCluster({ rootNodes: [{ url: "redis://127.0.0.1:7000" }] })),
+];
 
 export const { disable } = instrument({ locks: [lock], spans: false });
 
