@@ -1,5 +1,10 @@
-import { createClient, createCluster, type RedisClientOptions } from "redis";
+import { createClient, createCluster, type RedisClientOptions, type RespVersions } from "redis";
 import type { AnyCluster, AnyRedis, ClusterOptions, SharedOptions } from "./clients.ts";
+
+/** Options that ioredis has no name for. */
+export interface NodeRedisOptions extends Omit<RedisClientOptions, "socket" | "RESP"> {
+  readonly RESP?: RespVersions;
+}
 
 /** Options of ioredis that a test gives, as node-redis has them. Those that only ioredis has are none. */
 function translated(options: SharedOptions) {
@@ -30,9 +35,13 @@ function translated(options: SharedOptions) {
  * Clients of node-redis, under the names and options by which the suites connect those of ioredis.
  * Only a store is given them whole: a test that calls a method of ioredis does not run on them.
  */
-export function nodeRedis(port: number, options: SharedOptions = {}): AnyRedis {
+export function nodeRedis(
+  port: number,
+  options: SharedOptions = {},
+  own: NodeRedisOptions = {},
+): AnyRedis {
   const { socket, common } = translated(options);
-  const client = createClient({ ...common, socket: { ...socket, port } });
+  const client = createClient({ ...(common as object), ...own, socket: { ...socket, port } });
   client.on("error", () => {});
   if (options.lazyConnect !== true) void client.connect().catch(() => {});
   return client as unknown as AnyRedis;
