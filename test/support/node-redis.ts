@@ -1,4 +1,10 @@
-import { createClient, createCluster, type RedisClientOptions, type RespVersions } from "redis";
+import {
+  createClient,
+  createCluster,
+  type RedisClientOptions,
+  type RedisClusterOptions,
+  type RespVersions,
+} from "redis";
 import type { AnyCluster, AnyRedis, ClusterOptions, SharedOptions } from "./clients.ts";
 
 /** Options that ioredis has no name for. */
@@ -50,12 +56,14 @@ export function nodeRedis(
 export function nodeRedisCluster(
   ports: readonly number[],
   options: ClusterOptions = {},
+  own: Partial<RedisClusterOptions> = {},
 ): AnyCluster {
   const { socket, common } = translated((options.redisOptions ?? {}) as SharedOptions);
   const { keyPrefix = options.keyPrefix, ...defaults } = common;
   const client = createCluster({
     rootNodes: ports.map((port) => ({ socket: { host: "127.0.0.1", port } })),
-    defaults: { ...defaults, socket },
+    ...own,
+    defaults: { ...defaults, socket, ...own.defaults },
     ...(keyPrefix !== undefined && { keyPrefix: keyPrefix as string }),
   });
   client.on("error", () => {});
