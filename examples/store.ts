@@ -1,4 +1,5 @@
 import { Redis } from "ioredis";
+import { createClient } from "redis";
 import { type LockStore, MemoryStore, RedisStore } from "submit-lock";
 
 /** Where the locks are kept, and how to leave. */
@@ -13,7 +14,8 @@ export interface OpenStore {
 const readyWithinMs = 5_000;
 
 /**
- * Redis if `REDIS_URL` is set, else the memory of this process. Never a silent fallback: whoever
+ * Redis if `REDIS_URL` is set, through ioredis or with `REDIS_CLIENT=node-redis` through that, else
+ * the memory of this process. Never a silent fallback: whoever
  * sets `REDIS_URL` wants to see Redis at work.
  */
 export async function openStore(url: string | undefined): Promise<OpenStore> {
@@ -21,14 +23,8 @@ export async function openStore(url: string | undefined): Promise<OpenStore> {
     const place = "in the memory of this process (set REDIS_URL to keep them in Redis)";
     return { store: new MemoryStore(), place, quit: () => Promise.resolve() };
   }
-  const redis = new Redis(url, {
-    lazyConnect: true,
-    connectTimeout: 1_000,
-    // Soon back after an outage.
-    retryStrategy: (times) => Math.min(50 * times, 500),
-    // After a failover behind one address the old connection leads to a replica.
-    reconnectOnError: (error) => error.message.includes("READONLY"),
-  });
+  const isNodeRedis = process.env["REDIS_CLIENT"] === "node-redis";
+  const { redis, end } = isNodeRedis ? nodeRedisAt(url) : ioredisAt(url);
   let reason: Error | undefined;
   redis.on("error", (error: Error) => {
     reason = error;
@@ -36,7 +32,7 @@ export async function openStore(url: string | undefined): Promise<OpenStore> {
   try {
     await within(readyWithinMs, redis.connect());
   } catch (error) {
-    redis.disconnect();
+    end();
     throw new Error(
       `Redis at ${withoutPassword(url)} cannot be used: ${describe(reason ?? error)}`,
     );
@@ -46,9 +42,33 @@ export async function openStore(url: string | undefined): Promise<OpenStore> {
     place: `in Redis at ${withoutPassword(url)}`,
     quit: async () => {
       // Nothing is left to be said to a server that has gone.
-      await redis.quit().catch(() => redis.disconnect());
+      await redis.quit().catch(end);
     },
   };
+}
+
+function ioredisAt(url: string) {
+  const redis = new Redis(url, {
+    lazyConnect: true,
+    connectTimeout: 1_000,
+    // Soon back after an outage.
+    retryStrategy: (times) => Math.min(50 * times, 500),
+    // After a failover behind one address the old connection leads to a replica.
+    reconnectOnError: (error) => error.message.includes("READONLY"),
+  });
+  return { redis, end: () => redis.disconnect() };
+}
+
+function nodeRedisAt(url: string) {
+  const redis = createClient({
+    url,
+    socket: {
+      connectTimeout: 1_000,
+      // Soon back after an outage.
+      reconnectStrategy: (retries) => Math.min(50 * (retries + 1), 500),
+    },
+  });
+  return { redis, end: () => redis.destroy() };
 }
 
 /** Rejects when the time is up: a server that accepts connections and stays silent is no Redis. */

@@ -1,5 +1,16 @@
-import { createClient, createCluster, type RedisClientOptions } from "redis";
+import {
+  createClient,
+  createCluster,
+  type RedisClientOptions,
+  type RedisClusterOptions,
+  type RespVersions,
+} from "redis";
 import type { AnyCluster, AnyRedis, ClusterOptions, SharedOptions } from "./clients.ts";
+
+/** Options that ioredis has no name for. */
+export interface NodeRedisOptions extends Omit<RedisClientOptions, "socket" | "RESP"> {
+  readonly RESP?: RespVersions;
+}
 
 /** Options of ioredis that a test gives, as node-redis has them. Those that only ioredis has are none. */
 function translated(options: SharedOptions) {
@@ -30,9 +41,13 @@ function translated(options: SharedOptions) {
  * Clients of node-redis, under the names and options by which the suites connect those of ioredis.
  * Only a store is given them whole: a test that calls a method of ioredis does not run on them.
  */
-export function nodeRedis(port: number, options: SharedOptions = {}): AnyRedis {
+export function nodeRedis(
+  port: number,
+  options: SharedOptions = {},
+  own: NodeRedisOptions = {},
+): AnyRedis {
   const { socket, common } = translated(options);
-  const client = createClient({ ...common, socket: { ...socket, port } });
+  const client = createClient({ ...(common as object), ...own, socket: { ...socket, port } });
   client.on("error", () => {});
   if (options.lazyConnect !== true) void client.connect().catch(() => {});
   return client as unknown as AnyRedis;
@@ -41,12 +56,14 @@ export function nodeRedis(port: number, options: SharedOptions = {}): AnyRedis {
 export function nodeRedisCluster(
   ports: readonly number[],
   options: ClusterOptions = {},
+  own: Partial<RedisClusterOptions> = {},
 ): AnyCluster {
   const { socket, common } = translated((options.redisOptions ?? {}) as SharedOptions);
   const { keyPrefix = options.keyPrefix, ...defaults } = common;
   const client = createCluster({
     rootNodes: ports.map((port) => ({ socket: { host: "127.0.0.1", port } })),
-    defaults: { ...defaults, socket },
+    ...own,
+    defaults: { ...defaults, socket, ...own.defaults },
     ...(keyPrefix !== undefined && { keyPrefix: keyPrefix as string }),
   });
   client.on("error", () => {});

@@ -1,5 +1,4 @@
 import { randomUUID } from "node:crypto";
-import type { EventEmitter } from "node:events";
 import { openSync, writeSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import {
@@ -8,6 +7,7 @@ import {
   RedisStore,
   SubmitLock,
 } from "../../../src/index.ts";
+import { labClients } from "../client-name.ts";
 import { connect } from "../service/connect.ts";
 import { now } from "../service/protocol.ts";
 import type { Call, CallerSettings, FromCaller, Note } from "./protocol.ts";
@@ -21,8 +21,7 @@ const note = (line: Note) => writeSync(file, `${JSON.stringify(line)}\n`);
 // Nobody is there any more who would end it.
 process.once("disconnect", () => process.exit());
 
-const redis = connect({ kind: "single", port }, 6);
-(redis as EventEmitter).on("error", () => {});
+const { redis } = connect({ kind: "single", port }, labClients()[0]);
 const lock = new SubmitLock({ store: new RedisStore(redis), ...times });
 await lock.check({ submissions: true });
 

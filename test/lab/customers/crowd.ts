@@ -3,6 +3,7 @@ import { fileURLToPath } from "node:url";
 import { type ShopServer, startProcess } from "../../../examples/demo/servers.ts";
 import { PaymentProvider } from "../../../examples/payments/provider.ts";
 import { openDatabase } from "../../../examples/shop/database.ts";
+import { labClients } from "../client-name.ts";
 import { Random } from "../simulation/time/random.ts";
 import { beImpatient, type Customer } from "./customer.ts";
 import { countTables, type Tables } from "./tables.ts";
@@ -52,6 +53,7 @@ export async function playCrowd(options: CrowdOptions): Promise<Seen> {
     DATABASE_URL: databaseUrl,
     PAYMENTS_URL: await provider.listen(),
     PAYMENTS_KEYED: isProtected ? "yes" : "no",
+    ...clientEnv(),
   };
   const start = (name: string) => startProcess(name, { file: example(name), env });
   const servers = await Promise.all([start("express"), start("koa")]);
@@ -81,6 +83,11 @@ export async function playCrowd(options: CrowdOptions): Promise<Seen> {
     provider.close();
     await db.close();
   }
+}
+
+/** The example shop knows ioredis and node-redis, and not their versions. */
+export function clientEnv(): NodeJS.ProcessEnv {
+  return labClients()[0] === "node-redis 6" ? { REDIS_CLIENT: "node-redis" } : {};
 }
 
 /** Never both at a time: then there would be nobody to be impatient with. */

@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { givenPostgres } from "../../support/postgres-server.ts";
 import { serverBinary, serverVersion } from "../../support/server-binary.ts";
 import { startServer } from "../../support/server-process.ts";
-import { playCrowd, type Seen } from "./crowd.ts";
+import { clientEnv, playCrowd, type Seen } from "./crowd.ts";
 
 /**
  * `npm run customers`: a thousand impatient customers in the example shop, on two server processes
@@ -46,7 +46,8 @@ try {
 /** The terminal play of the demo, on the same two servers. */
 function playOnce(redisUrl: string, databaseUrl: string): void {
   const root = fileURLToPath(new URL("../../..", import.meta.url));
-  const env = { ...process.env, PORT: "0", REDIS_URL: redisUrl, DATABASE_URL: databaseUrl };
+  const shop = { PORT: "0", REDIS_URL: redisUrl, DATABASE_URL: databaseUrl };
+  const env = { ...process.env, ...shop, ...clientEnv() };
   const args = ["--import", "tsx", "examples/express-checkout.ts", "--once"];
   const options = { cwd: root, env, encoding: "utf8", timeout: 60_000 } as const;
   const { status, stdout, stderr } = spawnSync(process.execPath, args, options);

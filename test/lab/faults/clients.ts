@@ -1,4 +1,5 @@
-import { type AnyRedis, redisClients, type SharedOptions } from "../../support/clients.ts";
+import { type AnyRedis, ioredisClients, type SharedOptions } from "../../support/clients.ts";
+import { type NodeRedisOptions, nodeRedis } from "../../support/node-redis.ts";
 
 /** A client as an application may have it. */
 export interface LabClient {
@@ -19,15 +20,31 @@ const settings: { name: string; options: SharedOptions }[] = [
   { name: "stringNumbers", options: { stringNumbers: true } },
 ];
 
-/** Both majors of ioredis with each of the settings. */
-export const labClients: LabClient[] = redisClients.flatMap((major) =>
-  settings.map(({ name, options }) => ({
-    name: `${major.name}, ${name}`,
-    keyPrefix: options.keyPrefix ?? "",
-    connect: (port: number, login: SharedOptions = {}) =>
-      major.connect(port, { ...options, ...login }),
+const nodeRedisSettings: { name: string; options: NodeRedisOptions }[] = [
+  { name: "defaults", options: {} },
+  { name: "RESP 2", options: { RESP: 2 } },
+  { name: "no queue", options: { disableOfflineQueue: true } },
+  { name: "short queue", options: { commandsQueueMaxLength: 50 } },
+  { name: "keyPrefix", options: { keyPrefix: "shop:" } },
+  { name: "pingInterval 100", options: { pingInterval: 100 } },
+];
+
+/** Both majors of ioredis and node-redis, each with its settings. */
+export const labClients: LabClient[] = [
+  ...ioredisClients.flatMap((major) =>
+    settings.map(({ name, options }) => ({
+      name: `${major.name}, ${name}`,
+      keyPrefix: options.keyPrefix ?? "",
+      connect: (port: number, login: SharedOptions = {}) =>
+        major.connect(port, { ...options, ...login }),
+    })),
+  ),
+  ...nodeRedisSettings.map(({ name, options }) => ({
+    name: `node-redis 6, ${name}`,
+    keyPrefix: String(options.keyPrefix ?? ""),
+    connect: (port: number, login: SharedOptions = {}) => nodeRedis(port, login, options),
   })),
-);
+];
 
 export function labClient(name: string): LabClient {
   const found = labClients.find((client) => client.name === name);

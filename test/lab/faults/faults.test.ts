@@ -9,8 +9,12 @@ import { setAndDel } from "./plain.ts";
 import { UncaughtRecorder } from "./rejections.ts";
 import { runCells } from "./run-cells.ts";
 
-// `npm run faults` has the other ten clients.
-const clients = ["ioredis 6, defaults", "ioredis 5, commandTimeout 200"].map(labClient);
+// `npm run faults` has the other fifteen clients.
+const clients = [
+  "ioredis 6, defaults",
+  "ioredis 5, commandTimeout 200",
+  "node-redis 6, defaults",
+].map(labClient);
 const servers = () => ({ binary: inject("redisServerBinary"), sharedPort: sharedRedisPort() });
 
 const allFaults = [...faults, ...completeFaults];

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { type AnyRedis, untilReady } from "../../support/clients.ts";
+import { type AnyRedis, closeClient, untilReady } from "../../support/clients.ts";
 import { freshUser } from "../../support/ids.ts";
 import { startProxy } from "../../support/proxy.ts";
 import { callBoundMs, settled } from "./bounded.ts";
@@ -36,7 +36,7 @@ export async function openFixture(
   let struck = true;
   const connect = async (port: number, login: Fault["login"]): Promise<AnyRedis> => {
     const redis = client.connect(port, login);
-    closing.push(() => redis.disconnect());
+    closing.push(() => closeClient(redis));
     return await untilReady(redis);
   };
   const warm = async (contender: Contender): Promise<Contender> => {

@@ -1,5 +1,5 @@
-import type { EventEmitter } from "node:events";
 import { RedisStore, SubmitLock } from "../../../src/index.ts";
+import { labClients } from "../client-name.ts";
 import { connect } from "../service/connect.ts";
 import { now } from "../service/protocol.ts";
 import type { FromHolder, HolderSettings } from "./protocol.ts";
@@ -13,8 +13,7 @@ const tell = (message: FromHolder) => process.send?.(message);
 // Nobody is there any more who would end it.
 process.once("disconnect", () => process.exit());
 
-const redis = connect({ kind: "single", port }, 6);
-(redis as EventEmitter).on("error", () => {});
+const { redis } = connect({ kind: "single", port }, labClients()[0]);
 const lock = new SubmitLock({ store: new RedisStore(redis), ...times });
 await lock.check();
 

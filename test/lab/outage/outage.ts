@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { freshUser } from "../../support/ids.ts";
 import { startServer } from "../../support/server-process.ts";
 import { until } from "../../support/until.ts";
+import { labClients } from "../client-name.ts";
 import { Anonymous } from "../service/anonymous.ts";
 import { now, type Vitals } from "../service/protocol.ts";
 import { type Service, startService } from "../service/service.ts";
@@ -50,7 +51,7 @@ export async function outage(options: OutageOptions): Promise<OutageResult> {
   try {
     service = await startService({
       framework: "Express 5, guard.protect(handler)",
-      ioredis: 6,
+      redisClient: labClients()[0],
       target: { kind: "single", port: server.port },
       times: { acquireTimeoutMs },
     });

@@ -1,39 +1,90 @@
+import type { EventEmitter } from "node:events";
 import { Cluster, Redis } from "ioredis";
 import { Cluster as Cluster5, Redis as Redis5 } from "ioredis5";
-import type { AnyClient } from "../../support/clients.ts";
+import { createClient, createCluster } from "redis";
+import type { RedisClient } from "../../../src/index.ts";
+import type { ClientName } from "../client-name.ts";
 import type { Target } from "./protocol.ts";
 
-/** What the README recommends. */
+/** A client of Redis, and how the application leaves. */
+interface Connected {
+  readonly redis: RedisClient;
+  quit(): Promise<unknown>;
+}
+
+/** What the documentation recommends. */
+const retryStrategy = (times: number) => Math.min(50 * times, 500);
 const recommended = {
   connectTimeout: 1_000,
   socketTimeout: 5_000,
-  retryStrategy: (times: number) => Math.min(50 * times, 500),
+  retryStrategy,
   reconnectOnError: (error: Error) => error.message.includes("READONLY"),
+};
+
+/** With a ping, because `socketTimeout` of node-redis also counts while nothing is asked. */
+const recommendedNodeRedis = {
+  pingInterval: 1_000,
+  socket: {
+    connectTimeout: 1_000,
+    socketTimeout: 5_000,
+    reconnectStrategy: (retries: number) => retryStrategy(retries + 1),
+  },
 };
 
 const at = (port: number) => ({ host: "127.0.0.1", port });
 
 /** A client as an application makes it. */
-export function connect(target: Target, major: 5 | 6): AnyClient {
+export function connect(target: Target, client: ClientName): Connected {
+  if (client === "node-redis 6") return connectNodeRedis(target);
+  const redis = connectIoredis(target, client);
+  (redis as EventEmitter).on("error", () => {});
+  return { redis, quit: () => redis.quit() };
+}
+
+function connectIoredis(target: Target, client: ClientName) {
+  const isNew = client === "ioredis 6";
   switch (target.kind) {
     case "single": {
       const options = { ...at(target.port), ...recommended };
-      return major === 6 ? new Redis(options) : new Redis5(options);
+      return isNew ? new Redis(options) : new Redis5(options);
     }
     case "sentinel": {
       const options = {
         ...recommended,
         name: target.name,
         sentinels: target.ports.map(at),
-        sentinelRetryStrategy: recommended.retryStrategy,
+        sentinelRetryStrategy: retryStrategy,
       };
-      return major === 6 ? new Redis(options) : new Redis5(options);
+      return isNew ? new Redis(options) : new Redis5(options);
     }
     case "cluster": {
-      const { retryStrategy, ...redisOptions } = recommended;
-      const options = { redisOptions, clusterRetryStrategy: retryStrategy };
+      const { retryStrategy: clusterRetryStrategy, ...redisOptions } = recommended;
+      const options = { redisOptions, clusterRetryStrategy };
       const nodes = target.ports.map(at);
-      return major === 6 ? new Cluster(nodes, options) : new Cluster5(nodes, options);
+      return isNew ? new Cluster(nodes, options) : new Cluster5(nodes, options);
+    }
+  }
+}
+
+function connectNodeRedis(target: Target): Connected {
+  const { socket, ...options } = recommendedNodeRedis;
+  switch (target.kind) {
+    case "sentinel":
+      throw new Error("The Sentinel client of node-redis is refused.");
+    case "single": {
+      const redis = createClient({ ...options, socket: { ...socket, ...at(target.port) } });
+      redis.on("error", () => {});
+      void redis.connect().catch(() => {});
+      return { redis, quit: () => redis.close() };
+    }
+    case "cluster": {
+      const redis = createCluster({
+        rootNodes: target.ports.map((port) => ({ socket: at(port) })),
+        defaults: { ...options, socket },
+      });
+      redis.on("error", () => {});
+      void redis.connect().catch(() => {});
+      return { redis, quit: () => redis.close() };
     }
   }
 }

@@ -1,4 +1,5 @@
 import type { RedisStoreOptions, SubmitLockOptions } from "../../../src/index.ts";
+import type { ClientName } from "../client-name.ts";
 
 /** How a service gets to Redis. */
 export type Target =
@@ -10,7 +11,7 @@ export type Target =
 export interface Settings {
   /** As in the table of frameworks. */
   readonly framework: string;
-  readonly ioredis: 5 | 6;
+  readonly redisClient: ClientName;
   readonly target: Target;
   readonly times: Partial<Omit<SubmitLockOptions, "store">>;
   readonly store?: RedisStoreOptions;

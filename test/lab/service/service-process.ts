@@ -28,8 +28,7 @@ for (const event of ["unhandledRejection", "uncaughtException", "warning"]) {
   process.on(event, (error) => tell({ uncaught: String((error as Error)?.stack ?? error) }));
 }
 
-const redis = connect(settings.target, settings.ioredis);
-(redis as EventEmitter).on("error", () => {});
+const { redis, quit } = connect(settings.target, settings.redisClient);
 const lock = new SubmitLock({ store: new RedisStore(redis, settings.store), ...settings.times });
 
 let underWay = 0;
@@ -84,7 +83,7 @@ async function vitals(): Promise<Vitals> {
     heapBytes: heapUsed,
     externalBytes: external,
     resources,
-    clientListeners: listenersOf(redis as EventEmitter),
+    clientListeners: listenersOf(redis as unknown as EventEmitter),
     socketListeners: Math.max(0, ...counts),
     requestsUnderWay: underWay,
   };
@@ -101,7 +100,7 @@ process.once("SIGTERM", async () => {
   await closed;
   clearInterval(sweeping);
   await lock.close();
-  await redis.quit();
+  await quit();
   tell({ drained: true });
   process.off("disconnect", orphaned);
   process.disconnect();

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { freshUser } from "../../support/ids.ts";
 import { until } from "../../support/until.ts";
+import { labClients } from "../client-name.ts";
 import { overlapping } from "../ledger.ts";
 import { longestStranded } from "../service/clicks.ts";
 import { now, type Vitals } from "../service/protocol.ts";
@@ -64,13 +65,14 @@ export async function soak(options: SoakOptions): Promise<SoakResult> {
   const services: Service[] = [];
   try {
     const common = { target: site.target, times };
+    const [one, other] = labClients();
     services.push(
       await startService({
         ...common,
         framework: "Express 5, guard.protect(handler)",
-        ioredis: 6,
+        redisClient: one,
       }),
-      await startService({ ...common, framework: "Koa 3", ioredis: 5 }),
+      await startService({ ...common, framework: "Koa 3", redisClient: other }),
     );
     return await observe(options, site, services);
   } finally {

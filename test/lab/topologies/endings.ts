@@ -1,6 +1,7 @@
 import type { RedisStoreOptions } from "../../../src/index.ts";
 import { freshUser } from "../../support/ids.ts";
 import { until } from "../../support/until.ts";
+import { labClients } from "../client-name.ts";
 import { overlapping } from "../ledger.ts";
 import { now, type Settings } from "../service/protocol.ts";
 import { type Service, startService } from "../service/service.ts";
@@ -10,16 +11,17 @@ import { WriteObserver } from "./write-observer.ts";
 
 const names = ["Express 5, guard.protect(handler)", "Koa 3"] as const;
 
-/** A service on Express with ioredis 6, and one on Koa with ioredis 5. */
+/** A service on Express and one on Koa, with the clients of the lab. */
 export async function startServices(
   { target }: Topology,
   times: Settings["times"] = { ttlMs, acquireTimeoutMs },
   store: RedisStoreOptions = {},
 ): Promise<[Service, Service]> {
   const common = { target, times, store };
+  const [one, other] = labClients();
   return await Promise.all([
-    startService({ ...common, framework: names[0], ioredis: 6 }),
-    startService({ ...common, framework: names[1], ioredis: 5 }),
+    startService({ ...common, framework: names[0], redisClient: one }),
+    startService({ ...common, framework: names[1], redisClient: other }),
   ]);
 }
 

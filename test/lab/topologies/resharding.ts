@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Lease, RedisStore, SubmitLock } from "../../../src/index.ts";
 import { slotOf } from "../../../src/stores/redis/clients/slots.ts";
-import { closeClients, cluster5, cluster6, untilReady } from "../../support/clients.ts";
+import { closeClients, clusterClients, untilReady } from "../../support/clients.ts";
 import { until } from "../../support/until.ts";
+import { labClients } from "../client-name.ts";
 import { now } from "../service/protocol.ts";
 import { Random } from "../simulation/time/random.ts";
 import { startReplicatedCluster } from "./cluster.ts";
@@ -110,8 +111,10 @@ export class Resharding {
   async #run(): Promise<void> {
     const { acquireTimeoutMs, callers, durationMs, failOvers, ttlMs } = this.#options;
     const ports = this.#topology.nodes.map(({ port }) => port);
-    for (const { connect } of [cluster6, cluster5]) {
-      const store = new RedisStore(await untilReady(connect(ports)));
+    for (const name of labClients()) {
+      const client = clusterClients.find((each) => each.name === `${name} Cluster`);
+      if (client === undefined) throw new Error(`There is no Cluster client of ${name}.`);
+      const store = new RedisStore(await untilReady(client.connect(ports)));
       this.#locks.push(
         new SubmitLock({ store, keyPrefix, commandTimeoutMs, ttlMs, acquireTimeoutMs }),
       );

@@ -1,5 +1,6 @@
 import { delimiter } from "node:path";
 import { serverBinary, serverVersion } from "../../support/server-binary.ts";
+import { labClients } from "../client-name.ts";
 import type { Service } from "../service/service.ts";
 import { startReplicatedCluster } from "./cluster.ts";
 import { killService, loseWrite, startServices, terminateService } from "./endings.ts";
@@ -17,7 +18,8 @@ const words = process.argv.slice(2);
 const binaries = (process.env["REDIS_SERVER_BINS"] ?? "").split(delimiter).filter(Boolean);
 if (binaries.length === 0) binaries.push(serverBinary());
 
-const topologies = [
+const [client] = labClients();
+const all = [
   { name: "Sentinel", start: (binary: string) => startSentinels(binary) },
   {
     name: "Sentinel, min-replicas-to-write 1",
@@ -31,6 +33,11 @@ const topologies = [
       startReplicatedCluster(binary, ["--cluster-require-full-coverage", "no"]),
   },
 ];
+
+// The Sentinel client of node-redis is refused.
+const topologies = all.filter(
+  ({ name }) => client !== "node-redis 6" || !name.startsWith("Sentinel"),
+);
 
 const rows: Record<string, string | number>[] = [];
 const endings: Record<string, string | number>[] = [];

@@ -48,6 +48,10 @@ interface ClusterClient extends Omit<NodeRedisClient, "sendCommand" | "duplicate
     readonly defaults?: NodeRedisOptions;
     readonly nodeAddressMap?: unknown;
   };
+  readonly _slots?: {
+    /** Asks for the table of slots, the nodes of the excluded addresses last. */
+    rediscover?(startWith: undefined, excluded: ReadonlySet<string>): Promise<unknown>;
+  };
   nodeClient(node: Node): unknown;
   sendCommand(key: string, isReadonly: boolean, words: string[], options: object): Promise<unknown>;
   duplicate(options: object): ClusterClient;
@@ -77,9 +81,13 @@ export class NodeRedisClusterPort implements ClientPort {
   #learning: Promise<unknown> | undefined;
   readonly #known = { wasOpen: false, wasReady: false };
   #isClosed = false;
+  /** A second client. */
+  readonly #isOwn: boolean;
+  #soughtAt: number = performance.now();
 
-  constructor(client: NodeRedisClient) {
+  constructor(client: NodeRedisClient, isOwn = false) {
     this.#client = client as unknown as ClusterClient;
+    this.#isOwn = isOwn;
     this.keyPrefix = textPrefix(this.#client._options?.keyPrefix);
   }
 
@@ -105,7 +113,19 @@ export class NodeRedisClusterPort implements ClientPort {
     const node = this.#client.isReady ? this.#client.slots[slot]?.master : undefined;
     if (node === undefined) return false;
     if (node.client === undefined) this.#connect(node);
-    return node.client?.isReady === true;
+    const isReady = node.client?.isReady === true;
+    if (!isReady && this.#isOwn) this.#seek(node);
+    return isReady;
+  }
+
+  /**
+   * Looks for another master. node-redis does that by itself for a connection that was lost, and not
+   * for one that never came up, as to a master that was silent already and is replaced later.
+   */
+  #seek({ address }: Node): void {
+    if (performance.now() - this.#soughtAt < silence.socketTimeout) return;
+    this.#soughtAt = performance.now();
+    this.#client._slots?.rediscover?.(undefined, new Set([address])).catch(() => {});
   }
 
   /** The client of a node may be missing: it connects with its first command, or has given up. */
@@ -282,7 +302,7 @@ export class NodeRedisClusterPort implements ClientPort {
       minimizeConnections: true,
       topologyRefreshOnReconnectionAttemptStrategy: silence.socketTimeout,
     });
-    const port = new NodeRedisClusterPort(client as unknown as NodeRedisClient);
+    const port = new NodeRedisClusterPort(client as unknown as NodeRedisClient, true);
     void port.#connectAll();
     return port;
   }
