@@ -139,7 +139,7 @@ async function node(
   env: NodeJS.ProcessEnv = {},
 ): Promise<{ status: number | null; end: string }> {
   const child = spawn(process.execPath, args, {
-    env: { ...process.env, ...env, NO_COLOR: "1" },
+    env: { ...process.env, TEST_CLIENTS: "all", ...env, NO_COLOR: "1" },
     stdio: ["ignore", "pipe", "inherit"],
   });
   let said = "";

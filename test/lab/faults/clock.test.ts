@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from "vitest";
 import { RedisStore, type SubmitLock } from "../../../src/index.ts";
-import { closeClients, redisClients, untilReady } from "../../support/clients.ts";
+import { closeClients, everyRedisClient, untilReady } from "../../support/clients.ts";
 import { command } from "../../support/command.ts";
 import { freshUser } from "../../support/ids.ts";
 import { closeLocks, leaseOf, openLock } from "../../support/locks.ts";
@@ -27,7 +27,7 @@ if (isLeftOut) {
   console.log("LEFT OUT: no server runs under libfaketime here, so none has its clock set back.");
 }
 
-describe.skipIf(isLeftOut).each(redisClients)(
+describe.skipIf(isLeftOut).each(everyRedisClient)(
   "P3: a real Redis whose clock is set back, with $name",
   ({ connect }) => {
     let server: SteppedServer;
