@@ -31,7 +31,7 @@ export class SimulatedClient extends EventEmitter implements IoredisClient {
   /** One node of it, which has every slot. */
   readonly isCluster: boolean;
   readonly slots = slots;
-  readonly connectionPool = { getInstanceByKey: () => this.#node() };
+  readonly connectionPool = { getInstanceByKey: () => this.#node };
   /** As in ioredis: begun anew with each connection, while the last one's is kept aside. */
   condition: { select: number };
   prevCondition: { select: number } | null = null;
@@ -39,6 +39,8 @@ export class SimulatedClient extends EventEmitter implements IoredisClient {
   readonly #commands: CommandQueues;
   /** Kept when it is lost, until there is another. */
   #connection: Connection | undefined;
+  /** The client of the Cluster's one node, on the same connection: one object, as in ioredis. */
+  readonly #node = this.#openNode();
   #retries = 0;
   #retry: Task | undefined;
   /** `disconnect` was called: the next close is the end. */
@@ -106,13 +108,18 @@ export class SimulatedClient extends EventEmitter implements IoredisClient {
     return this.#call(scriptOf(scriptWith(digest), keyCount, rest), true);
   }
 
-  /** The client of the Cluster's one node, on the same connection. */
-  #node() {
+  #openNode() {
     const call = (script: string, count: number, rest: (string | number)[], byDigest: boolean) =>
       this.#call(scriptOf(script, count, rest), byDigest, 0, undefined, true);
+    const status = () => this.status;
+    const stream = () => this.stream;
     return {
-      status: this.status,
-      stream: this.#connection as never,
+      get status() {
+        return status();
+      },
+      get stream() {
+        return stream() as never;
+      },
       eval: (script: string, count: number, ...rest: (string | number)[]) =>
         call(script, count, rest, false),
       evalsha: (digest: string, count: number, ...rest: (string | number)[]) =>
