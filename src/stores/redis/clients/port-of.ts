@@ -44,7 +44,7 @@ function openerOf(client: unknown): (() => ClientPort) | undefined {
   return undefined;
 }
 
-/** What each other client is told by, and why it is refused. The first that matches counts. */
+/** The members that tell each other client, and why it is refused. The first that matches counts. */
 const others: readonly (readonly [members: readonly string[], what: string])[] = [
   [
     ["sendCommand", "getMasterNode"],
