@@ -6,7 +6,7 @@ export function onNodeRedis(code: string): string {
   const replaced = code
     .replace(/^.* \/\/ or: (.*)$/gm, "$1")
     .replace(/^.*\n\/\/ or: (.*)$/gm, "$1");
-  if (/ioredis|new Redis\b/.test(replaced))
-    throw new Error(`this is left of ioredis:\n${replaced}`);
+  const isLeft = /ioredis|new Redis\b/.test(replaced);
+  if (isLeft) throw new Error(`this still uses ioredis:\n${replaced}`);
   return replaced;
 }

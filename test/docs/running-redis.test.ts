@@ -13,7 +13,7 @@ import {
 } from "../support/clients.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
-import { acquired, causeOf, closeLocks, openLock } from "../support/locks.ts";
+import { acquired, causeOf, closeLocks, leaseOf, openLock } from "../support/locks.ts";
 import { startCluster } from "../support/redis-cluster.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
@@ -59,7 +59,7 @@ async function commandStats(port: number): Promise<string> {
 async function everything(lock: SubmitLock, port: number, database = 0): Promise<void> {
   await lock.check();
   const user = freshUser();
-  const { lease } = acquired(await lock.acquire(user));
+  const lease = await leaseOf(lock, user);
   expect((await lock.acquire(user)).outcome).toBe("contended");
   const extended = async () => /cmdstat_pexpire/.test(await commandStats(port));
   await until(async () => lease.remainingMs() === 0 || (await extended()), { what: "an extend" });
@@ -300,7 +300,7 @@ describe("the options of node-redis", () => {
     const lock = lockOn(new RedisStore(client as never));
     await client.connect();
     const user = freshUser();
-    const { lease } = acquired(await lock.acquire(user));
+    const lease = await leaseOf(lock, user);
     expect((await lock.acquire(user)).outcome).toBe("contended");
     const key = `${options.keyPrefix ?? ""}${lease.key}`;
     expect(await inDatabase(port, options.database ?? 0, key)).toBe(1);
@@ -319,7 +319,7 @@ describe("the options of node-redis", () => {
     await client.connect();
     await client.select(3);
     const lock = lockOn(new RedisStore(client as never));
-    const { lease } = acquired(await lock.acquire(freshUser()));
+    const lease = await leaseOf(lock, freshUser());
     expect(await inDatabase(port, 3, lease.key)).toBe(1);
     expect(await lease.release()).toBe("released");
   });

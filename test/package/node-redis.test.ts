@@ -74,6 +74,55 @@ describe("a project with node-redis, and without ioredis", () => {
   });
 });
 
+test("clients of real versions are taken from 6.2 on, and refused below", async () => {
+  const versions = ["4.7.1", "5.12.1", "6.1.0", "6.2.0"];
+  const packages = Object.fromEntries(
+    versions.map((each) => [`redis-${each}`, `npm:redis@${each}`]),
+  );
+  const text = `import { RedisStore } from "submit-lock";
+    const told = {};
+    for (const version of ${JSON.stringify(versions)}) {
+      const redis = await import("redis-" + version);
+      const clients = {
+        one: () => redis.createClient(),
+        cluster: () => redis.createCluster({ rootNodes: [{ url: "redis://127.0.0.1:1" }] }),
+        pool: () => redis.createClientPool(),
+        sentinel: () => redis.createSentinel({ name: "shop", sentinelRootNodes: [{ host: "127.0.0.1", port: 1 }] }),
+      };
+      for (const [kind, open] of Object.entries(clients)) {
+        if (version.startsWith("4") && kind !== "one" && kind !== "cluster") continue;
+        try {
+          new RedisStore(open());
+          told[version + " " + kind] = "taken";
+        } catch ({ code, message }) {
+          told[version + " " + kind] = code + " " + message.split(", got ")[1];
+        }
+      }
+    }
+    console.log(JSON.stringify(told));
+    process.exit();`;
+  const code = { file: "main.js", text };
+  const several = await consumers.installInto("versions", code, { type: "module", packages });
+  const refused = (what: string) => expect.stringMatching(`^SUBMIT_LOCK_INVALID_OPTION ${what}`);
+  const others = (version: string) => ({
+    [`${version} pool`]: refused("a pool of node-redis, "),
+    [`${version} sentinel`]: refused("node-redis' Sentinel client, "),
+  });
+  expect(JSON.parse(await several.node(["main.js"]))).toEqual({
+    "4.7.1 one": refused("node-redis 4 or older, "),
+    "4.7.1 cluster": refused("node-redis 4 or older, "),
+    "5.12.1 one": refused("node-redis 5, "),
+    "5.12.1 cluster": refused("node-redis 5, "),
+    ...others("5.12.1"),
+    "6.1.0 one": refused("node-redis 5, 6.0 or 6.1"),
+    "6.1.0 cluster": refused("node-redis 5, 6.0 or 6.1"),
+    ...others("6.1.0"),
+    "6.2.0 one": "taken",
+    "6.2.0 cluster": "taken",
+    ...others("6.2.0"),
+  });
+});
+
 interface Place {
   readonly url: string;
   readonly more?: readonly string[];

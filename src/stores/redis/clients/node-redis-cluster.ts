@@ -104,7 +104,7 @@ export class NodeRedisClusterPort implements ClientPort {
     return statusOf(this.#client, this.#known);
   }
 
-  /** With a cache in the client, an `ASKING` of the application may be written right before a call. */
+  /** Rule 23: with a cache, an `ASKING` of the application may be written right before a call. */
   get mayGather(): boolean {
     return this.keyPrefix !== undefined && this.#client._options?.clientSideCache === undefined;
   }

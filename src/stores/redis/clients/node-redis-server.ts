@@ -193,7 +193,7 @@ export class NodeRedisServer implements ServerPort {
     };
   }
 
-  /** The calls that are not written yet are never written: node-redis would send them later. */
+  /** Rule 2: calls that are not written yet are never written. node-redis would write them later. */
   withdraw(): void {
     this.#unsent.abort();
     this.#unsent = new AbortController();
@@ -233,13 +233,13 @@ export function statusOf(
   return known.wasReady ? "reconnecting" : "connecting";
 }
 
-/** The store does not connect the application's client: a later `connect()` of its own would fail. */
+/** For a client that is not connected. If the store connected it, the application's own call would fail. */
 export const advice = "call connect() on the node-redis client";
 
 /** How long a client of our own waits before it connects again, in ms. */
 export const retry = (retries: number): number => Math.min(50 * (retries + 1), 500);
 
-/** The application's options, as a client of our own has them. */
+/** The options in which a client of our own differs from the application's. */
 export function ownOptions(options: NodeRedisOptions | undefined): object {
   const { socket } = options ?? {};
   // It is opened when an answer is overdue.

@@ -18,7 +18,7 @@ export class NodeRedisPort extends NodeRedisServer implements ClientPort {
   readonly mayGather: boolean = false;
   readonly hasDigests: boolean = true;
   readonly writesTogether: boolean = true;
-  /** A `select()` of the application is not visible, so each connection is asked. */
+  /** Rule 22: a `select()` of the application is not visible, so each connection is asked. */
   readonly needsProof: boolean = true;
   readonly advice: string = advice;
   readonly keyPrefix: string | undefined;

@@ -44,7 +44,7 @@ function openerOf(client: unknown): (() => ClientPort) | undefined {
   return undefined;
 }
 
-/** The members that tell each other client, and why it is refused. The first match counts. */
+/** The members that tell each other client, and why it is refused. The first that matches counts. */
 const others: readonly (readonly [members: readonly string[], what: string])[] = [
   [
     ["sendCommand", "getMasterNode"],

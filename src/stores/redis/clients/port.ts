@@ -20,7 +20,7 @@ export interface ServerPort {
 export type Argument = string | number;
 
 /**
- * - `wait`: the client was not asked to connect.
+ * - `wait`: the client has not been asked to connect.
  * - `connecting`: for the first time or again, until the server takes the connection.
  * - `connect`: connected, and the greeting is not over.
  * - `ready`: commands are written.
@@ -52,7 +52,7 @@ export interface PortWatcher {
 }
 
 /**
- * A Redis client, of one library or another. Every promise of a call resolves with
+ * The demands of the store on a client, of any library. Every promise of a call resolves with
  * the plain reply; an error of the server has the name `ReplyError`, also within a reply.
  */
 export interface ClientPort extends ServerPort {
