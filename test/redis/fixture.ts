@@ -64,10 +64,15 @@ export async function openFixture(options: FixtureOptions = {}): Promise<Fixture
   await untilReady(client);
   const store = new RedisStore(client, storeOptions);
   const lock = openLock({ store, ...brisk, ...lockOptions });
-  const pair = ConnectionPair.of(portOf(client));
-  // A node-redis client is asked for its database first.
-  if ("sendCommand" in client) await until(() => pair.pick(0, "", 1_000), { what: "its database" });
+  await untilUsable(client);
   return { proxy, client, store, lock, redis: observer(port) };
+}
+
+/** Resolves when a lock on the client has a connection: that of node-redis is asked for its database first. */
+export async function untilUsable(client: AnyRedis): Promise<void> {
+  await untilReady(client);
+  const pair = ConnectionPair.of(portOf(client));
+  if ("sendCommand" in client) await until(() => pair.pick(0, "", 1_000), { what: "its database" });
 }
 
 /** A lock without the proxy: that lives in this process, and would stand still with it. */

@@ -21,6 +21,7 @@ import { observer } from "../support/observer.ts";
 import { startProxy } from "../support/proxy.ts";
 import { type RedisServer, sharedRedisPort, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
+import { untilUsable } from "./fixture.ts";
 
 const servers: RedisServer[] = [];
 afterEach(async () => {
@@ -112,7 +113,7 @@ describe.each(redisClients)(
       const lock = lockOn(client);
       await causeOf(lock, /ECONNREFUSED/);
       await proxy.refuse(false);
-      await until(() => statusOf(client) === "ready", { what: "the connection" });
+      await untilUsable(client);
       closeClient(client);
       await until(() => statusOf(client) === "end", { what: "its end" });
       const error = await causeOf(lock, /"end"/);

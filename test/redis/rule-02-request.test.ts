@@ -2,11 +2,11 @@ import { once } from "node:events";
 import { afterEach, describe, expect, test } from "vitest";
 import { asking } from "../support/asking.ts";
 import { record } from "../support/channels.ts";
-import { closeClient, redisClients, statusOf } from "../support/clients.ts";
+import { closeClient, redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, commandOf, leaseOf } from "../support/locks.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, isAcquire, openFixture, patient } from "./fixture.ts";
+import { closeFixtures, isAcquire, openFixture, patient, untilUsable } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -48,7 +48,7 @@ describe("rule 2: a request is in flight until its own answer", () => {
       expect(await first.reply).toMatchObject({ kind: "unknown" });
       const copies = () => proxy.commands.filter(isAcquire).length;
       if (sendsAgain) await until(() => copies() === 2, { what: "the re-send" });
-      await until(() => statusOf(client) === "ready", { what: "the connection to be back" });
+      await untilUsable(client);
       if (!sendsAgain) expect(copies()).toBe(1);
       expect(await asking(store).acquire(command).reply).toMatchObject({ kind: "mine" });
       await asking(store).release(command).reply;

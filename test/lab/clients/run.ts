@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { serverBinary, serverVersion } from "../../support/server-binary.ts";
@@ -26,6 +26,18 @@ interface Outcome {
   readonly isPassed: boolean;
   /** What the net says at its end. */
   readonly summary: string;
+}
+
+/** The members that are read of the report of vitest. */
+interface Report {
+  readonly numPassedTests: number;
+  readonly testResults: readonly {
+    readonly assertionResults: readonly {
+      readonly status: string;
+      readonly fullName: string;
+      readonly failureMessages: readonly string[];
+    }[];
+  }[];
 }
 
 interface Net {
@@ -108,12 +120,18 @@ function tests(name: string, files: readonly string[]): Net {
       try {
         const { status, end } = await node([
           ...["node_modules/vitest/vitest.mjs", "run", "--project", "server", "-t", titles],
-          ...["--reporter=default", "--reporter=json", `--outputFile.json=${file}`],
+          ...["--reporter=dot", "--reporter=json", `--outputFile.json=${file}`],
           ...files.map((each) => `test/redis/${each}`),
         ]);
-        if (status !== 0) return { isPassed: false, summary: end };
-        const { numPassedTests } = JSON.parse(readFileSync(file, "utf8"));
-        return { isPassed: numPassedTests > 0, summary: `${numPassedTests} tests.` };
+        const report = existsSync(file) && (JSON.parse(readFileSync(file, "utf8")) as Report);
+        if (!report) return { isPassed: false, summary: end };
+        const { numPassedTests, testResults } = report;
+        const failed = testResults
+          .flatMap(({ assertionResults }) => assertionResults)
+          .filter((each) => each.status === "failed")
+          .map(({ failureMessages, fullName }) => `\n  ${fullName}\n    ${failureMessages[0]}`);
+        const isPassed = status === 0 && numPassedTests > 0;
+        return { isPassed, summary: `${numPassedTests} tests passed.${failed.join("")}` };
       } finally {
         rmSync(folder, { recursive: true });
       }

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { freshUser } from "../../support/ids.ts";
 import { startServer } from "../../support/server-process.ts";
 import { until } from "../../support/until.ts";
-import { labClients } from "../client-name.ts";
+import { type ClientName, labClients } from "../client-name.ts";
 import { Anonymous } from "../service/anonymous.ts";
 import { now, type Vitals } from "../service/protocol.ts";
 import { type Service, startService } from "../service/service.ts";
@@ -15,6 +15,8 @@ interface OutageOptions {
   readonly away: Away;
   readonly seconds: number;
   readonly perSecond: number;
+  /** @defaultValue the first of the lab */
+  readonly client?: ClientName;
 }
 
 /** What customers saw of an outage, and what it cost the service. Times are milliseconds. */
@@ -51,7 +53,7 @@ export async function outage(options: OutageOptions): Promise<OutageResult> {
   try {
     service = await startService({
       framework: "Express 5, guard.protect(handler)",
-      redisClient: labClients()[0],
+      redisClient: options.client ?? labClients()[0],
       target: { kind: "single", port: server.port },
       times: { acquireTimeoutMs },
     });

@@ -1,4 +1,5 @@
 import { expect, inject, test } from "vitest";
+import { bothLibraries } from "../client-name.ts";
 import { misses, soak } from "./soak.ts";
 
 // `npm run soak` goes on for ten minutes, and with `--cluster` on a Cluster.
@@ -11,6 +12,7 @@ test("mixed traffic under random faults leaves nothing behind", async () => {
     rounds: 1,
     roundMs: 9_000,
     customers: 16,
+    clients: bothLibraries,
     untilIdle: false,
   });
   expect(misses(result), `SOAK_SEED=${seed} ${JSON.stringify(result)}`).toEqual([]);

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { freshUser } from "../../support/ids.ts";
 import { until } from "../../support/until.ts";
-import { labClients } from "../client-name.ts";
+import { type ClientName, labClients } from "../client-name.ts";
 import { overlapping } from "../ledger.ts";
 import { longestStranded } from "../service/clicks.ts";
 import { now, type Vitals } from "../service/protocol.ts";
@@ -22,6 +22,8 @@ interface SoakOptions {
   readonly rounds: number;
   readonly roundMs: number;
   readonly customers: number;
+  /** @defaultValue those of the lab */
+  readonly clients?: readonly [ClientName, ClientName];
   /** Whether to wait at the end until the second connections are closed. */
   readonly untilIdle: boolean;
   readonly tell?: (round: Round) => void;
@@ -65,7 +67,7 @@ export async function soak(options: SoakOptions): Promise<SoakResult> {
   const services: Service[] = [];
   try {
     const common = { target: site.target, times };
-    const [one, other] = labClients();
+    const [one, other] = options.clients ?? labClients();
     services.push(
       await startService({
         ...common,
@@ -88,6 +90,9 @@ async function observe(
 ): Promise<SoakResult> {
   const random = new Random(seed);
   const trouble = new Trouble(site, random);
+  // node-redis has one for its next ping on each connection.
+  const timersAtRest = new Map<Service, number>();
+  for (const service of services) timersAtRest.set(service, timersOf(await service.vitals()));
 
   async function round(play: () => Promise<void>): Promise<Round> {
     for (const service of services) service.forget();
@@ -104,7 +109,9 @@ async function observe(
       boundMs: 30_000,
     });
     const keysGoneMs = now() - stoppedAt;
-    const vitals = await Promise.all(services.map(look));
+    const vitals = await Promise.all(
+      services.map((service) => look(service, timersAtRest.get(service) ?? 0)),
+    );
     const { clicks } = crowd;
     const count = (status: number) => clicks.filter((click) => click.status === status).length;
     const holdings = services.flatMap((service) => service.holdings);
@@ -172,17 +179,21 @@ async function placesAnOrder(service: Service): Promise<void> {
 }
 
 /** What a service holds on to when it has had the time to let go. */
-async function look(service: Service): Promise<Vitals> {
+async function look(service: Service, timersAtRest: number): Promise<Vitals> {
   // With the connections of the customers still open: they have served many requests.
   const { socketListeners } = await service.vitals();
   service.client.close();
   let vitals = await service.vitals();
   // An owner id is retired for some seconds when Redis was away; what stays longer is a leak.
-  for (let left = 20; left > 0 && (vitals.resources["Timeout"] ?? 0) > 0; left--) {
+  for (let left = 20; left > 0 && timersOf(vitals) > timersAtRest; left--) {
     await sleep(500);
     vitals = await service.vitals();
   }
   return { ...vitals, socketListeners };
+}
+
+function timersOf({ resources }: Vitals): number {
+  return resources["Timeout"] ?? 0;
 }
 
 /** What was to be seen and was not. Empty when all is well. */

@@ -1,4 +1,5 @@
+import { bothLibraries } from "../client-name.ts";
 import { startReplicatedCluster } from "./cluster.ts";
 import { testOn } from "./on-topology.ts";
 
-testOn(startReplicatedCluster, "the master is paused beyond the failover");
+testOn(startReplicatedCluster, "the master is paused beyond the failover", bothLibraries);

@@ -1,7 +1,7 @@
 import type { RedisStoreOptions } from "../../../src/index.ts";
 import { freshUser } from "../../support/ids.ts";
 import { until } from "../../support/until.ts";
-import { labClients } from "../client-name.ts";
+import { type ClientName, labClients } from "../client-name.ts";
 import { overlapping } from "../ledger.ts";
 import { now, type Settings } from "../service/protocol.ts";
 import { type Service, startService } from "../service/service.ts";
@@ -11,14 +11,15 @@ import { WriteObserver } from "./write-observer.ts";
 
 const names = ["Express 5, guard.protect(handler)", "Koa 3"] as const;
 
-/** A service on Express and one on Koa, with the clients of the lab. */
+/** A service on Express and one on Koa. */
 export async function startServices(
   { target }: Topology,
   times: Settings["times"] = { ttlMs, acquireTimeoutMs },
   store: RedisStoreOptions = {},
+  clients: readonly [ClientName, ClientName] = labClients(),
 ): Promise<[Service, Service]> {
   const common = { target, times, store };
-  const [one, other] = labClients();
+  const [one, other] = clients;
   return await Promise.all([
     startService({ ...common, framework: names[0], redisClient: one }),
     startService({ ...common, framework: names[1], redisClient: other }),
@@ -101,9 +102,10 @@ export interface LostWrite {
 export async function loseWrite(
   topology: Topology,
   store: RedisStoreOptions = {},
+  clients?: readonly [ClientName, ClientName],
 ): Promise<LostWrite> {
   await topology.whole();
-  const [one, other] = await startServices(topology, longHold, store);
+  const [one, other] = await startServices(topology, longHold, store, clients);
   const observer = new WriteObserver();
   try {
     await Promise.all(topology.nodes.map((node) => observer.listen(node)));
@@ -157,9 +159,13 @@ export interface KeptLock {
  * The master dies as soon as the first order has begun, which its replicas have confirmed: one of
  * them takes its place. The user clicks on the other service all the while.
  */
-export async function keepLock(topology: Topology, store: RedisStoreOptions): Promise<KeptLock> {
+export async function keepLock(
+  topology: Topology,
+  store: RedisStoreOptions,
+  clients?: readonly [ClientName, ClientName],
+): Promise<KeptLock> {
   await topology.whole();
-  const [one, other] = await startServices(topology, longHold, store);
+  const [one, other] = await startServices(topology, longHold, store, clients);
   try {
     const user = freshUser();
     const victim = await topology.masterOf(`lock:submit:${user}`);

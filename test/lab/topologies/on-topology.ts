@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, inject, test } from "vitest";
+import type { ClientName } from "../client-name.ts";
 import type { Service } from "../service/service.ts";
 import { keepLock, killService, loseWrite, startServices, terminateService } from "./endings.ts";
 import { faults } from "./faults.ts";
@@ -6,12 +7,16 @@ import type { Topology } from "./topology.ts";
 import { misses, ttlMs, underFault } from "./under-fault.ts";
 
 /** The bounded version of `npm run topologies`: one fault and the endings. */
-export function testOn(start: (binary: string) => Promise<Topology>, faultName: string): void {
+export function testOn(
+  start: (binary: string) => Promise<Topology>,
+  faultName: string,
+  clients?: readonly [ClientName, ClientName],
+): void {
   let topology: Topology;
   let pair: [Service, Service];
   beforeAll(async () => {
     topology = await start(inject("redisServerBinary"));
-    pair = await startServices(topology);
+    pair = await startServices(topology, undefined, undefined, clients);
   }, 90_000);
   afterAll(async () => {
     await Promise.all(pair?.map((service) => service.kill()) ?? []);
@@ -26,7 +31,7 @@ export function testOn(start: (binary: string) => Promise<Topology>, faultName: 
   }, 120_000);
 
   test("P11: a lock that no replica heard of is taken again after a failover, with a higher token", async () => {
-    expect(await loseWrite(topology)).toMatchObject({
+    expect(await loseWrite(topology, {}, clients)).toMatchObject({
       overlapped: true,
       wereApart: true,
       tokenRose: true,
@@ -35,14 +40,14 @@ export function testOn(start: (binary: string) => Promise<Topology>, faultName: 
   }, 120_000);
 
   test("P1: with ackReplicas, a lock that no replica heard of is not given to anybody", async () => {
-    expect(await loseWrite(topology, { ackReplicas: 1 })).toMatchObject({
+    expect(await loseWrite(topology, { ackReplicas: 1 }, clients)).toMatchObject({
       refused: true,
       overlapped: false,
     });
   }, 120_000);
 
   test("P1: with ackReplicas, a lock outlives the master that gave it", async () => {
-    expect(await keepLock(topology, { ackReplicas: 1 })).toEqual({
+    expect(await keepLock(topology, { ackReplicas: 1 }, clients)).toEqual({
       meanwhile: [409],
       overlapped: false,
       status: 201,
@@ -60,7 +65,7 @@ export function testOn(start: (binary: string) => Promise<Topology>, faultName: 
 
   test("a service that is killed in the middle of an order frees its user within the TTL", async () => {
     const [, killed] = pair;
-    const [other, idle] = await startServices(topology);
+    const [other, idle] = await startServices(topology, undefined, undefined, clients);
     try {
       expect(await killService(killed, other)).toBeLessThan(ttlMs + 2_000);
     } finally {

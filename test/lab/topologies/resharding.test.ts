@@ -1,4 +1,5 @@
 import { expect, inject, test } from "vitest";
+import { bothLibraries } from "../client-name.ts";
 import { Resharding } from "./resharding.ts";
 
 const slots = 768;
@@ -9,7 +10,8 @@ test("P1, P6 and P9: while slots move, no lock is held twice, no user is strande
   const binary = inject("redisServerBinary");
   // Longer than the defaults: other tests take the processor at the same time.
   const times = { durationMs: 20_000, ttlMs: 20_000, acquireTimeoutMs: 3_000 };
-  const options = { ...times, seed, callers: 60, slots, failOvers: false };
+  const load = { callers: 60, clients: bothLibraries, slots, failOvers: false };
+  const options = { ...times, ...load, seed };
   const { counts, findings, lone, moves } = await Resharding.play(binary, options);
   const of = `RESHARDING_SEED=${seed} ${JSON.stringify({ ...counts, ...lone, ...moves.counts })}`;
   expect(

@@ -3,7 +3,7 @@ import { type Lease, RedisStore, SubmitLock } from "../../../src/index.ts";
 import { slotOf } from "../../../src/stores/redis/clients/slots.ts";
 import { closeClients, clusterClients, untilReady } from "../../support/clients.ts";
 import { until } from "../../support/until.ts";
-import { labClients } from "../client-name.ts";
+import { type ClientName, labClients } from "../client-name.ts";
 import { now } from "../service/protocol.ts";
 import { Random } from "../simulation/time/random.ts";
 import { startReplicatedCluster } from "./cluster.ts";
@@ -16,6 +16,8 @@ export interface ReshardingOptions {
   readonly durationMs: number;
   readonly seed: number;
   readonly callers: number;
+  /** Of every other caller each; those of the lab unless said otherwise. */
+  readonly clients?: readonly [ClientName, ClientName];
   readonly ttlMs: number;
   /** How much time an attempt has; also how long a move may be felt after it has ended. */
   readonly acquireTimeoutMs: number;
@@ -111,7 +113,7 @@ export class Resharding {
   async #run(): Promise<void> {
     const { acquireTimeoutMs, callers, durationMs, failOvers, ttlMs } = this.#options;
     const ports = this.#topology.nodes.map(({ port }) => port);
-    for (const name of labClients()) {
+    for (const name of this.#options.clients ?? labClients()) {
       const client = clusterClients.find((each) => each.name === `${name} Cluster`);
       if (client === undefined) throw new Error(`There is no Cluster client of ${name}.`);
       const store = new RedisStore(await untilReady(client.connect(ports)));
