@@ -2,7 +2,6 @@ import { InvalidOptionError } from "../errors.ts";
 import { resolveRetainMs } from "../lock/submission.ts";
 import type { UserId } from "../lock/submit-key.ts";
 import { checkMs, checkOptionNames, hasMembers, invalidOption } from "../validation.ts";
-import type { RequestContent } from "./fingerprint.ts";
 import type {
   Anonymous,
   Contended,
@@ -73,7 +72,10 @@ interface Adapter<Source, Args extends unknown[]> {
   readonly reject: AnswerFunction<Args, Refusal>;
   prefersPage(source: Source): boolean;
   readonly replay: AnswerFunction<Args, Replay>;
-  readonly content: (source: Source) => RequestContent;
+  /** The path as the client sent it, with the mount path that a router may cut off. */
+  path(source: Source): string;
+  /** The content of a request that has an `Idempotency-Key`, where there is no `fingerprint`. */
+  payload(source: Source): unknown;
 }
 
 export interface ResolvedGuardOptions<Source, Args extends unknown[]>
@@ -94,6 +96,9 @@ export interface ResolvedIdempotency<Source>
   readonly maxBodyBytes: number;
   readonly waitMs: number;
 }
+
+/** The part of an answer to capture. */
+export type WantedAnswer = Pick<ResolvedIdempotency<never>, "storedHeaders" | "maxBodyBytes">;
 
 const guardNames = [
   "lock",

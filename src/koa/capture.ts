@@ -1,8 +1,9 @@
 import { isUtf8 } from "node:buffer";
 import type { ParameterizedContext } from "koa";
-import { type Capture, ResponseCapture, type WantedAnswer } from "../http/capture.ts";
-import { pickHeaders } from "../http/stored-answer.ts";
+import type { WantedAnswer } from "../http/options.ts";
+import type { Capture } from "../http/request-lease.ts";
 import type { AnswerToStore, StoredAnswer } from "../lock/record.ts";
+import { pickHeaders, ResponseCapture } from "../node/capture.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: any state and any context of the application fits.
 export type AnyContext = ParameterizedContext<any, any, any>;
