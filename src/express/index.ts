@@ -1,17 +1,17 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { NextFunction, Request, RequestHandler, Response } from "express";
-import { AnsweredTwiceError, InvalidOptionError, isSubmitLockError } from "../errors.ts";
+import { AnsweredTwiceError, InvalidOptionError } from "../errors.ts";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
 import type { RequestSubmission } from "../http/public.ts";
 import { offeredTypes } from "../http/refusals.ts";
-import type { RequestLease } from "../http/request-lease.ts";
+import { type RequestLease, warnIfHeldToMaxHold } from "../http/request-lease.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
 import { ResponseCapture } from "../node/capture.ts";
 import { NodeExchange } from "../node/exchange.ts";
 import { payloadOf } from "../node/payload.ts";
-import { invalidOption, warnOnce } from "../validation.ts";
+import { invalidOption } from "../validation.ts";
 
 export type * from "../http/public.ts";
 
@@ -202,21 +202,6 @@ async function run(
   else if (isPromise) held?.finished();
   // The end of a handler without a promise cannot be seen.
   else held?.detached(warnIfHeldToMaxHold);
-}
-
-/** Warns at `maxHoldMs`: the client of this lease has left, and its handler returned no promise. */
-function warnIfHeldToMaxHold({ lease: { signal } }: RequestLease): void {
-  const warn = () => {
-    const { reason } = signal;
-    if (!isSubmitLockError(reason) || reason.code !== "SUBMIT_LOCK_LOST") return;
-    if (reason.reason !== "max-hold") return;
-    warnOnce(
-      "SUBMIT_LOCK_UNSEEN_HANDLER",
-      "a client left, and its user stayed locked out for maxHoldMs, because the handler passed to guard.protect() did not return a promise, so the guard could not tell when it finished. Write the handler async, and await everything that it starts, such as await pipeline(source, res)",
-    );
-  };
-  // Listens only once the client has left: making the signal costs time, and few requests need it.
-  signal.addEventListener("abort", warn, { once: true });
 }
 
 /** Answers on the bare response. Headers that were set before stay, such as those of CORS. */

@@ -1,3 +1,4 @@
+import { isSubmitLockError } from "../errors.ts";
 import { UserLease } from "../lock/lease.ts";
 import type { AnswerToStore } from "../lock/record.ts";
 import { warnOnce } from "../validation.ts";
@@ -202,4 +203,19 @@ export function endLease(
 /** An error of a lock that is not ours must not end the process, nor make `res.end()` throw. */
 function warnOfForeignLock(error: unknown): void {
   warnOnce("SUBMIT_LOCK_RELEASE_FAILED", `the guard's lock failed to end a lease: ${error}`);
+}
+
+/** Warns at `maxHoldMs`: the client of this lease has left, and its handler returned no promise. */
+export function warnIfHeldToMaxHold({ lease: { signal } }: RequestLease): void {
+  const warn = () => {
+    const { reason } = signal;
+    if (!isSubmitLockError(reason) || reason.code !== "SUBMIT_LOCK_LOST") return;
+    if (reason.reason !== "max-hold") return;
+    warnOnce(
+      "SUBMIT_LOCK_UNSEEN_HANDLER",
+      "a client left, and its user stayed locked out for maxHoldMs, because the handler passed to guard.protect() did not return a promise, so the guard could not tell when it finished. Write the handler async, and await everything that it starts, such as await pipeline(source, res)",
+    );
+  };
+  // Listens only once the client has left: making the signal costs time, and few requests need it.
+  signal.addEventListener("abort", warn, { once: true });
 }

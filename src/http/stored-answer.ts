@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer";
 import { InvalidOptionError } from "../errors.ts";
 import type { AnswerHeaders, AnswerToStore, StoredAnswer } from "../lock/record.ts";
 import { describe, invalidOption } from "../validation.ts";
@@ -133,6 +134,22 @@ export function headersToRepeat(headers: AnswerHeaders, earlier?: unknown): Pick
     repeated["vary"] = [...union.values()].join(", ");
   }
   return repeated;
+}
+
+/** The form that a stored body had, for frameworks that serialise: JSON as a value, text, bytes. */
+export function bodyToRepeat(body: Uint8Array, type: string): unknown {
+  const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
+  if (!isUtf8(bytes)) return bytes;
+  const text = bytes.toString();
+  if (!/\bjson\b/i.test(type)) return type.startsWith("text/") ? text : bytes;
+  try {
+    const value: unknown = JSON.parse(text);
+    // A value only if its JSON is the same text again.
+    const isSame = typeof value === "object" && value !== null && JSON.stringify(value) === text;
+    return isSame ? value : bytes;
+  } catch {
+    return bytes;
+  }
 }
 
 /** Headers with lower-case names, without a prototype. */

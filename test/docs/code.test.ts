@@ -61,6 +61,7 @@ describe("a quick start", () => {
       heading: "Without a router",
       language: "ts",
     },
+    { name: "Fastify", file: "docs/guide/fastify.md", heading: "Quick start", language: "ts" },
     {
       name: "Express in CommonJS",
       file: "docs/guide/express.md",

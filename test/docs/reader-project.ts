@@ -23,6 +23,7 @@ const packages = [
   "koa",
   "@koa/router",
   "@koa/bodyparser",
+  "fastify",
   "ioredis",
   "@opentelemetry/api",
   "@opentelemetry/exporter-prometheus",

@@ -6,7 +6,7 @@ import { ioredis6 } from "../support/clients.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { blind, type Framework, frameworks, onHttp1, seeing } from "./frameworks.ts";
+import { all, blind, type Framework, newer, onHttp1, seeing } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { layerThatWaits } from "./layers.ts";
 import { submitBytes } from "./raw.ts";
@@ -37,7 +37,7 @@ const answers = async (turn: Turn, work: OrderWork) => {
   turn.answer(201, { order: "placed" });
 };
 
-describe.each(frameworks)("P5: a client that leaves, on $name", (framework: Framework) => {
+describe.each(all)("P5: a client that leaves, on $name", (framework: Framework) => {
   test("an order whose client has left keeps the lock until it is done", async () => {
     const { started, left, goOn, handler } = slowOrder(answers);
     const shop = await openShop({ framework, handler });
@@ -228,7 +228,7 @@ describe.each(frameworks)("P5: a client that leaves, on $name", (framework: Fram
   });
 });
 
-describe.each(seeing)("$name", (framework: Framework) => {
+describe.each([...seeing, ...newer])("$name", (framework: Framework) => {
   test("a handler that never answers a client who has left ends the lock when it is done", async () => {
     const { started, left, goOn, handler } = slowOrder((_turn, work) => work.over());
     const shop = await openShop({ framework, handler });

@@ -2,7 +2,7 @@ import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import { until } from "../support/until.ts";
-import { type Framework, frameworks, onHttp1 } from "./frameworks.ts";
+import { all, type Framework, onHttp1 } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { closeShops, type OrderWork, type Shop, sameWithoutLock } from "./shop.ts";
 import type { Turn } from "./turn.ts";
@@ -19,7 +19,7 @@ async function place(turn: Turn, work: OrderWork): Promise<void> {
   turn.answer(201, { order: "placed" });
 }
 
-describe.each(frameworks)("P5 and P8: answers, on $name", (framework: Framework) => {
+describe.each(all)("P5 and P8: answers, on $name", (framework: Framework) => {
   test("an ordinary answer is what it was, and ends the lock", async () => {
     const shop = await sameWithoutLock({ framework, handler: place }, async (of) => {
       const reply = await once(of);

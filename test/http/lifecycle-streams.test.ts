@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import { until } from "../support/until.ts";
 import { endless } from "./endless.ts";
-import { expresses, type Framework, frameworks, koas, onHttp1, seeing } from "./frameworks.ts";
+import { all, expresses, type Framework, koas, onHttp1, seeing } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { closeShops, type OrderWork, openShop, type Shop, sameWithoutLock } from "./shop.ts";
 import type { Turn } from "./turn.ts";
@@ -15,7 +15,7 @@ afterEach(closeShops);
 
 const once = (shop: Shop) => shop.submit().reply;
 
-describe.each(frameworks)("$name", (framework: Framework) => {
+describe.each(all)("$name", (framework: Framework) => {
   test("a stream is sent as before, and ends the lock when it has ended", async () => {
     const handler = (turn: Turn, work: OrderWork) => {
       turn.res.setHeader("content-type", "text/plain");

@@ -3,7 +3,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { ioredis6 } from "../support/clients.ts";
 import { freePort } from "../support/free-port.ts";
 import type { Framework } from "./frameworks.ts";
-import { codeOf, everywhere, type OnceShop, openOnce, orderKey, unmarked } from "./once-shop.ts";
+import { codeOf, type OnceShop, onAll, openOnce, orderKey, unmarked } from "./once-shop.ts";
 import { closeShops } from "./shop.ts";
 import type { Turn } from "./turn.ts";
 
@@ -25,7 +25,7 @@ const bad: [string, string | string[]][] = [
   ["a string that is not closed", '"secret'],
 ];
 
-describe.each(everywhere)("$name", (framework: Framework) => {
+describe.each(onAll)("$name", (framework: Framework) => {
   test.each(bad)(
     "a key of %s is a 400 that says so and shows nothing of it",
     async (_what, key) => {

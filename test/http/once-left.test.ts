@@ -3,7 +3,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { until } from "../support/until.ts";
 import { type Framework, onHttp1 } from "./frameworks.ts";
 import { gate } from "./gate.ts";
-import { everywhere, openOnce, orderKey } from "./once-shop.ts";
+import { onAll, openOnce, orderKey } from "./once-shop.ts";
 import { openRaw, submitBytes } from "./raw.ts";
 import { closeShops } from "./shop.ts";
 import type { Turn } from "./turn.ts";
@@ -28,7 +28,7 @@ const ways: [string, (turn: Turn, run: number) => void][] = [
   ],
 ];
 
-describe.each(everywhere)("$name", (framework: Framework) => {
+describe.each(onAll)("$name", (framework: Framework) => {
   test.each(ways)(
     "a client that has left before the answer, given %s, is repeated the whole of it",
     async (_how, answer) => {
@@ -90,8 +90,8 @@ describe.each(everywhere)("$name", (framework: Framework) => {
       handler: async (turn, run) => {
         if (run === 2) return turn.answer(201, { run });
         turn.res.once("close", left.open);
-        // Koa would answer 404.
-        if (turn.ctx !== undefined) turn.byHand();
+        // Koa would answer 404, and Fastify has an empty answer.
+        if (framework.family !== "express") turn.byHand();
         await left.opened;
       },
     });

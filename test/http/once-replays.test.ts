@@ -10,7 +10,7 @@ import { until } from "../support/until.ts";
 import type { Framework } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { layerThatWaits } from "./layers.ts";
-import { codeOf, everywhere, type OnceShop, openOnce, orderKey, unmarked } from "./once-shop.ts";
+import { codeOf, type OnceShop, onAll, openOnce, orderKey, unmarked } from "./once-shop.ts";
 import { closeShops } from "./shop.ts";
 import type { Told } from "./turn.ts";
 
@@ -24,7 +24,7 @@ interface Content {
   readonly h: Readonly<Record<string, string>>;
 }
 
-describe.each(everywhere)("$name", (framework: Framework) => {
+describe.each(onAll)("$name", (framework: Framework) => {
   test("an answer whose body is not kept is answered by onReplay, from the database", async () => {
     const infos: Told[] = [];
     const onReplay = (told: Told) => {
