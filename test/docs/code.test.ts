@@ -62,6 +62,7 @@ describe("a quick start", () => {
       language: "ts",
     },
     { name: "Fastify", file: "docs/guide/fastify.md", heading: "Quick start", language: "ts" },
+    { name: "Hono", file: "docs/guide/fetch.md", heading: "Hono", language: "ts" },
     {
       name: "Express in CommonJS",
       file: "docs/guide/express.md",

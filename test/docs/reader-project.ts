@@ -24,6 +24,8 @@ const packages = [
   "@koa/router",
   "@koa/bodyparser",
   "fastify",
+  "hono",
+  "@hono/node-server",
   "ioredis",
   "@opentelemetry/api",
   "@opentelemetry/exporter-prometheus",

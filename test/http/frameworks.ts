@@ -6,12 +6,13 @@ import Koa3 from "koa";
 import Koa2 from "koa2";
 import { expressListener } from "./express-app.ts";
 import { fastifyListener } from "./fastify-app.ts";
+import { fetchListener } from "./fetch-app.ts";
 import { koaListener } from "./koa-app.ts";
 import type { AppParts } from "./turn.ts";
 
 export interface Framework {
   readonly name: string;
-  readonly family: "express" | "koa" | "fastify";
+  readonly family: "express" | "koa" | "fastify" | "fetch";
   readonly major: number;
   readonly http: 1 | 2;
   /** Whether the adapter sees when the handler is done, and not only when the response has ended. */
@@ -65,8 +66,18 @@ function fastify(http: 1 | 2): Framework {
   };
 }
 
+const fetchOnHono: Framework = {
+  name: "fetch, on Hono",
+  family: "fetch",
+  major: 4,
+  http: 1,
+  seesWork: true,
+  listener: fetchListener,
+  makeServer: (parts) => createServer(fetchListener(parts)),
+};
+
 /** Where a guard protects a handler, and is no middleware among others. */
-export const newer: readonly Framework[] = [fastify(1), fastify(2)];
+export const newer: readonly Framework[] = [fastify(1), fastify(2), fetchOnHono];
 
 /** Express and Koa in every way to mount the guard. Express does not run on HTTP/2. */
 export const frameworks: readonly Framework[] = [
@@ -105,4 +116,24 @@ export const all: readonly Framework[] = [...frameworks, ...newer];
 /** Whether a layer around or behind the guard may be any middleware. */
 export function hasLayers({ family }: Framework): boolean {
   return family === "express" || family === "koa";
+}
+
+/** Whether a handler may write Node's response by hand, and go on after it has answered. */
+export function writesByHand({ family }: Framework): boolean {
+  return family !== "fetch";
+}
+
+/** Whether the guard sees error handlers and middleware around it, and what they answer. */
+export function seesOutside({ family }: Framework): boolean {
+  return family !== "fetch";
+}
+
+/** Whether a parser reads the body before the guard, and an error handler what the guard throws. */
+export function hasParsers({ family }: Framework): boolean {
+  return family !== "fetch";
+}
+
+/** Whether an error handler gets what is thrown and is no `Error`. Hono passes it on to its server. */
+export function catchesAnything({ family }: Framework): boolean {
+  return family !== "fetch";
 }

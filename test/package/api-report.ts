@@ -14,6 +14,7 @@ const ENTRIES = {
   "submit-lock/express": "express/index.d.ts",
   "submit-lock/koa": "koa/index.d.ts",
   "submit-lock/fastify": "fastify/index.d.ts",
+  "submit-lock/fetch": "fetch/index.d.ts",
   "submit-lock/opentelemetry": "opentelemetry/index.d.ts",
 };
 
