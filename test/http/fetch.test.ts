@@ -29,7 +29,12 @@ function open(options: Partial<SubmitGuardOptions> = {}) {
     if (attempt.outcome === "acquired") await attempt.lease.release();
     return attempt.outcome === "acquired";
   };
-  return { guard, lock, isFree, whenFree: () => until(isFree, { what: "a free lock" }) };
+  return {
+    guard,
+    lock,
+    isFree,
+    whenFree: () => until(isFree, { what: "a free lock" }),
+  };
 }
 
 interface Sent extends RequestInit {
@@ -145,10 +150,25 @@ describe("plain requests", () => {
       Response.json({ mine: problem.code }, { status: 401 });
     const mine = open({ onAnonymous }).guard.protect(() => new Response("never"));
     const anonymous = { headers: { "x-user": "" } };
-    expect(await (await mine(order(anonymous))).json()).toEqual({ mine: "submit_anonymous" });
+    expect(await (await mine(order(anonymous))).json()).toEqual({
+      mine: "submit_anonymous",
+    });
     const none = open({ onAnonymous: (() => undefined) as never });
     const post = none.guard.protect(() => new Response("never"));
     await expect(post(order(anonymous))).rejects.toThrow(InvalidOptionError);
+  });
+
+  test("a failure under an inner guard is not kept, whatever is made of it further out", async () => {
+    const { guard, whenFree } = open();
+    let runs = 0;
+    const inner = guard.protect(() => {
+      if (++runs === 1) throw new Error("theirs");
+      return new Response("placed");
+    });
+    const post = guard.protect((request) => inner(request).catch(() => new Response("sorry")));
+    expect(await (await post(order())).text()).toBe("sorry");
+    await whenFree();
+    expect(await (await post(order())).text()).toBe("placed");
   });
 
   test("a guard within a guard borrows its lease", async () => {
@@ -183,7 +203,9 @@ describe("the body that is compared", () => {
       const refused = await open().guard.protect(placed)(sent());
       expect([refused.status, await codeOf(refused)]).toEqual([413, "SUBMIT_LOCK_NO_FINGERPRINT"]);
       if (!isAnnounced) return;
-      const { guard } = open({ idempotency: { fingerprint: () => "of my own" } });
+      const { guard } = open({
+        idempotency: { fingerprint: () => "of my own" },
+      });
       expect((await guard.protect(placed)(sent())).status).toBe(200);
     },
   );
@@ -298,6 +320,21 @@ describe("streams", () => {
     expect(await codeOf(await post(order()))).toBe("idempotency_answer_unavailable");
   });
 
+  test("one whose client leaves while it is read is not kept as if it had ended", async () => {
+    const { guard, whenFree } = open();
+    const { over, stream } = twoParts();
+    const left = new AbortController();
+    const post = guard.protect(() => new Response(stream));
+    const first = await post(order({ signal: left.signal }));
+    const read = first.text();
+    await sleep(20);
+    left.abort();
+    over.open();
+    await expect(read).rejects.toThrow("the client has left");
+    await whenFree();
+    expect(await codeOf(await post(order()))).toBe("idempotency_answer_unavailable");
+  });
+
   test("one that nobody reads or cancels holds the lock", async () => {
     const { guard, isFree } = open();
     const post = guard.protect(() => new Response(twoParts().stream));
@@ -359,7 +396,9 @@ describe("a client that leaves", () => {
 describe("waitUntil", () => {
   test("is given the release or the record, with the arguments of the handler", async () => {
     const given: unknown[][] = [];
-    const { guard, isFree } = open({ waitUntil: (...args) => void given.push(args) });
+    const { guard, isFree } = open({
+      waitUntil: (...args) => void given.push(args),
+    });
     const post = guard.protect((_request, _context: object) => new Response("placed"));
     const request = order();
     const context = {};
@@ -371,7 +410,9 @@ describe("waitUntil", () => {
 
   test("is given the end of a stream before the response is sent", async () => {
     const given: Promise<unknown>[] = [];
-    const { guard, isFree } = open({ waitUntil: (promise) => void given.push(promise) });
+    const { guard, isFree } = open({
+      waitUntil: (promise) => void given.push(promise),
+    });
     const over = gate();
     const stream = new ReadableStream({
       async pull(controller) {
