@@ -37,9 +37,11 @@ export type Answer<Info, Req extends FastifyRequest = FastifyRequest> = (
 export interface SubmitGuardOptions<Req extends FastifyRequest = FastifyRequest>
   extends GuardOptions<Req, [request: Req, reply: FastifyReply]> {}
 
-/** The handler of any route. */
-// biome-ignore lint/suspicious/noExplicitAny: whatever the types of the route and the server are.
-type AnyHandler = (this: any, request: any, reply: any) => unknown;
+/** The handler of any route: a method, so that the types of its route and server may be narrower. */
+type AnyHandler = {
+  // biome-ignore lint/suspicious/noExplicitAny: whatever the type of the server is.
+  handle(this: any, request: FastifyRequest, reply: FastifyReply): unknown;
+}["handle"];
 
 /** Protects the handlers of routes. */
 export interface SubmitGuard {

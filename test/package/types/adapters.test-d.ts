@@ -35,6 +35,14 @@ app.post<{ Body: { cart: number } }>("/orders", {
     },
   ),
 });
+onFastify.protect(async (request, reply) => {
+  expectTypeOf(request).toEqualTypeOf<FastifyRequest>();
+  expectTypeOf(reply).toEqualTypeOf<FastifyReply>();
+});
+app.post<{ Body: { cart: number } }>(
+  "/refunds/typed",
+  onFastify.protect(async (request: FastifyRequest<{ Body: { cart: number } }>) => request.body),
+);
 app.post(
   "/refunds",
   onFastify.protect(async () => ({ placed: true })),
