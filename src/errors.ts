@@ -194,17 +194,21 @@ export class AnsweredTwiceError extends SubmitLockError {
  * - Status 500: no body parser ran before the guard, a file is neither in memory nor hashed, or
  *   `fingerprint` returned a value that is not JSON, a string or bytes.
  * - Status 415: no body parser took the request's content type.
+ * - Status 413, with `submit-lock/fetch`: its body is longer than 1 MiB.
  * - Status 422: the payload is nested deeper than 64 levels, or circular.
  */
 export class NoFingerprintError extends SubmitLockError {
   override readonly name = "NoFingerprintError";
   readonly code = "SUBMIT_LOCK_NO_FINGERPRINT";
-  /** 500: the application has to fix it; 415 and 422: the client. */
-  readonly status: 500 | 422 | 415;
-  readonly statusCode: 500 | 422 | 415;
+  /** 500: the application has to fix it; 413, 415 and 422: the client. */
+  readonly status: 500 | 422 | 415 | 413;
+  readonly statusCode: 500 | 422 | 415 | 413;
   readonly expose = false;
 
-  constructor(message: string, options: ErrorOptions & { readonly status?: 500 | 422 | 415 } = {}) {
+  constructor(
+    message: string,
+    options: ErrorOptions & { readonly status?: 500 | 422 | 415 | 413 } = {},
+  ) {
     super(message, options);
     const { status = 500 } = options;
     this.status = status;

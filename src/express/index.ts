@@ -1,15 +1,17 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { NextFunction, Request, RequestHandler, Response } from "express";
-import { AnsweredTwiceError, InvalidOptionError, isSubmitLockError } from "../errors.ts";
+import { AnsweredTwiceError, InvalidOptionError } from "../errors.ts";
 import { admit } from "../http/admission.ts";
-import { ResponseCapture } from "../http/capture.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
 import type { RequestSubmission } from "../http/public.ts";
 import { offeredTypes } from "../http/refusals.ts";
-import type { RequestLease } from "../http/request-lease.ts";
+import { type RequestLease, warnIfHeldToMaxHold } from "../http/request-lease.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
-import { invalidOption, warnOnce } from "../validation.ts";
+import { ResponseCapture } from "../node/capture.ts";
+import { NodeExchange } from "../node/exchange.ts";
+import { payloadOf } from "../node/payload.ts";
+import { invalidOption } from "../validation.ts";
 
 export type * from "../http/public.ts";
 
@@ -107,13 +109,13 @@ export function submitGuard<Req extends IncomingMessage = Request>(
     prefersPage: (req: IncomingMessage & Partial<Pick<Request, "accepts">>) =>
       typeof req.accepts === "function" && req.accepts([...offeredTypes]) === "html",
     replay: (_req, res, _next, { answer: { status, headers, body } }) =>
-      send(res, status, headersToRepeat(res, headers), body),
-    content: (req) => {
-      const { originalUrl = req.url ?? "", body } = req as unknown as Request;
-      const { file, files } = req as unknown as Record<string, unknown>;
+      send(res, status, headersToRepeat(headers, res.getHeader("vary")), body),
+    path: (req) => urlOf(req).replace(/\?.*/s, ""),
+    payload: (req) => {
+      const { body, file, files } = req as unknown as Record<string, unknown>;
       // Express 5 parses the query at every look.
-      const query = originalUrl.includes("?") ? (req as unknown as Request).query : {};
-      return { originalUrl, query, body, hasParser: "body" in req, files: [file, files] };
+      const query = urlOf(req).includes("?") ? (req as unknown as Request).query : {};
+      return payloadOf(req, { query, body, hasParser: "body" in req, files: [file, files] });
     },
   });
 
@@ -125,7 +127,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
     handler?: (forward: Next) => unknown,
   ): Promise<void> {
     try {
-      const admission = await admit(resolved, req as Req, req, res);
+      const admission = await admit(resolved, req as Req, new NodeExchange(req, res));
       if (admission.kind === "gone") return;
       if (admission.kind === "answered") {
         await admission.answer(req as Req, res as Response, (error) => {
@@ -202,21 +204,6 @@ async function run(
   else held?.detached(warnIfHeldToMaxHold);
 }
 
-/** Warns at `maxHoldMs`: the client of this lease has left, and its handler returned no promise. */
-function warnIfHeldToMaxHold({ lease: { signal } }: RequestLease): void {
-  const warn = () => {
-    const { reason } = signal;
-    if (!isSubmitLockError(reason) || reason.code !== "SUBMIT_LOCK_LOST") return;
-    if (reason.reason !== "max-hold") return;
-    warnOnce(
-      "SUBMIT_LOCK_UNSEEN_HANDLER",
-      "a client left, and its user stayed locked out for maxHoldMs, because the handler passed to guard.protect() did not return a promise, so the guard could not tell when it finished. Write the handler async, and await everything that it starts, such as await pipeline(source, res)",
-    );
-  };
-  // Listens only once the client has left: making the signal costs time, and few requests need it.
-  signal.addEventListener("abort", warn, { once: true });
-}
-
 /** Answers on the bare response. Headers that were set before stay, such as those of CORS. */
 function send(
   res: ServerResponse,
@@ -232,6 +219,11 @@ function send(
   res.statusCode = status;
   for (const [name, value] of Object.entries(headers)) res.setHeader(name, value);
   res.end(body);
+}
+
+/** The URL as the client sent it, with the mount path that a router cuts off `req.url`. */
+function urlOf(req: IncomingMessage): string {
+  return (req as Partial<Request>).originalUrl ?? req.url ?? "";
 }
 
 /** Whether Express takes an "error" for "go on", and would run the handler of a refused request. */

@@ -1,15 +1,13 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { InvalidOptionError, isSubmitLockError } from "../errors.ts";
 import { publishReplay } from "../lock/channels.ts";
 import type { LookUp } from "../lock/on-call.ts";
 import type { AcquireOptions } from "../lock/submission.ts";
 import type { UserId } from "../lock/submit-key.ts";
-import type { WantedAnswer } from "./capture.ts";
-import type { AnswerFunction, ResolvedGuardOptions } from "./options.ts";
+import type { AnswerFunction, ResolvedGuardOptions, WantedAnswer } from "./options.ts";
 import type { AttemptLike, LockLike, Replay } from "./public.ts";
 import { problemOf, type RefusalReason } from "./refusals.ts";
-import { endLease, findLease, RequestLease } from "./request-lease.ts";
+import { type Exchange, endLease, findLease, RequestLease } from "./request-lease.ts";
 import { isReadable, listedHeaders } from "./stored-answer.ts";
 import { identify } from "./submission.ts";
 
@@ -40,13 +38,12 @@ const statusAlone: WantedAnswer = { storedHeaders: new Set(), maxBodyBytes: 0 };
 export async function admit<Source, Args extends unknown[]>(
   options: ResolvedGuardOptions<Source, Args>,
   source: Source,
-  req: IncomingMessage,
-  res: ServerResponse,
+  exchange: Exchange,
 ): Promise<Admission<Args>> {
   // OPTIONS, such as a preflight of CORS, is not a submission.
-  if (req.method === "OPTIONS") return { kind: "pass" };
+  if (exchange.method === "OPTIONS") return { kind: "pass" };
   // Made before the first await, because the response may end during an await.
-  const own = new RequestLease(req, res, options);
+  const own = new RequestLease(exchange, options);
   let admission: Admission<Args> | undefined;
   try {
     if (options.skip !== undefined && (await options.skip(source))) return { kind: "pass" };
@@ -57,10 +54,10 @@ export async function admit<Source, Args extends unknown[]>(
         ? refused(options, options.onAnonymous, source, own, { reason: "anonymous" })
         : await hold(options, source, userId, own);
     // Do not answer a request that was answered already, or whose client has left.
-    if (admission.kind === "answered" && own.response.isTooLate) admission = { kind: "gone" };
+    if (admission.kind === "answered" && own.isTooLate) admission = { kind: "gone" };
     return admission;
   } finally {
-    if (admission?.kind !== "pass" || admission.held !== own) own.response.stop();
+    if (admission?.kind !== "pass" || admission.held !== own) exchange.stop();
   }
 }
 
@@ -72,7 +69,7 @@ async function hold<Source, Args extends unknown[]>(
 ): Promise<Admission<Args>> {
   const { cooldownMs, idempotency, lock } = options;
   const key = lock.keyFor?.(userId);
-  const held = findLease(own.req, key);
+  const held = findLease(own.exchange.request, key);
   if (held !== undefined) {
     // The outer guard's options decide which answers are kept, and how long a cooldown is.
     const isLost = idempotency !== undefined && held.options.idempotency !== idempotency;
@@ -85,8 +82,8 @@ async function hold<Source, Args extends unknown[]>(
     return { kind: "pass", held };
   }
   const found =
-    idempotency && (await identify(idempotency, source, own.req, options.content, key ?? ""));
-  if (own.response.isTooLate) return { kind: "gone" };
+    idempotency && (await identify(idempotency, options, source, own.exchange, key ?? ""));
+  if (own.isTooLate) return { kind: "gone" };
   if (idempotency === undefined || found === undefined) {
     return admitted(options, source, own, await lock.acquire(userId));
   }
@@ -106,7 +103,10 @@ async function hold<Source, Args extends unknown[]>(
   const replay: Replay = { reason: "replay", answer: { ...stored, headers }, ageMs };
   // A handler that calls `lease.complete` may have kept a status that a guard never keeps.
   const isAnswer = stored.status >= 200 && stored.status < 500;
-  if (isAnswer && (options.onReplay || isReadable(replay.answer, own.req.headers))) {
+  if (
+    isAnswer &&
+    (options.onReplay || isReadable(replay.answer, own.exchange.header("accept-encoding")))
+  ) {
     publishReplay({ key: key ?? "", ageMs, source: submission.source });
     const answer = options.onReplay ?? options.replay;
     return { kind: "answered", answer: (...args) => answer(...args, replay) };
@@ -131,7 +131,7 @@ async function waitForAnswer(
     const leftMs = endsAt - performance.now();
     if (leftMs <= 0) return { outcome: "in-flight" };
     await sleep(Math.min(pauseMs, leftMs));
-    if (own.response.isTooLate) return { outcome: "in-flight" };
+    if (own.isTooLate) return { outcome: "in-flight" };
     const found = await lock.lookUp?.(userId, asked);
     // `unknown`: the store did not answer. Look again.
     if (found !== undefined && found.outcome !== "in-flight" && found.outcome !== "unknown") {
@@ -149,8 +149,8 @@ function admitted<Source, Args extends unknown[]>(
 ): Admission<Args> {
   switch (attempt.outcome) {
     case "acquired": {
-      if (own.response.isTooLate) {
-        endLease(attempt.lease, undefined, 0);
+      if (own.isTooLate) {
+        endLease(attempt.lease, undefined, 0, own.exchange);
         return { kind: "gone" };
       }
       own.hold(attempt.lease);
@@ -172,7 +172,7 @@ function admitted<Source, Args extends unknown[]>(
       // A wrong password or permission is not an outage: an operator would not see it in a 503.
       if (isSubmitLockError(cause) && cause.code === "SUBMIT_LOCK_MISCONFIGURED") throw cause;
       // With "proceed", an order would run without a lock for a client that has left.
-      if (own.response.isTooLate) return { kind: "gone" };
+      if (own.isTooLate) return { kind: "gone" };
       const why = { reason: "unavailable", cause } as const;
       return refused(options, options.onUnavailable, source, own, why);
     }

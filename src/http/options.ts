@@ -2,7 +2,6 @@ import { InvalidOptionError } from "../errors.ts";
 import { resolveRetainMs } from "../lock/submission.ts";
 import type { UserId } from "../lock/submit-key.ts";
 import { checkMs, checkOptionNames, hasMembers, invalidOption } from "../validation.ts";
-import type { RequestContent } from "./fingerprint.ts";
 import type {
   Anonymous,
   Contended,
@@ -19,15 +18,16 @@ import type { Refusal } from "./refusals.ts";
 import { resolveStoredHeaders } from "./stored-answer.ts";
 
 /** Answers a request instead of its handler. `Args` are the arguments of a framework's handler. */
-export type AnswerFunction<Args extends unknown[], Info> = (
+export type AnswerFunction<Args extends unknown[], Info, Result = unknown> = (
   ...args: [...args: Args, info: Info]
-) => unknown;
+) => Result;
 
 /**
  * The options of a guard. `Source` is the argument of its callbacks, such as a request. `Args` are
- * the arguments of its functions that answer; the reason follows them as the last argument.
+ * the arguments of its functions that answer; the reason follows them as the last argument, and
+ * `Result` is their answer.
  */
-export interface GuardOptions<Source, Args extends unknown[]> {
+export interface GuardOptions<Source, Args extends unknown[], Result = unknown> {
   /** A `SubmitLock`. */
   readonly lock: LockLike;
   /**
@@ -51,20 +51,24 @@ export interface GuardOptions<Source, Args extends unknown[]> {
    */
   readonly cooldownMs?: number | undefined;
   /** Without a user: "reject" answers 401, "proceed" runs without a lock. @defaultValue "reject" */
-  readonly onAnonymous?: "reject" | "proceed" | AnswerFunction<Args, Anonymous> | undefined;
+  readonly onAnonymous?: "reject" | "proceed" | AnswerFunction<Args, Anonymous, Result> | undefined;
   /** Answers instead of every 409; the reason is in {@link Contended}. @defaultValue 409 */
-  readonly onContended?: AnswerFunction<Args, Contended> | undefined;
+  readonly onContended?: AnswerFunction<Args, Contended, Result> | undefined;
   /** Redis is no help: "reject" gives 503, "proceed" runs without a lock. @defaultValue "reject" */
-  readonly onUnavailable?: "reject" | "proceed" | AnswerFunction<Args, Unavailable> | undefined;
+  readonly onUnavailable?:
+    | "reject"
+    | "proceed"
+    | AnswerFunction<Args, Unavailable, Result>
+    | undefined;
   /**
    * The `Idempotency-Key` is missing although it is required, or cannot be read, or `submissionId`
    * returned a number, a boolean or unfit text. @defaultValue 400
    */
-  readonly onKeyMissing?: AnswerFunction<Args, KeyMissing> | undefined;
+  readonly onKeyMissing?: AnswerFunction<Args, KeyMissing, Result> | undefined;
   /** The submission's id was used before, with other content. @defaultValue 422 */
-  readonly onMismatch?: AnswerFunction<Args, Mismatch> | undefined;
+  readonly onMismatch?: AnswerFunction<Args, Mismatch, Result> | undefined;
   /** The submission has a kept answer. @defaultValue that, with `Idempotent-Replayed: true` */
-  readonly onReplay?: AnswerFunction<Args, Replay> | undefined;
+  readonly onReplay?: AnswerFunction<Args, Replay, Result> | undefined;
 }
 
 /** The functions that the adapter of a framework adds to the options. */
@@ -73,7 +77,10 @@ interface Adapter<Source, Args extends unknown[]> {
   readonly reject: AnswerFunction<Args, Refusal>;
   prefersPage(source: Source): boolean;
   readonly replay: AnswerFunction<Args, Replay>;
-  readonly content: (source: Source) => RequestContent;
+  /** The path as the client sent it, with the mount path that a router may cut off. */
+  path(source: Source): string;
+  /** The content of a request that has an `Idempotency-Key`, where there is no `fingerprint`. */
+  payload(source: Source): unknown;
 }
 
 export interface ResolvedGuardOptions<Source, Args extends unknown[]>
@@ -94,6 +101,9 @@ export interface ResolvedIdempotency<Source>
   readonly maxBodyBytes: number;
   readonly waitMs: number;
 }
+
+/** The part of an answer to capture. */
+export type WantedAnswer = Pick<ResolvedIdempotency<never>, "storedHeaders" | "maxBodyBytes">;
 
 const guardNames = [
   "lock",

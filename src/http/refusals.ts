@@ -20,6 +20,30 @@ export type RefusalReason<Each extends Refusal = Refusal> = Each extends Refusal
 export const offeredTypes = ["application/problem+json", "json", "html"] as const;
 
 /**
+ * Whether a client that sends this `Accept` prefers a page to the other types (RFC 9110, section
+ * 12.5.1), for frameworks without a negotiation of their own.
+ */
+export function prefersHtml(accept = "*/*"): boolean {
+  const ranges = accept.split(",").map((range, order) => {
+    const [type = "", ...parameters] = range
+      .toLowerCase()
+      .split(";")
+      .map((each) => each.trim());
+    const q = parameters.find((each) => each.startsWith("q="));
+    return { type, order, q: q === undefined ? 1 : Number(q.slice(2)) };
+  });
+  const ranked = ["application/problem+json", "application/json", "text/html"].map((type) => {
+    const fitting = [type, type.replace(/\/.*/, "/*"), "*/*"];
+    // The most specific range that names the type decides.
+    const found = fitting.flatMap((each) => ranges.filter((range) => range.type === each))[0];
+    const place = fitting.indexOf(found?.type ?? type);
+    return { type, place, q: found?.q ?? 0, order: found?.order ?? 0 };
+  });
+  ranked.sort((a, b) => b.q - a.q || a.place - b.place || a.order - b.order);
+  return ranked[0]?.type === "text/html";
+}
+
+/**
  * Makes the answer that a guard gives where the application has none of its own.
  *
  * @param audience its `docs` are safe within a header. `isDerived`: `submissionId` gave the id, so

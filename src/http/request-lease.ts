@@ -1,13 +1,42 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
+import { isSubmitLockError } from "../errors.ts";
 import { UserLease } from "../lock/lease.ts";
 import type { AnswerToStore } from "../lock/record.ts";
 import { warnOnce } from "../validation.ts";
-import type { Capture } from "./capture.ts";
 import type { ResolvedGuardOptions } from "./options.ts";
 import type { LeaseLike } from "./public.ts";
-import { ResponseEnd } from "./response-end.ts";
 import { isStored } from "./stored-answer.ts";
 import { IdentifiedSubmission } from "./submission.ts";
+
+/** A request and the end of its response, as an adapter shows them. */
+export interface Exchange {
+  /** The object by which the guards of one request find each other's lease. */
+  readonly request: object;
+  readonly method: string | undefined;
+  /** The value of a header, its lines joined; the name in lower case. */
+  header(name: string): string | undefined;
+  /** The lines of a header as they were sent. */
+  headerLines(name: string): readonly string[];
+  /** Begins to watch the response; `responseChanged` follows whenever a member below may change. */
+  watch(watcher: { responseChanged(): void }): void;
+  /** The handler has ended the response, even after its client has left. */
+  readonly ended: boolean;
+  /** The client has left, or cannot read the rest of the response. */
+  readonly closed: boolean;
+  /** Whether the response will not change any more once the work is done. */
+  readonly isOver: boolean;
+  /** No longer watches the response. */
+  stop(): void;
+  /** Gets the promise of the release or complete, for platforms that freeze behind an answer. */
+  leaseEnds?(ended: Promise<unknown>): void;
+}
+
+/** Captures the answer that a handler gives to a request. */
+export interface Capture {
+  /** Returns `undefined` without an answer; its `body` is `undefined` if incomplete or too long. */
+  answer(): AnswerToStore | undefined;
+  /** The handler has failed: an answer that is given from now on is not its own. */
+  failed(): void;
+}
 
 type HoldOptions = Pick<ResolvedGuardOptions<never, never>, "cooldownMs" | "idempotency">;
 
@@ -17,8 +46,7 @@ type HoldOptions = Pick<ResolvedGuardOptions<never, never>, "cooldownMs" | "idem
  * client that leaves does not stop the handler.
  */
 export class RequestLease {
-  readonly req: IncomingMessage;
-  readonly response: ResponseEnd;
+  readonly exchange: Exchange;
   /** The options of the guard that acquired the lease. */
   readonly options: HoldOptions;
   /** Set by `hold`. */
@@ -33,18 +61,24 @@ export class RequestLease {
   #onAbandoned: ((held: RequestLease) => void) | undefined;
 
   /** Starts watching the response at once: it may end while the user is still being looked up. */
-  constructor(req: IncomingMessage, res: ServerResponse, options: HoldOptions) {
-    this.req = req;
+  constructor(exchange: Exchange, options: HoldOptions) {
+    this.exchange = exchange;
     this.options = options;
-    this.response = new ResponseEnd(req, res, this);
+    exchange.watch(this);
+  }
+
+  /** Whether the client has left, or the response was ended already. */
+  get isTooLate(): boolean {
+    return this.exchange.closed || this.exchange.ended;
   }
 
   /** Keeps the lease until work and response are over. Neither may be over yet. */
   hold(lease: LeaseLike): void {
     this.lease = lease;
     this.#isHeld = true;
-    const others = leases.get(this.req);
-    if (others === undefined) leases.set(this.req, [this]);
+    const { request } = this.exchange;
+    const others = leases.get(request);
+    if (others === undefined) leases.set(request, [this]);
     else others.push(this);
   }
 
@@ -73,9 +107,10 @@ export class RequestLease {
 
   responseChanged(): void {
     if (!this.#isHeld || this.#running > 0) return;
-    if (this.response.ended || (this.#isFinished && this.response.isOver)) {
+    const { exchange } = this;
+    if (exchange.ended || (this.#isFinished && exchange.isOver)) {
       this.end();
-    } else if (this.response.closed && !this.#isFinished) {
+    } else if (exchange.closed && !this.#isFinished) {
       const onAbandoned = this.#onAbandoned;
       this.#onAbandoned = undefined;
       onAbandoned?.(this);
@@ -89,28 +124,28 @@ export class RequestLease {
    */
   end(outerWorkMs = 0): void {
     this.#isHeld = false;
-    this.response.stop();
-    const { lease, req } = this;
-    const ofRequest = leases.get(req) ?? [];
-    if (ofRequest.length === 1) leases.delete(req);
+    const { exchange, lease } = this;
+    exchange.stop();
+    const ofRequest = leases.get(exchange.request) ?? [];
+    if (ofRequest.length === 1) leases.delete(exchange.request);
     else ofRequest.splice(ofRequest.indexOf(this), 1);
     const answer = this.capture?.answer();
     const hasSucceeded = answer !== undefined && answer.status >= 200 && answer.status < 400;
     const cooldownMs = hasSucceeded ? this.options.cooldownMs : 0;
     const kept = answer !== undefined && this.#isKept(answer) ? answer : undefined;
     if (outerWorkMs <= cooldownMs) {
-      endLease(lease, kept, cooldownMs);
+      endLease(lease, kept, cooldownMs, exchange);
       return;
     }
     try {
       if (lease instanceof UserLease) {
-        endLease(lease, kept, outerWorkMs);
+        endLease(lease, kept, outerWorkMs, exchange);
         return;
       }
     } catch {
       // The lock's store has no cooldowns, and the lease was not ended.
     }
-    setTimeout(() => endLease(lease, kept, cooldownMs), outerWorkMs);
+    setTimeout(() => endLease(lease, kept, cooldownMs, exchange), outerWorkMs);
   }
 
   #isKept(answer: AnswerToStore): boolean {
@@ -134,12 +169,12 @@ export class RequestLease {
  * A map and not a property of the request: Express replaces each request's prototype, which gives it
  * a hidden class of its own, and one more property on it would cost about 2 µs.
  */
-const leases = new WeakMap<IncomingMessage, RequestLease[]>();
+const leases = new WeakMap<object, RequestLease[]>();
 
 /** Rule 13: the valid lease on this key that an outer guard has acquired for the request. */
-export function findLease(req: IncomingMessage, key: string | undefined): RequestLease | undefined {
+export function findLease(request: object, key: string | undefined): RequestLease | undefined {
   // A lost lease protects nothing: `undefined` makes the inner guard try to take the lock itself.
-  return leases.get(req)?.find(({ lease }) => lease.key === key && lease.remainingMs() > 0);
+  return leases.get(request)?.find(({ lease }) => lease.key === key && lease.remainingMs() > 0);
 }
 
 /** Ends a lease: `complete` with an answer, `release` without one. Rule 8: neither is awaited. */
@@ -147,6 +182,7 @@ export function endLease(
   lease: LeaseLike,
   answer: AnswerToStore | undefined,
   cooldownMs: number,
+  exchange: Exchange,
 ): void {
   const options = cooldownMs > 0 ? { cooldownMs } : undefined;
   const isOurs = lease instanceof UserLease;
@@ -156,7 +192,8 @@ export function endLease(
         ? lease.release(options)
         : lease.complete(answer, options);
     // The promises of a UserLease never reject.
-    if (!isOurs) ended?.catch(warnOfForeignLock);
+    const settled = isOurs ? ended : ended?.catch(warnOfForeignLock);
+    if (settled !== undefined) exchange.leaseEnds?.(settled);
   } catch (error) {
     if (isOurs) throw error;
     warnOfForeignLock(error);
@@ -166,4 +203,19 @@ export function endLease(
 /** An error of a lock that is not ours must not end the process, nor make `res.end()` throw. */
 function warnOfForeignLock(error: unknown): void {
   warnOnce("SUBMIT_LOCK_RELEASE_FAILED", `the guard's lock failed to end a lease: ${error}`);
+}
+
+/** Warns at `maxHoldMs`: the client of this lease has left, and its handler returned no promise. */
+export function warnIfHeldToMaxHold({ lease: { signal } }: RequestLease): void {
+  const warn = () => {
+    const { reason } = signal;
+    if (!isSubmitLockError(reason) || reason.code !== "SUBMIT_LOCK_LOST") return;
+    if (reason.reason !== "max-hold") return;
+    warnOnce(
+      "SUBMIT_LOCK_UNSEEN_HANDLER",
+      "a client left, and its user stayed locked out for maxHoldMs, because the handler passed to guard.protect() did not return a promise, so the guard could not tell when it finished. Write the handler async, and await everything that it starts, such as await pipeline(source, res)",
+    );
+  };
+  // Listens only once the client has left: making the signal costs time, and few requests need it.
+  signal.addEventListener("abort", warn, { once: true });
 }

@@ -1,4 +1,4 @@
-import type { IncomingHttpHeaders, ServerResponse } from "node:http";
+import { isUtf8 } from "node:buffer";
 import { InvalidOptionError } from "../errors.ts";
 import type { AnswerHeaders, AnswerToStore, StoredAnswer } from "../lock/record.ts";
 import { describe, invalidOption } from "../validation.ts";
@@ -23,10 +23,10 @@ export function isStored(policy: StorePolicy, answer: AnswerToStore): boolean {
 }
 
 /** Whether the kept answer can be repeated: complete, and in a coding that the client accepts. */
-export function isReadable(answer: StoredAnswer, request: IncomingHttpHeaders): boolean {
+export function isReadable(answer: StoredAnswer, accept: string | undefined): boolean {
   const { body, headers, status } = answer;
   if (body !== undefined) {
-    return isCodingAccepted(headers["content-encoding"] ?? "", request["accept-encoding"] ?? "");
+    return isCodingAccepted(headers["content-encoding"] ?? "", accept ?? "");
   }
   // Without its body, an answer can be repeated only if its headers say where to go.
   return (status >= 300 && status < 400) || headers["location"] !== undefined;
@@ -123,12 +123,12 @@ export function resolveStoredHeaders(replayHeaders: readonly string[] = []): Rea
   return new Set([...always, ...replayHeaders.map((name) => name.toLowerCase())]);
 }
 
-/** The headers of a replay. `Vary` is joined to the one that outer middleware has set. */
-export function headersToRepeat(res: ServerResponse, headers: AnswerHeaders): Picked {
+/** The headers of a replay. `Vary` is joined to `earlier`, which outer middleware has set. */
+export function headersToRepeat(headers: AnswerHeaders, earlier?: unknown): Picked {
   const repeated = { ...headers, "Idempotent-Replayed": "true" } as Picked;
   const { vary } = headers;
   if (vary !== undefined) {
-    const names = listOf([res.getHeader("vary") ?? [], vary]);
+    const names = listOf([earlier ?? [], vary]);
     // Each name once, in upper or lower case.
     const union = new Map(names.map((name) => [name.toLowerCase(), name]));
     repeated["vary"] = [...union.values()].join(", ");
@@ -136,40 +136,24 @@ export function headersToRepeat(res: ServerResponse, headers: AnswerHeaders): Pi
   return repeated;
 }
 
-/** The headers of `writeHead`: an object, a flat array of names and values, an array of pairs. */
-export type GivenHeaders = Readonly<Record<string, unknown>> | readonly unknown[] | undefined;
-
-/**
- * The headers of a response that must be stored, with lower-case names, without a prototype.
- *
- * @param given the argument of `writeHead`. It replaces a header of the same name that the response
- * has; within an array, a name that is repeated adds a value.
- */
-export function pickHeaders(
-  stored: ReadonlySet<string>,
-  res: ServerResponse,
-  given?: GivenHeaders,
-): Picked {
-  const picked: Picked = Object.create(null);
-  // Not `getHeaders`, which copies all of them. These names are in lower case.
-  for (const name of res.getHeaderNames()) {
-    const text = stored.has(name) ? textOf(res.getHeader(name)) : undefined;
-    if (text !== undefined) picked[name] = text;
+/** The form that a stored body had, for frameworks that serialise: JSON as a value, text, bytes. */
+export function bodyToRepeat(body: Uint8Array, type: string): unknown {
+  const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
+  if (!isUtf8(bytes)) return bytes;
+  const text = bytes.toString();
+  if (!/\bjson\b/i.test(type)) return type.startsWith("text/") ? text : bytes;
+  try {
+    const value: unknown = JSON.parse(text);
+    // A value only if its JSON is the same text again.
+    const isSame = typeof value === "object" && value !== null && JSON.stringify(value) === text;
+    return isSame ? value : bytes;
+  } catch {
+    return bytes;
   }
-  if (given === undefined || given === null) return picked;
-  const isList = Array.isArray(given);
-  // Of equal names in a list, Node.js 20 sends the last one where the response has any header.
-  const isLastOnly = !isList || (isNode20 && !("stream" in res) && res.getHeaderNames().length > 0);
-  const isFlat = isList && !Array.isArray(given[0]);
-  const pairs = isFlat
-    ? Array.from({ length: given.length / 2 }, (_, i) => [given[2 * i], given[2 * i + 1]])
-    : given;
-  return Object.assign(picked, listedHeaders(stored, pairs, isLastOnly));
 }
 
-const isNode20 = process.version.startsWith("v20.");
-
-type Picked = Record<string, string | string[]>;
+/** Headers with lower-case names, without a prototype. */
+export type Picked = Record<string, string | string[]>;
 
 /**
  * Returns the given headers that are in `stored`, with lower-case names. A record may have others:
@@ -193,7 +177,7 @@ export function listedHeaders(
   return picked;
 }
 
-function textOf(value: unknown): string | string[] | undefined {
+export function textOf(value: unknown): string | string[] | undefined {
   if (value === undefined || value === null) return undefined;
   return Array.isArray(value) ? value.map(String) : String(value);
 }

@@ -1,8 +1,8 @@
-import type { IncomingMessage } from "node:http";
 import { type AcquireOptions, checkText, hash22, isText } from "../lock/submission.ts";
-import { fingerprintOf, payloadOf, type RequestContent } from "./fingerprint.ts";
-import type { ResolvedIdempotency } from "./options.ts";
+import { fingerprintOf } from "./fingerprint.ts";
+import type { ResolvedGuardOptions, ResolvedIdempotency } from "./options.ts";
 import type { KeyMissing, RequestSubmission } from "./public.ts";
+import type { Exchange } from "./request-lease.ts";
 
 /** The submission of a request, which remembers whether `doNotStore` was called. */
 export class IdentifiedSubmission implements RequestSubmission {
@@ -38,14 +38,15 @@ type Identification =
  */
 export async function identify<Source>(
   options: ResolvedIdempotency<Source>,
+  { path, payload }: Pick<ResolvedGuardOptions<Source, never>, "path" | "payload">,
   source: Source,
-  req: IncomingMessage,
-  content: (source: Source) => RequestContent,
+  exchange: Exchange,
   scope: string,
 ): Promise<Identification | undefined> {
-  const { retainMs } = options;
+  const { fingerprint: chosen, retainMs } = options;
+  const { method } = exchange;
   // GET and HEAD have no submission: they take the plain lock, and no answer is kept.
-  if (req.method === "GET" || req.method === "HEAD") return undefined;
+  if (method === "GET" || method === "HEAD") return undefined;
   // No await without the function: most applications use the header alone.
   if (options.submissionId !== undefined) {
     const derived = await options.submissionId(source);
@@ -58,14 +59,14 @@ export async function identify<Source>(
       }
       const text = checkText("idempotency.submissionId", derived);
       const id = hash22(`derived\n${scope}\n${text}`);
-      const given = await options.fingerprint?.(source);
+      const given = await chosen?.(source);
       const fingerprint = given === undefined ? undefined : fingerprintOf(id, given);
       const submission = new IdentifiedSubmission(id, "derived");
       return { submission, asked: { submission: { id, fingerprint, retainMs } } };
     }
   }
   if (options.key === "ignored") return undefined;
-  const header = parseIdempotencyKey(linesOf(req, "idempotency-key"));
+  const header = parseIdempotencyKey(exchange.headerLines("idempotency-key"));
   if (header.kind === "invalid") {
     const why =
       "Send one key of 1 to 255 printable ASCII characters, in double quotes or without space, double quote, comma and semicolon.";
@@ -74,30 +75,10 @@ export async function identify<Source>(
   if (header.kind === "missing") {
     return options.key === "required" ? { reason: "key-missing" } : undefined;
   }
-  const sent = content(source);
-  const path = sent.originalUrl.replace(/\?.*/s, "");
-  const id = hash22(`key\n${scope}\n${req.method} ${path}\n${header.key}`);
-  const payload = await (options.fingerprint ? options.fingerprint(source) : payloadOf(req, sent));
-  const fingerprint = fingerprintOf(id, payload);
+  const id = hash22(`key\n${scope}\n${method} ${path(source)}\n${header.key}`);
+  const fingerprint = fingerprintOf(id, await (chosen ?? payload)(source));
   const submission = new IdentifiedSubmission(id, "key");
   return { submission, asked: { submission: { id, fingerprint, retainMs } } };
-}
-
-/** The lines of a header as they were sent. `req.headers` has them joined. */
-function linesOf(req: IncomingMessage, name: string): string[] {
-  const lines: string[] = [];
-  const { rawHeaders } = req;
-  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
-    const each = rawHeaders[i];
-    // The length first: `toLowerCase` copies the name, and nearly all names have another length.
-    if (each?.length === name.length && each.toLowerCase() === name) {
-      lines.push(rawHeaders[i + 1] ?? "");
-    }
-  }
-  if (lines.length > 0) return lines;
-  // An adapter for serverless functions may make its requests without `rawHeaders`.
-  const joined = req.headers[name];
-  return joined === undefined ? [] : [joined].flat();
 }
 
 type IdempotencyKey =

@@ -1,8 +1,9 @@
-import { isUtf8 } from "node:buffer";
 import type { ParameterizedContext } from "koa";
-import { type Capture, ResponseCapture, type WantedAnswer } from "../http/capture.ts";
-import { pickHeaders } from "../http/stored-answer.ts";
+import type { WantedAnswer } from "../http/options.ts";
+import type { Capture } from "../http/request-lease.ts";
+import { bodyToRepeat } from "../http/stored-answer.ts";
 import type { AnswerToStore, StoredAnswer } from "../lock/record.ts";
+import { pickHeaders, ResponseCapture } from "../node/capture.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: any state and any context of the application fits.
 export type AnyContext = ParameterizedContext<any, any, any>;
@@ -102,23 +103,9 @@ export function repeat(ctx: AnyContext, { body, headers, status }: StoredAnswer)
     const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
     const byKoa = bodyWithout(ctx);
     const isByKoa = type === byKoa.type && bytes.toString() === byKoa.text;
-    if (!isByKoa) ctx.body = bodyOf(bytes, String(type));
+    if (!isByKoa) ctx.body = bodyToRepeat(bytes, String(type));
     // Koa has guessed a type that the stored answer does not have.
     if (type === undefined) ctx.remove("Content-Type");
   }
   ctx.status = status;
-}
-
-function bodyOf(bytes: Buffer, type: string): unknown {
-  if (!isUtf8(bytes)) return bytes;
-  const text = bytes.toString();
-  if (!/\bjson\b/i.test(type)) return type.startsWith("text/") ? text : bytes;
-  try {
-    const value: unknown = JSON.parse(text);
-    // A value only if its JSON is the same text again.
-    const isSame = typeof value === "object" && value !== null && JSON.stringify(value) === text;
-    return isSame ? value : bytes;
-  } catch {
-    return bytes;
-  }
 }

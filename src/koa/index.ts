@@ -4,9 +4,10 @@ import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
 import type { Anonymous, RequestSubmission, Unavailable } from "../http/public.ts";
 import { offeredTypes } from "../http/refusals.ts";
 import type { RequestLease } from "../http/request-lease.ts";
-import { isDisconnected } from "../http/response-end.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
+import { isDisconnected, NodeExchange } from "../node/exchange.ts";
+import { payloadOf } from "../node/payload.ts";
 import { BodyStreams } from "./body-streams.ts";
 import { type AnyContext, ContextCapture, repeat } from "./capture.ts";
 
@@ -63,20 +64,21 @@ export function submitGuard<Ctx extends AnyContext = Context>(
     prefersPage: (ctx: AnyContext) => ctx.accepts([...offeredTypes]) === "html",
     replay: (ctx: AnyContext, { answer }) => {
       repeat(ctx, answer);
-      ctx.set(headersToRepeat(ctx.res, answer.headers));
+      ctx.set(headersToRepeat(answer.headers, ctx.res.getHeader("vary")));
     },
-    content: (ctx: AnyContext) => {
-      const { originalUrl } = ctx;
+    path: ({ originalUrl }: AnyContext) => originalUrl.replace(/\?.*/s, ""),
+    payload: (ctx: AnyContext) => {
       const request = ctx.request as { body?: unknown; file?: unknown; files?: unknown };
       const req = ctx.req as { file?: unknown; files?: unknown };
       const files = [request.file, request.files, ctx["file"], ctx["files"], req.file, req.files];
-      const query = originalUrl.includes("?") ? ctx.query : {};
-      return { originalUrl, query, body: request.body, hasParser: "body" in request, files };
+      const query = ctx.originalUrl.includes("?") ? ctx.query : {};
+      const { body } = request;
+      return payloadOf(ctx.req, { query, body, hasParser: "body" in request, files });
     },
   });
   return async function submitGuardMiddleware(ctx, next) {
     const source = ctx as unknown as Ctx;
-    const admission = await admit(resolved, source, ctx.req, ctx.res);
+    const admission = await admit(resolved, source, new NodeExchange(ctx.req, ctx.res));
     // The request was answered, or its client has left: Koa's own answer would be wrong either way.
     if (admission.kind === "gone") ctx.respond = false;
     else if (admission.kind === "answered") await admission.answer(source);
@@ -107,7 +109,7 @@ function watch(ctx: AnyContext, bodies: BodyStreams, held: RequestLease, capture
   bodies.whenEnded(isDisconnected(ctx.req, ctx.res), ({ hasErrored, hasFailed }) => {
     // After its client has left, a stream may be torn down with an error that is not its own.
     if ((hasErrored || hasFailed) && !isDisconnected(ctx.req, ctx.res)) capture?.bodyFailed();
-    if (hasFailed) held.response.close();
+    if (hasFailed) (held.exchange as NodeExchange).close();
     held.detached(() => {
       // Koa does not end the response of a client that has left. All work has been seen, unless the
       // handler answers by itself, or by a stream that does not report its end.

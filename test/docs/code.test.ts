@@ -67,6 +67,12 @@ describe("a quick start", () => {
       ];
     }),
     {
+      name: "Fastify",
+      code: page("docs/guide/fastify.md").blockUnder("Quick start", "ts"),
+      language: "ts",
+    },
+    { name: "Hono", code: page("docs/guide/fetch.md").blockUnder("Hono", "ts"), language: "ts" },
+    {
       name: "Express in CommonJS",
       code: page("docs/guide/express.md").blockUnder("In CommonJS", "cjs"),
       language: "cjs",

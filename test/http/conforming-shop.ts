@@ -1,11 +1,16 @@
 import { once } from "node:events";
 import { createServer, request, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { getRequestListener } from "@hono/node-server";
 import express5 from "express";
 import express4 from "express4";
+import Fastify from "fastify";
+import { Hono } from "hono";
 import Koa3 from "koa";
 import Koa2 from "koa2";
 import { submitGuard as expressGuard } from "../../src/express/index.ts";
+import { submitGuard as fastifyGuard } from "../../src/fastify/index.ts";
+import { submitGuard as fetchGuard, submissionOf } from "../../src/fetch/index.ts";
 import type { RequestSubmission } from "../../src/http/public.ts";
 import { RedisStore, SubmitLock, type SubmitLockOptions } from "../../src/index.ts";
 import { submitGuard as koaGuard } from "../../src/koa/index.ts";
@@ -27,7 +32,7 @@ export interface Run {
   readonly submission: RequestSubmission | undefined;
 }
 
-/** How one of the two frameworks is asked for what a published specification wants. */
+/** How one of the frameworks is asked for what a published specification wants. */
 interface GuardOf<Mount> {
   readonly options: object;
   /** Mounted in front of the guard, such as what echoes the key. */
@@ -37,6 +42,9 @@ interface GuardOf<Mount> {
 export interface ShopParts {
   readonly express: GuardOf<express5.RequestHandler>;
   readonly koa: GuardOf<Koa3.Middleware>;
+  /** For the suites that run on `allFrameworks`. */
+  readonly fastify?: { readonly options: object };
+  readonly fetch?: { readonly options: object };
   readonly handler: (run: Run) => Answer | Promise<Answer>;
   readonly lock?: Omit<SubmitLockOptions, "store">;
 }
@@ -64,6 +72,13 @@ export const frameworks: readonly Framework[] = [
   { name: "Express 4", serve: (...given) => expressServer(express4, ...given) },
   { name: "Koa 3", serve: (...given) => koaServer(Koa3, ...given) },
   { name: "Koa 2", serve: (...given) => koaServer(Koa2, ...given) },
+];
+
+/** Those on which a guard is no middleware, too. */
+export const allFrameworks: readonly Framework[] = [
+  ...frameworks,
+  { name: "Fastify 5", serve: fastifyServer },
+  { name: "fetch, on Hono", serve: fetchServer },
 ];
 
 type Serve = Framework["serve"];
@@ -110,6 +125,38 @@ function koaServer(lib: typeof Koa3, ...[lock, { koa }, run]: Parameters<Serve>)
     ctx.body = body as object;
   });
   return createServer(app.callback());
+}
+
+function fastifyServer(...[lock, { fastify }, run]: Parameters<Serve>): Server {
+  const app = Fastify();
+  const guard = fastifyGuard({
+    userId: ({ headers }) => headers["x-user"]?.toString(),
+    ...fastify?.options,
+    lock,
+  });
+  const handler = guard.protect(async (request, reply) => {
+    const { body, headers = {}, status } = await run(request.body, request);
+    return await reply.code(status).headers(headers).send(body);
+  });
+  for (const path of paths) app.post(path, handler);
+  const ready = app.ready();
+  return createServer((req, res) => void ready.then(() => app.routing(req, res)));
+}
+
+function fetchServer(...[lock, { fetch }, run]: Parameters<Serve>): Server {
+  const app = new Hono();
+  const guard = fetchGuard({
+    userId: ({ headers }) => headers.get("x-user"),
+    ...fetch?.options,
+    lock,
+  });
+  const handler = guard.protect(async (request: Request) => {
+    const sent = await request.json();
+    const answer = await run(sent, { submission: submissionOf(request) });
+    return Response.json(answer.body ?? null, answer);
+  });
+  for (const path of paths) app.post(path, (c) => handler(c.req.raw));
+  return createServer(getRequestListener(app.fetch));
 }
 
 /** One answer, as the client has it. */

@@ -5,12 +5,14 @@ import express4 from "express4";
 import Koa3 from "koa";
 import Koa2 from "koa2";
 import { expressListener } from "./express-app.ts";
+import { fastifyListener } from "./fastify-app.ts";
+import { fetchListener } from "./fetch-app.ts";
 import { koaListener } from "./koa-app.ts";
 import type { AppParts } from "./turn.ts";
 
 export interface Framework {
   readonly name: string;
-  readonly family: "express" | "koa";
+  readonly family: "express" | "koa" | "fastify" | "fetch";
   readonly major: number;
   readonly http: 1 | 2;
   /** Whether the adapter sees when the handler is done, and not only when the response has ended. */
@@ -49,7 +51,35 @@ function koa(major: 2 | 3, lib: typeof Koa3, http: 1 | 2): Framework {
   };
 }
 
-/** Every framework and every way to mount the guard. Express does not run on HTTP/2. */
+function fastify(http: 1 | 2): Framework {
+  return {
+    name: `Fastify 5${http === 2 ? ", HTTP/2" : ""}`,
+    family: "fastify",
+    major: 5,
+    http,
+    seesWork: true,
+    listener: (parts) => fastifyListener(parts, http),
+    makeServer: (parts) =>
+      http === 1
+        ? createServer(fastifyListener(parts, http))
+        : createHttp2Server(fastifyListener(parts, http) as never),
+  };
+}
+
+const fetchOnHono: Framework = {
+  name: "fetch, on Hono",
+  family: "fetch",
+  major: 4,
+  http: 1,
+  seesWork: true,
+  listener: fetchListener,
+  makeServer: (parts) => createServer(fetchListener(parts)),
+};
+
+/** Where a guard protects a handler, and is no middleware among others. */
+export const newer: readonly Framework[] = [fastify(1), fastify(2), fetchOnHono];
+
+/** Express and Koa in every way to mount the guard. Express does not run on HTTP/2. */
 export const frameworks: readonly Framework[] = [
   express(4, express4, "protect"),
   express(4, express4, "guard"),
@@ -79,3 +109,31 @@ export const koas: readonly Framework[] = frameworks.filter(({ family }) => fami
 export const expresses: readonly Framework[] = frameworks.filter(
   ({ family }) => family === "express",
 );
+
+/** For suites in which nothing but the guard and the handler has a request. */
+export const all: readonly Framework[] = [...frameworks, ...newer];
+
+/** Whether a layer around or behind the guard may be any middleware. */
+export function hasLayers({ family }: Framework): boolean {
+  return family === "express" || family === "koa";
+}
+
+/** Whether a handler may write Node's response by hand, and go on after it has answered. */
+export function writesByHand({ family }: Framework): boolean {
+  return family !== "fetch";
+}
+
+/** Whether the guard sees error handlers and middleware around it, and what they answer. */
+export function seesOutside({ family }: Framework): boolean {
+  return family !== "fetch";
+}
+
+/** Whether a parser reads the body before the guard, and an error handler what the guard throws. */
+export function hasParsers({ family }: Framework): boolean {
+  return family !== "fetch";
+}
+
+/** Whether an error handler gets what is thrown and is no `Error`. Hono passes it on to its server. */
+export function catchesAnything({ family }: Framework): boolean {
+  return family !== "fetch";
+}

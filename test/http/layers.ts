@@ -13,6 +13,7 @@ export function layerThatWaits(
   what: (req: IncomingMessage, res: ServerResponse) => Promise<void>,
 ): Layer {
   return {
+    node: what,
     express: () => (req, res, next) => void what(req, res).then(() => next(), next),
     koa: () => async (ctx, next) => {
       await what(ctx.req, ctx.res);

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import { freshUser } from "../support/ids.ts";
-import { type Framework, frameworks } from "./frameworks.ts";
+import { all, type Framework } from "./frameworks.ts";
 import { gate } from "./gate.ts";
-import { codeOf, everywhere, openOnce, orderKey, unmarked } from "./once-shop.ts";
+import { codeOf, onAll, openOnce, orderKey, unmarked } from "./once-shop.ts";
 import { closeShops } from "./shop.ts";
 import type { Turn } from "./turn.ts";
 
@@ -21,7 +21,7 @@ const ids = [
   { by: "the cart's version", guard: { idempotency: { submissionId: () => "cart-7:3" } }, key: "" },
 ];
 
-describe.each(frameworks)("$name", (framework: Framework) => {
+describe.each(all)("$name", (framework: Framework) => {
   test.each(ids)("two clicks that $by makes one run once, however far apart", async (by) => {
     const { guard, key } = by;
     const double = async (gapMs: number) => {
@@ -59,7 +59,7 @@ describe.each(frameworks)("$name", (framework: Framework) => {
   });
 });
 
-describe.each(everywhere)("$name", (framework: Framework) => {
+describe.each(onAll)("$name", (framework: Framework) => {
   test("a retry while the first is at work is told so, and what it finds stays as it is", async () => {
     const goOn = gate();
     const once = await openOnce({

@@ -5,9 +5,9 @@ import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import {
   type Answer,
+  allFrameworks,
   type ConformingShop,
   closeConformingShops,
-  frameworks,
   openConformingShop,
   type Reply,
   type Run,
@@ -25,7 +25,7 @@ const docs = "https://shop.example/docs/idempotency";
 
 const numbered = ({ earlier }: Run): Answer => ({ status: 201, body: { order: earlier + 1 } });
 
-describe.each(frameworks)("on $name", (framework) => {
+describe.each(allFrameworks)("on $name", (framework) => {
   function openShop(
     idempotency: object = {},
     handler: (run: Run) => Answer | Promise<Answer> = numbered,
@@ -34,6 +34,8 @@ describe.each(frameworks)("on $name", (framework) => {
     return openConformingShop(framework, {
       express: { options },
       koa: { options },
+      fastify: { options },
+      fetch: { options },
       handler,
     });
   }
@@ -70,6 +72,8 @@ describe.each(frameworks)("on $name", (framework) => {
     const shop = await openConformingShop(framework, {
       express: { options: { idempotency: { retainMs: 1_000 } } },
       koa: { options: { idempotency: { retainMs: 1_000 } } },
+      fastify: { options: { idempotency: { retainMs: 1_000 } } },
+      fetch: { options: { idempotency: { retainMs: 1_000 } } },
       lock: { acquireTimeoutMs: 500 },
       handler: numbered,
     });
@@ -104,6 +108,16 @@ describe.each(frameworks)("on $name", (framework) => {
         options: {
           idempotency: {
             fingerprint: (ctx: { request: { body: unknown } }) => ofCart(ctx.request.body),
+          },
+        },
+      },
+      fastify: {
+        options: { idempotency: { fingerprint: (req: { body: unknown }) => ofCart(req.body) } },
+      },
+      fetch: {
+        options: {
+          idempotency: {
+            fingerprint: async (request: Request) => ofCart(await request.clone().json()),
           },
         },
       },

@@ -15,6 +15,7 @@ import {
   everywhere,
   type OnceOptions,
   type OnceSubmit,
+  onAll,
   openOnce,
   orderKey,
 } from "./once-shop.ts";
@@ -194,7 +195,7 @@ const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8
 /** Neither a key, an id or an owner id in any form, nor what Redis or the network said. */
 const leak = /lock:|redis|ECONN|127\.0\.0\.1|secret|8e03978e|[0-9a-f]{8}-[0-9a-f]{4}-|[\w-]{22}\b/i;
 
-describe.each(everywhere)("$name", (framework: Framework) => {
+describe.each(onAll)("$name", (framework: Framework) => {
   describe.each(refusals)("$status $code ($told.reason)", (refusing) => {
     const { arrange, code, heading, retryAfter, status, told } = refusing;
 
@@ -278,7 +279,7 @@ describe.each(everywhere)("$name", (framework: Framework) => {
   });
 });
 
-describe.each(everywhere)("$name, a submissionId", (framework: Framework) => {
+describe.each(onAll)("$name, a submissionId", (framework: Framework) => {
   test("the problems of its submissions speak of no Idempotency-Key", async () => {
     const fingerprint = (req: object) => Reflect.get(Reflect.get(req, "body") as object, "cart");
     const idempotency = { submissionId: () => "7:3", fingerprint, maxBodyBytes: 0 };

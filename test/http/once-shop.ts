@@ -1,6 +1,6 @@
 import { observer } from "../support/observer.ts";
 import { until } from "../support/until.ts";
-import { type Framework, koas, mainFrameworks } from "./frameworks.ts";
+import { type Framework, koas, mainFrameworks, newer } from "./frameworks.ts";
 import type { Call, Reply, Submit } from "./http-client.ts";
 import { openShop, type Shop, type ShopOptions } from "./shop.ts";
 import type { Turn } from "./turn.ts";
@@ -10,6 +10,9 @@ export const everywhere: readonly Framework[] = [
   ...mainFrameworks,
   ...koas.filter(({ http }) => http === 2),
 ];
+
+/** With those on which a guard is no middleware. */
+export const onAll: readonly Framework[] = [...everywhere, ...newer];
 
 export interface OnceOptions extends Omit<Partial<ShopOptions>, "handler" | "framework"> {
   framework: Framework;

@@ -5,12 +5,12 @@ import type { Lease } from "../../src/index.ts";
 import { command } from "../support/command.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { type Framework, frameworks } from "./frameworks.ts";
+import { all, type Framework } from "./frameworks.ts";
 import { closeShops, openShop } from "./shop.ts";
 
 afterEach(closeShops);
 
-describe.each(frameworks)("$name", (framework: Framework) => {
+describe.each(all)("$name", (framework: Framework) => {
   test("the lease of the request is the one that Redis knows", async () => {
     let lease: Lease | undefined;
     const shop = await openShop({

@@ -3,7 +3,7 @@ import { ioredis6 } from "../support/clients.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { type Framework, frameworks } from "./frameworks.ts";
+import { all, type Framework } from "./frameworks.ts";
 import { closeShops, openShop } from "./shop.ts";
 
 let proxy: RedisProxy;
@@ -31,7 +31,7 @@ async function warmShop(framework: Framework, duringWork: () => void = () => {})
   return { shop, commands: () => proxy.commands.slice(before) };
 }
 
-describe.each(frameworks)("$name", (framework: Framework) => {
+describe.each(all)("$name", (framework: Framework) => {
   test("a submit costs one command before its handler, and one when it is over", async () => {
     let beforeTheWork = 0;
     const { shop, commands } = await warmShop(framework, () => {

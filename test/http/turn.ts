@@ -21,16 +21,18 @@ export interface Turn {
   readonly ctx: Context | undefined;
   /** Answers as the framework's users do. */
   answer(status: number, body: object | string | null, type?: string): void;
-  /** A stream as the body: `pipeline` on Express, `ctx.body` on Koa. */
+  /** A stream as the body: `pipeline` on Express, `ctx.body` on Koa, what is sent elsewhere. */
   stream(source: Readable): Promise<void> | undefined;
   /** The bare response, for a handler that answers by hand. */
   byHand(): ServerResponse;
-  /** Passes an error on: `next(error)` on Express, a throw on Koa. */
+  /** Passes an error on: `next(error)` on Express, a throw elsewhere. */
   fail(error: Error): void;
 }
 
-/** A middleware that exists for both families. */
+/** A middleware that exists for Express and Koa. */
 export interface Layer {
+  /** For Fastify and fetch, where the layer needs nothing but Node's request and response. */
+  node?(req: IncomingMessage, res: ServerResponse): Promise<void>;
   express(): RequestHandler;
   koa(): Middleware;
 }

@@ -3,7 +3,7 @@ import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired } from "../support/locks.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
-import { type Framework, onHttp1 } from "./frameworks.ts";
+import { all, catchesAnything, type Framework } from "./frameworks.ts";
 import { closeShops, openShop } from "./shop.ts";
 import type { Turn } from "./turn.ts";
 
@@ -22,7 +22,7 @@ async function shopOf(framework: Framework, userId: () => unknown) {
   return { shop, seen, keys };
 }
 
-describe.each(onHttp1)("$name", (framework: Framework) => {
+describe.each(all.filter(({ http }) => http === 1))("$name", (framework: Framework) => {
   test.each([
     ["NaN", Number.NaN, "NaN"],
     ["a fraction", 1.5, "a fraction"],
@@ -95,7 +95,7 @@ describe.each(onHttp1)("$name", (framework: Framework) => {
     expect(await keys()).toEqual([]);
   });
 
-  test.each([undefined, null, "route", "router"])(
+  test.runIf(catchesAnything(framework)).each([undefined, null, "route", "router"])(
     "a userId that rejects with %j starts no handler",
     async (reason) => {
       const { shop, seen, keys } = await shopOf(framework, () => Promise.reject(reason));

@@ -13,6 +13,8 @@ const ENTRIES = {
   "submit-lock": "index.d.ts",
   "submit-lock/express": "express/index.d.ts",
   "submit-lock/koa": "koa/index.d.ts",
+  "submit-lock/fastify": "fastify/index.d.ts",
+  "submit-lock/fetch": "fetch/index.d.ts",
   "submit-lock/opentelemetry": "opentelemetry/index.d.ts",
 };
 

@@ -8,7 +8,7 @@ import { Consumers, ownVersions, type Project } from "./consumer-project.ts";
 // An install with an empty npm cache takes as long as the registry does.
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
 
-const PEERS = ownVersions("express", "koa", "ioredis", "redis", "@opentelemetry/api");
+const PEERS = ownVersions("express", "koa", "fastify", "ioredis", "redis", "@opentelemetry/api");
 const TYPES = ownVersions("@types/express", "@types/koa", "@types/node");
 const COMPILERS = {
   ...ownVersions("typescript"),

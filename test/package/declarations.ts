@@ -138,7 +138,7 @@ function parse(file: string, source: string): Module {
       const bare = text.replace(/^(export )?(declare )?/, "");
       module.declared.set(name, [...(module.declared.get(name) ?? []), bare]);
       if (isExported) module.exported.set(name, { from: file, name });
-    } else if (text.startsWith("declare global ")) {
+    } else if (/^declare (global|module) /.test(text)) {
       module.globals.push(text);
     } else {
       throw new Error(`${file}: a statement of an unknown kind: ${text}`);

@@ -13,7 +13,7 @@ import { setImmediate as turn } from "node:timers/promises";
 import express5 from "express";
 import express4 from "express4";
 import { afterEach, describe, expect, test } from "vitest";
-import { bodyIsUnparsed, bodyWasAnnounced, sentBody } from "../../src/http/fingerprint.ts";
+import { bodyIsUnparsed, bodyWasAnnounced, sentBody } from "../../src/node/payload.ts";
 
 const servers: { close(): unknown }[] = [];
 afterEach(() => {

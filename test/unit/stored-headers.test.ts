@@ -8,11 +8,8 @@ import {
 } from "node:http";
 import { type AddressInfo, Socket } from "node:net";
 import { describe, expect, test } from "vitest";
-import {
-  type GivenHeaders,
-  pickHeaders,
-  resolveStoredHeaders,
-} from "../../src/http/stored-answer.ts";
+import { resolveStoredHeaders } from "../../src/http/stored-answer.ts";
+import { type GivenHeaders, pickHeaders } from "../../src/node/capture.ts";
 
 const stored = resolveStoredHeaders(["X-Order"]);
 const newResponse = () => new ServerResponse(new IncomingMessage(new Socket()));

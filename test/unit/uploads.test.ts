@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { sentFiles } from "../../src/http/fingerprint.ts";
+import { sentFiles } from "../../src/node/payload.ts";
 
 const file = { fieldname: "list", originalname: "a.txt", mimetype: "text/plain", size: 3 };
 const inMemory = { ...file, buffer: Buffer.from("abc") };

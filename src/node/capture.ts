@@ -1,17 +1,8 @@
 import type { ServerResponse } from "node:http";
+import type { WantedAnswer } from "../http/options.ts";
+import type { Capture } from "../http/request-lease.ts";
+import { listedHeaders, type Picked, textOf } from "../http/stored-answer.ts";
 import type { AnswerHeaders, AnswerToStore } from "../lock/record.ts";
-import type { ResolvedIdempotency } from "./options.ts";
-import { type GivenHeaders, pickHeaders } from "./stored-answer.ts";
-
-export type WantedAnswer = Pick<ResolvedIdempotency<never>, "storedHeaders" | "maxBodyBytes">;
-
-/** Captures the answer that a handler gives to a request. */
-export interface Capture {
-  /** Returns `undefined` without an answer; its `body` is `undefined` if incomplete or too long. */
-  answer(): AnswerToStore | undefined;
-  /** The handler has failed: an answer that is given from now on is not its own. */
-  failed(): void;
-}
 
 /** The methods through which a handler answers. */
 const names = ["end", "flushHeaders", "write", "writeHead"] as const;
@@ -170,3 +161,36 @@ export class ResponseCapture implements Capture {
     this.#isOnWire = false;
   }
 }
+
+/** The headers of `writeHead`: an object, a flat array of names and values, an array of pairs. */
+export type GivenHeaders = Readonly<Record<string, unknown>> | readonly unknown[] | undefined;
+
+/**
+ * The headers of a response that must be stored, with lower-case names, without a prototype.
+ *
+ * @param given the argument of `writeHead`. It replaces a header of the same name that the response
+ * has; within an array, a name that is repeated adds a value.
+ */
+export function pickHeaders(
+  stored: ReadonlySet<string>,
+  res: ServerResponse,
+  given?: GivenHeaders,
+): Picked {
+  const picked: Picked = Object.create(null);
+  // Not `getHeaders`, which copies all of them. These names are in lower case.
+  for (const name of res.getHeaderNames()) {
+    const text = stored.has(name) ? textOf(res.getHeader(name)) : undefined;
+    if (text !== undefined) picked[name] = text;
+  }
+  if (given === undefined || given === null) return picked;
+  const isList = Array.isArray(given);
+  // Of equal names in a list, Node.js 20 sends the last one where the response has any header.
+  const isLastOnly = !isList || (isNode20 && !("stream" in res) && res.getHeaderNames().length > 0);
+  const isFlat = isList && !Array.isArray(given[0]);
+  const pairs = isFlat
+    ? Array.from({ length: given.length / 2 }, (_, i) => [given[2 * i], given[2 * i + 1]])
+    : given;
+  return Object.assign(picked, listedHeaders(stored, pairs, isLastOnly));
+}
+
+const isNode20 = process.version.startsWith("v20.");

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2Stream } from "node:http2";
 import { Socket } from "node:net";
+import type { Exchange } from "../http/request-lease.ts";
 import { Timer, TimerWheel } from "../timer-wheel.ts";
 
 /**
@@ -11,10 +12,10 @@ const heldBackMs = 1_000;
 
 /** How often a response on an open connection is polled, in ms: events may not report its end. */
 const pollEveryMs = 1_000;
-const pollTimers = new TimerWheel<ResponseEnd>(100, false);
+const pollTimers = new TimerWheel<NodeExchange>(100, false);
 
 /**
- * Watches when a response is over: `ended` when the handler has ended it, `closed` when its
+ * A request and a response of Node.js. Watches when the response is over: `ended` when the handler has ended it, `closed` when its
  * connection or stream has closed without that.
  *
  * No single event shows that (Node 20, 22 and 24, HTTP/1 unless said otherwise):
@@ -37,12 +38,11 @@ const pollTimers = new TimerWheel<ResponseEnd>(100, false);
  * response is polled. An HTTP/2 stream is polled because a stream that is reset without an error code
  * while bytes are unwritten has no `close` until it is destroyed.
  */
-export class ResponseEnd extends Timer {
+export class NodeExchange extends Timer implements Exchange {
+  readonly request: IncomingMessage;
   readonly #res: ServerResponse;
-  /** Notified whenever `ended`, `closed` or `isOver` may have become true. */
-  readonly #watcher: { responseChanged(): void };
+  #watcher: { responseChanged(): void } | undefined;
   #ended: boolean;
-  /** The client has left, or cannot read the rest of the response. */
   closed: boolean;
   #endCalled = false;
   #stopWatchingSocket: (() => void) | undefined;
@@ -50,27 +50,53 @@ export class ResponseEnd extends Timer {
   readonly #connection: Socket | undefined;
   readonly #stream: Http2Stream | undefined;
 
-  constructor(
-    req: IncomingMessage,
-    res: ServerResponse & { readonly stream?: Http2Stream },
-    watcher: { responseChanged(): void },
-  ) {
+  constructor(req: IncomingMessage, res: ServerResponse & { readonly stream?: Http2Stream }) {
     super();
+    this.request = req;
     this.#res = res;
-    this.#watcher = watcher;
     this.#ended = res.writableEnded;
     this.closed = isDisconnected(req, res);
+    this.#stream = res.stream;
+    // Undefined for a response that is queued behind a pipelined one, or of a serverless platform.
+    this.#connection =
+      req.httpVersionMajor < 2 && !Object.hasOwn(res, "end") && res.socket instanceof Socket
+        ? res.socket
+        : undefined;
+  }
+
+  get method(): string | undefined {
+    return this.request.method;
+  }
+
+  header(name: string): string | undefined {
+    return this.request.headers[name]?.toString();
+  }
+
+  /** Not from `req.headers`, which has the lines joined. */
+  headerLines(name: string): readonly string[] {
+    const lines: string[] = [];
+    const { headers, rawHeaders } = this.request;
+    for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+      const each = rawHeaders[i];
+      // The length first: `toLowerCase` copies the name, and nearly all names have another length.
+      if (each?.length === name.length && each.toLowerCase() === name) {
+        lines.push(rawHeaders[i + 1] ?? "");
+      }
+    }
+    if (lines.length > 0) return lines;
+    // An adapter for serverless functions may make its requests without `rawHeaders`.
+    const joined = headers[name];
+    return joined === undefined ? [] : [joined].flat();
+  }
+
+  watch(watcher: { responseChanged(): void }): void {
+    const { request: req } = this;
+    const res = this.#res;
+    this.#watcher = watcher;
     // HTTP/2 emits `finish` for a stream that was reset.
     const update = () => (res.writableEnded ? this.#end() : this.close());
     res.on("prefinish", update);
     res.on("close", update);
-    const isHttp1 = req.httpVersionMajor < 2;
-    this.#stream = res.stream;
-    // Undefined for a response that is queued behind a pipelined one, or of a serverless platform.
-    this.#connection =
-      isHttp1 && !Object.hasOwn(res, "end") && res.socket instanceof Socket
-        ? res.socket
-        : undefined;
     this.#setPollTimer();
     // Most requests need the two listeners alone. Express replaces each response's prototype,
     // which gives it a hidden class of its own, so replacing its `end` as well would be slow.
@@ -90,7 +116,7 @@ export class ResponseEnd extends Timer {
         return result;
       } as typeof res.end;
       // Adapters of serverless platforms make requests without a real socket.
-      if (!isHttp1 || typeof req.socket?.once !== "function") return;
+      if (req.httpVersionMajor >= 2 || typeof req.socket?.once !== "function") return;
       this.#stopWatchingSocket = onSocketClose(req.socket, () => {
         this.close();
         // On Node.js 20 and 22 a queued response gets no `close`: a `pipeline` to it would hang.
@@ -101,22 +127,13 @@ export class ResponseEnd extends Timer {
     }
   }
 
-  /** Whether the handler has ended the response, even after its client has left. */
   get ended(): boolean {
     return this.#ended || this.#res.writableEnded;
   }
 
-  /**
-   * Whether the response will not change any more once the work is done. False while an outer
-   * middleware holds its end back, as express-session does until the session is saved.
-   */
+  /** False while outer middleware holds the end back, as express-session does until it has saved. */
   get isOver(): boolean {
     return this.ended || (this.closed && !this.#endCalled);
-  }
-
-  /** Whether the client has left, or the response was ended already. */
-  get isTooLate(): boolean {
-    return this.closed || this.#ended || this.#res.writableEnded;
   }
 
   stop(): void {
@@ -144,14 +161,14 @@ export class ResponseEnd extends Timer {
   #end(): void {
     if (this.#ended) return;
     this.#ended = true;
-    this.#watcher.responseChanged();
+    this.#watcher?.responseChanged();
   }
 
   /** Notes that the response is over unended: the client has left, or a body stream has failed. */
   close(): void {
     if (this.closed) return;
     this.closed = true;
-    this.#watcher.responseChanged();
+    this.#watcher?.responseChanged();
     if (this.#endCalled) setTimeout(() => this.#end(), heldBackMs).unref();
   }
 }

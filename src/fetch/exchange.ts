@@ -1,0 +1,60 @@
+import type { Exchange } from "../http/request-lease.ts";
+
+/** A `Request`, and the end of its response as far as fetch shows it. */
+export class FetchExchange implements Exchange {
+  readonly request: Request;
+  leaseEnds?: (ended: Promise<unknown>) => void;
+  ended = false;
+  closed: boolean;
+  #watcher: { responseChanged(): void } | undefined;
+  #cancel: (() => void) | undefined;
+  readonly #onAbort = (): void => {
+    this.closed = true;
+    this.#cancel?.();
+    this.#watcher?.responseChanged();
+  };
+
+  constructor(request: Request) {
+    this.request = request;
+    // An aborted signal has no event for listeners that come later.
+    this.closed = request.signal?.aborted === true;
+  }
+
+  get method(): string {
+    return this.request.method;
+  }
+
+  get isOver(): boolean {
+    return this.ended || this.closed;
+  }
+
+  header(name: string): string | undefined {
+    return this.request.headers.get(name) ?? undefined;
+  }
+
+  /** `Headers` has the lines joined: a comma may be in a line, or between two. */
+  headerLines(name: string): readonly string[] {
+    return this.header(name)?.split(",") ?? [];
+  }
+
+  watch(watcher: { responseChanged(): void }): void {
+    this.#watcher = watcher;
+    this.request.signal?.addEventListener("abort", this.#onAbort);
+  }
+
+  stop(): void {
+    this.request.signal?.removeEventListener("abort", this.#onAbort);
+  }
+
+  /** Calls `cancel` when the client leaves, or at once if it has left: nobody reads its stream. */
+  onClosed(cancel: () => void): void {
+    this.#cancel = cancel;
+    if (this.closed) cancel();
+  }
+
+  /** The response is complete, or its body was ended, cancelled or broken off. */
+  end(): void {
+    this.ended = true;
+    this.#watcher?.responseChanged();
+  }
+}

@@ -1,0 +1,222 @@
+import { InvalidOptionError, NoFingerprintError } from "../errors.ts";
+import { admit } from "../http/admission.ts";
+import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
+import type { Problem, RequestSubmission } from "../http/public.ts";
+import { prefersHtml } from "../http/refusals.ts";
+import type { Capture, RequestLease } from "../http/request-lease.ts";
+import { headersToRepeat, listedHeaders } from "../http/stored-answer.ts";
+import type { Lease } from "../lock/lease.ts";
+import type { StoredAnswer } from "../lock/record.ts";
+import { describe, invalidOption, warnOnce } from "../validation.ts";
+import { FetchExchange } from "./exchange.ts";
+import { payloadOf } from "./payload.ts";
+import { untilOver } from "./response.ts";
+
+export type * from "../http/public.ts";
+
+/** Answers a request instead of its handler, which does not run. */
+export type Answer<Info, Req extends Request = Request> = (
+  request: Req,
+  info: Info,
+) => Response | Promise<Response>;
+
+/** The options of {@link submitGuard} for handlers of fetch. */
+export interface SubmitGuardOptions<Req extends Request = Request>
+  extends GuardOptions<Req, [request: Req], Response | Promise<Response>> {
+  /**
+   * Is given the promise of the release, or of the record of an answer, with the arguments of the
+   * handler: for platforms that freeze a process once it has answered. It never rejects.
+   *
+   * @defaultValue none
+   */
+  readonly waitUntil?: // biome-ignore lint/suspicious/noExplicitAny: whatever the framework passes.
+  ((promise: Promise<unknown>, request: Req, ...rest: any[]) => void) | undefined;
+}
+
+/** The handler of any route: a method, so that its request may be a subclass of `Request`. */
+type AnyHandler = {
+  // biome-ignore lint/suspicious/noExplicitAny: whatever the framework passes.
+  handle(request: Request, ...rest: any[]): Response | Promise<Response>;
+}["handle"];
+
+/** A handler without parameters fits any route. */
+type ProtectedHandler<Handler extends AnyHandler> = (
+  ...args: Parameters<Handler> extends []
+    ? [request: Request, ...rest: unknown[]]
+    : Parameters<Handler>
+) => Promise<Response>;
+
+/** Protects handlers that take a `Request` and return a `Response`. */
+export interface SubmitGuard {
+  /**
+   * The handler under the lock. The lock is held until its promise has settled, and the body of its
+   * response was read to the end, cancelled or broken off. A body that is there at once counts as
+   * read when the handler has returned it.
+   *
+   * **Await all work that the handler starts.** A stream that is neither read nor cancelled, and
+   * whose request has no signal that aborts, holds the lock for `maxHoldMs`.
+   *
+   * @throws InvalidOptionError for anything but a function.
+   */
+  protect<Handler extends AnyHandler>(handler: Handler): ProtectedHandler<Handler>;
+}
+
+interface Found {
+  readonly lease: Lease;
+  readonly submission: RequestSubmission | undefined;
+}
+
+/** A map and not properties: frameworks hand out requests that are frozen, or proxies. */
+const found = new WeakMap<Request, Found>();
+
+/** The lease on the user's lock, where a guard has taken it for this request. */
+export function leaseOf(request: Request): Lease | undefined {
+  return found.get(request)?.lease;
+}
+
+/** The submission of this request, where a guard with `idempotency` has found its id. */
+export function submissionOf(request: Request): RequestSubmission | undefined {
+  return found.get(request)?.submission;
+}
+
+/**
+ * One submission of a user at a time, for handlers of fetch, such as those of Hono, Next.js, Bun,
+ * Deno and Remix: 409 while another one is processed, 401 without a user, 503 while Redis does not
+ * answer.
+ *
+ * @throws InvalidOptionError naming the option, what was expected and what came.
+ */
+export function submitGuard<Req extends Request = Request>(
+  options: SubmitGuardOptions<Req>,
+): SubmitGuard {
+  const { waitUntil, ...others } = options;
+  if (waitUntil !== undefined && typeof waitUntil !== "function") {
+    throw invalidOption("waitUntil", "a function", waitUntil);
+  }
+  const resolved = resolveGuardOptions<Req, [Req]>(others, {
+    reject: (_request, { problem }) => responseOf(problem),
+    prefersPage: ({ headers }) => prefersHtml(headers.get("accept") ?? undefined),
+    replay: (_request, { answer }) => repeated(answer),
+    path: ({ url }) => new URL(url).pathname,
+    payload: payloadOf,
+  });
+
+  async function enter(handler: AnyHandler, request: Req, rest: unknown[]): Promise<Response> {
+    const exchange = new FetchExchange(request);
+    const keepAlive = (promise: Promise<unknown>) => {
+      try {
+        waitUntil?.(promise, request, ...rest);
+      } catch (error) {
+        // The order is placed: its answer counts for more than the time of its release.
+        const why = "waitUntil failed, so the platform may freeze before a lock is released";
+        warnOnce("SUBMIT_LOCK_WAIT_UNTIL_FAILED", `${why}: ${String(error)}`);
+      }
+    };
+    if (waitUntil !== undefined) exchange.leaseEnds = keepAlive;
+    const admission = await admit(resolved, request, exchange);
+    // Nobody reads it. 499 is what proxies log for a client that has left.
+    if (admission.kind === "gone") return new Response(null, { status: 499 });
+    if (admission.kind === "answered") {
+      const answer = await admission.answer(request);
+      if (isResponse(answer)) return answer;
+      throw new InvalidOptionError(
+        `the guard's functions that answer (onContended and the others): expected a Response, got ${describe(answer)}`,
+      );
+    }
+    const { held, wanted } = admission;
+    if (held === undefined) return await handler(request, ...rest);
+    found.set(request, { lease: held.lease as Lease, submission: held.submission });
+    held.begin();
+    let response: Response;
+    try {
+      response = await handler(request, ...rest);
+    } catch (error) {
+      held.capture = noAnswer;
+      exchange.end();
+      held.finished();
+      throw error;
+    }
+    // The guard around this one watches the response.
+    if (held.exchange !== exchange || !isResponse(response)) {
+      exchange.end();
+      held.finished();
+      return response;
+    }
+    let body: Uint8Array | undefined;
+    if (wanted !== undefined) {
+      const { status } = response;
+      const headers = listedHeaders(wanted.storedHeaders, [...response.headers]);
+      held.capture ??= { answer: () => ({ status, headers, body }), failed: () => {} };
+    }
+    const { response: sent, cancel } = await untilOver(
+      response,
+      wanted?.maxBodyBytes ?? 0,
+      (bytes, isUnanswered) => {
+        body = bytes;
+        if (isUnanswered) held.capture = noAnswer;
+        exchange.end();
+        held.finished();
+      },
+    );
+    if (cancel !== undefined) {
+      // The platform is told now, while the request has a context.
+      if (waitUntil !== undefined && !exchange.ended) keepAlive(endOf(exchange, held));
+      exchange.onClosed(cancel);
+    }
+    return sent;
+  }
+
+  return {
+    protect: <Handler extends AnyHandler>(handler: Handler) => {
+      if (typeof handler !== "function") throw invalidOption("protect", "a handler", handler);
+      const protectedHandler = (request: Req, ...rest: unknown[]): Promise<Response> =>
+        enter(handler, request, rest).catch((error) => {
+          // Fetch has no error handler that reads a status: what the client has caused is answered.
+          if (error instanceof NoFingerprintError && error.status < 500) return refused(error);
+          throw error;
+        });
+      return protectedHandler as unknown as ProtectedHandler<Handler>;
+    },
+  };
+}
+
+/** By its members: servers replace the global `Response`, and `fetch` still returns their own. */
+function isResponse(value: unknown): value is Response {
+  const { body, headers, status } = Object(value);
+  return typeof status === "number" && headers !== undefined && body !== undefined;
+}
+
+/** For a handler that has failed. */
+const noAnswer: Capture = { answer: () => undefined, failed: () => {} };
+
+/** Resolves when the lease has ended: released, recorded or lost. */
+function endOf(exchange: FetchExchange, { lease: { signal } }: RequestLease): Promise<unknown> {
+  return new Promise((resolve) => {
+    exchange.leaseEnds = resolve;
+    signal.addEventListener("abort", resolve, { once: true });
+  });
+}
+
+function responseOf({ status, headers, body }: Omit<Problem, "code">): Response {
+  const length = `${Buffer.byteLength(body)}`;
+  return new Response(body, { status, headers: { ...headers, "Content-Length": length } });
+}
+
+/** Not with the error's message, which is for the application's developers. */
+function refused({ code, status }: NoFingerprintError): Response {
+  const isTooLong = status === 413;
+  const title = isTooLong ? "Content Too Large" : "Unprocessable Content";
+  const detail = `The body of this request is ${isTooLong ? "too long" : "nested too deep"} to be compared with that of an earlier one.`;
+  const headers = { "Content-Type": "application/problem+json", "Cache-Control": "no-store" };
+  const problem = { type: "about:blank", title, status, detail, code };
+  return responseOf({ status, headers, body: JSON.stringify(problem) });
+}
+
+function repeated({ status, headers, body }: StoredAnswer): Response {
+  const pairs = Object.entries(headersToRepeat(headers)).flatMap(([name, value]) =>
+    [value].flat().map((each): [string, string] => [name, each]),
+  );
+  // These have no body, and a `Response` refuses one.
+  const isEmpty = body === undefined || body.length === 0 || [204, 205, 304].includes(status);
+  return new Response(isEmpty ? null : new Uint8Array(body), { status, headers: pairs });
+}

@@ -1,0 +1,151 @@
+import { createHash } from "node:crypto";
+import type { IncomingMessage } from "node:http";
+import type { Http2ServerRequest } from "node:http2";
+import { setImmediate } from "node:timers/promises";
+import { NoFingerprintError } from "../errors.ts";
+import { isPlain } from "../http/fingerprint.ts";
+
+/** The parts of a request that are read from the framework's objects. */
+export interface RequestContent {
+  readonly query: unknown;
+  /** The body as a parser has left it; `undefined` if none has. */
+  readonly body: unknown;
+  /** Whether a `body` is set, even `undefined`: a parser of another content type may set it so. */
+  readonly hasParser: boolean;
+  /** The values of all properties in which parsers leave files; `undefined` where none are. */
+  readonly files: readonly unknown[];
+}
+
+/** The types of the usual parsers. For any other type a parser for Koa may not set `body`. */
+const usualTypes = /^application\/(?:json|x-www-form-urlencoded)\b/i;
+
+/**
+ * Returns the payload: query, parsed body and files. Without files, waits one turn of the event
+ * loop for a body that was announced and not parsed: on HTTP/2 it may turn out to be empty.
+ *
+ * @throws NoFingerprintError (as a rejection) for files whose bytes are not known; without files,
+ * for an unparsed body: 500 if its type is a usual one and the request has no `body`, else 415.
+ */
+export async function payloadOf(
+  req: IncomingMessage,
+  { body, files, hasParser, query }: RequestContent,
+): Promise<unknown> {
+  const sent = sentFiles(files);
+  if (sent === undefined && bodyIsUnparsed(req, body)) await setImmediate();
+  if (sent === undefined && bodyIsUnparsed(req, body)) {
+    const isOfClient = hasParser || !usualTypes.test(req.headers["content-type"] ?? "");
+    const reason = isOfClient ? "no body parser took its content type" : "its body was not parsed";
+    // Without the body, all payloads of a client would have the same fingerprint.
+    throw new NoFingerprintError(
+      `cannot compare this request with earlier ones of its Idempotency-Key: ${reason}. Mount the body parser before the guard, or set idempotency.fingerprint`,
+      { status: isOfClient ? 415 : 500 },
+    );
+  }
+  return [query ?? null, sentBody(req, body), ...(sent === undefined ? [] : [sent])];
+}
+
+/**
+ * Whether the client announced a body: on HTTP/1 `Content-Length` above 0 or any
+ * `Transfer-Encoding` (RFC 9112, section 6.3); on HTTP/2, where neither has to be sent, also
+ * headers that did not end the stream (RFC 9113, section 8.1).
+ *
+ * An HTTP/2 client may end an empty body by a frame of its own. Node.js has read it one turn of the
+ * event loop after the request; until then such a body counts as announced.
+ */
+export function bodyWasAnnounced(req: IncomingMessage | Http2ServerRequest): boolean {
+  const length = req.headers["content-length"];
+  if (length !== undefined) return Number(length) > 0;
+  if (req.headers["transfer-encoding"] !== undefined) return true;
+  if (!("stream" in req)) return false;
+  const { stream } = req;
+  // Ended without a byte: Node.js ends such a stream by itself, even if it is not read.
+  const cameEmpty = stream.readableEnded && !stream.readableDidRead;
+  return !stream.endAfterHeaders && !cameEmpty;
+}
+
+/**
+ * Whether a body was announced and no parser has parsed it. Parsers for Express 4 and Koa set `{}`
+ * for a content type that they do not parse, without reading the request; for a `{}` that the
+ * client sent, they have read it.
+ */
+export function bodyIsUnparsed(req: IncomingMessage | Http2ServerRequest, body: unknown): boolean {
+  if (body !== undefined && !isEmptyObject(body)) return false;
+  if (!bodyWasAnnounced(req)) return false;
+  return body === undefined || !(req.readableDidRead || req.readableEnded);
+}
+
+/**
+ * The body as a parser has left it; `null` for none. Parsers for Express 4 set `{}` for a request
+ * without a body, those for Express 5 and Koa do not, and a retry may reach another version.
+ */
+export function sentBody(req: IncomingMessage | Http2ServerRequest, body: unknown): unknown {
+  if (isEmptyObject(body) && !bodyWasAnnounced(req)) return null;
+  return body ?? null;
+}
+
+function isEmptyObject(body: unknown): boolean {
+  if (typeof body !== "object" || body === null) return false;
+  return !ArrayBuffer.isView(body) && !Array.isArray(body) && Object.keys(body).length === 0;
+}
+
+/**
+ * Describes the files that a parser has left on a request, by their fields; `undefined` where there
+ * are none.
+ *
+ * @throws NoFingerprintError for a file whose bytes are neither in memory nor hashed: two files of
+ * one name and one size would pass for each other.
+ */
+export function sentFiles(places: readonly unknown[]): Record<string, string[][]> | undefined {
+  if (places.every((place) => place === undefined)) return undefined;
+  // Without a prototype, because the client chooses the names of the fields.
+  const files: Record<string, string[][]> = Object.create(null);
+  // A parser for Koa may leave one object in two places.
+  for (const place of new Set(places)) collect(place, "", files);
+  const all = Object.values(files);
+  for (const each of all) {
+    // Sorted, because Formidable lists the files of a field in the order of their writes to disk.
+    if (each.some(([how]) => how === "hash")) each.sort((a, b) => (`${a}` < `${b}` ? -1 : 1));
+  }
+  return all.length > 0 ? files : undefined;
+}
+
+function collect(value: unknown, field: string, files: Record<string, string[][]>): void {
+  if (typeof value !== "object" || value === null) return;
+  if (Array.isArray(value)) {
+    for (const each of value) collect(each, field, files);
+  } else if (isPlain(value) && Object.values(value).every((each) => typeof each === "object")) {
+    // Not a file, but an object of files by field: a file has a class, or a text such as its name.
+    for (const [name, each] of Object.entries(value)) {
+      collect(each, field === "" ? name : `${field}[${name}]`, files);
+    }
+  } else {
+    const file = value as Fields;
+    const name = firstText(file, "fieldname") ?? field;
+    files[name] ??= [];
+    files[name].push(describe(file));
+  }
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Describes a file: how its bytes are known, their hash, its name, its type and its size. */
+function describe(file: Fields): string[] {
+  const name = firstText(file, "originalname", "originalFilename", "name") ?? "";
+  const about = [name, firstText(file, "mimetype", "type") ?? "", `${file["size"]}`];
+  const bytes = file["buffer"] ?? file["data"];
+  // The lengths differ where express-fileupload uses temporary files: its buffer is empty.
+  if (bytes instanceof Uint8Array && bytes.length === file["size"]) {
+    return ["bytes", createHash("sha256").update(bytes).digest("base64url"), ...about];
+  }
+  // Not the ETag: some stores give each upload of the same bytes another one.
+  const hash = firstText(file, "hash", "md5", "checksum");
+  if (hash !== undefined) return ["hash", hash, ...about];
+  throw new NoFingerprintError(
+    "cannot compare this request with earlier ones of its Idempotency-Key: it has a file whose bytes are not in memory, and whose parser gave no hash. Keep uploads in memory, let the parser hash them, or set idempotency.fingerprint",
+  );
+}
+
+function firstText(object: Fields, ...names: string[]): string | undefined {
+  const texts = names.map((name) => object[name]);
+  return texts.find((text): text is string => typeof text === "string" && text !== "");
+}

@@ -1,0 +1,109 @@
+import type { IncomingMessage, RequestListener } from "node:http";
+import Fastify, { type FastifyReply, type FastifyRequest } from "fastify";
+import { submitGuard } from "../../src/fastify/index.ts";
+import { type AppParts, type Told, type Turn, userOf } from "./turn.ts";
+
+/** An application with the order handler at /orders, and an error handler. */
+export function fastifyListener(parts: AppParts, http: 1 | 2): RequestListener {
+  const app = Fastify(http === 2 ? ({ http2: true } as object) : {});
+  app.removeAllContentTypeParsers();
+  if (parts.unparsed) app.addContentTypeParser("*", (_request, _payload, done) => done(null));
+  else {
+    app.addContentTypeParser("*", { parseAs: "string" }, (request, body, done) => {
+      // It leaves alone what is not its own.
+      const isOther = /multipart|octet-stream/.test(request.headers["content-type"] ?? "");
+      try {
+        done(null, isOther || body === "" ? undefined : JSON.parse(String(body)));
+      } catch (error) {
+        done(error as Error);
+      }
+    });
+  }
+  app.setErrorHandler(async (error, _request, reply) => {
+    parts.onError?.(error);
+    await parts.beforeErrorAnswer?.();
+    const { status } = error as { status?: number };
+    return await reply.code(status ?? 500).send({ failed: true });
+  });
+  for (const layer of [...(parts.outside ?? []), ...(parts.inside ?? [])]) {
+    if (layer.node === undefined) throw new Error("this layer is for Express and Koa");
+    const { node } = layer;
+    app.addHook("preHandler", async (request, reply) => node(request.raw, reply.raw));
+  }
+  const handler = (request: FastifyRequest, reply: FastifyReply) =>
+    parts.handler(turnOf(request, reply));
+  app.all("/orders", parts.lock === undefined ? handler : guardOf(parts).protect(handler));
+  const ready = app.ready();
+  let isReady = false;
+  return (req, res) => {
+    if (isReady) app.routing(req, res);
+    else {
+      void ready.then(() => {
+        isReady = true;
+        app.routing(req, res);
+      });
+    }
+  };
+}
+
+function guardOf(parts: AppParts) {
+  const { skip, userId = userOf, idempotency, ...words } = parts.guard ?? {};
+  return submitGuard({
+    ...words,
+    ...answerFunctions(parts),
+    idempotency: idempotency && {
+      ...idempotency,
+      submissionId: onRequest(idempotency.submissionId),
+      fingerprint: onRequest(idempotency.fingerprint),
+    },
+    lock: parts.lock as NonNullable<AppParts["lock"]>,
+    userId: ({ raw }) => userId(raw) as string,
+    skip: skip && (({ raw }) => skip(raw)),
+  });
+}
+
+/** Gives a callback Node's request with the parsed body, where Express has it. */
+function onRequest<Result>(callback: ((req: IncomingMessage) => Result) | undefined) {
+  if (callback === undefined) return undefined;
+  return ({ body, raw }: FastifyRequest) => callback(Object.assign(raw, { body }));
+}
+
+function answerFunctions({ answers = {} }: AppParts): object {
+  const functions = Object.entries(answers).map(([name, answer]) => [
+    name,
+    (_request: FastifyRequest, reply: FastifyReply, told: Told) => {
+      const [status, body] = answer(told);
+      reply.code(status);
+      return body;
+    },
+  ]);
+  return Object.fromEntries(functions);
+}
+
+function turnOf(request: FastifyRequest, reply: FastifyReply): Turn {
+  return {
+    req: request.raw,
+    res: reply.raw,
+    get lease() {
+      return request.submitLease;
+    },
+    get submission() {
+      return request.submission;
+    },
+    parsed: request.body,
+    express: undefined,
+    ctx: undefined,
+    answer(status, body, type) {
+      reply.code(status);
+      if (type !== undefined) reply.type(type);
+      // Fastify would send a body, which HTTP/2 does not allow with 205.
+      void reply.send(status === 205 ? undefined : (body ?? undefined));
+    },
+    // An async handler that sends by itself has to wait, or Fastify sends an empty answer.
+    stream: async (source) => await reply.send(source),
+    byHand: () => reply.hijack().raw,
+    fail(error) {
+      throw error;
+    },
+  };
+}

@@ -1,0 +1,323 @@
+import { Readable } from "node:stream";
+import { setTimeout as sleep } from "node:timers/promises";
+import Fastify, { type FastifyInstance } from "fastify";
+import { afterEach, describe, expect, test } from "vitest";
+import { type SubmitGuardOptions, submitGuard } from "../../src/fastify/index.ts";
+import { InvalidOptionError, MemoryStore, SubmitLock } from "../../src/index.ts";
+import { until } from "../support/until.ts";
+import { gate } from "./gate.ts";
+
+const apps: FastifyInstance[] = [];
+const locks: SubmitLock[] = [];
+afterEach(async () => {
+  await Promise.all(apps.splice(0).map((app) => app.close()));
+  await Promise.all(locks.splice(0).map((lock) => lock.close({ timeoutMs: 0 })));
+});
+
+/** An application in one process: `inject` needs no socket. */
+function open(options: Partial<SubmitGuardOptions> = {}) {
+  const lock = new SubmitLock({ store: new MemoryStore(), maxHoldMs: 60_000 });
+  const app = Fastify();
+  apps.push(app);
+  locks.push(lock);
+  const guard = submitGuard({
+    lock,
+    userId: ({ headers }) => headers["x-user"]?.toString(),
+    idempotency: {},
+    ...options,
+  });
+  const submit = (url = "/orders", body: object = { cart: 7 }) =>
+    app.inject({
+      method: "POST",
+      url,
+      headers: { "x-user": "42", "idempotency-key": "a-key" },
+      payload: body,
+    });
+  /** Whether the user's lock is free. */
+  const isFree = async () => {
+    const attempt = await lock.acquire("42");
+    if (attempt.outcome === "acquired") await attempt.lease.release();
+    return attempt.outcome === "acquired";
+  };
+  const whenFree = () => until(isFree, { what: "a free lock" });
+  return { app, guard, lock, submit, isFree, whenFree };
+}
+
+describe("inject", () => {
+  test("two clicks are one order, and a late one gets the first answer", async () => {
+    const { app, guard, submit } = open();
+    let runs = 0;
+    app.post(
+      "/orders",
+      guard.protect(async (request, reply) => {
+        await sleep(50);
+        expect(request.submitLease?.signal.aborted).toBe(false);
+        expect(request.submission?.source).toBe("key");
+        return await reply.code(201).send({ run: ++runs });
+      }),
+    );
+    const clicks = await Promise.all([submit(), submit()]);
+    expect(clicks.map(({ statusCode }) => statusCode).sort()).toEqual([201, 409]);
+    const late = await submit();
+    expect([late.statusCode, late.json(), late.headers["idempotent-replayed"]]).toEqual([
+      201,
+      { run: 1 },
+      "true",
+    ]);
+    expect((await submit("/orders", { cart: 8 })).statusCode).toBe(422);
+    expect(runs).toBe(1);
+  });
+
+  test("without a user, the answer is a problem document, or a page", async () => {
+    const { app, guard } = open();
+    app.post(
+      "/orders",
+      guard.protect(async () => "never"),
+    );
+    const problem = await app.inject({ method: "POST", url: "/orders" });
+    expect([problem.statusCode, problem.headers["content-type"]]).toEqual([
+      401,
+      "application/problem+json",
+    ]);
+    const page = await app.inject({
+      method: "POST",
+      url: "/orders",
+      headers: { accept: "text/html,application/xhtml+xml,*/*;q=0.8" },
+    });
+    expect(page.headers["content-type"]).toBe("text/html; charset=utf-8");
+  });
+});
+
+describe("a replay", () => {
+  test("is serialised again, and passes onSend again", async () => {
+    const { app, guard, submit, whenFree } = open();
+    const sent: unknown[] = [];
+    app.addHook("onSend", async (_request, _reply, payload) => {
+      sent.push(payload);
+      return payload;
+    });
+    app.addHook("preSerialization", async (_request, _reply, payload) => ({ data: payload }));
+    const properties = { data: { type: "object", properties: { run: { type: "number" } } } };
+    const schema = { response: { 201: { type: "object", properties } } };
+    app.post(
+      "/orders",
+      { schema },
+      guard.protect(async (_request, reply) => reply.code(201).send({ run: 1, secret: 2 })),
+    );
+    const first = await submit();
+    await whenFree();
+    const second = await submit();
+    expect([first.body, second.body]).toEqual(['{"data":{"run":1}}', '{"data":{"run":1}}']);
+    expect(sent).toEqual([first.body, first.body]);
+    expect(second.headers["content-type"]).toBe(first.headers["content-type"]);
+  });
+
+  test.each([
+    ["a value", () => ({ run: 1 })],
+    ["text", () => "placed"],
+    ["bytes", () => Buffer.from([1, 2, 255])],
+    ["null", () => null],
+    ["a number", () => 7],
+  ])("of %s that was returned has the same body and type", async (_name, payload) => {
+    const { app, guard, submit, whenFree } = open();
+    app.post(
+      "/orders",
+      guard.protect(async () => payload()),
+    );
+    const first = await submit();
+    await whenFree();
+    const second = await submit();
+    expect(second.headers["idempotent-replayed"]).toBe("true");
+    expect([second.rawPayload, second.headers["content-type"]]).toEqual([
+      first.rawPayload,
+      first.headers["content-type"],
+    ]);
+  });
+
+  test("of a redirect has its location, and no type", async () => {
+    const { app, guard, submit, whenFree } = open();
+    app.post(
+      "/orders",
+      guard.protect(async (_request, reply) => reply.redirect("/orders/7", 303)),
+    );
+    await submit();
+    await whenFree();
+    const { headers, statusCode } = await submit();
+    expect([statusCode, headers["location"]]).toEqual([303, "/orders/7"]);
+    expect(headers).not.toHaveProperty("content-type");
+  });
+
+  test("has no cookie of the first answer", async () => {
+    const { app, guard, submit, whenFree } = open();
+    app.post(
+      "/orders",
+      guard.protect(async (_request, reply) => reply.header("set-cookie", "sid=1").send({})),
+    );
+    expect((await submit()).headers["set-cookie"]).toBe("sid=1");
+    await whenFree();
+    expect((await submit()).headers).not.toHaveProperty("set-cookie");
+  });
+
+  test("of a value in a type of the handler's own serializer is refused", async () => {
+    const { app, guard, submit, whenFree } = open();
+    app.post(
+      "/orders",
+      guard.protect(async (_request, reply) =>
+        reply
+          .type("application/xml")
+          .serializer(() => "<order/>")
+          .send({ run: 1 }),
+      ),
+    );
+    expect((await submit()).body).toBe("<order/>");
+    await whenFree();
+    expect((await submit()).json().code).toBe("idempotency_answer_unavailable");
+  });
+});
+
+test("behind hijack, the raw response is kept", async () => {
+  const { app, guard, submit, whenFree } = open();
+  app.post(
+    "/orders",
+    guard.protect(async (_request, reply) => {
+      const { raw } = reply.hijack();
+      raw.writeHead(201, { "content-type": "text/plain" });
+      raw.end("by hand");
+    }),
+  );
+  await submit();
+  await whenFree();
+  const second = await submit();
+  expect([second.statusCode, second.body]).toEqual([201, "by hand"]);
+  expect(second.headers["idempotent-replayed"]).toBe("true");
+});
+
+test.each([
+  ["throws", true],
+  ["sends an error", false],
+])("a handler that %s stores nothing, and its error handler answers", async (_how, throws) => {
+  const { app, guard, submit, whenFree } = open();
+  let runs = 0;
+  app.setErrorHandler((error, _request, reply) => {
+    void reply.code(200).send({ failed: (error as Error).message });
+  });
+  app.post(
+    "/orders",
+    guard.protect(async (_request, reply) => {
+      runs++;
+      const error = new Error("theirs");
+      if (throws) throw error;
+      return await reply.send(error);
+    }),
+  );
+  for (let i = 0; i < 2; i++) {
+    expect((await submit()).json()).toEqual({ failed: "theirs" });
+    await whenFree();
+  }
+  expect(runs).toBe(2);
+});
+
+test("a handler without a promise holds the lock until it has sent", async () => {
+  const { app, guard, submit, isFree, whenFree } = open();
+  const over = gate();
+  app.post(
+    "/orders",
+    guard.protect((_request, reply) => {
+      void over.opened.then(() => reply.code(201).send({ run: 1 }));
+    }),
+  );
+  const answer = submit();
+  await sleep(30);
+  expect(await isFree()).toBe(false);
+  over.open();
+  expect((await answer).statusCode).toBe(201);
+  await whenFree();
+});
+
+test.each(["return reply", "a callback"])(
+  "a client that leaves does not end work that goes on unseen: %s",
+  async (how) => {
+    const { app, guard, isFree, whenFree } = open();
+    const begun = gate();
+    const over = gate();
+    const work = (reply: { send(payload: object): unknown }) => {
+      begun.open();
+      void over.opened.then(() => reply.send({ run: 1 }));
+    };
+    if (how === "a callback") {
+      app.post(
+        "/orders",
+        guard.protect((_request, reply) => work(reply)),
+      );
+    } else {
+      app.post(
+        "/orders",
+        guard.protect(async (_request, reply) => {
+          work(reply);
+          return reply;
+        }),
+      );
+    }
+    const url = await app.listen({ port: 0, host: "127.0.0.1" });
+    const left = new AbortController();
+    const headers = { "x-user": "42" };
+    const answer = fetch(`${url}/orders`, { method: "POST", headers, signal: left.signal });
+    await begun.opened;
+    left.abort();
+    await expect(answer).rejects.toThrow();
+    await sleep(50);
+    expect(await isFree()).toBe(false);
+    over.open();
+    await whenFree();
+  },
+);
+
+test("a stream holds the lock until it has ended", async () => {
+  const { app, guard, submit, isFree, whenFree } = open();
+  const over = gate();
+  async function* parts() {
+    yield "a";
+    await over.opened;
+    yield "b";
+  }
+  app.post(
+    "/orders",
+    guard.protect(async () => Readable.from(parts())),
+  );
+  const answer = submit();
+  await sleep(30);
+  expect(await isFree()).toBe(false);
+  over.open();
+  expect((await answer).body).toBe("ab");
+  await whenFree();
+  expect((await submit()).json().code).toBe("idempotency_answer_unavailable");
+});
+
+test("an answer of the application's own is returned or sent", async () => {
+  const { app, guard } = open({
+    onAnonymous: (_request, reply, { problem }) => {
+      reply.code(problem.status).headers({ "cache-control": "no-store" });
+      return { mine: problem.code };
+    },
+  });
+  app.post(
+    "/orders",
+    guard.protect(async () => "never"),
+  );
+  const answer = await app.inject({ method: "POST", url: "/orders" });
+  expect([answer.statusCode, answer.json()]).toEqual([401, { mine: "submit_anonymous" }]);
+});
+
+test("a guard within a guard borrows its lease", async () => {
+  const { app, guard, submit, whenFree } = open();
+  const inner = guard.protect(async (request) => ({ owner: request.submitLease?.ownerId }));
+  app.post("/orders", guard.protect(inner));
+  expect((await submit()).json().owner).toHaveLength(36);
+  await whenFree();
+});
+
+test("protect refuses anything but a handler", () => {
+  const { guard } = open();
+  expect(() => guard.protect(7 as never)).toThrow(InvalidOptionError);
+  expect(() => guard.protect(((_a: 1, _b: 2, _done: 3) => {}) as never)).toThrow(/two parameters/);
+});

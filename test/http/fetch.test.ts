@@ -1,0 +1,446 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, describe, expect, test } from "vitest";
+import {
+  leaseOf,
+  type SubmitGuardOptions,
+  submissionOf,
+  submitGuard,
+} from "../../src/fetch/index.ts";
+import { InvalidOptionError, MemoryStore, SubmitLock } from "../../src/index.ts";
+import { until } from "../support/until.ts";
+import { gate } from "./gate.ts";
+
+const locks: SubmitLock[] = [];
+afterEach(async () => {
+  await Promise.all(locks.splice(0).map((lock) => lock.close({ timeoutMs: 0 })));
+});
+
+function open(options: Partial<SubmitGuardOptions> = {}) {
+  const lock = new SubmitLock({ store: new MemoryStore(), maxHoldMs: 60_000 });
+  locks.push(lock);
+  const guard = submitGuard({
+    lock,
+    userId: ({ headers }) => headers.get("x-user"),
+    idempotency: {},
+    ...options,
+  });
+  const isFree = async () => {
+    const attempt = await lock.acquire("42");
+    if (attempt.outcome === "acquired") await attempt.lease.release();
+    return attempt.outcome === "acquired";
+  };
+  return {
+    guard,
+    lock,
+    isFree,
+    whenFree: () => until(isFree, { what: "a free lock" }),
+  };
+}
+
+interface Sent extends RequestInit {
+  readonly path?: string;
+}
+
+/** One submit of the user. */
+function order({ path = "/orders", headers, ...init }: Sent = {}): Request {
+  return new Request(`http://shop.test${path}`, {
+    method: "POST",
+    body: JSON.stringify({ cart: 7 }),
+    ...init,
+    headers: {
+      "content-type": "application/json",
+      "x-user": "42",
+      "idempotency-key": "a-key",
+      ...(headers as Record<string, string>),
+    },
+  });
+}
+
+async function codeOf(response: Response): Promise<unknown> {
+  return ((await response.json()) as { code: unknown }).code;
+}
+
+describe("plain requests", () => {
+  test("two clicks are one order, and a late one gets the first answer", async () => {
+    const { guard } = open();
+    let runs = 0;
+    const post = guard.protect(async (request, given: string) => {
+      await sleep(20);
+      expect(leaseOf(request)?.signal.aborted).toBe(false);
+      expect(submissionOf(request)?.source).toBe("key");
+      const body = await request.json();
+      return Response.json({ run: ++runs, body, given }, { status: 201 });
+    });
+    const clicks = await Promise.all([post(order(), "a"), post(order(), "b")]);
+    expect(clicks.map(({ status }) => status).sort()).toEqual([201, 409]);
+    const late = await post(order(), "c");
+    expect([late.status, late.headers.get("idempotent-replayed"), await late.json()]).toEqual([
+      201,
+      "true",
+      { run: 1, body: { cart: 7 }, given: "a" },
+    ]);
+    const other = await post(order({ body: '{"cart":8}' }), "d");
+    expect([other.status, await codeOf(other)]).toEqual([422, "idempotency_conflict"]);
+    expect(runs).toBe(1);
+  });
+
+  test.each([
+    ["a redirect", () => Response.redirect("http://shop.test/orders/7", 303)],
+    ["no content", () => new Response(null, { status: 204 })],
+    ["text", () => new Response("placed")],
+    ["bytes", () => new Response(new Uint8Array([1, 2, 255]), { status: 202 })],
+    ["nothing", () => new Response("")],
+  ])("an answer with %s is repeated, without its cookies", async (_name, answer) => {
+    const { guard, isFree } = open();
+    const post = guard.protect(async () => {
+      const response = answer();
+      if (response.status !== 303) response.headers.append("set-cookie", "sid=1");
+      return response;
+    });
+    const first = await post(order());
+    // The body was there at once: the lock is free before it is read.
+    expect(await isFree()).toBe(true);
+    const second = await post(order());
+    expect(second.headers.get("idempotent-replayed")).toBe("true");
+    expect(second.headers.get("set-cookie")).toBeNull();
+    for (const name of ["location", "content-type"]) {
+      expect(second.headers.get(name)).toBe(first.headers.get(name));
+    }
+    expect([second.status, await second.arrayBuffer()]).toEqual([
+      first.status,
+      await first.arrayBuffer(),
+    ]);
+  });
+
+  test("a handler that throws stores nothing", async () => {
+    const { guard } = open();
+    let runs = 0;
+    const post = guard.protect(async () => {
+      if (++runs === 1) throw new Error("theirs");
+      return new Response("placed");
+    });
+    await expect(post(order())).rejects.toThrow("theirs");
+    expect(await (await post(order())).text()).toBe("placed");
+  });
+
+  test("answers that do not run say so in the form that the client prefers", async () => {
+    const { guard } = open();
+    const post = guard.protect(() => new Response("never"));
+    const anonymous = (accept: string) => post(order({ headers: { "x-user": "", accept } }));
+    const types = ["*/*", "text/html,*/*;q=0.8", "application/json,text/html;q=0.5"];
+    const answers = await Promise.all(types.map(anonymous));
+    expect(answers.map(({ status }) => status)).toEqual([401, 401, 401]);
+    expect(answers.map(({ headers }) => headers.get("content-type"))).toEqual([
+      "application/problem+json",
+      "text/html; charset=utf-8",
+      "application/problem+json",
+    ]);
+  });
+
+  test("a quoted key with a comma is refused: it may have been two lines", async () => {
+    const { guard } = open();
+    const post = guard.protect(() => new Response("placed"));
+    const two = await post(order({ headers: { "idempotency-key": '"a, b"' } }));
+    expect([two.status, await codeOf(two)]).toEqual([400, "idempotency_key_invalid"]);
+    expect((await post(order({ headers: { "idempotency-key": '"a"' } }))).status).toBe(200);
+  });
+
+  test("an answer of the application's own must be a Response", async () => {
+    const onAnonymous = (_request: Request, { problem }: { problem: { code: string } }) =>
+      Response.json({ mine: problem.code }, { status: 401 });
+    const mine = open({ onAnonymous }).guard.protect(() => new Response("never"));
+    const anonymous = { headers: { "x-user": "" } };
+    expect(await (await mine(order(anonymous))).json()).toEqual({
+      mine: "submit_anonymous",
+    });
+    const none = open({ onAnonymous: (() => undefined) as never });
+    const post = none.guard.protect(() => new Response("never"));
+    await expect(post(order(anonymous))).rejects.toThrow(InvalidOptionError);
+  });
+
+  test("a failure under an inner guard is not kept, whatever is made of it further out", async () => {
+    const { guard, whenFree } = open();
+    let runs = 0;
+    const inner = guard.protect(() => {
+      if (++runs === 1) throw new Error("theirs");
+      return new Response("placed");
+    });
+    const post = guard.protect((request) => inner(request).catch(() => new Response("sorry")));
+    expect(await (await post(order())).text()).toBe("sorry");
+    await whenFree();
+    expect(await (await post(order())).text()).toBe("placed");
+  });
+
+  test("a guard within a guard borrows its lease", async () => {
+    const { guard } = open();
+    const inner = guard.protect((request) => new Response(leaseOf(request)?.ownerId));
+    const post = guard.protect((request) => inner(request));
+    expect(await (await post(order())).text()).toHaveLength(36);
+  });
+});
+
+describe("the body that is compared", () => {
+  const placed = () => new Response("placed");
+
+  test("a body that was read before the guard is an error of the application", async () => {
+    const post = open().guard.protect(placed);
+    const request = order();
+    await request.text();
+    await expect(post(request)).rejects.toMatchObject({
+      code: "SUBMIT_LOCK_NO_FINGERPRINT",
+      status: 500,
+    });
+  });
+
+  test.each([true, false])(
+    "one of more than 1 MiB is a 413, announced: %s",
+    async (isAnnounced) => {
+      const large = new Uint8Array(1_048_577);
+      const body = isAnnounced ? large : new Blob([large]).stream();
+      const headers = isAnnounced ? { "content-length": `${large.length}` } : {};
+      const duplex = "half" as const;
+      const sent = () => order({ body, headers, duplex } as Sent);
+      const refused = await open().guard.protect(placed)(sent());
+      expect([refused.status, await codeOf(refused)]).toEqual([413, "SUBMIT_LOCK_NO_FINGERPRINT"]);
+      if (!isAnnounced) return;
+      const { guard } = open({
+        idempotency: { fingerprint: () => "of my own" },
+      });
+      expect((await guard.protect(placed)(sent())).status).toBe(200);
+    },
+  );
+
+  test("JSON that is nested too deeply is the client's fault", async () => {
+    const body = `${"[".repeat(100)}${"]".repeat(100)}`;
+    expect((await open().guard.protect(placed)(order({ body }))).status).toBe(422);
+  });
+
+  const form = (bytes: string, field = "7") => {
+    const parts = new FormData();
+    parts.append("cart", field);
+    parts.append("file", new File([bytes], "a.txt", { type: "text/plain" }));
+    return parts;
+  };
+  /** Sets its own boundary, a new one each time. */
+  const upload = (body: FormData) =>
+    new Request("http://shop.test/orders", {
+      method: "POST",
+      headers: { "x-user": "42", "idempotency-key": "a-key" },
+      body,
+    });
+
+  test("a multipart form is compared by its fields and files, not by its boundary", async () => {
+    const post = open().guard.protect(async (request) => {
+      const cart = (await request.formData()).get("cart");
+      return new Response(String(cart));
+    });
+    expect(await (await post(upload(form("bytes")))).text()).toBe("7");
+    expect((await post(upload(form("bytes")))).headers.get("idempotent-replayed")).toBe("true");
+    expect((await post(upload(form("other")))).status).toBe(422);
+    expect((await post(upload(form("bytes", "8")))).status).toBe(422);
+  });
+
+  test("the query counts, and the order of a form's names does not", async () => {
+    const post = open().guard.protect(placed);
+    const type = "application/x-www-form-urlencoded";
+    const sent = (path: string, body: string) =>
+      post(order({ path, body, headers: { "content-type": type } }));
+    await sent("/orders?a=1&a=2", "x=1&y=2");
+    const same = await sent("/orders?a=1&a=2", "y=2&x=1");
+    expect(same.headers.get("idempotent-replayed")).toBe("true");
+    expect((await sent("/orders?a=1", "x=1&y=2")).status).toBe(422);
+  });
+});
+
+describe("streams", () => {
+  /** A stream of two parts, the second behind a gate, and what became of it. */
+  function twoParts() {
+    const over = gate();
+    const seen = { cancelled: false };
+    const parts = async function* () {
+      try {
+        yield new TextEncoder().encode("a");
+        await over.opened;
+        yield new TextEncoder().encode("b");
+      } finally {
+        seen.cancelled = true;
+      }
+    };
+    const iterator = parts();
+    const stream = new ReadableStream({
+      async pull(controller) {
+        const { done, value } = await iterator.next();
+        if (done) controller.close();
+        else controller.enqueue(value);
+      },
+      async cancel() {
+        await iterator.return();
+      },
+    });
+    return { over, seen, stream };
+  }
+
+  test("one that is read to its end holds the lock until then, and is repeated", async () => {
+    const { guard, isFree, whenFree } = open();
+    const { over, stream } = twoParts();
+    const post = guard.protect(() => new Response(stream));
+    const first = await post(order());
+    expect(await isFree()).toBe(false);
+    over.open();
+    expect(await first.text()).toBe("ab");
+    await whenFree();
+    expect(await (await post(order())).text()).toBe("ab");
+  });
+
+  test("one that is cancelled frees the lock, and its answer cannot be repeated", async () => {
+    const { guard, isFree, whenFree } = open();
+    const { over, seen, stream } = twoParts();
+    const post = guard.protect(() => new Response(stream));
+    const first = await post(order());
+    const cancelled = first.body?.cancel();
+    await sleep(20);
+    // The generator is still at work.
+    expect(await isFree()).toBe(false);
+    over.open();
+    await cancelled;
+    await whenFree();
+    expect(seen.cancelled).toBe(true);
+    expect(await codeOf(await post(order()))).toBe("idempotency_answer_unavailable");
+  });
+
+  test("one whose client leaves is cancelled, though nobody reads it", async () => {
+    const { guard, whenFree } = open();
+    const { over, stream } = twoParts();
+    const left = new AbortController();
+    const post = guard.protect(() => new Response(stream));
+    await post(order({ signal: left.signal }));
+    over.open();
+    left.abort();
+    await whenFree();
+    expect(await codeOf(await post(order()))).toBe("idempotency_answer_unavailable");
+  });
+
+  test("one whose client leaves while it is read is not kept as if it had ended", async () => {
+    const { guard, whenFree } = open();
+    const { over, stream } = twoParts();
+    const left = new AbortController();
+    const post = guard.protect(() => new Response(stream));
+    const first = await post(order({ signal: left.signal }));
+    const read = first.text();
+    await sleep(20);
+    left.abort();
+    over.open();
+    await expect(read).rejects.toThrow("the client has left");
+    await whenFree();
+    expect(await codeOf(await post(order()))).toBe("idempotency_answer_unavailable");
+  });
+
+  test("one that nobody reads or cancels holds the lock", async () => {
+    const { guard, isFree } = open();
+    const post = guard.protect(() => new Response(twoParts().stream));
+    await post(order());
+    await sleep(50);
+    expect(await isFree()).toBe(false);
+  });
+
+  test("one that never pauses passes through", async () => {
+    const { guard, whenFree } = open();
+    let sent = 0;
+    const endless = new ReadableStream({
+      pull(controller) {
+        sent++;
+        controller.enqueue(new Uint8Array(1_000));
+      },
+    });
+    const post = guard.protect(() => new Response(endless));
+    const first = await post(order());
+    expect(sent).toBeLessThan(100);
+    await first.body?.cancel();
+    await whenFree();
+  });
+});
+
+describe("a client that leaves", () => {
+  test("before the guard starts no order", async () => {
+    let runs = 0;
+    const { guard, isFree } = open();
+    const post = guard.protect(() => {
+      runs++;
+      return new Response("placed");
+    });
+    expect((await post(order({ signal: AbortSignal.abort() }))).status).toBe(499);
+    expect([runs, await isFree()]).toEqual([0, true]);
+  });
+
+  test("in the middle of the order holds the lock, and its retry gets the answer", async () => {
+    const { guard, isFree, whenFree } = open();
+    const over = gate();
+    const left = new AbortController();
+    let runs = 0;
+    const post = guard.protect(async () => {
+      await over.opened;
+      return Response.json({ run: ++runs });
+    });
+    const first = post(order({ signal: left.signal }));
+    await sleep(20);
+    left.abort();
+    await sleep(20);
+    expect(await isFree()).toBe(false);
+    over.open();
+    await first;
+    await whenFree();
+    expect(await (await post(order())).json()).toEqual({ run: 1 });
+  });
+});
+
+describe("waitUntil", () => {
+  test("is given the release or the record, with the arguments of the handler", async () => {
+    const given: unknown[][] = [];
+    const { guard, isFree } = open({
+      waitUntil: (...args) => void given.push(args),
+    });
+    const post = guard.protect((_request, _context: object) => new Response("placed"));
+    const request = order();
+    const context = {};
+    await post(request, context);
+    expect(given).toEqual([[expect.any(Promise), request, context]]);
+    await given[0]?.[0];
+    expect(await isFree()).toBe(true);
+  });
+
+  test("is given the end of a stream before the response is sent", async () => {
+    const given: Promise<unknown>[] = [];
+    const { guard, isFree } = open({
+      waitUntil: (promise) => void given.push(promise),
+    });
+    const over = gate();
+    const stream = new ReadableStream({
+      async pull(controller) {
+        await over.opened;
+        controller.close();
+      },
+    });
+    const post = guard.protect(() => new Response(stream));
+    const response = await post(order());
+    expect(given).toHaveLength(1);
+    over.open();
+    await response.text();
+    await given[0];
+    expect(await isFree()).toBe(true);
+  });
+
+  test("that throws does not cost the answer", async () => {
+    const { guard } = open({
+      waitUntil: () => {
+        throw new Error("no context");
+      },
+    });
+    const post = guard.protect(() => new Response("placed"));
+    expect(await (await post(order())).text()).toBe("placed");
+  });
+
+  test("must be a function, and so must a handler", () => {
+    expect(() => open({ waitUntil: 7 as never })).toThrow(InvalidOptionError);
+    expect(() => open().guard.protect(7 as never)).toThrow(InvalidOptionError);
+  });
+});
