@@ -76,18 +76,22 @@ const fetchOnHono: Framework = {
   makeServer: (parts) => createServer(fetchListener(parts)),
 };
 
+/** The workflow runs everything; `npm test` leaves out what others of the table show as well. */
+const isWhole = process.env["TEST_FRAMEWORKS"] === "all";
+const onlyWhole = (...more: Framework[]): Framework[] => (isWhole ? more : []);
+
 /** Where a guard protects a handler, and is no middleware among others. */
-export const newer: readonly Framework[] = [fastify(1), fastify(2), fetchOnHono];
+export const newer: readonly Framework[] = [fastify(1), ...onlyWhole(fastify(2)), fetchOnHono];
 
 /** Express and Koa in every way to mount the guard. Express does not run on HTTP/2. */
 export const frameworks: readonly Framework[] = [
   express(4, express4, "protect"),
-  express(4, express4, "guard"),
+  ...onlyWhole(express(4, express4, "guard")),
   express(5, express5, "protect"),
   express(5, express5, "guard"),
   koa(2, Koa2, 1),
   koa(3, Koa3, 1),
-  koa(2, Koa2, 2),
+  ...onlyWhole(koa(2, Koa2, 2)),
   koa(3, Koa3, 2),
 ];
 

@@ -72,7 +72,7 @@ export async function openFixture(options: FixtureOptions = {}): Promise<Fixture
 export async function untilUsable(client: AnyRedis): Promise<void> {
   await untilReady(client);
   const pair = ConnectionPair.of(portOf(client));
-  if ("sendCommand" in client) await until(() => pair.pick(0, "", 1_000), { what: "its database" });
+  if ("isOpen" in client) await until(() => pair.pick(0, "", 1_000), { what: "its database" });
 }
 
 /** A lock without the proxy: that lives in this process, and would stand still with it. */

@@ -29,7 +29,7 @@ describe("rule 3: one verdict for one attempt", () => {
     const user = freshUser();
     const attempt = lock.acquire(user);
     // The copy goes out in this turn, and the process does not look up until the budget is over.
-    await new Promise((resolve) => setImmediate(resolve));
+    await new Promise<void>((resolve) => process.nextTick(resolve));
     block(150);
     expect((await attempt).outcome).toBe("unavailable");
     await until(async () => !(await redis.exists(`lock:submit:${user}`)), {

@@ -1,12 +1,12 @@
 import { afterEach, describe, expect, test } from "vitest";
-import { closeClients, redisClients } from "./clients.ts";
+import { closeClients, ioredisClients } from "./clients.ts";
 import { freshUser } from "./ids.ts";
 import { sharedRedisPort } from "./redis-server.ts";
 import { until } from "./until.ts";
 
 afterEach(closeClients);
 
-describe.each(redisClients)("$name", ({ connect }) => {
+describe.each(ioredisClients)("$name", ({ connect }) => {
   test("a client writes and reads", async () => {
     const client = connect(sharedRedisPort(), { keyPrefix: "clients:" });
     const user = freshUser();
@@ -24,7 +24,7 @@ describe.each(redisClients)("$name", ({ connect }) => {
 });
 
 test("the table holds both majors of ioredis", async () => {
-  const majors = redisClients.map(
+  const majors = ioredisClients.map(
     ({ connect }) => "protocol" in connect(sharedRedisPort()).options,
   );
   expect(majors).toEqual([true, false]);

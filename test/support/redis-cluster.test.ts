@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { closeClients, clusterClients } from "./clients.ts";
+import { closeClients, ioredisClusters } from "./clients.ts";
 import { freshUser } from "./ids.ts";
 import { type RedisCluster, startCluster } from "./redis-cluster.ts";
 
@@ -10,7 +10,7 @@ beforeAll(async () => {
 afterEach(closeClients);
 afterAll(() => cluster?.stop());
 
-describe.each(clusterClients)("$name", ({ connect }) => {
+describe.each(ioredisClusters)("$name", ({ connect }) => {
   test("keys in the slots of all three masters are written and read", async () => {
     const client = connect(cluster.ports);
     for (const user of Array.from({ length: 30 }, freshUser)) {

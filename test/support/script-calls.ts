@@ -11,7 +11,7 @@ export interface ScriptCall {
 export function scriptCallsOf(client: AnyRedis | AnyCluster): readonly ScriptCall[] {
   const calls: ScriptCall[] = [];
   const nodes = "nodes" in client ? client.nodes("all") : [];
-  if ("sendCommand" in client) return sentCallsOf(client);
+  if ("isOpen" in client) return sentCallsOf(client);
   for (const each of [client, ...nodes]) {
     for (const name of ["eval", "evalsha"] as const) {
       const send = each[name].bind(each) as (...args: unknown[]) => Promise<unknown>;
