@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Lease, RedisStore, SubmitLock } from "../../../src/index.ts";
 import { slotOf } from "../../../src/stores/redis/clients/slots.ts";
-import { closeClients, clusterClients, untilReady } from "../../support/clients.ts";
+import { closeClients, everyClusterClient, untilReady } from "../../support/clients.ts";
 import { until } from "../../support/until.ts";
 import { type ClientName, labClients } from "../client-name.ts";
 import { now } from "../service/protocol.ts";
@@ -114,7 +114,7 @@ export class Resharding {
     const { acquireTimeoutMs, callers, durationMs, failOvers, ttlMs } = this.#options;
     const ports = this.#topology.nodes.map(({ port }) => port);
     for (const name of this.#options.clients ?? labClients()) {
-      const client = clusterClients.find((each) => each.name === `${name} Cluster`);
+      const client = everyClusterClient.find((each) => each.name === `${name} Cluster`);
       if (client === undefined) throw new Error(`There is no Cluster client of ${name}.`);
       const store = new RedisStore(await untilReady(client.connect(ports)));
       this.#locks.push(
