@@ -1,6 +1,8 @@
 import type { Library } from "./libraries.ts";
 import type { PairJob, PairResult } from "./pair-jobs.ts";
 import { Child } from "./process/child.ts";
+import { rounds, seconds } from "./settings.ts";
+import { turns } from "./statistics.ts";
 
 export type PairProcess = Child<PairJob, PairResult>;
 
@@ -19,6 +21,35 @@ export function startPairs(
     [library.name, prefix, kind, ports.join(",")],
     ["--expose-gc"],
   );
+}
+
+/** The results of each library with each number of callers. */
+export type PairRounds = ReadonlyMap<Library, ReadonlyMap<number, PairResult[]>>;
+
+/** Measures libraries in turns, each in a process of its own, on a server or a cluster. */
+export async function pairRounds(
+  compared: readonly Library[],
+  kind: "redis" | "cluster",
+  ports: readonly number[],
+  callerCounts: readonly number[],
+): Promise<PairRounds> {
+  const processes = new Map<Library, PairProcess>();
+  for (const library of compared) processes.set(library, await startPairs(library, kind, ports));
+  await warmUp(processes.values(), callerCounts, Math.min(0.5, seconds));
+  const results: PairRounds = new Map(
+    compared.map((library) => [library, new Map(callerCounts.map((callers) => [callers, []]))]),
+  );
+  for (let round = 0; round < rounds; round++) {
+    for (const callers of callerCounts) {
+      for (const library of turns(compared, round)) {
+        const process = processes.get(library) as PairProcess;
+        const result = await process.run({ kind: "pairs", callers, seconds });
+        results.get(library)?.get(callers)?.push(result);
+      }
+    }
+  }
+  await Promise.all([...processes.values()].map((process) => process.stop()));
+  return results;
 }
 
 /** The code is optimised and the connection's buffers have grown before anything counts. */

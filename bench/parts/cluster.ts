@@ -1,10 +1,9 @@
 import { startMasters } from "../../test/support/masters.ts";
 import { autoPipelined, type Library, plain, scriptsCorked, submitLock } from "../libraries.ts";
 import type { PairResult } from "../pair-jobs.ts";
-import { type PairProcess, startPairs, warmUp } from "../pair-process.ts";
+import { type PairRounds, pairRounds } from "../pair-process.ts";
 import { atLeast, atMost, type Findings, type Target } from "../part.ts";
-import { rounds, seconds } from "../settings.ts";
-import { medianOf, ratioOf, turns } from "../statistics.ts";
+import { medianOf, ratioOf } from "../statistics.ts";
 import { number, spreadText, table } from "../text.ts";
 
 const masters = 3;
@@ -17,31 +16,12 @@ const goals: readonly [callers: number, ofPlain: number, time: number][] = [
 const callerCounts = goals.map(([callers]) => callers);
 const compared: readonly Library[] = [plain, autoPipelined, submitLock, scriptsCorked];
 
-type Cells = ReadonlyMap<Library, ReadonlyMap<number, PairResult[]>>;
-
 /** One process on a Cluster, where each key is on one of three servers. */
 export async function cluster(binary: string): Promise<Findings> {
   // A node that has met no other does not know its own address, and clients are told none.
   const nodes = await startMasters(binary, masters, ["--cluster-announce-ip", "127.0.0.1"]);
   const ports = nodes.map(({ port }) => port);
-  const processes = new Map<Library, PairProcess>();
-  for (const library of compared) {
-    processes.set(library, await startPairs(library, "cluster", ports));
-  }
-  await warmUp(processes.values(), callerCounts, Math.min(0.5, seconds));
-  const cells: Cells = new Map(
-    compared.map((library) => [library, new Map(callerCounts.map((callers) => [callers, []]))]),
-  );
-  for (let round = 0; round < rounds; round++) {
-    for (const callers of callerCounts) {
-      for (const library of turns(compared, round)) {
-        const process = processes.get(library) as PairProcess;
-        const result = await process.run({ kind: "pairs", callers, seconds });
-        cells.get(library)?.get(callers)?.push(result);
-      }
-    }
-  }
-  await Promise.all([...processes.values()].map((process) => process.stop()));
+  const cells = await pairRounds(compared, "cluster", ports, callerCounts);
   await Promise.all(nodes.map((node) => node.stop()));
   return { text: textOf(cells), targets: targetsOf(cells) };
 }
@@ -51,11 +31,11 @@ const rate: Pick = ({ pairsPerSecond }) => pairsPerSecond;
 const p99: Pick = ({ p99Ms }) => p99Ms;
 const processor: Pick = ({ cpuMicrosPerPair }) => cpuMicrosPerPair;
 
-function all(cells: Cells, library: Library, callers: number, pick: Pick): number[] {
+function all(cells: PairRounds, library: Library, callers: number, pick: Pick): number[] {
   return (cells.get(library)?.get(callers) ?? []).map(pick);
 }
 
-function textOf(cells: Cells): string {
+function textOf(cells: PairRounds): string {
   const tables = callerCounts.map((callers) => {
     const rows = compared.map((library) => {
       const of = (pick: Pick) => all(cells, library, callers, pick);
@@ -90,7 +70,7 @@ One process on ${masters} masters, with the libraries of the first table. "${scr
 ${tables.join("\n\n")}`;
 }
 
-function targetsOf(cells: Cells): Target[] {
+function targetsOf(cells: PairRounds): Target[] {
   const ratio = (callers: number, to: Library, pick: Pick = rate) =>
     ratioOf(all(cells, submitLock, callers, pick), all(cells, to, callers, pick));
   const targets = goals.flatMap(([callers, ofPlain, time]): Target[] => {

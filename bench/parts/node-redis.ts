@@ -8,10 +8,9 @@ import {
   submitLock,
 } from "../libraries.ts";
 import type { PairResult } from "../pair-jobs.ts";
-import { type PairProcess, startPairs, warmUp } from "../pair-process.ts";
+import { pairRounds } from "../pair-process.ts";
 import { atLeast, atMost, type Findings, type Target } from "../part.ts";
-import { rounds, seconds } from "../settings.ts";
-import { medianOf, pairedRatio, turns } from "../statistics.ts";
+import { medianOf, pairedRatio } from "../statistics.ts";
 import { number, table } from "../text.ts";
 
 const callerCounts = [1, 32, 256] as const;
@@ -90,24 +89,7 @@ async function measured(binary: string, kind: "redis" | "cluster", masters: numb
     ? await startMasters(binary, masters, announce)
     : [await startServer(binary)];
   const ports = nodes.map(({ port }) => port);
-  const processes: { library: Library; child: PairProcess }[] = [];
-  for (const library of compared) {
-    processes.push({ library, child: await startPairs(library, kind, ports) });
-  }
-  const children = processes.map(({ child }) => child);
-  await warmUp(children, callerCounts, Math.min(0.5, seconds));
-  const results = new Map<string, PairResult[]>();
-  const key = (library: Library, callers: number) => `${library.name} ${callers}`;
-  for (let round = 0; round < rounds; round++) {
-    for (const callers of callerCounts) {
-      for (const { library, child } of turns(processes, round)) {
-        const result = await child.run({ kind: "pairs", callers, seconds });
-        const at = key(library, callers);
-        results.set(at, [...(results.get(at) ?? []), result]);
-      }
-    }
-  }
-  await Promise.all(children.map((child) => child.stop()));
+  const results = await pairRounds(compared, kind, ports, callerCounts);
   await Promise.all(nodes.map((node) => node.stop()));
-  return (library: Library, callers: number) => results.get(key(library, callers)) ?? [];
+  return (library: Library, callers: number) => results.get(library)?.get(callers) ?? [];
 }

@@ -3,14 +3,7 @@ import type { WantedAnswer } from "../http/options.ts";
 import type { Capture, RequestLease } from "../http/request-lease.ts";
 import { listedHeaders } from "../http/stored-answer.ts";
 import type { AnswerToStore } from "../lock/record.ts";
-import { ResponseCapture } from "../node/capture.ts";
-
-/** The members of a stream that are used here. */
-interface NodeStream {
-  readonly closed?: boolean;
-  pipe(target: unknown): unknown;
-  once(event: string, listener: (error?: unknown) => void): unknown;
-}
+import { isNodeStream, isOfWeb, type NodeStream, ResponseCapture } from "../node/capture.ts";
 
 /**
  * Sees the first payload that a handler returns or sends, before it is serialised and before
@@ -62,12 +55,12 @@ export class ReplyWatch implements Capture {
     this.#hasSaid = true;
     this.#raw?.discard();
     if (this.#wanted !== undefined) this.#said = this.#read(payload, this.#wanted);
-    if (isStream(payload)) this.#watch(payload);
+    if (isNodeStream(payload)) this.#watch(payload);
     else if (isOfWeb(payload)) this.isUnseen = true;
   }
 
   failed(): void {
-    // What was sent already stays the handler's answer.
+    // An answer that is on its way stays the handler's.
     if (this.#hasSaid && this.#reply.raw.headersSent) return;
     this.#hasFailed = true;
     this.#said = undefined;
@@ -99,7 +92,7 @@ export class ReplyWatch implements Capture {
     const { statusCode } = this.#reply;
     const headers = listedHeaders(storedHeaders, this.#reply.getHeaders());
     if (payload === undefined) return { status: statusCode, headers, body: "" };
-    if (isOfWeb(payload) || isStream(payload)) {
+    if (isOfWeb(payload) || isNodeStream(payload)) {
       if (!(payload instanceof Response)) return { status: statusCode, headers };
       const own = listedHeaders(storedHeaders, [...payload.headers]);
       const body = payload.body === null ? "" : undefined;
@@ -135,12 +128,4 @@ function jsonOf(payload: unknown): string | undefined {
   } catch {
     return undefined;
   }
-}
-
-function isStream(payload: unknown): payload is NodeStream {
-  return typeof (payload as Partial<NodeStream> | null | undefined)?.pipe === "function";
-}
-
-function isOfWeb(payload: unknown): boolean {
-  return payload instanceof Response || payload instanceof ReadableStream;
 }

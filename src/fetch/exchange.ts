@@ -46,7 +46,7 @@ export class FetchExchange implements Exchange {
     this.request.signal?.removeEventListener("abort", this.#onAbort);
   }
 
-  /** Calls `cancel` when the client leaves, or at once if it has left: nobody reads its stream. */
+  /** Calls `cancel` when the client leaves, or at once if it has left: its stream has no reader. */
   onClosed(cancel: () => void): void {
     this.#cancel = cancel;
     if (this.closed) cancel();

@@ -114,7 +114,7 @@ export function submitGuard<Req extends Request = Request>(
     };
     if (waitUntil !== undefined) exchange.leaseEnds = keepAlive;
     const admission = await admit(resolved, request, exchange);
-    // Nobody reads it. 499 is what proxies log for a client that has left.
+    // It has no reader. Proxies log 499 for a client that has left.
     if (admission.kind === "gone") return new Response(null, { status: 499 });
     if (admission.kind === "answered") {
       const answer = await admission.answer(request);

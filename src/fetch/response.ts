@@ -14,7 +14,7 @@ const turnIsOver: unique symbol = Symbol("one turn");
  * @param isOver called once, when the body was read to its end, with its bytes if they are few
  * enough; without them when it was cancelled or broke off. `isUnanswered`: it failed before its
  * first byte.
- * @returns the response to send, and a function that cancels a stream which nobody reads any more.
+ * @returns the response to send, and a function that cancels the stream, for a client that has left.
  */
 export async function untilOver(
   response: Response,
@@ -58,7 +58,7 @@ export async function untilOver(
   };
   const cancel = async (reason?: unknown) => {
     isCancelled = true;
-    // What the stream still has to do may be a part of the order.
+    // The stream may still have a part of the order to do.
     await reader.cancel(reason).finally(() => end());
   };
   const stream = new ReadableStream<Uint8Array>({

@@ -1,14 +1,6 @@
 import type { ServerResponse } from "node:http";
 import { Readable } from "node:stream";
-
-/** The members of a stream that are used here, so that streams of old packages fit. */
-interface NodeStream {
-  readonly closed?: boolean;
-  readonly readableEnded?: boolean;
-  readonly errored?: Error | null;
-  pipe(target: unknown): unknown;
-  once(event: string, listener: (error?: unknown) => void): unknown;
-}
+import { isNodeStream, isOfWeb, type NodeStream } from "../node/capture.ts";
 
 const watchOf: unique symbol = Symbol("submit-lock.body");
 
@@ -105,9 +97,7 @@ export class BodyStreams {
   }
 
   see(body: unknown): void {
-    if (body instanceof ReadableStream || body instanceof Response) this.hasWebStream = true;
-    else if (typeof (body as Partial<NodeStream> | null | undefined)?.pipe === "function") {
-      this.#streams.add(body as NodeStream);
-    }
+    if (isOfWeb(body)) this.hasWebStream = true;
+    else if (isNodeStream(body)) this.#streams.add(body);
   }
 }

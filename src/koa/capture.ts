@@ -3,7 +3,7 @@ import type { WantedAnswer } from "../http/options.ts";
 import type { Capture } from "../http/request-lease.ts";
 import { bodyToRepeat } from "../http/stored-answer.ts";
 import type { AnswerToStore, StoredAnswer } from "../lock/record.ts";
-import { pickHeaders, ResponseCapture } from "../node/capture.ts";
+import { isNodeStream, isOfWeb, pickHeaders, ResponseCapture } from "../node/capture.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: any state and any context of the application fits.
 export type AnyContext = ParameterizedContext<any, any, any>;
@@ -77,9 +77,7 @@ export class ContextCapture implements Capture {
       sent = text;
     } else if (typeof body !== "string" && !Buffer.isBuffer(body)) {
       // Status and headers only: the bytes of a stream are not captured.
-      const streams = [ReadableStream, Response, Blob];
-      if (typeof body.pipe === "function" || streams.some((each) => body instanceof each))
-        return { status, headers };
+      if (isNodeStream(body) || isOfWeb(body) || body instanceof Blob) return { status, headers };
       sent = JSON.stringify(body);
     }
     const isKept = Buffer.byteLength(sent) <= this.#wanted.maxBodyBytes;

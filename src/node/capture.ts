@@ -9,16 +9,36 @@ const names = ["end", "flushHeaders", "write", "writeHead"] as const;
 type Method = (this: ServerResponse, ...args: unknown[]) => unknown;
 type Methods = Record<(typeof names)[number], Method>;
 
+/** The members of a stream that are used here, so that streams of old packages fit. */
+export interface NodeStream {
+  readonly closed?: boolean;
+  readonly readableEnded?: boolean;
+  readonly errored?: Error | null;
+  pipe(target: unknown): unknown;
+  once(event: string, listener: (error?: unknown) => void): unknown;
+}
+
+export function isNodeStream(body: unknown): body is NodeStream {
+  return typeof (body as Partial<NodeStream> | null | undefined)?.pipe === "function";
+}
+
+/** Whether the end of the work behind a body cannot be seen. */
+export function isOfWeb(body: unknown): boolean {
+  return body instanceof ReadableStream || body instanceof Response;
+}
+
 const captures = new WeakMap<object, ResponseCapture>();
 const layers = new WeakSet<object>();
 
 /**
- * Whether the captured methods are among a response's prototypes. Four own properties would cost a
- * response of Express about 12 µs, so the application's `response` gets a layer below it, once. Each
- * mounted application's `response` inherits from that of the outermost. False for other frameworks,
- * and where middleware has replaced a method: it may encode what it is given.
+ * Puts the captured methods among a response's prototypes: the application's `response` gets a layer
+ * below it, once. Four own properties would cost a response of Express about 12 µs. Each mounted
+ * application's `response` inherits from that of the outermost.
+ *
+ * @returns false where it did not: for other frameworks, and where middleware has replaced a method,
+ * because it may encode what it is given.
  */
-function hasLayer(res: ServerResponse): boolean {
+function putLayer(res: ServerResponse): boolean {
   if (captures.has(res) || names.some((name) => Object.hasOwn(res, name))) return false;
   let top: object = Object.getPrototypeOf(res);
   if (!Object.hasOwn(top, "app")) return false;
@@ -61,7 +81,7 @@ export class ResponseCapture implements Capture {
   constructor(res: ServerResponse, wanted: WantedAnswer) {
     this.#res = res;
     this.#wanted = wanted;
-    if (hasLayer(res)) {
+    if (putLayer(res)) {
       captures.set(res, this);
       return;
     }

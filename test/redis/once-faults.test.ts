@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
-import type { SubmitLock } from "../../src/index.ts";
 import { record } from "../support/channels.ts";
 import { redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
+import { begun, submission } from "../support/once-call/begun.ts";
 import { startRedis } from "../support/redis-server.ts";
 import { recordKey } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
@@ -11,23 +11,7 @@ import { closeFixtures, isAcquire, isComplete, openFixture } from "./fixture.ts"
 
 afterEach(closeFixtures);
 
-const submission = { id: "cart 7" };
 const never = () => expect.fail("it ran again");
-
-/** An order that is at work until the test ends it. */
-async function begun(lock: SubmitLock, user: string) {
-  let end!: (value: number) => void;
-  let result!: ReturnType<typeof lock.once<number>>;
-  await new Promise<void>((running) => {
-    result = lock.once(user, submission, () => {
-      running();
-      return new Promise<number>((resolve) => {
-        end = resolve;
-      });
-    });
-  });
-  return { end, result };
-}
 
 describe.each(redisClients)("once and a Redis in trouble, with $name", ({ connect }) => {
   test("a lost reply to the acquire: it runs, and once", async () => {

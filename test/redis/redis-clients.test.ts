@@ -1,6 +1,12 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
-import { closeClients, everyRedisClient, statusOf, untilReady } from "../support/clients.ts";
+import {
+  closeClients,
+  everyRedisClient,
+  isNodeRedis,
+  statusOf,
+  untilReady,
+} from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, closeLocks, leaseOf, openLock } from "../support/locks.ts";
 import { observer } from "../support/observer.ts";
@@ -15,8 +21,6 @@ afterEach(async () => {
 });
 
 describe.each(everyRedisClient)("with $name", ({ name, connect }) => {
-  const isNodeRedis = name.startsWith("node-redis");
-
   test.each([
     ["stringNumbers", { stringNumbers: true }],
     ["enableAutoPipelining", { enableAutoPipelining: true }],
@@ -46,7 +50,7 @@ describe.each(everyRedisClient)("with $name", ({ name, connect }) => {
   });
 
   // A node-redis client is connected by the application alone.
-  test.skipIf(isNodeRedis)(
+  test.skipIf(isNodeRedis(name))(
     "a lazy client is connected by its first lock, and acquires as soon as it is up",
     async () => {
       const client = connect(sharedRedisPort(), { lazyConnect: true });
@@ -58,7 +62,7 @@ describe.each(everyRedisClient)("with $name", ({ name, connect }) => {
     },
   );
 
-  test.skipIf(isNodeRedis)(
+  test.skipIf(isNodeRedis(name))(
     "a lazy client that finds no server makes no unhandled rejection",
     async () => {
       const client = connect(1, { lazyConnect: true, retryStrategy: null });

@@ -1,7 +1,13 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { LockMisconfiguredError, LockUnavailableError, RedisStore } from "../../src/index.ts";
 import { portOf } from "../../src/stores/redis/clients/port-of.ts";
-import { type AnyRedis, closeClients, redisClients, untilReady } from "../support/clients.ts";
+import {
+  type AnyRedis,
+  closeClients,
+  isNodeRedis,
+  redisClients,
+  untilReady,
+} from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { causeOf, closeLocks, openLock } from "../support/locks.ts";
 import { type KeyObserver, observer } from "../support/observer.ts";
@@ -148,7 +154,7 @@ describe.each(redisClients)("with $name", ({ name, connect }) => {
     // Without the ready check, the first answer is the one to our own command.
     const client = connect(closed.port, { enableReadyCheck: false, ...resp2 });
     // node-redis greets with the password, and is not ready without one.
-    if (!name.startsWith("node-redis")) await untilReady(client);
+    if (!isNodeRedis(name)) await untilReady(client);
     const lock = lockOn(client);
     await expect(lock.check()).rejects.toBeInstanceOf(LockMisconfiguredError);
     expect(causeOf(await lock.acquire(freshUser()))).toBeInstanceOf(LockMisconfiguredError);

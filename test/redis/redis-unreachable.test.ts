@@ -10,6 +10,7 @@ import {
 import {
   closeClient,
   closeClients,
+  isNodeRedis,
   redisClients,
   statusOf,
   untilReady,
@@ -48,13 +49,12 @@ async function causeOf(lock: SubmitLock, said: RegExp): Promise<Error> {
 describe.each(redisClients)(
   "a Redis that cannot be used says where and why, with $name",
   ({ name, connect }) => {
-    const isNodeRedis = name.startsWith("node-redis");
     const listening = [
       ["listens to errors", true],
       ["does not listen to errors, which ioredis goes on logging", false],
     ] as const;
     // node-redis ends the process at an error that nobody listens to.
-    test.each(listening.slice(0, isNodeRedis ? 1 : 2))(
+    test.each(listening.slice(0, isNodeRedis(name) ? 1 : 2))(
       "nobody is there, and the application %s",
       async (_name, listens) => {
         const port = await freePort();

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { afterEach, describe, expect, test } from "vitest";
 import { asking } from "../support/asking.ts";
 import { record } from "../support/channels.ts";
-import { closeClient, redisClients } from "../support/clients.ts";
+import { closeClient, isNodeRedis, redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, commandOf, leaseOf } from "../support/locks.ts";
 import { until } from "../support/until.ts";
@@ -36,7 +36,7 @@ describe("rule 2: a request is in flight until its own answer", () => {
   });
 
   describe.each(redisClients)("with $name", ({ name, connect }) => {
-    const sendsAgain = !name.startsWith("node-redis");
+    const sendsAgain = !isNodeRedis(name);
 
     test("an answer that comes after a reconnect is not listened to", async () => {
       const { store, client, proxy } = await openFixture({ connect });

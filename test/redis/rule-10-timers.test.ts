@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { record } from "../support/channels.ts";
-import { redisClients } from "../support/clients.ts";
+import { isNodeRedis, redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired } from "../support/locks.ts";
 import { block, closeFixtures, isAcquire, isRelease, openDirect, openFixture } from "./fixture.ts";
@@ -17,7 +17,7 @@ describe.each(redisClients)("rule 10: our own timers, with $name", ({ name, conn
       // The call goes out in this turn.
       await new Promise((resolve) => setImmediate(resolve));
       // node-redis writes it at the end of its turn.
-      if (name.startsWith("node-redis")) await new Promise((resolve) => setImmediate(resolve));
+      if (isNodeRedis(name)) await new Promise((resolve) => setImmediate(resolve));
       // Long enough for an answer on a machine that is busy.
       block(250);
       const { lease, confirmed } = acquired(await attempt);

@@ -8,6 +8,7 @@ import {
   closeClients,
   clusterClients,
   ioredis6,
+  isNodeRedis,
   redisClients,
   untilReady,
 } from "../support/clients.ts";
@@ -129,7 +130,7 @@ describe.each(clusterClients)("rule 20: on a Cluster, with $name", ({ name, conn
   afterAll(() => cluster.stop());
 
   // The calls are read at the methods of ioredis.
-  test.skipIf(name.startsWith("node-redis"))(
+  test.skipIf(isNodeRedis(name))(
     "a node's floor is its own: the masters' clocks differ, and so would the tokens",
     async () => {
       const client = connect(cluster.ports);

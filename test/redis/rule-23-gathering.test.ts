@@ -17,6 +17,7 @@ import {
   closeClients,
   clusterClients,
   ioredisClusters,
+  isNodeRedis,
   untilReady,
 } from "../support/clients.ts";
 import { command } from "../support/command.ts";
@@ -99,7 +100,6 @@ const pairsOf = async (lock: SubmitLock, users: readonly string[]) => {
 };
 
 describe.each(clusterClients)("rule 23: gathering by node, with $name", ({ name, connect }) => {
-  const isNodeRedis = name.startsWith("node-redis");
   type Options = Parameters<typeof connect>[1];
 
   interface Bench {
@@ -210,7 +210,7 @@ describe.each(clusterClients)("rule 23: gathering by node, with $name", ({ name,
     expect(acquires.messages).toHaveLength(60);
   });
 
-  test.skipIf(isNodeRedis)(
+  test.skipIf(isNodeRedis(name))(
     "with automatic pipelining on the nodes' connections every call declares its keys",
     async () => {
       const { lock } = await openBench({ redisOptions: { enableAutoPipelining: true } });
@@ -445,7 +445,7 @@ describe.each(clusterClients)("rule 23: gathering by node, with $name", ({ name,
     }
 
     // The socket of a node is only to be had from ioredis.
-    test.skipIf(isNodeRedis).each([
+    test.skipIf(isNodeRedis(name)).each([
       ["with a new connection", {}],
       ["by itself", { clusterNodeRetryStrategy: () => 20 }],
     ])(

@@ -132,6 +132,11 @@ export async function untilReady<C extends AnyClient>(client: C): Promise<C> {
   return client;
 }
 
+/** Whether a kind of client is of node-redis, by its name. */
+export function isNodeRedis(name: string): boolean {
+  return name.startsWith("node-redis");
+}
+
 /** The state of a client of any library, in the words of ioredis. */
 export function statusOf(client: AnyClient): string {
   return portOf(client).status;

@@ -143,14 +143,13 @@ export class ReplicaWait {
       return;
     }
     const calls = callsOf(touches, pair);
+    const scriptCalls = calls.map((call) => ({
+      keys: call.map((touch) => touch.key),
+      args: call.map((touch) => touch.command.ownerId),
+    }));
     // By the script's text: a pipeline in which a digest is unknown could not be written again.
-    const commands: (string | number)[][] = calls.map((call) => {
-      const keys = call.map((touch) => touch.key);
-      const owners = call.map((touch) => touch.command.ownerId);
-      return ["eval", touchScript, keys.length, ...keys, ...owners];
-    });
-    commands.push(["wait", this.#replicas, waitMs]);
-    const answer = connection.client.together(slot, commands);
+    const wait = ["wait", this.#replicas, waitMs];
+    const answer = connection.client.together(slot, touchScript, scriptCalls, wait);
     connection.follow(connection.nodeOf(slot), answer, dueAt, (result) => {
       this.#answered(calls, result, waitMs);
       ended();

@@ -1,34 +1,19 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
-import type { LockStore, SubmitLock } from "../../../src/index.ts";
+import type { LockStore } from "../../../src/index.ts";
 import { asking } from "../asking.ts";
 import { record } from "../channels.ts";
 import { freshUser } from "../ids.ts";
 import { openLock, roomyTimes } from "../locks.ts";
 import { hashesOf, onceOf } from "../submissions.ts";
 import { until } from "../until.ts";
+import { begun, submission } from "./begun.ts";
 
-const submission = { id: "cart 7" };
 const never = () => expect.fail("a call that waited has run");
 
 /** A call of `once` that meets its own submission in flight. */
 export function waitsForTheSame(openStore: () => LockStore): void {
   const open = () => openLock({ store: openStore() });
-
-  /** Calls once with work that the test ends; resolves when it runs. */
-  async function begun(lock: SubmitLock, user: string) {
-    let end!: (value: number | Promise<never>) => void;
-    let result!: ReturnType<typeof lock.once<number>>;
-    await new Promise<void>((running) => {
-      result = lock.once(user, submission, () => {
-        running();
-        return new Promise<number>((resolve) => {
-          end = resolve;
-        });
-      });
-    });
-    return { end, result };
-  }
 
   describe("a repeat of once that meets its submission in flight", () => {
     test("waits for the value of the first, in another process too", async () => {

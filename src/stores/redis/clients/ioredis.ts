@@ -1,4 +1,3 @@
-import { isUtf8 } from "node:buffer";
 import { type EventEmitter, errorMonitor } from "node:events";
 import { hasMembers } from "../../../validation.ts";
 import { openSecond, openSentinel } from "./open-ioredis.ts";
@@ -12,7 +11,9 @@ import {
   listed,
   type PortWatcher,
   plainError,
+  type ScriptCall,
   type ServerPort,
+  textPrefix,
 } from "./port.ts";
 
 /**
@@ -172,9 +173,7 @@ export class IoredisPort extends IoredisServer implements ClientPort {
   }
 
   get keyPrefix(): string | undefined {
-    const prefix: unknown = this.#client.options?.keyPrefix;
-    if (Buffer.isBuffer(prefix) && !isUtf8(prefix)) return undefined;
-    return String(prefix ?? "");
+    return textPrefix(this.#client.options?.keyPrefix);
   }
 
   get user(): string | undefined {
@@ -283,8 +282,18 @@ export class IoredisPort extends IoredisServer implements ClientPort {
   }
 
   /** A Cluster sends a pipeline, commands without a key included, to the node of its keys. */
-  async together(_slot: number, commands: readonly (readonly Argument[])[]): Promise<unknown[]> {
-    const pipeline = this.#client.pipeline?.(commands as unknown[][]) as Pipeline | undefined;
+  async together(
+    _slot: number,
+    script: string,
+    calls: readonly ScriptCall[],
+    last?: readonly Argument[],
+  ): Promise<unknown[]> {
+    const commands: Argument[][] = calls.map(({ keys, args }) => [
+      ...["eval", script, keys.length],
+      ...[...keys, ...args],
+    ]);
+    if (last !== undefined) commands.push([...last]);
+    const pipeline = this.#client.pipeline?.(commands) as Pipeline | undefined;
     const replies = (await pipeline?.exec()) ?? [];
     return commands.map((_, index) => {
       const [error, value] = replies[index] ?? [new Error("the client gave no reply")];

@@ -7,11 +7,9 @@ import {
   type NodeRedisOptions,
   NodeRedisServer,
   ownOptions,
-  retry,
   type SingleClient,
   type SocketOptions,
   statusOf,
-  textPrefix,
 } from "./node-redis-server.ts";
 import {
   type Address,
@@ -20,7 +18,10 @@ import {
   type ClientStatus,
   listed,
   type PortWatcher,
+  pauseBeforeConnect,
+  type ScriptCall,
   type ServerPort,
+  textPrefix,
 } from "./port.ts";
 import { slotOf } from "./slots.ts";
 
@@ -73,6 +74,7 @@ export class NodeRedisClusterPort implements ClientPort {
   readonly connection: undefined;
   readonly advice: string = advice;
   readonly keyPrefix: string | undefined;
+  readonly #prefix: string;
   readonly #client: ClusterClient;
   readonly #servers = new WeakMap<SingleClient, NodeRedisServer>();
   readonly #watchers = new Set<PortWatcher>();
@@ -89,6 +91,7 @@ export class NodeRedisClusterPort implements ClientPort {
     this.#client = client as unknown as ClusterClient;
     this.#isOwn = isOwn;
     this.keyPrefix = textPrefix(this.#client._options?.keyPrefix);
+    this.#prefix = this.keyPrefix ?? "";
   }
 
   get address(): string {
@@ -149,7 +152,7 @@ export class NodeRedisClusterPort implements ClientPort {
   #serverOf(client: SingleClient): NodeRedisServer {
     const known = this.#servers.get(client);
     if (known !== undefined) return known;
-    const server = new NodeRedisServer(client, this.keyPrefix ?? "");
+    const server = new NodeRedisServer(client, this.#prefix);
     this.#servers.set(client, server);
     return server;
   }
@@ -176,7 +179,7 @@ export class NodeRedisClusterPort implements ClientPort {
     keys: readonly string[],
     args: readonly Argument[],
   ): Promise<unknown> {
-    const key = (this.keyPrefix ?? "") + (keys[0] ?? "");
+    const key = this.#prefix + (keys[0] ?? "");
     const slot = slotOf(key);
     const server = this.#readyServer(this.#client.slots[slot]?.master);
     if (server === undefined) throw new Error("no connection to the node of the key");
@@ -213,14 +216,19 @@ export class NodeRedisClusterPort implements ClientPort {
     return Promise.reject(new Error("a Cluster has no single server to ask"));
   }
 
-  async together(slot: number, commands: readonly (readonly Argument[])[]): Promise<unknown[]> {
+  async together(
+    slot: number,
+    script: string,
+    calls: readonly ScriptCall[],
+    last?: readonly Argument[],
+  ): Promise<unknown[]> {
     const server = this.#readyServer(this.#client.slots[slot]?.master);
     if (server === undefined) throw new Error("no connection to the node of the keys");
-    const replies = await server.together(slot, commands);
+    const replies = await server.together(slot, script, calls, last);
     const hasMoved = replies.some(
       (reply) => reply instanceof Error && /^MOVED /.test(reply.message),
     );
-    if (hasMoved) void this.#learn((this.keyPrefix ?? "") + commands[0]?.[3]);
+    if (hasMoved) void this.#learn(this.#prefix + calls[0]?.keys[0]);
     return replies;
   }
 
@@ -315,7 +323,7 @@ export class NodeRedisClusterPort implements ClientPort {
         () => false,
       );
       if (isConnected) return;
-      await new Promise((resolve) => setTimeout(resolve, retry(retries)).unref());
+      await new Promise((resolve) => setTimeout(resolve, pauseBeforeConnect(retries)).unref());
     }
   }
 

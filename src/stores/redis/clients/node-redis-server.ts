@@ -1,13 +1,15 @@
-import { isUtf8 } from "node:buffer";
 import { type EventEmitter, errorMonitor, setMaxListeners } from "node:events";
 import {
   type Address,
   type Argument,
   type ClientStatus,
+  connectTimeoutOf,
   hostAndPort,
   isServerError,
   type PortWatcher,
+  pauseBeforeConnect,
   plainError,
+  type ScriptCall,
   type ServerPort,
 } from "./port.ts";
 
@@ -85,11 +87,6 @@ function readError(error: unknown): never {
   throw named(error);
 }
 
-export function textPrefix(prefix: unknown): string | undefined {
-  if (Buffer.isBuffer(prefix) && !isUtf8(prefix)) return undefined;
-  return String(prefix ?? "");
-}
-
 /** A client of one server, or that of one node of a Cluster. */
 export class NodeRedisServer implements ServerPort {
   readonly #client: SingleClient;
@@ -150,16 +147,15 @@ export class NodeRedisServer implements ServerPort {
   }
 
   /** As `ClientPort.together`. What one turn sends leaves on one connection, and in one piece. */
-  async together(_slot: number, commands: readonly (readonly Argument[])[]): Promise<unknown[]> {
-    const answers = commands.map((words) => {
-      const isScript = words[0] === "eval";
-      const end = 3 + Number(words[2]);
-      const texts = words.map((word, at) =>
-        isScript && at >= 3 && at < end ? `${this.#prefix}${word}` : `${word}`,
-      );
-      return this.ask(texts).catch((error: unknown) => error);
-    });
-    const replies = await Promise.all(answers);
+  async together(
+    _slot: number,
+    script: string,
+    calls: readonly ScriptCall[],
+    last?: readonly Argument[],
+  ): Promise<unknown[]> {
+    const answers = calls.map(({ keys, args }) => this.eval(script, keys, args));
+    if (last !== undefined) answers.push(this.ask(last.map(String)));
+    const replies = await Promise.all(answers.map((answer) => answer.catch((error) => error)));
     const failed = replies.find((reply) => reply instanceof Error && !isServerError(reply));
     if (failed !== undefined) throw failed;
     return replies;
@@ -236,16 +232,12 @@ export function statusOf(
 /** For a client that is not connected. If the store connected it, the application's own call would fail. */
 export const advice = "call connect() on the node-redis client";
 
-/** How long a client of our own waits before it connects again, in ms. */
-export const retry = (retries: number): number => Math.min(50 * (retries + 1), 500);
-
 /** The options in which a client of our own differs from the application's. */
 export function ownOptions(options: NodeRedisOptions | undefined): object {
   const { socket } = options ?? {};
-  // It is opened when an answer is overdue.
-  const connectTimeout = Math.min(socket?.connectTimeout ?? 1_000, 1_000);
+  const connectTimeout = connectTimeoutOf(socket?.connectTimeout);
   return {
-    socket: { ...socket, connectTimeout, reconnectStrategy: retry },
+    socket: { ...socket, connectTimeout, reconnectStrategy: pauseBeforeConnect },
     disableOfflineQueue: true,
     commandsQueueMaxLength: undefined,
     pingInterval: undefined,

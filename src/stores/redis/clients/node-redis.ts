@@ -8,9 +8,14 @@ import {
   ownOptions,
   type SingleClient,
   statusOf,
-  textPrefix,
 } from "./node-redis-server.ts";
-import type { ClientPort, ClientStatus, PortWatcher, ServerPort } from "./port.ts";
+import {
+  type ClientPort,
+  type ClientStatus,
+  type PortWatcher,
+  type ServerPort,
+  textPrefix,
+} from "./port.ts";
 
 /** A node-redis client of one server. */
 export class NodeRedisPort extends NodeRedisServer implements ClientPort {

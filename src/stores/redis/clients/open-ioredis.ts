@@ -1,8 +1,5 @@
 import type { IoredisClient, IoredisInternals } from "./ioredis.ts";
-import type { Address, Place } from "./port.ts";
-
-/** The most that a second client leaves of `connectTimeout`: it is opened when an answer is overdue. */
-const connectTimeoutMs = 1_000;
+import { type Address, connectTimeoutOf, type Place, pauseBeforeConnect } from "./port.ts";
 
 /** How long a duplicate waits for a Sentinel or node to name the master, before it asks another. */
 const askTimeoutMs = 750;
@@ -22,7 +19,7 @@ export function openSecond(
   database: number,
 ): IoredisClient {
   const { isCluster, options } = client;
-  const connectTimeout = Math.min(options?.connectTimeout ?? connectTimeoutMs, connectTimeoutMs);
+  const connectTimeout = connectTimeoutOf(options?.connectTimeout);
   const shorter = (ms: number | undefined) => Math.min(ms ?? askTimeoutMs, askTimeoutMs);
   const connection = {
     connectTimeout,
@@ -36,7 +33,8 @@ export function openSecond(
     enableAutoPipelining: false,
     lazyConnect: false,
   };
-  const retry = (times: number) => Math.min(50 * times, 500);
+  // ioredis counts from 1.
+  const retry = (times: number) => pauseBeforeConnect(times - 1);
   if (isCluster === true) {
     const duplicateCluster = client.duplicate as (nodes: [], options: object) => unknown;
     return duplicateCluster.call(client, [], {

@@ -1,3 +1,5 @@
+import { isUtf8 } from "node:buffer";
+
 /**
  * The port between the store and a Redis client. Another client is one file here that implements
  * {@link ClientPort}; nothing else in `src` knows a client.
@@ -18,6 +20,12 @@ export interface ServerPort {
 }
 
 export type Argument = string | number;
+
+/** The KEYS and ARGV of one call of a script. */
+export interface ScriptCall {
+  readonly keys: readonly string[];
+  readonly args: readonly Argument[];
+}
 
 /**
  * - `wait`: the client has not been asked to connect.
@@ -98,10 +106,16 @@ export interface ClientPort extends ServerPort {
    */
   askDatabase(): Promise<number | undefined>;
   /**
-   * Writes commands on one connection, in one piece and in this order: on a Cluster to the node of
-   * the slot. An error of the server is a value of its own; rejects with one of the client.
+   * Writes calls of a script by its text, and a last command, on one connection, in one piece and in
+   * this order: on a Cluster to the node of the slot. An error of the server is a value of its own;
+   * rejects with one of the client.
    */
-  together(slot: number, commands: readonly (readonly Argument[])[]): Promise<unknown[]>;
+  together(
+    slot: number,
+    script: string,
+    calls: readonly ScriptCall[],
+    last?: readonly Argument[],
+  ): Promise<unknown[]>;
   /**
    * Holds writes back. Missing where the library writes what one turn has sent in one piece.
    *
@@ -146,6 +160,22 @@ export function plainError(error: unknown): Error {
 /** Whether the error is the server's reply, and so a sign of life, and not one of the client. */
 export function isServerError(error: unknown): error is Error {
   return error instanceof Error && error.name === "ReplyError";
+}
+
+/** A client's `keyPrefix`, which may be a Buffer; `undefined` where it is no text. */
+export function textPrefix(prefix: unknown): string | undefined {
+  if (Buffer.isBuffer(prefix) && !isUtf8(prefix)) return undefined;
+  return String(prefix ?? "");
+}
+
+/** The `connectTimeout` of a second client, in ms: it is opened when an answer is overdue. */
+export function connectTimeoutOf(given: number | undefined): number {
+  return Math.min(given ?? 1_000, 1_000);
+}
+
+/** How long a second client waits before it connects again, in ms. @param retries from 0 on. */
+export function pauseBeforeConnect(retries: number): number {
+  return Math.min(50 * (retries + 1), 500);
 }
 
 /** One server, or the entry of a list of servers. */

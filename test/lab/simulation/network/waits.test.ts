@@ -51,17 +51,17 @@ abstract class Subject {
       return;
     }
     const name = `${++this.#asked}`;
-    const wait = step.waitMs === undefined ? [] : [["wait", 1, step.waitMs]];
-    const commands = [this.#script(name), ...wait];
-    void new IoredisPort(this.clients[step.write]).together(0, commands).then((replies) => {
+    const wait = step.waitMs === undefined ? undefined : ["wait", 1, step.waitMs];
+    const port = new IoredisPort(this.clients[step.write]);
+    void port.together(0, acquireScript, [this.#call(name)], wait).then((replies) => {
       this.logs[step.write].push(`${name}: ${replies.map(shown).join(", ")}`);
     });
   }
 
-  #script(name: string): (string | number)[] {
+  #call(name: string) {
     const deadline = Math.round(this.nowMs() + hourMs);
     const settings = [deadline, 2 * hourMs, hourMs, hourMs, 0, ":"];
-    return ["eval", acquireScript, 1, `${this.#prefix} ${name}`, ...settings, name.padEnd(36, "-")];
+    return { keys: [`${this.#prefix} ${name}`], args: [...settings, name.padEnd(36, "-")] };
   }
 }
 
