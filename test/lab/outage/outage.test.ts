@@ -1,6 +1,6 @@
 import { describe, expect, inject, test } from "vitest";
 import type { ClientName } from "../client-name.ts";
-import { type Away, misses, outage } from "./outage.ts";
+import { type Away, acquireTimeoutMs, misses, outage } from "./outage.ts";
 
 // `npm run outage` has 500 submits a second for a minute.
 describe.each(["ioredis 6", "node-redis 6"] satisfies ClientName[])("with %s", (client) => {
@@ -9,7 +9,9 @@ describe.each(["ioredis 6", "node-redis 6"] satisfies ClientName[])("with %s", (
     async (away) => {
       const binary = inject("redisServerBinary");
       const result = await outage({ binary, away, client, seconds: 5, perSecond: 250 });
-      expect(misses(result), JSON.stringify(result)).toEqual([]);
+      // How fast an answer comes is judged by `npm run outage`: other tests run beside this one.
+      // What waited for a second time-out is found here as well.
+      expect(misses(result, 0.9 * acquireTimeoutMs), JSON.stringify(result)).toEqual([]);
     },
     90_000,
   );
