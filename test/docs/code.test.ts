@@ -95,7 +95,7 @@ describe("a quick start", () => {
     const port = await freePort();
     const name = `start-${port}.${language}`;
     project.write(name, code);
-    project.start(name, { PORT: `${port}`, REDIS_URL: redis.url });
+    await project.start(name, { PORT: `${port}`, REDIS_URL: redis.url });
     const submit = async (user: string) => {
       const headers = { "x-user-id": user };
       const answer = await fetch(`http://127.0.0.1:${port}/orders`, { method: "POST", headers });
@@ -129,7 +129,7 @@ describe("a quick start", () => {
       const name = `freed-${port}.${language}`;
       expect(endless(code)).toMatch(/aborted.*[\s\S]*throwIfAborted/);
       project.write(name, endless(code));
-      project.start(name, { PORT: `${port}`, REDIS_URL: redis.url });
+      await project.start(name, { PORT: `${port}`, REDIS_URL: redis.url });
       const url = `http://127.0.0.1:${port}/orders`;
       const submit = (user: string) =>
         fetch(url, { method: "POST", headers: { "x-user-id": user } });
@@ -156,7 +156,7 @@ describe("a quick start", () => {
       /-X (\w+) -H '([\w-]+): (\w+)' http:\/\/127\.0\.0\.1:3000(\S+)/.exec(tried) ?? [];
     const port = await freePort();
     project.write("tried.ts", page("README.md").blockUnder("Quick start"));
-    project.start("tried.ts", { PORT: `${port}`, REDIS_URL: redis.url });
+    await project.start("tried.ts", { PORT: `${port}`, REDIS_URL: redis.url });
     const click = async (): Promise<number> => {
       const url = `http://127.0.0.1:${port}${address}`;
       return (await fetch(url, { method, headers: { [name]: value } })).status;
@@ -184,7 +184,7 @@ describe("answers of your own", () => {
     const serve = async (url: string) => {
       const port = await freePort();
       project.write(`own-${port}.${language}`, recipe);
-      project.start(`own-${port}.${language}`, { PORT: `${port}`, REDIS_URL: url });
+      await project.start(`own-${port}.${language}`, { PORT: `${port}`, REDIS_URL: url });
       const submit = async (user: string, key?: string, body: object = {}) => {
         const headers = { "x-user-id": user, "content-type": "application/json" };
         const answer = await fetch(`http://127.0.0.1:${port}/orders`, {
@@ -273,7 +273,7 @@ describe("the other code of the documents", () => {
   test("sends a form that was clicked twice to a page, not to a refusal", async () => {
     const port = await freePort();
     project.write("form.ts", page("docs/guide/forms.md").blockUnder("Without it"));
-    project.start("form.ts", { PORT: `${port}`, REDIS_URL: redis.url });
+    await project.start("form.ts", { PORT: `${port}`, REDIS_URL: redis.url });
     const submit = (accept: string) =>
       fetch(`http://127.0.0.1:${port}/orders`, {
         method: "POST",

@@ -165,7 +165,7 @@ async function serve(heading: string): Promise<Client> {
   const port = await freePort();
   const file = `${heading.replace(/\W+/g, "-")}-${port}.ts`;
   project.write(file, guide.blockUnder(heading));
-  project.start(file, { PORT: `${port}`, REDIS_URL: redis.url });
+  await project.start(file, { PORT: `${port}`, REDIS_URL: redis.url });
   const client = (submit: Submit) => send(port, submit);
   const answers = () =>
     client({ user: "", method: "GET", path: "/" }).then(

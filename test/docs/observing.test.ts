@@ -31,7 +31,7 @@ test("the code that is shown exports metrics to Prometheus", async () => {
   const port = await freePort();
   const code = page("docs/operations/observing.md").blockUnder("OpenTelemetry");
   project.write("observed.ts", code + orders);
-  project.start("observed.ts", { METRICS_PORT: `${port}`, REDIS_URL: redis.url });
+  await project.start("observed.ts", { METRICS_PORT: `${port}`, REDIS_URL: redis.url });
   const scrape = () =>
     fetch(`http://127.0.0.1:${port}/metrics`).then(
       (answer) => answer.text(),

@@ -39,7 +39,7 @@ beforeAll(async () => {
   base = `http://127.0.0.1:${port}/support`;
   project.write("support.ts", above + onCall.blockUnder("A page for support") + below);
   expect(await project.typeErrors()).toBe("");
-  project.start("support.ts", { PORT: `${port}`, REDIS_URL: redis.url });
+  await project.start("support.ts", { PORT: `${port}`, REDIS_URL: redis.url });
   const isUp = () =>
     get("nobody").then(
       () => true,

@@ -11,9 +11,9 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { atExit } from "../support/at-exit.ts";
+import { compiled } from "../support/compiled.ts";
 import { ROOT } from "./page.ts";
 
 const exec = promisify(execFile);
@@ -90,21 +90,23 @@ export class ReaderProject {
 
   /** Runs a file to its end and resolves with what it printed; rejects with its errors. */
   async run(file: string, env: Record<string, string> = {}): Promise<string> {
-    const { code, output } = await ended(this.#spawn(file, env));
+    const { code, output } = await ended(await this.#spawn(file, env));
     if (code !== 0) throw new Error(`${file} ended with ${code}:\n${output}`);
     return output;
   }
 
   /** Runs a file that serves until `remove` ends it. One that ends by itself says so in the log. */
-  start(file: string, env: Record<string, string>): void {
-    void ended(this.#spawn(file, env)).then(({ code, output }) => {
+  async start(file: string, env: Record<string, string>): Promise<void> {
+    const child = await this.#spawn(file, env);
+    void ended(child).then(({ code, output }) => {
       if (code !== null) console.error(`${file} ended with ${code}:\n${output}`);
     });
   }
 
-  #spawn(file: string, env: Record<string, string>): ChildProcess {
-    const tsx = pathToFileURL(join(ROOT, "node_modules/tsx/dist/loader.mjs")).href;
-    const child = spawn(process.execPath, ["--import", tsx, join(this.folder, file)], {
+  async #spawn(file: string, env: Record<string, string>): Promise<ChildProcess> {
+    const path = join(this.folder, file);
+    const program = file.endsWith(".ts") ? await compiled({ file: path }, `${path}.mjs`) : path;
+    const child = spawn(process.execPath, [program], {
       cwd: this.folder,
       env: { ...process.env, NODE_ENV: "test", ...env },
     });

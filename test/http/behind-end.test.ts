@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import { afterEach, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
 import { closeClients, ioredis6 } from "../support/clients.ts";
+import { compiled } from "../support/compiled.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
 import { observer } from "../support/observer.ts";
@@ -113,10 +114,9 @@ describe.each(mainFrameworks)("P8: an answer that is ended, on $name", ({ http, 
   test.each(["exit", "abort"])(
     "is whole where the handler goes on with process.%s()",
     async (how) => {
-      const script = fileURLToPath(new URL("./exiting-shop.ts", import.meta.url));
+      const file = fileURLToPath(new URL("./exiting-shop.ts", import.meta.url));
       const args = [name, `${sharedRedisPort()}`, how, placed];
-      const child = fork(script, args, {
-        execArgv: ["--import", "tsx"],
+      const child = fork(await compiled({ file }), args, {
         stdio: ["ignore", "inherit", "inherit", "ipc"],
       });
       closing.push(() => child.kill("SIGKILL"));

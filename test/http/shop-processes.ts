@@ -1,6 +1,7 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import { compiled } from "../support/compiled.ts";
 import { until } from "../support/until.ts";
 import type { FromShop, ToShop } from "./shop-protocol.ts";
 
@@ -14,14 +15,21 @@ export interface ShopProcess {
   stop(): Promise<void>;
 }
 
+let compiling: Promise<string> | undefined;
+function program(): Promise<string> {
+  const file = fileURLToPath(new URL("./shop-process.ts", import.meta.url));
+  compiling ??= compiled({ file });
+  return compiling;
+}
+
 export async function startShopProcess(
   framework: string,
   redisPort: number,
   ttlMs?: number,
 ): Promise<ShopProcess> {
-  const script = fileURLToPath(new URL("./shop-process.ts", import.meta.url));
+  const script = await program();
   const args = [framework, `${redisPort}`, ...(ttlMs === undefined ? [] : [`${ttlMs}`])];
-  const child: ChildProcess = fork(script, args, { execArgv: ["--import", "tsx"] });
+  const child: ChildProcess = fork(script, args);
   const started: ShopProcess["started"] = [];
   let port: number | undefined;
   child.on("message", (message: FromShop) => {

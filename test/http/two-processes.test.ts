@@ -9,8 +9,8 @@ import { openClient } from "./http-client.ts";
 import { submitBytes } from "./raw.ts";
 import { type ShopProcess, startShopProcess } from "./shop-processes.ts";
 
-/** How often the crowd submits, or as often as the machine can within a minute. */
-const rounds = Number(process.env["CROWD_ROUNDS"] ?? 1_000);
+/** How often the crowd submits, or as often as the machine can within a minute. 1 000 in the workflow. */
+const rounds = Number(process.env["CROWD_ROUNDS"] ?? 200);
 const roundsMs = process.env["CROWD_ROUNDS"] ? Number.POSITIVE_INFINITY : 60_000;
 
 const shops = new Map<string, ShopProcess>();

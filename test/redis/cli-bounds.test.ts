@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterEach, describe, expect, test } from "vitest";
 import { slotOf } from "../../src/stores/redis/clients/slots.ts";
 import type { Ended } from "../support/child.ts";
-import { runBin } from "../support/cli.ts";
+import { runMain, runProgram } from "../support/cli.ts";
 import { command } from "../support/command.ts";
 import { freePort } from "../support/free-port.ts";
 import { freshUser } from "../support/ids.ts";
@@ -34,11 +34,11 @@ const commands = [
 ];
 
 /** All of them at the same time: most of it is waiting. */
-async function runAll(url: string): Promise<(Ended & { readonly name: string })[]> {
+async function runAll(url: string, run = runMain): Promise<(Ended & { readonly name: string })[]> {
   return await Promise.all(
     commands.map(async (args) => ({
       name: args[0] ?? "",
-      ...(await runBin(args, { REDIS_URL: url })),
+      ...(await run(args, { REDIS_URL: url })),
     })),
   );
 }
@@ -57,7 +57,7 @@ describe("every command", () => {
   test("ends with 3 where Redis does not answer, and does not hang", async () => {
     const { url, pause } = await server();
     pause();
-    for (const { name, code, stdout, stderr } of await runAll(url)) {
+    for (const { name, code, stdout, stderr } of await runAll(url, runProgram)) {
       expect({ name, code, stdout }).toEqual({ name, code: 3, stdout: "" });
       expect(stderr).toContain("no answer from 127.0.0.1:");
     }
@@ -87,7 +87,7 @@ test.each([
   const proxy = await startProxy(sharedRedisPort());
   stops.push(() => proxy.stop());
   void proxy.loseReplyOnce(([command]) => command === lost, { deaf: true });
-  const { code, stdout, stderr } = await runBin([name], {
+  const { code, stdout, stderr } = await runMain([name], {
     REDIS_URL: `redis://127.0.0.1:${proxy.port}`,
   });
   expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
@@ -97,7 +97,7 @@ test.each([
 test("a user id that is none is refused before Redis is asked", async () => {
   const env = { REDIS_URL: `redis://127.0.0.1:${await freePort()}` };
   for (const user of ["", "x".repeat(201)]) {
-    const { code, stdout, stderr } = await runBin(["show", user], env);
+    const { code, stdout, stderr } = await runMain(["show", user], env);
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr).toContain("userId: expected a string of 1 to 200 characters");
   }
@@ -111,7 +111,7 @@ test("an address that is none is refused, and never repeated", async () => {
     "127.0.0.1:6379",
     "redis://h/one",
   ]) {
-    const { code, stderr } = await runBin(["show", "42"], { REDIS_URL: url });
+    const { code, stderr } = await runMain(["show", "42"], { REDIS_URL: url });
     expect({ url, code }).toEqual({ url, code: 2 });
     expect(stderr).toContain("expected an address such as redis://user:password@host:6379/0");
     expect(stderr).not.toContain("cr%et");
@@ -122,7 +122,7 @@ test("another database than 0 is looked into", async () => {
   const port = sharedRedisPort();
   const user = freshUser();
   await command(port, "set", `lock:submit:${user}`, "1", "PX", 60_000);
-  const { stdout } = await runBin(["show", user, "--url", `redis://127.0.0.1:${port}/1`]);
+  const { stdout } = await runMain(["show", user, "--url", `redis://127.0.0.1:${port}/1`]);
   expect(stdout).toContain(
     `User ${user} is not locked (key lock:submit:${user} in database 1 of 127.0.0.1:${port}).`,
   );
@@ -137,7 +137,7 @@ test("a command without permission ends with 4", async () => {
     ["show", "42"],
     ["free", "42", "--id", "deadbeef", "--reason", "x"],
   ]) {
-    const { code, stdout, stderr } = await runBin(args, env);
+    const { code, stdout, stderr } = await runMain(args, env);
     expect({ code, stdout }).toEqual({ code: 4, stdout: "" });
     expect(stderr).toContain('has the line for ACL SETUSER, under "Permissions"');
   }
@@ -151,7 +151,7 @@ test("free on a replica says that it is one", async () => {
   const hasKey = async () => (await command(replica.port, "exists", `lock:submit:${user}`)) === 1;
   await until(hasKey, { what: "the replica to have the key" });
   const args = ["free", user, "--id", "356a192b", "--reason", "x"];
-  const { code, stderr } = await runBin(args, { REDIS_URL: replica.url });
+  const { code, stderr } = await runMain(args, { REDIS_URL: replica.url });
   expect(code).toBe(3);
   expect(stderr).toContain("is a replica, and nothing can be changed there");
 });
@@ -174,16 +174,16 @@ describe("a Cluster", () => {
     const [mine, others] = [userBetween(0, 5_000), userBetween(6_000, 10_000)];
     await command(second.port, "set", `lock:submit:${others}`, "1", "PX", 600_000);
 
-    const shown = await runBin(["show", others, "--cluster"], env);
+    const shown = await runMain(["show", others, "--cluster"], env);
     expect(shown.stdout).toContain("is not submit-lock");
     expect(shown.stdout).toContain(`submit-lock free --cluster ${others}`);
-    const listed = await runBin(["list", "--cluster"], env);
+    const listed = await runMain(["list", "--cluster"], env);
     expect(listed.stdout).toContain(others);
 
-    const alone = await runBin(["show", others], env);
+    const alone = await runMain(["show", others], env);
     expect(alone).toMatchObject({ code: 2, stdout: "" });
     expect(alone.stderr).toContain("is a node of a Cluster. Add --cluster");
-    const other = await runBin(["show", others], { REDIS_URL: `${first.url}/5` });
+    const other = await runMain(["show", others], { REDIS_URL: `${first.url}/5` });
     expect(other).toMatchObject({ code: 2, stdout: "" });
     expect(other.stderr).toContain("leave the database out of the URL");
 
@@ -192,11 +192,11 @@ describe("a Cluster", () => {
       String(await command(first.port, "cluster", "info")).includes("cluster_state:fail");
     await until(isDown, { what: "the Cluster to notice", boundMs: 30_000 });
     for (const user of [mine, others]) {
-      const { code, stdout, stderr } = await runBin(["show", user, "--cluster"], env);
+      const { code, stdout, stderr } = await runMain(["show", user, "--cluster"], env);
       expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
       expect(stderr).toContain("the Cluster at 127.0.0.1:");
     }
-    const { code, stdout } = await runBin(["doctor", "--cluster"], env);
+    const { code, stdout } = await runMain(["doctor", "--cluster"], env);
     expect(code).toBe(1);
     expect(stdout).toMatch(
       /FAIL {2}cluster_state is fail \(\d+ of 16384 slots are served\): no user can order/,
@@ -205,7 +205,7 @@ describe("a Cluster", () => {
 
   test("that is none is said to be none", async () => {
     const { url } = await server();
-    const { code, stderr } = await runBin(["show", "42", "--cluster"], { REDIS_URL: url });
+    const { code, stderr } = await runMain(["show", "42", "--cluster"], { REDIS_URL: url });
     expect(code).toBe(2);
     expect(stderr).toContain("is not a Cluster. Leave --cluster out");
   });
@@ -214,7 +214,7 @@ describe("a Cluster", () => {
 test("Sentinels that do not answer are named", async () => {
   const sentinel = `127.0.0.1:${await freePort()}`;
   const args = ["show", "42", "--sentinel", sentinel, "--master", "mymaster"];
-  const { code, stderr } = await runBin(args, { REDIS_URL: "" });
+  const { code, stderr } = await runMain(args, { REDIS_URL: "" });
   expect(code).toBe(3);
   expect(stderr).toContain(
     `the master "mymaster" of the Sentinels at ${sentinel}: no Sentinel answered`,
@@ -230,20 +230,20 @@ describe("TLS", () => {
     writeFileSync(authority, certificate);
     const user = freshUser();
     const url = `rediss://127.0.0.1:${tls.port}`;
-    const shown = await runBin(["show", user, "--tls-ca", authority], { REDIS_URL: url });
+    const shown = await runMain(["show", user, "--tls-ca", authority], { REDIS_URL: url });
     expect(shown).toMatchObject({ code: 0, stderr: "" });
     expect(shown.stdout).toContain(`User ${user} is not locked`);
     const none = { REDIS_URL: `${url}/99` };
-    const otherDatabase = await runBin(["show", user, "--tls-ca", authority], none);
+    const otherDatabase = await runMain(["show", user, "--tls-ca", authority], none);
     expect(otherDatabase).toMatchObject({ code: 2, stdout: "" });
     expect(otherDatabase.stderr).toContain(`database 99 of 127.0.0.1:${tls.port} does not exist`);
 
-    const untrusted = await runBin(["show", user], { REDIS_URL: url });
+    const untrusted = await runMain(["show", user], { REDIS_URL: url });
     expect(untrusted).toMatchObject({ code: 3, stdout: "" });
     expect(untrusted.stderr).toContain("no secure connection");
     expect(untrusted.stderr).toContain("pass the server's authority with --tls-ca");
 
-    const unread = await runBin(["show", user, "--tls-ca", join(folder, "none.pem")], {
+    const unread = await runMain(["show", user, "--tls-ca", join(folder, "none.pem")], {
       REDIS_URL: url,
     });
     expect(unread).toMatchObject({ code: 2, stdout: "" });

@@ -1,7 +1,7 @@
 import { rmSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Ended } from "../support/child.ts";
-import { configModule, runBin } from "../support/cli.ts";
+import { configModule, runMain } from "../support/cli.ts";
 import { command } from "../support/command.ts";
 import { freePort } from "../support/free-port.ts";
 import { freshUser } from "../support/ids.ts";
@@ -44,7 +44,7 @@ async function refusals(
   const ends = await Promise.all(
     commands.map(async (args) => ({
       name: args[0] ?? "",
-      ...(await runBin([...args, ...more], { REDIS_URL: url })),
+      ...(await runMain([...args, ...more], { REDIS_URL: url })),
     })),
   );
   expect(await command(redis.port, "get", key)).toBe("1");
@@ -77,7 +77,7 @@ describe("P10: every command proves its database before it looks", () => {
         command(busy.port, "get", "a").catch((error) => String(error).includes("BUSY"));
       await until(isBusy, { what: "the script to be too long" });
       const url = `redis://127.0.0.1:${proxy.port}/5`;
-      const ended = await runBin(["show", "42"], { REDIS_URL: url });
+      const ended = await runMain(["show", "42"], { REDIS_URL: url });
       expect(ended).toMatchObject({ code: 3, stdout: "" });
       expect(ended.stderr).toContain("SCRIPT KILL");
       expect(proxy.commands.filter(([name]) => name?.startsWith("eval"))).toEqual([]);
@@ -91,7 +91,7 @@ describe("P10: every command proves its database before it looks", () => {
 
   test("and a user without +select may look into database 0", async () => {
     const env = { REDIS_URL: `redis://checkout:pw@127.0.0.1:${redis.port}/0` };
-    const { code, stderr } = await runBin(["show", "43"], env);
+    const { code, stderr } = await runMain(["show", "43"], env);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   });
 
@@ -106,7 +106,7 @@ describe("P10: every command proves its database before it looks", () => {
       lock,
     );
     const args = ["free", user, "--id", "356a192b", "--reason", "x"];
-    const { code, stderr } = await runBin(args, { REDIS_URL: `${redis.url}/5` });
+    const { code, stderr } = await runMain(args, { REDIS_URL: `${redis.url}/5` });
     expect(code).toBe(0);
     expect(JSON.parse(stderr.trim().split("\n").at(-1) ?? "")).toMatchObject({
       outcome: "freed",
@@ -153,7 +153,7 @@ describe("P10: the client of --config", () => {
     ["lazily", "{ db: 5, lazyConnect: true }", ""],
     ["at run time", "{}", "void redis.select(5);"],
   ])("looks into the database that it chose %s, and says which", async (_how, options, more) => {
-    const { code, stdout, stderr } = await runBin([
+    const { code, stdout, stderr } = await runMain([
       "show",
       "42",
       "--config",
@@ -168,7 +168,9 @@ describe("P10: an address", () => {
   test.each(["?db=5", "/?db=5", "/5?", "/0#5", "/0/1", "/5/", "//5", "/5000000000"])(
     "that ends with %s is refused: the database is the path alone",
     async (end) => {
-      const { code, stdout, stderr } = await runBin(["show", "42"], { REDIS_URL: redis.url + end });
+      const { code, stdout, stderr } = await runMain(["show", "42"], {
+        REDIS_URL: redis.url + end,
+      });
       expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
       expect(stderr).toContain("expected an address such as redis://user:password@host:6379/0");
     },
@@ -176,13 +178,13 @@ describe("P10: an address", () => {
 
   test("of a Cluster has no database", async () => {
     const url = `redis://127.0.0.1:${await freePort()}`;
-    const { code, stdout, stderr } = await runBin(["show", "42", "--cluster"], {
+    const { code, stdout, stderr } = await runMain(["show", "42", "--cluster"], {
       REDIS_URL: `${url}/5`,
     });
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr).toContain("a Cluster has only database 0");
     // Nothing answers here, and so the address was right.
-    expect(await runBin(["show", "42", "--cluster"], { REDIS_URL: `${url}/0` })).toMatchObject({
+    expect(await runMain(["show", "42", "--cluster"], { REDIS_URL: `${url}/0` })).toMatchObject({
       code: 3,
     });
   });
@@ -202,7 +204,7 @@ describe("P10: an address", () => {
   ])("with the password %j shows no part of it", async (password) => {
     for (const end of ["@127.0.0.1:6379/0", "@127.0.0.1:6379", "@127.0.0.1/5?a=b"]) {
       const url = `redis://shop:${password}${end}`;
-      const { code, stdout, stderr } = await runBin(["show", "42"], { REDIS_URL: url });
+      const { code, stdout, stderr } = await runMain(["show", "42"], { REDIS_URL: url });
       expect({ url, code, stdout }).toEqual({ url, code: 2, stdout: "" });
       expect(stderr).toContain("expected an address such as redis://user:password@host:6379/0");
       expect(stderr).not.toMatch(/S3|cret|34/);

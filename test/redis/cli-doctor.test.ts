@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, inject, test } from "vitest";
 import type { Report } from "../../src/cli/doctor.ts";
 import { Page, page, pages } from "../docs/page.ts";
-import { runBin } from "../support/cli.ts";
+import { runMain } from "../support/cli.ts";
 import { command } from "../support/command.ts";
 import { startMasters } from "../support/masters.ts";
 import { startProxy } from "../support/proxy.ts";
@@ -33,7 +33,7 @@ interface Found {
 }
 
 async function examine(url: string, ...args: string[]): Promise<Found> {
-  const { code, stdout, stderr } = await runBin(["doctor", "--json", ...args], { REDIS_URL: url });
+  const { code, stdout, stderr } = await runMain(["doctor", "--json", ...args], { REDIS_URL: url });
   expect(stderr).toBe("");
   const report: Report = JSON.parse(stdout);
   const all = [...report.servers.flatMap(({ findings }) => findings), ...report.findings];
@@ -149,7 +149,7 @@ describe("doctor gives exactly the finding", () => {
     await command(port, "set", "lock:submit:42", "1", "PX", 60_000);
     await command(port, "config", "set", "min-replicas-to-write", "1");
     const args = ["free", "42", "--id", "356a192b", "--reason", "x"];
-    const freed = await runBin(args, { REDIS_URL: url });
+    const freed = await runMain(args, { REDIS_URL: url });
     expect(freed).toMatchObject({ code: 3, stdout: "" });
     expect(freed.stderr).toContain("too few replicas");
     expect(freed.stderr).toContain("Nothing was changed.");
@@ -221,24 +221,24 @@ describe("as a user with few permissions", () => {
       "PX",
       60_000,
     );
-    const shown = await runBin(["show", "42"], env);
+    const shown = await runMain(["show", "42"], env);
     expect(shown).toMatchObject({ code: 0, stderr: "" });
-    const watched = await runBin(["watch", "42", "--for", "500ms"], env);
+    const watched = await runMain(["watch", "42", "--for", "500ms"], env);
     expect(watched).toMatchObject({ code: 0, stderr: "" });
     expect(watched.stdout).toContain("taken    0f8fad5b");
     const args = ["free", "42", "--id", "0f8fad5b", "--reason", "x", "--by", "y"];
-    expect(await runBin(args, env)).toMatchObject({ code: 0 });
+    expect(await runMain(args, env)).toMatchObject({ code: 0 });
     expect(await denials(port)).toEqual([]);
   });
 
   test("list says what it needs", async () => {
     const { port, as } = await checkout();
-    const { code, stdout, stderr } = await runBin(["list"], { REDIS_URL: as });
+    const { code, stdout, stderr } = await runMain(["list"], { REDIS_URL: as });
     expect({ code, stdout }).toEqual({ code: 4, stdout: "" });
     expect(stderr).toContain("list needs +scan");
     expect(stderr).toContain("ACL SETUSER checkout +scan");
     await command(port, "acl", "setuser", "checkout", "+scan");
-    expect(await runBin(["list"], { REDIS_URL: as })).toMatchObject({ code: 0, stderr: "" });
+    expect(await runMain(["list"], { REDIS_URL: as })).toMatchObject({ code: 0, stderr: "" });
   });
 
   test("doctor says ? of what it may not see, and never ok", async () => {

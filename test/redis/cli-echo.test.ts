@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import { submitKey } from "../../src/lock/submit-key.ts";
-import { runBin } from "../support/cli.ts";
+import { runMain } from "../support/cli.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
@@ -32,7 +32,7 @@ describe("what is echoed is never acted upon by a terminal", () => {
     ["a prefix of show", ["show", "42", "--prefix", acting, "--ioredis-prefix", acting]],
     ["an id", ["free", foreign, "--id", acting, "--reason", "x"]],
   ])("of %s", async (_what, args) => {
-    const { code, stdout, stderr } = await runBin(args, env);
+    const { code, stdout, stderr } = await runMain(args, env);
     expect({ stdout, stderr }).not.toMatchObject({ stdout: "", stderr: "" });
     expect([code, raw.exec(stdout), raw.exec(stderr)]).toEqual([code, null, null]);
   });
@@ -53,7 +53,7 @@ describe("what is echoed is never acted upon by a terminal", () => {
       ["free", user, "--id", "356a192b", "--reason", acting, ...where],
       ["free", user, "--id", "356a192b", "--reason", "x\u202e", "--by", "y\u202e", ...where],
     ]) {
-      const { stdout, stderr } = await runBin(args, env);
+      const { stdout, stderr } = await runMain(args, env);
       expect(`${args[0]} ${raw.exec(stdout)} ${raw.exec(stderr)}`).toBe(`${args[0]} null null`);
       if (args[0] === "show") expect(JSON.parse(stdout)).toMatchObject({ userId: user });
       if (stdout.startsWith("Freed by")) {

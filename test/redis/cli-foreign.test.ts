@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from "vitest";
-import { runAsPerson, runBin } from "../support/cli.ts";
+import { runAsPerson, runMain } from "../support/cli.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
 import { leaseOf } from "../support/locks.ts";
@@ -26,14 +26,14 @@ describe("the incident's key, a SETNX of two hours", () => {
     await command(port, "set", key, "1", "PX", 7_200_000, "NX");
     expect((await lock.acquire(user)).outcome).toBe("contended");
 
-    const shown = await runBin(["show", user], env);
+    const shown = await runMain(["show", user], env);
     expect(shown.code).toBe(0);
     expect(shown.stdout).toContain(
       `User ${user} is locked by something that is not submit-lock, for another`,
     );
     const [, id = ""] = /^ {2}id {7}(\w{8})$/m.exec(shown.stdout) ?? [];
 
-    const freed = await runBin(["free", user, "--id", id, ...why], env);
+    const freed = await runMain(["free", user, "--id", id, ...why], env);
     expect(freed.code).toBe(0);
     expect(freed.stdout).toBe(
       `Freed by anna@ops-1 (ticket 4711). User ${user} can order again now.\n`,
@@ -65,14 +65,14 @@ describe("a UUID that another library wrote", () => {
     const user = freshUser();
     const owner = "6fa459ea-0000-4000-8000-000000000000";
     await command(port, "set", `lock:submit:${user}`, owner, "PX", 6_720_000);
-    const { stdout } = await runBin(["show", user], env);
+    const { stdout } = await runMain(["show", user], env);
     expect(stdout).toMatch(
       /is locked by submit-lock 0\.1 or another library, for another 1 h 5\d min;/,
     );
     expect(stdout).toContain(
       `its process is gone: npx --no-install submit-lock free --now ${user}\n`,
     );
-    const { stdout: rows } = await runBin(["list", "--state", "unknown", "--limit", "10000"], env);
+    const { stdout: rows } = await runMain(["list", "--state", "unknown", "--limit", "10000"], env);
     expect(rows).toMatch(new RegExp(`^${user} +unknown +\\? +\\? +1 h 5\\d min `, "m"));
     const asked = await runAsPerson(["free", user], env, [undefined]);
     expect(asked.stderr).toContain(
@@ -80,7 +80,7 @@ describe("a UUID that another library wrote", () => {
     );
     expect(asked.stderr).not.toMatch(/placing an order|asked to stop/);
     const now = ["free", user, "--now", "--id", "6fa459ea", "--reason", "x"];
-    expect(await runBin(now, env)).toMatchObject({ code: 0 });
+    expect(await runMain(now, env)).toMatchObject({ code: 0 });
     expect(await command(port, "exists", `lock:submit:${user}`)).toBe(0);
   });
 });

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from "vitest";
-import { runAsPerson, runBin } from "../support/cli.ts";
+import { runAsPerson, runMain } from "../support/cli.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
 import { leaseOf } from "../support/locks.ts";
@@ -15,7 +15,7 @@ const env = { REDIS_URL: `redis://127.0.0.1:${port}` };
 const why = ["--reason", "ticket 4711", "--by", "anna@ops-1"];
 
 async function idOf(user: string): Promise<string> {
-  return JSON.parse((await runBin(["show", user, "--json"], env)).stdout).id;
+  return JSON.parse((await runMain(["show", user, "--json"], env)).stdout).id;
 }
 
 /** The audit line. */
@@ -29,7 +29,7 @@ describe("free", () => {
     const user = freshUser();
     const lease = await leaseOf(lock, user);
     const id = await idOf(user);
-    const { code, stdout, stderr } = await runBin(["free", user, "--id", id, ...why], env);
+    const { code, stdout, stderr } = await runMain(["free", user, "--id", id, ...why], env);
     expect(code).toBe(0);
     expect(stdout).toMatch(
       /^Freed by anna@ops-1 \(ticket 4711\)\. User .* can order again in [0-3]\.\d s\.\n$/,
@@ -49,11 +49,11 @@ describe("free", () => {
       database: 0,
       key: lock.keyFor(user),
     });
-    const shown = await runBin(["show", user], env);
+    const shown = await runMain(["show", user], env);
     expect(shown.stdout).toMatch(/was freed by anna@ops-1 \(ticket 4711\)|is not locked/);
     await until(() => lease.signal.aborted, { what: "the holder to be told" });
     expect(lease.signal.reason).toMatchObject({ reason: "freed" });
-    await until(async () => (await runBin(["show", user], env)).stdout.includes("is not locked"), {
+    await until(async () => (await runMain(["show", user], env)).stdout.includes("is not locked"), {
       what: "the user to be free",
     });
   });
@@ -65,7 +65,7 @@ describe("free", () => {
     const id = await idOf(user);
     const args = ["free", user, "--id", id, ...why, "--json"];
     for (const attempt of [1, 2]) {
-      const { code, stdout, stderr } = await runBin(args, env);
+      const { code, stdout, stderr } = await runMain(args, env);
       expect({ attempt, code }).toEqual({ attempt, code: 0 });
       expect(JSON.parse(stdout)).toEqual({
         userId: user,
@@ -82,7 +82,7 @@ describe("free", () => {
     expect(asked).toMatchObject({ code: 0, stderr: "", questions: [] });
     expect(asked.stdout).toMatch(already);
     // Another id is still refused.
-    const other = await runBin(["free", user, "--id", "deadbeef", ...why], env);
+    const other = await runMain(["free", user, "--id", "deadbeef", ...why], env);
     expect(other).toMatchObject({ code: 1, stdout: "" });
   });
 
@@ -93,7 +93,7 @@ describe("free", () => {
     const yesterday = "deadbeef";
     const lease = await leaseOf(lock, user);
     const before = await command(port, "get", lease.key);
-    const { code, stdout, stderr } = await runBin(["free", user, "--id", yesterday, ...why], env);
+    const { code, stdout, stderr } = await runMain(["free", user, "--id", yesterday, ...why], env);
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
     const [id] = lease.ownerId.split("-");
     expect(stderr).toMatch(
@@ -102,7 +102,7 @@ describe("free", () => {
       ),
     );
     expect(stderr).toContain("It was mistyped, or a newer order has begun");
-    const asJson = await runBin(["free", user, "--id", yesterday, ...why, "--json"], env);
+    const asJson = await runMain(["free", user, "--id", yesterday, ...why, "--json"], env);
     expect(asJson).toEqual({
       code: 1,
       stdout: `{"userId":"${user}","outcome":"changed"}\n`,
@@ -114,7 +114,7 @@ describe("free", () => {
 
   test("has nothing to do for a user who is free", async () => {
     const user = freshUser();
-    const { code, stdout, stderr } = await runBin(["free", user, "--id", "deadbeef", ...why], env);
+    const { code, stdout, stderr } = await runMain(["free", user, "--id", "deadbeef", ...why], env);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     expect(stdout).toBe(`User ${user} is free already. Nothing was changed.\n`);
   });
@@ -123,10 +123,10 @@ describe("free", () => {
     const lock = await openDirect({});
     const user = freshUser();
     const lease = await leaseOf(lock, user);
-    const { code, stdout } = await runBin(["free", user, "--dry-run"], env);
+    const { code, stdout } = await runMain(["free", user, "--dry-run"], env);
     expect(code).toBe(0);
     expect(stdout).toContain(`Would free user ${user} (${lease.ownerId.slice(0, 8)}, working, `);
-    const other = await runBin(["free", user, "--dry-run", "--id", "deadbeef", "--json"], env);
+    const other = await runMain(["free", user, "--dry-run", "--id", "deadbeef", "--json"], env);
     expect(other.code).toBe(1);
     expect(JSON.parse(other.stdout)).toEqual({ userId: user, outcome: "changed", dryRun: true });
     expect(String(await command(port, "get", lease.key))).toContain(lease.ownerId);
@@ -138,7 +138,10 @@ describe("free", () => {
     const user = freshUser();
     const lease = await leaseOf(lock, user);
     const id = lease.ownerId.slice(0, 8);
-    const { code, stdout, stderr } = await runBin(["free", user, "--id", id, "--now", ...why], env);
+    const { code, stdout, stderr } = await runMain(
+      ["free", user, "--id", id, "--now", ...why],
+      env,
+    );
     expect(code).toBe(0);
     expect(stderr).toContain("two orders and two charges are possible");
     expect(stderr).toMatch(/Without --now the next order can start in \d+\.\d s at most\./);
@@ -154,7 +157,7 @@ describe("free", () => {
     void proxy.loseReplyOnce(isFree).then(() => proxy.swallowReplies(true));
     const url = `redis://127.0.0.1:${proxy.port}`;
     const args = ["free", user, "--id", "356a192b", ...why];
-    const { code, stdout, stderr } = await runBin(args, { REDIS_URL: url });
+    const { code, stdout, stderr } = await runMain(args, { REDIS_URL: url });
     expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
     expect(stderr).toContain(
       `Whether the user was freed is not known. Look again: npx --no-install submit-lock show ${user}`,
@@ -170,7 +173,7 @@ describe("free", () => {
     void proxy.loseReplyOnce((argv) => argv[0] === "eval" && argv.includes("356a192b"));
     const url = `redis://127.0.0.1:${proxy.port}`;
     const args = ["free", user, "--id", "356a192b", ...why];
-    const { code, stdout, stderr } = await runBin(args, { REDIS_URL: url });
+    const { code, stdout, stderr } = await runMain(args, { REDIS_URL: url });
     expect({ code, stdout }).toEqual({ code: 0, stdout: `User ${user} is free by now.\n` });
     expect(audit(stderr)).toMatchObject({
       userId: user,
@@ -186,7 +189,7 @@ describe("free", () => {
       [["--id", "deadbeef"], "free needs --reason"],
       [["--reason", "x"], "free needs --id"],
     ] as const) {
-      const { code, stdout, stderr } = await runBin(["free", user, ...given], env);
+      const { code, stdout, stderr } = await runMain(["free", user, ...given], env);
       expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
       expect(stderr).toContain(named);
     }
@@ -197,7 +200,7 @@ describe("free", () => {
     const user = freshUser();
     const lease = await leaseOf(lock, user);
     for (const id of ["", "0f8f", "everybody"]) {
-      const { code, stderr } = await runBin(["free", user, "--id", id, ...why], env);
+      const { code, stderr } = await runMain(["free", user, "--id", id, ...why], env);
       expect({ id, code }).toEqual({ id, code: 2 });
       expect(stderr).toContain("id: expected at least 8 hex digits");
     }

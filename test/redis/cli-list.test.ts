@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { runBin } from "../support/cli.ts";
+import { runMain } from "../support/cli.ts";
 import { command } from "../support/command.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 
@@ -50,7 +50,7 @@ function rows(stdout: string): string[] {
 
 describe("list", () => {
   test("shows every lock, the longest held first, and no other key", async () => {
-    const { code, stdout, stderr } = await runBin(["list"], env);
+    const { code, stdout, stderr } = await runMain(["list"], env);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     expect(rows(stdout).slice(0, 3)).toEqual(["1009 foreign", "77 silent", "42 working"]);
     expect(rows(stdout).slice(3).sort()).toEqual(["44 freed", "47 cooldown"]);
@@ -62,7 +62,7 @@ describe("list", () => {
   });
 
   test("prints one JSON object", async () => {
-    const { stdout, stderr } = await runBin(["list", "--json", "--limit", "2"], env);
+    const { stdout, stderr } = await runMain(["list", "--json", "--limit", "2"], env);
     expect(stderr).toBe("");
     const { prefixes } = JSON.parse(stdout);
     expect(prefixes).toMatchObject([
@@ -91,21 +91,21 @@ describe("list", () => {
     [["--prefix", "lock[1]:"], ["6 foreign"]],
     [["--prefix", "lock:refund:", "--prefix", "none:"], ["8 foreign"]],
   ])("%j shows %j", async (options, expected) => {
-    const { code, stdout } = await runBin(["list", ...options], env);
+    const { code, stdout } = await runMain(["list", ...options], env);
     expect(code).toBe(0);
     expect(rows(stdout)).toEqual(expected);
   });
 
   test("leaves the user ids out with --no-ids", async () => {
     for (const more of [[], ["--json"]]) {
-      const { stdout } = await runBin(["list", "--no-ids", ...more], env);
+      const { stdout } = await runMain(["list", "--no-ids", ...more], env);
       expect(stdout).not.toMatch(/\b1009\b|userId|USER/);
       expect(stdout).toContain("web-4:17");
     }
   });
 
   test("says that it is not complete when its budget is used up", async () => {
-    const { code, stdout } = await runBin(["list", "--budget", "1ms"], env);
+    const { code, stdout } = await runMain(["list", "--budget", "1ms"], env);
     expect(code).toBe(0);
     expect(stdout).toMatch(/Not complete: after .* about [\d ]+ of 2 511 keys had been looked at/);
   });
@@ -118,7 +118,7 @@ describe("list", () => {
     [["--limit", "0"], "--limit: expected a whole number from 1 on"],
     [["--older", "soon"], "--older: expected a time such as 30s"],
   ])("refuses %j", async (options, message) => {
-    const { code, stdout, stderr } = await runBin(["list", ...options], env);
+    const { code, stdout, stderr } = await runMain(["list", ...options], env);
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr).toContain(message);
   });

@@ -1,7 +1,7 @@
 import { expect, inject, test } from "vitest";
 import type { Report } from "../../src/cli/doctor.ts";
 import { startSentinels } from "../lab/topologies/sentinel.ts";
-import { runBin } from "../support/cli.ts";
+import { runMain } from "../support/cli.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
 
@@ -17,18 +17,18 @@ test("a master is found by its Sentinels, and doctor looks at those as well", as
     const user = freshUser();
     const master = await topology.masterOf("");
     await command(master.port, "set", `lock:submit:${user}`, "1", "PX", 60_000);
-    const shown = await runBin(["show", user, ...where], env);
+    const shown = await runMain(["show", user, ...where], env);
     expect(shown.stdout).toContain("is not submit-lock");
     expect(shown.stdout).toContain(
       `submit-lock free --sentinel ${addresses} --master ${target.name} ${user}`,
     );
     await command(master.port, "del", `lock:submit:${user}`);
-    const none = await runBin(["show", user, ...where], { REDIS_URL: "redis://unused/99" });
+    const none = await runMain(["show", user, ...where], { REDIS_URL: "redis://unused/99" });
     expect(none).toMatchObject({ code: 2, stdout: "" });
     expect(none.stderr).toContain(`database 99 of the master "${target.name}"`);
 
     const examine = async () => {
-      const { stdout, stderr } = await runBin(["doctor", "--json", ...where], env);
+      const { stdout, stderr } = await runMain(["doctor", "--json", ...where], env);
       expect(stderr).toBe("");
       const { servers, findings }: Report = JSON.parse(stdout);
       const all = [...servers.flatMap((server) => server.findings), ...findings];

@@ -1,7 +1,7 @@
 import { rmSync } from "node:fs";
 import { afterEach, describe, expect, test } from "vitest";
 import { visible } from "../../src/cli/terminal.ts";
-import { configModule, runBin } from "../support/cli.ts";
+import { configModule, runMain, runProgram } from "../support/cli.ts";
 import { ioredis6 } from "../support/clients.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
@@ -19,7 +19,7 @@ describe("show", () => {
     const lock = await openDirect({ holder: "web-3:4711" });
     const user = freshUser();
     const lease = await leaseOf(lock, user);
-    const { code, stdout, stderr } = await runBin(["show", user], env);
+    const { code, stdout, stderr } = await runMain(["show", user], env);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     const [first, ...lines] = stdout.split("\n");
     expect(first).toBe(`User ${user} is placing an order right now.`);
@@ -29,14 +29,14 @@ describe("show", () => {
     expect(stdout).toContain(`To stop this order: npx --no-install submit-lock free ${user}\n`);
     expect(stdout).not.toContain(lease.ownerId);
     await lease.release();
-    expect((await runBin(["show", user], env)).stdout).toContain(`User ${user} is not locked`);
+    expect((await runMain(["show", user], env)).stdout).toContain(`User ${user} is not locked`);
   });
 
   test("prints what inspect gives, and the user, as one JSON object", async () => {
     const lock = await openDirect({ holder: "web-3:4711" });
     const user = freshUser();
     const lease = await leaseOf(lock, user);
-    const { code, stdout, stderr } = await runBin(["show", user, "--json"], env);
+    const { code, stdout, stderr } = await runMain(["show", user, "--json"], env);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     expect(JSON.parse(stdout)).toEqual({
       userId: user,
@@ -49,7 +49,7 @@ describe("show", () => {
       endsInMs: expect.any(Number),
     });
     await lease.release();
-    const free = await runBin(["show", user, "--json"], env);
+    const free = await runMain(["show", user, "--json"], env);
     expect(free.stdout).toBe(`${JSON.stringify({ userId: user, state: "free" })}\n`);
   });
 
@@ -60,7 +60,7 @@ describe("show", () => {
     const takenUs = (Date.now() - 900_000) * 1_000;
     const value = `${owner}:${takenUs}:1000000:6000000:web-3%3A4711:${"-".repeat(22)}:${"-".repeat(22)}`;
     await command(port, "set", `lock:submit:${user}`, value, "PX", 150_000);
-    const { stdout } = await runBin(["show", user], env);
+    const { stdout } = await runMain(["show", user], env);
     expect(stdout).toContain(
       "its process has missed 2 renewals: it died, or it cannot reach Redis",
     );
@@ -72,7 +72,7 @@ describe("show", () => {
     const lock = await openDirect({});
     const user = `anna/ü {b}:${freshUser()}`;
     const lease = await leaseOf(lock, user);
-    const { stdout } = await runBin(["show", user], env);
+    const { stdout } = await runMain(["show", user], env);
     expect(stdout).toContain(`User ${user} is placing an order right now.`);
     expect(stdout).toContain(`npx --no-install submit-lock free '${user}'`);
     await lease.release();
@@ -80,7 +80,7 @@ describe("show", () => {
 
   test("quotes a user id with blanks at its ends, and warns of them", async () => {
     for (const user of [` ${freshUser()}`, `${freshUser()}\t`, "\u00a042"]) {
-      const { code, stdout, stderr } = await runBin(["show", user], env);
+      const { code, stdout, stderr } = await runMain(["show", user], env);
       expect(code).toBe(0);
       expect(stdout).toContain(`User "${visible(user)}" is not locked`);
       expect(stderr).toBe(
@@ -100,7 +100,7 @@ describe("show", () => {
       ["list", "--limit", "10000"],
       ["watch", user, "--for", "1ms"],
     ]) {
-      const { stdout, stderr } = await runBin(args, env);
+      const { stdout, stderr } = await runMain(args, env);
       expect(stderr).toBe("");
       expect(stdout).toContain("\\u{1B}]0;x\\u{7}");
       for (const raw of ["\u001b", "\u0007", "\u202e"]) expect(stdout).not.toContain(raw);
@@ -114,27 +114,27 @@ describe("show", () => {
     const user = freshUser();
     const lease = await leaseOf(lock, user);
     const where = ["--prefix", "lock:refund:", "--ioredis-prefix", "shop:"];
-    const { stdout } = await runBin(["show", user, ...where], env);
+    const { stdout } = await runMain(["show", user, ...where], env);
     expect(stdout).toContain("is placing an order right now");
     // What is suggested looks at the same lock.
     const suggested = `npx --no-install submit-lock free --ioredis-prefix shop: --prefix lock:refund: ${user}`;
     expect(stdout).toContain(suggested);
-    expect((await runBin(["show", user], env)).stdout).toContain(`User ${user} is not locked`);
+    expect((await runMain(["show", user], env)).stdout).toContain(`User ${user} is not locked`);
     await lease.release();
   });
 
   test("says so where the key is no lock", async () => {
     const user = freshUser();
     await command(port, "rpush", `lock:submit:${user}`, "a");
-    const { stdout } = await runBin(["show", user], env);
+    const { stdout } = await runMain(["show", user], env);
     expect(stdout).toContain(
       "is locked by a key that holds no text and so cannot be a lock, and it has no expiry",
     );
-    const other = await runBin(["free", user, "--id", "00000000", "--reason", "x"], env);
+    const other = await runMain(["free", user, "--id", "00000000", "--reason", "x"], env);
     expect(other.code).toBe(1);
     expect(await command(port, "type", `lock:submit:${user}`)).toBe("list");
     const [, id = ""] = /^ {2}id {7}(\w{8})$/m.exec(stdout) ?? [];
-    const freed = await runBin(["free", user, "--id", id, "--reason", "x"], env);
+    const freed = await runMain(["free", user, "--id", id, "--reason", "x"], env);
     expect(freed.code).toBe(0);
     expect(freed.stderr).toContain("free deletes the key at once, with everything in it.");
     expect(await command(port, "exists", `lock:submit:${user}`)).toBe(0);
@@ -145,11 +145,11 @@ describe("show", () => {
     const user = freshUser();
     const { key } = await leaseOf(lock, user);
     await command(port, "pexpire", key, 3_600_000);
-    const { stdout } = await runBin(["show", user], env);
+    const { stdout } = await runMain(["show", user], env);
     expect(stdout).toMatch(/for another (59 min|1 h).*because Redis' clock was set back;/);
-    const { stdout: found } = await runBin(["doctor", "--budget", "60s"], env);
+    const { stdout: found } = await runMain(["doctor", "--budget", "60s"], env);
     expect(found).toMatch(/warn {2}Redis' clock was set back: \d+ keys? under lock:submit:/);
-    const freed = await runBin(
+    const freed = await runMain(
       ["free", user, "--id", /id {7}(\w+)/.exec(stdout)?.[1] ?? "", "--reason", "x"],
       env,
     );
@@ -176,23 +176,23 @@ describe("--config", () => {
     const lock = await openDirect({ keyPrefix: "lock:config:" });
     const user = freshUser();
     const lease = await leaseOf(lock, user);
-    const shown = await runBin(["show", user, "--config", file], env);
+    const shown = await runProgram(["show", user, "--config", file], env);
     expect(shown.stderr).toBe("");
     expect(shown.stdout).toContain("is placing an order right now");
-    const listed = await runBin(["list", "--config", file], env);
+    const listed = await runProgram(["list", "--config", file], env);
     expect(listed.stdout).toContain(user);
     await lease.release();
   });
 
   test("says what is missing", async () => {
     const file = config("export default 42;");
-    const wrong = await runBin(["show", "42", "--config", file], env);
+    const wrong = await runProgram(["show", "42", "--config", file], env);
     expect(wrong).toMatchObject({ code: 2, stdout: "" });
     expect(wrong.stderr).toContain("to default-export a SubmitLock");
-    const none = await runBin(["show", "42", "--config", "./nowhere.mjs"], env);
+    const none = await runProgram(["show", "42", "--config", "./nowhere.mjs"], env);
     expect(none).toMatchObject({ code: 2, stdout: "" });
     expect(none.stderr).toContain("cannot load ./nowhere.mjs");
-    const both = await runBin(["show", "42", "--config", file, "--prefix", "a:"], env);
+    const both = await runProgram(["show", "42", "--config", file, "--prefix", "a:"], env);
     expect(both.stderr).toContain("--config and --prefix exclude each other");
   });
 });

@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { afterEach, expect, test } from "vitest";
-import { bin, runBin } from "../support/cli.ts";
+import { bin, runMain } from "../support/cli.ts";
 import { freshUser } from "../support/ids.ts";
 import { leaseOf } from "../support/locks.ts";
 import { sharedRedisPort, startRedis } from "../support/redis-server.ts";
@@ -39,7 +39,7 @@ test("watch --json prints one object a line", async () => {
   const user = freshUser();
   const lease = await leaseOf(lock, user);
   const env = { REDIS_URL: `redis://127.0.0.1:${sharedRedisPort()}` };
-  const { code, stdout, stderr } = await runBin(["watch", user, "--json", "--for", "300ms"], env);
+  const { code, stdout, stderr } = await runMain(["watch", user, "--json", "--for", "300ms"], env);
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   const [first] = stdout.trim().split("\n");
   expect(JSON.parse(first ?? "")).toMatchObject({

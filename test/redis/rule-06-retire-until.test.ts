@@ -78,9 +78,10 @@ describe("rule 6, P3: a retire is final only past every open deadline", () => {
 
   test("when it is final, nothing more is sent", async () => {
     const { lock, proxy } = await openFixture({ port: server.port, acquireTimeoutMs: 700 });
-    const retire = record("submit-lock:retire");
+    const user = freshUser();
+    const retire = record("submit-lock:retire", `lock:submit:${user}`);
     const held = proxy.holdRequestOnce(isAcquire);
-    const { lease } = acquired(await lock.acquire(freshUser()));
+    const { lease } = acquired(await lock.acquire(user));
     await held;
     await lease.release();
     await until(() => retire.messages.length > 0, { what: "the retire to be over" });

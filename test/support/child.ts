@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { compiled } from "./compiled.ts";
 
 export interface Ended {
   readonly code: number;
@@ -12,8 +13,8 @@ export function sourceUrl(path: string): string {
 }
 
 /** Runs an ES module in a process of its own that understands TypeScript; at most 25 s. */
-export function runChild(code: string, env: Record<string, string> = {}): Promise<Ended> {
-  const args = ["--import", "tsx", "--input-type=module", "-e", code];
+export async function runChild(code: string, env: Record<string, string> = {}): Promise<Ended> {
+  const args = [await compiled({ code })];
   const options = { env: { ...process.env, ...env }, timeout: 25_000 };
   return new Promise((resolve) => {
     execFile(process.execPath, args, options, (error, stdout, stderr) => {

@@ -11,7 +11,10 @@ import type { Ended } from "./child.ts";
 export const bin: string = fileURLToPath(new URL("../../dist/esm/cli/index.js", import.meta.url));
 
 /** Runs the program in a process of its own, without a terminal and with nothing to read; at most 25 s. */
-export function runBin(args: readonly string[], env: Record<string, string> = {}): Promise<Ended> {
+export function runProgram(
+  args: readonly string[],
+  env: Record<string, string> = {},
+): Promise<Ended> {
   if (!existsSync(bin)) throw new Error("There is no build: run `npm run build` first.");
   const options = { env: { ...process.env, ...env }, timeout: 25_000 };
   return new Promise((resolve) => {
@@ -33,23 +36,40 @@ export function configModule(code: string): { readonly folder: string; readonly 
   return { folder, file };
 }
 
+/** Runs a command in this process, as one that has no terminal. A process of its own costs 0.2 s. */
+export async function runMain(
+  args: readonly string[],
+  env: Record<string, string> = {},
+): Promise<Ended> {
+  const { questions, ...ended } = await run(args, env, undefined);
+  return ended;
+}
+
 /** Runs a command in this process, as a person at a terminal who answers the questions in order. */
 export async function runAsPerson(
   args: readonly string[],
   env: Record<string, string>,
   answers: readonly (string | undefined)[],
 ): Promise<Ended & { readonly questions: readonly string[] }> {
+  return await run(args, env, answers);
+}
+
+async function run(
+  args: readonly string[],
+  env: Record<string, string>,
+  answers: readonly (string | undefined)[] | undefined,
+): Promise<Ended & { readonly questions: readonly string[] }> {
   const out: string[] = [];
   const err: string[] = [];
   const questions: string[] = [];
   const terminal: Terminal = {
     env,
-    canAsk: true,
+    canAsk: answers !== undefined,
     paint: plain,
     print: (lines) => void out.push(...lines.map((line) => `${line}\n`)),
     warn: (lines) => void err.push(...lines.map((line) => `${line}\n`)),
     progress: () => {},
-    ask: async (question) => answers[questions.push(question) - 1],
+    ask: async (question) => answers?.[questions.push(question) - 1],
   };
   const code = await main(args, terminal);
   return { code, stdout: out.join(""), stderr: err.join(""), questions };

@@ -1,25 +1,11 @@
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, expect, test } from "vitest";
 import { type LockCommand, MemoryStore } from "../../src/index.ts";
 import { asking } from "../support/asking.ts";
 import { runChild, sourceUrl } from "../support/child.ts";
-import { carriesALock } from "../support/lock-contract.ts";
 import { closeLocks, commandOf, roomyTimes } from "../support/locks.ts";
-import { isSeenAndFreed } from "../support/on-call-contract.ts";
-import { runsOnce } from "../support/once-call.ts";
-import { keepsAnswers } from "../support/once-contract.ts";
-import { keepsTheContract } from "../support/store-contract.ts";
 import { onceOf, recordOf } from "../support/submissions.ts";
 
 afterEach(closeLocks);
-
-describe("MemoryStore", () => {
-  const store = new MemoryStore();
-  keepsTheContract(() => store);
-  carriesALock(() => store);
-  keepsAnswers(() => store);
-  isSeenAndFreed(() => store);
-  runsOnce(() => store);
-});
 
 const code = `
   const { MemoryStore } = await import(${JSON.stringify(sourceUrl("index.ts"))});
