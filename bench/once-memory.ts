@@ -4,7 +4,7 @@ import { startServer } from "../test/support/server-process.ts";
 import { answers, measureRecords, type RecordMemory, tablesOf } from "./record-memory.ts";
 
 /**
- * `npm run once:memory`: what records take in a Redis, by the length of the answers. Writes the tables
+ * `npm run lab -- record-memory`: what records take in a Redis, by the length of the answers. Writes the tables
  * of docs/operations/records.md.
  */
 const page = new URL("../docs/operations/records.md", import.meta.url);
@@ -19,5 +19,5 @@ await server.stop();
 
 const made = `Node ${process.version}, ${serverVersion(binary)}.\n\n${tablesOf(measured)}`;
 console.log(made);
-const marks = /(?<=<!-- made by npm run once:memory -->\n\n).*?(?=\n\n<!-- end -->)/s;
+const marks = /(?<=<!-- made by npm run lab -- record-memory -->\n\n).*?(?=\n\n<!-- end -->)/s;
 writeFileSync(page, readFileSync(page, "utf8").replace(marks, made));

@@ -18,7 +18,7 @@ import {
 } from "./sizing-tables.ts";
 
 /**
- * `npm run sizing`: what one order takes of a Redis that has a replica, and what that comes to.
+ * `npm run lab -- sizing`: what one order takes of a Redis that has a replica, and what that comes to.
  * Writes the tables of docs/operations/sizing.md.
  */
 const rounds = 3;
@@ -70,7 +70,7 @@ function measured(tables: string): string {
 function write(part: string, made: string): void {
   console.log(`\n${made}`);
   const page = new URL("../docs/operations/sizing.md", import.meta.url);
-  const mark = `<!-- ${part}: npm run sizing -->`;
+  const mark = `<!-- ${part}: npm run lab -- sizing -->`;
   const [before, after] = readFileSync(page, "utf8").split(mark);
   const end = after?.indexOf("<!-- end -->") ?? -1;
   if (before === undefined || after === undefined || end < 0)

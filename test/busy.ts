@@ -5,7 +5,7 @@ import { atExit } from "./support/at-exit.ts";
 import { suite } from "./support/suite.ts";
 
 /**
- * `npm run test:busy`: the whole suite beside processes that burn the processors, as on a machine
+ * `npm run lab -- busy`: the whole suite beside processes that burn the processors, as on a machine
  * that has other things to do. Arguments go to vitest. Its bound is twelve minutes.
  */
 const burnerCount = 4;

@@ -4,7 +4,7 @@ import { serverBinary, serverVersion } from "./support/server-binary.ts";
 import { suite } from "./support/suite.ts";
 
 /**
- * `npm run test:matrix`: the whole suite on every Node version and on every server named in
+ * `npm run lab -- matrix`: the whole suite on every Node version and on every server named in
  * `REDIS_SERVER_BINS` (separated like a PATH), else on the one that `npm test` would use.
  * `NODE_VERSIONS=22,24` takes other Node versions, and arguments go to vitest.
  */

@@ -5,7 +5,7 @@ import { startServer } from "../support/server-process.ts";
 import { Consumers } from "./consumer-project.ts";
 
 /**
- * `npm run test:tracing`: what OpenTelemetry's spans and ioredis' own channels tell of a lock, and
+ * `npm run lab -- tracing`: what OpenTelemetry's spans and ioredis' own channels tell of a lock, and
  * that the option in the documents keeps it out of the spans, beside the lock's own spans. It installs OpenTelemetry, so that it is
  * a command of its own.
  */

@@ -4,7 +4,7 @@ import type { Page } from "playwright-core";
 import { startChromium } from "./chromium.ts";
 import { startDemo } from "./demo.ts";
 
-/** `npm run screenshots`: the page in the middle of an order, in light and dark, and on a phone. */
+/** `npm run lab -- screenshots`: the page in the middle of an order, in light and dark, and on a phone. */
 const folder = fileURLToPath(new URL("../../../docs/evidence/", import.meta.url));
 mkdirSync(folder, { recursive: true });
 const demo = await startDemo("examples/express-checkout.ts");

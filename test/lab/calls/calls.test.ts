@@ -1,7 +1,7 @@
 import { expect, inject, test } from "vitest";
 import { misses, playCalls } from "./calls.ts";
 
-// `npm run once:calls` plays 1 000 with more kills.
+// `npm run lab -- calls` plays 1 000 with more kills.
 const submissions = Number(process.env["CALLS_SUBMISSIONS"] ?? 150);
 const kills = Number(process.env["CALLS_KILLS"] ?? 5);
 

@@ -2,7 +2,7 @@ import { serverBinary, serverVersion } from "../../support/server-binary.ts";
 import { misses, playCalls } from "./calls.ts";
 
 /**
- * `npm run once:calls`: 10 000 concurrent calls of 1 000 submissions, over four processes of which
+ * `npm run lab -- calls`: 10 000 concurrent calls of 1 000 submissions, over four processes of which
  * up to 20 are killed. `CALLS_SUBMISSIONS`, `CALLS_KILLS` and `CALLS_SEED` say otherwise.
  */
 const submissions = Number(process.env["CALLS_SUBMISSIONS"] ?? 1_000);

@@ -1,7 +1,7 @@
 import { expect, inject, test } from "vitest";
 import { misses, playClicks } from "./clicks.ts";
 
-// `npm run once:clicks` plays 10 000.
+// `npm run lab -- clicks` plays 10 000.
 const doubleClicks = Number(process.env["CLICKS"] ?? 300);
 
 test(`${doubleClicks} double clicks with an id over two processes make as many orders`, async () => {

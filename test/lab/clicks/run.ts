@@ -2,7 +2,7 @@ import { serverBinary, serverVersion } from "../../support/server-binary.ts";
 import { misses, playClicks } from "./clicks.ts";
 
 /**
- * `npm run once:clicks`: 10 000 double clicks with an id over two server processes. `CLICKS` and
+ * `npm run lab -- clicks`: 10 000 double clicks with an id over two server processes. `CLICKS` and
  * `CLICKS_SEED` say otherwise.
  */
 const doubleClicks = Number(process.env["CLICKS"] ?? 10_000);

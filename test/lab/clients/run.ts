@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { serverBinary, serverVersion } from "../../support/server-binary.ts";
 
 /**
- * `npm run clients`: every net with every client that `new RedisStore` takes, as one table. Words on
- * the command line choose among clients and nets: `npm run clients -- "node-redis 6" rules`.
+ * `npm run lab -- clients`: every net with every client that `new RedisStore` takes, as one table. Words on
+ * the command line choose among clients and nets: `npm run lab -- clients "node-redis 6" rules`.
  */
 const words = process.argv.slice(2);
 

@@ -6,7 +6,7 @@ import { startServer } from "../../support/server-process.ts";
 import { clientEnv, playCrowd, type Seen } from "./crowd.ts";
 
 /**
- * `npm run customers`: a thousand impatient customers in the example shop, on two server processes
+ * `npm run lab -- customers`: a thousand impatient customers in the example shop, on two server processes
  * (Express and Koa), a real Redis and a real PostgreSQL, with servers killed and payment replies
  * lost; once with everything that protects an order, and once with nothing. `CUSTOMERS`,
  * `CUSTOMERS_SEED` and `DATABASE_URL` say otherwise. At most six minutes.

@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 
 const INSTALL = "apt-get update && apt-get install -y --no-install-recommends prometheus";
 
-const ADVICE = `\`npm run dashboards\` needs prometheus and promtool on the PATH (2.42 or newer) and found none.
+const ADVICE = `\`npm run lab -- dashboards\` needs prometheus and promtool on the PATH (2.42 or newer) and found none.
   macOS           brew install prometheus
   Debian, Ubuntu  sudo apt-get install prometheus   (as root this command does it by itself)`;
 

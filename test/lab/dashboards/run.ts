@@ -11,7 +11,7 @@ import { requirePrometheus } from "./prometheus-binary.ts";
 import { Shop } from "./shop.ts";
 
 /**
- * `npm run dashboards`: promtool's tests of the alerts, and then a real Prometheus that scrapes a
+ * `npm run lab -- dashboards`: promtool's tests of the alerts, and then a real Prometheus that scrapes a
  * shop under load and through an outage of Redis: every query of the board has to give data, and
  * what is exported has to be the same however many users there were, and tell of none of them.
  */

@@ -9,7 +9,7 @@ import { setAndDel } from "./plain.ts";
 import { UncaughtRecorder } from "./rejections.ts";
 import { runCells } from "./run-cells.ts";
 
-// `npm run faults` has the other sixteen clients.
+// `npm run lab -- faults` has the other sixteen clients.
 const clients = ["node-redis 6, defaults", "ioredis 5, commandTimeout 200"].map(labClient);
 const servers = () => ({ binary: inject("redisServerBinary"), sharedPort: sharedRedisPort() });
 

@@ -11,8 +11,8 @@ import { UncaughtRecorder } from "./rejections.ts";
 import { runCells } from "./run-cells.ts";
 
 /**
- * `npm run faults`: every fault with every client, each cell against its bound. Words on the command
- * line choose among faults and clients: `npm run faults -- F2 "ioredis 5"`.
+ * `npm run lab -- faults`: every fault with every client, each cell against its bound. Words on the command
+ * line choose among faults and clients: `npm run lab -- faults F2 "ioredis 5"`.
  */
 const words = process.argv.slice(2);
 const atOnce = Number(process.env["FAULTS_AT_ONCE"] ?? 10);

@@ -5,7 +5,7 @@ import { openDatabase, query } from "./database.ts";
 import { misses, type PausedResult, playAtOnce, playPaused } from "./fencing.ts";
 
 /**
- * `npm run fencing`: a holder that was paused beyond its lease is refused by a real PostgreSQL.
+ * `npm run lab -- fencing`: a holder that was paused beyond its lease is refused by a real PostgreSQL.
  * `DATABASE_URL` names another one than the one that is started here.
  */
 const binary = serverBinary();

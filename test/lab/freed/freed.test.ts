@@ -1,7 +1,7 @@
 import { expect, inject, test } from "vitest";
 import { misses, playFreed } from "./freed.ts";
 
-// `npm run freed` plays 50 of each.
+// `npm run lab -- freed` plays 50 of each.
 const locksEach = Number(process.env["FREED"] ?? 8);
 const seed = Number(process.env["FREED_SEED"] ?? Math.floor(Math.random() * 2 ** 32));
 

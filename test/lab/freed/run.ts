@@ -2,7 +2,7 @@ import { serverBinary, serverVersion } from "../../support/server-binary.ts";
 import { misses, playFreed } from "./freed.ts";
 
 /**
- * `npm run freed`: a person frees 200 locks, 50 each of a process that is at work, frozen, killed and
+ * `npm run lab -- freed`: a person frees 200 locks, 50 each of a process that is at work, frozen, killed and
  * cut off from Redis. `FREED` and `FREED_SEED` say otherwise.
  */
 const locksEach = Number(process.env["FREED"] ?? 50);

@@ -10,9 +10,9 @@ import { shopLocks } from "./shop-lock.ts";
 import { surplusPicture } from "./surplus-picture.ts";
 
 /**
- * `npm run incident`: a shop at the rate of ten million orders a day, for half a minute, once for
+ * `npm run lab -- incident`: a shop at the rate of ten million orders a day, for half a minute, once for
  * each kind of lock; the same customers and the same faults for all. Prints a table and writes it
- * beside two pictures. With words on the command line, such as `npm run incident -- EXPIRE`, only the
+ * beside two pictures. With words on the command line, such as `npm run lab -- incident EXPIRE`, only the
  * locks with one of them in their names run, and nothing is written.
  */
 const words = process.argv.slice(2);
@@ -79,7 +79,7 @@ function report(): string {
   const faults = required(runs.at(-1)).run.faults;
   return `# The incident, replayed
 
-Measured by \`npm run incident\` (${cpus().length} CPUs, Node ${process.version}, ${serverVersion(binary)}): ${seconds} s of a shop at the rate of ten million orders a day, ${users.toLocaleString("en")} customers, ${servers} server processes with a command timeout of 200 ms, an order in 120 ms, a life of 5 s for every lock but the first; its two hours are scaled to 30 s: one second of a block stands for four minutes. A refused customer tries again each second. One customer in ten clicks twice within 90 ms, one in twenty clicks again after 200 to 500 ms. For every lock:
+Measured by \`npm run lab -- incident\` (${cpus().length} CPUs, Node ${process.version}, ${serverVersion(binary)}): ${seconds} s of a shop at the rate of ten million orders a day, ${users.toLocaleString("en")} customers, ${servers} server processes with a command timeout of 200 ms, an order in 120 ms, a life of 5 s for every lock but the first; its two hours are scaled to 30 s: one second of a block stands for four minutes. A refused customer tries again each second. One customer in ten clicks twice within 90 ms, one in twenty clicks again after 200 to 500 ms. For every lock:
 
 - every ${every["lost reply"]}th wish (${faults["lost reply"]} in all): its acquire is applied by Redis and the reply is lost, with whatever else is under way on that connection until it is reset 0.3 s later;
 - every ${every["killed process"]}th (${faults["killed process"]}): its server is killed by SIGKILL when Redis has executed its first command, and started again;

@@ -39,7 +39,7 @@ export async function openShopLock(name: string, client: AnyRedis): Promise<Shop
   throw new Error(`There is no lock "${name}".`);
 }
 
-/** Its package is installed by `npm run incident` alone. */
+/** Its package is installed by `npm run lab -- incident` alone. */
 async function openRedlock(client: AnyRedis): Promise<ShopLock> {
   const { redlock: libraries } = await import("../peers/faults/redlock.ts");
   const contender = libraries.find(({ name }) => name === "redlock, defaults")?.open(client);

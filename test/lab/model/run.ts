@@ -3,8 +3,8 @@ import { type Exploration, explore, missingPrograms, openFolder, SHORTEST, story
 import { LIMITS, LONGER_RECORD, ONE_OWNER, RECORD, SAFEGUARDS, TWO_OWNERS } from "./switches.ts";
 
 /**
- * `npm run model`: spin visits every state of `submit-lock.pml` with everything on, and then finds,
- * for each safeguard, what happens without it. `npm run model -- NO_RETIRE` tells that one
+ * `npm run lab -- model`: spin visits every state of `submit-lock.pml` with everything on, and then finds,
+ * for each safeguard, what happens without it. `npm run lab -- model NO_RETIRE` tells that one
  * counterexample step by step; `--short` leaves out the largest runs.
  */
 const missing = missingPrograms();

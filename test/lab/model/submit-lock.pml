@@ -1,7 +1,7 @@
 /*
  * The protocol of submit-lock, small enough for spin to visit every state of it.
  *
- * `npm run model` runs it with everything on, and once more for each safeguard with that safeguard
+ * `npm run lab -- model` runs it with everything on, and once more for each safeguard with that safeguard
  * off. By hand:
  *
  *   spin -a -DNO_RETIRE submit-lock.pml && cc -O2 -DSAFETY -DBFS -o pan pan.c && ./pan

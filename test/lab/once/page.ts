@@ -107,7 +107,7 @@ export function pageOf(all: readonly Played[], conditions: Conditions): string {
   const ended = all.filter((played) => played.ended > 0);
   return `# Once: the neighbours
 
-\`npm run once:neighbours\` measures all this and writes this page. It sends the same requests over real HTTP to shops that differ in the protection before \`POST /orders\`. ${cpus().length} CPUs, Node ${process.version}, ${server}, ${named.join(", ")}; everything on one machine, over loopback. Each shop is a process of its own. Its library keeps its records in a Redis of its own.
+\`npm run lab -- neighbours\` measures all this and writes this page. It sends the same requests over real HTTP to shops that differ in the protection before \`POST /orders\`. ${cpus().length} CPUs, Node ${process.version}, ${server}, ${named.join(", ")}; everything on one machine, over loopback. Each shop is a process of its own. Its library keeps its records in a Redis of its own.
 
 The handler counts its runs outside the process, works for 50 ms and answers 201 with a body that names the order, the user and the item; each run makes another order. Every request has the headers \`Idempotency-Key\` and \`x-user-id\` and uses a connection of its own. Each scenario is played ${trials} times with new users and new keys; in the crash, ${crashUsers} users' orders are under way in the one process that is killed.
 

@@ -9,9 +9,9 @@ import { type Played, play } from "./play.ts";
 import { measureSpeed } from "./speed.ts";
 
 /**
- * `npm run once:neighbours`: the same submissions against submit-lock and against idempotency
+ * `npm run lab -- neighbours`: the same submissions against submit-lock and against idempotency
  * libraries. Writes docs/evidence/once-neighbours.md. With words on the command line, such as
- * `npm run once:neighbours -- plain`, only the rows whose file names begin so are played, and nothing
+ * `npm run lab -- neighbours plain`, only the rows whose file names begin so are played, and nothing
  * is written. `--speed` measures the requests a second of those on Express instead, and prints them.
  */
 const page = new URL("../../../docs/evidence/once-neighbours.md", import.meta.url);

@@ -9,7 +9,7 @@ import {
 } from "./outage.ts";
 
 /**
- * `npm run outage`: 500 submits a second for 60 s while Redis is away, once killed and once silent.
+ * `npm run lab -- outage`: 500 submits a second for 60 s while Redis is away, once killed and once silent.
  * `OUTAGE_SECONDS` and `OUTAGE_RATE` say otherwise.
  */
 const seconds = Number(process.env["OUTAGE_SECONDS"] ?? 60);

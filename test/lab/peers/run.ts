@@ -13,9 +13,9 @@ import { summaryOf, wordsFor } from "./comparison.ts";
 import { installPeers, peerVersions } from "./install.ts";
 
 /**
- * `npm run faults:peers`: the rows of `npm run faults` for the package and for the libraries that
+ * `npm run lab -- peers`: the rows of `npm run lab -- faults` for the package and for the libraries that
  * people use today, in the same lab, and a client that gives wrong replies. Writes
- * test/lab/faults/results.md. With words on the command line, such as `npm run faults:peers -- F2`, only
+ * test/lab/faults/results.md. With words on the command line, such as `npm run lab -- peers F2`, only
  * those faults run and nothing is written; with the word `clients` the part about clients alone is
  * measured, and written.
  */
@@ -87,7 +87,7 @@ function heading(): string {
   const peers = locks.map(([name, version]) => `${name} ${version}`);
   return `# The fault lab's results
 
-Measured by \`npm run faults:peers\`: ${trials} trials a cell, TTL 5 s, on ${cpus().length} CPUs, Node ${process.version}, ${serverVersion(binary)}, ${peers.join(", ")}. Loopback, one server. A trial in which the machine was more than ${mostLateMs} ms late was made again (${again} of ${results.length}).
+Measured by \`npm run lab -- peers\`: ${trials} trials a cell, TTL 5 s, on ${cpus().length} CPUs, Node ${process.version}, ${serverVersion(binary)}, ${peers.join(", ")}. Loopback, one server. A trial in which the machine was more than ${mostLateMs} ms late was made again (${again} of ${results.length}).
 
 The time is how long the caller waited for its answer; "key left" is how long in sum the key held the owner id of an attempt that was over, while the same user was kept out. "Two holders": somebody else got the lock while the caller believed to hold it. Rivals of the same user try all the time from the moment the caller's key is seen or the caller has its answer. In the rows of the extend the order takes 6.5 s, longer than the TTL; "kept" means that the holder was not told otherwise, and "–" that the lock cannot be extended.
 

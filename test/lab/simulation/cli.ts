@@ -4,7 +4,7 @@ import { huntElsewhere, huntInParallel } from "./hunters.ts";
 import { story, summary } from "./summary.ts";
 
 /**
- * `npm run simulation`: SIMULATION_RUNS schedules (100 000) from SIMULATION_SEED or `--seed` on.
+ * `npm run lab -- simulation`: SIMULATION_RUNS schedules (100 000) from SIMULATION_SEED or `--seed` on.
  * `--seed S --path P` runs exactly one of them again, and tells what happened.
  */
 const { values } = parseArgs({ options: { seed: { type: "string" }, path: { type: "string" } } });

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { huntElsewhere, huntInParallel } from "./hunters.ts";
 import { story, summary } from "./summary.ts";
 
-/** The same schedules every time, and few; `npm run simulation` takes more, and others. */
+/** The same schedules every time, and few; `npm run lab -- simulation` takes more, and others. */
 const seed = 20_260_101;
 const runs = Number(process.env["SIMULATION_RUNS"] ?? 5_000);
 /** A machine that is busy with other tests takes ten times as long as one that is not. */

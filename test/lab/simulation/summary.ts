@@ -34,6 +34,6 @@ export function story({ violation, schedule, timeline, seed, path }: Failure): s
     "what happened:",
     ...timeline,
     "",
-    `again: npm run simulation -- --seed ${seed} --path ${path}`,
+    `again: npm run lab -- simulation --seed ${seed} --path ${path}`,
   ].join("\n");
 }

@@ -2,7 +2,7 @@ import { serverBinary, serverVersion } from "../../support/server-binary.ts";
 import { megabytes, misses, type Round, soak } from "./soak.ts";
 
 /**
- * `npm run soak`: ten minutes of mixed traffic with random faults, and a look at everything each
+ * `npm run lab -- soak`: ten minutes of mixed traffic with random faults, and a look at everything each
  * minute. `SOAK_MINUTES` and `SOAK_SEED` say otherwise; `--cluster`: on three masters.
  */
 const onCluster = process.argv.includes("--cluster");

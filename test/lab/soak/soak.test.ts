@@ -2,7 +2,7 @@ import { expect, inject, test } from "vitest";
 import { bothLibraries } from "../client-name.ts";
 import { misses, soak } from "./soak.ts";
 
-// `npm run soak` goes on for ten minutes, and with `--cluster` on a Cluster.
+// `npm run lab -- soak` goes on for ten minutes, and with `--cluster` on a Cluster.
 test("mixed traffic under random faults leaves nothing behind", async () => {
   const seed = Number(process.env["SOAK_SEED"] ?? Math.floor(Math.random() * 2 ** 32));
   const result = await soak({

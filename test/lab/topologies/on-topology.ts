@@ -6,7 +6,7 @@ import { faults } from "./faults.ts";
 import type { Topology } from "./topology.ts";
 import { misses, ttlMs, underFault } from "./under-fault.ts";
 
-/** The bounded version of `npm run topologies`: one fault and the endings. */
+/** The bounded version of `npm run lab -- topologies`: one fault and the endings. */
 export function testOn(
   start: (binary: string) => Promise<Topology>,
   faultName: string,

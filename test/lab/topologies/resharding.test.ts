@@ -4,7 +4,7 @@ import { Resharding } from "./resharding.ts";
 
 const slots = 768;
 
-// `npm run resharding` goes on for five minutes, moves half of all slots and replaces two masters.
+// `npm run lab -- resharding` goes on for five minutes, moves half of all slots and replaces two masters.
 test("P1, P6 and P9: while slots move, no lock is held twice, no user is stranded and no order runs twice", async () => {
   const seed = Number(process.env["RESHARDING_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
   const binary = inject("redisServerBinary");

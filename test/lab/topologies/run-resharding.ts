@@ -3,7 +3,7 @@ import { serverBinary, serverVersion } from "../../support/server-binary.ts";
 import { Resharding } from "./resharding.ts";
 
 /**
- * `npm run resharding`: 200 callers on a Cluster of three masters and three replicas, while half of
+ * `npm run lab -- resharding`: 200 callers on a Cluster of three masters and three replicas, while half of
  * all slots move and two masters are replaced, on each server that `REDIS_SERVER_BINS` names. Takes
  * `RESHARDING_SECONDS` and `RESHARDING_SEED`.
  */

@@ -10,9 +10,9 @@ import type { Topology } from "./topology.ts";
 import { misses, type Outcome, ttlMs, underFault } from "./under-fault.ts";
 
 /**
- * `npm run topologies`: Sentinel and Cluster under every fault, on each server that
+ * `npm run lab -- topologies`: Sentinel and Cluster under every fault, on each server that
  * `REDIS_SERVER_BINS` names. Words on the command line choose among topologies and faults:
- * `npm run topologies -- Sentinel paused`.
+ * `npm run lab -- topologies Sentinel paused`.
  */
 const words = process.argv.slice(2);
 const binaries = (process.env["REDIS_SERVER_BINS"] ?? "").split(delimiter).filter(Boolean);

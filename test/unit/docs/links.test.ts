@@ -2,6 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { dirname, join, posix } from "node:path";
 import { describe, expect, test } from "vitest";
 import { documents, ROOT } from "../../docs/page.ts";
+import { laboratories } from "../../lab/run.ts";
 
 const anchors = new Map(documents.map(({ file, anchors }) => [file, anchors]));
 
@@ -48,9 +49,12 @@ describe.each(documents)("$file", (page) => {
   });
 
   test("names only commands that there are", () => {
+    if (page.file === "CHANGELOG.md") return;
     const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
     const named = [...page.text.matchAll(/\bnpm run ([a-z][\w:-]*)/g)].map(([, name]) => name);
     for (const name of named) expect(Object.keys(scripts)).toContain(name);
+    const labs = [...page.text.matchAll(/\bnpm run lab -- ([a-z-]+)/g)].map(([, name]) => name);
+    for (const name of labs) expect(Object.keys(laboratories)).toContain(name);
     const own = ["ci", "run", "test", "install", "registry", "version", "publish", "audit", "i"];
     const others = [...page.prose.matchAll(/`npm ([a-z-]+)/g)].map(([, name]) => name);
     for (const name of others) expect(own).toContain(name);
@@ -63,4 +67,8 @@ describe.each(documents)("$file", (page) => {
       expect(existsSync(join(ROOT, path)), file).toBe(true);
     }
   });
+});
+
+test.each(Object.keys(laboratories))("the documents name the laboratory %s", (name) => {
+  expect(documents.some(({ text }) => text.includes(`npm run lab -- ${name}`))).toBe(true);
 });

@@ -13,7 +13,7 @@ describe("the page of sizing", () => {
   const { text } = new Page("docs/operations/sizing.md");
   const figures = figuresOf();
   const made = (part: string) => {
-    const marks = `<!-- ${part}: npm run sizing -->\n\n(.*?)\n\n<!-- end -->`;
+    const marks = `<!-- ${part}: npm run lab -- sizing -->\n\n(.*?)\n\n<!-- end -->`;
     return new RegExp(marks, "s").exec(text)?.[1] ?? "";
   };
 

@@ -1,7 +1,7 @@
 import { availableParallelism } from "node:os";
 import { huntMutants, huntUnchanged } from "./hunt-mutants.ts";
 
-/** `npm run simulation:mutants`: each rule broken in turn, and by what the simulation noticed. Words narrow the list. */
+/** `npm run lab -- mutants`: each rule broken in turn, and by what the simulation noticed. Words narrow the list. */
 const words = process.argv.slice(2);
 const runs = Number(process.env["SIMULATION_RUNS"] ?? 50_000);
 const seed = Number(process.env["SIMULATION_SEED"] ?? 1);

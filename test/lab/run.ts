@@ -1,0 +1,179 @@
+import { spawnSync } from "node:child_process";
+import { resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+
+interface Laboratory {
+  /** What it proves, or measures. */
+  readonly shows: string;
+  /** About how long it takes, on two processors. */
+  readonly minutes: number;
+  /** The file that it writes, if it writes one. */
+  readonly writes?: string;
+  /** It uses the built package. */
+  readonly needsBuild?: true;
+  run(): Promise<unknown>;
+}
+
+export const laboratories: Readonly<Record<string, Laboratory>> = {
+  faults: {
+    shows: "every fault of Redis and the network, with every client",
+    minutes: 20,
+    run: () => import("./faults/matrix.ts"),
+  },
+  peers: {
+    shows: "the same faults with other locks",
+    minutes: 30,
+    writes: "test/lab/faults/results.md",
+    run: () => import("./peers/run.ts"),
+  },
+  topologies: {
+    shows: "Sentinel and Cluster under every fault",
+    minutes: 10,
+    run: () => import("./topologies/run.ts"),
+  },
+  resharding: {
+    shows: "a Cluster whose slots move and whose masters are replaced",
+    minutes: 6,
+    run: () => import("./topologies/run-resharding.ts"),
+  },
+  clients: {
+    shows: "every net with every client, as one table",
+    minutes: 60,
+    needsBuild: true,
+    run: () => import("./clients/run.ts"),
+  },
+  simulation: {
+    shows: "random schedules of the real code in virtual time",
+    minutes: 6,
+    run: () => import("./simulation/cli.ts"),
+  },
+  mutants: {
+    shows: "that the simulation notices each broken rule",
+    minutes: 10,
+    run: () => import("./simulation/mutants/cli.ts"),
+  },
+  model: {
+    shows: "every state of the protocol, with spin",
+    minutes: 10,
+    run: () => import("./model/run.ts"),
+  },
+  outage: {
+    shows: "a Redis that is away, and one that is silent",
+    minutes: 4,
+    run: () => import("./outage/run.ts"),
+  },
+  soak: {
+    shows: "mixed traffic under random faults, without a leak",
+    minutes: 10,
+    run: () => import("./soak/run.ts"),
+  },
+  freed: {
+    shows: "that freeing a lock never makes two orders",
+    minutes: 3,
+    run: () => import("./freed/run.ts"),
+  },
+  fencing: {
+    shows: "that a PostgreSQL refuses a holder who was paused",
+    minutes: 1,
+    run: () => import("./fencing/run.ts"),
+  },
+  calls: {
+    shows: "concurrent calls of lock.once, with processes killed",
+    minutes: 2,
+    run: () => import("./calls/run.ts"),
+  },
+  clicks: {
+    shows: "double clicks with an id over two processes",
+    minutes: 1,
+    run: () => import("./clicks/run.ts"),
+  },
+  neighbours: {
+    shows: "once beside idempotency libraries",
+    minutes: 5,
+    writes: "docs/evidence/once-neighbours.md",
+    run: () => import("./once/run.ts"),
+  },
+  incident: {
+    shows: "the shop of the README, with old locks and this one",
+    minutes: 6,
+    writes: "test/lab/incident/results.md and two pictures",
+    run: () => import("./incident/run.ts"),
+  },
+  customers: {
+    shows: "impatient customers in the example shop",
+    minutes: 6,
+    needsBuild: true,
+    run: () => import("./customers/run.ts"),
+  },
+  dashboards: {
+    shows: "alerts and board on a real Prometheus",
+    minutes: 3,
+    run: () => import("./dashboards/run.ts"),
+  },
+  tracing: {
+    shows: "the data about a lock in spans and channels",
+    minutes: 2,
+    needsBuild: true,
+    run: () => import("../package/tracing.ts"),
+  },
+  screenshots: {
+    shows: "the page of the demo, light, dark and on a phone",
+    minutes: 1,
+    writes: "docs/evidence/page-*.png",
+    needsBuild: true,
+    run: () => import("./browser/screenshots.ts"),
+  },
+  "record-memory": {
+    shows: "the memory that records take in Redis",
+    minutes: 1,
+    writes: "docs/operations/records.md",
+    needsBuild: true,
+    run: () => import("../../bench/once-memory.ts"),
+  },
+  sizing: {
+    shows: "the share of a Redis that one order takes",
+    minutes: 1,
+    writes: "docs/operations/sizing.md",
+    needsBuild: true,
+    run: () => import("../../bench/sizing.ts"),
+  },
+  busy: {
+    shows: "the suite beside processes that keep the processors busy",
+    minutes: 12,
+    needsBuild: true,
+    run: () => import("../busy.ts"),
+  },
+  matrix: {
+    shows: "the suite on several versions of Node and servers",
+    minutes: 30,
+    run: () => import("../matrix.ts"),
+  },
+};
+
+/** `npm run lab -- <name> [arguments]` runs a laboratory; without a name it prints the table. */
+async function main(): Promise<void> {
+  const [node = "", self = "", name = "", ...args] = process.argv;
+  const laboratory = Object.hasOwn(laboratories, name) ? laboratories[name] : undefined;
+  if (laboratory === undefined) {
+    console.log("npm run lab -- <name> [arguments]\n");
+    for (const [name, { minutes, shows, writes }] of Object.entries(laboratories)) {
+      const page = writes === undefined ? "" : `; writes ${writes}`;
+      console.log(`${name.padEnd(15)}${`${minutes}`.padStart(3)} min  ${shows}${page}`);
+    }
+    if (name === "") return;
+    console.error(`\nThere is no laboratory "${name}".`);
+    process.exitCode = 1;
+    return;
+  }
+  if (laboratory.needsBuild) {
+    const { status } = spawnSync("npm", ["run", "build"], { stdio: "inherit" });
+    if (status !== 0) process.exit(1);
+  }
+  // A laboratory reads its arguments as if it had been started itself.
+  process.argv = [node, self, ...args];
+  await laboratory.run();
+}
+
+if (process.argv[1] !== undefined && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
+  await main();
+}
