@@ -1,150 +1,190 @@
-import { LuaExpressions } from "./lua-expressions.ts";
-import { LuaScope } from "./lua-scope.ts";
-import { LuaTokens } from "./lua-tokens.ts";
-import { type LuaValue, operators } from "./lua-values.ts";
+import * as luaparse from "luaparse";
+import { givesSeveral, type LuaValue, operators } from "./lua-values.ts";
 
 /**
- * A translator for as much Lua as the scripts use: `local`, functions that give one value or several,
+ * Translates as much Lua as the scripts use: `local`, functions that return one value or several,
  * assignment, `if`, both kinds of `for`, `return`, tables, calls and the usual operators. So the
- * simulated server runs the very text that is sent to Redis. Whatever is not known here is an error,
- * and so is what would behave differently.
+ * simulated server runs the very text that is sent to Redis. Anything else is an error, and so is
+ * code that would behave differently.
  */
 export type LuaProgram = (globals: Record<string, unknown>) => LuaValue;
 
 export function compileLua(source: string): LuaProgram {
-  return new Translator(new LuaTokens(source)).program();
+  const { body } = luaparse.parse(source, {
+    luaVersion: "5.1",
+    encodingMode: "pseudo-latin1",
+    scope: true,
+    ranges: true,
+    onCreateNode: (node) => {
+      const { range: [at] = [0] } = node as { range?: [number, number] };
+      // They cut a call to its first value, and the parser does not report them.
+      const isCut = /(?:\breturn|=)\s*\($/.test(source.slice(0, at));
+      if (isCut && isOpen(node as luaparse.Expression)) unknown(node);
+    },
+  });
+  const make = new Function("lua", "globals", block(body)) as (
+    lua: object,
+    globals: object,
+  ) => LuaValue;
+  return (globals) => make(operators, globals);
 }
 
-/** Translates the statements of Lua. */
-class Translator {
-  readonly #tokens: LuaTokens;
-  readonly #scope = new LuaScope();
-  readonly #expressions: LuaExpressions;
+const globals = new Set(["KEYS", "ARGV", "redis", "math", "string", "tonumber", "type"]);
 
-  constructor(tokens: LuaTokens) {
-    this.#tokens = tokens;
-    this.#expressions = new LuaExpressions(tokens, this.#scope);
-  }
+/** How an operator is written in JavaScript. */
+const binary: Record<string, (left: string, right: string) => string> = {
+  "==": (left, right) => `(${left} === ${right})`,
+  "~=": (left, right) => `(${left} !== ${right})`,
+  "<": (left, right) => `lua.less(${left}, ${right})`,
+  ">": (left, right) => `lua.less(${right}, ${left})`,
+  "<=": (left, right) => `lua.lessOrEqual(${left}, ${right})`,
+  ">=": (left, right) => `lua.lessOrEqual(${right}, ${left})`,
+  "..": (left, right) => `lua.concatenate(${left}, ${right})`,
+  "+": (left, right) => `lua.add(${left}, ${right})`,
+  "-": (left, right) => `lua.subtract(${left}, ${right})`,
+  "*": (left, right) => `lua.multiply(${left}, ${right})`,
+  "/": (left, right) => `lua.divide(${left}, ${right})`,
+  and: (left, right) => `(($) => lua.truthy($) ? ${right} : $)(${left})`,
+  or: (left, right) => `(($) => lua.truthy($) ? $ : ${right})(${left})`,
+};
+const unary: Record<string, (value: string) => string> = {
+  "-": (value) => `lua.negate(${value})`,
+  not: (value) => `(!lua.truthy(${value}))`,
+  "#": (value) => `lua.length(${value})`,
+};
 
-  program(): LuaProgram {
-    const body = this.#block();
-    if (this.#tokens.peek() !== undefined)
-      throw new Error(`Lua: unexpected ${this.#tokens.peek()}`);
-    const make = new Function("lua", "globals", body) as (lua: object, globals: object) => LuaValue;
-    return (globals) => make(operators, globals);
-  }
+function block(statements: readonly luaparse.Statement[]): string {
+  return statements.map(statement).join("");
+}
 
-  #block(names: readonly string[] = []): string {
-    return this.#scope.block(names, () => {
-      let body = "";
-      for (;;) {
-        const next = this.#tokens.peek();
-        if (next === undefined || ["end", "else", "elseif"].includes(next)) return body;
-        body += this.#statement();
-      }
-    });
-  }
-
-  #statement(): string {
-    if (this.#tokens.accept("local")) return this.#local();
-    if (this.#tokens.accept("if")) return this.#if();
-    if (this.#tokens.accept("for")) return this.#for();
-    if (this.#tokens.accept("return")) return this.#return();
-    const targets = [this.#expressions.postfix()];
-    while (this.#tokens.accept(",")) targets.push(this.#expressions.postfix());
-    if (!this.#tokens.accept("=")) {
-      if (targets.length > 1) throw new Error(`Lua: expected =, got ${this.#tokens.peek()}`);
-      return `${targets[0]};\n`;
+function statement(node: luaparse.Statement): string {
+  switch (node.type) {
+    case "LocalStatement":
+      return `let ${assignment(node.variables.map(local), node.init)};\n`;
+    case "AssignmentStatement":
+      return `${assignment(node.variables.map(target), node.init)};\n`;
+    case "CallStatement":
+      return `${value(node.expression)};\n`;
+    case "ReturnStatement":
+      return `return ${returned(node.arguments)};\n`;
+    case "IfStatement":
+      return `${node.clauses.map(clause).join(" else ")}\n`;
+    case "FunctionDeclaration": {
+      if (!node.isLocal || node.identifier?.type !== "Identifier") return unknown(node);
+      const parameters = node.parameters.map((each) =>
+        each.type === "Identifier" ? local(each) : unknown(each),
+      );
+      return `const ${local(node.identifier)} = (${parameters.join(", ")}) => {\n${block(node.body)}};\n`;
     }
-    for (const target of targets) {
-      if (!/^\$\w+(\[.*\])?$/.test(target)) throw new Error(`Lua: cannot assign to ${target}`);
+    case "ForNumericStatement": {
+      if (node.step !== null) return unknown(node.step);
+      const head = `let i = ${value(node.start)}, to = ${value(node.end)}; i <= to; i++`;
+      return `for (${head}) {\nconst ${local(node.variable)} = i;\n${block(node.body)}}\n`;
     }
-    return `${this.#assignment(targets)};\n`;
-  }
-
-  #assignment(targets: readonly string[]): string {
-    if (targets.length === 1) return `${targets[0]} = ${this.#expressions.next()}`;
-    const call = this.#expressions.next(true);
-    if (!this.#expressions.isOpen) throw new Error("Lua: only a call gives several values here");
-    return `[${targets.join(", ")}] = lua.adjusted(${call})`;
-  }
-
-  #return(): string {
-    const values = [this.#expressions.next(true)];
-    while (this.#tokens.accept(",")) {
-      if (this.#expressions.isOpen) throw new Error("Lua: a call among the values of a return");
-      values.push(this.#expressions.next());
+    case "ForGenericStatement": {
+      const [iterator] = node.iterators;
+      if (iterator?.type !== "CallExpression" || name(iterator.base) !== "ipairs")
+        return unknown(node);
+      const [index, element] = node.variables.map(local);
+      const head = `let i = 1, all = ${list(iterator.arguments)}; all[i] !== undefined; i++`;
+      return `for (${head}) {\nlet ${index} = i, ${element} = all[i];\n${block(node.body)}}\n`;
     }
-    if (values.length === 1) return `return ${values[0]};\n`;
-    return `return lua.values(${values.join(", ")});\n`;
+    default:
+      return unknown(node);
   }
+}
 
-  #local(): string {
-    if (this.#tokens.accept("function")) return this.#function();
-    const names = [this.#tokens.next()];
-    while (this.#tokens.accept(",")) names.push(this.#tokens.next());
-    const targets = names.map((name) => `$${name}`);
-    const text = this.#tokens.accept("=")
-      ? `let ${this.#assignment(targets)};\n`
-      : `let ${targets.join(", ")};\n`;
-    // Only now: a name is not known within its own value.
-    for (const name of names) this.#scope.declare(name);
-    return text;
-  }
+function clause(node: luaparse.IfStatement["clauses"][number]): string {
+  const condition = node.type === "ElseClause" ? "" : `if (lua.truthy(${value(node.condition)})) `;
+  return `${condition}{\n${block(node.body)}}`;
+}
 
-  #function(): string {
-    const name = this.#scope.declare(this.#tokens.next(), true);
-    this.#tokens.expect("(");
-    const parameters: string[] = [];
-    while (!this.#tokens.accept(")")) {
-      parameters.push(this.#tokens.next());
-      this.#tokens.accept(",");
-    }
-    const body = this.#block(parameters);
-    this.#tokens.expect("end");
-    return `const ${name} = (${parameters.map((each) => `$${each}`).join(", ")}) => {\n${body}};\n`;
-  }
+function assignment(targets: readonly string[], values: readonly luaparse.Expression[]): string {
+  const [first] = values;
+  if (first === undefined) return targets.join(", ");
+  if (values.length > 1) throw new Error("Lua: only a call assigns several values here");
+  if (targets.length === 1) return `${targets[0]} = ${value(first)}`;
+  if (!isOpen(first)) throw new Error("Lua: only a call assigns several values here");
+  return `[${targets.join(", ")}] = lua.adjusted(${whole(first)})`;
+}
 
-  #if(): string {
-    let text = `if (lua.truthy(${this.#expressions.next()})) {\n`;
-    this.#tokens.expect("then");
-    text += this.#block();
-    for (;;) {
-      if (this.#tokens.accept("elseif")) {
-        text += `} else if (lua.truthy(${this.#expressions.next()})) {\n`;
-        this.#tokens.expect("then");
-        text += this.#block();
-      } else if (this.#tokens.accept("else")) {
-        text += `} else {\n${this.#block()}`;
-      } else {
-        this.#tokens.expect("end");
-        return `${text}}\n`;
-      }
-    }
-  }
+function returned(values: readonly luaparse.Expression[]): string {
+  const [first] = values;
+  if (first === undefined) throw new Error("Lua: a return without a value");
+  return values.length === 1 ? whole(first) : `lua.values(${list(values)})`;
+}
 
-  #for(): string {
-    const index = this.#tokens.next();
-    if (this.#tokens.accept("=")) {
-      const from = this.#expressions.next();
-      this.#tokens.expect(",");
-      const to = this.#expressions.next();
-      const body = this.#loopBody([index]);
-      return `for (let i = ${from}, to = ${to}; i <= to; i++) {\nconst $${index} = i;\n${body}}\n`;
-    }
-    this.#tokens.expect(",");
-    const value = this.#tokens.next();
-    for (const word of ["in", "ipairs", "("]) this.#tokens.expect(word);
-    const table = this.#expressions.next();
-    this.#tokens.expect(")");
-    const body = this.#loopBody([index, value]);
-    return `for (let i = 1, all = ${table}; all[i] !== undefined; i++) {\nlet $${index} = i, $${value} = all[i];\n${body}}\n`;
-  }
+/** A name as JavaScript knows it: no name of Lua means anything else there. */
+function local(node: luaparse.Identifier): string {
+  return `$${node.name}`;
+}
 
-  #loopBody(names: readonly string[]): string {
-    this.#tokens.expect("do");
-    const body = this.#block(names);
-    this.#tokens.expect("end");
-    return body;
+function target(node: luaparse.Expression): string {
+  const base = node.type === "IndexExpression" ? node.base : node;
+  if (base.type !== "Identifier" || !isLocal(base)) return unknown(node);
+  return value(node);
+}
+
+/** Values beside each other, of which none may stand for several. */
+function list(nodes: readonly luaparse.Expression[]): string {
+  const last = nodes.at(-1);
+  if (last !== undefined && isOpen(last)) {
+    throw new Error("Lua: a call of several values ends a list");
   }
+  return nodes.map(value).join(", ");
+}
+
+/** One value: a call that may return several is cut to the first. */
+function value(node: luaparse.Expression): string {
+  return isOpen(node) ? `lua.first(${whole(node)})` : whole(node);
+}
+
+/** An expression with all its values. */
+function whole(node: luaparse.Expression): string {
+  switch (node.type) {
+    case "Identifier":
+      if (isLocal(node)) return local(node);
+      return globals.has(node.name) ? `globals.${node.name}` : unknown(node);
+    case "StringLiteral":
+    case "NumericLiteral":
+    case "BooleanLiteral":
+      return JSON.stringify(node.value);
+    case "NilLiteral":
+      return "undefined";
+    case "MemberExpression":
+      if (node.indexer !== ".") return unknown(node);
+      return `lua.member(${value(node.base)}, "${node.identifier.name}")`;
+    case "IndexExpression":
+      return `${value(node.base)}[${value(node.index)}]`;
+    case "CallExpression":
+      return `${value(node.base)}(${list(node.arguments)})`;
+    case "TableConstructorExpression":
+      return `[undefined, ${list(node.fields.map((each) => (each.type === "TableValue" ? each.value : unknown(each))))}]`;
+    case "UnaryExpression":
+      return (unary[node.operator] ?? unknown(node))(value(node.argument));
+    case "BinaryExpression":
+    case "LogicalExpression":
+      return (binary[node.operator] ?? unknown(node))(value(node.left), value(node.right));
+    default:
+      return unknown(node);
+  }
+}
+
+/** Whether it is a call that may return several values: of a function of the script, or a few others. */
+function isOpen(node: luaparse.Expression): boolean {
+  if (node.type !== "CallExpression") return false;
+  return isLocal(node.base) || givesSeveral.has(name(node.base));
+}
+
+function isLocal(node: luaparse.Expression): boolean {
+  return node.type === "Identifier" && (node as { isLocal?: boolean }).isLocal === true;
+}
+
+function name(node: luaparse.Expression): string {
+  if (node.type === "Identifier") return node.name;
+  return node.type === "MemberExpression" ? `${name(node.base)}.${node.identifier.name}` : "";
+}
+
+function unknown(node: luaparse.Node): never {
+  throw new Error(`Lua: this is not simulated: ${JSON.stringify(node)}`);
 }
