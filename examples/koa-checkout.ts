@@ -1,9 +1,10 @@
 // The same checkout on Koa: `npm run build`, then `npx tsx examples/koa-checkout.ts`.
 import { createServer } from "node:http";
+import { bodyParser } from "@koa/bodyparser";
+import Router from "@koa/router";
 import Koa, { type Context } from "koa";
 import { submitGuard } from "submit-lock/koa";
 import { serve } from "./demo/serve.ts";
-import { parseBody } from "./koa-body.ts";
 import { refillCart, seenCart, submissionOf, viewOf } from "./shop/carts.ts";
 import { signedIn, userOf } from "./shop/customers.ts";
 import { answerTo } from "./shop/errors.ts";
@@ -21,7 +22,7 @@ await serve("Koa", (shop, lock) => {
       ctx.body = body;
     }
   });
-  app.use(parseBody);
+  app.use(bodyParser());
 
   const userId = (ctx: Context) => userOf(ctx.headers);
   const idempotency = {
@@ -50,28 +51,20 @@ await serve("Koa", (shop, lock) => {
     }
   };
 
-  // A router would do this.
-  app.use(async (ctx) => {
-    switch (`${ctx.method} ${ctx.path}`) {
-      case "POST /orders":
-        await once(ctx, () => order(ctx));
-        break;
-      // To compare: the lock alone, and nothing.
-      case "POST /lock/orders":
-        await lockOnly(ctx, () => order(ctx));
-        break;
-      case "POST /nothing/orders":
-        await order(ctx);
-        break;
-      case "PUT /cart":
-        await refillCart(shop.db, signedIn(ctx.headers));
-        ctx.body = await viewOf(shop.db, signedIn(ctx.headers));
-        break;
-      case "GET /cart":
-        ctx.body = await viewOf(shop.db, signedIn(ctx.headers));
-        break;
-    }
+  const cart = async (ctx: Context): Promise<void> => {
+    ctx.body = await viewOf(shop.db, signedIn(ctx.headers));
+  };
+  const router = new Router();
+  router.post("/orders", once, order);
+  // To compare: the lock alone, and nothing.
+  router.post("/lock/orders", lockOnly, order);
+  router.post("/nothing/orders", order);
+  router.get("/cart", cart);
+  router.put("/cart", async (ctx) => {
+    await refillCart(shop.db, signedIn(ctx.headers));
+    await cart(ctx);
   });
+  app.use(router.routes());
 
   return createServer(app.callback());
 });

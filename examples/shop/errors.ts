@@ -24,6 +24,11 @@ export function answerTo(error: unknown): {
     const detail = "The order was stopped, because its lock was lost. Press the button again.";
     return { status: 503, body: { code: "order_stopped", detail } };
   }
+  // A body that the parser of Express or Koa refused.
+  const { status, message } = (error ?? {}) as { [member: string]: unknown };
+  if (typeof status === "number" && status < 500) {
+    return { status, body: { code: "bad_request", detail: String(message) } };
+  }
   console.error(error);
   return { status: 500, body: { code: "internal", detail: "Something went wrong." } };
 }

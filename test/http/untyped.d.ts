@@ -41,8 +41,3 @@ declare module "express-fileupload" {
   import type { RequestHandler } from "express";
   export default function fileUpload(options?: object): RequestHandler;
 }
-
-declare module "@koa/bodyparser" {
-  import type { Middleware } from "koa";
-  export function bodyParser(options?: object): Middleware;
-}

@@ -93,6 +93,9 @@ describe.concurrent.each([
     expect((await ask(url, "POST", "/orders", "of nobody")).status).toBe(401);
     expect((await ask(url, "GET", "/cart", "of nobody")).status).toBe(401);
     expect((await ask(url, "PUT", "/cart")).status).toBe(200);
+    const headers = { "content-type": "application/json", authorization: "Bearer token-of-ada" };
+    const refused = await fetch(`${url}/orders`, { method: "POST", headers, body: "{" });
+    expect([refused.status, await refused.json()]).toMatchObject([400, { code: "bad_request" }]);
     // Ten connections that are open already, so that the clicks arrive at once.
     const ten = Array.from({ length: 10 });
     await Promise.all(ten.map(async () => await (await ask(url, "GET", "/cart")).text()));
