@@ -2,7 +2,7 @@ import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { Redis } from "ioredis";
 import { RedisStore, SubmitLock } from "../../src/index.ts";
-import { frameworks } from "./frameworks.ts";
+import { all } from "./frameworks.ts";
 import { patientTimes } from "./shop.ts";
 
 /**
@@ -10,7 +10,7 @@ import { patientTimes } from "./shop.ts";
  * `exiting-shop.ts FRAMEWORK REDIS_PORT exit|abort ANSWER`.
  */
 const [name, redisPort, how, answer] = process.argv.slice(2);
-const framework = frameworks.find((each) => each.name === name);
+const framework = all.find((each) => each.name === name);
 if (framework === undefined) throw new Error(`There is no framework ${name}.`);
 
 const redis = new Redis(Number(redisPort), "127.0.0.1");

@@ -117,6 +117,16 @@ export const expresses: readonly Framework[] = frameworks.filter(
 /** For suites in which nothing but the guard and the handler has a request. */
 export const all: readonly Framework[] = [...frameworks, ...newer];
 
+export const allOnHttp1: readonly Framework[] = all.filter(({ http }) => http === 1);
+
+/** One entry for each framework, mounted as the README says. */
+export const allMain: readonly Framework[] = allOnHttp1.filter(({ seesWork }) => seesWork);
+
+/** For suites that start processes: in `npm test` the newest of each family. */
+export const inProcesses: readonly Framework[] = isWhole
+  ? allMain
+  : allMain.filter(({ family }, i) => family !== allMain[i + 1]?.family);
+
 /** Whether a layer around or behind the guard may be any middleware. */
 export function hasLayers({ family }: Framework): boolean {
   return family === "express" || family === "koa";
@@ -134,6 +144,14 @@ export function seesOutside({ family }: Framework): boolean {
 
 /** Whether a parser reads the body before the guard, and an error handler what the guard throws. */
 export function hasParsers({ family }: Framework): boolean {
+  return family !== "fetch";
+}
+
+/**
+ * Whether the guard sees a client leave whose response waits behind another one. Hono's server waits
+ * for the response's own `close`, which Node 20 and 22 do not emit then.
+ */
+export function seesQueued({ family }: Framework): boolean {
   return family !== "fetch";
 }
 

@@ -6,7 +6,7 @@ import { type AnyRedis, ioredis6 } from "../support/clients.ts";
 import { startProxy } from "../support/proxy.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { type Framework, onHttp1, seeing } from "./frameworks.ts";
+import { allMain, allOnHttp1, type Framework, seesQueued } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { openRaw, submitBytes } from "./raw.ts";
 import { closeShops, openShop } from "./shop.ts";
@@ -52,7 +52,7 @@ async function pipelinedShop(framework: Framework, redis?: AnyRedis) {
   return { shop, gates, started, left, connection, bytes, isFree, bothStarted, answerNoMore };
 }
 
-describe.each(onHttp1)("$name", (framework: Framework) => {
+describe.each(allOnHttp1)("$name", (framework: Framework) => {
   test("two submits in a row on one connection: the second is told that the first is under way", async () => {
     const { shop, gates, connection, bytes } = await pipelinedShop(framework);
     // While Redis is not ready the two are retried, each in its own time, and either may be first.
@@ -100,7 +100,8 @@ describe.each(onHttp1)("$name", (framework: Framework) => {
     expect(of.shop.published.releases.map(({ outcome }) => outcome)).not.toContain("gone");
   });
 
-  test("a pipelined submit whose client leaves while its lock is being acquired starts no order", async () => {
+  const leaving = "a pipelined submit whose client leaves while its lock is being acquired";
+  test.runIf(seesQueued(framework))(`${leaving} starts no order`, async () => {
     const proxy = await startProxy(sharedRedisPort());
     const of = await pipelinedShop(framework, ioredis6.connect(proxy.port));
     await of.shop.lock.check();
@@ -134,7 +135,7 @@ describe.each(onHttp1)("$name", (framework: Framework) => {
   });
 });
 
-describe.each(seeing.filter(({ http }) => http === 1))("$name", (framework: Framework) => {
+describe.each(allMain)("$name", (framework: Framework) => {
   // A response that is queued behind another emits nothing on Node 20 and 22, and Express answers
   // nobody here: only the socket tells.
   test("pipelined orders that never answer a client who has left end their locks when they are done", async () => {
@@ -169,7 +170,7 @@ const bodies: [what: string, source: () => Readable][] = [
   ["has ended", () => Readable.from(["all of it"])],
 ];
 
-describe.each(seeing.filter(({ http }) => http === 1))("P5: $name", (framework: Framework) => {
+describe.each(allMain.filter(seesQueued))("P5: $name", (framework: Framework) => {
   test.each(bodies)(
     "a stream to a queued response that %s is torn down when its client has left",
     async (_what, open) => {

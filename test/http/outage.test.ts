@@ -5,7 +5,7 @@ import { type RedisProxy, startProxy } from "../support/proxy.ts";
 import { Pulse } from "../support/pulse.ts";
 import { type RedisServer, sharedRedisPort, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { type Framework, mainFrameworks } from "./frameworks.ts";
+import { allMain, type Framework } from "./frameworks.ts";
 import { closeShops, type OrderWork, openShop, type Shop } from "./shop.ts";
 import type { Turn } from "./turn.ts";
 
@@ -67,7 +67,7 @@ async function goesThrough(shop: Shop): Promise<void> {
   });
 }
 
-describe.each(mainFrameworks)("P6 and P7: an outage, on $name", (framework: Framework) => {
+describe.each(allMain)("P6 and P7: an outage, on $name", (framework: Framework) => {
   test("a Redis that is killed means 503 soon, and a new one that orders go through again", async () => {
     server = await startRedis();
     const redis = ioredis6.connect(server.port, { retryStrategy: () => 20 });
@@ -177,8 +177,8 @@ async function loseAcquire(
 
 /** Every framework, and every client: what a client does to a command, no framework can change. */
 const cells = [
-  ...mainFrameworks.map((framework) => ({ framework, ...(clients[0] as (typeof clients)[0]) })),
-  ...clients.slice(1).map((client) => ({ framework: mainFrameworks[1] as Framework, ...client })),
+  ...allMain.map((framework) => ({ framework, ...(clients[0] as (typeof clients)[0]) })),
+  ...clients.slice(1).map((client) => ({ framework: allMain[1] as Framework, ...client })),
 ];
 
 // Both at once, because each waits at its end until no request of the acquire can take effect.

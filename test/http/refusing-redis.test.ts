@@ -1,10 +1,13 @@
+import { getRequestListener } from "@hono/node-server";
 import express5 from "express";
 import express4 from "express4";
+import { Hono } from "hono";
 import Koa3 from "koa";
 import Koa2 from "koa2";
 import supertest from "supertest";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { submitGuard as expressGuard } from "../../src/express/index.ts";
+import { submitGuard as fetchGuard } from "../../src/fetch/index.ts";
 import { RedisStore, type SubmitLock } from "../../src/index.ts";
 import { submitGuard as koaGuard } from "../../src/koa/index.ts";
 import { ioredis6 } from "../support/clients.ts";
@@ -12,7 +15,7 @@ import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
-import { type Framework, onHttp1 } from "./frameworks.ts";
+import { allOnHttp1, type Framework } from "./frameworks.ts";
 import { closeShops, openShop, patientTimes } from "./shop.ts";
 import type { Turn } from "./turn.ts";
 
@@ -34,7 +37,7 @@ async function clientWithout(right: string) {
 
 const handler = (turn: Turn) => turn.answer(201, { order: "placed" });
 
-describe.each(onHttp1)("$name", (framework: Framework) => {
+describe.each(allOnHttp1)("$name", (framework: Framework) => {
   test("a key of another type at the lock's name is contention, and is not touched", async () => {
     const shop = await openShop({ framework, handler });
     await redis("RPUSH", shop.key, "one", "two");
@@ -68,7 +71,11 @@ describe.each(onHttp1)("$name", (framework: Framework) => {
 });
 
 /** Applications in production without an error handler of their own. */
-const bareApps: { name: string; app: (lock: SubmitLock) => Parameters<typeof supertest>[0] }[] = [
+const bareApps: {
+  name: string;
+  app: (lock: SubmitLock) => Parameters<typeof supertest>[0];
+  status?: number;
+}[] = [
   ...([express4, express5] as const).map((lib, i) => ({
     name: `Express ${4 + i}`,
     app: (lock: SubmitLock) => {
@@ -88,15 +95,25 @@ const bareApps: { name: string; app: (lock: SubmitLock) => Parameters<typeof sup
       return app.callback();
     },
   })),
+  {
+    name: "Hono 4",
+    // It does not read the status of an error.
+    status: 500,
+    app: (lock) => {
+      const guard = fetchGuard({ lock, userId: () => "42" });
+      const place = guard.protect(() => new Response("placed"));
+      return getRequestListener(new Hono().post("/orders", (c) => place(c.req.raw)).fetch);
+    },
+  },
 ];
 
 test.each(bareApps)(
   "the default error handler of $name logs why, and tells the client nothing",
-  async ({ app }) => {
+  async ({ app, status = 503 }) => {
     const log = vi.spyOn(console, "error").mockImplementation(() => {});
     const lock = openLock({ store: new RedisStore(await clientWithout("eval")), ...patientTimes });
     const reply = await supertest(app(lock)).post("/orders");
-    expect(reply.status).toBe(503);
+    expect(reply.status).toBe(status);
     expect(reply.text).not.toMatch(/NOPERM|eval|lock:|permission/i);
     // Express logs a moment after it has answered.
     await expect.poll(() => log.mock.calls.join("\n")).toContain("NOPERM");

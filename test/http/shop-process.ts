@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { RedisStore, SubmitLock } from "../../src/index.ts";
-import { frameworks } from "./frameworks.ts";
+import { all } from "./frameworks.ts";
 import type { FromShop, ToShop } from "./shop-protocol.ts";
 import type { Turn } from "./turn.ts";
 
@@ -14,7 +14,7 @@ import type { Turn } from "./turn.ts";
  * user run at a time, in whichever process, is counted in Redis itself.
  */
 const [name, redisPort, ttlMs = 60_000] = process.argv.slice(2);
-const framework = frameworks.find((each) => each.name === name);
+const framework = all.find((each) => each.name === name);
 if (framework === undefined) throw new Error(`There is no framework ${name}.`);
 
 const tell = (message: FromShop) => void process.send?.(message);

@@ -4,7 +4,7 @@ import { freshUser } from "../support/ids.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { Crowd } from "./crowd.ts";
-import { mainFrameworks } from "./frameworks.ts";
+import { inProcesses } from "./frameworks.ts";
 import { openClient } from "./http-client.ts";
 import { submitBytes } from "./raw.ts";
 import { type ShopProcess, startShopProcess } from "./shop-processes.ts";
@@ -16,7 +16,7 @@ const roundsMs = process.env["CROWD_ROUNDS"] ? Number.POSITIVE_INFINITY : 60_000
 const shops = new Map<string, ShopProcess>();
 beforeAll(async () => {
   await Promise.all(
-    mainFrameworks.map(async ({ name }) => {
+    inProcesses.map(async ({ name }) => {
       shops.set(name, await startShopProcess(name, sharedRedisPort()));
     }),
   );
@@ -32,7 +32,7 @@ function shopOn(name: string): ShopProcess {
   return shop;
 }
 
-const names = mainFrameworks.map(({ name }) => name);
+const names = inProcesses.map(({ name }) => name);
 /** Each framework once first and once second. */
 const pairs = names.map((first, i) => ({ first, second: names[(i + 1) % names.length] as string }));
 

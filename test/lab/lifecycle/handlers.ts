@@ -1,6 +1,7 @@
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { setTimeout as sleep } from "node:timers/promises";
+import { type Framework, writesByHand } from "../../http/frameworks.ts";
 import type { Turn } from "../../http/turn.ts";
 
 /** Notes a piece of work of this request, from its call to the call of what it returns. */
@@ -84,18 +85,14 @@ const pipedByHand: Handler = async (turn) => {
   await pipeline(Readable.from([Buffer.alloc(1_000_000)]), res).finally(() => res.end());
 };
 
-export const handlers = {
-  answer,
-  largeAnswer,
-  answerFirst,
-  destroyBehindEnd,
-  inParts,
-  failure,
-  brokenOff,
-  workingStream,
-  largeStream,
-  pipedByHand,
-} satisfies Record<string, Handler>;
+const byFramework = { answer, largeAnswer, failure, workingStream, largeStream };
+const byHand = { answerFirst, destroyBehindEnd, inParts, brokenOff, pipedByHand };
+
+export const handlers = { ...byFramework, ...byHand } satisfies Record<string, Handler>;
 
 export type HandlerName = keyof typeof handlers;
-export const handlerNames = Object.keys(handlers) as HandlerName[];
+
+/** The handlers that run on a framework. */
+export function handlerNames(framework: Framework): HandlerName[] {
+  return Object.keys(writesByHand(framework) ? handlers : byFramework) as HandlerName[];
+}

@@ -10,7 +10,7 @@ import { freshUser } from "../../support/ids.ts";
 import { sharedRedisPort } from "../../support/redis-server.ts";
 import { until } from "../../support/until.ts";
 import { Random } from "../simulation/time/random.ts";
-import { type HandlerName, handlers } from "./handlers.ts";
+import { type HandlerName, handlerNames, handlers } from "./handlers.ts";
 import { planVisit, type Visit, visit } from "./visits.ts";
 
 export interface LifecycleOptions {
@@ -86,7 +86,7 @@ export async function live(options: LifecycleOptions): Promise<LifecycleResult> 
       const users = [freshUser(), freshUser()] as const;
       const visits: Visit[] = random
         .pick([[0], [0, 0], [0, 0, 0]])
-        .map(() => planVisit(users, random));
+        .map(() => planVisit(users, handlerNames(framework), random));
       const left: (() => void)[] = [];
       // The next click comes as soon as the client of the one before has left.
       for (const plan of visits) {

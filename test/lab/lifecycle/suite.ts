@@ -1,10 +1,10 @@
 import { afterAll, describe, expect, test } from "vitest";
-import { everywhere } from "../../http/once-shop.ts";
+import { onAll } from "../../http/once-shop.ts";
 import { closeClients } from "../../support/clients.ts";
 import { type LifecycleOptions, live } from "./lifecycle.ts";
 
 const seed = Number(process.env["LIFECYCLE_SEED"] ?? Math.floor(Math.random() * 2 ** 32));
-const ways = everywhere.flatMap((framework) =>
+const ways = onAll.flatMap((framework) =>
   [false, true].map((isOnce) => ({
     framework,
     isOnce,

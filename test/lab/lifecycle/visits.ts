@@ -2,7 +2,7 @@ import { connect as connectHttp2, constants } from "node:http2";
 import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Random } from "../simulation/time/random.ts";
-import { type HandlerName, handlerNames } from "./handlers.ts";
+import type { HandlerName } from "./handlers.ts";
 
 /** One request, and how its handler answers. */
 interface Order {
@@ -27,12 +27,16 @@ export interface Visit {
   readonly leaves: "destroy" | "reset" | "half-close" | "cancel" | "close";
 }
 
-export function planVisit(users: readonly [string, string], random: Random): Visit {
+export function planVisit(
+  users: readonly [string, string],
+  handlers: readonly HandlerName[],
+  random: Random,
+): Visit {
   const orders = Array.from({ length: random.pick([1, 1, 2, 3]) }, (): Order => {
     return {
       user: random.pick([users[0], users[0], users[1]]),
       key: random.pick(["cart 1", "cart 2"]),
-      handler: random.pick(handlerNames),
+      handler: random.pick(handlers),
       workMs: random.pick([0, 1, 5, 20, 50, 100]),
       body: random.pick(["none", "parsed", "unread", "unread", "cut off"]),
     };
