@@ -46,7 +46,7 @@ export async function untilOver(
   let kept: Uint8Array[] | undefined = [];
   let length = 0;
   let hasEnded = false;
-  let isCancelled = false;
+  let cancelled: Promise<void> | undefined;
   const end = (bytes?: Uint8Array, isUnanswered = false) => {
     if (!hasEnded) isOver(bytes, isUnanswered);
     hasEnded = true;
@@ -56,10 +56,11 @@ export async function untilOver(
     if (length > keptBytes) kept = undefined;
     else kept?.push(chunk.slice());
   };
-  const cancel = async (reason?: unknown) => {
-    isCancelled = true;
-    // The stream may still have a part of the order to do.
-    await reader.cancel(reason).finally(() => end());
+  const cancel = (reason?: unknown) => {
+    // The stream may still have a part of the order to do, which a second cancel would not await:
+    // for a client that has left, both the guard and the platform cancel.
+    cancelled ??= reader.cancel(reason).finally(() => end());
+    return cancelled;
   };
   const stream = new ReadableStream<Uint8Array>({
     start(controller) {
@@ -73,7 +74,7 @@ export async function untilOver(
         const part = await (next ?? reader.read());
         next = undefined;
         // The read that was under way ends as if the stream had.
-        if (isCancelled) controller.error(new Error("the client has left"));
+        if (cancelled !== undefined) controller.error(new Error("the client has left"));
         else if (part.done) {
           controller.close();
           end(kept && joined(kept));

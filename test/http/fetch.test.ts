@@ -292,11 +292,16 @@ describe("streams", () => {
     expect(await (await post(order())).text()).toBe("ab");
   });
 
-  test("one that is cancelled frees the lock, and its answer cannot be repeated", async () => {
+  test.each([
+    ["", false],
+    [", by the platform and for a client that has left,", true],
+  ])("one that is cancelled%s frees the lock, and cannot be repeated", async (_by, hasLeft) => {
     const { guard, isFree, whenFree } = open();
     const { over, seen, stream } = twoParts();
     const post = guard.protect(() => new Response(stream));
-    const first = await post(order());
+    const left = new AbortController();
+    const first = await post(order({ signal: left.signal }));
+    if (hasLeft) left.abort();
     const cancelled = first.body?.cancel();
     await sleep(20);
     // The generator is still at work.
