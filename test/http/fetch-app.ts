@@ -85,6 +85,23 @@ function answerFunctions({ answers = {} }: AppParts): object {
   return Object.fromEntries(functions);
 }
 
+/** Like `Readable.toWeb`, whose `cancel` does not wait until the source has cleaned up. */
+function webStream(source: Readable): Body {
+  const reader = Readable.toWeb(source).getReader();
+  return new ReadableStream({
+    async pull(controller) {
+      const part = await reader.read();
+      if (part.done) controller.close();
+      else controller.enqueue(part.value);
+    },
+    async cancel(reason) {
+      const closed = source.closed || new Promise((resolve) => source.once("close", resolve));
+      await reader.cancel(reason);
+      await closed;
+    },
+  }) as Body;
+}
+
 async function turnOf(c: Ctx): Promise<{ turn: Turn; answered: () => Response }> {
   const { incoming, outgoing } = c.env;
   const request = c.req.raw;
@@ -131,7 +148,7 @@ async function turnOf(c: Ctx): Promise<{ turn: Turn; answered: () => Response }>
     },
     stream(source) {
       if (status === 404) status = 200;
-      body = Readable.toWeb(source) as Body;
+      body = webStream(source);
       return undefined;
     },
     byHand() {
