@@ -1,7 +1,9 @@
 // What section 6 of the Agentic Commerce Protocol's checkout asks of the routes that an agent posts
-// to, for both frameworks. test/http/once-acp.test.ts holds it against each sentence of that section.
+// to, for each framework. test/http/once-acp.test.ts holds it against each sentence of that section.
 import { createHash } from "node:crypto";
 import type { Request, RequestHandler, Response } from "express";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { MiddlewareHandler } from "hono";
 import type { Context, Middleware } from "koa";
 import type {
   Contended,
@@ -10,6 +12,8 @@ import type {
   SubmitGuardOptions,
   Unavailable,
 } from "submit-lock/express";
+import type { SubmitGuardOptions as FastifyGuardOptions } from "submit-lock/fastify";
+import type { SubmitGuardOptions as FetchGuardOptions } from "submit-lock/fetch";
 import type { SubmitGuardOptions as KoaGuardOptions } from "submit-lock/koa";
 
 /** How submissions are recognised. */
@@ -154,3 +158,53 @@ export const agenticOnKoa = {
   onContended: answerOnKoa,
   onUnavailable: answerOnKoa,
 } satisfies Partial<KoaGuardOptions>;
+
+/** The same for Fastify, as an `onRequest` hook. */
+export const echoKeyOnFastify = async (request: FastifyRequest, reply: FastifyReply) => {
+  const key = request.headers["idempotency-key"];
+  if (key !== undefined) reply.header("Idempotency-Key", key);
+};
+
+const answerOnFastify = (_request: FastifyRequest, reply: FastifyReply, info: Refusal) => {
+  const { status, headers, body } = refusalOf(info);
+  reply.code(status).headers(headers);
+  return body;
+};
+
+/** Beside `lock` and `userId`, on Fastify. */
+export const agenticOnFastify = {
+  idempotency: { ...idempotency, fingerprint: ({ body }) => body ?? null },
+  onKeyMissing: answerOnFastify,
+  onMismatch: answerOnFastify,
+  onContended: answerOnFastify,
+  onUnavailable: answerOnFastify,
+} satisfies Partial<FastifyGuardOptions>;
+
+/** The same for Hono. */
+export const echoKeyOnHono: MiddlewareHandler = async (c, next) => {
+  await next();
+  const key = c.req.header("idempotency-key");
+  if (key !== undefined) c.header("Idempotency-Key", key);
+};
+
+const answerOnFetch = (_request: globalThis.Request, info: Refusal) => {
+  const { status, headers, body } = refusalOf(info);
+  return globalThis.Response.json(body, { status, headers });
+};
+
+/** Beside `lock` and `userId`, for a handler of fetch. In front of it stands a limit of the body. */
+export const agenticOnFetch = {
+  idempotency: {
+    ...idempotency,
+    // The handler refuses what is no JSON.
+    fingerprint: (request: globalThis.Request) =>
+      request
+        .clone()
+        .json()
+        .catch(() => null),
+  },
+  onKeyMissing: answerOnFetch,
+  onMismatch: answerOnFetch,
+  onContended: answerOnFetch,
+  onUnavailable: answerOnFetch,
+} satisfies Partial<FetchGuardOptions>;

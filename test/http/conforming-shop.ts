@@ -4,8 +4,8 @@ import type { AddressInfo } from "node:net";
 import { getRequestListener } from "@hono/node-server";
 import express5 from "express";
 import express4 from "express4";
-import Fastify from "fastify";
-import { Hono } from "hono";
+import Fastify, { type onRequestAsyncHookHandler } from "fastify";
+import { Hono, type MiddlewareHandler } from "hono";
 import Koa3 from "koa";
 import Koa2 from "koa2";
 import { submitGuard as expressGuard } from "../../src/express/index.ts";
@@ -42,9 +42,8 @@ interface GuardOf<Mount> {
 export interface ShopParts {
   readonly express: GuardOf<express5.RequestHandler>;
   readonly koa: GuardOf<Koa3.Middleware>;
-  /** For the suites that run on `allFrameworks`. */
-  readonly fastify?: { readonly options: object };
-  readonly fetch?: { readonly options: object };
+  readonly fastify: GuardOf<onRequestAsyncHookHandler>;
+  readonly fetch: GuardOf<MiddlewareHandler>;
   readonly handler: (run: Run) => Answer | Promise<Answer>;
   readonly lock?: Omit<SubmitLockOptions, "store">;
 }
@@ -72,11 +71,6 @@ export const frameworks: readonly Framework[] = [
   { name: "Express 4", serve: (...given) => expressServer(express4, ...given) },
   { name: "Koa 3", serve: (...given) => koaServer(Koa3, ...given) },
   { name: "Koa 2", serve: (...given) => koaServer(Koa2, ...given) },
-];
-
-/** Those on which a guard is no middleware, too. */
-export const allFrameworks: readonly Framework[] = [
-  ...frameworks,
   { name: "Fastify 5", serve: fastifyServer },
   { name: "fetch, on Hono", serve: fetchServer },
 ];
@@ -129,9 +123,10 @@ function koaServer(lib: typeof Koa3, ...[lock, { koa }, run]: Parameters<Serve>)
 
 function fastifyServer(...[lock, { fastify }, run]: Parameters<Serve>): Server {
   const app = Fastify();
+  if (fastify.before !== undefined) app.addHook("onRequest", fastify.before);
   const guard = fastifyGuard({
     userId: ({ headers }) => headers["x-user"]?.toString(),
-    ...fastify?.options,
+    ...fastify.options,
     lock,
   });
   const handler = guard.protect(async (request, reply) => {
@@ -145,9 +140,10 @@ function fastifyServer(...[lock, { fastify }, run]: Parameters<Serve>): Server {
 
 function fetchServer(...[lock, { fetch }, run]: Parameters<Serve>): Server {
   const app = new Hono();
+  if (fetch.before !== undefined) app.use(fetch.before);
   const guard = fetchGuard({
     userId: ({ headers }) => headers.get("x-user"),
-    ...fetch?.options,
+    ...fetch.options,
     lock,
   });
   const handler = guard.protect(async (request: Request) => {

@@ -1,8 +1,12 @@
 import { afterEach, describe, expect, test } from "vitest";
 import {
   agentic,
+  agenticOnFastify,
+  agenticOnFetch,
   agenticOnKoa,
   echoKey,
+  echoKeyOnFastify,
+  echoKeyOnHono,
   echoKeyOnKoa,
   lockName,
 } from "../../examples/agentic-checkout.ts";
@@ -29,6 +33,10 @@ import {
 
 afterEach(closeConformingShops);
 
+type Incoming = Pick<import("node:http").IncomingMessage, "headers" | "url">;
+type Koa = import("koa").Context;
+type Fastify = import("fastify").FastifyRequest;
+
 const created = ({ earlier }: Run): Answer => ({ status: 201, body: { id: `cs_${earlier + 1}` } });
 
 describe.each(frameworks)("on $name", (framework) => {
@@ -37,28 +45,31 @@ describe.each(frameworks)("on $name", (framework) => {
     idempotency: object = {},
     lock: object = {},
   ): Promise<ConformingShop> {
-    return openConformingShop(framework, {
-      express: {
-        before: echoKey,
-        options: {
-          ...agentic,
-          idempotency: { ...agentic.idempotency, ...idempotency },
-          userId: (req: import("express").Request) =>
-            lockName(req.get("x-user"), req.params["id"]?.toString(), req.get("idempotency-key")),
-        },
+    const optionsOf = (recipe: { idempotency: object }, nodeOf: (given: never) => Incoming) => ({
+      ...recipe,
+      idempotency: { ...recipe.idempotency, ...idempotency },
+      userId: (given: never) => {
+        const { headers, url = "" } = nodeOf(given);
+        const key = headers["idempotency-key"]?.toString();
+        return lockName(headers["x-user"]?.toString(), url.split("?")[0]?.split("/")[2], key);
       },
+    });
+    return openConformingShop(framework, {
+      express: { before: echoKey, options: optionsOf(agentic, (req) => req) },
       koa: {
         before: echoKeyOnKoa,
-        options: {
-          ...agenticOnKoa,
-          idempotency: { ...agenticOnKoa.idempotency, ...idempotency },
-          userId: (ctx: import("koa").Context) =>
-            lockName(
-              ctx.get("x-user"),
-              ctx.path.split("/")[2],
-              ctx.get("idempotency-key") || undefined,
-            ),
-        },
+        options: optionsOf(agenticOnKoa, ({ req }: Koa) => req),
+      },
+      fastify: {
+        before: echoKeyOnFastify,
+        options: optionsOf(agenticOnFastify, ({ raw }: Fastify) => raw),
+      },
+      fetch: {
+        before: echoKeyOnHono,
+        options: optionsOf(agenticOnFetch, ({ headers, url }: Request) => ({
+          headers: Object.fromEntries(headers),
+          url: new URL(url).pathname,
+        })),
       },
       handler,
       lock,

@@ -5,9 +5,9 @@ import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import {
   type Answer,
-  allFrameworks,
   type ConformingShop,
   closeConformingShops,
+  frameworks,
   openConformingShop,
   type Reply,
   type Run,
@@ -25,7 +25,7 @@ const docs = "https://shop.example/docs/idempotency";
 
 const numbered = ({ earlier }: Run): Answer => ({ status: 201, body: { order: earlier + 1 } });
 
-describe.each(allFrameworks)("on $name", (framework) => {
+describe.each(frameworks)("on $name", (framework) => {
   function openShop(
     idempotency: object = {},
     handler: (run: Run) => Answer | Promise<Answer> = numbered,
