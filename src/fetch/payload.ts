@@ -86,16 +86,17 @@ function byName(pairs: Iterable<[string, unknown]>): Values {
   return values;
 }
 
-/** The fields, and the files if there are any. */
+/** The fields, and the files by their fields if there are any. */
 async function partsOf(form: FormData): Promise<unknown[]> {
   const fields: [string, unknown][] = [];
-  const files: unknown[] = [];
+  const files: Record<string, unknown[]> = Object.create(null);
   for (const [field, value] of form) {
     if (typeof value === "string") fields.push([field, value]);
     else {
       const { name, size, type } = value;
-      files.push([field, name, type, size, new Uint8Array(await value.arrayBuffer())]);
+      files[field] ??= [];
+      files[field].push([name, type, size, new Uint8Array(await value.arrayBuffer())]);
     }
   }
-  return files.length === 0 ? [byName(fields)] : [byName(fields), files];
+  return Object.keys(files).length === 0 ? [byName(fields)] : [byName(fields), files];
 }

@@ -105,7 +105,9 @@ function webStream(source: Readable): Body {
 async function turnOf(c: Ctx): Promise<{ turn: Turn; answered: () => Response }> {
   const { incoming, outgoing } = c.env;
   const request = c.req.raw;
-  const text = await request.text();
+  // Left to the handler, as the parsers of the other applications leave it.
+  const isOther = /multipart|octet-stream/.test(request.headers.get("content-type") ?? "");
+  const text = isOther ? "" : await request.text();
   const headers = new Headers();
   let status = 404;
   let body: Body = null;

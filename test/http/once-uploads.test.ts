@@ -7,7 +7,8 @@ import fileUpload from "express-fileupload";
 import type { Middleware } from "koa";
 import multer from "multer";
 import { afterAll, afterEach, describe, expect, test } from "vitest";
-import { type Framework, mainFrameworks } from "./frameworks.ts";
+import { allMain, type Framework } from "./frameworks.ts";
+import { layerThatWaits } from "./layers.ts";
 import {
   codeOf,
   type OnceShop,
@@ -112,6 +113,12 @@ const telling: readonly Parser[] = [
     isOrdered: false,
     layer: onKoa(() => bodyOfKoa({ hashAlgorithm: "sha256" })),
   },
+  {
+    name: "the guard's own clone",
+    family: "fetch",
+    takes: "any",
+    layer: layerThatWaits(async () => {}),
+  },
 ];
 
 /** Those that leave the bytes in a file, and nothing that tells one from another. */
@@ -138,7 +145,7 @@ function bodyOfKoa(formidable: object): Middleware {
 }
 
 const cases = (parsers: readonly Parser[]) =>
-  mainFrameworks.flatMap((framework) =>
+  allMain.flatMap((framework) =>
     parsers
       .filter(({ family }) => family === framework.family)
       .map((parser) => ({ name: `${framework.name}, ${parser.name}`, framework, parser })),
