@@ -1,6 +1,6 @@
 import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
-import Fastify, { type FastifyInstance } from "fastify";
+import Fastify, { type FastifyInstance, type FastifyServerOptions } from "fastify";
 import { afterEach, describe, expect, test } from "vitest";
 import { type SubmitGuardOptions, submitGuard } from "../../src/fastify/index.ts";
 import { InvalidOptionError, MemoryStore, SubmitLock } from "../../src/index.ts";
@@ -15,9 +15,9 @@ afterEach(async () => {
 });
 
 /** An application in one process: `inject` needs no socket. */
-function open(options: Partial<SubmitGuardOptions> = {}) {
+function open(options: Partial<SubmitGuardOptions> = {}, ofApp: FastifyServerOptions = {}) {
   const lock = new SubmitLock({ store: new MemoryStore(), maxHoldMs: 60_000 });
-  const app = Fastify();
+  const app = Fastify(ofApp);
   apps.push(app);
   locks.push(lock);
   const guard = submitGuard({
@@ -314,6 +314,61 @@ test("a guard within a guard borrows its lease", async () => {
   app.post("/orders", guard.protect(inner));
   expect((await submit()).json().owner).toHaveLength(36);
   await whenFree();
+});
+
+test.each([
+  [
+    "the guard's error",
+    { userId: () => ({}) as never, idempotency: undefined },
+    "SUBMIT_LOCK_INVALID_USER_ID",
+    500,
+  ],
+  ["a body that no parser has read", {}, "SUBMIT_LOCK_NO_FINGERPRINT", 415],
+  ["the handler's error", { idempotency: undefined }, "THEIRS", 502],
+])("%s is logged once, with its request and its status", async (_whose, options, code, status) => {
+  const lines: Record<string, Record<string, unknown>>[] = [];
+  const write = (line: string) => void lines.push(JSON.parse(line));
+  const { app, guard } = open(options, { logger: { stream: { write } } });
+  app.addContentTypeParser("text/csv", async () => undefined);
+  app.post(
+    "/orders",
+    guard.protect(async () => {
+      throw Object.assign(new Error("theirs"), { code: "THEIRS", statusCode: 502 });
+    }),
+  );
+  const headers = { "x-user": "42", "idempotency-key": "a-key", "content-type": "text/csv" };
+  const reply = await app.inject({ method: "POST", url: "/orders", headers, payload: "7" });
+  expect(reply.statusCode).toBe(status);
+  const errors = lines.filter(({ err }) => err !== undefined);
+  expect(errors).toMatchObject([{ reqId: "req-1", err: { code }, res: { statusCode: status } }]);
+});
+
+test("the same path under another prefix is another submission", async () => {
+  const { app, guard, submit, whenFree } = open();
+  let runs = 0;
+  const place = guard.protect(async () => ({ run: ++runs }));
+  for (const prefix of ["/eu", "/us"]) {
+    // Encapsulated: the hooks of one plugin are not those of the other.
+    await app.register(
+      (shop, _options, done) => {
+        shop.addHook("onSend", async (_request, reply) => void reply.header("x-shop", prefix));
+        shop.post("/orders", place);
+        done();
+      },
+      { prefix },
+    );
+  }
+  const seen: unknown[] = [];
+  for (const url of ["/eu/orders", "/us/orders", "/eu/orders"]) {
+    const { body, headers } = await submit(url);
+    seen.push([headers["x-shop"], body, headers["idempotent-replayed"]]);
+    await whenFree();
+  }
+  expect(seen).toEqual([
+    ["/eu", '{"run":1}', undefined],
+    ["/us", '{"run":2}', undefined],
+    ["/eu", '{"run":1}', "true"],
+  ]);
 });
 
 test("protect refuses anything but a handler", () => {
