@@ -1,8 +1,11 @@
 const express = require("express");
+const Fastify = require("fastify");
 const { Redis } = require("ioredis");
 const Koa = require("koa");
 const { RedisStore, SubmitLock } = require("submit-lock");
 const { submitGuard: expressGuard } = require("submit-lock/express");
+const { submitGuard: fastifyGuard } = require("submit-lock/fastify");
+const { submitGuard: fetchGuard } = require("submit-lock/fetch");
 const { submitGuard: koaGuard } = require("submit-lock/koa");
 const { instrument } = require("submit-lock/opentelemetry");
 const twoClicks = require("./two-clicks.cjs");
@@ -32,10 +35,32 @@ async function main() {
     return app.callback();
   });
 
+  const onFastify = await twoClicks(async (work) => {
+    const app = Fastify();
+    const placeOrder = fastifyGuard({ lock, userId }).protect(async (_request, reply) => {
+      await work();
+      return reply.code(201).send({});
+    });
+    app.post("/orders", placeOrder);
+    await app.ready();
+    return app.routing;
+  });
+
+  const onFetch = await twoClicks((work) => {
+    const placeOrder = fetchGuard({ lock, userId }).protect(async () => {
+      await work();
+      return new Response(null, { status: 201 });
+    });
+    return async ({ method }, res) => {
+      const { status } = await placeOrder(new Request("http://shop.test/orders", { method }));
+      res.writeHead(status).end();
+    };
+  });
+
   instrumentation.disable();
   await lock.close();
   await redis.quit();
-  console.log(JSON.stringify({ onExpress, onKoa }));
+  console.log(JSON.stringify({ onExpress, onKoa, onFastify, onFetch }));
 }
 
 void main();

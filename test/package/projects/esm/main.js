@@ -1,8 +1,11 @@
 import express from "express";
+import Fastify from "fastify";
 import { Redis } from "ioredis";
 import Koa from "koa";
 import { RedisStore, SubmitLock } from "submit-lock";
 import { submitGuard as expressGuard } from "submit-lock/express";
+import { submitGuard as fastifyGuard } from "submit-lock/fastify";
+import { submitGuard as fetchGuard, leaseOf } from "submit-lock/fetch";
 import { submitGuard as koaGuard } from "submit-lock/koa";
 import { instrument } from "submit-lock/opentelemetry";
 import twoClicks from "./two-clicks.cjs";
@@ -35,7 +38,29 @@ const onKoa = await twoClicks((work) => {
   return app.callback();
 });
 
+const onFastify = await twoClicks(async (work) => {
+  const app = Fastify();
+  const placeOrder = fastifyGuard({ lock, userId }).protect(async (request, reply) => {
+    await work();
+    return reply.code(request.submitLease.signal.aborted ? 500 : 201).send({});
+  });
+  app.post("/orders", placeOrder);
+  await app.ready();
+  return app.routing;
+});
+
+const onFetch = await twoClicks((work) => {
+  const placeOrder = fetchGuard({ lock, userId }).protect(async (request) => {
+    await work();
+    return new Response(null, { status: leaseOf(request).signal.aborted ? 500 : 201 });
+  });
+  return async ({ method }, res) => {
+    const { status } = await placeOrder(new Request("http://shop.test/orders", { method }));
+    res.writeHead(status).end();
+  };
+});
+
 instrumentation.disable();
 await lock.close();
 await redis.quit();
-console.log(JSON.stringify({ onExpress, onKoa }));
+console.log(JSON.stringify({ onExpress, onKoa, onFastify, onFetch }));

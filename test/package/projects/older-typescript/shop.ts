@@ -1,14 +1,17 @@
 import type { RequestListener } from "node:http";
 import express, { type RequestHandler } from "express";
+import Fastify, { type FastifyReply, type FastifyRequest } from "fastify";
 import { Redis } from "ioredis";
 import Koa from "koa";
 import { createClient } from "redis";
 import { type Lease, RedisStore, SubmitLock } from "submit-lock";
 import { submitGuard as expressGuard } from "submit-lock/express";
+import { submitGuard as fastifyGuard } from "submit-lock/fastify";
+import { submitGuard as fetchGuard, leaseOf } from "submit-lock/fetch";
 import { submitGuard as koaGuard } from "submit-lock/koa";
 import { instrument } from "submit-lock/opentelemetry";
 
-type Listening = (work: () => Promise<void>) => RequestListener;
+type Listening = (work: () => Promise<void>) => RequestListener | Promise<RequestListener>;
 const twoClicks: (shop: Listening) => Promise<number[]> = require("./two-clicks.cjs");
 
 async function main(): Promise<void> {
@@ -48,12 +51,36 @@ async function main(): Promise<void> {
     return app.callback();
   });
 
+  const onFastify = await twoClicks(async (work) => {
+    const app = Fastify();
+    const placeOrder = async (request: FastifyRequest, reply: FastifyReply) => {
+      await work();
+      const lease: Lease | undefined = request.submitLease;
+      return await reply.code(lease?.signal.aborted === false ? 201 : 500).send({});
+    };
+    app.post("/orders", fastifyGuard({ lock, userId }).protect(placeOrder));
+    await app.ready();
+    return app.routing;
+  });
+
+  const onFetch = await twoClicks((work) => {
+    const placeOrder = fetchGuard({ lock, userId }).protect(async (request: Request) => {
+      await work();
+      const lease: Lease | undefined = leaseOf(request);
+      return new Response(null, { status: lease?.signal.aborted === false ? 201 : 500 });
+    });
+    return async (_req, res) => {
+      const { status } = await placeOrder(new Request("http://shop.test/orders"));
+      res.writeHead(status).end();
+    };
+  });
+
   instrumentation.disable();
   await lock.close();
   await redis.quit();
   await other.close();
   await nodeRedis.close();
-  console.log(JSON.stringify({ onExpress, onKoa }));
+  console.log(JSON.stringify({ onExpress, onKoa, onFastify, onFetch }));
 }
 
 void main();

@@ -3,7 +3,7 @@ const { once } = require("node:events");
 
 /**
  * Sends two submits of one user to a shop whose handler works until the second has its answer, and
- * resolves with both status codes.
+ * resolves with both status codes. The shop's listener, or a promise of it, is made here.
  */
 module.exports = async function twoClicks(makeListener) {
   let entered;
@@ -14,7 +14,7 @@ module.exports = async function twoClicks(makeListener) {
   const mayFinish = new Promise((resolve) => {
     finish = resolve;
   });
-  const listener = makeListener(async () => {
+  const listener = await makeListener(async () => {
     entered();
     await mayFinish;
   });

@@ -1,9 +1,12 @@
 import express from "express";
+import Fastify from "fastify";
 import { Redis } from "ioredis";
 import Koa from "koa";
 import { createClient, createCluster } from "redis";
 import { type Lease, MemoryStore, RedisStore, SubmitLock } from "submit-lock";
 import { submitGuard as expressGuard } from "submit-lock/express";
+import { submitGuard as fastifyGuard } from "submit-lock/fastify";
+import { submitGuard as fetchGuard, leaseOf, submissionOf } from "submit-lock/fetch";
 import { submitGuard as koaGuard } from "submit-lock/koa";
 import { instrument } from "submit-lock/opentelemetry";
 
@@ -37,6 +40,26 @@ koa.use(async (ctx) => {
   const lease: Lease = ctx.state.submitLease;
   ctx.body = lease.key;
 });
+
+const fastify = Fastify();
+const onFastify = fastifyGuard({ lock, userId: ({ ip }) => ip, idempotency: {} });
+const placeOrder = onFastify.protect(async (request, reply) => {
+  const signal: AbortSignal | undefined = request.submitLease?.signal;
+  const id: string | undefined = request.submission?.id;
+  // @ts-expect-error a status is a number
+  if (signal?.aborted) return reply.code("late");
+  return { id };
+});
+fastify.post("/orders", placeOrder);
+
+const onFetch = fetchGuard({ lock, userId: ({ headers }) => headers.get("x-user") });
+/** As a route handler of Next.js is exported. */
+export const POST: (request: Request) => Promise<Response> = onFetch.protect(async (request) => {
+  const signal: AbortSignal | undefined = leaseOf(request)?.signal;
+  return Response.json({ aborted: signal?.aborted, id: submissionOf(request)?.id });
+});
+// @ts-expect-error a handler of fetch returns a Response
+onFetch.protect(async () => "placed");
 
 export async function job(): Promise<string> {
   const local = new SubmitLock({ store: new MemoryStore() });
