@@ -52,9 +52,12 @@ export class Consumers {
     return await this.#installed(folder, name, manifest);
   }
 
-  /** A project with the files of these folders of `test/lab/recipes`, the last one's name and these packages. */
-  async installRecipe(folders: readonly string[], manifest: Manifest): Promise<Project> {
-    const name = folders.at(-1) as string;
+  /** A project with the files of these folders of `test/lab/recipes` and these packages. */
+  async installRecipe(
+    folders: readonly string[],
+    manifest: Manifest,
+    name: string = folders.at(-1) as string,
+  ): Promise<Project> {
     const folder = join(this.#folder, name);
     for (const each of folders) cpSync(join(RECIPES, each), folder, { recursive: true });
     return await this.#installed(folder, name, manifest);

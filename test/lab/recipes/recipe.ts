@@ -85,6 +85,20 @@ export async function expectHeldUntilDone(shop: ShopProcess, bank: Bank): Promis
   expect(bank.charges).toBe(before + 2);
 }
 
+/** The lock is held while a stream is read, and released when its reader leaves. */
+export async function expectHeldWhileRead(shop: ShopProcess): Promise<void> {
+  const user = freshUser();
+  const leaving = new AbortController();
+  const path = "/orders/report";
+  const report = await shop.order(user, { path, key: randomUUID(), signal: leaving.signal });
+  expect(report.status).toBe(201);
+  const parts = await report.body?.getReader().read();
+  expect(new TextDecoder().decode(parts?.value)).toMatch(/^at work/);
+  expect((await shop.order(user)).status).toBe(409);
+  leaving.abort();
+  await untilFree(shop, user);
+}
+
 /** Orders again until the lock of the order before is released. */
 export async function untilFree(shop: ShopProcess, user: string): Promise<void> {
   const placed = async () => (await shop.order(user)).status === 201;

@@ -1,43 +1,94 @@
-import { join } from "node:path";
+import { execFile } from "node:child_process";
+import { resolve } from "node:path";
+import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import { Consumers, ownVersions } from "../../package/consumer-project.ts";
+import { Consumers, ownVersions, type Project } from "../../package/consumer-project.ts";
 import { isAcquire } from "../../redis/fixture.ts";
 import { freshUser } from "../../support/ids.ts";
 import { startProxy } from "../../support/proxy.ts";
 import { sharedRedisPort } from "../../support/redis-server.ts";
 import { until } from "../../support/until.ts";
-import { expectHeldUntilDone, expectOneOrder, untilFree, withShop } from "./recipe.ts";
+import {
+  expectHeldUntilDone,
+  expectHeldWhileRead,
+  expectOneOrder,
+  untilFree,
+  withShop,
+} from "./recipe.ts";
 import type { Command } from "./shop-process.ts";
 
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
 
+const allowed = ["--allow-net", "--allow-env", "--allow-read", "--allow-sys"];
+const served = ["serve", ...allowed, "--host", "127.0.0.1", "--port", "$PORT"];
+
 // The programs themselves: killed, what npm links for Deno would leave it running.
 const runtimes = [
-  { name: "bun", version: "1.4.5", program: "bun/bin/bun.exe", args: ["shop.js"] },
+  {
+    name: "node",
+    version: process.version,
+    program: process.execPath,
+    shops: [{ shop: "handlers of fetch", args: ["node.js"] }],
+  },
+  {
+    name: "bun",
+    version: "1.4.5",
+    program: "node_modules/bun/bin/bun.exe",
+    shops: [
+      { shop: "Express", args: ["shop.js"] },
+      { shop: "Hono", args: ["run", "hono.js"] },
+      { shop: "handlers of fetch", args: ["run", "plain.js"] },
+    ],
+  },
   {
     name: "deno",
     version: "2.9.6",
-    program: process.platform === "win32" ? "deno/deno.exe" : "deno/deno",
-    args: ["run", "--allow-net", "--allow-env", "--allow-read", "--allow-sys", "shop.js"],
+    program: `node_modules/deno/deno${process.platform === "win32" ? ".exe" : ""}`,
+    shops: [
+      { shop: "Express", args: ["run", ...allowed, "shop.js"] },
+      { shop: "Hono", args: [...served, "hono.js"] },
+      { shop: "handlers of fetch", args: [...served, "plain.js"] },
+    ],
   },
-];
+] as const;
 
-describe.each(runtimes)("on $name", ({ name, version, program, args }) => {
-  let consumers: Consumers;
-  let command: Command;
-  beforeAll(async () => {
-    consumers = await Consumers.pack();
-    const packages = { ...ownVersions("express", "ioredis"), [name]: version };
+let consumers: Consumers;
+beforeAll(async () => {
+  consumers = await Consumers.pack();
+});
+afterAll(() => consumers?.remove());
+
+const shops = runtimes.flatMap(({ shops, ...runtime }) =>
+  shops.map((shop) => ({ ...runtime, ...shop })),
+);
+const projects = new Map<string, Promise<Project>>();
+
+/** A project with the shops and this runtime, which is installed once. */
+function projectOf({ name, version, program }: (typeof shops)[number]): Promise<Project> {
+  const install = async () => {
+    const packages = {
+      ...ownVersions("express", "hono", "ioredis"),
+      ...(name === "node" ? {} : { [name]: version }),
+    };
     // Their install scripts put the program of this platform in its place.
     const manifest = { type: "module", packages, scripts: true } as const;
-    const project = await consumers.installRecipe(["shop"], manifest);
+    const project = await consumers.installRecipe(["shop", "fetch"], manifest, name);
+    const asked = await promisify(execFile)(resolve(project.folder, program), ["--version"]);
     // No Node under another name.
-    const asked = await project.bin(name, ["--version"]);
     expect(asked.stdout).toContain(version);
-    const { folder } = project;
-    command = { program: join(folder, "node_modules", program), args, folder };
+    return project;
+  };
+  const installed = projects.get(name) ?? install();
+  projects.set(name, installed);
+  return installed;
+}
+
+describe.each(shops)("on $name, $shop:", (row) => {
+  let command: Command;
+  beforeAll(async () => {
+    const { folder } = await projectOf(row);
+    command = { program: resolve(folder, row.program), args: row.args, folder };
   });
-  afterAll(() => consumers?.remove());
 
   test("a shop places one order of two clicks", async () => {
     expect.hasAssertions();
@@ -47,6 +98,11 @@ describe.each(runtimes)("on $name", ({ name, version, program, args }) => {
   test("a shop keeps the lock after the client has left, until the handler is done", async () => {
     expect.hasAssertions();
     await withShop(command, expectHeldUntilDone);
+  });
+
+  test.skipIf(row.shop === "Express")("a stream is over when its reader leaves", async () => {
+    expect.hasAssertions();
+    await withShop(command, expectHeldWhileRead);
   });
 
   test("an order goes through whose reply from Redis is lost, and leaves no lock", async () => {

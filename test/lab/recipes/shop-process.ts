@@ -8,6 +8,7 @@ import type { Bank } from "./bank.ts";
 /** Where to run what: a program and its arguments, in the folder of the project. */
 export interface Command {
   readonly program: string;
+  /** `$PORT` in them is the port, which the environment has as well. */
   readonly args: readonly string[];
   readonly folder: string;
 }
@@ -40,7 +41,8 @@ export class ShopProcess {
     const port = await freePort();
     const redisUrl = `redis://127.0.0.1:${redisPort}`;
     const env = { REDIS_URL: redisUrl, PAYMENTS_URL: bank.url, PORT: `${port}` };
-    const child = spawn(program, args, {
+    const filled = args.map((arg) => arg.replace("$PORT", `${port}`));
+    const child = spawn(program, filled, {
       cwd: folder,
       env: { ...process.env, ...env },
       stdio: ["ignore", "pipe", "pipe"],
