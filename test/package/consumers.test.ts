@@ -51,7 +51,7 @@ test("a CommonJS project protects Express, Koa, Fastify and handlers of fetch", 
 });
 
 test("a Jest 30 project in CommonJS runs its tests", async () => {
-  const packages = { ...ownVersions("express"), jest: "^30.0.0" };
+  const packages = { ...ownVersions("express", "fastify"), jest: "^30.0.0" };
   const project = await consumers.install("jest", { type: "commonjs", packages });
   await project.node(["node_modules/jest/bin/jest.js", "--ci"]);
 });

@@ -14,7 +14,11 @@ module.exports = async function twoClicks(makeListener) {
   const mayFinish = new Promise((resolve) => {
     finish = resolve;
   });
+  let runs = 0;
   const listener = await makeListener(async () => {
+    runs += 1;
+    // Without a lock both are in the handler, and neither would be answered.
+    if (runs === 2) finish();
     entered();
     await mayFinish;
   });
