@@ -105,7 +105,9 @@ export class ReaderProject {
 
   async #spawn(file: string, env: Record<string, string>): Promise<ChildProcess> {
     const path = join(this.folder, file);
-    const program = file.endsWith(".ts") ? await compiled({ file: path }, `${path}.mjs`) : path;
+    const program = file.endsWith(".ts")
+      ? await compiled({ file: path, outfile: `${path}.mjs` })
+      : path;
     const child = spawn(process.execPath, [program], {
       cwd: this.folder,
       env: { ...process.env, NODE_ENV: "test", ...env },

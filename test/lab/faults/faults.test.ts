@@ -9,8 +9,14 @@ import { setAndDel } from "./plain.ts";
 import { UncaughtRecorder } from "./rejections.ts";
 import { runCells } from "./run-cells.ts";
 
-// `npm run lab -- faults` has the other sixteen clients.
-const clients = ["node-redis 6, defaults", "ioredis 5, commandTimeout 200"].map(labClient);
+// `npm run lab -- faults` has the other thirteen clients.
+const clients = [
+  "node-redis 6, defaults",
+  "node-redis 6, no queue",
+  "ioredis 5, commandTimeout 200",
+  "ioredis 6, defaults",
+  "ioredis 6, no resend",
+].map(labClient);
 const servers = () => ({ binary: inject("redisServerBinary"), sharedPort: sharedRedisPort() });
 
 const allFaults = [...faults, ...completeFaults];
@@ -26,7 +32,7 @@ describe("P1 to P6 and P9: submit-lock under every fault", () => {
     const run = await runCells(servers(), cells, { atOnce: 12, isSound });
     expect(run.failures).toEqual([]);
     results = run.results;
-  }, 480_000);
+  }, 600_000);
   afterAll(() => uncaught.stop());
 
   describe.each(clients)("$name", (client) => {

@@ -1,16 +1,17 @@
 import { fork } from "node:child_process";
-import { createRequire } from "node:module";
-import { fileURLToPath, pathToFileURL } from "node:url";
+import { fileURLToPath } from "node:url";
+import { compiled } from "../../support/compiled.ts";
 import type { HuntPlan, HuntResult } from "./hunt.ts";
 
-const loader = pathToFileURL(createRequire(import.meta.url).resolve("tsx")).href;
-const huntProcess = fileURLToPath(new URL("./hunt-process.ts", import.meta.url));
-
-/** @param program another copy of `hunt-process.ts`, with sources of its own. */
-export function huntElsewhere(plan: HuntPlan, program: string = huntProcess): Promise<HuntResult> {
+/** @param texts of source files, in place of what is in them. */
+export async function huntElsewhere(
+  plan: HuntPlan,
+  texts?: ReadonlyMap<string, string>,
+): Promise<HuntResult> {
+  const file = fileURLToPath(new URL("./hunt-process.ts", import.meta.url));
+  const program = await compiled({ file, texts });
   return new Promise((resolve, reject) => {
     const child = fork(program, [JSON.stringify(plan)], {
-      execArgv: ["--import", loader],
       stdio: ["ignore", "ignore", "pipe", "ipc"],
     });
     let complaint = "";

@@ -2,7 +2,7 @@ import { huntElsewhere } from "../hunters.ts";
 import { invariants } from "../invariants/verdict.ts";
 import type { Mutation } from "./mutation.ts";
 import { mutations } from "./mutations.ts";
-import { misfits, openWorkshop } from "./workshop.ts";
+import { changed, misfits, sources } from "./workshop.ts";
 
 export interface Catch {
   readonly mutant: string;
@@ -44,34 +44,19 @@ export async function huntMutants(
  */
 export async function huntUnchanged(catches: readonly Catch[], seed: number): Promise<void> {
   const runs = Math.max(...catches.map(({ after = 0 }) => after));
-  const workshop = await openWorkshop(undefined);
-  try {
-    const { failure, runs: after } = await huntElsewhere(
-      { runs, seed, shrinks: false },
-      workshop.program,
-    );
-    if (failure === undefined) return;
-    const broken = invariants[failure.invariant];
-    throw new Error(`schedule ${after} breaks the sources as they are: ${broken}`);
-  } finally {
-    await workshop.remove();
-  }
+  const { failure, runs: after } = await huntElsewhere({ runs, seed, shrinks: false });
+  if (failure === undefined) return;
+  const broken = invariants[failure.invariant];
+  throw new Error(`schedule ${after} breaks the sources as they are: ${broken}`);
 }
 
 async function huntMutant(mutation: Mutation, runs: number, seed: number): Promise<Catch> {
-  const workshop = await openWorkshop(mutation);
-  try {
-    const { failure, runs: after } = await huntElsewhere(
-      { runs, seed, shrinks: false },
-      workshop.program,
-    );
-    return {
-      mutant: mutation.name,
-      rule: mutation.rule,
-      after: failure === undefined ? undefined : after,
-      by: failure === undefined ? "SURVIVED" : invariants[failure.invariant],
-    };
-  } finally {
-    await workshop.remove();
-  }
+  const texts = changed(await sources(), mutation);
+  const { failure, runs: after } = await huntElsewhere({ runs, seed, shrinks: false }, texts);
+  return {
+    mutant: mutation.name,
+    rule: mutation.rule,
+    after: failure === undefined ? undefined : after,
+    by: failure === undefined ? "SURVIVED" : invariants[failure.invariant],
+  };
 }

@@ -3,6 +3,8 @@ export interface Mutation extends Edit {
   readonly name: string;
   /** The place in docs/internals/protocol.md: the number of the rule, or the script. */
   readonly rule: string;
+  /** Most seeds need more than 5,000 schedules to notice it. `--short` leaves it out. */
+  readonly isRare?: true;
   /** A second change. */
   readonly also?: Edit;
 }

@@ -1,46 +1,23 @@
-import { cp, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Edit, Mutation } from "./mutation.ts";
 
-const home = fileURLToPath(new URL("../../../../", import.meta.url));
-
-/** A copy of the sources and of the simulation, in which one thing is changed. */
-export interface Workshop {
-  /** Its own copy of `hunt-process.ts`. */
-  readonly program: string;
-  remove(): Promise<void>;
-}
-
-export async function openWorkshop(mutation: Mutation | undefined): Promise<Workshop> {
-  const folder = await mkdtemp(join(tmpdir(), "submit-lock-mutant-"));
-  for (const part of ["src", "test/lab/simulation", "package.json"]) {
-    await cp(join(home, part), join(folder, part), { recursive: true });
-  }
-  await symlink(join(home, "node_modules"), join(folder, "node_modules"), "dir");
-  if (mutation !== undefined) {
-    for (const [file, text] of changed(await sourcesOf(folder), mutation)) {
-      await writeFile(join(folder, "src", file), text);
-    }
-  }
-  return {
-    program: join(folder, "test/lab/simulation/hunt-process.ts"),
-    remove: () => rm(folder, { recursive: true, force: true }),
-  };
-}
-
+/** Texts by the path of their file. */
 type Sources = ReadonlyMap<string, string>;
 
-async function sourcesOf(folder: string): Promise<Sources> {
-  const src = join(folder, "src");
+export async function sources(): Promise<Sources> {
+  const src = fileURLToPath(new URL("../../../../src", import.meta.url));
   const files = (await readdir(src, { recursive: true })).filter((file) => file.endsWith(".ts"));
-  const read = files.map(async (file) => [file, await readFile(join(src, file), "utf8")] as const);
+  const read = files.map(async (file) => {
+    const path = join(src, file);
+    return [path, await readFile(path, "utf8")] as const;
+  });
   return new Map(await Promise.all(read));
 }
 
 /** The files that a mutation changes. Loud if its text is not there: such a mutant would prove nothing. */
-function changed(sources: Sources, { name, also, ...first }: Mutation): Sources {
+export function changed(sources: Sources, { name, also, ...first }: Mutation): Sources {
   const all = new Map(sources);
   const written = new Map<string, string>();
   for (const edit of [first, ...(also === undefined ? [] : [also])]) {
@@ -82,10 +59,10 @@ function boundsOf(text: string, name: string): [number, number] {
 
 /** Every mutant that does not fit the sources any more, before any of them is hunted. */
 export async function misfits(mutations: readonly Mutation[]): Promise<string[]> {
-  const sources = await sourcesOf(home);
+  const texts = await sources();
   return mutations.flatMap((mutation) => {
     try {
-      changed(sources, mutation);
+      changed(texts, mutation);
       return [];
     } catch (error) {
       return (error as Error).message;

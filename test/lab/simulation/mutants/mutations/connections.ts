@@ -16,6 +16,7 @@ export const connectionMutations: readonly Mutation[] = [
   },
   {
     name: "a script that the server has forgotten is sent again to whom it was asked for",
+    isRare: true,
     rule: "9",
     find: 'if (result.kind === "not-loaded") this.#write(requests);',
     replace: 'if (result.kind === "not-loaded") this.#send(requests, route);',
@@ -41,6 +42,7 @@ export const connectionMutations: readonly Mutation[] = [
   },
   {
     name: "what was refused has a new deadline",
+    isRare: true,
     rule: "2, 23",
     find: "const deadlineMs = first ?? clock.now() + command.times.acquireTimeoutMs;",
     replace: "const deadlineMs = clock.now() + command.times.acquireTimeoutMs; void first;",

@@ -28,12 +28,14 @@ export const freedMutations: readonly Mutation[] = [
   },
   {
     name: "a tombstone keeps a life that a clock has lengthened",
+    isRare: true,
     rule: "18, free",
     find: "elseif most and left > most then\n",
     replace: "elseif false then\n",
   },
   {
     name: "the first write of a free needs memory",
+    isRare: true,
     rule: "16, free",
     find: "local reply = redis.pcall('PEXPIRE', key, string.format('%.0f', left))",
     replace: "local reply = 1",

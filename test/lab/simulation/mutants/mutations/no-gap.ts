@@ -49,6 +49,7 @@ export const noGapMutations: readonly Mutation[] = [
   },
   {
     name: "a confirm does not look at the record",
+    isRare: true,
     rule: "16, acquire",
     find: "local kept = redis.pcall('GET', KEYS[2 * i])\n",
     replace: `local kept = redis.pcall('GET', KEYS[2 * i])

@@ -4,12 +4,14 @@ import { type Mutation, retiredWhen } from "../mutation.ts";
 export const refusedMutations: readonly Mutation[] = [
   {
     name: "a completed attempt is not retired",
+    isRare: true,
     rule: "5, 18",
     find: retiredWhen,
     replace: `if (settled.outcome === "completed") void 0; else ${retiredWhen}`,
   },
   {
     name: "a mismatched attempt is not retired",
+    isRare: true,
     rule: "5, 18",
     find: retiredWhen,
     replace: `if (settled.outcome === "mismatched") void 0; else ${retiredWhen}`,
