@@ -108,7 +108,7 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
     if (held.submission !== undefined) request.submission = held.submission;
     // The guard around this one watches the reply.
     if (held.exchange !== exchange) return orReply(run());
-    const watch = new ReplyWatch(reply, held, wanted);
+    const watch = new ReplyWatch(reply, held, wanted, exchange);
     return await runHeld(run, held, watch, reply);
   }
 
@@ -141,16 +141,17 @@ async function runHeld(
     // `reply` has a `then`, but resolves when the client leaves as well.
     isPromise = returned !== reply && typeof (returned as Promise<unknown>)?.then === "function";
     const value = isPromise ? await returned : returned;
-    const isLater = isPromise ? watch.isAwaited && !watch.hasBegun : returned === undefined;
+    const isLater = isPromise ? watch.isAwaited && !watch.hasAnswered : returned === undefined;
     if (returned === reply || isLater) {
       held.detached(watch.isUnseen ? undefined : warnIfHeldToMaxHold);
       return reply;
     }
-    // Before Fastify sends it: for a client that has left, Fastify sends no empty answer.
+    const hasSent = watch.hasSaid;
     watch.says(value);
     if (watch.isUnseen) held.detached();
     else held.finished();
-    return value;
+    // While hooks hold back what was sent, Fastify would send `undefined` as well.
+    return hasSent && value === undefined ? reply : value;
   } catch (error) {
     watch.failed();
     if (isPromise) held.finished();

@@ -4,6 +4,7 @@ import type { Capture, RequestLease } from "../http/request-lease.ts";
 import { listedHeaders } from "../http/stored-answer.ts";
 import type { AnswerToStore } from "../lock/record.ts";
 import { isNodeStream, isOfWeb, type NodeStream, ResponseCapture } from "../node/capture.ts";
+import type { NodeExchange } from "../node/exchange.ts";
 
 /**
  * Sees the first payload that a handler returns or sends, before it is serialised and before
@@ -13,17 +14,25 @@ import { isNodeStream, isOfWeb, type NodeStream, ResponseCapture } from "../node
 export class ReplyWatch implements Capture {
   readonly #reply: FastifyReply;
   readonly #held: RequestLease;
+  readonly #exchange: NodeExchange;
   readonly #wanted: WantedAnswer | undefined;
   readonly #raw: ResponseCapture | undefined;
   #said: AnswerToStore | undefined;
-  #hasSaid = false;
   #hasFailed = false;
+  /** The handler has sent or returned a payload. */
+  hasSaid = false;
   /** The handler waits for the response: `await reply`, or `return reply` of an async function. */
   isAwaited = false;
   /** A `ReadableStream` or a `Response` was sent: the end of its work cannot be seen. */
   isUnseen = false;
 
-  constructor(reply: FastifyReply, held: RequestLease, wanted: WantedAnswer | undefined) {
+  constructor(
+    reply: FastifyReply,
+    held: RequestLease,
+    wanted: WantedAnswer | undefined,
+    exchange: NodeExchange,
+  ) {
+    this.#exchange = exchange;
     this.#reply = reply;
     this.#held = held;
     this.#wanted = wanted;
@@ -45,23 +54,30 @@ export class ReplyWatch implements Capture {
 
   /** Whether the handler has sent an answer, or has taken the raw response. */
   get hasBegun(): boolean {
-    return this.#hasSaid || this.#reply.sent;
+    return this.hasSaid || this.#reply.sent;
+  }
+
+  /** Whether no more of the answer is to come from the handler. */
+  get hasAnswered(): boolean {
+    return this.hasSaid || this.#reply.raw.writableEnded;
   }
 
   /** Only the first payload counts: Fastify ignores those behind it. */
   says(payload: unknown): void {
     if (payload instanceof Error) this.failed();
     if (this.hasBegun || this.#hasFailed) return;
-    this.#hasSaid = true;
+    this.hasSaid = true;
     this.#raw?.discard();
     if (this.#wanted !== undefined) this.#said = this.#read(payload, this.#wanted);
     if (isNodeStream(payload)) this.#watch(payload);
     else if (isOfWeb(payload)) this.isUnseen = true;
+    // For a client that has left, Fastify sends no empty answer.
+    else if (payload !== undefined) this.#exchange.willEnd();
   }
 
   failed(): void {
     // An answer that is on its way stays the handler's.
-    if (this.#hasSaid && this.#reply.raw.headersSent) return;
+    if (this.hasSaid && this.#reply.raw.headersSent) return;
     this.#hasFailed = true;
     this.#said = undefined;
     this.#raw?.failed();

@@ -5,7 +5,7 @@ import type { Exchange } from "../http/request-lease.ts";
 import { Timer, TimerWheel } from "../timer-wheel.ts";
 
 /**
- * How long outer middleware may hold back the end of a response whose client has left, in ms; then
+ * How long outer middleware and hooks may hold back the end of a response whose client has left, in ms; then
  * it counts as ended. express-session saves the session in this time; compression never ends it.
  */
 const heldBackMs = 1_000;
@@ -112,7 +112,7 @@ export class NodeExchange extends Timer implements Exchange {
         const result = Reflect.apply(end, this, args);
         // On a closed HTTP/2 stream only this call shows that the handler has ended the response.
         if (!mayDefer || res.writableEnded) watch.#end();
-        else if (watch.closed) setTimeout(() => watch.#end(), heldBackMs).unref();
+        else watch.willEnd();
         return result;
       } as typeof res.end;
       // Adapters of serverless platforms make requests without a real socket.
@@ -134,6 +134,12 @@ export class NodeExchange extends Timer implements Exchange {
   /** False while outer middleware holds the end back, as express-session does until it has saved. */
   get isOver(): boolean {
     return this.ended || (this.closed && !this.#endCalled);
+  }
+
+  /** The end was called, and outer middleware or hooks may hold it back. */
+  willEnd(): void {
+    this.#endCalled = true;
+    if (this.closed) setTimeout(() => this.#end(), heldBackMs).unref();
   }
 
   stop(): void {

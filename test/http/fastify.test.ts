@@ -1,6 +1,10 @@
 import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
-import Fastify, { type FastifyInstance, type FastifyServerOptions } from "fastify";
+import Fastify, {
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyServerOptions,
+} from "fastify";
 import { afterEach, describe, expect, test } from "vitest";
 import { type SubmitGuardOptions, submitGuard } from "../../src/fastify/index.ts";
 import { InvalidOptionError, MemoryStore, SubmitLock } from "../../src/index.ts";
@@ -234,15 +238,16 @@ test("a handler without a promise holds the lock until it has sent", async () =>
   await whenFree();
 });
 
-test.each(["return reply", "a callback"])(
+test.each(["return reply", "return reply behind hijack", "a callback"])(
   "a client that leaves does not end work that goes on unseen: %s",
   async (how) => {
     const { app, guard, isFree, whenFree } = open();
     const begun = gate();
     const over = gate();
-    const work = (reply: { send(payload: object): unknown }) => {
+    const work = (reply: FastifyReply) => {
+      if (how.includes("hijack")) reply.hijack();
       begun.open();
-      void over.opened.then(() => reply.send({ run: 1 }));
+      void over.opened.then(() => (reply.sent ? reply.raw.end() : reply.send({ run: 1 })));
     };
     if (how === "a callback") {
       app.post(
@@ -341,6 +346,21 @@ test.each([
   expect(reply.statusCode).toBe(status);
   const errors = lines.filter(({ err }) => err !== undefined);
   expect(errors).toMatchObject([{ reqId: "req-1", err: { code }, res: { statusCode: status } }]);
+});
+
+test("an answer that an async handler sends without returning the reply passes onSend once", async () => {
+  const { app, guard, submit } = open();
+  const sent: unknown[] = [];
+  app.addHook("onSend", async (_request, _reply, payload) => {
+    sent.push(payload);
+    await sleep(20);
+  });
+  app.post(
+    "/orders",
+    guard.protect(async (_request, reply) => void reply.send({ run: 1 })),
+  );
+  expect((await submit()).json()).toEqual({ run: 1 });
+  expect(sent).toEqual(['{"run":1}']);
 });
 
 test("the same path under another prefix is another submission", async () => {
