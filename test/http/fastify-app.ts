@@ -1,7 +1,12 @@
 import type { IncomingMessage, RequestListener } from "node:http";
-import Fastify, { type FastifyReply, type FastifyRequest } from "fastify";
+import Fastify, {
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  type RouteHandler,
+} from "fastify";
 import { submitGuard } from "../../src/fastify/index.ts";
-import { type AppParts, type Told, type Turn, userOf } from "./turn.ts";
+import { type AppParts, type Layer, type Told, type Turn, userOf } from "./turn.ts";
 
 /** An application with the order handler at /orders, and an error handler. */
 export function fastifyListener(parts: AppParts, http: 1 | 2): RequestListener {
@@ -25,14 +30,16 @@ export function fastifyListener(parts: AppParts, http: 1 | 2): RequestListener {
     const { status } = error as { status?: number };
     return await reply.code(status ?? 500).send({ failed: true });
   });
-  for (const layer of [...(parts.outside ?? []), ...(parts.inside ?? [])]) {
-    if (layer.node === undefined) throw new Error("this layer is for Express and Koa");
-    const { node } = layer;
-    app.addHook("preHandler", async (request, reply) => node(request.raw, reply.raw));
-  }
-  const handler = (request: FastifyRequest, reply: FastifyReply) =>
-    parts.handler(turnOf(request, reply));
-  app.all("/orders", parts.lock === undefined ? handler : guardOf(parts).protect(handler));
+  const handler = mount(app, parts.inside, (request, reply) =>
+    parts.handler(turnOf(request, reply)),
+  );
+  // Fastify asks an async handler that has sent to return the reply, which the guard does for it.
+  const bare: RouteHandler = async function (request, reply) {
+    const value: unknown = await handler.call(this, request, reply);
+    return answered.has(reply) ? reply : value;
+  };
+  const guarded = parts.lock === undefined ? bare : guardOf(parts).protect(handler);
+  app.all("/orders", mount(app, parts.outside, guarded));
   const ready = app.ready();
   let isReady = false;
   return (req, res) => {
@@ -44,6 +51,21 @@ export function fastifyListener(parts: AppParts, http: 1 | 2): RequestListener {
       });
     }
   };
+}
+
+/** The innermost first: so do answers pass the hooks. */
+function mount(
+  app: FastifyInstance,
+  layers: readonly Layer[] = [],
+  handler: RouteHandler,
+): RouteHandler {
+  return layers.reduceRight((inner, layer) => {
+    if (layer.fastify !== undefined) return layer.fastify(app, inner);
+    const { node } = layer;
+    if (node === undefined) throw new Error("this layer is for Express and Koa");
+    app.addHook("preHandler", async (request, reply) => node(request.raw, reply.raw));
+    return inner;
+  }, handler);
 }
 
 function guardOf(parts: AppParts) {
@@ -80,6 +102,8 @@ function answerFunctions({ answers = {} }: AppParts): object {
   return Object.fromEntries(functions);
 }
 
+const answered = new WeakSet<FastifyReply>();
+
 function turnOf(request: FastifyRequest, reply: FastifyReply): Turn {
   return {
     req: request.raw,
@@ -94,6 +118,7 @@ function turnOf(request: FastifyRequest, reply: FastifyReply): Turn {
     express: undefined,
     ctx: undefined,
     answer(status, body, type) {
+      answered.add(reply);
       reply.code(status);
       if (type !== undefined) reply.type(type);
       // Fastify would send a body, which HTTP/2 does not allow with 205.

@@ -23,12 +23,15 @@ export function fetchListener(parts: AppParts): RequestListener {
     return c.json({ failed: true }, (status ?? 500) as 500);
   });
   for (const layer of [...(parts.outside ?? []), ...(parts.inside ?? [])]) {
-    if (layer.node === undefined) throw new Error("this layer is for Express and Koa");
-    const { node } = layer;
-    app.use(async (c, next) => {
-      await node(c.env.incoming, c.env.outgoing);
-      await next();
-    });
+    const { hono, node } = layer;
+    if (hono !== undefined) app.use(hono());
+    else if (node === undefined) throw new Error("this layer is for Express and Koa");
+    else {
+      app.use(async (c, next) => {
+        await node(c.env.incoming, c.env.outgoing);
+        await next();
+      });
+    }
   }
   const handler = async (_request: Request, c: Ctx): Promise<Response> => {
     const { turn, answered } = await turnOf(c);

@@ -117,17 +117,20 @@ export const expresses: readonly Framework[] = frameworks.filter(
 /** For suites in which nothing but the guard and the handler has a request. */
 export const all: readonly Framework[] = [...frameworks, ...newer];
 
+/** Of these, where the end of the work is seen. */
+export const allSeeing: readonly Framework[] = all.filter(({ seesWork }) => seesWork);
+
 export const allOnHttp1: readonly Framework[] = all.filter(({ http }) => http === 1);
 
 /** One entry for each framework, mounted as the README says. */
-export const allMain: readonly Framework[] = allOnHttp1.filter(({ seesWork }) => seesWork);
+export const allMain: readonly Framework[] = allSeeing.filter(({ http }) => http === 1);
 
 /** For suites that start processes: in `npm test` the newest of each family. */
 export const inProcesses: readonly Framework[] = isWhole
   ? allMain
   : allMain.filter(({ family }, i) => family !== allMain[i + 1]?.family);
 
-/** Whether a layer around or behind the guard may be any middleware. */
+/** Whether middleware can stand between the guard and its handler, and compress what is written. */
 export function hasLayers({ family }: Framework): boolean {
   return family === "express" || family === "koa";
 }

@@ -1,11 +1,17 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { pipeline, Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
+import { createGzip } from "node:zlib";
 import compression from "compression";
 import session, { MemoryStore } from "express-session";
+import type { Context, Next } from "hono";
+import { compress as compressOnHono } from "hono/compress";
 import compress from "koa-compress";
 import koaSession from "koa-session";
-import { submitGuard as expressGuard, type LockLike } from "../../src/express/index.ts";
-import { submitGuard as koaGuard } from "../../src/koa/index.ts";
+import * as express from "../../src/express/index.ts";
+import * as fastify from "../../src/fastify/index.ts";
+import * as fetch from "../../src/fetch/index.ts";
+import * as koa from "../../src/koa/index.ts";
 import { type Layer, userOf } from "./turn.ts";
 
 /** Does something with each request before it goes on. */
@@ -22,22 +28,50 @@ export function layerThatWaits(
   };
 }
 
+const guards = {
+  expressGuard: express.submitGuard,
+  fastifyGuard: fastify.submitGuard,
+  fetchGuard: fetch.submitGuard,
+  koaGuard: koa.submitGuard,
+};
+export type Guards = typeof guards;
+
 /** One more guard, perhaps of another copy of the package. */
 export function guardLayer(
-  lock: LockLike,
-  adapters: { expressGuard: typeof expressGuard; koaGuard: typeof koaGuard } = {
-    expressGuard,
-    koaGuard,
-  },
+  lock: express.LockLike,
+  { expressGuard, fastifyGuard, fetchGuard, koaGuard }: Guards = guards,
 ): Layer {
   return {
-    express: () => adapters.expressGuard({ lock, userId: userOf }),
-    koa: () => adapters.koaGuard({ lock, userId: (ctx) => userOf(ctx.req) }),
+    fastify: (_app, handler) =>
+      fastifyGuard({ lock, userId: ({ raw }) => userOf(raw) }).protect(handler),
+    hono: () => {
+      const guard = fetchGuard({ lock, userId: ({ headers }) => headers.get("x-user") });
+      const around = guard.protect(async (_request: Request, c: Context, next: Next) => {
+        await next();
+        return c.res;
+      });
+      // Hono takes no returned response in place of one that is there.
+      return async (c, next) => {
+        c.res = await around(c.req.raw, c, next);
+      };
+    },
+    express: () => expressGuard({ lock, userId: userOf }),
+    koa: () => koaGuard({ lock, userId: (ctx) => userOf(ctx.req) }),
   };
 }
 
 export function compressionLayer(): Layer {
   return {
+    fastify: (app, handler) => {
+      app.addHook("onSend", async ({ headers }, reply, payload) => {
+        if (headers["accept-encoding"] !== "gzip") return payload;
+        reply.header("content-encoding", "gzip").removeHeader("content-length");
+        const source = payload instanceof Readable ? payload : Readable.from([payload]);
+        return pipeline(source, createGzip(), () => {});
+      });
+      return handler;
+    },
+    hono: () => compressOnHono(),
     express: () => compression({ threshold: 0 }),
     koa: () => compress({ threshold: 0 }),
   };
@@ -59,16 +93,29 @@ export function sessionLayer(saveMs: number): SessionLayer {
       }, saveMs);
     }
   }
+  const save = async () => {
+    await sleep(saveMs);
+    saved.push(id);
+  };
   const koaStore = {
     get: async () => undefined,
-    set: async (key: string) => {
-      await sleep(saveMs);
-      saved.push(key);
-    },
+    set: save,
     destroy: async () => {},
   };
   return {
     saved,
+    fastify: (app, handler) => {
+      app.addHook("onSend", async (_request, reply) => {
+        await save();
+        reply.header("set-cookie", `sid=${id}`);
+      });
+      return handler;
+    },
+    hono: () => async (c, next) => {
+      await next();
+      await save();
+      c.header("set-cookie", `sid=${id}`);
+    },
     express: () => {
       const middleware = session({
         secret: "a secret for tests",

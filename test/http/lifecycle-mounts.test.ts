@@ -6,7 +6,7 @@ import { closeLocks, openLock } from "../support/locks.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { anotherCopy } from "./another-copy.ts";
-import { type Framework, frameworks } from "./frameworks.ts";
+import { all, type Framework, writesByHand } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { guardLayer } from "./layers.ts";
 import { closeShops, type OrderWork, openShop, patientTimes } from "./shop.ts";
@@ -28,7 +28,7 @@ const place = async (turn: Turn, work: OrderWork) => {
   turn.answer(201, { order: "placed" });
 };
 
-describe.each(frameworks)("rule 13: mounts, on $name", (framework: Framework) => {
+describe.each(all)("rule 13: mounts, on $name", (framework: Framework) => {
   test("a guard round the whole application and one at the route take one lock", async () => {
     const shop = await openShop({ framework, handler: place, outside: [guardLayer(lockOf())] });
     expect((await shop.submit().reply).status).toBe(201);
@@ -97,36 +97,49 @@ describe.each(frameworks)("rule 13: mounts, on $name", (framework: Framework) =>
     await expect.poll(async () => (await attempt()).outcome).toBe("acquired");
   });
 
-  test("two guards with different keys give both back when their client has left and the response is ended", async () => {
-    const outer = lockOf("lock:outer:");
-    const [started, left, goOn] = [gate(), gate(), gate()];
-    const shop = await openShop({
-      framework,
-      outside: [guardLayer(outer)],
-      handler: (turn, work) => {
-        const res = turn.byHand();
-        res.once("close", left.open);
-        started.open();
-        void goOn.opened.then(() => work.over()).then(() => res.end());
-      },
-    });
-    const call = shop.submit();
-    await started.opened;
-    call.abort();
-    await left.opened;
-    expect((await outer.acquire(shop.user)).outcome).toBe("contended");
-    goOn.open();
-    await shop.isOverAfter(1);
-    await until(async () => (await outer.acquire(shop.user)).outcome === "acquired", {
-      what: "the outer lock to be free",
-    });
-  });
+  const left = "when their client has left and the response is ended";
+  test.runIf(writesByHand(framework))(
+    `two guards with different keys give both back ${left}`,
+    async () => {
+      const outer = lockOf("lock:outer:");
+      const [started, left, goOn] = [gate(), gate(), gate()];
+      const shop = await openShop({
+        framework,
+        outside: [guardLayer(outer)],
+        handler: (turn, work) => {
+          const res = turn.byHand();
+          res.once("close", left.open);
+          started.open();
+          void goOn.opened.then(() => work.over()).then(() => res.end());
+        },
+      });
+      const call = shop.submit();
+      await started.opened;
+      call.abort();
+      await left.opened;
+      expect((await outer.acquire(shop.user)).outcome).toBe("contended");
+      goOn.open();
+      await shop.isOverAfter(1);
+      await until(async () => (await outer.acquire(shop.user)).outcome === "acquired", {
+        what: "the outer lock to be free",
+      });
+    },
+  );
 
   test("a lease that was lost is not borrowed: the second guard makes an attempt of its own", async () => {
     const outer = lockOf();
     const layers: Layer[] = [
       guardLayer(outer),
       {
+        fastify: (_app, handler) =>
+          async function (request, reply) {
+            await outer.close({ timeoutMs: 0 });
+            return handler.call(this, request, reply);
+          },
+        hono: () => async (_c, next) => {
+          await outer.close({ timeoutMs: 0 });
+          await next();
+        },
         express: () => (_req, _res, next) => void outer.close({ timeoutMs: 0 }).then(() => next()),
         koa: () => async (_ctx, next) => {
           await outer.close({ timeoutMs: 0 });

@@ -1,6 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Readable } from "node:stream";
 import type { Request, RequestHandler, Response } from "express";
+import type { FastifyInstance, RouteHandler } from "fastify";
+import type { MiddlewareHandler } from "hono";
 import type { Context, Middleware } from "koa";
 import type { IdempotencyOptions, LockLike, RequestSubmission } from "../../src/express/index.ts";
 import type { Lease } from "../../src/index.ts";
@@ -29,10 +31,13 @@ export interface Turn {
   fail(error: Error): void;
 }
 
-/** A middleware that exists for Express and Koa. */
+/** A middleware that exists for Express and Koa, and perhaps elsewhere. */
 export interface Layer {
   /** For Fastify and fetch, where the layer needs nothing but Node's request and response. */
   node?(req: IncomingMessage, res: ServerResponse): Promise<void>;
+  /** Adds hooks, or returns another handler. */
+  fastify?(app: FastifyInstance, handler: RouteHandler): RouteHandler;
+  hono?(): MiddlewareHandler;
   express(): RequestHandler;
   koa(): Middleware;
 }
