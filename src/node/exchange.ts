@@ -5,8 +5,9 @@ import type { Exchange } from "../http/request-lease.ts";
 import { Timer, TimerWheel } from "../timer-wheel.ts";
 
 /**
- * How long outer middleware and hooks may hold back the end of a response whose client has left, in ms; then
- * it counts as ended. express-session saves the session in this time; compression never ends it.
+ * How long outer middleware and hooks may hold back the end of a response whose client has left, in
+ * ms; then it counts as ended. express-session saves the session in this time; compression never
+ * ends it.
  */
 const heldBackMs = 1_000;
 
