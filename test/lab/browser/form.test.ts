@@ -1,7 +1,13 @@
 import type { Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { RedisStore, SubmitLock } from "../../../src/index.ts";
+import { closeClients, ioredis6 } from "../../support/clients.ts";
+import { freshUser } from "../../support/ids.ts";
+import { sharedRedisPort } from "../../support/redis-server.ts";
+import { until } from "../../support/until.ts";
 import { startChromium } from "./chromium.ts";
 import { type RunningDemo, startDemo } from "./demo.ts";
+import { type FormShop, type Framework, openShop } from "./form-shops.ts";
 
 describe("the form without JavaScript", () => {
   let demo: RunningDemo;
@@ -60,6 +66,70 @@ describe("the form without JavaScript", () => {
     expect(await orders()).toBe(before + 1);
     await second.close();
   });
+});
+
+const frameworks = ["Hono", "Fastify"] as const;
+
+describe.each([
+  ["with", true],
+  ["without", false],
+])("a form %s JavaScript", (_with, javaScriptEnabled) => {
+  let browser: Awaited<ReturnType<typeof startChromium>>;
+  let lock: SubmitLock;
+  let shop: FormShop;
+  let page: Page;
+
+  beforeAll(async () => {
+    browser = await startChromium({ javaScriptEnabled });
+  }, 180_000);
+  afterAll(() => browser?.close());
+  afterEach(async () => {
+    await page?.close();
+    shop?.close();
+    await lock?.close();
+    closeClients();
+  });
+
+  /** The second click follows when the first one has reached the shop: Chromium would join them. */
+  const clickTwice = async (framework: Framework, protection: "once" | "lock") => {
+    lock = new SubmitLock({ store: new RedisStore(ioredis6.connect(sharedRedisPort())) });
+    shop = await openShop(framework, lock, freshUser());
+    page = await browser.context.newPage();
+    await page.goto(`${shop.url}/checkout/${protection}`);
+    const button = await page.locator("text=Place order").boundingBox();
+    if (button === null) throw new Error("there is no button");
+    for (const clicks of [1, 2]) {
+      // The mouse alone: a click on a selector waits for the navigation that the first one began.
+      await page.mouse.click(button.x + button.width / 2, button.y + button.height / 2);
+      await until(() => shop.submissions === clicks, { what: `click ${clicks}` });
+    }
+  };
+  const answers = async (count: number) => {
+    const items = page.locator("li");
+    await until(async () => (await items.count()) === count, { what: "answers", everyMs: 50 });
+    return await items.allTextContents();
+  };
+
+  test.each(frameworks)("that is clicked twice on %s is one order", async (framework) => {
+    await clickTwice(framework, "once");
+    shop.letOrdersEnd();
+    if (javaScriptEnabled) expect(await answers(2)).toEqual(["200 /orders/1", "200 /orders/1"]);
+    else await page.waitForURL(`${shop.url}/orders/1`);
+    expect(shop.orders).toBe(1);
+  });
+
+  test.each(frameworks)(
+    "that is clicked twice on %s with the lock alone is one order and a 409",
+    async (framework) => {
+      await clickTwice(framework, "lock");
+      // Without JavaScript the browser shows the answer to the second click alone.
+      if (javaScriptEnabled) expect(await answers(1)).toEqual(["409 /lock"]);
+      else await page.waitForSelector("text=You already have an order in progress");
+      shop.letOrdersEnd();
+      if (javaScriptEnabled) expect(await answers(2)).toContain("200 /orders/1");
+      expect(shop.orders).toBe(1);
+    },
+  );
 });
 
 describe("the page without a Redis", () => {
