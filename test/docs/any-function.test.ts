@@ -67,6 +67,40 @@ tell((await call("b", other)).value.number);`;
     expect(await run("The call", calls)).toEqual([clicks, [1, true, true], mismatched, 2]);
   });
 
+  test("a look at a submission runs nothing", async () => {
+    const calls = `
+const again = "Try again in a moment.";
+const asks = async (id = "a") => {
+  // A busy machine may be told so.
+  for (;;) {
+    const told = await recipe.orderOf("asks", id);
+    if (told !== again) return told;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+};
+await lock.check();
+tell(await asks());
+await lock.withLock("asks", async () => tell(await asks()));
+const { value } = await lock.once("asks", { id: "checkout:a" }, async () => {
+  tell(await asks());
+  return { number: 1, cart: cart.id };
+});
+tell([value, await asks()]);
+await lock.once("asks", { id: "checkout:b" }, () => 1n as unknown).catch(() => {});
+tell(await asks("b"));
+redis.disconnect();
+tell(await recipe.orderOf("asks", "a"));`;
+    const order = { number: 1, cart: "cart-7" };
+    expect(await run("Ask without running", calls)).toEqual([
+      "There is no such order.",
+      "There is no such order.",
+      "Your order is being placed.",
+      [order, order],
+      "Your order is placed. Look at your orders.",
+      "Try again in a moment.",
+    ]);
+  });
+
   test("a server action: the second click is told the same order", async () => {
     const calls = `
 const form = new FormData();

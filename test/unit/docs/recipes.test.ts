@@ -7,6 +7,9 @@ const folder = join(ROOT, "test/lab/recipes");
 const read = (file: string) => readFileSync(join(folder, file), "utf8");
 const files = readdirSync(folder).filter((file) => file.endsWith(".test.ts"));
 const tests = files.map(read).join("\n");
+const { devDependencies } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+const versionsIn = (text = ""): string[] => text.match(/\d+\.\d+\.\d+/g) ?? [];
+const installed = [...Object.values(devDependencies), ...versionsIn(tests)];
 const rows = page("docs/reference/compatibility.md").tableUnder("Recipes");
 
 test("the code of the page on NestJS is that of its recipe", () => {
@@ -32,9 +35,23 @@ test("every recipe is a row of the compatibility page, by its command", () => {
 });
 
 test("the versions of the compatibility page are those that the recipes install", () => {
-  const { devDependencies } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
-  const versions = rows.flatMap(([head]) => head?.match(/\d+\.\d+\.\d+/g) ?? []);
-  expect(versions).toHaveLength(6);
-  const installed = [...Object.values(devDependencies), ...(tests.match(/\d+\.\d+\.\d+/g) ?? [])];
+  const versions = rows.flatMap(([head]) => versionsIn(head));
+  expect(versions).toHaveLength(7);
   for (const version of versions) expect(installed).toContain(version);
+});
+
+test.each([
+  ["docs/guide/fetch.md", 7],
+  ["docs/guide/fastify.md", 3],
+])("what was tried, in %s, has the versions that are installed", (file, count) => {
+  const cells = page(file).tableUnder("What was tried").flat();
+  const versions = cells.flatMap(versionsIn);
+  expect(versions).toHaveLength(count);
+  for (const version of versions) expect(installed).toContain(version);
+});
+
+test("the page on any function names the versions of the recipes that run its functions", () => {
+  const versions = versionsIn(page("docs/guide/any-function.md").prose);
+  expect(versions).toHaveLength(2);
+  for (const version of versions) expect(versionsIn(tests)).toContain(version);
 });
