@@ -1,4 +1,3 @@
-import { fork } from "node:child_process";
 import { once } from "node:events";
 import type { Server, ServerResponse } from "node:http";
 import type { Http2Server, Http2ServerResponse } from "node:http2";
@@ -6,6 +5,7 @@ import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
 import { afterEach, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
+import { Child } from "../support/child.ts";
 import { closeClients, ioredis6 } from "../support/clients.ts";
 import { compiled } from "../support/compiled.ts";
 import { freshUser } from "../support/ids.ts";
@@ -121,11 +121,9 @@ describe.each(inProcesses.filter(writesByHand))(
       async (how) => {
         const file = fileURLToPath(new URL("./exiting-shop.ts", import.meta.url));
         const args = [name, `${sharedRedisPort()}`, how, placed];
-        const child = fork(await compiled({ file }), args, {
-          stdio: ["ignore", "inherit", "inherit", "ipc"],
-        });
-        closing.push(() => child.kill("SIGKILL"));
-        const [port] = (await once(child, "message")) as [number];
+        const child = new Child<{ port: number }>(await compiled({ file }), args);
+        closing.push(() => child.signal("SIGKILL"));
+        const { port } = await child.next();
         const client = openClient(http, port);
         closing.push(() => client.close());
         const headers = { "x-user": freshUser(), "idempotency-key": orderKey };

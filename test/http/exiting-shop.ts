@@ -25,5 +25,5 @@ const server = framework.makeServer({
 });
 server.listen(0, "127.0.0.1");
 await once(server, "listening");
-process.send?.((server.address() as AddressInfo).port);
+process.send?.({ port: (server.address() as AddressInfo).port });
 process.once("disconnect", () => process.exit());

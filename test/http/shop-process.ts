@@ -5,8 +5,18 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { RedisStore, SubmitLock } from "../../src/index.ts";
 import { all } from "./frameworks.ts";
-import type { FromShop, ToShop } from "./shop-protocol.ts";
 import type { Turn } from "./turn.ts";
+
+/** What a shop in a process of its own tells its parent. */
+export type FromShop =
+  | { readonly port: number }
+  /** `running`: how many orders of this user run now, this one included. */
+  | { readonly started: string; readonly running: number };
+
+export interface ToShop {
+  /** The order that may come to its end. */
+  readonly finish: string;
+}
 
 /**
  * A server process of its own: `shop-process.ts FRAMEWORK REDIS_PORT [TTL_MS]`. An order runs until

@@ -1,9 +1,7 @@
-import { type ChildProcess, fork } from "node:child_process";
-import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import { Child } from "../support/child.ts";
 import { compiled } from "../support/compiled.ts";
-import { until } from "../support/until.ts";
-import type { FromShop, ToShop } from "./shop-protocol.ts";
+import type { FromShop, ToShop } from "./shop-process.ts";
 
 /** A server process, seen from outside. */
 export interface ShopProcess {
@@ -27,31 +25,17 @@ export async function startShopProcess(
   redisPort: number,
   ttlMs?: number,
 ): Promise<ShopProcess> {
-  const script = await program();
   const args = [framework, `${redisPort}`, ...(ttlMs === undefined ? [] : [`${ttlMs}`])];
-  const child: ChildProcess = fork(script, args);
+  const child = new Child<FromShop, ToShop>(await program(), args);
   const started: ShopProcess["started"] = [];
-  let port: number | undefined;
-  child.on("message", (message: FromShop) => {
-    if ("port" in message) port = message.port;
-    else started.push(message);
+  child.onMessage((message) => {
+    if ("started" in message) started.push(message);
   });
-  await until(
-    () => {
-      if (child.exitCode !== null) throw new Error(`The shop ended with ${child.exitCode}.`);
-      return port;
-    },
-    { what: `a shop on ${framework}`, boundMs: 100_000 },
-  );
+  const { port } = (await child.next()) as { port: number };
   return {
-    port: port as unknown as number,
+    port,
     started,
-    finish: (order) => void child.send({ finish: order } satisfies ToShop),
-    async stop() {
-      if (child.exitCode !== null || child.signalCode !== null) return;
-      const exited = once(child, "exit");
-      child.kill("SIGKILL");
-      await exited;
-    },
+    finish: (order) => child.send({ finish: order }),
+    stop: () => child.kill(),
   };
 }

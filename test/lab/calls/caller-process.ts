@@ -6,11 +6,46 @@ import {
   LockContendedError,
   RedisStore,
   SubmitLock,
+  type SubmitLockOptions,
 } from "../../../src/index.ts";
 import { labClients } from "../client-name.ts";
 import { connect } from "../service/connect.ts";
 import { now } from "../service/protocol.ts";
-import type { Call, CallerSettings, FromCaller, Note } from "./protocol.ts";
+
+/** What a process is told when it starts. */
+export interface CallerSettings {
+  readonly port: number;
+  /** Where it notes its runs, in lines that outlive it. */
+  readonly log: string;
+  readonly times: Partial<Omit<SubmitLockOptions, "store">>;
+}
+
+/** A call of `once` that a process must make. */
+export interface Call {
+  readonly call: number;
+  readonly user: string;
+  readonly submission: string;
+  /** How long the work takes if this call runs it, and how long it then takes to return. */
+  readonly workMs: number;
+  readonly gapMs: number;
+  readonly waitMs: number;
+}
+
+/** What a process says of itself and of its calls. */
+export type FromCaller =
+  | { readonly ready: true }
+  | { readonly call: number; readonly run: string; readonly replayed: boolean }
+  | { readonly call: number; readonly error: string };
+
+/** A line of a log: a run has begun, it has had its effect, or its lease was lost. */
+export interface Note {
+  readonly what: "begun" | "ended" | "lost";
+  readonly run: string;
+  readonly user: string;
+  readonly submission: string;
+  /** By the clock that all processes share. */
+  readonly at: number;
+}
 
 /** A process that calls `once` as its parent says, until it is killed: `caller-process.ts SETTINGS`. */
 const { log, port, times } = JSON.parse(process.argv[2] ?? "{}") as CallerSettings;

@@ -9,7 +9,7 @@ import { until } from "../../support/until.ts";
 import { Ledger, overlapping } from "../ledger.ts";
 import { Random } from "../simulation/time/random.ts";
 import { type Caller, startCaller } from "./caller.ts";
-import type { Call } from "./protocol.ts";
+import type { Call } from "./caller-process.ts";
 
 export interface CallsOptions {
   /** The Redis server. */

@@ -1,6 +1,4 @@
-import { type ChildProcess, fork } from "node:child_process";
-import { once } from "node:events";
-import { fileURLToPath } from "node:url";
+import { Child } from "../../support/child.ts";
 import { freePort } from "../../support/free-port.ts";
 import { freshUser } from "../../support/ids.ts";
 
@@ -17,10 +15,10 @@ export class Shop {
   /** Every user who has come. */
   readonly users: string[] = [];
   readonly statuses: Record<number, number> = {};
-  readonly #child: ChildProcess;
+  readonly #child: Child<{ port: number }>;
   readonly #url: string;
 
-  private constructor(child: ChildProcess, url: string, metricsPort: number) {
+  private constructor(child: Child<{ port: number }>, url: string, metricsPort: number) {
     this.#child = child;
     this.#url = url;
     this.metricsPort = metricsPort;
@@ -28,15 +26,10 @@ export class Shop {
 
   static async start(redisPort: number): Promise<Shop> {
     const metricsPort = await freePort();
-    const script = fileURLToPath(new URL("./shop-process.ts", import.meta.url));
-    const child = fork(script, [`${redisPort}`, `${metricsPort}`], {
-      execArgv: ["--import", "tsx"],
-    });
-    const [message] = (await Promise.race([
-      once(child, "message"),
-      once(child, "exit").then(([code]) => Promise.reject(new Error(`the shop ended: ${code}`))),
-    ])) as [{ port: number }];
-    return new Shop(child, `http://127.0.0.1:${message.port}`, metricsPort);
+    const script = new URL("./shop-process.ts", import.meta.url);
+    const child = new Child<{ port: number }>(script, [`${redisPort}`, `${metricsPort}`]);
+    const { port } = await child.next();
+    return new Shop(child, `http://127.0.0.1:${port}`, metricsPort);
   }
 
   /** An order, or a refund, which has no submission id. Resolves with its status. */
@@ -80,9 +73,6 @@ export class Shop {
   }
 
   async stop(): Promise<void> {
-    if (this.#child.exitCode !== null) return;
-    const exited = once(this.#child, "exit");
-    this.#child.kill("SIGKILL");
-    await exited;
+    await this.#child.kill();
   }
 }

@@ -1,10 +1,8 @@
-import { type ChildProcess, fork } from "node:child_process";
-import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
+import { Child } from "../../support/child.ts";
 import { fencingSql } from "../../support/fencing-sql.ts";
 import { query } from "./database.ts";
-import type { FromHolder, HolderSettings, Recipe, ToHolder } from "./protocol.ts";
+import type { FromHolder, HolderSettings, Recipe, ToHolder } from "./holder-process.ts";
 
 const times = { ttlMs: 1_000, maxHoldMs: 60_000, acquireTimeoutMs: 500 } as const;
 
@@ -31,22 +29,22 @@ export async function playPaused(
   const cart = `cart-${recipe}`;
   await query(database, "INSERT INTO carts (id) VALUES ($1)", cart);
   const common = { recipe, cart, port, database, times };
-  const older = new Holder({ ...common, name: "older" });
+  const older = startHolder({ ...common, name: "older" });
   const holders = [older];
   try {
-    const had = await older.hasLock();
-    older.pause();
-    const newer = new Holder({ ...common, name: "newer" });
+    const had = await older.next();
+    older.signal("SIGSTOP");
+    const newer = startHolder({ ...common, name: "newer" });
     holders.push(newer);
-    const has = await newer.hasLock();
+    const has = await newer.next();
     // Through the token's fence it goes before the older one wakes; the epoch has counted already.
     const claims: number[] = [];
-    if (recipe === "token") claims.push(await newer.write("claim"));
-    await newer.write("note");
-    older.resume();
-    const olderClaimed = await older.write("claim");
-    const olderNoted = await older.write("note");
-    claims.push(await newer.write("claim"));
+    if (recipe === "token") claims.push(await written(newer, "claim"));
+    await written(newer, "note");
+    older.signal("SIGCONT");
+    const olderClaimed = await written(older, "claim");
+    const olderNoted = await written(older, "note");
+    claims.push(await written(newer, "claim"));
     const place = "INSERT INTO orders (cart, placed_by) VALUES ($1, $2)";
     if (olderClaimed > 0) await query(database, place, cart, "older");
     if (claims.at(-1) === 1) await query(database, place, cart, "newer");
@@ -65,8 +63,20 @@ export async function playPaused(
       notedBy: String(row["note"]),
     };
   } finally {
-    await Promise.all(holders.map((holder) => holder.end()));
+    await Promise.all(holders.map((holder) => holder.kill()));
   }
+}
+
+type Holder = Child<FromHolder, ToHolder>;
+
+function startHolder(settings: HolderSettings): Holder {
+  return new Child(new URL("./holder-process.ts", import.meta.url), [JSON.stringify(settings)]);
+}
+
+/** How many rows a holder has changed. */
+async function written(holder: Holder, write: ToHolder["write"]): Promise<number> {
+  holder.send({ write });
+  return (await holder.next()).rows ?? 0;
 }
 
 /** Two transactions of one cart at once: the row lock of the first statement puts them in order. */
@@ -100,47 +110,4 @@ export function misses(results: readonly PausedResult[]): string[] {
       missed.push(`${recipe}: without a fence nothing was overwritten`);
     return missed;
   });
-}
-
-/** A holder's process, seen from outside. */
-class Holder {
-  readonly #child: ChildProcess;
-
-  constructor(settings: HolderSettings) {
-    const script = fileURLToPath(new URL("./holder-process.ts", import.meta.url));
-    this.#child = fork(script, [JSON.stringify(settings)], { execArgv: ["--import", "tsx"] });
-  }
-
-  hasLock(): Promise<Extract<FromHolder, { epoch: number }>> {
-    return this.#next();
-  }
-
-  /** How many rows have changed. */
-  async write(write: ToHolder["write"]): Promise<number> {
-    this.#child.send({ write } satisfies ToHolder);
-    return (await this.#next<Extract<FromHolder, { rows: number }>>()).rows;
-  }
-
-  pause(): void {
-    this.#child.kill("SIGSTOP");
-  }
-
-  resume(): void {
-    this.#child.kill("SIGCONT");
-  }
-
-  async end(): Promise<void> {
-    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
-    const exited = once(this.#child, "exit");
-    this.#child.kill("SIGKILL");
-    await exited;
-  }
-
-  async #next<Message extends FromHolder>(): Promise<Message> {
-    const ended = once(this.#child, "exit").then(([code]) => {
-      throw new Error(`A holder ended with ${code}.`);
-    });
-    const [message] = await Promise.race([once(this.#child, "message"), ended]);
-    return message as Message;
-  }
 }

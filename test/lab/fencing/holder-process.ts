@@ -1,9 +1,32 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
-import { type Lease, RedisStore, SubmitLock } from "../../../src/index.ts";
+import { type Lease, RedisStore, SubmitLock, type SubmitLockOptions } from "../../../src/index.ts";
 import { fencingSql } from "../../support/fencing-sql.ts";
 import { query } from "./database.ts";
-import type { FromHolder, HolderSettings, ToHolder } from "./protocol.ts";
+
+export type Recipe = "epoch" | "token";
+
+export interface HolderSettings {
+  readonly name: string;
+  readonly recipe: Recipe;
+  readonly cart: string;
+  /** Of Redis. */
+  readonly port: number;
+  readonly database: string;
+  readonly times: Partial<Omit<SubmitLockOptions, "store">>;
+}
+
+/** `claim`: through the fence; `note`: beside it. */
+export interface ToHolder {
+  readonly write: "claim" | "note";
+}
+
+/** It has the lock, with the first two; or it has written, and so many rows have changed. */
+export interface FromHolder {
+  readonly token?: number | undefined;
+  readonly epoch?: number;
+  readonly rows?: number;
+}
 
 /** A process that takes a lock, waits to be told, and writes what it was about to write. */
 const { cart, database, name, port, recipe, times } = JSON.parse(
@@ -39,5 +62,5 @@ async function write({ write: what }: ToHolder): Promise<void> {
     what === "claim"
       ? await query(database, claim, cart, number)
       : await query(database, note, cart, name);
-  tell({ rows: count, wasLost: lease.remainingMs() === 0 });
+  tell({ rows: count });
 }

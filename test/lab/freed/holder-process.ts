@@ -1,8 +1,25 @@
-import { RedisStore, SubmitLock } from "../../../src/index.ts";
+import {
+  type LostReason,
+  RedisStore,
+  SubmitLock,
+  type SubmitLockOptions,
+} from "../../../src/index.ts";
 import { labClients } from "../client-name.ts";
 import { connect } from "../service/connect.ts";
 import { now } from "../service/protocol.ts";
-import type { FromHolder, HolderSettings } from "./protocol.ts";
+
+export interface HolderSettings {
+  readonly port: number;
+  readonly users: readonly string[];
+  readonly times: Partial<Omit<SubmitLockOptions, "store">>;
+}
+
+/** What a holder tells its parent. Times are those of the clock that all processes share. */
+export type FromHolder =
+  | { readonly begun: string; readonly user: string; readonly at: number }
+  | { readonly told: string; readonly reason: LostReason; readonly at: number }
+  /** Until when each lease is valid, as far as the holder knows at the moment. */
+  | { readonly believed: readonly (readonly [ownerId: string, until: number])[] };
 
 /**
  * A process that holds the locks of some users and never gives them back: `holder-process.ts SETTINGS`.

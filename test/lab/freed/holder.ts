@@ -1,11 +1,8 @@
-import { fork } from "node:child_process";
-import { once } from "node:events";
-import { fileURLToPath } from "node:url";
 import type { LostReason } from "../../../src/index.ts";
-import { atExit } from "../../support/at-exit.ts";
+import { Child } from "../../support/child.ts";
 import { until } from "../../support/until.ts";
 import { type Holding, Ledger } from "../ledger.ts";
-import type { FromHolder, HolderSettings } from "./protocol.ts";
+import type { FromHolder, HolderSettings } from "./holder-process.ts";
 
 /** A process that holds locks, seen from outside. */
 export interface Holder {
@@ -17,29 +14,14 @@ export interface Holder {
   kill(): Promise<void>;
 }
 
-const running = new Set<() => void>();
-atExit(() => {
-  for (const kill of running) kill();
-});
-
 /** Resolves when it holds the locks of all its users. */
 export async function startHolder(name: string, settings: HolderSettings): Promise<Holder> {
-  const script = fileURLToPath(new URL("./holder-process.ts", import.meta.url));
-  const child = fork(script, [JSON.stringify(settings)], {
-    execArgv: ["--import", "tsx"],
-    stdio: ["ignore", "ignore", "pipe", "ipc"],
-  });
-  const killNow = () => void child.kill("SIGKILL");
-  running.add(killNow);
-  const exited = once(child, "exit").then(() => running.delete(killNow));
+  const script = new URL("./holder-process.ts", import.meta.url);
+  const child = new Child<FromHolder>(script, [JSON.stringify(settings)]);
   const ledger = new Ledger();
   const told = new Map<string, { reason: LostReason; at: number }>();
   const believed = new Map<string, number>();
-  let said = "";
-  child.stderr?.on("data", (chunk: Buffer) => {
-    if (said.length < 20_000) said += chunk.toString();
-  });
-  child.on("message", (message: FromHolder) => {
+  child.onMessage((message) => {
     if ("begun" in message) {
       const { begun: ownerId, user, at: from } = message;
       ledger.begin({ holder: name, user, ownerId, from });
@@ -47,15 +29,11 @@ export async function startHolder(name: string, settings: HolderSettings): Promi
       told.set(message.told, { reason: message.reason, at: message.at });
     } else for (const [ownerId, at] of message.believed) believed.set(ownerId, at);
   });
-  await until(
-    () => {
-      if (child.exitCode !== null) throw new Error(`The holder ended at once:\n${said}`);
-      return believed.size === settings.users.length;
-    },
-    { what: `the ${name} holder`, boundMs: 60_000 },
-  );
+  await child.next();
+  const holdsAll = () => believed.size === settings.users.length;
+  await until(holdsAll, { what: `the ${name} holder`, boundMs: 60_000 });
   return {
-    pid: child.pid as number,
+    pid: child.pid,
     holdings: () => {
       for (const holding of ledger.holdings) {
         const { ownerId } = holding;
@@ -65,9 +43,6 @@ export async function startHolder(name: string, settings: HolderSettings): Promi
       return ledger.holdings;
     },
     told: (ownerId) => told.get(ownerId),
-    async kill() {
-      if (child.exitCode === null && child.signalCode === null) killNow();
-      await exited;
-    },
+    kill: () => child.kill(),
   };
 }

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { type RedisProxy, startProxy } from "../../support/proxy.ts";
 import { now } from "../service/protocol.ts";
-import type { Placed } from "./protocol.ts";
 import { Server } from "./server.ts";
+import type { Placed } from "./server-process.ts";
 import { type Fault, type StreamOptions, streamOf, type Wish } from "./stream.ts";
 
 export interface ReplayOptions extends StreamOptions {

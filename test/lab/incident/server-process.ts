@@ -1,7 +1,37 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { ioredis6, untilReady } from "../../support/clients.ts";
 import { now } from "../service/protocol.ts";
-import type { Answer, FromServer, ServerSettings, Submit } from "./protocol.ts";
+
+/** What a server of the shop is told when it starts. */
+export interface ServerSettings {
+  /** One of `shopLocks`. */
+  readonly lock: string;
+  readonly redisPort: number;
+  /** How far its clock is ahead of the others'. */
+  readonly clockAheadMs: number;
+}
+
+/** One click. */
+export interface Submit {
+  readonly number: number;
+  readonly user: string;
+  readonly wish: string;
+  readonly workMs: number;
+}
+
+/** Times are those of the clock that all processes of a machine share, in milliseconds. */
+export type Answer = Placed | { readonly kind: "repeated" | "refused" | "died" };
+
+/** The order was worked on, under the lock, from here to there. */
+export interface Placed {
+  readonly kind: "placed";
+  readonly fromMs: number;
+  readonly untilMs: number;
+}
+
+export type FromServer =
+  | { readonly ready: true }
+  | { readonly number: number; readonly answer: Answer };
 
 /** One server of the shop, in a process of its own: `server-process.ts SETTINGS`. */
 const settings = JSON.parse(process.argv[2] ?? "{}") as ServerSettings;

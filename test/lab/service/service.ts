@@ -1,9 +1,5 @@
-import { fork } from "node:child_process";
-import { once } from "node:events";
-import { fileURLToPath } from "node:url";
 import { type HttpClient, openClient } from "../../http/http-client.ts";
-import { atExit } from "../../support/at-exit.ts";
-import { until } from "../../support/until.ts";
+import { Child } from "../../support/child.ts";
 import { type Holding, Ledger } from "../ledger.ts";
 import { type FromService, now, type Settings, type ToService, type Vitals } from "./protocol.ts";
 
@@ -29,30 +25,16 @@ export interface Service {
   kill(): Promise<void>;
 }
 
-const running = new Set<() => void>();
-atExit(() => {
-  for (const kill of running) kill();
-});
-
 export async function startService(settings: Settings): Promise<Service> {
-  const script = fileURLToPath(new URL("./service-process.ts", import.meta.url));
-  const child = fork(script, [JSON.stringify(settings)], {
-    execArgv: ["--import", "tsx", "--expose-gc"],
-    stdio: ["ignore", "ignore", "pipe", "ipc"],
-  });
-  const killNow = () => void child.kill("SIGKILL");
-  running.add(killNow);
+  const script = new URL("./service-process.ts", import.meta.url);
+  const flags = ["--expose-gc"];
+  const child = new Child<FromService, ToService>(script, [JSON.stringify(settings)], { flags });
   const name = settings.framework;
   const uncaught: string[] = [];
   const asked: ((vitals: Vitals) => void)[] = [];
   const ledger = new Ledger();
   let port: number | undefined;
-  let ended = false;
-  let said = "";
-  child.stderr?.on("data", (chunk: Buffer) => {
-    if (said.length < 20_000) said += chunk.toString();
-  });
-  child.on("message", (message: FromService) => {
+  child.onMessage((message) => {
     if ("port" in message) port = message.port;
     else if ("uncaught" in message) uncaught.push(message.uncaught);
     else if ("vitals" in message) asked.shift()?.(message.vitals);
@@ -64,45 +46,35 @@ export async function startService(settings: Settings): Promise<Service> {
       if (holding !== undefined) ledger.end(holding, message.at, message.lost);
     }
   });
-  const exit: Service["exit"] = once(child, "exit").then(([code, signal]) => {
-    ended = true;
-    running.delete(killNow);
+  void child.exit.then(() => {
     // Whoever died does not work any more.
     for (const holding of ledger.holdings) ledger.end(holding, now());
-    return { code, signal };
   });
-  await until(
-    () => {
-      if (ended) throw new Error(`The service ended at once:\n${said}`);
-      return port;
-    },
-    { what: `a service on ${name}`, boundMs: 40_000 },
-  );
-  const client = openClient(1, port as unknown as number);
+  while (port === undefined) await child.next();
+  const client = openClient(1, port);
   return {
     name,
-    pid: child.pid as number,
-    port: port as unknown as number,
+    pid: child.pid,
+    port,
     client,
     get holdings() {
       return ledger.holdings;
     },
     uncaught,
     get ended() {
-      return ended;
+      return child.hasEnded;
     },
-    exit,
+    exit: child.exit,
     vitals() {
       const vitals = new Promise<Vitals>((resolve) => asked.push(resolve));
-      child.send({ ask: "vitals" } satisfies ToService);
+      child.send({ ask: "vitals" });
       return vitals;
     },
     forget: () => ledger.forget(),
-    terminate: () => void child.kill("SIGTERM"),
+    terminate: () => child.signal("SIGTERM"),
     async kill() {
       client.close();
-      if (!ended) killNow();
-      await exit;
+      await child.kill();
     },
   };
 }

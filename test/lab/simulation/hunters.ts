@@ -1,5 +1,5 @@
-import { fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
+import { Child } from "../../support/child.ts";
 import { compiled } from "../../support/compiled.ts";
 import type { HuntPlan, HuntResult } from "./hunt.ts";
 
@@ -10,24 +10,8 @@ export async function huntElsewhere(
 ): Promise<HuntResult> {
   const file = fileURLToPath(new URL("./hunt-process.ts", import.meta.url));
   const program = await compiled({ file, texts });
-  return new Promise((resolve, reject) => {
-    const child = fork(program, [JSON.stringify(plan)], {
-      stdio: ["ignore", "ignore", "pipe", "ipc"],
-    });
-    let complaint = "";
-    child.stderr?.on("data", (chunk) => {
-      complaint += String(chunk);
-    });
-    let result: HuntResult | undefined;
-    child.on("message", (message) => {
-      result = message as HuntResult;
-    });
-    child.on("error", reject);
-    child.on("close", (code) => {
-      if (result === undefined) reject(new Error(`a hunt ended with ${code}: ${complaint}`));
-      else resolve(result);
-    });
-  });
+  const hours = 10 * 3_600_000;
+  return await new Child<HuntResult>(program, [JSON.stringify(plan)]).next(hours);
 }
 
 /** Splits the runs over several processes, each with a seed of its own. */
