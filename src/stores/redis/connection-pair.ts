@@ -1,5 +1,5 @@
 import type { LockCommand, NoAnswer } from "../../lock/store.ts";
-import { inNeutralContext } from "../../neutral-context.ts";
+import { inNeutralContext } from "../../timer-wheel.ts";
 import type { ClientPort, ClientStatus, ServerPort } from "./clients/port.ts";
 import { slotOf } from "./clients/slots.ts";
 import { recordKeyOf } from "./cluster.ts";

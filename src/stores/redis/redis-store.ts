@@ -13,7 +13,7 @@ import {
   type OwnedReply,
   type ReleaseRequest,
 } from "../../lock/store.ts";
-import { inNeutralContext } from "../../neutral-context.ts";
+import { inNeutralContext } from "../../timer-wheel.ts";
 import { checkOptionNames, invalidOption } from "../../validation.ts";
 import { CommandBatch, type Confirmed } from "./batch.ts";
 import type { ClientPort } from "./clients/port.ts";

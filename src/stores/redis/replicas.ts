@@ -1,5 +1,5 @@
 import type { LockCommand, NoAnswer } from "../../lock/store.ts";
-import { inNeutralContext } from "../../neutral-context.ts";
+import { inNeutralContext } from "../../timer-wheel.ts";
 import type { ClientPort } from "./clients/port.ts";
 import { maxEntries } from "./commands/command.ts";
 import { ownedReply } from "./commands/release.ts";
