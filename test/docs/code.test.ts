@@ -120,7 +120,7 @@ describe("a quick start", () => {
         /await pay\(500\);(?=\s+(\S+)\.throwIfAborted)/,
         "while (!$1.aborted) await pay(50);",
       )
-      .replace("new RedisStore(redis) }", "new RedisStore(redis), ttlMs: 600 }");
+      .replace("new RedisStore(redis) }", "new RedisStore(redis), ttlMs: 2_000 }");
 
   test.each(starts)(
     "for $name answers 503 where its lease is freed",
@@ -134,15 +134,16 @@ describe("a quick start", () => {
       const submit = (user: string) =>
         fetch(url, { method: "POST", headers: { "x-user-id": user } });
       await serving(() => submit(""));
-      const order = submit("freed");
+      const user = `freed-${port}`;
+      const order = submit(user);
       const client = ioredis6.connect(redis.port);
       const lock = new SubmitLock({ store: new RedisStore(client) });
       const idOf = async () => {
-        const found = await lock.inspect("freed");
+        const found = await lock.inspect(user);
         return "id" in found ? found.id : undefined;
       };
       await until(async () => (await idOf()) !== undefined, { what: "the order to start" });
-      await lock.free("freed", { id: (await idOf()) as string, by: "a test", reason: "a test" });
+      await lock.free(user, { id: (await idOf()) as string, by: "a test", reason: "a test" });
       expect((await order).status).toBe(503);
       await lock.close({ timeoutMs: 0 });
       closeClients();

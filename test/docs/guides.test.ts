@@ -90,8 +90,10 @@ console.log(answer.status, answer.headers.get("idempotent-replayed"), JSON.strin
     const first = await click();
     expect(first).toMatchObject({ status: 201, json: { cents: 990 } });
     // As after a crash between the commit and the record.
-    const [record] = (await command(redis.port, "keys", `{lock:submit:${user}}:*`)) as string[];
-    await command(redis.port, "del", record as string);
+    const records = async () =>
+      (await command(redis.port, "keys", `{lock:submit:${user}}:*`)) as string[];
+    const record = await until(async () => (await records())[0], { what: "the record" });
+    await command(redis.port, "del", record);
     const again = await click();
     expect(again.headers["idempotent-replayed"]).toBeUndefined();
     expect(again).toMatchObject({ status: 201, text: first.text });

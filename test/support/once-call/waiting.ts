@@ -53,7 +53,8 @@ export function waitsForTheSame(openStore: () => LockStore): void {
     });
 
     test("waits for waitMs and no longer, and does not run then", async () => {
-      const [lock, user] = [open(), freshUser()];
+      const lock = openLock({ store: openStore(), ...roomyTimes });
+      const user = freshUser();
       const first = await begun(lock, user);
       const from = performance.now();
       const call = lock.once(user, submission, never, { waitMs: 300 });
