@@ -1,8 +1,8 @@
-import { writeFileSync } from "node:fs";
-import { loadavg } from "node:os";
-import { installPeers } from "../test/lab/peers/install.ts";
-import { serverBinary } from "../test/support/server-binary.ts";
-import { conditions } from "./machine.ts";
+import { readFileSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { cpus, loadavg } from "node:os";
+import { installPeers, peerVersions } from "../test/lab/peers/install.ts";
+import { serverBinary, serverVersion } from "../test/support/server-binary.ts";
 import type { Findings, Part, Target } from "./part.ts";
 import { acknowledgement } from "./parts/acknowledged.ts";
 import { cluster } from "./parts/cluster.ts";
@@ -17,6 +17,7 @@ import { profile } from "./parts/profile.ts";
 import { route } from "./parts/route.ts";
 import { scale } from "./parts/scale.ts";
 import { watchdogs } from "./parts/watchdogs.ts";
+import { rounds, seconds } from "./settings.ts";
 import { table } from "./text.ts";
 
 /**
@@ -98,4 +99,22 @@ function targetTable(of: readonly Target[]): string {
   ]);
   const head = ["measure", "target", "measured", "met?", "limit, measured in the same run"];
   return `## Targets\n\n${table(head, rows)}`;
+}
+
+const require = createRequire(import.meta.url);
+
+/** What was measured on what, without the name of the machine. */
+function conditions(binary: string): string {
+  const versions = [
+    `Node ${process.version}`,
+    serverVersion(binary),
+    ...["submit-lock", "ioredis", "express", "koa"].map((name) => `${name} ${versionOf(name)}`),
+    ...Object.entries(peerVersions()).map(([name, version]) => `${name} ${version}`),
+  ];
+  return `${cpus().length} CPUs, ${versions.join(", ")}; Redis on loopback and without persistence, everything on the one machine. Each measurement lasts ${seconds} s and is made in ${rounds} rounds, in which everything that is compared takes turns; a number is the median of the rounds (the least–the most), and a ratio is taken within each round.`;
+}
+
+function versionOf(name: string): string {
+  const file = readFileSync(require.resolve(`${name}/package.json`), "utf8");
+  return (JSON.parse(file) as { version: string }).version;
 }

@@ -1,11 +1,24 @@
 import type { RequestListener } from "node:http";
+import { context } from "@opentelemetry/api";
+import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
+import {
+  AggregationTemporality,
+  InMemoryMetricExporter,
+  MeterProvider,
+  PeriodicExportingMetricReader,
+} from "@opentelemetry/sdk-metrics";
+import {
+  BasicTracerProvider,
+  BatchSpanProcessor,
+  type SpanExporter,
+} from "@opentelemetry/sdk-trace-base";
 import express, { type RequestHandler } from "express";
 import type { Redis } from "ioredis";
 import { RedisStore, SubmitLock } from "submit-lock";
 import { type SubmitGuardOptions, submitGuard } from "submit-lock/express";
+import { instrument } from "submit-lock/opentelemetry";
 import { ttlMs } from "../locker.ts";
 import { expressLock, expressScripts } from "./hand-written.ts";
-import { observe } from "./observe.ts";
 import type { Variant } from "./variants.ts";
 
 /** The order does nothing but answer: whatever a request takes is the framework's and the lock's. */
@@ -42,4 +55,26 @@ function stack(variant: Variant, redis: Redis, handler: RequestHandler): Request
       observe(lock, variant === "traced");
       return [guard().protect(handler)];
   }
+}
+
+/** Takes every batch, and keeps none. */
+const nowhere: SpanExporter = {
+  export: (_spans, done) => done({ code: 0 }),
+  shutdown: () => Promise.resolve(),
+};
+
+/** What a shop does that exports metrics, and one that records every span as well. */
+function observe(lock: SubmitLock, withSpans: boolean): void {
+  const exporter = new InMemoryMetricExporter(AggregationTemporality.DELTA);
+  const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 10_000 });
+  const meterProvider = new MeterProvider({ readers: [reader] });
+  if (!withSpans) {
+    instrument({ locks: [lock], meterProvider });
+    return;
+  }
+  context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
+  const tracerProvider = new BasicTracerProvider({
+    spanProcessors: [new BatchSpanProcessor(nowhere)],
+  });
+  instrument({ locks: [lock], meterProvider, tracerProvider });
 }

@@ -3,7 +3,6 @@ import { SubmitLock } from "../../../src/lock/submit-lock.ts";
 import { portOf } from "../../../src/stores/redis/clients/port-of.ts";
 import { recordKeyOf } from "../../../src/stores/redis/cluster.ts";
 import { RedisStore } from "../../../src/stores/redis/redis-store.ts";
-import { Fates } from "./fates.ts";
 import { CallWatch } from "./invariants/call-watch.ts";
 import { ClientWatch } from "./invariants/client-watch.ts";
 import { CompleteWatch } from "./invariants/complete-watch.ts";
@@ -14,16 +13,53 @@ import { type Owner, Owners } from "./invariants/owners.ts";
 import { Verdict } from "./invariants/verdict.ts";
 import { ioredisDefaults } from "./network/client-options.ts";
 import { SimulatedClient } from "./network/simulated-client.ts";
-import type { Surroundings } from "./network/surroundings.ts";
+import type { CommandFate, Surroundings } from "./network/surroundings.ts";
 import type { Participant } from "./participant.ts";
 import { count, type Report, type Reporter } from "./report.ts";
-import type { ProcessPlan, Schedule } from "./schedule.ts";
+import type { FatePlan, ProcessPlan, Schedule } from "./schedule.ts";
+import { nameOf } from "./script-names.ts";
 import { SimulatedRedis } from "./server/simulated-redis.ts";
 import { EventLoop, on } from "./time/event-loop.ts";
 import { Machine } from "./time/machine.ts";
 import { Noise } from "./time/noise.ts";
 import { phase } from "./time/task-queue.ts";
 import { type AttemptId, WitnessedStore } from "./witnessed-store.ts";
+
+/** What becomes of the commands that one process writes, as the schedule has it. */
+class Fates {
+  readonly #plans: readonly FatePlan[];
+  readonly #reporter: Reporter;
+  #written = 0;
+  #completes = 0;
+
+  /** @param plans those of this process. */
+  constructor(plans: readonly FatePlan[], reporter: Reporter) {
+    this.#plans = plans;
+    this.#reporter = reporter;
+  }
+
+  /** Of the next command, which calls this script. */
+  next(script: string): CommandFate | undefined {
+    const nth = this.#written++;
+    const nthComplete = nameOf(script) === "complete" ? this.#completes++ : undefined;
+    const fate = this.#plans.find((plan) => plan.nth === (plan.ofCompletes ? nthComplete : nth));
+    if (fate !== undefined) this.#tell(fate);
+    return fate;
+  }
+
+  #tell(fate: FatePlan): void {
+    const reporter = this.#reporter;
+    if (fate.requestMs > 0) reporter.count("fault: request held");
+    if (fate.replyMs > 0) reporter.count("fault: reply held");
+    if (fate.oddAnswer) reporter.count("fault: odd answer");
+    if (fate.resetMs !== undefined) {
+      reporter.count(
+        fate.stillLands ? "fault: reset, copy may still land" : "fault: reset, copy lost",
+      );
+    }
+    reporter.note(() => `           ${JSON.stringify(fate)}`);
+  }
+}
 
 /** The most that noise adds to the latency of one message. */
 const latencyNoiseMs = 2;

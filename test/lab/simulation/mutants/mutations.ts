@@ -1,16 +1,9 @@
 import type { Mutation } from "./mutation.ts";
-import { acquireMutations } from "./mutations/acquire.ts";
-import { connectionMutations } from "./mutations/connections.ts";
-import { cooldownMutations } from "./mutations/cooldown.ts";
-import { fencingMutations } from "./mutations/fencing.ts";
-import { freedMutations } from "./mutations/freed.ts";
-import { leaseMutations } from "./mutations/lease.ts";
-import { noGapMutations } from "./mutations/no-gap.ts";
-import { onceMutations } from "./mutations/once.ts";
-import { refusedMutations } from "./mutations/refused.ts";
-import { releaseMutations } from "./mutations/release.ts";
-import { replicaMutations } from "./mutations/replicas.ts";
-import { timerMutations } from "./mutations/timers.ts";
+import { acquireMutations, refusedMutations } from "./mutations/acquire.ts";
+import { connectionMutations, replicaMutations } from "./mutations/connections.ts";
+import { leaseMutations, timerMutations } from "./mutations/lease.ts";
+import { fencingMutations, noGapMutations, onceMutations } from "./mutations/once.ts";
+import { cooldownMutations, freedMutations, releaseMutations } from "./mutations/release.ts";
 
 /*
  * Not in the list, because nothing can notice them:

@@ -1,4 +1,4 @@
-import type { Mutation } from "../mutation.ts";
+import { type Mutation, retiredWhen } from "../mutation.ts";
 
 /** Rules 1 to 4: how an attempt asks for a lock, and how the lock is taken. */
 export const acquireMutations: readonly Mutation[] = [
@@ -115,5 +115,29 @@ function idOf(lock: object, key: string): string {
     rule: "acquire",
     find: "if not failed(reply) and reply < 0 then",
     replace: "if not failed(reply) then",
+  },
+];
+
+/** Rule 18: an attempt that was refused, and a look-up, leave nothing behind. */
+export const refusedMutations: readonly Mutation[] = [
+  {
+    name: "a completed attempt is not retired",
+    isRare: true,
+    rule: "5, 18",
+    find: retiredWhen,
+    replace: `if (settled.outcome === "completed") void 0; else ${retiredWhen}`,
+  },
+  {
+    name: "a mismatched attempt is not retired",
+    isRare: true,
+    rule: "5, 18",
+    find: retiredWhen,
+    replace: `if (settled.outcome === "mismatched") void 0; else ${retiredWhen}`,
+  },
+  {
+    name: "a look-up takes what is free",
+    rule: "18",
+    find: "head({ ...settings, deadlineMs: 0 })",
+    replace: "head(settings)",
   },
 ];

@@ -54,3 +54,115 @@ export const releaseMutations: readonly Mutation[] = [
   local owner_id = type(seen) == 'string' and string.sub(seen, 1, 36) or ARGV[2 * i - 1]`,
   },
 ];
+
+/** Rule 19: a cooldown, by whom it is left and for how long. */
+export const cooldownMutations: readonly Mutation[] = [
+  {
+    name: "a cooldown is only written over the lock",
+    rule: "16, release",
+    in: "letGo",
+    find: "if reply and reply.ok then\n",
+    replace: "if failed(reply) then\n      return reply\n    else\n",
+  },
+  {
+    name: "a cooldown is written behind the deletion",
+    rule: "16, release",
+    find: "local reply = redis.pcall('SET', key, cooldown, 'PX', life, 'XX')",
+    replace: "local reply = false",
+  },
+  {
+    name: "a cooldown lasts for as long as Redis' clock was set back",
+    rule: "19, release",
+    find: "math.min(left, ",
+    replace: "math.min(left, left or ",
+  },
+  {
+    name: "a retire sets the cooldown once more",
+    rule: "19",
+    find: "    this.#cooldownUntilMs = 0;\n",
+    replace: "",
+  },
+  {
+    name: "each copy of a release has a cooldown of its own",
+    rule: "19",
+    find: "latestDeadlineMs,\n      cooldownUntilMs: this.#cooldownUntilMs,",
+    replace:
+      "latestDeadlineMs,\n      cooldownUntilMs: this.#cooldownUntilMs && this.#cooldownUntilMs + Math.round(performance.now() - this.startedAt),",
+  },
+  {
+    name: "each copy of a complete has a cooldown of its own",
+    rule: "19",
+    find: "this.#expiresAtMs,\n      cooldownUntilMs: this.#cooldownUntilMs,",
+    replace:
+      "this.#expiresAtMs,\n      cooldownUntilMs: this.#cooldownUntilMs && this.#cooldownUntilMs + Math.round(performance.now() - this.startedAt),",
+  },
+  {
+    name: "a lease that was lost leaves a cooldown",
+    rule: "19",
+    find: "isLost ? 0 : cooldownMs,",
+    replace: "cooldownMs,",
+  },
+  {
+    name: "a cooldown of one's own is called foreign",
+    rule: "8, 19, release",
+    find: "elseif ends > 0 and held == 'cooldown:' .. owner_id then\n    reply = 1",
+    replace: "",
+  },
+];
+
+/** Rule 19: a person who frees, and the tombstone in the place of the lease. */
+export const freedMutations: readonly Mutation[] = [
+  {
+    name: "free deletes",
+    rule: "19, free",
+    find: "if ARGV[5] == '1' or not (lease or freed) then",
+    replace: "if true then",
+  },
+  {
+    name: "a tombstone without the owner id",
+    rule: "19, free",
+    find: "'freed:' .. lease .. ':'",
+    replace: "'freed:' .. string.rep('0', 36) .. ':'",
+  },
+  {
+    name: "free does not compare",
+    rule: "19, free",
+    find: "if string.sub(named, 1, string.len(id)) ~= id then\n  return { now, -1 }\nend\n",
+    replace: "",
+  },
+  {
+    name: "a tombstone has a life of its own",
+    rule: "19, free",
+    find: "if left < 0 then\n",
+    replace: "if lease or left < 0 then\n",
+  },
+  {
+    name: "a tombstone keeps a life that a clock has lengthened",
+    isRare: true,
+    rule: "18, free",
+    find: "elseif most and left > most then\n",
+    replace: "elseif false then\n",
+  },
+  {
+    name: "the first write of a free needs memory",
+    isRare: true,
+    rule: "16, free",
+    find: "local reply = redis.pcall('PEXPIRE', key, string.format('%.0f', left))",
+    replace: "local reply = 1",
+  },
+  {
+    name: "a release deletes its tombstone",
+    rule: "19, release",
+    find: "elseif ends > 0 and held",
+    replace: `elseif string.sub(held, 1, 43) == 'freed:' .. owner_id .. ':' then
+    redis.pcall('DEL', key)
+    reply = -2
+  elseif ends > 0 and held`,
+  },
+  {
+    name: "a lease that is freed is not lost",
+    rule: "7, 19",
+    find: 'this.#end("freed");',
+    replace: "void 0;",
+  },
+];
