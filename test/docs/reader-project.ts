@@ -1,5 +1,4 @@
-import { type ChildProcess, execFile, spawn } from "node:child_process";
-import { once } from "node:events";
+import { execFile } from "node:child_process";
 import {
   existsSync,
   mkdirSync,
@@ -12,7 +11,7 @@ import {
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
-import { atExit } from "../support/at-exit.ts";
+import { Program } from "../support/child.ts";
 import { compiled } from "../support/compiled.ts";
 import { ROOT } from "./page.ts";
 
@@ -42,7 +41,7 @@ const packages = [
 /** A project of somebody who copies from the documents. It uses what `npm run build` left in `dist`. */
 export class ReaderProject {
   readonly folder: string;
-  readonly #running = new Set<ChildProcess>();
+  readonly #running = new Set<Program>();
 
   constructor() {
     if (!existsSync(join(ROOT, "dist/cjs/package.json"))) {
@@ -90,47 +89,35 @@ export class ReaderProject {
 
   /** Runs a file to its end and resolves with what it printed; rejects with its errors. */
   async run(file: string, env: Record<string, string> = {}): Promise<string> {
-    const { code, output } = await ended(await this.#spawn(file, env));
-    if (code !== 0) throw new Error(`${file} ended with ${code}:\n${output}`);
-    return output;
+    const program = await this.#spawn(file, env);
+    const code = await program.ended;
+    if (code !== 0) throw new Error(`${file} ended with ${code}:\n${program.output()}`);
+    return program.output();
   }
 
   /** Runs a file that serves until `remove` ends it. One that ends by itself says so in the log. */
   async start(file: string, env: Record<string, string>): Promise<void> {
-    const child = await this.#spawn(file, env);
-    void ended(child).then(({ code, output }) => {
-      if (code !== null) console.error(`${file} ended with ${code}:\n${output}`);
+    const program = await this.#spawn(file, env);
+    void program.ended.then((code) => {
+      if (code !== "SIGKILL") console.error(`${file} ended with ${code}:\n${program.output()}`);
     });
   }
 
-  async #spawn(file: string, env: Record<string, string>): Promise<ChildProcess> {
+  async #spawn(file: string, env: Record<string, string>): Promise<Program> {
     const path = join(this.folder, file);
-    const program = file.endsWith(".ts")
+    const module = file.endsWith(".ts")
       ? await compiled({ file: path, outfile: `${path}.mjs` })
       : path;
-    const child = spawn(process.execPath, [program], {
+    const program = new Program(process.execPath, [module], {
       cwd: this.folder,
       env: { ...process.env, NODE_ENV: "test", ...env },
     });
-    this.#running.add(child);
-    atExit(() => void child.kill("SIGKILL"));
-    return child;
+    this.#running.add(program);
+    return program;
   }
 
   remove(): void {
-    for (const child of this.#running) child.kill("SIGKILL");
+    for (const program of this.#running) program.kill();
     rmSync(this.folder, { recursive: true, force: true });
   }
-}
-
-/** `code` is null if a signal ended it. */
-async function ended(child: ChildProcess): Promise<{ code: number | null; output: string }> {
-  let output = "";
-  const note = (chunk: Buffer) => {
-    output += chunk.toString();
-  };
-  child.stdout?.on("data", note);
-  child.stderr?.on("data", note);
-  const [code] = (await once(child, "close")) as [number | null];
-  return { code, output };
 }

@@ -1,13 +1,11 @@
-import { type ChildProcess, spawn } from "node:child_process";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { onNodeRedis } from "../docs/on-node-redis.ts";
 import { page } from "../docs/page.ts";
-import { atExit } from "../support/at-exit.ts";
+import { endAll, Program } from "../support/child.ts";
 import { freePort } from "../support/free-port.ts";
 import { freshUser } from "../support/ids.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
-import { until } from "../support/until.ts";
-import { Consumers, ownVersions, type Project } from "./consumer-project.ts";
+import { Consumers, ownVersions } from "./consumer-project.ts";
 
 // An install with an empty npm cache takes as long as the registry does.
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
@@ -57,12 +55,11 @@ const starts = [
 ] as const;
 
 let consumers: Consumers;
-let running: ChildProcess | undefined;
 
 beforeAll(async () => {
   consumers = await Consumers.pack();
 });
-afterEach(() => running?.kill("SIGKILL"));
+afterEach(endAll);
 afterAll(() => consumers?.remove());
 
 test.each(starts)(
@@ -74,7 +71,11 @@ test.each(starts)(
     const manifest = { type, packages: ownVersions(...packages) };
     const project = await consumers.installInto(name.replaceAll(" ", "-"), code, manifest);
     const port = await freePort();
-    const output = serve(project, port);
+    const env = { REDIS_URL: `redis://127.0.0.1:${sharedRedisPort()}`, PORT: `${port}` };
+    const shop = new Program(process.execPath, ["shop.js"], {
+      cwd: project.folder,
+      env: { ...process.env, ...env },
+    });
     const click = async (user: string): Promise<number> => {
       const headers = { "x-user-id": user };
       return (await fetch(`http://127.0.0.1:${port}/orders`, { method: "POST", headers })).status;
@@ -84,30 +85,11 @@ test.each(starts)(
         (status) => status === 401,
         () => false,
       );
-    await until(answers, { what: "an answer of the shop", everyMs: 50 }).catch((error) => {
-      throw new Error(`${error}\n${output()}`);
-    });
+    await shop.until(answers, "to answer");
     const user = freshUser();
     expect((await Promise.all([click(user), click(user)])).sort()).toEqual([201, 409]);
 
-    const env = { REDIS_URL: `redis://127.0.0.1:${sharedRedisPort()}` };
     const shown = await project.bin("submit-lock", ["show", user], env);
     expect(shown).toMatchObject({ code: 0, stderr: "" });
   },
 );
-
-function serve(project: Project, port: number): () => string {
-  const env = { REDIS_URL: `redis://127.0.0.1:${sharedRedisPort()}`, PORT: `${port}` };
-  const child = spawn(process.execPath, ["shop.js"], {
-    cwd: project.folder,
-    env: { ...process.env, ...env },
-    stdio: ["ignore", "ignore", "pipe"],
-  });
-  running = child;
-  atExit(() => void child.kill("SIGKILL"));
-  let said = "";
-  child.stderr.on("data", (chunk: Buffer) => {
-    said += chunk.toString();
-  });
-  return () => said;
-}

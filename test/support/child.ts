@@ -1,8 +1,9 @@
-import { type ChildProcess, execFile, fork } from "node:child_process";
+import { type ChildProcess, execFile, fork, spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { atExit } from "./at-exit.ts";
 import { compiled } from "./compiled.ts";
+import { until } from "./until.ts";
 
 export interface Ended {
   readonly code: number;
@@ -26,10 +27,21 @@ export async function runChild(code: string, env: Record<string, string> = {}): 
   });
 }
 
-const running = new Set<ChildProcess>();
-atExit(() => {
-  for (const child of running) child.kill("SIGKILL");
-});
+/** Each with the signal that ends it. */
+const running = new Map<ChildProcess, NodeJS.Signals>();
+atExit(endAll);
+
+/** Ends what a failed test has left behind. */
+export function endAll(): void {
+  for (const [child, signal] of running) child.kill(signal);
+}
+
+/** Resolves when it has ended, and all that it printed was read. */
+async function endOf(child: ChildProcess, signal: NodeJS.Signals = "SIGKILL") {
+  running.set(child, signal);
+  const [code, signalled] = await once(child, "close").finally(() => running.delete(child));
+  return { code, signal: signalled } as { code: number | null; signal: NodeJS.Signals | null };
+}
 
 export interface ChildOptions {
   /** Flags of Node. */
@@ -57,14 +69,10 @@ export class Child<From extends object, To extends object = never> {
       env: { ...process.env, ...env },
       stdio: ["ignore", "ignore", "pipe", "ipc"],
     });
-    running.add(this.#child);
     this.#child.stderr?.on("data", (chunk: Buffer) => {
       this.#errors = `${this.#errors}${chunk}`.slice(-20_000);
     });
-    this.exit = once(this.#child, "close").then(([code, signal]) => {
-      running.delete(this.#child);
-      return { code, signal };
-    });
+    this.exit = endOf(this.#child);
   }
 
   get pid(): number {
@@ -112,5 +120,71 @@ export class Child<From extends object, To extends object = never> {
   async kill(): Promise<void> {
     if (!this.hasEnded) this.signal("SIGKILL");
     await this.exit;
+  }
+}
+
+export interface ProgramOptions {
+  readonly cwd?: string | undefined;
+  /** The whole environment. */
+  readonly env?: NodeJS.ProcessEnv;
+  /** For a program that has servers of its own to end. @defaultValue SIGKILL */
+  readonly endedBy?: NodeJS.Signals;
+}
+
+/** Any program in a process of its own, and what it prints; it ends when this process ends. */
+export class Program {
+  /** The exit code, or the signal that ended it; rejects if there is no such program. */
+  readonly ended: Promise<number | string>;
+  readonly #child: ChildProcess;
+  #output = "";
+
+  constructor(
+    program: string,
+    args: readonly string[],
+    { cwd, env = process.env, endedBy }: ProgramOptions = {},
+  ) {
+    this.#child = spawn(program, args, { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
+    for (const stream of [this.#child.stdout, this.#child.stderr]) {
+      stream?.on("data", (chunk: Buffer) => {
+        this.#output += chunk.toString();
+      });
+    }
+    this.ended = endOf(this.#child, endedBy).then(({ code, signal }) => code ?? String(signal));
+    // Heard by `until`, too.
+    this.ended.catch((error: Error) => {
+      this.#output += error.message;
+    });
+  }
+
+  get hasEnded(): boolean {
+    return !running.has(this.#child);
+  }
+
+  /** Everything that was printed so far. */
+  output(): string {
+    return this.#output;
+  }
+
+  /** Resolves with the match as soon as it was printed. */
+  async prints(pattern: RegExp): Promise<RegExpExecArray> {
+    return await this.until(() => pattern.exec(this.#output), `to print ${pattern}`);
+  }
+
+  /** Resolves as soon as `found` finds something; rejects with what was printed if it ends before. */
+  async until<Found>(found: () => Found | Promise<Found>, what: string) {
+    const look = async () => {
+      const isOver = this.hasEnded;
+      const seen = await found();
+      if (isOver && !seen) throw new Error("it ended");
+      return seen;
+    };
+    return await until(look, { what, boundMs: 90_000, everyMs: 20 }).catch((error) => {
+      const name = this.#child.spawnargs.join(" ");
+      throw new Error(`waiting for ${name} ${what}: ${error.message}\n${this.#output}`);
+    });
+  }
+
+  kill(signal: NodeJS.Signals = "SIGKILL"): void {
+    this.#child.kill(signal);
   }
 }

@@ -2,11 +2,12 @@ import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 import { fileURLToPath } from "node:url";
 import { afterAll, describe, test } from "vitest";
+import { endAll, type Program } from "../../support/child.ts";
 import { command } from "../../support/command.ts";
 import { freePort } from "../../support/free-port.ts";
 import { type RedisServer, startRedis } from "../../support/redis-server.ts";
 import { until } from "../../support/until.ts";
-import { type Example, endAll, runExample } from "./run-example.ts";
+import { runExample } from "./run-example.ts";
 
 const express = "examples/express-checkout.ts";
 const koa = "examples/koa-checkout.ts";
@@ -25,7 +26,7 @@ async function redisServer(): Promise<RedisServer> {
   return server;
 }
 
-async function urlOf(example: Example): Promise<string> {
+async function urlOf(example: Program): Promise<string> {
   const [, url] = await example.prints(/(http:\/\/127\.0\.0\.1:\d+)\n/);
   return url as string;
 }

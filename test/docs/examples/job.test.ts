@@ -1,8 +1,9 @@
 import { afterAll, describe, expect, test } from "vitest";
+import { endAll } from "../../support/child.ts";
 import { command } from "../../support/command.ts";
 import { freePort } from "../../support/free-port.ts";
 import { type RedisServer, startRedis } from "../../support/redis-server.ts";
-import { endAll, runExample } from "./run-example.ts";
+import { runExample } from "./run-example.ts";
 
 const file = "examples/job.ts";
 

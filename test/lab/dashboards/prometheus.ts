@@ -1,12 +1,17 @@
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
-import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import {
+  copyFileSync,
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { atExit } from "../../support/at-exit.ts";
 import { dashboards } from "../../support/board.ts";
+import { Program } from "../../support/child.ts";
 import { freePort } from "../../support/free-port.ts";
-import { until } from "../../support/until.ts";
 
 /** A series of an answer: its labels, and its values over time. */
 export interface Series {
@@ -16,11 +21,11 @@ export interface Series {
 
 /** A Prometheus of our own on loopback, with the documented configuration and a faster clock. */
 export class Prometheus {
-  readonly #child: ChildProcess;
+  readonly #child: Program;
   readonly #url: string;
   readonly #folder: string;
 
-  private constructor(child: ChildProcess, url: string, folder: string) {
+  private constructor(child: Program, url: string, folder: string) {
     this.#child = child;
     this.#url = url;
     this.#folder = folder;
@@ -42,15 +47,13 @@ export class Prometheus {
       `--web.listen-address=127.0.0.1:${port}`,
       "--log.level=error",
     ];
-    const child = spawn("prometheus", args, { stdio: ["ignore", "inherit", "inherit"] });
-    atExit(() => void child.kill("SIGKILL"));
+    const child = new Program("prometheus", args);
     const prometheus = new Prometheus(child, `http://127.0.0.1:${port}`, folder);
-    await until(() => prometheus.#isReady(), { what: "Prometheus", boundMs: 30_000, everyMs: 50 });
+    await child.until(() => prometheus.#isReady(), "to be ready");
     return prometheus;
   }
 
   async #isReady(): Promise<boolean> {
-    if (this.#child.exitCode !== null) throw new Error("Prometheus ended at once");
     const answer = await fetch(`${this.#url}/-/ready`).catch(() => undefined);
     return answer?.ok === true;
   }
@@ -80,11 +83,38 @@ export class Prometheus {
   }
 
   async stop(): Promise<void> {
-    if (this.#child.exitCode === null) {
-      const exited = once(this.#child, "exit");
-      this.#child.kill("SIGKILL");
-      await exited;
-    }
+    this.#child.kill();
+    await this.#child.ended;
     rmSync(this.#folder, { recursive: true, force: true });
   }
+}
+
+const INSTALL = "apt-get update && apt-get install -y --no-install-recommends prometheus";
+
+const ADVICE = `\`npm run lab -- dashboards\` needs prometheus and promtool on the PATH (2.42 or newer) and found none.
+  macOS           brew install prometheus
+  Debian, Ubuntu  sudo apt-get install prometheus   (as root this command does it by itself)`;
+
+/** Makes sure that `prometheus` and `promtool` are on the PATH; on Debian and Ubuntu as root it installs them. */
+export function requirePrometheus(): void {
+  if (isThere()) return;
+  const debianAsRoot = process.getuid?.() === 0 && existsSync("/etc/debian_version");
+  if (!debianAsRoot) throw new Error(ADVICE);
+  console.log(`No Prometheus found. Installing one:\n  ${INSTALL}`);
+  const { status } = spawnSync("sh", ["-c", INSTALL], {
+    stdio: ["ignore", "inherit", "inherit"],
+    env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" },
+    timeout: 240_000,
+  });
+  // The package may start a service on port 9090, which nobody used before this line.
+  spawnSync("service", ["prometheus", "stop"], { stdio: "ignore", timeout: 30_000 });
+  if (status !== 0 || !isThere()) {
+    throw new Error(`The installation failed (exit status ${status}).\n${ADVICE}`);
+  }
+}
+
+function isThere(): boolean {
+  return ["prometheus", "promtool"].every(
+    (name) => spawnSync(name, ["--version"], { stdio: "ignore", timeout: 10_000 }).status === 0,
+  );
 }

@@ -6,8 +6,7 @@ import { command } from "../../support/command.ts";
 import { serverBinary } from "../../support/server-binary.ts";
 import { type RedisServer, startServer } from "../../support/server-process.ts";
 import { until } from "../../support/until.ts";
-import { Prometheus } from "./prometheus.ts";
-import { requirePrometheus } from "./prometheus-binary.ts";
+import { Prometheus, requirePrometheus } from "./prometheus.ts";
 import { Shop } from "./shop.ts";
 
 /**

@@ -1,8 +1,5 @@
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
-import { atExit } from "../../support/at-exit.ts";
+import { Program } from "../../support/child.ts";
 import { freePort } from "../../support/free-port.ts";
-import { until } from "../../support/until.ts";
 import type { Bank } from "./bank.ts";
 
 /** Where to run what: a program and its arguments, in the folder of the project. */
@@ -13,21 +10,15 @@ export interface Command {
   readonly folder: string;
 }
 
-const running = new Set<ChildProcess>();
-// A test that was given up does not stop its shop.
-atExit(() => {
-  for (const child of running) child.kill("SIGKILL");
-});
-
 /** Longer than any answer takes; a shop that lets a click through to a held bank gives none. */
 const answerWithinMs = 30_000;
 
 /** A shop of a recipe, in a process of its own. */
 export class ShopProcess {
   readonly url: string;
-  readonly #child: ChildProcess;
+  readonly #child: Program;
 
-  private constructor(url: string, child: ChildProcess) {
+  private constructor(url: string, child: Program) {
     this.url = url;
     this.#child = child;
   }
@@ -42,37 +33,14 @@ export class ShopProcess {
     const redisUrl = `redis://127.0.0.1:${redisPort}`;
     const env = { REDIS_URL: redisUrl, PAYMENTS_URL: bank.url, PORT: `${port}` };
     const filled = args.map((arg) => arg.replace("$PORT", `${port}`));
-    const child = spawn(program, filled, {
-      cwd: folder,
-      env: { ...process.env, ...env },
-      stdio: ["ignore", "pipe", "pipe"],
-    });
-    running.add(child);
-    child.once("exit", () => running.delete(child));
-    let printed = "";
-    for (const stream of [child.stdout, child.stderr]) {
-      stream.on("data", (chunk: Buffer) => {
-        printed += chunk.toString();
-      });
-    }
-    let failure: Error | undefined;
-    child.on("error", (error) => {
-      failure = error;
-    });
+    const child = new Program(program, filled, { cwd: folder, env: { ...process.env, ...env } });
     const shop = new ShopProcess(`http://127.0.0.1:${port}`, child);
-    const answers = async () => {
-      if (failure !== undefined || child.exitCode !== null) throw failure ?? new Error("it ended");
-      return await fetch(shop.url).then(
+    const answers = () =>
+      fetch(shop.url).then(
         () => true,
         () => false,
       );
-    };
-    await until(answers, { what: "an answer of the shop", boundMs: 60_000, everyMs: 50 }).catch(
-      (error) => {
-        child.kill("SIGKILL");
-        throw new Error(`${program} ${args.join(" ")}: ${error}\n${printed}`);
-      },
-    );
+    await child.until(answers, "to answer");
     return shop;
   }
 
@@ -90,10 +58,8 @@ export class ShopProcess {
   }
 
   async stop(): Promise<void> {
-    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
-    const ended = once(this.#child, "exit");
-    this.#child.kill("SIGKILL");
-    await ended;
+    this.#child.kill();
+    await this.#child.ended;
   }
 }
 

@@ -1,9 +1,7 @@
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { atExit } from "../../support/at-exit.ts";
+import { Program } from "../../support/child.ts";
 import { command } from "../../support/command.ts";
 import { freePort } from "../../support/free-port.ts";
 import { answersPing } from "../../support/ping.ts";
@@ -18,11 +16,6 @@ interface Sentinel {
   ask(...words: (string | number)[]): Promise<unknown>;
   stop(): Promise<void>;
 }
-
-const running = new Set<() => void>();
-atExit(() => {
-  for (const end of running) end();
-});
 
 /**
  * A master, two replicas, and three sentinels that watch them. Resolves when all of them agree.
@@ -119,19 +112,16 @@ sentinel down-after-milliseconds ${masterName} 1000
 sentinel failover-timeout ${masterName} 3000
 `,
     );
-    const child = spawn(binary, [config, "--sentinel"], { stdio: "ignore" });
-    const end = () => void child.kill("SIGKILL");
-    running.add(end);
-    child.once("exit", () => running.delete(end));
-    const up = await answers(child, port);
+    const sentinel = new Program(binary, [config, "--sentinel"]);
+    const answers = sentinel.until(() => answersPing(port), `to answer on port ${port}`);
+    await answers.catch(() => {});
+    // A stranger may have answered in its place, but then it cannot have bound the port itself.
+    const up = !sentinel.hasEnded;
     if (!up && attempt === 10) {
       remove();
       throw new Error("No sentinel could be started.");
     }
-    if (!up) {
-      end();
-      continue;
-    }
+    if (!up) continue;
     const ask = (...words: (string | number)[]) => command(port, "SENTINEL", ...words);
     // How soon they learn of each other and of a server that has come back; ten times as often as
     // by default. How soon they see that a server is away is set above.
@@ -140,19 +130,10 @@ sentinel failover-timeout ${masterName} 3000
       port,
       ask,
       async stop() {
-        const exited = once(child, "exit");
-        end();
-        await exited;
+        sentinel.kill();
+        await sentinel.ended;
         remove();
       },
     };
   }
-}
-
-async function answers(child: ChildProcess, port: number): Promise<boolean> {
-  const has = () => child.exitCode !== null || child.signalCode !== null;
-  const seen = async () => has() || (await answersPing(port));
-  await until(seen, { what: `a sentinel on port ${port}`, everyMs: 10 });
-  // A stranger may have answered in its place, but then it cannot have bound the port itself.
-  return !has();
 }
