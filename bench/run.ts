@@ -52,6 +52,8 @@ if (unknown.length > 0) {
   );
 }
 
+const require = createRequire(import.meta.url);
+
 installPeers();
 const binary = serverBinary();
 const findings: Findings[] = [];
@@ -100,8 +102,6 @@ function targetTable(of: readonly Target[]): string {
   const head = ["measure", "target", "measured", "met?", "limit, measured in the same run"];
   return `## Targets\n\n${table(head, rows)}`;
 }
-
-const require = createRequire(import.meta.url);
 
 /** What was measured on what, without the name of the machine. */
 function conditions(binary: string): string {

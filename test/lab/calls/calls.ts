@@ -1,15 +1,16 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { RedisStore, SubmitLock } from "../../../src/index.ts";
+import { Child } from "../../support/child.ts";
 import { ioredis6, untilReady } from "../../support/clients.ts";
 import { startServer } from "../../support/server-process.ts";
 import { until } from "../../support/until.ts";
 import { Ledger, overlapping } from "../ledger.ts";
+import { now } from "../service/protocol.ts";
 import { Random } from "../simulation/time/random.ts";
-import { type Caller, startCaller } from "./caller.ts";
-import type { Call } from "./caller-process.ts";
+import type { Call, CallerSettings, FromCaller, Note } from "./caller-process.ts";
 
 export interface CallsOptions {
   /** The Redis server. */
@@ -254,4 +255,45 @@ export function misses(result: CallsResult): string[] {
   if (fresh + replayed !== calls) found.push(`${calls - fresh - replayed} calls have no value`);
   if (overlaps > 0) found.push(`${overlaps} runs overlapped under a valid lease`);
   return found;
+}
+
+/** A process that calls `once`, seen from outside. */
+interface Caller {
+  /** When it was killed; `undefined` while it lives. */
+  readonly killedAt: number | undefined;
+  make(call: Call): void;
+  /** Every line of its log. */
+  notes(): Note[];
+  kill(): Promise<void>;
+}
+
+/** Resolves when it takes calls. */
+async function startCaller(
+  settings: CallerSettings,
+  onReply: (reply: Exclude<FromCaller, { ready: true }>) => void,
+): Promise<Caller> {
+  const script = new URL("./caller-process.ts", import.meta.url);
+  const child = new Child<FromCaller, Call>(script, [JSON.stringify(settings)]);
+  let killedAt: number | undefined;
+  child.onMessage((message) => {
+    // What it has said before its death and is heard later: its parent asks another one by then.
+    if (!("ready" in message) && killedAt === undefined) onReply(message);
+  });
+  await child.next();
+  return {
+    get killedAt() {
+      return killedAt;
+    },
+    make: (call) => child.send(call),
+    notes: () => {
+      if (!existsSync(settings.log)) return [];
+      const lines = readFileSync(settings.log, "utf8").split("\n");
+      return lines.filter((line) => line !== "").map((line) => JSON.parse(line));
+    },
+    async kill() {
+      const killed = child.kill();
+      killedAt = now();
+      await killed;
+    },
+  };
 }

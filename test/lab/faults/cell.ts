@@ -4,13 +4,12 @@ import { startServer } from "../../support/server-process.ts";
 import { Ledger, overlapping } from "../ledger.ts";
 import { callBoundMs, type Settled, settled } from "./bounded.ts";
 import type { LabClient } from "./clients.ts";
+import { longRetainMs } from "./complete-faults.ts";
 import type { Fault, FaultTarget } from "./fault.ts";
 import { type Fixture, openFixture } from "./fixture.ts";
-import { type Answer, type Hold, type Library, ttlMs } from "./library.ts";
-import type { Attribution } from "./observer.ts";
-import { type Once, onceOf } from "./once.ts";
-import { startRetries } from "./retries.ts";
-import { type Rival, startRival } from "./rivals.ts";
+import { type Answer, type Contender, type Hold, type Library, ttlMs } from "./library.ts";
+import type { Attribution, Observer } from "./observer.ts";
+import { type Retries, startRetries } from "./retries.ts";
 
 export interface Cell {
   readonly library: Library;
@@ -224,4 +223,84 @@ async function work(hold: Hold, ms: number, onLost: () => void): Promise<boolean
   }
   hold.signal?.removeEventListener("abort", lose);
   return lost;
+}
+
+/** What a cell showed of one submission that came again and again. */
+interface Once {
+  /** How often a retry got the lock while the answer was to be kept. */
+  readonly secondRuns: number;
+  readonly wrongAnswers: number;
+  /** From the complete to the first retry that was given the answer; ∞ if none was. */
+  readonly replayedAfterMs: number;
+  /** How often neither the caller's lock nor a record was there. */
+  readonly gaps: number;
+  readonly isRecordedAtEnd: boolean;
+}
+
+/** A record may expire so much earlier by our clock: its time counts from when Redis was last heard. */
+const expirySlackMs = 200;
+
+function onceOf(
+  { ranAt, replayedAt = Number.POSITIVE_INFINITY, wrongAnswers }: Retries,
+  {
+    observer,
+    ledger,
+    callEndedAt,
+    fault,
+  }: { observer: Observer; ledger: Ledger; callEndedAt: number; fault: Fault },
+): Once {
+  // By the end of the acquire at the latest the store's time was known; the expiry counts from it.
+  const keptUntil = callEndedAt + (fault.retainMs ?? longRetainMs) - expirySlackMs;
+  const ownerId = ledger.holdings.find(({ holder }) => holder === "caller")?.ownerId ?? "";
+  return {
+    secondRuns: ranAt.filter((at) => at < keptUntil).length,
+    wrongAnswers,
+    replayedAfterMs: replayedAt - callEndedAt,
+    gaps: observer.gaps(ownerId, keptUntil),
+    isRecordedAtEnd: observer.isRecordedNow,
+  };
+}
+
+const everyMs = 20;
+
+interface Rival {
+  stop(): Promise<void>;
+}
+
+/**
+ * Another request of the same user on a healthy connection: tries all the time, and holds for
+ * `holdMs` when it gets the lock. A short hold proves an overlap as well as a long one, and leaves
+ * the key free for whatever lands late; a long one can be deleted by somebody else's late release.
+ */
+function startRival(
+  contender: Contender,
+  user: string,
+  { who, holdMs, ledger }: { who: string; holdMs: number; ledger: Ledger },
+): Rival {
+  let stopped = false;
+  const run = async (): Promise<void> => {
+    while (!stopped) {
+      const answer = await settled(contender.acquire(user), callBoundMs);
+      if (answer.kind === "fulfilled" && answer.value.outcome === "acquired") {
+        const { hold } = answer.value;
+        const holding = ledger.begin({
+          holder: who,
+          user,
+          ownerId: hold.ownerId,
+          from: performance.now(),
+        });
+        if (holdMs > 0) await sleep(holdMs);
+        ledger.end(holding, performance.now());
+        await settled(hold.release(), callBoundMs);
+      }
+      await sleep(everyMs);
+    }
+  };
+  const running = run();
+  return {
+    stop() {
+      stopped = true;
+      return running;
+    },
+  };
 }

@@ -1,14 +1,15 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Lease, RedisStore, SubmitLock } from "../../../src/index.ts";
+import { type Lease, type LostReason, RedisStore, SubmitLock } from "../../../src/index.ts";
+import { Child } from "../../support/child.ts";
 import { ioredis6, untilReady } from "../../support/clients.ts";
 import { observer } from "../../support/observer.ts";
 import { type RedisProxy, startProxy } from "../../support/proxy.ts";
 import { startServer } from "../../support/server-process.ts";
 import { until } from "../../support/until.ts";
-import { Ledger, overlapping } from "../ledger.ts";
+import { type Holding, Ledger, overlapping } from "../ledger.ts";
 import { now } from "../service/protocol.ts";
 import { Random } from "../simulation/time/random.ts";
-import { type Holder, startHolder } from "./holder.ts";
+import type { FromHolder, HolderSettings } from "./holder-process.ts";
 
 export interface FreedOptions {
   /** The Redis server. */
@@ -211,4 +212,47 @@ export function misses(results: readonly WayResult[]): string[] {
     }
     return found;
   });
+}
+
+/** A process that holds locks, seen from outside. */
+interface Holder {
+  readonly pid: number;
+  /** Each until its holder was told, or until it believed to hold when it was heard of last. */
+  holdings(): readonly Holding[];
+  /** What the holder of this owner id was told, and when. */
+  told(ownerId: string): { readonly reason: LostReason; readonly at: number } | undefined;
+  kill(): Promise<void>;
+}
+
+/** Resolves when it holds the locks of all its users. */
+async function startHolder(name: string, settings: HolderSettings): Promise<Holder> {
+  const script = new URL("./holder-process.ts", import.meta.url);
+  const child = new Child<FromHolder>(script, [JSON.stringify(settings)]);
+  const ledger = new Ledger();
+  const told = new Map<string, { reason: LostReason; at: number }>();
+  const believed = new Map<string, number>();
+  child.onMessage((message) => {
+    if ("begun" in message) {
+      const { begun: ownerId, user, at: from } = message;
+      ledger.begin({ holder: name, user, ownerId, from });
+    } else if ("told" in message) {
+      told.set(message.told, { reason: message.reason, at: message.at });
+    } else for (const [ownerId, at] of message.believed) believed.set(ownerId, at);
+  });
+  await child.next();
+  const holdsAll = () => believed.size === settings.users.length;
+  await until(holdsAll, { what: `the ${name} holder`, boundMs: 60_000 });
+  return {
+    pid: child.pid,
+    holdings: () => {
+      for (const holding of ledger.holdings) {
+        const { ownerId } = holding;
+        const believedUntil = believed.get(ownerId) ?? Number.POSITIVE_INFINITY;
+        ledger.end(holding, Math.min(told.get(ownerId)?.at ?? believedUntil, believedUntil));
+      }
+      return ledger.holdings;
+    },
+    told: (ownerId) => told.get(ownerId),
+    kill: () => child.kill(),
+  };
 }

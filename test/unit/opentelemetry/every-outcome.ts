@@ -1,9 +1,61 @@
-import type { CompleteReply, OwnedReply, SubmitLockOptions } from "../../../src/index.ts";
-import { AnsweringStore } from "../../support/answering-store.ts";
+import {
+  type AcquireReply,
+  type AcquireRequest,
+  type CompleteReply,
+  type CompleteRequest,
+  type LockRequest,
+  MemoryStore,
+  type OwnedReply,
+  type ReleaseRequest,
+  type SubmitLockOptions,
+} from "../../../src/index.ts";
 import { freshUser } from "../../support/ids.ts";
 import { leaseOf, openLock } from "../../support/locks.ts";
 import { answer, submissionOf, submit } from "../../support/submissions.ts";
 import { until } from "../../support/until.ts";
+
+/** A store whose next answers a test decides; it goes on as a `MemoryStore`. */
+class AnsweringStore extends MemoryStore {
+  readonly acquires: AcquireReply[] = [];
+  readonly extends: OwnedReply[] = [];
+  readonly releases: OwnedReply[] = [];
+  readonly completes: CompleteReply[] = [];
+  /** Nothing is answered, or done. */
+  isSilent = false;
+  /** For how long an acquire whose answer was planned may still take effect. */
+  lateForMs = 0;
+  /** Every lease is extended at once. */
+  connectionCameUp: () => void = () => {};
+
+  override attach(onReady?: () => void): () => Promise<void> {
+    this.connectionCameUp = onReady ?? (() => {});
+    return super.attach();
+  }
+
+  override acquire(request: AcquireRequest): void {
+    request.deadlineMs = performance.now() + this.lateForMs;
+    this.#answer(this.acquires, request, () => super.acquire(request));
+  }
+
+  override extend(request: LockRequest<OwnedReply>): void {
+    this.#answer(this.extends, request, () => super.extend(request));
+  }
+
+  override release(request: ReleaseRequest): void {
+    this.#answer(this.releases, request, () => super.release(request));
+  }
+
+  override complete(request: CompleteRequest): void {
+    this.#answer(this.completes, request, () => super.complete(request));
+  }
+
+  #answer<Reply>(planned: Reply[], request: LockRequest<Reply>, otherwise: () => void): void {
+    if (this.isSilent) return;
+    const reply = planned.shift();
+    if (reply === undefined) otherwise();
+    else request.answer(reply);
+  }
+}
 
 /** Bounds so short that what is to run out runs out within the test. */
 const brief = { ttlMs: 300, maxHoldMs: 10_000, acquireTimeoutMs: 100, commandTimeoutMs: 40 };
