@@ -1,19 +1,18 @@
-import { once } from "node:events";
-import { connect, type Socket } from "node:net";
+import type { Socket } from "node:net";
+import { askRaw, openRaw } from "../../test/http/crowd.ts";
 import { serveJobs } from "../process/serve.ts";
 import { Samples } from "../samples.ts";
 import type { LoadJob, LoadResult } from "./processes.ts";
 
-/**
- * The clients, in a process of their own: raw sockets that are kept open and know as much of HTTP as
- * these answers need, so that the load costs little beside the server.
- */
+/** The clients, in a process of their own. */
 let users = 0;
 let keys = 0;
 
 serveJobs<LoadJob, LoadResult, null>(null, async (job) => {
   const run = new Run(job);
-  const sockets = await Promise.all(Array.from({ length: job.connections }, () => open(job.port)));
+  const sockets = await Promise.all(
+    Array.from({ length: job.connections }, () => openRaw(job.port)),
+  );
   const start = performance.now();
   await run.over(sockets);
   const elapsedMs = performance.now() - start;
@@ -25,12 +24,6 @@ serveJobs<LoadJob, LoadResult, null>(null, async (job) => {
     ...run.samples.quantiles(),
   };
 });
-
-async function open(port: number): Promise<Socket> {
-  const socket = connect({ port, host: "127.0.0.1", noDelay: true });
-  await once(socket, "connect");
-  return socket.setEncoding("latin1");
-}
 
 class Run {
   readonly samples = new Samples();
@@ -82,38 +75,16 @@ class Run {
     return this.#job.key === "new" ? `${user}-${keys++}` : "the-same";
   }
 
-  #request(socket: Socket): Promise<void> {
+  async #request(socket: Socket): Promise<void> {
     const user = this.#job.user ?? `u${users++ % 1_000_000}`;
     const key = this.#job.key === undefined ? "" : `Idempotency-Key: ${this.#keyOf(user)}\r\n`;
     const from = performance.now();
-    socket.write(
+    const status = await askRaw(
+      socket,
       `POST /orders HTTP/1.1\r\nHost: shop\r\nX-User-Id: ${user}\r\n${key}Content-Length: 0\r\n\r\n`,
     );
-    return new Promise((resolve, reject) => {
-      let text = "";
-      const more = (chunk: string): void => {
-        text += chunk;
-        if (!isWhole(text)) return;
-        socket.off("data", more);
-        socket.off("close", closed);
-        this.samples.add(performance.now() - from);
-        const status = text.slice(9, 12);
-        this.statuses[status] = (this.statuses[status] ?? 0) + 1;
-        this.answers++;
-        resolve();
-      };
-      const closed = (): void => reject(new Error("the server closed a connection"));
-      socket.on("data", more);
-      socket.once("close", closed);
-    });
+    this.samples.add(performance.now() - from);
+    this.statuses[status] = (this.statuses[status] ?? 0) + 1;
+    this.answers++;
   }
-}
-
-/** Every answer of these routes says how long it is. */
-function isWhole(text: string): boolean {
-  const head = text.indexOf("\r\n\r\n");
-  if (head < 0) return false;
-  const length = /\r\ncontent-length: (\d+)/i.exec(text)?.[1];
-  if (length === undefined) throw new Error(`an answer without a length: ${text}`);
-  return text.length >= head + 4 + Number(length);
 }

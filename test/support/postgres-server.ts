@@ -6,9 +6,9 @@ import { join } from "node:path";
 import pg from "pg";
 import { atExit } from "./at-exit.ts";
 import { freePort } from "./free-port.ts";
+import { installOnDebian } from "./server-binary.ts";
 import { until } from "./until.ts";
 
-const INSTALL = "apt-get update && apt-get install -y --no-install-recommends postgresql";
 const ADVICE = `A real PostgreSQL is needed, and there is none here.
   Debian, Ubuntu  sudo apt-get install postgresql   (as root the command does this by itself)
   elsewhere       name one in DATABASE_URL`;
@@ -96,11 +96,7 @@ function binaries(): string {
   };
   const there = found();
   if (there !== undefined) return there;
-  if (process.getuid?.() !== 0 || !existsSync("/etc/debian_version")) throw new Error(ADVICE);
-  console.log(`No PostgreSQL found. Installing one:\n  ${INSTALL}`);
-  const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
-  spawnSync("sh", ["-c", INSTALL], { stdio: ["ignore", "inherit", "inherit"], env });
-  const installed = found();
+  const installed = installOnDebian("postgresql") ? found() : undefined;
   if (installed === undefined) throw new Error(ADVICE);
   return installed;
 }

@@ -4,8 +4,6 @@ import { delimiter, join } from "node:path";
 
 const NAMES = ["redis-server", "valkey-server"];
 
-const INSTALL = "apt-get update && apt-get install -y --no-install-recommends redis-server";
-
 const ADVICE = `The tests need a real Redis or Valkey server (7.0 or newer) and found none on the PATH.
   macOS           brew install redis
   Debian, Ubuntu  sudo apt-get install redis-server   (as root the tests do this by themselves)
@@ -60,16 +58,27 @@ function isFile(path: string): boolean {
 }
 
 function installServer(): void {
-  const debianAsRoot = process.getuid?.() === 0 && existsSync("/etc/debian_version");
-  if (!debianAsRoot) throw new Error(ADVICE);
-  console.log(`No Redis server found. Installing one:\n  ${INSTALL}`);
-  const { status } = spawnSync("sh", ["-c", INSTALL], {
-    stdio: ["ignore", "inherit", "inherit"],
-    env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" },
-    timeout: 240_000,
-  });
-  if (status !== 0) throw new Error(`The installation failed (exit status ${status}).\n${ADVICE}`);
   // The package starts a service on port 6379. Nobody used it before this line, and the tests only
   // use servers of their own.
-  spawnSync("service", ["redis-server", "stop"], { stdio: "ignore", timeout: 30_000 });
+  if (!installOnDebian("redis-server", "redis-server")) throw new Error(ADVICE);
+}
+
+/**
+ * Installs a package on Debian and Ubuntu as root, and stops the service that the package starts.
+ *
+ * @returns whether it is installed.
+ */
+export function installOnDebian(name: string, service?: string): boolean {
+  if (process.getuid?.() !== 0 || !existsSync("/etc/debian_version")) return false;
+  const install = `apt-get update && apt-get install -y --no-install-recommends ${name}`;
+  console.log(`No ${name} found. Installing it:\n  ${install}`);
+  const { status } = spawnSync("sh", ["-c", install], {
+    stdio: ["ignore", "inherit", "inherit"],
+    env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" },
+    timeout: 400_000,
+  });
+  if (service !== undefined) {
+    spawnSync("service", [service, "stop"], { stdio: "ignore", timeout: 30_000 });
+  }
+  return status === 0;
 }

@@ -1,11 +1,10 @@
-import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { type BrowserContext, chromium } from "playwright-core";
+import { installOnDebian } from "../../support/server-binary.ts";
 
 const NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
-const INSTALL = "apt-get update && apt-get install -y --no-install-recommends chromium";
 const ADVICE = `The page is tested in a real Chromium, and there is none on the PATH.
   Debian          sudo apt-get install chromium   (as root the tests do this by themselves)
   elsewhere       CHROMIUM_BIN=/path/to/chromium npm run test:browser`;
@@ -17,19 +16,9 @@ function chromiumBinary(env: NodeJS.ProcessEnv = process.env): string {
     if (existsSync(named)) return named;
     throw new Error(`CHROMIUM_BIN names ${named}, and there is no such file.`);
   }
-  const found = onPath(env);
-  if (found !== undefined) return found;
-  const debianAsRoot = process.getuid?.() === 0 && existsSync("/etc/debian_version");
-  if (!debianAsRoot) throw new Error(ADVICE);
-  console.log(`No Chromium found. Installing one:\n  ${INSTALL}`);
-  const { status } = spawnSync("sh", ["-c", INSTALL], {
-    stdio: ["ignore", "inherit", "inherit"],
-    env: { ...env, DEBIAN_FRONTEND: "noninteractive" },
-    timeout: 400_000,
-  });
-  const installed = onPath(env);
-  if (status !== 0 || installed === undefined) throw new Error(ADVICE);
-  return installed;
+  const found = onPath(env) ?? (installOnDebian("chromium") ? onPath(env) : undefined);
+  if (found === undefined) throw new Error(ADVICE);
+  return found;
 }
 
 function onPath(env: NodeJS.ProcessEnv): string | undefined {

@@ -2,26 +2,15 @@ import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { installOnDebian } from "../../support/server-binary.ts";
 import { type RedisServer, startServer } from "../../support/server-process.ts";
-
-const INSTALL = "apt-get update && apt-get install -y --no-install-recommends libfaketime";
 
 /**
  * libfaketime, which gives a server a wall clock of its own; on Debian and Ubuntu as root it is
  * installed. `undefined` where there is none.
  */
 export function faketimeLibrary(): string | undefined {
-  const found = library();
-  if (found !== undefined || process.getuid?.() !== 0 || !existsSync("/etc/debian_version")) {
-    return found;
-  }
-  console.log(`No libfaketime found. Installing one:\n  ${INSTALL}`);
-  spawnSync("sh", ["-c", INSTALL], {
-    stdio: ["ignore", "inherit", "inherit"],
-    env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" },
-    timeout: 240_000,
-  });
-  return library();
+  return library() ?? (installOnDebian("libfaketime") ? library() : undefined);
 }
 
 function library(): string | undefined {

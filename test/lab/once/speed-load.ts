@@ -1,6 +1,6 @@
-import { once } from "node:events";
-import { connect, type Socket } from "node:net";
+import type { Socket } from "node:net";
 import { serveJobs } from "../../../bench/process/serve.ts";
+import { askRaw, openRaw } from "../../http/crowd.ts";
 import type { Order } from "./order.ts";
 
 /** `replay`: each connection repeats one order, which it has placed before the measurement. */
@@ -19,7 +19,7 @@ export interface SpeedResult {
 let orders = 0;
 
 serveJobs<SpeedJob, SpeedResult, null>(null, async ({ port, connections, seconds, kind }) => {
-  const sockets = await Promise.all(Array.from({ length: connections }, () => open(port)));
+  const sockets = await Promise.all(Array.from({ length: connections }, () => openRaw(port)));
   const own = sockets.map(() => requestFor(orders++));
   // What a library records after its answer must be there before it is asked for.
   if (kind === "replay") {
@@ -41,12 +41,6 @@ serveJobs<SpeedJob, SpeedResult, null>(null, async ({ port, connections, seconds
   return { requestsPerSecond: (answers / elapsedMs) * 1_000 };
 });
 
-async function open(port: number): Promise<Socket> {
-  const socket = connect({ port, host: "127.0.0.1", noDelay: true });
-  await once(socket, "connect");
-  return socket.setEncoding("latin1");
-}
-
 function requestFor(number: number): string {
   const order: Order = {
     cart: `cart-${number}`,
@@ -67,30 +61,8 @@ function requestFor(number: number): string {
   return `${head.join("\r\n")}\r\n\r\n${body}`;
 }
 
-function ask(socket: Socket, request: string): Promise<void> {
-  socket.write(request);
-  return new Promise((resolve, reject) => {
-    let text = "";
-    const more = (chunk: string): void => {
-      text += chunk;
-      if (!isWhole(text)) return;
-      socket.off("data", more);
-      socket.off("close", closed);
-      // Anything else would be another measurement.
-      if (text.slice(9, 12) === "201") resolve();
-      else reject(new Error(`expected 201, got ${text}`));
-    };
-    const closed = (): void => reject(new Error("the shop closed a connection"));
-    socket.on("data", more);
-    socket.once("close", closed);
-  });
-}
-
-/** Every answer of these routes says how long it is. */
-function isWhole(text: string): boolean {
-  const head = text.indexOf("\r\n\r\n");
-  if (head < 0) return false;
-  const length = /\r\ncontent-length: (\d+)/i.exec(text)?.[1];
-  if (length === undefined) throw new Error(`an answer without a length: ${text}`);
-  return text.length >= head + 4 + Number(length);
+async function ask(socket: Socket, request: string): Promise<void> {
+  const status = await askRaw(socket, request);
+  // Anything else would be another measurement.
+  if (status !== "201") throw new Error(`expected 201, got ${status}`);
 }
