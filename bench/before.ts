@@ -5,7 +5,7 @@ import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { serverBinary } from "../test/support/server-binary.ts";
 import { startServer } from "../test/support/server-process.ts";
-import type { PairJob, PairResult } from "./pair-jobs.ts";
+import type { PairJob, PairResult } from "./pair-worker.ts";
 import { Child } from "./process/child.ts";
 import {
   type LoadJob,

@@ -1,5 +1,5 @@
 import type { Library } from "./libraries.ts";
-import type { PairJob, PairResult } from "./pair-jobs.ts";
+import type { PairJob, PairResult } from "./pair-worker.ts";
 import { Child } from "./process/child.ts";
 import { rounds, seconds } from "./settings.ts";
 import { turns } from "./statistics.ts";

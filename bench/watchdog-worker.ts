@@ -4,7 +4,22 @@ import { Redis } from "ioredis";
 import { type Lease, RedisStore, SubmitLock } from "submit-lock";
 import { ttlMs } from "./locker.ts";
 import { serveJobs } from "./process/serve.ts";
-import type { WatchdogJob, WatchdogResult } from "./watchdog-jobs.ts";
+
+/** What the process with the many leases is asked to do. */
+export interface WatchdogJob {
+  readonly leases: number;
+  /** Over how long they are acquired, in seconds; 0 is all at once, so that their watchdogs stay in step. */
+  readonly overSeconds: number;
+  readonly watchSeconds: number;
+}
+
+export interface WatchdogResult {
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  readonly maxMs: number;
+  /** Leases that are still valid at the end. */
+  readonly alive: number;
+}
 
 /** Many leases in one process, held and extended. Argument: the port of Redis. */
 const redis = new Redis(Number(process.argv[2]), "127.0.0.1");

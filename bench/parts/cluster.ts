@@ -1,7 +1,7 @@
 import { startMasters } from "../../test/support/masters.ts";
 import { autoPipelined, type Library, plain, scriptsCorked, submitLock } from "../libraries.ts";
-import type { PairResult } from "../pair-jobs.ts";
 import { type PairRounds, pairRounds } from "../pair-process.ts";
+import type { PairResult } from "../pair-worker.ts";
 import { atLeast, atMost, type Findings, type Target } from "../part.ts";
 import { medianOf, ratioOf } from "../statistics.ts";
 import { number, spreadText, table } from "../text.ts";

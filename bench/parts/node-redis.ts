@@ -7,8 +7,8 @@ import {
   plain,
   submitLock,
 } from "../libraries.ts";
-import type { PairResult } from "../pair-jobs.ts";
 import { pairRounds } from "../pair-process.ts";
+import type { PairResult } from "../pair-worker.ts";
 import { atLeast, atMost, type Findings, type Target } from "../part.ts";
 import { medianOf, pairedRatio } from "../statistics.ts";
 import { number, table } from "../text.ts";

@@ -8,8 +8,8 @@ import {
   scriptsAlone,
   submitLock,
 } from "../libraries.ts";
-import type { PairResult } from "../pair-jobs.ts";
 import { type PairProcess, startPairs, warmUp } from "../pair-process.ts";
+import type { PairResult } from "../pair-worker.ts";
 import { atLeast, atMost, type Findings, type Target } from "../part.ts";
 import { type Cost, costBetween, Observer } from "../server-stats.ts";
 import { rounds, seconds } from "../settings.ts";

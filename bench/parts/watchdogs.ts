@@ -4,7 +4,7 @@ import { atMost, type Findings } from "../part.ts";
 import { Child } from "../process/child.ts";
 import { Observer } from "../server-stats.ts";
 import { number, table } from "../text.ts";
-import type { WatchdogJob, WatchdogResult } from "../watchdog-jobs.ts";
+import type { WatchdogJob, WatchdogResult } from "../watchdog-worker.ts";
 
 const leases = 10_000;
 const periodSeconds = ttlMs / 3_000;

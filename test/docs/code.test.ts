@@ -6,11 +6,27 @@ import { command } from "../support/command.ts";
 import { freePort } from "../support/free-port.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { atHand } from "./at-hand.ts";
 import { onNodeRedis } from "./on-node-redis.ts";
 import { page, pages } from "./page.ts";
 import { appOfReader, schema, session, shop, useOfMapStore } from "./reader-files.ts";
 import { ReaderProject } from "./reader-project.ts";
+
+/** What a reader has at hand by then, for the blocks that do not make it themselves. */
+const atHand = `
+import "submit-lock/express";
+declare global {
+  const SubmitLock: typeof import("submit-lock").SubmitLock;
+  const submitGuard: typeof import("submit-lock/express").submitGuard;
+  const app: import("express").Express;
+  const lock: import("submit-lock").SubmitLock;
+  const redis: import("ioredis").Redis;
+  const placeOrder: import("express").RequestHandler;
+  const refund: import("express").RequestHandler;
+  const server: import("node:http").Server;
+  const store: import("submit-lock").LockStore;
+  const userId: (req: import("express").Request) => string | undefined;
+}
+`;
 
 let project: ReaderProject;
 let redis: RedisServer;

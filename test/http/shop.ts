@@ -1,3 +1,4 @@
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import type { Server } from "node:http";
 import type { Http2Server, Http2Session } from "node:http2";
@@ -5,14 +6,20 @@ import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Redis } from "ioredis";
 import { expect } from "vitest";
-import { RedisStore, SubmitLock, type SubmitLockOptions } from "../../src/index.ts";
+import {
+  type AcquireMessage,
+  type LostMessage,
+  RedisStore,
+  type ReleaseMessage,
+  SubmitLock,
+  type SubmitLockOptions,
+} from "../../src/index.ts";
 import { type AnyRedis, closeClients, ioredis6 } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import type { Framework } from "./frameworks.ts";
 import { type Call, type HttpClient, openClient, type Reply, type Submit } from "./http-client.ts";
-import { LockObserver, WorkObserver } from "./observers.ts";
 import type { AppParts, Turn } from "./turn.ts";
 
 /** The work of one order, as the handler of a test reports it. */
@@ -199,5 +206,57 @@ export class Shop {
     await sleep(1);
     end();
     turn.answer(201, { order: "of the rival" });
+  }
+}
+
+/** Notes what the lock publishes about one key. */
+class LockObserver {
+  readonly acquired: AcquireMessage[] = [];
+  readonly contended: AcquireMessage[] = [];
+  readonly releases: ReleaseMessage[] = [];
+  readonly lost: LostMessage[] = [];
+  readonly #stop: () => void;
+
+  constructor(keyStart: string) {
+    const of = <M extends { key: string }>(to: M[], wanted: (message: M) => boolean) => {
+      return (message: unknown) => {
+        const published = message as M;
+        if (published.key.startsWith(keyStart) && wanted(published)) to.push(published);
+      };
+    };
+    const listeners = {
+      "submit-lock:acquire": (message: unknown) => {
+        of(this.acquired, ({ outcome }) => outcome === "acquired")(message);
+        of(this.contended, ({ outcome }) => outcome === "contended")(message);
+      },
+      "submit-lock:release": of(this.releases, () => true),
+      "submit-lock:lost": of(this.lost, () => true),
+    };
+    for (const [name, listener] of Object.entries(listeners)) subscribe(name, listener);
+    this.#stop = () => {
+      for (const [name, listener] of Object.entries(listeners)) unsubscribe(name, listener);
+    };
+  }
+
+  stop(): void {
+    this.#stop();
+  }
+}
+
+/** Counts the handlers of one user that run, and notices when two run at once. */
+class WorkObserver {
+  running = 0;
+  started = 0;
+  overlaps = 0;
+
+  begin(): () => void {
+    this.started++;
+    this.running++;
+    if (this.running > 1) this.overlaps++;
+    let over = false;
+    return () => {
+      if (!over) this.running--;
+      over = true;
+    };
   }
 }

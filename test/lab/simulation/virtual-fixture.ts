@@ -1,15 +1,19 @@
 import { SubmitLock, type SubmitLockOptions } from "../../../src/index.ts";
 import { RedisStore } from "../../../src/stores/redis/redis-store.ts";
 import { type ClientOptions, ioredisDefaults } from "./network/client-options.ts";
-import { nobody, noClientWatcher } from "./network/nobody.ts";
 import { SimulatedClient } from "./network/simulated-client.ts";
-import type { CommandFate, ScriptCall } from "./network/surroundings.ts";
+import {
+  type CommandFate,
+  nobody,
+  noClientWatcher,
+  type ScriptCall,
+} from "./network/surroundings.ts";
 import { nameOf, type ScriptName } from "./script-names.ts";
 import { SimulatedRedis } from "./server/simulated-redis.ts";
 import { EventLoop, on } from "./time/event-loop.ts";
 import { installVirtualTime } from "./time/globals.ts";
 import { Machine } from "./time/machine.ts";
-import { Noise } from "./time/noise.ts";
+import { Noise } from "./time/random.ts";
 
 /** One way between the process and Redis. */
 const latencyMs = 0.5;

@@ -21,7 +21,7 @@ import { nameOf } from "./script-names.ts";
 import { SimulatedRedis } from "./server/simulated-redis.ts";
 import { EventLoop, on } from "./time/event-loop.ts";
 import { Machine } from "./time/machine.ts";
-import { Noise } from "./time/noise.ts";
+import { Noise } from "./time/random.ts";
 import { phase } from "./time/task-queue.ts";
 import { type AttemptId, WitnessedStore } from "./witnessed-store.ts";
 

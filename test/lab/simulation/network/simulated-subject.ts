@@ -1,14 +1,13 @@
 import { SimulatedRedis } from "../server/simulated-redis.ts";
 import { EventLoop, on } from "../time/event-loop.ts";
 import { Machine } from "../time/machine.ts";
-import { Noise } from "../time/noise.ts";
+import { Noise } from "../time/random.ts";
 import { ioredisDefaults } from "./client-options.ts";
 import type { Connection } from "./connection.ts";
-import { nobody, noClientWatcher } from "./nobody.ts";
 import { disconnectTimeoutMs, type ScriptOptions, type Step } from "./script.ts";
 import { SimulatedClient } from "./simulated-client.ts";
 import { Subject } from "./subject.ts";
-import type { CommandFate, Surroundings } from "./surroundings.ts";
+import { type CommandFate, nobody, noClientWatcher, type Surroundings } from "./surroundings.ts";
 
 /** What follows from a step has happened after that; only what is held takes longer. */
 const settledMs = 5_000;

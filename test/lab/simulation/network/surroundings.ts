@@ -1,3 +1,4 @@
+import type { KeyWatcher } from "../server/keys.ts";
 import type { SimulatedRedis } from "../server/simulated-redis.ts";
 import type { EventLoop } from "../time/event-loop.ts";
 import type { Machine } from "../time/machine.ts";
@@ -56,3 +57,16 @@ export interface WrittenCopy extends ScriptCall {
   /** When its command was first written: a copy that is sent again is as old as that. */
   readonly sentAt: number;
 }
+
+/** For tests that look at the answers alone: nobody watches what becomes of keys. */
+export const nobody: KeyWatcher = { set() {}, lengthened() {}, deleted() {}, expired() {} };
+
+/** The same for what the clients do. */
+export const noClientWatcher: ClientWatcher = {
+  writes() {},
+  executes: (_copy, run) => run(),
+  reads() {},
+  troubled: () => () => {},
+  connected() {},
+  closed() {},
+};

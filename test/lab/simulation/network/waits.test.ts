@@ -10,10 +10,10 @@ import { until } from "../../../support/until.ts";
 import { SimulatedRedis } from "../server/simulated-redis.ts";
 import { EventLoop, on } from "../time/event-loop.ts";
 import { Machine } from "../time/machine.ts";
-import { Noise } from "../time/noise.ts";
+import { Noise } from "../time/random.ts";
 import { ioredisDefaults } from "./client-options.ts";
-import { nobody, noClientWatcher } from "./nobody.ts";
 import { SimulatedClient } from "./simulated-client.ts";
+import { nobody, noClientWatcher } from "./surroundings.ts";
 
 /**
  * Rule 21 rests on what a `WAIT` counts and whom it holds up. Under the same steps the simulated

@@ -1,5 +1,5 @@
 import type { Machine } from "./machine.ts";
-import type { Noise } from "./noise.ts";
+import type { Noise } from "./random.ts";
 import { type Phase, type Task, TaskQueue } from "./task-queue.ts";
 
 // Taken before anything is replaced.
