@@ -25,8 +25,8 @@ export default defineConfig({
     // compute, and start servers of their own, of which a crowd would make those times loose.
     maxWorkers: 7,
     // Longer than what a test waits for, so that a failure tells what was awaited.
-    testTimeout: 120_000,
-    hookTimeout: 120_000,
+    testTimeout: 360_000,
+    hookTimeout: 360_000,
     reporters: ["default"],
     coverage: { provider: "v8", include: ["src/**"], reporter: ["text", "html"] },
     projects: [

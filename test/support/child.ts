@@ -88,7 +88,7 @@ export class Child<From extends object, To extends object = never> {
   }
 
   /** The next message; rejects with what it wrote on its standard error if it ends before, or is silent. */
-  async next(patienceMs = 100_000): Promise<From> {
+  async next(patienceMs = 300_000): Promise<From> {
     const over = new AbortController();
     const late = setTimeout(() => this.signal("SIGKILL"), patienceMs);
     try {
@@ -178,7 +178,7 @@ export class Program {
       if (isOver && !seen) throw new Error("it ended");
       return seen;
     };
-    return await until(look, { what, boundMs: 90_000, everyMs: 20 }).catch((error) => {
+    return await until(look, { what, boundMs: 300_000, everyMs: 20 }).catch((error) => {
       const name = this.#child.spawnargs.join(" ");
       throw new Error(`waiting for ${name} ${what}: ${error.message}\n${this.#output}`);
     });
