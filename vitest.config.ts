@@ -14,8 +14,8 @@ const heavy = [
 const faults = ["test/lab/faults/faults.test.ts"];
 const lab = ["test/lab/**/*.test.ts", ...heavy];
 
-// To load every module anew for each file costs half of the processor time.
-const inOneProcess = { isolate: false, setupFiles: ["test/support/kept-channels.ts"] };
+// They listen to everything that happens in their process.
+const listening = ["test/unit/opentelemetry/**/*.test.ts"];
 
 export default defineConfig({
   test: {
@@ -33,13 +33,26 @@ export default defineConfig({
       {
         extends: true,
         // Without a server, a build or anything that is made before.
-        test: { ...inOneProcess, name: "unit", include: ["test/unit/**/*.test.ts"] },
+        // To load every module anew for each file would cost half of the processor time. In threads,
+        // because a worker of two projects would have two copies of the package.
+        test: {
+          name: "unit",
+          include: ["test/unit/**/*.test.ts"],
+          exclude: listening,
+          isolate: false,
+          pool: "threads",
+        },
+      },
+      {
+        extends: true,
+        // The rest of `npm run test:fast`, each file in a process of its own.
+        test: { name: "listening", include: listening },
       },
       {
         extends: true,
         test: {
-          ...inOneProcess,
           name: "server",
+          isolate: false,
           include: ["test/**/*.test.ts"],
           exclude: [
             "test/unit/**",

@@ -57,7 +57,7 @@ export class ReplyWatch implements Capture {
     return this.hasSaid || this.#reply.sent;
   }
 
-  /** Whether no more of the answer is to come from the handler. */
+  /** Whether the handler has nothing more to send. */
   get hasAnswered(): boolean {
     return this.hasSaid || this.#reply.raw.writableEnded;
   }

@@ -1,5 +1,8 @@
+import { randomUUID } from "node:crypto";
+import { rmSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { build, type Plugin } from "esbuild";
+import { atExit } from "./at-exit.ts";
 
 interface Program {
   readonly file?: string;
@@ -9,8 +12,6 @@ interface Program {
   /** Texts in place of those of these files. */
   readonly texts?: ReadonlyMap<string, string> | undefined;
 }
-
-let made = 0;
 
 /**
  * A TypeScript program as one file that Node runs by itself. A child process that starts from it
@@ -42,8 +43,10 @@ export async function compiled({
 }
 
 function nextFile(): string {
-  const path = `../../node_modules/.cache/children/${process.pid}-${made++}.mjs`;
-  return fileURLToPath(new URL(path, import.meta.url));
+  const path = `../../node_modules/.cache/children/${randomUUID()}.mjs`;
+  const file = fileURLToPath(new URL(path, import.meta.url));
+  atExit(() => rmSync(file, { force: true }));
+  return file;
 }
 
 /** `import`s of `file:` addresses. */

@@ -3,5 +3,6 @@ export const suite: readonly string[] = [
   "node_modules/vitest/vitest.mjs",
   "run",
   ...["--project", "unit"],
+  ...["--project", "listening"],
   ...["--project", "server"],
 ];
