@@ -15,7 +15,7 @@ const clients = [
   "node-redis 6, no queue",
   "ioredis 5, commandTimeout 200",
   "ioredis 6, defaults",
-  "ioredis 6, no resend",
+  "ioredis 6, no resend, no queue",
 ].map(labClient);
 const servers = () => ({ binary: inject("redisServerBinary"), sharedPort: sharedRedisPort() });
 
