@@ -2,7 +2,6 @@ import { once } from "node:events";
 import type { Server, ServerResponse } from "node:http";
 import type { Http2Server, Http2ServerResponse } from "node:http2";
 import type { AddressInfo } from "node:net";
-import { fileURLToPath } from "node:url";
 import { afterEach, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
 import { Child } from "../support/child.ts";
@@ -119,7 +118,7 @@ describe.each(inProcesses.filter(writesByHand))(
     test.each(["exit", "abort"])(
       "is whole where the handler goes on with process.%s()",
       async (how) => {
-        const file = fileURLToPath(new URL("./exiting-shop.ts", import.meta.url));
+        const file = new URL("./exiting-shop.ts", import.meta.url);
         const args = [name, `${sharedRedisPort()}`, how, placed];
         const child = new Child<{ port: number }>(await compiled({ file }), args);
         closing.push(() => child.signal("SIGKILL"));

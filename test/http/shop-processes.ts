@@ -1,4 +1,3 @@
-import { fileURLToPath } from "node:url";
 import { Child } from "../support/child.ts";
 import { compiled } from "../support/compiled.ts";
 import type { FromShop, ToShop } from "./shop-process.ts";
@@ -13,12 +12,7 @@ export interface ShopProcess {
   stop(): Promise<void>;
 }
 
-let compiling: Promise<string> | undefined;
-function program(): Promise<string> {
-  const file = fileURLToPath(new URL("./shop-process.ts", import.meta.url));
-  compiling ??= compiled({ file });
-  return compiling;
-}
+const file = new URL("./shop-process.ts", import.meta.url);
 
 export async function startShopProcess(
   framework: string,
@@ -26,7 +20,7 @@ export async function startShopProcess(
   ttlMs?: number,
 ): Promise<ShopProcess> {
   const args = [framework, `${redisPort}`, ...(ttlMs === undefined ? [] : [`${ttlMs}`])];
-  const child = new Child<FromShop, ToShop>(await program(), args);
+  const child = new Child<FromShop, ToShop>(await compiled({ file }), args);
   const started: ShopProcess["started"] = [];
   child.onMessage((message) => {
     if ("started" in message) started.push(message);

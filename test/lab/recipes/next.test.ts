@@ -25,7 +25,7 @@ beforeAll(async () => {
   vi.stubEnv("NEXT_TELEMETRY_DISABLED", "1");
   consumers = await Consumers.pack();
   const manifest = { type: "module", packages: { ...NEXT, ...ownVersions("ioredis") } } as const;
-  const project = await consumers.installRecipe(["next"], manifest);
+  const project = await consumers.installRecipe(["next", "fetch"], manifest);
   await writeGuide(project);
   const next = "node_modules/next/dist/bin/next";
   await project.node([next, "build"]);

@@ -1,4 +1,3 @@
-import { fileURLToPath } from "node:url";
 import { Child } from "../../support/child.ts";
 import { compiled } from "../../support/compiled.ts";
 import type { HuntPlan, HuntResult } from "./hunt.ts";
@@ -8,7 +7,7 @@ export async function huntElsewhere(
   plan: HuntPlan,
   texts?: ReadonlyMap<string, string>,
 ): Promise<HuntResult> {
-  const file = fileURLToPath(new URL("./hunt-process.ts", import.meta.url));
+  const file = new URL("./hunt-process.ts", import.meta.url);
   const program = await compiled({ file, texts });
   const hours = 10 * 3_600_000;
   return await new Child<HuntResult>(program, [JSON.stringify(plan)]).next(hours);
