@@ -123,25 +123,12 @@ await lock.withLock("next", async () => {
     ]);
   });
 
-  test("a tRPC procedure: errors have the code of their status", async () => {
+  test("a procedure: a retry returns the same order, and errors have a status", async () => {
     const calls = `
-const call = (of = cart) => recipe.placeOrder({ ctx: { userId: "trpc" }, input: { submission: "a", cart: of } });
+const call = (of = cart) => recipe.procedure({ ctx: { userId: "trpc" }, input: { submission: "a", cart: of } });
 tell([(await call()).replayed, (await call()).replayed]);
-tell(recipe.codeOf(await call(other).catch((error) => error)));
-tell(await lock.withLock("trpc", () =>
-  recipe.placeOrder({ ctx: { userId: "trpc" }, input: { submission: "b", cart } }).catch(recipe.codeOf)));
-tell(recipe.codeOf(new Error("out of stock")));`;
-    const codes = ["UNPROCESSABLE_CONTENT", "CONFLICT", "INTERNAL_SERVER_ERROR"];
-    expect(await run("A tRPC procedure", calls)).toEqual([[false, true], ...codes]);
-  });
-
-  test("a GraphQL mutation: a retry returns the same order", async () => {
-    const calls = `
-const { placeOrder } = recipe.resolvers.Mutation;
-const call = () => placeOrder({}, { input: { clientMutationId: "m-1", cart } }, { userId: "graphql" });
-const [first, second] = [await call(), await call()];
-tell([first.order.number, second.order.number, second.clientMutationId]);`;
-    expect(await run("A GraphQL mutation", calls)).toEqual([[1, 1, "m-1"]]);
+tell(await call(other).catch((error) => error.status));`;
+    expect(await run("Resolvers, workers and tools", calls)).toEqual([[false, true], 422]);
   });
 
   test("a worker: a job that two workers have is one order", async () => {
@@ -151,29 +138,23 @@ const both = await Promise.all([recipe.processOrder(job), recipe.processOrder(jo
 tell(both.map(({ number }) => number));
 tell(await recipe.processOrder({ data: job.data }).catch((error) => error.message));`;
     const refused = "a job without an id cannot be recognised";
-    expect(await run("A BullMQ worker", calls)).toEqual([[1, 1], refused]);
+    expect(await run("Resolvers, workers and tools", calls)).toEqual([[1, 1], refused]);
   });
 
   test("a tool: an agent that calls again is told what was placed", async () => {
     const calls = `
 const as = { authInfo: { clientId: "agent" } };
-const call = (key: string, of = cart, extra: object = as) =>
-  recipe.placeOrderTool({ idempotency_key: key, cart: of }, extra);
-const told = async (result: ReturnType<typeof call>) => {
-  const { content, isError = false } = await result;
-  tell([content[0]?.text, isError]);
-};
-await told(call("k-1"));
-await told(call("k-1"));
-await told(call("k-1", other));
-await told(call("k-1", cart, {}));
-await lock.withLock("agent", () => told(call("k-2")));`;
-    expect(await run("A tool of an MCP server", calls)).toEqual([
-      ["Order 1 is placed.", false],
-      ["Order 1 was placed before.", false],
-      ["Use a new idempotency_key for another cart.", true],
-      ["Sign in first.", true],
-      [expect.stringContaining("Call again with the same idempotency_key"), true],
+const call = (submission: string, of = cart, extra: object = as) =>
+  recipe.tool({ submission, cart: of }, extra).then(({ content }) => content[0]?.text);
+tell(await call("k-1"));
+tell(await call("k-1"));
+tell(await call("k-1", other).catch(codeOf));
+tell(await call("k-1", cart, {}).catch((error) => error.message));`;
+    expect(await run("Resolvers, workers and tools", calls)).toEqual([
+      "Order 1 is placed.",
+      "Order 1 was placed before.",
+      "SUBMIT_LOCK_MISMATCHED",
+      "Sign in first.",
     ]);
   });
 

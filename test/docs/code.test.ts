@@ -6,9 +6,10 @@ import { command } from "../support/command.ts";
 import { freePort } from "../support/free-port.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
+import { inQuickStart, koaWithoutRouter } from "./in-quick-start.ts";
 import { onNodeRedis } from "./on-node-redis.ts";
 import { page, pages } from "./page.ts";
-import { appOfReader, schema, session, shop, useOfMapStore } from "./reader-files.ts";
+import { appOfReader, ledger, session, shop, useOfLedger, useOfMapStore } from "./reader-files.ts";
 import { ReaderProject } from "./reader-project.ts";
 
 /** What a reader has at hand by then, for the blocks that do not make it themselves. */
@@ -18,6 +19,7 @@ declare global {
   const SubmitLock: typeof import("submit-lock").SubmitLock;
   const submitGuard: typeof import("submit-lock/express").submitGuard;
   const app: import("express").Express;
+  const db: import("@electric-sql/pglite").PGlite;
   const lock: import("submit-lock").SubmitLock;
   const redis: import("ioredis").Redis;
   const placeOrder: import("express").RequestHandler;
@@ -36,7 +38,7 @@ beforeAll(async () => {
   redis = await startRedis();
   project.write("app.ts", appOfReader);
   project.write("shop.ts", shop);
-  project.write("schema.ts", schema);
+  project.write("ledger.ts", ledger);
   project.write("at-hand.ts", atHand);
   project.write("session.ts", session);
   project.write("lock.ts", page("docs/guide/any-function.md").blockUnder("One lock"));
@@ -51,8 +53,10 @@ afterAll(async () => {
 test("the code of every document compiles", async () => {
   let blocks = 0;
   for (const { blocks: all } of pages) {
-    for (const { code, language } of all) {
-      if (language === "ts") project.write(`block-${blocks++}.ts`, `${code}export {};\n`);
+    for (const { code, heading, language } of all) {
+      // Of an application that is not at hand.
+      const whole = heading === "Without a router" ? koaWithoutRouter() : code;
+      if (language === "ts") project.write(`block-${blocks++}.ts`, `${whole}export {};\n`);
     }
   }
   expect(blocks).toBeGreaterThan(25);
@@ -64,24 +68,21 @@ describe("the code of the documents, in languages that are checked", () => {
     const languages = new Set(
       pages.flatMap(({ blocks }) => blocks.map(({ language }) => language)),
     );
-    expect([...languages].sort()).toEqual(["", "cjs", "js", "mermaid", "sh", "sql", "text", "ts"]);
+    expect([...languages].sort()).toEqual(["", "cjs", "mermaid", "sh", "sql", "text", "ts"]);
   });
 });
 
 describe("a quick start", () => {
   const modules = [
-    { name: "Express", file: "README.md", heading: "Quick start" },
-    { name: "Koa with a router", file: "README.md", heading: "Koa" },
-    { name: "Koa without a router", file: "docs/guide/koa.md", heading: "Without a router" },
+    { name: "Express", start: page("README.md").blockUnder("Quick start") },
+    { name: "Koa with a router", start: page("README.md").blockUnder("Koa") },
+    { name: "Koa without a router", start: koaWithoutRouter() },
   ];
   const starts = [
-    ...modules.flatMap(({ name, file, heading }) => {
-      const code = page(file).blockUnder(heading, "ts");
-      return [
-        { name, code, language: "ts" },
-        { name: `${name}, with node-redis`, code: onNodeRedis(code), language: "ts" },
-      ];
-    }),
+    ...modules.flatMap(({ name, start }) => [
+      { name, code: start, language: "ts" },
+      { name: `${name}, with node-redis`, code: onNodeRedis(start), language: "ts" },
+    ]),
     {
       name: "Fastify",
       code: page("docs/guide/fastify.md").blockUnder("Quick start", "ts"),
@@ -192,16 +193,46 @@ async function serving(ask: () => Promise<unknown>): Promise<void> {
   await until(answers, { what: "the quick start", boundMs: 60_000, everyMs: 50 });
 }
 
-describe("answers of your own", () => {
-  test.each([
-    ["express", "ts"],
-    ["koa", "js"],
-  ])("keep what clients go by, on %s", async (framework, language) => {
-    const recipe = page(`docs/guide/${framework}.md`).blockUnder("Answers of your own", language);
+describe("answers in your own format", () => {
+  const own = page("docs/guide/own-answers.md");
+  const [options = ""] =
+    /^ {2}idempotency[\s\S]*?(?=^}\);)/m.exec(own.blockUnder("On Express")) ?? [];
+  const placed = `{ placed: true }`;
+  const apps = {
+    express: inQuickStart(own.blockUnder("On Express"), "express", {
+      after: `app.post("/orders", guard.protect(async (_req, res) => void res.status(201).json(${placed})));`,
+    }),
+    koa: inQuickStart(own.blockUnder("On Koa"), "koa", {
+      after: `app.use(submitGuard({ lock, userId: (ctx) => ctx.get("x-user-id"), ${options} }));
+app.use((ctx) => { ctx.status = 201; ctx.body = ${placed}; });`,
+    }),
+    fastify: inQuickStart(own.blockUnder("On Fastify"), "fastify", {
+      after: `const guard = submitGuard({ lock, userId: ({ headers }) => headers["x-user-id"]?.toString(), ${options} });
+app.post("/orders", guard.protect(async (_req, reply) => reply.code(201).send(${placed})));`,
+    }),
+    fetch: inQuickStart(own.blockUnder("On fetch"), "fetch", {
+      after: `const guard = submitGuard({ lock, userId: ({ headers }) => headers.get("x-user-id"), ${options} });
+const placeOrder = guard.protect(async () => Response.json(${placed}, { status: 201 }));
+app.post("/orders", (c) => placeOrder(c.req.raw));`,
+    }),
+  };
+
+  test("fit the options of each framework", async () => {
+    // The types of a body parser count for a whole project.
+    const alone = new ReaderProject();
+    for (const [name, code] of Object.entries(apps)) alone.write(`${name}.ts`, code);
+    const errors = await alone.typeErrors();
+    alone.remove();
+    expect(errors).toBe("");
+  });
+
+  test.each(Object.entries(apps))("keep the headers of the default, on %s", async (name, app) => {
+    // Without a Redis, the refusals are what is looked at.
+    const recipe = app.replace(/^await lock\.check\(\);.*$/m, "");
     const serve = async (url: string) => {
       const port = await freePort();
-      project.write(`own-${port}.${language}`, recipe);
-      await project.start(`own-${port}.${language}`, { PORT: `${port}`, REDIS_URL: url });
+      project.write(`own-${port}.ts`, recipe);
+      await project.start(`own-${port}.ts`, { PORT: `${port}`, REDIS_URL: url });
       const submit = async (user: string, key?: string, body: object = {}) => {
         const headers = { "x-user-id": user, "content-type": "application/json" };
         const answer = await fetch(`http://127.0.0.1:${port}/orders`, {
@@ -218,20 +249,21 @@ describe("answers of your own", () => {
       return submit;
     };
     const submit = await serve(redis.url);
+    const user = `own-${name}`;
     const refused = (status: number, code: string, retryAfter: string | null = null) =>
       [status, code, "application/json", "no-store", retryAfter] as const;
     expect(await submit("")).toEqual(refused(401, "submit_anonymous"));
-    expect(await submit("own")).toEqual(refused(400, "idempotency_key_required"));
-    expect(await submit("own", "a, list")).toEqual(refused(400, "idempotency_key_invalid"));
-    expect((await submit("own", "k-1"))[0]).toBe(201);
-    const other = await submit("own", "k-1", { cart: 8 });
+    expect(await submit(user)).toEqual(refused(400, "idempotency_key_required"));
+    expect(await submit(user, "a, list")).toEqual(refused(400, "idempotency_key_invalid"));
+    expect((await submit(user, "k-1"))[0]).toBe(201);
+    const other = await submit(user, "k-1", { cart: 8 });
     expect(other).toEqual(refused(422, "idempotency_conflict"));
-    const key = `lock:submit:own-${framework}`;
+    const key = `lock:submit:busy-${name}`;
     await command(redis.port, "set", key, `${randomUUID()}`, "px", 60_000);
-    const contended = await submit(`own-${framework}`, "k-2");
+    const contended = await submit(`busy-${name}`, "k-2");
     expect(contended).toEqual(refused(409, "submit_contended", "1"));
     const alone = await serve(`redis://127.0.0.1:${await freePort()}`);
-    expect(await alone("own", "k-1")).toEqual(refused(503, "submit_unavailable", "1"));
+    expect(await alone(user, "k-1")).toEqual(refused(503, "submit_unavailable", "1"));
   });
 });
 
@@ -241,16 +273,32 @@ describe("the other code of the documents", () => {
     expect(await project.run("job.ts")).toBe("42\n");
   });
 
-  test("takes the lock once", async () => {
-    project.write("attempt.ts", page("docs/guide/jobs.md").blockUnder("One attempt"));
-    const output = await project.run("attempt.ts");
-    expect(output).toMatch(/^lock:account:42 \d+[\d.]* false\nreleased\n$/);
+  test("takes a long job in steps, between which an order has its turn", async () => {
+    project.write("steps.ts", page("docs/guide/jobs.md").blockUnder("Long jobs"));
+    project.write("settling.ts", useOfLedger);
+    const output = await project.run("settling.ts", { REDIS_URL: redis.url });
+    const lines = output.trim().split("\n");
+    const pages = lines.filter((line) => line.startsWith("page"));
+    expect(pages.map((line) => line.split(" ")[1])).toEqual(["1", "2", "3"]);
+    expect(lines.at(-1)).not.toBe("order");
+    expect(lines).toContain("order");
+    const tokens = pages.map((line) => Number(line.split(" ")[2]));
+    expect(tokens).toEqual([...tokens].sort((a, b) => a - b));
+    expect(new Set(tokens).size).toBe(3);
   });
 
   test("keeps a submission without HTTP", async () => {
     project.write("once-alone.ts", page("docs/guide/jobs.md").blockUnder("Once without HTTP"));
-    const output = await project.run("once-alone.ts");
-    expect(output).toBe("recorded\nsettled 3\nsettled 3, as before\n");
+    const settling = `import { settleOnce } from "./once-alone.ts";
+import { lock, redis } from "./lock.ts";
+for (const version of [3, 3]) console.log(await settleOnce("17", version));
+await lock.withLock("17", async () => console.log(await settleOnce("17", 4)));
+await lock.close();
+redis.disconnect();
+`;
+    project.write("settle-once.ts", settling);
+    const output = await project.run("settle-once.ts", { REDIS_URL: redis.url });
+    expect(output).toBe("recorded\nsettled 3\ncontended\n");
   });
 
   test("tests a service", async () => {
@@ -289,22 +337,27 @@ describe("the other code of the documents", () => {
 
   test("sends a form that was clicked twice to a page, not to a refusal", async () => {
     const port = await freePort();
-    project.write("form.ts", page("docs/guide/forms.md").blockUnder("Without it"));
+    const recipe = page("docs/guide/own-answers.md").blockUnder("A page for a form");
+    const after = `import { placeOrder } from "./shop.ts";
+app.post("/orders", guard.protect(async (_req, res) => {
+  const order = await placeOrder({ id: "form", version: 1 });
+  res.redirect(303, \`/orders/\${order.number}\`);
+}));`;
+    project.write("form.ts", inQuickStart(recipe, "express", { after }));
     await project.start("form.ts", { PORT: `${port}`, REDIS_URL: redis.url });
-    const submit = (accept: string) =>
+    const submit = () =>
       fetch(`http://127.0.0.1:${port}/orders`, {
         method: "POST",
-        headers: { "x-user-id": "form", accept },
+        headers: { "x-user-id": "form" },
         redirect: "manual",
       });
     const look = () => fetch(`http://127.0.0.1:${port}/orders/pending`);
     await serving(look);
-    const html = "text/html,application/xhtml+xml,*/*;q=0.8";
-    const clicks = await Promise.all([submit(html), submit(html)]);
+    const clicks = await Promise.all([submit(), submit()]);
     expect(clicks.map(({ status }) => status)).toEqual([303, 303]);
     const locations = clicks.map(({ headers }) => headers.get("location")).sort();
     expect(locations).toEqual(["/orders/1", "/orders/pending"]);
-    expect(await (await look()).text()).toContain("on its way");
+    expect(await (await look()).text()).toContain("being placed");
   });
 
   test("shuts down with a handler that never answers, within its bound", async () => {

@@ -8,8 +8,9 @@ import { freePort } from "../support/free-port.ts";
 import { freshUser } from "../support/ids.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
+import { inQuickStart } from "./in-quick-start.ts";
 import { page } from "./page.ts";
-import { schema, shop } from "./reader-files.ts";
+import { shop } from "./reader-files.ts";
 import { ReaderProject } from "./reader-project.ts";
 
 const guide = page("docs/guide/once.md");
@@ -22,7 +23,6 @@ beforeAll(async () => {
   project = new ReaderProject();
   redis = await startRedis();
   project.write("shop.ts", shop);
-  project.write("schema.ts", schema);
 });
 
 afterEach(() => {
@@ -84,7 +84,12 @@ console.log(answer.status, answer.headers.get("idempotent-replayed"), JSON.strin
   });
 
   test("a unique key: a second run finds the first one's order", async () => {
-    const submit = await serve("A unique key in the order's own transaction");
+    const heading = "A unique key in the order's own transaction";
+    const before = `import { PGlite } from "@electric-sql/pglite";
+const db = new PGlite();
+await db.exec("CREATE TABLE orders (number int GENERATED ALWAYS AS IDENTITY, user_id text, cents int)");
+await db.exec(${JSON.stringify(guide.blockUnder(heading, "sql"))});`;
+    const submit = await serve(heading, before);
     const user = freshUser();
     const click = () => submit({ user, key: "k-1", body: { cents: 990 } });
     const first = await click();
@@ -101,25 +106,6 @@ console.log(answer.status, answer.headers.get("idempotent-replayed"), JSON.strin
     expect(Number(other.json["number"])).toBeGreaterThan(Number(first.json["number"]));
   });
 
-  test("the provider's key: a second run asks for the same charge", async () => {
-    const keys: unknown[] = [];
-    const provider = createServer((req, res) => {
-      keys.push(req.headers["idempotency-key"]);
-      res.end('{"id":"ch_1"}');
-    }).listen(0, "127.0.0.1");
-    proxies.add(provider);
-    await once(provider, "listening");
-    project.write("charge.ts", guide.blockUnder("The payment provider's key"));
-    project.write(
-      "charges.ts",
-      `import { charge } from "./charge.ts";
-const url = "http://127.0.0.1:${portOf(provider)}";
-for (const number of [7, 7, 8]) console.log((await charge(url, { number, cents: 990 })).id);`,
-    );
-    expect(await project.run("charges.ts")).toBe("ch_1\nch_1\nch_1\n");
-    expect(keys).toEqual(["order-7", "order-7", "order-8"]);
-  });
-
   test("your own database: a replay shows the order, and Redis holds no body", async () => {
     const submit = await serve("Answers from your own database");
     const user = freshUser();
@@ -132,15 +118,54 @@ for (const number of [7, 7, 8]) console.log((await charge(url, { number, cents: 
     const [record] = (await command(redis.port, "keys", `{lock:submit:${user}}:*`)) as string[];
     expect(await command(redis.port, "get", record as string)).toContain('"e":"-"');
   });
+});
 
-  test("errors inside a 200: a retry runs", async () => {
-    const submit = await serve("Errors inside a 200");
-    const user = freshUser();
-    const mutate = () =>
-      submit({ user, path: "/graphql", key: "k-1", body: { query: "mutation { buy }" } });
-    expect((await mutate()).json["errors"]).toBeDefined();
-    expect((await mutate()).json).toEqual({ data: { runs: 2 } });
-    expect((await mutate()).json).toEqual({ data: { runs: 2 } });
+describe("guests", () => {
+  const guests = page("docs/guide/guests.md").blockUnder("Guests");
+  const route = guide.blockUnder("Cart and version").replace(/^[\s\S]*?(?=^app\.post)/m, "");
+  const code = inQuickStart(guests, "express", {
+    before: `import session from "express-session";
+app.use(session({ secret: "a test", resave: false, saveUninitialized: false }));`,
+    // The page says that the route is this one, with `buyer`.
+    after: `import { findOrder, placeOrder } from "./shop.ts";
+${route.replaceAll("userId(req)", "buyer(req)")}
+app.post("/login", async (req, res) => {
+  if (req.session.guestId) await takeCart(req.session.guestId, "ada");
+  req.session.userId = "ada";
+  res.json({ order: await findOrder(1) });
+});`,
+  });
+  /** Opens the cart's page, as a browser that keeps its cookie. */
+  const guest = async (submit: Client) => {
+    const shown = await submit({ method: "GET", path: "/cart" });
+    const cookie = String(shown.headers["set-cookie"]).split(";")[0] as string;
+    const path = `/carts/${shown.json["id"]}/order`;
+    return { cookie, click: () => submit({ cookie, path, body: { version: 1 } }) };
+  };
+
+  test("place one order of two clicks and a late one, and do not wait for each other", async () => {
+    const submit = await start("guests.ts", code);
+    const [one, other] = [await guest(submit), await guest(submit)];
+    const clicks = await Promise.all([one.click(), one.click(), other.click()]);
+    expect(clicks.map(({ status }) => status).sort()).toEqual([201, 201, 409]);
+    expect(clicks[2]?.status).toBe(201);
+    const late = await one.click();
+    expect(late).toMatchObject({ status: 201, headers: { "idempotent-replayed": "true" } });
+    const path = "/carts/cart-of-undefined/order";
+    expect((await submit({ path, body: { version: 1 } })).status).toBe(401);
+  });
+
+  test("sign in when their order is placed, and do not place it again", async () => {
+    const submit = await start("login.ts", code, { ORDER_MS: "2000" });
+    const { click, cookie } = await guest(submit);
+    const order = click();
+    const held = async () =>
+      ((await command(redis.port, "keys", "lock:submit:guest%3A*")) as []).length > 0;
+    await until(held, { what: "the guest's order" });
+    const login = await submit({ cookie, path: "/login" });
+    expect(login.json["order"]).toMatchObject({ number: 1 });
+    expect((await order).status).toBe(201);
+    expect((await click()).status).toBe(409);
   });
 });
 
@@ -152,7 +177,8 @@ interface Reply {
 }
 
 interface Submit {
-  readonly user: string;
+  readonly user?: string;
+  readonly cookie?: string;
   readonly method?: string;
   readonly path?: string;
   readonly key?: string;
@@ -162,26 +188,32 @@ interface Submit {
 
 type Client = ((submit: Submit) => Promise<Reply>) & { readonly port: number };
 
-/** Starts the application under a heading, and gives a client of it. */
-async function serve(heading: string): Promise<Client> {
+/** Starts the quick start with the recipe under a heading, and gives a client of it. */
+async function serve(heading: string, before = ""): Promise<Client> {
+  const file = `${heading.replace(/\W+/g, "-")}.ts`;
+  const code = inQuickStart(guide.blockUnder(heading), "express", { before });
+  return await start(file, code);
+}
+
+async function start(file: string, code: string, env: object = {}): Promise<Client> {
   const port = await freePort();
-  const file = `${heading.replace(/\W+/g, "-")}-${port}.ts`;
-  project.write(file, guide.blockUnder(heading));
-  await project.start(file, { PORT: `${port}`, REDIS_URL: redis.url });
+  project.write(`${port}-${file}`, code);
+  await project.start(`${port}-${file}`, { PORT: `${port}`, REDIS_URL: redis.url, ...env });
   const client = (submit: Submit) => send(port, submit);
   const answers = () =>
     client({ user: "", method: "GET", path: "/" }).then(
       () => true,
       () => false,
     );
-  await until(answers, { what: heading, boundMs: 60_000, everyMs: 50 });
+  await until(answers, { what: file, boundMs: 60_000, everyMs: 50 });
   return Object.assign(client, { port });
 }
 
 async function send(port: number, submit: Submit): Promise<Reply> {
-  const { body, form, key, method = "POST", path = "/orders", user } = submit;
+  const { body, cookie, form, key, method = "POST", path = "/orders", user } = submit;
   const req = request({ host: "127.0.0.1", port, method, path, agent: false });
-  req.setHeader("X-User-Id", user);
+  if (user !== undefined) req.setHeader("X-User-Id", user);
+  if (cookie !== undefined) req.setHeader("Cookie", cookie);
   if (key !== undefined) req.setHeader("Idempotency-Key", key);
   req.setHeader("Content-Type", form ? "application/x-www-form-urlencoded" : "application/json");
   req.end(method === "GET" ? undefined : (form ?? JSON.stringify(body ?? {})));

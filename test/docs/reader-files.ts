@@ -32,13 +32,19 @@ import { appendFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 export interface Cart { readonly id: string; readonly version: number }
 export interface Order { readonly number: number; readonly cart: string }
+const carts = new Map<string, string>();
 const versions = new Map<string, number>();
 const orders: Order[] = [];
 export async function cartOf(userId: string | undefined): Promise<Cart> {
-  return { id: "cart-of-" + userId, version: versions.get("cart-of-" + userId) ?? 1 };
+  const id = carts.get(userId ?? "") ?? "cart-of-" + userId;
+  return { id, version: versions.get(id) ?? 1 };
+}
+export async function moveCart(from: string, to: string): Promise<void> {
+  carts.set(to, (await cartOf(from)).id);
+  carts.set(from, "no-cart");
 }
 export async function placeOrder(cart: Cart): Promise<Order> {
-  await sleep(50);
+  await sleep(Number(process.env["ORDER_MS"] ?? 50));
   versions.set(cart.id, cart.version + 1);
   const order = { number: orders.length + 1, cart: cart.id };
   orders.push(order);
@@ -50,13 +56,28 @@ export async function findOrder(number: number): Promise<Order | undefined> {
 }
 `;
 
-/** A GraphQL schema whose mutation fails the first time. */
-export const schema = `
-let runs = 0;
-export async function execute(_request: unknown): Promise<{ data?: object; errors?: object[] }> {
-  runs++;
-  return runs === 1 ? { errors: [{ message: "the payment was refused" }] } : { data: { runs } };
+/** The database behind a long job: an account with three pages to settle. */
+export const ledger = `
+let settled = 0;
+export async function nextPage(_account: string): Promise<number | undefined> {
+  return settled < 3 ? settled + 1 : undefined;
 }
+export async function settle(page: number, token: number | undefined): Promise<void> {
+  settled = page;
+  console.log("page", page, token);
+}
+`;
+
+/** Beside the long job: an order of the same account, which waits for its turn. */
+export const useOfLedger = `
+import { lock, redis } from "./lock.ts";
+import { settleAccount } from "./steps.ts";
+await lock.check();
+const settling = settleAccount("ledger");
+const order = lock.withLock("ledger", { waitMs: 60_000 }, async () => console.log("order"));
+await Promise.all([settling, order]);
+await lock.close();
+redis.disconnect();
 `;
 
 /** Whose server action it is. */

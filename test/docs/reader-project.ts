@@ -19,6 +19,7 @@ const exec = promisify(execFile);
 
 const packages = [
   "express",
+  "express-session",
   "koa",
   "@koa/router",
   "@koa/bodyparser",
@@ -34,6 +35,7 @@ const packages = [
   "@electric-sql/pglite",
   "@types/node",
   "@types/express",
+  "@types/express-session",
   "@types/koa",
   "@types/supertest",
 ];
