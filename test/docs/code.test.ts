@@ -268,11 +268,6 @@ app.post("/orders", (c) => placeOrder(c.req.raw));`,
 });
 
 describe("the other code of the documents", () => {
-  test("runs a job under the lock", async () => {
-    project.write("job.ts", page("docs/guide/jobs.md").blockUnder("`withLock`"));
-    expect(await project.run("job.ts")).toBe("42\n");
-  });
-
   test("takes a long job in steps, between which an order has its turn", async () => {
     project.write("steps.ts", page("docs/guide/jobs.md").blockUnder("Long jobs"));
     project.write("settling.ts", useOfLedger);
@@ -285,20 +280,6 @@ describe("the other code of the documents", () => {
     const tokens = pages.map((line) => Number(line.split(" ")[2]));
     expect(tokens).toEqual([...tokens].sort((a, b) => a - b));
     expect(new Set(tokens).size).toBe(3);
-  });
-
-  test("keeps a submission without HTTP", async () => {
-    project.write("once-alone.ts", page("docs/guide/jobs.md").blockUnder("Once without HTTP"));
-    const settling = `import { settleOnce } from "./once-alone.ts";
-import { lock, redis } from "./lock.ts";
-for (const version of [3, 3]) console.log(await settleOnce("17", version));
-await lock.withLock("17", async () => console.log(await settleOnce("17", 4)));
-await lock.close();
-redis.disconnect();
-`;
-    project.write("settle-once.ts", settling);
-    const output = await project.run("settle-once.ts", { REDIS_URL: redis.url });
-    expect(output).toBe("recorded\nsettled 3\ncontended\n");
   });
 
   test("tests a service", async () => {
