@@ -325,7 +325,7 @@ app.post("/orders", guard.protect(async (_req, res) => {
   res.redirect(303, \`/orders/\${order.number}\`);
 }));`;
     project.write("form.ts", inQuickStart(recipe, "express", { after }));
-    await project.start("form.ts", { PORT: `${port}`, REDIS_URL: redis.url });
+    await project.start("form.ts", { PORT: `${port}`, REDIS_URL: redis.url, ORDER_MS: "2000" });
     const submit = () =>
       fetch(`http://127.0.0.1:${port}/orders`, {
         method: "POST",
