@@ -4,8 +4,8 @@ import { startServer } from "../test/support/server-process.ts";
 import { answers, measureRecords, type RecordMemory, tablesOf } from "./record-memory.ts";
 
 /**
- * `npm run lab -- record-memory`: what records take in a Redis, by the length of the answers. Writes the tables
- * of docs/operations/records.md.
+ * `npm run lab -- record-memory`: measures the memory of records in a Redis, by the length of the answers.
+ * Writes the tables of docs/operations/records.md.
  */
 const page = new URL("../docs/operations/records.md", import.meta.url);
 
@@ -17,7 +17,8 @@ for (const { bytes, records } of answers) {
 }
 await server.stop();
 
-const made = `Node ${process.version}, ${serverVersion(binary)}.\n\n${tablesOf(measured)}`;
+const day = new Date().toISOString().slice(0, 10);
+const made = `${day}, Node ${process.version}, ${serverVersion(binary)}.\n\n${tablesOf(measured)}`;
 console.log(made);
 const marks = /(?<=<!-- made by npm run lab -- record-memory -->\n\n).*?(?=\n\n<!-- end -->)/s;
 writeFileSync(page, readFileSync(page, "utf8").replace(marks, made));

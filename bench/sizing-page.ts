@@ -1,8 +1,8 @@
 import { Page } from "../test/docs/page.ts";
-import { answerBytes, kinds } from "./orders.ts";
+import { kinds } from "./orders.ts";
 import type { CostRow, Figures } from "./sizing-tables.ts";
 
-/** What the pages say was measured: of an order, of a failover, of a record. */
+/** The measured costs of an order and of a lock, read from the page. */
 export function figuresOf(): Figures {
   const sizing = new Page("docs/operations/sizing.md");
   const measured = sizing.tableUnder("What an order costs");
@@ -17,17 +17,7 @@ export function figuresOf(): Figures {
   });
   const [, usage = 0, grown = 0] =
     measured.find(([name = ""]) => name.startsWith("a lock"))?.map(numberIn) ?? [];
-  const failovers = sizing
-    .tableUnder("What a failover costs")
-    .filter(([, seconds = ""]) => / s$/.test(seconds))
-    .map(([what = "", seconds = ""]) => ({ what, seconds: numberIn(seconds) }));
-  const records = new Page("docs/operations/records.md")
-    .tableUnder("Memory")
-    .filter((cells) => cells.length === 3)
-    .map((cells) => cells.map(numberIn))
-    .map(([bytes = 0, , each = 0]) => ({ bytes, grown: each }))
-    .filter(({ bytes }) => bytes === 0 || bytes === answerBytes);
-  return { costs, lock: { usage, grown }, records, failovers };
+  return { costs, lock: { usage, grown } };
 }
 
 /** The number that a cell begins with, with thin spaces between thousands; 0 for none. */

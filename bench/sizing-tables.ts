@@ -8,19 +8,10 @@ export interface CostRow extends OrderCost {
   readonly way: string;
 }
 
-/** How long a failover keeps orders out, in seconds. */
-interface Failover {
-  readonly what: string;
-  readonly seconds: number;
-}
-
 /** What everything else follows from. */
 export interface Figures {
   readonly costs: readonly CostRow[];
   readonly lock: LockMemory;
-  /** What a record takes of Redis' memory, by the length of its answer. */
-  readonly records: readonly { readonly bytes: number; readonly grown: number }[];
-  readonly failovers: readonly Failover[];
 }
 
 const rates = [1_000, 10_000, 100_000];
@@ -30,12 +21,6 @@ const shareOfMaster = 0.5;
 
 /** How long an order keeps its lock, in seconds. */
 const orderSeconds = 1;
-
-const retentions = [
-  { name: "10 min", seconds: 600 },
-  { name: "1 h", seconds: 3_600 },
-  { name: "24 h", seconds: 86_400 },
-];
 
 /** What was measured on a Cluster, whose masters have no replica here. */
 export function clusterTable(costs: readonly CostRow[]): string {
@@ -101,35 +86,6 @@ export function shopTable({ costs, lock }: Figures): string {
     "locks under way",
   ];
   return table(head, rows);
-}
-
-/** Orders that are answered 503 while one master is away. */
-export function failoverTable({ failovers }: Figures): string {
-  const rows = rates.flatMap((rate) =>
-    [1, 3, 10].map((masters) => [
-      `${number(rate)}, ${masters === 1 ? "1 master" : `${masters} masters`}`,
-      ...failovers.map(({ what, seconds }) => {
-        // Sentinels look after one master, a Cluster has several.
-        const isThere = what.startsWith("Cluster") === masters > 1;
-        return number(isThere ? (rate * seconds) / masters : Number.NaN);
-      }),
-    ]),
-  );
-  return table(["orders a second", ...failovers.map(({ what }) => what)], rows);
-}
-
-/** What "once" keeps. */
-export function recordTable({ records }: Figures): string {
-  const rows = rates.flatMap((rate) =>
-    retentions.map(({ name, seconds }) => [
-      number(rate),
-      name,
-      number(rate * seconds),
-      ...records.map(({ grown }) => size(rate * seconds * grown)),
-    ]),
-  );
-  const lengths = records.map(({ bytes }) => (bytes === 0 ? "no body" : `${number(bytes)} B`));
-  return table(["orders a second", "`retainMs`", "records", ...lengths], rows);
 }
 
 function cores(rate: number, { processorMicros }: OrderCost): number {

@@ -11,15 +11,13 @@ import { figuresOf } from "./sizing-page.ts";
 import {
   type CostRow,
   clusterTable,
-  failoverTable,
   measuredTables,
-  recordTable,
   shopTable,
 } from "./sizing-tables.ts";
 
 /**
- * `npm run lab -- sizing`: what one order takes of a Redis that has a replica, and what that comes to.
- * Writes the tables of docs/operations/sizing.md.
+ * `npm run lab -- sizing`: measures what one order takes of a Redis that has a replica, and calculates
+ * what a shop takes. Writes the tables of docs/operations/sizing.md.
  */
 const rounds = 3;
 
@@ -56,15 +54,13 @@ try {
 } finally {
   await Promise.all(nodes.map((node) => node.stop()));
 }
-// From what the page says, so that its figures follow from one another as they are rounded there.
-const figures = figuresOf();
-write("shop", shopTable(figures));
-write("failover", failoverTable(figures));
-write("records", recordTable(figures));
+// From the page, so that its figures follow from one another as they are rounded there.
+write("shop", shopTable(figuresOf()));
 
 function measured(tables: string): string {
   const processors = `${cpus().length} CPUs with a load of ${load.toFixed(1)} before the start`;
-  return `Node ${process.version}, ${serverVersion(binary)}, ${processors}.\n\n${tables}`;
+  const day = new Date().toISOString().slice(0, 10);
+  return `${day}, Node ${process.version}, ${serverVersion(binary)}, ${processors}.\n\n${tables}`;
 }
 
 function write(part: string, made: string): void {

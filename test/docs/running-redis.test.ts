@@ -125,7 +125,7 @@ describe("the permissions", () => {
     const client = nodeRedis6.connect(port, { ...login, db });
     await everything(lockOn(new RedisStore(client), { ttlMs: 900 }), port, db);
     expect(await denials(port)).toEqual([]);
-    expect(aboutPermissions).toContain("`+client|info`");
+    expect(aboutPermissions).toContain("`+client\\|info`");
   });
 
   test("without +client|info are a misconfiguration of node-redis that names it", async () => {

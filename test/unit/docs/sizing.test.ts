@@ -1,12 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { kinds, ways } from "../../../bench/orders.ts";
 import { figuresOf } from "../../../bench/sizing-page.ts";
-import {
-  failoverTable,
-  measuredTables,
-  recordTable,
-  shopTable,
-} from "../../../bench/sizing-tables.ts";
+import { measuredTables, shopTable } from "../../../bench/sizing-tables.ts";
 import { Page } from "../../docs/page.ts";
 
 describe("the page of sizing", () => {
@@ -30,17 +25,8 @@ describe("the page of sizing", () => {
     expect(made("measured")).toContain(measuredTables(figures));
   });
 
-  test("has the times of failovers and the memory of two kinds of records", () => {
-    expect(figures.failovers.length).toBeGreaterThanOrEqual(3);
-    expect(figures.records.map(({ grown }) => grown > 0)).toEqual([true, true]);
-  });
-
-  test.each([
-    ["shop", shopTable],
-    ["failover", failoverTable],
-    ["records", recordTable],
-  ] as const)("calculates the table of the %s from what was measured", (part, tableOf) => {
-    expect(made(part)).toBe(tableOf(figures));
+  test("calculates the table of the shop from what was measured", () => {
+    expect(made("shop")).toBe(shopTable(figures));
   });
 });
 
@@ -52,11 +38,6 @@ describe("the arithmetic of sizing", () => {
       { ...cost, way: "busy: many", processorMicros: 16 },
     ],
     lock: { usage: 120, grown: 200 },
-    records: [{ bytes: 1_024, grown: 1_700 }],
-    failovers: [
-      { what: "Cluster, a master is killed", seconds: 3 },
-      { what: "Sentinel, the master is killed", seconds: 2 },
-    ],
   };
 
   test("takes one master for half a core of the busy way", () => {
@@ -64,15 +45,5 @@ describe("the arithmetic of sizing", () => {
     expect(shopTable(figures)).toContain(
       "| 100\u2009000, lock | 5.00 | 1.60 | 4 | 400.0 | 80.0 | 40.0 | 20 MB |",
     );
-  });
-
-  test("spreads the users over the masters", () => {
-    const rows = failoverTable(figures);
-    expect(rows).toContain("| 10\u2009000, 1 master | – | 20\u2009000 |");
-    expect(rows).toContain("| 10\u2009000, 3 masters | 10\u2009000 | – |");
-  });
-
-  test("keeps a record for as long as it is kept", () => {
-    expect(recordTable(figures)).toContain("| 1\u2009000 | 1 h | 3\u2009600\u2009000 | 6.1 GB |");
   });
 });
