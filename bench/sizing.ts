@@ -8,12 +8,7 @@ import { until } from "../test/support/until.ts";
 import { measureLocks, measureOrder } from "./order-cost.ts";
 import { gathered, kinds, ways } from "./orders.ts";
 import { figuresOf } from "./sizing-page.ts";
-import {
-  type CostRow,
-  clusterTable,
-  measuredTables,
-  shopTable,
-} from "./sizing-tables.ts";
+import { type CostRow, clusterTable, measuredTables, shopTable } from "./sizing-tables.ts";
 
 /**
  * `npm run lab -- sizing`: measures what one order takes of a Redis that has a replica, and calculates
