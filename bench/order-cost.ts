@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Cluster, Redis } from "ioredis";
 import { RedisStore, SubmitLock } from "submit-lock";
-import { answerBytes, type Kind, type LockMemory, type OrderCost, type Way } from "./orders.ts";
+import { answerBytes, type Kind, type OrderCost, type Way } from "./orders.ts";
 import { answerOf } from "./record-memory.ts";
 import { costBetween, Observer, type ServerStats } from "./server-stats.ts";
 import { medianOf } from "./statistics.ts";
@@ -116,7 +116,7 @@ async function place(locks: readonly SubmitLock[], kind: Kind, way: Way): Promis
   return placed;
 }
 
-export async function measureLocks(port: number): Promise<LockMemory> {
+export async function measureLock(port: number): Promise<number> {
   const count = 20_000;
   const redis = new Redis(port, "127.0.0.1");
   const lock = openLock(redis, 60_000);
@@ -128,10 +128,9 @@ export async function measureLocks(port: number): Promise<LockMemory> {
     await Promise.all(Array.from({ length: 500 }, () => lock.acquire(users++)));
   }
   const grown = Math.round(((await observer.stats()).usedMemory - before) / count);
-  const usage = Number(await redis.memory("USAGE", lock.keyFor(users - 1)));
   await redis.flushall();
   await lock.close({ timeoutMs: 0 });
   observer.close();
   redis.disconnect();
-  return { usage, grown };
+  return grown;
 }

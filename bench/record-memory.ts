@@ -13,14 +13,6 @@ export const answers: readonly { readonly bytes: number; readonly records: numbe
   { bytes: 65_536, records: 1_000 },
 ];
 
-/** Two are enough: memory grows in step with the orders. */
-const ordersADay = [10_000, 1_000_000];
-
-const retentions = [
-  { name: "1 h", hours: 1 },
-  { name: "24 h", hours: 24 },
-];
-
 /** What a record of an answer of so many bytes takes in Redis. */
 export interface RecordMemory {
   readonly bytes: number;
@@ -89,35 +81,12 @@ async function keep(lock: SubmitLock, user: number, body: string | undefined): P
   if (outcome !== "recorded") throw new Error(`the answer was ${outcome}`);
 }
 
-/** What was measured, and what it comes to by orders a day. */
-export function tablesOf(measured: readonly RecordMemory[]): string {
-  const each = measured.map(({ bytes, grown, usage }) => [
-    lengthOf(bytes),
+/** The measured memory by the length of the answers. */
+export function tableOf(measured: readonly RecordMemory[]): string {
+  const rows = measured.map(({ bytes, grown, usage }) => [
+    bytes === 0 ? "no body" : `${number(bytes)} B`,
     `${number(usage)} B`,
     `${number(grown)} B`,
   ]);
-  const rows = ordersADay.flatMap((orders) =>
-    retentions.map(({ hours, name }) => {
-      const kept = (orders * hours) / 24;
-      return [
-        number(orders),
-        name,
-        number(kept),
-        ...measured.map(({ grown }) => size(kept * grown)),
-      ];
-    }),
-  );
-  return `${table(["answer", "`MEMORY USAGE` of its record", "memory of Redis for each"], each)}
-
-${table(["orders a day", "`retainMs`", "records", ...measured.map(({ bytes }) => lengthOf(bytes))], rows)}`;
-}
-
-function lengthOf(bytes: number): string {
-  return bytes === 0 ? "no body" : `${number(bytes)} B`;
-}
-
-function size(bytes: number): string {
-  if (bytes < 999.5e3) return `${number(Math.ceil(bytes / 1e3))} kB`;
-  if (bytes < 999.5e6) return `${number(Math.ceil(bytes / 1e6))} MB`;
-  return `${number(Math.ceil(bytes / 1e8) / 10, 1)} GB`;
+  return table(["answer", "`MEMORY USAGE`", "memory of Redis for each"], rows);
 }

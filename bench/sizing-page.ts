@@ -15,9 +15,8 @@ export function figuresOf(): Figures {
     const way = name.slice(kind.length + 2);
     return [{ kind, way, calls, processorMicros, bytesIn, bytesOut, replicaBytes }];
   });
-  const [, usage = 0, grown = 0] =
-    measured.find(([name = ""]) => name.startsWith("a lock"))?.map(numberIn) ?? [];
-  return { costs, lock: { usage, grown } };
+  const [, ofLock = ""] = /takes (\S+) B of Redis' memory/.exec(sizing.text) ?? [];
+  return { costs, lockBytes: numberIn(ofLock) };
 }
 
 /** The number that a cell begins with, with thin spaces between thousands; 0 for none. */

@@ -1,4 +1,4 @@
-import type { Kind, LockMemory, OrderCost } from "./orders.ts";
+import type { Kind, OrderCost } from "./orders.ts";
 import { number, table } from "./text.ts";
 
 /** One row of what was measured. */
@@ -11,10 +11,11 @@ export interface CostRow extends OrderCost {
 /** What everything else follows from. */
 export interface Figures {
   readonly costs: readonly CostRow[];
-  readonly lock: LockMemory;
+  /** Redis' memory for a lock whose order is under way. */
+  readonly lockBytes: number;
 }
 
-const rates = [1_000, 10_000, 100_000];
+const rates = [10_000, 100_000];
 
 /** How much of a core a master may be busy with, so that one is enough for twice as many. */
 const shareOfMaster = 0.5;
@@ -30,16 +31,16 @@ export function clusterTable(costs: readonly CostRow[]): string {
     `${number(cost.processorMicros, 1)} µs`,
     ...[cost.bytesIn, cost.bytesOut].map((bytes) => `${number(bytes)} B`),
   ]);
-  const head = ["an order", "script calls", "processor of the masters", "to them", "from them"];
+  const head = ["an order", "script calls", "processor", "to Redis", "from Redis"];
   return table(head, rows);
 }
 
 /** What was measured, as it is read back by the test of the page. */
-export function measuredTables({ costs, lock }: Pick<Figures, "costs" | "lock">): string {
+export function measuredTables({ costs, lockBytes }: Figures): string {
   const head = [
-    "an order, and how orders come",
+    "an order",
     "script calls",
-    "processor of Redis",
+    "processor",
     "to Redis",
     "from Redis",
     "to each replica",
@@ -50,35 +51,34 @@ export function measuredTables({ costs, lock }: Pick<Figures, "costs" | "lock">)
     `${number(cost.processorMicros, 1)} µs`,
     ...[cost.bytesIn, cost.bytesOut, cost.replicaBytes].map((bytes) => `${number(bytes)} B`),
   ]);
-  const memory = table(
-    ["", "`MEMORY USAGE`", "memory of Redis for each"],
-    [["a lock whose order is under way", `${number(lock.usage)} B`, `${number(lock.grown)} B`]],
-  );
+  const memory = `A lock whose order is under way takes ${number(lockBytes)} B of Redis' memory.`;
   return `${table(head, rows)}\n\n${memory}`;
 }
 
-/** A shop by its orders a second. */
-export function shopTable({ costs, lock }: Figures): string {
+/**
+ * A shop by its orders a second, at the processor cost of the second way: with many orders, Redis finds
+ * several whenever it looks.
+ */
+export function shopTable({ costs, lockBytes }: Figures): string {
   const kinds = [...new Set(costs.map(({ kind }) => kind))];
   const rows = rates.flatMap((rate) =>
     kinds.map((kind) => {
       const own = costs.filter((cost) => cost.kind === kind);
-      const [apart] = own as [CostRow];
+      const [apart, busy] = own as [CostRow, CostRow];
       return [
         `${number(rate)}, ${kind}`,
-        ...own.map((cost) => number(cores(rate, cost), 2)),
-        number(mastersFor(rate, own)),
+        number(cores(rate, busy), 2),
+        number(Math.ceil(cores(rate, busy) / shareOfMaster)),
         ...[apart.bytesIn, apart.bytesOut, apart.replicaBytes].map((bytes) =>
           megabits(rate, bytes),
         ),
-        size(rate * orderSeconds * lock.grown),
+        size(rate * orderSeconds * lockBytes),
       ];
     }),
   );
-  const ways = new Set(costs.map(({ way }) => way.split(":")[0]));
   const head = [
     "orders a second",
-    ...[...ways].map((way) => `cores, ${way}`),
+    "cores",
     "masters",
     "Mbit/s in",
     "Mbit/s out",
@@ -90,14 +90,6 @@ export function shopTable({ costs, lock }: Figures): string {
 
 function cores(rate: number, { processorMicros }: OrderCost): number {
   return (rate * processorMicros) / 1e6;
-}
-
-/**
- * By the second way: at few orders a second Redis wakes up for each of them, which it has the time
- * for; at many it finds several whenever it looks.
- */
-function mastersFor(rate: number, [, busy]: readonly CostRow[]): number {
-  return busy === undefined ? Number.NaN : Math.ceil(cores(rate, busy) / shareOfMaster);
 }
 
 function megabits(rate: number, bytes: number): string {

@@ -5,10 +5,16 @@ import { startMasters } from "../test/support/masters.ts";
 import { serverBinary, serverVersion } from "../test/support/server-binary.ts";
 import { startServer } from "../test/support/server-process.ts";
 import { until } from "../test/support/until.ts";
-import { measureLocks, measureOrder } from "./order-cost.ts";
+import { measureLock, measureOrder } from "./order-cost.ts";
 import { gathered, kinds, ways } from "./orders.ts";
 import { figuresOf } from "./sizing-page.ts";
-import { type CostRow, clusterTable, measuredTables, shopTable } from "./sizing-tables.ts";
+import {
+  type CostRow,
+  clusterTable,
+  type Figures,
+  measuredTables,
+  shopTable,
+} from "./sizing-tables.ts";
 
 /**
  * `npm run lab -- sizing`: measures what one order takes of a Redis that has a replica, and calculates
@@ -32,7 +38,7 @@ try {
       process.stderr.write(".");
     }
   }
-  write("measured", measured(measuredTables({ costs, lock: await measureLocks(master.port) })));
+  write("measured", measured({ costs, lockBytes: await measureLock(master.port) }));
 } finally {
   await Promise.all([master.stop(), replica.stop()]);
 }
@@ -52,10 +58,10 @@ try {
 // From the page, so that its figures follow from one another as they are rounded there.
 write("shop", shopTable(figuresOf()));
 
-function measured(tables: string): string {
+function measured(figures: Figures): string {
   const processors = `${cpus().length} CPUs with a load of ${load.toFixed(1)} before the start`;
   const day = new Date().toISOString().slice(0, 10);
-  return `${day}, Node ${process.version}, ${serverVersion(binary)}, ${processors}.\n\n${tables}`;
+  return `${day}, Node ${process.version}, ${serverVersion(binary)}, ${processors}.\n\n${measuredTables(figures)}`;
 }
 
 function write(part: string, made: string): void {

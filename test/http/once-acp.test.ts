@@ -27,8 +27,8 @@ import {
 
 /**
  * Section 6 of the Agentic Commerce Protocol's checkout, with the recipe of
- * examples/agentic-checkout.ts. docs/reference/idempotency.md quotes what each of these tests stands
- * for, and names it.
+ * examples/agentic-checkout.ts. Each test quotes the sentence that it holds the recipe to, as of June
+ * 2026.
  */
 
 afterEach(closeConformingShops);
@@ -81,6 +81,8 @@ describe.each(frameworks)("on $name", (framework) => {
     return (submit) => shop.submit({ user, key: "k-1", path: "/checkout_sessions", ...submit });
   }
 
+  // "Clients MUST include an `Idempotency-Key` header on every POST request"; "A POST request
+  // without an `Idempotency-Key` header MUST be rejected with" 400 `idempotency_key_required`.
   test("section 6.1: a POST without an Idempotency-Key is rejected with 400, and is not run", async () => {
     const shop = await openShop();
     const agent = agentOf(shop);
@@ -102,6 +104,8 @@ describe.each(frameworks)("on $name", (framework) => {
     expect(shop.runs).toHaveLength(0);
   });
 
+  // "The key is an opaque string, max 255 characters; UUID v4 is RECOMMENDED." Printable ASCII
+  // here, and bare without space, comma, semicolon and double quote.
   test("section 6.1: a key has up to 255 characters", async () => {
     const shop = await openShop();
     const agent = agentOf(shop);
@@ -114,6 +118,7 @@ describe.each(frameworks)("on $name", (framework) => {
     });
   });
 
+  // "Servers MUST scope keys to the authenticated identity + endpoint path"
   test("section 6.1: a key is scoped to the authenticated identity", async () => {
     const shop = await openShop();
     const [one, other] = [agentOf(shop), agentOf(shop)];
@@ -122,6 +127,7 @@ describe.each(frameworks)("on $name", (framework) => {
     expect((await one({})).json).toEqual({ id: "cs_1" });
   });
 
+  // "the same key on different endpoints is treated independently"
   test("section 6.1: a key is scoped to the endpoint's path", async () => {
     const shop = await openShop();
     const agent = agentOf(shop);
@@ -142,21 +148,25 @@ describe.each(frameworks)("on $name", (framework) => {
 
   test.each([
     [
+      // "Servers MUST treat the following as equivalent": "Different key ordering": yes.
       "keys in another order are equivalent",
       '{"note":null,"items":[{"quantity":1,"id":"a"},{"quantity":2,"id":"b"}],"currency":"usd"}',
       201,
     ],
     [
+      // "`null` value vs absent key": different.
       "an absent key is not null",
       '{"currency":"usd","items":[{"id":"a","quantity":1},{"id":"b","quantity":2}]}',
       422,
     ],
     [
+      // "Trailing zeros in numbers (`1.0` vs `1`)": yes.
       "1.0 is 1",
       '{"currency":"usd","items":[{"id":"a","quantity":1.0},{"id":"b","quantity":2.00}],"note":null}',
       201,
     ],
     [
+      // "Array element ordering": no.
       "arrays are ordered",
       '{"currency":"usd","items":[{"id":"b","quantity":2},{"id":"a","quantity":1}],"note":null}',
       422,
@@ -169,6 +179,8 @@ describe.each(frameworks)("on $name", (framework) => {
     expect(shop.runs).toHaveLength(1);
   });
 
+  // "Equivalence is determined by semantic JSON equality of the request body only; headers are
+  // excluded."
   test("section 6.2: neither headers nor the query count", async () => {
     const shop = await openShop();
     const agent = agentOf(shop);
@@ -178,6 +190,8 @@ describe.each(frameworks)("on $name", (framework) => {
     expect((await agent({ body, path, headers })).json).toEqual({ id: "cs_1" });
   });
 
+  // "Same key + identical body → server MUST return the original response with the same HTTP status
+  // code."
   test.each([200, 201, 303, 400, 404, 405, 422])(
     "section 6.3: an answer of status %i is returned again as it was",
     async (status) => {
@@ -194,6 +208,7 @@ describe.each(frameworks)("on $name", (framework) => {
     },
   );
 
+  // Also answers that `"final"` does not keep, with `store: () => true`.
   test("section 6.3: a conflict of the handler's own is returned again where store keeps it", async () => {
     const refused = ({ earlier }: Run): Answer => ({
       status: 409,
@@ -210,6 +225,8 @@ describe.each(frameworks)("on $name", (framework) => {
     expect((await other({})).json).toEqual({ attempt: 2 });
   });
 
+  // Also a large answer, up to `maxBodyBytes`. A larger one is 409
+  // `idempotency_answer_unavailable`.
   test("section 6.3: an answer of 1 MB is returned again as it was", async () => {
     const large = "x".repeat(1_000_000);
     const shop = await openShop(({ earlier }) => ({ status: 200, body: { earlier, large } }));
@@ -218,12 +235,14 @@ describe.each(frameworks)("on $name", (framework) => {
     expect((await agent({})).text).toBe(first.text);
   });
 
+  // "The replayed response SHOULD include the header `Idempotent-Replayed: true`."
   test("section 6.3: a replay says Idempotent-Replayed: true, and a first answer does not", async () => {
     const agent = agentOf(await openShop());
     expect((await agent({})).headers["idempotent-replayed"]).toBeUndefined();
     expect((await agent({})).headers["idempotent-replayed"]).toBe("true");
   });
 
+  // "Update endpoints (`POST /checkout_sessions/{id}`) follow the same replay semantics as create"
   test("section 6.3: an update follows the same rules as a create", async () => {
     const shop = await openShop(({ earlier }) => ({
       status: 200,
@@ -238,6 +257,8 @@ describe.each(frameworks)("on $name", (framework) => {
     expect((await update({ body: { items: [2] } })).status).toBe(422);
   });
 
+  // "Servers MUST NOT re-execute side effects (e.g., payment capture, inventory reservation) on
+  // replay."
   test("section 6.3: side effects are not executed again", async () => {
     let captured = 0;
     const shop = await openShop(() => {
@@ -250,6 +271,7 @@ describe.each(frameworks)("on $name", (framework) => {
     expect(captured).toBe(1);
   });
 
+  // "Same key, different body": 422 `idempotency_conflict`, not retryable.
   test("section 6.4: the same key with a different body is 422, not to be retried", async () => {
     const agent = agentOf(await openShop());
     await agent({ body: { items: [1] } });
@@ -265,6 +287,8 @@ describe.each(frameworks)("on $name", (framework) => {
     expect(conflict.headers["retry-after"]).toBeUndefined();
   });
 
+  // "Same key, original request still in flight": 409 `idempotency_in_flight`. "Servers SHOULD
+  // include a `Retry-After` header (in seconds)."
   test("section 6.4: the same key in flight is 409 with Retry-After", async () => {
     const { agent, first, finish } = await inFlight();
     const concurrent = await agent({ body: { items: [1] } });
@@ -281,6 +305,7 @@ describe.each(frameworks)("on $name", (framework) => {
     expect((await first).status).toBe(201);
   });
 
+  // Both cases at once.
   test("section 6.4: the same key in flight with a different body is 422 at once", async () => {
     const { agent, first, finish } = await inFlight();
     expect((await agent({ body: { items: [2] } })).status).toBe(422);
@@ -302,6 +327,8 @@ describe.each(frameworks)("on $name", (framework) => {
     return { agent, first, finish: () => answer({ status: 201, body: {} }) };
   }
 
+  // "Responses with HTTP 5xx status codes MUST NOT be cached against the idempotency key. A retry
+  // with the same key after a 5xx MUST be processed as a fresh request."
   test.each([500, 502, 503])(
     "section 6.5: an answer of status %i is not cached, and the retry is a fresh request",
     async (status) => {
@@ -318,6 +345,8 @@ describe.each(frameworks)("on $name", (framework) => {
     },
   );
 
+  // "Servers MUST retain idempotency key → response mappings for at least 24 hours." In a Redis
+  // that keeps what it is given.
   test("section 6.6: what was answered is kept for at least 24 hours", async () => {
     const user = freshUser();
     await agentOf(await openShop(), user)({});
@@ -328,6 +357,7 @@ describe.each(frameworks)("on $name", (framework) => {
     expect(leftMs).toBeGreaterThan(24 * 3_600_000);
   });
 
+  // "After expiry, a reused key is treated as a new request (no error)."
   test("section 6.6: a key that has expired is a new one, without an error", async () => {
     const shop = await openShop(created, { retainMs: 1_000 }, { acquireTimeoutMs: 500 });
     const agent = agentOf(shop);
@@ -340,6 +370,7 @@ describe.each(frameworks)("on $name", (framework) => {
     });
   });
 
+  // "extension-defined fields in the request body MUST participate in body comparison"
   test("section 6.7: fields of an extension are compared", async () => {
     const agent = agentOf(await openShop());
     const body = { items: [1], discounts: { codes: ["SAVE10"] } };
@@ -349,6 +380,7 @@ describe.each(frameworks)("on $name", (framework) => {
     expect((await agent({ body: { items: [1] } })).status).toBe(422);
   });
 
+  // "`Idempotency-Key` — echo on all POST responses". The recipe's `echoKey`.
   test("section 3.1: every answer echoes the key", async () => {
     const shop = await openShop(({ earlier }) =>
       earlier === 1 ? { status: 500, body: {} } : { status: 201, body: {} },

@@ -15,8 +15,9 @@ import {
 } from "./conforming-shop.ts";
 
 /**
- * draft-ietf-httpapi-idempotency-key-header-07, by its section numbers. docs/reference/idempotency.md
- * quotes what each of these tests stands for, and names it.
+ * draft-ietf-httpapi-idempotency-key-header-07, by its section numbers. Each test quotes the
+ * sentence that it holds the guard to, of revision 06: of 07 only the abstract could be compared, and
+ * that is the same.
  */
 
 afterEach(closeConformingShops);
@@ -48,6 +49,8 @@ describe.each(frameworks)("on $name", (framework) => {
     return (submit) => shop.submit({ user, key: "k-1", ...submit });
   }
 
+  // "Its value MUST be a String (Section 3.3.3 of RFC 8941)." The bare text, which nearly all
+  // clients send, is also accepted.
   test("section 2.1: a quoted String of RFC 8941 is a key, and the bare text is the same one", async () => {
     const shop = await openShop();
     const submit = customerOf(shop);
@@ -60,6 +63,8 @@ describe.each(frameworks)("on $name", (framework) => {
     expect((await submit({ key: "clkyoesmbgybucifusbbtdsbohtyuuwz" })).json).toEqual({ order: 2 });
   });
 
+  // "The idempotency key MUST be unique and MUST NOT be reused with another request with a
+  // different request payload."
   test("section 2.2: a key that comes with another payload is refused", async () => {
     const shop = await openShop();
     const submit = customerOf(shop);
@@ -68,6 +73,8 @@ describe.each(frameworks)("on $name", (framework) => {
     expect(shop.runs).toHaveLength(1);
   });
 
+  // "The resource MAY require time based idempotency keys to be able to purge or delete a key upon
+  // its expiry."
   test("section 2.3: a key expires retainMs after its answer, and is a new one then", async () => {
     const shop = await openConformingShop(framework, {
       express: { options: { idempotency: { retainMs: 1_000 } } },
@@ -85,6 +92,7 @@ describe.each(frameworks)("on $name", (framework) => {
     expect(shop.runs).toHaveLength(2);
   });
 
+  // "An idempotency fingerprint MAY be used": "Checksum of the entire request payload."
   test("section 2.4: the fingerprint is taken of query and payload, however the JSON is spelled", async () => {
     const shop = await openShop();
     const submit = customerOf(shop);
@@ -98,6 +106,7 @@ describe.each(frameworks)("on $name", (framework) => {
     expect((await submit({ body, path: "/orders?express=1" })).status).toBe(422);
   });
 
+  // "Checksum of selected element(s) in the request payload."
   test("section 2.4: selected elements of the payload can be the fingerprint", async () => {
     const ofCart = (body: unknown) => (body as { cart: number }).cart;
     const shop = await openConformingShop(framework, {
@@ -129,6 +138,9 @@ describe.each(frameworks)("on $name", (framework) => {
     expect((await submit({ body: { cart: 2, captcha: "a" } })).status).toBe(422);
   });
 
+  // "Resources MUST publish a idempotency related specification. This specification MUST include
+  // expiration related policy if applicable." The publishing is the application's; `docs` leads
+  // there.
   test("section 2.5.2: every refusal leads to the published specification", async () => {
     const shop = await openShop({ key: "required" }, () => new Promise(() => {}));
     const submit = customerOf(shop);
@@ -148,6 +160,8 @@ describe.each(frameworks)("on $name", (framework) => {
     }
   });
 
+  // First time: "The resource SHOULD process the request normally and respond with an appropriate
+  // response and status code."
   test("section 2.6: a first request is processed and answered as without a key", async () => {
     const headers = { location: "/orders/1", "x-own": "as it was" };
     const shop = await openShop({}, () => ({ status: 201, headers, body: { order: 1 } }));
@@ -159,6 +173,8 @@ describe.each(frameworks)("on $name", (framework) => {
     expect(first.headers["idempotent-replayed"]).toBeUndefined();
   });
 
+  // Retry: "The resource SHOULD respond with the result of the previously completed operation,
+  // success or an error."
   test("section 2.6: a retry after completion is given the first answer", async () => {
     const headers = { location: "/orders/1", etag: '"1"' };
     const shop = await openShop({}, () => ({ status: 201, headers, body: { order: 1 } }));
@@ -171,6 +187,8 @@ describe.each(frameworks)("on $name", (framework) => {
     expect(shop.runs).toHaveLength(1);
   });
 
+  // Retry after an error. The default, `store: "success"`, departs from it on purpose: a form
+  // that was refused can be corrected and sent again.
   test('section 2.6: with store "final" an error of the client\'s is an answer like any other', async () => {
     const refused = ({ earlier }: Run): Answer => ({ status: 402, body: { attempt: earlier + 1 } });
     const final = await openShop({ store: "final" }, refused);
@@ -184,6 +202,7 @@ describe.each(frameworks)("on $name", (framework) => {
     expect((await again({})).json).toEqual({ attempt: 2 });
   });
 
+  // Concurrent: "The resource SHOULD respond with a resource conflict error."
   test("section 2.6: a concurrent request is told of a conflict, and is not run", async () => {
     let answer: (answer: Answer) => void = () => {};
     const shop = await openShop(
@@ -211,6 +230,9 @@ describe.each(frameworks)("on $name", (framework) => {
     expect(shop.runs).toHaveLength(1);
   });
 
+  // "If the `Idempotency-Key` request header is missing for a documented idempotent operation
+  // requiring this header, the resource SHOULD reply with an HTTP `400` status code with body
+  // containing a link pointing to relevant documentation."
   test("section 2.7: a missing key is 400 where the operation requires one", async () => {
     const shop = await openShop({ key: "required" });
     const submit = customerOf(shop);
@@ -226,6 +248,9 @@ describe.each(frameworks)("on $name", (framework) => {
     expect(shop.runs).toHaveLength(0);
   });
 
+  // "If there is an attempt to reuse an idempotency key with a different request payload, the
+  // resource SHOULD reply with a HTTP `422` status code with body containing a link pointing to
+  // relevant documentation."
   test("section 2.7: a key that was used with another payload is 422", async () => {
     const shop = await openShop();
     const submit = customerOf(shop);
@@ -240,6 +265,9 @@ describe.each(frameworks)("on $name", (framework) => {
     });
   });
 
+  // "Clients MUST correct the requests (with the exception of 409 where no correction is required)
+  // before performing a retry operation, or the resource MUST fail the request and return one of
+  // the above errors."
   test("section 2.7: a request that was not corrected is refused again", async () => {
     const shop = await openShop({ key: "required" });
     const submit = customerOf(shop);
@@ -253,6 +281,8 @@ describe.each(frameworks)("on $name", (framework) => {
     expect(shop.runs).toHaveLength(1);
   });
 
+  // "Establish a fixed format for the idempotency key and publish the key's specification. Always
+  // validate the key as per its published specification before processing any request."
   test("section 5: a key is validated before anything is processed", async () => {
     const shop = await openShop();
     const user = freshUser();
@@ -277,6 +307,7 @@ describe.each(frameworks)("on $name", (framework) => {
     expect((await submit({ key: "x".repeat(255) })).status).toBe(201);
   });
 
+  // "implement a unique composite key as the idempotent cache lookup key"
   test("section 5: the key counts together with the user, the method and the path", async () => {
     const shop = await openShop();
     const [ada, grace] = [customerOf(shop), customerOf(shop)];
@@ -289,6 +320,7 @@ describe.each(frameworks)("on $name", (framework) => {
     expect(new Set(shop.runs.map(({ submission }) => submission?.id)).size).toBe(3);
   });
 
+  // Injection, and leaks of other clients' entries.
   test("section 5: neither the key nor what was sent with it can be read in Redis", async () => {
     const shop = await openShop();
     const user = freshUser();
