@@ -309,7 +309,7 @@ describe("the options of node-redis", () => {
     for (const name of Object.keys(options).filter(
       (each) => each !== "socket" && each !== "disableClientInfo",
     )) {
-      expect(aboutRedis).toContain(`| \`${name}\` |`);
+      expect(aboutRedis).toContain(`\`${name}\``);
     }
   });
 
