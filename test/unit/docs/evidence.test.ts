@@ -8,10 +8,24 @@ describe("the page of faults", () => {
   const faults = [...lockFaults, ...completeFaults];
   const evidence = page("docs/evidence/faults.md");
 
-  test("has a row for every fault of the lab, as the lab has it", () => {
-    const rows = evidence.tableUnder("The faults").filter((row) => row.length === 4);
-    expect(rows).toEqual(faults.map(({ name, what, on, expect: to }) => [name, what, on, to]));
+  test("has every fault of the lab, as the lab has it", () => {
+    const alone = evidence.tableUnder("The faults").filter((row) => row.length === 4);
+    const [, names = ""] = /^With a submission, .*: (F.*)\.$/m.exec(evidence.prose) ?? [];
+    const again = names.split(", ").map((name) => {
+      const [, what, on, expected] = alone.find(([each]) => each === name) ?? [];
+      return [`complete: ${name}`, `of a submission: ${what}`, on, expected];
+    });
+    const end = evidence
+      .tableUnder("Faults of an order's end")
+      .flatMap(([name, what, hits = ""]) =>
+        hits
+          .split(", ")
+          .map((on) => [`${on}: ${name}`, what, on, on === "complete" ? "recorded" : "released"]),
+      );
+    const rows = faults.map(({ name, what, on, expect: to }) => [name, what, on, to]);
+    expect([...alone, ...end, ...again].sort()).toEqual(rows.sort());
     expect(page("README.md").text).toContain(`| ${faults.length} faults of `);
+    expect(evidence.text).toContain(`Under ${faults.length} faults of `);
   });
 
   test("says what is expected of each", () => {

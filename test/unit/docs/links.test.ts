@@ -68,7 +68,3 @@ describe.each(documents)("$file", (page) => {
     }
   });
 });
-
-test.each(Object.keys(laboratories))("the documents name the laboratory %s", (name) => {
-  expect(documents.some(({ text }) => text.includes(`npm run lab -- ${name}`))).toBe(true);
-});
