@@ -105,40 +105,44 @@ export function pageOf(all: readonly Played[], conditions: Conditions): string {
   const named = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
   const restarts = all.map(({ crash }) => crash.restartMs);
   const ended = all.filter((played) => played.ended > 0);
+  const others = scenarios.filter(({ name }) => !name.startsWith("double click"));
   return `# Once: the neighbours
 
-\`npm run lab -- neighbours\` measures all this and writes this page. It sends the same requests over real HTTP to shops that differ in the protection before \`POST /orders\`. ${cpus().length} CPUs, Node ${process.version}, ${server}, ${named.join(", ")}; everything on one machine, over loopback. Each shop is a process of its own. Its library keeps its records in a Redis of its own.
+The same requests over real HTTP to shops that differ in the protection before \`POST /orders\`: the last two columns are the result. \`npm run lab -- neighbours\` measures and writes this page.
 
-The handler counts its runs outside the process, works for 50 ms and answers 201 with a body that names the order, the user and the item; each run makes another order. Every request has the headers \`Idempotency-Key\` and \`x-user-id\` and uses a connection of its own. Each scenario is played ${trials} times with new users and new keys; in the crash, ${crashUsers} users' orders are under way in the one process that is killed.
+${cpus().length} CPUs, Node ${process.version}, ${server}, ${named.join(", ")}; everything on one machine, over loopback. Each shop is a process, and each library has a Redis of its own.
+
+The handler counts its runs outside the process, works for 50 ms and answers 201 with a body that names the order, the user and the item. Every request has the headers \`Idempotency-Key\` and \`x-user-id\`. Each scenario is played ${trials} times with new users and keys; in the crash, ${crashUsers} users' orders are under way.
 
 ${tableOf(all)}
 ${notesOf(all)}
-A cell has the number of runs of the handler, and the last answer that the client got. If trials differ, the cell counts each result; such a race ends differently from run to run.
+A cell has the handler's runs and the client's last answer; if trials differ, it counts each result.
 
-- *same*: the first answer again; status, media type and body are the same, the body byte for byte.
-- *new order*: the answer of another run. After a throw and after a crash the client wants a new order. For another user it is an order of their own, and with another payload it is a second order under one key. In the other columns it is a second order of one submission: *two orders for one* counts those of the double clicks, the lost answers, the 100 KB and the streams.
-- *other user's*, *other payload's*, *altered*, *empty*: a success that is not the answer to this request. The last column counts these as wrong answers.
-- a number: the status of a refusal or of an error. "for ${patienceMs / 1_000} s": the client asked again every 250 ms for that time, and got that status to the end.
+- *same*: the first answer again, byte for byte.
+- *new order*: the answer of another run. It is right for another user, after a throw and after a crash. Elsewhere it is a second order of one submission: *two orders for one* counts those of the double clicks, the lost answers, the 100 KB and the streams.
+- *other user's*, *other payload's*, *altered*, *empty*: a success that is not the answer to this request: a wrong answer.
+- a number: the status of a refusal or an error. "for ${patienceMs / 1_000} s": the client asked again every 250 ms, and got that status to the end.
 - *(first: …)*: the answer of the first client, if that answer is not its order.
 
 The scenarios:
 
-${scenarios.map(({ name, what }) => `- *${name}*: ${what}.`).join("\n")}
-- *crash*: the handler's first run works for 10 s. During that run the process is killed by SIGKILL and restarted, and the client sends the same request every 250 ms. The time is from the kill to an answer other than 409 and 5xx, and includes the restart of the process, ${seconds(Math.min(...restarts))} to ${seconds(Math.max(...restarts))} s; the client waits for at most ${crashBoundMs / 1_000} s. In brackets: how long Redis would have kept the key that the order had left, at the kill.
+- *double click*: the same request twice, so long apart.
+${others.map(({ name, what }) => `- *${name}*: ${what}.`).join("\n")}
+- *crash*: the process is killed by SIGKILL during a run of 10 s and restarted; the client sends the same request every 250 ms. The time is from the kill to an answer other than 409 and 5xx, with the restart, ${seconds(Math.min(...restarts))} to ${seconds(Math.max(...restarts))} s, and ${crashBoundMs / 1_000} s at most. In brackets: the life of the key that the order had left.
 
 ${ended.length === 0 ? "No shop's process ended by itself." : `Processes that ended by themselves: ${ended.map(({ name, ended }) => `${name} ${ended}`).join(", ")}.`}
 
 ## Settings
 
-Each library is set up as its own README says, with its defaults and its Redis adapter. The idempotency libraries do not get the user, because none of their READMEs asks for it. An application that makes the user a part of the key changes the column of the two users.
+Each library is set up as its README says, with its defaults and its Redis adapter. No README of an idempotency library asks for the user; an application that makes the user a part of the key changes the column of the two users.
 
 ${all.map(({ name, settings }) => `- **${name}**: ${settings}`).join("\n")}
 
-The Express shops have an error handler that answers JSON with \`res.json\`, so that libraries that look at \`res.send\` see its answer. They would not see the answer of Express's own error handler.
+The Express shops have an error handler that answers with \`res.json\`, because libraries that look at \`res.send\` do not see Express's own.
 
 ## Not run
 
-The npm registry that the lab uses did not have these libraries, so they could not be installed: @nestarc/idempotency, @node-idempotency/express, @idempot/express (its Redis store is there, the core that it needs is not) and hono-idempotency. The registry has express-idempotency 1.0.6, not 2.0.
+Not in the registry that the lab uses: @nestarc/idempotency, @node-idempotency/express, @idempot/express (its core), hono-idempotency, and 2.0 of express-idempotency.
 `;
 }
 
