@@ -6,7 +6,7 @@ import { serveShop } from "./shop.ts";
 
 export const library: Library = {
   name: "submit-lock, the lock only",
-  settings: "`submitGuard({ lock, userId })` with `protect`, on Express. It does not use the key.",
+  settings: "`submitGuard({ lock, userId })` with `protect`. It does not use the key.",
   start(port, redisUrl) {
     const lock = new SubmitLock({ store: new RedisStore(new Redis(redisUrl)) });
     const guard = submitGuard({ lock, userId: (req) => req.get("x-user-id") });

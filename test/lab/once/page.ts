@@ -52,18 +52,16 @@ function trialText({ first, insists }: Scenario, { runs, told }: Trial): string 
   const forHowLong = insists && isRefusal(last) ? ` for ${patienceMs / 1_000} s` : "";
   const begun = told[0] ?? "no answer";
   const odd = told.length > 1 && begun !== first ? ` (first: ${wordFor(begun)})` : "";
-  return `${runs} · ${wordFor(last)}${forHowLong}${odd}`;
+  return `${runs}: ${wordFor(last)}${forHowLong}${odd}`;
 }
 
 function crashCell({ survivors, keyLeftMs }: Crash): string {
-  const each = survivors.map(
-    ({ runs, told }) => `${runs} · ${wordFor(told.at(-1) ?? "no answer")}`,
-  );
+  const each = survivors.map(({ runs, told }) => `${runs}: ${wordFor(told.at(-1) ?? "no answer")}`);
   const times = survivors.map(({ lockedOutMs }) => lockedOutMs);
   const longest = times.includes(undefined)
     ? `> ${crashBoundMs / 1_000} s`
     : `${(Math.max(...times.map(Number)) / 1_000).toFixed(1)} s`;
-  return `${counted(each)} · ${longest}${keyText(keyLeftMs)}`;
+  return `${counted(each)}, ${longest}${keyText(keyLeftMs)}`;
 }
 
 function keyText(ms: number | undefined): string {
@@ -78,7 +76,7 @@ function counted(texts: readonly string[]): string {
   const kinds = new Map<string, number>();
   for (const text of texts) kinds.set(text, (kinds.get(text) ?? 0) + 1);
   if (kinds.size === 1) return texts[0] ?? "";
-  return [...kinds].map(([text, count]) => `${count}×: ${text}`).join("<br>");
+  return [...kinds].map(([text, count]) => `${count} × (${text})`).join("<br>");
 }
 
 /** Of the submissions that were to be one order and were sent twice. */
@@ -124,7 +122,7 @@ A cell has the handler's runs and the client's last answer; if trials differ, it
 - a number: the status of a refusal or an error. "for ${patienceMs / 1_000} s": the client asked again every 250 ms, and got that status to the end.
 - *(first: …)*: the answer of the first client, if that answer is not its order.
 
-The scenarios:
+The scenarios. The second request is sent 100 ms after the first answer, where nothing else is said.
 
 - *double click*: the same request twice, so long apart.
 ${others.map(({ name, what }) => `- *${name}*: ${what}.`).join("\n")}
@@ -134,7 +132,7 @@ ${ended.length === 0 ? "No shop's process ended by itself." : `Processes that en
 
 ## Settings
 
-Each library is set up as its README says, with its defaults and its Redis adapter. No README of an idempotency library asks for the user; an application that makes the user a part of the key changes the column of the two users.
+Each library is set up as its README says, with its defaults and its Redis adapter, on Express. No README of an idempotency library asks for the user; an application that makes the user a part of the key changes the column of the two users.
 
 ${all.map(({ name, settings }) => `- **${name}**: ${settings}`).join("\n")}
 

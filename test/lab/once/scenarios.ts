@@ -31,7 +31,7 @@ export const scenarios: readonly Scenario[] = [
   ...[0, 60, 100, 300].map(doubleClick),
   {
     name: "lost answer",
-    what: "the client leaves after 10 ms, the handler answers at 50 ms, and the client sends the same request again at 300 ms",
+    what: "the client leaves after 10 ms and sends the same request again at 300 ms; the handler answers at 50 ms",
     wanted: 1,
     first: "first answer",
     insists: true,
@@ -43,7 +43,7 @@ export const scenarios: readonly Scenario[] = [
   },
   {
     name: "two users, one key",
-    what: "another user sends the same key and the same body, 100 ms after the first answer",
+    what: "another user sends the same key and the same body",
     wanted: 2,
     first: "first answer",
     insists: false,
@@ -54,7 +54,7 @@ export const scenarios: readonly Scenario[] = [
   },
   {
     name: "another payload",
-    what: "the same user sends the same key and another body, 100 ms after the first answer",
+    what: "the same user sends the same key and another body",
     wanted: 2,
     first: "first answer",
     insists: false,
@@ -64,12 +64,20 @@ export const scenarios: readonly Scenario[] = [
     },
   },
   {
-    ...answerThenRetry("a throw", "the handler's first run throws after 50 ms", "throw"),
+    ...answerThenRetry(
+      "a throw",
+      "the handler's first run throws after 50 ms; the same request again",
+      "throw",
+    ),
     wanted: 2,
     first: 500,
   },
-  answerThenRetry("100 KB", "an answer of 100 KB", "large"),
-  answerThenRetry("a stream", "an answer of three writes and an end", "stream"),
+  answerThenRetry("100 KB", "an answer of 100 KB; the same request again", "large"),
+  answerThenRetry(
+    "a stream",
+    "an answer of three writes and an end; the same request again",
+    "stream",
+  ),
 ];
 
 function doubleClick(gapMs: number): Scenario {
@@ -94,7 +102,7 @@ function doubleClick(gapMs: number): Scenario {
 function answerThenRetry(name: string, what: string, answer: Order["answer"]): Scenario {
   return {
     name,
-    what: `${what}; the same request 100 ms after the answer`,
+    what,
     wanted: 1,
     first: "first answer",
     insists: true,

@@ -7,7 +7,7 @@ import { serveShop } from "./shop.ts";
 
 export const library: Library = {
   name: "submit-lock, idempotency",
-  settings: "`submitGuard({ lock, userId, idempotency: {} })` with `protect`, on Express.",
+  settings: "`submitGuard({ lock, userId, idempotency: {} })` with `protect`.",
   notes: {
     "100 KB":
       "by default an answer of more than 64 KiB (`maxBodyBytes`) is recorded without its body. A retry is not run, and is answered 409 `idempotency_answer_unavailable`.",

@@ -6,7 +6,7 @@ import { serveShop } from "../shop.ts";
 export const library: Library = {
   name: "express-idempotency",
   settings:
-    "the middleware on the route with express-idempotency-redis-adapter, `isHit` before the order and `reportError` when it throws, on Express.",
+    "the middleware with express-idempotency-redis-adapter, `isHit` before the order and `reportError` when it throws.",
   async start(port, redisUrl) {
     const dataAdapter = new redisAdapter.default({ connectionConfig: { url: redisUrl } });
     await dataAdapter.connect();

@@ -10,7 +10,7 @@ import { Work } from "../shop.ts";
 export const library: Library = {
   name: "@node-idempotency/nestjs",
   settings:
-    "its module and decorator on NestJS with Express; the stream is a `StreamableFile`, an exception is Nest's own 500. It brings an older core, 1.0.7.",
+    "its module and decorator on NestJS; the stream is a `StreamableFile`, an exception is Nest's own 500. It brings an older core, 1.0.7.",
   async start(port, redisUrl) {
     const work = new Work(redisUrl);
     class Orders {

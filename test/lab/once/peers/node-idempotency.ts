@@ -7,7 +7,7 @@ import { serveShop } from "../shop.ts";
 export const library: Library = {
   name: "@node-idempotency/core",
   settings:
-    "the lab's middleware for Express calls `onRequest` before the order, and `onResponse` with the body that passes `res.send`, as the project's own adapter does. Errors are recorded, as the README shows.",
+    "the lab's middleware calls `onRequest` before the order, and `onResponse` with the body that passes `res.send`, as the project's own adapter does. Errors are recorded, as the README shows.",
   async start(port, redisUrl) {
     const storage = new RedisStorageAdapter({ url: redisUrl });
     await storage.connect();
