@@ -1,8 +1,9 @@
 import { inspect } from "node:util";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, expectTypeOf, test } from "vitest";
 import {
   AnsweredTwiceError,
   AnswerUnavailableError,
+  type AnySubmitLockError,
   InvalidOptionError,
   InvalidUserIdError,
   InvalidValueError,
@@ -16,15 +17,17 @@ import {
   NoFingerprintError,
   SubmissionMismatchError,
   SubmitLockError,
+  type SubmitLockErrorCode,
 } from "../../src/index.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, closeLocks, leaseOf, openLock } from "../support/locks.ts";
 import { until } from "../support/until.ts";
+import { inSources } from "./docs/sources.ts";
 
 afterEach(closeLocks);
 
 const cause = new Error("why");
-describe.each([
+const errors = [
   [new InvalidOptionError("x", { cause }), "InvalidOptionError", "SUBMIT_LOCK_INVALID_OPTION"],
   [new InvalidUserIdError("x", { cause }), "InvalidUserIdError", "SUBMIT_LOCK_INVALID_USER_ID"],
   [new LockUnavailableError("x", { cause }), "LockUnavailableError", "SUBMIT_LOCK_UNAVAILABLE"],
@@ -45,7 +48,9 @@ describe.each([
   ],
   [new InvalidValueError("x", { cause }), "InvalidValueError", "SUBMIT_LOCK_INVALID_VALUE"],
   [new LockLostError("x", "expired"), "LockLostError", "SUBMIT_LOCK_LOST"],
-] as const)("%s", (error, name, code) => {
+] as const;
+
+describe.each(errors)("%s", (error, name, code) => {
   test("has its name, its code and its message", () => {
     expect(error).toMatchObject({ name, code, message: "x" });
     expect(String(error)).toBe(`${name}: x`);
@@ -59,6 +64,12 @@ describe.each([
     expect(inspect(error)).not.toContain("submit-lock.error");
     expect(Object.keys(error)).not.toContain("submit-lock.error");
   });
+});
+
+test("every class is tried, and a switch over the code of any error knows each", () => {
+  const tried = errors.map(([, , code]) => code).sort();
+  expect(tried).toEqual(inSources(/(?<=readonly code = ")SUBMIT_LOCK_[A-Z_]+/g));
+  expectTypeOf<AnySubmitLockError["code"]>().toEqualTypeOf<SubmitLockErrorCode>();
 });
 
 test("an error keeps its cause", () => {

@@ -42,5 +42,5 @@ test("the protocol lists the places, and no other", () => {
   );
   const given = protocol.split(`${heading}\n`)[1]?.match(/^- Rule .*$/gm) ?? [];
   const right = `${heading}\n\n${list.join("\n")}\n`;
-  expect(given, `docs/internals/protocol.md is to end with this:\n\n${right}`).toEqual(list);
+  expect(given, `docs/internals/protocol.md must end with this:\n\n${right}`).toEqual(list);
 });

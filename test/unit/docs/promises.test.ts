@@ -64,7 +64,7 @@ test("the evidence lists the tests of every promise, and no other", () => {
     (number, at) => `| P${number} | ${files[at]?.map((file) => `\`${file}\``).join(" ")} |`,
   );
   const given = evidence.text.split("## The tests of each promise")[1]?.match(/^\| P\d+ .*$/gm);
-  expect(given, `docs/evidence/promises.md is to have this:\n\n${right.join("\n")}`).toEqual(right);
+  expect(given, `docs/evidence/promises.md must have this:\n\n${right.join("\n")}`).toEqual(right);
 });
 
 test("every rule of the protocol is named by a test, and the evidence lists it", () => {
@@ -75,5 +75,5 @@ test("every rule of the protocol is named by a test, and the evidence lists it",
     (rule, at) => `- Rule ${rule}: ${files[at]?.map((file) => `\`${file}\``).join(", ")}`,
   );
   const given = evidence.text.match(/^- Rule \d+: .*$/gm);
-  expect(given, `docs/evidence/promises.md is to have this:\n\n${right.join("\n")}`).toEqual(right);
+  expect(given, `docs/evidence/promises.md must have this:\n\n${right.join("\n")}`).toEqual(right);
 });
