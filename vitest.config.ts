@@ -3,6 +3,7 @@ import { defineConfig } from "vitest/config";
 
 const browser = ["test/lab/browser/**/*.test.ts"];
 const recipes = ["test/lab/recipes/*.test.ts"];
+const site = ["test/lab/site/*.test.ts"];
 // What installs the tarball, or has a PostgreSQL of its own in every process that it starts.
 const heavy = [
   "test/package/consumers.test.ts",
@@ -70,7 +71,7 @@ export default defineConfig({
         test: {
           name: "lab",
           include: lab,
-          exclude: [...browser, ...recipes, ...faults],
+          exclude: [...browser, ...recipes, ...site, ...faults],
           globalSetup: ["test/support/global-setup.ts"],
         },
       },
@@ -98,6 +99,11 @@ export default defineConfig({
           fileParallelism: false,
           globalSetup: ["test/support/global-setup.ts"],
         },
+      },
+      {
+        extends: true,
+        // `npm run test:site`: the site is built, with tools from the registry, and clicked through.
+        test: { name: "site", include: site },
       },
     ],
   },

@@ -85,7 +85,8 @@ export const manual: readonly string[] = readdirSync(join(ROOT, "docs"), {
   recursive: true,
   encoding: "utf8",
 })
-  .filter((file) => file.endsWith(".md"))
+  // The site's generator is in a folder that begins with a dot.
+  .filter((file) => file.endsWith(".md") && !file.startsWith("."))
   .map((file) => `docs/${file.replaceAll("\\", "/")}`)
   .sort();
 

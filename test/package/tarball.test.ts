@@ -34,7 +34,7 @@ describe("the tarball", () => {
     expect(packed).toContain("dist/esm/index.js");
     expect(packed).toContain("dist/cjs/package.json");
     const others = [...packed].filter((path) => !path.startsWith("dist/"));
-    const expected = /\.(md|svg)$|^docs\/|^(LICENSE|package\.json)$/;
+    const expected = /\.(md|svg)$|^docs\/[^.]|^(LICENSE|package\.json)$/;
     expect(others.filter((path) => !expected.test(path))).toEqual([]);
   });
 });

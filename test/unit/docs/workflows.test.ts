@@ -9,7 +9,7 @@ const workflows = readdirSync(folder).map((file) => ({
   text: readFileSync(join(folder, file), "utf8"),
 }));
 
-describe.each(workflows)("the workflow $file", ({ text }) => {
+describe.each(workflows)("the workflow $file", ({ file, text }) => {
   test("pins every action by a commit, and says which version that is", () => {
     const uses = [...text.matchAll(/uses: (.*)$/gm)].map(([, action]) => action as string);
     expect(uses.length).toBeGreaterThan(0);
@@ -19,7 +19,9 @@ describe.each(workflows)("the workflow $file", ({ text }) => {
 
   test("has no more rights than it says, and reads the code at most", () => {
     expect(text).toMatch(/^permissions:\n {2}contents: read\n/m);
-    expect(text).not.toMatch(/\b\w+: write\b(?<!id-token: write)/);
+    const others = file === "site.yml" ? /(id-token|pages): write$/ : /id-token: write$/;
+    const written = [...text.matchAll(/[\w-]+: write\b/g)].map(([right]) => right);
+    for (const right of written) expect(right).toMatch(others);
   });
 
   test("runs only commands that there are", () => {
@@ -36,4 +38,13 @@ test("the release invents no address: the forge tells it", () => {
   expect(release).toContain("npm publish --provenance");
   const manifest = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
   expect(manifest.repository).toBeUndefined();
+});
+
+test("the site is published from main alone, by a job that runs nothing of the repository", () => {
+  const site = readFileSync(join(folder, "site.yml"), "utf8");
+  const [build = "", publish = ""] = site.split(/^ {2}publish:$/m);
+  expect(build).not.toContain(": write");
+  expect(build).toContain("npm run test:site");
+  expect(publish).toContain("if: github.ref == 'refs/heads/main'");
+  expect(publish).not.toMatch(/\brun:|actions\/checkout/);
 });

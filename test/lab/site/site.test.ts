@@ -1,0 +1,222 @@
+import type { BrowserContext, Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { pages, routeOf } from "../../../docs/.vitepress/pages.ts";
+import { until } from "../../support/until.ts";
+import { startChromium } from "../browser/chromium.ts";
+import { buildSite, type ServedSite, serveSite } from "./built-site.ts";
+
+let site: ServedSite;
+let browser: { context: BrowserContext; close(): Promise<void> };
+let reader: Page;
+/** Errors of the console, failed requests, and requests to other hosts. */
+const troubles: string[] = [];
+
+beforeAll(async () => {
+  await buildSite();
+  site = await serveSite();
+  browser = await startChromium({ colorScheme: "light" });
+  reader = await browser.context.newPage();
+  reader.on("pageerror", (error) => troubles.push(String(error)));
+  reader.on("console", (message) => {
+    if (message.type() === "error") troubles.push(`${message.text()} ${message.location().url}`);
+  });
+  reader.on("request", (request) => {
+    const url = request.url();
+    if (!url.startsWith(site.url) && !url.startsWith("data:")) troubles.push(`asks ${url}`);
+  });
+  reader.on("response", (response) => {
+    if (response.status() >= 400) troubles.push(`${response.status()} ${response.url()}`);
+  });
+}, 900_000);
+
+afterAll(async () => {
+  await browser?.close();
+  await site?.close();
+});
+
+/** The anchors of each page as it was built. */
+const anchorsOf = new Map<string, Set<string>>();
+function anchors(page: string): Set<string> {
+  let found = anchorsOf.get(page);
+  if (found === undefined) {
+    found = new Set([...site.html(page).matchAll(/ id="([^"]+)"/g)].map(([, id]) => id as string));
+    anchorsOf.set(page, found);
+  }
+  return found;
+}
+
+/** What is wrong with an address on a page, or `undefined`. */
+function defectOf(address: string, page: string): string | undefined {
+  const { href, pathname, hash, protocol } = new URL(address, site.url + page);
+  if (protocol === "data:" || (protocol === "https:" && !href.startsWith(site.url))) return undefined;
+  const base = new URL(site.url).pathname;
+  if (!href.startsWith(site.url)) return `${page}: ${address} is outside of the site`;
+  const path = decodeURIComponent(pathname.slice(base.length));
+  if (site.fileOf(path) === undefined) return `${page}: ${address} is dead`;
+  if (hash === "") return undefined;
+  const target = path === "" || path.endsWith("/") ? `${path}index.html` : path;
+  const anchor = decodeURIComponent(hash.slice(1));
+  return anchors(target).has(anchor) ? undefined : `${page}: ${address} has no such anchor`;
+}
+
+/** The entries of a sidebar, in order. */
+async function sidebar(): Promise<string[]> {
+  const links = reader.locator(".VPSidebar a.link");
+  return await links.evaluateAll((all) =>
+    all.map((link) => (link as unknown as { href: string }).href),
+  );
+}
+
+async function unfold(): Promise<void> {
+  const folded = reader.locator(".VPSidebarItem.collapsed > .item > .caret");
+  while ((await folded.count()) > 0) await folded.first().click();
+}
+
+function headingOf(page: string): string {
+  const [, heading = ""] = /<h1[^>]*>(.*?)<a class="header-anchor"/s.exec(site.html(page)) ?? [];
+  return heading
+    .replace(/<[^>]*>/g, "")
+    .replaceAll("&lt;", "<")
+    .replaceAll("&gt;", ">")
+    .trim();
+}
+
+/** Clicks on an entry of the sidebar, and waits for the page that was built for it. */
+async function click(url: string): Promise<string> {
+  const path = url.slice(site.url.length);
+  const page = path === "" || path.endsWith("/") ? `${path}index.html` : path;
+  await reader.click(`.VPSidebar a.link[href="${new URL(url).pathname}"]`);
+  await until(
+    async () => {
+      const shown = (await reader.textContent(".vp-doc h1", { timeout: 60_000 })) ?? "";
+      return reader.url() === url && shown.replace("\u200b", "").trim() === headingOf(page);
+    },
+    { what: `the page ${page}`, boundMs: 60_000 },
+  );
+  return page;
+}
+
+/** The defects of the page that the browser shows: its links, and pictures that do not load. */
+async function defectsShown(page: string): Promise<string[]> {
+  const addresses = await reader
+    .locator("main a[href]")
+    .evaluateAll((all) => all.map((link) => link.getAttribute("href") as string));
+  const loaded = "[...document.images].every((image) => image.complete)";
+  await until(() => reader.evaluate<boolean>(loaded), { what: `the pictures of ${page}` });
+  const broken = await reader.evaluate<string[]>(
+    "[...document.images].filter((image) => image.naturalWidth === 0).map((image) => image.src)",
+  );
+  return [
+    ...addresses.map((address) => defectOf(address, page)).filter((each) => each !== undefined),
+    ...broken.map((source) => `${page}: the picture ${source} is broken`),
+  ];
+}
+
+test("every page of the manual, of the API and of the package is built", () => {
+  const routes = pages().map((file) => routeOf(file).replace(/\.md$/, ".html"));
+  expect(site.pages).toEqual(routes.sort());
+  expect(routes.some((route) => route.startsWith("api/"))).toBe(true);
+});
+
+test("no link, anchor or picture of any page is dead as it was built", () => {
+  const defects = site.pages.flatMap((page) => {
+    const attributes = site.html(page).matchAll(/<(?!link)[^>]* (?:href|src)="([^"]*)"/g);
+    const addresses = [...attributes].map(([, address]) => address as string);
+    expect(addresses.length).toBeGreaterThan(5);
+    return addresses.map((address) => defectOf(address.replaceAll("&amp;", "&"), page));
+  });
+  expect(defects.filter((each) => each !== undefined)).toEqual([]);
+});
+
+test.each([
+  ["manual", ""],
+  ["API", "api/"],
+])(
+  "every entry of the sidebar of the %s leads to its page, whose links and pictures are there",
+  async (_name, start) => {
+    await reader.goto(site.url + start, { waitUntil: "networkidle" });
+    await unfold();
+    const entries = await sidebar();
+    const folder = site.pages.filter((page) => page.startsWith("api/") === (start === "api/"));
+    // The index of the manual and that of the API are in the bar above.
+    expect(new Set(entries).size).toBe(folder.length - 1);
+    const defects: string[] = [];
+    for (const url of entries) defects.push(...(await defectsShown(await click(url))));
+    expect(defects).toEqual([]);
+  },
+);
+
+test("the bar leads to the manual's index and to the API", async () => {
+  await reader.goto(site.url);
+  for (const [name, page] of [
+    ["Manual", "manual.html"],
+    ["API", "api/"],
+  ] as const) {
+    await reader.click(`.VPNavBarMenu >> text="${name}"`);
+    await reader.waitForURL(site.url + page);
+  }
+});
+
+test("a link to a heading shows the heading", async () => {
+  await reader.goto(site.url, { waitUntil: "networkidle" });
+  const link = reader.locator('main .vp-doc a[href*=".html#"]').first();
+  const target = new URL((await link.getAttribute("href")) as string, site.url);
+  await link.click();
+  await reader.waitForURL(target.href);
+  const heading = reader.locator(`[id="${target.hash.slice(1)}"]`);
+  await until(() => heading.isVisible(), { what: "the heading" });
+  const top = async () => (await heading.boundingBox())?.y ?? -1;
+  const { height } = reader.viewportSize() as { height: number };
+  await until(async () => (await top()) >= 0 && (await top()) < height, { what: "to be there" });
+});
+
+test("the search finds an option and opens the hit", async () => {
+  await reader.goto(site.url, { waitUntil: "networkidle" });
+  await reader.keyboard.press("/");
+  await reader.fill("#localsearch-input", "maxHoldMs");
+  const hits = reader.locator("#localsearch-list a.result");
+  await until(async () => (await hits.count()) > 1, { what: "hits", boundMs: 60_000 });
+  const target = await hits.first().getAttribute("href");
+  await hits.first().click();
+  await reader.waitForURL(new URL(target as string, site.url).href);
+  await until(async () => /maxHoldMs/.test((await reader.textContent("main")) ?? ""), {
+    what: "the page with the word",
+  });
+});
+
+test("the switch changes the colours and the pictures, and the next visit keeps them", async () => {
+  await reader.goto(site.url, { waitUntil: "networkidle" });
+  const shown = (scheme: string) => reader.isVisible(`main img.only-${scheme}`);
+  const ground = () => reader.evaluate("getComputedStyle(document.body).backgroundColor");
+  expect([await shown("light"), await shown("dark")]).toEqual([true, false]);
+  const chart = reader.locator('main img[src*="pairs"]');
+  const [light, lightChart] = [await ground(), await chart.screenshot()];
+  await reader.click(".VPNavBarAppearance button");
+  await until(() => shown("dark"), { what: "the dark picture" });
+  expect(await shown("light")).toBe(false);
+  await reader.reload({ waitUntil: "networkidle" });
+  expect([await shown("light"), await shown("dark")]).toEqual([false, true]);
+  expect(await ground()).not.toBe(light);
+  expect((await chart.screenshot()).equals(lightChart)).toBe(false);
+  await reader.click(".VPNavBarAppearance button");
+});
+
+test("a phone shows no page wider than itself, and has the sidebar in a drawer", async () => {
+  await reader.setViewportSize({ width: 390, height: 844 });
+  const wide: string[] = [];
+  for (const page of site.pages.filter((each) => !each.startsWith("api/"))) {
+    await reader.goto(site.url + page);
+    const width = await reader.evaluate<number>("document.documentElement.scrollWidth");
+    if (width > 390) wide.push(`${page}: ${width}`);
+  }
+  expect(wide).toEqual([]);
+  await reader.goto(site.url, { waitUntil: "networkidle" });
+  await reader.click(".VPLocalNav .menu");
+  await until(() => reader.isVisible(".VPSidebar.open"), { what: "the drawer" });
+  const [, second = ""] = await sidebar();
+  await click(second);
+});
+
+test("its console tells of no error, and nothing is asked of another host", () => {
+  expect(troubles).toEqual([]);
+});
