@@ -48,7 +48,8 @@ function anchors(page: string): Set<string> {
 /** What is wrong with an address on a page, or `undefined`. */
 function defectOf(address: string, page: string): string | undefined {
   const { href, pathname, hash, protocol } = new URL(address, site.url + page);
-  if (protocol === "data:" || (protocol === "https:" && !href.startsWith(site.url))) return undefined;
+  if (protocol === "data:" || (protocol === "https:" && !href.startsWith(site.url)))
+    return undefined;
   const base = new URL(site.url).pathname;
   if (!href.startsWith(site.url)) return `${page}: ${address} is outside of the site`;
   const path = decodeURIComponent(pathname.slice(base.length));
@@ -72,13 +73,9 @@ async function unfold(): Promise<void> {
   while ((await folded.count()) > 0) await folded.first().click();
 }
 
-function headingOf(page: string): string {
-  const [, heading = ""] = /<h1[^>]*>(.*?)<a class="header-anchor"/s.exec(site.html(page)) ?? [];
-  return heading
-    .replace(/<[^>]*>/g, "")
-    .replaceAll("&lt;", "<")
-    .replaceAll("&gt;", ">")
-    .trim();
+/** The anchor of a page's own heading. Neighbours in the sidebar have different ones. */
+function headingOf(page: string): string | undefined {
+  return /<h1[^>]* id="([^"]+)"/.exec(site.html(page))?.[1];
 }
 
 /** Clicks on an entry of the sidebar, and waits for the page that was built for it. */
@@ -88,8 +85,8 @@ async function click(url: string): Promise<string> {
   await reader.click(`.VPSidebar a.link[href="${new URL(url).pathname}"]`);
   await until(
     async () => {
-      const shown = (await reader.textContent(".vp-doc h1", { timeout: 60_000 })) ?? "";
-      return reader.url() === url && shown.replace("\u200b", "").trim() === headingOf(page);
+      const shown = await reader.getAttribute(".vp-doc h1", "id", { timeout: 60_000 });
+      return reader.url() === url && shown === headingOf(page);
     },
     { what: `the page ${page}`, boundMs: 60_000 },
   );
