@@ -80,13 +80,13 @@ export function apiSidebar(): Entry[] {
     throw new Error("there are no API pages: run `npm run docs:api` first");
   }
   const { name } = JSON.parse(read("package.json")) as { name: string };
-  return groupsOf("api/README.md")
-    .flatMap(({ items = [] }) => items)
-    .map(({ text, file }) => ({
-      text: text === "index" ? name : `${name}/${text}`,
-      file: file as string,
-      items: groupsOf(file as string),
-    }));
+  const entryPoints = groupsOf("api/README.md").flatMap(({ items = [] }) => items);
+  const main = entryPoints.filter(({ text }) => text === "index");
+  return [...main, ...entryPoints.filter((each) => !main.includes(each))].map(({ text, file }) => ({
+    text: text === "index" ? name : `${name}/${text}`,
+    file: file as string,
+    items: groupsOf(file as string),
+  }));
 }
 
 function titleOf(file: string): string {
