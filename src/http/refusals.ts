@@ -185,6 +185,7 @@ function contentOf(refusal: RefusalReason, isDerived: boolean): Content {
 /**
  * The page of a problem, for a person who has submitted an HTML form. It has no link, because only
  * the shop knows its pages, and no style or script, which a content security policy could forbid.
+ * A browser in dark mode shows it dark.
  */
 function pageOf(code: ProblemCode, advice: string, title = "Your order was not placed"): string {
   return `<!doctype html>
@@ -192,6 +193,7 @@ function pageOf(code: ProblemCode, advice: string, title = "Your order was not p
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
 <title>${title}</title>
 </head>
 <body>
