@@ -1,11 +1,12 @@
 // A checkout on Express: `npm run demo`, or `npm run demo -- --once`.
 import { createServer } from "node:http";
 import express, { type NextFunction, type Request, type Response } from "express";
-import { submitGuard } from "submit-lock/express";
+import { type Problem, submitGuard } from "submit-lock/express";
 import { serve } from "./demo/serve.ts";
 import { refillCart, seenCart, submissionOf, viewOf } from "./shop/carts.ts";
 import { signedIn, userOf } from "./shop/customers.ts";
 import { answerTo } from "./shop/errors.ts";
+import { bodyOf, refusalPage } from "./shop/pages.ts";
 import { placeOrder } from "./shop/place-order.ts";
 
 await serve("Express", (shop, lock) => {
@@ -21,6 +22,20 @@ await serve("Express", (shop, lock) => {
     retainMs: 600_000,
   };
 
+  type Info = { readonly problem: Problem };
+  const refuse = (_req: Request, res: Response, _next: NextFunction, { problem }: Info) => {
+    res.status(problem.status).set(problem.headers).end(bodyOf(problem));
+  };
+  const refusals = {
+    onAnonymous: refuse,
+    onContended: refuse,
+    onKeyMissing: refuse,
+    onMismatch: refuse,
+    onUnavailable: refuse,
+  };
+  const once = submitGuard({ lock, userId, idempotency, ...refusals });
+  const lockOnly = submitGuard({ lock, userId, ...refusals });
+
   const order = async (req: Request, res: Response): Promise<void> => {
     const order = await placeOrder(shop, {
       userId: signedIn(req.headers),
@@ -32,9 +47,9 @@ await serve("Express", (shop, lock) => {
     else res.status(201).json(order);
   };
 
-  app.post("/orders", submitGuard({ lock, userId, idempotency }).protect(order));
+  app.post("/orders", once.protect(order));
   // To compare: the lock alone, and nothing.
-  app.post("/lock/orders", submitGuard({ lock, userId }).protect(order));
+  app.post("/lock/orders", lockOnly.protect(order));
   app.post("/nothing/orders", order);
 
   app.get("/cart", async (req, res) => {
@@ -46,13 +61,15 @@ await serve("Express", (shop, lock) => {
     res.json(await viewOf(shop.db, signedIn(req.headers)));
   });
 
-  app.use((error: unknown, _req: Request, res: Response, next: NextFunction) => {
+  app.use((error: unknown, req: Request, res: Response, next: NextFunction) => {
     if (res.headersSent) {
       next(error);
       return;
     }
     const { status, body } = answerTo(error);
-    res.status(status).json(body);
+    res.status(status);
+    if (req.accepts(["json", "html"]) === "html") res.send(refusalPage(body.code));
+    else res.json(body);
   });
 
   return createServer(app);

@@ -3,11 +3,12 @@ import { createServer } from "node:http";
 import { bodyParser } from "@koa/bodyparser";
 import Router from "@koa/router";
 import Koa, { type Context } from "koa";
-import { submitGuard } from "submit-lock/koa";
+import { type Problem, submitGuard } from "submit-lock/koa";
 import { serve } from "./demo/serve.ts";
 import { refillCart, seenCart, submissionOf, viewOf } from "./shop/carts.ts";
 import { signedIn, userOf } from "./shop/customers.ts";
 import { answerTo } from "./shop/errors.ts";
+import { bodyOf, refusalPage } from "./shop/pages.ts";
 import { placeOrder } from "./shop/place-order.ts";
 
 await serve("Koa", (shop, lock) => {
@@ -19,7 +20,7 @@ await serve("Koa", (shop, lock) => {
     } catch (error) {
       const { status, body } = answerTo(error);
       ctx.status = status;
-      ctx.body = body;
+      ctx.body = ctx.accepts("json", "html") === "html" ? refusalPage(body.code) : body;
     }
   });
   app.use(bodyParser());
@@ -32,8 +33,20 @@ await serve("Koa", (shop, lock) => {
     // A day in a real shop.
     retainMs: 600_000,
   };
-  const once = submitGuard({ lock, userId, idempotency });
-  const lockOnly = submitGuard({ lock, userId });
+  const refuse = (ctx: Context, { problem }: { problem: Problem }) => {
+    ctx.status = problem.status;
+    ctx.set(problem.headers);
+    ctx.body = bodyOf(problem);
+  };
+  const refusals = {
+    onAnonymous: refuse,
+    onContended: refuse,
+    onKeyMissing: refuse,
+    onMismatch: refuse,
+    onUnavailable: refuse,
+  };
+  const once = submitGuard({ lock, userId, idempotency, ...refusals });
+  const lockOnly = submitGuard({ lock, userId, ...refusals });
 
   const order = async (ctx: Context): Promise<void> => {
     const order = await placeOrder(shop, {

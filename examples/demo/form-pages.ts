@@ -1,15 +1,16 @@
 import type { ServerResponse } from "node:http";
 import { cartOf, refillCart, total } from "../shop/carts.ts";
 import type { Database } from "../shop/database.ts";
+import { shopPage } from "../shop/pages.ts";
 import type { Part } from "./front.ts";
 
 /** A customer of the forms; a shop would have signed somebody in. */
 const user = "ada";
-const paths: Record<string, string> = {
-  once: "/orders",
-  lock: "/lock/orders",
-  nothing: "/nothing/orders",
-};
+const protections = [
+  { name: "nothing", path: "/nothing/orders", text: "nothing" },
+  { name: "lock", path: "/lock/orders", text: "the lock" },
+  { name: "once", path: "/orders", text: "the lock and “once”" },
+] as const;
 
 /** The checkout as an HTML form, for browsers without JavaScript. */
 export function formPages({ db }: { readonly db: Database }): Part {
@@ -18,7 +19,11 @@ export function formPages({ db }: { readonly db: Database }): Part {
     if (pathname === "/form") {
       const { protection, fresh } = Object.fromEntries(searchParams);
       if (fresh !== undefined) await refillCart(db, user);
-      send(res, await form(db, paths[protection ?? ""] ?? "/orders"));
+      send(res, await form(db, protection));
+      return true;
+    }
+    if (pathname === "/orders") {
+      send(res, await orders(db));
       return true;
     }
     const [, number] = /^\/orders\/(\d{1,9})$/.exec(pathname) ?? [];
@@ -28,45 +33,72 @@ export function formPages({ db }: { readonly db: Database }): Part {
   };
 }
 
-async function form(db: Database, action: string): Promise<string> {
+/** A title, and what is below it. */
+type Content = readonly [title: string, body: string];
+
+async function form(db: Database, protection = "once"): Promise<Content> {
   const cart = await cartOf(db, user);
   if (cart.items.length === 0) {
-    return `<h1>Your cart is empty</h1><p>It has been ordered.
-      <a href="/form?fresh">Fill it again</a></p>`;
+    return [
+      "Your cart is empty",
+      `<p>It has been ordered. <a href="/form?fresh&amp;protection=once">Fill it again</a></p>`,
+    ];
   }
+  const chosen = protections.find(({ name }) => name === protection) ?? protections[2];
+  const others = protections
+    .filter((other) => other !== chosen)
+    .map(({ name, text }) => `<a href="/form?protection=${name}">${text}</a>`);
   const items = cart.items.map(({ name, cents }) => `<li>${name}: ${euros(cents)}</li>`).join("");
-  return `<h1>Your cart</h1><ul>${items}</ul><p>Total: ${euros(total(cart))}</p>
-    <form method="post" action="${action}">
+  return [
+    "Your cart",
+    `<ul>${items}</ul><p>Total: ${euros(total(cart))}</p>
+    <form method="post" action="${chosen.path}">
       <input type="hidden" name="cart" value="${cart.id}">
       <input type="hidden" name="version" value="${cart.version}">
       <button class="main">Place order</button>
-    </form>`;
+    </form>
+    <p>Protected by ${chosen.text}. Click twice, then try ${others.join(" or ")}.</p>`,
+  ];
 }
 
-async function placed(db: Database, number: number): Promise<string> {
+async function placed(db: Database, number: number): Promise<Content> {
   const [order] = await db.query<{ cents: number }>(
     "SELECT cents FROM demo_shop.orders WHERE number = $1 AND user_id = $2",
     [number, user],
   );
-  if (order === undefined) return "<h1>There is no such order</h1>";
-  return `<h1>Order ${number} is placed</h1><p>${euros(order.cents)} were charged.
-    <a href="/form?fresh">Order again</a></p>`;
+  if (order === undefined) return ["There is no such order", again];
+  return [`Order ${number} is placed`, `<p>${euros(order.cents)} were charged.</p>${again}`];
 }
+
+async function orders(db: Database): Promise<Content> {
+  const all = await db.query<{ number: number; cart: number; cents: number; paid: boolean }>(
+    `SELECT number, cart_id AS cart, cents, payment_id IS NOT NULL AS paid
+       FROM demo_shop.orders WHERE user_id = $1 ORDER BY number DESC LIMIT 12`,
+    [user],
+  );
+  const items = all.map(
+    ({ number, cart, cents, paid }) =>
+      `<li>Order ${number} of cart ${cart}: ${euros(cents)}${paid ? "" : ", in progress"}</li>`,
+  );
+  return [
+    "Your orders",
+    `${all.length === 0 ? "<p>None yet.</p>" : `<ul>${items.join("")}</ul>`}${again}`,
+  ];
+}
+
+const again = `<p><a href="/orders">Your orders</a> · <a href="/form?fresh">Order again</a></p>`;
 
 function euros(cents: number): string {
   return (cents / 100).toLocaleString("en", { style: "currency", currency: "EUR" });
 }
 
-function send(res: ServerResponse, body: string): void {
+function send(res: ServerResponse, [title, body]: Content): void {
   res.writeHead(200, {
     "Content-Type": "text/html; charset=utf-8",
     // The back button shows the page as it was, with the cart that it showed.
     "Cache-Control": "private, no-cache",
     "Set-Cookie": `session=token-of-${user}; Path=/; HttpOnly; SameSite=Lax`,
   });
-  res.end(`<!doctype html><html lang="en"><meta charset="utf-8">
-    <meta name="viewport" content="width=device-width, initial-scale=1">
-    <title>Checkout</title><link rel="icon" href="data:,"><link rel="stylesheet" href="/page/page.css">
-    <main class="plain"><section>${body}<p class="soft">This page works without JavaScript.
-    <a href="/">The page with a time axis</a></p></section></main></html>`);
+  const more = `<p class="soft">This page works without JavaScript. <a href="/">The page with a time axis</a></p>`;
+  res.end(shopPage(title, body + more));
 }

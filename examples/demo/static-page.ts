@@ -6,6 +6,7 @@ const types: Record<string, string> = {
   "page.css": "text/css; charset=utf-8",
   "page.js": "text/javascript; charset=utf-8",
   "submits.js": "text/javascript; charset=utf-8",
+  "words.js": "text/javascript; charset=utf-8",
   "status.js": "text/javascript; charset=utf-8",
 };
 

@@ -93,6 +93,16 @@ describe.concurrent.each([
     // What the buttons do.
     expect((await ask(url, "POST", "/orders", "of nobody")).status).toBe(401);
     expect((await ask(url, "GET", "/cart", "of nobody")).status).toBe(401);
+    // A refusal is a page of the shop for a person, and a document for a program.
+    for (const path of ["/orders", "/lock/orders", "/nothing/orders"]) {
+      const asPerson = { method: "POST", headers: { accept: "text/html" } };
+      const refusal = await fetch(url + path, asPerson);
+      expect([path, refusal.status]).toEqual([path, 401]);
+      expect(refusal.headers.get("content-type")).toContain("text/html");
+      expect(await refusal.text()).toMatch(/href="\/page\/page\.css"[\s\S]*You are not signed in/);
+      const { headers } = await ask(url, "POST", path, "of nobody");
+      expect(headers.get("content-type")).toMatch(/^application\/(problem\+)?json/);
+    }
     expect((await ask(url, "PUT", "/cart")).status).toBe(200);
     const headers = { "content-type": "application/json", authorization: "Bearer token-of-ada" };
     const refused = await fetch(`${url}/orders`, { method: "POST", headers, body: "{" });
