@@ -1,6 +1,7 @@
 // The buttons. Each one is a customer who speaks HTTP with the shop.
 import { isRedisAway, isSlow, ordersOf, refresh } from "./status.js";
 import { answers, clear, isIdle, onSettled, submit } from "./submits.js";
+import { storyOf, verdictOf } from "./words.js";
 
 const at = (id) => document.getElementById(id);
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -12,6 +13,10 @@ const protection = () => document.querySelector("[name=protection]:checked").val
 
 /** The cart that is shown: a click orders this one, whatever has become of it meanwhile. */
 let seen;
+/** The last thing that the customer did: "next" repeats it with more protection. */
+let repeats = "double";
+/** What explains a wait that the answers do not explain. */
+let note = "";
 
 async function showCart(method = "GET") {
   const response = await fetch("/cart", {
@@ -29,31 +34,65 @@ async function showCart(method = "GET") {
 
 async function newCart() {
   clear();
-  at("summary").className = "";
-  at("summary").textContent = "A new cart.";
+  note = "";
+  say({ text: "A new cart." });
   await showCart("PUT");
 }
 
+const names = { nothing: "nothing", lock: "the lock", once: "the lock and “once”" };
+
+/** Also said to a screen reader. */
+function say({ text, tone = "", story = note }) {
+  at("result-title").textContent = `What happened with ${names[protection()]}`;
+  at("verdict").className = tone;
+  at("verdict").textContent = text;
+  at("story").textContent = story;
+  at("next-line").hidden = true;
+}
+
 function click(options = {}) {
-  at("summary").textContent = "Under way …";
+  say({ text: "Under way …" });
   return submit({ protection: protection(), token: token(), seen, ...options });
 }
 
-/** Said once the last answer is there, also to a screen reader. */
+/** Said once the last answer is there. */
 async function summarise() {
-  await refresh(user());
-  const { counts, detail } = answers();
+  if (!(await refresh(user()))) return;
+  const rows = answers().filter(({ cart }) => cart === seen.cart);
   // By now another one may be under way, which summarises when it is over.
-  if (counts.size === 0 || !isIdle()) return;
-  const told = [...counts].map(([name, times]) => `${times} × ${name}`).join(", ");
-  const { orders, charges } = ordersOf(seen.cart);
-  at("summary").textContent =
-    `Cart ${seen.cart} has ${count(orders, "order")} and ${count(charges, "charge")}. Answers: ${told}. ${detail}`;
-  at("summary").className = orders > 1 || charges > 1 ? "bad" : "";
+  if (rows.length === 0 || !isIdle()) return;
+  const facts = ordersOf(seen.cart);
+  const verdict = verdictOf(facts);
+  const told = storyOf(rows, { ...facts, ...verdict, protection: protection() });
+  say({ ...verdict, story: `${told} ${note}`.trim() });
+  offerNext();
 }
 onSettled(summarise);
 
-const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+const nexts = { nothing: "lock", lock: "once" };
+
+function offerNext() {
+  const next = nexts[protection()];
+  if (next === undefined) return;
+  at("next").textContent = `Now the same with ${names[next]}`;
+  at("next-line").hidden = false;
+}
+
+/** The result is below the buttons, and on a phone out of sight. */
+function reveal() {
+  const { top } = at("result").getBoundingClientRect();
+  if (top >= 0 && top + 240 <= innerHeight) return;
+  const isCalm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  at("result").scrollIntoView({ behavior: isCalm ? "auto" : "smooth" });
+}
+
+/** When there was no other click for so long: the button stays below an impatient finger. */
+const revealAfterMs = 700;
+let revealing;
+function revealSoon() {
+  clearTimeout(revealing);
+  revealing = setTimeout(reveal, revealAfterMs);
+}
 
 /** Asks until it is told what became of the order. */
 async function retry() {
@@ -89,9 +128,8 @@ tabs.addEventListener("message", async ({ data }) => {
   }
 });
 
-const buttons = {
-  order: () => click(),
-  refill: newCart,
+/** What a customer does; the result is shown. */
+const scenes = {
   async double() {
     await newCart();
     const first = click();
@@ -122,15 +160,17 @@ const buttons = {
     await sleep(200);
     if (wantsTwo) window.open("/?tab=2", "submit-lock-second-tab");
   },
-  slow: () => tell("latency", { latencyMs: isSlow() ? 800 : 5_000 }),
   async lose() {
     await newCart();
     await tell("lose-reply");
     await click();
   },
-  redis: () => tell("redis", { away: !isRedisAway() }),
   async kill() {
     await newCart();
+    note =
+      protection() === "nothing"
+        ? "A server is killed meanwhile."
+        : "A server is killed meanwhile. It cannot release its lock, which runs out by itself after 5 seconds.";
     const first = click();
     await sleep(400);
     await tell("kill");
@@ -138,6 +178,27 @@ const buttons = {
     await retry();
   },
 };
+const buttons = {
+  order() {
+    revealSoon();
+    return click();
+  },
+  refill: newCart,
+  slow: () => tell("latency", { latencyMs: isSlow() ? 800 : 5_000 }),
+  redis: () => tell("redis", { away: !isRedisAway() }),
+  next() {
+    document.querySelector(`[value=${nexts[protection()]}]`).checked = true;
+    return play(repeats);
+  },
+};
+
+function play(scene) {
+  repeats = scene;
+  reveal();
+  return scenes[scene]();
+}
+
+for (const id of Object.keys(scenes)) at(id).addEventListener("click", () => play(id));
 for (const [id, press] of Object.entries(buttons)) at(id).addEventListener("click", () => press());
 at("user").addEventListener("change", () => showCart().then(clear));
 at("protection").addEventListener("change", newCart);

@@ -12,18 +12,20 @@ export function ordersOf(cart) {
   return { orders: orders.length, charges: orders.reduce((sum, { charges }) => sum + charges, 0) };
 }
 
+/** @returns false where the demo has ended. */
 export async function refresh(user) {
   try {
     const response = await fetch(`/demo/state?user=${user}`);
     state = await response.json();
   } catch {
     at("servers").textContent = "The demo has ended. Start it again with npm run demo.";
-    return;
+    return false;
   }
-  showLock(state.lock);
+  showLock(state);
   showOrders(state.orders);
   showServers(state);
   showDisabled(state.disabled);
+  return true;
 }
 
 function pairs(list) {
@@ -35,11 +37,15 @@ function pairs(list) {
   });
 }
 
-function showLock(lock) {
-  const list = [["State", lock?.state ?? "unknown"]];
-  if (lock?.holder) list.push(["Holder", lock.holder]);
-  if (lock?.heldMs !== undefined) list.push(["Held for", seconds(lock.heldMs)]);
-  if (lock?.expiresInMs !== undefined) list.push(["Expires in", seconds(lock.expiresInMs)]);
+function showLock({ lock, redis }) {
+  // The demo itself still reaches Redis. The servers do not, and the page looks through their eyes.
+  const isAway = redis === "away";
+  const list = [["State", isAway ? "unknown: Redis is away" : (lock?.state ?? "unknown")]];
+  if (!isAway && lock?.holder) list.push(["Holder", lock.holder]);
+  if (!isAway && lock?.heldMs !== undefined) list.push(["Held for", seconds(lock.heldMs)]);
+  if (!isAway && lock?.expiresInMs !== undefined) {
+    list.push(["Expires in", seconds(lock.expiresInMs)]);
+  }
   at("lock").replaceChildren(...pairs(list));
 }
 
@@ -53,8 +59,8 @@ function showOrders(orders) {
     const ofCart = orders.filter((order) => order.cart === cart).length;
     const isTwice = ofCart > 1;
     tr.className = isTwice || charges > 1 ? "twice" : "";
-    const cartText = isTwice ? `${cart}, ordered ${ofCart} times` : cart;
-    const cells = [number, user, cartText, `${euros(cents)}${paid ? "" : ", open"}`, charges];
+    const cartText = isTwice ? `${cart}, ${ofCart} orders` : cart;
+    const cells = [number, user, cartText, `${euros(cents)}${paid ? "" : ", unpaid"}`, charges];
     for (const cell of cells) tr.insertCell().textContent = cell;
     return tr;
   });
@@ -65,10 +71,10 @@ function showServers({ framework, servers, redis }) {
   const all = servers.map(({ name, isUp }) => `${name} ${isUp ? "is up" : "is down"}`).join(", ");
   const where =
     redis === null
-      ? "The locks are in memory."
+      ? "The lock is kept in memory."
       : redis === "away"
-        ? "Redis does not answer them."
-        : "Redis answers them.";
+        ? "Redis, which keeps the lock, does not answer them."
+        : "Redis, which keeps the lock, answers them.";
   at("servers").textContent = `${framework}: ${all}. ${where}`;
   at("redis").setAttribute("aria-pressed", String(redis === "away"));
   at("slow").setAttribute("aria-pressed", String(state.latencyMs > 1_000));

@@ -1,4 +1,6 @@
 // The submits of this page, each a bar on one time axis.
+import { kindOf, rowWords } from "./words.js";
+
 const at = (id) => document.getElementById(id);
 const paths = { nothing: "/nothing/orders", lock: "/lock/orders", once: "/orders" };
 /** An axis that nothing came to for so long makes room for a new one. */
@@ -24,23 +26,16 @@ export function onSettled(callback) {
   settled = callback;
 }
 
-/** What came back, and how often; and what the last answer says to the customer. */
-export function answers() {
-  const counts = new Map();
-  let detail = "";
-  for (const { row } of rows.values()) {
-    const name = row.status || row.text;
-    counts.set(name, (counts.get(name) ?? 0) + 1);
-    detail = row.detail ?? "";
-  }
-  return { counts, detail };
-}
+/** The answers on the axis, each with its `kind` and its `order`. */
+export const answers = () =>
+  [...rows.values()].map(({ row }) => row).filter(({ endMs }) => endMs !== undefined);
 
 /** Begins a new axis. */
 export function clear() {
   for (const { li } of rows.values()) li.remove();
   rows.clear();
   shown = 0;
+  at("legend").hidden = true;
 }
 
 /**
@@ -51,10 +46,11 @@ export function clear() {
 export async function submit({ protection, token, seen, signal, label }) {
   const lastEnd = Math.max(0, ...[...rows.values()].map(({ row }) => row.endMs ?? Infinity));
   if (rows.size > 0 && now() - lastEnd > idleMs) clear();
-  const row = { id: crypto.randomUUID(), label: label ?? `click ${++shown}`, startMs: now() };
+  const id = crypto.randomUUID();
+  const row = { id, cart: seen.cart, label: label ?? `click ${++shown}`, startMs: now() };
   publish(row);
   const answer = await ask({ protection, token, seen, signal });
-  publish({ ...row, endMs: now(), ...told(answer) });
+  publish({ ...row, endMs: now(), ...told(answer, seen.cart) });
   return answer;
 }
 
@@ -70,7 +66,6 @@ async function ask({ protection, token, seen, signal }) {
     return {
       status: response.status,
       code: body.code,
-      detail: body.detail,
       order: body.number,
       isReplay: response.headers.get("idempotent-replayed") === "true",
       retryAfter: Number(response.headers.get("retry-after") ?? 0),
@@ -80,11 +75,18 @@ async function ask({ protection, token, seen, signal }) {
   }
 }
 
-function told({ status, code, detail, order, isReplay }) {
-  if (status === 0) return { status, text: code, tone: code === "went away" ? "" : "bad" };
-  const text = `${status} ${order === undefined ? (code ?? "") : `order ${order}`}${isReplay ? ", again" : ""}`;
-  const tone = status < 400 ? "good" : status < 500 ? "wait" : "bad";
-  return { status, text, tone, isReplay, detail };
+function told(answer, cart) {
+  const { status, code, order, isReplay } = answer;
+  const kind = kindOf(answer);
+  // Nothing came back that would have a code.
+  const codes = status === 0 ? "" : `${status}${code === undefined ? "" : ` ${code}`}, `;
+  const isSurplus =
+    kind === "placed" &&
+    answers().some((other) => other.kind === kind && other.cart === cart && other.order !== order);
+  const words = rowWords(isSurplus ? "surplus" : kind, order);
+  const isBad = isSurplus || status >= 500 || kind === "no answer";
+  const tone = isBad ? "bad" : status >= 400 ? "wait" : status > 0 ? "good" : "";
+  return { kind, words, codes, tone, order, isReplay };
 }
 
 function publish(row) {
@@ -100,10 +102,25 @@ function show(row) {
   const [, track, answer] = li.children;
   li.className = row.tone ?? "";
   track.firstChild.className = `bar ${row.endMs === undefined ? "waiting" : ""} ${row.isReplay ? "again" : ""}`;
-  answer.textContent =
-    row.text === undefined ? "…" : `${row.text} (${Math.round(row.endMs - row.startMs)} ms)`;
+  if (row.endMs === undefined) answer.textContent = "…";
+  else showAnswer(answer, row);
+  showLegend();
   draw();
   if (isIdle()) settled();
+}
+
+/** The words first, the code behind them. */
+function showAnswer(answer, { words, codes, startMs, endMs }) {
+  const small = document.createElement("small");
+  small.textContent = `${codes}${Math.round(endMs - startMs)} ms`;
+  answer.replaceChildren(`${words} `, small);
+}
+
+function showLegend() {
+  const hatched = answers().some(({ isReplay }) => isReplay);
+  const text = `A bar is a request, from the click to its answer.${hatched ? " A hatched bar got the answer of an earlier one." : ""}`;
+  if (at("legend").textContent !== text) at("legend").textContent = text;
+  at("legend").hidden = false;
 }
 
 function newLine({ label }) {

@@ -8,6 +8,7 @@ import { until } from "../../support/until.ts";
 import { startChromium } from "./chromium.ts";
 import { type RunningDemo, startDemo } from "./demo.ts";
 import { type FormShop, type Framework, openShop } from "./form-shops.ts";
+import { Visitor } from "./visitor.ts";
 
 /** `waitForURL` fails where the second click ends the navigation of the first. */
 async function shows(page: Page, address: RegExp): Promise<void> {
@@ -148,16 +149,14 @@ describe("the page without a Redis", () => {
     const demo = await startDemo("examples/express-checkout.ts", { PATH: "/nowhere" });
     const browser = await startChromium({ viewport: { width: 390, height: 800 } });
     try {
-      const page = await browser.context.newPage();
-      await page.goto(demo.url);
-      await page.waitForSelector("html[data-ready=true]");
+      const visitor = await Visitor.at(browser.context, demo.url);
+      const { page } = visitor;
       expect(await page.isDisabled("#redis")).toBe(true);
       expect(await page.isDisabled("#kill")).toBe(true);
       expect(await page.textContent("#why")).toMatch(/“Redis away” and .* needs a Redis: install/);
+      await visitor.protectWith("once");
       await page.dblclick("#order");
-      await page.waitForFunction(
-        '/1 order and 1 charge/.test(document.querySelector("#summary").textContent)',
-      );
+      await visitor.summary(/As it should be: 1 order and 1 charge/);
       // A phone: nothing is wider than the screen.
       expect(await page.evaluate("document.documentElement.scrollWidth")).toBeLessThanOrEqual(390);
     } finally {

@@ -64,7 +64,7 @@ export class Visitor {
   async answers(count: number): Promise<string[]> {
     const read = async () => {
       const all = await this.page.locator("#submits .answer").allTextContents();
-      return all.map((text) => text.replace(/ \(\d+ ms\)$/, ""));
+      return all.map((text) => text.replace(/,? \d+ ms$/, ""));
     };
     const isThere = async () => {
       const all = await read();
@@ -74,17 +74,20 @@ export class Visitor {
     return await read();
   }
 
-  /** Everything that the page tells from now on, as it is told. */
-  async summaries(): Promise<() => Promise<string[]>> {
+  /** The verdicts that the page tells from now on while it still waits for an answer. */
+  async earlyVerdicts(): Promise<() => Promise<string[]>> {
     await this.page.evaluate(`
-      globalThis.told = [];
-      new MutationObserver(() => told.push(document.getElementById("summary").textContent))
-        .observe(document.getElementById("summary"), { childList: true });
+      globalThis.early = [];
+      new MutationObserver(() => {
+        const isWaiting = document.getElementById("submits").textContent.includes("…");
+        const { className, textContent } = document.getElementById("verdict");
+        if (isWaiting && className !== "") early.push(textContent);
+      }).observe(document.getElementById("summary"), { childList: true, subtree: true });
     `);
-    return () => this.page.evaluate("told");
+    return () => this.page.evaluate("early");
   }
 
-  /** What is told, also to a screen reader, of the cart that was ordered last. */
+  /** The verdict and its story, which are told also to a screen reader, of the cart that was ordered last. */
   async summary(pattern: RegExp): Promise<string> {
     const text = async () => (await this.page.textContent("#summary")) ?? "";
     const what = `the summary ${pattern}`;
