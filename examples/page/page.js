@@ -43,7 +43,8 @@ const names = { nothing: "nothing", lock: "the lock", once: "the lock and “onc
 
 /** Also said to a screen reader. */
 function say({ text, tone = "", story = note }) {
-  at("result-title").textContent = `What happened with ${names[protection()]}`;
+  const name = protection() === "nothing" ? "nothing to protect the order" : names[protection()];
+  at("result-title").textContent = `What happened with ${name}`;
   at("verdict").className = tone;
   at("verdict").textContent = text;
   at("story").textContent = story;
