@@ -3,12 +3,22 @@ export interface Holding {
   /** Who: a caller, or the service whose handler ran. */
   readonly holder: string;
   readonly user: string;
+  /** The submission, where it has a name. */
+  readonly order?: string | undefined;
   readonly ownerId: string;
   readonly fencingToken?: number | undefined;
+  /** When the request came that was granted the lock. */
+  readonly askedAt?: number;
   readonly from: number;
-  /** When the release was called, or the holder was told that the lock is lost. */
+  /** When the release was called, or the holder was told that the lock is lost, or died. */
   until: number;
   lost: boolean;
+  /** Why, as the holder was told. */
+  reason?: string;
+  /** The work had its effect, whatever became of the lease. */
+  isDone?: boolean;
+  /** Until when the lease is valid, as far as the holder has said. */
+  believedUntil?: number;
 }
 
 /** Who believed to hold which lock, and when. */

@@ -60,32 +60,32 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
   outage: {
     shows: "a Redis that is away, and one that is silent",
     minutes: 4,
-    run: () => import("./outage/run.ts"),
+    run: () => import("./shop/outage.ts").then((shop) => shop.run()),
   },
   soak: {
     shows: "mixed traffic under random faults, without a leak",
     minutes: 10,
-    run: () => import("./soak/run.ts"),
+    run: () => import("./shop/soak.ts").then((shop) => shop.run()),
   },
   freed: {
     shows: "that freeing a lock never makes two orders",
     minutes: 3,
-    run: () => import("./freed/run.ts"),
+    run: () => import("./shop/freed.ts").then((shop) => shop.run()),
   },
   fencing: {
     shows: "that a PostgreSQL refuses a holder who was paused",
     minutes: 1,
-    run: () => import("./fencing/run.ts"),
+    run: () => import("./shop/fencing.ts").then((shop) => shop.run()),
   },
   calls: {
     shows: "concurrent calls of lock.once, with processes killed",
     minutes: 2,
-    run: () => import("./calls/run.ts"),
+    run: () => import("./shop/calls.ts").then((shop) => shop.run()),
   },
   clicks: {
     shows: "double clicks with an id over two processes",
     minutes: 1,
-    run: () => import("./clicks/run.ts"),
+    run: () => import("./shop/clicks.ts").then((shop) => shop.run()),
   },
   neighbours: {
     shows: "once beside idempotency libraries",
@@ -97,13 +97,13 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     shows: "the shop of the README, with old locks and this one",
     minutes: 6,
     writes: "test/lab/incident/results.md and two pictures",
-    run: () => import("./incident/run.ts"),
+    run: () => import("./incident/page.ts").then((page) => page.run()),
   },
   customers: {
     shows: "impatient customers in the example shop",
     minutes: 6,
     needsBuild: true,
-    run: () => import("./customers/run.ts"),
+    run: () => import("./shop/customers.ts").then((shop) => shop.run()),
   },
   dashboards: {
     shows: "alerts and board on a real Prometheus",

@@ -70,17 +70,17 @@ const nets: readonly Net[] = [
   {
     name: "soak",
     run: ({ lab, onCluster }) =>
-      labOf(lab, "soak/run.ts", onCluster ? ["--cluster"] : [], { SOAK_MINUTES: "2" }),
+      labOf(lab, "run.ts", ["soak", ...(onCluster ? ["--cluster"] : [])], { SOAK_MINUTES: "2" }),
   },
   {
     name: "outage",
     run: ({ lab, onCluster }) =>
-      onCluster ? undefined : labOf(lab, "outage/run.ts", [], { OUTAGE_SECONDS: "20" }),
+      onCluster ? undefined : labOf(lab, "run.ts", ["outage"], { OUTAGE_SECONDS: "20" }),
   },
   {
     name: "customers",
     run: ({ lab, onCluster }) =>
-      onCluster ? undefined : labOf(lab, "customers/run.ts", [], { CUSTOMERS: "300" }),
+      onCluster ? undefined : labOf(lab, "run.ts", ["customers"], { CUSTOMERS: "300" }),
   },
 ];
 

@@ -1,4 +1,7 @@
+import type { Reply } from "../../http/http-client.ts";
 import type { Holding } from "../ledger.ts";
+import { now } from "./protocol.ts";
+import type { Service } from "./service.ts";
 
 /** One click and what became of it. */
 export interface Click {
@@ -8,6 +11,48 @@ export interface Click {
   readonly answeredAt: number;
   /** 0: the connection broke, or the customer left. */
   readonly status: number;
+  readonly reply?: Reply;
+}
+
+/** What a customer clicks on. */
+export interface Order {
+  readonly user: string;
+  /** The submission, for a shop whose orders have a name. */
+  readonly order?: string;
+  /** The `Idempotency-Key`. */
+  readonly key?: string;
+  readonly workMs?: number;
+  readonly path?: "/orders" | "/once";
+  /** Other headers. */
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly leavesAfterMs?: number | undefined;
+}
+
+/** A click; resolves also where no answer comes. */
+export async function click(service: Service, asked: Order): Promise<Click> {
+  const { headers, key, leavesAfterMs, order, path = "/orders", user, workMs = 0 } = asked;
+  const askedAt = now();
+  const call = service.client.call({
+    path,
+    headers: {
+      "x-user": user,
+      "x-work-ms": `${Math.round(workMs)}`,
+      ...(order !== undefined && { "x-order": order }),
+      ...(key !== undefined && { "idempotency-key": key }),
+      ...headers,
+    },
+  });
+  const leaving = leavesAfterMs === undefined ? undefined : setTimeout(call.abort, leavesAfterMs);
+  const reply = await call.reply.catch(() => undefined);
+  clearTimeout(leaving);
+  const { status = 0 } = reply ?? {};
+  const about = { user, service: service.name, askedAt, answeredAt: now(), status };
+  return reply === undefined ? about : { ...about, reply };
+}
+
+/** So many customers at once. */
+export async function crowd(count: number, customer: () => Promise<void>): Promise<void> {
+  await Promise.all(Array.from({ length: count }, customer));
 }
 
 /** The key is taken a moment before the handler begins, and given back a moment after its end. */

@@ -33,19 +33,20 @@ const recommendedNodeRedis = {
 
 const at = (port: number) => ({ host: "127.0.0.1", port });
 
-/** A client as an application makes it. */
-export function connect(target: Target, client: ClientName): Connected {
+/** A client as an application makes it. @param commandTimeout of ioredis */
+export function connect(target: Target, client: ClientName, commandTimeout?: number): Connected {
   if (client === "node-redis 6") return connectNodeRedis(target);
-  const redis = connectIoredis(target, client);
+  const redis = connectIoredis(target, client, commandTimeout);
   (redis as EventEmitter).on("error", () => {});
   return { redis, quit: () => redis.quit() };
 }
 
-function connectIoredis(target: Target, client: ClientName) {
+function connectIoredis(target: Target, client: ClientName, commandTimeout: number | undefined) {
   const isNew = client === "ioredis 6";
   switch (target.kind) {
     case "single": {
-      const options = { ...at(target.port), ...recommended };
+      const bound = commandTimeout === undefined ? {} : { commandTimeout };
+      const options = { ...at(target.port), ...recommended, ...bound };
       return isNew ? new Redis(options) : new Redis5(options);
     }
     case "sentinel": {

@@ -1,4 +1,4 @@
-import type { RedisStoreOptions, SubmitLockOptions } from "../../../src/index.ts";
+import type { LostReason, RedisStoreOptions, SubmitLockOptions } from "../../../src/index.ts";
 import type { ClientName } from "../client-name.ts";
 
 /** How a service gets to Redis. */
@@ -15,6 +15,30 @@ export interface Settings {
   readonly target: Target;
   readonly times: Partial<Omit<SubmitLockOptions, "store">>;
   readonly store?: RedisStoreOptions;
+  /** The guard has `idempotency`. */
+  readonly idempotency?: boolean;
+  /** One of `oldLocks` instead of the guard. */
+  readonly oldLock?: string;
+  /** How far its wall clock is ahead of the others'. */
+  readonly clockAheadMs?: number;
+  /** Of the Redis client, if it is ioredis 6. */
+  readonly commandTimeoutMs?: number;
+  /** It tells every 10 ms until when it believes to hold each lock. */
+  readonly tellsBelief?: boolean;
+  /** Its orders end in a database, as `docs/operations/fencing.md` says. */
+  readonly fence?: Fence;
+}
+
+export interface Fence {
+  readonly database: string;
+  /** Returns an epoch; without it, the lease's token is the number of a claim. */
+  readonly begin?: string;
+  /** With the cart and the number. */
+  readonly claim: string;
+  /** A write without a fence, with the cart and the one who writes. */
+  readonly note: string;
+  /** Made once the claim has changed a row, with the same. */
+  readonly place: string;
 }
 
 /** What a process holds on to at a moment. */
@@ -37,11 +61,15 @@ export type FromService =
   | {
       readonly begun: string;
       readonly user: string;
+      readonly order: string | undefined;
       readonly fencingToken: number | undefined;
+      readonly askedAt: number;
       readonly at: number;
     }
-  /** `lost`: the lease was lost, and the handler stopped there. */
-  | { readonly ended: string; readonly at: number; readonly lost: boolean }
+  /** The work had its effect or, with `lost`, its lease was lost. */
+  | { readonly ended: string; readonly at: number; readonly lost?: LostReason }
+  /** Until when each lease is valid, as far as its holder knows at the moment. */
+  | { readonly believed: readonly (readonly [ownerId: string, until: number])[] }
   | { readonly uncaught: string }
   | { readonly vitals: Vitals }
   | { readonly drained: true };
@@ -53,4 +81,8 @@ export interface ToService {
 /** A monotonic clock that all processes of a machine share, in milliseconds. */
 export function now(): number {
   return Number(process.hrtime.bigint()) / 1e6;
+}
+
+export function megabytes({ heapBytes, externalBytes }: Vitals): number {
+  return (heapBytes + externalBytes) / 1e6;
 }

@@ -1,21 +1,37 @@
+import { randomUUID } from "node:crypto";
 import type { EventEmitter } from "node:events";
 import { once } from "node:events";
-import type { Server } from "node:http";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { RedisStore, SubmitLock } from "../../../src/index.ts";
-import { frameworks } from "../../http/frameworks.ts";
+import type { Redis } from "ioredis";
+import {
+  isSubmitLockError,
+  type Lease,
+  LockContendedError,
+  RedisStore,
+  SubmitLock,
+} from "../../../src/index.ts";
+import { all } from "../../http/frameworks.ts";
 import type { Turn } from "../../http/turn.ts";
 import { connect } from "./connect.ts";
+import { query } from "./database.ts";
+import { openOldLock } from "./old-locks.ts";
 import { type FromService, now, type Settings, type ToService, type Vitals } from "./protocol.ts";
 
 /**
  * A shop in a process of its own, as the README says to build one: `service-process.ts SETTINGS`.
- * The header `x-work-ms` says how long an order takes; an order whose lease is lost stops there.
+ * An order is a POST to `/orders`, through the guard. A POST to `/once` is a call of `lock.once`.
+ * The headers `x-user` and `x-order` name the user and the submission. `x-work-ms` is how long an
+ * order takes, and `x-gap-ms` how long a call then takes to return.
  */
 const settings = JSON.parse(process.argv[2] ?? "{}") as Settings;
-const framework = frameworks.find(({ name }) => name === settings.framework);
+const { clockAheadMs = 0, fence } = settings;
+const framework = all.find(({ name }) => name === settings.framework);
 if (framework === undefined) throw new Error(`There is no framework ${settings.framework}.`);
+
+const { now: rightTime } = Date;
+Date.now = () => rightTime() + clockAheadMs;
 
 const tell = (message: FromService) => {
   if (process.connected) process.send?.(message);
@@ -28,32 +44,132 @@ for (const event of ["unhandledRejection", "uncaughtException", "warning"]) {
   process.on(event, (error) => tell({ uncaught: String((error as Error)?.stack ?? error) }));
 }
 
-const { redis, quit } = connect(settings.target, settings.redisClient);
+const { redis, quit } = connect(settings.target, settings.redisClient, settings.commandTimeoutMs);
 const lock = new SubmitLock({ store: new RedisStore(redis, settings.store), ...settings.times });
 
 let underWay = 0;
-const handler = async (turn: Turn): Promise<void> => {
-  const { lease, req } = turn;
-  if (lease === undefined) throw new Error("There is no order without a lease.");
-  underWay++;
-  const { fencingToken, ownerId } = lease;
-  tell({ begun: ownerId, user: String(req.headers["x-user"]), fencingToken, at: now() });
-  const { signal } = lease;
-  const end = (lost: boolean) => tell({ ended: ownerId, at: now(), lost });
+const arrivedAt = new WeakMap<IncomingMessage, number>();
+const held = new Map<string, Lease>();
+
+type Held = Pick<Lease, "ownerId" | "fencingToken" | "signal">;
+
+/** Tells that an order is being placed. @returns tells that it is placed */
+function begin(lease: Held, req: IncomingMessage): () => void {
+  const { ownerId, fencingToken, signal } = lease;
+  const { "x-user": user, "x-order": order } = req.headers;
+  const at = now();
+  const about = { user: String(user), order: order as string | undefined, fencingToken };
+  tell({ begun: ownerId, ...about, askedAt: arrivedAt.get(req) ?? at, at });
   // Heard in the moment in which it is told, as in a handler that hands the signal on.
-  signal.addEventListener("abort", () => end(true));
+  signal.addEventListener("abort", () => {
+    held.delete(ownerId);
+    tell({ ended: ownerId, at: now(), lost: signal.reason.reason });
+  });
+  if ("remainingMs" in lease) held.set(ownerId, lease as Lease);
+  return () => {
+    held.delete(ownerId);
+    tell({ ended: ownerId, at: now() });
+  };
+}
+
+const header = ({ headers }: IncomingMessage, name: string) => Number(headers[name] ?? 0);
+
+/** What an order is answered; 500 where its lease was lost, because it stops there. */
+async function place(lease: Held, req: IncomingMessage): Promise<[status: number, body: object]> {
+  underWay++;
+  const from = now();
+  const placed = begin(lease, req);
   try {
-    await sleep(Number(req.headers["x-work-ms"] ?? 0), undefined, { signal });
-    end(false);
-    turn.answer(201, { placed: true });
+    await sleep(header(req, "x-work-ms"), undefined, { signal: lease.signal });
+    placed();
+    // No two runs have the same receipt.
+    return [201, { receipt: randomUUID(), from, until: now() }];
   } catch {
-    turn.answer(500, { placed: false });
+    return [500, { placed: false }];
   } finally {
     underWay--;
   }
+}
+
+/** What a handler does that does not look at its signal. */
+async function placeBehind(
+  { begin: beginning, claim, database, note, place: placing }: NonNullable<typeof fence>,
+  lease: Lease,
+  req: IncomingMessage,
+): Promise<[status: number, body: object]> {
+  const { "x-order": cart, "x-name": name } = req.headers;
+  const begun = beginning && (await query(database, beginning, cart));
+  const number = begun ? Number(begun.rows[0]?.["epoch"]) : lease.fencingToken;
+  const placed = begin(lease, req);
+  await sleep(header(req, "x-work-ms"));
+  const { count: noted } = await query(database, note, cart, name);
+  await sleep(header(req, "x-gap-ms"));
+  const { count: claimed } = await query(database, claim, cart, number);
+  if (claimed > 0) await query(database, placing, cart, name);
+  placed();
+  return [201, { number, noted, claimed }];
+}
+
+const handler = async (turn: Turn): Promise<void> => {
+  const { lease, req } = turn;
+  if (lease === undefined) throw new Error("There is no order without a lease.");
+  turn.answer(...(await (fence ? placeBehind(fence, lease, req) : place(lease, req))));
 };
 
-const server = framework.makeServer({ lock, handler }) as Server;
+async function callOnce(req: IncomingMessage): Promise<[status: number, body: object]> {
+  const { "x-user": user, "x-order": order } = req.headers;
+  const work = async (lease: Lease) => {
+    const ended = begin(lease, req);
+    await sleep(header(req, "x-work-ms"));
+    ended();
+    await sleep(header(req, "x-gap-ms"));
+    return { run: lease.ownerId };
+  };
+  try {
+    const options = { waitMs: header(req, "x-wait-ms") };
+    const { replayed, value } = await lock.once(String(user), { id: String(order) }, work, options);
+    return [200, { run: value.run, replayed }];
+  } catch (error) {
+    return [409, { error: nameOf(error) }];
+  }
+}
+
+function nameOf(error: unknown): string {
+  if (!isSubmitLockError(error)) return String(error);
+  if (!(error instanceof LockContendedError)) return `${error.code} ${error.message}`;
+  if (error.hasEnded) return "has ended";
+  return error.sameSubmission ? "in flight" : "contended";
+}
+
+const oldLock = settings.oldLock && (await openOldLock(settings.oldLock, redis as Redis));
+
+/** As applications do: a lock that could not be asked for is a refusal. */
+async function placeBeforehand(
+  attempt: Exclude<typeof oldLock, undefined | "">,
+  req: IncomingMessage,
+): Promise<[status: number, body: object]> {
+  const release = await attempt(String(req.headers["x-user"])).catch(() => undefined);
+  if (release === undefined) return [409, {}];
+  const { signal } = new AbortController();
+  const answer = await place({ ownerId: randomUUID(), fencingToken: undefined, signal }, req);
+  release().catch(() => {});
+  return answer;
+}
+
+const listener = framework.listener({
+  lock,
+  handler,
+  ...(settings.idempotency && { guard: { idempotency: {} } }),
+});
+const server = createServer((req: IncomingMessage, res: ServerResponse) => {
+  arrivedAt.set(req, now());
+  const answer = ([status, body]: [number, object]) => {
+    res.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
+  };
+  if (req.url === "/once") void callOnce(req).then(answer);
+  else if (oldLock) void placeBeforehand(oldLock, req).then(answer);
+  else listener(req, res);
+});
 // A connection that ends as idle in the moment of its next request would look like a fault.
 server.keepAliveTimeout = 0;
 const sockets = new Set<Socket>();
@@ -61,6 +177,14 @@ server.on("connection", (socket: Socket) => {
   sockets.add(socket);
   socket.once("close", () => sockets.delete(socket));
 });
+
+if (settings.tellsBelief) {
+  // So often that what is heard last, before this process is stopped, is what it went on to believe.
+  setInterval(() => {
+    const valid = [...held.values()].filter((lease) => lease.remainingMs() > 0);
+    tell({ believed: valid.map((lease) => [lease.ownerId, now() + lease.remainingMs()]) });
+  }, 10);
+}
 
 process.on("message", ({ ask }: ToService) => {
   if (ask === "vitals") void vitals().then((seen) => tell({ vitals: seen }));
@@ -106,7 +230,12 @@ process.once("SIGTERM", async () => {
   process.disconnect();
 });
 
-await lock.check();
+// Within a short `commandTimeoutMs`, a busy machine may not be able to answer the first time.
+const submissions = settings.idempotency === true;
+const check = () => lock.check({ submissions }).then(() => "passed", String);
+let checked = await check();
+for (let tries = 1; checked !== "passed" && tries < 10; tries++) checked = await check();
+if (checked !== "passed") throw new Error(checked);
 server.listen(0, "127.0.0.1");
 await once(server, "listening");
 tell({ port: (server.address() as AddressInfo).port });

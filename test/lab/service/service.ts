@@ -1,6 +1,9 @@
+import { fileURLToPath } from "node:url";
 import { type HttpClient, openClient } from "../../http/http-client.ts";
 import { Child } from "../../support/child.ts";
+import { compiled } from "../../support/compiled.ts";
 import { type Holding, Ledger } from "../ledger.ts";
+import { redlock } from "./old-locks.ts";
 import { type FromService, now, type Settings, type ToService, type Vitals } from "./protocol.ts";
 
 /** A server process, seen from outside. */
@@ -21,14 +24,23 @@ export interface Service {
   forget(): void;
   /** SIGTERM: it drains. */
   terminate(): void;
+  /** SIGSTOP. */
+  pause(): void;
+  /** SIGCONT. */
+  resume(): void;
   /** SIGKILL. */
   kill(): Promise<void>;
 }
 
+const script = new URL("./service-process.ts", import.meta.url);
+let compiling: Promise<string> | undefined;
+
 export async function startService(settings: Settings): Promise<Service> {
-  const script = new URL("./service-process.ts", import.meta.url);
+  compiling ??= compiled({ file: fileURLToPath(script) });
+  // Only the source finds the package of that lock.
+  const program = settings.oldLock === redlock ? script : await compiling;
   const flags = ["--expose-gc"];
-  const child = new Child<FromService, ToService>(script, [JSON.stringify(settings)], { flags });
+  const child = new Child<FromService, ToService>(program, [JSON.stringify(settings)], { flags });
   const name = settings.framework;
   const uncaught: string[] = [];
   const asked: ((vitals: Vitals) => void)[] = [];
@@ -39,18 +51,31 @@ export async function startService(settings: Settings): Promise<Service> {
     else if ("uncaught" in message) uncaught.push(message.uncaught);
     else if ("vitals" in message) asked.shift()?.(message.vitals);
     else if ("begun" in message) {
-      const { begun: ownerId, user, fencingToken, at: from } = message;
-      ledger.begin({ holder: name, user, ownerId, fencingToken, from });
+      const { begun: ownerId, at: from, ...about } = message;
+      ledger.begin({ holder: name, ownerId, from, ...about });
     } else if ("ended" in message) {
       const holding = ledger.of(message.ended);
-      if (holding !== undefined) ledger.end(holding, message.at, message.lost);
+      if (holding === undefined) return;
+      ledger.end(holding, message.at, message.lost !== undefined);
+      if (message.lost === undefined) holding.isDone = true;
+      else holding.reason = message.lost;
+    } else if ("believed" in message) {
+      for (const [ownerId, until] of message.believed) {
+        const holding = ledger.of(ownerId);
+        if (holding !== undefined) holding.believedUntil = until;
+      }
     }
   });
   void child.exit.then(() => {
     // Whoever died does not work any more.
     for (const holding of ledger.holdings) ledger.end(holding, now());
   });
-  while (port === undefined) await child.next();
+  while (port === undefined) {
+    await child.next();
+    if (uncaught.length === 0) continue;
+    await child.kill();
+    throw new Error(`a service did not start: ${uncaught}`);
+  }
   const client = openClient(1, port);
   return {
     name,
@@ -72,6 +97,8 @@ export async function startService(settings: Settings): Promise<Service> {
     },
     forget: () => ledger.forget(),
     terminate: () => child.signal("SIGTERM"),
+    pause: () => child.signal("SIGSTOP"),
+    resume: () => child.signal("SIGCONT"),
     async kill() {
       client.close();
       await child.kill();

@@ -1,8 +1,7 @@
 import { expect, test } from "vitest";
-import { blockedOverTime, figuresOf, reasonOf } from "../../lab/incident/figures.ts";
-import { picture } from "../../lab/incident/picture.ts";
-import type { Replay } from "../../lab/incident/replay.ts";
-import { surplusPicture } from "../../lab/incident/surplus-picture.ts";
+import { blockedOverTime, figuresOf, reasonOf } from "../../lab/incident/page.ts";
+import { blockedPicture, surplusPicture } from "../../lab/incident/pictures.ts";
+import type { Replay } from "../../lab/shop/incident.ts";
 
 const run: Replay = {
   wishes: 5,
@@ -41,7 +40,7 @@ test("what failed is counted, and told by what it followed from", () => {
 test("blocks and surplus orders are drawn", () => {
   const blocked = blockedOverTime(run.blocks, 8_000);
   expect([blocked[4], blocked[5], blocked[20], blocked[21], blocked[79]]).toEqual([0, 1, 2, 1, 0]);
-  const drawn = picture([{ name: "a < b", blocked }], "Blocked & waiting", 5);
+  const drawn = blockedPicture([{ name: "a < b", blocked }], "Blocked & waiting", 5);
   expect(drawn).toContain("a &lt; b");
   expect(drawn).toContain("Blocked &amp; waiting");
   expect(drawn.match(/<polyline/g)).toHaveLength(1);

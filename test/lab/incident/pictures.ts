@@ -1,17 +1,14 @@
-import { curve, line, svg, text } from "../../support/svg.ts";
+import { bar, curve, line, svg, text } from "../../support/svg.ts";
 
 /** One line of the picture: how many users were blocked, at each tenth of a second. */
-export interface Line {
+interface Line {
   readonly name: string;
   readonly blocked: readonly number[];
 }
 
 const width = 760;
 const height = 360;
-const left = 56;
-const right = 16;
-const top = 84;
-const bottom = 48;
+const [left, right, top, bottom] = [56, 16, 84, 48];
 const perSecond = 10;
 
 const colours = [
@@ -31,7 +28,7 @@ const style = `.line { fill: none; stroke-width: 2.5; stroke-linejoin: round; }
  *
  * @param closesAt the second of the last new order; later ones are those of blocked users.
  */
-export function picture(lines: readonly Line[], title: string, closesAt: number): string {
+export function blockedPicture(lines: readonly Line[], title: string, closesAt: number): string {
   const seconds = Math.ceil(Math.max(...lines.map(({ blocked }) => blocked.length)) / perSecond);
   const most = Math.max(1, ...lines.flatMap(({ blocked }) => blocked));
   const step = tickStep(most);
@@ -83,4 +80,38 @@ function tickStep(most: number): number {
 
 function ticks(end: number, step: number): number[] {
   return Array.from({ length: Math.floor(end / step) + 1 }, (_, index) => index * step);
+}
+
+/** One lock: how many orders were placed that nobody had wished for. */
+interface Bar {
+  readonly name: string;
+  readonly atOnce: number;
+  readonly later: number;
+}
+
+const series = ["at the same time", "a moment later"] as const;
+
+/** A bar for each lock, the orders at the same time first. */
+export function surplusPicture(bars: readonly Bar[], title: string): string {
+  const [left, right, row, top] = [290, 60, 24, 66];
+  const most = Math.max(1, ...bars.map(({ atOnce, later }) => atOnce + later));
+  const length = (orders: number): number => (orders / most) * (width - left - right);
+  const legend = series.flatMap((name, at) => {
+    const from = left + at * 160;
+    return [bar(from, 36, 14, 12, at), text(from + 20, 46, name, { classes: "quiet" })];
+  });
+  const rows = bars.flatMap(({ name, atOnce, later }, index) => {
+    const y = top + index * row;
+    const classes = name.startsWith("submit-lock") ? "ours" : "";
+    return [
+      text(left - 8, y + 13, name, { classes, anchor: "end" }),
+      bar(left, y + 2, length(atOnce), row - 8, 0),
+      bar(left + length(atOnce), y + 2, length(later), row - 8, 1),
+      text(left + length(atOnce + later) + 8, y + 13, `${atOnce + later}`, { classes }),
+    ];
+  });
+  return svg({ width, height: top + bars.length * row + 8, title, colours: colours.slice(0, 2) }, [
+    ...legend,
+    ...rows,
+  ]);
 }

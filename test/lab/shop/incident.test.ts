@@ -1,7 +1,7 @@
 import { expect, test, vi } from "vitest";
 import { sharedRedisPort } from "../../support/redis-server.ts";
-import { figuresOf, reasonOf } from "./figures.ts";
-import { type ReplayOptions, replay } from "./replay.ts";
+import { figuresOf, reasonOf } from "../incident/page.ts";
+import { type ReplayOptions, replay } from "./incident.ts";
 
 vi.setConfig({ testTimeout: 120_000 });
 

@@ -2,10 +2,12 @@ import { randomUUID } from "node:crypto";
 import type { AnyRedis } from "../../support/clients.ts";
 import { ttlMs } from "../faults/library.ts";
 import { deleteIfMine } from "../faults/plain.ts";
-import type { Submitted } from "./shop-lock.ts";
 
 /** One try at the lock of a user: how to let go of it, or `undefined` where somebody else holds it. */
 type Try = (redis: AnyRedis, key: string) => Promise<(() => Promise<unknown>) | undefined>;
+
+/** The same for a user, on the client of one server. */
+export type OldLock = (user: string) => ReturnType<Try>;
 
 /** The two hours of the story, scaled: one second stands for four minutes. */
 const twoHoursMs = 30_000;
@@ -58,7 +60,20 @@ export const oldLocks: Readonly<Record<string, Try>> = {
   "SET NX PX, compare and delete": withOwner,
 };
 
-export async function submitTo(attempt: Try, redis: AnyRedis, user: string): Promise<Submitted> {
-  const release = await attempt(redis, `lock:${user}`);
-  return release === undefined ? "refused" : { finish: release };
+export const redlock = "redlock 5, as its README has it";
+
+/** The lock of that name on a client. @throws Error for an unknown name. */
+export async function openOldLock(name: string, client: AnyRedis): Promise<OldLock> {
+  const attempt = oldLocks[name];
+  if (attempt !== undefined) return (user) => attempt(client, `lock:${user}`);
+  if (name !== redlock) throw new Error(`There is no old lock "${name}".`);
+  // `npm run lab -- incident` alone installs its package, beside that file.
+  const source = new URL("../peers/faults/redlock.ts", import.meta.url).href;
+  const { redlock: libraries }: typeof import("../peers/faults/redlock.ts") = await import(source);
+  const contender = libraries.find((each) => each.name === "redlock, defaults")?.open(client);
+  if (contender === undefined) throw new Error("The laboratory of the neighbours has no redlock.");
+  return async (user) => {
+    const answer = await contender.acquire(user);
+    return answer.outcome === "acquired" ? answer.hold.release : undefined;
+  };
 }

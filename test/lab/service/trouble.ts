@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { RedisProxy } from "../../support/proxy.ts";
 import type { RedisServer } from "../../support/server-process.ts";
-import { now } from "../service/protocol.ts";
 import type { Random } from "../simulation/time/random.ts";
+import { now } from "./protocol.ts";
 import type { Site, SiteNode } from "./site.ts";
 
 /** Random faults, one after another, each healed before the next. */

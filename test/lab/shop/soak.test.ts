@@ -1,10 +1,11 @@
 import { expect, inject, test } from "vitest";
 import { bothLibraries } from "../client-name.ts";
+import { seedOf } from "../service/laboratory.ts";
 import { misses, soak } from "./soak.ts";
 
 // `npm run lab -- soak` goes on for ten minutes, and with `--cluster` on a Cluster.
 test("mixed traffic under random faults leaves nothing behind", async () => {
-  const seed = Number(process.env["SOAK_SEED"] ?? Math.floor(Math.random() * 2 ** 32));
+  const seed = seedOf("SOAK_SEED");
   const result = await soak({
     binary: inject("redisServerBinary"),
     onCluster: false,

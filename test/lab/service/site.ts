@@ -3,7 +3,7 @@ import { startMasters } from "../../support/masters.ts";
 import { type RedisProxy, startProxy } from "../../support/proxy.ts";
 import { type RedisServer, startServer } from "../../support/server-process.ts";
 import { until } from "../../support/until.ts";
-import type { Target } from "../service/protocol.ts";
+import type { Target } from "./protocol.ts";
 
 /** The Redis under a soak: its servers, each behind a proxy. */
 export interface Site {
