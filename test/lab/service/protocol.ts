@@ -29,7 +29,7 @@ export interface Settings {
   readonly fence?: Fence;
 }
 
-export interface Fence {
+interface Fence {
   readonly database: string;
   /** Returns an epoch; without it, the lease's token is the number of a claim. */
   readonly begin?: string;

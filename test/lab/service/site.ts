@@ -22,7 +22,7 @@ export interface Site {
 }
 
 /** What one client has open when it has talked to every server. */
-export interface ConnectionsOfClient {
+interface ConnectionsOfClient {
   readonly atRest: number;
   readonly most: number;
 }
