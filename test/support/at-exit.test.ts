@@ -4,36 +4,30 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterEach, describe, expect, inject, test } from "vitest";
+import { afterEach, expect, inject, test } from "vitest";
 import { until } from "./until.ts";
 
-const laboratory = fileURLToPath(new URL("./at-exit/lab.ts", import.meta.url));
-const config = fileURLToPath(new URL("./at-exit/vitest.config.ts", import.meta.url));
-const vitest = fileURLToPath(new URL("../../node_modules/vitest/vitest.mjs", import.meta.url));
-const signals = ["SIGTERM", "SIGINT"] as const;
+const at = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+
+/** A laboratory that starts a server, tells its process, and is at work for longer than it is let. */
+const laboratory = `
+  const { writeFileSync } = await import("node:fs");
+  const { startServer } = await import(${JSON.stringify(new URL("server-process.ts", import.meta.url).href)});
+  const { pid } = await startServer(${JSON.stringify(inject("redisServerBinary"))});
+  writeFileSync(process.env["PIDS_FILE"], "<" + pid + ">");
+  setTimeout(() => {}, 600_000);`;
 
 let child: ChildProcess | undefined;
 let pids: number[] = [];
 let folder: string;
 afterEach(() => {
   // Only of a run that failed.
-  for (const pid of [child?.pid, ...pids]) if (pid !== undefined && isAlive(pid)) kill(pid);
+  for (const pid of [child?.pid, ...pids]) {
+    if (pid !== undefined && isAlive(pid)) process.kill(pid, "SIGKILL");
+  }
   rmSync(folder, { recursive: true, force: true });
   pids = [];
 });
-
-/** Starts a process whose servers keep their files in a folder that the test knows. */
-function start(args: string[]): ChildProcess {
-  folder = mkdtempSync(join(tmpdir(), "submit-lock-at-exit-"));
-  const own = Object.entries(process.env).filter(([name]) => !name.startsWith("VITEST"));
-  const env = { ...Object.fromEntries(own), TMPDIR: folder, PIDS_FILE: join(folder, "pids") };
-  child = spawn(process.execPath, args, { env, stdio: ["ignore", "pipe", "pipe"] });
-  return child;
-}
-
-const pidsIn = (text: string) => [...text.matchAll(/<(\d+)>/g)].map(([, pid]) => Number(pid));
-
-const kill = (pid: number) => process.kill(pid, "SIGKILL");
 
 function isAlive(pid: number): boolean {
   try {
@@ -43,44 +37,36 @@ function isAlive(pid: number): boolean {
   }
 }
 
-async function untilGone(what: string): Promise<void> {
-  await until(() => !pids.some(isAlive), { what: `${what} to be gone`, boundMs: 30_000 });
-  const left = () => readdirSync(folder).filter((name) => name.startsWith("submit-lock-redis-"));
-  await until(() => left().length === 0, { what: "the folders of the servers to be gone" });
+/** The processes that the child has written down, which is its last word. */
+function written(): number[] {
+  const name = join(folder, "pids");
+  const text = readdirSync(folder).includes("pids") ? readFileSync(name, "utf8") : "";
+  return [...text.matchAll(/<(\d+)>/g)].map(([, pid]) => Number(pid));
 }
 
-describe.each(signals)("%s", (signal) => {
-  test("of a laboratory ends the servers that it has started", async () => {
-    const lab = start(["--import", "tsx", laboratory, inject("redisServerBinary")]);
-    let said = "";
-    lab.stdout?.on("data", (chunk) => {
-      said += chunk;
-    });
-    const ended = once(lab, "exit");
-    await until(() => pidsIn(said).length === 1, { what: "the server's process" });
-    pids = pidsIn(said);
-    expect(pids.map(isAlive)).toEqual([true]);
-    lab.kill(signal);
-    expect(await ended).toEqual([null, signal]);
-    await untilGone("the server");
-  });
-
-  test("of the test runner ends its server, and its workers with theirs", async () => {
-    const runner = start([vitest, "run", "--config", config]);
-    runner.stdout?.resume();
-    runner.stderr?.resume();
-    const read = () => {
-      try {
-        return pidsIn(readFileSync(join(folder, "pids"), "utf8"));
-      } catch {
-        return [];
-      }
-    };
-    await until(() => read().length === 3, { what: "two servers and a worker", boundMs: 60_000 });
-    pids = read();
-    expect(pids.map(isAlive)).toEqual([true, true, true]);
-    runner.kill(signal);
-    await once(runner, "exit");
-    await untilGone("the servers and the worker");
-  });
+test.each([
+  ["SIGTERM of a laboratory", "its server", 1, "SIGTERM", ["--import", "tsx", "-e", laboratory]],
+  [
+    "SIGINT of the test runner",
+    "its server, and its workers with theirs",
+    3,
+    "SIGINT",
+    [at("../../node_modules/vitest/vitest.mjs"), "run", "--config", at("at-exit/vitest.config.ts")],
+  ],
+] as const)("%s ends %s", async (_what, _whom, processes, signal, args) => {
+  // The servers keep their files in a folder that the test knows.
+  folder = mkdtempSync(join(tmpdir(), "submit-lock-at-exit-"));
+  const own = Object.entries(process.env).filter(([name]) => !name.startsWith("VITEST"));
+  const env = { ...Object.fromEntries(own), TMPDIR: folder, PIDS_FILE: join(folder, "pids") };
+  child = spawn(process.execPath, args, { env, stdio: "ignore" });
+  const ended = once(child, "exit");
+  const isAtWork = () => written().length === processes;
+  await until(isAtWork, { what: "the processes to be at work", boundMs: 60_000 });
+  pids = written();
+  expect(new Set(pids.map(isAlive))).toEqual(new Set([true]));
+  child.kill(signal);
+  await ended;
+  await until(() => !pids.some(isAlive), { what: "the processes to be gone", boundMs: 30_000 });
+  const left = () => readdirSync(folder).filter((name) => name.startsWith("submit-lock-redis-"));
+  await until(() => left().length === 0, { what: "the folders of the servers to be gone" });
 });
