@@ -1,4 +1,5 @@
+import { clusterClients, redisClients } from "../support/clients.ts";
 import { carriesALock } from "../support/lock-contract.ts";
-import { onEveryRedisStore } from "./every-redis-store.ts";
+import { onRedisStores } from "./every-redis-store.ts";
 
-onEveryRedisStore(carriesALock);
+onRedisStores(redisClients, clusterClients, carriesALock);

@@ -1,4 +1,6 @@
+import { clusterClients, redisClients } from "../support/clients.ts";
+import { isSeenAndFreed } from "../support/on-call-contract.ts";
 import { runsOnce } from "../support/once-call.ts";
-import { onEveryRedisStore } from "./every-redis-store.ts";
+import { onRedisStores } from "./every-redis-store.ts";
 
-onEveryRedisStore(runsOnce);
+onRedisStores(redisClients, clusterClients, runsOnce, isSeenAndFreed);

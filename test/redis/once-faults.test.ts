@@ -3,15 +3,13 @@ import { afterEach, describe, expect, test } from "vitest";
 import { record } from "../support/channels.ts";
 import { redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
-import { begun, submission } from "../support/once-call/begun.ts";
+import { begun, never, submission } from "../support/once-call.ts";
 import { startRedis } from "../support/redis-server.ts";
 import { recordKey } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
 import { closeFixtures, isAcquire, isComplete, openFixture } from "./fixture.ts";
 
 afterEach(closeFixtures);
-
-const never = () => expect.fail("it ran again");
 
 describe.each(redisClients)("once and a Redis in trouble, with $name", ({ connect }) => {
   test("a lost reply to the acquire: it runs, and once", async () => {
@@ -105,28 +103,6 @@ describe.each(redisClients)("once and a Redis in trouble, with $name", ({ connec
     first.end(7);
     expect(await waiting).toMatchObject({ value: 7, replayed: true });
     await first.result;
-  });
-
-  test("values beyond 8 Mi characters that wait for Redis are dropped, and nothing runs again", async () => {
-    const { lock, proxy } = await openFixture({ connect, ttlMs: 60_000 });
-    const users = Array.from({ length: 10 }, freshUser);
-    const ends: ((value: string) => void)[] = [];
-    const calls = users.map((user) =>
-      lock.once(user, submission, () => new Promise<string>((end) => ends.push(end))),
-    );
-    await until(() => ends.length === users.length, { what: "the work to begin" });
-    proxy.holdRequests();
-    for (const end of ends) end("x".repeat(1_048_000));
-    const results = await Promise.all(calls);
-    expect(results.map(({ value }) => value.length)).toEqual(Array(10).fill(1_048_000));
-    proxy.releaseHeld();
-    await until(() => lock.stats().retiring === 0, { what: "the records" });
-    const repeats = users.map((user) =>
-      lock.once(user, submission, never).catch(({ code }) => code),
-    );
-    const found = (await Promise.all(repeats)).map((each) => each.value?.length ?? each);
-    const dropped = "SUBMIT_LOCK_ANSWER_UNAVAILABLE";
-    expect(found.sort()).toEqual([...Array(8).fill(1_048_000), dropped, dropped]);
   });
 
   test("a Redis that denies what a lock needs is misconfigured", async () => {

@@ -1,12 +1,13 @@
 import { expect, test } from "vitest";
+import type { LockStore } from "../../src/index.ts";
 import { asking } from "../support/asking.ts";
+import { everyClusterClient, everyRedisClient } from "../support/clients.ts";
 import { commandOf } from "../support/locks.ts";
+import { keepsAnswers } from "../support/once-contract.ts";
 import { keepsTheContract } from "../support/store-contract.ts";
-import { onEveryRedisStore } from "./every-redis-store.ts";
+import { onRedisStores } from "./every-redis-store.ts";
 
-onEveryRedisStore((openStore) => {
-  keepsTheContract(openStore);
-
+function releasesFirst(openStore: () => LockStore): void {
   test("a release of one turn comes before its acquires", async () => {
     const [store, mine] = [asking(openStore()), commandOf()];
     await store.acquire(mine).reply;
@@ -14,4 +15,6 @@ onEveryRedisStore((openStore) => {
     const release = store.release(mine);
     expect([(await release.reply).kind, (await next.reply).kind]).toEqual(["done", "taken"]);
   });
-});
+}
+
+onRedisStores(everyRedisClient, everyClusterClient, keepsTheContract, keepsAnswers, releasesFirst);

@@ -1,11 +1,387 @@
-import type { LockStore } from "../../src/index.ts";
-import { endsEveryCall } from "./once-call/endings.ts";
-import { keepsValues } from "./once-call/values.ts";
-import { waitsForTheSame } from "./once-call/waiting.ts";
+import { AsyncLocalStorage } from "node:async_hooks";
+import { setTimeout as sleep } from "node:timers/promises";
+import { describe, expect, test } from "vitest";
+import type { Lease, LockStore, SubmitLock } from "../../src/index.ts";
+import { asking } from "./asking.ts";
+import { record } from "./channels.ts";
+import { freshUser } from "./ids.ts";
+import { commandOf, leaseOf, openLock, roomyTimes } from "./locks.ts";
+import { foundBy, hashesOf, onceOf, submit } from "./submissions.ts";
+import { until } from "./until.ts";
 
 /** `lock.once`, on any store that keeps records. */
 export function runsOnce(openStore: () => LockStore): void {
   keepsValues(openStore);
   endsEveryCall(openStore);
   waitsForTheSame(openStore);
+}
+
+export const never = (): never => expect.fail("it ran again");
+
+/** The submission of {@link begun}. */
+export const submission = { id: "cart 7" };
+
+/** Calls once with work that the test ends; resolves when it runs. */
+export async function begun(lock: SubmitLock, user: string) {
+  let end!: (value: number | Promise<never>) => void;
+  let result!: ReturnType<typeof lock.once<number>>;
+  await new Promise<void>((running) => {
+    result = lock.once(user, submission, () => {
+      running();
+      return new Promise<number>((resolve) => {
+        end = resolve;
+      });
+    });
+  });
+  return { end, result };
+}
+
+/** The value of `once`: read back from JSON, kept, and repeated. */
+function keepsValues(openStore: () => LockStore): void {
+  const open = () => openLock({ store: openStore() });
+
+  describe("the value of once", () => {
+    test.each<[what: string, value: unknown, said: unknown]>([
+      ["an object", { number: 7, items: ["a", null] }, { number: 7, items: ["a", null] }],
+      ["undefined", undefined, undefined],
+      ["null", null, null],
+      ["an empty string", "", ""],
+      ["false", false, false],
+      ["a text", '€ \u0000 \u2028 \u{1f6d2} \r\n"\\ ]}', '€ \u0000 \u2028 \u{1f6d2} \r\n"\\ ]}'],
+      ["half a character", "\ud800", "\ud800"],
+      ["a date", { at: new Date(0) }, { at: "1970-01-01T00:00:00.000Z" }],
+      ["members that JSON leaves out", { a: undefined, b: () => 1, c: 1 }, { c: 1 }],
+      ["not a number", [Number.NaN, -0], [null, 0]],
+      ["toJSON", { toJSON: () => "said" }, "said"],
+      ["a member called __proto__", JSON.parse('{"__proto__":{"a":1}}'), undefined],
+    ])("is what JSON says of %s, for the first caller and for a repeat", async (_what, ...pair) => {
+      const [value, said] = pair;
+      const expected = JSON.stringify(value)?.includes("__proto__") ? value : said;
+      const [lock, user] = [open(), freshUser()];
+      let runs = 0;
+      const call = () =>
+        lock.once(user, submission, () => {
+          runs++;
+          return value;
+        });
+      const first = await call();
+      expect(first).toEqual({ value: expected, replayed: false, ageMs: 0 });
+      expect(Object.keys(first)).toEqual(["value", "replayed", "ageMs"]);
+      const repeat = await call();
+      expect(repeat).toEqual({ value: expected, replayed: true, ageMs: expect.any(Number) });
+      expect(repeat.ageMs).toBeGreaterThanOrEqual(0);
+      expect(runs).toBe(1);
+    });
+
+    const circle: { self?: unknown } = {};
+    circle.self = circle;
+    test.each<[what: string, value: unknown]>([
+      ["a BigInt", { number: 7n }],
+      ["a circle", circle],
+      ["a function", () => 7],
+      ["a symbol", Symbol("7")],
+      ["a toJSON that throws", { toJSON: () => JSON.parse("{") }],
+    ])("that is %s is refused, and the submission does not run again", async (_what, value) => {
+      const [lock, user] = [open(), freshUser()];
+      let runs = 0;
+      const call = () =>
+        lock.once(user, submission, () => {
+          runs++;
+          return value;
+        });
+      const status = { status: 500, statusCode: 500, expose: false };
+      await expect(call()).rejects.toMatchObject({ code: "SUBMIT_LOCK_INVALID_VALUE", ...status });
+      const notKept = { code: "SUBMIT_LOCK_ANSWER_UNAVAILABLE", status: 409, statusCode: 409 };
+      await expect(call()).rejects.toMatchObject(notKept);
+      expect(runs).toBe(1);
+      // The lock is free: the user's next submission runs.
+      expect(await lock.once(user, { id: "cart 8" }, () => 8)).toMatchObject({ value: 8 });
+    });
+
+    test("of 1 MiB of JSON is kept, and one of a byte more is returned and not kept", async () => {
+      const [lock, user] = [open(), freshUser()];
+      const most = "x".repeat(1_048_576 - 2);
+      const longer = `${"x".repeat(1_048_576 - 4)}€`;
+      for (const [id, text] of Object.entries({ most, longer })) {
+        const first = await lock.once(user, { id }, () => text);
+        expect(first.value === text && !first.replayed).toBe(true);
+      }
+      expect((await lock.once(user, { id: "most" }, never)).value === most).toBe(true);
+      const repeat = lock.once(user, { id: "longer" }, never);
+      await expect(repeat).rejects.toMatchObject({ code: "SUBMIT_LOCK_ANSWER_UNAVAILABLE" });
+    });
+
+    test("is shown to acquire and lookUp as returned, and not as an answer", async () => {
+      const [lock, user] = [open(), freshUser()];
+      await lock.once(user, submission, () => ({ number: 7 }));
+      const completed = {
+        outcome: "completed",
+        answer: { status: 100, headers: {}, body: undefined, returned: { value: { number: 7 } } },
+        ageMs: expect.any(Number),
+      };
+      expect(await lock.lookUp(user, { submission })).toEqual(completed);
+      expect(await submit(lock, user)).toEqual(completed);
+    });
+
+    test("is not made of the HTTP answer of another caller's complete", async () => {
+      const [lock, user] = [open(), freshUser()];
+      const attempt = await submit(lock, user);
+      if (attempt.outcome !== "acquired") throw new Error(attempt.outcome);
+      await attempt.lease.complete({ status: 200, body: '{"number":7}' });
+      const call = lock.once(user, submission, never);
+      await expect(call).rejects.toMatchObject({ code: "SUBMIT_LOCK_ANSWER_UNAVAILABLE" });
+    });
+
+    test("is forgotten after retainMs, and the submission runs again", async () => {
+      const [lock, user] = [openLock({ store: openStore(), acquireTimeoutMs: 500 }), freshUser()];
+      const brief = { ...submission, retainMs: 1_000 };
+      await lock.once(user, brief, () => 1);
+      expect(await lock.once(user, brief, () => 2)).toMatchObject({ value: 1, replayed: true });
+      await new Promise((resolve) => setTimeout(resolve, 1_100));
+      expect(await lock.once(user, brief, () => 3)).toMatchObject({ value: 3, replayed: false });
+    });
+  });
+}
+
+/** How a call of `once` ends that does not wait, and what it leaves. */
+function endsEveryCall(openStore: () => LockStore): void {
+  const open = () => openLock({ store: openStore() });
+
+  describe("a call of once", () => {
+    test("gives its work the lease of the user's lock, and has given it back by then", async () => {
+      const [lock, user] = [open(), freshUser()];
+      const { value } = await lock.once(user, submission, async (lease) => {
+        expect(lease.key).toBe(`lock:submit:${user}`);
+        expect(lease.remainingMs()).toBeGreaterThan(0);
+        expect((await lock.acquire(user)).outcome).toBe("contended");
+        return lease.fencingToken;
+      });
+      expect(value).toSatisfy(Number.isSafeInteger);
+      await (await leaseOf(lock, user)).release();
+    });
+
+    test("runs its work in the asynchronous context of its caller", async () => {
+      const [lock, current] = [open(), new AsyncLocalStorage<number>()];
+      const stores = [1, 2, 3].map((store) =>
+        current.run(store, async () => {
+          const { value } = await lock.once(freshUser(), submission, () => current.getStore());
+          return [value, current.getStore()];
+        }),
+      );
+      expect(await Promise.all(stores)).toEqual([1, 2, 3].map((store) => [store, store]));
+    });
+
+    test.each<[how: string, fail: (error: Error) => unknown]>([
+      [
+        "throws",
+        (error) => {
+          throw error;
+        },
+      ],
+      ["rejects", (error) => Promise.reject(error)],
+    ])(
+      "whose work %s rejects with that very error, keeps nothing, and a repeat runs",
+      async (_how, fail) => {
+        const [lock, user] = [open(), freshUser()];
+        const error = new Error("out of stock");
+        const thrown = await lock.once(user, submission, () => fail(error)).catch((e) => e);
+        expect(thrown).toBe(error);
+        expect(await lock.lookUp(user, { submission })).toEqual({ outcome: "none" });
+        expect(await lock.once(user, submission, () => 7)).toMatchObject({ replayed: false });
+      },
+    );
+
+    test("whose work has released the lease keeps nothing", async () => {
+      const [lock, user] = [open(), freshUser()];
+      const release = async (lease: Lease) => {
+        expect(await lease.release()).toBe("released");
+        return 7;
+      };
+      const result = { value: 7, replayed: false, ageMs: 0 };
+      expect(await lock.once(user, submission, release)).toEqual(result);
+      expect(await lock.once(user, submission, release)).toEqual(result);
+    });
+
+    test("whose work has completed the lease keeps that answer and no value", async () => {
+      const [lock, user] = [open(), freshUser()];
+      const first = await lock.once(user, submission, async (lease) => {
+        await lease.complete({ status: 201, body: "order 7" });
+        return 7;
+      });
+      expect(first).toEqual({ value: 7, replayed: false, ageMs: 0 });
+      expect(foundBy(await submit(lock, user))).toBe("order 7");
+    });
+
+    test("whose lease is lost during its work keeps its value all the same", async () => {
+      const store = openStore();
+      const [lock, user] = [openLock({ store }), freshUser()];
+      const completes = record("submit-lock:complete", lock.keyFor(user));
+      const first = await lock.once(user, submission, async ({ key, ownerId }) => {
+        await asking(store).release(commandOf({ key, ownerId })).reply;
+        return 7;
+      });
+      expect(first).toMatchObject({ value: 7, replayed: false });
+      expect(completes.messages).toMatchObject([{ outcome: "late" }]);
+      expect(await lock.once(user, submission, never)).toMatchObject({ value: 7, replayed: true });
+      completes.stop();
+    });
+
+    test("publishes its acquire and its complete", async () => {
+      const [lock, user] = [open(), freshUser()];
+      const acquires = record("submit-lock:acquire", lock.keyFor(user));
+      const completes = record("submit-lock:complete", lock.keyFor(user));
+      await lock.once(user, submission, () => 7);
+      await lock.once(user, submission, never);
+      expect(acquires.messages.map(({ outcome }) => outcome)).toEqual(["acquired", "completed"]);
+      expect(completes.messages).toMatchObject([{ outcome: "recorded", bodyDropped: false }]);
+      acquires.stop();
+      completes.stop();
+    });
+
+    test("of another submission of the user is contended at once, whatever waitMs is", async () => {
+      const [lock, user] = [open(), freshUser()];
+      const lease = await leaseOf(lock, user);
+      const from = performance.now();
+      const call = lock.once(user, submission, never, { waitMs: 30_000 });
+      const flags = { sameSubmission: false, isCooldown: false, hasEnded: false, status: 409 };
+      await expect(call).rejects.toMatchObject({ code: "SUBMIT_LOCK_CONTENDED", ...flags });
+      expect(performance.now() - from).toBeLessThan(10_000);
+      await lease.release({ cooldownMs: 5_000 });
+      const cooling = lock.once(user, submission, never, { waitMs: 30_000 });
+      const isCooldown = { code: "SUBMIT_LOCK_CONTENDED", isCooldown: true };
+      await expect(cooling).rejects.toMatchObject(isCooldown);
+    });
+
+    test("with another fingerprint is mismatched, in flight and completed", async () => {
+      const [lock, user] = [open(), freshUser()];
+      const other = () => lock.once(user, { ...submission, fingerprint: "b" }, never);
+      const mismatched = { code: "SUBMIT_LOCK_MISMATCHED", status: 422, statusCode: 422 };
+      await lock.once(user, { ...submission, fingerprint: "a" }, async () => {
+        await expect(other()).rejects.toMatchObject({ ...mismatched, inFlight: true });
+      });
+      await expect(other()).rejects.toMatchObject({ ...mismatched, inFlight: false });
+    });
+
+    test("on a closed lock is refused, and one under way ends with its value", async () => {
+      const [lock, user] = [open(), freshUser()];
+      const under = lock.once(user, submission, async () => {
+        await sleep(100);
+        return 7;
+      });
+      await sleep(50);
+      const closing = lock.close();
+      const refused = lock.once(freshUser(), submission, never);
+      await expect(refused).rejects.toMatchObject({ code: "SUBMIT_LOCK_CLOSED", status: 503 });
+      expect(await under).toMatchObject({ value: 7 });
+      await closing;
+    });
+  });
+}
+
+/** A call of `once` that meets its own submission in flight. */
+function waitsForTheSame(openStore: () => LockStore): void {
+  const open = () => openLock({ store: openStore() });
+
+  describe("a repeat of once that meets its submission in flight", () => {
+    test("waits for the value of the first, in another process too", async () => {
+      const [lock, other, user] = [open(), open(), freshUser()];
+      const first = await begun(lock, user);
+      const waiting = [lock, other].map((each) => each.once(user, submission, never));
+      await sleep(100);
+      first.end(7);
+      for (const call of waiting) {
+        expect(await call).toEqual({ value: 7, replayed: true, ageMs: expect.any(Number) });
+      }
+      expect(await first.result).toMatchObject({ value: 7, replayed: false });
+    });
+
+    test("is one of 50 calls at once, of which one runs", async () => {
+      const [lock, user] = [open(), freshUser()];
+      let runs = 0;
+      const calls = Array.from({ length: 50 }, () =>
+        lock.once(user, submission, async () => {
+          await sleep(50);
+          return ++runs;
+        }),
+      );
+      const results = await Promise.all(calls);
+      expect(results.map(({ value }) => value)).toEqual(Array(50).fill(1));
+      expect(results.filter(({ replayed }) => !replayed)).toHaveLength(1);
+    });
+
+    test("does not wait with waitMs 0", async () => {
+      const [lock, user] = [open(), freshUser()];
+      const first = await begun(lock, user);
+      const call = lock.once(user, submission, never, { waitMs: 0 });
+      const flags = { sameSubmission: true, isCooldown: false, hasEnded: false };
+      await expect(call).rejects.toMatchObject({ code: "SUBMIT_LOCK_CONTENDED", ...flags });
+      first.end(7);
+      await first.result;
+    });
+
+    test("waits for waitMs and no longer, and does not run then", async () => {
+      const lock = openLock({ store: openStore(), ...roomyTimes });
+      const user = freshUser();
+      const first = await begun(lock, user);
+      const from = performance.now();
+      const call = lock.once(user, submission, never, { waitMs: 300 });
+      const error = await call.catch((reason: unknown) => reason);
+      expect(error).toMatchObject({ code: "SUBMIT_LOCK_CONTENDED", sameSubmission: true });
+      expect(error).toMatchObject({ hasEnded: false, expiresInMs: expect.any(Number) });
+      expect(performance.now() - from).toBeGreaterThanOrEqual(299);
+      first.end(7);
+      await first.result;
+    });
+
+    test("is told where the first has failed, and does not run", async () => {
+      const [lock, user] = [open(), freshUser()];
+      const first = await begun(lock, user);
+      const acquires = record("submit-lock:acquire", lock.keyFor(user));
+      const waiting = lock.once(user, submission, never);
+      await until(() => acquires.messages.length > 0, { what: "the repeat to be contended" });
+      acquires.stop();
+      first.end(Promise.reject(new Error("out of stock")));
+      await expect(first.result).rejects.toThrow("out of stock");
+      const ended = { sameSubmission: true, hasEnded: true, expiresInMs: 0 };
+      await expect(waiting).rejects.toMatchObject({ code: "SUBMIT_LOCK_CONTENDED", ...ended });
+    });
+
+    test("is told where the first's process is gone and its key has run out", async () => {
+      const store = openStore();
+      const [lock, user] = [openLock({ store }), freshUser()];
+      // A lock that nobody extends.
+      const times = { ...roomyTimes, ttlMs: 1_000 };
+      const command = onceOf({ key: lock.keyFor(user), submission: hashesOf("cart 7"), times });
+      expect(await asking(store).acquire(command).reply).toMatchObject({ kind: "taken" });
+      const from = performance.now();
+      const call = lock.once(user, submission, never, { waitMs: 30_000 });
+      await expect(call).rejects.toMatchObject({ sameSubmission: true, hasEnded: true });
+      expect(performance.now() - from).toBeLessThan(10_000);
+      expect(await lock.once(user, submission, () => 8)).toMatchObject({ value: 8 });
+    });
+
+    test("is told where the first has left an answer of its own", async () => {
+      const [lock, user] = [open(), freshUser()];
+      const first = lock.once(user, submission, async (lease) => {
+        await sleep(100);
+        await lease.complete({ status: 200, body: "order 7" });
+      });
+      await sleep(20);
+      const waiting = lock.once(user, submission, never);
+      await expect(waiting).rejects.toMatchObject({ code: "SUBMIT_LOCK_ANSWER_UNAVAILABLE" });
+      await first;
+    });
+
+    test("ends with the close of its lock", async () => {
+      const [lock, other, user] = [open(), open(), freshUser()];
+      const first = await begun(other, user);
+      const waiting = lock.once(user, submission, never, { waitMs: 30_000 });
+      const error = waiting.catch((reason: unknown) => reason);
+      await sleep(50);
+      await lock.close({ timeoutMs: 0 });
+      expect(await error).toMatchObject({ code: "SUBMIT_LOCK_CLOSED", status: 503 });
+      first.end(7);
+      await first.result;
+    });
+  });
 }
