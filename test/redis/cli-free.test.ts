@@ -133,22 +133,6 @@ describe("free", () => {
     await lease.release();
   });
 
-  test("--now lets the next one in at once, and warns", async () => {
-    const lock = await openDirect({});
-    const user = freshUser();
-    const lease = await leaseOf(lock, user);
-    const id = lease.ownerId.slice(0, 8);
-    const { code, stdout, stderr } = await runMain(
-      ["free", user, "--id", id, "--now", ...why],
-      env,
-    );
-    expect(code).toBe(0);
-    expect(stderr).toContain("two orders and two charges are possible");
-    expect(stderr).toMatch(/Without --now the next order can start in \d+\.\d s at most\./);
-    expect(stdout).toContain("can order again now");
-    await (await leaseOf(lock, user)).release();
-  });
-
   test("says that it does not know where its answer is lost", async () => {
     const { proxy, redis } = await openFixture();
     const user = freshUser();
@@ -232,7 +216,39 @@ describe("free", () => {
     const args = ["free", user, "--id", id, "--now", ...why];
     expect(await runAsPerson(args, env, ["no"])).toMatchObject({ code: 2 });
     expect(String(await command(port, "get", lease.key))).toContain(lease.ownerId);
-    expect(await runAsPerson(args, env, [id])).toMatchObject({ code: 0 });
-    expect(await command(port, "exists", lease.key)).toBe(0);
+    const { code, stdout, stderr } = await runAsPerson(args, env, [id]);
+    expect(code).toBe(0);
+    expect(stderr).toContain("two orders and two charges are possible");
+    expect(stderr).toMatch(/Without --now the next order can start in \d+\.\d s at most\./);
+    expect(stdout).toContain("can order again now");
+    await (await leaseOf(lock, user)).release();
+  });
+});
+
+describe("the incident's key, a SETNX of two hours", () => {
+  test("is shown for what it is, and ended in one command", async () => {
+    const lock = await openDirect({});
+    const user = freshUser();
+    const key = lock.keyFor(user);
+    await command(port, "set", key, "1", "PX", 7_200_000, "NX");
+    expect((await lock.acquire(user)).outcome).toBe("contended");
+
+    const shown = await runMain(["show", user], env);
+    expect(shown.code).toBe(0);
+    expect(shown.stdout).toContain(
+      `User ${user} is locked by something that is not submit-lock, for another`,
+    );
+    const [, id = ""] = /^ {2}id {7}(\w{8})$/m.exec(shown.stdout) ?? [];
+
+    const freed = await runMain(["free", user, "--id", id, ...why], env);
+    expect(freed.code).toBe(0);
+    expect(freed.stdout).toBe(
+      `Freed by anna@ops-1 (ticket 4711). User ${user} can order again now.\n`,
+    );
+    // Nobody was asked, but the warning is given.
+    expect(freed.stderr).toContain("two orders and two charges are possible");
+    expect(audit(freed.stderr)).toMatchObject({ state: "foreign", outcome: "freed" });
+    expect(await command(port, "exists", key)).toBe(0);
+    await (await leaseOf(lock, user)).release();
   });
 });

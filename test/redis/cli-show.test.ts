@@ -53,21 +53,6 @@ describe("show", () => {
     expect(free.stdout).toBe(`${JSON.stringify({ userId: user, state: "free" })}\n`);
   });
 
-  test("tells a holder that has missed its renewals from one that is alive", async () => {
-    const user = freshUser();
-    const owner = "9c41be07-0000-4000-8000-000000000000";
-    // A lease of 1 000 s: a busy machine may start the command late.
-    const takenUs = (Date.now() - 900_000) * 1_000;
-    const value = `${owner}:${takenUs}:1000000:6000000:web-3%3A4711:${"-".repeat(22)}:${"-".repeat(22)}`;
-    await command(port, "set", `lock:submit:${user}`, value, "PX", 150_000);
-    const { stdout } = await runMain(["show", user], env);
-    expect(stdout).toContain(
-      "its process has missed 2 renewals: it died, or it cannot reach Redis",
-    );
-    expect(stdout).toContain("\n  where    web-3:4711\n  id       9c41be07\n");
-    expect(stdout).toMatch(/The lock ends by itself in (\d min( \d+ s)?|\d+\.\d s)\./);
-  });
-
   test("finds the user of any id, as keyFor encodes it", async () => {
     const lock = await openDirect({});
     const user = `anna/ü {b}:${freshUser()}`;
@@ -123,23 +108,6 @@ describe("show", () => {
     await lease.release();
   });
 
-  test("says so where the key is no lock", async () => {
-    const user = freshUser();
-    await command(port, "rpush", `lock:submit:${user}`, "a");
-    const { stdout } = await runMain(["show", user], env);
-    expect(stdout).toContain(
-      "is locked by a key that holds no text and so cannot be a lock, and it has no expiry",
-    );
-    const other = await runMain(["free", user, "--id", "00000000", "--reason", "x"], env);
-    expect(other.code).toBe(1);
-    expect(await command(port, "type", `lock:submit:${user}`)).toBe("list");
-    const [, id = ""] = /^ {2}id {7}(\w{8})$/m.exec(stdout) ?? [];
-    const freed = await runMain(["free", user, "--id", id, "--reason", "x"], env);
-    expect(freed.code).toBe(0);
-    expect(freed.stderr).toContain("free deletes the key at once, with everything in it.");
-    expect(await command(port, "exists", `lock:submit:${user}`)).toBe(0);
-  });
-
   test("says so where Redis' clock was set back, and so does doctor", async () => {
     const lock = await openDirect({ ttlMs: 60_000, maxHoldMs: 60_000 });
     const user = freshUser();
@@ -186,13 +154,13 @@ describe("--config", () => {
 
   test("says what is missing", async () => {
     const file = config("export default 42;");
-    const wrong = await runProgram(["show", "42", "--config", file], env);
+    const wrong = await runMain(["show", "42", "--config", file], env);
     expect(wrong).toMatchObject({ code: 2, stdout: "" });
     expect(wrong.stderr).toContain("to default-export a SubmitLock");
-    const none = await runProgram(["show", "42", "--config", "./nowhere.mjs"], env);
+    const none = await runMain(["show", "42", "--config", "./nowhere.mjs"], env);
     expect(none).toMatchObject({ code: 2, stdout: "" });
     expect(none.stderr).toContain("cannot load ./nowhere.mjs");
-    const both = await runProgram(["show", "42", "--config", file, "--prefix", "a:"], env);
+    const both = await runMain(["show", "42", "--config", file, "--prefix", "a:"], env);
     expect(both.stderr).toContain("--config and --prefix exclude each other");
   });
 });
