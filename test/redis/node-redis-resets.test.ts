@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test } from "vitest";
 import { type Lease, RedisStore, type SubmitLock } from "../../src/index.ts";
 import { closeClients, untilReady } from "../support/clients.ts";
 import { command } from "../support/command.ts";
@@ -7,11 +7,12 @@ import { freshUser } from "../support/ids.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
 import { nodeRedis, nodeRedisCluster } from "../support/node-redis.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
-import { type RedisCluster, startCluster } from "../support/redis-cluster.ts";
+import { startCluster } from "../support/redis-cluster.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 
-const resets = 60;
+/** Of each run of the suite; the nightly workflow has more. */
+const resets = Number(process.env["RESETS"] ?? 30);
 const callers = 12;
 /** An owner that no caller knows. */
 const stranger = "00000000-0000-4000-8000-000000000000";
@@ -65,6 +66,8 @@ class Load {
     const attempt = await lock.acquire(user);
     this.slowestMs = Math.max(this.slowestMs, performance.now() - from);
     this.counts[attempt.outcome]++;
+    // A lock that was closed, as after a time-out of the test, answers without leaving the turn.
+    if (attempt.outcome === "unavailable") await sleep(1);
     const isFresh = user !== this.#held && user !== this.#shared;
     if (attempt.outcome === "contended" && isFresh) this.wrong.push("a fresh user was contended");
     if (attempt.outcome !== "acquired") return;
@@ -126,18 +129,13 @@ describe(`P1 and P3: ${resets} resets under load, ${callers} callers`, () => {
       proxies,
       locks: [await open(), await open()],
       keys: (pattern) => keysOf(sharedRedisPort(), pattern),
-      hold: (key) => command(sharedRedisPort(), "SET", key, stranger, "PX", 60_000),
+      hold: (key) => command(sharedRedisPort(), "SET", key, stranger, "PX", 300_000),
     });
-  }, 60_000);
+  });
 
-  describe("on a Cluster", () => {
-    let cluster: RedisCluster;
-    beforeAll(async () => {
-      cluster = await startCluster();
-    });
-    afterAll(() => cluster.stop());
-
-    test("no key is granted wrongly, held twice or left", async () => {
+  test("on a Cluster, no key is granted wrongly, held twice or left", async () => {
+    const cluster = await startCluster();
+    try {
       const { ports } = cluster;
       proxies.push(...(await Promise.all(ports.map(startProxy))));
       const at = (port: number) => ({ host: "127.0.0.1", port });
@@ -160,12 +158,14 @@ describe(`P1 and P3: ${resets} resets under load, ${callers} callers`, () => {
           (await Promise.all(ports.map((port) => keysOf(port, pattern)))).flat(),
         hold: async (key) => {
           for (const port of ports) {
-            const set = command(port, "SET", key, stranger, "PX", 60_000);
+            const set = command(port, "SET", key, stranger, "PX", 300_000);
             if ((await set.catch(() => "")) === "OK") return;
           }
         },
       });
-    }, 60_000);
+    } finally {
+      await cluster.stop();
+    }
   });
 });
 
