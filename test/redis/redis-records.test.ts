@@ -6,6 +6,7 @@ import {
   type RedisClient,
   RedisStore,
 } from "../../src/index.ts";
+import { slotOf } from "../../src/stores/redis/clients/slots.ts";
 import { asking } from "../support/asking.ts";
 import { record } from "../support/channels.ts";
 import { closeClients, clusterClients, redisClients, untilReady } from "../support/clients.ts";
@@ -61,22 +62,20 @@ describe.each(clusterClients)("records on a Cluster, with $name", ({ connect }) 
     const all = cluster.ports.map((port) => command(port, "KEYS", `*${user}*`));
     return ((await Promise.all(all)) as string[][]).flat();
   }
-  const slotOf = (key: string) => command(cluster.ports[0] as number, "CLUSTER", "KEYSLOT", key);
 
   test.each(prefixes)("with %s lie in the slot of their lock", async (_what, prefix) => {
     for (const options of [keyPrefix(prefix), { redisOptions: keyPrefix(prefix) }]) {
       const lock = await lockOn(untilReady(connect(cluster.ports, options as object)));
       await lock.check({ submissions: true });
-      for (const user of [freshUser(), freshUser(), freshUser()]) {
-        const lease = await submissionOf(lock, user);
-        const [held] = await keysOf(user);
-        expect(held).toBe(`${prefix}lock:submit:${user}`);
-        expect(await lease.complete(answer)).toBe("recorded");
-        const [kept, ...more] = await keysOf(user);
-        expect(more).toEqual([]);
-        expect(await slotOf(kept as string)).toBe(await slotOf(held as string));
-        expect(foundBy(await submit(lock, user))).toBe("order 7");
-      }
+      const user = freshUser();
+      const lease = await submissionOf(lock, user);
+      const [held] = await keysOf(user);
+      expect(held).toBe(`${prefix}lock:submit:${user}`);
+      expect(await lease.complete(answer)).toBe("recorded");
+      const [kept = "", ...more] = await keysOf(user);
+      expect(more).toEqual([]);
+      expect(slotOf(kept)).toBe(slotOf(held as string));
+      expect(foundBy(await submit(lock, user))).toBe("order 7");
     }
   });
 
@@ -160,37 +159,30 @@ describe.each(redisClients)("records on one server, with $name", ({ connect, rig
       expect(await lease.release({ cooldownMs: 1 })).toBe("released");
     });
 
-    test("check finds it where submissions are asked for, and leaves nothing behind", async () => {
-      const { lock } = await lockOf(pattern.lock);
+    test("a submission is a misconfiguration that takes nothing, and check finds it from then on", async () => {
+      const { lock, permit } = await lockOf(pattern.lock);
+      const user = freshUser();
+      await lock.check();
       const from = performance.now();
-      await expect(lock.check({ submissions: true })).rejects.toBeInstanceOf(
-        LockMisconfiguredError,
-      );
+      const checked = () => lock.check({ submissions: true });
+      await expect(checked()).rejects.toBeInstanceOf(LockMisconfiguredError);
       expect(performance.now() - from).toBeLessThan(900);
       await lock.check();
-      lock.requireRecords("idempotency");
-      await expect(lock.check()).rejects.toBeInstanceOf(LockMisconfiguredError);
-    });
-
-    test("check finds it once a submission was tried, which was a misconfiguration and took nothing", async () => {
-      const { lock } = await lockOf(pattern.lock);
-      const user = freshUser();
       const cause = causeOf(await submit(lock, user));
       expect(cause).toBeInstanceOf(LockMisconfiguredError);
       expect((cause.cause as Error).message).toMatch(/^NOPERM\b/);
       expect(await redis.exists(lock.keyFor(user))).toBe(false);
       await expect(lock.check()).rejects.toBeInstanceOf(LockMisconfiguredError);
       await (await leaseOf(lock, user)).release();
+      await permit(pattern.record);
+      await checked();
+      await (await submissionOf(lock, user)).complete(answer);
     });
 
-    test("check finds nothing once the pattern is there", async () => {
-      const { lock, permit } = await lockOf(pattern.lock);
-      await expect(lock.check({ submissions: true })).rejects.toBeInstanceOf(
-        LockMisconfiguredError,
-      );
-      await permit(pattern.record);
-      await lock.check({ submissions: true });
-      await (await submissionOf(lock, freshUser())).complete(answer);
+    test("check finds it where records are required", async () => {
+      const { lock } = await lockOf(pattern.lock);
+      lock.requireRecords("idempotency");
+      await expect(lock.check()).rejects.toBeInstanceOf(LockMisconfiguredError);
     });
 
     test("the client's prefix stands in both patterns", async () => {
@@ -220,13 +212,24 @@ describe.each(redisClients)("records on one server, with $name", ({ connect, rig
     ];
 
     test.each(rubbish)(
-      "(%s) are unavailable, and nothing else is",
-      async (_what, [name, ...args]) => {
+      "(%s) are unavailable and never overwritten, and nothing else is",
+      async (what, [name, ...args]) => {
         const lock = await lockOn(connected());
-        const user = freshUser();
-        const key = recordKey(lock.keyFor(user));
-        await redis.send(name, key, ...args);
+        const [user, other] = [freshUser(), freshUser()];
+        const [key, late] = [recordKey(lock.keyFor(user)), recordKey(lock.keyFor(other))];
+        // While the order is worked on.
+        const complete = record("submit-lock:complete", lock.keyFor(other));
+        const lease = await submissionOf(lock, other);
+        for (const each of [key, late]) await redis.send(name, each, ...args);
         const was = await redis.dump(key);
+        // Half a record is somebody's record, as far as a script can see.
+        if (what !== "half a record") {
+          expect(await lease.complete(answer)).toBe("unconfirmed");
+          expect(complete.messages[0]?.cause?.message).toMatch(/not a record/);
+          expect(await redis.dump(late)).toEqual(was);
+          expect(await redis.exists(lease.key)).toBe(false);
+        }
+        complete.stop();
         const from = performance.now();
         const cause = causeOf(await submit(lock, user));
         expect(cause).toBeInstanceOf(LockUnavailableError);
@@ -241,25 +244,6 @@ describe.each(redisClients)("records on one server, with $name", ({ connect, rig
         expect(await redis.dump(key)).toEqual(was);
         await redis.send("DEL", key);
         await (await submissionOf(lock, user)).complete(answer);
-      },
-    );
-
-    // Half a record is somebody's record, as far as a script can see.
-    test.each(rubbish.filter(([what]) => what !== "half a record"))(
-      "(%s) while the order was worked on are not overwritten: unconfirmed, and the lock is free",
-      async (_what, [name, ...args]) => {
-        const lock = await lockOn(connected());
-        const user = freshUser();
-        const complete = record("submit-lock:complete", lock.keyFor(user));
-        const lease = await submissionOf(lock, user);
-        const key = recordKey(lease.key);
-        await redis.send(name, key, ...args);
-        const was = await redis.dump(key);
-        expect(await lease.complete(answer)).toBe("unconfirmed");
-        expect(complete.messages[0]?.cause?.message).toMatch(/not a record/);
-        expect(await redis.dump(key)).toEqual(was);
-        expect(await redis.exists(lease.key)).toBe(false);
-        complete.stop();
       },
     );
 

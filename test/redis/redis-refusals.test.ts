@@ -1,17 +1,13 @@
+import { inspect } from "node:util";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { LockMisconfiguredError, LockUnavailableError, RedisStore } from "../../src/index.ts";
 import { portOf } from "../../src/stores/redis/clients/port-of.ts";
-import {
-  type AnyRedis,
-  closeClients,
-  isNodeRedis,
-  redisClients,
-  untilReady,
-} from "../support/clients.ts";
+import { type AnyRedis, closeClients, redisClients, untilReady } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { causeOf, closeLocks, openLock } from "../support/locks.ts";
 import { type KeyObserver, observer } from "../support/observer.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
+import { closeFixtures, isAcquire, openFixture, ownersOf } from "./fixture.ts";
 
 let server: RedisServer;
 let redis: KeyObserver;
@@ -31,7 +27,7 @@ const lockOn = (client: AnyRedis) =>
   openLock({ store: new RedisStore(client), ttlMs: 40_000, acquireTimeoutMs });
 const config = (name: string, value: string) => redis.send("CONFIG", "SET", name, value);
 
-describe.each(redisClients)("with $name", ({ name, connect }) => {
+describe.each(redisClients)("with $name", ({ connect }) => {
   test.each([
     {
       error: "READONLY",
@@ -91,14 +87,17 @@ describe.each(redisClients)("with $name", ({ name, connect }) => {
     expect(await redis.exists(`lock:submit:${user}`)).toBe(false);
   });
 
+  async function withRules(...rules: string[]) {
+    const username = freshUser();
+    await redis.send("ACL", "SETUSER", username, "on", ">secret", ...rules);
+    const client = connect(server.port, { username, password: "secret" });
+    return lockOn(await untilReady(client));
+  }
+
   test.each(["eval", "set", "time"])(
     "a user who may not %s is a misconfiguration",
-    async (name) => {
-      const acl = freshUser();
-      await redis.send("ACL", "SETUSER", acl, "on", ">secret", "~*", "+@all", `-${name}`);
-      const client = connect(server.port, { username: acl, password: "secret" });
-      await untilReady(client);
-      const [lock, user] = [lockOn(client), freshUser()];
+    async (denied) => {
+      const [lock, user] = [await withRules("~*", "+@all", `-${denied}`), freshUser()];
       const from = performance.now();
       expect(causeOf(await lock.acquire(user))).toBeInstanceOf(LockMisconfiguredError);
       await expect(lock.check()).rejects.toMatchObject({
@@ -116,49 +115,27 @@ describe.each(redisClients)("with $name", ({ name, connect }) => {
 
   test.each(["get", "pttl", "pexpire", "del"])(
     "check finds out that a user may not %s, before an order does",
-    async (name) => {
-      const acl = freshUser();
-      await redis.send("ACL", "SETUSER", acl, "on", ">secret", "~*", "+@all", `-${name}`);
-      const client = connect(server.port, { username: acl, password: "secret" });
-      await untilReady(client);
-      await expect(lockOn(client).check()).rejects.toBeInstanceOf(LockMisconfiguredError);
+    async (denied) => {
+      const lock = await withRules("~*", "+@all", `-${denied}`);
+      await expect(lock.check()).rejects.toBeInstanceOf(LockMisconfiguredError);
     },
   );
 
   test("what one entry may not do does not orphan the key of its neighbour", async () => {
-    const acl = freshUser();
-    await redis.send("ACL", "SETUSER", acl, "on", ">secret", "~*", "+@all", "-pttl");
-    const client = connect(server.port, { username: acl, password: "secret" });
-    await untilReady(client);
-    const [lock, free, held] = [lockOn(client), freshUser(), freshUser()];
+    const lock = await withRules("~*", "+@all", "-pttl");
+    const [free, held] = [freshUser(), freshUser()];
     await redis.send("SET", `lock:submit:${held}`, "somebody", "PX", 60_000);
-    const attempts = [lock.acquire(free), lock.acquire(held)];
-    const [first, second] = await Promise.all(attempts);
-    expect(second?.outcome).toBe("unavailable");
-    if (first?.outcome === "acquired") await first.lease.release();
+    const [first, second] = await Promise.all([lock.acquire(free), lock.acquire(held)]);
+    expect(second.outcome).toBe("unavailable");
+    if (first.outcome === "acquired") await first.lease.release();
     expect(await redis.exists(`lock:submit:${free}`)).toBe(false);
   });
 
   test("a user who may not touch the key is a misconfiguration", async () => {
-    const acl = freshUser();
-    await redis.send("ACL", "SETUSER", acl, "on", ">secret", "~cache:*", "+@all");
-    const client = connect(server.port, { username: acl, password: "secret" });
-    await untilReady(client);
-    const cause = causeOf(await lockOn(client).acquire(freshUser()));
+    const lock = await withRules("~cache:*", "+@all");
+    const cause = causeOf(await lock.acquire(freshUser()));
     expect(cause).toBeInstanceOf(LockMisconfiguredError);
     expect((cause.cause as Error).message).toMatch(/^NOPERM\b/);
-  });
-
-  test("a Redis whose password is not given is a misconfiguration", async () => {
-    const closed = await startRedis({ args: ["--requirepass", "secret"] });
-    // Without the ready check, the first answer is the one to our own command.
-    const client = connect(closed.port, { enableReadyCheck: false, ...resp2 });
-    // node-redis greets with the password, and is not ready without one.
-    if (!isNodeRedis(name)) await untilReady(client);
-    const lock = lockOn(client);
-    await expect(lock.check()).rejects.toBeInstanceOf(LockMisconfiguredError);
-    expect(causeOf(await lock.acquire(freshUser()))).toBeInstanceOf(LockMisconfiguredError);
-    await closed.stop();
   });
 
   test("a Redis without EVAL is a misconfiguration", async () => {
@@ -173,5 +150,31 @@ describe.each(redisClients)("with $name", ({ name, connect }) => {
   });
 });
 
-// ioredis 6 would send HELLO first; ioredis 5 does not know the option.
-const resp2 = { protocol: 2 } as object;
+/** Everything that a logger could make of a value. */
+const shown = (value: unknown) =>
+  inspect(value, { depth: 10, showHidden: true, getters: false }) +
+  JSON.stringify(value) +
+  (value instanceof Error ? `${value.stack}${JSON.stringify({ ...value })}` : "");
+
+/** Each with the command that breaks Redis; without one, Redis falls silent. */
+test.each<[name: string, breakIt?: [string, ...(string | number)[]]]>([
+  ["an outage"],
+  ["a refusal", ["CONFIG", "SET", "maxmemory", 1]],
+  ["a user without permission", ["ACL", "SETUSER", "default", "-set"]],
+  ["an unknown command", ["ACL", "SETUSER", "default", "-eval"]],
+])("the owner id stays out of logs of the cause of %s", async (_name, breakIt) => {
+  const own = await startRedis();
+  const { lock, proxy } = await openFixture({
+    port: own.port,
+    acquireTimeoutMs: 200,
+    clientOptions: { commandTimeout: 50 },
+  });
+  if (breakIt === undefined) proxy.holdRequests();
+  else await observer(own.port).send(...breakIt);
+  const text = shown(causeOf(await lock.acquire(freshUser())));
+  const ownerIds = proxy.commands.filter(isAcquire).flatMap(ownersOf);
+  expect(ownerIds.length).toBeGreaterThan(0);
+  for (const ownerId of ownerIds) expect(text).not.toContain(ownerId);
+  await closeFixtures();
+  await own.stop();
+});

@@ -4,7 +4,7 @@ import { closeClient, redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { leaseOf } from "../support/locks.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, isRelease, openFixture, takePulse } from "./fixture.ts";
+import { closeFixtures, isRelease, openFixture, patient, takePulse } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -24,20 +24,14 @@ describe.each(redisClients)(
       expect(await redis.exists(lease.key)).toBe(false);
     });
 
-    test("gone, when the key was deleted by somebody else and every answer came", async () => {
-      const { lock, redis } = await openFixture({ connect });
-      const lease = await leaseOf(lock, freshUser());
-      await redis.send("DEL", lease.key);
-      expect(await lease.release()).toBe("gone");
-    });
-
-    test("foreign, when somebody else has the key, which is left alone", async () => {
-      const { lock, redis } = await openFixture({ connect });
-      const lease = await leaseOf(lock, freshUser());
-      await redis.send("SET", lease.key, "a rival", "PX", 20_000);
-      expect(await lease.release()).toBe("foreign");
-      expect(await redis.get(lease.key)).toBe("a rival");
-      await redis.send("DEL", lease.key);
+    test("gone, when the key was deleted; foreign, when somebody else has it", async () => {
+      const { lock, redis } = await openFixture({ connect, ...patient });
+      const [gone, foreign] = [await leaseOf(lock, freshUser()), await leaseOf(lock, freshUser())];
+      await redis.send("DEL", gone.key);
+      expect(await gone.release()).toBe("gone");
+      await redis.send("SET", foreign.key, "a rival", "PX", 20_000);
+      expect(await foreign.release()).toBe("foreign");
+      expect(await redis.get(foreign.key)).toBe("a rival");
     });
 
     test("gone, and not released, when the lease was lost before: nothing vouches for it", async () => {

@@ -74,16 +74,6 @@ describe.each(redisClients)("rule 19: a lease that was freed, with $name", ({ co
     retire.stop();
   });
 
-  test("is completed as late: the record is kept, and the tombstone stays", async () => {
-    const fixture = await openFixture({ connect });
-    const user = freshUser();
-    const lease = await submissionOf(fixture.lock, user);
-    await freed(fixture, user, lease);
-    expect(await lease.complete(answer, { cooldownMs: 30_000 })).toBe("late");
-    expect(await fixture.redis.get(lease.key)).toContain(`freed:${lease.ownerId}:`);
-    expect(foundBy(await submit(fixture.lock, user))).toBe("order 7");
-  });
-
   test("is not lost where it was being completed: the extend only ends the watchdog", async () => {
     const fixture = await openFixture({ connect, ttlMs: 1_500, acquireTimeoutMs: 700 });
     const { lock, proxy } = fixture;

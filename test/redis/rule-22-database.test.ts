@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { LockMisconfiguredError, RedisStore, type SubmissionAttempt } from "../../src/index.ts";
 import {
   type AnyRedis,
@@ -18,13 +18,11 @@ import { until } from "../support/until.ts";
 import { closeFixtures, executed, isAcquire, openFixture } from "./fixture.ts";
 
 let server: RedisServer;
-beforeEach(async () => {
+beforeAll(async () => {
   server = await startRedis({ args: ["--busy-reply-threshold", "1"] });
 });
-afterEach(async () => {
-  await closeFixtures();
-  await server.kill();
-});
+afterAll(() => server.stop());
+afterEach(closeFixtures);
 
 const send = (name: string, ...args: (string | number)[]) => command(server.port, name, ...args);
 const keyOf = (user: string) => `lock:submit:${user}`;

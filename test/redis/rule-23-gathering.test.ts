@@ -488,64 +488,74 @@ describe("rule 23: in a slot on the move, a script that declares no key", () => 
   const script = `local reply = redis.pcall(unpack(ARGV))
 return type(reply) == 'table' and reply.err and 'refused' or 'executed'`;
 
-  /** Two keys in one slot of the first master, which begins to move. */
-  async function openMove() {
+  /** Keys of one slot of the first master, which begins to move. */
+  async function openMove(...beside: string[]) {
     const key = lockKey(userOnFirst(cluster, lockKey));
-    const beside = `{${key}}:beside`;
+    const keys = [key, ...beside.map((each) => `{${key}}:${each}`)];
     const [source, target] = cluster.ports as [number, number];
-    for (const each of [key, beside]) await command(source, "SET", each, "first", "PX", 60_000);
-    return { key, beside, source, target, move: await startMove(key) };
+    for (const each of keys) await command(source, "SET", each, "first", "PX", 60_000);
+    return { key, keys, source, target, move: await startMove(key) };
   }
 
-  const commands = [
-    { call: "GET", name: "GET", options: [] },
-    { call: "SET NX", name: "SET", options: ["second", "PX", 90_000, "NX"] },
-    { call: "SET XX", name: "SET", options: ["second", "PX", 90_000, "XX"] },
-    { call: "DEL", name: "DEL", options: [] },
-    { call: "PTTL", name: "PTTL", options: [] },
-    { call: "PEXPIRE", name: "PEXPIRE", options: [90_000] },
+  const commands: [call: string, ...options: (string | number)[]][] = [
+    ["GET"],
+    ["SET", "second", "PX", 90_000, "NX"],
+    ["SET", "second", "PX", 90_000, "XX"],
+    ["DEL"],
+    ["PTTL"],
+    ["PEXPIRE", 90_000],
   ];
-
-  test.each(commands)("may use a key that is there, by $call", async ({ name, options }) => {
-    const { key, source, target, move } = await openMove();
-    const run = (port: number) => command(port, "EVAL", script, 0, name, key, ...options);
-    expect(await run(target)).toBe("refused");
-    expect(await command(source, "GET", key)).toBe("first");
-    expect(await run(source)).toBe("executed");
-    expect(await move.whereIs(key)).toBe(name === "DEL" ? undefined : "source");
-  });
-
-  test.each(commands)("is refused a key that has moved, by $call", async ({ name, options }) => {
-    const { key, source, target, move } = await openMove();
-    await move.move(key);
-    for (const port of [source, target]) {
-      expect(await command(port, "EVAL", script, 0, name, key, ...options)).toBe("refused");
+  /** What each command comes to on a key of its own, of those that the test gives. */
+  const each = async (port: number, keys: readonly string[]) => {
+    const outcomes: unknown[] = [];
+    for (const [i, [name, ...options]] of commands.entries()) {
+      outcomes.push(await command(port, "EVAL", script, 0, name, keys[i] ?? "", ...options));
     }
-    expect(await move.whereIs(key)).toBe("target");
-    await move.finish();
-    expect(await command(target, "GET", key)).toBe("first");
-    const life = Number(await command(target, "PTTL", key));
-    expect(life).toBeGreaterThan(0);
-    expect(life).toBeLessThanOrEqual(60_000);
+    return new Set(outcomes);
+  };
+  const five = ["b", "c", "d", "e", "f"];
+
+  test("may use a key that is there, and the target none", async () => {
+    const { keys, source, target, move } = await openMove(...five);
+    expect(await each(target, keys)).toEqual(new Set(["refused"]));
+    for (const key of keys) expect(await command(source, "GET", key)).toBe("first");
+    expect(await each(source, keys)).toEqual(new Set(["executed"]));
+    for (const [i, key] of keys.entries()) {
+      expect(await move.whereIs(key)).toBe(commands[i]?.[0] === "DEL" ? undefined : "source");
+    }
   });
 
-  test.each(commands)(
-    "is refused a key that was never there, by $call",
-    async ({ name, options }) => {
-      const { key, source, target, move } = await openMove();
-      const never = `{${key}}:never`;
-      for (const port of [source, target]) {
-        expect(await command(port, "EVAL", script, 0, name, never, ...options)).toBe("refused");
-      }
-      expect(await move.whereIs(never)).toBe(undefined);
-    },
-  );
+  test("is refused a key that has moved", async () => {
+    const { keys, source, target, move } = await openMove(...five);
+    for (const key of keys) await move.move(key);
+    for (const port of [source, target]) {
+      expect(await each(port, keys)).toEqual(new Set(["refused"]));
+    }
+    for (const key of keys) expect(await move.whereIs(key)).toBe("target");
+    await move.finish();
+    for (const key of keys) {
+      expect(await command(target, "GET", key)).toBe("first");
+      const life = Number(await command(target, "PTTL", key));
+      expect(life).toBeGreaterThan(0);
+      expect(life).toBeLessThanOrEqual(60_000);
+    }
+  });
+
+  test("is refused a key that was never there", async () => {
+    const { key, source, target, move } = await openMove();
+    const never = commands.map((_command, i) => `{${key}}:never-${i}`);
+    for (const port of [source, target]) {
+      expect(await each(port, never)).toEqual(new Set(["refused"]));
+    }
+    for (const one of never) expect(await move.whereIs(one)).toBe(undefined);
+  });
 
   /** Why a gathered call declares none: it would be redirected for that key, and ASKING opens the rest. */
   test.each(ioredisClusters)(
     "is safe, and a call that declares a key would take a lock that is held, with $name",
     async ({ connect }) => {
-      const { key, beside, source, move } = await openMove();
+      const { key, keys, source, move } = await openMove("beside");
+      const beside = keys[1] as string;
       await move.move(key);
       const client = await untilReady(connect(cluster.ports));
       const both = "redis.call('PTTL', KEYS[1]) return redis.call('SET', ARGV[1], 'second', 'NX')";

@@ -11,6 +11,7 @@ export async function command(
     enableReadyCheck: false,
     retryStrategy: null,
     commandTimeout: 10_000,
+    disableClientInfo: true,
   });
   redis.on("error", () => {});
   try {
