@@ -1,10 +1,9 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { RedisStore, type SubmitLock } from "../../src/index.ts";
+import { RedisStore } from "../../src/index.ts";
 import { type Asking, asking } from "../support/asking.ts";
-import { closeClients, ioredis6, untilReady } from "../support/clients.ts";
+import { type AnyRedis, closeClients, ioredis6, untilReady } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
-import { acquired, closeLocks, commandOf, leaseOf, openLock } from "../support/locks.ts";
+import { closeLocks, commandOf, leaseOf, openLock } from "../support/locks.ts";
 import { observer } from "../support/observer.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import {
@@ -16,17 +15,42 @@ import {
   submissionOf,
   submit,
 } from "../support/submissions.ts";
-import { StoreOf01 } from "./store-of-0.1.ts";
+
+/** What version 0.1 does to a key: its values are bare UUIDs, and it compares them whole. */
+class Of01 {
+  readonly #redis: AnyRedis;
+
+  constructor(redis: AnyRedis) {
+    this.#redis = redis;
+  }
+
+  async acquire(key: string, ownerId: string): Promise<boolean> {
+    return (await this.#redis.set(key, ownerId, "PX", 60_000, "NX")) === "OK";
+  }
+
+  extend(key: string, ownerId: string): Promise<unknown> {
+    return this.#ifOwned("redis.call('PEXPIRE', KEYS[1], 60000)", key, ownerId);
+  }
+
+  release(key: string, ownerId: string): Promise<unknown> {
+    return this.#ifOwned("redis.call('DEL', KEYS[1])", key, ownerId);
+  }
+
+  #ifOwned(act: string, key: string, ownerId: string): Promise<unknown> {
+    const script = `if redis.call('GET', KEYS[1]) == ARGV[1] then return ${act} end return 'foreign'`;
+    return this.#redis.eval(script, 1, key, ownerId);
+  }
+}
 
 const redis = observer();
-let stores: { old: StoreOf01; now: RedisStore };
-let old: Asking;
+let old: Of01;
+let store: RedisStore;
 let now: Asking;
 beforeEach(async () => {
-  const connect = () => untilReady(ioredis6.connect(sharedRedisPort()));
-  stores = { old: new StoreOf01(await connect()), now: new RedisStore(await connect()) };
-  old = asking(stores.old);
-  now = asking(stores.now);
+  const client = await untilReady(ioredis6.connect(sharedRedisPort()));
+  old = new Of01(client);
+  store = new RedisStore(client);
+  now = asking(store);
 });
 afterEach(async () => {
   await closeLocks();
@@ -38,33 +62,33 @@ describe("while a process of 0.1 holds, one of 0.2", () => {
     ["without a submission", commandOf],
     ["with one", onceOf],
   ])("is kept out (%s), and touches nothing", async (_what, make) => {
-    const held = commandOf();
-    expect(await old.acquire(held).reply).toMatchObject({ kind: "taken" });
-    expect(await redis.get(held.key)).toBe(held.ownerId);
-    const mine = make({ key: held.key });
-    const record = recordOf(onceOf());
-    const seen = async () => [await redis.get(held.key), await redis.send("PEXPIRETIME", held.key)];
+    const { key, ownerId } = commandOf();
+    expect(await old.acquire(key, ownerId)).toBe(true);
+    const mine = make({ key });
+    const seen = async () => [await redis.get(key), await redis.send("PEXPIRETIME", key)];
     const was = await seen();
     const reply = await now.acquire(mine).reply;
     expect(reply).toMatchObject({ kind: "contended" });
     expect(reply).not.toMatchObject({ sameSubmission: true });
-    expect(await now.extend(mine).reply).toMatchObject({ kind: "foreign" });
-    expect(await now.release(mine).reply).toMatchObject({ kind: "foreign" });
-    expect(await now.release(mine, Date.now() + 60_000).reply).toMatchObject({ kind: "foreign" });
-    const late = onceOf({ key: held.key });
-    const completed = now.complete(late, { record, expiresAtMs: Date.now() + 5_000 });
-    expect(await completed.reply).toMatchObject({ kind: "late" });
+    for (const each of [mine, onceOf({ key })]) {
+      expect(await now.extend(each).reply).toMatchObject({ kind: "foreign" });
+      expect(await now.release(each).reply).toMatchObject({ kind: "foreign" });
+      expect(await now.release(each, Date.now() + 60_000).reply).toMatchObject({ kind: "foreign" });
+    }
+    const plan = { record: recordOf(onceOf()), expiresAtMs: Date.now() + 5_000 };
+    expect(await now.complete(onceOf({ key }), plan).reply).toMatchObject({ kind: "late" });
     expect(await seen()).toEqual(was);
-    expect(await old.extend(held).reply).toMatchObject({ kind: "done" });
-    expect(await old.release(held).reply).toMatchObject({ kind: "done" });
+    expect(await old.extend(key, ownerId)).toBe(1);
+    expect(await old.release(key, ownerId)).toBe(1);
   });
 
   test("still finds an answer that was kept before", async () => {
-    const [lock, user] = [openLock({ store: stores.now }), freshUser()];
+    const [lock, user] = [openLock({ store }), freshUser()];
     await (await submissionOf(lock, user)).complete(answer);
-    const held = await leaseOf(openLock({ store: stores.old }), user);
+    const { ownerId } = commandOf();
+    expect(await old.acquire(lock.keyFor(user), ownerId)).toBe(true);
     expect(foundBy(await submit(lock, user))).toBe("order 7");
-    expect(await held.release()).toBe("released");
+    expect(await old.release(lock.keyFor(user), ownerId)).toBe(1);
   });
 });
 
@@ -76,75 +100,28 @@ describe("while a process of 0.2 holds, one of 0.1", () => {
     const held = make();
     expect(await now.acquire(held).reply).toMatchObject({ kind: "taken" });
     const was = await redis.get(held.key);
-    const theirs = commandOf({ key: held.key });
-    expect(await old.acquire(theirs).reply).toMatchObject({ kind: "contended" });
-    expect(await old.extend(theirs).reply).toMatchObject({ kind: "foreign" });
-    expect(await old.release(theirs).reply).toMatchObject({ kind: "foreign" });
+    expect(await old.acquire(held.key, commandOf().ownerId)).toBe(false);
     // Not even with the owner id itself.
-    expect(await old.release(commandOf({ ...held })).reply).toMatchObject({ kind: "foreign" });
+    for (const ownerId of [commandOf().ownerId, held.ownerId]) {
+      expect(await old.extend(held.key, ownerId)).toBe("foreign");
+      expect(await old.release(held.key, ownerId)).toBe("foreign");
+    }
     expect(await redis.get(held.key)).toBe(was);
     expect(await now.release(held).reply).toMatchObject({ kind: "done" });
   });
 
-  test("is kept out by a cooldown, and leaves it", async () => {
-    const [lock, user] = [openLock({ store: stores.now }), freshUser()];
-    const lease = await leaseOf(lock, user);
-    await lease.release({ cooldownMs: 30_000 });
-    const theirs = commandOf({ key: lease.key });
-    expect(await old.acquire(theirs).reply).toMatchObject({ kind: "contended" });
-    expect(await old.release(theirs).reply).toMatchObject({ kind: "foreign" });
-    expect(await redis.get(lease.key)).toBe(`cooldown:${lease.ownerId}`);
-  });
-
-  test("leaves its records alone", async () => {
-    const [lock, user] = [openLock({ store: stores.now }), freshUser()];
+  test("is kept out by a cooldown, and leaves records alone", async () => {
+    const [lock, user] = [openLock({ store }), freshUser()];
     const lease = await submissionOf(lock, user);
-    await lease.complete(answer);
+    await lease.complete(answer, { cooldownMs: 30_000 });
     const kept = await redis.dump(recordKey(lease.key));
-    await openLock({ store: stores.old }).withLock(user, {}, () => {});
+    expect(await old.acquire(lease.key, lease.ownerId)).toBe(false);
+    expect(await old.release(lease.key, lease.ownerId)).toBe("foreign");
+    expect(await redis.get(lease.key)).toBe(`cooldown:${lease.ownerId}`);
+    await redis.send("DEL", lease.key);
+    expect(await old.acquire(lease.key, lease.ownerId)).toBe(true);
+    expect(await old.release(lease.key, lease.ownerId)).toBe(1);
     expect(await redis.dump(recordKey(lease.key))).toEqual(kept);
+    await (await leaseOf(lock, user)).release();
   });
-});
-
-test("of the clicks on both versions never two run at a time, and no lease is taken away", async () => {
-  const locks = [stores.old, stores.now, stores.old, stores.now].map((store) =>
-    openLock({ store, ttlMs: 1_200, acquireTimeoutMs: 600 }),
-  );
-  const users = [freshUser(), freshUser()];
-  const inside = new Map<string, number>();
-  const ran = [0, 0];
-  const violations: string[] = [];
-  const until = performance.now() + 6_000;
-
-  async function click(lock: SubmitLock, version: number, user: string): Promise<void> {
-    const withId = version === 1 && Math.random() < 0.5;
-    const attempt = withId
-      ? await submit(lock, user, { id: freshUser(), retainMs: 2_000 })
-      : await lock.acquire(user);
-    // A busy machine may not answer in time.
-    if (attempt.outcome === "contended" || attempt.outcome === "unavailable") return;
-    const { lease } = acquired(attempt);
-    ran[version] = (ran[version] ?? 0) + 1;
-    const others = inside.get(user) ?? 0;
-    if (others > 0) violations.push("two at a time");
-    inside.set(user, others + 1);
-    // Some work for longer than the TTL, so that each version's watchdog is at work.
-    await sleep(Math.random() < 0.05 ? 1_600 : 10);
-    if (lease.signal.aborted) violations.push("lost");
-    inside.set(user, (inside.get(user) ?? 1) - 1);
-    const ending = withId ? await lease.complete(answer) : await lease.release();
-    if (!["recorded", "released", "unconfirmed"].includes(ending)) violations.push(ending);
-  }
-
-  const clicking = locks.flatMap((lock, i) =>
-    users.map(async (user) => {
-      while (performance.now() < until) {
-        await click(lock, i % 2, user);
-        await sleep(Math.random() * 10);
-      }
-    }),
-  );
-  await Promise.all(clicking);
-  expect(violations).toEqual([]);
-  for (const orders of ran) expect(orders).toBeGreaterThan(5);
 });

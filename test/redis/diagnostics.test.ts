@@ -67,29 +67,3 @@ test("submit-lock:retire tells of an owner id that had copies on their way", asy
   expect(messages).toEqual([{ key, keyPrefix, outcome: "final", durationMs }]);
   stop();
 });
-
-test("submit-lock:acquire tells of a lock that was confirmed after a lost reply", async () => {
-  const { lock, proxy } = await openFixture();
-  const user = freshUser();
-  const { messages, stop } = record("submit-lock:acquire", lock.keyFor(user));
-  const lost = proxy.loseReplyOnce(isAcquire, { resetAfterMs: 0 });
-  const lease = await leaseOf(lock, user);
-  await lost;
-  const { fencingToken } = lease;
-  expect(messages).toMatchObject([{ outcome: "acquired", confirmed: true, fencingToken }]);
-  expect(messages[0]?.copies).toBeGreaterThan(1);
-  await lease.release();
-  stop();
-});
-
-test("submit-lock:lost tells of a lease that a person has taken away", async () => {
-  const { lock } = await openFixture({ ttlMs: 3_000 });
-  const user = freshUser();
-  const lease = await leaseOf(lock, user);
-  const { messages, stop } = record("submit-lock:lost", lease.key);
-  const id = lease.ownerId.slice(0, 8);
-  await lock.free(user, { id, by: "anna", reason: "ticket 4711" });
-  await until(() => messages.length > 0, { what: "the loss" });
-  expect(messages).toMatchObject([{ outcome: "freed", fencingToken: lease.fencingToken }]);
-  stop();
-});

@@ -10,6 +10,7 @@ import { completeScript } from "../../src/stores/redis/commands/complete.ts";
 import { freeScript, inspectScript } from "../../src/stores/redis/commands/on-call.ts";
 import { extendScript, releaseScript } from "../../src/stores/redis/commands/release.ts";
 import { ConnectionPair } from "../../src/stores/redis/connection-pair.ts";
+import { record } from "../support/channels.ts";
 import {
   type AnyRedis,
   closeClients,
@@ -17,7 +18,8 @@ import {
   type SharedOptions,
   untilReady,
 } from "../support/clients.ts";
-import { closeLocks, openLock } from "../support/locks.ts";
+import { freshUser } from "../support/ids.ts";
+import { acquired, closeLocks, openLock } from "../support/locks.ts";
 import { type KeyObserver, observer } from "../support/observer.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
 import { Pulse } from "../support/pulse.ts";
@@ -66,6 +68,23 @@ export async function openFixture(options: FixtureOptions = {}): Promise<Fixture
   const lock = openLock({ store, ...brisk, ...lockOptions });
   await untilUsable(client);
   return { proxy, client, store, lock, redis: observer(port) };
+}
+
+/** A user whose lock was acquired by a confirm, with the first copy held on its way to Redis. */
+export async function openWithHeldCopy(options: FixtureOptions = {}) {
+  const fixture = await openFixture(options);
+  const user = freshUser();
+  const { messages, stop } = record("submit-lock:retire", fixture.lock.keyFor(user));
+  const held = fixture.proxy.holdRequestOnce(isAcquire);
+  const { lease } = acquired(await fixture.lock.acquire(user));
+  await held;
+  /** How the owner id was given up. */
+  const retired = async (): Promise<string> => {
+    await until(() => messages.length > 0, { what: "the owner id to be retired" });
+    stop();
+    return messages.map(({ outcome }) => outcome).join();
+  };
+  return { ...fixture, user, lease, retired, retirements: messages };
 }
 
 /** Resolves when a lock on the client has a connection: that of node-redis is asked for its database first. */

@@ -303,24 +303,6 @@ describe("on a Cluster", () => {
     await orderAll(lockOn(client));
   });
 
-  test("nodes whose addresses are mapped are used, also by the second client", async () => {
-    const proxies = await Promise.all(cluster.ports.map((port) => openProxy(port)));
-    const map = Object.fromEntries(
-      cluster.ports.map((port, i) => [`127.0.0.1:${port}`, at((proxies[i] as RedisProxy).port)]),
-    );
-    const rootNodes = proxies.map(({ port }) => ({ socket: at(port) }));
-    const client = await openCluster({ rootNodes, nodeAddressMap: map });
-    const lock = lockOn(client);
-    await orderAll(lock);
-    const user = userOnFirst(cluster, (one) => lock.keyFor(one));
-    const isOurs = (argv: string[]) => argv.includes(lock.keyFor(user));
-    const lost = (proxies[0] as RedisProxy).loseReplyOnce(isOurs);
-    const { confirmed, lease } = acquired(await lock.acquire(user));
-    await lost;
-    expect(confirmed).toBe(true);
-    expect(await lease.release()).toBe("released");
-  });
-
   test("every node is logged in to with the defaults' password", async () => {
     const username = freshUser();
     const rules = ["on", ">secret", "~*", "&*", "+@all"];

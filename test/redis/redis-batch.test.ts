@@ -4,7 +4,7 @@ import { type LockCommand, RedisStore } from "../../src/index.ts";
 import { type Asking, asking } from "../support/asking.ts";
 import { type AnyRedis, closeClients, ioredis6 } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
-import { closeLocks, commandOf, leaseOf, openLock, roomyTimes } from "../support/locks.ts";
+import { closeLocks, commandOf, leaseOf, openLock } from "../support/locks.ts";
 import { observer } from "../support/observer.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
@@ -99,15 +99,6 @@ test("of one turn, releases go out first, then extends, then acquires", async ()
   expect(order[2]).toContain(next.ownerId);
 });
 
-test("a lone submit costs one call before the work, and one after it", async () => {
-  const lock = openLock({ store });
-  const before = proxy.count("eval");
-  const lease = await leaseOf(lock, freshUser());
-  expect(proxy.count("eval")).toBe(before + 1);
-  await lease.release();
-  expect(proxy.count("eval")).toBe(before + 2);
-});
-
 test("locks of different times share a store, and each key gets the life of its own lock", async () => {
   const redis = observer();
   const short = openLock({ store, ttlMs: 1_000, keyPrefix: "lock:short:" });
@@ -117,15 +108,6 @@ test("locks of different times share a store, and each key gets the life of its 
   expect(await redis.pttl(`lock:short:${user}`)).toBeLessThanOrEqual(1_000);
   expect(await redis.pttl(`lock:long:${user}`)).toBeGreaterThan(100_000);
   await Promise.all(leases.map((lease) => lease.release()));
-});
-
-test("a store stays in use until its last lock is closed", async () => {
-  const [one, other] = [openLock({ store }), openLock({ store })];
-  await one.close();
-  expect(client.listenerCount("ready")).toBe(1);
-  await other.withLock(freshUser(), {}, () => {});
-  await other.close();
-  expect(client.listenerCount("ready")).toBe(0);
 });
 
 test("an attached lock hears of every connection that comes up", async () => {
@@ -140,17 +122,6 @@ test("an attached lock hears of every connection that comes up", async () => {
   proxy.resetAll();
   await until(() => ready === 2, { what: "the connection to be up once more" });
   expect(heard).toBe(1);
-});
-
-test("a copy is stamped with the time until which it can take effect", async () => {
-  const from = Date.now();
-  const copy = asked.acquire(commandOf());
-  expect(copy.deadlineMs).toBe(undefined);
-  await copy.reply;
-  const latest = Date.now() + roomyTimes.acquireTimeoutMs;
-  // Two milliseconds, because the clocks are read and rounded on both ends.
-  expect(copy.deadlineMs).toBeGreaterThanOrEqual(from + roomyTimes.acquireTimeoutMs - 2);
-  expect(copy.deadlineMs).toBeLessThanOrEqual(latest + 2);
 });
 
 test("the scripts travel without comments and indentation", async () => {

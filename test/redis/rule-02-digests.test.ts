@@ -94,17 +94,6 @@ describe.each(redisClients)("rule 2: scripts by their digest, with $name", ({ na
     ]);
   });
 
-  test("a server that was started anew is sent them again", async () => {
-    const { lock, client } = await open();
-    await (await leaseOf(lock, freshUser())).release();
-    await server.restart();
-    await untilReady(client);
-    await lock.withLock(freshUser(), { waitMs: 10_000 }, () => {});
-    await (await leaseOf(lock, freshUser())).release();
-    expect(await texts()).toBeGreaterThan(0);
-    expect(await digests()).toBeGreaterThan(0);
-  });
-
   test("a user who may call them by their text alone is served by it, and is refused once", async () => {
     const acl = freshUser();
     await redis.send("ACL", "SETUSER", acl, "on", ">secret", "~*", "+@all", "-evalsha");

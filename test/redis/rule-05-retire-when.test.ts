@@ -1,9 +1,16 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { type Recording, record } from "../support/channels.ts";
 import { freshUser } from "../support/ids.ts";
-import { acquired, leaseOf } from "../support/locks.ts";
+import { leaseOf } from "../support/locks.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, isAcquire, isRelease, openFixture, patient } from "./fixture.ts";
+import {
+  closeFixtures,
+  isAcquire,
+  isRelease,
+  openFixture,
+  openWithHeldCopy,
+  patient,
+} from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -45,16 +52,11 @@ describe("rule 5, P3: an ending with an open copy retires its owner id", () => {
   });
 
   test("acquired: not before its release", async () => {
-    const { lock, proxy, redis } = await openFixture(quick);
-    const user = freshUser();
-    const retire = record("submit-lock:retire", `lock:submit:${user}`);
-    const held = proxy.holdRequestOnce(isAcquire);
-    const { lease } = acquired(await lock.acquire(user));
-    await held;
+    const { proxy, redis, lease, retired } = await openWithHeldCopy(quick);
     expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
     expect(proxy.commands.filter(isRelease)).toEqual([]);
     expect(await lease.release()).toBe("released");
-    expect(await retired(retire)).toBe("final");
+    expect(await retired()).toBe("final");
     expect(await redis.exists(lease.key)).toBe(false);
   });
 

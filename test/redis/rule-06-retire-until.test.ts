@@ -1,7 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { record } from "../support/channels.ts";
 import { freshUser } from "../support/ids.ts";
-import { acquired } from "../support/locks.ts";
 import { type KeyObserver, observer } from "../support/observer.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
@@ -12,6 +11,7 @@ import {
   isAcquire,
   isRelease,
   openFixture,
+  openWithHeldCopy,
 } from "./fixture.ts";
 
 let server: RedisServer;
@@ -25,17 +25,12 @@ afterEach(closeFixtures);
 
 describe("rule 6, P3: a retire is final only past every open deadline", () => {
   test("a held copy that lands within its deadline, after its client has gone, leaves no orphan", async () => {
-    const { lock, proxy, client } = await openFixture({
+    const { proxy, client, lease, retired } = await openWithHeldCopy({
       port: server.port,
       // A busy machine may take a while to bring the client back.
       ttlMs: 20_000,
       acquireTimeoutMs: 5_000,
     });
-    const user = freshUser();
-    const retire = record("submit-lock:retire", `lock:submit:${user}`);
-    const held = proxy.holdRequestOnce(isAcquire);
-    const { lease } = acquired(await lock.acquire(user));
-    await held;
     expect(await lease.release()).toBe("released");
     client.disconnect(true);
     await until(() => client.status === "ready", { what: "the client's next connection" });
@@ -48,21 +43,15 @@ describe("rule 6, P3: a retire is final only past every open deadline", () => {
     await until(async () => !(await redis.exists(lease.key)), {
       what: "the orphan to be deleted",
     });
-    await until(() => retire.messages.length > 0, { what: "the retire to be over" });
-    expect(retire.messages).toMatchObject([{ outcome: "final", key: lease.key }]);
+    expect(await retired()).toBe("final");
     expect(await redis.exists(lease.key)).toBe(false);
-    retire.stop();
   });
 
   test("it goes on until Redis' clock has passed the deadline, and a copy that lands then is refused", async () => {
-    const { lock, proxy } = await openFixture({ port: server.port, acquireTimeoutMs: 1_000 });
-    const user = freshUser();
-    const retire = record("submit-lock:retire", `lock:submit:${user}`);
-    const held = proxy.holdRequestOnce(isAcquire);
-    const { lease } = acquired(await lock.acquire(user));
-    await held;
+    const options = { port: server.port, acquireTimeoutMs: 1_000 };
+    const { proxy, lease, retired } = await openWithHeldCopy(options);
     await lease.release();
-    await until(() => retire.messages.length > 0, { what: "the retire to be over" });
+    await retired();
     const deadline = Number(proxy.commands.find(isAcquire)?.[4]);
     expect(Date.now()).toBeGreaterThanOrEqual(deadline);
     expect(proxy.commands.filter(isRelease).length).toBeGreaterThan(2);
@@ -73,23 +62,17 @@ describe("rule 6, P3: a retire is final only past every open deadline", () => {
     });
     expect(await executed(redis, "set")).toBe(before.set);
     expect(await redis.exists(lease.key)).toBe(false);
-    retire.stop();
   });
 
   test("when it is final, nothing more is sent", async () => {
-    const { lock, proxy } = await openFixture({ port: server.port, acquireTimeoutMs: 700 });
-    const user = freshUser();
-    const retire = record("submit-lock:retire", `lock:submit:${user}`);
-    const held = proxy.holdRequestOnce(isAcquire);
-    const { lease } = acquired(await lock.acquire(user));
-    await held;
+    const options = { port: server.port, acquireTimeoutMs: 700 };
+    const { proxy, lease, retired } = await openWithHeldCopy(options);
     await lease.release();
-    await until(() => retire.messages.length > 0, { what: "the retire to be over" });
+    await retired();
     const sent = proxy.commands.filter(isRelease).length;
     const at = performance.now() + 150;
     await until(() => performance.now() > at, { what: "three rounds of the retire loop" });
     expect(proxy.commands.filter(isRelease)).toHaveLength(sent);
-    retire.stop();
   });
 
   test("a Redis that stays silent is given up after 2 × acquireTimeoutMs + ttlMs", async () => {

@@ -4,26 +4,27 @@ import { LockClosedError } from "../../src/index.ts";
 import { record } from "../support/channels.ts";
 import { runChild, sourceUrl } from "../support/child.ts";
 import { freshUser } from "../support/ids.ts";
-import { acquired, leaseOf, openLock } from "../support/locks.ts";
+import { acquired } from "../support/locks.ts";
 import { sharedRedisPort, startRedis } from "../support/redis-server.ts";
 import { answer, foundBy, recordKey, submissionOf, submit } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, isAcquire, isComplete, isRelease, openFixture } from "./fixture.ts";
+import {
+  closeFixtures,
+  isAcquire,
+  isComplete,
+  isRelease,
+  openFixture,
+  openWithHeldCopy,
+} from "./fixture.ts";
 
 afterEach(closeFixtures);
 
 describe("rule 14: close", () => {
   test("it waits until every owner id has been retired", async () => {
-    const { lock, proxy } = await openFixture({ acquireTimeoutMs: 800 });
-    const user = freshUser();
-    const retire = record("submit-lock:retire", `lock:submit:${user}`);
-    const held = proxy.holdRequestOnce(isAcquire);
-    const { lease } = acquired(await lock.acquire(user));
-    await held;
-    await lease.release();
-    await lock.close();
-    expect(retire.messages).toMatchObject([{ outcome: "final" }]);
-    retire.stop();
+    const bench = await openWithHeldCopy({ acquireTimeoutMs: 800 });
+    await bench.lease.release();
+    await bench.lock.close();
+    expect(bench.retirements).toMatchObject([{ outcome: "final" }]);
   });
 
   test("no connection and no listener comes back after it, also with Redis silent", async () => {
@@ -40,31 +41,6 @@ describe("rule 14: close", () => {
     expect(["ready", "close", "end"].map((event) => client.listenerCount(event))).toEqual([
       0, 0, 0,
     ]);
-  });
-
-  test("it leaves the locks of the same store alone", async () => {
-    const { lock, store } = await openFixture();
-    const other = openLock({ store });
-    const lease = await leaseOf(other, freshUser());
-    await lock.close();
-    expect(lease.remainingMs()).toBeGreaterThan(0);
-    expect(await lease.release()).toBe("released");
-    await other.withLock(freshUser(), {}, () => {});
-  });
-
-  test("a store serves a new lock after its last one was closed", async () => {
-    const { lock, store } = await openFixture();
-    await lock.close();
-    await openLock({ store }).withLock(freshUser(), {}, () => {});
-  });
-
-  test("a store whose client is still open releases what was lost at the close", async () => {
-    const { lock, redis } = await openFixture();
-    const lease = await leaseOf(lock, freshUser());
-    await lock.close({ timeoutMs: 0 });
-    expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
-    expect(await lease.release()).toBe("released");
-    expect(await redis.exists(lease.key)).toBe(false);
   });
 
   test("a process that closes its locks and then its client ends by itself", async () => {

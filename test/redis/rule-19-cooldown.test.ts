@@ -1,13 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import type { Lease, SubmissionAttempt } from "../../src/index.ts";
-import { record } from "../support/channels.ts";
 import { redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
-import { acquired, leaseOf } from "../support/locks.ts";
+import { leaseOf } from "../support/locks.ts";
 import { answer, submissionOf } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, isAcquire, isComplete, isRelease, openFixture } from "./fixture.ts";
+import { closeFixtures, isComplete, isRelease, openFixture, openWithHeldCopy } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -70,12 +69,8 @@ describe("rule 19: a cooldown", () => {
   });
 
   test("keeps out a late request of the acquire before it, which is retired without another", async () => {
-    const { lock, proxy, client, redis } = await openFixture({ acquireTimeoutMs: 1_900 });
-    const user = freshUser();
-    const retire = record("submit-lock:retire", lock.keyFor(user));
-    const held = proxy.holdRequestOnce(isAcquire);
-    const { lease } = acquired(await lock.acquire(user));
-    await held;
+    const bench = await openWithHeldCopy({ acquireTimeoutMs: 1_900 });
+    const { lock, proxy, client, redis, user, lease, retired } = bench;
     expect(await lease.release({ cooldownMs: 400 })).toBe("released");
     await until(async () => !(await redis.exists(lease.key)), { what: "the cooldown to end" });
     // In time, and the key is free: it is taken again, by an owner id that is given up.
@@ -85,23 +80,14 @@ describe("rule 19: a cooldown", () => {
       what: "the late request to be retired",
       boundMs: 1_500,
     });
-    await until(() => retire.messages.length > 0, { what: "the retire to be over" });
-    expect(retire.messages).toMatchObject([{ outcome: "final" }]);
+    expect(await retired()).toBe("final");
     expect(await redis.exists(lease.key)).toBe(false);
     await (await leaseOf(lock, user)).release();
-    retire.stop();
   });
 
   test("that a person has ended is not set again by the retire of a late request", async () => {
-    const { lock, proxy, client, redis } = await openFixture({
-      ttlMs: 20_000,
-      acquireTimeoutMs: 5_000,
-    });
-    const user = freshUser();
-    const retire = record("submit-lock:retire", lock.keyFor(user));
-    const held = proxy.holdRequestOnce(isAcquire);
-    const { lease } = acquired(await lock.acquire(user));
-    await held;
+    const bench = await openWithHeldCopy({ ttlMs: 20_000, acquireTimeoutMs: 5_000 });
+    const { lock, proxy, client, redis, user, lease, retired } = bench;
     expect(await lease.release({ cooldownMs: 30_000 })).toBe("released");
     const found = await lock.inspect(user);
     if (found.state !== "cooldown") throw new Error(found.state);
@@ -112,10 +98,8 @@ describe("rule 19: a cooldown", () => {
     // In time, and the key is free: it is taken again, by an owner id that is given up.
     proxy.releaseHeld();
     await client.ping();
-    await until(() => retire.messages.length > 0, { what: "the retire to be over" });
-    expect(retire.messages).toMatchObject([{ outcome: "final" }]);
+    expect(await retired()).toBe("final");
     expect(await redis.get(lease.key)).toBe(null);
-    retire.stop();
   });
 
   test("that somebody has made to last for ever is given an end", async () => {

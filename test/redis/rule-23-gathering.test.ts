@@ -191,25 +191,6 @@ describe.each(clusterClients)("rule 23: gathering by node, with $name", ({ name,
     expect(calls.flatMap(({ keys }) => keys)).toEqual([]);
   });
 
-  test("a node that has forgotten the scripts is sent them, and everybody is served", async () => {
-    const { lock } = await openGathering();
-    const users = Array.from({ length: 60 }, freshUser);
-    await pairsOf(lock, users);
-    const all = await startLogs();
-    await pairsOf(lock, users);
-    const byText = async () =>
-      (await callsOf(all)).map((calls) => calls.some((call) => call.byText));
-    expect(await byText()).toEqual([false, false, false]);
-    await command(cluster.ports[1] as number, "SCRIPT", "FLUSH");
-    const acquires = record("submit-lock:acquire");
-    await pairsOf(lock, users);
-    acquires.stop();
-    expect(await byText()).toEqual([false, true, false]);
-    // Nothing was executed, so nothing has to be confirmed.
-    expect(new Set(acquires.messages.map(({ copies }) => copies))).toEqual(new Set([1]));
-    expect(acquires.messages).toHaveLength(60);
-  });
-
   test.skipIf(isNodeRedis(name))(
     "with automatic pipelining on the nodes' connections every call declares its keys",
     async () => {

@@ -11,11 +11,6 @@ export function keepsTheContract(openStore: () => LockStore): void {
   const open = () => asking(openStore());
   const rivalOf = (key: string) => commandOf({ key });
 
-  test("a free key is taken", async () => {
-    const reply = await open().acquire(commandOf()).reply;
-    expect(reply).toMatchObject({ kind: "taken" });
-  });
-
   test("a key that is held is contended, with the rest of its life", async () => {
     const [store, mine] = [open(), commandOf()];
     await store.acquire(mine).reply;
