@@ -1,8 +1,9 @@
 import { once } from "node:events";
 import { createConnection } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Redis } from "ioredis";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { closeClients, ioredis6 } from "./clients.ts";
+import { closeClients, ioredis6, type SharedOptions } from "./clients.ts";
 import { command } from "./command.ts";
 import { freshUser } from "./ids.ts";
 import { type RedisProxy, startProxy } from "./proxy.ts";
@@ -24,6 +25,13 @@ afterEach(async () => {
   await command(sharedRedisPort(), "DEL", key);
 });
 
+/** A client behind the proxy that is connected. */
+async function open(options: SharedOptions = {}): Promise<Redis> {
+  const redis = ioredis6.connect(proxy.port, { ...ONCE, ...options });
+  await once(redis, "ready");
+  return redis;
+}
+
 const stored = (): Promise<unknown> => command(sharedRedisPort(), "GET", key);
 const isSet = (argv: string[]): boolean => argv[0] === "set";
 
@@ -38,8 +46,7 @@ test("what is not disturbed passes, and is counted", async () => {
 });
 
 test("a reply is lost once: Redis has applied the command, and an earlier reply still arrives", async () => {
-  const redis = ioredis6.connect(proxy.port, ONCE);
-  await once(redis, "ready");
+  const redis = await open();
   const lost = proxy.loseReplyOnce(isSet);
   const before = redis.ping();
   const set = redis.set(key, "1");
@@ -56,8 +63,7 @@ test("a reply is lost once: Redis has applied the command, and an earlier reply 
 });
 
 test("a connection whose reply was lost is reset after the given time", async () => {
-  const redis = ioredis6.connect(proxy.port, { ...ONCE, commandTimeout: 10_000 });
-  await once(redis, "ready");
+  const redis = await open({ commandTimeout: 10_000 });
   const lost = proxy.loseReplyOnce(isSet, { resetAfterMs: 10 });
   await expect(redis.set(key, "1")).rejects.toThrow();
   await lost;
@@ -65,8 +71,7 @@ test("a connection whose reply was lost is reset after the given time", async ()
 });
 
 test("swallowed replies leave the command applied, and no later reply takes their place", async () => {
-  const redis = ioredis6.connect(proxy.port, ONCE);
-  await once(redis, "ready");
+  const redis = await open();
   proxy.swallowReplies(true);
   await expect(redis.set(key, "1")).rejects.toThrow("Command timed out");
   proxy.swallowReplies(false);
@@ -75,8 +80,7 @@ test("swallowed replies leave the command applied, and no later reply takes thei
 });
 
 test("swallowed requests never reach Redis", async () => {
-  const redis = ioredis6.connect(proxy.port, ONCE);
-  await once(redis, "ready");
+  const redis = await open();
   proxy.swallowRequests(true);
   await expect(redis.set(key, "1")).rejects.toThrow("Command timed out");
   proxy.swallowRequests(false);
@@ -86,8 +90,7 @@ test("swallowed requests never reach Redis", async () => {
 });
 
 test("held requests reach Redis later, also when their client has gone", async () => {
-  const redis = ioredis6.connect(proxy.port, ONCE);
-  await once(redis, "ready");
+  const redis = await open();
   proxy.holdRequests();
   await expect(redis.set(key, "late")).rejects.toThrow("Command timed out");
   closeClients();
@@ -98,8 +101,7 @@ test("held requests reach Redis later, also when their client has gone", async (
 });
 
 test("requests held for a time go on by themselves", async () => {
-  const redis = ioredis6.connect(proxy.port, { ...ONCE, commandTimeout: 10_000 });
-  await once(redis, "ready");
+  const redis = await open({ commandTimeout: 10_000 });
   proxy.holdRequests(50);
   expect(await redis.set(key, "1")).toBe("OK");
 });
@@ -116,8 +118,7 @@ test("one request is held with all that follow it on its connection; others pass
 });
 
 test("one request is held for a time and outlives its client, whose side was reset", async () => {
-  const redis = ioredis6.connect(proxy.port, ONCE);
-  await once(redis, "ready");
+  const redis = await open();
   const held = proxy.holdRequestOnce(isSet, { releaseAfterMs: 150, resetClientAfterMs: 20 });
   const set = redis.set(key, "late");
   await held;
@@ -127,8 +128,7 @@ test("one request is held for a time and outlives its client, whose side was res
 });
 
 test("one reply is held for a time, and Redis has applied the command meanwhile", async () => {
-  const redis = ioredis6.connect(proxy.port, { ...ONCE, commandTimeout: 10_000 });
-  await once(redis, "ready");
+  const redis = await open({ commandTimeout: 10_000 });
   const held = proxy.holdReplyOnce(isSet, { releaseAfterMs: 300 });
   const from = performance.now();
   const set = redis.set(key, "1");
@@ -139,8 +139,7 @@ test("one reply is held for a time, and Redis has applied the command meanwhile"
 });
 
 test("a reset before: Redis never sees the request", async () => {
-  const redis = ioredis6.connect(proxy.port, ONCE);
-  await once(redis, "ready");
+  const redis = await open();
   const reset = proxy.resetBeforeOnce(isSet);
   await expect(redis.set(key, "1")).rejects.toThrow();
   await reset;
@@ -148,8 +147,7 @@ test("a reset before: Redis never sees the request", async () => {
 });
 
 test("a deaf connection: one command is applied, no later one is", async () => {
-  const redis = ioredis6.connect(proxy.port, ONCE);
-  await once(redis, "ready");
+  const redis = await open();
   const lost = proxy.loseReplyOnce(isSet, { deaf: true });
   await Promise.all([expect(redis.set(key, "1")).rejects.toThrow("Command timed out"), lost]);
   await expect(redis.set(key, "2")).rejects.toThrow("Command timed out");
@@ -157,8 +155,7 @@ test("a deaf connection: one command is applied, no later one is", async () => {
 });
 
 test("every request waits for what is done before it, and keeps its place", async () => {
-  const redis = ioredis6.connect(proxy.port, ONCE);
-  await once(redis, "ready");
+  const redis = await open();
   let done = 0;
   proxy.waitBeforeEachRequest(async () => void done++);
   const replies = await Promise.all([redis.set(key, "1"), redis.get(key), redis.del(key)]);
@@ -211,16 +208,14 @@ test("a client that ends its side still hears what Redis has to say", async () =
 });
 
 test("a reset breaks every connection", async () => {
-  const redis = ioredis6.connect(proxy.port, ONCE);
-  await once(redis, "ready");
+  const redis = await open();
   proxy.resetAll();
   await until(() => redis.status === "end", { what: "the client to notice" });
   await until(() => proxy.connections === 0, { what: "the connection to be gone" });
 });
 
 test("refused: new connections fail, open ones stay, until it is lifted", async () => {
-  const redis = ioredis6.connect(proxy.port, ONCE);
-  await once(redis, "ready");
+  const redis = await open();
   await proxy.refuse(true);
   await expect(command(proxy.port, "PING")).rejects.toThrow();
   expect(await redis.ping()).toBe("PONG");
