@@ -149,13 +149,6 @@ const rights =
 
 const places: readonly (readonly [name: string, open: () => Promise<Place>])[] = [
   [
-    "a server",
-    async () => {
-      const { port, url } = await server();
-      return { url, named: `database 0 of 127.0.0.1:${port}`, lock: lockOn(port) };
-    },
-  ],
-  [
     "a server with a password and another database",
     async () => {
       const { port } = await server();
@@ -248,30 +241,24 @@ describe("P10: the commands with node-redis", () => {
       commands.map(async (args) => ({ name: args[0], ...(await run([...args, ...more], url)) })),
     );
 
-  test("end with 3 where no Redis is, also for a Cluster", async () => {
-    const url = `redis://127.0.0.1:${await freePort()}`;
-    for (const more of [[], ["--cluster"]]) {
+  test("end with 3 where no Redis is or none answers, also for a Cluster, and with 4 for a wrong password", async () => {
+    const [silent, closed] = [await server(), await server("--requirepass", "secret")];
+    silent.pause();
+    const nobody = `redis://127.0.0.1:${await freePort()}`;
+    const noAnswer =
+      /no answer from .*127\.0\.0\.1:\d+\. Is the address right, |no answer from 127/;
+    const rejected = /rejected the user name or password/;
+    for (const [url, more, wanted, message] of [
+      [nobody, [], 3, noAnswer],
+      [nobody, ["--cluster"], 3, noAnswer],
+      [silent.url, [], 3, noAnswer],
+      [closed.url, [], 4, rejected],
+      [closed.url.replace("://", "://:wrong-one@"), [], 4, rejected],
+    ] as const) {
       for (const { name, code, stdout, stderr } of await runAll(url, more)) {
-        expect({ name, code, stdout, stderr }).toMatchObject({ name, code: 3, stdout: "" });
-        expect(stderr).toMatch(/no answer from .*127\.0\.0\.1:\d+\. Is the address right, /);
+        expect({ url, name, code, stdout }).toEqual({ url, name, code: wanted, stdout: "" });
+        expect(stderr).toMatch(message);
       }
-    }
-  });
-
-  test("end with 3 where Redis does not answer", async () => {
-    const { url, pause } = await server();
-    pause();
-    for (const { name, code, stdout, stderr } of await runAll(url)) {
-      expect({ name, code, stdout }).toEqual({ name, code: 3, stdout: "" });
-      expect(stderr).toContain("no answer from 127.0.0.1:");
-    }
-  });
-
-  test.each(["", ":wrong-one@"])("end with 4 after a wrong password: %j", async (auth) => {
-    const { port } = await server("--requirepass", "secret");
-    for (const { name, code, stdout, stderr } of await runAll(`redis://${auth}127.0.0.1:${port}`)) {
-      expect({ name, code, stdout }).toEqual({ name, code: 4, stdout: "" });
-      expect(stderr).toContain("rejected the user name or password");
     }
   });
 

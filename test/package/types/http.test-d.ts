@@ -343,23 +343,7 @@ submitGuard({ lock, userId, idempotency: { store: async () => true } });
 submitGuard({ lock, userId, cooldownMs: "1s" });
 // @ts-expect-error what does not match cannot be waved through
 submitGuard({ lock, userId, onMismatch: "proceed" });
-// @ts-expect-error a store is no lock
-koaGuard({ lock: new MemoryStore(), userId });
 // @ts-expect-error an unknown option
 koaGuard({ lock, userId, onConflict: () => {} });
-// @ts-expect-error a user id is a string, a number or a bigint
-koaGuard({ lock, userId: () => ({ id: 42 }) });
-// @ts-expect-error contention cannot be waved through
-koaGuard({ lock, userId, onContended: "proceed" });
-// @ts-expect-error no such word
-koaGuard({ lock, userId, onUnavailable: "open" });
-// @ts-expect-error a predicate
-koaGuard({ lock, userId, skip: true });
-// @ts-expect-error an object of options
-koaGuard({ lock, userId, idempotency: true });
-// @ts-expect-error an id is a text
-koaGuard({ lock, userId, idempotency: { submissionId: () => 42 } });
-// @ts-expect-error a number of milliseconds
-koaGuard({ lock, userId, cooldownMs: "1s" });
 // @ts-expect-error a replay cannot be waved through
 koaGuard({ lock, userId, onReplay: "proceed" });
