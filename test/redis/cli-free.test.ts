@@ -14,8 +14,12 @@ const env = { REDIS_URL: `redis://127.0.0.1:${port}` };
 
 const why = ["--reason", "ticket 4711", "--by", "anna@ops-1"];
 
-async function idOf(user: string): Promise<string> {
-  return JSON.parse((await runMain(["show", user, "--json"], env)).stdout).id;
+/** A user whose lock is held. */
+async function openHeld(options: Parameters<typeof openDirect>[0] = {}) {
+  const lock = await openDirect(options);
+  const user = freshUser();
+  const lease = await leaseOf(lock, user);
+  return { lock, user, lease, id: lease.ownerId.slice(0, 8) };
 }
 
 /** The audit line. */
@@ -25,10 +29,7 @@ function audit(stderr: string): Record<string, unknown> {
 
 describe("free", () => {
   test("tells the holder before the next one may start, and writes an audit line", async () => {
-    const lock = await openDirect({ ttlMs: 3_000, holder: "web-3:4711" });
-    const user = freshUser();
-    const lease = await leaseOf(lock, user);
-    const id = await idOf(user);
+    const { lock, user, lease, id } = await openHeld({ ttlMs: 3_000, holder: "web-3:4711" });
     const { code, stdout, stderr } = await runMain(["free", user, "--id", id, ...why], env);
     expect(code).toBe(0);
     expect(stdout).toMatch(
@@ -59,10 +60,7 @@ describe("free", () => {
   });
 
   test("answers a second one of the same id as the first", async () => {
-    const lock = await openDirect({ ttlMs: 20_000, acquireTimeoutMs: 5_000 });
-    const user = freshUser();
-    await leaseOf(lock, user);
-    const id = await idOf(user);
+    const { user, id } = await openHeld({ ttlMs: 20_000, acquireTimeoutMs: 5_000 });
     const args = ["free", user, "--id", id, ...why, "--json"];
     for (const attempt of [1, 2]) {
       const { code, stdout, stderr } = await runMain(args, env);
@@ -120,9 +118,7 @@ describe("free", () => {
   });
 
   test("changes nothing in a dry run", async () => {
-    const lock = await openDirect({});
-    const user = freshUser();
-    const lease = await leaseOf(lock, user);
+    const { user, lease } = await openHeld();
     const { code, stdout } = await runMain(["free", user, "--dry-run"], env);
     expect(code).toBe(0);
     expect(stdout).toContain(`Would free user ${user} (${lease.ownerId.slice(0, 8)}, working, `);
@@ -180,9 +176,7 @@ describe("free", () => {
   });
 
   test("refuses an id that is none", async () => {
-    const lock = await openDirect({});
-    const user = freshUser();
-    const lease = await leaseOf(lock, user);
+    const { user, lease } = await openHeld();
     for (const id of ["", "0f8f", "everybody"]) {
       const { code, stderr } = await runMain(["free", user, "--id", id, ...why], env);
       expect({ id, code }).toEqual({ id, code: 2 });
@@ -197,9 +191,7 @@ describe("free", () => {
     ["no reason", [""], "nothing was typed"],
     ["the end of the input", ["why", undefined], "nothing was typed"],
   ])("changes nothing when a person types %s", async (_what, answers, message) => {
-    const lock = await openDirect({});
-    const user = freshUser();
-    const lease = await leaseOf(lock, user);
+    const { user, lease } = await openHeld();
     const { code, stderr } = await runAsPerson(["free", user], env, answers);
     expect(code).toBe(2);
     expect(stderr).toContain(message);
@@ -209,10 +201,7 @@ describe("free", () => {
   });
 
   test("--now asks for the id once more where there is somebody to ask", async () => {
-    const lock = await openDirect({});
-    const user = freshUser();
-    const lease = await leaseOf(lock, user);
-    const id = lease.ownerId.slice(0, 8);
+    const { lock, user, lease, id } = await openHeld();
     const args = ["free", user, "--id", id, "--now", ...why];
     expect(await runAsPerson(args, env, ["no"])).toMatchObject({ code: 2 });
     expect(String(await command(port, "get", lease.key))).toContain(lease.ownerId);

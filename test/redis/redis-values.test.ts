@@ -15,8 +15,6 @@ afterEach(async () => {
   closeClients();
 });
 
-const noFingerprint = "-".repeat(22);
-
 describe("what Redis holds", () => {
   const lockWith = (options: Omit<SubmitLockOptions, "store"> = {}) =>
     openLock({ store: new RedisStore(ioredis6.connect(sharedRedisPort())), ...options });
@@ -43,18 +41,17 @@ describe("what Redis holds", () => {
     await lease.release();
   });
 
-  test("a lock of a submission: its id and its fingerprint at the end, 22 characters each", async () => {
+  test.each([
+    ["its fingerprint", "a payload"],
+    ["22 dashes without one", undefined],
+  ])("a lock of a submission ends with its id and %s", async (_what, fingerprint) => {
     const lock = lockWith({ holder: "web-3" });
-    const lease = await submissionOf(lock, freshUser(), { fingerprint: "a payload" });
-    const { id, fingerprint } = hashesOf("cart 7", "a payload");
-    expect((await fieldsOf(lease.key)).slice(4)).toEqual(["web-3", id, fingerprint]);
-    expect((await redis.get(lease.key))?.slice(-45)).toBe(`${id}:${fingerprint}`);
-    await lease.release();
-  });
-
-  test("a lock of a submission without a fingerprint ends with 22 dashes", async () => {
-    const lease = await submissionOf(lockWith(), freshUser());
-    expect((await fieldsOf(lease.key)).at(-1)).toBe(noFingerprint);
+    const lease = await submissionOf(lock, freshUser(), { fingerprint });
+    const hashes = hashesOf("cart 7", fingerprint);
+    if (fingerprint === undefined) expect(hashes.fingerprint).toBe("-".repeat(22));
+    const end = [hashes.id, hashes.fingerprint];
+    expect((await fieldsOf(lease.key)).slice(4)).toEqual(["web-3", ...end]);
+    expect((await redis.get(lease.key))?.slice(-45)).toBe(end.join(":"));
     await lease.release();
   });
 

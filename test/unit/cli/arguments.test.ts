@@ -1,10 +1,18 @@
 import { describe, expect, test } from "vitest";
 import { toCliError } from "../../../src/cli/failure.ts";
+import { free } from "../../../src/cli/free.ts";
 import { userOf } from "../../../src/cli/list.ts";
 import { Arguments } from "../../../src/cli/main.ts";
 import { renewalsOf } from "../../../src/cli/show.ts";
 import { count, duration, quoted } from "../../../src/cli/terminal.ts";
-import { MemoryStore, SubmitLock } from "../../../src/index.ts";
+import {
+  InvalidOptionError,
+  LockMisconfiguredError,
+  LockUnavailableError,
+  MemoryStore,
+  SubmitLock,
+} from "../../../src/index.ts";
+import { linesOf, lockOf } from "./fakes.ts";
 
 describe("what is typed", () => {
   test.each<[string, string[], string]>([
@@ -181,4 +189,26 @@ describe("an error", () => {
       "redis-1:6379 answered with an error (outer: ERR max number of clients reached)",
     );
   });
+});
+
+const refused = new LockMisconfiguredError("no", { cause: new Error("NOPERM") });
+const down = new LockUnavailableError("no", { cause: new Error("READONLY") });
+
+test.each([
+  ["refused for good", refused, "Nothing was changed."],
+  ["refused now", down, "Nothing was changed."],
+  ["wrong", new InvalidOptionError("by"), "Nothing was changed."],
+  [
+    "refused after a request that may have been executed",
+    new LockUnavailableError("no", { cause: down }),
+    "Whether the user was freed is not known. Look again: ",
+  ],
+  ["lost", new Error("lost"), "Whether the user was freed is not known. Look again: "],
+])("a free that is %s says whether it changed anything", async (_what, error, said) => {
+  const found = { state: "cooldown", id: "0f8fad5b", expiresInMs: 1_000 } as const;
+  const [first] = lockOf(found).locks;
+  const lock = { ...first.lock, free: () => Promise.reject(error) };
+  const argv = ["free", "42", "--id", "0f8fad5b", "--reason", "x"];
+  const run = linesOf(free, argv, { locks: [{ ...first, lock }] });
+  await expect(run).rejects.toThrow(said);
 });
