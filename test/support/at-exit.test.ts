@@ -7,7 +7,8 @@ import { fileURLToPath } from "node:url";
 import { afterEach, expect, inject, test } from "vitest";
 import { until } from "./until.ts";
 
-const at = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+const config = fileURLToPath(new URL("./at-exit/vitest.config.ts", import.meta.url));
+const vitest = fileURLToPath(new URL("../../node_modules/vitest/vitest.mjs", import.meta.url));
 
 /** A laboratory that starts a server, tells its process, and is at work for longer than it is let. */
 const laboratory = `
@@ -51,7 +52,7 @@ test.each([
     "its server, and its workers with theirs",
     3,
     "SIGINT",
-    [at("../../node_modules/vitest/vitest.mjs"), "run", "--config", at("at-exit/vitest.config.ts")],
+    [vitest, "run", "--config", config],
   ],
 ] as const)("%s ends %s", async (_what, _whom, processes, signal, args) => {
   // The servers keep their files in a folder that the test knows.
