@@ -100,7 +100,3 @@ test("the alerts name only what is exported", () => {
   expect(named.size).toBeGreaterThan(8);
   for (const name of named) expect(series.has(name) || labels.has(name), name).toBe(true);
 });
-
-test("what is no PromQL is found", () => {
-  expect(() => selectorsIn("sum (rate(submit_lock_lease_count[5m])")).toThrow("no PromQL");
-});

@@ -1,5 +1,5 @@
 import { inspect } from "node:util";
-import { afterEach, describe, expect, expectTypeOf, test } from "vitest";
+import { describe, expect, expectTypeOf, test } from "vitest";
 import {
   AnsweredTwiceError,
   AnswerUnavailableError,
@@ -13,18 +13,12 @@ import {
   LockLostError,
   LockMisconfiguredError,
   LockUnavailableError,
-  MemoryStore,
   NoFingerprintError,
   SubmissionMismatchError,
   SubmitLockError,
   type SubmitLockErrorCode,
 } from "../../src/index.ts";
-import { freshUser } from "../support/ids.ts";
-import { acquired, closeLocks, leaseOf, openLock } from "../support/locks.ts";
-import { until } from "../support/until.ts";
 import { inSources } from "./docs/sources.ts";
-
-afterEach(closeLocks);
 
 const cause = new Error("why");
 const errors = [
@@ -89,37 +83,4 @@ test.each([
 test("an error of another copy of the package is recognised", () => {
   const foreign = Object.assign(new Error("x"), { [Symbol.for("submit-lock.error")]: true });
   expect(isSubmitLockError(foreign)).toBe(true);
-});
-
-/** Everything that a logger could make of a value. */
-const shown = (value: unknown) =>
-  inspect(value, { depth: 10, showHidden: true, getters: false }) +
-  JSON.stringify(value) +
-  (value instanceof Error ? `${value.stack}${JSON.stringify({ ...value })}` : "");
-
-describe("the owner id stays out of logs", () => {
-  test("of a lease and of the attempt that brought it", async () => {
-    const lock = openLock({ store: new MemoryStore() });
-    const attempt = acquired(await lock.acquire(freshUser()));
-    const { ownerId } = attempt.lease;
-    expect(shown(attempt)).not.toContain(ownerId);
-    expect(shown({ state: { submitLease: attempt.lease } })).not.toContain(ownerId);
-    expect(Object.keys(attempt.lease)).toEqual([]);
-  });
-
-  test("of the reason of a lost lease", async () => {
-    const lock = openLock({ store: new MemoryStore(), ttlMs: 100, maxHoldMs: 100 });
-    const { signal, ownerId, key } = await leaseOf(lock, freshUser());
-    await until(() => signal.aborted, { what: "the loss" });
-    expect(shown(signal.reason)).toContain(key);
-    expect(shown(signal.reason)).not.toContain(ownerId);
-  });
-
-  test("of an attempt that is contended", async () => {
-    const lock = openLock({ store: new MemoryStore() });
-    const user = freshUser();
-    const { ownerId } = await leaseOf(lock, user);
-    const error = await lock.withLock(user, {}, () => {}).catch((reason: unknown) => reason);
-    expect(shown([await lock.acquire(user), error])).not.toContain(ownerId);
-  });
 });

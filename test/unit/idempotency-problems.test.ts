@@ -70,3 +70,9 @@ test("the problems of the lock do not mention the docs of submissions", () => {
   expect(JSON.parse(body).type).toBe("about:blank");
   expect(headers).not.toHaveProperty("Link");
 });
+
+test("the problem of a cooldown tells that the order before has ended", () => {
+  const cooldown = { ...contended, sameSubmission: false, isCooldown: true };
+  const { body } = problemOf(cooldown, { docs, isDerived: false, prefersPage: false });
+  expect(JSON.parse(body).detail).toContain("ended a moment ago");
+});

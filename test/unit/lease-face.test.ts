@@ -1,7 +1,7 @@
 import { format, inspect } from "node:util";
 import { afterEach, describe, expect, test } from "vitest";
 import { type Lease, MemoryStore } from "../../src/index.ts";
-import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
+import { acquired, closeLocks, leaseOf, openLock } from "../support/locks.ts";
 
 afterEach(closeLocks);
 
@@ -87,6 +87,16 @@ describe("a lease in a user's hands", () => {
     await lock.close({ timeoutMs: 0 });
     expect(signal.reason).toMatchObject({ code: "SUBMIT_LOCK_LOST" });
     const shown = inspect(signal.reason, { showHidden: true, depth: null });
-    expect(shown).not.toContain(ownerId.slice(0, 8));
+    expect(shown).toContain("lock:submit:42");
+    expect(`${shown}${JSON.stringify({ ...signal.reason })}`).not.toContain(ownerId.slice(0, 8));
+  });
+
+  test("does not show its owner id in its attempt, or in one that is contended", async () => {
+    const lock = openLock({ store: new MemoryStore() });
+    const attempt = acquired(await lock.acquire("42"));
+    const error = await lock.withLock("42", {}, () => {}).catch((reason: unknown) => reason);
+    const all = [attempt, await lock.acquire("42"), error];
+    const shown = inspect(all, { showHidden: true, depth: 10 }) + JSON.stringify(all);
+    expect(shown).not.toContain(attempt.lease.ownerId.slice(0, 8));
   });
 });

@@ -1,9 +1,12 @@
 import { createHash } from "node:crypto";
 import { EventEmitter } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
+import fc from "fast-check";
 import { expect, test } from "vitest";
 import { type IoredisClient, IoredisPort } from "../../src/stores/redis/clients/ioredis.ts";
 import { Connection } from "../../src/stores/redis/connection.ts";
+import { ConnectionPair, RedisClock } from "../../src/stores/redis/connection-pair.ts";
+import { until } from "../support/until.ts";
 
 /** A client whose every call is answered, or given up, by the test. */
 class HeldClient extends EventEmitter implements IoredisClient {
@@ -190,4 +193,116 @@ test("a client without EVALSHA is called by the text", async () => {
   Object.assign(client, { evalsha: undefined });
   send();
   expect(sent()).toEqual(["a call", "a call"]);
+});
+
+/** A client that was ready and is lost, and whose duplicates stay in one state for ever. */
+class LostClient extends EventEmitter implements IoredisClient {
+  status = "ready";
+  readonly duplicates: EventEmitter[] = [];
+  readonly #stateOfDuplicates: string;
+
+  constructor(stateOfDuplicates: string) {
+    super();
+    this.#stateOfDuplicates = stateOfDuplicates;
+  }
+
+  duplicate(): unknown {
+    const status = this.#stateOfDuplicates;
+    const client = Object.assign(new EventEmitter(), { status, disconnect: () => {} });
+    this.duplicates.push(client);
+    return client;
+  }
+
+  eval(): Promise<unknown> {
+    return new Promise(() => {});
+  }
+
+  connect(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  disconnect(): void {}
+}
+
+function lost(stateOfDuplicates: string) {
+  const client = new LostClient(stateOfDuplicates);
+  const pair = ConnectionPair.of(new IoredisPort(client));
+  const detach = pair.attach(() => {});
+  client.status = "reconnecting";
+  const pick = (commandTimeoutMs: number) => pair.pick(0, "key", commandTimeoutMs);
+  return { client, pick, detach };
+}
+
+test("a second connection whose handshake is not answered is replaced", async () => {
+  const { client, pick, detach } = lost("connect");
+  const isReplaced = () => {
+    pick(200);
+    return client.duplicates.length > 1;
+  };
+  await until(isReplaced, { what: "another duplicate" });
+  detach();
+});
+
+test.each([
+  ["that still looks for a server", "connecting", 200],
+  ["whose lock has patience", "connect", 10_000],
+])("a second connection %s is left its time", async (_name, state, commandTimeoutMs) => {
+  const { client, pick, detach } = lost(state);
+  const end = performance.now() + 2_500;
+  while (performance.now() < end) {
+    pick(commandTimeoutMs);
+    await sleep(50);
+  }
+  expect(client.duplicates).toHaveLength(1);
+  detach();
+});
+
+/** A reply of a Redis whose clock is ahead of ours by `ahead`, after `out` and `back` milliseconds on the way. */
+function reply(clock: RedisClock, ahead: number, out: number, back: number): void {
+  const readAt = performance.now();
+  const executedAt = readAt - back;
+  clock.learn(Math.floor(executedAt + ahead), executedAt - out, readAt);
+}
+const errorOf = (clock: RedisClock, ahead: number) => clock.now() - (performance.now() + ahead);
+const wallClock = Date.now() - performance.now();
+
+test("the clock's estimate starts at the wall clock of this process", () => {
+  expect(Math.abs(errorOf(new RedisClock(), wallClock))).toBeLessThan(50);
+});
+
+test("one quick reply puts a wrong estimate right, whichever way it was wrong", () => {
+  for (const hours of [-1, 1]) {
+    const clock = new RedisClock();
+    const ahead = wallClock + hours * 3_600_000;
+    reply(clock, ahead, 1, 1);
+    expect(Math.abs(errorOf(clock, ahead))).toBeLessThan(50);
+  }
+});
+
+test("a late reply, whose bounds are wide, does not spoil an estimate that is within them", () => {
+  const clock = new RedisClock();
+  reply(clock, wallClock + 5_000, 0, 0);
+  const before = errorOf(clock, wallClock + 5_000);
+  reply(clock, wallClock + 5_000, 10_000, 10_000);
+  expect(Math.abs(errorOf(clock, wallClock + 5_000) - before)).toBeLessThanOrEqual(2);
+});
+
+test("the clock's estimate lies within the bounds of the last reply, whatever came before", () => {
+  const ms = fc.integer({ min: 0, max: 10_000 });
+  const replies = fc.array(fc.tuple(fc.integer({ min: -1e9, max: 1e9 }), ms, ms), { minLength: 1 });
+  fc.assert(
+    fc.property(replies, (all) => {
+      const clock = new RedisClock();
+      for (const [ahead, out, back] of all) reply(clock, ahead, out, back);
+      const [ahead, out, back] = all.at(-1) as [number, number, number];
+      // 50 ms, because the test itself may be held up between the two readings of the clock.
+      const error = errorOf(clock, ahead);
+      expect(error).toBeGreaterThanOrEqual(-back - 50);
+      expect(error).toBeLessThanOrEqual(out + 50);
+    }),
+  );
+});
+
+test("the time is a whole number, as the script compares whole numbers", () => {
+  expect(Number.isSafeInteger(new RedisClock().now())).toBe(true);
 });

@@ -2,6 +2,8 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
+import { mutations } from "../lab/simulation/mutants/mutations.ts";
+import { misfits } from "../lab/simulation/mutants/workshop.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const protocol = readFileSync(join(root, "docs/internals/protocol.md"), "utf8");
@@ -43,4 +45,9 @@ test("the protocol lists the places, and no other", () => {
   const given = protocol.split(`${heading}\n`)[1]?.match(/^- Rule .*$/gm) ?? [];
   const right = `${heading}\n\n${list.join("\n")}\n`;
   expect(given, `docs/internals/protocol.md must end with this:\n\n${right}`).toEqual(list);
+});
+
+// The hunt itself takes minutes, and would find it out too late.
+test("every mutant's text stands in its file, once", async () => {
+  expect(await misfits(mutations)).toEqual([]);
 });

@@ -13,7 +13,7 @@ import { setImmediate as turn } from "node:timers/promises";
 import express5 from "express";
 import express4 from "express4";
 import { afterEach, describe, expect, test } from "vitest";
-import { bodyIsUnparsed, bodyWasAnnounced, sentBody } from "../../src/node/payload.ts";
+import { bodyIsUnparsed, bodyWasAnnounced, sentBody, sentFiles } from "../../src/node/payload.ts";
 
 const servers: { close(): unknown }[] = [];
 afterEach(() => {
@@ -173,4 +173,43 @@ test("what a platform has parsed by itself counts, unless it is empty", async ()
     );
   const answers = await over1({ "Content-Length": "2" }, (req) => req.end("{}"), look);
   expect(answers).toEqual([true, true, false, false, false, false, false, false]);
+});
+
+const file = { fieldname: "list", originalname: "a.txt", mimetype: "text/plain", size: 3 };
+const inMemory = { ...file, buffer: Buffer.from("abc") };
+
+test("places without a file describe nothing", () => {
+  for (const places of [[], [undefined, null], [[], {}], [Object.create(null)], [{ list: [] }]]) {
+    expect(sentFiles(places)).toBeUndefined();
+  }
+});
+
+test("a file that lies in two places is one file", () => {
+  const files = { list: [inMemory] };
+  expect(sentFiles([files, undefined, files])).toEqual(sentFiles([files]));
+});
+
+test("a field may have any name", () => {
+  const files = JSON.parse('{"__proto__":{"name":"a","hash":"1"},"size":{"name":"b","hash":"2"}}');
+  expect(Object.keys(sentFiles([files]) ?? {})).toEqual(["__proto__", "size"]);
+});
+
+describe("a file cannot be compared:", () => {
+  test.each<[what: string, place: unknown]>([
+    ["a file without bytes", file],
+    ["an empty buffer of a file on disk", { ...inMemory, buffer: Buffer.alloc(0) }],
+    ["bytes that are not those of the size", { ...inMemory, size: 4 }],
+    ["bytes without a size", { ...inMemory, size: undefined }],
+    ["a hash that is empty", { ...file, hash: "" }],
+    ["a hash that is not finished", { ...file, hash: { update() {} } }],
+    ["an ETag", { ...file, etag: '"900150983cd24fb0d6963f7d28e17f72"' }],
+    ["a path", { path: "/tmp/a" }],
+    ["a web File", new File(["abc"], "a.txt")],
+    ["a file among others", [inMemory, file]],
+    ["a file in a field of a field", { list: { first: file } }],
+  ])("%s", (_what, place) => {
+    expect(() => sentFiles([place])).toThrow(
+      expect.objectContaining({ code: "SUBMIT_LOCK_NO_FINGERPRINT", status: 500 }),
+    );
+  });
 });
