@@ -1,28 +1,23 @@
-import { once } from "node:events";
 import type { Server, ServerResponse } from "node:http";
 import type { Http2Server, Http2ServerResponse } from "node:http2";
-import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
 import { Child } from "../support/child.ts";
-import { closeClients, ioredis6 } from "../support/clients.ts";
 import { compiled } from "../support/compiled.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
-import { observer } from "../support/observer.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { allSeeing, type Framework, inProcesses, writesByHand } from "./frameworks.ts";
-import { openClient } from "./http-client.ts";
+import { allSeeing, type Framework, newest, writesByHand } from "./frameworks.ts";
+import { listen, openClient } from "./http-client.ts";
 import { orderKey } from "./once-shop.ts";
-import { patientTimes } from "./shop.ts";
+import { patientTimes, sharedRedis } from "./shop.ts";
 import type { AppParts, Turn } from "./turn.ts";
 
 const closing: (() => unknown)[] = [];
 afterEach(async () => {
   for (const close of closing.splice(0).reverse()) await close();
   await closeLocks();
-  closeClients();
 });
 
 type Server1Or2 = Server | Http2Server;
@@ -60,7 +55,7 @@ type Guard = NonNullable<AppParts["guard"]>;
 /** What a client gets of an answer behind whose end the handler acts. */
 async function answered(framework: Framework, guard: Guard | undefined, act: Act): Promise<string> {
   const user = freshUser();
-  const store = new RedisStore(ioredis6.connect(sharedRedisPort()));
+  const store = new RedisStore(sharedRedis());
   const lock = guard && openLock({ store, ...patientTimes });
   const server = framework.makeServer({
     lock,
@@ -70,10 +65,9 @@ async function answered(framework: Framework, guard: Guard | undefined, act: Act
       act(turn, server);
     },
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
+  const port = await listen(server);
   closing.push(() => server.close());
-  const client = openClient(framework.http, (server.address() as AddressInfo).port);
+  const client = openClient(framework.http, port);
   closing.push(() => client.close());
   const told = await client
     .call({ headers: { "x-user": user, "idempotency-key": orderKey } })
@@ -82,9 +76,9 @@ async function answered(framework: Framework, guard: Guard | undefined, act: Act
       () => "nothing",
     );
   // A cooldown keeps the user's key for a while, and it is no longer the lease's.
-  const ownerOf = () => observer().ownerOf(`lock:submit:${user}`);
   if (lock !== undefined && guard?.cooldownMs === undefined) {
-    await until(async () => (await ownerOf()) === undefined, { what: "the lock to be free" });
+    const isFree = async () => (await sharedRedis().exists(lock.keyFor(user))) === 0;
+    await until(isFree, { what: "the lock to be free" });
   }
   return told;
 }
@@ -112,7 +106,7 @@ describe.each(allSeeing.filter(writesByHand))(
   },
 );
 
-describe.each(inProcesses.filter(writesByHand))(
+describe.each(newest.filter(writesByHand))(
   "P8: an answer that is ended, on $name",
   ({ http, name }) => {
     test.each(["exit", "abort"])(

@@ -1,6 +1,5 @@
 import { once } from "node:events";
 import { createServer, request, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
 import { getRequestListener } from "@hono/node-server";
 import express5 from "express";
 import express4 from "express4";
@@ -14,8 +13,8 @@ import { submitGuard as fetchGuard, submissionOf } from "../../src/fetch/index.t
 import type { RequestSubmission } from "../../src/http/public.ts";
 import { RedisStore, SubmitLock, type SubmitLockOptions } from "../../src/index.ts";
 import { submitGuard as koaGuard } from "../../src/koa/index.ts";
-import { closeClients, ioredis6 } from "../support/clients.ts";
-import { sharedRedisPort } from "../support/redis-server.ts";
+import { listen } from "./http-client.ts";
+import { patientTimes, sharedRedis } from "./shop.ts";
 
 /** What the handler of a test answers. */
 export interface Answer {
@@ -39,11 +38,19 @@ interface GuardOf<Mount> {
   readonly before?: Mount;
 }
 
-export interface ShopParts {
+export interface Guards {
   readonly express: GuardOf<express5.RequestHandler>;
   readonly koa: GuardOf<Koa3.Middleware>;
   readonly fastify: GuardOf<onRequestAsyncHookHandler>;
   readonly fetch: GuardOf<MiddlewareHandler>;
+}
+
+/** The same options for each framework. */
+export function everywhere(options: object): Guards {
+  return { express: { options }, koa: { options }, fastify: { options }, fetch: { options } };
+}
+
+export interface ShopParts extends Guards {
   readonly handler: (run: Run) => Answer | Promise<Answer>;
   readonly lock?: Omit<SubmitLockOptions, "store">;
 }
@@ -181,7 +188,6 @@ export async function closeConformingShops(): Promise<void> {
   const closing = [...open].map((shop) => shop.close());
   open.clear();
   await Promise.all(closing);
-  closeClients();
 }
 
 export async function openConformingShop(
@@ -199,10 +205,11 @@ export class ConformingShop {
   readonly lock: SubmitLock;
   readonly runs: Run[] = [];
   readonly #server: Server;
+  #port = 0;
 
   constructor(framework: Framework, parts: ShopParts) {
-    const redis = ioredis6.connect(sharedRedisPort());
-    this.lock = new SubmitLock({ ...parts.lock, store: new RedisStore(redis) });
+    const store = new RedisStore(sharedRedis());
+    this.lock = new SubmitLock({ ...patientTimes, ...parts.lock, store });
     this.#server = framework.serve(
       this.lock,
       parts,
@@ -215,16 +222,14 @@ export class ConformingShop {
   }
 
   async listen(): Promise<void> {
-    this.#server.listen(0, "127.0.0.1");
-    await once(this.#server, "listening");
+    this.#port = await listen(this.#server);
   }
 
   /** One request on a connection of its own. */
   async submit(submit: Submit): Promise<Reply> {
     const { user, path = "/orders", method = "POST", key, body, headers } = submit;
-    const { port } = this.#server.address() as AddressInfo;
     const text = typeof body === "string" ? body : JSON.stringify(body ?? {});
-    const req = request({ host: "127.0.0.1", port, method, path, agent: false });
+    const req = request({ host: "127.0.0.1", port: this.#port, method, path, agent: false });
     if (user !== undefined) req.setHeader("X-User", user);
     if (key !== undefined) req.setHeader("Idempotency-Key", key);
     for (const [name, value] of Object.entries(headers ?? {})) req.setHeader(name, value);

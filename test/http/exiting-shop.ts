@@ -1,8 +1,7 @@
-import { once } from "node:events";
-import type { AddressInfo } from "node:net";
 import { Redis } from "ioredis";
 import { RedisStore, SubmitLock } from "../../src/index.ts";
 import { all } from "./frameworks.ts";
+import { listen } from "./http-client.ts";
 import { patientTimes } from "./shop.ts";
 
 /**
@@ -23,7 +22,5 @@ const server = framework.makeServer({
     process.exit();
   },
 });
-server.listen(0, "127.0.0.1");
-await once(server, "listening");
-process.send?.({ port: (server.address() as AddressInfo).port });
+process.send?.({ port: await listen(server) });
 process.once("disconnect", () => process.exit());

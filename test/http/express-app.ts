@@ -3,7 +3,7 @@ import { pipeline } from "node:stream/promises";
 import type express5 from "express";
 import type { ErrorRequestHandler, Request, RequestHandler, Response } from "express";
 import { type SubmitGuard, submitGuard } from "../../src/express/index.ts";
-import { type AppParts, type Told, type Turn, userOf } from "./turn.ts";
+import { type AppParts, answersOf, type Told, type Turn, userOf } from "./turn.ts";
 
 /** An application with the order handler at /orders, and an error handler. */
 export function expressListener(
@@ -35,15 +35,14 @@ export function expressListener(
   return app;
 }
 
-function answerFunctions({ answers = {} }: AppParts): object {
-  const functions = Object.entries(answers).map(([name, answer]) => [
-    name,
-    (_req: Request, res: Response, _next: unknown, told: Told) => {
+function answerFunctions(parts: AppParts): object {
+  return answersOf(
+    parts,
+    (answer) => (_req: Request, res: Response, _next: unknown, told: Told) => {
       const [status, body] = answer(told);
       res.status(status).json(body);
     },
-  ]);
-  return Object.fromEntries(functions);
+  );
 }
 
 function orderHandler(parts: AppParts): RequestHandler {

@@ -6,7 +6,7 @@ import Fastify, {
   type RouteHandler,
 } from "fastify";
 import { submitGuard } from "../../src/fastify/index.ts";
-import { type AppParts, type Layer, type Told, type Turn, userOf } from "./turn.ts";
+import { type AppParts, answersOf, type Layer, type Told, type Turn, userOf } from "./turn.ts";
 
 /** An application with the order handler at /orders, and an error handler. */
 export function fastifyListener(parts: AppParts, http: 1 | 2): RequestListener {
@@ -90,16 +90,15 @@ function onRequest<Result>(callback: ((req: IncomingMessage) => Result) | undefi
   return ({ body, raw }: FastifyRequest) => callback(Object.assign(raw, { body }));
 }
 
-function answerFunctions({ answers = {} }: AppParts): object {
-  const functions = Object.entries(answers).map(([name, answer]) => [
-    name,
-    (_request: FastifyRequest, reply: FastifyReply, told: Told) => {
+function answerFunctions(parts: AppParts): object {
+  return answersOf(
+    parts,
+    (answer) => (_request: FastifyRequest, reply: FastifyReply, told: Told) => {
       const [status, body] = answer(told);
       reply.code(status);
       return body;
     },
-  ]);
-  return Object.fromEntries(functions);
+  );
 }
 
 const answered = new WeakSet<FastifyReply>();

@@ -3,7 +3,7 @@ import { Readable } from "node:stream";
 import { getRequestListener } from "@hono/node-server";
 import { type Context, Hono } from "hono";
 import { leaseOf, submissionOf, submitGuard } from "../../src/fetch/index.ts";
-import { type AppParts, type Told, type Turn, userOf } from "./turn.ts";
+import { type AppParts, answersOf, type Told, type Turn, userOf } from "./turn.ts";
 
 type Body = ConstructorParameters<typeof Response>[0];
 
@@ -77,15 +77,11 @@ function onRequest<Result>(
   };
 }
 
-function answerFunctions({ answers = {} }: AppParts): object {
-  const functions = Object.entries(answers).map(([name, answer]) => [
-    name,
-    (_request: Request, told: Told) => {
-      const [status, body] = answer(told);
-      return Response.json(body, { status });
-    },
-  ]);
-  return Object.fromEntries(functions);
+function answerFunctions(parts: AppParts): object {
+  return answersOf(parts, (answer) => (_request: Request, told: Told) => {
+    const [status, body] = answer(told);
+    return Response.json(body, { status });
+  });
 }
 
 /** Like `Readable.toWeb`, whose `cancel` does not wait until the source has cleaned up. */

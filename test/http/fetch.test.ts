@@ -9,6 +9,7 @@ import {
 import { InvalidOptionError, MemoryStore, SubmitLock } from "../../src/index.ts";
 import { until } from "../support/until.ts";
 import { gate } from "./gate.ts";
+import { canAcquire } from "./shop.ts";
 
 const locks: SubmitLock[] = [];
 afterEach(async () => {
@@ -24,11 +25,7 @@ function open(options: Partial<SubmitGuardOptions> = {}) {
     idempotency: {},
     ...options,
   });
-  const isFree = async () => {
-    const attempt = await lock.acquire("42");
-    if (attempt.outcome === "acquired") await attempt.lease.release();
-    return attempt.outcome === "acquired";
-  };
+  const isFree = () => canAcquire(lock, "42");
   return {
     guard,
     lock,
@@ -112,31 +109,6 @@ describe("plain requests", () => {
     ]);
   });
 
-  test("a handler that throws stores nothing", async () => {
-    const { guard } = open();
-    let runs = 0;
-    const post = guard.protect(async () => {
-      if (++runs === 1) throw new Error("theirs");
-      return new Response("placed");
-    });
-    await expect(post(order())).rejects.toThrow("theirs");
-    expect(await (await post(order())).text()).toBe("placed");
-  });
-
-  test("answers that do not run say so in the form that the client prefers", async () => {
-    const { guard } = open();
-    const post = guard.protect(() => new Response("never"));
-    const anonymous = (accept: string) => post(order({ headers: { "x-user": "", accept } }));
-    const types = ["*/*", "text/html,*/*;q=0.8", "application/json,text/html;q=0.5"];
-    const answers = await Promise.all(types.map(anonymous));
-    expect(answers.map(({ status }) => status)).toEqual([401, 401, 401]);
-    expect(answers.map(({ headers }) => headers.get("content-type"))).toEqual([
-      "application/problem+json",
-      "text/html; charset=utf-8",
-      "application/problem+json",
-    ]);
-  });
-
   test("a quoted key with a comma is refused: it may have been two lines", async () => {
     const { guard } = open();
     const post = guard.protect(() => new Response("placed"));
@@ -169,13 +141,6 @@ describe("plain requests", () => {
     expect(await (await post(order())).text()).toBe("sorry");
     await whenFree();
     expect(await (await post(order())).text()).toBe("placed");
-  });
-
-  test("a guard within a guard borrows its lease", async () => {
-    const { guard } = open();
-    const inner = guard.protect((request) => new Response(leaseOf(request)?.ownerId));
-    const post = guard.protect((request) => inner(request));
-    expect(await (await post(order())).text()).toHaveLength(36);
   });
 });
 
@@ -375,26 +340,6 @@ describe("a client that leaves", () => {
     });
     expect((await post(order({ signal: AbortSignal.abort() }))).status).toBe(499);
     expect([runs, await isFree()]).toEqual([0, true]);
-  });
-
-  test("in the middle of the order holds the lock, and its retry gets the answer", async () => {
-    const { guard, isFree, whenFree } = open();
-    const over = gate();
-    const left = new AbortController();
-    let runs = 0;
-    const post = guard.protect(async () => {
-      await over.opened;
-      return Response.json({ run: ++runs });
-    });
-    const first = post(order({ signal: left.signal }));
-    await sleep(20);
-    left.abort();
-    await sleep(20);
-    expect(await isFree()).toBe(false);
-    over.open();
-    await first;
-    await whenFree();
-    expect(await (await post(order())).json()).toEqual({ run: 1 });
   });
 });
 

@@ -125,10 +125,16 @@ export const allOnHttp1: readonly Framework[] = all.filter(({ http }) => http ==
 /** One entry for each framework, mounted as the README says. */
 export const allMain: readonly Framework[] = allSeeing.filter(({ http }) => http === 1);
 
-/** For suites that start processes: in `npm test` the newest of each family. */
-export const inProcesses: readonly Framework[] = isWhole
+/** For what no major of a framework changes: in `npm test` the newest of each family. */
+export const newest: readonly Framework[] = isWhole
   ? allMain
   : allMain.filter(({ family }, i) => family !== allMain[i + 1]?.family);
+
+/** With HTTP/2, on which Node shows a request and a response in another way. */
+export const newestOnBoth: readonly Framework[] = [
+  ...newest,
+  ...koas.filter(({ http, major }) => http === 2 && (isWhole || major === 3)),
+];
 
 /** Whether middleware can stand between the guard and its handler, and compress what is written. */
 export function hasLayers({ family }: Framework): boolean {

@@ -1,5 +1,14 @@
-import { Agent, type ClientRequest, type IncomingHttpHeaders, request } from "node:http";
-import { type ClientHttp2Session, connect, constants } from "node:http2";
+import { once } from "node:events";
+import {
+  Agent,
+  type ClientRequest,
+  type IncomingHttpHeaders,
+  request,
+  type Server,
+} from "node:http";
+import { type ClientHttp2Session, connect, constants, type Http2Server } from "node:http2";
+import { type AddressInfo, connect as connectSocket, type Socket } from "node:net";
+import { until } from "../support/until.ts";
 
 export interface Reply {
   status: number;
@@ -26,6 +35,13 @@ export interface Call {
 export interface HttpClient {
   call(submit: Submit): Call;
   close(): void;
+}
+
+/** Listens on a free port of this machine alone, and resolves with the port. */
+export async function listen(server: Server | Http2Server): Promise<number> {
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return (server.address() as AddressInfo).port;
 }
 
 /** A client with connections of its own that it keeps alive. */
@@ -98,4 +114,46 @@ function callOf(response: Promise<Begun>, abort: () => void): Call {
   // A test that aborts need not look at either.
   for (const promise of [reply, begun]) promise.catch(() => {});
   return { reply, begun, abort };
+}
+
+/** A bare connection, for requests in a row that no HTTP client sends. */
+export interface RawConnection {
+  readonly socket: Socket;
+  /** Everything that has come. */
+  readonly text: string;
+  send(...requests: string[]): void;
+  /** Resolves with the bodies when so many answers have come. */
+  answers(count: number): Promise<string[]>;
+}
+
+export async function openRaw(port: number): Promise<RawConnection> {
+  const socket = connectSocket(port, "127.0.0.1").setNoDelay(true);
+  socket.on("error", () => {});
+  let text = "";
+  socket.on("data", (chunk: Buffer) => {
+    text += chunk.toString("latin1");
+  });
+  await once(socket, "connect");
+  const answers = () => [
+    ...text.matchAll(/HTTP\/1\.1 (\d+) [\s\S]*?\r\n\r\n([\s\S]*?)(?=HTTP\/1\.1|$)/g),
+  ];
+  return {
+    socket,
+    get text() {
+      return text;
+    },
+    send: (...requests) => void socket.write(requests.join("")),
+    async answers(count) {
+      await until(() => answers().length >= count && text.endsWith("}"), {
+        what: `${count} answers`,
+      });
+      return answers().map(([, status, body]) => `${status} ${body}`);
+    },
+  };
+}
+
+/** The bytes of a submit of this user. */
+export function submitBytes(user: string, headers: Record<string, string> = {}): string {
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  return `POST /orders HTTP/1.1\r\nHost: shop\r\nX-User: ${user}\r\nContent-Length: 0\r\n${lines.join("")}\r\n`;
 }

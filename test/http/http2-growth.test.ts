@@ -1,6 +1,6 @@
 import { type EventEmitter, once } from "node:events";
 import { connect, type Http2Server, type ServerHttp2Session } from "node:http2";
-import type { AddressInfo, Socket } from "node:net";
+import type { Socket } from "node:net";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { afterEach, describe, expect, test } from "vitest";
@@ -10,14 +10,15 @@ import { freshUser } from "../support/ids.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { koas } from "./frameworks.ts";
+import { listen } from "./http-client.ts";
 import { patientTimes } from "./shop.ts";
 
 /** Enough that a kilobyte kept of each is seen. */
-const requests = 20_000;
+const requests = 10_000;
 /** How many streams of the connection are open at a time. */
 const atOnce = 50;
 /** What the process may keep of all of them but the first tenth: 200 bytes of each. */
-const keptBytes = 4_000_000;
+const keptBytes = 2_000_000;
 
 const closing: (() => unknown)[] = [];
 afterEach(async () => {
@@ -62,10 +63,9 @@ describe.each(onHttp2)("$name", (framework) => {
       const sessions: ServerHttp2Session[] = [];
       server.on("connection", (socket: Socket) => sockets.push(socket));
       server.on("session", (session) => sessions.push(session));
-      server.listen(0, "127.0.0.1");
-      await once(server, "listening");
+      const port = await listen(server);
       closing.push(() => server.close());
-      const client = connect(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+      const client = connect(`http://127.0.0.1:${port}`);
       closing.push(() => client.destroy());
       const user = freshUser();
       let sent = 0;

@@ -7,7 +7,7 @@ import {
   type RequestSubmission,
   submitGuard,
 } from "../../src/koa/index.ts";
-import { type AppParts, type Told, type Turn, userOf } from "./turn.ts";
+import { type AppParts, answersOf, type Told, type Turn, userOf } from "./turn.ts";
 
 /** An application with the order handler at /orders, and an error handler around everything. */
 export function koaListener(lib: typeof Koa, parts: AppParts): RequestListener {
@@ -53,16 +53,12 @@ function withBody(ctx: Context): IncomingMessage {
   return Object.assign(ctx.req, { body: parsedBody(ctx) });
 }
 
-function answerFunctions({ answers = {} }: AppParts): object {
-  const functions = Object.entries(answers).map(([name, answer]) => [
-    name,
-    (ctx: Context, told: Told) => {
-      const [status, body] = answer(told);
-      ctx.status = status;
-      ctx.body = body;
-    },
-  ]);
-  return Object.fromEntries(functions);
+function answerFunctions(parts: AppParts): object {
+  return answersOf(parts, (answer) => (ctx: Context, told: Told) => {
+    const [status, body] = answer(told);
+    ctx.status = status;
+    ctx.body = body;
+  });
 }
 
 function parsedBody(ctx: Context): unknown {

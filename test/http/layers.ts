@@ -8,9 +8,11 @@ import type { Context, Next } from "hono";
 import { compress as compressOnHono } from "hono/compress";
 import compress from "koa-compress";
 import koaSession from "koa-session";
+import { vi } from "vitest";
 import * as express from "../../src/express/index.ts";
 import * as fastify from "../../src/fastify/index.ts";
 import * as fetch from "../../src/fetch/index.ts";
+import type * as entry from "../../src/index.ts";
 import * as koa from "../../src/koa/index.ts";
 import { type Layer, userOf } from "./turn.ts";
 
@@ -141,4 +143,20 @@ export function sessionLayer(saveMs: number): SessionLayer {
       };
     },
   };
+}
+
+export interface Copy extends Guards {
+  readonly SubmitLock: typeof entry.SubmitLock;
+  readonly Store: typeof entry.RedisStore;
+}
+
+/** The package once more, with no module in common with the one that a test imports. */
+export async function anotherCopy(): Promise<Copy> {
+  vi.resetModules();
+  const { submitGuard: expressGuard } = await import("../../src/express/index.ts");
+  const { submitGuard: fastifyGuard } = await import("../../src/fastify/index.ts");
+  const { submitGuard: fetchGuard } = await import("../../src/fetch/index.ts");
+  const { submitGuard: koaGuard } = await import("../../src/koa/index.ts");
+  const { SubmitLock, RedisStore: Store } = await import("../../src/index.ts");
+  return { expressGuard, fastifyGuard, fetchGuard, koaGuard, SubmitLock, Store };
 }

@@ -8,9 +8,9 @@ import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { all, blind, type Framework, newer, onHttp1, seeing, writesByHand } from "./frameworks.ts";
 import { gate } from "./gate.ts";
+import { submitBytes } from "./http-client.ts";
 import { layerThatWaits } from "./layers.ts";
-import { submitBytes } from "./raw.ts";
-import { closeShops, type OrderWork, openShop } from "./shop.ts";
+import { closeShops, leavesAndRetries, type Moments, type OrderWork, openShop } from "./shop.ts";
 import type { Turn } from "./turn.ts";
 
 let proxy: RedisProxy | undefined;
@@ -20,64 +20,39 @@ afterEach(async () => {
   proxy = undefined;
 });
 
-/** An order that is still being written when its client leaves. */
-function slowOrder(how: (turn: Turn, work: OrderWork) => unknown) {
-  const [started, left, goOn] = [gate(), gate(), gate()];
-  const handler = async (turn: Turn, work: OrderWork) => {
-    turn.res.once("close", left.open);
-    started.open();
-    await goOn.opened;
-    await how(turn, work);
-  };
-  return { started, left, goOn, handler };
-}
-
 const answers = async (turn: Turn, work: OrderWork) => {
   await work.over();
   turn.answer(201, { order: "placed" });
 };
 
+/** Starts, and does this when its client has left. */
+const then =
+  (how: (turn: Turn, work: OrderWork) => unknown) =>
+  async (turn: Turn, work: OrderWork, { started, goOn }: Moments) => {
+    started();
+    await goOn;
+    await how(turn, work);
+  };
+
 describe.each(all)("P5: a client that leaves, on $name", (framework: Framework) => {
   test("an order whose client has left keeps the lock until it is done", async () => {
-    const { started, left, goOn, handler } = slowOrder(answers);
-    const shop = await openShop({ framework, handler });
-    const call = shop.submit();
-    await started.opened;
-    call.abort();
-    const retry = shop.rival();
-    await left.opened;
-    // Time for the retry to come in several times.
-    await sleep(50);
-    expect(shop.work.started).toBe(1);
-    goOn.open();
-    expect((await retry).status).toBe(201);
-    await shop.isOverAfter(2);
+    await leavesAndRetries({ framework, handler: then(answers) });
   });
 
   test("a handler that throws after its client has left is reported, and ends the lock", async () => {
     if (framework.name === "Express 4, plain guard") return;
-    const { started, left, goOn, handler } = slowOrder(async (_turn, work) => {
+    const throws = async (_turn: Turn, work: OrderWork) => {
       await work.over();
       throw new Error("too late");
-    });
-    const shop = await openShop({ framework, handler });
-    const call = shop.submit();
-    await started.opened;
-    call.abort();
-    const retry = shop.rival();
-    await left.opened;
-    await sleep(20);
-    expect(shop.work.started).toBe(1);
-    goOn.open();
-    expect((await retry).status).toBe(201);
+    };
+    const shop = await leavesAndRetries({ framework, handler: then(throws) });
     expect(shop.errors).toEqual([new Error("too late")]);
-    await shop.isOverAfter(2);
   });
 
   test.runIf(writesByHand(framework))(
     "a handler that writes by hand after its client has left ends the lock with its last write",
     async () => {
-      const { started, left, goOn, handler } = slowOrder(async (turn, work) => {
+      const writes = async (turn: Turn, work: OrderWork) => {
         const res = turn.byHand();
         for (let i = 0; i < 3; i++) {
           res.write("part");
@@ -85,44 +60,24 @@ describe.each(all)("P5: a client that leaves, on $name", (framework: Framework) 
         }
         await work.over();
         res.end();
-      });
-      const shop = await openShop({ framework, handler });
-      const call = shop.submit();
-      await started.opened;
-      call.abort();
-      const retry = shop.rival();
-      await left.opened;
-      goOn.open();
-      expect((await retry).status).toBe(201);
-      await shop.isOverAfter(2);
+      };
+      await leavesAndRetries({ framework, handler: then(writes) });
     },
   );
 
   test.runIf(writesByHand(framework))(
     "a client that leaves between two writes is no end of the order",
     async () => {
-      const goOn = gate();
-      const shop = await openShop({
-        framework,
-        handler: async (turn, work) => {
-          const res = turn.byHand();
-          res.write("the first part");
-          await goOn.opened;
-          res.write("the second part");
-          await sleep(10);
-          await work.over();
-          res.end();
-        },
-      });
-      const call = shop.submit();
-      await call.begun;
-      call.abort();
-      const retry = shop.rival();
-      await sleep(40);
-      expect(shop.work.started).toBe(1);
-      goOn.open();
-      expect((await retry).status).toBe(201);
-      await shop.isOverAfter(2);
+      const handler = async (turn: Turn, work: OrderWork, { started, goOn }: Moments) => {
+        const res = turn.byHand();
+        res.write("the first part", () => started());
+        await goOn;
+        res.write("the second part");
+        await sleep(10);
+        await work.over();
+        res.end();
+      };
+      await leavesAndRetries({ framework, handler });
     },
   );
 
@@ -239,18 +194,7 @@ describe.each(all)("P5: a client that leaves, on $name", (framework: Framework) 
 
 describe.each([...seeing, ...newer])("$name", (framework: Framework) => {
   test("a handler that never answers a client who has left ends the lock when it is done", async () => {
-    const { started, left, goOn, handler } = slowOrder((_turn, work) => work.over());
-    const shop = await openShop({ framework, handler });
-    const call = shop.submit();
-    await started.opened;
-    call.abort();
-    const retry = shop.rival();
-    await left.opened;
-    await sleep(20);
-    expect(shop.work.started).toBe(1);
-    goOn.open();
-    expect((await retry).status).toBe(201);
-    await shop.isOverAfter(2);
+    await leavesAndRetries({ framework, handler: then((_turn, work) => work.over()) });
   });
 
   test.runIf(writesByHand(framework))(

@@ -4,13 +4,11 @@ import { afterEach, describe, expect, test } from "vitest";
 import { until } from "../support/until.ts";
 import { all, type Framework, onHttp1, seesOutside, writesByHand } from "./frameworks.ts";
 import { gate } from "./gate.ts";
-import { closeShops, type OrderWork, type Shop, sameWithoutLock } from "./shop.ts";
+import type { Submit } from "./http-client.ts";
+import { closeShops, type OrderWork, sameWithoutLock } from "./shop.ts";
 import type { Turn } from "./turn.ts";
 
 afterEach(closeShops);
-
-/** The reply to one submit. */
-const once = (shop: Shop) => shop.submit().reply;
 
 async function place(turn: Turn, work: OrderWork): Promise<void> {
   await sleep(5);
@@ -19,28 +17,95 @@ async function place(turn: Turn, work: OrderWork): Promise<void> {
   turn.answer(201, { order: "placed" });
 }
 
-describe.each(all)("P5 and P8: answers, on $name", (framework: Framework) => {
-  test("an ordinary answer is what it was, and ends the lock", async () => {
-    const shop = await sameWithoutLock({ framework, handler: place }, async (of) => {
-      const reply = await once(of);
-      expect(reply).toMatchObject({ status: 201, headers: { "x-shop": "ours" } });
-      return reply;
-    });
-    await shop.isOverAfter(1);
-  });
+interface Answering {
+  readonly what: string;
+  readonly handler: (turn: Turn, work: OrderWork) => unknown;
+  readonly submit?: Submit;
+  readonly reply?: object;
+  readonly errors?: readonly object[];
+  readonly runsOn?: (framework: Framework) => boolean;
+}
 
-  test("an answer without a body is what it was, and ends the lock", async () => {
-    const handler = async (turn: Turn, work: OrderWork) => {
+const ways: readonly Answering[] = [
+  {
+    what: "an ordinary answer",
+    handler: place,
+    reply: { status: 201, headers: expect.objectContaining({ "x-shop": "ours" }) },
+  },
+  {
+    what: "an answer without a body",
+    submit: { method: "GET" },
+    handler: async (turn, work) => {
       await work.over();
       turn.answer(304, null);
-    };
-    const shop = await sameWithoutLock({ framework, handler }, async (of) => {
-      const reply = await of.submit({ method: "GET" }).reply;
-      expect(reply).toMatchObject({ status: 304, body: "" });
-      return reply;
-    });
-    await shop.isOverAfter(1);
-  });
+    },
+    reply: { status: 304, body: "" },
+  },
+  {
+    what: "an answer to HEAD",
+    submit: { method: "HEAD" },
+    handler: place,
+    reply: { status: 201, body: "" },
+    runsOn: (framework) => onHttp1.includes(framework),
+  },
+  {
+    what: "the error handler's answer to a throw at once",
+    handler: (_turn, work) => {
+      work.overNow();
+      throw new Error("thrown");
+    },
+    errors: [new Error("thrown")],
+  },
+  {
+    what: "the error handler's answer to a rejection",
+    handler: async (_turn, work) => {
+      await sleep(5);
+      await work.over();
+      throw Object.assign(new Error("rejected"), { status: 422 });
+    },
+    reply: { status: 422 },
+    errors: [{ message: "rejected" }],
+  },
+  {
+    what: "an answer by hand",
+    handler: async (turn, work) => {
+      const res = turn.byHand();
+      res.statusCode = 202;
+      res.setHeader("content-type", "text/plain");
+      for (const part of ["one ", "two ", "three"]) {
+        res.write(part);
+        await sleep(2);
+      }
+      await work.over();
+      res.end(".");
+    },
+    reply: { status: 202, body: "one two three." },
+    runsOn: writesByHand,
+  },
+  {
+    what: "an answer in callback style",
+    handler: (turn, work) => {
+      const res = turn.byHand();
+      setTimeout(() => void work.over().then(() => res.end("called back")), 5);
+    },
+    reply: { body: "called back" },
+    runsOn: writesByHand,
+  },
+];
+
+describe.each(all)("P5 and P8: answers, on $name", (framework: Framework) => {
+  test.each(ways.filter(({ runsOn = () => true }) => runsOn(framework)))(
+    "$what is what it was, and ends the lock",
+    async ({ handler, submit, reply = {}, errors = [] }) => {
+      const shop = await sameWithoutLock({ framework, handler }, async (of) => {
+        const got = await of.submit(submit).reply;
+        expect(got).toMatchObject(reply);
+        return got;
+      });
+      expect(shop.errors).toMatchObject(errors);
+      await shop.isOverAfter(1);
+    },
+  );
 
   test("the next submit on the same connection goes through", async () => {
     const shop = await sameWithoutLock({ framework, handler: place }, async (of) => {
@@ -53,31 +118,6 @@ describe.each(all)("P5 and P8: answers, on $name", (framework: Framework) => {
     });
     expect(shop.work.started).toBe(5);
     await shop.isOverAfter(5);
-  });
-
-  test("a handler that throws at once is answered by the error handler, and ends the lock", async () => {
-    const handler = (_turn: Turn, work: OrderWork) => {
-      work.overNow();
-      throw new Error("thrown");
-    };
-    const shop = await sameWithoutLock({ framework, handler }, once);
-    expect(shop.errors).toEqual([new Error("thrown")]);
-    await shop.isOverAfter(1);
-  });
-
-  test("a handler that rejects is answered by the error handler, and ends the lock", async () => {
-    const handler = async (_turn: Turn, work: OrderWork) => {
-      await sleep(5);
-      await work.over();
-      throw Object.assign(new Error("rejected"), { status: 422 });
-    };
-    const shop = await sameWithoutLock({ framework, handler }, async (of) => {
-      const reply = await once(of);
-      expect(reply.status).toBe(422);
-      return reply;
-    });
-    expect(shop.errors).toMatchObject([{ message: "rejected" }]);
-    await shop.isOverAfter(1);
   });
 
   test.runIf(seesOutside(framework))(
@@ -104,43 +144,6 @@ describe.each(all)("P5 and P8: answers, on $name", (framework: Framework) => {
     },
   );
 
-  test.runIf(writesByHand(framework))(
-    "a handler that writes by hand is answered as before, and ends the lock",
-    async () => {
-      const handler = async (turn: Turn, work: OrderWork) => {
-        const res = turn.byHand();
-        res.statusCode = 202;
-        res.setHeader("content-type", "text/plain");
-        for (const part of ["one ", "two ", "three"]) {
-          res.write(part);
-          await sleep(2);
-        }
-        await work.over();
-        res.end(".");
-      };
-      const shop = await sameWithoutLock({ framework, handler }, async (of) => {
-        const reply = await once(of);
-        expect(reply).toMatchObject({ status: 202, body: "one two three." });
-        return reply;
-      });
-      await shop.isOverAfter(1);
-    },
-  );
-
-  test.runIf(writesByHand(framework))(
-    "a handler in callback style is answered as before, and ends the lock",
-    async () => {
-      const handler = (turn: Turn, work: OrderWork) => {
-        const res = turn.byHand();
-        setTimeout(() => {
-          void work.over().then(() => res.end("called back"));
-        }, 5);
-      };
-      const shop = await sameWithoutLock({ framework, handler }, once);
-      await shop.isOverAfter(1);
-    },
-  );
-
   test("a path without a handler keeps no lock", async () => {
     const shop = await sameWithoutLock(
       { framework, handler: place },
@@ -151,15 +154,6 @@ describe.each(all)("P5 and P8: answers, on $name", (framework: Framework) => {
 });
 
 describe.each(onHttp1)("$name", (framework: Framework) => {
-  test("an answer to HEAD is what it was, and ends the lock", async () => {
-    const shop = await sameWithoutLock({ framework, handler: place }, async (of) => {
-      const reply = await of.submit({ method: "HEAD" }).reply;
-      expect(reply).toMatchObject({ status: 201, body: "" });
-      return reply;
-    });
-    await shop.isOverAfter(1);
-  });
-
   test("a connection that the client wants closed is closed, and the lock ended", async () => {
     const shop = await sameWithoutLock({ framework, handler: place }, async (of) => {
       const socket = connect(of.port, "127.0.0.1");

@@ -1,10 +1,17 @@
 import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
-import { endless } from "./endless.ts";
 import { type Framework, koas } from "./frameworks.ts";
 import { gate } from "./gate.ts";
-import { closeShops, type OrderWork, openShop, type Shop, sameWithoutLock } from "./shop.ts";
+import {
+  closeShops,
+  endless,
+  leavesAndRetries,
+  type OrderWork,
+  openShop,
+  type Shop,
+  sameWithoutLock,
+} from "./shop.ts";
 import type { Turn } from "./turn.ts";
 
 afterEach(closeShops);
@@ -13,151 +20,51 @@ const once = (shop: Shop) => shop.submit().reply;
 
 describe.each(koas)("$name", (framework: Framework) => {
   test("a body that is still writing the order keeps the lock when its client has left", async () => {
-    const [started, left, goOn] = [gate(), gate(), gate()];
-    const shop = await openShop({
+    await leavesAndRetries({
       framework,
-      handler: (turn, work) => {
-        turn.res.once("close", left.open);
-        turn.stream(
-          Readable.from(
-            (async function* () {
-              yield "the first part";
-              started.open();
-              await goOn.opened;
-              await work.over();
-              yield "the second part";
-            })(),
-          ),
-        );
+      handler: (turn, work, { started, goOn }) => {
+        const parts = async function* () {
+          yield "the first part";
+          started();
+          await goOn;
+          await work.over();
+          yield "the second part";
+        };
+        turn.stream(Readable.from(parts()));
       },
     });
-    const call = shop.submit();
-    await call.begun;
-    await started.opened;
-    call.abort();
-    const retry = shop.rival();
-    await left.opened;
-    await sleep(30);
-    expect(shop.work.started).toBe(1);
-    goOn.open();
-    expect((await retry).status).toBe(201);
-    await shop.isOverAfter(2);
   });
 
   test("a generator that cleans up after its client has left keeps the lock until it has", async () => {
-    const [cleaning, goOn] = [gate(), gate()];
-    const shop = await openShop({
+    await leavesAndRetries({
       framework,
-      handler: (turn, work) => {
-        turn.stream(
-          Readable.from(
-            (async function* () {
-              try {
-                for (;;) {
-                  yield "part";
-                  await sleep(2);
-                }
-              } finally {
-                cleaning.open();
-                await goOn.opened;
-                await work.over();
-              }
-            })(),
-          ),
-        );
+      handler: (turn, work, { started, goOn }) => {
+        const parts = async function* () {
+          try {
+            for (;;) {
+              yield "part";
+              await sleep(2);
+              started();
+            }
+          } finally {
+            await goOn;
+            await work.over();
+          }
+        };
+        turn.stream(Readable.from(parts()));
       },
     });
-    const call = shop.submit();
-    await call.begun;
-    call.abort();
-    const retry = shop.rival();
-    await cleaning.opened;
-    await sleep(30);
-    expect(shop.work.started).toBe(1);
-    goOn.open();
-    expect((await retry).status).toBe(201);
-    await shop.isOverAfter(2);
-  });
-
-  test("a response that is answered by hand keeps the lock until it has ended", async () => {
-    const [started, goOn] = [gate(), gate()];
-    const handler = (turn: Turn, work: OrderWork) => {
-      const res = turn.byHand();
-      res.statusCode = 202;
-      started.open();
-      void goOn.opened.then(() => work.over()).then(() => res.end("by hand"));
-    };
-    const shop = await openShop({ framework, handler });
-    const call = shop.submit();
-    await started.opened;
-    const retry = shop.rival();
-    await sleep(30);
-    expect(shop.work.started).toBe(1);
-    goOn.open();
-    expect(await call.reply).toMatchObject({ status: 202, body: "by hand" });
-    expect((await retry).status).toBe(201);
-    await shop.isOverAfter(2);
   });
 
   test("a response that is ended by hand after its client has left ends the lock", async () => {
-    const [started, left, goOn] = [gate(), gate(), gate()];
-    const shop = await openShop({
+    await leavesAndRetries({
       framework,
-      handler: (turn, work) => {
+      handler: (turn, work, { started, goOn }) => {
         const res = turn.byHand();
-        res.once("close", left.open);
-        started.open();
-        void goOn.opened.then(() => work.over()).then(() => res.end("by hand"));
+        started();
+        void goOn.then(() => work.over()).then(() => res.end("by hand"));
       },
     });
-    const call = shop.submit();
-    await started.opened;
-    call.abort();
-    const retry = shop.rival();
-    await left.opened;
-    await sleep(30);
-    expect(shop.work.started).toBe(1);
-    goOn.open();
-    expect((await retry).status).toBe(201);
-    await shop.isOverAfter(2);
-  });
-
-  test("a stream as a body that comes after the client has left ends the lock", async () => {
-    const [started, left, goOn] = [gate(), gate(), gate()];
-    const shop = await openShop({
-      framework,
-      handler: async (turn, work) => {
-        turn.res.once("close", left.open);
-        started.open();
-        await goOn.opened;
-        await work.over();
-        turn.stream(Readable.from(["never read"]));
-      },
-    });
-    const call = shop.submit();
-    await started.opened;
-    call.abort();
-    await left.opened;
-    await sleep(20);
-    goOn.open();
-    await shop.isOverAfter(1);
-  });
-
-  test("server-sent events as a body end the lock when their client leaves", async () => {
-    const events = endless();
-    const shop = await openShop({
-      framework,
-      handler: (turn, work) => {
-        work.overNow();
-        turn.stream(events);
-      },
-    });
-    const call = shop.submit();
-    await call.begun;
-    expect(await shop.owner()).not.toBeNull();
-    call.abort();
-    expect((await shop.rival()).status).toBe(201);
-    await shop.isOverAfter(2);
   });
 
   test("a body that is set after the client has left writes no order without the lock", async () => {

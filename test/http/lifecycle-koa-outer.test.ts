@@ -1,12 +1,10 @@
-import { once } from "node:events";
-import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import { MemoryStore, SubmitLock } from "../../src/index.ts";
 import { until } from "../support/until.ts";
 import { type Framework, koas } from "./frameworks.ts";
 import { gate } from "./gate.ts";
-import { openClient } from "./http-client.ts";
+import { type Call, listen, openClient } from "./http-client.ts";
 import { layerThatWaits } from "./layers.ts";
 import { codeOf, openOnce, orderKey } from "./once-shop.ts";
 import { closeShops, openShop } from "./shop.ts";
@@ -28,21 +26,32 @@ function outerLayer(work: (user: string) => Promise<void>): Layer {
   };
 }
 
-/** An order whose client leaves while its handler is at work. */
+/** An order whose client leaves while its handler is at work, which then answers. */
 function abandoned(answer: (turn: Turn) => unknown) {
   const [started, left, goOn] = [gate(), gate(), gate()] as const;
   return {
-    started,
-    left,
-    goOn,
     handler: async (turn: Turn) => {
       turn.res.once("close", left.open);
       started.open();
       await goOn.opened;
       return await answer(turn);
     },
+    async leave(call: Call) {
+      await started.opened;
+      call.abort();
+      await left.opened;
+      goOn.open();
+    },
   };
 }
+
+/** Middleware that takes long enough for an order that does not wait for it. */
+const saving = (seen: string[], atWork = () => {}) =>
+  outerLayer(async () => {
+    atWork();
+    await sleep(300);
+    seen.push("saved");
+  });
 
 const place = (turn: Turn) => turn.answer(201, { order: "placed" });
 
@@ -53,16 +62,11 @@ describe.each(koas)("$name, middleware around the guard", (framework: Framework)
   ])(
     "that is at work after an order whose client has left, and which has %s, is done before the next order",
     async (_how, answer) => {
-      const { handler, ...gates } = abandoned(answer);
+      const { handler, leave } = abandoned(answer);
       const seen: string[] = [];
       const shop = await openShop({
         framework,
-        outside: [
-          outerLayer(async () => {
-            await sleep(300);
-            seen.push("saved");
-          }),
-        ],
+        outside: [saving(seen)],
         inside: [
           layerThatWaits(async (req) => void seen.push(req.headers["x-rival"] ? "next" : "first")),
         ],
@@ -72,10 +76,7 @@ describe.each(koas)("$name, middleware around the guard", (framework: Framework)
         },
       });
       const call = shop.submit();
-      await gates.started.opened;
-      call.abort();
-      await gates.left.opened;
-      gates.goOn.open();
+      await leave(call);
       expect((await shop.rival()).status).toBe(201);
       expect(seen).toEqual(["first", "saved", "next"]);
       await shop.isOverAfter(2);
@@ -87,13 +88,7 @@ describe.each(koas)("$name, middleware around the guard", (framework: Framework)
     const seen: string[] = [];
     const shop = await openShop({
       framework,
-      outside: [
-        outerLayer(async () => {
-          atWork.open();
-          await sleep(300);
-          seen.push("saved");
-        }),
-      ],
+      outside: [saving(seen, atWork.open)],
       handler: (turn, work) => {
         work.overNow();
         place(turn);
@@ -108,7 +103,7 @@ describe.each(koas)("$name, middleware around the guard", (framework: Framework)
   });
 
   test("does not delay the answer of a repeat, when the client has left", async () => {
-    const { handler, ...gates } = abandoned(place);
+    const { handler, leave } = abandoned(place);
     const saved = gate();
     let isFirst = true;
     const shop = await openOnce({
@@ -123,10 +118,7 @@ describe.each(koas)("$name, middleware around the guard", (framework: Framework)
       handler,
     });
     const call = shop.begin({ key: orderKey });
-    await gates.started.opened;
-    call.abort();
-    await gates.left.opened;
-    gates.goOn.open();
+    await leave(call);
     await until(async () => (await shop.records()).length === 1, { what: "the record" });
     const other = await shop.submit({ key: "another" });
     expect([other.status, codeOf(other), other.headers["retry-after"]]).toEqual([
@@ -144,17 +136,14 @@ describe.each(koas)("$name, middleware around the guard", (framework: Framework)
   });
 
   test("keeps a longer cooldown, when the client has left", async () => {
-    const { handler, ...gates } = abandoned(place);
+    const { handler, leave } = abandoned(place);
     const shop = await openOnce({
       framework,
       guard: { idempotency: undefined, cooldownMs: 30_000 } as never,
       handler,
     });
     const call = shop.begin();
-    await gates.started.opened;
-    call.abort();
-    await gates.left.opened;
-    gates.goOn.open();
+    await leave(call);
     await until(async () => (await shop.shop.owner())?.startsWith("cooldown:") === true, {
       what: "the cooldown",
     });
@@ -194,27 +183,17 @@ describe.each(koas)("$name, middleware around the guard", (framework: Framework)
     "is done before the next order under a lock %s, when the client has left",
     async (_which, lockOf, store) => {
       const own = new SubmitLock({ store });
-      const { handler, ...gates } = abandoned(place);
+      const { handler, leave } = abandoned(place);
       const seen: string[] = [];
       const server = framework.makeServer({
         lock: lockOf(own),
-        outside: [
-          outerLayer(async () => {
-            await sleep(300);
-            seen.push("saved");
-          }),
-        ],
+        outside: [saving(seen)],
         handler: (turn) => (turn.req.headers["x-rival"] ? turn.answer(201, {}) : handler(turn)),
       });
-      server.listen(0, "127.0.0.1");
-      await once(server, "listening");
-      const client = openClient(framework.http, (server.address() as AddressInfo).port);
+      const port = await listen(server);
+      const client = openClient(framework.http, port);
       const call = client.call({ headers: { "x-user": "42" } });
-      call.reply.catch(() => {});
-      await gates.started.opened;
-      call.abort();
-      await gates.left.opened;
-      gates.goOn.open();
+      await leave(call);
       const rival = () => client.call({ headers: { "x-user": "42", "x-rival": "1" } }).reply;
       await until(async () => (await rival()).status === 201, { what: "the next order" });
       expect(seen).toEqual(["saved"]);

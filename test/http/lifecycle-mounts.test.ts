@@ -5,11 +5,17 @@ import { ioredis6 } from "../support/clients.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { anotherCopy } from "./another-copy.ts";
 import { all, type Framework, writesByHand } from "./frameworks.ts";
 import { gate } from "./gate.ts";
-import { guardLayer } from "./layers.ts";
-import { closeShops, type OrderWork, openShop, patientTimes } from "./shop.ts";
+import { anotherCopy, guardLayer } from "./layers.ts";
+import {
+  closeShops,
+  leavesAndRetries,
+  type OrderWork,
+  openShop,
+  patientTimes,
+  sharedRedis,
+} from "./shop.ts";
 import type { Layer, Turn } from "./turn.ts";
 
 afterEach(async () => {
@@ -18,7 +24,7 @@ afterEach(async () => {
 });
 
 function lockOf(keyPrefix?: string) {
-  const store = new RedisStore(ioredis6.connect(sharedRedisPort()));
+  const store = new RedisStore(sharedRedis());
   return openLock({ store, keyPrefix, ...patientTimes });
 }
 
@@ -53,28 +59,15 @@ describe.each(all)("rule 13: mounts, on $name", (framework: Framework) => {
   });
 
   test("an order under two guards keeps the lock when its client has left", async () => {
-    const [started, left, goOn] = [gate(), gate(), gate()];
-    const shop = await openShop({
+    await leavesAndRetries({
       framework,
       outside: [guardLayer(lockOf())],
-      handler: async (turn, work) => {
-        turn.res.once("close", left.open);
-        started.open();
-        await goOn.opened;
-        await work.over();
-        turn.answer(201, { order: "placed" });
+      handler: async (turn, work, { started, goOn }) => {
+        started();
+        await goOn;
+        await place(turn, work);
       },
     });
-    const call = shop.submit();
-    await started.opened;
-    call.abort();
-    const retry = shop.rival();
-    await left.opened;
-    await sleep(20);
-    expect(shop.work.started).toBe(1);
-    goOn.open();
-    expect((await retry).status).toBe(201);
-    await shop.isOverAfter(2);
   });
 
   test("two guards with different keys hold both, and the request shows the inner lease", async () => {

@@ -8,8 +8,8 @@ import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { allMain, allOnHttp1, type Framework, seesQueued } from "./frameworks.ts";
 import { gate } from "./gate.ts";
-import { openRaw, submitBytes } from "./raw.ts";
-import { closeShops, openShop } from "./shop.ts";
+import { openRaw, submitBytes } from "./http-client.ts";
+import { canAcquire, closeShops, openShop } from "./shop.ts";
 
 afterEach(closeShops);
 
@@ -36,11 +36,7 @@ async function pipelinedShop(framework: Framework, redis?: AnyRedis) {
   const connection = await openRaw(shop.port);
   const bytes = (order: "first" | "second", user = users[order]) =>
     submitBytes(user, { "X-Order": order });
-  const isFree = async (order: "first" | "second") => {
-    const attempt = await shop.lock.acquire(users[order]);
-    if (attempt.outcome === "acquired") await attempt.lease.release();
-    return attempt.outcome === "acquired";
-  };
+  const isFree = (order: "first" | "second") => canAcquire(shop.lock, users[order]);
   const bothStarted = () => until(() => started.length === 2, { what: "both orders to start" });
   const answerNoMore = () => {
     answers = false;

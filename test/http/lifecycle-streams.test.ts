@@ -5,7 +5,6 @@ import { pipeline } from "node:stream/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import { until } from "../support/until.ts";
-import { endless } from "./endless.ts";
 import {
   all,
   expresses,
@@ -16,7 +15,15 @@ import {
   writesByHand,
 } from "./frameworks.ts";
 import { gate } from "./gate.ts";
-import { closeShops, type OrderWork, openShop, type Shop, sameWithoutLock } from "./shop.ts";
+import {
+  closeShops,
+  endless,
+  leavesInTheMiddle,
+  type OrderWork,
+  openShop,
+  type Shop,
+  sameWithoutLock,
+} from "./shop.ts";
 import type { Turn } from "./turn.ts";
 
 afterEach(closeShops);
@@ -81,20 +88,11 @@ describe.each(onHttp1)("$name", (framework: Framework) => {
 
 describe.each(seeing)("$name", (framework: Framework) => {
   test("a client that leaves in the middle of a stream ends the lock with it", async () => {
-    const source = endless();
-    const shop = await openShop({
-      framework,
-      handler: (turn, work) => {
-        work.overNow();
-        return turn.stream(source);
-      },
-    });
-    const call = shop.submit();
-    await call.begun;
-    expect(await shop.owner()).not.toBeNull();
-    call.abort();
-    expect((await shop.rival()).status).toBe(201);
-    await shop.isOverAfter(2);
+    const handler = (turn: Turn, work: OrderWork) => {
+      work.overNow();
+      return turn.stream(endless());
+    };
+    await leavesInTheMiddle({ framework, handler });
   });
 
   test("a response that the handler destroys keeps the lock until the handler is done", async () => {
@@ -162,37 +160,11 @@ describe.each(expresses)("$name", (framework: Framework) => {
 
 describe.each(expresses.filter(({ seesWork }) => seesWork))("$name", (framework: Framework) => {
   test("an async handler that pipes and returns ends the lock when its client leaves", async () => {
-    const source = endless();
-    const shop = await openShop({
-      framework,
-      handler: async (turn, work) => {
-        source.pipe(turn.res);
-        work.overNow();
-      },
-    });
-    const call = shop.submit();
-    await call.begun;
-    expect(await shop.owner()).not.toBeNull();
-    call.abort();
-    expect((await shop.rival()).status).toBe(201);
-    await shop.isOverAfter(2);
-  });
-
-  test("server-sent events of an async handler end the lock when their client leaves", async () => {
-    const shop = await openShop({
-      framework,
-      handler: async (turn, work) => {
-        turn.res.setHeader("content-type", "text/event-stream");
-        turn.res.write("data: 0\n\n");
-        work.overNow();
-      },
-    });
-    const call = shop.submit();
-    await call.begun;
-    expect(await shop.owner()).not.toBeNull();
-    call.abort();
-    expect((await shop.rival()).status).toBe(201);
-    await shop.isOverAfter(2);
+    const handler = async (turn: Turn, work: OrderWork) => {
+      endless().pipe(turn.res);
+      work.overNow();
+    };
+    await leavesInTheMiddle({ framework, handler });
   });
 });
 

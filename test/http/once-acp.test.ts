@@ -81,11 +81,16 @@ describe.each(frameworks)("on $name", (framework) => {
     return (submit) => shop.submit({ user, key: "k-1", path: "/checkout_sessions", ...submit });
   }
 
+  /** A shop and one agent. */
+  async function openAgent(...given: Parameters<typeof openShop>) {
+    const shop = await openShop(...given);
+    return { shop, agent: agentOf(shop) };
+  }
+
   // "Clients MUST include an `Idempotency-Key` header on every POST request"; "A POST request
   // without an `Idempotency-Key` header MUST be rejected with" 400 `idempotency_key_required`.
   test("section 6.1: a POST without an Idempotency-Key is rejected with 400, and is not run", async () => {
-    const shop = await openShop();
-    const agent = agentOf(shop);
+    const { shop, agent } = await openAgent();
     for (const path of [
       "/checkout_sessions",
       "/checkout_sessions/cs_1",
@@ -107,8 +112,7 @@ describe.each(frameworks)("on $name", (framework) => {
   // "The key is an opaque string, max 255 characters; UUID v4 is RECOMMENDED." Printable ASCII
   // here, and bare without space, comma, semicolon and double quote.
   test("section 6.1: a key has up to 255 characters", async () => {
-    const shop = await openShop();
-    const agent = agentOf(shop);
+    const { agent } = await openAgent();
     const key = "k".repeat(255);
     expect((await agent({ key })).json).toEqual({ id: "cs_1" });
     expect((await agent({ key })).json).toEqual({ id: "cs_1" });
@@ -129,8 +133,7 @@ describe.each(frameworks)("on $name", (framework) => {
 
   // "the same key on different endpoints is treated independently"
   test("section 6.1: a key is scoped to the endpoint's path", async () => {
-    const shop = await openShop();
-    const agent = agentOf(shop);
+    const { agent } = await openAgent();
     const paths = [
       "/checkout_sessions",
       "/checkout_sessions/cs_1",
@@ -172,8 +175,7 @@ describe.each(frameworks)("on $name", (framework) => {
       422,
     ],
   ])("section 6.2: %s", async (_what, other, status) => {
-    const shop = await openShop();
-    const agent = agentOf(shop);
+    const { shop, agent } = await openAgent();
     expect((await agent({ body })).status).toBe(201);
     expect((await agent({ body: other })).status).toBe(status);
     expect(shop.runs).toHaveLength(1);
@@ -182,8 +184,7 @@ describe.each(frameworks)("on $name", (framework) => {
   // "Equivalence is determined by semantic JSON equality of the request body only; headers are
   // excluded."
   test("section 6.2: neither headers nor the query count", async () => {
-    const shop = await openShop();
-    const agent = agentOf(shop);
+    const { agent } = await openAgent();
     await agent({ body, headers: { "request-id": "1", "accept-language": "en" } });
     const path = "/checkout_sessions?trace=1";
     const headers = { "request-id": "2", "accept-language": "de" };
@@ -214,8 +215,7 @@ describe.each(frameworks)("on $name", (framework) => {
       status: 409,
       body: { attempt: earlier + 1 },
     });
-    const shop = await openShop(refused, { store: () => true });
-    const agent = agentOf(shop);
+    const { agent } = await openAgent(refused, { store: () => true });
     expect((await agent({})).json).toEqual({ attempt: 1 });
     expect(await agent({})).toMatchObject({ status: 409, json: { attempt: 1 } });
 
@@ -229,8 +229,7 @@ describe.each(frameworks)("on $name", (framework) => {
   // `idempotency_answer_unavailable`.
   test("section 6.3: an answer of 1 MB is returned again as it was", async () => {
     const large = "x".repeat(1_000_000);
-    const shop = await openShop(({ earlier }) => ({ status: 200, body: { earlier, large } }));
-    const agent = agentOf(shop);
+    const { agent } = await openAgent(({ earlier }) => ({ status: 200, body: { earlier, large } }));
     const first = await agent({});
     expect((await agent({})).text).toBe(first.text);
   });
@@ -244,11 +243,10 @@ describe.each(frameworks)("on $name", (framework) => {
 
   // "Update endpoints (`POST /checkout_sessions/{id}`) follow the same replay semantics as create"
   test("section 6.3: an update follows the same rules as a create", async () => {
-    const shop = await openShop(({ earlier }) => ({
+    const { agent } = await openAgent(({ earlier }) => ({
       status: 200,
       body: { version: earlier + 1 },
     }));
-    const agent = agentOf(shop);
     const path = "/checkout_sessions/cs_1";
     const update = (submit: Submit) => agent({ path, ...submit });
     expect((await update({ body: { items: [1] } })).json).toEqual({ version: 1 });
@@ -261,11 +259,10 @@ describe.each(frameworks)("on $name", (framework) => {
   // replay."
   test("section 6.3: side effects are not executed again", async () => {
     let captured = 0;
-    const shop = await openShop(() => {
+    const { agent } = await openAgent(() => {
       captured++;
       return { status: 200, body: { status: "completed" } };
     });
-    const agent = agentOf(shop);
     const path = "/checkout_sessions/cs_1/complete";
     for (let times = 0; times < 5; times++) expect((await agent({ path })).status).toBe(200);
     expect(captured).toBe(1);
@@ -315,13 +312,12 @@ describe.each(frameworks)("on $name", (framework) => {
 
   async function inFlight() {
     let answer: (answer: Answer) => void = () => {};
-    const shop = await openShop(
+    const { shop, agent } = await openAgent(
       () =>
         new Promise((resolve) => {
           answer = resolve;
         }),
     );
-    const agent = agentOf(shop);
     const first = agent({ body: { items: [1] } });
     await until(() => shop.runs.length === 1, { what: "the first run" });
     return { agent, first, finish: () => answer({ status: 201, body: {} }) };
@@ -359,8 +355,11 @@ describe.each(frameworks)("on $name", (framework) => {
 
   // "After expiry, a reused key is treated as a new request (no error)."
   test("section 6.6: a key that has expired is a new one, without an error", async () => {
-    const shop = await openShop(created, { retainMs: 1_000 }, { acquireTimeoutMs: 500 });
-    const agent = agentOf(shop);
+    const { agent } = await openAgent(
+      created,
+      { retainMs: 1_000 },
+      { acquireTimeoutMs: 500, commandTimeoutMs: 250 },
+    );
     await agent({ body: { items: [1] } });
     const expired = async () => (await agent({ body: { items: [2] } })).status !== 422;
     await until(expired, { what: "the key to expire" });
@@ -382,10 +381,9 @@ describe.each(frameworks)("on $name", (framework) => {
 
   // "`Idempotency-Key` — echo on all POST responses". The recipe's `echoKey`.
   test("section 3.1: every answer echoes the key", async () => {
-    const shop = await openShop(({ earlier }) =>
+    const { agent } = await openAgent(({ earlier }) =>
       earlier === 1 ? { status: 500, body: {} } : { status: 201, body: {} },
     );
-    const agent = agentOf(shop);
     const replies = [
       await agent({ body: { items: [1] } }),
       await agent({ body: { items: [1] } }),
@@ -402,10 +400,9 @@ describe.each(frameworks)("on $name", (framework) => {
   });
 
   test("two sessions of one agent are not in each other's way", async () => {
-    const shop = await openShop(({ earlier }) =>
+    const { shop, agent } = await openAgent(({ earlier }) =>
       earlier === 0 ? new Promise(() => {}) : { status: 200, body: {} },
     );
-    const agent = agentOf(shop);
     void agent({ path: "/checkout_sessions/cs_1/complete" }).catch(() => {});
     await until(() => shop.runs.length === 1, { what: "the first run" });
     expect((await agent({ path: "/checkout_sessions/cs_2/complete" })).status).toBe(200);

@@ -1,5 +1,3 @@
-import { once } from "node:events";
-import type { AddressInfo } from "node:net";
 import { PassThrough, Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Response } from "express";
@@ -7,9 +5,8 @@ import { afterEach, describe, expect, test } from "vitest";
 import { MemoryStore, SubmitLock } from "../../src/index.ts";
 import { until } from "../support/until.ts";
 import { expresses, koas, mainFrameworks } from "./frameworks.ts";
-import { gate } from "./gate.ts";
-import { openClient } from "./http-client.ts";
-import { codeOf, openOnce, orderKey } from "./once-shop.ts";
+import { listen, openClient } from "./http-client.ts";
+import { codeOf, openOnce, openWaiting, orderKey } from "./once-shop.ts";
 import { closeShops } from "./shop.ts";
 import type { Layer } from "./turn.ts";
 
@@ -34,35 +31,10 @@ describe.each(mainFrameworks)("$name", (framework) => {
     expect([first.body, second.body, shop.runs]).toEqual(['{"run":1}', '{"run":1}', 1]);
   });
 
-  test("who has waited for an answer that is not kept is told that it is over", async () => {
-    const goOn = gate();
-    const shop = await openOnce({
-      framework,
-      guard: { idempotency: { waitMs: 5_000 } },
-      handler: async (turn) => {
-        await goOn.opened;
-        turn.answer(402, { declined: true });
-      },
-    });
-    const first = shop.begin({ key: orderKey });
-    await until(() => shop.runs === 1, { what: "the order to start" });
-    const second = shop.submit({ key: orderKey });
-    const page = shop.submit({ key: orderKey, headers: { accept: "text/html" } });
-    await sleep(100);
-    goOn.open();
-    expect((await first.reply).status).toBe(402);
-    const reply = await second;
-    expect([reply.status, codeOf(reply)]).toEqual([409, "idempotency_in_flight"]);
-    expect(reply.body).toContain("a retry is processed as a new submission");
-    expect((await page).body).toContain("<h1>Your first click was answered</h1>");
-    expect(shop.runs).toBe(1);
-  });
-
   test("a request that somebody has answered while it waited is not answered again", async () => {
-    const goOn = gate();
     const errors: unknown[] = [];
     let replays = 0;
-    const shop = await openOnce({
+    const { goOn, once: shop } = await openWaiting({
       framework,
       guard: { idempotency: { waitMs: 5_000 } },
       outside: [answeringAfter(100)],
@@ -73,15 +45,13 @@ describe.each(mainFrameworks)("$name", (framework) => {
           return [200, {}];
         },
       },
-      handler: async (turn) => {
-        await goOn.opened;
+      handler: (turn) => {
         turn.answer(201, { placed: true });
       },
     });
-    const first = shop.begin({ key: orderKey });
-    await until(() => shop.runs === 1, { what: "the order to start" });
+    const first = await shop.start({ key: orderKey });
     expect((await shop.submit({ key: orderKey, headers: { "x-hurry": "1" } })).status).toBe(504);
-    goOn.open();
+    goOn();
     expect((await first.reply).status).toBe(201);
     await shop.whenKept(1);
     // What waited looks at least every 200 ms.
@@ -112,20 +82,6 @@ describe.each(mainFrameworks)("$name", (framework) => {
     expect(second.headers["x-order"]).toBe("7");
   });
 
-  test("the 409 of a cooldown says so", async () => {
-    const shop = await openOnce({
-      framework,
-      guard: { idempotency: undefined, cooldownMs: 5_000 } as never,
-    });
-    await shop.submit();
-    await until(async () => (await shop.shop.owner())?.startsWith("cooldown:") === true, {
-      what: "the cooldown",
-    });
-    const reply = await shop.submit();
-    expect([reply.status, codeOf(reply)]).toEqual([409, "submit_contended"]);
-    expect(JSON.parse(reply.body).detail).toContain("ended a moment ago");
-  });
-
   test("a lock of another maker that fails to end its lease ends nothing else", async () => {
     const own = new SubmitLock({ store: new MemoryStore() });
     const failing = async (user: string) => {
@@ -142,9 +98,8 @@ describe.each(mainFrameworks)("$name", (framework) => {
     };
     const lock = { acquire: failing } as never;
     const server = framework.makeServer({ lock, handler: (turn) => turn.answer(201, {}) });
-    server.listen(0, "127.0.0.1");
-    await once(server, "listening");
-    const client = openClient(1, (server.address() as AddressInfo).port);
+    const port = await listen(server);
+    const client = openClient(1, port);
     for (const user of ["user-1", "user-2", "user-1"]) {
       expect((await client.call({ headers: { "x-user": user } }).reply).status).toBe(201);
     }
@@ -169,7 +124,7 @@ describe.each(expresses.filter(({ seesWork }) => seesWork))("$name", (framework)
   test("a head that has not left is no answer", async () => {
     const shop = await failing((res) => res.writeHead(201));
     await shop.submit({ key: orderKey }).catch(() => {});
-    await until(async () => (await shop.shop.owner()) === null, { what: "the lock to be free" });
+    await shop.shop.keyIsGone();
     expect((await shop.submit({ key: orderKey })).body).toBe('{"run":2}');
   });
 
@@ -201,7 +156,7 @@ describe.each(koas)("$name", (framework) => {
     const call = shop.begin({ key: orderKey });
     call.reply.catch(() => {});
     await until(() => shop.runs === 1, { what: "the order" });
-    await until(async () => (await shop.shop.owner()) === null, { what: "the lock to be free" });
+    await shop.shop.keyIsGone();
     call.abort();
     expect((await shop.submit({ key: orderKey })).body).toBe('{"run":2}');
   });
@@ -219,7 +174,7 @@ describe.each(koas)("$name", (framework) => {
     const call = shop.begin({ key: orderKey });
     call.reply.catch(() => {});
     await until(() => shop.runs === 1, { what: "the order" });
-    await until(async () => (await shop.shop.owner()) === null, { what: "the lock to be free" });
+    await shop.shop.keyIsGone();
     call.abort();
   });
 

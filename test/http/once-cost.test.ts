@@ -3,7 +3,7 @@ import { ioredis6 } from "../support/clients.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { type Framework, frameworks } from "./frameworks.ts";
+import { type Framework, hasLayers, newestOnBoth } from "./frameworks.ts";
 import { codeOf, type OnceOptions, openOnce, orderKey, unmarked } from "./once-shop.ts";
 import { closeShops } from "./shop.ts";
 
@@ -26,7 +26,7 @@ async function warm(options: OnceOptions) {
 
 const methods = ["end", "flushHeaders", "write", "writeHead"];
 
-describe.each(frameworks)("$name", (framework: Framework) => {
+describe.each(newestOnBoth)("$name", (framework: Framework) => {
   test("a fresh order costs two commands, and whatever is not run costs one", async () => {
     const { once, commands } = await warm({ framework });
     await once.submit({ key: orderKey });
@@ -40,18 +40,31 @@ describe.each(frameworks)("$name", (framework: Framework) => {
     expect(once.runs).toBe(1);
   });
 
-  test("the answer waits for nothing but the handler", async () => {
+  test("a submit that is contended costs one command", async () => {
+    const { once, commands } = await warm({ framework });
+    await once.shop.lock.acquire(once.shop.user);
+    const before = commands().length;
+    expect((await once.submit()).status).toBe(409);
+    expect(commands()).toHaveLength(before + 1);
+  });
+
+  test.each([
+    ["record", {}],
+    ["release", { idempotency: undefined } as object],
+  ])("the answer waits for nothing but the handler: not for its %s", async (what, guard) => {
     const { once, commands } = await warm({
       framework,
+      guard,
       handler: (turn, run) => {
         proxy.holdReplies();
         turn.answer(201, { run });
       },
     });
     expect((await once.submit({ key: orderKey })).status).toBe(201);
-    await until(() => commands().length >= 2, { what: "the record to be sent" });
+    await until(() => commands().length >= 2, { what: `the ${what} to be sent` });
+    expect(once.shop.published.releases).toEqual([]);
     proxy.releaseHeld();
-    await once.whenKept(1);
+    await once.whenKept(what === "record" ? 1 : 0);
   });
 
   test("a retry elsewhere, before the record is there, is told to wait, and afterwards is repeated", async () => {
@@ -75,17 +88,19 @@ describe.each(frameworks)("$name", (framework: Framework) => {
     expect([once.runs, elsewhere.runs]).toEqual([1, 0]);
   });
 
-  test.each([
+  test.runIf(hasLayers(framework)).each([
     ["without idempotency", {}],
     ["without an id", { idempotency: {} }],
   ])(
     "%s the response is left as it is, and Redis is asked for a lock alone",
     async (_how, guard) => {
       const own: string[] = [];
+      let beforeTheWork = 0;
       const { once, commands } = await warm({
         framework,
         guard: { idempotency: undefined, ...guard } as object,
         handler: ({ res, answer }, run) => {
+          beforeTheWork = commands().length;
           own.push(...methods.filter((name) => Object.hasOwn(res, name)));
           answer(201, { run });
         },
@@ -94,6 +109,7 @@ describe.each(frameworks)("$name", (framework: Framework) => {
       await once.whenKept(0);
       // On HTTP/2 a lock alone, too, sees the end of a response nowhere but in its `end`.
       expect(own).toEqual(framework.http === 2 ? ["end"] : []);
+      expect(beforeTheWork).toBe(1);
       const oneKey = ["eval", "1"];
       expect(commands().map(([name, , keys]) => [name?.toLowerCase(), keys])).toEqual([
         oneKey,

@@ -7,6 +7,7 @@ import {
   type Answer,
   type ConformingShop,
   closeConformingShops,
+  everywhere,
   frameworks,
   openConformingShop,
   type Reply,
@@ -31,14 +32,8 @@ describe.each(frameworks)("on $name", (framework) => {
     idempotency: object = {},
     handler: (run: Run) => Answer | Promise<Answer> = numbered,
   ): Promise<ConformingShop> {
-    const options = { idempotency: { docs, ...idempotency } };
-    return openConformingShop(framework, {
-      express: { options },
-      koa: { options },
-      fastify: { options },
-      fetch: { options },
-      handler,
-    });
+    const guards = everywhere({ idempotency: { docs, ...idempotency } });
+    return openConformingShop(framework, { ...guards, handler });
   }
 
   /** A customer who sends the same request again and again, but for what is said. */
@@ -49,11 +44,16 @@ describe.each(frameworks)("on $name", (framework) => {
     return (submit) => shop.submit({ user, key: "k-1", ...submit });
   }
 
+  /** A shop and one customer. */
+  async function openCustomer(...given: Parameters<typeof openShop>) {
+    const shop = await openShop(...given);
+    return { shop, submit: customerOf(shop) };
+  }
+
   // "Its value MUST be a String (Section 3.3.3 of RFC 8941)." The bare text, which nearly all
   // clients send, is also accepted.
   test("section 2.1: a quoted String of RFC 8941 is a key, and the bare text is the same one", async () => {
-    const shop = await openShop();
-    const submit = customerOf(shop);
+    const { submit } = await openCustomer();
     const key = "8e03978e-40d5-43e8-bc93-6894a57f9324";
     const first = await submit({ key: `"${key}"` });
     const second = await submit({ key });
@@ -66,8 +66,7 @@ describe.each(frameworks)("on $name", (framework) => {
   // "The idempotency key MUST be unique and MUST NOT be reused with another request with a
   // different request payload."
   test("section 2.2: a key that comes with another payload is refused", async () => {
-    const shop = await openShop();
-    const submit = customerOf(shop);
+    const { shop, submit } = await openCustomer();
     expect((await submit({ body: { cart: 1 } })).status).toBe(201);
     expect((await submit({ body: { cart: 2 } })).status).toBe(422);
     expect(shop.runs).toHaveLength(1);
@@ -77,11 +76,8 @@ describe.each(frameworks)("on $name", (framework) => {
   // its expiry."
   test("section 2.3: a key expires retainMs after its answer, and is a new one then", async () => {
     const shop = await openConformingShop(framework, {
-      express: { options: { idempotency: { retainMs: 1_000 } } },
-      koa: { options: { idempotency: { retainMs: 1_000 } } },
-      fastify: { options: { idempotency: { retainMs: 1_000 } } },
-      fetch: { options: { idempotency: { retainMs: 1_000 } } },
-      lock: { acquireTimeoutMs: 500 },
+      ...everywhere({ idempotency: { retainMs: 1_000 } }),
+      lock: { acquireTimeoutMs: 500, commandTimeoutMs: 250 },
       handler: numbered,
     });
     const submit = customerOf(shop);
@@ -94,8 +90,7 @@ describe.each(frameworks)("on $name", (framework) => {
 
   // "An idempotency fingerprint MAY be used": "Checksum of the entire request payload."
   test("section 2.4: the fingerprint is taken of query and payload, however the JSON is spelled", async () => {
-    const shop = await openShop();
-    const submit = customerOf(shop);
+    const { submit } = await openCustomer();
     const body = '{"items":[1,2],"note":null}';
     expect((await submit({ body })).json).toEqual({ order: 1 });
     const spelled = await submit({ body: '{ "note": null, "items": [1.0, 2] }' });
@@ -109,27 +104,12 @@ describe.each(frameworks)("on $name", (framework) => {
   // "Checksum of selected element(s) in the request payload."
   test("section 2.4: selected elements of the payload can be the fingerprint", async () => {
     const ofCart = (body: unknown) => (body as { cart: number }).cart;
+    const by = (fingerprint: object) => ({ options: { idempotency: { fingerprint } } });
     const shop = await openConformingShop(framework, {
-      express: {
-        options: { idempotency: { fingerprint: (req: { body: unknown }) => ofCart(req.body) } },
-      },
-      koa: {
-        options: {
-          idempotency: {
-            fingerprint: (ctx: { request: { body: unknown } }) => ofCart(ctx.request.body),
-          },
-        },
-      },
-      fastify: {
-        options: { idempotency: { fingerprint: (req: { body: unknown }) => ofCart(req.body) } },
-      },
-      fetch: {
-        options: {
-          idempotency: {
-            fingerprint: async (request: Request) => ofCart(await request.clone().json()),
-          },
-        },
-      },
+      express: by((req: { body: unknown }) => ofCart(req.body)),
+      koa: by((ctx: { request: { body: unknown } }) => ofCart(ctx.request.body)),
+      fastify: by((req: { body: unknown }) => ofCart(req.body)),
+      fetch: by(async (request: Request) => ofCart(await request.clone().json())),
       handler: numbered,
     });
     const submit = customerOf(shop);
@@ -142,8 +122,7 @@ describe.each(frameworks)("on $name", (framework) => {
   // expiration related policy if applicable." The publishing is the application's; `docs` leads
   // there.
   test("section 2.5.2: every refusal leads to the published specification", async () => {
-    const shop = await openShop({ key: "required" }, () => new Promise(() => {}));
-    const submit = customerOf(shop);
+    const { shop, submit } = await openCustomer({ key: "required" }, () => new Promise(() => {}));
     void submit({ body: { cart: 1 } }).catch(() => {});
     await until(() => shop.runs.length === 1, { what: "the first run" });
     const refusals = [
@@ -164,8 +143,7 @@ describe.each(frameworks)("on $name", (framework) => {
   // response and status code."
   test("section 2.6: a first request is processed and answered as without a key", async () => {
     const headers = { location: "/orders/1", "x-own": "as it was" };
-    const shop = await openShop({}, () => ({ status: 201, headers, body: { order: 1 } }));
-    const submit = customerOf(shop);
+    const { submit } = await openCustomer({}, () => ({ status: 201, headers, body: { order: 1 } }));
     const first = await submit({});
     const without = await submit({ key: undefined });
     for (const each of [first, without]) delete each.headers["date"];
@@ -177,8 +155,11 @@ describe.each(frameworks)("on $name", (framework) => {
   // success or an error."
   test("section 2.6: a retry after completion is given the first answer", async () => {
     const headers = { location: "/orders/1", etag: '"1"' };
-    const shop = await openShop({}, () => ({ status: 201, headers, body: { order: 1 } }));
-    const submit = customerOf(shop);
+    const { shop, submit } = await openCustomer({}, () => ({
+      status: 201,
+      headers,
+      body: { order: 1 },
+    }));
     const first = await submit({});
     const retry = await submit({});
     expect(retry).toMatchObject({ status: 201, text: first.text, headers });
@@ -205,14 +186,13 @@ describe.each(frameworks)("on $name", (framework) => {
   // Concurrent: "The resource SHOULD respond with a resource conflict error."
   test("section 2.6: a concurrent request is told of a conflict, and is not run", async () => {
     let answer: (answer: Answer) => void = () => {};
-    const shop = await openShop(
+    const { shop, submit } = await openCustomer(
       {},
       () =>
         new Promise((resolve) => {
           answer = resolve;
         }),
     );
-    const submit = customerOf(shop);
     const first = submit({});
     await until(() => shop.runs.length === 1, { what: "the first run" });
     const concurrent = await submit({});
@@ -234,8 +214,7 @@ describe.each(frameworks)("on $name", (framework) => {
   // requiring this header, the resource SHOULD reply with an HTTP `400` status code with body
   // containing a link pointing to relevant documentation."
   test("section 2.7: a missing key is 400 where the operation requires one", async () => {
-    const shop = await openShop({ key: "required" });
-    const submit = customerOf(shop);
+    const { shop, submit } = await openCustomer({ key: "required" });
     expect(await submit({ key: undefined })).toMatchObject({
       status: 400,
       json: {
@@ -252,8 +231,7 @@ describe.each(frameworks)("on $name", (framework) => {
   // resource SHOULD reply with a HTTP `422` status code with body containing a link pointing to
   // relevant documentation."
   test("section 2.7: a key that was used with another payload is 422", async () => {
-    const shop = await openShop();
-    const submit = customerOf(shop);
+    const { submit } = await openCustomer();
     await submit({ body: { cart: 1 } });
     expect(await submit({ body: { cart: 2 } })).toMatchObject({
       status: 422,
@@ -269,8 +247,7 @@ describe.each(frameworks)("on $name", (framework) => {
   // before performing a retry operation, or the resource MUST fail the request and return one of
   // the above errors."
   test("section 2.7: a request that was not corrected is refused again", async () => {
-    const shop = await openShop({ key: "required" });
-    const submit = customerOf(shop);
+    const { shop, submit } = await openCustomer({ key: "required" });
     await submit({ body: { cart: 1 } });
     for (let times = 0; times < 3; times++) {
       expect((await submit({ key: undefined })).status).toBe(400);

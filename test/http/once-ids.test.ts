@@ -2,8 +2,8 @@ import type { IncomingMessage } from "node:http";
 import { afterEach, describe, expect, test } from "vitest";
 import { ioredis6 } from "../support/clients.ts";
 import { freePort } from "../support/free-port.ts";
-import { type Framework, hasParsers } from "./frameworks.ts";
-import { codeOf, type OnceShop, onAll, openOnce, orderKey, unmarked } from "./once-shop.ts";
+import { type Framework, hasParsers, newest } from "./frameworks.ts";
+import { codeOf, type OnceShop, openOnce, orderKey, unmarked } from "./once-shop.ts";
 import { closeShops } from "./shop.ts";
 import type { Turn } from "./turn.ts";
 
@@ -11,57 +11,9 @@ afterEach(closeShops);
 
 const json = { "content-type": "application/json" };
 
-/** What a header field may hold beside the bytes of ASCII. */
-const latin1 = Buffer.from("Bestellung-für-7", "latin1").toString("latin1");
+const token = (req: IncomingMessage) => Reflect.get(Reflect.get(req, "body") as object, "token");
 
-const bad: [string, string | string[]][] = [
-  ["a list", "secret, two"],
-  ["two lines", ["secret", "two"]],
-  ["the same twice", ["secret", "secret"]],
-  ["256 characters", "x".repeat(256)],
-  ["what is no ASCII", latin1],
-  ["an empty string", '""'],
-  ["parameters", "secret;a=1"],
-  ["a string that is not closed", '"secret'],
-];
-
-describe.each(onAll)("$name", (framework: Framework) => {
-  test.each(bad)(
-    "a key of %s is a 400 that says so and shows nothing of it",
-    async (_what, key) => {
-      const once = await openOnce({ framework });
-      const reply = await once.submit({ headers: { "idempotency-key": key } });
-      expect([reply.status, codeOf(reply)]).toEqual([400, "idempotency_key_invalid"]);
-      expect(reply.body).not.toContain("secret");
-      expect([once.runs, await once.everything()]).toEqual([0, []]);
-    },
-  );
-
-  test("a key is one in quotes and without, and may have 255 characters", async () => {
-    const once = await openOnce({ framework });
-    const key = "!".repeat(254);
-    const first = await once.submit({ key: `${key}a` });
-    await once.whenKept(1);
-    expect(unmarked(await once.submit({ key: `"${key}a"` }))).toEqual(unmarked(first));
-    expect((await once.submit({ key: `${key}A` })).body).toBe('{"run":2}');
-  });
-
-  test('without a key nothing is kept, and with key: "required" nothing runs', async () => {
-    const optional = await openOnce({ framework });
-    for (const headers of [{}, { "idempotency-key": "" }]) {
-      expect((await optional.submit({ headers })).status).toBe(201);
-      await optional.whenKept(0);
-    }
-    const guard = { idempotency: { key: "required" } } as const;
-    const required = await openOnce({ framework, guard });
-    for (const headers of [{}, { "idempotency-key": "" }]) {
-      const reply = await required.submit({ headers });
-      expect([reply.status, codeOf(reply)]).toEqual([400, "idempotency_key_required"]);
-    }
-    expect(required.runs).toBe(0);
-    expect((await required.submit({ key: orderKey })).status).toBe(201);
-  });
-
+describe.each(newest)("$name", (framework: Framework) => {
   test('with key: "ignored" the header counts for nothing', async () => {
     const guard = { idempotency: { key: "ignored", submissionId: () => undefined } } as const;
     const once = await openOnce({ framework, guard });
@@ -119,63 +71,27 @@ describe.each(onAll)("$name", (framework: Framework) => {
     }
   });
 
-  test.each([
-    ["throws", () => Promise.reject(new Error("no cart"))],
-    ["gives an object", () => ({ cart: 7 }) as never],
-    ["gives an array", () => ["7:3"] as never],
-    ["gives a function", () => (() => "7:3") as never],
-    ["gives a symbol", () => Symbol("7:3") as never],
-    ["gives a bigint", () => 7n as never],
-  ])(
-    "a submissionId that %s goes to the error handler, and nothing runs",
-    async (_how, submissionId) => {
+  test("a submissionId that throws, or gives an object, goes to the error handler, and nothing runs", async () => {
+    const failing = [() => Promise.reject(new Error("no cart")), () => ({ cart: 7 }) as never];
+    for (const submissionId of failing) {
       const once = await openOnce({ framework, guard: { idempotency: { submissionId } } });
       expect((await once.submit()).status).toBe(500);
       expect([once.runs, once.shop.errors.length]).toEqual([0, 1]);
       expect(await once.everything()).toEqual([]);
-    },
-  );
-
-  test.each<[what: string, sent: unknown]>([
-    ["a number", 7],
-    ["0", 0],
-    ["true", true],
-    ["false", false],
-    ["1 025 characters", "secret".padEnd(1_025, "x")],
-    ["a lone surrogate", "secret \ud83d"],
-  ])("an id from the request that is %s is a 400, and nothing runs", async (_what, sent) => {
-    const told: unknown[] = [];
-    const submissionId = (req: IncomingMessage) =>
-      Reflect.get(Reflect.get(req, "body") as object, "token");
-    const guard = { idempotency: { submissionId } };
-    const once = await openOnce({ framework, guard });
-    const submit = { key: orderKey, body: { token: sent } };
-    const reply = await once.submit(submit);
-    expect([reply.status, codeOf(reply)]).toEqual([400, "idempotency_id_invalid"]);
-    expect(reply.body).not.toContain("secret");
-    const page = await once.submit({ ...submit, headers: { accept: "text/html" } });
-    expect([page.status, page.body]).toEqual([400, expect.stringContaining("not placed")]);
-    expect([once.runs, await once.everything(), once.shop.errors]).toEqual([0, [], []]);
-
-    const onKeyMissing = (info: unknown) => {
-      told.push(info);
-      return [418, {}] as const;
-    };
-    const own = await openOnce({ framework, guard, answers: { onKeyMissing } });
-    expect((await own.submit(submit)).status).toBe(418);
-    const why = "The id of a submission has to be well-formed text of 1 to 1024 characters.";
-    expect(told).toMatchObject([{ reason: "id-invalid", why }]);
-    expect(JSON.parse(reply.body).detail).toContain(why);
+    }
   });
 
-  test("an id from the request may have 1 024 characters, and anything well-formed", async () => {
-    const submissionId = (req: IncomingMessage) =>
-      Reflect.get(Reflect.get(req, "body") as object, "token");
-    const once = await openOnce({ framework, guard: { idempotency: { submissionId } } });
-    for (const token of ["x".repeat(1_024), "\ud83d\ude00", "\u0000", " "]) {
-      expect((await once.submit({ body: { token } })).status).toBe(201);
+  test("an id from the request that is no text is a 400, and nothing runs", async () => {
+    const once = await openOnce({ framework, guard: { idempotency: { submissionId: token } } });
+    for (const sent of [0, "secret \ud83d"]) {
+      const submit = { key: orderKey, body: { token: sent } };
+      const reply = await once.submit(submit);
+      expect([reply.status, codeOf(reply)]).toEqual([400, "idempotency_id_invalid"]);
+      expect(reply.body).not.toContain("secret");
+      const page = await once.submit({ ...submit, headers: { accept: "text/html" } });
+      expect([page.status, page.body]).toEqual([400, expect.stringContaining("not placed")]);
     }
-    expect(once.runs).toBe(4);
+    expect([once.runs, await once.everything(), once.shop.errors]).toEqual([0, [], []]);
   });
 
   test("what a handler does to the body changes neither id nor fingerprint", async () => {
@@ -278,20 +194,6 @@ describe.each(onAll)("$name", (framework: Framework) => {
     expect(seen.slice(-2)).toEqual([undefined, true]);
   });
 
-  test("a submission has an id that is the same on every retry and nobody else's", async () => {
-    const seen: unknown[] = [];
-    const handler = (turn: Turn, run: number) => {
-      seen.push(turn.submission?.id);
-      turn.answer(run < 3 ? 500 : 201, { run });
-    };
-    const once = await openOnce({ framework, handler });
-    for (let i = 0; i < 4; i++) await once.submit({ key: orderKey });
-    await once.submit({ key: orderKey, user: `${once.shop.user}-other` });
-    const [one, ...others] = seen;
-    expect(one).toMatch(/^[\w-]{22}$/);
-    expect(others).toEqual([one, one, expect.not.stringMatching(String(one))]);
-  });
-
   test("who has no user, or no lock, is neither kept nor repeated", async () => {
     const submissions: unknown[] = [];
     const handler = (turn: Turn, run: number) => {
@@ -339,5 +241,48 @@ describe.each(onAll)("$name", (framework: Framework) => {
     await once.whenKept(1);
     const guest = await once.submit({ key: orderKey, headers: { "x-guest": "1" } });
     expect(guest.body).toBe('{"run":2}');
+  });
+});
+
+/** What a submissionId may give is the same on every framework. */
+describe("a submissionId", () => {
+  const framework = newest[0] as Framework;
+
+  test.each([["7:3"], () => "7:3", Symbol("7:3"), 7n])(
+    "that gives %o goes to the error handler, and nothing runs",
+    async (given) => {
+      const submissionId = () => given as never;
+      const once = await openOnce({ framework, guard: { idempotency: { submissionId } } });
+      expect((await once.submit()).status).toBe(500);
+      expect([once.runs, once.shop.errors.length]).toEqual([0, 1]);
+    },
+  );
+
+  test.each<[what: string, sent: unknown]>([
+    ["a number", 7],
+    ["true", true],
+    ["false", false],
+    ["1 025 characters", "secret".padEnd(1_025, "x")],
+  ])("that is %s is told to the application's own answer", async (_what, sent) => {
+    const told: unknown[] = [];
+    const onKeyMissing = (info: unknown) => {
+      told.push(info);
+      return [418, {}] as const;
+    };
+    const guard = { idempotency: { submissionId: token } };
+    const once = await openOnce({ framework, guard, answers: { onKeyMissing } });
+    expect((await once.submit({ body: { token: sent } })).status).toBe(418);
+    const why = "The id of a submission has to be well-formed text of 1 to 1024 characters.";
+    const problem = { body: expect.stringContaining(why) };
+    expect(told).toMatchObject([{ reason: "id-invalid", why, problem }]);
+    expect(JSON.stringify(told)).not.toContain("secret");
+  });
+
+  test("may have 1 024 characters, and anything well-formed", async () => {
+    const once = await openOnce({ framework, guard: { idempotency: { submissionId: token } } });
+    for (const each of ["x".repeat(1_024), "\ud83d\ude00", "\u0000", " "]) {
+      expect((await once.submit({ body: { token: each } })).status).toBe(201);
+    }
+    expect(once.runs).toBe(4);
   });
 });

@@ -1,6 +1,5 @@
 import { createReadStream } from "node:fs";
 import { Readable } from "node:stream";
-import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { Context } from "koa";
 import { afterEach, describe, expect, test } from "vitest";
@@ -207,8 +206,7 @@ describe.each(koas)("$name", (framework: Framework) => {
       ctx.status = 201;
       ctx.body = createReadStream(file);
     });
-    const call = once.begin({ key: orderKey });
-    while (once.runs === 0) await sleep(1);
+    const call = await once.start({ key: orderKey });
     call.abort();
     await once.whenKept(1);
     expect(codeOf(await once.submit({ key: orderKey }))).toBe("idempotency_answer_unavailable");

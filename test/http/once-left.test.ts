@@ -3,8 +3,8 @@ import { afterEach, describe, expect, test } from "vitest";
 import { until } from "../support/until.ts";
 import { type Framework, onHttp1, writesByHand } from "./frameworks.ts";
 import { gate } from "./gate.ts";
-import { onAll, openOnce, orderKey } from "./once-shop.ts";
-import { openRaw, submitBytes } from "./raw.ts";
+import { openRaw, submitBytes } from "./http-client.ts";
+import { onAll, openOnce, openWaiting, orderKey } from "./once-shop.ts";
 import { closeShops } from "./shop.ts";
 import type { Turn } from "./turn.ts";
 
@@ -42,8 +42,7 @@ describe.each(onAll)("$name", (framework: Framework) => {
           answer(turn, run);
         },
       });
-      const call = once.begin({ key: orderKey });
-      await until(() => once.runs === 1, { what: "the order to start" });
+      const call = await once.start({ key: orderKey });
       call.abort();
       await once.whenKept(1);
       const retry = await once.submit({ key: orderKey });
@@ -98,8 +97,7 @@ describe.each(onAll)("$name", (framework: Framework) => {
         await left.opened;
       },
     });
-    const call = once.begin({ key: orderKey });
-    await until(() => once.runs === 1, { what: "the order to start" });
+    const call = await once.start({ key: orderKey });
     call.abort();
     await left.opened;
     if (framework.family === "koa") {
@@ -146,20 +144,15 @@ describe.each(onHttp1.filter(({ seesWork }) => seesWork))("$name", (framework: F
   });
 
   test("an order on a connection that then sends what is no HTTP is repeated", async () => {
-    const goOn = gate();
-    const once = await openOnce({
+    const { goOn, once } = await openWaiting({
       framework,
-      handler: async (turn, run) => {
-        await goOn.opened;
-        turn.answer(201, { run });
-      },
     });
     const connection = await openRaw(once.shop.port);
     connection.send(submitBytes(once.shop.user, { "Idempotency-Key": orderKey }));
     await until(() => once.runs === 1, { what: "the order to start" });
     connection.send("no HTTP at all\r\n\r\n");
     await until(() => connection.text.includes("400"), { what: "the answer to that" });
-    goOn.open();
+    goOn();
     await once.whenKept(1);
     expect((await once.submit({ key: orderKey })).headers["idempotent-replayed"]).toBe("true");
     expect(once.runs).toBe(1);

@@ -7,11 +7,10 @@ import { submitGuard as koaGuard } from "../../src/koa/index.ts";
 import { ioredis6 } from "../support/clients.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
-import { anotherCopy } from "./another-copy.ts";
 import type { Framework } from "./frameworks.ts";
-import { guardLayer } from "./layers.ts";
+import { anotherCopy, guardLayer } from "./layers.ts";
 import { codeOf, onAll, openOnce, orderKey, unmarked } from "./once-shop.ts";
-import { closeShops, patientTimes } from "./shop.ts";
+import { closeShops, patientTimes, sharedRedis } from "./shop.ts";
 import { type Layer, userOf } from "./turn.ts";
 
 afterEach(async () => {
@@ -20,7 +19,7 @@ afterEach(async () => {
 });
 
 const redis = () => ioredis6.connect(sharedRedisPort());
-const openPlain = () => openLock({ store: new RedisStore(redis()), ...patientTimes });
+const openPlain = () => openLock({ store: new RedisStore(sharedRedis()), ...patientTimes });
 
 describe.each(onAll)("rule 13: mounts with idempotency, on $name", (framework: Framework) => {
   // On Hono nothing is between a guard and its handler.

@@ -1,5 +1,4 @@
-import { once } from "node:events";
-import type { AddressInfo, Socket } from "node:net";
+import type { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import { RedisStore, type SubmitLock } from "../../src/index.ts";
@@ -10,7 +9,7 @@ import { type RedisProxy, startProxy } from "../support/proxy.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import type { Framework } from "./frameworks.ts";
-import { openClient } from "./http-client.ts";
+import { listen, openClient } from "./http-client.ts";
 import { everywhere, orderKey } from "./once-shop.ts";
 import { patientTimes } from "./shop.ts";
 import type { Turn } from "./turn.ts";
@@ -78,10 +77,9 @@ async function orderOf(
     },
   });
   server.on("connection", (socket: Socket) => sockets.push(socket));
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
+  const port = await listen(server);
   closing.push(() => new Promise((closed) => server.close(closed)));
-  const http = openClient(1, (server.address() as AddressInfo).port);
+  const http = openClient(1, port);
   closing.push(() => http.close());
   const headers = { "x-user": user, "idempotency-key": orderKey };
   const { status, body } = await http.call({ headers }).reply;

@@ -7,10 +7,9 @@ import { observer } from "../support/observer.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { Crowd } from "./crowd.ts";
-import { inProcesses } from "./frameworks.ts";
-import { type HttpClient, openClient, type Reply } from "./http-client.ts";
+import { newest } from "./frameworks.ts";
+import { type HttpClient, openClient, type Reply, submitBytes } from "./http-client.ts";
 import { codeOf, unmarked } from "./once-shop.ts";
-import { submitBytes } from "./raw.ts";
 import { type ShopProcess, startShopProcess } from "./shop-processes.ts";
 
 const shops: ShopProcess[] = [];
@@ -33,7 +32,7 @@ function submit({ port }: ShopProcess, headers: Record<string, string>): Promise
   return client.call({ headers }).reply;
 }
 
-const names = inProcesses.map(({ name }) => name);
+const names = newest.map(({ name }) => name);
 const pairs = names.map((first, i) => ({ first, second: names[(i + 1) % names.length] as string }));
 
 describe.each(pairs)("$first and $second", ({ first, second }) => {

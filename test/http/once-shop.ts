@@ -1,6 +1,6 @@
-import { observer } from "../support/observer.ts";
 import { until } from "../support/until.ts";
 import { type Framework, koas, mainFrameworks, newer } from "./frameworks.ts";
+import { gate } from "./gate.ts";
 import type { Call, Reply, Submit } from "./http-client.ts";
 import { openShop, type Shop, type ShopOptions } from "./shop.ts";
 import type { Turn } from "./turn.ts";
@@ -35,6 +35,8 @@ export interface OnceShop {
   /** How often the handler has run. */
   readonly runs: number;
   begin(submit?: OnceSubmit): Call;
+  /** The same, and waits until the handler of this first order runs. */
+  start(submit?: OnceSubmit): Promise<Call>;
   submit(submit?: OnceSubmit): Promise<Reply>;
   /** What a first submit and its retry are answered, once the first one's answer is kept. */
   twice(submit?: OnceSubmit): Promise<[Reply, Reply]>;
@@ -60,8 +62,8 @@ export async function openOnce(options: OnceOptions): Promise<OnceShop> {
       return handler(turn, ++runs);
     },
   });
-  const redis = observer();
-  const keys = async () => (await redis.send("KEYS", `*${shop.user}*`)) as string[];
+  const { redis } = shop;
+  const keys = () => redis.keys(`*${shop.user}*`);
   const recordKeys = async () => (await keys()).filter((key) => key.startsWith("{")).sort();
   const begin = ({ body, headers, key, user = shop.user, ...submit }: OnceSubmit = {}): Call =>
     shop.submit({
@@ -86,6 +88,11 @@ export async function openOnce(options: OnceOptions): Promise<OnceShop> {
       return runs;
     },
     begin,
+    async start(submit) {
+      const call = begin(submit);
+      await until(() => runs > 0, { what: "the order to start" });
+      return call;
+    },
     submit: (submit) => begin(submit).reply,
     async twice(submit = { key: orderKey }) {
       const first = await begin(submit).reply;
@@ -100,6 +107,19 @@ export async function openOnce(options: OnceOptions): Promise<OnceShop> {
     },
     whenKept,
   };
+}
+
+/** A shop whose orders wait, once they have started, until `goOn` is called. */
+export async function openWaiting(
+  options: OnceOptions,
+): Promise<{ once: OnceShop; goOn: () => void }> {
+  const { opened, open } = gate();
+  const { handler = (turn, run) => turn.answer(201, { run }) } = options;
+  const waiting = async (turn: Turn, run: number) => {
+    await opened;
+    return await handler(turn, run);
+  };
+  return { once: await openOnce({ ...options, handler: waiting }), goOn: open };
 }
 
 /** The reply without the header that marks a replay, and without what frames the body's bytes. */

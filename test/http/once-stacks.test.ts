@@ -1,9 +1,9 @@
 import { brotliCompressSync, deflateSync, gunzipSync, gzipSync } from "node:zlib";
 import { afterEach, describe, expect, test } from "vitest";
-import { expresses, type Framework, hasLayers, koas } from "./frameworks.ts";
+import { expresses, type Framework, hasLayers, koas, newest } from "./frameworks.ts";
 import type { Reply } from "./http-client.ts";
 import { compressionLayer, layerThatWaits, sessionLayer } from "./layers.ts";
-import { codeOf, everywhere, onAll, openOnce, orderKey, unmarked } from "./once-shop.ts";
+import { codeOf, onAll, openOnce, orderKey, unmarked } from "./once-shop.ts";
 import { closeShops } from "./shop.ts";
 import type { Layer, Turn } from "./turn.ts";
 
@@ -66,19 +66,11 @@ describe.each(onAll)("$name", (framework: Framework) => {
     expect(shown(second)).toEqual(order);
   });
 
-  test.each([
-    [gzip, plain],
-    [plain, gzip],
-    [gzip, gzip],
-  ])("compression outside sends each what it accepts: %o, %o", async (one, other) => {
+  test("compression outside sends each what it accepts", async () => {
     const once = await openOnce({ framework, handler: place, outside: [compressionLayer()] });
-    const first = await once.submit({ key: orderKey, headers: one });
-    await once.whenKept(1);
-    const second = await once.submit({ key: orderKey, headers: other });
-    for (const [reply, headers] of [
-      [first, one],
-      [second, other],
-    ] as const) {
+    for (const headers of [gzip, plain, gzip]) {
+      const reply = await once.submit({ key: orderKey, headers });
+      await once.whenKept(1);
       expect(reply.headers["content-encoding"]).toBe(headers === gzip ? "gzip" : undefined);
       expect(shown(reply)).toEqual(order);
     }
@@ -134,7 +126,7 @@ const encoded: [coding: string, body: Buffer, refused: string[]][] = [
   ["identity", Buffer.from(text), []],
 ];
 
-describe.each(everywhere)("$name", (framework: Framework) => {
+describe.each(newest.filter(hasLayers))("$name", (framework: Framework) => {
   test.each(encoded)(
     "a body in the coding %s is repeated to a client that accepts it, and to no other",
     async (coding, body, unreadable) => {

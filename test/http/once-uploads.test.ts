@@ -7,7 +7,7 @@ import fileUpload from "express-fileupload";
 import type { Middleware } from "koa";
 import multer from "multer";
 import { afterAll, afterEach, describe, expect, test } from "vitest";
-import { allMain, type Framework } from "./frameworks.ts";
+import { type Framework, newest } from "./frameworks.ts";
 import { layerThatWaits } from "./layers.ts";
 import {
   codeOf,
@@ -47,71 +47,40 @@ interface Parser {
   readonly isOrdered?: boolean;
 }
 
+const express = (name: string, takes: Parser["takes"], parser: Layer["express"]): Parser => ({
+  name,
+  family: "express",
+  takes,
+  layer: onExpress(parser),
+});
+const koa = (name: string, takes: Parser["takes"], parser: () => unknown): Parser => ({
+  name,
+  family: "koa",
+  takes,
+  layer: onKoa(parser),
+});
+const many = "many of one field";
+const inFiles = { useTempFiles: true, tempFileDir: folder };
+
 /** Those that have the bytes in memory, or a hash of them. */
 const telling: readonly Parser[] = [
+  express("multer, single", "one", () => multer().single("list")),
+  express("multer, array", many, () => multer().array("list")),
+  express("multer, fields", "any", () => multer().fields(fields)),
+  express("multer, any", "any", () => multer().any()),
+  express("express-fileupload", "any", () => fileUpload()),
+  express("express-fileupload, nested", "any", () => fileUpload({ parseNested: true })),
   {
-    name: "multer, single",
-    family: "express",
-    takes: "one",
-    layer: onExpress(() => multer().single("list")),
-  },
-  {
-    name: "multer, array",
-    family: "express",
-    takes: "many of one field",
-    layer: onExpress(() => multer().array("list")),
-  },
-  {
-    name: "multer, fields",
-    family: "express",
-    takes: "any",
-    layer: onExpress(() => multer().fields(fields)),
-  },
-  { name: "multer, any", family: "express", takes: "any", layer: onExpress(() => multer().any()) },
-  {
-    name: "express-fileupload",
-    family: "express",
-    takes: "any",
-    layer: onExpress(() => fileUpload()),
-  },
-  {
-    name: "express-fileupload, nested",
-    family: "express",
-    takes: "any",
-    layer: onExpress(() => fileUpload({ parseNested: true })),
-  },
-  {
-    name: "express-fileupload, in files",
-    family: "express",
-    takes: "any",
+    ...express("express-fileupload, in files", "any", () => fileUpload(inFiles)),
     isOrdered: false,
-    layer: onExpress(() => fileUpload({ useTempFiles: true, tempFileDir: folder })),
   },
+  koa("@koa/multer, single", "one", () => koaMulter().single("list")),
+  koa("@koa/multer, array", many, () => koaMulter().array("list")),
+  koa("@koa/multer, fields", "any", () => koaMulter().fields(fields)),
+  koa("@koa/multer, any", "any", () => koaMulter().any()),
   {
-    name: "@koa/multer, single",
-    family: "koa",
-    takes: "one",
-    layer: onKoa(() => koaMulter().single("list")),
-  },
-  {
-    name: "@koa/multer, array",
-    family: "koa",
-    takes: "many of one field",
-    layer: onKoa(() => koaMulter().array("list")),
-  },
-  {
-    name: "@koa/multer, fields",
-    family: "koa",
-    takes: "any",
-    layer: onKoa(() => koaMulter().fields(fields)),
-  },
-  { name: "@koa/multer, any", family: "koa", takes: "any", layer: onKoa(() => koaMulter().any()) },
-  {
-    name: "koa-body with hashes",
-    family: "koa",
-    takes: "any",
+    ...koa("koa-body with hashes", "any", () => bodyOfKoa({ hashAlgorithm: "sha256" })),
     isOrdered: false,
-    layer: onKoa(() => bodyOfKoa({ hashAlgorithm: "sha256" })),
   },
   {
     name: "the guard's own clone",
@@ -123,19 +92,9 @@ const telling: readonly Parser[] = [
 
 /** Those that leave the bytes in a file, and nothing that tells one from another. */
 const silent: readonly Parser[] = [
-  {
-    name: "multer, on disk",
-    family: "express",
-    takes: "any",
-    layer: onExpress(() => multer({ dest: folder }).any()),
-  },
-  {
-    name: "@koa/multer, on disk",
-    family: "koa",
-    takes: "any",
-    layer: onKoa(() => koaMulter({ dest: folder }).any()),
-  },
-  { name: "koa-body", family: "koa", takes: "any", layer: onKoa(() => bodyOfKoa({})) },
+  express("multer, on disk", "any", () => multer({ dest: folder }).any()),
+  koa("@koa/multer, on disk", "any", () => koaMulter({ dest: folder }).any()),
+  koa("koa-body", "any", () => bodyOfKoa({})),
 ];
 
 function bodyOfKoa(formidable: object): Middleware {
@@ -145,7 +104,7 @@ function bodyOfKoa(formidable: object): Middleware {
 }
 
 const cases = (parsers: readonly Parser[]) =>
-  allMain.flatMap((framework) =>
+  newest.flatMap((framework) =>
     parsers
       .filter(({ family }) => family === framework.family)
       .map((parser) => ({ name: `${framework.name}, ${parser.name}`, framework, parser })),

@@ -1,6 +1,4 @@
-import { once } from "node:events";
 import { createServer, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import express5, { type RequestHandler } from "express";
 import express4 from "express4";
@@ -8,8 +6,8 @@ import { afterEach, beforeEach, describe, expect, type MockInstance, test, vi } 
 import type * as expressEntry from "../../src/express/index.ts";
 import type * as coreEntry from "../../src/index.ts";
 import { until } from "../support/until.ts";
-import { endless } from "./endless.ts";
-import { type HttpClient, openClient } from "./http-client.ts";
+import { type HttpClient, listen, openClient } from "./http-client.ts";
+import { canAcquire, endless } from "./shop.ts";
 
 /** Short enough to wait for, long enough for a busy machine. */
 const times = { ttlMs: 800, maxHoldMs: 800 };
@@ -38,15 +36,10 @@ async function freshShop(
   const lock = new SubmitLock({ store: new MemoryStore(), ...times });
   const app = lib();
   app.post("/orders", ...handlersOf(submitGuard({ lock, userId: () => "42" })));
-  server = createServer(app).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  client = openClient(1, (server.address() as AddressInfo).port);
+  server = createServer(app);
+  client = openClient(1, await listen(server));
   const submit = client.call;
-  const isFree = async () => {
-    const attempt = await lock.acquire("42");
-    if (attempt.outcome === "acquired") await attempt.lease.release();
-    return attempt.outcome === "acquired";
-  };
+  const isFree = () => canAcquire(lock, "42");
   const isFreeAgain = () => until(isFree, { what: "the lock to be free" });
   return { lock, submit, isFree, isFreeAgain };
 }

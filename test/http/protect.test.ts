@@ -1,20 +1,16 @@
-import { once } from "node:events";
 import { createServer, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
-import express5, { type ErrorRequestHandler, type RequestHandler } from "express";
+import express5, { type ErrorRequestHandler, type RequestHandler, type Response } from "express";
 import express4 from "express4";
 import supertest from "supertest";
 import { afterEach, describe, expect, test } from "vitest";
 import { type SubmitGuard, submitGuard } from "../../src/express/index.ts";
 import { RedisStore, type SubmitLock } from "../../src/index.ts";
-import { closeClients, ioredis6 } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
-import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { gate } from "./gate.ts";
-import { type HttpClient, openClient } from "./http-client.ts";
-import { patientTimes } from "./shop.ts";
+import { type HttpClient, listen, openClient } from "./http-client.ts";
+import { canAcquire, type Moments, patientTimes, sharedRedis } from "./shop.ts";
 
 let server: Server | undefined;
 let client: HttpClient | undefined;
@@ -23,41 +19,33 @@ afterEach(async () => {
   server?.closeAllConnections();
   server?.close();
   await closeLocks();
-  closeClients();
 });
 
 function patientLock(): SubmitLock {
-  const store = new RedisStore(ioredis6.connect(sharedRedisPort()));
+  const store = new RedisStore(sharedRedis());
   return openLock({ store, ...patientTimes });
 }
 
 /** An application with these handlers at /orders, and an error handler that notes what it gets. */
-async function shopWith(
-  lib: typeof express5,
-  handlers: (guard: SubmitGuard) => RequestHandler[],
-  onError: ErrorRequestHandler = (_error, _req, res, _next) => void res.status(500).end(),
-) {
+async function shopWith(lib: typeof express5, handlers: (guard: SubmitGuard) => RequestHandler[]) {
   const lock = patientLock();
   const user = freshUser();
   const errors: unknown[] = [];
   const app = lib();
   app.post("/orders", ...handlers(submitGuard({ lock, userId: () => user })));
-  const note: ErrorRequestHandler = (error, req, res, next) => {
+  const note: ErrorRequestHandler = (error, _req, res, _next) => {
     errors.push(error);
-    onError(error, req, res, next);
+    res.status(500).end();
   };
   app.use(note);
-  server = createServer(app).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const isFree = async () => {
-    const attempt = await lock.acquire(user);
-    if (attempt.outcome === "acquired") await attempt.lease.release();
-    return attempt.outcome === "acquired";
-  };
-  client = openClient(1, (server.address() as AddressInfo).port);
+  const closed = gate();
+  server = createServer(app);
+  server.on("request", (_req, res) => res.once("close", closed.open));
+  const isFree = () => canAcquire(lock, user);
+  client = openClient(1, await listen(server));
   const submit = client.call({});
   const isFreeSoon = () => until(isFree, { what: "the lock to be free" });
-  return { errors, submit, isFree, isFreeSoon };
+  return { errors, submit, left: closed.opened, isFree, isFreeSoon };
 }
 
 describe.each([
@@ -79,62 +67,50 @@ describe.each([
     expect(seen).toEqual([{ order: "7" }, "function"]);
   });
 
-  test("keeps the lock for the work of later handlers, also when the client has left", async () => {
-    const [started, left, goOn] = [gate(), gate(), gate()];
-    const { submit, isFree, isFreeSoon } = await shopWith(lib, (guard) => [
-      guard.protect(async (_req, res, next) => {
-        res.once("close", left.open);
-        await Promise.resolve();
-        next();
-      }),
-      (_req, res) => {
-        started.open();
-        void goOn.opened.then(() => res.json({}));
-      },
-    ]);
-    await started.opened;
-    submit.abort();
-    await left.opened;
-    expect(await isFree()).toBe(false);
-    goOn.open();
-    await isFreeSoon();
-  });
-
-  test("of a handler in callback style keeps the lock when the client has left", async () => {
-    const [started, left, goOn] = [gate(), gate(), gate()];
-    const { submit, isFree, isFreeSoon } = await shopWith(lib, (guard) => [
-      guard.protect((_req, res) => {
-        res.once("close", left.open);
-        started.open();
-        void goOn.opened.then(() => res.json({}));
-      }),
-    ]);
-    await started.opened;
-    submit.abort();
-    await left.opened;
-    expect(await isFree()).toBe(false);
-    goOn.open();
-    await isFreeSoon();
-  });
-
-  test("of a handler that throws at once keeps the lock until the error is answered: it may have started something", async () => {
-    const [started, left, goOn] = [gate(), gate(), gate()];
-    const { submit, isFree, isFreeSoon } = await shopWith(
-      lib,
-      (guard) => [
+  test.each<[what: string, made: (guard: SubmitGuard, moments: Moments) => RequestHandler[]]>([
+    [
+      "for the work of later handlers",
+      (guard, { started, goOn }) => [
+        guard.protect(async (_req, _res, next) => {
+          await Promise.resolve();
+          next();
+        }),
+        (_req, res) => {
+          started();
+          void goOn.then(() => res.json({}));
+        },
+      ],
+    ],
+    [
+      "of a handler in callback style",
+      (guard, { started, goOn }) => [
         guard.protect((_req, res) => {
-          res.once("close", left.open);
-          throw new Error("thrown");
+          started();
+          void goOn.then(() => res.json({}));
         }),
       ],
-      (_error, _req, res) => {
-        started.open();
-        void goOn.opened.then(() => res.status(500).end());
-      },
+    ],
+    [
+      "of a handler that throws at once, until the error is answered: it may have started something",
+      (guard, { started, goOn }) => [
+        guard.protect(() => {
+          throw new Error("thrown");
+        }),
+        ((_error: unknown, _req: unknown, res: Response, _next: unknown) => {
+          started();
+          void goOn.then(() => res.status(500).end());
+        }) as never,
+      ],
+    ],
+  ])("keeps the lock %s, also when the client has left", async (_what, made) => {
+    const [started, goOn] = [gate(), gate()];
+    const moments = { started: started.open, goOn: goOn.opened };
+    const { submit, left, isFree, isFreeSoon } = await shopWith(lib, (guard) =>
+      made(guard, moments),
     );
     await started.opened;
     submit.abort();
-    await left.opened;
+    await left;
     expect(await isFree()).toBe(false);
     goOn.open();
     await isFreeSoon();

@@ -1,10 +1,9 @@
 import { randomUUID } from "node:crypto";
-import { once } from "node:events";
-import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { RedisStore, SubmitLock } from "../../src/index.ts";
 import { all } from "./frameworks.ts";
+import { listen } from "./http-client.ts";
 import type { Turn } from "./turn.ts";
 
 /** What a shop in a process of its own tells its parent. */
@@ -73,6 +72,4 @@ const server = framework.makeServer({
 });
 // Else a client may write to a connection in the moment that it is closed.
 if ("keepAliveTimeout" in server) server.keepAliveTimeout = 120_000;
-server.listen(0, "127.0.0.1");
-await once(server, "listening");
-tell({ port: (server.address() as AddressInfo).port });
+tell({ port: await listen(server) });

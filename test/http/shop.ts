@@ -2,9 +2,9 @@ import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import type { Server } from "node:http";
 import type { Http2Server, Http2Session } from "node:http2";
-import type { AddressInfo } from "node:net";
+import { PassThrough } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Redis } from "ioredis";
+import { Redis } from "ioredis";
 import { expect } from "vitest";
 import {
   type AcquireMessage,
@@ -14,12 +14,20 @@ import {
   SubmitLock,
   type SubmitLockOptions,
 } from "../../src/index.ts";
-import { type AnyRedis, closeClients, ioredis6 } from "../support/clients.ts";
+import { type AnyRedis, closeClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import type { Framework } from "./frameworks.ts";
-import { type Call, type HttpClient, openClient, type Reply, type Submit } from "./http-client.ts";
+import { gate } from "./gate.ts";
+import {
+  type Call,
+  type HttpClient,
+  listen,
+  openClient,
+  type Reply,
+  type Submit,
+} from "./http-client.ts";
 import type { AppParts, Turn } from "./turn.ts";
 
 /** The work of one order, as the handler of a test reports it. */
@@ -41,8 +49,13 @@ export interface ShopOptions extends Omit<AppParts, "lock" | "handler"> {
   redis?: AnyRedis;
 }
 
-function sharedRedis(): Redis {
-  return ioredis6.connect(sharedRedisPort());
+const connections = new Map<string, Redis>();
+
+/** One connection for all shops of the process: to connect costs as much as an order. */
+export function sharedRedis(whose: "the locks'" | "the tests'" = "the locks'"): Redis {
+  const shared = connections.get(whose) ?? new Redis(sharedRedisPort(), "127.0.0.1");
+  connections.set(whose, shared);
+  return shared;
 }
 
 /**
@@ -88,6 +101,77 @@ export async function sameWithoutLock(
   return shop;
 }
 
+/** What a handler of {@link leavesAndRetries} says, and waits for. */
+export interface Moments {
+  readonly started: () => void;
+  readonly goOn: Promise<void>;
+}
+
+interface LeavingOptions extends Omit<ShopOptions, "handler"> {
+  handler: (turn: Turn, work: OrderWork, moments: Moments) => unknown;
+  headers?: Record<string, string>;
+}
+
+/**
+ * A client leaves when its order has started, and clicks again. The second order waits until the
+ * first one, which then may go on, is over.
+ */
+export async function leavesAndRetries({
+  handler,
+  headers = {},
+  ...options
+}: LeavingOptions): Promise<Shop> {
+  const [started, left, goOn] = [gate(), gate(), gate()];
+  const shop = await openShop({
+    ...options,
+    handler: (turn, work) => {
+      turn.res.once("close", left.open);
+      return handler(turn, work, { started: started.open, goOn: goOn.opened });
+    },
+  });
+  const call = shop.submit({ headers });
+  await started.opened;
+  call.abort();
+  const retry = shop.rival();
+  await left.opened;
+  // Time for the retry to come in several times.
+  await sleep(50);
+  expect(shop.work.started).toBe(1);
+  goOn.open();
+  expect((await retry).status).toBe(201);
+  await shop.isOverAfter(2);
+  return shop;
+}
+
+/** A client leaves while it receives an answer that the handler has done its part of. */
+export async function leavesInTheMiddle(
+  options: ShopOptions,
+  headers: Record<string, string> = {},
+): Promise<void> {
+  const shop = await openShop(options);
+  const call = shop.submit({ headers });
+  await call.begun;
+  expect(await shop.owner()).not.toBeNull();
+  call.abort();
+  expect((await shop.rival()).status).toBe(201);
+  await shop.isOverAfter(2);
+}
+
+/** Whether the user's lock is free; it is not kept. */
+export async function canAcquire(lock: SubmitLock, user: string): Promise<boolean> {
+  const attempt = await lock.acquire(user);
+  if (attempt.outcome === "acquired") await attempt.lease.release();
+  return attempt.outcome === "acquired";
+}
+
+/** The middle of a stream: some of it has been sent, and more is to come. */
+export function endless(): PassThrough {
+  const stream = new PassThrough();
+  stream.on("error", () => {});
+  stream.write("the first part");
+  return stream;
+}
+
 /** One user's shop: an application on a framework, its clients, and what is to be seen of it. */
 export class Shop {
   readonly user: string = freshUser();
@@ -99,10 +183,12 @@ export class Shop {
   /** Whether the lock was ours at the end of each order's work. */
   readonly heldAtEnd: boolean[] = [];
   readonly framework: Framework;
+  port = 0;
   readonly #server: Server | Http2Server;
   readonly #sessions = new Set<Http2Session>();
   readonly #clients: HttpClient[] = [];
-  readonly #redis = sharedRedis();
+  /** Sees the keys, and is not the lock's. */
+  readonly redis: Redis = sharedRedis("the tests'");
 
   constructor(options: ShopOptions) {
     const { framework, handler, bare, times, redis = sharedRedis(), ...parts } = options;
@@ -118,13 +204,8 @@ export class Shop {
     this.#server.on("session", (session) => this.#sessions.add(session as Http2Session));
   }
 
-  get port(): number {
-    return (this.#server.address() as AddressInfo).port;
-  }
-
   async listen(): Promise<void> {
-    this.#server.listen(0, "127.0.0.1");
-    await once(this.#server, "listening");
+    this.port = await listen(this.#server);
   }
 
   /** A client with a connection of its own. */
@@ -153,7 +234,7 @@ export class Shop {
 
   /** The owner id that the key begins with. */
   async owner(): Promise<string | null> {
-    const value = await this.#redis.get(this.key);
+    const value = await this.redis.get(this.key);
     return value === null ? null : value.slice(0, 36);
   }
 

@@ -86,6 +86,13 @@ export interface AppParts {
   beforeErrorAnswer?: () => Promise<void>;
 }
 
+type Answer = NonNullable<NonNullable<AppParts["answers"]>[AnswerName]>;
+
+/** The application's answer functions, made for its framework. */
+export function answersOf({ answers = {} }: AppParts, made: (answer: Answer) => unknown): object {
+  return Object.fromEntries(Object.entries(answers).map(([name, answer]) => [name, made(answer)]));
+}
+
 /** Whose request it is, in every test. */
 export function userOf(req: IncomingMessage): string | undefined {
   return req.headers["x-user"]?.toString();

@@ -4,9 +4,8 @@ import { freshUser } from "../support/ids.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { Crowd } from "./crowd.ts";
-import { inProcesses } from "./frameworks.ts";
-import { openClient } from "./http-client.ts";
-import { submitBytes } from "./raw.ts";
+import { newest } from "./frameworks.ts";
+import { openClient, submitBytes } from "./http-client.ts";
 import { type ShopProcess, startShopProcess } from "./shop-processes.ts";
 
 /** How often the crowd submits, or as often as the machine can within a minute. 1 000 in the workflow. */
@@ -16,7 +15,7 @@ const roundsMs = process.env["CROWD_ROUNDS"] ? Number.POSITIVE_INFINITY : 60_000
 const shops = new Map<string, ShopProcess>();
 beforeAll(async () => {
   await Promise.all(
-    inProcesses.map(async ({ name }) => {
+    newest.map(async ({ name }) => {
       shops.set(name, await startShopProcess(name, sharedRedisPort()));
     }),
   );
@@ -32,7 +31,7 @@ function shopOn(name: string): ShopProcess {
   return shop;
 }
 
-const names = inProcesses.map(({ name }) => name);
+const names = newest.map(({ name }) => name);
 /** Each framework once first and once second. */
 const pairs = names.map((first, i) => ({ first, second: names[(i + 1) % names.length] as string }));
 
