@@ -9,8 +9,7 @@ import Koa3 from "koa";
 import Koa2 from "koa2";
 import { submitGuard as expressGuard } from "../../src/express/index.ts";
 import { submitGuard as fastifyGuard } from "../../src/fastify/index.ts";
-import { submitGuard as fetchGuard, submissionOf } from "../../src/fetch/index.ts";
-import type { RequestSubmission } from "../../src/http/public.ts";
+import { submitGuard as fetchGuard } from "../../src/fetch/index.ts";
 import { RedisStore, SubmitLock, type SubmitLockOptions } from "../../src/index.ts";
 import { submitGuard as koaGuard } from "../../src/koa/index.ts";
 import { listen } from "./http-client.ts";
@@ -28,7 +27,6 @@ export interface Run {
   /** How many runs came before it. */
   readonly earlier: number;
   readonly body: unknown;
-  readonly submission: RequestSubmission | undefined;
 }
 
 /** How one of the frameworks is asked for what a published specification wants. */
@@ -38,16 +36,11 @@ interface GuardOf<Mount> {
   readonly before?: Mount;
 }
 
-export interface Guards {
+interface Guards {
   readonly express: GuardOf<express5.RequestHandler>;
   readonly koa: GuardOf<Koa3.Middleware>;
   readonly fastify: GuardOf<onRequestAsyncHookHandler>;
   readonly fetch: GuardOf<MiddlewareHandler>;
-}
-
-/** The same options for each framework. */
-export function everywhere(options: object): Guards {
-  return { express: { options }, koa: { options }, fastify: { options }, fetch: { options } };
 }
 
 export interface ShopParts extends Guards {
@@ -57,17 +50,11 @@ export interface ShopParts extends Guards {
 
 export interface Framework {
   readonly name: string;
-  serve(
-    lock: SubmitLock,
-    parts: ShopParts,
-    run: (body: unknown, of: object) => Promise<Answer>,
-  ): Server;
+  serve(lock: SubmitLock, parts: ShopParts, run: (body: unknown) => Promise<Answer>): Server;
 }
 
 /** Every POST to them is guarded. */
 const paths = [
-  "/orders",
-  "/refunds",
   "/checkout_sessions",
   "/checkout_sessions/:id",
   "/checkout_sessions/:id/:step",
@@ -99,7 +86,7 @@ function expressServer(
   app.post(
     [...paths],
     guard.protect(async (req, res) => {
-      const { body, headers = {}, status } = await run(req.body, req);
+      const { body, headers = {}, status } = await run(req.body);
       res.status(status).set(headers).json(body);
     }),
   );
@@ -120,7 +107,7 @@ function koaServer(lib: typeof Koa3, ...[lock, { koa }, run]: Parameters<Serve>)
   app.use(koaGuard({ userId: (ctx) => ctx.get("x-user"), ...koa.options, lock }));
   app.use(async (ctx) => {
     const parsed = (ctx.request as { body?: unknown }).body;
-    const { body, headers = {}, status } = await run(parsed, ctx.state);
+    const { body, headers = {}, status } = await run(parsed);
     ctx.status = status;
     ctx.set(headers);
     ctx.body = body as object;
@@ -137,7 +124,7 @@ function fastifyServer(...[lock, { fastify }, run]: Parameters<Serve>): Server {
     lock,
   });
   const handler = guard.protect(async (request, reply) => {
-    const { body, headers = {}, status } = await run(request.body, request);
+    const { body, headers = {}, status } = await run(request.body);
     return await reply.code(status).headers(headers).send(body);
   });
   for (const path of paths) app.post(path, handler);
@@ -155,7 +142,7 @@ function fetchServer(...[lock, { fetch }, run]: Parameters<Serve>): Server {
   });
   const handler = guard.protect(async (request: Request) => {
     const sent = await request.json();
-    const answer = await run(sent, { submission: submissionOf(request) });
+    const answer = await run(sent);
     return Response.json(answer.body ?? null, answer);
   });
   for (const path of paths) app.post(path, (c) => handler(c.req.raw));
@@ -210,15 +197,11 @@ export class ConformingShop {
   constructor(framework: Framework, parts: ShopParts) {
     const store = new RedisStore(sharedRedis());
     this.lock = new SubmitLock({ ...patientTimes, ...parts.lock, store });
-    this.#server = framework.serve(
-      this.lock,
-      parts,
-      async (body, { submission }: { submission?: RequestSubmission }) => {
-        const run = { earlier: this.runs.length, body, submission };
-        this.runs.push(run);
-        return await parts.handler(run);
-      },
-    );
+    this.#server = framework.serve(this.lock, parts, async (body) => {
+      const run = { earlier: this.runs.length, body };
+      this.runs.push(run);
+      return await parts.handler(run);
+    });
   }
 
   async listen(): Promise<void> {
@@ -227,7 +210,7 @@ export class ConformingShop {
 
   /** One request on a connection of its own. */
   async submit(submit: Submit): Promise<Reply> {
-    const { user, path = "/orders", method = "POST", key, body, headers } = submit;
+    const { user, path = "/checkout_sessions", method = "POST", key, body, headers } = submit;
     const text = typeof body === "string" ? body : JSON.stringify(body ?? {});
     const req = request({ host: "127.0.0.1", port: this.#port, method, path, agent: false });
     if (user !== undefined) req.setHeader("X-User", user);

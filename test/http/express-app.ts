@@ -3,9 +3,9 @@ import { pipeline } from "node:stream/promises";
 import type express5 from "express";
 import type { ErrorRequestHandler, Request, RequestHandler, Response } from "express";
 import { type SubmitGuard, submitGuard } from "../../src/express/index.ts";
-import { type AppParts, answersOf, type Told, type Turn, userOf } from "./turn.ts";
+import { type AppParts, answersOf, paths, type Told, type Turn, userOf } from "./turn.ts";
 
-/** An application with the order handler at /orders, and an error handler. */
+/** An application with the order handler, and an error handler. */
 export function expressListener(
   lib: typeof express5,
   mount: "protect" | "guard",
@@ -18,7 +18,7 @@ export function expressListener(
   if (!parts.unparsed) app.use(lib.json());
   for (const layer of parts.outside ?? []) app.use(layer.express());
   if (parts.lock === undefined) {
-    app.all("/orders", ...inside, forwarding(handler));
+    app.all([...paths], ...inside, forwarding(handler));
   } else {
     const guard: SubmitGuard = submitGuard({
       ...(parts.guard as object),
@@ -26,10 +26,10 @@ export function expressListener(
       lock: parts.lock,
       userId: (parts.guard?.userId as typeof userOf | undefined) ?? userOf,
     });
-    if (mount === "guard") app.all("/orders", guard, ...inside, forwarding(handler));
+    if (mount === "guard") app.all([...paths], guard, ...inside, forwarding(handler));
     // Something can stand between guard and handler only if the guard is mounted before it as well.
-    else if (inside.length > 0) app.all("/orders", guard, ...inside, guard.protect(handler));
-    else app.all("/orders", guard.protect(handler));
+    else if (inside.length > 0) app.all([...paths], guard, ...inside, guard.protect(handler));
+    else app.all([...paths], guard.protect(handler));
   }
   app.use(errorHandler(parts));
   return app;

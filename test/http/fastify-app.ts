@@ -6,9 +6,17 @@ import Fastify, {
   type RouteHandler,
 } from "fastify";
 import { submitGuard } from "../../src/fastify/index.ts";
-import { type AppParts, answersOf, type Layer, type Told, type Turn, userOf } from "./turn.ts";
+import {
+  type AppParts,
+  answersOf,
+  type Layer,
+  paths,
+  type Told,
+  type Turn,
+  userOf,
+} from "./turn.ts";
 
-/** An application with the order handler at /orders, and an error handler. */
+/** An application with the order handler, and an error handler. */
 export function fastifyListener(parts: AppParts, http: 1 | 2): RequestListener {
   const app = Fastify(http === 2 ? ({ http2: true } as object) : {});
   app.removeAllContentTypeParsers();
@@ -39,7 +47,8 @@ export function fastifyListener(parts: AppParts, http: 1 | 2): RequestListener {
     return answered.has(reply) ? reply : value;
   };
   const guarded = parts.lock === undefined ? bare : guardOf(parts).protect(handler);
-  app.all("/orders", mount(app, parts.outside, guarded));
+  const mounted = mount(app, parts.outside, guarded);
+  for (const path of paths) app.all(path, mounted);
   const ready = app.ready();
   let isReady = false;
   return (req, res) => {

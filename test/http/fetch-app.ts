@@ -3,7 +3,7 @@ import { Readable } from "node:stream";
 import { getRequestListener } from "@hono/node-server";
 import { type Context, Hono } from "hono";
 import { leaseOf, submissionOf, submitGuard } from "../../src/fetch/index.ts";
-import { type AppParts, answersOf, type Told, type Turn, userOf } from "./turn.ts";
+import { type AppParts, answersOf, paths, type Told, type Turn, userOf } from "./turn.ts";
 
 type Body = ConstructorParameters<typeof Response>[0];
 
@@ -13,7 +13,7 @@ interface Env {
 
 type Ctx = Context<Env>;
 
-/** An application of Hono on Node's server, with the order handler at /orders. */
+/** An application of Hono on Node's server, with the order handler. */
 export function fetchListener(parts: AppParts): RequestListener {
   const app = new Hono<Env>();
   app.onError(async (error, c) => {
@@ -39,7 +39,7 @@ export function fetchListener(parts: AppParts): RequestListener {
     return answered();
   };
   const protectedHandler = parts.lock === undefined ? handler : guardOf(parts).protect(handler);
-  app.all("/orders", (c) => protectedHandler(c.req.raw, c));
+  for (const path of paths) app.all(path, (c) => protectedHandler(c.req.raw, c));
   return getRequestListener(app.fetch);
 }
 

@@ -7,9 +7,9 @@ import {
   type RequestSubmission,
   submitGuard,
 } from "../../src/koa/index.ts";
-import { type AppParts, answersOf, type Told, type Turn, userOf } from "./turn.ts";
+import { type AppParts, answersOf, paths, type Told, type Turn, userOf } from "./turn.ts";
 
-/** An application with the order handler at /orders, and an error handler around everything. */
+/** An application with the order handler, and an error handler around everything. */
 export function koaListener(lib: typeof Koa, parts: AppParts): RequestListener {
   const app = new lib();
   app.silent = true;
@@ -22,7 +22,7 @@ export function koaListener(lib: typeof Koa, parts: AppParts): RequestListener {
   for (const layer of parts.inside ?? []) app.use(layer.koa());
   // Not async, so that a handler that throws at once really does.
   app.use((ctx, next) => {
-    return ctx.path === "/orders" ? (parts.handler(turnOf(ctx)) as Promise<unknown>) : next();
+    return paths.includes(ctx.path) ? (parts.handler(turnOf(ctx)) as Promise<unknown>) : next();
   });
   return app.callback() as RequestListener;
 }

@@ -1,19 +1,10 @@
 import { afterEach, describe, expect, test } from "vitest";
-import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
-import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import {
-  type Answer,
-  type ConformingShop,
-  closeConformingShops,
-  everywhere,
-  frameworks,
-  openConformingShop,
-  type Reply,
-  type Run,
-  type Submit,
-} from "./conforming-shop.ts";
+import { allMain } from "./frameworks.ts";
+import { gate } from "./gate.ts";
+import { type OnceOptions, type OnceSubmit, openOnce } from "./once-shop.ts";
+import { closeShops } from "./shop.ts";
 
 /**
  * draft-ietf-httpapi-idempotency-key-header-07, by its section numbers. Each test quotes the
@@ -21,39 +12,40 @@ import {
  * that is the same.
  */
 
-afterEach(closeConformingShops);
+afterEach(closeShops);
 
 const docs = "https://shop.example/docs/idempotency";
 
-const numbered = ({ earlier }: Run): Answer => ({ status: 201, body: { order: earlier + 1 } });
+/** `key`: null for none. */
+type Sent = Omit<OnceSubmit, "key"> & { key?: string | null };
 
-describe.each(frameworks)("on $name", (framework) => {
-  function openShop(
-    idempotency: object = {},
-    handler: (run: Run) => Answer | Promise<Answer> = numbered,
-  ): Promise<ConformingShop> {
-    const guards = everywhere({ idempotency: { docs, ...idempotency } });
-    return openConformingShop(framework, { ...guards, handler });
+describe.each(allMain)("on $name", (framework) => {
+  type Options = Omit<OnceOptions, "framework" | "guard">;
+
+  /** A shop, and a customer who sends the same request again and again, but for what is said. */
+  async function openShop(idempotency: object = {}, options: Options = {}) {
+    const handler: Options["handler"] = (turn, order) => turn.answer(201, { order });
+    const guard = { idempotency: { docs, ...idempotency } };
+    const shop = await openOnce({ framework, handler, ...options, guard });
+    const submit = async ({ headers, key = "k-1", ...given }: Sent) => {
+      const json = { "content-type": "application/json", ...headers };
+      const keyed = key === null ? {} : { key };
+      const reply = await shop.submit({ body: {}, ...given, ...keyed, headers: json });
+      return { ...reply, json: JSON.parse(reply.body) as Record<string, unknown> };
+    };
+    return { shop, submit };
   }
 
-  /** A customer who sends the same request again and again, but for what is said. */
-  function customerOf(
-    shop: ConformingShop,
-    user = freshUser(),
-  ): (submit: Submit) => Promise<Reply> {
-    return (submit) => shop.submit({ user, key: "k-1", ...submit });
-  }
-
-  /** A shop and one customer. */
-  async function openCustomer(...given: Parameters<typeof openShop>) {
-    const shop = await openShop(...given);
-    return { shop, submit: customerOf(shop) };
-  }
+  const placed: Options["handler"] = (turn) => {
+    const headers = { location: "/orders/1", etag: '"1"', "x-own": "as it was" };
+    for (const [name, value] of Object.entries(headers)) turn.res.setHeader(name, value);
+    turn.answer(201, { order: 1 });
+  };
 
   // "Its value MUST be a String (Section 3.3.3 of RFC 8941)." The bare text, which nearly all
   // clients send, is also accepted.
   test("section 2.1: a quoted String of RFC 8941 is a key, and the bare text is the same one", async () => {
-    const { submit } = await openCustomer();
+    const { submit } = await openShop();
     const key = "8e03978e-40d5-43e8-bc93-6894a57f9324";
     const first = await submit({ key: `"${key}"` });
     const second = await submit({ key });
@@ -66,31 +58,27 @@ describe.each(frameworks)("on $name", (framework) => {
   // "The idempotency key MUST be unique and MUST NOT be reused with another request with a
   // different request payload."
   test("section 2.2: a key that comes with another payload is refused", async () => {
-    const { shop, submit } = await openCustomer();
+    const { shop, submit } = await openShop();
     expect((await submit({ body: { cart: 1 } })).status).toBe(201);
     expect((await submit({ body: { cart: 2 } })).status).toBe(422);
-    expect(shop.runs).toHaveLength(1);
+    expect(shop.runs).toBe(1);
   });
 
   // "The resource MAY require time based idempotency keys to be able to purge or delete a key upon
   // its expiry."
   test("section 2.3: a key expires retainMs after its answer, and is a new one then", async () => {
-    const shop = await openConformingShop(framework, {
-      ...everywhere({ idempotency: { retainMs: 1_000 } }),
-      lock: { acquireTimeoutMs: 500, commandTimeoutMs: 250 },
-      handler: numbered,
-    });
-    const submit = customerOf(shop);
+    const times = { acquireTimeoutMs: 500, commandTimeoutMs: 250 };
+    const { shop, submit } = await openShop({ retainMs: 1_000 }, { times });
     expect((await submit({ body: { cart: 1 } })).json).toEqual({ order: 1 });
     expect((await submit({ body: { cart: 1 } })).json).toEqual({ order: 1 });
     const again = () => submit({ body: { cart: 2 } });
     await until(async () => (await again()).status === 201, { what: "the key to expire" });
-    expect(shop.runs).toHaveLength(2);
+    expect(shop.runs).toBe(2);
   });
 
   // "An idempotency fingerprint MAY be used": "Checksum of the entire request payload."
   test("section 2.4: the fingerprint is taken of query and payload, however the JSON is spelled", async () => {
-    const { submit } = await openCustomer();
+    const { submit } = await openShop();
     const body = '{"items":[1,2],"note":null}';
     expect((await submit({ body })).json).toEqual({ order: 1 });
     const spelled = await submit({ body: '{ "note": null, "items": [1.0, 2] }' });
@@ -103,16 +91,8 @@ describe.each(frameworks)("on $name", (framework) => {
 
   // "Checksum of selected element(s) in the request payload."
   test("section 2.4: selected elements of the payload can be the fingerprint", async () => {
-    const ofCart = (body: unknown) => (body as { cart: number }).cart;
-    const by = (fingerprint: object) => ({ options: { idempotency: { fingerprint } } });
-    const shop = await openConformingShop(framework, {
-      express: by((req: { body: unknown }) => ofCart(req.body)),
-      koa: by((ctx: { request: { body: unknown } }) => ofCart(ctx.request.body)),
-      fastify: by((req: { body: unknown }) => ofCart(req.body)),
-      fetch: by(async (request: Request) => ofCart(await request.clone().json())),
-      handler: numbered,
-    });
-    const submit = customerOf(shop);
+    const ofCart = (req: object) => Reflect.get(Reflect.get(req, "body") as object, "cart");
+    const { submit } = await openShop({ fingerprint: ofCart });
     await submit({ body: { cart: 1, captcha: "a" } });
     expect((await submit({ body: { cart: 1, captcha: "b" } })).json).toEqual({ order: 1 });
     expect((await submit({ body: { cart: 2, captcha: "a" } })).status).toBe(422);
@@ -122,11 +102,12 @@ describe.each(frameworks)("on $name", (framework) => {
   // expiration related policy if applicable." The publishing is the application's; `docs` leads
   // there.
   test("section 2.5.2: every refusal leads to the published specification", async () => {
-    const { shop, submit } = await openCustomer({ key: "required" }, () => new Promise(() => {}));
+    const handler = () => new Promise(() => {});
+    const { shop, submit } = await openShop({ key: "required" }, { handler });
     void submit({ body: { cart: 1 } }).catch(() => {});
-    await until(() => shop.runs.length === 1, { what: "the first run" });
+    await until(() => shop.runs === 1, { what: "the first run" });
     const refusals = [
-      await submit({ key: undefined }),
+      await submit({ key: null }),
       await submit({ key: "a, b" }),
       await submit({ body: { cart: 1 } }),
       await submit({ body: { cart: 2 } }),
@@ -142,59 +123,52 @@ describe.each(frameworks)("on $name", (framework) => {
   // First time: "The resource SHOULD process the request normally and respond with an appropriate
   // response and status code."
   test("section 2.6: a first request is processed and answered as without a key", async () => {
-    const headers = { location: "/orders/1", "x-own": "as it was" };
-    const { submit } = await openCustomer({}, () => ({ status: 201, headers, body: { order: 1 } }));
+    const { submit } = await openShop({}, { handler: placed });
     const first = await submit({});
-    const without = await submit({ key: undefined });
-    for (const each of [first, without]) delete each.headers["date"];
-    expect(first).toEqual(without);
+    expect(first).toEqual(await submit({ key: null }));
     expect(first.headers["idempotent-replayed"]).toBeUndefined();
   });
 
   // Retry: "The resource SHOULD respond with the result of the previously completed operation,
   // success or an error."
   test("section 2.6: a retry after completion is given the first answer", async () => {
-    const headers = { location: "/orders/1", etag: '"1"' };
-    const { shop, submit } = await openCustomer({}, () => ({
-      status: 201,
-      headers,
-      body: { order: 1 },
-    }));
+    const { shop, submit } = await openShop({}, { handler: placed });
     const first = await submit({});
     const retry = await submit({});
-    expect(retry).toMatchObject({ status: 201, text: first.text, headers });
+    const headers = { location: "/orders/1", etag: '"1"' };
+    expect(retry).toMatchObject({ status: 201, body: first.body, headers });
     expect(retry.headers["content-type"]).toBe(first.headers["content-type"]);
     expect(retry.headers["idempotent-replayed"]).toBe("true");
-    expect(shop.runs).toHaveLength(1);
+    expect(shop.runs).toBe(1);
   });
 
   // Retry after an error. The default, `store: "success"`, departs from it on purpose: a form
   // that was refused can be corrected and sent again.
   test('section 2.6: with store "final" an error of the client\'s is an answer like any other', async () => {
-    const refused = ({ earlier }: Run): Answer => ({ status: 402, body: { attempt: earlier + 1 } });
-    const final = await openShop({ store: "final" }, refused);
-    const submit = customerOf(final);
-    expect((await submit({})).json).toEqual({ attempt: 1 });
-    expect(await submit({})).toMatchObject({ status: 402, json: { attempt: 1 } });
+    const handler: Options["handler"] = (turn, attempt) => turn.answer(402, { attempt });
+    const final = await openShop({ store: "final" }, { handler });
+    expect((await final.submit({})).json).toEqual({ attempt: 1 });
+    expect(await final.submit({})).toMatchObject({ status: 402, json: { attempt: 1 } });
 
-    const success = await openShop({}, refused);
-    const again = customerOf(success);
-    expect((await again({})).json).toEqual({ attempt: 1 });
-    expect((await again({})).json).toEqual({ attempt: 2 });
+    const success = await openShop({}, { handler });
+    expect((await success.submit({})).json).toEqual({ attempt: 1 });
+    expect((await success.submit({})).json).toEqual({ attempt: 2 });
   });
 
   // Concurrent: "The resource SHOULD respond with a resource conflict error."
   test("section 2.6: a concurrent request is told of a conflict, and is not run", async () => {
-    let answer: (answer: Answer) => void = () => {};
-    const { shop, submit } = await openCustomer(
+    const goOn = gate();
+    const { shop, submit } = await openShop(
       {},
-      () =>
-        new Promise((resolve) => {
-          answer = resolve;
-        }),
+      {
+        handler: async (turn, order) => {
+          await goOn.opened;
+          turn.answer(201, { order });
+        },
+      },
     );
     const first = submit({});
-    await until(() => shop.runs.length === 1, { what: "the first run" });
+    await until(() => shop.runs === 1, { what: "the first run" });
     const concurrent = await submit({});
     expect(concurrent).toMatchObject({
       status: 409,
@@ -205,17 +179,17 @@ describe.each(frameworks)("on $name", (framework) => {
       },
     });
     expect(concurrent.headers["retry-after"]).toBe("1");
-    answer({ status: 201, body: { order: 1 } });
+    goOn.open();
     expect((await first).status).toBe(201);
-    expect(shop.runs).toHaveLength(1);
+    expect(shop.runs).toBe(1);
   });
 
   // "If the `Idempotency-Key` request header is missing for a documented idempotent operation
   // requiring this header, the resource SHOULD reply with an HTTP `400` status code with body
   // containing a link pointing to relevant documentation."
   test("section 2.7: a missing key is 400 where the operation requires one", async () => {
-    const { shop, submit } = await openCustomer({ key: "required" });
-    expect(await submit({ key: undefined })).toMatchObject({
+    const { shop, submit } = await openShop({ key: "required" });
+    expect(await submit({ key: null })).toMatchObject({
       status: 400,
       json: {
         type: docs,
@@ -224,14 +198,14 @@ describe.each(frameworks)("on $name", (framework) => {
       },
     });
     expect((await submit({ key: "" })).json["code"]).toBe("idempotency_key_required");
-    expect(shop.runs).toHaveLength(0);
+    expect(shop.runs).toBe(0);
   });
 
   // "If there is an attempt to reuse an idempotency key with a different request payload, the
   // resource SHOULD reply with a HTTP `422` status code with body containing a link pointing to
   // relevant documentation."
   test("section 2.7: a key that was used with another payload is 422", async () => {
-    const { submit } = await openCustomer();
+    const { submit } = await openShop();
     await submit({ body: { cart: 1 } });
     expect(await submit({ body: { cart: 2 } })).toMatchObject({
       status: 422,
@@ -247,23 +221,21 @@ describe.each(frameworks)("on $name", (framework) => {
   // before performing a retry operation, or the resource MUST fail the request and return one of
   // the above errors."
   test("section 2.7: a request that was not corrected is refused again", async () => {
-    const { shop, submit } = await openCustomer({ key: "required" });
+    const { shop, submit } = await openShop({ key: "required" });
     await submit({ body: { cart: 1 } });
     for (let times = 0; times < 3; times++) {
-      expect((await submit({ key: undefined })).status).toBe(400);
+      expect((await submit({ key: null })).status).toBe(400);
       expect((await submit({ body: { cart: 2 } })).status).toBe(422);
     }
     // Nor have the refusals harmed what was kept.
     expect((await submit({ body: { cart: 1 } })).json).toEqual({ order: 1 });
-    expect(shop.runs).toHaveLength(1);
+    expect(shop.runs).toBe(1);
   });
 
   // "Establish a fixed format for the idempotency key and publish the key's specification. Always
   // validate the key as per its published specification before processing any request."
   test("section 5: a key is validated before anything is processed", async () => {
-    const shop = await openShop();
-    const user = freshUser();
-    const submit = customerOf(shop, user);
+    const { shop, submit } = await openShop();
     const invalid = [
       "a, b",
       ["a", "b"],
@@ -274,47 +246,49 @@ describe.each(frameworks)("on $name", (framework) => {
       "schl\u00fcssel",
     ];
     for (const key of invalid) {
-      expect(await submit({ key })).toMatchObject({
+      expect(await submit({ headers: { "idempotency-key": key } })).toMatchObject({
         status: 400,
         json: { code: "idempotency_key_invalid" },
       });
     }
-    expect(shop.runs).toHaveLength(0);
-    expect(await keysOf(user)).toEqual([]);
+    expect([shop.runs, await shop.everything()]).toEqual([0, []]);
     expect((await submit({ key: "x".repeat(255) })).status).toBe(201);
   });
 
   // "implement a unique composite key as the idempotent cache lookup key"
   test("section 5: the key counts together with the user, the method and the path", async () => {
-    const shop = await openShop();
-    const [ada, grace] = [customerOf(shop), customerOf(shop)];
-    expect((await ada({})).json).toEqual({ order: 1 });
-    expect((await grace({})).json).toEqual({ order: 2 });
-    expect((await ada({ path: "/refunds" })).json).toEqual({ order: 3 });
-    expect((await ada({})).json).toEqual({ order: 1 });
-    expect((await grace({})).json).toEqual({ order: 2 });
+    const ids = new Set<string | undefined>();
+    const { submit } = await openShop(
+      {},
+      {
+        handler: (turn, order) => {
+          ids.add(turn.submission?.id);
+          turn.answer(201, { order });
+        },
+      },
+    );
+    const [ada, grace] = [freshUser(), freshUser()];
+    expect((await submit({ user: ada })).json).toEqual({ order: 1 });
+    expect((await submit({ user: grace })).json).toEqual({ order: 2 });
+    expect((await submit({ user: ada, path: "/refunds" })).json).toEqual({ order: 3 });
+    expect((await submit({ user: ada, method: "PUT" })).json).toEqual({ order: 4 });
+    expect((await submit({ user: ada })).json).toEqual({ order: 1 });
+    expect((await submit({ user: grace })).json).toEqual({ order: 2 });
     // Nor does what a shop hands on tell two of them apart less well.
-    expect(new Set(shop.runs.map(({ submission }) => submission?.id)).size).toBe(3);
+    expect(ids.size).toBe(4);
   });
 
   // Injection, and leaks of other clients' entries.
   test("section 5: neither the key nor what was sent with it can be read in Redis", async () => {
-    const shop = await openShop();
-    const user = freshUser();
+    const { shop, submit } = await openShop();
     const [key, secret] = ["a-key-of-the-client", "a-word-of-the-customer"];
-    await customerOf(shop, user)({ key, body: { secret } });
-    const keys = await keysOf(user);
+    await submit({ key, body: { secret } });
+    await shop.whenKept(1);
+    const { redis, user } = shop.shop;
+    const keys = await redis.keys(`*${user}*`);
     expect(keys).toHaveLength(1);
-    const texts = await Promise.all(keys.map((each) => command(sharedRedisPort(), "get", each)));
-    expect(`${keys} ${texts}`).not.toContain(key);
-    expect(`${keys} ${texts}`).not.toContain(secret);
+    const texts = `${keys} ${await shop.records()}`;
+    expect(texts).not.toContain(key);
+    expect(texts).not.toContain(secret);
   });
 });
-
-/** What Redis holds of a user, once the order is over. */
-async function keysOf(user: string): Promise<string[]> {
-  const lockIsGone = async () =>
-    (await command(sharedRedisPort(), "exists", `lock:submit:${user}`)) === 0;
-  await until(lockIsGone, { what: "the end of the order" });
-  return (await command(sharedRedisPort(), "keys", `*${user}*`)) as string[];
-}

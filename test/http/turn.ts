@@ -93,6 +93,9 @@ export function answersOf({ answers = {} }: AppParts, made: (answer: Answer) => 
   return Object.fromEntries(Object.entries(answers).map(([name, answer]) => [name, made(answer)]));
 }
 
+/** Where the order handler is. */
+export const paths: readonly string[] = ["/orders", "/refunds"];
+
 /** Whose request it is, in every test. */
 export function userOf(req: IncomingMessage): string | undefined {
   return req.headers["x-user"]?.toString();
