@@ -47,27 +47,26 @@ const mounted = mainFrameworks.flatMap((framework) =>
     .map(([parser, , layer]) => ({ name: `${framework.name}, ${parser}`, framework, layer })),
 );
 
-const untaken: [string, Record<string, string>][] = [
-  ["image/png", { "content-type": "image/png" }],
-  ["application/xml", { "content-type": "application/xml" }],
-  ["application/octet-stream", { "content-type": "application/octet-stream" }],
-  ["multipart/form-data", { "content-type": "multipart/form-data; boundary=x" }],
-  ["no content type", {}],
-  ["something unreadable", { "content-type": ";" }],
+const untaken = [
+  "image/png",
+  "application/xml",
+  "application/octet-stream",
+  "multipart/form-data; boundary=x",
+  "; and nothing readable",
+  undefined,
 ];
 
 describe.each(mounted)("$name", ({ name, framework, layer }) => {
-  test.each(untaken)("%s is a 415, and nothing runs", async (_type, headers) => {
+  test("a type that it does not take is a 415, and nothing runs", async () => {
     const once = await openOnce({ framework, unparsed: true, outside: [layer] });
-    for (const framing of [{}, { "transfer-encoding": "chunked" }]) {
-      const reply = await once.submit({
-        key: orderKey,
-        headers: { ...headers, ...framing },
-        body: "--x--\r\n",
-      });
-      expect([reply.status, reply.body]).toEqual([415, '{"failed":true}']);
-      const code = "SUBMIT_LOCK_NO_FINGERPRINT";
-      expect(once.shop.errors.at(-1)).toMatchObject({ code, status: 415, statusCode: 415 });
+    for (const type of untaken) {
+      for (const framing of [{}, { "transfer-encoding": "chunked" }]) {
+        const headers = { ...(type && { "content-type": type }), ...framing };
+        const reply = await once.submit({ key: orderKey, headers, body: "--x--\r\n" });
+        expect([headers, reply.status, reply.body]).toEqual([headers, 415, '{"failed":true}']);
+        const code = "SUBMIT_LOCK_NO_FINGERPRINT";
+        expect(once.shop.errors.at(-1)).toMatchObject({ code, status: 415, statusCode: 415 });
+      }
     }
     expect([once.runs, await once.everything()]).toEqual([0, []]);
   });

@@ -109,7 +109,8 @@ const ways: Record<string, Answering> = {
   "64 KiB": (res) => res.status(201).send("x".repeat(65_536)),
 };
 
-describe.each(expresses)("$name", (framework: Framework) => {
+// A plain guard captures a response in the same way.
+describe.each(expresses.filter(({ seesWork }) => seesWork))("$name", (framework: Framework) => {
   const open = (answering: Answering, guard: object = {}) =>
     openOnce({
       framework,

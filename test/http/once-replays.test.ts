@@ -256,7 +256,8 @@ describe.each(newest)("$name", (framework: Framework) => {
       await proxy.stop();
     });
 
-    test("a hundred that wait share their questions", async () => {
+    // The store gathers them, on whatever framework they have come.
+    test.runIf(framework === newest[0])("a hundred that wait share their questions", async () => {
       const proxy = await startProxy(sharedRedisPort());
       const once = await openOnce({
         framework,
