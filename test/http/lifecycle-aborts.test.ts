@@ -2,11 +2,21 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
+import { record } from "../support/channels.ts";
 import { ioredis6 } from "../support/clients.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { all, blind, type Framework, newer, onHttp1, seeing, writesByHand } from "./frameworks.ts";
+import {
+  all,
+  blind,
+  type Framework,
+  newer,
+  newest,
+  onHttp1,
+  seeing,
+  writesByHand,
+} from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { submitBytes } from "./http-client.ts";
 import { layerThatWaits } from "./layers.ts";
@@ -238,6 +248,34 @@ describe.each(onHttp1)("$name", (framework: Framework) => {
     client.resume();
     await shop.isOverAfter(1);
     client.destroy();
+  });
+});
+
+describe.each(newest)("$name", (framework: Framework) => {
+  test('a client that leaves in an outage starts no order with onUnavailable "proceed"', async () => {
+    proxy = await startProxy(sharedRedisPort());
+    const left = gate();
+    const shop = await openShop({
+      framework,
+      handler: answers,
+      redis: ioredis6.connect(proxy.port),
+      times: { acquireTimeoutMs: 2_000, commandTimeoutMs: 500 },
+      guard: { onUnavailable: "proceed" },
+      outside: [layerThatWaits(async (_req, res) => void res.once("close", left.open))],
+    });
+    await shop.lock.check();
+    const acquires = record("submit-lock:acquire", shop.key);
+    proxy.holdRequests();
+    const call = shop.submit();
+    await until(() => shop.lock.stats().attempting === 1, { what: "the attempt" });
+    call.abort();
+    await left.opened;
+    await until(() => acquires.messages.length === 1, { what: "the end of the attempt" });
+    acquires.stop();
+    expect(acquires.messages).toMatchObject([{ outcome: "unavailable" }]);
+    // Time for an order to begin that should not.
+    await sleep(30);
+    expect(shop.work.started).toBe(0);
   });
 });
 

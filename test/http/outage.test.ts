@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from "vitest";
-import { ioredis6 } from "../support/clients.ts";
+import { type AnyRedis, ioredis6, redisClients } from "../support/clients.ts";
 import { command } from "../support/command.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
 import { Pulse } from "../support/pulse.ts";
@@ -132,14 +132,29 @@ describe.each(newest)("P6 and P7: an outage, on $name", (framework: Framework) =
   });
 });
 
+const clientOptions = [
+  { options: "default options", given: {} },
+  { options: "a commandTimeout", given: { commandTimeout: 100 } },
+];
+const clients = redisClients.flatMap(({ name, connect }) =>
+  clientOptions.map(({ options, given }) => ({
+    client: `${name} with ${options}`,
+    connect: (port: number): AnyRedis => connect(port, given),
+  })),
+);
+
 const isAcquire = ([name]: string[]) => name?.toLowerCase() === "eval";
 
 /** Redis applies the acquire of an order, and its reply never comes. */
-async function loseAcquire(framework: Framework, loss: { resetAfterMs?: number }): Promise<void> {
+async function loseAcquire(
+  framework: Framework,
+  connect: (port: number) => AnyRedis,
+  loss: { resetAfterMs?: number },
+): Promise<void> {
   const lossy = await openProxy();
   const shop = await openShop({
     framework,
-    redis: ioredis6.connect(lossy.port),
+    redis: connect(lossy.port),
     // Long enough for a busy machine to confirm: the end waits for it, and nothing before.
     times: { acquireTimeoutMs: 2_000, commandTimeoutMs: 200 },
     handler: async (turn, work) => {
@@ -160,10 +175,19 @@ async function loseAcquire(framework: Framework, loss: { resetAfterMs?: number }
   await shop.isOverAfter(2);
 }
 
+/** Every framework, and every client: what a client does to a command, no framework can change. */
+const cells = [
+  ...newest.map((framework) => ({ framework, ...(clients[0] as (typeof clients)[0]) })),
+  ...clients.slice(1).map((client) => ({ framework: newest[0] as Framework, ...client })),
+];
+
 // Both at once, because each waits at its end until no request of the acquire can take effect.
-test.each(newest)(
-  "an order on $name whose acquire was applied and whose reply was lost is placed, once",
-  async (framework) => {
-    await Promise.all([loseAcquire(framework, {}), loseAcquire(framework, { resetAfterMs: 30 })]);
+test.each(cells)(
+  "an order on $framework.name whose acquire was applied and whose reply was lost is placed, once ($client)",
+  async ({ framework, connect }) => {
+    await Promise.all([
+      loseAcquire(framework, connect, {}),
+      loseAcquire(framework, connect, { resetAfterMs: 30 }),
+    ]);
   },
 );

@@ -73,6 +73,7 @@ test.each<[UserId, string]>([
   ["%34", "lock:submit:%2534"],
   ["it's(*)!", "lock:submit:it%27s%28%2A%29%21"],
   ["Zoë", "lock:submit:Zo%C3%AB"],
+  ["o'brien@example.org", "lock:submit:o%27brien@example.org"],
   ["undefined", "lock:submit:undefined"],
 ])("the key of %o", (userId, key) => {
   expect(keyOf(userId)).toBe(key);
