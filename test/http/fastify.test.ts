@@ -1,3 +1,4 @@
+import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import Fastify, {
   type FastifyInstance,
@@ -215,6 +216,26 @@ test.each(["return reply", "return reply behind hijack", "a callback"])(
     await whenFree();
   },
 );
+
+test("a stream that is returned holds the lock until it has ended", async () => {
+  const { place, submit, isFree, whenFree } = open();
+  const [begun, over] = [gate(), gate()];
+  async function* parts() {
+    begun.open();
+    yield "a";
+    await over.opened;
+    yield "b";
+  }
+  place(async () => Readable.from(parts()));
+  const answer = submit();
+  await begun.opened;
+  await sleep(30);
+  expect(await isFree()).toBe(false);
+  over.open();
+  expect((await answer).body).toBe("ab");
+  await whenFree();
+  expect((await submit()).json().code).toBe("idempotency_answer_unavailable");
+});
 
 test.each([
   [

@@ -21,7 +21,7 @@ test("an extend never runs in the asynchronous context of another request", asyn
     release: (request) => memory.release(request),
     attach: () => memory.attach(),
   };
-  const lock = openLock({ store, ttlMs: 300 });
+  const lock = openLock({ store, ttlMs: 1_500 });
   // The first request arms the timers of the lock.
   await context.run("first request", async () => {
     await (await leaseOf(lock, freshUser())).release();

@@ -112,6 +112,12 @@ describe("a free that the store refuses", () => {
   });
 });
 
+test("check rejects where the store does not answer", async () => {
+  const store: LockStore = Object.assign(new MemoryStore(), { acquire: () => {} });
+  const lock = openLock({ store, acquireTimeoutMs: 40 });
+  await expect(lock.check()).rejects.toMatchObject({ code: unavailable });
+});
+
 test("stats tell attempts and releases that have no answer", async () => {
   const store = new MemoryStore();
   const answers: (() => void)[] = [];

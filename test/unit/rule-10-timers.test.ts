@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { VirtualFixture } from "../lab/simulation/virtual-fixture.ts";
-import { acquired, leaseOf } from "../support/locks.ts";
+import { acquired, causeOf, leaseOf } from "../support/locks.ts";
 
 describe("rule 10: our own timers, in virtual time", () => {
   test("after a blocked event loop the answer is read before the timer is believed", async () => {
@@ -13,6 +13,16 @@ describe("rule 10: our own timers, in virtual time", () => {
     });
     expect(acquired(await attempt).confirmed).toBe(false);
     expect(fixture.writesOf("acquire")).toHaveLength(1);
+  });
+
+  test("after an event loop that was blocked beyond acquireTimeoutMs the answer is too late", async () => {
+    const fixture = new VirtualFixture();
+    await fixture.pass(10);
+    const attempt = fixture.run(() => {
+      fixture.block(1_100);
+      return fixture.lock.acquire("42");
+    });
+    expect(causeOf(await attempt)).toMatchObject({ code: "SUBMIT_LOCK_UNAVAILABLE" });
   });
 
   test("after a blocked event loop a lease that was extended in time is not lost", async () => {
