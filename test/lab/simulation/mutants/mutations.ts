@@ -16,7 +16,7 @@ import { cooldownMutations, freedMutations, releaseMutations } from "./mutations
  * Too rare for these schedules (not met by 50 000 of them), and held by tests on a real Redis:
  * - another's tombstone that is taken for one's own, and a lease that was freed and is retired at the
  *   end of its handler only (test/redis/rule-19-freed.test.ts);
- * - another's record that is looked at before the expiry (test/redis/rule-15-late.test.ts);
+ * - another's record that is looked at before the expiry (test/redis/rule-15-once.test.ts);
  * - a complete that is given up and deletes its lock (test/redis/rule-14-close.test.ts).
  */
 
