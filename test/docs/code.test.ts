@@ -64,11 +64,20 @@ test("the code of every document compiles", async () => {
 });
 
 describe("the code of the documents, in languages that are checked", () => {
-  test("is one that a test runs or compares, a shell's or a picture's", () => {
+  test("is one that a test runs or compares, a shell's, a picture's or a history's", () => {
     const languages = new Set(
       pages.flatMap(({ blocks }) => blocks.map(({ language }) => language)),
     );
-    expect([...languages].sort()).toEqual(["", "cjs", "mermaid", "sh", "sql", "text", "ts"]);
+    expect([...languages].sort()).toEqual([
+      "",
+      "cjs",
+      "clojure",
+      "mermaid",
+      "sh",
+      "sql",
+      "text",
+      "ts",
+    ]);
   });
 });
 
