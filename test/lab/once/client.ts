@@ -38,10 +38,11 @@ export function post(port: number, asked: Asked): Promise<Reply> {
   });
 }
 
-/** The client leaves after `ms`, before any answer. */
+/** The client leaves `ms` after it has sent the request, before any answer. */
 export async function postAndLeave(port: number, asked: Asked, ms: number): Promise<void> {
   const req = open(port, asked);
   req.once("error", () => {});
+  await new Promise((resolve) => req.once("finish", resolve).once("close", resolve));
   await sleep(ms);
   req.destroy();
 }
