@@ -28,6 +28,9 @@ describe("P1 to P6 and P9: submit-lock under every fault", () => {
       clients.map((client) => ({ library: libraryFor(fault), client, fault })),
     );
     const run = await runCells(servers(), cells, { atOnce: 12, isSound });
+    console.log(
+      `${run.again} of ${cells.length} cells were measured again, on a machine that was late`,
+    );
     expect(run.failures).toEqual([]);
     results = run.results;
   }, 600_000);

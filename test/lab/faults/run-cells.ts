@@ -20,7 +20,10 @@ interface RunOptions {
   readonly isSound?: (result: CellResult) => boolean;
 }
 
-/** Runs all the cells, so many at a time, in their order; those that are made again, fewer. */
+/**
+ * Runs all the cells, so many at a time; those that are made again, fewer. To start a server makes
+ * this process late, so cells with a server of their own begin together, and after all others.
+ */
 export async function runCells(
   servers: Servers,
   cells: readonly Cell[],
@@ -28,25 +31,27 @@ export async function runCells(
 ): Promise<Run> {
   const results = new Map<Cell, CellResult>();
   const failures: CellFailure[] = [];
-  const measure = async (queue: Cell[]): Promise<void> => {
-    for (let cell = queue.shift(); cell !== undefined; cell = queue.shift()) {
-      const measured = cell;
-      await runCell(servers, cell).then(
-        (result) => {
-          results.set(measured, result);
-          done(result);
-        },
-        (error: unknown) => failures.push({ cell: measured, error }),
-      );
-    }
+  const measure = async (cell: Cell): Promise<void> => {
+    await runCell(servers, cell).then(
+      (result) => {
+        results.set(cell, result);
+        done(result);
+      },
+      (error: unknown) => failures.push({ cell, error }),
+    );
+  };
+  const measureAll = async (queue: Cell[]): Promise<void> => {
+    for (let cell = queue.shift(); cell !== undefined; cell = queue.shift()) await measure(cell);
   };
   let again = 0;
   let todo = [...cells];
   for (let round = 0; todo.length > 0; round++) {
     if (round > 0) again += todo.length;
-    const queue = [...todo];
     const lanes = Math.ceil(atOnce / 3 ** round);
-    await Promise.all(Array.from({ length: lanes }, () => measure(queue)));
+    const shared = todo.filter(({ fault }) => !fault.ownServer);
+    await Promise.all(Array.from({ length: lanes }, () => measureAll(shared)));
+    const own = todo.filter(({ fault }) => fault.ownServer);
+    while (own.length > 0) await Promise.all(own.splice(0, lanes).map(measure));
     const unsound = (cell: Cell): boolean => {
       const result = results.get(cell);
       return result !== undefined && !isSound(result);
