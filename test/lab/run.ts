@@ -52,6 +52,12 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     minutes: 10,
     run: () => import("./simulation/mutants/cli.ts"),
   },
+  stryker: {
+    shows: "which general mutants of some places the tests catch",
+    minutes: 20,
+    writes: "test/lab/stryker/results.md",
+    run: () => import("./stryker/run.ts"),
+  },
   model: {
     shows: "every state of the protocol, with spin",
     minutes: 10,
