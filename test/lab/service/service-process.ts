@@ -224,10 +224,16 @@ process.once("SIGTERM", async () => {
   await closed;
   clearInterval(sweeping);
   await lock.close();
-  await quit();
+  // A fault may have left the connection silent: its QUIT fails, or is never answered.
+  const hasQuit = quit().then(
+    () => true,
+    () => false,
+  );
+  const isSilent = !(await Promise.race([hasQuit, sleep(3_000, false, { ref: false })]));
   tell({ drained: true });
   process.off("disconnect", orphaned);
   process.disconnect();
+  if (isSilent) process.exit(0);
 });
 
 // Within a short `commandTimeoutMs`, a busy machine may not be able to answer the first time.

@@ -146,7 +146,7 @@ async function observe(
     service.terminate();
   }
   const exits = Promise.all(services.map(({ exit }) => exit));
-  const ends = await Promise.race([exits, sleep(60_000).then(() => [])]);
+  const ends = await Promise.race([exits, sleep(20_000).then(() => [])]);
   return {
     /** The first is before any fault. */
     rounds: seen,
