@@ -186,7 +186,7 @@ test("the switch changes the colours and the pictures, and the next visit keeps 
   const shown = (scheme: string) => reader.isVisible(`main img.only-${scheme}`);
   const ground = () => reader.evaluate("getComputedStyle(document.body).backgroundColor");
   expect([await shown("light"), await shown("dark")]).toEqual([true, false]);
-  const chart = reader.locator('main img[src*="pairs"]');
+  const chart = reader.locator('main img[src*="incident"]');
   const [light, lightChart] = [await ground(), await chart.screenshot()];
   await reader.click(".VPNavBarAppearance button");
   await until(() => shown("dark"), { what: "the dark picture" });
