@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -22,10 +22,15 @@ interface Manifest {
   readonly scripts?: boolean;
 }
 
-/** Projects in a temporary folder that install the packed tarball, as its users do. */
+/**
+ * Projects in a temporary folder that install the packed tarball, as its users do. Those with the
+ * same packages share an install, because it takes longer than most of their tests.
+ */
 export class Consumers {
   readonly #folder: string;
   readonly #tarball: string;
+  /** The folder of the project that has installed these packages. */
+  readonly #installs = new Map<string, Promise<string>>();
 
   private constructor(folder: string, tarball: string) {
     this.#folder = folder;
@@ -45,8 +50,8 @@ export class Consumers {
   }
 
   /** A project with the files of `projects/<name>`, the tarball and these packages, in a folder of its own. */
-  async install(name: string, manifest: Manifest, as: string = name): Promise<Project> {
-    const folder = join(this.#folder, as);
+  async install(name: string, manifest: Manifest): Promise<Project> {
+    const folder = join(this.#folder, name);
     cpSync(join(PROJECTS, name), folder, { recursive: true });
     cpSync(join(PROJECTS, "shared"), folder, { recursive: true });
     return await this.#installed(folder, name, manifest);
@@ -82,15 +87,29 @@ export class Consumers {
       join(folder, "package.json"),
       JSON.stringify({ name, private: true, type, dependencies }),
     );
-    const quiet = ["--no-audit", "--no-fund", "--no-package-lock"];
-    if (!scripts) quiet.push("--ignore-scripts");
-    await exec("npm", ["install", "--prefer-offline", ...quiet], { cwd: folder, ...SHELL });
+    const packages = JSON.stringify([dependencies, scripts]);
+    const shared = this.#installs.get(packages);
+    if (shared === undefined) {
+      const install = npmInstall(folder, scripts);
+      this.#installs.set(packages, install);
+      await install;
+    } else {
+      symlinkSync(join(await shared, "node_modules"), join(folder, "node_modules"), "junction");
+    }
     return new Project(folder);
   }
 
   remove(): Promise<void> {
     return rm(this.#folder, { recursive: true, force: true });
   }
+}
+
+/** @returns the folder */
+async function npmInstall(folder: string, scripts: boolean): Promise<string> {
+  const quiet = ["--no-audit", "--no-fund", "--no-package-lock"];
+  if (!scripts) quiet.push("--ignore-scripts");
+  await exec("npm", ["install", "--prefer-offline", ...quiet], { cwd: folder, ...SHELL });
+  return folder;
 }
 
 export class Project {

@@ -9,11 +9,12 @@ import { Consumers, ownVersions, type Project } from "./consumer-project.ts";
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
 
 const PEERS = ownVersions("express", "koa", "fastify", "ioredis", "redis", "@opentelemetry/api");
-const TYPES = ownVersions("@types/express", "@types/koa", "@types/node");
-const COMPILERS = {
-  ...ownVersions("typescript"),
-  typescript6: "npm:typescript@6.0.3",
-  typescript5: "npm:typescript@5.9.3",
+const EVERYTHING = {
+  ...PEERS,
+  ...ownVersions("@types/express", "@types/koa", "@types/node", "typescript"),
+  "typescript-6.0": "npm:typescript@6.0.3",
+  "typescript-5.9": "npm:typescript@5.9.3",
+  "typescript-5.0": "npm:typescript@5.0.4",
 };
 
 /** Of two clicks on each framework. */
@@ -35,7 +36,7 @@ function redisEnv(): Record<string, string> {
 }
 
 test("an ES module project protects Express, Koa, Fastify and handlers of fetch", async () => {
-  const project = await consumers.install("esm", { type: "module", packages: PEERS });
+  const project = await consumers.install("esm", { type: "module", packages: EVERYTHING });
   const printed = await project.node(["main.js"], redisEnv());
   expect(JSON.parse(printed)).toEqual(oneOrderEach);
 
@@ -45,7 +46,7 @@ test("an ES module project protects Express, Koa, Fastify and handlers of fetch"
 });
 
 test("a CommonJS project protects Express, Koa, Fastify and handlers of fetch", async () => {
-  const project = await consumers.install("commonjs", { type: "commonjs", packages: PEERS });
+  const project = await consumers.install("commonjs", { type: "commonjs", packages: EVERYTHING });
   const printed = await project.node(["main.js"], redisEnv());
   expect(JSON.parse(printed)).toEqual(oneOrderEach);
 });
@@ -103,8 +104,7 @@ test("the commands run in a CommonJS project with ioredis 5, also on its own loc
 describe("a TypeScript project", () => {
   let project: Project;
   beforeAll(async () => {
-    const packages = { ...PEERS, ...TYPES, ...COMPILERS };
-    project = await consumers.install("typescript", { type: "module", packages });
+    project = await consumers.install("typescript", { type: "module", packages: EVERYTHING });
     await copyFile(join(project.folder, "shop.mts"), join(project.folder, "shop.cts"));
   });
 
@@ -116,7 +116,7 @@ describe("a TypeScript project", () => {
     bundler: ["--module", "esnext", "--moduleResolution", "bundler"],
   };
 
-  describe.each(["typescript", "typescript6", "typescript5"])("with %s", (compiler) => {
+  describe.each(["typescript", "typescript-6.0", "typescript-5.9"])("with %s", (compiler) => {
     const tsc = (...args: string[]): Promise<string> =>
       project.node([join("node_modules", compiler, "bin", "tsc"), ...args]);
 
@@ -134,15 +134,13 @@ describe("a TypeScript project", () => {
 
 describe("an older TypeScript project, with `module: commonjs` and nothing about resolution", () => {
   let project: Project;
-  const compilers = { "5.9": "npm:typescript@5.9.3", "5.0": "npm:typescript@5.0.4" };
   beforeAll(async () => {
-    const packages = { ...PEERS, ...TYPES };
-    for (const [version, range] of Object.entries(compilers)) packages[`ts-${version}`] = range;
-    project = await consumers.install("older-typescript", { type: "commonjs", packages });
+    const manifest = { type: "commonjs", packages: EVERYTHING } as const;
+    project = await consumers.install("older-typescript", manifest);
   });
 
   test.each(["5.9", "5.0"])("compiles with TypeScript %s and runs", async (version) => {
-    await project.node([join("node_modules", `ts-${version}`, "bin", "tsc")]);
+    await project.node([join("node_modules", `typescript-${version}`, "bin", "tsc")]);
     const printed = await project.node(["shop.js"], redisEnv());
     expect(JSON.parse(printed)).toEqual(oneOrderEach);
   });

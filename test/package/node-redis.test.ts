@@ -27,11 +27,15 @@ const compilers: Readonly<Record<string, string>> = {
   "ts-5.0": "npm:typescript@5.0.4",
 };
 
+const packages = {
+  ...ownVersions("express", "redis", "@types/express", "@types/node"),
+  ...compilers,
+};
+
 let consumers: Consumers;
 let project: Project;
 beforeAll(async () => {
   consumers = await Consumers.pack();
-  const packages = { ...ownVersions("express", "redis") };
   project = await consumers.install("node-redis", { type: "module", packages });
 });
 afterAll(() => consumers?.remove());
@@ -56,27 +60,21 @@ describe("a project with node-redis, and without ioredis", () => {
   });
 
   describe("in TypeScript", () => {
-    let typed: Project;
-    beforeAll(async () => {
-      const types = ownVersions("@types/express", "@types/node");
-      const packages = { ...ownVersions("express", "redis"), ...types, ...compilers };
-      typed = await consumers.install("node-redis", { type: "module", packages }, "typed");
-      await copyFile(join(typed.folder, "shop.mts"), join(typed.folder, "shop.cts"));
-    });
+    beforeAll(() => copyFile(join(project.folder, "shop.mts"), join(project.folder, "shop.cts")));
 
     test.each(Object.keys(compilers))("compiles with %s as both kinds of module", async (name) => {
       const strict = ["--noEmit", "--strict", "--exactOptionalPropertyTypes", "--types", "node"];
       const loose = ["--esModuleInterop", "--skipLibCheck", "--target", "es2022"];
       const tsc = join("node_modules", name, "bin", "tsc");
       const modules = ["--module", "nodenext", "shop.mts", "shop.cts"];
-      await typed.node([tsc, ...strict, ...loose, ...modules]);
+      await project.node([tsc, ...strict, ...loose, ...modules]);
     });
   });
 });
 
 test("clients of real versions are taken from 6.2 on, and refused below", async () => {
   const versions = ["4.7.1", "5.12.1", "6.1.0", "6.2.0"];
-  const packages = Object.fromEntries(
+  const clients = Object.fromEntries(
     versions.map((each) => [`redis-${each}`, `npm:redis@${each}`]),
   );
   const text = `import { RedisStore } from "submit-lock";
@@ -102,7 +100,10 @@ test("clients of real versions are taken from 6.2 on, and refused below", async 
     console.log(JSON.stringify(told));
     process.exit();`;
   const code = { file: "main.js", text };
-  const several = await consumers.installInto("versions", code, { type: "module", packages });
+  const several = await consumers.installInto("versions", code, {
+    type: "module",
+    packages: clients,
+  });
   const refused = (what: string) => expect.stringMatching(`^SUBMIT_LOCK_INVALID_OPTION ${what}`);
   const others = (version: string) => ({
     [`${version} pool`]: refused("a pool of node-redis, "),
