@@ -52,8 +52,13 @@ export function planVisit(
   };
 }
 
-/** How long a patient client waits for an order that was refused. */
+/** How long a patient client waits that may never get an answer, or does not read it. */
 const patienceMs = 300;
+/** How long one waits whose answer will come, on a machine that is busy, too. */
+const boundMs = 30_000;
+
+/** Waits as long as the client stays, which wants nothing more when this is resolved. */
+type Stay = (answered: Promise<unknown>) => Promise<void>;
 
 /**
  * Resolves when the client wants nothing any more. Its connection may stay open until the returned
@@ -69,8 +74,14 @@ export async function visit(
 ): Promise<() => void> {
   const socket = connect(port, "127.0.0.1").setNoDelay(true);
   socket.on("error", () => {});
-  const stay = async () => {
-    if (plan.isPatient) await Promise.race([begun, sleep(patienceMs)]);
+  const isWhole = plan.writtenShare === 1 && plan.orders.every(({ body }) => body !== "cut off");
+  const patience = plan.reads && isWhole ? boundMs : patienceMs;
+  const stay = async (answered: Promise<unknown>) => {
+    const waited = new AbortController();
+    const { signal } = waited;
+    const bored = sleep(patience, undefined, { signal }).catch(() => {});
+    if (plan.isPatient) await Promise.race([begun, answered, bored]);
+    waited.abort();
     await sleep(plan.stayMs);
   };
   await (http === 1 ? visitOnHttp1(socket, plan, stay) : visitOnHttp2(socket, plan, stay));
@@ -89,15 +100,18 @@ function headersOf({ body, handler, key, user, workMs }: Order): Record<string, 
   return { ...headers, "content-type": bodies[body][0], "content-length": `${bodies[body][2]}` };
 }
 
-async function visitOnHttp1(socket: Socket, plan: Visit, stay: () => Promise<void>): Promise<void> {
-  if (plan.reads) socket.resume();
+async function visitOnHttp1(socket: Socket, plan: Visit, stay: Stay): Promise<void> {
+  const answered = new Promise((resolve) => {
+    if (plan.reads) socket.once("data", resolve).resume();
+    socket.once("close", resolve);
+  });
   const text = plan.orders.map(bytesOf).join("");
   const written = text.slice(0, Math.ceil(plan.writtenShare * text.length));
   const first = Math.ceil(plan.firstShare * written.length);
   socket.write(written.slice(0, first));
   await sleep(1);
   socket.write(written.slice(first));
-  await stay();
+  await stay(answered);
   if (plan.leaves === "destroy") socket.destroy();
   else if (plan.leaves === "reset") socket.resetAndDestroy();
   else {
@@ -112,7 +126,7 @@ function bytesOf(order: Order): string {
   return `POST /orders HTTP/1.1\r\nHost: shop\r\n${lines.join("")}\r\n${bodies[order.body][1]}`;
 }
 
-async function visitOnHttp2(socket: Socket, plan: Visit, stay: () => Promise<void>): Promise<void> {
+async function visitOnHttp2(socket: Socket, plan: Visit, stay: Stay): Promise<void> {
   const session = connectHttp2("http://127.0.0.1", { createConnection: () => socket });
   session.on("error", () => {});
   const streams = plan.orders.map((order) => {
@@ -123,7 +137,17 @@ async function visitOnHttp2(socket: Socket, plan: Visit, stay: () => Promise<voi
     else stream.end(bodies[order.body][1]);
     return stream;
   });
-  await stay();
+  // Answered or ended.
+  await stay(
+    Promise.race(
+      streams.map(
+        (stream) =>
+          new Promise((resolve) => {
+            stream.once("response", resolve).once("close", resolve);
+          }),
+      ),
+    ),
+  );
   if (plan.leaves === "destroy") for (const stream of streams) stream.destroy();
   else if (plan.leaves === "cancel") {
     for (const stream of streams) stream.close(constants.NGHTTP2_CANCEL);

@@ -234,6 +234,8 @@ process.once("SIGTERM", async () => {
   process.off("disconnect", orphaned);
   process.disconnect();
   if (isSilent) process.exit(0);
+  const isStill = () => console.error(`kept alive by ${process.getActiveResourcesInfo()}`);
+  setTimeout(isStill, 10_000).unref();
 });
 
 // Within a short `commandTimeoutMs`, a busy machine may not be able to answer the first time.
