@@ -232,10 +232,13 @@ process.once("SIGTERM", async () => {
   const isSilent = !(await Promise.race([hasQuit, sleep(3_000, false, { ref: false })]));
   tell({ drained: true });
   process.off("disconnect", orphaned);
-  process.disconnect();
+  process.channel?.unref();
   if (isSilent) process.exit(0);
-  const isStill = () => console.error(`kept alive by ${process.getActiveResourcesInfo()}`);
-  setTimeout(isStill, 10_000).unref();
+  // One that does not end says what keeps it.
+  setTimeout(() => {
+    const uncaught = `kept alive by ${process.getActiveResourcesInfo()}`;
+    process.send?.({ uncaught }, () => process.exit(1));
+  }, 20_000).unref();
 });
 
 // Within a short `commandTimeoutMs`, a busy machine may not be able to answer the first time.

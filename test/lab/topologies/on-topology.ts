@@ -57,10 +57,10 @@ export function testOn(
   test("a service that is stopped finishes its order, frees its user at once and ends", async () => {
     const [stopped, other] = pair;
     const drained = await terminateService(stopped, other);
+    expect(stopped.uncaught).toEqual([]);
     expect(drained).toMatchObject({ status: 201, exitCode: 0 });
     // The life of the key is what a user would wait who was not freed.
     expect(drained.freeAfterMs).toBeLessThan(ttlMs - 500);
-    expect(stopped.uncaught).toEqual([]);
   }, 60_000);
 
   test("a service that is killed in the middle of an order frees its user within the TTL", async () => {
