@@ -1,25 +1,26 @@
 import { isSubmitLockError } from "../../../src/errors.ts";
 import type { Lease, SubmissionAttempt } from "../../../src/lock/lease.ts";
 import type { Submission } from "../../../src/lock/submission.ts";
-import { Endings } from "./endings.ts";
 import { AnswerChecks } from "./invariants/answer-checks.ts";
-import { slackMs } from "./invariants/key-watch.ts";
+import { slackMs } from "./invariants/invariants.ts";
 import type { Owner } from "./invariants/owners.ts";
+import type { SimulatedProcess } from "./process.ts";
 import type { OperationPlan } from "./schedule.ts";
 import { nominalRetainMs } from "./witnessed-store.ts";
-import type { SimulatedProcess, World } from "./world.ts";
+import type { World } from "./world.ts";
 
-/** How processes ask for locks and work under them, and what is asked of every answer that they get. */
+/**
+ * How processes ask for locks, work under them and let go of them, and what is asked of every answer
+ * that they get.
+ */
 export class Attempts {
   readonly #world: World;
   readonly #answers: AnswerChecks;
-  readonly #endings: Endings;
   #calls = 0;
 
   constructor(world: World) {
     this.#world = world;
     this.#answers = new AnswerChecks(world);
-    this.#endings = new Endings(world, this.#answers);
   }
 
   async acquire(plan: OperationPlan, process: SimulatedProcess): Promise<void> {
@@ -53,14 +54,14 @@ export class Attempts {
     if (attempt.confirmed) world.count("acquire: confirmed");
     const { lease } = attempt;
     if (tookMs >= acquireTimeoutMs || lease.remainingMs() <= 0) {
-      world.verdict.broken(
+      world.broken(
         "inTime",
         `${owner?.name} acquired after ${tookMs.toFixed(1)} of ${acquireTimeoutMs} ms, with ${lease.remainingMs().toFixed(1)} ms left`,
       );
     }
-    if (owner !== undefined) this.#answers.checkGrant(lease, owner, process);
+    if (owner !== undefined) this.#answers.checkGrant(lease, owner);
     const given = await this.#hold(plan, process, lease);
-    await this.#endings.end(plan, process, lease, owner, given);
+    await this.#end(plan, process, lease, owner, given);
   }
 
   async lookUp(plan: OperationPlan, process: SimulatedProcess): Promise<void> {
@@ -163,6 +164,100 @@ export class Attempts {
     return given;
   }
 
+  /** @param given tells that the lease is given back from now on. */
+  async #end(
+    plan: OperationPlan,
+    process: SimulatedProcess,
+    lease: Lease,
+    owner: Owner | undefined,
+    given: (isCompleted: boolean) => void,
+  ): Promise<void> {
+    const isCompleted = plan.kind === "submit" && plan.ending === "complete";
+    const { cooldownMs, endsTwice } = plan;
+    if (owner !== undefined) {
+      const { loop, server } = this.#world;
+      owner.overAt ??= loop.now;
+      // Clocks run apart for as long as it was held. Both times are whole: one up, and one down.
+      const driftMs = 0.011 * (loop.now - owner.askedAt) + 2;
+      const hasNone = cooldownMs === 0 || lease.signal.aborted;
+      owner.cooldownAtMost = hasNone ? 0 : server.nowMs + cooldownMs + driftMs;
+    }
+    const remainingMs = lease.remainingMs();
+    given(isCompleted);
+    const ended = isCompleted
+      ? this.#complete(process, lease, owner, remainingMs, cooldownMs)
+      : this.#release(process, lease, owner, remainingMs, cooldownMs);
+    if (!endsTwice) return await ended;
+    // The first of the two decides.
+    const { acquireTimeoutMs, ttlMs } = this.#world.schedule.times;
+    const again =
+      isCompleted || plan.kind !== "submit" ? lease.release() : complete(lease, owner, 0);
+    const second = await this.#world.callWatch.settles(
+      `the second ending of ${process.machine.name}`,
+      process,
+      isCompleted ? 2 * acquireTimeoutMs + ttlMs : acquireTimeoutMs,
+      again,
+      50,
+    );
+    if (!isCompleted && plan.kind === "submit" && second !== "unconfirmed") {
+      this.#world.broken("truthful", `${owner?.name} was released, and then ${second}`);
+    }
+    await ended;
+  }
+
+  async #release(
+    process: SimulatedProcess,
+    lease: Lease,
+    owner: Owner | undefined,
+    remainingMs: number,
+    cooldownMs: number,
+  ): Promise<void> {
+    const world = this.#world;
+    const began = world.loop.now;
+    const validUntil = began + remainingMs / process.machine.rate;
+    const outcome = await world.callWatch.settles(
+      `release of ${process.machine.name}`,
+      process,
+      world.schedule.times.acquireTimeoutMs,
+      lease.release(limited(cooldownMs)),
+    );
+    world.note(() => `${process.machine.name}  release of ${owner?.name}: ${outcome}`);
+    world.count(`release: ${outcome}`);
+    if (owner === undefined) return;
+    if (outcome !== "unconfirmed") owner.toldAt = world.loop.now;
+    this.#answers.checkTruthful(owner, outcome, validUntil, began);
+  }
+
+  async #complete(
+    process: SimulatedProcess,
+    lease: Lease,
+    owner: Owner | undefined,
+    remainingMs: number,
+    cooldownMs: number,
+  ): Promise<void> {
+    const world = this.#world;
+    const { acquireTimeoutMs, ttlMs } = world.schedule.times;
+    const began = world.loop.now;
+    const asked = complete(lease, owner, cooldownMs);
+    if (owner !== undefined) {
+      world.completeWatch.begin(owner, process, world.recordKeyOf(owner), remainingMs);
+    }
+    const outcome = await world.callWatch.settles(
+      `complete of ${process.machine.name}`,
+      process,
+      2 * acquireTimeoutMs + ttlMs,
+      asked,
+      50,
+    );
+    world.note(() => `${process.machine.name}  complete of ${owner?.name}: ${outcome}`);
+    world.count(`complete: ${outcome}`);
+    if (owner === undefined) return;
+    owner.wasRecorded = outcome === "recorded" || outcome === "late";
+    if (outcome !== "unconfirmed") owner.toldAt = world.loop.now;
+    else this.#answers.checkUnconfirmed(owner, process, began);
+    this.#answers.checkCompleted(owner, outcome, began);
+  }
+
   /** What is asked of the store in here is asked by this call. */
   #during<Result>(process: SimulatedProcess, call: number, ask: () => Result): Result {
     process.store.call = call;
@@ -191,4 +286,13 @@ function submissionOf({ submission, payload }: OperationPlan): Submission {
     retainMs: nominalRetainMs,
     ...(payload === 0 ? {} : { fingerprint: `payload ${payload}` }),
   };
+}
+
+/** The answer names who has given it. */
+function complete(lease: Lease, owner: Owner | undefined, cooldownMs: number) {
+  return lease.complete({ status: 201, body: String(owner?.name) }, limited(cooldownMs));
+}
+
+function limited(cooldownMs: number): { cooldownMs: number } | undefined {
+  return cooldownMs === 0 ? undefined : { cooldownMs };
 }

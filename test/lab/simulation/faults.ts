@@ -1,9 +1,8 @@
 import { tryAgainMs } from "./network/command-queues.ts";
-import type { ReplicaPlan } from "./replica-plan.ts";
-import { type FaultPlan, hour } from "./schedule.ts";
-import { Machine } from "./time/machine.ts";
-import { phase } from "./time/task-queue.ts";
-import type { SimulatedProcess, World } from "./world.ts";
+import type { SimulatedProcess } from "./process.ts";
+import { type FaultPlan, hour, type Incident } from "./schedule.ts";
+import { Machine, phase } from "./time/event-loop.ts";
+import type { World } from "./world.ts";
 
 const refusals = [
   "LOADING Redis is loading the dataset in memory",
@@ -18,33 +17,23 @@ export class Faults {
   /** Nothing pauses it. */
   readonly #outside: Machine;
   /** When the last of them is over. */
-  readonly overAt: number;
+  overAt = 0;
 
   constructor(world: World) {
     this.#world = world;
     this.#outside = new Machine(world.loop, "outside");
     const { faults, isCluster, moving, replica } = world.schedule;
-    for (const fault of faults) {
-      this.#outside.after(fault.atMs, () => this.#happen(fault), phase.timers);
-    }
-    const all: { atMs: number; forMs: number }[] = [...faults];
-    if (isCluster && moving !== undefined) {
-      all.push(moving);
-      this.#outside.after(moving.atMs, () => this.#move(moving.forMs), phase.timers);
-    }
-    if (replica !== undefined) this.#befall(replica, all);
-    this.overAt = Math.max(0, ...all.map(({ atMs, forMs }) => atMs + forMs));
+    for (const fault of faults) this.#plan(fault, () => this.#happen(fault));
+    if (isCluster) this.#plan(moving, (forMs) => this.#move(forMs));
+    this.#plan(replica?.stalled, (forMs) => this.#stall(forMs));
+    this.#plan(replica?.failover, (forMs) => this.#failOver(forMs));
   }
 
-  #befall({ stalled, failover }: ReplicaPlan, all: { atMs: number; forMs: number }[]): void {
-    if (stalled !== undefined) {
-      all.push(stalled);
-      this.#outside.after(stalled.atMs, () => this.#stall(stalled.forMs), phase.timers);
-    }
-    if (failover !== undefined) {
-      all.push(failover);
-      this.#outside.after(failover.atMs, () => this.#failOver(failover.forMs), phase.timers);
-    }
+  #plan(incident: Incident | undefined, happen: (forMs: number) => void): void {
+    if (incident === undefined) return;
+    const { atMs, forMs } = incident;
+    this.overAt = Math.max(this.overAt, atMs + forMs);
+    this.#outside.after(atMs, () => happen(forMs), phase.timers);
   }
 
   #stall(forMs: number): void {

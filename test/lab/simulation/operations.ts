@@ -1,20 +1,22 @@
+import { isSubmitLockError } from "../../../src/errors.ts";
+import type { FreeResult } from "../../../src/lock/on-call.ts";
+import { longestTtlMs } from "../../../src/lock/store.ts";
 import { Attempts } from "./attempts.ts";
-import { Person } from "./person.ts";
+import { slackMs } from "./invariants/invariants.ts";
+import type { SimulatedProcess } from "./process.ts";
 import type { OperationPlan } from "./schedule.ts";
-import type { SimulatedProcess, World } from "./world.ts";
+import type { World } from "./world.ts";
 
 /** Lets the processes do with their locks what a schedule has planned, each thing at its time. */
 export class Operations {
   readonly #world: World;
   readonly #attempts: Attempts;
-  readonly #person: Person;
   readonly #underWay = new Map<SimulatedProcess, number>();
   #oldLocks = 0;
 
   constructor(world: World) {
     this.#world = world;
     this.#attempts = new Attempts(world);
-    this.#person = new Person(world);
     world.schedule.operations.forEach((plan) => {
       // Not before the connections could have come up.
       this.#plan(plan, 15 + plan.atMs);
@@ -49,7 +51,7 @@ export class Operations {
       case "close":
         return await this.close(process, plan.workMs);
       case "free":
-        return await this.#person.free(plan, process);
+        return await this.#free(plan, process);
       case "oldLock":
         return this.#oldLock(process.lock.keyFor(String(plan.user)));
     }
@@ -74,5 +76,52 @@ export class Operations {
       2 * acquireTimeoutMs,
     );
     process.lockIsGone = true;
+  }
+
+  /** A person looks at a lock, thinks, and takes it away: whoever was seen is freed, and nobody who has come since. */
+  async #free({ user, workMs }: OperationPlan, process: SimulatedProcess): Promise<void> {
+    const found = await this.#asks("inspect", process, () => process.lock.inspect(String(user)));
+    this.#tell(process, `sees ${found?.state}`);
+    if (found === undefined || found.state === "free") return;
+    const { id, state } = found;
+    this.#world.count(`free: of ${state}`);
+    await new Promise<void>((resolve) => process.machine.after(workMs, resolve));
+    const reason = "a customer called";
+    const result = await this.#asks("free", process, () =>
+      process.lock.free(String(user), { id, by: "support", reason }),
+    );
+    this.#tell(process, `frees ${id}: ${result?.outcome}`);
+    this.#world.count(`free: ${result?.outcome ?? "unavailable"}`);
+    if (result !== undefined) this.#checkFreed(result);
+  }
+
+  /** Rule 19: the user is free within the life of a lease. */
+  #checkFreed(result: FreeResult): void {
+    const { schedule, server } = this.#world;
+    // A clock that is set back lengthens every life, and a tombstone's by no more than this.
+    const mostMs = server.setBackMs === 0 ? schedule.times.ttlMs : longestTtlMs;
+    if (result.outcome !== "freed" || result.freeInMs <= mostMs) return;
+    this.#world.broken("freed", `a user is not free for ${result.freeInMs} ms`);
+  }
+
+  async #asks<Result>(
+    what: string,
+    process: SimulatedProcess,
+    ask: () => Promise<Result>,
+  ): Promise<Result | undefined> {
+    const { acquireTimeoutMs } = this.#world.schedule.times;
+    const name = `${what} of ${process.machine.name}`;
+    try {
+      const asked = ask();
+      const boundMs = acquireTimeoutMs + slackMs;
+      return await this.#world.callWatch.settles(name, process, boundMs, asked, slackMs);
+    } catch (error) {
+      if (!isSubmitLockError(error)) throw error;
+      return undefined;
+    }
+  }
+
+  #tell({ machine }: SimulatedProcess, what: string): void {
+    this.#world.note(() => `${machine.name}  a person ${what}`);
   }
 }

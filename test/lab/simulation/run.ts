@@ -1,24 +1,22 @@
 import { acquireCommand } from "../../../src/stores/redis/commands/acquire.ts";
 import { Faults } from "./faults.ts";
+import { isRecordKey, lockValue, longestLifeMs, ownerIdOf } from "./invariants/owners.ts";
 import { Operations } from "./operations.ts";
-import type { Report } from "./report.ts";
 import type { Schedule } from "./schedule.ts";
-import { isRecordKey, lockValue, longestLifeMs, ownerIdOf } from "./server/values.ts";
-import { on } from "./time/event-loop.ts";
+import { Machine, on } from "./time/event-loop.ts";
 import { installVirtualTime } from "./time/globals.ts";
-import { Machine } from "./time/machine.ts";
 import { World } from "./world.ts";
 
 /** No run takes longer than this: something goes on for ever. */
 const mostSteps = 100_000;
 
 /** Runs one schedule to its end, or to the first thing that must not be. */
-export async function run(schedule: Schedule, isTold = false): Promise<Report> {
+export async function run(schedule: Schedule, isTold = false): Promise<World> {
   // Before anything is made: a clock that is read in a constructor is virtual too.
   installVirtualTime();
   const world = new World(schedule, isTold);
   const unhandled = (reason: unknown) => {
-    world.verdict.broken("rejection", String(reason instanceof Error ? reason.stack : reason));
+    world.broken("rejection", String(reason instanceof Error ? reason.stack : reason));
   };
   process.on("unhandledRejection", unhandled);
   try {
@@ -26,18 +24,17 @@ export async function run(schedule: Schedule, isTold = false): Promise<Report> {
   } finally {
     process.off("unhandledRejection", unhandled);
   }
-  world.report.violation = world.verdict.violation;
-  return world.report;
+  return world;
 }
 
 async function play(world: World): Promise<void> {
-  const { loop, verdict } = world;
+  const { loop } = world;
   const operations = new Operations(world);
   const faults = new Faults(world);
   const until = async (isDone: () => boolean) => {
     await loop.until(() => world.check() || loop.steps > mostSteps || isDone());
-    if (loop.steps > mostSteps) verdict.broken("leftover", "it never comes to an end");
-    return verdict.violation === undefined;
+    if (loop.steps > mostSteps) world.broken("leftover", "it never comes to an end");
+    return world.violation === undefined;
   };
 
   if (!(await until(() => operations.areOver && loop.now >= faults.overAt))) return;
@@ -67,7 +64,8 @@ async function play(world: World): Promise<void> {
 }
 
 /** P3: somebody asks for a user whose holder is gone, whatever Redis' clock has done since. */
-function knock({ keyWatch, loop, schedule, server, verdict }: World, key: string): void {
+function knock(world: World, key: string): void {
+  const { executions, loop, schedule, server } = world;
   const { times } = schedule;
   const command = { key, ownerId: "somebody who asks", times, holder: "", submission: undefined };
   const keys: string[] = [];
@@ -77,30 +75,30 @@ function knock({ keyWatch, loop, schedule, server, verdict }: World, key: string
   acquireCommand.add(request, keys, args, () => "");
   const { script } = acquireCommand;
   const copy = { script, keys, declared: keys, args, sentAt: loop.now };
-  keyWatch.executions.watch(copy, () => server.evaluate(script, keys, args));
+  executions.watch(copy, () => server.evaluate(script, keys, args));
   const entry = server.look(key);
   if (entry === undefined) return;
   const leftMs = (entry.expiresAt ?? Number.POSITIVE_INFINITY) - server.nowMs;
   if (leftMs <= longestLifeMs(lockValue(entry.value), times)) return;
-  verdict.broken("stranded", `${key} keeps its user out for ${leftMs} ms`);
+  world.broken("stranded", `${key} keeps its user out for ${leftMs} ms`);
 }
 
 /** The network is healthy, every lock is closed, and every retire has had its time. */
 function checkLeftovers(world: World): void {
-  const { verdict, server, processes, owners } = world;
+  const { server, processes, owners } = world;
   for (const { machine, client, clients } of processes) {
     if (machine.isDead) continue;
     if (machine.timers.size > 0) {
       const [timer] = machine.timers;
-      verdict.broken("leftover", `${machine.name} has a timer of ${timer?.delayMs} ms`);
+      world.broken("leftover", `${machine.name} has a timer of ${timer?.delayMs} ms`);
     }
     const kept = [...clients].filter(({ isDisconnecting }) => !isDisconnecting);
-    if (kept.length > 1) verdict.broken("leftover", `${machine.name} keeps a second connection`);
+    if (kept.length > 1) world.broken("leftover", `${machine.name} keeps a second connection`);
     const listeners = client
       .eventNames()
       .reduce((sum, name) => sum + client.listenerCount(name), 0);
     if (listeners > 0) {
-      verdict.broken("leftover", `${machine.name} leaves ${listeners} listeners on its client`);
+      world.broken("leftover", `${machine.name} leaves ${listeners} listeners on its client`);
     }
     on(machine, () => client.disconnect());
   }
@@ -108,7 +106,6 @@ function checkLeftovers(world: World): void {
     const entry = server.look(key);
     if (entry === undefined || isRecordKey(key)) continue;
     const owner = owners.of(ownerIdOf(entry.value), key);
-    if (owner.participant !== undefined)
-      verdict.broken("leftover", `${key} still holds ${owner.name}`);
+    if (owner.process !== undefined) world.broken("leftover", `${key} still holds ${owner.name}`);
   }
 }

@@ -1,7 +1,5 @@
 import fc from "fast-check";
 import type { LockTimes } from "../../../src/lock/store.ts";
-import { delay } from "./delay.ts";
-import { type ReplicaPlan, replicaPlan } from "./replica-plan.ts";
 
 /** Everything that is chosen for one run. The same schedule gives the same run. */
 export interface Schedule {
@@ -15,7 +13,7 @@ export interface Schedule {
   /** Where another database than 0 comes from; 0 on a Cluster. */
   readonly database: "0" | "of the options" | "selected at run time";
   /** Of a Cluster: when it is moving the slot, so that only single keys can be reached. */
-  readonly moving: { readonly atMs: number; readonly forMs: number } | undefined;
+  readonly moving: Incident | undefined;
   /** Where the locks wait for a replica (`ackReplicas: 1`): what becomes of it, and of its master. */
   readonly replica: ReplicaPlan | undefined;
   /** How long answers are kept. */
@@ -101,6 +99,20 @@ export interface FaultPlan {
   readonly stillLands: boolean;
 }
 
+export interface ReplicaPlan {
+  /** How long a write takes there; as long again until its master knows. */
+  readonly lagMs: number;
+  /** Nothing reaches it for so long. */
+  readonly stalled: Incident | undefined;
+  /** The master is lost, and it takes over. */
+  readonly failover: Incident | undefined;
+}
+
+export interface Incident {
+  readonly atMs: number;
+  readonly forMs: number;
+}
+
 /** From the tightest bounds that are allowed to the proportions of the defaults. */
 const timesOfLocks: readonly LockTimes[] = [
   { ttlMs: 300, maxHoldMs: 1_200, acquireTimeoutMs: 150, commandTimeoutMs: 30 },
@@ -112,6 +124,16 @@ const timesOfLocks: readonly LockTimes[] = [
 ];
 
 export const hour = 3_600_000;
+
+/** @param longestMs what the delays are measured by. */
+function delay(longestMs: number): fc.Arbitrary<number> {
+  return fc.oneof(
+    { arbitrary: fc.constant(0), weight: 3 },
+    { arbitrary: fc.nat({ max: Math.round(longestMs / 20) }), weight: 2 },
+    { arbitrary: fc.nat({ max: Math.round(longestMs / 2) }), weight: 3 },
+    { arbitrary: fc.nat({ max: 2 * longestMs }), weight: 2 },
+  );
+}
 
 const processPlan: fc.Arbitrary<ProcessPlan> = fc.record({
   rate: fc.oneof(fc.constant(0), fc.constantFrom(-5, 5), fc.integer({ min: -5, max: 5 })),
@@ -197,6 +219,23 @@ function faultPlan(times: LockTimes): fc.Arbitrary<FaultPlan> {
     process: fc.nat({ max: 2 }),
     forMs: delay(times.ttlMs),
     stillLands: fc.boolean(),
+  });
+}
+
+function replicaPlan(times: LockTimes): fc.Arbitrary<ReplicaPlan> {
+  const atMs = fc.nat({ max: 2 * times.ttlMs });
+  return fc.record({
+    // Less than the shortest time that is waited for it.
+    lagMs: fc.constantFrom(0.1, 0.5, 2),
+    stalled: fc.option(fc.record({ atMs, forMs: delay(times.ttlMs) }), {
+      nil: undefined,
+      freq: 2,
+    }),
+    // Shorter than a retire goes on for: what is given up runs out by itself, by a clock that may be set back.
+    failover: fc.option(fc.record({ atMs, forMs: fc.nat({ max: times.ttlMs / 2 }) }), {
+      nil: undefined,
+      freq: 3,
+    }),
   });
 }
 

@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
-import { huntElsewhere, huntInParallel } from "./hunters.ts";
-import { story, summary } from "./summary.ts";
+import { huntElsewhere, huntInParallel, story, summary } from "./hunters.ts";
 
 /** The same schedules every time, and few; `npm run lab -- simulation` takes more, and others. */
 const seed = 20_260_101;

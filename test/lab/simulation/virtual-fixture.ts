@@ -1,22 +1,19 @@
 import { SubmitLock, type SubmitLockOptions } from "../../../src/index.ts";
 import { RedisStore } from "../../../src/stores/redis/redis-store.ts";
-import { type ClientOptions, ioredisDefaults } from "./network/client-options.ts";
 import { SimulatedClient } from "./network/simulated-client.ts";
 import {
+  type ClientOptions,
   type CommandFate,
+  calm,
+  ioredisDefaults,
   nobody,
-  noClientWatcher,
   type ScriptCall,
 } from "./network/surroundings.ts";
-import { nameOf, type ScriptName } from "./script-names.ts";
+import { nameOf, type ScriptName } from "./scripts.ts";
 import { SimulatedRedis } from "./server/simulated-redis.ts";
-import { EventLoop, on } from "./time/event-loop.ts";
+import { EventLoop, Machine, on } from "./time/event-loop.ts";
 import { installVirtualTime } from "./time/globals.ts";
-import { Machine } from "./time/machine.ts";
 import { Noise } from "./time/random.ts";
-
-/** One way between the process and Redis. */
-const latencyMs = 0.5;
 
 /** One write of a script. */
 export interface Written {
@@ -49,14 +46,10 @@ export class VirtualFixture {
     this.lock = on(this.#machine, () => {
       const redis = new SimulatedClient(
         {
-          loop: this.#loop,
-          machine: this.#machine,
-          server: this.server,
+          ...calm(this.#loop, this.#machine, this.server),
           clients: this.clients,
-          latency: () => latencyMs,
           cutOffUntil: () => this.#cutOffUntil,
           nextFate: (of, call) => this.#fateOf(of, call),
-          watcher: noClientWatcher,
         },
         { ...ioredisDefaults, ...client },
       );
@@ -100,9 +93,7 @@ export class VirtualFixture {
   }
 
   async pass(ms: number): Promise<void> {
-    const until = this.now + ms;
-    this.#machine.after(ms, () => {});
-    await this.#loop.until(() => this.now >= until);
+    await this.#machine.pass(ms);
   }
 
   /** Lets time pass until something holds, and no longer than `boundMs`. */

@@ -3,12 +3,14 @@ import type {
   CompleteRequest,
   FreeRequest,
   InspectRequest,
-  LockCommand,
   LockRequest,
   LockStore,
   OwnedReply,
   ReleaseRequest,
 } from "../../../src/lock/store.ts";
+import type { SimulatedProcess } from "./process.ts";
+import { phase } from "./time/event-loop.ts";
+import type { World } from "./world.ts";
 
 /** One attempt of one call: the same for every copy that follows another. */
 export interface AttemptId {
@@ -21,22 +23,6 @@ interface Told {
   readonly kind: string;
   readonly storeTimeMs?: number;
   readonly fencingToken?: number | undefined;
-}
-
-export interface StoreWitness {
-  now(): number;
-  /** It is a timer that runs the code of the moment, and no answer. */
-  isAwoken(): boolean;
-  seen(command: LockCommand, attempt: AttemptId): void;
-  /** An answer has brought a clock or a token, in microseconds. */
-  heard(microseconds: number): void;
-  extended(ownerId: string, kind: string): void;
-  /** A complete is written, whose record is to last until then by the server's clock. */
-  completes(ownerId: string, expiresAtMs: number): void;
-  /** A copy was followed by another in the very turn in which its answer was read. */
-  overlooked(kind: string): void;
-  /** An answer is the refusal of a node that does not have the key. */
-  unreached(): void;
 }
 
 /** What the lock is told: the shortest that it takes is far longer than a run. */
@@ -53,8 +39,8 @@ export class WitnessedStore implements LockStore {
   /** The `withLock` that waits for a key: its later attempts come out of the blue. */
   readonly waiting = new Map<string, number>();
   readonly #store: LockStore;
-  readonly #witness: StoreWitness;
-  readonly #retainMs: number;
+  readonly #world: World;
+  readonly #process: SimulatedProcess;
   /** When a copy was followed by another because a timer found it without an answer. */
   readonly #followedAt = new WeakMap<LockRequest<unknown>, number>();
   /** The copies of each command that have no answer yet. */
@@ -62,10 +48,10 @@ export class WitnessedStore implements LockStore {
   readonly #attemptOfOwner = new Map<string, AttemptId>();
   #isAnswering = false;
 
-  constructor(store: LockStore, retainMs: number, witness: StoreWitness) {
+  constructor(store: LockStore, world: World, process: SimulatedProcess) {
     this.#store = store;
-    this.#retainMs = retainMs;
-    this.#witness = witness;
+    this.#world = world;
+    this.#process = process;
   }
 
   acquire(copy: AcquireRequest): void {
@@ -74,7 +60,7 @@ export class WitnessedStore implements LockStore {
       call: this.call ?? this.waiting.get(key) ?? 0,
     };
     this.#attemptOfOwner.set(withoutCopy(ownerId), attempt);
-    this.#witness.seen(copy.command, attempt);
+    this.#world.saw(copy.command, attempt, this.#process);
     this.#store.acquire(
       Object.assign(this.#watched(copy, `acquire ${withoutCopy(ownerId)}`), {
         onlyLooks: copy.onlyLooks,
@@ -84,7 +70,7 @@ export class WitnessedStore implements LockStore {
 
   extend(copy: LockRequest<OwnedReply>): void {
     const { ownerId } = copy.command;
-    const heard = (kind: string) => this.#witness.extended(ownerId, kind);
+    const heard = (kind: string) => this.#world.leaseWatch.extended(ownerId, kind);
     this.#store.extend(this.#watched(copy, `extend ${ownerId}`, heard));
   }
 
@@ -97,8 +83,9 @@ export class WitnessedStore implements LockStore {
   complete(copy: CompleteRequest): void {
     const { command, cooldownUntilMs, record } = copy;
     // The same for every copy, as it was.
-    const expiresAtMs = copy.expiresAtMs - nominalRetainMs + this.#retainMs;
-    this.#witness.completes(command.ownerId, expiresAtMs);
+    const expiresAtMs = copy.expiresAtMs - nominalRetainMs + this.#world.schedule.retainMs;
+    const owner = this.#world.owners.get(command.ownerId);
+    if (owner !== undefined) owner.recordUntil ??= expiresAtMs;
     const watched = this.#watched(copy, `complete ${command.ownerId}`);
     this.#store.complete?.(Object.assign(watched, { cooldownUntilMs, expiresAtMs, record }));
   }
@@ -121,7 +108,8 @@ export class WitnessedStore implements LockStore {
 
   #hear({ storeTimeMs, fencingToken }: Told): void {
     if (storeTimeMs === undefined) return;
-    this.#witness.heard(Math.max(storeTimeMs * 1_000, fencingToken ?? 0));
+    const microseconds = Math.max(storeTimeMs * 1_000, fencingToken ?? 0);
+    this.#world.fenceWatch.heard(this.#process, microseconds);
   }
 
   #watched<Reply extends Told>(
@@ -130,10 +118,13 @@ export class WitnessedStore implements LockStore {
     heard: (kind: string) => void = () => {},
   ): LockRequest<Reply> {
     const unanswered = this.#unanswered.get(command) ?? new Set();
-    // What follows an answer follows no timer of the lock's: ioredis's own `commandTimeout` gives one
-    // up before it reads.
-    if (this.#witness.isAwoken() && !this.#isAnswering) {
-      for (const earlier of unanswered) this.#followedAt.set(earlier, this.#witness.now());
+    const world = this.#world;
+    const { loop } = world;
+    // A timer runs the code of the moment. What follows an answer follows no timer of the lock's:
+    // ioredis's own `commandTimeout` gives one up before it reads.
+    const isAwoken = loop.phase !== phase.poll;
+    if (isAwoken && !this.#isAnswering) {
+      for (const earlier of unanswered) this.#followedAt.set(earlier, loop.now);
     }
     this.#unanswered.set(command, unanswered.add(copy));
     return {
@@ -150,11 +141,16 @@ export class WitnessedStore implements LockStore {
         const { kind } = reply;
         heard(kind);
         this.#hear(reply);
-        if (String(reply.cause).includes("non local key")) this.#witness.unreached();
+        if (String(reply.cause).includes("non local key")) {
+          world.broken("refused", "what a node had refused was not written to the other");
+        }
         unanswered.delete(copy);
         if (unanswered.size === 0) this.#unanswered.delete(command);
-        if (kind !== "unknown" && this.#followedAt.get(copy) === this.#witness.now()) {
-          this.#witness.overlooked(kind);
+        // In two steps the first half is told when the second cannot be written, or its connection is
+        // lost: that had not lain ready, for then an answer is read at this very step.
+        const layReady = this.#followedAt.get(copy) === loop.now && loop.steps === world.readAtStep;
+        if (kind !== "unknown" && layReady) {
+          world.broken("atHand", `a command was written again, and "${kind}" lay ready`);
         }
         this.#isAnswering = true;
         copy.answer(reply);

@@ -3,10 +3,11 @@ import type { CompleteOutcome, ReleaseOutcome } from "../../../../src/lock/chann
 import type { Lease, SubmissionAttempt } from "../../../../src/lock/lease.ts";
 import type { LookUp } from "../../../../src/lock/on-call.ts";
 import type { StoredAnswer } from "../../../../src/lock/record.ts";
-import type { SimulatedProcess, World } from "../world.ts";
-import { slackMs } from "./key-watch.ts";
+import type { SimulatedProcess } from "../process.ts";
+import type { World } from "../world.ts";
+import { slackMs } from "./invariants.ts";
 import type { Owner, Tenure } from "./owners.ts";
-import type { Kept, RecordWatch } from "./record-watch.ts";
+import type { Kept } from "./record-watch.ts";
 
 /** An attempt that was answered, and not acquired. */
 type Refusal = Exclude<SubmissionAttempt, { outcome: "acquired" | "unavailable" }>;
@@ -19,16 +20,12 @@ export class AnswerChecks {
     this.#world = world;
   }
 
-  get #records(): RecordWatch {
-    return this.#world.keyWatch.records;
-  }
-
   /** Somebody else was there as the answer has it, at some time since. */
   checkJustified(call: number, attempt: Refusal, from: number): void {
     const owner = this.#world.ownersOf(call).at(-1);
     if (owner === undefined || this.#isTrue(owner, attempt, from)) return;
     const { outcome } = attempt;
-    this.#world.verdict.broken(
+    this.#world.broken(
       "justified",
       `${owner.name} was called ${outcome} at ${owner.key}, and nobody had given a reason`,
     );
@@ -44,10 +41,7 @@ export class AnswerChecks {
         ? !this.#stoodSince(owner, from)
         : this.#isTrue(owner, claim, from));
     if (isTrue) return;
-    this.#world.verdict.broken(
-      "justified",
-      `a look-up was told ${found.outcome}, and it was not so`,
-    );
+    this.#world.broken("justified", `a look-up was told ${found.outcome}, and it was not so`);
   }
 
   #isTrue(owner: Owner, attempt: Refusal, from: number): boolean {
@@ -82,33 +76,29 @@ export class AnswerChecks {
   }
 
   #recorded(owner: Owner, from: number): readonly Kept[] {
-    return this.#records.since(this.#recordKeyOf(owner), from);
+    return this.#world.recordWatch.since(this.#world.recordKeyOf(owner), from);
   }
 
   #stoodSince(owner: Owner, from: number): boolean {
-    const standing = this.#records.standing(this.#recordKeyOf(owner));
+    const standing = this.#world.recordWatch.standing(this.#world.recordKeyOf(owner));
     return standing !== undefined && standing.from < from;
   }
 
-  #recordKeyOf(owner: Owner): string {
-    return this.#world.recordKeyOf(owner.participant as SimulatedProcess, owner);
-  }
-
   /** Rules 15, 16 and 20. */
-  checkGrant(lease: Lease, owner: Owner, process: SimulatedProcess): void {
-    const { owners, verdict, server } = this.#world;
+  checkGrant(lease: Lease, owner: Owner): void {
+    const { owners, server } = this.#world;
     if (owner.serverLife === server.life && !owner.tokens.includes(Number(lease.fencingToken))) {
-      verdict.broken(
+      this.#world.broken(
         "fenced",
         `${owner.name} has token ${lease.fencingToken}, and its key ${owner.tokens}`,
       );
     }
     if (owner.submission === undefined) return;
     // Also where the lock was taken first and the record looked for afterwards.
-    const standing = this.#records.standing(this.#world.recordKeyOf(process, owner));
+    const standing = this.#world.recordWatch.standing(this.#world.recordKeyOf(owner));
     const taken = owners.tenures(owner.key).findLast((tenure) => tenure.owner === owner);
     if (standing === undefined || taken === undefined || standing.from >= taken.from) return;
-    verdict.broken(
+    this.#world.broken(
       "once",
       `${owner.name} was acquired, and ${standing.owner.name} had recorded its answer`,
     );
@@ -122,44 +112,53 @@ export class AnswerChecks {
   ): void {
     if (process.closeTimeoutMs !== undefined || process.client.status === "end") return;
     if (isSubmitLockError(cause) && cause.code === "SUBMIT_LOCK_MISCONFIGURED") return;
-    const { schedule, verdict } = this.#world;
+    const { schedule } = this.#world;
     const { acquireTimeoutMs, commandTimeoutMs } = schedule.times;
     const roundTripMs = 2 * process.longestLatencyMs;
     // Silence, a second connection in three round trips, and a copy on it, with its backoff.
     const neededMs = 1.01 * commandTimeoutMs + 2 * (4 * roundTripMs) + slackMs;
     if (acquireTimeoutMs < neededMs) return;
     if (!this.#wasResolvable(process, from)) return;
-    verdict.broken("resolved", `${owner?.name} is unavailable: ${cause.message}`);
+    this.#world.broken("resolved", `${owner?.name} is unavailable: ${cause.message}`);
   }
 
   checkTruthful(owner: Owner, outcome: ReleaseOutcome, validUntil: number, began: number): void {
-    const { server, verdict, owners } = this.#world;
+    const { server, owners } = this.#world;
     // What a restarted server knew is not known to anybody, nor is an extend that a failover has lost.
     if (owner.serverLife !== server.life || owner.securedUntil !== undefined) return;
     if (outcome === "freed" && !owner.wasFreed) {
-      verdict.broken("truthful", `${owner.name} was called freed, and nobody had freed it`);
+      this.#world.broken("truthful", `${owner.name} was called freed, and nobody had freed it`);
     }
     const deleted = owner.deletedAt.some((at) => at >= began);
     const isAtKey = String(server.look(owner.key)?.value).startsWith(owner.id);
     // It may have run out while the release was on its way: no one can tell that from a deletion.
     const ranOut = !isAtKey && owners.wasAtKey(owner, began);
     if (outcome === "released" && !deleted && !ranOut) {
-      verdict.broken("truthful", `${owner.name} was called released, and its key was not deleted`);
+      this.#world.broken(
+        "truthful",
+        `${owner.name} was called released, and its key was not deleted`,
+      );
     }
     const isGone = outcome === "gone" || outcome === "foreign";
     if (isGone && deleted && this.#world.loop.now < validUntil) {
-      verdict.broken("truthful", `${owner.name} was called ${outcome}, and its key was deleted`);
+      this.#world.broken(
+        "truthful",
+        `${owner.name} was called ${outcome}, and its key was deleted`,
+      );
     }
     // A cooldown names whose it is, however long ago the lease ended.
     if (isGone && server.look(owner.key)?.value === `cooldown:${owner.id}`) {
-      verdict.broken("truthful", `${owner.name} was called ${outcome}, and has left its cooldown`);
+      this.#world.broken(
+        "truthful",
+        `${owner.name} was called ${outcome}, and has left its cooldown`,
+      );
     }
   }
 
   checkUnconfirmed(owner: Owner, process: SimulatedProcess, began: number): void {
     if (process.closeTimeoutMs !== undefined || process.client.status === "end") return;
     if (owner.wasForbidden || !this.#wasResolvable(process, began)) return;
-    this.#world.verdict.broken("resolved", `the complete of ${owner.name} is unconfirmed`);
+    this.#world.broken("resolved", `the complete of ${owner.name} is unconfirmed`);
   }
 
   #wasResolvable({ health }: SimulatedProcess, from: number): boolean {
@@ -173,18 +172,13 @@ export class AnswerChecks {
    * Of two that were completed, one at most has the record: so the other hears of it, unless it was
    * too late for one.
    */
-  checkCompleted(
-    owner: Owner,
-    process: SimulatedProcess,
-    outcome: CompleteOutcome,
-    began: number,
-  ): void {
+  checkCompleted(owner: Owner, outcome: CompleteOutcome, began: number): void {
     const { server } = this.#world;
-    const key = this.#world.recordKeyOf(process, owner);
-    const own = this.#records.history(key).filter((kept) => kept.owner === owner);
+    const key = this.#world.recordKeyOf(owner);
+    const own = this.#world.recordWatch.history(key).filter((kept) => kept.owner === owner);
     const isOwn = own.length > 0;
     const isOwnLost = own.every(({ serverLife, isLost }) => isLost || serverLife !== server.life);
-    const hadOther = this.#records.since(key, began).some((kept) => kept.owner !== owner);
+    const hadOther = this.#world.recordWatch.since(key, began).some((kept) => kept.owner !== owner);
     const isTrue = {
       recorded: isOwn,
       late: isOwn,
@@ -194,7 +188,7 @@ export class AnswerChecks {
       unconfirmed: true,
     }[outcome];
     if (isTrue) return;
-    this.#world.verdict.broken("truthful", `${owner.name} was called ${outcome}, and is not`);
+    this.#world.broken("truthful", `${owner.name} was called ${outcome}, and is not`);
   }
 }
 

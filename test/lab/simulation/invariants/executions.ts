@@ -1,11 +1,16 @@
 import type { WrittenCopy } from "../network/surroundings.ts";
-import { isGathered, nameOf, type ScriptName } from "../script-names.ts";
-import { type CallEntry, codesOf, entriesOf, isAcquire, isGrant } from "../server/script-call.ts";
-import type { SimulatedRedis } from "../server/simulated-redis.ts";
-import type { Owners } from "./owners.ts";
-import type { RecordWatch } from "./record-watch.ts";
-import type { TombstoneWatch } from "./tombstone-watch.ts";
-import type { Verdict } from "./verdict.ts";
+import {
+  type CallEntry,
+  codesOf,
+  entriesOf,
+  isAcquire,
+  isGathered,
+  isGrant,
+  nameOf,
+  type ScriptName,
+} from "../scripts.ts";
+import type { World } from "../world.ts";
+import { lockValue } from "./owners.ts";
 
 /** What the server executes at the moment. */
 export interface Execution {
@@ -16,22 +21,13 @@ export interface Execution {
   readonly touched: Map<string, string>;
 }
 
-/** What the watchers of the keys ask each other. */
-interface Around {
-  readonly server: () => SimulatedRedis;
-  readonly owners: Owners;
-  readonly verdict: Verdict;
-  readonly records: () => RecordWatch;
-  readonly tombstones: () => TombstoneWatch;
-}
-
 /** Watches every script that the server executes: what it is about, and what it says in the end. */
 export class Executions {
   current: Execution | undefined;
-  readonly #around: Around;
+  readonly #world: World;
 
-  constructor(around: Around) {
-    this.#around = around;
+  constructor(world: World) {
+    this.#world = world;
   }
 
   /** The server executes a copy: `run` does it. */
@@ -40,8 +36,8 @@ export class Executions {
     const entries = entriesOf(name, copy.keys, copy.args);
     const execution = { copy, name, entries, touched: new Map<string, string>() };
     // Whatever stands now stood before this script began.
-    const stood = entries.map(({ record }) => record && this.#around.records().standing(record));
-    const held = entries.map(({ lock = "" }) => this.#around.server().look(lock)?.value);
+    const stood = entries.map(({ record }) => record && this.#world.recordWatch.standing(record));
+    const held = entries.map(({ lock = "" }) => this.#world.server.look(lock)?.value);
     this.current = execution;
     let reply: unknown;
     try {
@@ -49,7 +45,7 @@ export class Executions {
     } catch (error) {
       this.#failed(execution, String(error));
       if (isGathered(copy.script) && String(error).includes("non local key")) {
-        this.#around.verdict.broken("refused", `one entry has failed a whole ${name}`);
+        this.#world.broken("refused", `one entry has failed a whole ${name}`);
       }
       throw error;
     } finally {
@@ -60,7 +56,7 @@ export class Executions {
       if (code instanceof Error) this.#failed(execution, String(code));
       const record = stood[at];
       if (record && isGrant(code)) {
-        this.#around.verdict.broken(
+        this.#world.broken(
           "once",
           `${this.#nameOf(entry)} was granted ${entry.lock}, and ${record.owner.name} had recorded its answer`,
         );
@@ -68,19 +64,19 @@ export class Executions {
       this.#checkUntouched(execution, entry, code);
       this.#checkRefused(execution, entry, code);
       this.#checkCooldown(execution, entry, code);
-      this.#around.tombstones().checkCode(name, entry.ownerId, held[at], code);
+      this.#checkFreed(execution, entry, held[at], code);
     }
     return reply;
   }
 
   #failed({ name, entries }: Execution, error: string): void {
-    const { owners, server, verdict } = this.#around;
-    if (error.includes("user_script")) verdict.broken("script", error);
+    const { owners, server } = this.#world;
+    if (error.includes("user_script")) this.#world.broken("script", error);
     const isEnding = ["release", "complete", "record", "free"].includes(name);
     // An engine that looks at every write may refuse a record; a deletion it may not.
-    const isRefusable = server().memory === "strictly full" && name !== "release";
+    const isRefusable = server.memory === "strictly full" && name !== "release";
     if (isEnding && !isRefusable && error.includes("OOM")) {
-      verdict.broken("full", `a ${name} was refused: ${error}`);
+      this.#world.broken("full", `a ${name} was refused: ${error}`);
     }
     if (isEnding && error.includes("NOPERM")) {
       for (const { ownerId = "" } of entries) {
@@ -97,7 +93,7 @@ export class Executions {
     const { lock = "", record = "", ownerId } = entry;
     const isTaken = touched.get(lock) === ownerId && (isOnlyLook || !isGrant(code));
     if (!isTaken && !touched.has(record)) return;
-    this.#around.verdict.broken(
+    this.#world.broken(
       "untouched",
       `${this.#nameOf(entry)} was told ${String(code)}, and ${isTaken ? lock : record} was changed`,
     );
@@ -107,31 +103,43 @@ export class Executions {
   #checkRefused({ name, touched }: Execution, entry: CallEntry, code: unknown): void {
     const { lock = "", record = "" } = entry;
     if (!(code instanceof Error) || !(touched.has(lock) || touched.has(record))) return;
-    this.#around.verdict.broken("refused", `a ${name} was told ${code}, and has written`);
+    this.#world.broken("refused", `a ${name} was told ${code}, and has written`);
   }
 
   /** Rule 19: who has let go of the lock has left the cooldown that was asked for, and no retire does. */
   #checkCooldown({ name, copy }: Execution, entry: CallEntry, code: unknown): void {
-    const { owners, server, verdict } = this.#around;
+    const { owners, server } = this.#world;
     const { toldAt = Number.POSITIVE_INFINITY, recordUntil } =
       owners.get(entry.ownerId ?? "") ?? {};
     // Whether or not there is a lock that it could replace. (A complete in two steps has late copies.)
     const { lock = "", ownerId, cooldownUntilMs = 0 } = entry;
     // Rule 23: what a node has refused is written again, also where another request was answered before.
-    const isNew = copy.sentAt > toldAt && !server().hasMoved;
+    const isNew = copy.sentAt > toldAt && !server.hasMoved;
     if (name === "release" && cooldownUntilMs > 0 && !recordUntil && isNew) {
-      verdict.broken("cooldown", `a retire of ${this.#nameOf(entry)} asks for a cooldown`);
+      this.#world.broken("cooldown", `a retire of ${this.#nameOf(entry)} asks for a cooldown`);
     }
     if ((name !== "release" && name !== "complete") || code !== 1) return;
-    const { isMoving, memory, nowMs } = server();
+    const { isMoving, memory, nowMs } = server;
     // A full server refuses to write over the lock, and one that moves the slot to write behind it.
     const isRefused = memory === "strictly full" || (memory === "full" && isMoving);
     if (cooldownUntilMs <= nowMs || isRefused) return;
-    if (server().look(lock)?.value === `cooldown:${ownerId}`) return;
-    verdict.broken("cooldown", `${this.#nameOf(entry)} has let go and left no cooldown`);
+    if (server.look(lock)?.value === `cooldown:${ownerId}`) return;
+    this.#world.broken("cooldown", `${this.#nameOf(entry)} has let go and left no cooldown`);
+  }
+
+  /** Rule 19: its own tombstone is called freed, and no other. */
+  #checkFreed({ name }: Execution, entry: CallEntry, value: unknown, code: unknown): void {
+    if (!["extend", "release"].includes(name) || typeof code !== "number") return;
+    const parsed = lockValue(value);
+    const isOwn = parsed.kind === "freed" && parsed.ownerId === entry.ownerId;
+    if (isOwn === (code === -2)) return;
+    this.#world.broken(
+      "freed",
+      `the ${name} of ${this.#nameOf(entry)} was told ${code} by ${value}`,
+    );
   }
 
   #nameOf({ ownerId = "" }: CallEntry): string {
-    return this.#around.owners.get(ownerId)?.name ?? ownerId;
+    return this.#world.owners.get(ownerId)?.name ?? ownerId;
   }
 }

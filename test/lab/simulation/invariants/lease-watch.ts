@@ -1,17 +1,15 @@
 import type { LostReason } from "../../../../src/errors.ts";
 import type { Lease } from "../../../../src/lock/lease.ts";
-import type { LockTimes } from "../../../../src/lock/store.ts";
-import type { Participant } from "../participant.ts";
-import type { SimulatedRedis } from "../server/simulated-redis.ts";
-import { type EventLoop, on } from "../time/event-loop.ts";
-import { slackMs } from "./key-watch.ts";
+import type { SimulatedProcess } from "../process.ts";
+import { on } from "../time/event-loop.ts";
+import type { World } from "../world.ts";
+import { slackMs } from "./invariants.ts";
 import type { Owner } from "./owners.ts";
-import type { Verdict } from "./verdict.ts";
 
 interface Holding {
   readonly lease: Lease;
   readonly owner: Owner;
-  readonly participant: Participant;
+  readonly process: SimulatedProcess;
   /** Since when it has had no time left. */
   endedAt: number | undefined;
   /** An extend has found the key gone, or somebody else's. */
@@ -24,36 +22,29 @@ export class LeaseWatch {
   readonly #holdings = new Set<Holding>();
   /** When a lease was lost because it could not be extended. */
   readonly #expiredAt = new Map<string, number>();
-  readonly #loop: EventLoop;
-  readonly #server: SimulatedRedis;
-  readonly #verdict: Verdict;
+  readonly #world: World;
 
-  readonly #neverExtends: boolean;
-
-  constructor(loop: EventLoop, server: SimulatedRedis, verdict: Verdict, times: LockTimes) {
-    this.#loop = loop;
-    this.#server = server;
-    this.#verdict = verdict;
-    this.#neverExtends = times.maxHoldMs === times.ttlMs;
+  constructor(world: World) {
+    this.#world = world;
   }
 
   /** @returns ends the watch: the lease was given back, by a complete or otherwise. */
-  begin(lease: Lease, owner: Owner, participant: Participant): (isCompleted: boolean) => void {
+  begin(lease: Lease, owner: Owner, process: SimulatedProcess): (isCompleted: boolean) => void {
     const holding: Holding = {
       lease,
       owner,
-      participant,
+      process,
       endedAt: undefined,
       isGone: false,
       isGivenBack: false,
     };
     this.#holdings.add(holding);
-    const since = this.#loop.now;
+    const since = this.#world.loop.now;
     let isQuiet = false;
     lease.signal.addEventListener("abort", () => {
       this.#checkKept(holding, since);
       this.#checkReason(holding);
-      if (isQuiet) this.#verdict.broken("quiet", `${owner.name} was completed, and then lost`);
+      if (isQuiet) this.#world.broken("quiet", `${owner.name} was completed, and then lost`);
     });
     return (isCompleted) => {
       isQuiet = isCompleted;
@@ -63,9 +54,9 @@ export class LeaseWatch {
   }
 
   /** A process is dead, and its leases with it. */
-  died(participant: Participant): void {
+  died(process: SimulatedProcess): void {
     for (const holding of this.#holdings) {
-      if (holding.participant === participant) this.#holdings.delete(holding);
+      if (holding.process === process) this.#holdings.delete(holding);
     }
   }
 
@@ -74,11 +65,8 @@ export class LeaseWatch {
     for (const holding of this.#holdings) {
       if (holding.owner.id !== ownerId) continue;
       if (kind === "gone" || kind === "freed" || kind === "foreign") holding.isGone = true;
-      else if (kind === "done" && this.#expiredAt.get(ownerId) === this.#loop.now) {
-        this.#verdict.broken(
-          "atHand",
-          `${holding.owner.name} was lost, and its extend was answered`,
-        );
+      else if (kind === "done" && this.#expiredAt.get(ownerId) === this.#world.loop.now) {
+        this.#world.broken("atHand", `${holding.owner.name} was lost, and its extend was answered`);
       }
     }
   }
@@ -87,7 +75,7 @@ export class LeaseWatch {
     if (this.#holdings.size === 0) return;
     const valid = new Map<string, Holding>();
     for (const holding of this.#holdings) {
-      const remainingMs = on(holding.participant.machine, () => holding.lease.remainingMs());
+      const remainingMs = on(holding.process.machine, () => holding.lease.remainingMs());
       const keptItsData = this.#keptItsData(holding.owner);
       if (remainingMs > 0) {
         const other = valid.get(holding.owner.key);
@@ -97,11 +85,8 @@ export class LeaseWatch {
           this.#checkBacked(holding, remainingMs);
         }
       }
-      if (remainingMs > 0 && holding.participant.lockIsGone) {
-        this.#verdict.broken(
-          "closed",
-          `${holding.owner.name} has time left, and its lock is closed`,
-        );
+      if (remainingMs > 0 && holding.process.lockIsGone) {
+        this.#world.broken("closed", `${holding.owner.name} has time left, and its lock is closed`);
       }
       this.#checkTold(holding, remainingMs, keptItsData);
     }
@@ -109,81 +94,128 @@ export class LeaseWatch {
 
   /** No extend waits for a replica: one that a failover has lost is the limit of rule 21. */
   #keptItsData({ serverLife, securedUntil = Number.POSITIVE_INFINITY }: Owner): boolean {
-    return serverLife === this.#server.life && this.#loop.now < securedUntil - 0.001;
+    return serverLife === this.#world.server.life && this.#world.loop.now < securedUntil - 0.001;
   }
 
   #overlap(one: Holding, other: Holding): void {
-    this.#verdict.broken(
+    this.#world.broken(
       "exclusion",
       `${one.owner.name} and ${other.owner.name} both hold ${one.owner.key}`,
     );
   }
 
-  /** Nobody else is: it is there itself, or the tombstone that a person has put in its place. */
-  #isAtKey({ owner }: Holding): boolean {
-    const value = String(this.#server.look(owner.key)?.value);
-    return value.startsWith(owner.id) || value.startsWith(`freed:${owner.id}:`);
-  }
-
   #checkBacked(holding: Holding, remainingMs: number): void {
-    const { owner, participant } = holding;
+    const { owner, process } = holding;
     const left = `a lease with ${remainingMs.toFixed(1)} ms left`;
-    if (!this.#isAtKey(holding)) {
-      this.#verdict.broken("backed", `${owner.name} has ${left}, and its key is not there`);
+    if (!isAtKey(this.#world, holding.owner)) {
+      this.#world.broken("backed", `${owner.name} has ${left}, and its key is not there`);
       return;
     }
-    const expiresAt = this.#server.look(owner.key)?.expiresAt;
+    const expiresAt = this.#world.server.look(owner.key)?.expiresAt;
     if (expiresAt === undefined || owner.securedUntil !== undefined) return;
-    const endsAt = this.#loop.now + remainingMs / participant.machine.rate;
-    const goneAt = this.#server.goneAt(expiresAt);
+    const endsAt = this.#world.loop.now + remainingMs / process.machine.rate;
+    const goneAt = this.#world.server.goneAt(expiresAt);
     if (endsAt <= goneAt + 0.001) return;
-    this.#verdict.broken(
+    this.#world.broken(
       "backed",
       `${owner.name} has ${left}, and its key is gone ${(endsAt - goneAt).toFixed(1)} ms before that`,
     );
   }
 
   #checkTold(holding: Holding, remainingMs: number, keptItsData: boolean): void {
-    const { lease, owner, participant } = holding;
-    const { now } = this.#loop;
+    const { lease, owner, process } = holding;
+    const { now } = this.#world.loop;
     if (remainingMs > 0) holding.endedAt = undefined;
     else holding.endedAt ??= now;
     if (lease.signal.aborted) return;
     if (holding.isGone && !holding.isGivenBack) {
-      this.#verdict.broken("told", `an extend of ${owner.name} found its key gone, and it goes on`);
+      this.#world.broken("told", `an extend of ${owner.name} found its key gone, and it goes on`);
     }
-    const { machine } = participant;
+    const { machine } = process;
     // Nobody can tell a process that does not run; it is told when it goes on.
     if (machine.isPaused || now - machine.resumedAt <= slackMs) return;
-    if (keptItsData && !this.#isAtKey(holding)) {
-      this.#verdict.broken(
+    if (keptItsData && !isAtKey(this.#world, holding.owner)) {
+      this.#world.broken(
         "told",
         `the key of ${owner.name} is gone, and nobody has told its holder`,
       );
     } else if (holding.endedAt !== undefined && now - holding.endedAt > slackMs) {
-      this.#verdict.broken("told", `${owner.name} has had no time left for ${slackMs} ms, untold`);
+      this.#world.broken("told", `${owner.name} has had no time left for ${slackMs} ms, untold`);
     }
   }
 
   /** Rule 19: what is told to be freed was; and it is retired at once, as what was overtaken. */
   #checkReason({ lease, owner }: Holding): void {
     const { reason } = lease.signal.reason as { reason: LostReason };
-    owner.lostAt ??= this.#loop.now;
+    owner.lostAt ??= this.#world.loop.now;
     if (reason === "freed" && !owner.wasFreed) {
-      this.#verdict.broken("freed", `${owner.name} is told that it was freed, and was not`);
+      this.#world.broken("freed", `${owner.name} is told that it was freed, and was not`);
     }
-    if (reason === "freed" || reason === "overtaken") owner.overAt ??= this.#loop.now;
+    if (reason === "freed" || reason === "overtaken") owner.overAt ??= this.#world.loop.now;
   }
 
   /** On a healthy network a lease ends with its work, with `maxHoldMs` or with its lock. */
-  #checkKept({ lease, owner, participant, isGivenBack }: Holding, since: number): void {
+  #checkKept({ lease, owner, process, isGivenBack }: Holding, since: number): void {
     if (isGivenBack || owner.wasFreed) return;
-    const { now } = this.#loop;
+    const { now } = this.#world.loop;
+    const { maxHoldMs, ttlMs } = this.#world.schedule.times;
+    const neverExtends = maxHoldMs === ttlMs;
     const { reason } = lease.signal.reason as { reason: LostReason };
     if (reason === "expired") this.#expiredAt.set(owner.id, now);
-    if (reason === "max-hold" || reason === "closed" || this.#neverExtends) return;
-    if (owner.serverLife !== this.#server.life) return;
-    if (participant.health.longestHealthy(since, now) < now - since) return;
-    this.#verdict.broken("kept", `${owner.name} was lost (${reason}) without any trouble`);
+    if (reason === "max-hold" || reason === "closed" || neverExtends) return;
+    if (owner.serverLife !== this.#world.server.life) return;
+    if (process.health.longestHealthy(since, now) < now - since) return;
+    this.#world.broken("kept", `${owner.name} was lost (${reason}) without any trouble`);
   }
+}
+
+interface Completing {
+  readonly owner: Owner;
+  readonly process: SimulatedProcess;
+  readonly record: string;
+  /** Until when the lease was valid when its complete began. */
+  readonly validUntil: number;
+}
+
+/**
+ * Rule 16: from the complete on, for as long as the lease was valid and the record would last, either
+ * the lock or a record is there. Looked at after every step.
+ */
+export class CompleteWatch {
+  readonly #completing = new Set<Completing>();
+  readonly #world: World;
+
+  constructor(world: World) {
+    this.#world = world;
+  }
+
+  begin(owner: Owner, process: SimulatedProcess, record: string, remainingMs: number): void {
+    if (remainingMs <= 0) return;
+    const validUntil = this.#world.loop.now + remainingMs / process.machine.rate;
+    this.#completing.add({ owner, process, record, validUntil });
+  }
+
+  check(): void {
+    for (const each of this.#completing) {
+      const { owner, record, validUntil } = each;
+      const isOver =
+        this.#world.loop.now >= Math.min(validUntil, owner.securedUntil ?? validUntil) ||
+        this.#world.server.nowMs >= Number(owner.recordUntil) ||
+        owner.serverLife !== this.#world.server.life ||
+        this.#world.recordWatch.standing(record) !== undefined;
+      if (isOver) this.#completing.delete(each);
+      else if (!isAtKey(this.#world, owner)) {
+        this.#world.broken(
+          "gap",
+          `${owner.name} is being completed, and there is neither its lock nor a record`,
+        );
+      }
+    }
+  }
+}
+
+/** Nobody else is: it is there itself, or the tombstone that a person has put in its place. */
+function isAtKey({ server }: World, { key, id }: Owner): boolean {
+  const value = String(server.look(key)?.value);
+  return value.startsWith(id) || value.startsWith(`freed:${id}:`);
 }

@@ -1,7 +1,62 @@
-import type { SubmissionHashes } from "../../../../src/lock/store.ts";
-import type { Participant } from "../participant.ts";
-import { type LockValue, lockValue } from "../server/values.ts";
+import type { LockTimes, SubmissionHashes } from "../../../../src/lock/store.ts";
+import type { SimulatedProcess } from "../process.ts";
 import type { AttemptId } from "../witnessed-store.ts";
+
+/** What the value of a lock's key says. */
+export type LockValue =
+  | {
+      readonly kind: "lock";
+      readonly ownerId: string;
+      readonly fencingToken: number;
+      readonly submission: string;
+      readonly fingerprint: string;
+    }
+  | { readonly kind: "cooldown"; readonly ownerId: string }
+  | { readonly kind: "freed"; readonly ownerId: string }
+  /** Somebody else's. */
+  | { readonly kind: "other" };
+
+const lock =
+  /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):(\d{16}):\d+:\d+:[^:]*:([\w-]{22}|):([\w-]{22}|)$/;
+const cooldown = /^cooldown:([0-9a-f-]{36})$/;
+const freed = /^freed:([0-9a-f-]{36}):[^:]+:\d{16}:[^:]+(:foreign)?$/;
+
+export function lockValue(value: unknown): LockValue {
+  const [, ownerId, token, submission = "", fingerprint = ""] = lock.exec(String(value)) ?? [];
+  if (ownerId !== undefined) {
+    return { kind: "lock", ownerId, fencingToken: Number(token), submission, fingerprint };
+  }
+  const [, cooled] = cooldown.exec(String(value)) ?? [];
+  if (cooled !== undefined) return { kind: "cooldown", ownerId: cooled };
+  const [, taken] = freed.exec(String(value)) ?? [];
+  return taken === undefined ? { kind: "other" } : { kind: "freed", ownerId: taken };
+}
+
+/** How long a key may live whose value says this, by the server's clock: another lock's, as it likes. */
+export function longestLifeMs({ kind }: LockValue, { ttlMs }: LockTimes): number {
+  return { lock: ttlMs, cooldown: 60_000, freed: 300_000, other: Number.POSITIVE_INFINITY }[kind];
+}
+
+/** Whose key it is, as `Owners` knows everybody. */
+export function ownerIdOf(value: unknown): string {
+  const parsed = lockValue(value);
+  return parsed.kind === "lock" ? parsed.ownerId : String(value);
+}
+
+const record = /^1([\w-]{22})([0-9a-f-]{36})\{/;
+
+/** Whose answer a record is, and of what. */
+export function recordValue(
+  value: string,
+): { readonly fingerprint: string; readonly ownerId: string } | undefined {
+  const [, fingerprint, ownerId] = record.exec(value) ?? [];
+  return fingerprint === undefined || ownerId === undefined ? undefined : { fingerprint, ownerId };
+}
+
+/** A record lies beside its lock, in the slot of the Cluster that the braces name. */
+export function isRecordKey(key: string): boolean {
+  return key.startsWith("{");
+}
 
 /** One owner id, and what became of it. */
 export interface Owner {
@@ -9,7 +64,7 @@ export interface Owner {
   /** Short, for a timeline. */
   readonly name: string;
   readonly key: string;
-  readonly participant: Participant | undefined;
+  readonly process: SimulatedProcess | undefined;
   /** The attempt that it belongs to, if it is known. */
   readonly attempt: AttemptId | undefined;
   readonly submission: SubmissionHashes | undefined;
@@ -72,18 +127,18 @@ export class Owners {
   add(
     id: string,
     key: string,
-    participant?: Participant,
+    process?: SimulatedProcess,
     attempt?: AttemptId,
     submission?: SubmissionHashes,
     askedAt = 0,
   ): Owner {
     const number = this.#byId.size + 1;
-    const name = this.#nameOf(id, participant, number);
+    const name = this.#nameOf(id, process, number);
     const owner: Owner = {
       id,
       name,
       key,
-      participant,
+      process,
       attempt,
       submission,
       serverLife: undefined,
@@ -105,8 +160,8 @@ export class Owners {
     return owner;
   }
 
-  #nameOf(id: string, participant: Participant | undefined, number: number): string {
-    if (participant !== undefined) return `owner ${number}`;
+  #nameOf(id: string, process: SimulatedProcess | undefined, number: number): string {
+    if (process !== undefined) return `owner ${number}`;
     const value = lockValue(id);
     if (value.kind === "freed") return `the tombstone of ${this.get(value.ownerId)?.name}`;
     if (value.kind !== "cooldown") return `old lock ${number}`;

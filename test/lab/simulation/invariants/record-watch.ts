@@ -1,9 +1,5 @@
-import type { SimulatedRedis } from "../server/simulated-redis.ts";
-import { recordValue } from "../server/values.ts";
-import type { EventLoop } from "../time/event-loop.ts";
-import type { Executions } from "./executions.ts";
-import type { Owner, Owners } from "./owners.ts";
-import type { Verdict } from "./verdict.ts";
+import type { World } from "../world.ts";
+import { type Owner, recordValue } from "./owners.ts";
 
 /** A record that was written. */
 export interface Kept {
@@ -24,24 +20,10 @@ export interface Kept {
 /** Watches every record: written once, by its first writer, and then left alone until it expires. */
 export class RecordWatch {
   readonly #kept = new Map<string, Kept[]>();
-  readonly #loop: EventLoop;
-  readonly #owners: Owners;
-  readonly #verdict: Verdict;
-  readonly #executions: Executions;
-  readonly #server: () => SimulatedRedis;
+  readonly #world: World;
 
-  constructor(
-    loop: EventLoop,
-    owners: Owners,
-    verdict: Verdict,
-    executions: Executions,
-    server: () => SimulatedRedis,
-  ) {
-    this.#loop = loop;
-    this.#owners = owners;
-    this.#verdict = verdict;
-    this.#executions = executions;
-    this.#server = server;
+  constructor(world: World) {
+    this.#world = world;
   }
 
   /** Everything that was ever recorded of a submission. */
@@ -51,7 +33,7 @@ export class RecordWatch {
 
   /** What has to be there now, whether it is or not. */
   standing(key: string): Kept | undefined {
-    const { life, nowMs } = this.#server();
+    const { life, nowMs } = this.#world.server;
     const last = this.history(key).at(-1);
     if (last?.serverLife !== life || last.isOver) return undefined;
     return nowMs <= last.expiresAt ? last : undefined;
@@ -59,21 +41,21 @@ export class RecordWatch {
 
   /** What stood at some time since, the server's losses apart. */
   since(key: string, from: number): readonly Kept[] {
-    const { machine } = this.#server();
+    const { machine } = this.#world.server;
     return this.history(key).filter(
       ({ expiresAt }) => machine.whenWallShows(expiresAt + 1) >= from,
     );
   }
 
   set(key: string, value: string, expiresAt: number | undefined): void {
-    const { life, setBackMs } = this.#server();
+    const { life, setBackMs } = this.#world.server;
     const record = recordValue(value);
-    const owner = record && this.#owners.of(record.ownerId, key);
-    const entry = this.#executions.current?.entries.find(
+    const owner = record && this.#world.owners.of(record.ownerId, key);
+    const entry = this.#world.executions.current?.entries.find(
       (each) => each.record === key && each.ownerId === record?.ownerId,
     );
     if (record === undefined || owner === undefined || entry === undefined) {
-      this.#verdict.broken("grammar", `${key} = ${value}`);
+      this.#world.broken("grammar", `${key} = ${value}`);
       return;
     }
     if (expiresAt !== entry.expiresAtMs || expiresAt === undefined) {
@@ -95,7 +77,7 @@ export class RecordWatch {
     const kept = this.#kept.get(key) ?? [];
     this.#kept.set(key, kept);
     const { fingerprint } = record;
-    const from = this.#loop.now;
+    const from = this.#world.loop.now;
     kept.push({
       owner,
       text: value,
@@ -109,13 +91,13 @@ export class RecordWatch {
   }
 
   lengthened(key: string, expiresAt: number): void {
-    const unchanged = Math.max(this.standing(key)?.expiresAt ?? 0, this.#server().nowMs + 1);
-    if (this.#executions.current?.name === "touch" && expiresAt === unchanged) return;
-    this.#verdict.broken("record", `${key} was lengthened`);
+    const unchanged = Math.max(this.standing(key)?.expiresAt ?? 0, this.#world.server.nowMs + 1);
+    if (this.#world.executions.current?.name === "touch" && expiresAt === unchanged) return;
+    this.#world.broken("record", `${key} was lengthened`);
   }
 
   deleted(key: string): void {
-    this.#verdict.broken("record", `${key} was deleted`);
+    this.#world.broken("record", `${key} was deleted`);
   }
 
   expired(key: string): void {
@@ -127,16 +109,16 @@ export class RecordWatch {
   failedOver(): void {
     for (const key of this.#kept.keys()) {
       const standing = this.standing(key);
-      if (standing === undefined || this.#server().look(key)?.value === standing.text) continue;
+      if (standing === undefined || this.#world.server.look(key)?.value === standing.text) continue;
       standing.isLost = true;
       standing.isOver = true;
       const { owner } = standing;
       if (!owner.wasRecorded) continue;
-      this.#verdict.broken("acknowledged", `${key}, which ${owner.name} has recorded, is gone`);
+      this.#world.broken("acknowledged", `${key}, which ${owner.name} has recorded, is gone`);
     }
   }
 
   #broken(key: string, owner: Owner, what: string): void {
-    this.#verdict.broken("record", `the record of ${owner.name} at ${key} ${what}`);
+    this.#world.broken("record", `the record of ${owner.name} at ${key} ${what}`);
   }
 }

@@ -1,9 +1,9 @@
-import type { Mutation } from "./mutation.ts";
-import { acquireMutations, refusedMutations } from "./mutations/acquire.ts";
-import { connectionMutations, replicaMutations } from "./mutations/connections.ts";
-import { leaseMutations, timerMutations } from "./mutations/lease.ts";
-import { fencingMutations, noGapMutations, onceMutations } from "./mutations/once.ts";
-import { cooldownMutations, freedMutations, releaseMutations } from "./mutations/release.ts";
+import { acquireMutations } from "./mutations/acquire.ts";
+import { connectionMutations } from "./mutations/connections.ts";
+import { leaseMutations } from "./mutations/lease.ts";
+import { onceMutations } from "./mutations/once.ts";
+import { releaseMutations } from "./mutations/release.ts";
+import type { Mutation } from "./workshop.ts";
 
 /*
  * Not in the list, because nothing can notice them:
@@ -26,12 +26,5 @@ export const mutations: readonly Mutation[] = [
   ...releaseMutations,
   ...leaseMutations,
   ...connectionMutations,
-  ...timerMutations,
   ...onceMutations,
-  ...noGapMutations,
-  ...refusedMutations,
-  ...cooldownMutations,
-  ...freedMutations,
-  ...fencingMutations,
-  ...replicaMutations,
 ];

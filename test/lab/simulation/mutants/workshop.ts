@@ -1,7 +1,29 @@
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { Edit, Mutation } from "./mutation.ts";
+
+/** One rule of the protocol, broken by a change of the text. */
+export interface Mutation extends Edit {
+  readonly name: string;
+  /** The place in docs/internals/protocol.md: the number of the rule, or the script. */
+  readonly rule: string;
+  /** Most seeds need more than 5,000 schedules to notice it. `--short` leaves it out. */
+  readonly isRare?: true;
+  /** A second change. */
+  readonly also?: Edit;
+}
+
+/**
+ * One change of `src`. Neither the file nor the formatting belongs to it, so that a mutant survives
+ * when code moves.
+ */
+interface Edit {
+  /** The top-level declaration that has the text, where other declarations have it, too. */
+  readonly in?: string;
+  /** Has to be in `src` exactly once: a patch that no longer applies proves nothing. White space of any length is equal. */
+  readonly find: string;
+  readonly replace: string;
+}
 
 /** Texts by the path of their file. */
 type Sources = ReadonlyMap<string, string>;

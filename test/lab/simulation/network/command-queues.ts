@@ -1,8 +1,26 @@
-import type { Timer } from "../time/machine.ts";
-import { replyOf, type ServerReply, type Wait } from "./calls.ts";
-import type { ClientOptions } from "./client-options.ts";
+import type { Timer } from "../time/event-loop.ts";
 import type { Connection } from "./connection.ts";
-import type { CommandFate, ScriptCall, Surroundings } from "./surroundings.ts";
+import type { ClientOptions, CommandFate, ScriptCall, Surroundings } from "./surroundings.ts";
+
+/** What a `WAIT` waits for. */
+export interface Wait {
+  readonly replicas: number;
+  readonly forMs: number;
+}
+
+interface ServerReply {
+  readonly error?: Error;
+  readonly value?: unknown;
+}
+
+export function replyOf(execute: () => unknown): ServerReply {
+  try {
+    return { value: execute() };
+  } catch (error) {
+    if (!(error instanceof Error) || error.name !== "ReplyError") throw error;
+    return { error };
+  }
+}
 
 /** What a client is asked for. */
 export interface Call extends ScriptCall {

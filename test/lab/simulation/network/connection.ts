@@ -1,6 +1,5 @@
 import type { SimulatedRedis } from "../server/simulated-redis.ts";
-import type { EventLoop } from "../time/event-loop.ts";
-import type { Machine } from "../time/machine.ts";
+import type { EventLoop, Machine } from "../time/event-loop.ts";
 
 /** What happens to one write and its answer on their way. All zero is a healthy network. */
 export interface Delays {

@@ -1,9 +1,8 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type RedisServer, startRedis } from "../../../support/redis-server.ts";
-import { RealSubject } from "./real-subject.ts";
-import { commandTimeoutMs, neverMs, type Script, scripts, usual } from "./script.ts";
-import { SimulatedSubject } from "./simulated-subject.ts";
+import { RealSubject, SimulatedSubject } from "./both-subjects.ts";
+import { commandTimeoutMs, neverMs, type Script, scripts, usual } from "./subject.ts";
 
 /**
  * The simulation is worth as much as its client is like ioredis: under the same script both have to

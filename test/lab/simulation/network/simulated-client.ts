@@ -1,21 +1,24 @@
 import { EventEmitter } from "node:events";
 import type { IoredisClient } from "../../../../src/stores/redis/clients/ioredis.ts";
-import { scriptWith } from "../script-names.ts";
+import { isGathered, scriptWith } from "../scripts.ts";
 import { longestOverdueMs } from "../server/replication.ts";
+import type { Task } from "../time/event-loop.ts";
 import { on } from "../time/event-loop.ts";
-import type { Task } from "../time/task-queue.ts";
-import {
-  type Pipeline,
-  type PipelineCommand,
-  replyOf,
-  scriptOf,
-  settled,
-  type Wait,
-} from "./calls.ts";
-import { type ClientOptions, type DuplicateOptions, nodeOptions } from "./client-options.ts";
-import { CommandQueues } from "./command-queues.ts";
+import { CommandQueues, replyOf, type Wait } from "./command-queues.ts";
 import { Connection } from "./connection.ts";
-import type { ScriptCall, Surroundings } from "./surroundings.ts";
+import {
+  type ClientOptions,
+  type DuplicateOptions,
+  nodeOptions,
+  type ScriptCall,
+  type Surroundings,
+} from "./surroundings.ts";
+
+type PipelineCommand = [name: string, ...args: (string | number)[]];
+
+interface Pipeline {
+  exec(): Promise<[error: Error | null, value?: unknown][]>;
+}
 
 /** The one node of a Cluster has them all. */
 const slots: readonly (readonly string[])[] = Array.from({ length: 16_384 }, () => ["the node"]);
@@ -305,4 +308,23 @@ export class SimulatedClient extends EventEmitter implements IoredisClient {
     this.status = status;
     process.nextTick(() => on(this.#around.machine, () => this.emit(status)));
   }
+}
+
+async function settled(reply: Promise<unknown>): Promise<[error: Error | null, value?: unknown]> {
+  try {
+    return [null, await reply];
+  } catch (error) {
+    return [error as Error];
+  }
+}
+
+function scriptOf(
+  script: string,
+  keyCount: number,
+  rest: readonly (string | number)[],
+): ScriptCall {
+  const [declared, args] = [rest.slice(0, keyCount).map(String), rest.slice(keyCount)];
+  if (!isGathered(script)) return { script, keys: declared, declared, args };
+  const count = Number(args.at(-1));
+  return { script, keys: args.slice(-1 - count, -1).map(String), declared, args };
 }

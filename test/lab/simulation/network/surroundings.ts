@@ -1,7 +1,6 @@
 import type { KeyWatcher } from "../server/keys.ts";
 import type { SimulatedRedis } from "../server/simulated-redis.ts";
-import type { EventLoop } from "../time/event-loop.ts";
-import type { Machine } from "../time/machine.ts";
+import type { EventLoop, Machine } from "../time/event-loop.ts";
 import type { Delays } from "./connection.ts";
 import type { SimulatedClient } from "./simulated-client.ts";
 
@@ -58,15 +57,71 @@ export interface WrittenCopy extends ScriptCall {
   readonly sentAt: number;
 }
 
+/** The options of ioredis that matter to a lock. */
+export interface ClientOptions {
+  readonly autoResendUnfulfilledCommands: boolean;
+  readonly enableOfflineQueue: boolean;
+  readonly maxRetriesPerRequest: number;
+  readonly commandTimeout: number | undefined;
+  readonly connectTimeout: number;
+  readonly retryStrategy: (times: number) => number;
+  /** How long the other end may take to say goodbye, too. */
+  readonly disconnectTimeout: number;
+  readonly isCluster: boolean;
+  /** The database that every connection begins with. */
+  readonly db: number;
+}
+
+/** The defaults of ioredis that matter to a lock; the retry strategy is that of ioredis 5. */
+export const ioredisDefaults: ClientOptions = {
+  autoResendUnfulfilledCommands: true,
+  enableOfflineQueue: true,
+  maxRetriesPerRequest: 20,
+  commandTimeout: undefined,
+  connectTimeout: 10_000,
+  retryStrategy: (times) => Math.min(50 * times, 2_000),
+  disconnectTimeout: 2_000,
+  isCluster: false,
+  db: 0,
+};
+
+/** What a client is duplicated with, and what a Cluster is. */
+export type DuplicateOptions =
+  | [options: Partial<ClientOptions>]
+  | [nodes: readonly never[], options: ClusterOptions];
+
+interface ClusterOptions {
+  readonly redisOptions: Partial<ClientOptions>;
+  readonly clusterRetryStrategy: ClientOptions["retryStrategy"];
+}
+
+/** Those of one node, whatever they were given for. */
+export function nodeOptions(given: DuplicateOptions): Partial<ClientOptions> {
+  if (given.length === 1) return given[0];
+  const { redisOptions, clusterRetryStrategy, ...common } = given[1];
+  return { ...common, ...redisOptions, retryStrategy: clusterRetryStrategy };
+}
+
 /** For tests that look at the answers alone: nobody watches what becomes of keys. */
 export const nobody: KeyWatcher = { set() {}, lengthened() {}, deleted() {}, expired() {} };
 
-/** The same for what the clients do. */
-export const noClientWatcher: ClientWatcher = {
-  writes() {},
-  executes: (_copy, run) => run(),
-  reads() {},
-  troubled: () => () => {},
-  connected() {},
-  closed() {},
-};
+/** A network without faults, and nobody who watches it. */
+export function calm(loop: EventLoop, machine: Machine, server: SimulatedRedis): Surroundings {
+  return {
+    loop,
+    machine,
+    server,
+    clients: new Set(),
+    latency: () => 0.5,
+    cutOffUntil: () => 0,
+    nextFate: () => undefined,
+    watcher: {
+      writes() {},
+      executes: (_copy, run) => run(),
+      reads() {},
+      troubled: () => () => {},
+      connected() {},
+      closed() {},
+    },
+  };
+}

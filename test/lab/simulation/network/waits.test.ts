@@ -8,12 +8,10 @@ import { freshUser } from "../../../support/ids.ts";
 import { type ReplicatedRedis, startReplicated } from "../../../support/replicated-redis.ts";
 import { until } from "../../../support/until.ts";
 import { SimulatedRedis } from "../server/simulated-redis.ts";
-import { EventLoop, on } from "../time/event-loop.ts";
-import { Machine } from "../time/machine.ts";
+import { EventLoop, Machine, on } from "../time/event-loop.ts";
 import { Noise } from "../time/random.ts";
-import { ioredisDefaults } from "./client-options.ts";
 import { SimulatedClient } from "./simulated-client.ts";
-import { nobody, noClientWatcher } from "./surroundings.ts";
+import { calm, ioredisDefaults, nobody } from "./surroundings.ts";
 
 /**
  * Rule 21 rests on what a `WAIT` counts and whom it holds up. Under the same steps the simulated
@@ -119,19 +117,8 @@ class SimulatedSubject extends Subject {
   constructor() {
     super();
     const connect = () => {
-      const client = new SimulatedClient(
-        {
-          loop: this.#loop,
-          machine: this.#machine,
-          server: this.#server,
-          clients: new Set(),
-          latency: () => 0.5,
-          cutOffUntil: () => 0,
-          nextFate: () => undefined,
-          watcher: noClientWatcher,
-        },
-        ioredisDefaults,
-      );
+      const around = calm(this.#loop, this.#machine, this.#server);
+      const client = new SimulatedClient(around, ioredisDefaults);
       void client.connect();
       return client;
     };
@@ -140,14 +127,14 @@ class SimulatedSubject extends Subject {
 
   async play(step: Step): Promise<void> {
     if ("replica" in step && step.replica === "goes on") {
-      if (this.#goesOnAt !== undefined) await this.#runUntil(this.#goesOnAt);
+      if (this.#goesOnAt !== undefined) await this.#machine.pass(this.#goesOnAt - this.#loop.now);
       this.#goesOnAt = undefined;
     } else this.#machine.after(0, () => this.perform(step));
     await this.settle();
   }
 
   async settle(): Promise<void> {
-    await this.#runUntil(this.#loop.now + settledMs);
+    await this.#machine.pass(settledMs);
   }
 
   protected nowMs(): number {
@@ -158,11 +145,6 @@ class SimulatedSubject extends Subject {
     if (this.#goesOnAt !== undefined) return;
     this.#goesOnAt = this.#loop.now + pausedMs;
     this.#server.replica.pause(pausedMs);
-  }
-
-  async #runUntil(time: number): Promise<void> {
-    this.#machine.after(time - this.#loop.now, () => {});
-    await this.#loop.until(() => this.#loop.now >= time);
   }
 }
 

@@ -1,4 +1,4 @@
-import type { Machine } from "../time/machine.ts";
+import type { Machine } from "../time/event-loop.ts";
 import type { Entry } from "./keys.ts";
 
 /** What a key holds from now on; `undefined` for nothing. */

@@ -1,5 +1,5 @@
 import type { EventLoop } from "../time/event-loop.ts";
-import { Machine } from "../time/machine.ts";
+import { Machine } from "../time/event-loop.ts";
 import { type Entry, Keys, type KeyWatcher } from "./keys.ts";
 import { longestOverdueMs, Replication } from "./replication.ts";
 import { type Memory, ReplyError, runScript } from "./script-runner.ts";

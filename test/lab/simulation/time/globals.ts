@@ -1,8 +1,6 @@
 import { syncBuiltinESMExports } from "node:module";
 import timersPromises from "node:timers/promises";
-import { runningMachine } from "./event-loop.ts";
-import { Timer } from "./machine.ts";
-import { phase } from "./task-queue.ts";
+import { phase, runningMachine, Timer } from "./event-loop.ts";
 
 let isInstalled = false;
 

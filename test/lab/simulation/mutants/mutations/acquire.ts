@@ -1,7 +1,8 @@
-import { type Mutation, retiredWhen } from "../mutation.ts";
+import type { Mutation } from "../workshop.ts";
+import { retiredWhen } from "./release.ts";
 
-/** Rules 1 to 4: how an attempt asks for a lock, and how the lock is taken. */
 export const acquireMutations: readonly Mutation[] = [
+  // Rules 1 to 4: how an attempt asks for a lock, and how the lock is taken.
   {
     name: "the owner id of the last try is used again",
     rule: "1",
@@ -116,10 +117,8 @@ function idOf(lock: object, key: string): string {
     find: "if not failed(reply) and reply < 0 then",
     replace: "if not failed(reply) then",
   },
-];
 
-/** Rule 18: an attempt that was refused, and a look-up, leave nothing behind. */
-export const refusedMutations: readonly Mutation[] = [
+  // Rule 18: an attempt that was refused, and a look-up, leave nothing behind.
   {
     name: "a completed attempt is not retired",
     isRare: true,

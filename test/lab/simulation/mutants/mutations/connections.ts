@@ -1,7 +1,7 @@
-import type { Mutation } from "../mutation.ts";
+import type { Mutation } from "../workshop.ts";
 
-/** Rules 2, 9 and 22: what is written on which connection, and when it counts as in flight. */
 export const connectionMutations: readonly Mutation[] = [
+  // Rules 2, 9 and 22: what is written on which connection, and when it counts as in flight.
   {
     name: "a close tells nobody, and what is answered later counts as clean",
     rule: "2",
@@ -86,10 +86,8 @@ export const connectionMutations: readonly Mutation[] = [
     find: "prevCondition?.select ?? condition?.select",
     replace: "(void prevCondition, condition?.select)",
   },
-];
 
-/** Rule 21: what counts only when replicas have confirmed it. */
-export const replicaMutations: readonly Mutation[] = [
+  // Rule 21: what counts only when replicas have confirmed it.
   {
     name: "too few replicas are enough",
     rule: "21",

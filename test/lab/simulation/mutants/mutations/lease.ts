@@ -1,7 +1,7 @@
-import type { Mutation } from "../mutation.ts";
+import type { Mutation } from "../workshop.ts";
 
-/** Rules 7 and 14: for how long a lease is valid, and how its holder hears of its end. */
 export const leaseMutations: readonly Mutation[] = [
+  // Rules 7 and 14: for how long a lease is valid, and how its holder hears of its end.
   {
     name: "the lease counts from the answer",
     rule: "1, 7",
@@ -57,10 +57,8 @@ export const leaseMutations: readonly Mutation[] = [
     replace: `local seen = redis.pcall('GET', key)
   local owner_id = type(seen) == 'string' and string.sub(seen, 1, 36) or ARGV[1 + i]`,
   },
-];
 
-/** Rules 10 and 12: timers of our own, and the estimate of Redis' clock. */
-export const timerMutations: readonly Mutation[] = [
+  // Rules 10 and 12: timers of our own, and the estimate of Redis' clock.
   {
     name: "no timer of our own ends an attempt",
     rule: "10",

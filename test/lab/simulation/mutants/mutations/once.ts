@@ -1,7 +1,7 @@
-import type { Mutation } from "../mutation.ts";
+import type { Mutation } from "../workshop.ts";
 
-/** Rules 15 and 17: one record of a submission, and a complete that is sent until it is answered. */
 export const onceMutations: readonly Mutation[] = [
+  // Rules 15 and 17: one record of a submission, and a complete that is sent until it is answered.
   {
     name: "each copy of a complete has an expiry of its own",
     rule: "15",
@@ -63,10 +63,8 @@ export const onceMutations: readonly Mutation[] = [
     replace:
       'this.#onReport === undefined || this.#method === "complete" ? dueAt : Math.min(dueAt, reportAt)',
   },
-];
 
-/** Rule 20: fencing tokens rise from lease to lease. */
-export const fencingMutations: readonly Mutation[] = [
+  // Rule 20: fencing tokens rise from lease to lease.
   {
     name: "tokens have no floor",
     rule: "20, acquire",
@@ -85,10 +83,8 @@ export const fencingMutations: readonly Mutation[] = [
     find: "return -tonumber(string.sub(held, 38, string.find(held, ':', 38, true) - 1))",
     replace: "return -token",
   },
-];
 
-/** Rule 16: at every moment there is the lock or the record, in one script and in two steps. */
-export const noGapMutations: readonly Mutation[] = [
+  // Rule 16: at every moment there is the lock or the record, in one script and in two steps.
   {
     name: "a complete needs the lock",
     rule: "16, complete",

@@ -1,7 +1,10 @@
-import { type Mutation, retiredWhen } from "../mutation.ts";
+import type { Mutation } from "../workshop.ts";
 
-/** Rules 5, 6 and 8: who has to let go of a lock, for how long, and what its release says. */
+/** The line that decides whether an owner id is retired when its attempt has ended. */
+export const retiredWhen = "if (isHeld || this.#inFlight.first !== undefined) {";
+
 export const releaseMutations: readonly Mutation[] = [
+  // Rules 5, 6 and 8: who has to let go of a lock, for how long, and what its release says.
   {
     name: "an unavailable attempt is not retired",
     rule: "5",
@@ -53,10 +56,8 @@ export const releaseMutations: readonly Mutation[] = [
     replace: `local seen = redis.pcall('GET', key)
   local owner_id = type(seen) == 'string' and string.sub(seen, 1, 36) or ARGV[2 * i - 1]`,
   },
-];
 
-/** Rule 19: a cooldown, by whom it is left and for how long. */
-export const cooldownMutations: readonly Mutation[] = [
+  // Rule 19: a cooldown, by whom it is left and for how long.
   {
     name: "a cooldown is only written over the lock",
     rule: "16, release",
@@ -108,10 +109,8 @@ export const cooldownMutations: readonly Mutation[] = [
     find: "elseif ends > 0 and held == 'cooldown:' .. owner_id then\n    reply = 1",
     replace: "",
   },
-];
 
-/** Rule 19: a person who frees, and the tombstone in the place of the lease. */
-export const freedMutations: readonly Mutation[] = [
+  // Rule 19: a person who frees, and the tombstone in the place of the lease.
   {
     name: "free deletes",
     rule: "19, free",

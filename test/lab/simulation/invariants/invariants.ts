@@ -43,20 +43,5 @@ export interface Violation {
   readonly text: string;
 }
 
-/** Keeps the first violation: what follows from it proves nothing more. */
-export class Verdict {
-  violation: Violation | undefined;
-  readonly #now: () => number;
-  readonly #note: (text: string) => void;
-
-  constructor(now: () => number, note: (text: string) => void) {
-    this.#now = now;
-    this.#note = note;
-  }
-
-  broken(invariant: Invariant, text: string): void {
-    if (this.violation !== undefined) return;
-    this.violation = { invariant, atMs: this.#now(), text };
-    this.#note(`VIOLATION: ${invariants[invariant]}: ${text}`);
-  }
-}
+/** Rounding of clocks to milliseconds, timers that come late, a turn of the loop. */
+export const slackMs = 4;
