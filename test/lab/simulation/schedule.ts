@@ -1,117 +1,21 @@
 import fc from "fast-check";
 import type { LockTimes } from "../../../src/lock/store.ts";
 
+type Value<Made> = Made extends fc.Arbitrary<infer Generated> ? Readonly<Generated> : never;
+
 /** Everything that is chosen for one run. The same schedule gives the same run. */
-export interface Schedule {
-  /** Seeds the small deviations of latencies and timers; 0 for none. */
-  readonly noise: number;
-  readonly times: LockTimes;
-  /** How much faster Redis' clock runs, in thousandths. */
-  readonly redisRate: number;
-  /** Whether the server is a Cluster, of one node. */
-  readonly isCluster: boolean;
-  /** Where another database than 0 comes from; 0 on a Cluster. */
-  readonly database: "0" | "of the options" | "selected at run time";
-  /** Of a Cluster: when it is moving the slot, so that only single keys can be reached. */
-  readonly moving: Incident | undefined;
-  /** Where the locks wait for a replica (`ackReplicas: 1`): what becomes of it, and of its master. */
-  readonly replica: ReplicaPlan | undefined;
-  /** How long answers are kept. */
-  readonly retainMs: number;
-  readonly processes: readonly ProcessPlan[];
-  readonly operations: readonly OperationPlan[];
-  readonly fates: readonly FatePlan[];
-  readonly faults: readonly FaultPlan[];
-}
-
-export interface ProcessPlan {
-  /** How much faster its clock runs, in thousandths. */
-  readonly rate: number;
-  readonly wallOffsetMs: number;
-  readonly latencyMs: number;
-  /** Options of its ioredis client. */
-  readonly commandTimeout: boolean;
-  readonly autoResend: boolean;
-  readonly offlineQueue: boolean;
-  readonly lazyConnect: boolean;
-}
-
-type OperationKind = "acquire" | "submit" | "lookUp" | "withLock" | "close" | "oldLock" | "free";
-
-/** How a lease ends: what is called first, and whether the other follows in the same turn. */
-type Ending = "release" | "complete";
-
-export interface OperationPlan {
-  readonly atMs: number;
-  readonly process: number;
-  readonly user: number;
-  readonly kind: OperationKind;
-  /** How long the work takes; for `close`, its bound; for `oldLock`, nothing; for `free`, how long a person thinks. */
-  readonly workMs: number;
-  readonly waitMs: number;
-  /** Whether the work stops when the signal aborts. */
-  readonly heedsSignal: boolean;
-  /** Which of the user's submissions it is about; for `submit` and `lookUp`. */
-  readonly submission: 0 | 1;
-  /** What it has in its body; 0 for nothing that is compared. */
-  readonly payload: 0 | 1 | 2;
-  /** Of a `submit`; others are released. */
-  readonly ending: Ending;
-  readonly endsTwice: boolean;
-  readonly cooldownMs: number;
-}
-
-/** What becomes of the n-th command that a process writes, or of its n-th complete. */
-export interface FatePlan {
-  readonly process: number;
-  readonly nth: number;
-  readonly ofCompletes: boolean;
-  readonly requestMs: number;
-  readonly replyMs: number;
-  readonly resetMs: number | undefined;
-  readonly stillLands: boolean;
-  readonly oddAnswer: boolean;
-}
-
-type FaultKind =
-  | "server paused"
-  | "server restarted empty"
-  | "server refusing"
-  | "server full"
-  | "server strictly full"
-  | "server set back"
-  | "select refused"
-  | "scripts flushed"
-  | "process killed"
-  | "process paused"
-  | "process cut off"
-  | "connections reset";
-
-export interface FaultPlan {
-  readonly kind: FaultKind;
-  readonly atMs: number;
-  readonly process: number;
-  readonly forMs: number;
-  /**
-   * For a reset and a kill: whether what was on its way lands nevertheless. For a clock that is set
-   * back: whether it is by no more than `forMs`, and not by an hour.
-   */
-  readonly stillLands: boolean;
-}
-
-export interface ReplicaPlan {
-  /** How long a write takes there; as long again until its master knows. */
-  readonly lagMs: number;
-  /** Nothing reaches it for so long. */
-  readonly stalled: Incident | undefined;
-  /** The master is lost, and it takes over. */
-  readonly failover: Incident | undefined;
-}
+export type Schedule = Value<typeof schedules>;
+export type ProcessPlan = Value<typeof processPlan>;
+export type OperationPlan = Value<ReturnType<typeof operationPlan>>;
+export type FatePlan = Value<ReturnType<typeof fatePlan>>;
+export type FaultPlan = Value<ReturnType<typeof faultPlan>>;
 
 export interface Incident {
   readonly atMs: number;
   readonly forMs: number;
 }
+
+export const hour = 3_600_000;
 
 /** From the tightest bounds that are allowed to the proportions of the defaults. */
 const timesOfLocks: readonly LockTimes[] = [
@@ -123,10 +27,8 @@ const timesOfLocks: readonly LockTimes[] = [
   { ttlMs: 2_000, maxHoldMs: 2_000, acquireTimeoutMs: 600, commandTimeoutMs: 120 },
 ];
 
-export const hour = 3_600_000;
-
 /** @param longestMs what the delays are measured by. */
-function delay(longestMs: number): fc.Arbitrary<number> {
+function delay(longestMs: number) {
   return fc.oneof(
     { arbitrary: fc.constant(0), weight: 3 },
     { arbitrary: fc.nat({ max: Math.round(longestMs / 20) }), weight: 2 },
@@ -135,7 +37,8 @@ function delay(longestMs: number): fc.Arbitrary<number> {
   );
 }
 
-const processPlan: fc.Arbitrary<ProcessPlan> = fc.record({
+const processPlan = fc.record({
+  /** How much faster its clock runs, in thousandths. */
   rate: fc.oneof(fc.constant(0), fc.constantFrom(-5, 5), fc.integer({ min: -5, max: 5 })),
   wallOffsetMs: fc.oneof(
     { arbitrary: fc.constant(0), weight: 3 },
@@ -143,13 +46,14 @@ const processPlan: fc.Arbitrary<ProcessPlan> = fc.record({
     { arbitrary: fc.integer({ min: -3 * hour, max: 3 * hour }), weight: 1 },
   ),
   latencyMs: fc.constantFrom(0.2, 0.5, 1, 3),
+  /** From here on options of its ioredis client. */
   commandTimeout: fc.constantFrom(false, false, false, true),
   autoResend: fc.constantFrom(true, true, true, false),
   offlineQueue: fc.constantFrom(true, true, false),
   lazyConnect: fc.constantFrom(false, false, false, true),
 });
 
-function operationPlan(times: LockTimes): fc.Arbitrary<OperationPlan> {
+function operationPlan(times: LockTimes) {
   return fc.record({
     atMs: fc.oneof(
       fc.nat({ max: times.ttlMs }),
@@ -168,16 +72,22 @@ function operationPlan(times: LockTimes): fc.Arbitrary<OperationPlan> {
       { arbitrary: fc.constant("oldLock" as const), weight: 1 },
       { arbitrary: fc.constant("free" as const), weight: 3 },
     ),
+    /** How long the work takes; for `close`, its bound; for `oldLock`, nothing; for `free`, how long a person thinks. */
     workMs: fc.oneof(
       fc.nat({ max: 20 }),
       fc.nat({ max: times.ttlMs }),
       fc.nat({ max: 3 * times.ttlMs }),
     ),
     waitMs: fc.oneof(fc.constant(0), fc.nat({ max: times.ttlMs })),
+    /** Whether the work stops when the signal aborts. */
     heedsSignal: fc.boolean(),
+    /** Which of the user's submissions it is about; for `submit` and `lookUp`. */
     submission: fc.constantFrom(0, 0, 0, 0, 0, 1),
+    /** What it has in its body; 0 for nothing that is compared. */
     payload: fc.constantFrom(1, 1, 1, 2, 2, 0),
-    ending: fc.constantFrom<Ending>("complete", "complete", "complete", "release"),
+    /** Of a `submit`, what is called first; others are released. */
+    ending: fc.constantFrom("complete", "complete", "complete", "release"),
+    /** Whether the other follows in the same turn. */
     endsTwice: fc.constantFrom(false, false, false, false, true),
     cooldownMs: fc.oneof(
       { arbitrary: fc.constant(0), weight: 3 },
@@ -186,7 +96,8 @@ function operationPlan(times: LockTimes): fc.Arbitrary<OperationPlan> {
   });
 }
 
-function fatePlan(times: LockTimes): fc.Arbitrary<FatePlan> {
+/** What becomes of the n-th command that a process writes, or of its n-th complete. */
+function fatePlan(times: LockTimes) {
   return fc.record({
     process: fc.nat({ max: 2 }),
     nth: fc.nat({ max: 9 }),
@@ -199,9 +110,9 @@ function fatePlan(times: LockTimes): fc.Arbitrary<FatePlan> {
   });
 }
 
-function faultPlan(times: LockTimes): fc.Arbitrary<FaultPlan> {
+function faultPlan(times: LockTimes) {
   return fc.record({
-    kind: fc.constantFrom<FaultKind>(
+    kind: fc.constantFrom(
       "process paused",
       "process cut off",
       "connections reset",
@@ -218,20 +129,28 @@ function faultPlan(times: LockTimes): fc.Arbitrary<FaultPlan> {
     atMs: fc.nat({ max: 2 * times.ttlMs }),
     process: fc.nat({ max: 2 }),
     forMs: delay(times.ttlMs),
+    /**
+     * For a reset and a kill: whether what was on its way lands nevertheless. For a clock that is set
+     * back: whether it is by no more than `forMs`, and not by an hour.
+     */
     stillLands: fc.boolean(),
   });
 }
 
-function replicaPlan(times: LockTimes): fc.Arbitrary<ReplicaPlan> {
+function replicaPlan(times: LockTimes) {
   const atMs = fc.nat({ max: 2 * times.ttlMs });
   return fc.record({
-    // Less than the shortest time that is waited for it.
+    /** How long a write takes there, and as long again until its master knows: less than the shortest time that is waited for it. */
     lagMs: fc.constantFrom(0.1, 0.5, 2),
+    /** Nothing reaches it for so long. */
     stalled: fc.option(fc.record({ atMs, forMs: delay(times.ttlMs) }), {
       nil: undefined,
       freq: 2,
     }),
-    // Shorter than a retire goes on for: what is given up runs out by itself, by a clock that may be set back.
+    /**
+     * The master is lost, and it takes over. Shorter than a retire goes on for: what is given up runs
+     * out by itself, by a clock that may be set back.
+     */
     failover: fc.option(fc.record({ atMs, forMs: fc.nat({ max: times.ttlMs / 2 }) }), {
       nil: undefined,
       freq: 3,
@@ -239,22 +158,28 @@ function replicaPlan(times: LockTimes): fc.Arbitrary<ReplicaPlan> {
   });
 }
 
-export const schedules: fc.Arbitrary<Schedule> = fc.constantFrom(...timesOfLocks).chain((times) =>
+export const schedules = fc.constantFrom(...timesOfLocks).chain((times) =>
   fc.record({
+    /** Seeds the small deviations of latencies and timers; 0 for none. */
     noise: fc.nat({ max: 1_000_000 }),
     times: fc.constant(times),
+    /** How much faster Redis' clock runs, in thousandths. */
     redisRate: fc.constantFrom(0, 0, -5, 5),
+    /** Whether the server is a Cluster, of one node. */
     isCluster: fc.constantFrom(false, false, true),
-    database: fc.constantFrom(...(["0", "0", "of the options", "selected at run time"] as const)),
+    /** Where another database than 0 comes from; 0 on a Cluster. */
+    database: fc.constantFrom("0", "0", "of the options", "selected at run time"),
+    /** Of a Cluster: when it is moving the slot, so that only single keys can be reached. */
     moving: fc.option(
       fc.record({ atMs: fc.nat({ max: times.ttlMs }), forMs: fc.nat({ max: 3 * times.ttlMs }) }),
       { nil: undefined, freq: 2 },
     ),
+    /** Where the locks wait for a replica (`ackReplicas: 1`): what becomes of it, and of its master. */
     replica: fc.oneof(
       { arbitrary: fc.constant(undefined), weight: 2 },
       { arbitrary: replicaPlan(times), weight: 1 },
     ),
-    // The shortest that rule 11 permits, and longer than any run.
+    /** How long answers are kept: the shortest that rule 11 permits, and longer than any run. */
     retainMs: fc.constantFrom(2 * times.acquireTimeoutMs, 2 * times.acquireTimeoutMs, 100_000),
     processes: fc.array(processPlan, { minLength: 1, maxLength: 3 }),
     operations: fc.array(operationPlan(times), { minLength: 1, maxLength: 7 }),

@@ -23,7 +23,7 @@ export interface Written {
 }
 
 /** What becomes of a command on its way, and of its answer. */
-export type Fate = Partial<CommandFate>;
+type Fate = Partial<CommandFate>;
 
 /**
  * A lock on a simulated client and server, for what is a matter of time: a bound is to the

@@ -38,9 +38,9 @@ export class KeyWatch implements KeyWatcher {
     const tenures = this.#world.owners.tenures(key);
     const replaced = this.#world.owners.current(key);
     this.#end(key);
-    let isByWrongClock = false;
+    let isExcused = false;
     if (current !== undefined) {
-      if (parsed.kind === "lock") isByWrongClock = this.#taken(key, parsed, owner, current.copy);
+      if (parsed.kind === "lock") isExcused = this.#taken(key, parsed, owner, current.copy);
       else if (parsed.kind === "cooldown") this.#cooled(key, parsed.ownerId, expiresAt, replaced);
       else if (parsed.kind === "freed") {
         this.#freed(parsed.ownerId, expiresAt, replaced, current);
@@ -48,8 +48,7 @@ export class KeyWatch implements KeyWatcher {
       current.touched.set(key, owner.id);
     }
     const from = this.#world.loop.now;
-    const livesUntil = expiresAt;
-    tenures.push({ owner, value: parsed, from, to: undefined, livesUntil, isByWrongClock });
+    tenures.push({ owner, value: parsed, from, to: undefined, livesUntil: expiresAt, isExcused });
   }
 
   lengthened(key: string, _value: string, expiresAt: number): void {
@@ -153,10 +152,9 @@ export class KeyWatch implements KeyWatcher {
       }
       if (stays) tenure.livesUntil = livesUntil;
       else {
-        const risen = { isByWrongClock: false, isRisen: true };
-        owners
-          .tenures(key)
-          .push({ owner, value, from: loop.now, to: undefined, livesUntil, ...risen });
+        const from = loop.now;
+        const isExcused = true;
+        owners.tenures(key).push({ owner, value, from, to: undefined, livesUntil, isExcused });
       }
     }
     this.#world.recordWatch.failedOver();
@@ -257,7 +255,7 @@ export class KeyWatch implements KeyWatcher {
     const tenure = this.#world.owners.current(key);
     if (tenure === undefined) return;
     tenure.to = this.#world.loop.now;
-    this.checkOrphan(tenure, this.#world.loop.now);
+    this.#checkOrphan(tenure, this.#world.loop.now);
   }
 
   /**
@@ -273,10 +271,10 @@ export class KeyWatch implements KeyWatcher {
   }
 
   /** A key whose attempt is over, for longer than it takes to delete it. */
-  checkOrphan({ owner, from, isByWrongClock, isRisen }: Tenure, to: number): void {
+  #checkOrphan({ owner, from, isExcused }: Tenure, to: number): void {
     const { process, overAt, key, name } = owner;
     if (process === undefined || overAt === undefined || process.lockIsGone) return;
-    if (isByWrongClock || isRisen === true || owner.wasForbidden || process.machine.isDead) return;
+    if (isExcused || owner.wasForbidden || process.machine.isDead) return;
     const since = Math.max(from, overAt);
     if (since >= to) return;
     // Rule 16: on a Cluster, a complete that is written again goes in two steps.

@@ -109,10 +109,11 @@ export interface Tenure {
   to: number | undefined;
   /** When the TTL that it was given by its acquire, or by its last extend, ends. */
   livesUntil: number | undefined;
-  /** Its copy was stamped by a clock that was as wrong as the copy was late: nobody waits that long. */
-  isByWrongClock: boolean;
-  /** A replica has taken over that had missed its end: nobody asks for that again. */
-  readonly isRisen?: boolean;
+  /**
+   * Nobody can be asked for its end: its copy was stamped by a clock that was as wrong as the copy was
+   * late, or a replica has taken over that had missed the end.
+   */
+  readonly isExcused: boolean;
 }
 
 /** Every owner id that was seen, and the history of every key. */

@@ -22,10 +22,6 @@ export class CallWatch {
     this.#world = world;
   }
 
-  get pending(): number {
-    return this.#calls.size;
-  }
-
   /**
    * @param boundMs by the clock of the process.
    * @param afterPauseMs how long it may still take when the process goes on after a pause.

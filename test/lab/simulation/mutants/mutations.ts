@@ -2,7 +2,6 @@ import { acquireMutations } from "./mutations/acquire.ts";
 import { connectionMutations } from "./mutations/connections.ts";
 import { leaseMutations } from "./mutations/lease.ts";
 import { onceMutations } from "./mutations/once.ts";
-import { releaseMutations } from "./mutations/release.ts";
 import type { Mutation } from "./workshop.ts";
 
 /*
@@ -23,7 +22,6 @@ import type { Mutation } from "./workshop.ts";
 /** Every mutant, by the subject that it breaks. */
 export const mutations: readonly Mutation[] = [
   ...acquireMutations,
-  ...releaseMutations,
   ...leaseMutations,
   ...connectionMutations,
   ...onceMutations,

@@ -49,12 +49,8 @@ export class Connection {
    * @param execute what the server does with it; runs at most once.
    * @param answered what the client does with the answer; runs at most once, after `execute`.
    */
-  write<Answer>(
-    execute: () => Answer,
-    answered: (answer: Answer) => void,
-    delays: Delays = healthy,
-  ): void {
-    this.writeBlocking((end) => end(execute()), answered, delays);
+  write(execute: () => void, answered: () => void): void {
+    this.writeBlocking<void>((end) => end(execute()), answered);
   }
 
   /**

@@ -22,10 +22,6 @@ export class Keys {
     this.#watcher = watcher;
   }
 
-  get size(): number {
-    return this.#entries.size;
-  }
-
   names(): IterableIterator<string> {
     return this.#entries.keys();
   }
@@ -71,14 +67,9 @@ export class Keys {
     return this.#entries.get(key);
   }
 
-  /** A replica takes over: nobody is told. */
+  /** A replica takes over, or the server restarts without persistence: nobody is told. */
   replace(entries: ReadonlyMap<string, Entry>): void {
     this.#entries.clear();
     for (const [key, entry] of entries) this.#entries.set(key, entry);
-  }
-
-  /** A restart without persistence. */
-  clear(): void {
-    this.#entries.clear();
   }
 }

@@ -2,7 +2,7 @@
 
 export type LuaValue = string | number | boolean | undefined | LuaTable | LuaObject;
 /** An array without the first element, so that an index is Lua's own. */
-export type LuaTable = LuaValue[];
+type LuaTable = LuaValue[];
 export interface LuaObject {
   readonly [member: string]: LuaValue | ((...args: never[]) => LuaValue);
 }

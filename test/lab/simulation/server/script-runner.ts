@@ -10,7 +10,7 @@ import { LuaError, type LuaObject, type LuaValue, library, table } from "./lua-v
 export type Memory = "enough" | "full" | "strictly full";
 
 /** What a script is run with. */
-export interface Evaluation {
+interface Evaluation {
   readonly script: string;
   readonly keyNames: readonly string[];
   readonly args: readonly (string | number)[];

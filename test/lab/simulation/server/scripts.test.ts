@@ -3,8 +3,8 @@ import { Redis } from "ioredis";
 import { afterAll, beforeAll, test } from "vitest";
 import { freshUser } from "../../../support/ids.ts";
 import { type RedisServer, startRedis } from "../../../support/redis-server.ts";
-import { ServerPair } from "./server-pair.ts";
-import { step } from "./server-steps.ts";
+import { sha1hex } from "./script-runner.ts";
+import { type Entry, idOfName, ServerPair } from "./server-pair.ts";
 
 /**
  * The simulation is worth as much as its server is like Redis: the same commands, at the same time
@@ -21,6 +21,74 @@ afterAll(async () => {
   await redis.quit();
   await server.stop();
 });
+
+const owners = [1, 2, 3].map((digit) => `0000000${digit}-0000-4000-8000-00000000000${digit}`);
+/** Its value is nothing else. */
+const ownerOf01 = "00000001-0000-4000-8000-000000000009";
+// A hyphen has a meaning in Lua's patterns.
+const submissions = ["first-".padEnd(22, "-"), "second".padEnd(22, "0")];
+const fingerprints = ["-".repeat(22), "A".repeat(22), "B".repeat(22)];
+
+const entry: fc.Arbitrary<Entry> = fc.record({
+  key: fc.constantFrom("k1", "k2", "k3"),
+  ownerId: fc.constantFrom(...owners),
+  id: fc.constantFrom(...submissions),
+  fingerprint: fc.constantFrom(...fingerprints),
+  answer: fc.constantFrom('{"s":201}', '{"s":201,"b":"höchstens 3 €"}'),
+  expiresInMs: fc.constantFrom(20_000, 25_000, 60, -60),
+  cooldownMs: fc.constantFrom(undefined, 60, 20_000, -60, 3_600_000),
+  freeId: fc.constantFrom(undefined, undefined, "00000001", sha1hex("old").slice(0, 8), idOfName),
+  deletesNow: fc.constantFrom(false, false, false, true),
+});
+
+/** With what a command is written. */
+const settings = {
+  /** In time, too late, too early. */
+  inMs: fc.constantFrom(1_000, 1_000, -500, 9_000),
+  lifeMs: fc.constantFrom(60, 20_000, 25_000),
+  /** A floor of the tokens that counts, that is too low, and that is too far ahead. */
+  floorInMs: fc.constantFrom(1_000, -1_000, 61_000),
+};
+
+/** What happens to both servers next: a command, a key of somebody else, a memory that is full, time. */
+const step = fc.oneof(
+  {
+    weight: 12,
+    arbitrary: fc.record({
+      command: fc.constantFrom(
+        "acquire" as const,
+        "acquire" as const,
+        "acquireOnce" as const,
+        "acquireOnce" as const,
+        "extend" as const,
+        "release" as const,
+        "release" as const,
+        "complete" as const,
+        "complete" as const,
+        "record" as const,
+        "inspect" as const,
+        "free" as const,
+        "free" as const,
+        "touch" as const,
+        "touchRecord" as const,
+      ),
+      entries: fc.array(entry, { minLength: 1, maxLength: 4 }),
+      ...settings,
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      plant: entry,
+      at: fc.constantFrom("lock" as const, "record" as const),
+      value: fc.constantFrom("a list", "old", "", "1".repeat(58), "2".repeat(59), ownerOf01),
+    }),
+  },
+  // As a step of the server's clock leaves a key.
+  { weight: 2, arbitrary: fc.record({ lengthened: entry, lifeMs: fc.constantFrom(3_600_000) }) },
+  { weight: 2, arbitrary: fc.record({ full: fc.boolean() }) },
+  { weight: 1, arbitrary: fc.record({ waitMs: fc.constant(100) }) },
+);
 
 test("the simulated server answers as Redis does", { timeout: 120_000 }, async () => {
   await fc.assert(

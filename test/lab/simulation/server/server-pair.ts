@@ -12,7 +12,24 @@ import { extendCommand, releaseCommand } from "../../../../src/stores/redis/comm
 import { touchScript } from "../../../../src/stores/redis/commands/touch.ts";
 import { Keys } from "./keys.ts";
 import { runScript, sha1hex } from "./script-runner.ts";
-import { type Entry, idOfName } from "./server-steps.ts";
+
+/** One of those that a command is for. */
+export interface Entry {
+  readonly key: string;
+  readonly ownerId: string;
+  readonly id: string;
+  readonly fingerprint: string;
+  readonly answer: string;
+  /** Of a record, from now on. */
+  readonly expiresInMs: number;
+  readonly cooldownMs: number | undefined;
+  /** Whom a free is about; `undefined` for the owner id. */
+  readonly freeId: string | undefined;
+  readonly deletesNow: boolean;
+}
+
+/** Stands for the id of a key that holds no text: the SHA-1 of the key's name. */
+export const idOfName = "the name";
 
 /** What the commands are told of an entry: more than any of them asks for. */
 interface Request {

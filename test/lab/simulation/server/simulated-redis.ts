@@ -172,7 +172,7 @@ export class SimulatedRedis {
 
   restart(downMs: number): void {
     this.life++;
-    this.keys.clear();
+    this.keys.replace(new Map());
     this.#replication?.clear();
     this.#replaced(downMs);
   }

@@ -8,7 +8,7 @@ const stepsInOneTurn = 64;
 
 /** The phases of a turn of Node's event loop, in their order. */
 export const phase = { timers: 0, poll: 1, check: 2 } as const;
-export type Phase = (typeof phase)[keyof typeof phase];
+type Phase = (typeof phase)[keyof typeof phase];
 
 export interface Task {
   at: number;

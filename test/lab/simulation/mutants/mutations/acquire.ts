@@ -1,5 +1,5 @@
 import type { Mutation } from "../workshop.ts";
-import { retiredWhen } from "./release.ts";
+import { retiredWhen } from "./lease.ts";
 
 export const acquireMutations: readonly Mutation[] = [
   // Rules 1 to 4: how an attempt asks for a lock, and how the lock is taken.
