@@ -140,7 +140,10 @@ function faultPlan(times: LockTimes) {
 function replicaPlan(times: LockTimes) {
   const atMs = fc.nat({ max: 2 * times.ttlMs });
   return fc.record({
-    /** How long a write takes there, and as long again until its master knows: less than the shortest time that is waited for it. */
+    /**
+     * How long a write takes there, and as long again until its master knows: less than the shortest
+     * time that is waited for it.
+     */
     lagMs: fc.constantFrom(0.1, 0.5, 2),
     /** Nothing reaches it for so long. */
     stalled: fc.option(fc.record({ atMs, forMs: delay(times.ttlMs) }), {

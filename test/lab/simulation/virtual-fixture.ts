@@ -6,10 +6,10 @@ import {
   type CommandFate,
   calm,
   ioredisDefaults,
-  nobody,
   type ScriptCall,
 } from "./network/surroundings.ts";
 import { nameOf, type ScriptName } from "./scripts.ts";
+import { nobody } from "./server/keys.ts";
 import { SimulatedRedis } from "./server/simulated-redis.ts";
 import { EventLoop, Machine, on } from "./time/event-loop.ts";
 import { installVirtualTime } from "./time/globals.ts";

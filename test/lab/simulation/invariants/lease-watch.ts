@@ -11,7 +11,7 @@ interface Holding {
   readonly owner: Owner;
   readonly process: SimulatedProcess;
   /** Since when it has had no time left. */
-  endedAt: number | undefined;
+  endedAt?: number | undefined;
   /** An extend has found the key gone, or somebody else's. */
   isGone: boolean;
   isGivenBack: boolean;
@@ -34,7 +34,6 @@ export class LeaseWatch {
       lease,
       owner,
       process,
-      endedAt: undefined,
       isGone: false,
       isGivenBack: false,
     };
@@ -73,17 +72,18 @@ export class LeaseWatch {
 
   check(): void {
     if (this.#holdings.size === 0) return;
-    const valid = new Map<string, Holding>();
+    const valid = new Map<string, Owner>();
     for (const holding of this.#holdings) {
       const remainingMs = on(holding.process.machine, () => holding.lease.remainingMs());
       const keptItsData = this.#keptItsData(holding.owner);
-      if (remainingMs > 0) {
-        const other = valid.get(holding.owner.key);
-        if (other !== undefined && keptItsData) this.#overlap(other, holding);
-        if (keptItsData) {
-          valid.set(holding.owner.key, holding);
-          this.#checkBacked(holding, remainingMs);
+      if (remainingMs > 0 && keptItsData) {
+        const { name, key } = holding.owner;
+        const other = valid.get(key);
+        if (other !== undefined) {
+          this.#world.broken("exclusion", `${other.name} and ${name} both hold ${key}`);
         }
+        valid.set(key, holding.owner);
+        this.#checkBacked(holding, remainingMs);
       }
       if (remainingMs > 0 && holding.process.lockIsGone) {
         this.#world.broken("closed", `${holding.owner.name} has time left, and its lock is closed`);
@@ -95,13 +95,6 @@ export class LeaseWatch {
   /** No extend waits for a replica: one that a failover has lost is the limit of rule 21. */
   #keptItsData({ serverLife, securedUntil = Number.POSITIVE_INFINITY }: Owner): boolean {
     return serverLife === this.#world.server.life && this.#world.loop.now < securedUntil - 0.001;
-  }
-
-  #overlap(one: Holding, other: Holding): void {
-    this.#world.broken(
-      "exclusion",
-      `${one.owner.name} and ${other.owner.name} both hold ${one.owner.key}`,
-    );
   }
 
   #checkBacked(holding: Holding, remainingMs: number): void {

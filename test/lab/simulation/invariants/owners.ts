@@ -69,11 +69,11 @@ export interface Owner {
   readonly attempt: AttemptId | undefined;
   readonly submission: SubmissionHashes | undefined;
   /** The life of the server in which it was first at its key. */
-  serverLife: number | undefined;
+  serverLife?: number | undefined;
   /** The attempt ended without a lease, or its lease was released, closed or lost. */
-  overAt: number | undefined;
+  overAt?: number | undefined;
   /** Its lease was lost: its retire begins then, or at the end of its time, and not with `overAt`. */
-  lostAt: number | undefined;
+  lostAt?: number | undefined;
   /** Redis has answered its release "you may not": it is not asked again, and the key runs out. */
   wasForbidden: boolean;
   /** A person has taken its lock away. */
@@ -86,17 +86,17 @@ export interface Owner {
    * Where a replica took over that had missed an extend: when it expires there. No extend waits for
    * a replica, so the holder may go on until then and is not told.
    */
-  securedUntil: number | undefined;
+  securedUntil?: number | undefined;
   /** When it was first asked for. */
   readonly askedAt: number;
   /** The latest that its cooldown may end, by the server's clock; 0 where none was asked for. */
   cooldownAtMost: number;
   /** When its cooldown ends, by the server's clock. */
-  cooldownUntil: number | undefined;
+  cooldownUntil?: number | undefined;
   /** When its record expires, by the server's clock. */
-  recordUntil: number | undefined;
+  recordUntil?: number | undefined;
   /** When its caller heard what became of its release. */
-  toldAt: number | undefined;
+  toldAt?: number | undefined;
   /** Times at which its own release deleted its key. */
   readonly deletedAt: number[];
 }
@@ -142,19 +142,12 @@ export class Owners {
       process,
       attempt,
       submission,
-      serverLife: undefined,
-      overAt: undefined,
-      lostAt: undefined,
       wasForbidden: false,
       wasFreed: false,
       wasRecorded: false,
-      securedUntil: undefined,
       tokens: [],
       askedAt,
       cooldownAtMost: 0,
-      cooldownUntil: undefined,
-      recordUntil: undefined,
-      toldAt: undefined,
       deletedAt: [],
     };
     this.#byId.set(id, owner);

@@ -5,19 +5,14 @@ import { freshUser } from "../../../support/ids.ts";
 import { type RedisProxy, startProxy } from "../../../support/proxy.ts";
 import type { RedisServer } from "../../../support/server-process.ts";
 import { until } from "../../../support/until.ts";
+import { nobody } from "../server/keys.ts";
 import { SimulatedRedis } from "../server/simulated-redis.ts";
 import { EventLoop, Machine, on } from "../time/event-loop.ts";
 import { Noise } from "../time/random.ts";
 import type { Connection } from "./connection.ts";
 import { SimulatedClient } from "./simulated-client.ts";
 import { disconnectTimeoutMs, type ScriptOptions, type Step, Subject } from "./subject.ts";
-import {
-  type CommandFate,
-  calm,
-  ioredisDefaults,
-  nobody,
-  type Surroundings,
-} from "./surroundings.ts";
+import { type CommandFate, calm, ioredisDefaults, type Surroundings } from "./surroundings.ts";
 
 /** ioredis itself under a script, with a proxy between it and a real server. */
 export class RealSubject extends Subject {

@@ -39,11 +39,11 @@ export interface Call extends ScriptCall {
 interface Command extends Call {
   readonly resolve: (value: unknown) => void;
   readonly reject: (error: Error) => void;
-  timer: Timer | undefined;
+  timer?: Timer | undefined;
   /** When it was written, by the clock of its machine. */
   writtenAt: number;
   /** When it was first written, by the right clock. */
-  sentAt: number | undefined;
+  sentAt?: number;
   /** It is in flight for a second time, without the caller's knowledge. */
   isResent: boolean;
   /** How often a Cluster has refused it for a while. */
@@ -104,9 +104,7 @@ export class CommandQueues {
         ...call,
         resolve,
         reject,
-        timer: undefined,
         writtenAt: 0,
-        sentAt: undefined,
         isResent: false,
         redirections: 0,
       });

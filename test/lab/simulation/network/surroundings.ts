@@ -1,4 +1,3 @@
-import type { KeyWatcher } from "../server/keys.ts";
 import type { SimulatedRedis } from "../server/simulated-redis.ts";
 import type { EventLoop, Machine } from "../time/event-loop.ts";
 import type { Delays } from "./connection.ts";
@@ -101,9 +100,6 @@ export function nodeOptions(given: DuplicateOptions): Partial<ClientOptions> {
   const { redisOptions, clusterRetryStrategy, ...common } = given[1];
   return { ...common, ...redisOptions, retryStrategy: clusterRetryStrategy };
 }
-
-/** For tests that look at the answers alone: nobody watches what becomes of keys. */
-export const nobody: KeyWatcher = { set() {}, lengthened() {}, deleted() {}, expired() {} };
 
 /** A network without faults, and nobody who watches it. */
 export function calm(loop: EventLoop, machine: Machine, server: SimulatedRedis): Surroundings {

@@ -7,11 +7,12 @@ import { acquireScript } from "../../../../src/stores/redis/commands/acquire.ts"
 import { freshUser } from "../../../support/ids.ts";
 import { type ReplicatedRedis, startReplicated } from "../../../support/replicated-redis.ts";
 import { until } from "../../../support/until.ts";
+import { nobody } from "../server/keys.ts";
 import { SimulatedRedis } from "../server/simulated-redis.ts";
 import { EventLoop, Machine, on } from "../time/event-loop.ts";
 import { Noise } from "../time/random.ts";
 import { SimulatedClient } from "./simulated-client.ts";
-import { calm, ioredisDefaults, nobody } from "./surroundings.ts";
+import { calm, ioredisDefaults } from "./surroundings.ts";
 
 /**
  * Rule 21 rests on what a `WAIT` counts and whom it holds up. Under the same steps the simulated
@@ -32,32 +33,34 @@ const hourMs = 3_600_000;
 /** Over before the replica goes on. */
 const briefMs = 30;
 
-/** Two connections to a master with one replica. */
-abstract class Subject {
+/** Two connections to a master with one replica, and what they are told. */
+class Subject {
   readonly logs: Record<Who, string[]> = { first: [], second: [] };
-  protected abstract readonly clients: Record<Who, IoredisClient>;
+  readonly #clients: Record<Who, IoredisClient>;
+  readonly #nowMs: () => number;
   readonly #prefix = freshUser();
   #asked = 0;
 
-  protected abstract nowMs(): number;
-  protected abstract pauseReplica(): void;
+  constructor(nowMs: () => number, connect: () => IoredisClient) {
+    this.#nowMs = nowMs;
+    this.#clients = { first: connect(), second: connect() };
+  }
 
-  /** What only a replica that goes on can do is not among it. */
-  protected perform(step: Step): void {
-    if ("replica" in step) {
-      if (step.replica === "pauses") this.pauseReplica();
-      return;
-    }
+  write(who: Who, waitMs: number | undefined): void {
     const name = `${++this.#asked}`;
-    const wait = step.waitMs === undefined ? undefined : ["wait", 1, step.waitMs];
-    const port = new IoredisPort(this.clients[step.write]);
+    const wait = waitMs === undefined ? undefined : ["wait", 1, waitMs];
+    const port = new IoredisPort(this.#clients[who]);
     void port.together(0, acquireScript, [this.#call(name)], wait).then((replies) => {
-      this.logs[step.write].push(`${name}: ${replies.map(shown).join(", ")}`);
+      this.logs[who].push(`${name}: ${replies.map(shown).join(", ")}`);
     });
   }
 
+  close(): void {
+    for (const client of Object.values(this.#clients)) client.disconnect();
+  }
+
   #call(name: string) {
-    const deadline = Math.round(this.nowMs() + hourMs);
+    const deadline = Math.round(this.#nowMs() + hourMs);
     const settings = [deadline, 2 * hourMs, hourMs, hourMs, 0, ":"];
     return { keys: [`${this.#prefix} ${name}`], args: [...settings, name.padEnd(36, "-")] };
   }
@@ -67,84 +70,45 @@ function shown(reply: unknown): string {
   return Array.isArray(reply) ? `script says ${reply[2]}` : `${reply} replicas`;
 }
 
-class RealSubject extends Subject {
-  protected readonly clients: Record<Who, Redis>;
-  readonly #server: ReplicatedRedis;
-
-  constructor(server: ReplicatedRedis) {
-    super();
-    this.#server = server;
-    const connect = () => new Redis(server.master.port, "127.0.0.1");
-    this.clients = { first: connect(), second: connect() };
-  }
-
-  async play(step: Step, expected: Subject): Promise<void> {
-    if ("replica" in step && step.replica === "goes on") this.#server.replicas[0]?.resume();
-    else this.perform(step);
-    const isLevel = () =>
-      this.logs.first.length >= expected.logs.first.length &&
-      this.logs.second.length >= expected.logs.second.length;
-    // Whoever compares will see what is missing.
-    await until(isLevel, { what: "the real ones", boundMs: 20_000 }).catch(() => {});
-    await nextTurn();
-  }
-
-  close(): void {
-    this.#server.replicas[0]?.resume();
-    for (const client of Object.values(this.clients)) client.disconnect();
-  }
-
-  protected nowMs(): number {
-    return Date.now();
-  }
-
-  protected pauseReplica(): void {
-    this.#server.replicas[0]?.pause();
-  }
-}
-
 /** What follows from a step has happened after that; only what waits for the replica takes longer. */
 const settledMs = 1_000;
 /** How long the replica pauses: longer than all steps of a script, shorter than a long `WAIT`. */
 const pausedMs = 500_000;
-class SimulatedSubject extends Subject {
-  protected readonly clients: Record<Who, SimulatedClient>;
+
+/** The simulated ones, in virtual time. */
+class Simulation {
+  readonly subject: Subject;
   readonly #loop = new EventLoop(new Noise(0));
   readonly #server = new SimulatedRedis(this.#loop, 1, nobody, 0.1);
   readonly #machine = new Machine(this.#loop, "client", { runsJavaScript: true });
   #goesOnAt: number | undefined;
 
   constructor() {
-    super();
     const connect = () => {
       const around = calm(this.#loop, this.#machine, this.#server);
       const client = new SimulatedClient(around, ioredisDefaults);
       void client.connect();
       return client;
     };
-    this.clients = on(this.#machine, () => ({ first: connect(), second: connect() }));
+    const nowMs = () => this.#server.nowMs;
+    this.subject = on(this.#machine, () => new Subject(nowMs, connect));
   }
 
   async play(step: Step): Promise<void> {
-    if ("replica" in step && step.replica === "goes on") {
+    if ("write" in step) {
+      this.#machine.after(0, () => this.subject.write(step.write, step.waitMs));
+    } else if (step.replica === "goes on") {
       if (this.#goesOnAt !== undefined) await this.#machine.pass(this.#goesOnAt - this.#loop.now);
       this.#goesOnAt = undefined;
-    } else this.#machine.after(0, () => this.perform(step));
+    } else if (this.#goesOnAt === undefined) {
+      this.#goesOnAt = this.#loop.now + pausedMs;
+      this.#server.replica.pause(pausedMs);
+    }
     await this.settle();
   }
 
   async settle(): Promise<void> {
     await this.#machine.pass(settledMs);
-  }
-
-  protected nowMs(): number {
-    return this.#server.nowMs;
-  }
-
-  protected pauseReplica(): void {
-    if (this.#goesOnAt !== undefined) return;
-    this.#goesOnAt = this.#loop.now + pausedMs;
-    this.#server.replica.pause(pausedMs);
   }
 }
 
@@ -155,16 +119,26 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 
 async function compare(steps: readonly Step[]): Promise<void> {
-  const simulated = new SimulatedSubject();
-  await simulated.settle();
-  const real = new RealSubject(server);
+  const simulation = new Simulation();
+  await simulation.settle();
+  const { logs } = simulation.subject;
+  const [replica] = server.replicas;
+  const real = new Subject(Date.now, () => new Redis(server.master.port, "127.0.0.1"));
+  const isLevel = () =>
+    real.logs.first.length >= logs.first.length && real.logs.second.length >= logs.second.length;
   try {
     for (const step of [...steps, { replica: "goes on" } as const]) {
-      await simulated.play(step);
-      await real.play(step, simulated);
-      expect(simulated.logs, `after ${JSON.stringify(step)}`).toEqual(real.logs);
+      await simulation.play(step);
+      if ("write" in step) real.write(step.write, step.waitMs);
+      else if (step.replica === "pauses") replica?.pause();
+      else replica?.resume();
+      // Whoever compares will see what is missing.
+      await until(isLevel, { what: "the real ones", boundMs: 20_000 }).catch(() => {});
+      await nextTurn();
+      expect(logs, `after ${JSON.stringify(step)}`).toEqual(real.logs);
     }
   } finally {
+    replica?.resume();
     real.close();
   }
 }

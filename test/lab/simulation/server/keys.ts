@@ -13,6 +13,9 @@ export interface KeyWatcher {
   expired(key: string, value: string): void;
 }
 
+/** Where nobody watches what becomes of keys. */
+export const nobody: KeyWatcher = { set() {}, lengthened() {}, deleted() {}, expired() {} };
+
 /** The keys of a server, as GET, SET, PTTL, PEXPIRE and DEL see them. */
 export class Keys {
   readonly #entries = new Map<string, Entry>();

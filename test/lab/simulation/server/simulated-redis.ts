@@ -1,6 +1,6 @@
 import type { EventLoop } from "../time/event-loop.ts";
 import { Machine } from "../time/event-loop.ts";
-import { type Entry, Keys, type KeyWatcher } from "./keys.ts";
+import { type Entry, Keys, type KeyWatcher, nobody } from "./keys.ts";
 import { longestOverdueMs, Replication } from "./replication.ts";
 import { type Memory, ReplyError, runScript } from "./script-runner.ts";
 
@@ -29,7 +29,7 @@ export class SimulatedRedis {
   readonly replica: Machine;
   readonly #replication: Replication | undefined;
   /** What is in database 0 where the locks are in another one. */
-  readonly #elsewhere = new Keys({ set() {}, lengthened() {}, deleted() {}, expired() {} });
+  readonly #elsewhere = new Keys(nobody);
   /** The database of the locks. */
   database = 0;
 
