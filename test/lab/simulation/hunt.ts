@@ -3,6 +3,10 @@ import type { Invariant, Violation } from "./invariants/invariants.ts";
 import { run } from "./run.ts";
 import { type Schedule, schedules } from "./schedule.ts";
 
+/*
+ * A program: it hunts in a process of its own, whose timers and clocks nobody else needs.
+ */
+
 /** What is looked for, and where. */
 export interface HuntPlan {
   readonly runs: number;
@@ -62,6 +66,5 @@ async function retell(schedule: Schedule, seed: number, path: string): Promise<F
   return { violation, schedule, timeline, path, seed };
 }
 
-/** It is a process of its own, whose timers and clocks nobody else needs. */
 const [plan = ""] = process.argv.slice(2);
 process.send?.(await hunt(JSON.parse(plan) as HuntPlan));

@@ -12,21 +12,22 @@ const isShort = process.argv.includes("--short");
 const words = process.argv.slice(2).filter((word) => word !== "--short");
 const runs = Number(process.env["SIMULATION_RUNS"] ?? 50_000);
 const seed = Number(process.env["SIMULATION_SEED"] ?? 1);
-const catches = await huntMutants(
-  runs,
-  seed,
-  availableParallelism(),
+
+const outdated = await misfits(mutations);
+if (outdated.length > 0) throw new Error(outdated.join("\n"));
+const chosen = mutations.filter(
   ({ isRare, name }) => words.every((word) => name.includes(word)) && !(isShort && isRare),
 );
+const catches = await huntAll(chosen);
 console.table(
-  catches.map(({ rule, mutant, after, by }) => ({
+  catches.map(({ mutation: { rule, name }, after, by }) => ({
     rule,
-    mutant,
+    mutant: name,
     "caught after": after ?? `not within ${runs}`,
     "by the invariant": by,
   })),
 );
-await huntUnchanged(catches, seed);
+await huntUnchanged(Math.max(...catches.map(({ after = 0 }) => after)));
 const survivors = catches.filter(({ after }) => after === undefined);
 console.log(
   survivors.length === 0
@@ -36,35 +37,28 @@ console.log(
 if (survivors.length > 0) process.exitCode = 1;
 
 interface Catch {
-  readonly mutant: string;
-  readonly rule: string;
+  readonly mutation: Mutation;
   /** After how many schedules, or `undefined` if it survived. */
   readonly after: number | undefined;
   readonly by: string;
 }
 
-/** Hunts every mutant for so many schedules at most, so many mutants at a time. */
-async function huntMutants(
-  runs: number,
-  seed: number,
-  atATime: number,
-  wanted: (mutation: Mutation) => boolean = () => true,
-): Promise<Catch[]> {
-  const outdated = await misfits(mutations);
-  if (outdated.length > 0) throw new Error(outdated.join("\n"));
-  const chosen = mutations.filter(wanted);
-  const catches: Catch[] = new Array(chosen.length);
-  let next = 0;
+/** As many at a time as there are processors. */
+async function huntAll(mutations: readonly Mutation[]): Promise<Catch[]> {
+  const catches: Catch[] = [];
+  const waiting = mutations.entries();
   const worker = async () => {
-    for (;;) {
-      const index = next++;
-      const mutation = chosen[index];
-      if (mutation === undefined) return;
-      catches[index] = await huntMutant(mutation, runs, seed);
-    }
+    for (const [index, mutation] of waiting) catches[index] = await huntMutant(mutation);
   };
-  await Promise.all(Array.from({ length: atATime }, worker));
+  await Promise.all(Array.from({ length: availableParallelism() }, worker));
   return catches;
+}
+
+async function huntMutant(mutation: Mutation): Promise<Catch> {
+  const texts = changed(await sources(), mutation);
+  const { failure, runs: after } = await huntElsewhere({ runs, seed, shrinks: false }, texts);
+  if (failure === undefined) return { mutation, after: undefined, by: "SURVIVED" };
+  return { mutation, after, by: invariants[failure.violation.invariant] };
 }
 
 /**
@@ -73,21 +67,9 @@ async function huntMutants(
  *
  * @throws Error with the number of that schedule.
  */
-async function huntUnchanged(catches: readonly Catch[], seed: number): Promise<void> {
-  const runs = Math.max(...catches.map(({ after = 0 }) => after));
+async function huntUnchanged(runs: number): Promise<void> {
   const { failure, runs: after } = await huntElsewhere({ runs, seed, shrinks: false });
   if (failure === undefined) return;
   const broken = invariants[failure.violation.invariant];
   throw new Error(`schedule ${after} breaks the sources as they are: ${broken}`);
-}
-
-async function huntMutant(mutation: Mutation, runs: number, seed: number): Promise<Catch> {
-  const texts = changed(await sources(), mutation);
-  const { failure, runs: after } = await huntElsewhere({ runs, seed, shrinks: false }, texts);
-  return {
-    mutant: mutation.name,
-    rule: mutation.rule,
-    after: failure === undefined ? undefined : after,
-    by: failure === undefined ? "SURVIVED" : invariants[failure.violation.invariant],
-  };
 }

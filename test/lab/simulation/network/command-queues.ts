@@ -2,12 +2,6 @@ import type { Timer } from "../time/event-loop.ts";
 import type { Connection } from "./connection.ts";
 import type { ClientOptions, CommandFate, ScriptCall, Surroundings } from "./surroundings.ts";
 
-/** What a `WAIT` waits for. */
-export interface Wait {
-  readonly replicas: number;
-  readonly forMs: number;
-}
-
 interface ServerReply {
   readonly error?: Error;
   readonly value?: unknown;
@@ -25,21 +19,21 @@ export function replyOf(execute: () => unknown): ServerReply {
 /** What a client is asked for. */
 export interface Call extends ScriptCall {
   /** WAIT instead of a script. */
-  readonly wait: Wait | undefined;
+  readonly wait?: { readonly replicas: number; readonly forMs: number };
   /** SELECT instead of a script: the database. */
-  readonly select?: number | undefined;
+  readonly select?: number;
   /** For how long it may be without an answer because of a WAIT. */
-  readonly patienceMs: number;
+  readonly patienceMs?: number;
   /** Written on the connection of a Cluster's node, which writes nothing twice. */
   readonly isOfNode?: boolean;
   /** EVALSHA instead of EVAL. */
-  readonly byDigest: boolean;
+  readonly byDigest?: boolean;
 }
 
 interface Command extends Call {
   readonly resolve: (value: unknown) => void;
   readonly reject: (error: Error) => void;
-  timer?: Timer | undefined;
+  timer?: Timer;
   /** When it was written, by the clock of its machine. */
   writtenAt: number;
   /** When it was first written, by the right clock. */
@@ -132,9 +126,7 @@ export class CommandQueues {
     for (const untroubled of this.#untroubled) untroubled();
     this.#untroubled = [];
     const ofNode = this.#written.filter(({ isOfNode }) => isOfNode);
-    for (const command of ofNode) {
-      this.#settle(command, () => command.reject(new Error("Connection is closed.")));
-    }
+    for (const command of ofNode) reject(command, new Error("Connection is closed."));
     // Otherwise it stays the same array as `#toResend`, which `flush` gives up with it.
     if (ofNode.length > 0) this.#written = this.#written.filter(({ isOfNode }) => !isOfNode);
     if (wasReady && this.#written.length > 0) this.#toResend = this.#written;
@@ -146,7 +138,7 @@ export class CommandQueues {
    */
   flush(error: () => Error): void {
     const commands = [...this.#offline.splice(0), ...this.#written.splice(0)];
-    for (const command of commands) this.#settle(command, () => command.reject(error()));
+    for (const command of commands) reject(command, error());
   }
 
   /** Writes a command, or queues it, or refuses it. */
@@ -159,21 +151,18 @@ export class CommandQueues {
     }
     const { commandTimeout, enableOfflineQueue } = this.#options;
     // Withdraws nothing: the bytes are sent, and the late answer is dropped.
-    command.timer ??= this.#timer(commandTimeout, () => {
-      command.reject(new Error("Command timed out"));
-    });
+    if (commandTimeout !== undefined) {
+      command.timer ??= this.#around.machine.setTimer(commandTimeout, false, () => {
+        command.reject(new Error("Command timed out"));
+      });
+    }
     const { connection } = line;
     if (line.status === "ready" && connection?.isEnding === false) this.#write(command, connection);
     else if (enableOfflineQueue) this.#offline.push(command);
     else {
-      this.#settle(command, () =>
-        command.reject(new Error("Stream isn't writeable and enableOfflineQueue options is false")),
-      );
+      const why = "Stream isn't writeable and enableOfflineQueue options is false";
+      reject(command, new Error(why));
     }
-  }
-
-  #timer(ms: number | undefined, run: () => void): Timer | undefined {
-    return ms === undefined ? undefined : this.#around.machine.setTimer(ms, false, run);
   }
 
   #write(command: Command, connection: Connection): void {
@@ -182,7 +171,7 @@ export class CommandQueues {
     // Until its database is proved, a connection is of no use.
     const isTroubled = fate !== undefined || command.select !== undefined;
     const untroubled = isTroubled ? this.#trouble() : undefined;
-    command.writtenAt = machine.monotonicMs() + command.patienceMs;
+    command.writtenAt = machine.monotonicMs() + (command.patienceMs ?? 0);
     this.#written.push(command);
     command.sentAt ??= loop.now;
     connection.writeBlocking<ServerReply>(
@@ -192,10 +181,9 @@ export class CommandQueues {
         untroubled?.();
         this.#written.splice(0, this.#written.indexOf(command) + 1);
         if (error !== undefined && this.#triesAgain(command, error)) return;
-        this.#settle(command, () => {
-          if (error !== undefined) command.reject(error);
-          else command.resolve(fate?.oddAnswer === true ? "QUEUED" : value);
-        });
+        command.timer?.clear();
+        if (error !== undefined) command.reject(error);
+        else command.resolve(fate?.oddAnswer === true ? "QUEUED" : value);
       },
       fate,
     );
@@ -249,14 +237,14 @@ export class CommandQueues {
     return true;
   }
 
-  #settle(command: Command, settle: () => void): void {
-    command.timer?.clear();
-    settle();
-  }
-
   #trouble(): () => void {
     const untroubled = this.#around.watcher.troubled();
     this.#untroubled.push(untroubled);
     return untroubled;
   }
+}
+
+function reject(command: Command, error: Error): void {
+  command.timer?.clear();
+  command.reject(error);
 }

@@ -4,7 +4,7 @@ import { isGathered, scriptWith } from "../scripts.ts";
 import { longestOverdueMs } from "../server/replication.ts";
 import type { Task } from "../time/event-loop.ts";
 import { on } from "../time/event-loop.ts";
-import { CommandQueues, replyOf, type Wait } from "./command-queues.ts";
+import { type Call, CommandQueues, replyOf } from "./command-queues.ts";
 import { Connection } from "./connection.ts";
 import {
   type ClientOptions,
@@ -38,6 +38,8 @@ export class SimulatedClient extends EventEmitter implements IoredisClient {
   /** As in ioredis: begun anew with each connection, while the last one's is kept aside. */
   condition: { select: number };
   prevCondition: { select: number } | null = null;
+  /** It was told to end, and does so when the other end has answered, or takes too long. */
+  isDisconnecting = false;
   readonly #around: Surroundings;
   readonly #commands: CommandQueues;
   /** Kept when it is lost, until there is another. */
@@ -46,8 +48,6 @@ export class SimulatedClient extends EventEmitter implements IoredisClient {
   readonly #node = this.#openNode();
   #retries = 0;
   #retry: Task | undefined;
-  /** `disconnect` was called: the next close is the end. */
-  #isDisconnecting = false;
 
   /** @param selected the database that was selected at run time, before this begins. */
   constructor(around: Surroundings, options: ClientOptions, isSecond = false, selected?: number) {
@@ -67,11 +67,6 @@ export class SimulatedClient extends EventEmitter implements IoredisClient {
   /** When the oldest command was written that its caller knows to be unanswered on this connection. */
   get oldestWrittenAt(): number | undefined {
     return this.#commands.oldestWrittenAt;
-  }
-
-  /** It was told to end, and does so when the other end has answered, or takes too long. */
-  get isDisconnecting(): boolean {
-    return this.#isDisconnecting;
   }
 
   /** The present connection, if there is one. */
@@ -104,16 +99,14 @@ export class SimulatedClient extends EventEmitter implements IoredisClient {
   }
 
   eval(script: string, keyCount: number, ...rest: (string | number)[]): Promise<unknown> {
-    return this.#call(scriptOf(script, keyCount, rest), false);
+    return this.#call(scriptOf(script, keyCount, rest));
   }
 
   evalsha(digest: string, keyCount: number, ...rest: (string | number)[]): Promise<unknown> {
-    return this.#call(scriptOf(scriptWith(digest), keyCount, rest), true);
+    return this.#call({ ...scriptOf(scriptWith(digest), keyCount, rest), byDigest: true });
   }
 
   #openNode() {
-    const call = (script: string, count: number, rest: (string | number)[], byDigest: boolean) =>
-      this.#call(scriptOf(script, count, rest), byDigest, 0, undefined, true);
     const status = () => this.status;
     const stream = () => this.stream;
     return {
@@ -124,22 +117,20 @@ export class SimulatedClient extends EventEmitter implements IoredisClient {
         return stream() as never;
       },
       eval: (script: string, count: number, ...rest: (string | number)[]) =>
-        call(script, count, rest, false),
+        this.#call({ ...scriptOf(script, count, rest), isOfNode: true }),
       evalsha: (digest: string, count: number, ...rest: (string | number)[]) =>
-        call(scriptWith(digest), count, rest, true),
+        this.#call({
+          ...scriptOf(scriptWith(digest), count, rest),
+          byDigest: true,
+          isOfNode: true,
+        }),
       on: () => {},
       off: () => {},
     };
   }
 
   select(database: number): Promise<unknown> {
-    const reply = this.#commands.call({
-      ...scriptOf("", 0, []),
-      select: database,
-      byDigest: false,
-      wait: undefined,
-      patienceMs: 0,
-    });
+    const reply = this.#commands.call({ ...scriptOf("", 0, []), select: database });
     if (this.condition.select !== database) {
       this.condition.select = database;
       this.emit("select", database);
@@ -155,25 +146,19 @@ export class SimulatedClient extends EventEmitter implements IoredisClient {
     const calls = commands.map(([name, first, second, ...rest]) => {
       const [replicas, forMs] = [Number(first), Number(second)];
       return name === "wait"
-        ? this.#call(scriptOf("", 0, []), false, patienceMs, { replicas, forMs })
-        : this.#call(scriptOf(String(first), Number(second), rest), false, patienceMs);
+        ? this.#call({ ...scriptOf("", 0, []), wait: { replicas, forMs }, patienceMs })
+        : this.#call({ ...scriptOf(String(first), Number(second), rest), patienceMs });
     });
     return { exec: () => Promise.all(calls.map(settled)) };
   }
 
-  #call(
-    call: ScriptCall,
-    byDigest: boolean,
-    patienceMs = 0,
-    wait: Wait | undefined = undefined,
-    isOfNode = false,
-  ): Promise<unknown> {
-    if (wait === undefined) this.#around.watcher.writes(this, call.script, call.keys);
-    return this.#commands.call({ ...call, byDigest, wait, patienceMs, isOfNode });
+  #call(call: Call): Promise<unknown> {
+    if (call.wait === undefined) this.#around.watcher.writes(this, call.script, call.keys);
+    return this.#commands.call(call);
   }
 
   disconnect(): void {
-    this.#isDisconnecting = true;
+    this.isDisconnecting = true;
     if (this.#retry !== undefined) this.#retry.cancelled = true;
     if (this.status === "wait") {
       this.#closed();
@@ -283,8 +268,8 @@ export class SimulatedClient extends EventEmitter implements IoredisClient {
     this.#commands.closed(wasReady);
     this.#setStatus("close");
     this.#around.watcher.closed(this);
-    if (this.#isDisconnecting) {
-      this.#isDisconnecting = false;
+    if (this.isDisconnecting) {
+      this.isDisconnecting = false;
       this.#around.clients.delete(this);
       this.#setStatus("end");
       this.#commands.flush(() => new Error("Connection is closed."));
