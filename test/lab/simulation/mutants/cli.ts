@@ -1,8 +1,7 @@
 import { availableParallelism } from "node:os";
 import { huntElsewhere } from "../hunters.ts";
 import { invariants } from "../invariants/invariants.ts";
-import { mutations } from "./mutations.ts";
-import { changed, type Mutation, misfits, sources } from "./workshop.ts";
+import { changed, type Mutation, misfits, mutations, sources } from "./workshop.ts";
 
 /**
  * `npm run lab -- mutants`: each rule broken in turn, and by what the simulation noticed. Words
@@ -13,7 +12,7 @@ const words = process.argv.slice(2).filter((word) => word !== "--short");
 const runs = Number(process.env["SIMULATION_RUNS"] ?? 50_000);
 const seed = Number(process.env["SIMULATION_SEED"] ?? 1);
 
-const outdated = await misfits(mutations);
+const outdated = await misfits();
 if (outdated.length > 0) throw new Error(outdated.join("\n"));
 const chosen = mutations.filter(
   ({ isRare, name }) => words.every((word) => name.includes(word)) && !(isShort && isRare),

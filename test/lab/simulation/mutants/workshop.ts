@@ -1,6 +1,10 @@
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { acquireMutations } from "./mutations/acquire.ts";
+import { connectionMutations } from "./mutations/connections.ts";
+import { leaseMutations } from "./mutations/lease.ts";
+import { onceMutations } from "./mutations/once.ts";
 
 /** One rule of the protocol, broken by a change of the text. */
 export interface Mutation extends Edit {
@@ -24,6 +28,29 @@ interface Edit {
   readonly find: string;
   readonly replace: string;
 }
+
+/*
+ * Not in the list, because nothing can notice them:
+ * - an extend that may shorten: every extend of one owner id gives the same life, counted from its
+ *   execution, so a later execution never gives less than an earlier one;
+ * - nothing that is retired after a complete: for as long as a late copy may take effect it finds the
+ *   record, because of rule 11, and takes nothing;
+ * - a second connection that re-sends: `maxRetriesPerRequest: 0` has settled its commands before.
+ *
+ * Too rare for these schedules (not met by 50 000 of them), and held by tests on a real Redis:
+ * - another's tombstone that is taken for one's own, and a lease that was freed and is retired at the
+ *   end of its handler only (test/redis/rule-19-freed.test.ts);
+ * - another's record that is looked at before the expiry (test/redis/rule-15-once.test.ts);
+ * - a complete that is given up and deletes its lock (test/redis/rule-14-close.test.ts).
+ */
+
+/** Every mutant, by the subject that it breaks. */
+export const mutations: readonly Mutation[] = [
+  ...acquireMutations,
+  ...leaseMutations,
+  ...connectionMutations,
+  ...onceMutations,
+];
 
 /** Texts by the path of their file. */
 type Sources = ReadonlyMap<string, string>;
@@ -80,7 +107,7 @@ function boundsOf(text: string, name: string): [number, number] {
 }
 
 /** Every mutant that does not fit the sources any more, before any of them is hunted. */
-export async function misfits(mutations: readonly Mutation[]): Promise<string[]> {
+export async function misfits(): Promise<string[]> {
   const texts = await sources();
   return mutations.flatMap((mutation) => {
     try {

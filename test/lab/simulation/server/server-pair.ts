@@ -10,7 +10,8 @@ import { completeCommand, recordCommand } from "../../../../src/stores/redis/com
 import { freeCommand, inspectCommand } from "../../../../src/stores/redis/commands/on-call.ts";
 import { extendCommand, releaseCommand } from "../../../../src/stores/redis/commands/release.ts";
 import { touchScript } from "../../../../src/stores/redis/commands/touch.ts";
-import { Keys } from "./keys.ts";
+import { replyOf } from "../network/command-queues.ts";
+import { Keys, nobody } from "./keys.ts";
 import { runScript, sha1hex } from "./script-runner.ts";
 
 /** One of those that a command is for. */
@@ -122,12 +123,7 @@ export class ServerPair {
     const remember = (_key: string, _value: string, expiresAt?: number) => {
       if (expiresAt !== undefined) this.#expiries.add(expiresAt);
     };
-    this.#simulated = new Keys({
-      set: remember,
-      lengthened: remember,
-      deleted() {},
-      expired() {},
-    });
+    this.#simulated = new Keys({ ...nobody, set: remember, lengthened: remember });
   }
 
   async call(
@@ -168,10 +164,8 @@ export class ServerPair {
     const { script } = command;
     const memory = this.#isFull ? "full" : "enough";
     const evaluation = { script, keyNames: keys, args, nowUs, memory } as const;
-    const simulated = await Promise.resolve()
-      .then(() => runScript(this.#simulated, evaluation))
-      .catch(asError);
-    this.#compare(simulated, real, command.headLength);
+    const { error, value } = replyOf(() => runScript(this.#simulated, evaluation));
+    this.#compare(error ?? value, real, command.headLength);
   }
 
   async plant({ key, id }: Entry, at: "lock" | "record", value: string): Promise<void> {
@@ -179,7 +173,6 @@ export class ServerPair {
     await this.fill(false);
     const lock = this.#name(key);
     const name = at === "lock" ? lock : this.#recordName(lock, id);
-    this.#names.add(name);
     await this.#real.del(name);
     if (value === "a list") await this.#real.rpush(name, "element");
     else await this.#real.set(name, value);
