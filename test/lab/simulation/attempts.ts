@@ -239,9 +239,7 @@ export class Attempts {
     const { acquireTimeoutMs, ttlMs } = world.schedule.times;
     const began = world.loop.now;
     const asked = complete(lease, owner, cooldownMs);
-    if (owner !== undefined) {
-      world.completeWatch.begin(owner, process, world.recordKeyOf(owner), remainingMs);
-    }
+    if (owner !== undefined) world.completeWatch.begin(owner, process, remainingMs);
     const outcome = await world.callWatch.settles(
       `complete of ${process.machine.name}`,
       process,

@@ -32,7 +32,7 @@ const layouts = {
   inspect: { script: inspectScript, head: 0, keys: ["lock"], args: [] },
   free: { script: freeScript, head: 0, keys: ["lock"], args: ["freeId"] },
   touch: { script: touchScript, head: 0, keys: ["lock"], args: ["ownerId"] },
-  /** Asks whether the server still answers. */
+  // Asks whether the server still answers.
   probe: { script: "return 1", head: 0, keys: ["lock"], args: [] },
 };
 

@@ -164,7 +164,6 @@ export class LeaseWatch {
 
 interface Completing {
   readonly owner: Owner;
-  readonly process: SimulatedProcess;
   readonly record: string;
   /** Until when the lease was valid when its complete began. */
   readonly validUntil: number;
@@ -182,10 +181,11 @@ export class CompleteWatch {
     this.#world = world;
   }
 
-  begin(owner: Owner, process: SimulatedProcess, record: string, remainingMs: number): void {
+  begin(owner: Owner, { machine }: SimulatedProcess, remainingMs: number): void {
     if (remainingMs <= 0) return;
-    const validUntil = this.#world.loop.now + remainingMs / process.machine.rate;
-    this.#completing.add({ owner, process, record, validUntil });
+    const record = this.#world.recordKeyOf(owner);
+    const validUntil = this.#world.loop.now + remainingMs / machine.rate;
+    this.#completing.add({ owner, record, validUntil });
   }
 
   check(): void {
