@@ -1,4 +1,5 @@
-import type { Client, Locker } from "./locker.ts";
+import type { Lease, RedisStoreOptions } from "submit-lock";
+import { type Client, type Locker, notTaken, openPlain, ttlMs } from "./locker.ts";
 
 /** What stands in the tables. Loaded by the process that measures it, and by no other. */
 export interface Library {
@@ -22,14 +23,14 @@ export const plain: Library = {
   name: "plain ioredis",
   what: plainWhat,
   sends: ["set", "evalsha"],
-  open: async (client) => (await import("./plain.ts")).openPlain(client),
+  open: async (client) => openPlain(client),
 };
 
 export const submitLock: Library = {
   name: "submit-lock",
   what: "few script calls for all the acquires of one turn of the event loop, and few for all its releases (up to 100 keys each); a watchdog, a deadline and a confirm for each lock",
   sends: scriptCalls,
-  open: async (client) => (await import("./submit-lock.ts")).openSubmitLock(client),
+  open: (client) => openSubmitLock(client),
 };
 
 /** Measured by a part of their own. The worker gives them a client of node-redis. */
@@ -51,8 +52,7 @@ export const acknowledged: Library = {
   ...submitLock,
   name: "submit-lock, ackReplicas 1",
   what: "the same, each acquire confirmed by a replica",
-  open: async (client) =>
-    (await import("./submit-lock.ts")).openSubmitLock(client, { ackReplicas: 1 }),
+  open: (client) => openSubmitLock(client, { ackReplicas: 1 }),
 };
 
 /** No libraries of the tables, but the limits that stand in the way. */
@@ -82,8 +82,7 @@ export const redisSemaphore: Library = {
   name: "redis-semaphore",
   what: "`SET NX PX`, and compare-and-delete by `EVALSHA`; refreshes by a timer; `acquireAttemptsLimit: 1`",
   sends: ["set", "evalsha"],
-  open: async (client) =>
-    (await import("../test/lab/peers/bench/redis-semaphore.ts")).openRedisSemaphore(client),
+  open: async (client) => (await import("../test/lab/peers/lockers.ts")).openRedisSemaphore(client),
 };
 
 export const autoPipelined: Library = {
@@ -102,25 +101,40 @@ export const libraries: readonly Library[] = [
     name: "redlock",
     what: "a script for each acquire and each release, by `EVALSHA`; one server, `retryCount: 0`",
     sends: ["evalsha"],
-    open: async (client) =>
-      (await import("../test/lab/peers/bench/redlock.ts")).openRedlock(client),
+    open: async (client) => (await import("../test/lab/peers/lockers.ts")).openRedlock(client),
   },
   redisSemaphore,
   {
     name: "@verrou/core",
     what: "`SET NX PX`, and compare-and-delete by `EVAL`; `acquireImmediately`",
     sends: ["set", "eval"],
-    open: async (client) => (await import("../test/lab/peers/bench/verrou.ts")).openVerrou(client),
+    open: async (client) => (await import("../test/lab/peers/lockers.ts")).openVerrou(client),
   },
   {
     name: "redlock-universal",
     what: "`SET NX PX`, and compare-and-delete by `EVALSHA`; `createLock` for each user, `retryAttempts: 0`",
     sends: ["set", "evalsha"],
     open: async (client) =>
-      (await import("../test/lab/peers/bench/redlock-universal.ts")).openRedlockUniversal(client),
+      (await import("../test/lab/peers/lockers.ts")).openRedlockUniversal(client),
   },
 ];
 
 export const neighbours: readonly Library[] = libraries.filter(
   (library) => library !== submitLock && library !== plain && library.autoPipelining !== true,
 );
+
+async function openSubmitLock(
+  client: Client,
+  options: RedisStoreOptions = {},
+): Promise<Locker<Lease>> {
+  const { RedisStore, SubmitLock } = await import("submit-lock");
+  const lock = new SubmitLock({ store: new RedisStore(client, options), ttlMs });
+  return {
+    async acquire(user) {
+      const attempt = await lock.acquire(user);
+      if (attempt.outcome !== "acquired") throw notTaken(user);
+      return attempt.lease;
+    },
+    release: (lease) => lease.release(),
+  };
+}

@@ -1,7 +1,6 @@
 import { createHash, randomUUID } from "node:crypto";
 import { createClient, createCluster } from "redis";
-import { type Locker, notTaken, ttlMs } from "./locker.ts";
-import { deleteIfMine } from "./plain.ts";
+import { deleteIfMine, type Locker, notTaken, ttlMs } from "./locker.ts";
 
 /** What the plain lock calls, of a client or a Cluster. */
 export type NodeRedis = Pick<ReturnType<typeof createClient>, "set" | "evalSha">;

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { cpus, loadavg } from "node:os";
-import { installPeers, peerVersions } from "../test/lab/peers/install.ts";
+import { installPeers, peerVersions } from "../test/lab/install-peers.ts";
 import { serverBinary, serverVersion } from "../test/support/server-binary.ts";
 import type { Findings, Part, Target } from "./part.ts";
 import { acknowledgement } from "./parts/acknowledged.ts";
@@ -54,7 +54,7 @@ if (unknown.length > 0) {
 
 const require = createRequire(import.meta.url);
 
-installPeers();
+installPeers("peers");
 const binary = serverBinary();
 const findings: Findings[] = [];
 for (const [name, part] of Object.entries(parts)) {
@@ -109,7 +109,7 @@ function conditions(binary: string): string {
     `Node ${process.version}`,
     serverVersion(binary),
     ...["submit-lock", "ioredis", "express", "koa"].map((name) => `${name} ${versionOf(name)}`),
-    ...Object.entries(peerVersions()).map(([name, version]) => `${name} ${version}`),
+    ...Object.entries(peerVersions("peers")).map(([name, version]) => `${name} ${version}`),
   ];
   return `${cpus().length} CPUs, ${versions.join(", ")}; Redis on loopback and without persistence, everything on the one machine. Each measurement lasts ${seconds} s and is made in ${rounds} rounds, in which everything that is compared takes turns; a number is the median of the rounds (the least–the most), and a ratio is taken within each round.`;
 }

@@ -1,4 +1,4 @@
-import { installPeers } from "../../test/lab/once/peers/install.ts";
+import { installPeers } from "../../test/lab/install-peers.ts";
 import { measureSpeed, type Speed } from "../../test/lab/once/speed.ts";
 import { startServer } from "../../test/support/server-process.ts";
 import { scriptCalls } from "../libraries.ts";
@@ -196,7 +196,7 @@ async function measure(binary: string): Promise<Map<Cell, Result[]>> {
 
 /** This package beside the idempotency libraries that install on plain Express. */
 async function onceNeighbours(binary: string): Promise<Findings> {
-  installPeers();
+  installPeers("once/peers");
   const speeds = await measureSpeed({ binary, rounds, seconds });
   const [bare, ours, ...neighbours] = speeds;
   if (bare === undefined || ours === undefined) throw new Error("nothing was measured");

@@ -2,8 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { RequestHandler } from "express";
 import type { Redis } from "ioredis";
 import type { Middleware } from "koa";
-import { ttlMs } from "../locker.ts";
-import { withDeleteIfMine } from "../plain.ts";
+import { ttlMs, withDeleteIfMine } from "../locker.ts";
 import { loadScripts, openScriptsAlone } from "../scripts-alone.ts";
 
 /** What one writes in twenty lines: nothing is confirmed, extended or bounded. */

@@ -2,12 +2,20 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Pulse } from "../../support/pulse.ts";
 import { startServer } from "../../support/server-process.ts";
 import { Ledger, overlapping } from "../ledger.ts";
-import { callBoundMs, type Settled, settled } from "./bounded.ts";
 import type { LabClient } from "./clients.ts";
 import { longRetainMs } from "./complete-faults.ts";
 import type { Fault, FaultTarget } from "./fault.ts";
 import { type Fixture, openFixture } from "./fixture.ts";
-import { type Answer, type Contender, type Hold, type Library, ttlMs } from "./library.ts";
+import {
+  type Answer,
+  type Contender,
+  callBoundMs,
+  type Hold,
+  type Library,
+  type Settled,
+  settled,
+  ttlMs,
+} from "./library.ts";
 import type { Attribution, Observer } from "./observer.ts";
 import { type Retries, startRetries } from "./retries.ts";
 

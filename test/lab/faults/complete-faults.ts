@@ -9,9 +9,8 @@ import {
   unreachable,
 } from "./fault.ts";
 import { faultNamed } from "./faults.ts";
+import { submitLock, submitOnce } from "./libraries.ts";
 import type { Library } from "./library.ts";
-import { submitLock } from "./submit-lock.ts";
-import { submitOnce } from "./submit-once.ts";
 
 /** `retainMs` of the submission, where a fault does not say otherwise: longer than every cell. */
 export const longRetainMs = 60_000;

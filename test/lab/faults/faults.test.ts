@@ -5,9 +5,8 @@ import { type CellResult, runCell } from "./cell.ts";
 import { labClient } from "./clients.ts";
 import { completeFaults, libraryFor } from "./complete-faults.ts";
 import { faultNamed, faults } from "./faults.ts";
-import { setAndDel } from "./plain.ts";
-import { UncaughtRecorder } from "./rejections.ts";
-import { runCells } from "./run-cells.ts";
+import { setAndDel } from "./libraries.ts";
+import { runCells, UncaughtRecorder } from "./run-cells.ts";
 
 // `npm run lab -- faults` has the other fifteen clients.
 const clients = [

@@ -2,10 +2,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type AnyRedis, closeClient, untilReady } from "../../support/clients.ts";
 import { freshUser } from "../../support/ids.ts";
 import { startProxy } from "../../support/proxy.ts";
-import { callBoundMs, settled } from "./bounded.ts";
 import type { LabClient } from "./clients.ts";
 import type { Fault, FaultTarget } from "./fault.ts";
-import type { Contender, Library } from "./library.ts";
+import { type Contender, callBoundMs, type Library, settled } from "./library.ts";
 import { Observer } from "./observer.ts";
 
 /** Everything that a cell needs, connected and warm. */

@@ -7,8 +7,7 @@ import { labClients } from "./clients.ts";
 import { completeFaults, libraryFor } from "./complete-faults.ts";
 import type { Fault } from "./fault.ts";
 import { faults } from "./faults.ts";
-import { UncaughtRecorder } from "./rejections.ts";
-import { runCells } from "./run-cells.ts";
+import { runCells, UncaughtRecorder } from "./run-cells.ts";
 
 /**
  * `npm run lab -- faults`: every fault with every client, each cell against its bound. Words on the command

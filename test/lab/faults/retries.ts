@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { callBoundMs, settled } from "./bounded.ts";
-import type { Contender } from "./library.ts";
+import { type Contender, callBoundMs, settled } from "./library.ts";
 
 const everyMs = 20;
 

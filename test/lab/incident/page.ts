@@ -2,7 +2,7 @@ import { writeFileSync } from "node:fs";
 import { cpus } from "node:os";
 import { serverBinary, serverVersion } from "../../support/server-binary.ts";
 import { startServer } from "../../support/server-process.ts";
-import { installPeers } from "../peers/install.ts";
+import { installPeers } from "../install-peers.ts";
 import { redlock } from "../service/old-locks.ts";
 import {
   type Block,
@@ -119,7 +119,7 @@ export async function run(): Promise<void> {
     words.length === 0 || words.some((word) => name.includes(word));
   const locks = shopLocks.filter(isChosen);
   if (locks.length === 0) throw new Error(`expected a part of one of: ${shopLocks.join("; ")}`);
-  if (locks.includes(redlock)) installPeers();
+  if (locks.includes(redlock)) installPeers("peers");
   const binary = serverBinary();
   const runs: Run[] = [];
   for (const name of locks) {

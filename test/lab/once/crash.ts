@@ -1,9 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { until } from "../../support/until.ts";
-import { type Asked, post } from "./client.ts";
+import { type Asked, isRefusal, post, toldBy } from "./client.ts";
 import type { Trial } from "./scenarios.ts";
 import type { Stage } from "./stage.ts";
-import { isRefusal, toldBy } from "./verdict.ts";
 
 /** A user whose order was under way when the process died. */
 interface Survivor extends Trial {

@@ -2,12 +2,11 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, inject, it } from "vitest";
-import { type Asked, postAndLeave, type Reply } from "./client.ts";
+import { type Asked, postAndLeave, type Reply, type Told, toldBy } from "./client.ts";
 import { crash } from "./crash.ts";
 import { textOf } from "./order.ts";
 import { scenarios, type Trial } from "./scenarios.ts";
 import { Stage } from "./stage.ts";
-import { type Told, toldBy } from "./verdict.ts";
 
 const asked: Asked = {
   order: { cart: "c", item: "bicycle", answer: "json", workMs: 50 },
@@ -59,8 +58,8 @@ describe("a shop in a process of its own", () => {
     stage = undefined;
   });
 
-  async function open(file: string): Promise<Stage> {
-    stage = await Stage.open(new URL(file, import.meta.url), inject("redisServerBinary"));
+  async function open(library: string): Promise<Stage> {
+    stage = await Stage.open(library, inject("redisServerBinary"));
     await stage.warmUp();
     return stage;
   }
@@ -72,7 +71,7 @@ describe("a shop in a process of its own", () => {
   }
 
   it("makes two orders of two clicks when nothing protects it", async () => {
-    const shop = await open("./plain.ts");
+    const shop = await open("plain");
     for (const name of ["double click, 0 ms", "double click, 300 ms", "a stream"]) {
       expect(await playOn(shop, name)).toEqual({ runs: 2, told: ["first answer", "new order"] });
     }
@@ -81,13 +80,13 @@ describe("a shop in a process of its own", () => {
   });
 
   it("refuses the second of two clicks at once behind the lock", async () => {
-    const shop = await open("./lock-only.ts");
+    const shop = await open("lock-only");
     const trial = await playOn(shop, "double click, 0 ms");
     expect(trial).toEqual({ runs: 1, told: ["first answer", 409] });
   });
 
   it("repeats the first answer behind idempotency, and makes one order", async () => {
-    const shop = await open("./submit-lock.ts");
+    const shop = await open("submit-lock");
     const twice: Trial = { runs: 1, told: ["first answer", "first answer"] };
     for (const name of ["double click, 300 ms", "a stream"]) {
       expect(await playOn(shop, name)).toEqual(twice);
@@ -103,7 +102,7 @@ describe("a shop in a process of its own", () => {
   });
 
   it("answers again after it was killed in the middle of an order", async () => {
-    const { survivors, restartMs, keyLeftMs } = await crash(await open("./plain.ts"), 2);
+    const { survivors, restartMs, keyLeftMs } = await crash(await open("plain"), 2);
     expect(survivors.map(({ runs, told }) => ({ runs, told }))).toEqual([
       { runs: 2, told: ["new order"] },
       { runs: 2, told: ["new order"] },

@@ -1,8 +1,15 @@
 import { cpus } from "node:os";
+import { isRefusal, isWrong, type Told } from "./client.ts";
 import { type Crash, crashBoundMs } from "./crash.ts";
-import type { Played } from "./play.ts";
 import { patienceMs, type Scenario, scenarios, type Trial } from "./scenarios.ts";
-import { isRefusal, isWrong, type Told } from "./verdict.ts";
+import type { Hello } from "./shop.ts";
+
+export interface Played extends Hello {
+  readonly trials: ReadonlyMap<Scenario, readonly Trial[]>;
+  readonly crash: Crash;
+  /** How often the shop's process ended by itself. */
+  readonly ended: number;
+}
 
 /** The table: a row a library, a column a scenario. */
 export function tableOf(all: readonly Played[]): string {

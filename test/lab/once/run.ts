@@ -2,16 +2,18 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { spreadText, table } from "../../../bench/text.ts";
 import { serverBinary, serverVersion } from "../../support/server-binary.ts";
+import { installPeers, peerVersions } from "../install-peers.ts";
+import { crash } from "./crash.ts";
 import { rows } from "./libraries.ts";
-import { pageOf, tableOf } from "./page.ts";
-import { installPeers, versions } from "./peers/install.ts";
-import { type Played, play } from "./play.ts";
+import { type Played, pageOf, tableOf } from "./page.ts";
+import { type Scenario, scenarios, type Trial } from "./scenarios.ts";
 import { measureSpeed } from "./speed.ts";
+import { Stage } from "./stage.ts";
 
 /**
  * `npm run lab -- neighbours`: the same submissions against submit-lock and against idempotency
  * libraries. Writes docs/evidence/once-neighbours.md. With words on the command line, such as
- * `npm run lab -- neighbours plain`, only the rows whose file names begin so are played, and nothing
+ * `npm run lab -- neighbours plain`, only the rows whose words begin so are played, and nothing
  * is written. `--speed` measures the requests a second of those on Express instead, and prints them.
  */
 const page = new URL("../../../docs/evidence/once-neighbours.md", import.meta.url);
@@ -20,7 +22,7 @@ const words = args.filter((word) => !word.startsWith("--"));
 const trials = 10;
 const crashUsers = 3;
 
-installPeers();
+installPeers("once/peers");
 const binary = serverBinary();
 process.exitCode = args.includes("--speed") ? await showSpeed() : await playAll();
 
@@ -38,16 +40,16 @@ async function showSpeed(): Promise<number> {
 
 async function playAll(): Promise<number> {
   const chosen = rows.filter(
-    (module) => words.length === 0 || words.some((word) => fileOf(module).startsWith(word)),
+    (library) => words.length === 0 || words.some((word) => library.startsWith(word)),
   );
   const all: Played[] = [];
   const notRun: string[] = [];
-  for (const module of chosen) {
-    console.error(`${fileOf(module)} …`);
+  for (const library of chosen) {
+    console.error(`${library} …`);
     try {
-      all.push(await play(module, { binary, trials, crashUsers }));
+      all.push(await play(library));
     } catch (error) {
-      notRun.push(`${fileOf(module)}: ${error instanceof Error ? error.message : String(error)}`);
+      notRun.push(`${library}: ${error instanceof Error ? error.message : String(error)}`);
     }
   }
 
@@ -56,18 +58,44 @@ async function playAll(): Promise<number> {
   if (words.length === 0 && notRun.length === 0) {
     mkdirSync(new URL(".", page), { recursive: true });
     const server = serverVersion(binary) ?? "an unknown server";
-    const used = { express: versionOf("express"), ioredis: versionOf("ioredis"), ...versions() };
+    const used = {
+      express: versionOf("express"),
+      ioredis: versionOf("ioredis"),
+      ...peerVersions("once/peers"),
+    };
     writeFileSync(page, pageOf(all, { trials, crashUsers, server, versions: used }));
     console.log("Written: docs/evidence/once-neighbours.md");
   }
   return notRun.length === 0 ? 0 : 1;
 }
 
-function fileOf(module: URL): string {
-  return module.pathname.split("/").at(-1) ?? "";
-}
-
 function versionOf(name: string): string {
   const file = createRequire(import.meta.url).resolve(`${name}/package.json`);
   return (JSON.parse(readFileSync(file, "utf8")) as { version: string }).version;
+}
+
+/** Every scenario against one library, one after the other, and the crash at the end. */
+async function play(library: string): Promise<Played> {
+  const stage = await Stage.open(library, binary);
+  try {
+    await stage.warmUp();
+    const all = new Map<Scenario, Trial[]>();
+    for (const scenario of scenarios) {
+      const played: Trial[] = [];
+      for (let trial = 0; trial < trials; trial++) {
+        await stage.ensureShop();
+        played.push(await scenario.play(stage));
+      }
+      all.set(scenario, played);
+    }
+    await stage.ensureShop();
+    return {
+      ...stage.hello,
+      trials: all,
+      crash: await crash(stage, crashUsers),
+      ended: stage.ended,
+    };
+  } finally {
+    await stage.close();
+  }
 }

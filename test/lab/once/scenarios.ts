@@ -1,8 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Asked, post, postAndLeave } from "./client.ts";
+import { type Asked, isRefusal, post, postAndLeave, type Told, toldBy } from "./client.ts";
 import type { Order } from "./order.ts";
 import type { Stage } from "./stage.ts";
-import { isRefusal, type Told, toldBy } from "./verdict.ts";
 
 export interface Trial {
   /** Of the handler. */

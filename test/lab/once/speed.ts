@@ -1,25 +1,14 @@
 import { Child } from "../../../bench/process/child.ts";
 import { ratioOf, type Spread, spreadOf, turns } from "../../../bench/statistics.ts";
-import { freePort } from "../../support/free-port.ts";
 import { startServer } from "../../support/server-process.ts";
-import { submitLock } from "./libraries.ts";
-import { ShopProcess } from "./shop-process.ts";
 import type { SpeedJob, SpeedResult } from "./speed-load.ts";
+import { type ShopProcess, startShop } from "./stage.ts";
 
-/** The route without anything before it: what the others are compared with. */
-const bare: URL = new URL("./plain.ts", import.meta.url);
-
-/** This package, and the two neighbours that install on plain Express. */
-const onExpress: readonly URL[] = [
-  submitLock,
-  new URL("./peers/express-idempotency.ts", import.meta.url),
-  new URL("./peers/node-idempotency.ts", import.meta.url),
-];
+/** The route without anything before it, this package, and the two neighbours on plain Express. */
+const compared = ["plain", "submit-lock", "express-idempotency", "node-idempotency"];
 
 export interface SpeedOptions {
   readonly binary: string;
-  /** Measured beside `bare`. @defaultValue `onExpress` */
-  readonly modules?: readonly URL[];
   /** @defaultValue 7 */
   readonly rounds?: number;
   /** Of one measurement. @defaultValue 0.6 */
@@ -54,7 +43,7 @@ const kinds = ["fresh", "replay"] as const;
  * turns, and a ratio is taken within its round.
  */
 export async function measureSpeed(options: SpeedOptions): Promise<Speed[]> {
-  const { binary, modules = onExpress, rounds = 7, seconds = 0.6, connections = 32 } = options;
+  const { binary, rounds = 7, seconds = 0.6, connections = 32 } = options;
   const redis = await startServer(binary);
   const load = await Child.start<SpeedJob, SpeedResult>(
     new URL("./speed-load.ts", import.meta.url),
@@ -62,8 +51,8 @@ export async function measureSpeed(options: SpeedOptions): Promise<Speed[]> {
   );
   const contenders: Contender[] = [];
   try {
-    for (const module of [bare, ...modules]) {
-      const shop = await ShopProcess.start(module, await freePort(), redis.url);
+    for (const library of compared) {
+      const shop = await startShop(library, redis.url);
       contenders.push({ shop, rates: { fresh: [], replay: [] } });
     }
     const measure = ({ shop }: Contender, kind: SpeedJob["kind"], forSeconds = seconds) =>
@@ -81,7 +70,7 @@ export async function measureSpeed(options: SpeedOptions): Promise<Speed[]> {
     }
   } finally {
     await load.stop();
-    for (const { shop } of contenders) await shop.kill();
+    for (const { shop } of contenders) await shop.child.kill();
     await redis.stop();
   }
   const first = contenders[0]?.rates ?? { fresh: [], replay: [] };

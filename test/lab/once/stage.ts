@@ -1,14 +1,36 @@
 import { Redis } from "ioredis";
+import { Child } from "../../support/child.ts";
 import { freePort } from "../../support/free-port.ts";
 import { type RedisServer, startServer } from "../../support/server-process.ts";
 import { type Asked, post } from "./client.ts";
-import type { Hello } from "./library.ts";
 import { countsDb, type Order, runsKey } from "./order.ts";
-import { ShopProcess } from "./shop-process.ts";
+import type { Hello } from "./shop.ts";
+
+/** A shop that can be killed. */
+export interface ShopProcess {
+  readonly hello: Hello;
+  readonly port: number;
+  readonly child: Child<Hello>;
+}
+
+/** The shop behind the library of that name, on a free port if none is given. */
+export async function startShop(
+  library: string,
+  redisUrl: string,
+  givenPort?: number,
+): Promise<ShopProcess> {
+  const port = givenPort ?? (await freePort());
+  const child = new Child<Hello>(
+    new URL("./server.ts", import.meta.url),
+    [library, `${port}`, redisUrl],
+    { env: { NODE_ENV: "production" } },
+  );
+  return { hello: await child.next(20_000), port, child };
+}
 
 /** One library's shop with a Redis of its own, both real processes. */
 export class Stage {
-  readonly #module: URL;
+  readonly #library: string;
   readonly #redis: RedisServer;
   readonly #libraryKeys: Redis;
   readonly #counts: Redis;
@@ -17,19 +39,18 @@ export class Stage {
   /** How often the shop's process ended without having been killed. */
   ended = 0;
 
-  private constructor(module: URL, redis: RedisServer, shop: ShopProcess) {
-    this.#module = module;
+  private constructor(library: string, redis: RedisServer, shop: ShopProcess) {
+    this.#library = library;
     this.#redis = redis;
     this.#shop = shop;
     this.#libraryKeys = new Redis(redis.url);
     this.#counts = new Redis(redis.url, { db: countsDb });
   }
 
-  static async open(module: URL, binary: string): Promise<Stage> {
+  static async open(library: string, binary: string): Promise<Stage> {
     const redis = await startServer(binary);
     try {
-      const shop = await ShopProcess.start(module, await freePort(), redis.url);
-      return new Stage(module, redis, shop);
+      return new Stage(library, redis, await startShop(library, redis.url));
     } catch (error) {
       await redis.stop();
       throw error;
@@ -65,17 +86,17 @@ export class Stage {
 
   /** Starts it again if it ended by itself. */
   async ensureShop(): Promise<void> {
-    if (!this.#shop.hasEnded) return;
+    if (!this.#shop.child.hasEnded) return;
     this.ended++;
     await this.startShop();
   }
 
   async startShop(): Promise<void> {
-    this.#shop = await ShopProcess.start(this.#module, this.port, this.#redis.url);
+    this.#shop = await startShop(this.#library, this.#redis.url, this.port);
   }
 
   async killShop(): Promise<void> {
-    await this.#shop.kill();
+    await this.#shop.child.kill();
   }
 
   /** The library's keys and how long Redis keeps each, in ms; −1: for ever. */
@@ -86,7 +107,7 @@ export class Stage {
   }
 
   async close(): Promise<void> {
-    await this.#shop.kill();
+    await this.#shop.child.kill();
     this.#libraryKeys.disconnect();
     this.#counts.disconnect();
     await this.#redis.stop();

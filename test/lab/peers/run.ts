@@ -7,10 +7,9 @@ import type { Cell, CellResult } from "../faults/cell.ts";
 import { labClient } from "../faults/clients.ts";
 import { faults } from "../faults/faults.ts";
 import type { Library } from "../faults/library.ts";
-import { UncaughtRecorder } from "../faults/rejections.ts";
-import { runCells } from "../faults/run-cells.ts";
+import { runCells, UncaughtRecorder } from "../faults/run-cells.ts";
+import { installPeers, peerVersions } from "../install-peers.ts";
 import { summaryOf, wordsFor } from "./comparison.ts";
-import { installPeers, peerVersions } from "./install.ts";
 
 /**
  * `npm run lab -- peers`: the rows of `npm run lab -- faults` for the package and for the libraries that
@@ -19,9 +18,9 @@ import { installPeers, peerVersions } from "./install.ts";
  * those faults run and nothing is written; with the word `clients` the part about clients alone is
  * measured, and written.
  */
-installPeers();
-const { neighbours } = await import("./faults/neighbours.ts");
-const { clientReplies } = await import("./client-replies.ts");
+installPeers("peers");
+const { neighbours } = await import("./neighbours.ts");
+const { clientReplies } = await import("./wrong-reply.ts");
 
 const words = process.argv.slice(2);
 const trials = Number(process.env["FAULT_TRIALS"] ?? 2);
@@ -83,7 +82,7 @@ function cellsOf(library: Library): Cell[] {
 }
 
 function heading(): string {
-  const locks = Object.entries(peerVersions()).filter(([name]) => name !== "redis5");
+  const locks = Object.entries(peerVersions("peers")).filter(([name]) => name !== "redis5");
   const peers = locks.map(([name, version]) => `${name} ${version}`);
   return `# The fault lab's results
 

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { AnyRedis } from "../../support/clients.ts";
+import { deleteIfMine } from "../faults/libraries.ts";
 import { ttlMs } from "../faults/library.ts";
-import { deleteIfMine } from "../faults/plain.ts";
 
 /** One try at the lock of a user: how to let go of it, or `undefined` where somebody else holds it. */
 type Try = (redis: AnyRedis, key: string) => Promise<(() => Promise<unknown>) | undefined>;
@@ -68,9 +68,9 @@ export async function openOldLock(name: string, client: AnyRedis): Promise<OldLo
   if (attempt !== undefined) return (user) => attempt(client, `lock:${user}`);
   if (name !== redlock) throw new Error(`There is no old lock "${name}".`);
   // `npm run lab -- incident` alone installs its package, beside that file.
-  const source = new URL("../peers/faults/redlock.ts", import.meta.url).href;
-  const { redlock: libraries }: typeof import("../peers/faults/redlock.ts") = await import(source);
-  const contender = libraries.find((each) => each.name === "redlock, defaults")?.open(client);
+  const source = new URL("../peers/neighbours.ts", import.meta.url).href;
+  const { neighbours }: typeof import("../peers/neighbours.ts") = await import(source);
+  const contender = neighbours.find((each) => each.name === "redlock, defaults")?.open(client);
   if (contender === undefined) throw new Error("The laboratory of the neighbours has no redlock.");
   return async (user) => {
     const answer = await contender.acquire(user);
