@@ -6,7 +6,7 @@ import { labClient } from "./clients.ts";
 import { completeFaults, libraryFor } from "./complete-faults.ts";
 import { faultNamed, faults } from "./faults.ts";
 import { setAndDel } from "./libraries.ts";
-import { runCells, UncaughtRecorder } from "./run-cells.ts";
+import { recordUncaught, runCells } from "./run-cells.ts";
 
 // `npm run lab -- faults` has the other fifteen clients.
 const clients = [
@@ -19,10 +19,10 @@ const servers = () => ({ binary: inject("redisServerBinary"), sharedPort: shared
 const allFaults = [...faults, ...completeFaults];
 
 describe("P1 to P6 and P9: submit-lock under every fault", () => {
-  const uncaught = new UncaughtRecorder();
+  let uncaught: ReturnType<typeof recordUncaught>;
   let results: CellResult[];
   beforeAll(async () => {
-    uncaught.start();
+    uncaught = recordUncaught();
     const cells = allFaults.flatMap((fault) =>
       clients.map((client) => ({ library: libraryFor(fault), client, fault })),
     );

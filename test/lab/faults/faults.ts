@@ -31,24 +31,18 @@ const elsewhere: Pick<Fault, "ownServer" | "db" | "login" | "prepare" | "strike"
 };
 
 /** The server says that it does not execute the acquire. */
-export const refusals: Fault[] = [
+const refusals: Omit<Fault, "on" | "expect" | "ownServer">[] = [
   {
     name: "F9 READONLY",
     what: "the server is a replica for 0.8 s",
-    on: "acquire",
-    expect: "refused",
     says: "READONLY",
-    ownServer: true,
     strike: (target) => becomeReplica(target, "yes"),
     watchMs: 2_000,
   },
   {
     name: "F9 LOADING",
     what: "the server reads its data in for 0.8 s",
-    on: "acquire",
-    expect: "refused",
     says: "LOADING",
-    ownServer: true,
     // 0.4 ms for each of the keys, and an ear for clients after each kilobyte.
     serverArgs: [
       ...["--enable-debug-command", "yes", "--key-load-delay", "400"],
@@ -67,20 +61,14 @@ export const refusals: Fault[] = [
   {
     name: "F9 OOM",
     what: "the server is at its maxmemory for 0.8 s",
-    on: "acquire",
-    expect: "refused",
     says: "OOM",
-    ownServer: true,
     strike: fill,
     watchMs: 2_000,
   },
   {
     name: "F9 NOPERM",
     what: "the user may not write for 0.8 s",
-    on: "acquire",
-    expect: "refused",
     says: "NOPERM",
-    ownServer: true,
     login: { username: "shop", password: "shop" },
     prepare: (target) => send(target, "ACL", "SETUSER", "shop", "on", ">shop", "~*", "&*", "+@all"),
     async strike(target) {
@@ -93,13 +81,13 @@ export const refusals: Fault[] = [
   {
     name: "F9 MASTERDOWN",
     what: "the server is a replica without its master for 0.8 s",
-    on: "acquire",
-    expect: "refused",
     says: "MASTERDOWN",
-    ownServer: true,
     strike: (target) => becomeReplica(target, "no"),
     watchMs: 2_000,
   },
+];
+
+const wrongDatabase: Fault[] = [
   {
     name: "F10 acquire",
     what: "a connection to database 5 comes up in database 0, because SELECT is refused for 0.8 s",
@@ -121,20 +109,17 @@ export const refusals: Fault[] = [
   },
 ];
 
-const onAcquire: Fault[] = [
+/** In which the caller gets the lock in time. */
+const deliveries: Pick<Fault, "name" | "what" | "strike" | "watchMs">[] = [
   {
     name: "F1a",
     what: "applied, replies lost, later commands pass, reset after 1.5 s",
-    on: "acquire",
-    expect: "acquired",
     strike: onTheWire((proxy, isOurs) => proxy.loseReplyOnce(isOurs, { resetAfterMs: 1_500 })),
     watchMs: 2_500,
   },
   {
     name: "F1b",
     what: "applied, connection dead both ways, reset after 1.5 s",
-    on: "acquire",
-    expect: "acquired",
     strike: onTheWire((proxy, isOurs) =>
       proxy.loseReplyOnce(isOurs, { resetAfterMs: 1_500, deaf: true }),
     ),
@@ -143,24 +128,18 @@ const onAcquire: Fault[] = [
   {
     name: "F2",
     what: "applied, reset before the reply",
-    on: "acquire",
-    expect: "acquired",
     strike: onTheWire((proxy, isOurs) => proxy.loseReplyOnce(isOurs, { resetAfterMs: 0 })),
     watchMs: 1_500,
   },
   {
     name: "F3a",
     what: "held for 1 s on an open connection",
-    on: "acquire",
-    expect: "acquired",
     strike: onTheWire((proxy, isOurs) => proxy.holdRequestOnce(isOurs, { releaseAfterMs: 1_000 })),
     watchMs: 2_200,
   },
   {
     name: "F3b",
     what: "held for 1 s, the client's socket dies at 0.3 s, the held copy still lands",
-    on: "acquire",
-    expect: "acquired",
     strike: onTheWire((proxy, isOurs) =>
       proxy.holdRequestOnce(isOurs, { releaseAfterMs: 1_000, resetClientAfterMs: 300 }),
     ),
@@ -169,8 +148,6 @@ const onAcquire: Fault[] = [
   {
     name: "F3c",
     what: "held for 1 s, the client's socket dies at 0.1 s, the held copy still lands",
-    on: "acquire",
-    expect: "acquired",
     strike: onTheWire((proxy, isOurs) =>
       proxy.holdRequestOnce(isOurs, { releaseAfterMs: 1_000, resetClientAfterMs: 100 }),
     ),
@@ -179,16 +156,12 @@ const onAcquire: Fault[] = [
   {
     name: "F3d",
     what: "held for 0.7 s on an open connection, so that the held copy lands before its deadline",
-    on: "acquire",
-    expect: "acquired",
     strike: onTheWire((proxy, isOurs) => proxy.holdRequestOnce(isOurs, { releaseAfterMs: 700 })),
     watchMs: 2_200,
   },
   {
     name: "F3e",
     what: "the same, and the client's socket dies at 0.1 s",
-    on: "acquire",
-    expect: "acquired",
     strike: onTheWire((proxy, isOurs) =>
       proxy.holdRequestOnce(isOurs, { releaseAfterMs: 700, resetClientAfterMs: 100 }),
     ),
@@ -197,8 +170,6 @@ const onAcquire: Fault[] = [
   {
     name: "F3f",
     what: "held for 1.3 s, the client's socket dies at 0.1 s, the held copy lands after its deadline",
-    on: "acquire",
-    expect: "acquired",
     strike: onTheWire((proxy, isOurs) =>
       proxy.holdRequestOnce(isOurs, { releaseAfterMs: 1_300, resetClientAfterMs: 100 }),
     ),
@@ -207,8 +178,6 @@ const onAcquire: Fault[] = [
   {
     name: "F4",
     what: "the reply comes after 6 s, later than the TTL",
-    on: "acquire",
-    expect: "acquired",
     strike: onTheWire((proxy, isOurs) => proxy.holdReplyOnce(isOurs, { releaseAfterMs: 6_000 })),
     watchMs: 7_000,
   },
@@ -228,11 +197,10 @@ const heldOnBoth = onTheWire(async (proxy, isOurs) => {
   void proxy.holdRequestOnce(isElsewhere, { releaseAfterMs: 900 });
 });
 
-const outages: Fault[] = [
+const outages: Omit<Fault, "on">[] = [
   {
     name: "F5",
     what: "held until 1.1 s on both connections, the held copies land after the answer",
-    on: "acquire",
     expect: "unavailable",
     strike: heldOnBoth,
     watchMs: 2_500,
@@ -240,7 +208,6 @@ const outages: Fault[] = [
   {
     name: "F6",
     what: "Redis unreachable for 3 s, asked at 0.3 s",
-    on: "acquire",
     expect: "unavailable",
     strike: unreachable(3_000, 300),
     watchMs: 5_500,
@@ -248,7 +215,6 @@ const outages: Fault[] = [
   {
     name: "F6 back",
     what: "Redis unreachable for 3 s, asked at 2.6 s",
-    on: "acquire",
     expect: "back in time",
     strike: unreachable(3_000, 2_600),
     watchMs: 5_500,
@@ -256,7 +222,6 @@ const outages: Fault[] = [
   {
     name: "F7",
     what: "SCRIPT FLUSH before each command, an extend among them",
-    on: "acquire",
     expect: "acquired",
     ownServer: true,
     strike: (target) => target.proxy.waitBeforeEachRequest(() => send(target, "SCRIPT", "FLUSH")),
@@ -266,7 +231,6 @@ const outages: Fault[] = [
   {
     name: "F8",
     what: "server paused for 2 s, asked at 0.3 s",
-    on: "acquire",
     expect: "unavailable",
     ownServer: true,
     strike: paused(2_000, 300),
@@ -275,7 +239,6 @@ const outages: Fault[] = [
   {
     name: "F8 back",
     what: "server paused for 2 s, asked at 1.4 s",
-    on: "acquire",
     expect: "back in time",
     ownServer: true,
     strike: paused(2_000, 1_400),
@@ -284,9 +247,12 @@ const outages: Fault[] = [
 ];
 
 export const faults: Fault[] = [
-  ...onAcquire,
-  ...outages,
-  ...refusals,
+  ...deliveries.map((fault): Fault => ({ ...fault, on: "acquire", expect: "acquired" })),
+  ...outages.map((fault): Fault => ({ ...fault, on: "acquire" })),
+  ...refusals.map(
+    (fault): Fault => ({ ...fault, on: "acquire", expect: "refused", ownServer: true }),
+  ),
+  ...wrongDatabase,
   ...onTheWay.map(
     (fault): Fault => ({
       ...fault,

@@ -7,7 +7,7 @@ import { labClients } from "./clients.ts";
 import { completeFaults, libraryFor } from "./complete-faults.ts";
 import type { Fault } from "./fault.ts";
 import { faults } from "./faults.ts";
-import { runCells, UncaughtRecorder } from "./run-cells.ts";
+import { recordUncaught, runCells } from "./run-cells.ts";
 
 /**
  * `npm run lab -- faults`: every fault with every client, each cell against its bound. Words on the command
@@ -25,8 +25,7 @@ const cells = chosenFaults.flatMap((fault) =>
 
 const binary = serverBinary();
 const server = await startServer(binary);
-const uncaught = new UncaughtRecorder();
-uncaught.start();
+const uncaught = recordUncaught();
 const eventLoop = monitorEventLoopDelay({ resolution: 1 });
 eventLoop.enable();
 console.log(

@@ -61,25 +61,15 @@ export async function runCells(
   return { results: cells.flatMap((cell) => results.get(cell) ?? []), failures, again };
 }
 
-/** What nobody caught while the lab ran. */
-export class UncaughtRecorder {
-  readonly #seen: string[] = [];
-  readonly #note = (error: unknown): void => {
-    this.#seen.push(error instanceof Error ? `${error.name}: ${error.message}` : String(error));
+/** Records what nobody catches, until `stop`; `take` is what came since it was last called. */
+export function recordUncaught(): { take(): string[]; stop(): void } {
+  const seen: string[] = [];
+  const note = (error: unknown): void => {
+    seen.push(error instanceof Error ? `${error.name}: ${error.message}` : String(error));
   };
-
-  start(): void {
-    process.on("unhandledRejection", this.#note);
-    process.on("uncaughtException", this.#note);
-  }
-
-  stop(): void {
-    process.off("unhandledRejection", this.#note);
-    process.off("uncaughtException", this.#note);
-  }
-
-  /** What came since the last call. */
-  take(): string[] {
-    return this.#seen.splice(0);
-  }
+  process.on("unhandledRejection", note).on("uncaughtException", note);
+  return {
+    take: () => seen.splice(0),
+    stop: () => process.off("unhandledRejection", note).off("uncaughtException", note),
+  };
 }

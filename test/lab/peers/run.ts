@@ -7,7 +7,7 @@ import type { Cell, CellResult } from "../faults/cell.ts";
 import { labClient } from "../faults/clients.ts";
 import { faults } from "../faults/faults.ts";
 import type { Library } from "../faults/library.ts";
-import { runCells, UncaughtRecorder } from "../faults/run-cells.ts";
+import { recordUncaught, runCells } from "../faults/run-cells.ts";
 import { installPeers, peerVersions } from "../install-peers.ts";
 import { summaryOf, wordsFor } from "./comparison.ts";
 
@@ -32,8 +32,7 @@ const rows = faults.filter(
 
 const binary = serverBinary();
 const server = await startServer(binary);
-const uncaught = new UncaughtRecorder();
-uncaught.start();
+const uncaught = recordUncaught();
 const results: CellResult[] = [];
 const rejections = new Map<Library, string[]>();
 const notRun: string[] = [];
