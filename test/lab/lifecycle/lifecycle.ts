@@ -1,11 +1,13 @@
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
+import { afterAll, describe, expect, test } from "vitest";
 import { RedisStore, SubmitLock } from "../../../src/index.ts";
 import type { Framework } from "../../http/frameworks.ts";
 import { gate } from "../../http/gate.ts";
+import { onAll } from "../../http/once-shop.ts";
 import { patientTimes } from "../../http/shop.ts";
 import type { AppParts, Turn } from "../../http/turn.ts";
-import { ioredis6 } from "../../support/clients.ts";
+import { closeClients, ioredis6 } from "../../support/clients.ts";
 import { freshUser } from "../../support/ids.ts";
 import { sharedRedisPort } from "../../support/redis-server.ts";
 import { until } from "../../support/until.ts";
@@ -114,4 +116,25 @@ export async function live(options: LifecycleOptions): Promise<LifecycleResult> 
 
 function nameOf({ req }: Turn): HandlerName {
   return req.headers["x-handler"] as HandlerName;
+}
+
+const seed = Number(process.env["LIFECYCLE_SEED"] ?? Math.floor(Math.random() * 2 ** 32));
+const ways = onAll.flatMap((framework) =>
+  [false, true].map((isOnce) => ({
+    framework,
+    isOnce,
+    name: `${framework.name}, ${isOnce ? "with idempotency" : "the lock alone"}`,
+  })),
+);
+
+/** The suite of the random lifecycle, with so many visits for each framework and guard. */
+export function lifecycleSuite(size: Pick<LifecycleOptions, "customers" | "rounds">): void {
+  afterAll(closeClients);
+  describe(`P1 and P5: clients that come and leave at random, LIFECYCLE_SEED=${seed}`, () => {
+    test.concurrent.each(ways)("leave no lock and no second holder: $name", async (way) => {
+      const { orders, overlaps } = await live({ ...way, seed, ...size });
+      expect(overlaps).toEqual([]);
+      expect(orders).toBeGreaterThan(0);
+    });
+  });
 }

@@ -7,7 +7,7 @@ import { now, type Settings } from "../service/protocol.ts";
 import { type Service, startService } from "../service/service.ts";
 import type { Topology } from "./topology.ts";
 import { acquireTimeoutMs, ttlMs } from "./under-fault.ts";
-import { WriteObserver } from "./write-observer.ts";
+import { WriteObserver } from "./writes.ts";
 
 const names = ["Express 5, guard.protect(handler)", "Koa 3"] as const;
 

@@ -2,8 +2,7 @@ import { afterAll, beforeAll, expect, inject, test } from "vitest";
 import type { ClientName } from "../client-name.ts";
 import type { Service } from "../service/service.ts";
 import { keepLock, killService, loseWrite, startServices, terminateService } from "./endings.ts";
-import { faults } from "./faults.ts";
-import type { Topology } from "./topology.ts";
+import { faults, type Topology } from "./topology.ts";
 import { misses, ttlMs, underFault } from "./under-fault.ts";
 
 /** The bounded version of `npm run lab -- topologies`: one fault and the endings. */

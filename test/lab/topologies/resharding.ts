@@ -10,7 +10,7 @@ import { startReplicatedCluster } from "./cluster.ts";
 import { keyIn, keyPrefix, lastOf, Moves, slotCount, users } from "./moves.ts";
 import { isInStep, type Node, type Topology } from "./topology.ts";
 import { resumeBoundMs } from "./under-fault.ts";
-import { WriteProbe } from "./write-probe.ts";
+import { WriteProbe } from "./writes.ts";
 
 export interface ReshardingOptions {
   readonly durationMs: number;

@@ -4,9 +4,8 @@ import { labClients } from "../client-name.ts";
 import type { Service } from "../service/service.ts";
 import { startReplicatedCluster } from "./cluster.ts";
 import { killService, loseWrite, startServices, terminateService } from "./endings.ts";
-import { faults } from "./faults.ts";
 import { startSentinels } from "./sentinel.ts";
-import type { Topology } from "./topology.ts";
+import { faults, type Topology } from "./topology.ts";
 import { misses, type Outcome, ttlMs, underFault } from "./under-fault.ts";
 
 /**
