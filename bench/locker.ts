@@ -24,7 +24,7 @@ export const deleteIfMine =
   'if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0';
 
 /** A command that ioredis sends as EVALSHA: at least as fast as EVAL, so it is the measure. */
-export type WithDeleteIfMine = { deleteIfMine(key: string, ownerId: string): Promise<unknown> };
+type WithDeleteIfMine = { deleteIfMine(key: string, ownerId: string): Promise<unknown> };
 
 export function withDeleteIfMine<C extends Client>(client: C): C & WithDeleteIfMine {
   client.defineCommand("deleteIfMine", { numberOfKeys: 1, lua: deleteIfMine });

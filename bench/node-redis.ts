@@ -3,7 +3,7 @@ import { createClient, createCluster } from "redis";
 import { deleteIfMine, type Locker, notTaken, ttlMs } from "./locker.ts";
 
 /** What the plain lock calls, of a client or a Cluster. */
-export type NodeRedis = Pick<ReturnType<typeof createClient>, "set" | "evalSha">;
+type NodeRedis = Pick<ReturnType<typeof createClient>, "set" | "evalSha">;
 
 interface Hold {
   readonly key: string;

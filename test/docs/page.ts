@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 export const ROOT: string = fileURLToPath(new URL("../..", import.meta.url));
 
 /** A fenced block of a page. */
-export interface Block {
+interface Block {
   readonly language: string;
   /** The nearest heading above. */
   readonly heading: string;
@@ -13,7 +13,7 @@ export interface Block {
 }
 
 /** A link or a picture of a page. */
-export interface Link {
+interface Link {
   readonly target: string;
   readonly isPicture: boolean;
 }

@@ -2,6 +2,7 @@ import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { type BrowserContext, chromium } from "playwright-core";
+import { runExample } from "../../docs/examples/run-example.ts";
 import { installOnDebian } from "../../support/server-binary.ts";
 
 const NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
@@ -26,7 +27,7 @@ function onPath(env: NodeJS.ProcessEnv): string | undefined {
   return NAMES.flatMap((name) => folders.map((folder) => join(folder, name))).find(existsSync);
 }
 
-export interface BrowserOptions {
+interface BrowserOptions {
   readonly colorScheme?: "light" | "dark";
   readonly viewport?: { readonly width: number; readonly height: number };
   readonly javaScriptEnabled?: boolean;
@@ -61,6 +62,27 @@ export async function startChromium(
     async close() {
       await context.close();
       rmSync(profile, { recursive: true, force: true });
+    },
+  };
+}
+
+/** `npm run demo`, without npm: what is ended is then the demo itself. */
+export interface RunningDemo {
+  readonly url: string;
+  output(): string;
+  end(): Promise<number | string>;
+}
+
+/** @param env what is set beside the environment of this process. */
+export async function startDemo(file: string, env: NodeJS.ProcessEnv = {}): Promise<RunningDemo> {
+  const demo = runExample(file, { env: { PORT: "0", ...env } });
+  const [, url = ""] = await demo.prints(/(http:\/\/127\.0\.0\.1:\d+)\n[\s\S]*it is your turn/);
+  return {
+    url,
+    output: () => demo.output(),
+    async end() {
+      demo.kill("SIGTERM");
+      return await demo.ended;
     },
   };
 }

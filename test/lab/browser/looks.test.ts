@@ -3,8 +3,7 @@ import type { BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { problemOf, type RefusalReason } from "../../../src/http/refusals.ts";
 import { until } from "../../support/until.ts";
-import { startChromium } from "./chromium.ts";
-import { type RunningDemo, startDemo } from "./demo.ts";
+import { type RunningDemo, startChromium, startDemo } from "./chromium.ts";
 import { Visitor } from "./visitor.ts";
 
 let demo: RunningDemo;

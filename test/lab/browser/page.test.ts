@@ -1,8 +1,7 @@
 import type { BrowserContext } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { until } from "../../support/until.ts";
-import { startChromium } from "./chromium.ts";
-import { type RunningDemo, startDemo } from "./demo.ts";
+import { type RunningDemo, startChromium, startDemo } from "./chromium.ts";
 import { Visitor } from "./visitor.ts";
 
 describe.each([

@@ -1,8 +1,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { BrowserContext, Page } from "playwright-core";
-import { startChromium } from "./chromium.ts";
-import { startDemo } from "./demo.ts";
+import { startChromium, startDemo } from "./chromium.ts";
 
 /** `npm run lab -- screenshots`: the page, and the three ends of two clicks, each in light, dark and on a phone. */
 const folder = fileURLToPath(new URL("../../../docs/evidence/", import.meta.url));

@@ -136,7 +136,7 @@ describe.skipIf(isLeftOut).each(everyRedisClient)(
  * libfaketime, which gives a server a wall clock of its own; on Debian and Ubuntu as root it is
  * installed. `undefined` where there is none.
  */
-export function faketimeLibrary(): string | undefined {
+function faketimeLibrary(): string | undefined {
   return library() ?? (installOnDebian("libfaketime") ? library() : undefined);
 }
 
@@ -150,7 +150,7 @@ function library(): string | undefined {
 }
 
 /** Whether the server starts under it: an allocator that looks at the clock at once may hang. */
-export function canBeStepped(binary: string, faketime: string): boolean {
+function canBeStepped(binary: string, faketime: string): boolean {
   const env = { ...process.env, ...preloaded(faketime) };
   return spawnSync(binary, ["--version"], { env, stdio: "ignore", timeout: 10_000 }).status === 0;
 }
@@ -161,12 +161,12 @@ function preloaded(faketime: string): NodeJS.ProcessEnv {
 }
 
 /** A server whose wall clock steps; its monotonic one goes on, as that of a real host. */
-export interface SteppedServer extends RedisServer {
+interface SteppedServer extends RedisServer {
   /** By how many seconds its wall clock is wrong from now on. */
   step(seconds: number): void;
 }
 
-export async function startStepped(binary: string, faketime: string): Promise<SteppedServer> {
+async function startStepped(binary: string, faketime: string): Promise<SteppedServer> {
   const folder = mkdtempSync(join(tmpdir(), "submit-lock-clock-"));
   const file = join(folder, "offset");
   const step = (seconds: number) => {

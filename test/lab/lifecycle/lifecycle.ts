@@ -15,7 +15,7 @@ import { Random } from "../simulation/time/random.ts";
 import { type HandlerName, handlerNames, handlers } from "./handlers.ts";
 import { planVisit, type Visit, visit } from "./visits.ts";
 
-export interface LifecycleOptions {
+interface LifecycleOptions {
   readonly framework: Framework;
   readonly isOnce: boolean;
   readonly seed: number;
@@ -25,7 +25,7 @@ export interface LifecycleOptions {
 }
 
 /** What was seen. */
-export interface LifecycleResult {
+interface LifecycleResult {
   orders: number;
   /** The handlers of orders whose user had another one at work. */
   readonly overlaps: string[];
@@ -36,7 +36,7 @@ export interface LifecycleResult {
  *
  * @throws when a lock is held although its requests are over.
  */
-export async function live(options: LifecycleOptions): Promise<LifecycleResult> {
+async function live(options: LifecycleOptions): Promise<LifecycleResult> {
   const { customers, framework, isOnce, rounds, seed } = options;
   const redis = ioredis6.connect(sharedRedisPort());
   const lock = new SubmitLock({ store: new RedisStore(redis), ...patientTimes });

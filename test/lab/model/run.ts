@@ -1,6 +1,185 @@
-import { rmSync } from "node:fs";
-import { type Exploration, explore, missingPrograms, openFolder, SHORTEST, story } from "./spin.ts";
-import { LIMITS, LONGER_RECORD, ONE_OWNER, RECORD, SAFEGUARDS, TWO_OWNERS } from "./switches.ts";
+import { spawnSync } from "node:child_process";
+import { copyFileSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+// What is compiled into the model: how large it is, and which safeguard it lacks.
+
+/** Small, with longer budgets and two extends under way: enough for a counterexample of most. */
+const ONE_OWNER = ["-DOWNERS=1", "-DTIMEOUT=2", "-DEXTENDS=2"];
+const TWO_OWNERS = ["-DOWNERS=2", "-DTIMEOUT=1", "-DEXTENDS=1"];
+/** The rival stands for everybody else: with two owners the states take more than 4 GB. */
+const RECORD = ["-DOWNERS=1", "-DTIMEOUT=1", "-DEXTENDS=1", "-DRECORD"];
+const LONGER_RECORD = ["-DOWNERS=1", "-DTIMEOUT=2", "-DEXTENDS=1", "-DRECORD"];
+const PERSON = ["-DOWNERS=1", "-DTIMEOUT=1", "-DEXTENDS=1", "-DPERSON"];
+
+interface Switch {
+  readonly flag: string;
+  readonly what: string;
+  readonly violates: string;
+  readonly constants: readonly string[];
+}
+
+const withSize =
+  (constants: readonly string[]) =>
+  (flag: string, what: string, violates: string): Switch => ({ flag, what, violates, constants });
+const one = withSize(ONE_OWNER);
+const recorded = withSize(RECORD);
+const freed = withSize(PERSON);
+
+const SAFEGUARDS: readonly Switch[] = [
+  one("NO_CONFIRM", "confirm with the same owner id", "no_self_contention"),
+  {
+    flag: "NO_FRESH_ID",
+    what: "a fresh owner id for each attempt",
+    violates: "no_foreign_delete",
+    // Somebody has to come back under the same id.
+    constants: TWO_OWNERS,
+  },
+  one("NO_DEADLINE", "deadline of a copy", "no_orphan"),
+  one("NO_WINDOW", "window before the deadline", "no_orphan"),
+  one("NO_EPOCH", "unclean answers do not close a copy", "no_orphan"),
+  one("NO_RETIRE", "retire", "no_orphan"),
+  one("NO_FINALITY", "finality by the server's clock", "no_orphan"),
+  one("NO_RETIRE_BOUND", "full length of a retire", "no_orphan"),
+  one("NO_COMPARE_IN_DELETE", "compare in delete", "no_foreign_delete"),
+  one("NO_COMPARE_IN_EXTEND", "compare in extend", "mutual_exclusion"),
+  one("NO_LIFE_FROM_FIRST_SEND", "life from before the first send", "mutual_exclusion"),
+  one("NO_EXTEND_FROM_SEND", "extend counts from its send", "mutual_exclusion"),
+  one("NO_NEVER_BACK", "an older extend takes nothing away", "no_needless_loss"),
+  one("NO_LOST_IS_LOST", "a doubtful lease that ran out is lost", "no_silent_loss"),
+  recorded("NO_LOOK", "an acquire looks for the record", "once"),
+  recorded("NO_LOOK_IN_CONFIRM", "a record beats one's own lock", "once"),
+  recorded("NO_RECORD_BEFORE_RELEASE", "in two steps: record, then release", "no_gap"),
+  recorded("NO_LOCK_KEPT", "the lock stays where the record is refused", "no_gap"),
+  recorded("NO_WAIT_FOR_COMPLETE", "retiring waits for the complete", "no_gap"),
+  recorded("NO_FIRST_WRITER", "the first writer of a record wins", "record_is_kept"),
+  recorded("NO_ABSOLUTE_EXPIRY", "the expiry is equal in every copy", "record_is_kept"),
+  recorded("NO_EXPIRY_FIRST", "too late is said before another's record", "no_false_alarm"),
+  recorded("NO_RECORD_WITHOUT_LOCK", "a record does not need the lock", "no_lost_answer"),
+  recorded("NO_RETIRE_OF_REPLAYED", "a retire after a replay", "no_orphan"),
+  {
+    flag: "NO_WHOLE_LIFE",
+    what: "a life that a clock has lengthened is cut to no less than its own",
+    violates: "mutual_exclusion",
+    constants: [...ONE_OWNER, "-DSTEP"],
+  },
+  {
+    flag: "NO_FIRST_DEADLINE",
+    what: "what a node has refused keeps its deadline",
+    violates: "no_orphan",
+    constants: [...ONE_OWNER, "-DNODES"],
+  },
+  {
+    flag: "NO_KEYLESS_CALL",
+    what: "a gathered call declares no key",
+    violates: "mutual_exclusion",
+    constants: [...ONE_OWNER, "-DNODES"],
+  },
+  freed("NO_TOMBSTONE", "free leaves a tombstone", "mutual_exclusion"),
+  freed("NO_KEPT_EXPIRY", "a tombstone keeps the expiry", "mutual_exclusion"),
+  freed("NO_COMPARE_IN_FREE", "compare in free", "no_foreign_free"),
+];
+
+const LIMITS: readonly Switch[] = [
+  one("WITH_LONGER_DELAYS", "delay as long as the clock is wrong", "no_orphan"),
+];
+
+// The model is explored so: spin writes a verifier, a C compiler makes `pan` of it, and `pan` searches.
+const MODEL = "submit-lock.pml";
+const COMPILER = process.env["CC"] ?? "cc";
+const RUN_BOUND_MS = 10 * 60_000;
+const MEMORY_MB = 4_000;
+
+/**
+ * Breadth first, so that the trail is the shortest. These runs take less time than an optimising
+ * compiler would.
+ */
+const SHORTEST = ["-O0", "-DBFS"];
+
+interface Exploration {
+  /** The property that does not hold, `undefined` when all of them do. */
+  readonly violated: string | undefined;
+  readonly depth: number;
+  readonly states: number;
+  readonly seconds: number;
+  readonly megabytes: number;
+}
+
+/** Those of the programs that are not there. */
+function missingPrograms(): string[] {
+  return [
+    ["spin", "-V"],
+    [COMPILER, "--version"],
+  ]
+    .filter(([program = "", argument = ""]) => spawnSync(program, [argument]).status !== 0)
+    .map(([program = ""]) => program);
+}
+
+/** A new folder with the model in it: spin and pan read and write by that name where they run. */
+function openFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), "submit-lock-model-"));
+  const home = fileURLToPath(new URL(".", import.meta.url));
+  for (const part of readdirSync(home).filter((name) => name.endsWith(".pml"))) {
+    copyFileSync(join(home, part), join(folder, part));
+  }
+  return folder;
+}
+
+function explore(
+  macros: readonly string[],
+  compilerFlags: readonly string[],
+  folder: string,
+): Exploration {
+  run("spin", ["-a", ...macros, MODEL], folder);
+  // NOREDUCE: every step is about shared variables, so the partial order reduction finds nothing.
+  const flags = ["-w", "-DSAFETY", "-DNOREDUCE", `-DMEMLIM=${MEMORY_MB}`];
+  run(COMPILER, [...flags, ...compilerFlags, "-o", "pan", "pan.c"], folder);
+  const from = performance.now();
+  const output = run(join(folder, "pan"), ["-m100000", "-w25"], folder);
+  const seconds = Math.round((performance.now() - from) / 100) / 10;
+
+  // `pan` exits 0 whatever it finds, and a search that was cut short has found nothing either.
+  const errors = numberIn(output, /errors: (\d+)/);
+  const violated = /assertion violated (\w+)/.exec(output)?.[1];
+  const complete = !/Search not completed|max search depth too small|out of memory/.test(output);
+  if (errors === undefined || (violated === undefined && (errors > 0 || !complete))) {
+    throw new Error(`pan ${macros.join(" ")} did not finish its search:\n${output}`);
+  }
+  return {
+    violated,
+    depth: numberIn(output, /depth reached (\d+)/) ?? 0,
+    states: numberIn(output, /(\S+) states, stored/) ?? 0,
+    seconds,
+    megabytes: Math.round(numberIn(output, /(\S+)\s+total actual memory usage/) ?? 0),
+  };
+}
+
+/** What happened on the trail that pan has just written. */
+function story(macros: readonly string[], folder: string): string[] {
+  const output = run("spin", ["-t", "-T", ...macros, MODEL], folder);
+  return output
+    .split("\n")
+    .filter((line) => /^(owner|server|reset|the rival|a person|--)/.test(line));
+}
+
+function numberIn(text: string, pattern: RegExp): number | undefined {
+  const found = pattern.exec(text)?.[1];
+  return found === undefined ? undefined : Number(found);
+}
+
+function run(program: string, args: readonly string[], cwd: string): string {
+  const { status, stdout, stderr, error } = spawnSync(program, args, {
+    cwd,
+    encoding: "utf8",
+    timeout: RUN_BOUND_MS,
+    maxBuffer: 64 * 1024 * 1024,
+  });
+  if (error !== undefined) throw error;
+  if (status !== 0) throw new Error(`${program} ${args.join(" ")} failed:\n${stdout}${stderr}`);
+  return stdout;
+}
 
 /**
  * `npm run lab -- model`: spin visits every state of `submit-lock.pml` with everything on, and then finds,
@@ -61,14 +240,7 @@ function checkAll(folder: string): number {
       asExpected &&= found.violated === violates;
       const events = found.violated === undefined ? 0 : story(macros, folder).length;
       const { depth, seconds } = found;
-      return {
-        flag,
-        what,
-        violated: resultOf(found),
-        depth,
-        events,
-        seconds,
-      };
+      return { flag, what, violated: resultOf(found), depth, events, seconds };
     });
     console.table(rows);
   }

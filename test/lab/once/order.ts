@@ -19,7 +19,7 @@ export interface Receipt {
   readonly note?: string;
 }
 
-export interface Text {
+interface Text {
   readonly type: "application/json" | "text/plain";
   readonly body: string;
 }

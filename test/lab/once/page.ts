@@ -97,7 +97,7 @@ function wrongAnswers({ trials, crash }: Played): number {
   return played.flatMap(({ told }) => told).filter(isWrong).length;
 }
 
-export interface Conditions {
+interface Conditions {
   readonly trials: number;
   readonly crashUsers: number;
   readonly server: string;

@@ -7,7 +7,7 @@ import { type ShopProcess, startShop } from "./stage.ts";
 /** The route without anything before it, this package, and the two neighbours on plain Express. */
 const compared = ["plain", "submit-lock", "express-idempotency", "node-idempotency"];
 
-export interface SpeedOptions {
+interface SpeedOptions {
   readonly binary: string;
   /** @defaultValue 7 */
   readonly rounds?: number;

@@ -8,13 +8,13 @@ import { startProxy } from "../../support/proxy.ts";
 import { peerVersions } from "../install-peers.ts";
 
 /** A client, as far as this experiment uses it. */
-export interface Connected {
+interface Connected {
   /** Sends one command. */
   send(words: readonly string[]): Promise<unknown>;
   close(): void;
 }
 
-export interface Grants {
+interface Grants {
   readonly tries: number;
   /** How many of them were told `OK`. Each is wrong: another process holds the key. */
   readonly granted: number;
@@ -24,7 +24,7 @@ export interface Grants {
  * Eight callers try `SET NX` on a key that another process holds, all the time, on one client, whose
  * connection is reset every 40 to 70 ms.
  */
-export async function wrongGrants(
+async function wrongGrants(
   redisPort: number,
   key: string,
   resets: number,

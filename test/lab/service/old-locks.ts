@@ -7,7 +7,7 @@ import { ttlMs } from "../faults/library.ts";
 type Try = (redis: AnyRedis, key: string) => Promise<(() => Promise<unknown>) | undefined>;
 
 /** The same for a user, on the client of one server. */
-export type OldLock = (user: string) => ReturnType<Try>;
+type OldLock = (user: string) => ReturnType<Try>;
 
 /** The two hours of the story, scaled: one second stands for four minutes. */
 const twoHoursMs = 30_000;

@@ -6,13 +6,12 @@ import { until } from "../../support/until.ts";
 import { labClients } from "../client-name.ts";
 import { overlapping } from "../ledger.ts";
 import { click, type Order } from "../service/clicks.ts";
-import { writeHistory } from "../service/history.ts";
-import { Misses, runLaboratory, seedOf, setting } from "../service/laboratory.ts";
+import { Misses, runLaboratory, seedOf, setting, writeHistory } from "../service/laboratory.ts";
 import type { Settings } from "../service/protocol.ts";
 import { type Service, startService } from "../service/service.ts";
 import { Random } from "../simulation/time/random.ts";
 
-export interface CallsOptions {
+interface CallsOptions {
   /** The Redis server. */
   readonly binary: string;
   readonly seed: number;
@@ -148,7 +147,7 @@ async function keptBy(lock: SubmitLock, calls: readonly Order[]) {
 }
 
 /** How often each thing became of a run: its value was kept, or why not. */
-export function fatesOf({ holdings, kept, killed }: CallsResult): Record<string, number> {
+function fatesOf({ holdings, kept, killed }: CallsResult): Record<string, number> {
   const fates: Record<string, number> = {};
   for (const holding of holdings) {
     const { isDone, lost, order = "", ownerId } = holding;

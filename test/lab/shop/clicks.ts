@@ -4,12 +4,11 @@ import { startServer } from "../../support/server-process.ts";
 import { labClients } from "../client-name.ts";
 import { overlapping } from "../ledger.ts";
 import { type Click, click, crowd } from "../service/clicks.ts";
-import { writeHistory } from "../service/history.ts";
-import { Misses, runLaboratory, seedOf, setting } from "../service/laboratory.ts";
+import { Misses, runLaboratory, seedOf, setting, writeHistory } from "../service/laboratory.ts";
 import { type Service, startService } from "../service/service.ts";
 import { Random } from "../simulation/time/random.ts";
 
-export interface ClicksOptions {
+interface ClicksOptions {
   /** The Redis server. */
   readonly binary: string;
   readonly seed: number;
@@ -77,7 +76,7 @@ const isInFlight = ({ reply, status }: Click) =>
   status === 409 && JSON.parse(reply?.body ?? "{}").code === "idempotency_in_flight";
 
 /** The answers, by what they are. */
-export function answersOf({ pairs }: ClicksResult) {
+function answersOf({ pairs }: ClicksResult) {
   const clicks = pairs.flat();
   const placed = clicks.filter(isPlaced);
   return {

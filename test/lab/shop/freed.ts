@@ -8,13 +8,12 @@ import { until } from "../../support/until.ts";
 import { labClients } from "../client-name.ts";
 import { type Holding, overlapping } from "../ledger.ts";
 import { click } from "../service/clicks.ts";
-import { writeHistory } from "../service/history.ts";
-import { Misses, runLaboratory, seedOf, setting } from "../service/laboratory.ts";
+import { Misses, runLaboratory, seedOf, setting, writeHistory } from "../service/laboratory.ts";
 import { now } from "../service/protocol.ts";
 import { type Service, startService } from "../service/service.ts";
 import { Random } from "../simulation/time/random.ts";
 
-export interface FreedOptions {
+interface FreedOptions {
   /** The Redis server. */
   readonly binary: string;
   readonly seed: number;

@@ -7,8 +7,7 @@ import { type Click, click, crowd, longestStranded } from "../service/clicks.ts"
 import { Misses, runLaboratory, seedOf, setting } from "../service/laboratory.ts";
 import { megabytes, now, type Vitals } from "../service/protocol.ts";
 import { type Service, startService } from "../service/service.ts";
-import { type Site, startCluster, startSingle } from "../service/site.ts";
-import { Trouble } from "../service/trouble.ts";
+import { type Site, startCluster, startSingle, Trouble } from "../service/site.ts";
 import { Random } from "../simulation/time/random.ts";
 
 const times = { ttlMs: 2_000, acquireTimeoutMs: 500 };

@@ -54,7 +54,7 @@ export async function killService(victim: Service, other: Service): Promise<numb
   return await freeAfter(other, user);
 }
 
-export interface Drained {
+interface Drained {
   readonly status: number;
   /** How long after the order's answer the user's next one was placed elsewhere. */
   readonly freeAfterMs: number;
@@ -79,7 +79,7 @@ export async function terminateService(victim: Service, other: Service): Promise
 /** A lease that is not extended: a failover that lost it would go unnoticed by its holder. */
 const longHold = { ttlMs: 40_000, maxHoldMs: 40_000 } as const;
 
-export interface LostWrite {
+interface LostWrite {
   /** Whether two orders of one user ran at the same time. */
   readonly overlapped: boolean;
   /** Whether the server that took the second lock never had the first. */
@@ -147,7 +147,7 @@ export async function loseWrite(
   }
 }
 
-export interface KeptLock {
+interface KeptLock {
   /** What the user's other clicks were answered while the first order ran, on the new master. */
   readonly meanwhile: readonly number[];
   readonly overlapped: boolean;

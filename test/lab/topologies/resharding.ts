@@ -12,7 +12,7 @@ import { isInStep, type Node, type Topology } from "./topology.ts";
 import { resumeBoundMs } from "./under-fault.ts";
 import { WriteProbe } from "./writes.ts";
 
-export interface ReshardingOptions {
+interface ReshardingOptions {
   readonly durationMs: number;
   readonly seed: number;
   readonly callers: number;

@@ -2,8 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { freshUser } from "../../support/ids.ts";
 import { until } from "../../support/until.ts";
 import { overlapping } from "../ledger.ts";
-import { Anonymous } from "../service/anonymous.ts";
-import { type Click, longestStranded } from "../service/clicks.ts";
+import { Anonymous, type Click, longestStranded } from "../service/clicks.ts";
 import { now } from "../service/protocol.ts";
 import type { Service } from "../service/service.ts";
 import type { Fault, Topology } from "./topology.ts";
@@ -199,7 +198,7 @@ const pauseMs = 60;
  * Customers who order again and again, half of the time with a double click that reaches both
  * services.
  */
-export class Traffic {
+class Traffic {
   readonly users: readonly string[];
   readonly clicks: Click[] = [];
   readonly #services: readonly Service[];

@@ -8,7 +8,7 @@ import type { submitGuard } from "../../../src/express/index.ts";
 import type { RedisStore, SubmitLock } from "../../../src/index.ts";
 
 /** A version of the package. */
-export interface Package {
+interface Package {
   readonly RedisStore: typeof RedisStore;
   readonly SubmitLock: typeof SubmitLock;
   readonly submitGuard: typeof submitGuard;

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { type Holding, Ledger } from "../../lab/ledger.ts";
-import { historyOf } from "../../lab/service/history.ts";
+import { historyOf } from "../../lab/service/laboratory.ts";
 
 const begin = (ledger: Ledger, ownerId: string, askedAt: number, from: number): Holding =>
   ledger.begin({
