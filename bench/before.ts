@@ -15,8 +15,7 @@ import {
   startLoad,
 } from "./route/processes.ts";
 import { Observer } from "./server-stats.ts";
-import { quantile } from "./statistics.ts";
-import { table } from "./text.ts";
+import { quantile, table } from "./statistics.ts";
 
 /**
  * `npm run bench:before -- <commit or folder>`: this tree against an earlier one, both built, cell by

@@ -1,7 +1,7 @@
 import type { Library } from "./libraries.ts";
 import type { PairJob, PairResult } from "./pair-worker.ts";
+import { rounds, seconds } from "./part.ts";
 import { Child } from "./process/child.ts";
-import { rounds, seconds } from "./settings.ts";
 import { turns } from "./statistics.ts";
 
 export type PairProcess = Child<PairJob, PairResult>;

@@ -9,9 +9,7 @@ import {
   scriptsCorked,
 } from "./libraries.ts";
 import type { Client } from "./locker.ts";
-import { beginProfile, ownShare, type ProfileJob } from "./process/own-share.ts";
-import { serveJobs } from "./process/serve.ts";
-import { Samples } from "./samples.ts";
+import { beginProfile, ownShare, type ProfileJob, Samples, serveJobs } from "./process/serve.ts";
 
 /** What a process with one library is asked to do. */
 export type PairJob =

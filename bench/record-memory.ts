@@ -1,11 +1,14 @@
 import { randomBytes } from "node:crypto";
+import { readFileSync, writeFileSync } from "node:fs";
 import { Redis } from "ioredis";
 import { RedisStore, SubmitLock } from "submit-lock";
+import { serverBinary, serverVersion } from "../test/support/server-binary.ts";
+import { startServer } from "../test/support/server-process.ts";
 import { Observer } from "./server-stats.ts";
-import { number, table } from "./text.ts";
+import { number, table } from "./statistics.ts";
 
 /** The lengths of an order's answer that are measured, in bytes, and how many of each; 0: no body is kept. */
-export const answers: readonly { readonly bytes: number; readonly records: number }[] = [
+const answers: readonly { readonly bytes: number; readonly records: number }[] = [
   { bytes: 0, records: 20_000 },
   { bytes: 300, records: 20_000 },
   { bytes: 1_024, records: 20_000 },
@@ -40,11 +43,7 @@ export function answerOf(bytes: number): string {
 }
 
 /** Keeps so many answers, each of another user, and looks at what Redis takes for them. */
-export async function measureRecords(
-  port: number,
-  bytes: number,
-  records: number,
-): Promise<RecordMemory> {
+async function measureRecords(port: number, bytes: number, records: number): Promise<RecordMemory> {
   const redis = new Redis(port, "127.0.0.1");
   const lock = new SubmitLock({ store: new RedisStore(redis) });
   const observer = new Observer(port);
@@ -89,4 +88,25 @@ export function tableOf(measured: readonly RecordMemory[]): string {
     `${number(grown)} B`,
   ]);
   return table(["answer", "`MEMORY USAGE`", "memory of Redis for each"], rows);
+}
+
+/**
+ * `npm run lab -- record-memory`: measures the memory of records in a Redis, by the length of the answers.
+ * Writes the table of docs/operations/records.md.
+ */
+export async function run(): Promise<void> {
+  const binary = serverBinary();
+  const server = await startServer(binary);
+  const measured: RecordMemory[] = [];
+  for (const { bytes, records } of answers) {
+    measured.push(await measureRecords(server.port, bytes, records));
+  }
+  await server.stop();
+
+  const day = new Date().toISOString().slice(0, 10);
+  const made = `${day}, Node ${process.version}, ${serverVersion(binary)}.\n\n${tableOf(measured)}`;
+  console.log(made);
+  const marks = /(?<=<!-- made by npm run lab -- record-memory -->\n\n).*?(?=\n\n<!-- end -->)/s;
+  const page = new URL("../docs/operations/records.md", import.meta.url);
+  writeFileSync(page, readFileSync(page, "utf8").replace(marks, made));
 }

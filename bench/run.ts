@@ -3,22 +3,18 @@ import { createRequire } from "node:module";
 import { cpus, loadavg } from "node:os";
 import { installPeers, peerVersions } from "../test/lab/install-peers.ts";
 import { serverBinary, serverVersion } from "../test/support/server-binary.ts";
-import type { Findings, Part, Target } from "./part.ts";
-import { acknowledgement } from "./parts/acknowledged.ts";
-import { cluster } from "./parts/cluster.ts";
+import { type Findings, type Part, rounds, seconds, type Target } from "./part.ts";
 import { contended } from "./parts/contended.ts";
-import { memory } from "./parts/memory.ts";
+import { memory, scale } from "./parts/held.ts";
 import { nodeRedis } from "./parts/node-redis.ts";
 import { observed } from "./parts/observed.ts";
 import { once } from "./parts/once.ts";
 import { pairs } from "./parts/pairs.ts";
-import { processes } from "./parts/processes.ts";
 import { profile } from "./parts/profile.ts";
 import { route } from "./parts/route.ts";
-import { scale } from "./parts/scale.ts";
+import { acknowledgement, cluster, processes } from "./parts/several.ts";
 import { watchdogs } from "./parts/watchdogs.ts";
-import { rounds, seconds } from "./settings.ts";
-import { table } from "./text.ts";
+import { table } from "./statistics.ts";
 
 /**
  * `npm run bench`: this package beside what one could use instead, in one run. Prints tables, writes

@@ -1,5 +1,50 @@
-import type { Kind, OrderCost } from "./orders.ts";
-import { number, table } from "./text.ts";
+import { Page } from "../test/docs/page.ts";
+import { number, table } from "./statistics.ts";
+
+/** How orders come to Redis. */
+export interface Way {
+  /** The page of sizing says what it stands for. */
+  readonly name: string;
+  readonly connections: number;
+  /** How many orders each connection has under way; without it they come at random times. */
+  readonly callers?: number;
+  readonly perSecond?: number;
+  readonly seconds: number;
+}
+
+// Short: what is kept of each takes memory until the end.
+export const gathered: Way = {
+  name: "gathered",
+  connections: 1,
+  callers: 256,
+  seconds: 0.5,
+};
+
+export const ways: readonly Way[] = [
+  {
+    name: "apart",
+    connections: 64,
+    perSecond: 1_000,
+    seconds: 2,
+  },
+  { name: "busy", connections: 64, callers: 1, seconds: 1.5 },
+  gathered,
+];
+
+export const kinds = ["lock", "once"] as const;
+export type Kind = (typeof kinds)[number];
+
+/** What one order takes of Redis: its acquire, and its release or its record. */
+export interface OrderCost {
+  readonly calls: number;
+  readonly processorMicros: number;
+  readonly bytesIn: number;
+  readonly bytesOut: number;
+  readonly replicaBytes: number;
+}
+
+/** The length of the answer that is kept of an order with "once". */
+export const answerBytes = 1_024;
 
 /** One row of what was measured. */
 export interface CostRow extends OrderCost {
@@ -102,4 +147,26 @@ function size(bytes: number): string {
   let unit = 0;
   for (; value >= 999.5 && unit < units.length - 1; unit++) value /= 1e3;
   return `${number(value, value < 10 ? 1 : 0)} ${units[unit]}`;
+}
+
+/** The measured costs of an order and of a lock, read from the page. */
+export function figuresOf(): Figures {
+  const sizing = new Page("docs/operations/sizing.md");
+  const measured = sizing.tableUnder("What an order costs");
+  const costs = measured.flatMap(([name = "", ...cells]): CostRow[] => {
+    const kind = kinds.find((each) => name.startsWith(`${each}, `));
+    // Those of a Cluster have no column for replicas.
+    if (kind === undefined || cells.length < 5) return [];
+    const [calls = 0, processorMicros = 0, bytesIn = 0, bytesOut = 0, replicaBytes = 0] =
+      cells.map(numberIn);
+    const way = name.slice(kind.length + 2);
+    return [{ kind, way, calls, processorMicros, bytesIn, bytesOut, replicaBytes }];
+  });
+  const [, ofLock = ""] = /takes (\S+) B of Redis' memory/.exec(sizing.text) ?? [];
+  return { costs, lockBytes: numberIn(ofLock) };
+}
+
+/** The number that a cell begins with, with thin spaces between thousands; 0 for none. */
+function numberIn(cell: string): number {
+  return Number(/^\d[\d\u2009]*(?:\.\d+)?/.exec(cell)?.[0].replaceAll("\u2009", "") ?? 0);
 }

@@ -1,18 +1,18 @@
 import { startServer } from "../../test/support/server-process.ts";
-import { atLeast, type Findings } from "../part.ts";
+import { atLeast, type Findings, rounds, seconds } from "../part.ts";
 import {
   checkStatus,
   type LoadResult,
+  nameOf,
+  type Route,
+  routes,
   startLoad,
   startRoute,
   warmAgain,
   warmUp,
 } from "../route/processes.ts";
-import { nameOf, type Route, routes } from "../route/variants.ts";
 import { Observer } from "../server-stats.ts";
-import { rounds, seconds } from "../settings.ts";
-import { medianOf, ratioOf, turns } from "../statistics.ts";
-import { number, spreadText, table } from "../text.ts";
+import { medianOf, number, ratioOf, spreadText, table, turns } from "../statistics.ts";
 
 const connections = 64;
 const user = "impatient";

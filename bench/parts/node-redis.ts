@@ -10,8 +10,7 @@ import {
 import { pairRounds } from "../pair-process.ts";
 import type { PairResult } from "../pair-worker.ts";
 import { atLeast, atMost, type Findings, type Target } from "../part.ts";
-import { medianOf, pairedRatio } from "../statistics.ts";
-import { number, table } from "../text.ts";
+import { medianOf, number, pairedRatio, table } from "../statistics.ts";
 
 const callerCounts = [1, 32, 256] as const;
 const places = [

@@ -1,17 +1,16 @@
 import { startServer } from "../../test/support/server-process.ts";
-import { atLeast, type Findings } from "../part.ts";
+import { atLeast, type Findings, rounds, seconds } from "../part.ts";
 import {
   checkStatus,
   type ServerProcess,
   startLoad,
   startRoute,
+  type Variant,
+  variantNames,
   warmAgain,
   warmUp,
 } from "../route/processes.ts";
-import { type Variant, variantNames } from "../route/variants.ts";
-import { rounds, seconds } from "../settings.ts";
-import { medianOf, ratioOf, turns } from "../statistics.ts";
-import { number, spreadText, table } from "../text.ts";
+import { medianOf, number, ratioOf, spreadText, table, turns } from "../statistics.ts";
 
 const connections = 64;
 const variants = ["protect", "measured", "traced"] as const satisfies readonly Variant[];

@@ -2,21 +2,20 @@ import { installPeers } from "../../test/lab/install-peers.ts";
 import { measureSpeed, type Speed } from "../../test/lab/once/speed.ts";
 import { startServer } from "../../test/support/server-process.ts";
 import { scriptCalls } from "../libraries.ts";
-import { atLeast, atMost, type Findings, type Target } from "../part.ts";
+import { atLeast, atMost, type Findings, rounds, seconds, type Target } from "../part.ts";
 import {
   checkStatus,
   type LoadJob,
+  type Route,
   type ServerProcess,
   startLoad,
   startRoute,
+  type Variant,
   warmAgain,
   warmUp,
 } from "../route/processes.ts";
-import type { Route, Variant } from "../route/variants.ts";
 import { costBetween, Observer } from "../server-stats.ts";
-import { rounds, seconds } from "../settings.ts";
-import { medianOf, pairedRatio, turns } from "../statistics.ts";
-import { number, quartilesText, table } from "../text.ts";
+import { medianOf, number, pairedRatio, quartilesText, table, turns } from "../statistics.ts";
 
 const connections = 64;
 /** A rate at which no request waits for another. */

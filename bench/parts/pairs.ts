@@ -10,11 +10,9 @@ import {
 } from "../libraries.ts";
 import { type PairProcess, startPairs, warmUp } from "../pair-process.ts";
 import type { PairResult } from "../pair-worker.ts";
-import { atLeast, atMost, type Findings, type Target } from "../part.ts";
+import { atLeast, atMost, type Findings, rounds, seconds, type Target } from "../part.ts";
 import { type Cost, costBetween, Observer } from "../server-stats.ts";
-import { rounds, seconds } from "../settings.ts";
-import { medianOf, ratioOf, type Spread, turns } from "../statistics.ts";
-import { number, spreadText, table } from "../text.ts";
+import { medianOf, number, ratioOf, type Spread, spreadText, table, turns } from "../statistics.ts";
 
 const callerCounts: readonly number[] = [1, 32, 256];
 const measured: readonly Library[] = [...libraries, scriptsAlone];

@@ -2,20 +2,20 @@ import { startMasters } from "../../test/support/masters.ts";
 import { startServer } from "../../test/support/server-process.ts";
 import { submitLock } from "../libraries.ts";
 import { type PairProcess, startPairs } from "../pair-process.ts";
-import type { Findings } from "../part.ts";
-import { sampledEveryMicros } from "../process/own-share.ts";
+import { type Findings, rounds, seconds } from "../part.ts";
+import { sampledEveryMicros } from "../process/serve.ts";
 import {
   checkStatus,
   type LoadJob,
   type LoadProcess,
+  nameOf,
+  type Route,
+  routes,
   type ServerProcess,
   startLoad,
   startRoute,
 } from "../route/processes.ts";
-import { nameOf, type Route, routes } from "../route/variants.ts";
-import { rounds, seconds } from "../settings.ts";
-import { medianOf, spreadOf, turns } from "../statistics.ts";
-import { number, spreadText, table } from "../text.ts";
+import { medianOf, number, spreadOf, spreadText, table, turns } from "../statistics.ts";
 
 const masters = 3;
 const connections = 64;

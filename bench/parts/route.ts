@@ -1,20 +1,31 @@
 import { startServer } from "../../test/support/server-process.ts";
 import { bar, line, svg, text } from "../../test/support/svg.ts";
-import { atLeast, atMost, type Findings, type Target } from "../part.ts";
+import { atLeast, atMost, type Findings, rounds, seconds, type Target } from "../part.ts";
 import {
   checkStatus,
   type LoadResult,
+  nameOf,
+  type Route,
+  routes,
   type ServerProcess,
   startLoad,
   startRoute,
+  type Variant,
+  variantNames,
   warmAgain,
   warmUp,
 } from "../route/processes.ts";
-import { nameOf, type Route, routes, type Variant, variantNames } from "../route/variants.ts";
 import { costBetween, Observer } from "../server-stats.ts";
-import { rounds, seconds } from "../settings.ts";
-import { medianOf, ratioOf, type Spread, spreadOf, turns } from "../statistics.ts";
-import { number, spreadText, table } from "../text.ts";
+import {
+  medianOf,
+  number,
+  ratioOf,
+  type Spread,
+  spreadOf,
+  spreadText,
+  table,
+  turns,
+} from "../statistics.ts";
 
 const connections = 64;
 

@@ -3,7 +3,7 @@ import { ttlMs } from "../locker.ts";
 import { atMost, type Findings } from "../part.ts";
 import { Child } from "../process/child.ts";
 import { Observer } from "../server-stats.ts";
-import { number, table } from "../text.ts";
+import { number, table } from "../statistics.ts";
 import type { WatchdogJob, WatchdogResult } from "../watchdog-worker.ts";
 
 const leases = 10_000;

@@ -1,7 +1,6 @@
 import type { Socket } from "node:net";
 import { askRaw, openRaw } from "../../test/http/crowd.ts";
-import { serveJobs } from "../process/serve.ts";
-import { Samples } from "../samples.ts";
+import { Samples, serveJobs } from "../process/serve.ts";
 import type { LoadJob, LoadResult } from "./processes.ts";
 
 /** The clients, in a process of their own. */

@@ -1,6 +1,6 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { spreadText, table } from "../../../bench/text.ts";
+import { spreadText, table } from "../../../bench/statistics.ts";
 import { serverBinary, serverVersion } from "../../support/server-binary.ts";
 import { installPeers, peerVersions } from "../install-peers.ts";
 import { crash } from "./crash.ts";

@@ -1,7 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { kinds, ways } from "../../../bench/orders.ts";
-import { figuresOf } from "../../../bench/sizing-page.ts";
-import { measuredTables, shopTable } from "../../../bench/sizing-tables.ts";
+import { figuresOf, kinds, measuredTables, shopTable, ways } from "../../../bench/sizing-tables.ts";
 import { Page } from "../../docs/page.ts";
 
 describe("the page of sizing", () => {
