@@ -2,8 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { command } from "../support/command.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { page } from "./page.ts";
-import { session, shop } from "./reader-files.ts";
-import { ReaderProject } from "./reader-project.ts";
+import { ReaderProject, session, shop } from "./reader-project.ts";
 
 const guide = page("docs/guide/any-function.md");
 

@@ -10,8 +10,7 @@ import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { inQuickStart } from "./in-quick-start.ts";
 import { page } from "./page.ts";
-import { shop } from "./reader-files.ts";
-import { ReaderProject } from "./reader-project.ts";
+import { ReaderProject, shop } from "./reader-project.ts";
 
 const guide = page("docs/guide/once.md");
 

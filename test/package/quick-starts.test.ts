@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
-import { onNodeRedis } from "../docs/on-node-redis.ts";
+import { onNodeRedis } from "../docs/in-quick-start.ts";
 import { page } from "../docs/page.ts";
 import { endAll, Program } from "../support/child.ts";
 import { freePort } from "../support/free-port.ts";

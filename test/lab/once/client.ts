@@ -1,6 +1,6 @@
 import { type ClientRequest, type IncomingMessage, request } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Order, textOf } from "./order.ts";
+import { type Order, textOf } from "./shop.ts";
 
 /** Who asks for what, under which key. */
 export interface Asked {

@@ -3,9 +3,8 @@ import { createServer, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, inject, it } from "vitest";
 import { type Asked, postAndLeave, type Reply, type Told, toldBy } from "./client.ts";
-import { crash } from "./crash.ts";
-import { textOf } from "./order.ts";
-import { scenarios, type Trial } from "./scenarios.ts";
+import { crash, scenarios, type Trial } from "./scenarios.ts";
+import { textOf } from "./shop.ts";
 import { Stage } from "./stage.ts";
 
 const asked: Asked = {

@@ -1,7 +1,13 @@
 import { cpus } from "node:os";
 import { isRefusal, isWrong, type Told } from "./client.ts";
-import { type Crash, crashBoundMs } from "./crash.ts";
-import { patienceMs, type Scenario, scenarios, type Trial } from "./scenarios.ts";
+import {
+  type Crash,
+  crashBoundMs,
+  patienceMs,
+  type Scenario,
+  scenarios,
+  type Trial,
+} from "./scenarios.ts";
 import type { Hello } from "./shop.ts";
 
 export interface Played extends Hello {

@@ -3,10 +3,9 @@ import { createRequire } from "node:module";
 import { spreadText, table } from "../../../bench/statistics.ts";
 import { serverBinary, serverVersion } from "../../support/server-binary.ts";
 import { installPeers, peerVersions } from "../install-peers.ts";
-import { crash } from "./crash.ts";
 import { rows } from "./libraries.ts";
 import { type Played, pageOf, tableOf } from "./page.ts";
-import { type Scenario, scenarios, type Trial } from "./scenarios.ts";
+import { crash, type Scenario, scenarios, type Trial } from "./scenarios.ts";
 import { measureSpeed } from "./speed.ts";
 import { Stage } from "./stage.ts";
 

@@ -1,7 +1,7 @@
 import type { Socket } from "node:net";
 import { serveJobs } from "../../../bench/process/serve.ts";
 import { askRaw, openRaw } from "../../http/crowd.ts";
-import type { Order } from "./order.ts";
+import type { Order } from "./shop.ts";
 
 /** `replay`: each connection repeats one order, which it has placed before the measurement. */
 export interface SpeedJob {

@@ -3,8 +3,7 @@ import { Child } from "../../support/child.ts";
 import { freePort } from "../../support/free-port.ts";
 import { type RedisServer, startServer } from "../../support/server-process.ts";
 import { type Asked, post } from "./client.ts";
-import { countsDb, type Order, runsKey } from "./order.ts";
-import type { Hello } from "./shop.ts";
+import { countsDb, type Hello, type Order, runsKey } from "./shop.ts";
 
 /** A shop that can be killed. */
 export interface ShopProcess {

@@ -2,8 +2,14 @@ import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { Consumers, ownVersions } from "../../package/consumer-project.ts";
 import { freshUser } from "../../support/ids.ts";
 import { until } from "../../support/until.ts";
-import { clickTwice, expectHeldUntilDone, expectOneOrder, untilFree, withShop } from "./recipe.ts";
-import type { Command } from "./shop-process.ts";
+import {
+  type Command,
+  clickTwice,
+  expectHeldUntilDone,
+  expectOneOrder,
+  untilFree,
+  withShop,
+} from "./recipe.ts";
 
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
 

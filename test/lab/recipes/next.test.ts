@@ -6,13 +6,14 @@ import { Consumers, ownVersions, type Project } from "../../package/consumer-pro
 import { freshUser } from "../../support/ids.ts";
 import { until } from "../../support/until.ts";
 import {
+  type Command,
   expectHeldUntilDone,
   expectHeldWhileRead,
   expectOneOrder,
+  type ShopProcess,
   untilFree,
   withShop,
 } from "./recipe.ts";
-import type { Command, ShopProcess } from "./shop-process.ts";
 
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
 

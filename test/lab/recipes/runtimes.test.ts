@@ -9,13 +9,13 @@ import { startProxy } from "../../support/proxy.ts";
 import { sharedRedisPort } from "../../support/redis-server.ts";
 import { until } from "../../support/until.ts";
 import {
+  type Command,
   expectHeldUntilDone,
   expectHeldWhileRead,
   expectOneOrder,
   untilFree,
   withShop,
 } from "./recipe.ts";
-import type { Command } from "./shop-process.ts";
 
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
 

@@ -2,8 +2,15 @@ import { Readable } from "node:stream";
 import type { StreamableFile } from "@nestjs/common";
 import type { Asked } from "@node-idempotency/core";
 import type { RequestHandler } from "express";
-import { linesOf, type Order, type Receipt, receiptOf } from "../order.ts";
-import { type Library, serveShop, Work } from "../shop.ts";
+import {
+  type Library,
+  linesOf,
+  type Order,
+  type Receipt,
+  receiptOf,
+  serveShop,
+  Work,
+} from "../shop.ts";
 
 /** Each loads its own packages only, so that its restart is not slower for the others. */
 export const peers: Readonly<Record<string, Library>> = {

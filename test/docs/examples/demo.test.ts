@@ -4,8 +4,9 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { lendDatabase } from "../../../examples/demo/shared-database.ts";
 import { type Database, openDatabase } from "../../../examples/shop/database.ts";
+import { Program } from "../../support/child.ts";
 
-const file = fileURLToPath(new URL("./borrower.ts", import.meta.url));
+const borrower = fileURLToPath(new URL("./borrower.ts", import.meta.url));
 let db: Database;
 
 beforeAll(async () => {
@@ -16,7 +17,7 @@ afterAll(() => db.close());
 
 /** Runs a borrower until it ends. */
 async function borrow(what: string): Promise<number | null> {
-  const child = fork(file, [what], { execArgv: ["--import", "tsx"] });
+  const child = fork(borrower, [what], { execArgv: ["--import", "tsx"] });
   lendDatabase(child, db);
   const [code] = await once(child, "exit");
   return code;
@@ -42,7 +43,7 @@ test("a lent database commits, rolls back, tells errors, and survives a borrower
 test("a borrower that is killed while it waits for its turn keeps nobody waiting", async () => {
   let finish = () => {};
   const held = db.transaction(() => new Promise<void>((resolve) => (finish = resolve)));
-  const child = fork(file, ["waits"], { execArgv: ["--import", "tsx"] });
+  const child = fork(borrower, ["waits"], { execArgv: ["--import", "tsx"] });
   const asked = once(child, "message");
   lendDatabase(child, db);
   await asked;
@@ -51,4 +52,23 @@ test("a borrower that is killed while it waits for its turn keeps nobody waiting
   finish();
   await held;
   expect(await notes()).toEqual(["committed"]);
+});
+
+const neverSilent = "examples/demo/never-silent.js";
+
+test("a silent command of the demo has dots, on a line of their own, and keeps its exit code", async () => {
+  const program = new Program(process.execPath, [
+    neverSilent,
+    "Waiting",
+    "sleep 3; echo first; echo second; exit 3",
+  ]);
+  expect(await program.ended).toBe(3);
+  expect(program.output()).toMatch(/^Waiting …\n {2}\.+\nfirst\nsecond\n$/);
+});
+
+test("there are no dots after the invitation", async () => {
+  const command = "echo Now it is your turn; sleep 3; echo end";
+  const program = new Program(process.execPath, [neverSilent, "Waiting", command]);
+  expect(await program.ended).toBe(0);
+  expect(program.output()).toBe("Waiting …\nNow it is your turn\nend\n");
 });
