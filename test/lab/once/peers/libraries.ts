@@ -1,3 +1,4 @@
+import { createRequire } from "node:module";
 import { Readable } from "node:stream";
 import type { StreamableFile } from "@nestjs/common";
 import type { Asked } from "@node-idempotency/core";
@@ -36,8 +37,11 @@ export const peers: Readonly<Record<string, Library>> = {
 
 async function startExpressIdempotency(port: number, redisUrl: string): Promise<void> {
   const { getSharedIdempotencyService, idempotency } = await import("express-idempotency");
-  const { default: redisAdapter } = await import("express-idempotency-redis-adapter");
-  const dataAdapter = new redisAdapter.default({ connectionConfig: { url: redisUrl } });
+  // Under tsx an `import()` of this CommonJS module has another shape than without.
+  const adapter: typeof import("express-idempotency-redis-adapter").default = createRequire(
+    import.meta.url,
+  )("express-idempotency-redis-adapter");
+  const dataAdapter = new adapter.default({ connectionConfig: { url: redisUrl } });
   await dataAdapter.connect();
   const middleware = idempotency({ dataAdapter });
   const service = getSharedIdempotencyService();

@@ -11,7 +11,6 @@ declare module "express-idempotency" {
 }
 
 declare module "express-idempotency-redis-adapter" {
-  // The class is the property of a CommonJS module, which Node hands over as a whole.
   const module: {
     default: new (options: {
       connectionConfig: { url: string };
