@@ -49,6 +49,9 @@ describe("P1 to P6 and P9: submit-lock under every fault", () => {
   });
 });
 
+/** As if the machine had not been late, so that the cell is judged in any case. */
+const onTime = (cell: CellResult): CellResult => ({ ...cell, labLateMs: 0 });
+
 describe("the lab itself", () => {
   test("sees the orphan that a plain SET NX EX leaves when its reply is lost", async () => {
     const fault = faultNamed("F1b");
@@ -57,7 +60,7 @@ describe("the lab itself", () => {
     expect(cell).toMatchObject({ struck: true, outcome: "error", overlaps: 0 });
     expect(cell.orphanMs).toBeGreaterThan(4_000);
     expect(cell.freedAfterMs).toBeGreaterThan(4_000);
-    expect(misses(fault, cell)).not.toEqual([]);
+    expect(misses(fault, onTime(cell))).not.toEqual([]);
   });
 
   test("sees the gap where there is neither a lock nor a record", async () => {
@@ -70,7 +73,7 @@ describe("the lab itself", () => {
     const cell = await runCell(servers(), { library: forgetful, client, fault });
     expect(cell.once?.gaps).toBeGreaterThan(0);
     expect(cell.once).toMatchObject({ secondRuns: 0, isRecordedAtEnd: false });
-    expect(misses(fault, cell)).not.toEqual([]);
+    expect(misses(fault, onTime(cell))).not.toEqual([]);
   });
 
   test("sees two holders at once when a plain DEL is sent again after a reset", async () => {
