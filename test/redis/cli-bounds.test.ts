@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { slotOf } from "../../src/stores/redis/clients/slots.ts";
 import type { Ended } from "../support/child.ts";
 import { runMain, runProgram } from "../support/cli.ts";
@@ -10,20 +10,11 @@ import { freePort } from "../support/free-port.ts";
 import { freshUser } from "../support/ids.ts";
 import { startProxy } from "../support/proxy.ts";
 import { startCluster } from "../support/redis-cluster.ts";
-import { sharedRedisPort, startRedis } from "../support/redis-server.ts";
+import { forTest, sharedRedisPort, startRedis } from "../support/redis-server.ts";
 import { certificate, startTls } from "../support/tls.ts";
 import { until } from "../support/until.ts";
 
-const stops: (() => Promise<void>)[] = [];
-afterEach(async () => {
-  for (const stop of stops.splice(0)) await stop();
-});
-
-async function server(...args: string[]) {
-  const started = await startRedis({ args });
-  stops.push(() => started.stop());
-  return started;
-}
+const server = (...args: string[]) => forTest(startRedis({ args }));
 
 const commands = [
   ["show", "42"],
@@ -85,8 +76,7 @@ test.each([
   ["list", "scan"],
   ["doctor", "info"],
 ])("%s ends with 3 where Redis falls silent at %s", async (name, lost) => {
-  const proxy = await startProxy(sharedRedisPort());
-  stops.push(() => proxy.stop());
+  const proxy = await forTest(startProxy(sharedRedisPort()));
   void proxy.loseReplyOnce(([command]) => command === lost, { deaf: true });
   const { code, stdout, stderr } = await runMain([name], {
     REDIS_URL: `redis://127.0.0.1:${proxy.port}`,
@@ -133,9 +123,7 @@ test("free on a replica says that it is one", async () => {
 
 describe("a Cluster", () => {
   test("is asked as a whole, also when a part of it is down", async () => {
-    const cluster = await startCluster();
-    stops.push(() => cluster.stop());
-    const [first, second] = cluster.nodes;
+    const [first, second] = (await forTest(startCluster())).nodes;
     if (first === undefined || second === undefined) throw new Error("no nodes");
     const env = { REDIS_URL: first.url };
     // Users of the first and of the second third of the slots.
@@ -198,9 +186,9 @@ test("Sentinels that do not answer are named", async () => {
 
 describe("TLS", () => {
   test("is spoken with rediss:// and the authority of --tls-ca, and nothing else", async () => {
-    const tls = await startTls(sharedRedisPort());
+    const tls = await forTest(startTls(sharedRedisPort()));
     const folder = mkdtempSync(join(tmpdir(), "submit-lock-tls-"));
-    stops.push(tls.stop, async () => rmSync(folder, { recursive: true, force: true }));
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
     const authority = join(folder, "ca.pem");
     writeFileSync(authority, certificate);
     const user = freshUser();

@@ -1,12 +1,11 @@
-import { rmSync } from "node:fs";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import type { Ended } from "../support/child.ts";
 import { configModule, runMain } from "../support/cli.ts";
 import { command } from "../support/command.ts";
 import { freePort } from "../support/free-port.ts";
 import { freshUser } from "../support/ids.ts";
 import { startProxy } from "../support/proxy.ts";
-import { type RedisServer, startRedis } from "../support/redis-server.ts";
+import { forTest, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 
 /** The line of the page on permissions, without `+select`. */
@@ -24,16 +23,9 @@ const commands = [
   ["doctor"],
 ];
 
-let redis: RedisServer;
-const folders: string[] = [];
-beforeAll(async () => {
-  redis = await startRedis();
-  await command(redis.port, "acl", "setuser", "checkout", ...checkout);
-});
-afterAll(async () => {
-  await redis?.stop();
-  for (const folder of folders) rmSync(folder, { recursive: true });
-});
+const redis = await startRedis();
+afterAll(() => redis.stop());
+await command(redis.port, "acl", "setuser", "checkout", ...checkout);
 
 /** Runs every command, and looks that database 0 was left alone. */
 async function refusals(
@@ -69,24 +61,19 @@ describe("P10: every command proves its database before it looks", () => {
   });
 
   test("and ends with 3 where Redis refuses for another reason", async () => {
-    const busy = await startRedis({ args: ["--lua-time-limit", "1"] });
-    const proxy = await startProxy(busy.port);
-    try {
-      const script = command(busy.port, "eval", "while true do end", 0).catch(() => {});
-      const isBusy = () =>
-        command(busy.port, "get", "a").catch((error) => String(error).includes("BUSY"));
-      await until(isBusy, { what: "the script to be too long" });
-      const url = `redis://127.0.0.1:${proxy.port}/5`;
-      const ended = await runMain(["show", "42"], { REDIS_URL: url });
-      expect(ended).toMatchObject({ code: 3, stdout: "" });
-      expect(ended.stderr).toContain("SCRIPT KILL");
-      expect(proxy.commands.filter(([name]) => name?.startsWith("eval"))).toEqual([]);
-      await command(busy.port, "script", "kill");
-      await script;
-    } finally {
-      await proxy.stop();
-      await busy.stop();
-    }
+    const busy = await forTest(startRedis({ args: ["--lua-time-limit", "1"] }));
+    const proxy = await forTest(startProxy(busy.port));
+    const script = command(busy.port, "eval", "while true do end", 0).catch(() => {});
+    const isBusy = () =>
+      command(busy.port, "get", "a").catch((error) => String(error).includes("BUSY"));
+    await until(isBusy, { what: "the script to be too long" });
+    const url = `redis://127.0.0.1:${proxy.port}/5`;
+    const ended = await runMain(["show", "42"], { REDIS_URL: url });
+    expect(ended).toMatchObject({ code: 3, stdout: "" });
+    expect(ended.stderr).toContain("SCRIPT KILL");
+    expect(proxy.commands.filter(([name]) => name?.startsWith("eval"))).toEqual([]);
+    await command(busy.port, "script", "kill");
+    await script;
   });
 
   test("and a user without +select may look into database 0", async () => {
@@ -117,15 +104,12 @@ describe("P10: every command proves its database before it looks", () => {
 });
 
 describe("P10: the client of --config", () => {
-  function config(options: string, more = ""): string {
-    const { folder, file } = configModule(
+  const config = (options: string, more = ""): string =>
+    configModule(
       `export const redis = new Redis({ port: ${redis.port}, host: "127.0.0.1", ...${options} });
        ${more}
        export default new SubmitLock({ store: new RedisStore(redis) });`,
     );
-    folders.push(folder);
-    return file;
-  }
 
   test.each([
     ["of no such database", "{ db: 99 }", "", 2, "database 99 of"],

@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, inject, test } from "vitest";
+import { describe, expect, inject, onTestFinished, test } from "vitest";
 import type { Report } from "../../src/cli/doctor.ts";
 import { page } from "../docs/page.ts";
 import { startSentinels } from "../lab/topologies/sentinel.ts";
@@ -6,22 +6,14 @@ import { runMain } from "../support/cli.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
 import { startMasters } from "../support/masters.ts";
-import { type RedisServer, startRedis } from "../support/redis-server.ts";
+import { forTest, type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 
-const stops: (() => Promise<void>)[] = [];
-afterEach(async () => {
-  for (const stop of stops.splice(0)) await stop();
-});
-
 /** A server with these settings, which a right one has not. */
-async function server(...args: string[]): Promise<RedisServer> {
-  const started = await startRedis({
-    args: ["--appendonly", "yes", "--repl-diskless-sync-delay", "0", ...args],
-  });
-  stops.push(() => started.stop());
-  return started;
-}
+const server = (...args: string[]): Promise<RedisServer> =>
+  forTest(
+    startRedis({ args: ["--appendonly", "yes", "--repl-diskless-sync-delay", "0", ...args] }),
+  );
 
 interface Found {
   readonly code: number;
@@ -82,7 +74,7 @@ describe("doctor has nothing to say", () => {
   test("of a Cluster with the line for it, until its failover takes a minute", async () => {
     const args = [...right, ...settings("cluster-node-timeout")];
     const nodes = await startMasters(inject("redisServerBinary"), 3, args);
-    stops.push(async () => void (await Promise.all(nodes.map((node) => node.stop()))));
+    onTestFinished(async () => void (await Promise.all(nodes.map((node) => node.stop()))));
     const [{ url }] = nodes as [RedisServer];
     const { found, report } = await examine(url, "--cluster");
     expect(found).toEqual([]);
@@ -137,8 +129,7 @@ describe("doctor gives exactly the finding", () => {
 
   test("of Sentinels, and show finds their master", async () => {
     const args = ["--appendonly", "yes", "--min-replicas-to-write", "1"];
-    const topology = await startSentinels(inject("redisServerBinary"), args);
-    stops.push(() => topology.stop());
+    const topology = await forTest(startSentinels(inject("redisServerBinary"), args));
     const { target } = topology;
     if (target.kind !== "sentinel") throw new Error("no Sentinels");
     const addresses = target.ports.map((port) => `127.0.0.1:${port}`).join(",");

@@ -1,18 +1,18 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { runMain } from "../support/cli.ts";
 import { command } from "../support/command.ts";
-import { type RedisServer, startRedis } from "../support/redis-server.ts";
+import { startRedis } from "../support/redis-server.ts";
 
 const dashes = "-".repeat(22);
 /** What a holder with a lease of 1 000 s writes: nothing of it expires while a busy machine tests. */
 const leaseFor = (owner: string, heldMs: number, holder: string) =>
   `${owner}:${(Date.now() - heldMs) * 1_000}:1000000:6000000:${holder}:${dashes}:${dashes}`;
 
-let redis: RedisServer;
-let env: Record<string, string>;
+const redis = await startRedis();
+afterAll(() => redis.stop());
+const env = { REDIS_URL: redis.url };
+
 beforeAll(async () => {
-  redis = await startRedis();
-  env = { REDIS_URL: redis.url };
   const set = (user: string, value: string, ms: number) =>
     command(redis.port, "set", `lock:submit:${user}`, value, "PX", ms);
   await set("42", leaseFor("0f8fad5b-0000-4000-8000-000000000000", 60_000, "web-3%3A17"), 990_000);
@@ -38,7 +38,6 @@ beforeAll(async () => {
     0,
   );
 });
-afterAll(() => redis?.stop());
 
 /** The first two columns. */
 function rows(stdout: string): string[] {

@@ -1,4 +1,3 @@
-import { rmSync } from "node:fs";
 import { afterEach, describe, expect, test } from "vitest";
 import { visible } from "../../src/cli/terminal.ts";
 import { configModule, runMain, runProgram } from "../support/cli.ts";
@@ -127,17 +126,8 @@ describe("show", () => {
 });
 
 describe("--config", () => {
-  let folder: string;
-  afterEach(() => rmSync(folder, { recursive: true, force: true }));
-
-  function config(code: string): string {
-    const made = configModule(code);
-    folder = made.folder;
-    return made.file;
-  }
-
   test("uses the shop's own lock, with its prefix, its client and its times", async () => {
-    const file = config(
+    const file = configModule(
       `export const redis = new Redis(process.env.REDIS_URL);
        export default new SubmitLock({ store: new RedisStore(redis), keyPrefix: "lock:config:" });`,
     );
@@ -153,7 +143,7 @@ describe("--config", () => {
   });
 
   test("says what is missing", async () => {
-    const file = config("export default 42;");
+    const file = configModule("export default 42;");
     const wrong = await runMain(["show", "42", "--config", file], env);
     expect(wrong).toMatchObject({ code: 2, stdout: "" });
     expect(wrong.stderr).toContain("to default-export a SubmitLock");

@@ -7,7 +7,7 @@ import { bin, runMain } from "../support/cli.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
 import { leaseOf } from "../support/locks.ts";
-import { sharedRedisPort, startRedis } from "../support/redis-server.ts";
+import { forTest, sharedRedisPort, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { closeFixtures, openDirect } from "./fixture.ts";
 
@@ -104,17 +104,13 @@ test("watch --json prints one object a line", async () => {
 });
 
 test("watch ends with 3 when Redis falls silent", async () => {
-  const redis = await startRedis();
-  try {
-    const options = { env: { ...process.env, REDIS_URL: redis.url } };
-    const watch = new Program(process.execPath, [bin, "watch", freshUser()], options);
-    await watch.prints(/free/);
-    redis.pause();
-    expect(await watch.ended).toBe(3);
-    expect(watch.output()).toContain("submit-lock: no answer from 127.0.0.1:");
-  } finally {
-    await redis.stop();
-  }
+  const redis = await forTest(startRedis());
+  const options = { env: { ...process.env, REDIS_URL: redis.url } };
+  const watch = new Program(process.execPath, [bin, "watch", freshUser()], options);
+  await watch.prints(/free/);
+  redis.pause();
+  expect(await watch.ended).toBe(3);
+  expect(watch.output()).toContain("submit-lock: no answer from 127.0.0.1:");
 });
 
 /** Sets the title of a terminal, begins an escape sequence, turns the text round, and hides in a tag. */

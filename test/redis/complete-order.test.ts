@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { afterAll, afterEach, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
 import { asking } from "../support/asking.ts";
 import {
@@ -10,15 +10,12 @@ import {
   untilReady,
 } from "../support/clients.ts";
 import { commandOf } from "../support/locks.ts";
-import { type RedisCluster, startCluster } from "../support/redis-cluster.ts";
+import { startCluster } from "../support/redis-cluster.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { scriptCallsOf } from "../support/script-calls.ts";
 import { onceOf, recordOf } from "../support/submissions.ts";
 
-let cluster: RedisCluster;
-beforeAll(async () => {
-  cluster = await startCluster();
-});
+const cluster = await startCluster();
 afterAll(() => cluster.stop());
 afterEach(closeClients);
 

@@ -11,7 +11,7 @@ test("submit-lock:acquire tells how an attempt ended", async () => {
   const { lock, proxy } = await openFixture({ acquireTimeoutMs: 800, commandTimeoutMs: 400 });
   const user = freshUser();
   const key = `lock:submit:${user}`;
-  const { messages, stop } = record("submit-lock:acquire", key);
+  const messages = record("submit-lock:acquire", key);
   const lease = await leaseOf(lock, user);
   await lock.acquire(user);
   await lease.release();
@@ -36,26 +36,24 @@ test("submit-lock:acquire tells how an attempt ended", async () => {
   expect(messages[1]?.expiresInMs).toBeGreaterThan(0);
   expect(messages[1]?.expiresInMs).toBeLessThanOrEqual(4_000);
   expect(messages[2]?.durationMs).toBeGreaterThanOrEqual(799);
-  stop();
 });
 
 test("submit-lock:lost tells of a lease that could not be extended", async () => {
   const { lock, proxy } = await openFixture({ ttlMs: 2_000, acquireTimeoutMs: 1_000 });
   const lease = await leaseOf(lock, freshUser());
-  const { messages, stop } = record("submit-lock:lost", lease.key);
+  const messages = record("submit-lock:lost", lease.key);
   proxy.swallowRequests(true);
   await until(() => messages.length > 0, { what: "the loss" });
   const { key, fencingToken } = lease;
   const durationMs = expect.any(Number);
   const keyPrefix = "lock:submit:";
   expect(messages).toEqual([{ key, keyPrefix, outcome: "expired", fencingToken, durationMs }]);
-  stop();
 });
 
 test("submit-lock:retire tells of an owner id that had copies on their way", async () => {
   const { lock, proxy } = await openFixture({ acquireTimeoutMs: 800 });
   const user = freshUser();
-  const { messages, stop } = record("submit-lock:retire", `lock:submit:${user}`);
+  const messages = record("submit-lock:retire", `lock:submit:${user}`);
   const held = proxy.holdRequestOnce(isAcquire);
   const { lease } = acquired(await lock.acquire(user));
   await held;
@@ -65,5 +63,4 @@ test("submit-lock:retire tells of an owner id that had copies on their way", asy
   const durationMs = expect.any(Number);
   const keyPrefix = "lock:submit:";
   expect(messages).toEqual([{ key, keyPrefix, outcome: "final", durationMs }]);
-  stop();
 });

@@ -1,7 +1,9 @@
+import { onTestFinished } from "vitest";
 import {
   RedisStore,
   type RedisStoreOptions,
   type SubmitLock,
+  type SubmitLockChannels,
   type SubmitLockOptions,
 } from "../../src/index.ts";
 import { portOf } from "../../src/stores/redis/clients/port-of.ts";
@@ -23,7 +25,7 @@ import { acquired, closeLocks, openLock } from "../support/locks.ts";
 import { type KeyObserver, observer } from "../support/observer.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
 import { Pulse } from "../support/pulse.ts";
-import { sharedRedisPort } from "../support/redis-server.ts";
+import { forTest, sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 
 /** Bounds of a lock whose Redis falls silent in the middle of a test. */
@@ -46,9 +48,6 @@ export interface Fixture {
   readonly redis: KeyObserver;
 }
 
-const proxies = new Set<RedisProxy>();
-const pulses = new Set<Pulse>();
-
 export interface FixtureOptions extends Partial<SubmitLockOptions> {
   readonly connect?: (port: number, options?: SharedOptions) => AnyRedis;
   readonly clientOptions?: SharedOptions;
@@ -60,8 +59,7 @@ export interface FixtureOptions extends Partial<SubmitLockOptions> {
 export async function openFixture(options: FixtureOptions = {}): Promise<Fixture> {
   const { connect = ioredis6.connect, port = sharedRedisPort(), ...others } = options;
   const { clientOptions, storeOptions, ...lockOptions } = others;
-  const proxy = await startProxy(port);
-  proxies.add(proxy);
+  const proxy = await forTest(startProxy(port));
   const client = connect(proxy.port, clientOptions);
   await untilReady(client);
   const store = new RedisStore(client, storeOptions);
@@ -74,17 +72,19 @@ export async function openFixture(options: FixtureOptions = {}): Promise<Fixture
 export async function openWithHeldCopy(options: FixtureOptions = {}) {
   const fixture = await openFixture(options);
   const user = freshUser();
-  const { messages, stop } = record("submit-lock:retire", fixture.lock.keyFor(user));
+  const retirements = record("submit-lock:retire", fixture.lock.keyFor(user));
   const held = fixture.proxy.holdRequestOnce(isAcquire);
   const { lease } = acquired(await fixture.lock.acquire(user));
   await held;
-  /** How the owner id was given up. */
-  const retired = async (): Promise<string> => {
-    await until(() => messages.length > 0, { what: "the owner id to be retired" });
-    stop();
-    return messages.map(({ outcome }) => outcome).join();
-  };
-  return { ...fixture, user, lease, retired, retirements: messages };
+  return { ...fixture, user, lease, retired: () => outcomeOf(retirements), retirements };
+}
+
+/** Waits until an owner id has been given up, and says how. */
+export async function outcomeOf(
+  retirements: readonly SubmitLockChannels["submit-lock:retire"][],
+): Promise<string> {
+  await until(() => retirements.length > 0, { what: "the owner id to be retired" });
+  return retirements.map(({ outcome }) => outcome).join();
 }
 
 /** Resolves when a lock on the client has a connection: that of node-redis is asked for its database first. */
@@ -107,19 +107,15 @@ export async function openDirect(
 /** How late the machine is from now on, for a test that has a bound. */
 export async function takePulse(): Promise<Pulse> {
   const pulse = await Pulse.of(sharedRedisPort());
-  pulses.add(pulse);
+  onTestFinished(() => pulse.stop());
   return pulse;
 }
 
 /** Meant for `afterEach`. */
-export async function closeFixtures(): Promise<void> {
-  for (const pulse of pulses) pulse.stop();
-  pulses.clear();
+export function closeFixtures(): void {
   // Not awaited: it would wait until every copy that a test has lost on the way is out of date.
   void closeLocks();
   closeClients();
-  await Promise.all([...proxies].map((proxy) => proxy.stop()));
-  proxies.clear();
 }
 
 const calls = (...scripts: string[]): ((argv: string[]) => boolean) => {

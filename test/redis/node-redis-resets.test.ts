@@ -8,7 +8,7 @@ import { closeLocks, openLock } from "../support/locks.ts";
 import { nodeRedis, nodeRedisCluster } from "../support/node-redis.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
 import { startCluster } from "../support/redis-cluster.ts";
-import { sharedRedisPort } from "../support/redis-server.ts";
+import { forTest, sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 
 /** Of each run of the suite; the nightly workflow has more. */
@@ -18,11 +18,9 @@ const callers = 12;
 const stranger = "00000000-0000-4000-8000-000000000000";
 const times = { ttlMs: 20_000, acquireTimeoutMs: 1_000, commandTimeoutMs: 200 };
 
-const proxies: RedisProxy[] = [];
 afterEach(async () => {
   await closeLocks();
   closeClients();
-  await Promise.all(proxies.splice(0).map((proxy) => proxy.stop()));
 });
 
 interface Site {
@@ -119,14 +117,13 @@ async function play(site: Site): Promise<void> {
 
 describe(`P1 and P3: ${resets} resets under load, ${callers} callers`, () => {
   test("on one server, no key is granted wrongly, held twice or left", async () => {
-    const proxy = await startProxy(sharedRedisPort());
-    proxies.push(proxy);
+    const proxy = await forTest(startProxy(sharedRedisPort()));
     const open = async () => {
       const client = await untilReady(nodeRedis(proxy.port));
       return openLock({ store: new RedisStore(client), ...times });
     };
     await play({
-      proxies,
+      proxies: [proxy],
       locks: [await open(), await open()],
       keys: (pattern) => keysOf(sharedRedisPort(), pattern),
       hold: (key) => command(sharedRedisPort(), "SET", key, stranger, "PX", 300_000),
@@ -134,38 +131,33 @@ describe(`P1 and P3: ${resets} resets under load, ${callers} callers`, () => {
   });
 
   test("on a Cluster, no key is granted wrongly, held twice or left", async () => {
-    const cluster = await startCluster();
-    try {
-      const { ports } = cluster;
-      proxies.push(...(await Promise.all(ports.map(startProxy))));
-      const at = (port: number) => ({ host: "127.0.0.1", port });
-      const behind = Object.fromEntries(
-        ports.map((port, i) => [`127.0.0.1:${port}`, at((proxies[i] as RedisProxy).port)]),
+    const { ports } = await forTest(startCluster());
+    const proxies = await Promise.all(ports.map((port) => forTest(startProxy(port))));
+    const at = (port: number) => ({ host: "127.0.0.1", port });
+    const behind = Object.fromEntries(
+      ports.map((port, i) => [`127.0.0.1:${port}`, at((proxies[i] as RedisProxy).port)]),
+    );
+    const open = async () => {
+      const own = { nodeAddressMap: behind };
+      const client = nodeRedisCluster(
+        proxies.map(({ port }) => port),
+        {},
+        own,
       );
-      const open = async () => {
-        const own = { nodeAddressMap: behind };
-        const client = nodeRedisCluster(
-          proxies.map(({ port }) => port),
-          {},
-          own,
-        );
-        return openLock({ store: new RedisStore(await untilReady(client)), ...times });
-      };
-      await play({
-        proxies,
-        locks: [await open(), await open()],
-        keys: async (pattern) =>
-          (await Promise.all(ports.map((port) => keysOf(port, pattern)))).flat(),
-        hold: async (key) => {
-          for (const port of ports) {
-            const set = command(port, "SET", key, stranger, "PX", 300_000);
-            if ((await set.catch(() => "")) === "OK") return;
-          }
-        },
-      });
-    } finally {
-      await cluster.stop();
-    }
+      return openLock({ store: new RedisStore(await untilReady(client)), ...times });
+    };
+    await play({
+      proxies,
+      locks: [await open(), await open()],
+      keys: async (pattern) =>
+        (await Promise.all(ports.map((port) => keysOf(port, pattern)))).flat(),
+      hold: async (key) => {
+        for (const port of ports) {
+          const set = command(port, "SET", key, stranger, "PX", 300_000);
+          if ((await set.catch(() => "")) === "OK") return;
+        }
+      },
+    });
   });
 });
 

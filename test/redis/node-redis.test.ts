@@ -12,7 +12,7 @@ import { acquired, causeOf, closeLocks, leaseOf, openLock } from "../support/loc
 import { type KeyObserver, observer } from "../support/observer.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
 import { type RedisCluster, startCluster } from "../support/redis-cluster.ts";
-import { type RedisServer, sharedRedisPort, startRedis } from "../support/redis-server.ts";
+import { forTest, type RedisServer, sharedRedisPort, startRedis } from "../support/redis-server.ts";
 import { userOnFirst } from "../support/slot-move.ts";
 import { certificate, startTls } from "../support/tls.ts";
 import { until } from "../support/until.ts";
@@ -28,11 +28,8 @@ const times = { ttlMs: 10_000, acquireTimeoutMs: 1_000 };
 const lockOn = (client: RedisClient): SubmitLock =>
   openLock({ store: new RedisStore(client), ...times });
 
-async function openProxy(port: number = sharedRedisPort()): Promise<RedisProxy> {
-  const proxy = await startProxy(port);
-  closing.push(() => proxy.stop());
-  return proxy;
-}
+const openProxy = (port: number = sharedRedisPort()): Promise<RedisProxy> =>
+  forTest(startProxy(port));
 
 const at = (port: number) => ({ host: "127.0.0.1", port });
 
@@ -202,8 +199,7 @@ describe("both connections", () => {
 
   test("speak TLS", async () => {
     const proxy = await openProxy();
-    const tls = await startTls(proxy.port);
-    closing.push(() => tls.stop());
+    const tls = await forTest(startTls(proxy.port));
     const socket = { ...at(tls.port), tls: true as const, ca: certificate };
     const lease = await acquireOnSecond(lockOn(await openReady({ socket })), proxy);
     expect(await lease.release()).toBe("released");
@@ -232,11 +228,8 @@ describe("both connections", () => {
   test("use a Unix socket", async () => {
     const folder = mkdtempSync(join(tmpdir(), "submit-lock-socket-"));
     const path = join(folder, "redis.sock");
-    const server: RedisServer = await startRedis({ args: ["--unixsocket", path] });
-    closing.push(
-      () => rmSync(folder, { recursive: true }),
-      () => server.stop(),
-    );
+    closing.push(() => rmSync(folder, { recursive: true }));
+    const server: RedisServer = await forTest(startRedis({ args: ["--unixsocket", path] }));
     const lock = lockOn(await openReady({ socket: { path, tls: false } }));
     expect(await (await leaseOf(lock, freshUser())).release()).toBe("released");
     // The first connection is lost, and the second one serves.

@@ -4,7 +4,7 @@ import { record } from "../support/channels.ts";
 import { redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { begun, never, submission } from "../support/once-call.ts";
-import { startRedis } from "../support/redis-server.ts";
+import { forTest, startRedis } from "../support/redis-server.ts";
 import { recordKey } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
 import { closeFixtures, isAcquire, isComplete, openFixture } from "./fixture.ts";
@@ -29,11 +29,10 @@ describe.each(redisClients)("once and a Redis in trouble, with $name", ({ connec
     const lost = proxy.loseReplyOnce(isComplete);
     expect(await lock.once(user, submission, () => 7)).toMatchObject({ value: 7 });
     await lost;
-    await until(() => completes.messages.length > 0, { what: "the complete to be answered" });
-    expect(completes.messages).toMatchObject([{ outcome: "recorded" }]);
+    await until(() => completes.length > 0, { what: "the complete to be answered" });
+    expect(completes).toMatchObject([{ outcome: "recorded" }]);
     expect(await lock.once(user, submission, never)).toMatchObject({ value: 7, replayed: true });
     expect(await redis.exists(lock.keyFor(user))).toBe(false);
-    completes.stop();
   });
 
   test("no Redis: it does not run, and does not wait for waitMs", async () => {
@@ -106,12 +105,11 @@ describe.each(redisClients)("once and a Redis in trouble, with $name", ({ connec
   });
 
   test("a Redis that denies what a lock needs is misconfigured", async () => {
-    const server = await startRedis();
+    const server = await forTest(startRedis());
     const { lock, redis } = await openFixture({ connect, port: server.port });
     await redis.send("ACL", "SETUSER", "default", "-set");
     const call = lock.once(freshUser(), submission, never, { waitMs: 30_000 });
     await expect(call).rejects.toMatchObject({ code: "SUBMIT_LOCK_MISCONFIGURED" });
     await redis.send("ACL", "SETUSER", "default", "+set");
-    await server.stop();
   });
 });

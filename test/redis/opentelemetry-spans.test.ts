@@ -23,7 +23,7 @@ beforeEach(() => {
 });
 afterEach(async () => {
   running.disable();
-  await closeFixtures();
+  closeFixtures();
   await telemetry.stop();
 });
 

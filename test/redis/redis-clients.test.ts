@@ -11,7 +11,7 @@ import { freshUser } from "../support/ids.ts";
 import { acquired, closeLocks, leaseOf, openLock } from "../support/locks.ts";
 import { observer } from "../support/observer.ts";
 import { startProxy } from "../support/proxy.ts";
-import { sharedRedisPort } from "../support/redis-server.ts";
+import { forTest, sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 
 const redis = observer();
@@ -73,7 +73,7 @@ describe.each(everyRedisClient)("with $name", ({ name, connect }) => {
   );
 
   test("the second connection goes to the database that was selected at run time", async () => {
-    const proxy = await startProxy(sharedRedisPort());
+    const proxy = await forTest(startProxy(sharedRedisPort()));
     const client = connect(proxy.port);
     await client.select(3);
     const [lock, user] = [openLock({ store: new RedisStore(client) }), freshUser()];
@@ -88,7 +88,6 @@ describe.each(everyRedisClient)("with $name", ({ name, connect }) => {
     const inThree = connect(sharedRedisPort(), { db: 3 });
     await until(async () => (await inThree.exists(lease.key)) === 0, { what: "no key to be left" });
     await closeLocks();
-    await proxy.stop();
   });
 
   test("the application's own client is left open, and as it was", async () => {

@@ -1,20 +1,16 @@
 import { inspect } from "node:util";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, describe, expect, test } from "vitest";
 import { LockMisconfiguredError, LockUnavailableError, RedisStore } from "../../src/index.ts";
 import { portOf } from "../../src/stores/redis/clients/port-of.ts";
 import { type AnyRedis, closeClients, redisClients, untilReady } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { causeOf, closeLocks, openLock } from "../support/locks.ts";
-import { type KeyObserver, observer } from "../support/observer.ts";
-import { type RedisServer, startRedis } from "../support/redis-server.ts";
-import { closeFixtures, isAcquire, openFixture, ownersOf } from "./fixture.ts";
+import { observer } from "../support/observer.ts";
+import { forTest, startRedis } from "../support/redis-server.ts";
+import { isAcquire, openFixture, ownersOf } from "./fixture.ts";
 
-let server: RedisServer;
-let redis: KeyObserver;
-beforeAll(async () => {
-  server = await startRedis({ args: ["--busy-reply-threshold", "1"] });
-  redis = observer(server.port);
-});
+const server = await startRedis({ args: ["--busy-reply-threshold", "1"] });
+const redis = observer(server.port);
 afterAll(() => server.stop());
 afterEach(async () => {
   await closeLocks();
@@ -139,14 +135,13 @@ describe.each(redisClients)("with $name", ({ connect }) => {
   });
 
   test("a Redis without EVAL is a misconfiguration", async () => {
-    const without = await startRedis({ args: ["--rename-command", "EVAL", ""] });
+    const without = await forTest(startRedis({ args: ["--rename-command", "EVAL", ""] }));
     const client = connect(without.port);
     await untilReady(client);
     const lock = lockOn(client);
     await expect(lock.check()).rejects.toBeInstanceOf(LockMisconfiguredError);
     const cause = causeOf(await lock.acquire(freshUser()));
     expect((cause.cause as Error).message).toMatch(/unknown command/i);
-    await without.stop();
   });
 });
 
@@ -163,7 +158,7 @@ test.each<[name: string, breakIt?: [string, ...(string | number)[]]]>([
   ["a user without permission", ["ACL", "SETUSER", "default", "-set"]],
   ["an unknown command", ["ACL", "SETUSER", "default", "-eval"]],
 ])("the owner id stays out of logs of the cause of %s", async (_name, breakIt) => {
-  const own = await startRedis();
+  const own = await forTest(startRedis());
   const { lock, proxy } = await openFixture({
     port: own.port,
     acquireTimeoutMs: 200,
@@ -175,6 +170,4 @@ test.each<[name: string, breakIt?: [string, ...(string | number)[]]]>([
   const ownerIds = proxy.commands.filter(isAcquire).flatMap(ownersOf);
   expect(ownerIds.length).toBeGreaterThan(0);
   for (const ownerId of ownerIds) expect(text).not.toContain(ownerId);
-  await closeFixtures();
-  await own.stop();
 });

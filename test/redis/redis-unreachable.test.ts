@@ -20,16 +20,14 @@ import { freshUser } from "../support/ids.ts";
 import { causeOf as causeOfAttempt, closeLocks, openLock } from "../support/locks.ts";
 import { observer } from "../support/observer.ts";
 import { startProxy } from "../support/proxy.ts";
-import { type RedisServer, sharedRedisPort, startRedis } from "../support/redis-server.ts";
+import { forTest, sharedRedisPort, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { untilUsable } from "./fixture.ts";
 
-const servers: RedisServer[] = [];
 afterEach(async () => {
   vi.restoreAllMocks();
   await closeLocks();
   closeClients();
-  await Promise.all(servers.splice(0).map((server) => server.stop()));
 });
 
 type Client = ConstructorParameters<typeof RedisStore>[0];
@@ -85,16 +83,15 @@ describe.each(redisClients)(
     });
 
     test("somebody accepts the connection and says nothing", async () => {
-      const proxy = await startProxy(sharedRedisPort());
+      const proxy = await forTest(startProxy(sharedRedisPort()));
       proxy.swallowRequests(true);
       const error = await causeOf(lockOn(connect(proxy.port)), /"connect"/);
       expect(error.message).toContain(`the connection to 127.0.0.1:${proxy.port} is "connect"`);
       expect(error).not.toHaveProperty("cause");
-      await proxy.stop();
     });
 
     test("it was there, and has fallen silent", async () => {
-      const proxy = await startProxy(sharedRedisPort());
+      const proxy = await forTest(startProxy(sharedRedisPort()));
       const client = connect(proxy.port);
       const lock = lockOn(client);
       await lock.withLock(freshUser(), { waitMs: 10_000 }, () => {});
@@ -103,11 +100,10 @@ describe.each(redisClients)(
       const error = await causeOf(lock, /the last request was not executed/);
       expect(error.message).toContain(`the connection to 127.0.0.1:${proxy.port} is silent`);
       closeClients();
-      await proxy.stop();
     });
 
     test("what kept it away before is no cause of what happens after it came back", async () => {
-      const proxy = await startProxy(sharedRedisPort());
+      const proxy = await forTest(startProxy(sharedRedisPort()));
       await proxy.refuse(true);
       const client = connect(proxy.port);
       const lock = lockOn(client);
@@ -119,15 +115,13 @@ describe.each(redisClients)(
       const error = await causeOf(lock, /"end"/);
       expect(error.message).toContain(`the connection to 127.0.0.1:${proxy.port} is "end"`);
       expect(error.cause).not.toHaveProperty("cause");
-      await proxy.stop();
     });
 
     test.each([
       ["no password", {}, /NOAUTH/],
       ["a wrong password", { password: "wrong" }, /WRONGPASS/],
     ])("%s is a matter of the password, and not of permissions", async (_name, options, said) => {
-      const server = await startRedis({ args: ["--requirepass", "secret"] });
-      servers.push(server);
+      const server = await forTest(startRedis({ args: ["--requirepass", "secret"] }));
       const error = await causeOf(lockOn(connect(server.port, options)), said);
       expect(error).toBeInstanceOf(LockMisconfiguredError);
       expect(error.message).toMatch(/^Redis did not accept the client's password: /);
@@ -201,8 +195,7 @@ describe.each([
   });
 
   test("a wrong password of a Cluster is a matter of the password", async () => {
-    const server = await startRedis({ cluster: true, args: ["--requirepass", "secret"] });
-    servers.push(server);
+    const server = await forTest(startRedis({ cluster: true, args: ["--requirepass", "secret"] }));
     const nodes = [{ host: "127.0.0.1", port: server.port }];
     const options = { clusterRetryStrategy: retry, redisOptions: { password: "wrong" } };
     const client = kept(new (AnyCluster as typeof Cluster)(nodes, options));

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
 import { type IoredisClient, IoredisPort } from "../../src/stores/redis/clients/ioredis.ts";
 import { openSecond } from "../../src/stores/redis/clients/open-ioredis.ts";
@@ -8,14 +8,11 @@ import { Connection } from "../../src/stores/redis/connection.ts";
 import { type AnyCluster, closeClients, ioredisClusters, untilReady } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
-import { type RedisCluster, startCluster } from "../support/redis-cluster.ts";
+import { startCluster } from "../support/redis-cluster.ts";
 import type { RedisServer } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 
-let cluster: RedisCluster;
-beforeAll(async () => {
-  cluster = await startCluster(["--cluster-node-timeout", "20000"]);
-});
+const cluster = await startCluster(["--cluster-node-timeout", "20000"]);
 afterAll(() => cluster.stop());
 afterEach(async () => {
   for (const node of cluster.nodes) node.resume();

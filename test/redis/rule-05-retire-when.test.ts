@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from "vitest";
-import { type Recording, record } from "../support/channels.ts";
+import { record } from "../support/channels.ts";
 import { freshUser } from "../support/ids.ts";
 import { leaseOf } from "../support/locks.ts";
 import { until } from "../support/until.ts";
@@ -9,19 +9,13 @@ import {
   isRelease,
   openFixture,
   openWithHeldCopy,
+  outcomeOf,
   patient,
 } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
 const quick = { acquireTimeoutMs: 1_000, commandTimeoutMs: 50 } as const;
-
-/** Waits until the owner id at this key has been given up, and says how. */
-async function retired({ messages, stop }: Recording<"submit-lock:retire">): Promise<string> {
-  await until(() => messages.length > 0, { what: "the owner id to be retired" });
-  stop();
-  return messages.map(({ outcome }) => outcome).join();
-}
 
 describe("rule 5, P3: an ending with an open copy retires its owner id", () => {
   test("unavailable: the copy that Redis had applied is deleted as soon as Redis answers", async () => {
@@ -31,7 +25,7 @@ describe("rule 5, P3: an ending with an open copy retires its owner id", () => {
     proxy.holdReplies();
     expect((await lock.acquire(user)).outcome).toBe("unavailable");
     proxy.releaseHeld();
-    expect(await retired(retire)).toBe("final");
+    expect(await outcomeOf(retire)).toBe("final");
     expect(await redis.exists(`lock:submit:${user}`)).toBe(false);
   });
 
@@ -47,7 +41,7 @@ describe("rule 5, P3: an ending with an open copy retires its owner id", () => {
     expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
     await lease.release();
     proxy.releaseHeld();
-    expect(await retired(retire)).toBe("final");
+    expect(await outcomeOf(retire)).toBe("final");
     expect(await redis.exists(lease.key)).toBe(false);
   });
 

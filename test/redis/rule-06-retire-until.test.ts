@@ -1,8 +1,8 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, describe, expect, test } from "vitest";
 import { record } from "../support/channels.ts";
 import { freshUser } from "../support/ids.ts";
-import { type KeyObserver, observer } from "../support/observer.ts";
-import { type RedisServer, startRedis } from "../support/redis-server.ts";
+import { observer } from "../support/observer.ts";
+import { startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import {
   closeFixtures,
@@ -14,12 +14,8 @@ import {
   openWithHeldCopy,
 } from "./fixture.ts";
 
-let server: RedisServer;
-let redis: KeyObserver;
-beforeAll(async () => {
-  server = await startRedis();
-  redis = observer(server.port);
-});
+const server = await startRedis();
+const redis = observer(server.port);
 afterAll(() => server.stop());
 afterEach(closeFixtures);
 
@@ -82,10 +78,9 @@ describe("rule 6, P3: a retire is final only past every open deadline", () => {
     const retire = record("submit-lock:retire", `lock:submit:${user}`);
     proxy.holdRequests();
     expect((await lock.acquire(user)).outcome).toBe("unavailable");
-    await until(() => retire.messages.length > 0, { what: "the retire to be given up" });
-    expect(retire.messages[0]?.outcome).toBe("abandoned");
-    expect(retire.messages[0]?.durationMs).toBeGreaterThan(2 * 60 + 200);
-    retire.stop();
+    await until(() => retire.length > 0, { what: "the retire to be given up" });
+    expect(retire[0]?.outcome).toBe("abandoned");
+    expect(retire[0]?.durationMs).toBeGreaterThan(2 * 60 + 200);
   });
 
   test("many owner ids are retired in gathered calls, not one by one", async () => {

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { freshUser } from "../support/ids.ts";
 import { leaseOf } from "../support/locks.ts";
-import { startRedis } from "../support/redis-server.ts";
+import { forTest, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { closeFixtures, isExtend, openFixture } from "./fixture.ts";
 
@@ -32,13 +32,12 @@ describe("rule 7, P5: a lease is valid for what it was promised", () => {
   });
 
   test("a Redis that restarted empty has lost the lease, and its holder hears of it at once", async () => {
-    const server = await startRedis();
+    const server = await forTest(startRedis());
     const { lock } = await openFixture({ port: server.port, ttlMs: 30_000 });
     const lease = await leaseOf(lock, freshUser());
     const { signal } = lease;
     await server.restart();
     await until(() => signal.aborted, { what: "the signal to abort" });
     expect(signal.reason).toMatchObject({ reason: "overtaken" });
-    await server.stop();
   });
 });

@@ -53,11 +53,10 @@ describe.each(redisClients)(
       const from = performance.now();
       expect(await lease.release()).toBe("unconfirmed");
       expect(performance.now() - from).toBeLessThan(pulse.atMost(220));
-      expect(release.messages).toMatchObject([{ outcome: "unconfirmed" }]);
+      expect(release).toMatchObject([{ outcome: "unconfirmed" }]);
       expect(await redis.exists(lease.key)).toBe(true);
       proxy.releaseHeld();
       await until(async () => !(await redis.exists(lease.key)), { what: "the key to be deleted" });
-      release.stop();
     });
 
     test("unconfirmed, and no rejection, when the application has closed its client before", async () => {

@@ -2,12 +2,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Redis } from "ioredis";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { RedisStore } from "../../src/index.ts";
-import { closeClient, closeClients, redisClients, statusOf } from "../support/clients.ts";
+import { closeClient, redisClients, statusOf } from "../support/clients.ts";
 import { freePort } from "../support/free-port.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, causeOf, leaseOf, openLock } from "../support/locks.ts";
 import { startProxy } from "../support/proxy.ts";
-import { sharedRedisPort, startRedis } from "../support/redis-server.ts";
+import { forTest, sharedRedisPort, startRedis } from "../support/redis-server.ts";
 import { scriptCallsOf } from "../support/script-calls.ts";
 import { until } from "../support/until.ts";
 import { closeFixtures, type Fixture, isAcquire, openFixture } from "./fixture.ts";
@@ -117,7 +117,7 @@ describe.each(redisClients)("rule 9: connections, with $name", ({ connect }) => 
 
   test("a client that is just coming up is no reason for a second connection", async () => {
     // The connection is accepted, and the handshake never answered.
-    const proxy = await startProxy(sharedRedisPort());
+    const proxy = await forTest(startProxy(sharedRedisPort()));
     proxy.swallowRequests(true);
     const client = connect(proxy.port);
     const lock = openLock({ store: new RedisStore(client), ...quick });
@@ -125,8 +125,6 @@ describe.each(redisClients)("rule 9: connections, with $name", ({ connect }) => 
     const cause = causeOf(await lock.acquire(freshUser()));
     expect(cause.message).toMatch(/the last request was not executed/);
     expect(duplicate).not.toHaveBeenCalled();
-    closeClients();
-    await proxy.stop();
   });
 
   test("a client that comes up for the first time in the middle of an attempt serves it", async () => {
@@ -135,10 +133,8 @@ describe.each(redisClients)("rule 9: connections, with $name", ({ connect }) => 
     const patient = { ttlMs: 40_000, acquireTimeoutMs: 15_000 };
     const lock = openLock({ store: new RedisStore(client), ...patient });
     const attempt = lock.acquire(freshUser());
-    const server = await startRedis({ port });
+    await forTest(startRedis({ port }));
     expect((await attempt).outcome).toBe("acquired");
-    closeClients();
-    await server.stop();
   });
 
   test("a client that the application has closed gets no second connection", async () => {

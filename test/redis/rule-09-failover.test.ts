@@ -16,22 +16,19 @@ import { freshUser } from "../support/ids.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
 import { startProxy } from "../support/proxy.ts";
 import { startCluster } from "../support/redis-cluster.ts";
-import type { RedisServer } from "../support/redis-server.ts";
+import { forTest, type RedisServer } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 
-const servers: { stop(): Promise<void> }[] = [];
-afterEach(async () => {
+afterEach(() => {
   void closeLocks();
   closeClients();
-  for (const server of servers.splice(0)) await server.stop();
 });
 
 // The applications' clients have no time-out of their own: what recovers is the second connection.
 
 describe.each(clusterClients)("rule 9: a failover of a Cluster, with $name", ({ connect }) => {
   test("a slot that another node has taken from a silent one is found, although the other nodes answer", async () => {
-    const cluster = await startCluster(["--cluster-require-full-coverage", "no"]);
-    servers.push(cluster);
+    const cluster = await forTest(startCluster(["--cluster-require-full-coverage", "no"]));
     const client = await untilReady(connect(cluster.ports));
     const lock = openLock({ store: new RedisStore(client), ttlMs: 2_000, acquireTimeoutMs: 600 });
     const masterOf = (user: string) => Math.floor((slotOf(`lock:submit:${user}`) * 3) / 16_384);
@@ -91,12 +88,10 @@ describe.each(clusterClients)("rule 9: a failover of a Cluster, with $name", ({ 
 
 describe.each(ioredisClients)("rule 9: a failover by Sentinels, with $name", ({ connect }) => {
   test("a master that is paused together with the first Sentinel is left for the one that was elected", async () => {
-    const trio = await startSentinels(inject("redisServerBinary"));
-    servers.push(trio);
+    const trio = await forTest(startSentinels(inject("redisServerBinary")));
     const { target } = trio;
     if (target.kind !== "sentinel") throw new Error("no Sentinels");
-    const proxy = await startProxy(target.ports[0] as number);
-    servers.push(proxy);
+    const proxy = await forTest(startProxy(target.ports[0] as number));
     const client = connect(0, {
       name: target.name,
       sentinels: [proxy.port, ...target.ports].map((port) => ({ host: "127.0.0.1", port })),

@@ -5,7 +5,7 @@ import { record } from "../support/channels.ts";
 import { runChild, sourceUrl } from "../support/child.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired } from "../support/locks.ts";
-import { sharedRedisPort, startRedis } from "../support/redis-server.ts";
+import { forTest, sharedRedisPort, startRedis } from "../support/redis-server.ts";
 import { answer, foundBy, recordKey, submissionOf, submit } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
 import {
@@ -71,8 +71,7 @@ describe("rule 14: close and what is being completed", () => {
     expect(await redis.exists(recordKey(lease.key))).toBe(true);
     expect(await redis.exists(lease.key)).toBe(false);
     expect(await completing).toBe("recorded");
-    expect(retire.messages).toMatchObject([{ outcome: "final" }]);
-    retire.stop();
+    expect(retire).toMatchObject([{ outcome: "final" }]);
   });
 
   test("after 2 × acquireTimeoutMs it drops what is unanswered, says so, and leaves the lock to run out", async () => {
@@ -92,14 +91,13 @@ describe("rule 14: close and what is being completed", () => {
     expect(took).toBeGreaterThanOrEqual(2 * 300 - 1);
     expect(took).toBeLessThan(2_000);
     expect(await completing).toBe("unconfirmed");
-    expect(complete.messages).toMatchObject([
+    expect(complete).toMatchObject([
       { outcome: "unconfirmed", cause: expect.any(LockClosedError) },
     ]);
     await proxy.refuse(false);
     await until(async () => !(await redis.exists(lease.key)), { what: "the lock to run out" });
     expect(await redis.exists(recordKey(lease.key))).toBe(false);
     expect(proxy.commands.some((argv) => isComplete(argv) || isRelease(argv))).toBe(false);
-    complete.stop();
   });
 
   test("an answer that comes after it is kept while the client is open", async () => {
@@ -118,7 +116,7 @@ describe("rule 14: close and what is being completed", () => {
   ])(
     "a process whose handler completes just %s it, with Redis silent, ends by itself",
     async (_when, ending) => {
-      const server = await startRedis();
+      const server = await forTest(startRedis());
       const child = runChild(`
         const { once } = await import("node:events");
         const { Redis } = await import("ioredis");
@@ -134,7 +132,6 @@ describe("rule 14: close and what is being completed", () => {
         console.log("closed");`);
       expect(await child).toEqual({ code: 0, stdout: "closed\n", stderr: "" });
       server.resume();
-      await server.stop();
     },
   );
 });

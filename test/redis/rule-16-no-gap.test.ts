@@ -1,23 +1,19 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, describe, expect, test } from "vitest";
 import type { Lease, SubmitLock } from "../../src/index.ts";
 import { record } from "../support/channels.ts";
 import { ioredis6, redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { causeOf } from "../support/locks.ts";
-import { type KeyObserver, observer } from "../support/observer.ts";
-import { type RedisServer, sharedRedisPort, startRedis } from "../support/redis-server.ts";
+import { observer } from "../support/observer.ts";
+import { sharedRedisPort, startRedis } from "../support/redis-server.ts";
 import { answer, foundBy, recordKey, submissionOf, submit } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
 import { closeFixtures, isAcquire, isComplete, isRelease, openFixture } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
-let server: RedisServer;
-let redis: KeyObserver;
-beforeAll(async () => {
-  server = await startRedis();
-  redis = observer(server.port);
-});
+const server = await startRedis();
+const redis = observer(server.port);
 afterAll(() => server.stop());
 
 /** Counts the pairs of keys of which neither is there. */
@@ -150,8 +146,7 @@ test("rule 16: a record beats the lock that a copy of the same attempt has taken
   expect(await lease.complete(answer)).toBe("late");
   expect(foundBy(await attempt)).toBe("order 7");
   await until(async () => !(await shared.exists(lease.key)), { what: "the key to be given back" });
-  await until(() => retire.messages.length > 0, { what: "the owner id to be retired" });
-  expect(retire.messages).toMatchObject([{ outcome: "final" }]);
+  await until(() => retire.length > 0, { what: "the owner id to be retired" });
+  expect(retire).toMatchObject([{ outcome: "final" }]);
   expect(foundBy(await submit(lock, user))).toBe("order 7");
-  retire.stop();
 });

@@ -5,7 +5,7 @@ import { record } from "../support/channels.ts";
 import { redisClients, statusOf } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired } from "../support/locks.ts";
-import { startRedis } from "../support/redis-server.ts";
+import { forTest, startRedis } from "../support/redis-server.ts";
 import { answer, foundBy, recordKey, submissionOf, submit } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
 import {
@@ -43,7 +43,7 @@ describe.each(redisClients)(
     });
 
     test("by a Redis that stood still and goes on", async () => {
-      const server = await startRedis();
+      const server = await forTest(startRedis());
       const { lock } = await openFixture({ connect, port: server.port, ttlMs: 20_000 });
       const user = freshUser();
       const lease = await submissionOf(lock, user);
@@ -53,7 +53,6 @@ describe.each(redisClients)(
       server.resume();
       expect(await completing).toBe("recorded");
       expect(foundBy(await submit(lock, user))).toBe("order 7");
-      await server.stop();
     });
 
     test("and a retry meanwhile is told that the order is in flight, not run again", async () => {
@@ -92,12 +91,11 @@ describe("rule 17: until complete is answered", () => {
     expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
     proxy.releaseHeld();
     expect(await completing).toBe("recorded");
-    await until(() => retire.messages.length > 0, { what: "the owner id to be retired" });
-    expect(retire.messages).toMatchObject([{ outcome: "final" }]);
+    await until(() => retire.length > 0, { what: "the owner id to be retired" });
+    expect(retire).toMatchObject([{ outcome: "final" }]);
     expect(proxy.commands.some(isRelease)).toBe(true);
     expect(await redis.exists(lease.key)).toBe(false);
     expect(foundBy(await submit(lock, user))).toBe("order 7");
-    retire.stop();
   });
 
   test("a lease without late requests is not released at all", async () => {
@@ -110,7 +108,7 @@ describe("rule 17: until complete is answered", () => {
   });
 
   test("the lease is extended", async () => {
-    const server = await startRedis();
+    const server = await forTest(startRedis());
     const times = { ttlMs: 1_500, acquireTimeoutMs: 700, commandTimeoutMs: 50 };
     const { lock, redis } = await openFixture({ ...times, port: server.port });
     const lease = await submissionOf(lock, freshUser());
@@ -124,7 +122,6 @@ describe("rule 17: until complete is answered", () => {
     }
     await redis.send("ACL", "SETUSER", "default", "+set");
     expect(await completing).toBe("recorded");
-    await server.stop();
   });
 
   test("an extend that meets what it did is not lost, and is the last one", async () => {
@@ -142,12 +139,11 @@ describe("rule 17: until complete is answered", () => {
     proxy.resetAll();
     expect(await completing).toBe("recorded");
     await sleep(500);
-    expect(lost.messages).toEqual([]);
+    expect(lost).toEqual([]);
     expect(signal.aborted).toBe(false);
     const extended = proxy.commands.filter(isExtend).length;
     await sleep(900);
     expect(proxy.commands.filter(isExtend)).toHaveLength(extended);
-    lost.stop();
   });
 
   test("an extend that meets a rival's lock is not lost, either", async () => {
@@ -165,10 +161,9 @@ describe("rule 17: until complete is answered", () => {
     await completing;
     await until(() => statusOf(client) === "ready", { what: "the client to be back" });
     await sleep(200);
-    expect(lost.messages).toEqual([]);
+    expect(lost).toEqual([]);
     expect(lease.signal.aborted).toBe(false);
     expect(await redis.get(lease.key)).toBe("a rival");
-    lost.stop();
   });
 });
 
@@ -186,18 +181,17 @@ describe("rule 17: a complete that is given up", () => {
     const from = performance.now();
     expect(await lease.complete(answer)).toBe("unconfirmed");
     expect(performance.now() - from).toBeGreaterThanOrEqual(patienceMs - 1);
-    expect(complete.messages).toMatchObject([
+    expect(complete).toMatchObject([
       { outcome: "unconfirmed", cause: expect.any(LockUnavailableError) },
     ]);
     proxy.releaseHeld();
     await until(() => redis.exists(recordKey(lease.key)), { what: "the record" });
     expect(foundBy(await submit(lock, user))).toBe("order 7");
-    expect(complete.messages).toHaveLength(1);
-    complete.stop();
+    expect(complete).toHaveLength(1);
   });
 
   test("is not extended any longer, and its lock is left to run out", async () => {
-    const server = await startRedis();
+    const server = await forTest(startRedis());
     const { lock, proxy, redis } = await openFixture({ ...times, port: server.port });
     const user = freshUser();
     const complete = record("submit-lock:complete", lock.keyFor(user));
@@ -205,15 +199,13 @@ describe("rule 17: a complete that is given up", () => {
     await redis.send("ACL", "SETUSER", "default", "-set");
     const from = performance.now();
     expect(await lease.complete(answer)).toBe("unconfirmed");
-    expect(complete.messages).toMatchObject([{ cause: expect.any(LockMisconfiguredError) }]);
+    expect(complete).toMatchObject([{ cause: expect.any(LockMisconfiguredError) }]);
     await until(async () => !(await redis.exists(lease.key)), { what: "the lock to run out" });
     const heldMs = performance.now() - from;
     expect(heldMs).toBeGreaterThan(patienceMs);
     expect(proxy.commands.some(isRelease)).toBe(false);
     await redis.send("ACL", "SETUSER", "default", "+set");
     await until(() => redis.exists(recordKey(lease.key)), { what: "the record" });
-    await server.stop();
-    complete.stop();
   });
 
   test("is not sent any more after maxHoldMs", async () => {
@@ -290,8 +282,7 @@ describe("rule 17: what waits in memory is bounded", () => {
     await proxy.refuse(false);
     expect(new Set(await Promise.all(completing))).toEqual(new Set(["recorded"]));
     for (const user of users) expect(foundBy(await submit(other, user))).toBe(text);
-    expect(complete.messages.filter(({ bodyDropped }) => bodyDropped)).toEqual([]);
-    complete.stop();
+    expect(complete.filter(({ bodyDropped }) => bodyDropped)).toEqual([]);
   });
 
   test("beyond 8 Mi characters bodies are dropped, and said to be; afterwards they are kept again", async () => {
@@ -309,7 +300,7 @@ describe("rule 17: what waits in memory is bounded", () => {
     expect(new Set(await Promise.all(completing))).toEqual(new Set(["recorded"]));
     const dropped = users.map((user) => {
       const key = lock.keyFor(user);
-      return complete.messages.find((message) => message.key === key)?.bodyDropped;
+      return complete.find((message) => message.key === key)?.bodyDropped;
     });
     expect(dropped).toEqual([...Array(7).fill(false), true, true, true]);
     for (const [i, user] of users.entries()) {
@@ -321,6 +312,5 @@ describe("rule 17: what waits in memory is bounded", () => {
     const later = freshUser();
     await (await submissionOf(lock, later)).complete(body("x".repeat(mebibyte)));
     expect(foundBy(await submit(lock, later))).toHaveLength(mebibyte);
-    complete.stop();
   });
 });

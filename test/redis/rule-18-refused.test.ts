@@ -128,11 +128,10 @@ describe("rule 18: what an attempt that was refused has on its way is retired", 
     const attempt: SubmissionAttempt = await submit(lock, user, second);
     await held;
     expect(foundBy(attempt)).toBe(ending);
-    await until(() => retire.messages.length > 0, { what: "the owner id to be retired" });
-    expect(retire.messages).toMatchObject([{ outcome: "final" }]);
+    await until(() => retire.length > 0, { what: "the owner id to be retired" });
+    expect(retire).toMatchObject([{ outcome: "final" }]);
     expect(proxy.commands.filter(isRelease).length).toBeGreaterThan(1);
     expect(await redis.exists(lock.keyFor(user))).toBe(false);
-    retire.stop();
   });
 
   test("and a replay that was answered at once costs one call and nothing behind it", async () => {

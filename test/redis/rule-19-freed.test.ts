@@ -5,7 +5,7 @@ import { record } from "../support/channels.ts";
 import { redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, leaseOf } from "../support/locks.ts";
-import { startRedis } from "../support/redis-server.ts";
+import { forTest, startRedis } from "../support/redis-server.ts";
 import { answer, foundBy, submissionOf, submit } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
 import {
@@ -59,19 +59,17 @@ describe.each(redisClients)("rule 19: a lease that was freed, with $name", ({ co
     const { signal } = lease;
     await freed(fixture, user, lease);
     await until(() => signal.aborted, { what: "the holder to be told" });
-    expect(lost.messages).toMatchObject([{ outcome: "freed" }]);
+    expect(lost).toMatchObject([{ outcome: "freed" }]);
     // Its handler is still at work, and its lease would have had 4 s more.
     await until(() => proxy.commands.some(isRelease), { what: "the retire", boundMs: 2_500 });
-    await until(() => retire.messages.length > 0, { what: "the owner id to be retired" });
-    expect(retire.messages).toMatchObject([{ outcome: "final" }]);
+    await until(() => retire.length > 0, { what: "the owner id to be retired" });
+    expect(retire).toMatchObject([{ outcome: "final" }]);
     expect(await redis.get(lease.key)).toContain(`freed:${lease.ownerId}:`);
     // What is on its way takes nothing any more.
     await redis.send("DEL", lease.key);
     proxy.releaseHeld();
     await (await leaseOf(lock, user)).release();
     expect(await lease.release()).toBe("freed");
-    lost.stop();
-    retire.stop();
   });
 
   test("is not lost where it was being completed: the extend only ends the watchdog", async () => {
@@ -88,9 +86,8 @@ describe.each(redisClients)("rule 19: a lease that was freed, with $name", ({ co
     await lock.free(user, { id: idOf(lease), ...why }).catch(() => {});
     expect(["late", "recorded"]).toContain(await completing);
     expect(proxy.commands.filter(isExtend).length).toBeGreaterThanOrEqual(extendsBefore);
-    expect(lost.messages).toEqual([]);
+    expect(lost).toEqual([]);
     expect(signal.aborted).toBe(false);
-    lost.stop();
   });
 
   test("says freed also where the answer to its release was lost", async () => {
@@ -106,7 +103,7 @@ describe.each(redisClients)("rule 19: a lease that was freed, with $name", ({ co
   });
 
   test("may be freed where Redis is full", async () => {
-    const server = await startRedis({ args: ["--maxmemory-policy", "noeviction"] });
+    const server = await forTest(startRedis({ args: ["--maxmemory-policy", "noeviction"] }));
     const fixture = await openFixture({ connect, ttlMs: 30_000, port: server.port });
     const { lock, redis } = fixture;
     const [user, other] = [freshUser(), freshUser()];
@@ -118,7 +115,6 @@ describe.each(redisClients)("rule 19: a lease that was freed, with $name", ({ co
     const id = await lock.inspect(other).then((found) => ("id" in found && found.id) || "");
     expect(await lock.free(other, { id, ...why })).toEqual({ outcome: "freed", freeInMs: 0 });
     expect(await lock.inspect(user)).toMatchObject({ state: "freed", id: idOf(lease) });
-    await server.stop();
   });
 });
 

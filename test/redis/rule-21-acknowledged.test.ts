@@ -1,24 +1,22 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, describe, expect, test } from "vitest";
 import { RedisStore, type SubmitLock } from "../../src/index.ts";
 import { touchScript } from "../../src/stores/redis/commands/touch.ts";
 import { asking } from "../support/asking.ts";
 import { type AnyRedis, closeClient, redisClients, untilReady } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, causeOf, commandOf, leaseOf, openLock } from "../support/locks.ts";
-import { type ReplicatedRedis, startReplicated } from "../support/replicated-redis.ts";
+import { forTest } from "../support/redis-server.ts";
+import { startReplicated } from "../support/replicated-redis.ts";
 import { answer, foundBy, recordKey, submissionOf, submit } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
 import { closeFixtures, executed, isAcquire, openFixture } from "./fixture.ts";
 
-let server: ReplicatedRedis;
-beforeAll(async () => {
-  server = await startReplicated();
-});
+const server = await startReplicated();
 afterAll(() => server.stop());
 afterEach(async () => {
   server.replicas[0]?.resume();
-  await closeFixtures();
+  closeFixtures();
 });
 
 /** Each wait for replicas may last for 5 s, longer than whatever is compared with it. */
@@ -257,7 +255,7 @@ describe.each(redisClients)(
   "rule 21: as many replicas as wanted, with $name",
   ({ connect, rights = [] }) => {
     test("one of two is enough where one is asked for, and not where two are", async () => {
-      const two = await startReplicated(2);
+      const two = await forTest(startReplicated(2));
       const client = await untilReady(connect(two.master.port));
       const [one, both] = [lockOn(client, brisk, 1), lockOn(client, brisk, 2)];
       await use(both);
@@ -268,11 +266,10 @@ describe.each(redisClients)(
       );
       two.replicas[1]?.resume();
       await both.withLock(freshUser(), { waitMs: 10_000 }, () => {});
-      await two.stop();
     });
 
     test("check says that there are fewer, and that WAIT is not permitted", async () => {
-      const alone = await startReplicated(0);
+      const alone = await forTest(startReplicated(0));
       const connected = (username?: string) =>
         untilReady(connect(alone.master.port, username ? { username, password: "p" } : {}));
       await expect(lockOn(await connected(), brisk).check()).rejects.toMatchObject({
@@ -298,7 +295,6 @@ describe.each(redisClients)(
       });
       const isEmpty = async () => (await alone.redis.send("DBSIZE")) === 0;
       await until(isEmpty, { what: "no key to be left" });
-      await alone.stop();
     });
   },
 );

@@ -1,7 +1,7 @@
-import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from "vitest";
+import { afterAll, afterEach, describe, expect, inject, test } from "vitest";
 import { RedisStore, type SubmitLock } from "../../src/index.ts";
 import { startReplicatedCluster } from "../lab/topologies/cluster.ts";
-import { isInStep, type Node, type Topology } from "../lab/topologies/topology.ts";
+import { isInStep, type Node } from "../lab/topologies/topology.ts";
 import { closeClients, clusterClients, untilReady } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
@@ -10,10 +10,7 @@ import { beginMove } from "../support/slot-move.ts";
 import { answer, recordKey, submissionOf } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
 
-let cluster: Topology;
-beforeAll(async () => {
-  cluster = await startReplicatedCluster(inject("redisServerBinary"));
-});
+const cluster = await startReplicatedCluster(inject("redisServerBinary"));
 afterAll(() => cluster.stop());
 afterEach(async () => {
   await closeLocks();

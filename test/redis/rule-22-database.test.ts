@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, describe, expect, test } from "vitest";
 import { LockMisconfiguredError, RedisStore, type SubmissionAttempt } from "../../src/index.ts";
 import {
   type AnyRedis,
@@ -13,14 +13,11 @@ import { acquired, causeOf, leaseOf, openLock } from "../support/locks.ts";
 import { observer } from "../support/observer.ts";
 import type { Match } from "../support/proxied-connection.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
-import { type RedisServer, startRedis } from "../support/redis-server.ts";
+import { forTest, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { closeFixtures, executed, isAcquire, openFixture } from "./fixture.ts";
 
-let server: RedisServer;
-beforeAll(async () => {
-  server = await startRedis({ args: ["--busy-reply-threshold", "1"] });
-});
+const server = await startRedis({ args: ["--busy-reply-threshold", "1"] });
 afterAll(() => server.stop());
 afterEach(closeFixtures);
 
@@ -248,7 +245,7 @@ describe.each(ioredisClients)("rule 22: the database is proved, with $name", ({ 
   });
 
   test("a first order that comes before the proof waits for it, without another connection", async () => {
-    const proxy = await startProxy(server.port);
+    const proxy = await forTest(startProxy(server.port));
     const client = connect(proxy.port, { db: 5 });
     const lock = openLock({ store: new RedisStore(client), ...times });
     const user = freshUser();
@@ -258,7 +255,6 @@ describe.each(ioredisClients)("rule 22: the database is proved, with $name", ({ 
     acquired(await attempt);
     expect(proxy.connections).toBe(1);
     expect(await isIn(5, user)).toBe(true);
-    await proxy.stop();
   });
 
   test("locks that come and go on one client each find it proved", async () => {
@@ -306,7 +302,7 @@ describe.each(ioredisClients)("rule 22: the database is proved, with $name", ({ 
   });
 
   test("a select at run time takes along the connection that waits for replicas", async () => {
-    const replica = await startRedis({ args: ["--replicaof", `127.0.0.1 ${server.port}`] });
+    await forTest(startRedis({ args: ["--replicaof", `127.0.0.1 ${server.port}`] }));
     const isConnected = async () =>
       /connected_slaves:1/.test(String(await send("INFO", "replication")));
     await until(isConnected, { what: "the replica" });
@@ -316,8 +312,6 @@ describe.each(ioredisClients)("rule 22: the database is proved, with $name", ({ 
     const user = freshUser();
     acquired(await lock.acquire(user));
     expect([await isIn(0, user), await isIn(5, user)]).toEqual([false, true]);
-    await closeFixtures();
-    await replica.stop();
   });
 
   test("no listener is left", async () => {
@@ -328,7 +322,7 @@ describe.each(ioredisClients)("rule 22: the database is proved, with $name", ({ 
   });
 
   test("a client on database 0 sends no SELECT, on either connection", async () => {
-    const own = await startRedis();
+    const own = await forTest(startRedis());
     const { lock, proxy } = await openFixture({ connect, port: own.port, ...hasty });
     const lost = proxy.loseReplyOnce(isAcquire);
     await (await leaseOf(lock, freshUser())).release();
@@ -338,7 +332,6 @@ describe.each(ioredisClients)("rule 22: the database is proved, with $name", ({ 
     await (await leaseOf(lock, freshUser())).release();
     expect(proxy.count("select")).toBe(0);
     expect(await executed(observer(own.port), "select")).toBe(0);
-    await own.stop();
   });
 });
 

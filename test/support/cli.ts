@@ -1,8 +1,9 @@
 import { execFile } from "node:child_process";
-import { existsSync, mkdtempSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { onTestFinished } from "vitest";
 import { main } from "../../src/cli/main.ts";
 import { plain, type Terminal } from "../../src/cli/terminal.ts";
 import type { Ended } from "./child.ts";
@@ -25,15 +26,19 @@ export function runProgram(
   });
 }
 
-/** Writes a shop's module for `--config`, which finds its packages from here, into a new folder. */
-export function configModule(code: string): { readonly folder: string; readonly file: string } {
+/**
+ * Writes a shop's module for `--config`, which finds its packages from here, for as long as the test
+ * runs.
+ */
+export function configModule(code: string): string {
   const folder = mkdtempSync(join(tmpdir(), "submit-lock-config-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
   const file = join(folder, "lock.mjs");
   const ioredis = JSON.stringify(import.meta.resolve("ioredis"));
   const dist = JSON.stringify(new URL("../../dist/esm/index.js", import.meta.url).href);
   const head = `import { Redis } from ${ioredis};\nimport { RedisStore, SubmitLock } from ${dist};\n`;
   writeFileSync(file, head + code);
-  return { folder, file };
+  return file;
 }
 
 /** Runs a command in this process, as one that has no terminal. A process of its own costs 0.2 s. */

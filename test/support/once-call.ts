@@ -221,9 +221,8 @@ function endsEveryCall(openStore: () => LockStore): void {
         return 7;
       });
       expect(first).toMatchObject({ value: 7, replayed: false });
-      expect(completes.messages).toMatchObject([{ outcome: "late" }]);
+      expect(completes).toMatchObject([{ outcome: "late" }]);
       expect(await lock.once(user, submission, never)).toMatchObject({ value: 7, replayed: true });
-      completes.stop();
     });
 
     test("publishes its acquire and its complete", async () => {
@@ -232,10 +231,8 @@ function endsEveryCall(openStore: () => LockStore): void {
       const completes = record("submit-lock:complete", lock.keyFor(user));
       await lock.once(user, submission, () => 7);
       await lock.once(user, submission, never);
-      expect(acquires.messages.map(({ outcome }) => outcome)).toEqual(["acquired", "completed"]);
-      expect(completes.messages).toMatchObject([{ outcome: "recorded", bodyDropped: false }]);
-      acquires.stop();
-      completes.stop();
+      expect(acquires.map(({ outcome }) => outcome)).toEqual(["acquired", "completed"]);
+      expect(completes).toMatchObject([{ outcome: "recorded", bodyDropped: false }]);
     });
 
     test("of another submission of the user is contended at once, whatever waitMs is", async () => {
@@ -338,8 +335,7 @@ function waitsForTheSame(openStore: () => LockStore): void {
       const first = await begun(lock, user);
       const acquires = record("submit-lock:acquire", lock.keyFor(user));
       const waiting = lock.once(user, submission, never);
-      await until(() => acquires.messages.length > 0, { what: "the repeat to be contended" });
-      acquires.stop();
+      await until(() => acquires.length > 0, { what: "the repeat to be contended" });
       first.end(Promise.reject(new Error("out of stock")));
       await expect(first.result).rejects.toThrow("out of stock");
       const ended = { sameSubmission: true, hasEnded: true, expiresInMs: 0 };

@@ -3,6 +3,7 @@ import { createConnection } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Redis } from "ioredis";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { forTest } from "../support/redis-server.ts";
 import { closeClients, ioredis6, type SharedOptions } from "./clients.ts";
 import { command } from "./command.ts";
 import { freshUser } from "./ids.ts";
@@ -224,7 +225,6 @@ test("refused: new connections fail, open ones stay, until it is lifted", async 
 });
 
 test("a Redis that is away looks like a connection that breaks", async () => {
-  const nobody = await startProxy(1);
+  const nobody = await forTest(startProxy(1));
   await expect(command(nobody.port, "PING")).rejects.toThrow();
-  await nobody.stop();
 });

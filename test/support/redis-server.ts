@@ -1,4 +1,4 @@
-import { inject } from "vitest";
+import { inject, onTestFinished } from "vitest";
 import { type RedisServer, type ServerOptions, startServer } from "./server-process.ts";
 
 export type { RedisServer } from "./server-process.ts";
@@ -11,4 +11,13 @@ export function startRedis(options: ServerOptions = {}): Promise<RedisServer> {
 /** The port of the server that all test files share. Use a fresh user and never flush it. */
 export function sharedRedisPort(): number {
   return inject("sharedRedisPort");
+}
+
+/** What a test starts for itself: it is stopped when the test is over. */
+export async function forTest<Started extends { stop(): Promise<void> }>(
+  starting: Promise<Started>,
+): Promise<Started> {
+  const started = await starting;
+  onTestFinished(() => started.stop());
+  return started;
 }
