@@ -15,7 +15,7 @@ import { freePort } from "../support/free-port.ts";
 import { acquired } from "../support/locks.ts";
 import { type Framework, newest } from "./frameworks.ts";
 import { compressionLayer, layerThatWaits } from "./layers.ts";
-import { closeShops, openShop, type Shop, type ShopOptions } from "./shop.ts";
+import { openShop, type Shop, type ShopOptions } from "./shop.ts";
 import type { Turn } from "./turn.ts";
 
 let logged: unknown[] = [];
@@ -23,9 +23,8 @@ beforeEach(() => {
   logged = [];
   vi.spyOn(console, "error").mockImplementation((...args) => void logged.push(args));
 });
-afterEach(async () => {
+afterEach(() => {
   vi.restoreAllMocks();
-  await closeShops();
 });
 
 const handler = (turn: Turn) => turn.answer(201, { order: "placed" });

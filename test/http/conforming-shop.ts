@@ -7,6 +7,7 @@ import Fastify, { type onRequestAsyncHookHandler } from "fastify";
 import { Hono, type MiddlewareHandler } from "hono";
 import Koa3 from "koa";
 import Koa2 from "koa2";
+import { onTestFinished } from "vitest";
 import { submitGuard as expressGuard } from "../../src/express/index.ts";
 import { submitGuard as fastifyGuard } from "../../src/fastify/index.ts";
 import { submitGuard as fetchGuard } from "../../src/fetch/index.ts";
@@ -168,22 +169,13 @@ export interface Submit {
   readonly headers?: Record<string, string>;
 }
 
-const open = new Set<ConformingShop>();
-
-/** Meant for `afterEach`. */
-export async function closeConformingShops(): Promise<void> {
-  const closing = [...open].map((shop) => shop.close());
-  open.clear();
-  await Promise.all(closing);
-}
-
 export async function openConformingShop(
   framework: Framework,
   parts: ShopParts,
 ): Promise<ConformingShop> {
   const shop = new ConformingShop(framework, parts);
-  open.add(shop);
   await shop.listen();
+  onTestFinished(() => shop.close());
   return shop;
 }
 

@@ -1,31 +1,25 @@
 import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import Fastify, {
-  type FastifyInstance,
   type FastifyReply,
   type FastifyServerOptions,
   type RouteHandlerMethod,
 } from "fastify";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { type SubmitGuardOptions, submitGuard } from "../../src/fastify/index.ts";
 import { InvalidOptionError, MemoryStore, SubmitLock } from "../../src/index.ts";
 import { until } from "../support/until.ts";
 import { gate } from "./gate.ts";
 import { canAcquire } from "./shop.ts";
 
-const apps: FastifyInstance[] = [];
-const locks: SubmitLock[] = [];
-afterEach(async () => {
-  await Promise.all(apps.splice(0).map((app) => app.close()));
-  await Promise.all(locks.splice(0).map((lock) => lock.close({ timeoutMs: 0 })));
-});
-
 /** An application in one process: `inject` needs no socket. */
 function open(options: Partial<SubmitGuardOptions> = {}, ofApp: FastifyServerOptions = {}) {
   const lock = new SubmitLock({ store: new MemoryStore(), maxHoldMs: 60_000 });
   const app = Fastify(ofApp);
-  apps.push(app);
-  locks.push(lock);
+  onTestFinished(async () => {
+    await app.close();
+    await lock.close({ timeoutMs: 0 });
+  });
   const guard = submitGuard({
     lock,
     userId: ({ headers }) => headers["x-user"]?.toString(),

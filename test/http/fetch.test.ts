@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import {
   leaseOf,
   type SubmitGuardOptions,
@@ -11,14 +11,9 @@ import { until } from "../support/until.ts";
 import { gate } from "./gate.ts";
 import { canAcquire } from "./shop.ts";
 
-const locks: SubmitLock[] = [];
-afterEach(async () => {
-  await Promise.all(locks.splice(0).map((lock) => lock.close({ timeoutMs: 0 })));
-});
-
 function open(options: Partial<SubmitGuardOptions> = {}) {
   const lock = new SubmitLock({ store: new MemoryStore(), maxHoldMs: 60_000 });
-  locks.push(lock);
+  onTestFinished(() => lock.close({ timeoutMs: 0 }));
   const guard = submitGuard({
     lock,
     userId: ({ headers }) => headers.get("x-user"),

@@ -1,11 +1,11 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { record } from "../support/channels.ts";
 import { ioredis6 } from "../support/clients.ts";
-import { type RedisProxy, startProxy } from "../support/proxy.ts";
-import { sharedRedisPort } from "../support/redis-server.ts";
+import { startProxy } from "../support/proxy.ts";
+import { forTest, sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import {
   all,
@@ -20,15 +20,8 @@ import {
 import { gate } from "./gate.ts";
 import { submitBytes } from "./http-client.ts";
 import { layerThatWaits } from "./layers.ts";
-import { closeShops, leavesAndRetries, type Moments, type OrderWork, openShop } from "./shop.ts";
+import { leavesAndRetries, type Moments, type OrderWork, openShop } from "./shop.ts";
 import type { Turn } from "./turn.ts";
-
-let proxy: RedisProxy | undefined;
-afterEach(async () => {
-  await closeShops();
-  await proxy?.stop();
-  proxy = undefined;
-});
 
 const answers = async (turn: Turn, work: OrderWork) => {
   await work.over();
@@ -180,7 +173,7 @@ describe.each(all)("P5: a client that leaves, on $name", (framework: Framework) 
   );
 
   test("a client that leaves while the lock is being acquired starts no order", async () => {
-    proxy = await startProxy(sharedRedisPort());
+    const proxy = await forTest(startProxy(sharedRedisPort()));
     const left = gate();
     const shop = await openShop({
       framework,
@@ -253,7 +246,7 @@ describe.each(onHttp1)("$name", (framework: Framework) => {
 
 describe.each(newest)("$name", (framework: Framework) => {
   test('a client that leaves in an outage starts no order with onUnavailable "proceed"', async () => {
-    proxy = await startProxy(sharedRedisPort());
+    const proxy = await forTest(startProxy(sharedRedisPort()));
     const left = gate();
     const shop = await openShop({
       framework,
@@ -270,9 +263,8 @@ describe.each(newest)("$name", (framework: Framework) => {
     await until(() => shop.lock.stats().attempting === 1, { what: "the attempt" });
     call.abort();
     await left.opened;
-    await until(() => acquires.messages.length === 1, { what: "the end of the attempt" });
-    acquires.stop();
-    expect(acquires.messages).toMatchObject([{ outcome: "unavailable" }]);
+    await until(() => acquires.length === 1, { what: "the end of the attempt" });
+    expect(acquires).toMatchObject([{ outcome: "unavailable" }]);
     // Time for an order to begin that should not.
     await sleep(30);
     expect(shop.work.started).toBe(0);

@@ -1,14 +1,12 @@
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { until } from "../support/until.ts";
 import { all, type Framework, onHttp1, seesOutside, writesByHand } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import type { Submit } from "./http-client.ts";
-import { closeShops, type OrderWork, sameWithoutLock } from "./shop.ts";
+import { type OrderWork, sameWithoutLock } from "./shop.ts";
 import type { Turn } from "./turn.ts";
-
-afterEach(closeShops);
 
 async function place(turn: Turn, work: OrderWork): Promise<void> {
   await sleep(5);

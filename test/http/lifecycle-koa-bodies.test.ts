@@ -1,10 +1,9 @@
 import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { type Framework, koas } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import {
-  closeShops,
   endless,
   leavesAndRetries,
   type OrderWork,
@@ -13,8 +12,6 @@ import {
   sameWithoutLock,
 } from "./shop.ts";
 import type { Turn } from "./turn.ts";
-
-afterEach(closeShops);
 
 const once = (shop: Shop) => shop.submit().reply;
 

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { MemoryStore, SubmitLock } from "../../src/index.ts";
 import { until } from "../support/until.ts";
 import { type Framework, koas } from "./frameworks.ts";
@@ -7,10 +7,8 @@ import { gate } from "./gate.ts";
 import { type Call, listen, openClient } from "./http-client.ts";
 import { layerThatWaits } from "./layers.ts";
 import { codeOf, openOnce, orderKey } from "./once-shop.ts";
-import { closeShops, openShop } from "./shop.ts";
+import { openShop } from "./shop.ts";
 import type { AppParts, Layer, Turn } from "./turn.ts";
-
-afterEach(closeShops);
 
 /** Middleware around the guard that is at work after it, as koa-session is. */
 function outerLayer(work: (user: string) => Promise<void>): Layer {

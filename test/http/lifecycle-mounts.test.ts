@@ -8,20 +8,10 @@ import { until } from "../support/until.ts";
 import { all, type Framework, writesByHand } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { anotherCopy, guardLayer } from "./layers.ts";
-import {
-  closeShops,
-  leavesAndRetries,
-  type OrderWork,
-  openShop,
-  patientTimes,
-  sharedRedis,
-} from "./shop.ts";
+import { leavesAndRetries, type OrderWork, openShop, patientTimes, sharedRedis } from "./shop.ts";
 import type { Layer, Turn } from "./turn.ts";
 
-afterEach(async () => {
-  await closeShops();
-  await closeLocks();
-});
+afterEach(closeLocks);
 
 function lockOf(keyPrefix?: string) {
   const store = new RedisStore(sharedRedis());

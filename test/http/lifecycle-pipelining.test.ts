@@ -1,17 +1,15 @@
 import type { Socket } from "node:net";
 import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { type AnyRedis, ioredis6 } from "../support/clients.ts";
 import { startProxy } from "../support/proxy.ts";
-import { sharedRedisPort } from "../support/redis-server.ts";
+import { forTest, sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { allMain, allOnHttp1, type Framework, seesQueued } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { openRaw, submitBytes } from "./http-client.ts";
-import { canAcquire, closeShops, openShop } from "./shop.ts";
-
-afterEach(closeShops);
+import { canAcquire, openShop } from "./shop.ts";
 
 /** The order named in a header waits for its gate. */
 async function pipelinedShop(framework: Framework, redis?: AnyRedis) {
@@ -98,7 +96,7 @@ describe.each(allOnHttp1)("$name", (framework: Framework) => {
 
   const leaving = "a pipelined submit whose client leaves while its lock is being acquired";
   test.runIf(seesQueued(framework))(`${leaving} starts no order`, async () => {
-    const proxy = await startProxy(sharedRedisPort());
+    const proxy = await forTest(startProxy(sharedRedisPort()));
     const of = await pipelinedShop(framework, ioredis6.connect(proxy.port));
     await of.shop.lock.check();
     of.connection.send(of.bytes("first"));
@@ -113,7 +111,6 @@ describe.each(allOnHttp1)("$name", (framework: Framework) => {
     expect(of.started).toEqual(["first"]);
     of.gates.first.open();
     await until(() => of.isFree("first"), { what: "the lock of the first order to be free" });
-    await proxy.stop();
   });
 
   test("many submits in a row on one connection print no warning about listeners", async () => {

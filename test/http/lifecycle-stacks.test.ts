@@ -1,6 +1,6 @@
 import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { until } from "../support/until.ts";
 import {
   all,
@@ -14,7 +14,6 @@ import {
 import { gate } from "./gate.ts";
 import { compressionLayer, sessionLayer } from "./layers.ts";
 import {
-  closeShops,
   leavesAndRetries,
   leavesInTheMiddle,
   type Moments,
@@ -24,8 +23,6 @@ import {
   sameWithoutLock,
 } from "./shop.ts";
 import type { Layer, Turn } from "./turn.ts";
-
-afterEach(closeShops);
 
 const saveMs = 30;
 

@@ -3,7 +3,7 @@ import { connect } from "node:http2";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { until } from "../support/until.ts";
 import {
   all,
@@ -16,7 +16,6 @@ import {
 } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import {
-  closeShops,
   endless,
   leavesInTheMiddle,
   type OrderWork,
@@ -25,8 +24,6 @@ import {
   sameWithoutLock,
 } from "./shop.ts";
 import type { Turn } from "./turn.ts";
-
-afterEach(closeShops);
 
 const once = (shop: Shop) => shop.submit().reply;
 

@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import {
   agentic,
   agenticOnFastify,
@@ -17,7 +17,6 @@ import { until } from "../support/until.ts";
 import {
   type Answer,
   type ConformingShop,
-  closeConformingShops,
   frameworks,
   openConformingShop,
   type Reply,
@@ -30,8 +29,6 @@ import {
  * examples/agentic-checkout.ts. Each test quotes the sentence that it holds the recipe to, as of June
  * 2026.
  */
-
-afterEach(closeConformingShops);
 
 type Incoming = Pick<import("node:http").IncomingMessage, "headers" | "url">;
 type Koa = import("koa").Context;

@@ -1,13 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { freshUser } from "../support/ids.ts";
 import { all, type Framework } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { codeOf, onAll, openOnce, openWaiting, orderKey, unmarked } from "./once-shop.ts";
-import { closeShops } from "./shop.ts";
 import type { Turn } from "./turn.ts";
-
-afterEach(closeShops);
 
 /** As long as a fast order takes. */
 const fast = async (turn: Turn, run: number) => {

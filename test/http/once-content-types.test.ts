@@ -3,16 +3,13 @@ import { bodyParser } from "@koa/bodyparser";
 import express5 from "express";
 import express4 from "express4";
 import type { Middleware } from "koa";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { type Framework, mainFrameworks } from "./frameworks.ts";
 import { openOnce, orderKey } from "./once-shop.ts";
-import { closeShops } from "./shop.ts";
 import type { Layer } from "./turn.ts";
 
 const require = createRequire(import.meta.url);
 const { koaBody }: { koaBody(): Middleware } = require("koa-body");
-
-afterEach(closeShops);
 
 const never = () => {
   throw new Error("a parser of another framework");

@@ -1,16 +1,13 @@
 import { PassThrough, Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Response } from "express";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { MemoryStore, SubmitLock } from "../../src/index.ts";
 import { until } from "../support/until.ts";
 import { expresses, koas, mainFrameworks } from "./frameworks.ts";
 import { listen, openClient } from "./http-client.ts";
 import { codeOf, openOnce, openWaiting, orderKey } from "./once-shop.ts";
-import { closeShops } from "./shop.ts";
 import type { Layer } from "./turn.ts";
-
-afterEach(closeShops);
 
 /** As an adapter for serverless functions makes its requests. */
 const withoutRawHeaders: Layer = {

@@ -1,19 +1,14 @@
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { ioredis6 } from "../support/clients.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
-import { sharedRedisPort } from "../support/redis-server.ts";
+import { forTest, sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { type Framework, hasLayers, newestOnBoth } from "./frameworks.ts";
 import { codeOf, type OnceOptions, openOnce, orderKey, unmarked } from "./once-shop.ts";
-import { closeShops } from "./shop.ts";
 
 let proxy: RedisProxy;
 beforeEach(async () => {
-  proxy = await startProxy(sharedRedisPort());
-});
-afterEach(async () => {
-  await closeShops();
-  await proxy.stop();
+  proxy = await forTest(startProxy(sharedRedisPort()));
 });
 
 /** A shop whose connection to Redis is up, and what has passed the proxy since. */

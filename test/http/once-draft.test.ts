@@ -1,18 +1,15 @@
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { freshUser } from "../support/ids.ts";
 import { until } from "../support/until.ts";
 import { allMain } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { type OnceOptions, type OnceSubmit, openOnce } from "./once-shop.ts";
-import { closeShops } from "./shop.ts";
 
 /**
  * draft-ietf-httpapi-idempotency-key-header-07, by its section numbers. Each test quotes the
  * sentence that it holds the guard to, of revision 06: of 07 only the abstract could be compared, and
  * that is the same.
  */
-
-afterEach(closeShops);
 
 const docs = "https://shop.example/docs/idempotency";
 

@@ -5,13 +5,10 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { Request, Response } from "express";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { expresses, type Framework } from "./frameworks.ts";
 import { codeOf, openOnce, orderKey, unmarked } from "./once-shop.ts";
-import { closeShops } from "./shop.ts";
 import type { Layer } from "./turn.ts";
-
-afterEach(closeShops);
 
 let folder = "";
 let file = "";

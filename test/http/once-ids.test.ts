@@ -1,13 +1,10 @@
 import type { IncomingMessage } from "node:http";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { ioredis6 } from "../support/clients.ts";
 import { freePort } from "../support/free-port.ts";
 import { type Framework, hasParsers, newest } from "./frameworks.ts";
 import { codeOf, type OnceShop, openOnce, orderKey, unmarked } from "./once-shop.ts";
-import { closeShops } from "./shop.ts";
 import type { Turn } from "./turn.ts";
-
-afterEach(closeShops);
 
 const json = { "content-type": "application/json" };
 

@@ -2,14 +2,11 @@ import { createReadStream } from "node:fs";
 import { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import type { Context } from "koa";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { type Framework, koas } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { codeOf, openOnce, orderKey, unmarked } from "./once-shop.ts";
-import { closeShops } from "./shop.ts";
 import type { Layer } from "./turn.ts";
-
-afterEach(closeShops);
 
 const file = fileURLToPath(import.meta.url);
 const everyByte = Buffer.from(Array.from({ length: 256 }, (_, byte) => byte));

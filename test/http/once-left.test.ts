@@ -1,14 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { until } from "../support/until.ts";
 import { type Framework, onHttp1, writesByHand } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { openRaw, submitBytes } from "./http-client.ts";
 import { onAll, openOnce, openWaiting, orderKey } from "./once-shop.ts";
-import { closeShops } from "./shop.ts";
 import type { Turn } from "./turn.ts";
-
-afterEach(closeShops);
 
 /** More than a socket takes at once, and kept whole. */
 const long = { text: "ä".repeat(20_000) };

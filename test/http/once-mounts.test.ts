@@ -10,13 +10,10 @@ import { sharedRedisPort } from "../support/redis-server.ts";
 import type { Framework } from "./frameworks.ts";
 import { anotherCopy, guardLayer } from "./layers.ts";
 import { codeOf, onAll, openOnce, orderKey, unmarked } from "./once-shop.ts";
-import { closeShops, patientTimes, sharedRedis } from "./shop.ts";
+import { patientTimes, sharedRedis } from "./shop.ts";
 import { type Layer, userOf } from "./turn.ts";
 
-afterEach(async () => {
-  await closeShops();
-  await closeLocks();
-});
+afterEach(closeLocks);
 
 const redis = () => ioredis6.connect(sharedRedisPort());
 const openPlain = () => openLock({ store: new RedisStore(sharedRedis()), ...patientTimes });

@@ -6,7 +6,7 @@ import { closeClients, ioredis6, untilReady } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
-import { sharedRedisPort } from "../support/redis-server.ts";
+import { forTest, sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import type { Framework } from "./frameworks.ts";
 import { listen, openClient } from "./http-client.ts";
@@ -15,13 +15,11 @@ import { patientTimes } from "./shop.ts";
 import type { Turn } from "./turn.ts";
 
 const closing: (() => unknown)[] = [];
-const proxies: RedisProxy[] = [];
 afterEach(async () => {
   for (const close of closing.splice(0).reverse()) await close();
   // What they still hold is given back before Redis is out of reach.
   await closeLocks();
   closeClients();
-  await Promise.all(proxies.splice(0).map((proxy) => proxy.stop()));
 });
 
 interface Shop {
@@ -42,8 +40,7 @@ async function orderOf(
   handler: Handler,
   guard: object | undefined,
 ): Promise<{ writes: Write[]; methods: string[]; status: number; body: string }> {
-  const proxy = await startProxy(sharedRedisPort());
-  proxies.push(proxy);
+  const proxy = await forTest(startProxy(sharedRedisPort()));
   const client = ioredis6.connect(proxy.port);
   await untilReady(client);
   const user = freshUser();

@@ -1,15 +1,12 @@
 import { Readable } from "node:stream";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { record } from "../support/channels.ts";
 import { observer } from "../support/observer.ts";
 import { until } from "../support/until.ts";
 import { expresses, type Framework, hasLayers, koas, writesByHand } from "./frameworks.ts";
 import { guardLayer } from "./layers.ts";
 import { codeOf, onAll, openOnce, orderKey, unmarked } from "./once-shop.ts";
-import { closeShops } from "./shop.ts";
 import type { Layer, Turn } from "./turn.ts";
-
-afterEach(closeShops);
 
 const tells = (status: number) => (turn: Turn, run: number) => turn.answer(status, { run });
 
@@ -201,9 +198,7 @@ describe.each(onAll)("$name", (framework: Framework) => {
       turn.answer(201, { run });
     });
     expect(isReplay).toBe(true);
-    const { messages } = completed;
-    completed.stop();
-    expect(messages.filter((each) => each.key === key.is)).toMatchObject([{ outcome: "late" }]);
+    expect(completed.filter((each) => each.key === key.is)).toMatchObject([{ outcome: "late" }]);
   });
 
   test("a retry after retainMs runs again", async () => {

@@ -16,12 +16,10 @@ import {
   openWaiting,
   orderKey,
 } from "./once-shop.ts";
-import { closeShops } from "./shop.ts";
 import { type Told, userOf } from "./turn.ts";
 
 afterEach(() => {
   vi.restoreAllMocks();
-  return closeShops();
 });
 
 const docs = "https://shop.example/docs/submissions";

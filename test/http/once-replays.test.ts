@@ -1,19 +1,16 @@
 import { channel } from "node:diagnostics_channel";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { ReplayMessage } from "../../src/express/index.ts";
 import { ioredis6 } from "../support/clients.ts";
 import { startProxy } from "../support/proxy.ts";
-import { sharedRedisPort } from "../support/redis-server.ts";
+import { forTest, sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { type Framework, newest, seesOutside } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { layerThatWaits } from "./layers.ts";
 import { codeOf, type OnceShop, openOnce, openWaiting, orderKey, unmarked } from "./once-shop.ts";
-import { closeShops } from "./shop.ts";
 import type { Told } from "./turn.ts";
-
-afterEach(closeShops);
 
 const headersOf = (info: Told | undefined) => Object(Object(info)["answer"]).headers;
 
@@ -237,7 +234,7 @@ describe.each(newest)("$name", (framework: Framework) => {
     });
 
     test("a client that leaves while it waits asks Redis no more", async () => {
-      const proxy = await startProxy(sharedRedisPort());
+      const proxy = await forTest(startProxy(sharedRedisPort()));
       const { goOn, once } = await openWaiting({
         framework,
         guard: { idempotency: { waitMs: 30_000 } },
@@ -252,13 +249,11 @@ describe.each(newest)("$name", (framework: Framework) => {
       await sleep(500);
       expect(proxy.commands.length).toBe(asked);
       goOn();
-      await closeShops();
-      await proxy.stop();
     });
 
     // The store gathers them, on whatever framework they have come.
     test.runIf(framework === newest[0])("a hundred that wait share their questions", async () => {
-      const proxy = await startProxy(sharedRedisPort());
+      const proxy = await forTest(startProxy(sharedRedisPort()));
       const once = await openOnce({
         framework,
         guard,
@@ -275,8 +270,6 @@ describe.each(newest)("$name", (framework: Framework) => {
       expect(once.runs).toBe(1);
       // Nine questions each, if each asked for itself.
       expect(proxy.commands.length).toBeLessThan(600);
-      await closeShops();
-      await proxy.stop();
     });
   });
 

@@ -1,13 +1,10 @@
 import { brotliCompressSync, deflateSync, gunzipSync, gzipSync } from "node:zlib";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { expresses, type Framework, hasLayers, koas, newest } from "./frameworks.ts";
 import type { Reply } from "./http-client.ts";
 import { compressionLayer, layerThatWaits, sessionLayer } from "./layers.ts";
 import { codeOf, onAll, openOnce, orderKey, unmarked } from "./once-shop.ts";
-import { closeShops } from "./shop.ts";
 import type { Layer, Turn } from "./turn.ts";
-
-afterEach(closeShops);
 
 const order = { order: 7, note: "x".repeat(2_000) };
 const place = (turn: Turn) => turn.answer(201, order);

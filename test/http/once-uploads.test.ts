@@ -6,7 +6,7 @@ import koaMulter from "@koa/multer";
 import fileUpload from "express-fileupload";
 import type { Middleware } from "koa";
 import multer from "multer";
-import { afterAll, afterEach, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import { type Framework, newest } from "./frameworks.ts";
 import { layerThatWaits } from "./layers.ts";
 import {
@@ -17,7 +17,6 @@ import {
   orderKey,
   unmarked,
 } from "./once-shop.ts";
-import { closeShops } from "./shop.ts";
 import type { Layer } from "./turn.ts";
 
 // Its types say that a body is JSON, wherever Koa's request is used.
@@ -25,7 +24,6 @@ const require = createRequire(import.meta.url);
 const { koaBody }: { koaBody(options: object): Middleware } = require("koa-body");
 
 const folder = mkdtempSync(join(tmpdir(), "uploads-"));
-afterEach(closeShops);
 afterAll(() => rmSync(folder, { recursive: true }));
 
 const fields = [{ name: "list" }, { name: "photo" }];

@@ -1,12 +1,9 @@
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { until } from "../support/until.ts";
 import { type Framework, newest } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { codeOf, type OnceOptions, openOnce, orderKey } from "./once-shop.ts";
-import { closeShops } from "./shop.ts";
 import type { Told } from "./turn.ts";
-
-afterEach(closeShops);
 
 /** A shop whose first run has only told the id of its submission: nothing is kept. */
 async function openKnown(options: Omit<OnceOptions, "handler">) {

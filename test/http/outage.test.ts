@@ -1,28 +1,15 @@
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { type AnyRedis, ioredis6, redisClients } from "../support/clients.ts";
 import { command } from "../support/command.ts";
-import { type RedisProxy, startProxy } from "../support/proxy.ts";
+import { startProxy } from "../support/proxy.ts";
 import { Pulse } from "../support/pulse.ts";
-import { type RedisServer, sharedRedisPort, startRedis } from "../support/redis-server.ts";
+import { forTest, sharedRedisPort, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { type Framework, newest } from "./frameworks.ts";
-import { closeShops, type OrderWork, openShop, type Shop } from "./shop.ts";
+import { type OrderWork, openShop, type Shop } from "./shop.ts";
 import type { Turn } from "./turn.ts";
 
-let server: RedisServer | undefined;
-const proxies: RedisProxy[] = [];
-afterEach(async () => {
-  await closeShops();
-  await Promise.all(proxies.splice(0).map((proxy) => proxy.stop()));
-  await server?.stop();
-  server = undefined;
-});
-
-async function openProxy(): Promise<RedisProxy> {
-  const proxy = await startProxy(sharedRedisPort());
-  proxies.push(proxy);
-  return proxy;
-}
+const openProxy = () => forTest(startProxy(sharedRedisPort()));
 
 const handler = async (turn: Turn, work: OrderWork) => {
   work.overNow();
@@ -69,7 +56,7 @@ async function goesThrough(shop: Shop): Promise<void> {
 
 describe.each(newest)("P6 and P7: an outage, on $name", (framework: Framework) => {
   test("a Redis that is killed means 503 soon, and a new one that orders go through again", async () => {
-    server = await startRedis();
+    const server = await forTest(startRedis());
     const redis = ioredis6.connect(server.port, { retryStrategy: () => 20 });
     const shop = await openShop({ framework, handler, times, redis });
     await goesThrough(shop);
@@ -79,7 +66,7 @@ describe.each(newest)("P6 and P7: an outage, on $name", (framework: Framework) =
     await server.restart();
     await goesThrough(shop);
     expect(shop.work.overlaps).toBe(0);
-    await until(async () => (await command(server?.port ?? 0, "DBSIZE")) === 0, {
+    await until(async () => (await command(server.port, "DBSIZE")) === 0, {
       what: "Redis to be empty",
     });
   });
@@ -112,14 +99,14 @@ describe.each(newest)("P6 and P7: an outage, on $name", (framework: Framework) =
   });
 
   test("an order whose Redis dies under it is answered as if nothing had happened", async () => {
-    server = await startRedis();
+    const server = await forTest(startRedis());
     const redis = ioredis6.connect(server.port, { retryStrategy: () => 20 });
     const shop = await openShop({
       framework,
       times: { acquireTimeoutMs: 1_000, commandTimeoutMs: 200 },
       redis,
       handler: async (turn, work) => {
-        await server?.kill();
+        await server.kill();
         work.overNow();
         turn.answer(201, { order: "placed" });
       },

@@ -16,12 +16,11 @@ import { freshUser } from "../support/ids.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { type Framework, newest } from "./frameworks.ts";
-import { closeShops, openShop, patientTimes } from "./shop.ts";
+import { openShop, patientTimes } from "./shop.ts";
 import type { Turn } from "./turn.ts";
 
 afterEach(async () => {
   vi.restoreAllMocks();
-  await closeShops();
   await closeLocks();
 });
 

@@ -1,14 +1,12 @@
 import { once } from "node:events";
 import { inspect } from "node:util";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { Lease } from "../../src/index.ts";
 import { command } from "../support/command.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { type Framework, newestOnBoth } from "./frameworks.ts";
-import { closeShops, openShop } from "./shop.ts";
-
-afterEach(closeShops);
+import { openShop } from "./shop.ts";
 
 describe.each(newestOnBoth)("$name", (framework: Framework) => {
   test("the lease of the request is the one that Redis knows", async () => {

@@ -5,7 +5,7 @@ import type { Http2Server, Http2Session } from "node:http2";
 import { PassThrough } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
-import { expect } from "vitest";
+import { expect, onTestFinished } from "vitest";
 import {
   type AcquireMessage,
   type LostMessage,
@@ -71,16 +71,17 @@ export const patientTimes = {
 
 const open = new Set<Shop>();
 
-/** Closes every shop and its connections. Meant for `afterEach`. */
-export async function closeShops(): Promise<void> {
+async function closeShops(): Promise<void> {
   const closing = [...open].map((shop) => shop.close());
   open.clear();
   await Promise.all(closing);
   closeClients();
 }
 
+/** A shop that is closed with its connections when the test is over. */
 export async function openShop(options: ShopOptions): Promise<Shop> {
   const shop = new Shop(options);
+  if (open.size === 0) onTestFinished(closeShops);
   open.add(shop);
   await shop.listen();
   return shop;

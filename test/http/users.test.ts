@@ -1,11 +1,9 @@
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { freshUser } from "../support/ids.ts";
 import { acquired } from "../support/locks.ts";
 import { catchesAnything, type Framework, newest } from "./frameworks.ts";
-import { closeShops, openShop } from "./shop.ts";
+import { openShop } from "./shop.ts";
 import type { Turn } from "./turn.ts";
-
-afterEach(closeShops);
 
 /** A shop whose every request is of this user, under a prefix that nobody else uses. */
 async function shopOf(framework: Framework, userId: () => unknown) {
