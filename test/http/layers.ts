@@ -3,9 +3,11 @@ import { pipeline, Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createGzip } from "node:zlib";
 import compression from "compression";
+import type { RequestHandler } from "express";
 import session, { MemoryStore } from "express-session";
 import type { Context, Next } from "hono";
 import { compress as compressOnHono } from "hono/compress";
+import type { Middleware } from "koa";
 import compress from "koa-compress";
 import koaSession from "koa-session";
 import { vi } from "vitest";
@@ -29,6 +31,20 @@ export function layerThatWaits(
     },
   };
 }
+
+/** Middleware for Koa alone: a suite that mounts it never does so on another framework. */
+export function onKoa(middleware: Middleware): Layer {
+  return { ...nowhere, koa: () => middleware };
+}
+
+export function onExpress(handler: RequestHandler): Layer {
+  return { ...nowhere, express: () => handler };
+}
+
+const never = () => {
+  throw new Error("a layer of another framework");
+};
+const nowhere: Layer = { express: never, koa: never };
 
 const guards = {
   expressGuard: express.submitGuard,

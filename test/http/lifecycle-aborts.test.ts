@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import type { IncomingMessage } from "node:http";
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
@@ -17,10 +18,16 @@ import {
   seeing,
   writesByHand,
 } from "./frameworks.ts";
-import { gate } from "./gate.ts";
+import { departure, gate } from "./gate.ts";
 import { submitBytes } from "./http-client.ts";
 import { layerThatWaits } from "./layers.ts";
-import { leavesAndRetries, type Moments, type OrderWork, openShop } from "./shop.ts";
+import {
+  leavesAndRetries,
+  type Moments,
+  type OrderWork,
+  openShop,
+  type ShopOptions,
+} from "./shop.ts";
 import type { Turn } from "./turn.ts";
 
 const answers = async (turn: Turn, work: OrderWork) => {
@@ -36,6 +43,20 @@ const then =
     await goOn;
     await how(turn, work);
   };
+
+/** A shop whose way to Redis is a proxy, and that sees when its client has left. */
+async function openBehindProxy(options: Omit<ShopOptions, "handler">) {
+  const proxy = await forTest(startProxy(sharedRedisPort()));
+  const left = gate();
+  const shop = await openShop({
+    ...options,
+    handler: answers,
+    redis: ioredis6.connect(proxy.port),
+    outside: [layerThatWaits(async (_req, res) => void res.once("close", left.open))],
+  });
+  await shop.lock.check();
+  return { proxy, left, shop };
+}
 
 describe.each(all)("P5: a client that leaves, on $name", (framework: Framework) => {
   test("an order whose client has left keeps the lock until it is done", async () => {
@@ -93,57 +114,37 @@ describe.each(all)("P5: a client that leaves, on $name", (framework: Framework) 
     await shop.isOverAfter(2);
   });
 
-  test("a client that has left before the guard starts no order", async () => {
-    const [arrived, left, goOn] = [gate(), gate(), gate()];
-    const shop = await openShop({
-      framework,
-      handler: answers,
-      outside: [
-        layerThatWaits(async (req, res) => {
-          if (req.headers["x-rival"]) return;
-          res.once("close", left.open);
-          arrived.open();
-          await goOn.opened;
-        }),
-      ],
-    });
-    const call = shop.submit();
-    await arrived.opened;
-    call.abort();
-    await left.opened;
-    goOn.open();
-    // Time for an order to begin that should not.
-    await sleep(30);
-    expect(shop.work.started).toBe(0);
-    expect((await shop.rival()).status).toBe(201);
-    await shop.isOverAfter(1);
-  });
-
-  test("a client that leaves while its user is looked up starts no order", async () => {
-    const [arrived, left, goOn] = [gate(), gate(), gate()];
-    const shop = await openShop({
-      framework,
-      handler: answers,
-      guard: {
-        userId: async (req) => {
-          if (!req.headers["x-rival"]) {
-            arrived.open();
-            await goOn.opened;
-          }
-          return req.headers["x-user"];
+  test.each(["before the guard", "while its user is looked up"])(
+    "a client that leaves %s starts no order",
+    async (when) => {
+      const leaving = departure();
+      const workAt = async (place: string, req: IncomingMessage) => {
+        if (place === when && !req.headers["x-rival"]) await leaving.during();
+      };
+      const shop = await openShop({
+        framework,
+        handler: answers,
+        outside: [
+          layerThatWaits(async (req, res) => {
+            leaving.seenBy(res);
+            await workAt("before the guard", req);
+          }),
+        ],
+        guard: {
+          userId: async (req) => {
+            await workAt("while its user is looked up", req);
+            return req.headers["x-user"];
+          },
         },
-      },
-      outside: [layerThatWaits(async (_req, res) => void res.once("close", left.open))],
-    });
-    const call = shop.submit();
-    await arrived.opened;
-    call.abort();
-    await left.opened;
-    goOn.open();
-    expect((await shop.rival()).status).toBe(201);
-    await shop.isOverAfter(1);
-    expect(shop.work.started).toBe(1);
-  });
+      });
+      await leaving.of(shop.submit());
+      // Time for an order to begin that should not.
+      await sleep(30);
+      expect(shop.work.started).toBe(0);
+      expect((await shop.rival()).status).toBe(201);
+      await shop.isOverAfter(1);
+    },
+  );
 
   test.runIf(writesByHand(framework))(
     "a request that somebody answers while its user is looked up starts no order",
@@ -173,15 +174,7 @@ describe.each(all)("P5: a client that leaves, on $name", (framework: Framework) 
   );
 
   test("a client that leaves while the lock is being acquired starts no order", async () => {
-    const proxy = await forTest(startProxy(sharedRedisPort()));
-    const left = gate();
-    const shop = await openShop({
-      framework,
-      handler: answers,
-      redis: ioredis6.connect(proxy.port),
-      outside: [layerThatWaits(async (_req, res) => void res.once("close", left.open))],
-    });
-    await shop.lock.check();
+    const { proxy, left, shop } = await openBehindProxy({ framework });
     const held = proxy.holdRequestOnce(([name]) => name?.toLowerCase() === "eval");
     const call = shop.submit();
     await held;
@@ -246,17 +239,11 @@ describe.each(onHttp1)("$name", (framework: Framework) => {
 
 describe.each(newest)("$name", (framework: Framework) => {
   test('a client that leaves in an outage starts no order with onUnavailable "proceed"', async () => {
-    const proxy = await forTest(startProxy(sharedRedisPort()));
-    const left = gate();
-    const shop = await openShop({
+    const { proxy, left, shop } = await openBehindProxy({
       framework,
-      handler: answers,
-      redis: ioredis6.connect(proxy.port),
       times: { acquireTimeoutMs: 2_000, commandTimeoutMs: 500 },
       guard: { onUnavailable: "proceed" },
-      outside: [layerThatWaits(async (_req, res) => void res.once("close", left.open))],
     });
-    await shop.lock.check();
     const acquires = record("submit-lock:acquire", shop.key);
     proxy.holdRequests();
     const call = shop.submit();

@@ -2,14 +2,16 @@ import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { type Framework, koas } from "./frameworks.ts";
-import { gate } from "./gate.ts";
+import { departure } from "./gate.ts";
 import {
+  clicksAgain,
   endless,
   leavesAndRetries,
   type OrderWork,
   openShop,
   type Shop,
   sameWithoutLock,
+  shortTimes,
 } from "./shop.ts";
 import type { Turn } from "./turn.ts";
 
@@ -65,14 +67,13 @@ describe.each(koas)("$name", (framework: Framework) => {
   });
 
   test("a body that is set after the client has left writes no order without the lock", async () => {
-    const [started, left, goOn] = [gate(), gate(), gate()];
+    const leaving = departure();
     const held: boolean[] = [];
     const shop = await openShop({
       framework,
       handler: async (turn, work) => {
-        turn.res.once("close", left.open);
-        started.open();
-        await goOn.opened;
+        leaving.seenBy(turn.res);
+        await leaving.during();
         work.overNow();
         turn.stream(
           Readable.from(
@@ -85,25 +86,13 @@ describe.each(koas)("$name", (framework: Framework) => {
         );
       },
     });
-    const call = shop.submit();
-    await started.opened;
-    call.abort();
-    await left.opened;
-    goOn.open();
+    await leaving.of(shop.submit());
     await shop.isOverAfter(1);
     // Time for an order to be written that should not.
     await sleep(60);
     expect(held).not.toContain(false);
   });
 });
-
-/** Short enough to wait for, long enough for a busy machine. */
-const shortTimes = {
-  ttlMs: 2_000,
-  maxHoldMs: 2_400,
-  acquireTimeoutMs: 1_000,
-  commandTimeoutMs: 500,
-};
 
 describe.each(koas.filter(({ major }) => major === 3))("$name", (framework: Framework) => {
   test("a web stream is sent as before, and ends the lock when it has ended", async () => {
@@ -134,12 +123,10 @@ describe.each(koas.filter(({ major }) => major === 3))("$name", (framework: Fram
   ])(
     "%s that is still writing the order keeps the lock when its client has left",
     async (_what, bodyOf) => {
-      const [started, left, goOn] = [gate(), gate(), gate()];
-      const shop = await openShop({
+      const shop = await clicksAgain({
         framework,
         times: shortTimes,
-        handler: (turn, work) => {
-          turn.res.once("close", left.open);
+        handler: (turn, work, { started, goOn }) => {
           let first = true;
           const stream = new ReadableStream({
             async pull(controller) {
@@ -147,8 +134,8 @@ describe.each(koas.filter(({ major }) => major === 3))("$name", (framework: Fram
                 first = false;
                 return controller.enqueue(Buffer.from("the first part"));
               }
-              started.open();
-              await goOn.opened;
+              started();
+              await goOn;
               await work.over();
               controller.close();
             },
@@ -156,16 +143,6 @@ describe.each(koas.filter(({ major }) => major === 3))("$name", (framework: Fram
           turn.answer(200, bodyOf(stream));
         },
       });
-      const call = shop.submit();
-      await call.begun;
-      await started.opened;
-      call.abort();
-      const retry = shop.rival();
-      await left.opened;
-      await sleep(50);
-      expect(shop.work.started).toBe(1);
-      goOn.open();
-      expect((await retry).status).toBe(201);
       // Nobody sees when such a body has ended.
       expect(shop.published.lost).toMatchObject([{ outcome: "max-hold" }]);
       expect(shop.heldAtEnd).toEqual([true]);

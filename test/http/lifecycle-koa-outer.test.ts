@@ -3,43 +3,33 @@ import { describe, expect, test } from "vitest";
 import { MemoryStore, SubmitLock } from "../../src/index.ts";
 import { until } from "../support/until.ts";
 import { type Framework, koas } from "./frameworks.ts";
-import { gate } from "./gate.ts";
-import { type Call, listen, openClient } from "./http-client.ts";
-import { layerThatWaits } from "./layers.ts";
+import { departure, gate } from "./gate.ts";
+import { listen, openClient } from "./http-client.ts";
+import { layerThatWaits, onKoa } from "./layers.ts";
 import { codeOf, openOnce, orderKey } from "./once-shop.ts";
 import { openShop } from "./shop.ts";
 import type { AppParts, Layer, Turn } from "./turn.ts";
 
 /** Middleware around the guard that is at work after it, as koa-session is. */
-function outerLayer(work: (user: string) => Promise<void>): Layer {
-  return {
-    express: () => (_req, _res, next) => next(),
-    koa: () => async (ctx, next) => {
-      try {
-        await next();
-      } finally {
-        if (!ctx.get("x-rival")) await work(ctx.get("x-user"));
-      }
-    },
-  };
-}
+const outerLayer = (work: (user: string) => Promise<void>): Layer =>
+  onKoa(async (ctx, next) => {
+    try {
+      await next();
+    } finally {
+      if (!ctx.get("x-rival")) await work(ctx.get("x-user"));
+    }
+  });
 
 /** An order whose client leaves while its handler is at work, which then answers. */
 function abandoned(answer: (turn: Turn) => unknown) {
-  const [started, left, goOn] = [gate(), gate(), gate()] as const;
+  const leaving = departure();
   return {
     handler: async (turn: Turn) => {
-      turn.res.once("close", left.open);
-      started.open();
-      await goOn.opened;
+      leaving.seenBy(turn.res);
+      await leaving.during();
       return await answer(turn);
     },
-    async leave(call: Call) {
-      await started.opened;
-      call.abort();
-      await left.opened;
-      goOn.open();
-    },
+    leave: leaving.of,
   };
 }
 

@@ -35,6 +35,11 @@ async function pipelinedShop(framework: Framework, redis?: AnyRedis) {
   const bytes = (order: "first" | "second", user = users[order]) =>
     submitBytes(user, { "X-Order": order });
   const isFree = (order: "first" | "second") => canAcquire(shop.lock, users[order]);
+  /** Lets an order end whose answer nobody waits for. */
+  const ends = async (order: "first" | "second") => {
+    gates[order].open();
+    await until(() => isFree(order), { what: `the lock of the ${order} order to be free` });
+  };
   const bothStarted = () => until(() => started.length === 2, { what: "both orders to start" });
   const answerNoMore = () => {
     answers = false;
@@ -43,7 +48,7 @@ async function pipelinedShop(framework: Framework, redis?: AnyRedis) {
     until(() => sockets.every(({ destroyed }) => destroyed), {
       what: "the server to see that the client has left",
     });
-  return { shop, gates, started, left, connection, bytes, isFree, bothStarted, answerNoMore };
+  return { shop, gates, started, left, connection, bytes, isFree, ends, bothStarted, answerNoMore };
 }
 
 describe.each(allOnHttp1)("$name", (framework: Framework) => {
@@ -85,12 +90,7 @@ describe.each(allOnHttp1)("$name", (framework: Framework) => {
     of.connection.socket.destroy();
     await sleep(40);
     expect([await of.isFree("first"), await of.isFree("second")]).toEqual([false, false]);
-    for (const order of ["second", "first"] as const) {
-      of.gates[order].open();
-      await until(() => of.isFree(order), {
-        what: `the lock of the ${order} order to be free`,
-      });
-    }
+    for (const order of ["second", "first"] as const) await of.ends(order);
     expect(of.shop.published.releases.map(({ outcome }) => outcome)).not.toContain("gone");
   });
 
@@ -109,8 +109,7 @@ describe.each(allOnHttp1)("$name", (framework: Framework) => {
     proxy.releaseHeld();
     await until(() => of.isFree("second"), { what: "the lock of the second order to be free" });
     expect(of.started).toEqual(["first"]);
-    of.gates.first.open();
-    await until(() => of.isFree("first"), { what: "the lock of the first order to be free" });
+    await of.ends("first");
   });
 
   test("many submits in a row on one connection print no warning about listeners", async () => {
@@ -139,12 +138,7 @@ describe.each(allMain)("$name", (framework: Framework) => {
     of.connection.socket.destroy();
     await of.left();
     expect([await of.isFree("first"), await of.isFree("second")]).toEqual([false, false]);
-    for (const order of ["second", "first"] as const) {
-      of.gates[order].open();
-      await until(() => of.isFree(order), {
-        what: `the lock of the ${order} order to be free`,
-      });
-    }
+    for (const order of ["second", "first"] as const) await of.ends(order);
   });
 });
 

@@ -11,7 +11,7 @@ import {
   hasLayers,
   seesOutside,
 } from "./frameworks.ts";
-import { gate } from "./gate.ts";
+import { departure } from "./gate.ts";
 import { compressionLayer, sessionLayer } from "./layers.ts";
 import {
   leavesAndRetries,
@@ -99,23 +99,18 @@ describe.each(all)("$name", (framework: Framework) => {
 describe.each(all.filter(seesOutside))("$name", (framework: Framework) => {
   test("a session outside the lock is saved before the next order, when the client has left, too", async () => {
     const session = sessionLayer(60);
-    const [started, left, goOn] = [gate(), gate(), gate()];
+    const leaving = departure();
     const shop = await openShop({
       framework,
       outside: [session],
       handler: async (turn, work) => {
-        turn.res.once("close", left.open);
-        started.open();
-        await goOn.opened;
+        leaving.seenBy(turn.res);
+        await leaving.during();
         await work.over();
         turn.answer(201, { order: "placed" });
       },
     });
-    const call = shop.submit();
-    await started.opened;
-    call.abort();
-    await left.opened;
-    goOn.open();
+    await leaving.of(shop.submit());
     const next = await until(
       async () => {
         const attempt = await shop.lock.acquire(shop.user);

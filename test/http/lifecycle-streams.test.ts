@@ -22,10 +22,12 @@ import {
   openShop,
   type Shop,
   sameWithoutLock,
+  shortTimes,
 } from "./shop.ts";
 import type { Turn } from "./turn.ts";
 
 const once = (shop: Shop) => shop.submit().reply;
+const brokenOff = () => "broken off";
 
 describe.each(all)("$name", (framework: Framework) => {
   test("a stream is sent as before, and ends the lock when it has ended", async () => {
@@ -92,45 +94,33 @@ describe.each(seeing)("$name", (framework: Framework) => {
     await leavesInTheMiddle({ framework, handler });
   });
 
-  test("a response that the handler destroys keeps the lock until the handler is done", async () => {
-    const [destroyed, goOn] = [gate(), gate()];
-    const shop = await openShop({
-      framework,
-      handler: async (turn, work) => {
-        turn.res.destroy();
+  test.each<[what: string, end: (turn: Turn) => void, body: string]>([
+    [
+      "that the handler destroys",
+      ({ res }) => {
+        res.destroy();
         // The compatibility layer of HTTP/2 has no more than an empty `destroy`.
-        (turn.res as unknown as { stream?: { destroy(): void } }).stream?.destroy();
-        destroyed.open();
-        await goOn.opened;
-        await work.over();
+        (res as unknown as { stream?: { destroy(): void } }).stream?.destroy();
       },
-    });
-    const { reply } = shop.submit();
-    await destroyed.opened;
-    await expect(reply).rejects.toThrow();
-    const retry = shop.rival();
-    await sleep(30);
-    expect(shop.work.started).toBe(1);
-    goOn.open();
-    expect((await retry).status).toBe(201);
-    await shop.isOverAfter(2);
-  });
-
-  test("a handler that answers first and writes the order later keeps the lock until then", async () => {
-    const [answered, goOn] = [gate(), gate()];
+      "broken off",
+    ],
+    [
+      "that the handler ends before it writes the order",
+      (turn) => void turn.byHand().end("accepted"),
+      "accepted",
+    ],
+  ])("a response %s keeps the lock until the handler is done", async (_what, end, body) => {
+    const goOn = gate();
     const shop = await openShop({
       framework,
       handler: async (turn, work) => {
-        turn.byHand().end("accepted");
-        answered.open();
+        end(turn);
         await goOn.opened;
         await work.over();
       },
     });
-    const call = shop.submit();
-    await answered.opened;
+    expect(await shop.submit().reply.then((reply) => reply.body, brokenOff)).toBe(body);
     const retry = shop.rival();
-    await call.reply;
     await sleep(30);
     expect(shop.work.started).toBe(1);
     goOn.open();
@@ -181,22 +171,11 @@ describe.each(failing)("$name", (framework: Framework) => {
     const shop = await sameWithoutLock({ framework, handler }, async (of) => {
       const call = of.submit();
       await call.begun;
-      return await call.reply.then(
-        (reply) => reply,
-        () => "broken off",
-      );
+      return await call.reply.catch(brokenOff);
     });
     await shop.isOverAfter(1);
   });
 });
-
-/** Short enough to wait for, long enough for a busy machine. */
-const shortTimes = {
-  ttlMs: 2_000,
-  maxHoldMs: 2_400,
-  acquireTimeoutMs: 1_000,
-  commandTimeoutMs: 500,
-};
 
 /** Where nothing ever ends the response after its client has left. */
 const held = [

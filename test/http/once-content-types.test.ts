@@ -5,37 +5,24 @@ import express4 from "express4";
 import type { Middleware } from "koa";
 import { describe, expect, test } from "vitest";
 import { type Framework, mainFrameworks } from "./frameworks.ts";
+import { onExpress, onKoa } from "./layers.ts";
 import { openOnce, orderKey } from "./once-shop.ts";
 import type { Layer } from "./turn.ts";
 
 const require = createRequire(import.meta.url);
 const { koaBody }: { koaBody(): Middleware } = require("koa-body");
 
-const never = () => {
-  throw new Error("a parser of another framework");
-};
-const onExpress = (express: Layer["express"]): Layer => ({ express, koa: never });
-const onKoa = (koa: () => Middleware): Layer => ({ express: never, koa });
-
 /** The parsers that people mount, by the framework that they run on. */
 const parsers: readonly [name: string, runsOn: (framework: Framework) => boolean, layer: Layer][] =
   [
-    [
-      "express.json of 4",
-      ({ name }) => name.startsWith("Express 4"),
-      onExpress(() => express4.json()),
-    ],
-    [
-      "express.json of 5",
-      ({ name }) => name.startsWith("Express 5"),
-      onExpress(() => express5.json()),
-    ],
+    ["express.json of 4", ({ name }) => name.startsWith("Express 4"), onExpress(express4.json())],
+    ["express.json of 5", ({ name }) => name.startsWith("Express 5"), onExpress(express5.json())],
     [
       "@koa/bodyparser",
       ({ family }) => family === "koa",
-      onKoa(() => bodyParser({ enableTypes: ["json"] })),
+      onKoa(bodyParser({ enableTypes: ["json"] })),
     ],
-    ["koa-body", ({ family }) => family === "koa", onKoa(() => koaBody())],
+    ["koa-body", ({ family }) => family === "koa", onKoa(koaBody())],
   ];
 
 const mounted = mainFrameworks.flatMap((framework) =>

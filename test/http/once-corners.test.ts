@@ -6,20 +6,14 @@ import { MemoryStore, SubmitLock } from "../../src/index.ts";
 import { until } from "../support/until.ts";
 import { expresses, koas, mainFrameworks } from "./frameworks.ts";
 import { listen, openClient } from "./http-client.ts";
+import { layerThatWaits, onKoa } from "./layers.ts";
 import { codeOf, openOnce, openWaiting, orderKey } from "./once-shop.ts";
 import type { Layer } from "./turn.ts";
 
 /** As an adapter for serverless functions makes its requests. */
-const withoutRawHeaders: Layer = {
-  express: () => (req, _res, next) => {
-    req.rawHeaders = [];
-    next();
-  },
-  koa: () => (ctx, next) => {
-    ctx.req.rawHeaders = [];
-    return next();
-  },
-};
+const withoutRawHeaders = layerThatWaits(async (req) => {
+  req.rawHeaders = [];
+});
 
 describe.each(mainFrameworks)("$name", (framework) => {
   test("a key is read where the request has no raw headers", async () => {
@@ -176,13 +170,10 @@ describe.each(koas)("$name", (framework) => {
   });
 
   test("a replay without a body is none whatever type outer middleware has set", async () => {
-    const typed: Layer = {
-      express: () => (_req, _res, next) => next(),
-      koa: () => (ctx, next) => {
-        ctx.type = "json";
-        return next();
-      },
-    };
+    const typed = onKoa((ctx, next) => {
+      ctx.type = "json";
+      return next();
+    });
     const shop = await openOnce({
       framework,
       outside: [typed],

@@ -7,8 +7,8 @@ import { pipeline } from "node:stream/promises";
 import type { Request, Response } from "express";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { expresses, type Framework } from "./frameworks.ts";
+import { onExpress } from "./layers.ts";
 import { codeOf, openOnce, orderKey, unmarked } from "./once-shop.ts";
-import type { Layer } from "./turn.ts";
 
 let folder = "";
 let file = "";
@@ -211,17 +211,14 @@ describe.each(expresses.filter(({ seesWork }) => seesWork))("$name", (framework:
   });
 
   test("an end further out that writes, as older wrappers have it, doubles nothing", async () => {
-    const writes: Layer = {
-      express: () => (_req, res, next) => {
-        const { end } = res;
-        res.end = function endInTwo(this: Response, chunk?: unknown) {
-          if (chunk !== undefined) this.write(chunk);
-          return Reflect.apply(end, this, []);
-        } as typeof res.end;
-        next();
-      },
-      koa: () => (_ctx, next) => next(),
-    };
+    const writes = onExpress((_req, res, next) => {
+      const { end } = res;
+      res.end = function endInTwo(this: Response, chunk?: unknown) {
+        if (chunk !== undefined) this.write(chunk);
+        return Reflect.apply(end, this, []);
+      } as typeof res.end;
+      next();
+    });
     for (const place of ["outside", "inside"] as const) {
       const once = await openOnce({
         framework,

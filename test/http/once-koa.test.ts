@@ -5,8 +5,8 @@ import type { Context } from "koa";
 import { describe, expect, test } from "vitest";
 import { type Framework, koas } from "./frameworks.ts";
 import { gate } from "./gate.ts";
+import { onKoa } from "./layers.ts";
 import { codeOf, openOnce, orderKey, unmarked } from "./once-shop.ts";
-import type { Layer } from "./turn.ts";
 
 const file = fileURLToPath(import.meta.url);
 const everyByte = Buffer.from(Array.from({ length: 256 }, (_, byte) => byte));
@@ -224,16 +224,13 @@ describe.each(koas)("$name", (framework: Framework) => {
 
   test("what outer middleware makes of a body it makes of the replay, too", async () => {
     const kinds: string[] = [];
-    const envelope: Layer = {
-      express: () => (_req, _res, next) => next(),
-      koa: () => async (ctx, next) => {
-        await next();
-        kinds.push(typeof ctx.body);
-        // It changes the object of the handler, and takes another in its place.
-        if (typeof ctx.body === "object") Object.assign(ctx.body as object, { seen: true });
-        ctx.body = { data: ctx.body ?? null };
-      },
-    };
+    const envelope = onKoa(async (ctx, next) => {
+      await next();
+      kinds.push(typeof ctx.body);
+      // It changes the object of the handler, and takes another in its place.
+      if (typeof ctx.body === "object") Object.assign(ctx.body as object, { seen: true });
+      ctx.body = { data: ctx.body ?? null };
+    });
     const wrapped = async (body: unknown) => {
       const once = await open(
         (ctx) => {

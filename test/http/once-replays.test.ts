@@ -9,7 +9,15 @@ import { until } from "../support/until.ts";
 import { type Framework, newest, seesOutside } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { layerThatWaits } from "./layers.ts";
-import { codeOf, type OnceShop, openOnce, openWaiting, orderKey, unmarked } from "./once-shop.ts";
+import {
+  codeOf,
+  type OnceShop,
+  openOnce,
+  openWaiting,
+  orderKey,
+  ownReplay,
+  unmarked,
+} from "./once-shop.ts";
 import type { Told } from "./turn.ts";
 
 const headersOf = (info: Told | undefined) => Object(Object(info)["answer"]).headers;
@@ -22,11 +30,7 @@ interface Content {
 
 describe.each(newest)("$name", (framework: Framework) => {
   test("an answer whose body is not kept is answered by onReplay, from the database", async () => {
-    const infos: Told[] = [];
-    const onReplay = (told: Told) => {
-      infos.push(told);
-      return [200, { order: "as it is now" }] as const;
-    };
+    const { infos, onReplay } = ownReplay({ order: "as it is now" });
     const once = await openOnce({
       framework,
       guard: { idempotency: { maxBodyBytes: 0 } },
@@ -41,11 +45,7 @@ describe.each(newest)("$name", (framework: Framework) => {
   });
 
   test("onReplay is told the whole answer, and how old it is", async () => {
-    const infos: Told[] = [];
-    const onReplay = (told: Told) => {
-      infos.push(told);
-      return [200, {}] as const;
-    };
+    const { infos, onReplay } = ownReplay();
     const once = await openOnce({ framework, answers: { onReplay } });
     await once.submit({ key: orderKey });
     await sleep(50);
@@ -86,11 +86,7 @@ describe.each(newest)("$name", (framework: Framework) => {
   }
 
   test("a record with a status that no guard keeps is of another writer, and is not repeated", async () => {
-    const replays: unknown[] = [];
-    const onReplay = (told: Told) => {
-      replays.push(told);
-      return [200, {}] as const;
-    };
+    const { infos, onReplay } = ownReplay();
     for (const answers of [{}, { onReplay }]) {
       const once = await openOnce({ framework, answers });
       await once.submit({ key: orderKey });
@@ -102,18 +98,14 @@ describe.each(newest)("$name", (framework: Framework) => {
       }
       expect([once.runs, once.shop.errors]).toEqual([1, []]);
     }
-    expect(replays).toEqual([]);
+    expect(infos).toEqual([]);
   });
 
   test("of a record of another writer, the headers of the guard's list are repeated, and no other", async () => {
     const unlisted = { "access-control-allow-origin": "*", "set-cookie": "sid=1", "x-order": "7" };
     const framing = { "content-length": "999", "transfer-encoding": "chunked" };
     const foreign = { ...unlisted, ...framing, "X-Cart": "8", Location: "/orders/7" };
-    const infos: Told[] = [];
-    const onReplay = (told: Told) => {
-      infos.push(told);
-      return [200, {}] as const;
-    };
+    const { infos, onReplay } = ownReplay();
     for (const answers of [{}, { onReplay }]) {
       const once = await openOnce({ framework, answers });
       await once.submit({ key: orderKey });

@@ -3,7 +3,7 @@ import { type Framework, koas, mainFrameworks, newer } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import type { Call, Reply, Submit } from "./http-client.ts";
 import { openShop, type Shop, type ShopOptions } from "./shop.ts";
-import type { Turn } from "./turn.ts";
+import type { Told, Turn } from "./turn.ts";
 
 /** Every framework on which the end of a handler is seen, on HTTP/2 where it runs on it. */
 export const everywhere: readonly Framework[] = [
@@ -120,6 +120,16 @@ export async function openWaiting(
     return await handler(turn, run);
   };
   return { once: await openOnce({ ...options, handler: waiting }), goOn: open };
+}
+
+/** An answer of the application's own to a replay, and what it was told. */
+export function ownReplay(body: object = {}) {
+  const infos: Told[] = [];
+  const onReplay = (told: Told) => {
+    infos.push(told);
+    return [200, body] as const;
+  };
+  return { infos, onReplay };
 }
 
 /** The reply without the header that marks a replay, and without what frames the body's bytes. */

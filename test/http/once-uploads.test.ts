@@ -3,12 +3,13 @@ import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import koaMulter from "@koa/multer";
+import type { RequestHandler } from "express";
 import fileUpload from "express-fileupload";
 import type { Middleware } from "koa";
 import multer from "multer";
 import { afterAll, describe, expect, test } from "vitest";
 import { type Framework, newest } from "./frameworks.ts";
-import { layerThatWaits } from "./layers.ts";
+import { layerThatWaits, onExpress, onKoa } from "./layers.ts";
 import {
   codeOf,
   type OnceShop,
@@ -28,13 +29,6 @@ afterAll(() => rmSync(folder, { recursive: true }));
 
 const fields = [{ name: "list" }, { name: "photo" }];
 
-/** The layer of one family; the other one never mounts it. */
-const onExpress = (express: Layer["express"]): Layer => ({ express, koa: () => never });
-const onKoa = (koa: () => unknown): Layer => ({ express: () => never, koa: koa as Layer["koa"] });
-const never = () => {
-  throw new Error("a parser of another framework");
-};
-
 interface Parser {
   readonly name: string;
   readonly family: Framework["family"];
@@ -45,13 +39,13 @@ interface Parser {
   readonly isOrdered?: boolean;
 }
 
-const express = (name: string, takes: Parser["takes"], parser: Layer["express"]): Parser => ({
+const express = (name: string, takes: Parser["takes"], parser: RequestHandler): Parser => ({
   name,
   family: "express",
   takes,
   layer: onExpress(parser),
 });
-const koa = (name: string, takes: Parser["takes"], parser: () => unknown): Parser => ({
+const koa = (name: string, takes: Parser["takes"], parser: Middleware): Parser => ({
   name,
   family: "koa",
   takes,
@@ -62,22 +56,22 @@ const inFiles = { useTempFiles: true, tempFileDir: folder };
 
 /** Those that have the bytes in memory, or a hash of them. */
 const telling: readonly Parser[] = [
-  express("multer, single", "one", () => multer().single("list")),
-  express("multer, array", many, () => multer().array("list")),
-  express("multer, fields", "any", () => multer().fields(fields)),
-  express("multer, any", "any", () => multer().any()),
-  express("express-fileupload", "any", () => fileUpload()),
-  express("express-fileupload, nested", "any", () => fileUpload({ parseNested: true })),
+  express("multer, single", "one", multer().single("list")),
+  express("multer, array", many, multer().array("list")),
+  express("multer, fields", "any", multer().fields(fields)),
+  express("multer, any", "any", multer().any()),
+  express("express-fileupload", "any", fileUpload()),
+  express("express-fileupload, nested", "any", fileUpload({ parseNested: true })),
   {
-    ...express("express-fileupload, in files", "any", () => fileUpload(inFiles)),
+    ...express("express-fileupload, in files", "any", fileUpload(inFiles)),
     isOrdered: false,
   },
-  koa("@koa/multer, single", "one", () => koaMulter().single("list")),
-  koa("@koa/multer, array", many, () => koaMulter().array("list")),
-  koa("@koa/multer, fields", "any", () => koaMulter().fields(fields)),
-  koa("@koa/multer, any", "any", () => koaMulter().any()),
+  koa("@koa/multer, single", "one", koaMulter().single("list")),
+  koa("@koa/multer, array", many, koaMulter().array("list")),
+  koa("@koa/multer, fields", "any", koaMulter().fields(fields)),
+  koa("@koa/multer, any", "any", koaMulter().any()),
   {
-    ...koa("koa-body with hashes", "any", () => bodyOfKoa({ hashAlgorithm: "sha256" })),
+    ...koa("koa-body with hashes", "any", bodyOfKoa({ hashAlgorithm: "sha256" })),
     isOrdered: false,
   },
   {
@@ -90,9 +84,9 @@ const telling: readonly Parser[] = [
 
 /** Those that leave the bytes in a file, and nothing that tells one from another. */
 const silent: readonly Parser[] = [
-  express("multer, on disk", "any", () => multer({ dest: folder }).any()),
-  koa("@koa/multer, on disk", "any", () => koaMulter({ dest: folder }).any()),
-  koa("koa-body", "any", () => bodyOfKoa({})),
+  express("multer, on disk", "any", multer({ dest: folder }).any()),
+  koa("@koa/multer, on disk", "any", koaMulter({ dest: folder }).any()),
+  koa("koa-body", "any", bodyOfKoa({})),
 ];
 
 function bodyOfKoa(formidable: object): Middleware {

@@ -2,8 +2,7 @@ import { describe, expect, test } from "vitest";
 import { until } from "../support/until.ts";
 import { type Framework, newest } from "./frameworks.ts";
 import { gate } from "./gate.ts";
-import { codeOf, type OnceOptions, openOnce, orderKey } from "./once-shop.ts";
-import type { Told } from "./turn.ts";
+import { codeOf, type OnceOptions, openOnce, orderKey, ownReplay } from "./once-shop.ts";
 
 /** A shop whose first run has only told the id of its submission: nothing is kept. */
 async function openKnown(options: Omit<OnceOptions, "handler">) {
@@ -35,11 +34,7 @@ const never = () => expect.fail("it ran again");
 
 describe.each(newest)("$name", (framework: Framework) => {
   test("a guard that meets a value of once answers 409, and neither runs nor repeats it", async () => {
-    const infos: Told[] = [];
-    const onReplay = (told: Told) => {
-      infos.push(told);
-      return [200, {}] as const;
-    };
+    const { infos, onReplay } = ownReplay();
     const { lock, once, submission, user } = await openKnown({ framework, answers: { onReplay } });
     await lock.once(user, submission, () => ({ number: 7 }));
     const reply = await once.submit({ key: orderKey });

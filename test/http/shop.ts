@@ -69,6 +69,14 @@ export const patientTimes = {
   commandTimeoutMs: 5_000,
 };
 
+/** Short enough to wait for, long enough for a busy machine. */
+export const shortTimes = {
+  ttlMs: 2_000,
+  maxHoldMs: 2_400,
+  acquireTimeoutMs: 1_000,
+  commandTimeoutMs: 500,
+};
+
 const open = new Set<Shop>();
 
 async function closeShops(): Promise<void> {
@@ -102,7 +110,7 @@ export async function sameWithoutLock(
   return shop;
 }
 
-/** What a handler of {@link leavesAndRetries} says, and waits for. */
+/** What a handler of {@link clicksAgain} says, and waits for. */
 export interface Moments {
   readonly started: () => void;
   readonly goOn: Promise<void>;
@@ -113,11 +121,18 @@ interface LeavingOptions extends Omit<ShopOptions, "handler"> {
   headers?: Record<string, string>;
 }
 
+/** {@link clicksAgain}, and then both orders are over. */
+export async function leavesAndRetries(options: LeavingOptions): Promise<Shop> {
+  const shop = await clicksAgain(options);
+  await shop.isOverAfter(2);
+  return shop;
+}
+
 /**
  * A client leaves when its order has started, and clicks again. The second order waits until the
  * first one, which then may go on, is over.
  */
-export async function leavesAndRetries({
+export async function clicksAgain({
   handler,
   headers = {},
   ...options
@@ -140,7 +155,6 @@ export async function leavesAndRetries({
   expect(shop.work.started).toBe(1);
   goOn.open();
   expect((await retry).status).toBe(201);
-  await shop.isOverAfter(2);
   return shop;
 }
 

@@ -70,12 +70,11 @@ function findsSubmissions(openStore: () => LockStore): void {
     ])("compares nothing where %s has no fingerprint", async (_who, held, asked) => {
       const [store, mine] = [open(), onceOf({ submission: held })];
       const retry = onceOf({ key: mine.key, submission: asked });
-      const storeTimeMs = timeOf(await store.acquire(mine).reply);
+      const plan = await taken(store, mine);
       const found = await store.acquire(retry).reply;
       expect(found).toMatchObject({ kind: "contended", sameSubmission: true });
-      const record = recordOf(mine);
-      const expiresAtMs = Math.ceil(storeTimeMs) + 60_000;
-      await store.complete(mine, { record, expiresAtMs }).reply;
+      await store.complete(mine, plan).reply;
+      const { record } = plan;
       expect(await store.acquire(retry).reply).toMatchObject({ kind: "completed", record });
     });
 
@@ -110,9 +109,8 @@ function findsSubmissions(openStore: () => LockStore): void {
 
     test("finds the record also where its own copy has taken the key", async () => {
       const [store, mine] = [open(), onceOf()];
-      const storeTimeMs = timeOf(await store.acquire(mine).reply);
       const late = rivalOf(mine);
-      const plan = { record: recordOf(late), expiresAtMs: Math.ceil(storeTimeMs) + 60_000 };
+      const plan = await taken(store, mine, recordOf(late));
       expect(await store.complete(late, plan).reply).toMatchObject({ kind: "late" });
       const reply = await store.acquire(mine).reply;
       expect(reply).toMatchObject({ kind: "completed", record: plan.record });
@@ -167,14 +165,13 @@ function findsSubmissions(openStore: () => LockStore): void {
 
     test("finds the holder, what was completed, and what was completed with another payload", async () => {
       const [store, mine] = [open(), onceOf({ submission: hashesOf("cart 7", "a payload") })];
-      const storeTimeMs = timeOf(await store.acquire(mine).reply);
+      const plan = await taken(store, mine);
       const retry = rivalOf(mine);
       const other = onceOf({ key: mine.key, submission: hashesOf("cart 7", "another payload") });
       const look = async (command: LockCommand) => await store.look(command).reply;
       expect(await look(retry)).toMatchObject({ kind: "contended", sameSubmission: true });
       expect(await look(other)).toMatchObject({ kind: "mismatched", inFlight: true });
       expect(await look(onceOf({ key: mine.key }))).not.toMatchObject({ sameSubmission: true });
-      const plan = { record: recordOf(mine), expiresAtMs: Math.ceil(storeTimeMs) + 60_000 };
       await store.complete(mine, plan).reply;
       expect(await look(retry)).toMatchObject({ kind: "completed", record: plan.record });
       expect(await look(other)).toMatchObject({ kind: "mismatched", inFlight: false });
@@ -227,11 +224,10 @@ function keepsRecords(openStore: () => LockStore): void {
 
     test("without the lock is late, kept all the same, and leaves the next holder alone", async () => {
       const [store, mine] = [open(), onceOf()];
-      const storeTimeMs = timeOf(await store.acquire(mine).reply);
+      const plan = await taken(store, mine);
       await store.release(mine).reply;
       const next = onceOf({ key: mine.key });
       await store.acquire(next).reply;
-      const plan = { record: recordOf(mine), expiresAtMs: Math.ceil(storeTimeMs) + 60_000 };
       expect(await store.complete(mine, plan).reply).toMatchObject({ kind: "late" });
       expect(await store.acquire(next).reply).toMatchObject({ kind: "mine" });
       expect(await store.acquire(rivalOf(mine)).reply).toMatchObject({ kind: "completed" });
@@ -270,9 +266,8 @@ function keepsRecords(openStore: () => LockStore): void {
 
     test("keeps 64 KiB of any text as they are", async () => {
       const [store, mine] = [open(), onceOf()];
-      const storeTimeMs = timeOf(await store.acquire(mine).reply);
       const body = "€ \u0000 \u{1f6d2} \r\n'\"\\ ".repeat(4_096);
-      const plan = { record: recordOf(mine, body), expiresAtMs: Math.ceil(storeTimeMs) + 60_000 };
+      const plan = await taken(store, mine, recordOf(mine, body));
       await store.complete(mine, plan).reply;
       const reply = await store.acquire(rivalOf(mine)).reply;
       expect(reply).toMatchObject({ kind: "completed", record: plan.record });
@@ -281,12 +276,11 @@ function keepsRecords(openStore: () => LockStore): void {
     test("of many in one turn keeps each its own answer", async () => {
       const store = open();
       const held = Array.from({ length: 50 }, () => onceOf());
-      const taken = await Promise.all(held.map((command) => store.acquire(command).reply));
+      const plans = await Promise.all(
+        held.map((command, i) => taken(store, command, recordOf(command, `${i}`))),
+      );
       const done = await Promise.all(
-        held.map((command, i) => {
-          const expiresAtMs = Math.ceil(timeOf(taken[i] as AcquireReply)) + 60_000;
-          return store.complete(command, { record: recordOf(command, `${i}`), expiresAtMs }).reply;
-        }),
+        held.map((command, i) => store.complete(command, plans[i] as Plan).reply),
       );
       expect(new Set(done.map(({ kind }) => kind))).toEqual(new Set(["recorded"]));
       const replies = await Promise.all(held.map((one) => store.acquire(rivalOf(one)).reply));
@@ -458,14 +452,19 @@ function rivalOf({ key, submission }: LockCommand): LockCommand {
   return commandOf({ key, submission });
 }
 
+type Plan = Parameters<Asking["complete"]>[1];
+
+/** Takes the key, and says what a complete is given that keeps the record for a minute. */
+async function taken(store: Asking, mine: LockCommand, record = recordOf(mine)): Promise<Plan> {
+  const storeTimeMs = timeOf(await store.acquire(mine).reply);
+  return { record, expiresAtMs: Math.ceil(storeTimeMs) + 60_000 };
+}
+
 /** An owner whose answer is kept, for a minute unless another time is given. */
 async function completed(store: Asking, given: Partial<LockCommand> = {}, expiresAtMs?: number) {
   const mine = onceOf(given);
-  const storeTimeMs = timeOf(await store.acquire(mine).reply);
-  const plan = {
-    record: recordOf(mine),
-    expiresAtMs: expiresAtMs ?? Math.ceil(storeTimeMs) + 60_000,
-  };
+  const kept = await taken(store, mine);
+  const plan = { ...kept, expiresAtMs: expiresAtMs ?? kept.expiresAtMs };
   expect(await store.complete(mine, plan).reply).toMatchObject({ kind: "recorded" });
   return { mine, plan };
 }

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createConnection, createServer, type Socket } from "node:net";
 import { freePort } from "./free-port.ts";
 import { type Flow, type Match, ProxiedConnection } from "./proxied-connection.ts";
-import { byText } from "./script-texts.ts";
+import { byText } from "./script-calls.ts";
 
 /** A TCP proxy in front of Redis that loses, delays and breaks things when it is told to. */
 export interface RedisProxy {

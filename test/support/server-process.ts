@@ -1,11 +1,11 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
+import { createConnection } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { atExit } from "./at-exit.ts";
 import { freePort } from "./free-port.ts";
-import { answersPing } from "./ping.ts";
 import { until } from "./until.ts";
 
 export interface ServerOptions {
@@ -163,4 +163,23 @@ async function ready(child: ChildProcess, port: number): Promise<void> {
 
 function hasEnded(child: ChildProcess): boolean {
   return child.exitCode !== null || child.signalCode !== null;
+}
+
+/**
+ * Whether a server on this port answers PING, within a second. "Not authenticated" is an answer too;
+ * "still loading" is not.
+ */
+export function answersPing(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = createConnection({ port, host: "127.0.0.1" });
+    const done = (answered: boolean): void => {
+      socket.destroy();
+      resolve(answered);
+    };
+    socket.setTimeout(1_000, () => done(false));
+    socket.once("error", () => done(false));
+    socket.once("close", () => done(false));
+    socket.once("data", (reply) => done(/^\+PONG|^-NOAUTH/.test(reply.toString())));
+    socket.write("PING\r\n");
+  });
 }

@@ -4,8 +4,7 @@ import { join } from "node:path";
 import { Program } from "../../support/child.ts";
 import { command } from "../../support/command.ts";
 import { freePort } from "../../support/free-port.ts";
-import { answersPing } from "../../support/ping.ts";
-import { startServer } from "../../support/server-process.ts";
+import { answersPing, startServer } from "../../support/server-process.ts";
 import { until } from "../../support/until.ts";
 import { isInStep, Node, type Topology } from "./topology.ts";
 
