@@ -3,8 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { slotOf } from "../../src/stores/redis/clients/slots.ts";
-import type { Ended } from "../support/child.ts";
-import { runMain, runProgram } from "../support/cli.ts";
+import { expectFailure, runEvery, runMain, runProgram } from "../support/cli.ts";
 import { command } from "../support/command.ts";
 import { freePort } from "../support/free-port.ts";
 import { freshUser } from "../support/ids.ts";
@@ -16,58 +15,35 @@ import { until } from "../support/until.ts";
 
 const server = (...args: string[]) => forTest(startRedis({ args }));
 
-const commands = [
-  ["show", "42"],
-  ["free", "42", "--id", "deadbeef", "--reason", "x"],
-  ["list"],
-  ["watch", "42"],
-  ["doctor"],
-];
-
-/** All of them at the same time: most of it is waiting. */
-async function runAll(url: string): Promise<(Ended & { readonly name: string })[]> {
-  const ends = commands.map(async (args) => ({
-    name: args[0] ?? "",
-    ...(await runMain(args, { REDIS_URL: url })),
-  }));
-  return await Promise.all(ends);
-}
-
 describe("every command", () => {
   test("ends with 3 where no Redis is", async () => {
     const url = `redis://127.0.0.1:${await freePort()}`;
-    for (const { name, code, stdout, stderr } of await runAll(url)) {
-      expect({ name, code, stdout }).toEqual({ name, code: 3, stdout: "" });
-      expect(stderr).toMatch(
-        /^submit-lock: no answer from 127\.0\.0\.1:\d+\. Is the address right, .*ECONNREFUSED/,
-      );
-    }
+    const said =
+      /^submit-lock: no answer from 127\.0\.0\.1:\d+\. Is the address right, .*ECONNREFUSED/;
+    for (const ended of await runEvery(url)) expectFailure(ended, 3, said);
   });
 
   test("ends with 3 where Redis does not answer, and does not hang", async () => {
     const { url, pause } = await server();
     pause();
     // A process that had something left to wait for would not end.
-    const program = { name: "the program", ...(await runProgram(["doctor"], { REDIS_URL: url })) };
-    for (const { name, code, stdout, stderr } of [program, ...(await runAll(url))]) {
-      expect({ name, code, stdout }).toEqual({ name, code: 3, stdout: "" });
-      expect(stderr).toContain("no answer from 127.0.0.1:");
+    const program = await runProgram(["doctor"], { REDIS_URL: url });
+    for (const ended of [program, ...(await runEvery(url))]) {
+      expectFailure(ended, 3, "no answer from 127.0.0.1:");
     }
   });
 
   test.each(["", ":wrong-one@"])("ends with 4 after a wrong password: %j", async (auth) => {
     const { port } = await server("--requirepass", "secret");
-    for (const { name, code, stdout, stderr } of await runAll(`redis://${auth}127.0.0.1:${port}`)) {
-      expect({ name, code, stdout }).toEqual({ name, code: 4, stdout: "" });
-      expect(stderr).toContain("rejected the user name or password");
-      expect(stderr).not.toContain("wrong-one");
+    for (const ended of await runEvery(`redis://${auth}127.0.0.1:${port}`)) {
+      expectFailure(ended, 4, "rejected the user name or password");
+      expect(ended.stderr).not.toContain("wrong-one");
     }
   });
 
   test("asks where Redis is instead of guessing", async () => {
-    for (const { name, code, stdout, stderr } of await runAll("")) {
-      expect({ name, code, stdout }).toEqual({ name, code: 2, stdout: "" });
-      expect(stderr).toContain("where is Redis? Set REDIS_URL");
+    for (const ended of await runEvery("")) {
+      expectFailure(ended, 2, "where is Redis? Set REDIS_URL");
     }
   });
 });
@@ -78,19 +54,15 @@ test.each([
 ])("%s ends with 3 where Redis falls silent at %s", async (name, lost) => {
   const proxy = await forTest(startProxy(sharedRedisPort()));
   void proxy.loseReplyOnce(([command]) => command === lost, { deaf: true });
-  const { code, stdout, stderr } = await runMain([name], {
-    REDIS_URL: `redis://127.0.0.1:${proxy.port}`,
-  });
-  expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
-  expect(stderr).toContain("within 2 s");
+  const env = { REDIS_URL: `redis://127.0.0.1:${proxy.port}` };
+  expectFailure(await runMain([name], env), 3, "within 2 s");
 });
 
 test("a user id that is none is refused before Redis is asked", async () => {
   const env = { REDIS_URL: `redis://127.0.0.1:${await freePort()}` };
   for (const user of ["", "x".repeat(201)]) {
-    const { code, stdout, stderr } = await runMain(["show", user], env);
-    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
-    expect(stderr).toContain("userId: expected a string of 1 to 200 characters");
+    const said = "userId: expected a string of 1 to 200 characters";
+    expectFailure(await runMain(["show", user], env), 2, said);
   }
 });
 
@@ -102,9 +74,8 @@ test("a command without permission ends with 4", async () => {
     ["show", "42"],
     ["free", "42", "--id", "deadbeef", "--reason", "x"],
   ]) {
-    const { code, stdout, stderr } = await runMain(args, env);
-    expect({ code, stdout }).toEqual({ code: 4, stdout: "" });
-    expect(stderr).toContain('has the line for ACL SETUSER, under "Permissions"');
+    const said = 'has the line for ACL SETUSER, under "Permissions"';
+    expectFailure(await runMain(args, env), 4, said);
   }
 });
 
@@ -116,9 +87,8 @@ test("free on a replica says that it is one", async () => {
   const hasKey = async () => (await command(replica.port, "exists", `lock:submit:${user}`)) === 1;
   await until(hasKey, { what: "the replica to have the key" });
   const args = ["free", user, "--id", "356a192b", "--reason", "x"];
-  const { code, stderr } = await runMain(args, { REDIS_URL: replica.url });
-  expect(code).toBe(3);
-  expect(stderr).toContain("is a replica, and nothing can be changed there");
+  const ended = await runMain(args, { REDIS_URL: replica.url });
+  expectFailure(ended, 3, "is a replica, and nothing can be changed there");
 });
 
 describe("a Cluster", () => {
@@ -144,20 +114,17 @@ describe("a Cluster", () => {
     expect(listed.stdout).toContain(others);
 
     const alone = await runMain(["show", others], env);
-    expect(alone).toMatchObject({ code: 2, stdout: "" });
-    expect(alone.stderr).toContain("is a node of a Cluster. Add --cluster");
+    expectFailure(alone, 2, "is a node of a Cluster. Add --cluster");
     const other = await runMain(["show", others], { REDIS_URL: `${first.url}/5` });
-    expect(other).toMatchObject({ code: 2, stdout: "" });
-    expect(other.stderr).toContain("leave the database out of the URL");
+    expectFailure(other, 2, "leave the database out of the URL");
 
     await second.kill();
     const isDown = async () =>
       String(await command(first.port, "cluster", "info")).includes("cluster_state:fail");
     await until(isDown, { what: "the Cluster to notice", boundMs: 30_000 });
     for (const user of [mine, others]) {
-      const { code, stdout, stderr } = await runMain(["show", user, "--cluster"], env);
-      expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
-      expect(stderr).toContain("the Cluster at 127.0.0.1:");
+      const ended = await runMain(["show", user, "--cluster"], env);
+      expectFailure(ended, 3, "the Cluster at 127.0.0.1:");
     }
     const { code, stdout } = await runMain(["doctor", "--cluster"], env);
     expect(code).toBe(1);
@@ -168,20 +135,16 @@ describe("a Cluster", () => {
 
   test("that is none is said to be none", async () => {
     const { url } = await server();
-    const { code, stderr } = await runMain(["show", "42", "--cluster"], { REDIS_URL: url });
-    expect(code).toBe(2);
-    expect(stderr).toContain("is not a Cluster. Leave --cluster out");
+    const ended = await runMain(["show", "42", "--cluster"], { REDIS_URL: url });
+    expectFailure(ended, 2, "is not a Cluster. Leave --cluster out");
   });
 });
 
 test("Sentinels that do not answer are named", async () => {
   const sentinel = `127.0.0.1:${await freePort()}`;
   const args = ["show", "42", "--sentinel", sentinel, "--master", "mymaster"];
-  const { code, stderr } = await runMain(args, { REDIS_URL: "" });
-  expect(code).toBe(3);
-  expect(stderr).toContain(
-    `the master "mymaster" of the Sentinels at ${sentinel}: no Sentinel answered`,
-  );
+  const said = `the master "mymaster" of the Sentinels at ${sentinel}: no Sentinel answered`;
+  expectFailure(await runMain(args, { REDIS_URL: "" }), 3, said);
 });
 
 describe("TLS", () => {
@@ -198,18 +161,15 @@ describe("TLS", () => {
     expect(shown.stdout).toContain(`User ${user} is not locked`);
     const none = { REDIS_URL: `${url}/99` };
     const otherDatabase = await runMain(["show", user, "--tls-ca", authority], none);
-    expect(otherDatabase).toMatchObject({ code: 2, stdout: "" });
-    expect(otherDatabase.stderr).toContain(`database 99 of 127.0.0.1:${tls.port} does not exist`);
+    expectFailure(otherDatabase, 2, `database 99 of 127.0.0.1:${tls.port} does not exist`);
 
     const untrusted = await runMain(["show", user], { REDIS_URL: url });
-    expect(untrusted).toMatchObject({ code: 3, stdout: "" });
-    expect(untrusted.stderr).toContain("no secure connection");
-    expect(untrusted.stderr).toContain("pass the server's authority with --tls-ca");
+    const advice = "pass the server's authority with --tls-ca";
+    expectFailure(untrusted, 3, "no secure connection", advice);
 
     const unread = await runMain(["show", user, "--tls-ca", join(folder, "none.pem")], {
       REDIS_URL: url,
     });
-    expect(unread).toMatchObject({ code: 2, stdout: "" });
-    expect(unread.stderr).toContain("--tls-ca: cannot read");
+    expectFailure(unread, 2, "--tls-ca: cannot read");
   });
 });

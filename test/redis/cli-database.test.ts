@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from "vitest";
 import type { Ended } from "../support/child.ts";
-import { configModule, runMain } from "../support/cli.ts";
+import { configModule, expectFailure, runEvery, runMain } from "../support/cli.ts";
 import { command } from "../support/command.ts";
 import { freePort } from "../support/free-port.ts";
 import { freshUser } from "../support/ids.ts";
@@ -15,48 +15,34 @@ const checkout = ["on", ">pw", "~lock:submit:*", ...rights, "+scan"];
 /** A lock of database 0, of the user in `commands`. */
 const key = "lock:submit:42";
 
-const commands = [
-  ["show", "42"],
-  ["free", "42", "--id", "356a192b", "--reason", "x"],
-  ["list"],
-  ["watch", "42", "--for", "1ms"],
-  ["doctor"],
-];
-
 const redis = await startRedis();
 afterAll(() => redis.stop());
 await command(redis.port, "acl", "setuser", "checkout", ...checkout);
 
 /** Runs every command, and looks that database 0 was left alone. */
-async function refusals(
-  url: string,
-  more: readonly string[] = [],
-): Promise<(Ended & { readonly name: string })[]> {
+async function refusals(...given: Parameters<typeof runEvery>): Promise<Ended[]> {
   await command(redis.port, "set", key, "1");
-  const ends = await Promise.all(
-    commands.map(async (args) => ({
-      name: args[0] ?? "",
-      ...(await runMain([...args, ...more], { REDIS_URL: url })),
-    })),
-  );
+  const ends = await runEvery(...given);
   expect(await command(redis.port, "get", key)).toBe("1");
   return ends;
 }
 
 describe("P10: every command proves its database before it looks", () => {
   test("and ends with 2 where there is none of that number", async () => {
-    for (const { name, code, stdout, stderr } of await refusals(`${redis.url}/99`)) {
-      expect({ name, code, stdout }).toEqual({ name, code: 2, stdout: "" });
-      expect(stderr).toContain(`database 99 of 127.0.0.1:${redis.port} does not exist`);
+    for (const ended of await refusals(`${redis.url}/99`)) {
+      expectFailure(ended, 2, `database 99 of 127.0.0.1:${redis.port} does not exist`);
     }
   });
 
   test("and ends with 4 for a user without +select, which it names", async () => {
     const url = `redis://checkout:pw@127.0.0.1:${redis.port}/5`;
-    for (const { name, code, stdout, stderr } of await refusals(url)) {
-      expect({ name, code, stdout }).toEqual({ name, code: 4, stdout: "" });
-      expect(stderr).toContain("ACL SETUSER <user> +select");
-      expect(stderr).toContain(`database 5 of 127.0.0.1:${redis.port}`);
+    for (const ended of await refusals(url)) {
+      expectFailure(
+        ended,
+        4,
+        "ACL SETUSER <user> +select",
+        `database 5 of 127.0.0.1:${redis.port}`,
+      );
     }
   });
 
@@ -68,9 +54,7 @@ describe("P10: every command proves its database before it looks", () => {
       command(busy.port, "get", "a").catch((error) => String(error).includes("BUSY"));
     await until(isBusy, { what: "the script to be too long" });
     const url = `redis://127.0.0.1:${proxy.port}/5`;
-    const ended = await runMain(["show", "42"], { REDIS_URL: url });
-    expect(ended).toMatchObject({ code: 3, stdout: "" });
-    expect(ended.stderr).toContain("SCRIPT KILL");
+    expectFailure(await runMain(["show", "42"], { REDIS_URL: url }), 3, "SCRIPT KILL");
     expect(proxy.commands.filter(([name]) => name?.startsWith("eval"))).toEqual([]);
     await command(busy.port, "script", "kill");
     await script;
@@ -123,12 +107,8 @@ describe("P10: the client of --config", () => {
     ],
     ["not reachable", "{ db: 5, port: 1 }", "", 3, "ECONNREFUSED"],
   ])("is refused where its database is %s", async (_what, options, more, wanted, message) => {
-    for (const { name, code, stdout, stderr } of await refusals("", [
-      "--config",
-      config(options, more),
-    ])) {
-      expect({ name, code, stdout }).toEqual({ name, code: wanted, stdout: "" });
-      expect(stderr).toContain(message);
+    for (const ended of await refusals("", ["--config", config(options, more)])) {
+      expectFailure(ended, wanted, message);
     }
   });
 

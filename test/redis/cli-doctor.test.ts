@@ -2,7 +2,7 @@ import { describe, expect, inject, onTestFinished, test } from "vitest";
 import type { Report } from "../../src/cli/doctor.ts";
 import { page } from "../docs/page.ts";
 import { startSentinels } from "../lab/topologies/sentinel.ts";
-import { runMain } from "../support/cli.ts";
+import { expectFailure, runMain } from "../support/cli.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
 import { startMasters } from "../support/masters.ts";
@@ -141,8 +141,7 @@ describe("doctor gives exactly the finding", () => {
     expect(shown.stdout).toContain(`submit-lock free ${where.join(" ")} ${user}`);
     await command(master.port, "del", `lock:submit:${user}`);
     const none = await runMain(["show", user, ...where], { REDIS_URL: "redis://unused/99" });
-    expect(none).toMatchObject({ code: 2, stdout: "" });
-    expect(none.stderr).toContain(`database 99 of the master "${target.name}"`);
+    expectFailure(none, 2, `database 99 of the master "${target.name}"`);
 
     const set = (option: string, value: number) =>
       command(target.ports[0] as number, "SENTINEL", "SET", target.name, option, value);
@@ -198,10 +197,8 @@ describe("as a user with few permissions", () => {
 
   test("list says what it needs", async () => {
     const { port, as } = await checkout();
-    const { code, stdout, stderr } = await runMain(["list"], { REDIS_URL: as });
-    expect({ code, stdout }).toEqual({ code: 4, stdout: "" });
-    expect(stderr).toContain("list needs +scan");
-    expect(stderr).toContain("ACL SETUSER checkout +scan");
+    const ended = await runMain(["list"], { REDIS_URL: as });
+    expectFailure(ended, 4, "list needs +scan", "ACL SETUSER checkout +scan");
     await command(port, "acl", "setuser", "checkout", "+scan");
     expect(await runMain(["list"], { REDIS_URL: as })).toMatchObject({ code: 0, stderr: "" });
   });

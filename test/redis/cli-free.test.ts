@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from "vitest";
-import { runAsPerson, runMain } from "../support/cli.ts";
+import { expectFailure, runAsPerson, runMain } from "../support/cli.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
 import { leaseOf } from "../support/locks.ts";
@@ -85,21 +85,12 @@ describe("free", () => {
   });
 
   test("leaves the lock of another order alone: yesterday's id changes nothing", async () => {
-    const lock = await openDirect({});
-    const user = freshUser();
-    await (await leaseOf(lock, user)).release();
+    const { user, lease, id } = await openHeld();
     const yesterday = "deadbeef";
-    const lease = await leaseOf(lock, user);
     const before = await command(port, "get", lease.key);
-    const { code, stdout, stderr } = await runMain(["free", user, "--id", yesterday, ...why], env);
-    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
-    const [id] = lease.ownerId.split("-");
-    expect(stderr).toMatch(
-      new RegExp(
-        `the id that was given is not that of the user's lock \\(${id}, working, for .* s\\)`,
-      ),
-    );
-    expect(stderr).toContain("It was mistyped, or a newer order has begun");
+    const ended = await runMain(["free", user, "--id", yesterday, ...why], env);
+    const said = `the id that was given is not that of the user's lock \\(${id}, working, for .* s\\)`;
+    expectFailure(ended, 1, new RegExp(said), "It was mistyped, or a newer order has begun");
     const asJson = await runMain(["free", user, "--id", yesterday, ...why, "--json"], env);
     expect(asJson).toEqual({
       code: 1,
@@ -129,33 +120,30 @@ describe("free", () => {
     await lease.release();
   });
 
-  test("says that it does not know where its answer is lost", async () => {
+  /** Frees a key of another kind while the reply to that is lost, and perhaps all that follow. */
+  async function freeUnheard(isDeaf: boolean) {
     const { proxy, redis } = await openFixture();
     const user = freshUser();
     await redis.send("SET", `lock:submit:${user}`, "1", "PX", 60_000);
-    const isFree = (argv: string[]) => argv[0] === "eval" && argv.includes("356a192b");
-    void proxy.loseReplyOnce(isFree).then(() => proxy.swallowReplies(true));
-    const url = `redis://127.0.0.1:${proxy.port}`;
+    const lost = proxy.loseReplyOnce((argv) => argv[0] === "eval" && argv.includes("356a192b"));
+    if (isDeaf) void lost.then(() => proxy.swallowReplies(true));
     const args = ["free", user, "--id", "356a192b", ...why];
-    const { code, stdout, stderr } = await runMain(args, { REDIS_URL: url });
-    expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
-    expect(stderr).toContain(
-      `Whether the user was freed is not known. Look again: npx --no-install submit-lock show ${user}`,
-    );
-    expect(stderr).not.toContain('submit-lock free"');
+    const ended = await runMain(args, { REDIS_URL: `redis://127.0.0.1:${proxy.port}` });
+    return { user, redis, ended };
+  }
+
+  test("says that it does not know where its answer is lost", async () => {
+    const { user, redis, ended } = await freeUnheard(true);
+    const next = `Look again: npx --no-install submit-lock show ${user}`;
+    expectFailure(ended, 3, `Whether the user was freed is not known. ${next}`);
+    expect(ended.stderr).not.toContain('submit-lock free"');
     expect(await redis.exists(`lock:submit:${user}`)).toBe(false);
   });
 
   test("leaves an audit line also where only its second request was answered", async () => {
-    const { proxy, redis } = await openFixture();
-    const user = freshUser();
-    await redis.send("SET", `lock:submit:${user}`, "1", "PX", 60_000);
-    void proxy.loseReplyOnce((argv) => argv[0] === "eval" && argv.includes("356a192b"));
-    const url = `redis://127.0.0.1:${proxy.port}`;
-    const args = ["free", user, "--id", "356a192b", ...why];
-    const { code, stdout, stderr } = await runMain(args, { REDIS_URL: url });
-    expect({ code, stdout }).toEqual({ code: 0, stdout: `User ${user} is free by now.\n` });
-    expect(audit(stderr)).toMatchObject({
+    const { user, ended } = await freeUnheard(false);
+    expect(ended).toMatchObject({ code: 0, stdout: `User ${user} is free by now.\n` });
+    expect(audit(ended.stderr)).toMatchObject({
       userId: user,
       outcome: "already-free",
       reason: "ticket 4711",
@@ -169,18 +157,15 @@ describe("free", () => {
       [["--id", "deadbeef"], "free needs --reason"],
       [["--reason", "x"], "free needs --id"],
     ] as const) {
-      const { code, stdout, stderr } = await runMain(["free", user, ...given], env);
-      expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
-      expect(stderr).toContain(named);
+      expectFailure(await runMain(["free", user, ...given], env), 2, named);
     }
   });
 
   test("refuses an id that is none", async () => {
     const { user, lease } = await openHeld();
     for (const id of ["", "0f8f", "everybody"]) {
-      const { code, stderr } = await runMain(["free", user, "--id", id, ...why], env);
-      expect({ id, code }).toEqual({ id, code: 2 });
-      expect(stderr).toContain("id: expected at least 8 hex digits");
+      const ended = await runMain(["free", user, "--id", id, ...why], env);
+      expectFailure(ended, 2, "id: expected at least 8 hex digits");
     }
     expect(String(await command(port, "get", lease.key))).toContain(lease.ownerId);
     await lease.release();

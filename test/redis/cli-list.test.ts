@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { runMain } from "../support/cli.ts";
+import { expectFailure, runMain } from "../support/cli.ts";
 import { command } from "../support/command.ts";
 import { startRedis } from "../support/redis-server.ts";
 
@@ -117,8 +117,6 @@ describe("list", () => {
     [["--limit", "0"], "--limit: expected a whole number from 1 on"],
     [["--older", "soon"], "--older: expected a time such as 30s"],
   ])("refuses %j", async (options, message) => {
-    const { code, stdout, stderr } = await runMain(["list", ...options], env);
-    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
-    expect(stderr).toContain(message);
+    expectFailure(await runMain(["list", ...options], env), 2, message);
   });
 });

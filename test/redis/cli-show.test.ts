@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { visible } from "../../src/cli/terminal.ts";
-import { configModule, runMain, runProgram } from "../support/cli.ts";
+import { configModule, expectFailure, runMain, runProgram } from "../support/cli.ts";
 import { ioredis6 } from "../support/clients.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
@@ -144,13 +144,12 @@ describe("--config", () => {
 
   test("says what is missing", async () => {
     const file = configModule("export default 42;");
-    const wrong = await runMain(["show", "42", "--config", file], env);
-    expect(wrong).toMatchObject({ code: 2, stdout: "" });
-    expect(wrong.stderr).toContain("to default-export a SubmitLock");
-    const none = await runMain(["show", "42", "--config", "./nowhere.mjs"], env);
-    expect(none).toMatchObject({ code: 2, stdout: "" });
-    expect(none.stderr).toContain("cannot load ./nowhere.mjs");
-    const both = await runMain(["show", "42", "--config", file, "--prefix", "a:"], env);
-    expect(both.stderr).toContain("--config and --prefix exclude each other");
+    for (const [given, said] of [
+      [[file], "to default-export a SubmitLock"],
+      [["./nowhere.mjs"], "cannot load ./nowhere.mjs"],
+      [[file, "--prefix", "a:"], "--config and --prefix exclude each other"],
+    ] as const) {
+      expectFailure(await runMain(["show", "42", "--config", ...given], env), 2, said);
+    }
   });
 });

@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { onTestFinished } from "vitest";
+import { expect, onTestFinished } from "vitest";
 import { main } from "../../src/cli/main.ts";
 import { plain, type Terminal } from "../../src/cli/terminal.ts";
 import type { Ended } from "./child.ts";
@@ -48,6 +48,24 @@ export async function runMain(
 ): Promise<Ended> {
   const { questions, ...ended } = await run(args, env, undefined);
   return ended;
+}
+
+/** Runs every command, all at the same time: most of it is waiting. */
+export async function runEvery(url: string, more: readonly string[] = []): Promise<Ended[]> {
+  const commands = [
+    ["show", "42"],
+    ["free", "42", "--id", "356a192b", "--reason", "x"],
+    ["list"],
+    ["watch", "42", "--for", "1ms"],
+    ["doctor"],
+  ];
+  return await Promise.all(commands.map((args) => runMain([...args, ...more], { REDIS_URL: url })));
+}
+
+/** A command that failed has printed nothing, and says this. */
+export function expectFailure(ended: Ended, code: number, ...said: (string | RegExp)[]): void {
+  expect(ended, ended.stderr).toMatchObject({ code, stdout: "" });
+  for (const each of said) expect(ended.stderr).toMatch(each);
 }
 
 /** Runs a command in this process, as a person at a terminal who answers the questions in order. */
