@@ -3,7 +3,7 @@ import { record } from "../support/channels.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, leaseOf } from "../support/locks.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, isAcquire, openFixture } from "./fixture.ts";
+import { closeFixtures, isAcquire, openFixture, openHeld } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -39,8 +39,7 @@ test("submit-lock:acquire tells how an attempt ended", async () => {
 });
 
 test("submit-lock:lost tells of a lease that could not be extended", async () => {
-  const { lock, proxy } = await openFixture({ ttlMs: 2_000, acquireTimeoutMs: 1_000 });
-  const lease = await leaseOf(lock, freshUser());
+  const { proxy, lease } = await openHeld({ ttlMs: 2_000, acquireTimeoutMs: 1_000 });
   const messages = record("submit-lock:lost", lease.key);
   proxy.swallowRequests(true);
   await until(() => messages.length > 0, { what: "the loss" });

@@ -21,11 +21,12 @@ import {
   untilReady,
 } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
-import { acquired, closeLocks, openLock } from "../support/locks.ts";
+import { acquired, closeLocks, leaseOf, openLock } from "../support/locks.ts";
 import { type KeyObserver, observer } from "../support/observer.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
 import { Pulse } from "../support/pulse.ts";
 import { forTest, sharedRedisPort } from "../support/redis-server.ts";
+import { submissionOf } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
 
 /** Bounds of a lock whose Redis falls silent in the middle of a test. */
@@ -66,6 +67,20 @@ export async function openFixture(options: FixtureOptions = {}): Promise<Fixture
   const lock = openLock({ store, ...brisk, ...lockOptions });
   await untilUsable(client);
   return { proxy, client, store, lock, redis: observer(port) };
+}
+
+/** A user whose lock is held. */
+export async function openHeld(options: FixtureOptions = {}) {
+  const fixture = await openFixture(options);
+  const user = freshUser();
+  return { ...fixture, user, lease: await leaseOf(fixture.lock, user) };
+}
+
+/** A user whose order with an id is at work. */
+export async function openOrder(options: FixtureOptions = {}) {
+  const fixture = await openFixture(options);
+  const user = freshUser();
+  return { ...fixture, user, lease: await submissionOf(fixture.lock, user) };
 }
 
 /** A user whose lock was acquired by a confirm, with the first copy held on its way to Redis. */

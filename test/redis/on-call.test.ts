@@ -5,7 +5,7 @@ import { closeClient, redisClients, statusOf, untilReady } from "../support/clie
 import { freshUser } from "../support/ids.ts";
 import { leaseOf, openLock } from "../support/locks.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, isFree, isInspect, openFixture, takePulse } from "./fixture.ts";
+import { closeFixtures, isFree, isInspect, openFixture, openHeld, takePulse } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -137,9 +137,7 @@ describe.each(redisClients)("what a person finds at a key, with $name", ({ conne
 
   test("the client's own prefix counts, and stringNumbers do not matter", async () => {
     const clientOptions = { keyPrefix: "shop:", stringNumbers: true };
-    const { lock, redis } = await openFixture({ connect, clientOptions });
-    const user = freshUser();
-    const lease = await leaseOf(lock, user);
+    const { lock, redis, user, lease } = await openHeld({ connect, clientOptions });
     expect(await redis.exists(`shop:${lease.key}`)).toBe(true);
     const found = await lock.inspect(user);
     if (found.state !== "held") throw new Error(found.state);
@@ -160,9 +158,7 @@ describe("a Redis that is away or refuses", () => {
   const patient = { ttlMs: 40_000, acquireTimeoutMs: 20_000, commandTimeoutMs: 100 };
 
   test("a lost answer is asked for again on the other connection", async () => {
-    const { lock, proxy } = await openFixture(patient);
-    const user = freshUser();
-    const lease = await leaseOf(lock, user);
+    const { lock, proxy, user, lease } = await openHeld(patient);
     const id = lease.ownerId.slice(0, 8);
     const lostLook = proxy.loseReplyOnce(isInspect);
     expect(await lock.inspect(user)).toMatchObject({ state: "held", id });
@@ -211,9 +207,7 @@ describe("a Redis that is away or refuses", () => {
     ["pexpire", ["free"]],
     ["set", ["free"]],
   ])("a user who may not %s is told what is missing", async (name, refused) => {
-    const { lock, redis, proxy } = await openFixture({ ttlMs: 40_000 });
-    const user = freshUser();
-    const lease = await leaseOf(lock, user);
+    const { redis, proxy, user, lease } = await openHeld({ ttlMs: 40_000 });
     const username = freshUser();
     await redis.send("ACL", "SETUSER", username, "on", ">secret", "~*", "+@all", `-${name}`);
     const denied = redisClients[0]?.connect(proxy.port, { username, password: "secret" });

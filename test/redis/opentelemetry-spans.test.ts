@@ -4,10 +4,9 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest
 import { type Instrumentation, instrument } from "../../src/opentelemetry/index.ts";
 import { freshUser } from "../support/ids.ts";
 import { leaseOf } from "../support/locks.ts";
-import { submissionOf } from "../support/submissions.ts";
 import { followContext, Telemetry } from "../support/telemetry.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, openFixture, patient } from "./fixture.ts";
+import { closeFixtures, openFixture, openOrder, patient } from "./fixture.ts";
 
 let telemetry: Telemetry;
 let running: Instrumentation;
@@ -101,8 +100,7 @@ test("a span begins when the attempt began, ends when it ended, and tells how", 
 });
 
 test("a lock of a submission is held until its complete", async () => {
-  const { lock } = await openFixture(patient);
-  const lease = await submissionOf(lock, freshUser());
+  const { lease } = await openOrder(patient);
   await lease.complete({ status: 201 });
   expect(named("submit_lock.hold").map(({ attributes }) => attributes)).toEqual([
     { "submit_lock.key_prefix": "lock:submit:", "submit_lock.outcome": "recorded" },

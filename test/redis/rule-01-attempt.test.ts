@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { freshUser } from "../support/ids.ts";
 import { acquired, leaseOf } from "../support/locks.ts";
-import { block, closeFixtures, isAcquire, openFixture, ownersOf } from "./fixture.ts";
+import { block, closeFixtures, isAcquire, openFixture, openHeld, ownersOf } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -19,9 +19,7 @@ describe("rule 1: one owner id for one attempt", () => {
   });
 
   test("each try of a waiting withLock is a new attempt", async () => {
-    const { lock, proxy } = await openFixture();
-    const user = freshUser();
-    const lease = await leaseOf(lock, user);
+    const { lock, proxy, user, lease } = await openHeld();
     const from = proxy.commands.length;
     await lock.withLock(user, { waitMs: 200 }, () => {}).catch(() => {});
     const tries = proxy.commands.slice(from).filter(isAcquire);

@@ -6,7 +6,14 @@ import { closeClient, isNodeRedis, redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, commandOf, leaseOf } from "../support/locks.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, isAcquire, openFixture, patient, untilUsable } from "./fixture.ts";
+import {
+  closeFixtures,
+  isAcquire,
+  openFixture,
+  openHeld,
+  patient,
+  untilUsable,
+} from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -70,10 +77,8 @@ describe("rule 2: a request is in flight until its own answer", () => {
   });
 
   test("a lock whose every request was answered retires nothing", async () => {
-    const { lock } = await openFixture(patient);
-    const user = freshUser();
+    const { lock, user, lease } = await openHeld(patient);
     const retire = record("submit-lock:retire", `lock:submit:${user}`);
-    const lease = await leaseOf(lock, user);
     expect((await lock.acquire(user)).outcome).toBe("contended");
     await lease.release();
     expect(retire).toEqual([]);

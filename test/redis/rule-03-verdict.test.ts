@@ -10,6 +10,7 @@ import {
   isAcquire,
   openDirect,
   openFixture,
+  openHeld,
   patient,
   takePulse,
 } from "./fixture.ts";
@@ -18,8 +19,7 @@ afterEach(closeFixtures);
 
 describe("rule 3: one verdict for one attempt", () => {
   test("a grant that is read within the budget acquires, without another copy", async () => {
-    const { lock, proxy } = await openFixture(patient);
-    const lease = await leaseOf(lock, freshUser());
+    const { proxy, lease } = await openHeld(patient);
     expect(proxy.commands.filter(isAcquire)).toHaveLength(1);
     await lease.release();
   });
@@ -38,9 +38,7 @@ describe("rule 3: one verdict for one attempt", () => {
   });
 
   test("a verdict of contended needs no second copy, and writes nothing", async () => {
-    const { lock, proxy, redis } = await openFixture(patient);
-    const user = freshUser();
-    const lease = await leaseOf(lock, user);
+    const { lock, proxy, redis, user, lease } = await openHeld(patient);
     const from = proxy.commands.length;
     expect((await lock.acquire(user)).outcome).toBe("contended");
     expect(proxy.commands.slice(from)).toHaveLength(1);

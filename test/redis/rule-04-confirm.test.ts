@@ -2,9 +2,9 @@ import { afterEach, describe, expect, test } from "vitest";
 import { record } from "../support/channels.ts";
 import { redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
-import { acquired, leaseOf } from "../support/locks.ts";
+import { acquired } from "../support/locks.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, isAcquire, openFixture, takePulse } from "./fixture.ts";
+import { closeFixtures, isAcquire, openFixture, openHeld, takePulse } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -51,9 +51,7 @@ describe.each(redisClients)("rule 4, P2: silence is confirmed, with $name", ({ c
   });
 
   test("a rival who holds the key is not taken for us by a confirm", async () => {
-    const { lock, proxy } = await openFixture({ ...patient, connect });
-    const user = freshUser();
-    const lease = await leaseOf(lock, user);
+    const { lock, proxy, user, lease } = await openHeld({ ...patient, connect });
     const lost = proxy.loseReplyOnce(isAcquire);
     expect((await lock.acquire(user)).outcome).toBe("contended");
     await lost;

@@ -8,6 +8,7 @@ import {
   isAcquire,
   isRelease,
   openFixture,
+  openHeld,
   openWithHeldCopy,
   outcomeOf,
   patient,
@@ -30,9 +31,7 @@ describe("rule 5, P3: an ending with an open copy retires its owner id", () => {
   });
 
   test("contended: an earlier copy of the same attempt may still be on its way", async () => {
-    const { lock, proxy, redis } = await openFixture(quick);
-    const user = freshUser();
-    const lease = await leaseOf(lock, user);
+    const { lock, proxy, redis, user, lease } = await openHeld(quick);
     const retire = record("submit-lock:retire", lease.key);
     const held = proxy.holdRequestOnce(isAcquire);
     expect((await lock.acquire(user)).outcome).toBe("contended");

@@ -3,7 +3,7 @@ import { freshUser } from "../support/ids.ts";
 import { leaseOf } from "../support/locks.ts";
 import { forTest, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, isExtend, openFixture } from "./fixture.ts";
+import { closeFixtures, isExtend, openFixture, openHeld } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -12,8 +12,8 @@ const short = { ttlMs: 600, acquireTimeoutMs: 250, commandTimeoutMs: 60 } as con
 /** What is a matter of time alone is tested in virtual time, in `test/unit`. */
 describe("rule 7, P5: a lease is valid for what it was promised", () => {
   test("with maxHoldMs equal to ttlMs it is never extended", async () => {
-    const { lock, proxy } = await openFixture({ ...short, maxHoldMs: 600 });
-    const { signal } = await leaseOf(lock, freshUser());
+    const { proxy, lease } = await openHeld({ ...short, maxHoldMs: 600 });
+    const { signal } = lease;
     await until(() => signal.aborted, { what: "the end of the lease" });
     expect(proxy.commands.filter(isExtend)).toEqual([]);
   });
@@ -33,8 +33,7 @@ describe("rule 7, P5: a lease is valid for what it was promised", () => {
 
   test("a Redis that restarted empty has lost the lease, and its holder hears of it at once", async () => {
     const server = await forTest(startRedis());
-    const { lock } = await openFixture({ port: server.port, ttlMs: 30_000 });
-    const lease = await leaseOf(lock, freshUser());
+    const { lease } = await openHeld({ port: server.port, ttlMs: 30_000 });
     const { signal } = lease;
     await server.restart();
     await until(() => signal.aborted, { what: "the signal to abort" });

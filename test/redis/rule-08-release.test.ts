@@ -4,7 +4,7 @@ import { closeClient, redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { leaseOf } from "../support/locks.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, isRelease, openFixture, patient, takePulse } from "./fixture.ts";
+import { closeFixtures, isRelease, openFixture, openHeld, patient, takePulse } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -15,8 +15,7 @@ describe.each(redisClients)(
       ["the connection stays", {}],
       ["the connection is reset", { resetAfterMs: 0 }],
     ])("released, although the first answer was lost: %s", async (_name, options) => {
-      const { lock, proxy, redis } = await openFixture({ connect });
-      const lease = await leaseOf(lock, freshUser());
+      const { proxy, redis, lease } = await openHeld({ connect });
       const lost = proxy.loseReplyOnce(isRelease, options);
       const releasing = lease.release();
       await lost;
@@ -36,8 +35,7 @@ describe.each(redisClients)(
 
     test("gone, and not released, when the lease was lost before: nothing vouches for it", async () => {
       const times = { ttlMs: 1_000, maxHoldMs: 1_000, acquireTimeoutMs: 500, commandTimeoutMs: 50 };
-      const { lock, proxy } = await openFixture({ ...times, connect });
-      const lease = await leaseOf(lock, freshUser());
+      const { proxy, lease } = await openHeld({ ...times, connect });
       // Of the compare-and-delete with which the lost lease itself ends.
       await proxy.loseReplyOnce(isRelease);
       expect(await lease.release()).toBe("gone");
@@ -45,8 +43,7 @@ describe.each(redisClients)(
 
     test("unconfirmed, when Redis is silent; the key is deleted when it is back", async () => {
       const times = { ttlMs: 20_000, acquireTimeoutMs: 200, commandTimeoutMs: 50 };
-      const { lock, proxy, redis } = await openFixture({ ...times, connect });
-      const lease = await leaseOf(lock, freshUser());
+      const { proxy, redis, lease } = await openHeld({ ...times, connect });
       const release = record("submit-lock:release", lease.key);
       const pulse = await takePulse();
       proxy.holdRequests();
@@ -61,8 +58,7 @@ describe.each(redisClients)(
 
     test("unconfirmed, and no rejection, when the application has closed its client before", async () => {
       const times = { ttlMs: 1_000, acquireTimeoutMs: 100, commandTimeoutMs: 50 };
-      const { lock, client, redis } = await openFixture({ ...times, connect });
-      const lease = await leaseOf(lock, freshUser());
+      const { client, redis, lease } = await openHeld({ ...times, connect });
       closeClient(client);
       expect(await lease.release()).toBe("unconfirmed");
       await redis.send("DEL", lease.key);

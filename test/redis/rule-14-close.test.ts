@@ -6,7 +6,7 @@ import { runChild, sourceUrl } from "../support/child.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired } from "../support/locks.ts";
 import { forTest, sharedRedisPort, startRedis } from "../support/redis-server.ts";
-import { answer, foundBy, recordKey, submissionOf, submit } from "../support/submissions.ts";
+import { answer, foundBy, recordKey, submit } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
 import {
   closeFixtures,
@@ -14,6 +14,7 @@ import {
   isComplete,
   isRelease,
   openFixture,
+  openOrder,
   openWithHeldCopy,
 } from "./fixture.ts";
 
@@ -76,10 +77,8 @@ describe("rule 14: close and what is being completed", () => {
 
   test("after 2 × acquireTimeoutMs it drops what is unanswered, says so, and leaves the lock to run out", async () => {
     const times = { ttlMs: 2_000, acquireTimeoutMs: 300, commandTimeoutMs: 50 };
-    const { lock, proxy, client, redis } = await openFixture(times);
-    const user = freshUser();
+    const { lock, proxy, client, redis, user, lease } = await openOrder(times);
     const complete = record("submit-lock:complete", lock.keyFor(user));
-    const lease = await submissionOf(lock, user);
     await proxy.refuse(true);
     proxy.resetAll();
     // What it writes before it notices, the client itself writes again.
@@ -101,10 +100,8 @@ describe("rule 14: close and what is being completed", () => {
   });
 
   test("an answer that comes after it is kept while the client is open", async () => {
-    const { lock } = await openFixture();
+    const { lock, user, lease } = await openOrder();
     const { lock: other } = await openFixture();
-    const user = freshUser();
-    const lease = await submissionOf(lock, user);
     await lock.close({ timeoutMs: 0 });
     expect(await lease.complete(answer)).toBe("recorded");
     expect(foundBy(await submit(other, user))).toBe("order 7");

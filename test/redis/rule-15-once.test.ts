@@ -23,6 +23,7 @@ import {
   isComplete,
   isExtend,
   openFixture,
+  openOrder,
   patient,
 } from "./fixture.ts";
 
@@ -44,10 +45,8 @@ describe.each(redisClients)("rule 15, P9: once, with $name", ({ connect }) => {
       { releaseAfterMs: 1_000, resetClientAfterMs: 100 },
     ],
   ] as const)("%s: it is recorded once, and found", async (_name, fault, options) => {
-    const { lock, proxy, redis } = await openFixture({ connect });
-    const user = freshUser();
+    const { lock, proxy, redis, user, lease } = await openOrder({ connect });
     const complete = record("submit-lock:complete", lock.keyFor(user));
-    const lease = await submissionOf(lock, user);
     const struck = (proxy[fault] as (match: typeof isComplete, how: object) => Promise<void>)(
       isComplete,
       options,
@@ -88,9 +87,7 @@ describe("rule 15, P9: a record", () => {
   });
 
   test("is answered with its age by Redis' clock", async () => {
-    const { lock } = await openFixture();
-    const user = freshUser();
-    const lease = await submissionOf(lock, user);
+    const { lock, user, lease } = await openOrder();
     const from = performance.now();
     await lease.complete(answer);
     await sleep(200);
@@ -137,9 +134,7 @@ describe("rule 15, P9: a holder whose lease is gone", () => {
     ["and does not know it yet", false],
     ["and was told so", true],
   ])("%s records all the same, and is late", async (_name, isTold) => {
-    const { lock, redis } = await openFixture({ ttlMs: 900, acquireTimeoutMs: 300 });
-    const user = freshUser();
-    const lease = await submissionOf(lock, user);
+    const { lock, redis, user, lease } = await openOrder({ ttlMs: 900, acquireTimeoutMs: 300 });
     await redis.send("DEL", lease.key);
     if (isTold) {
       const { signal } = lease;
@@ -151,11 +146,9 @@ describe("rule 15, P9: a holder whose lease is gone", () => {
   });
 
   test("is a duplicate where the submission was run again: the first answer stays, and it is told", async () => {
-    const { lock, redis } = await openFixture();
-    const user = freshUser();
+    const { lock, redis, user, lease } = await openOrder();
     const duplicate = record("submit-lock:duplicate", lock.keyFor(user));
     const complete = record("submit-lock:complete", lock.keyFor(user));
-    const lease = await submissionOf(lock, user);
     await redis.send("DEL", lease.key);
     const second = await submissionOf(lock, user);
     expect(await second.complete(answer)).toBe("recorded");

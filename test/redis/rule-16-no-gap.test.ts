@@ -8,7 +8,14 @@ import { observer } from "../support/observer.ts";
 import { sharedRedisPort, startRedis } from "../support/redis-server.ts";
 import { answer, foundBy, recordKey, submissionOf, submit } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, isAcquire, isComplete, isRelease, openFixture } from "./fixture.ts";
+import {
+  closeFixtures,
+  isAcquire,
+  isComplete,
+  isRelease,
+  openFixture,
+  openOrder,
+} from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -61,9 +68,7 @@ describe.each(redisClients)("rule 16: a Redis that is full, with $name", ({ conn
 
   /** An order is acquired, then Redis is full. */
   async function openFull(): Promise<{ lock: SubmitLock; user: string; lease: Lease }> {
-    const { lock } = await openFixture({ connect, port: server.port });
-    const user = freshUser();
-    const lease = await submissionOf(lock, user);
+    const { lock, user, lease } = await openOrder({ connect, port: server.port });
     await fill();
     const { cause } = causeOf(await submit(lock, freshUser()));
     expect((cause as Error).message).toMatch(/^OOM\b/);

@@ -15,6 +15,7 @@ import {
   isExtend,
   isRelease,
   openFixture,
+  openOrder,
   patient,
 } from "./fixture.ts";
 
@@ -26,9 +27,7 @@ describe.each(redisClients)(
   "rule 17, P9: complete is sent until it is answered, with $name",
   ({ connect }) => {
     test("by a Redis that was unreachable and is back", async () => {
-      const { lock, proxy, redis } = await openFixture({ connect, ttlMs: 20_000 });
-      const user = freshUser();
-      const lease = await submissionOf(lock, user);
+      const { lock, proxy, redis, user, lease } = await openOrder({ connect, ttlMs: 20_000 });
       await proxy.refuse(true);
       proxy.resetAll();
       const completing = lease.complete(answer);
@@ -44,9 +43,7 @@ describe.each(redisClients)(
 
     test("by a Redis that stood still and goes on", async () => {
       const server = await forTest(startRedis());
-      const { lock } = await openFixture({ connect, port: server.port, ttlMs: 20_000 });
-      const user = freshUser();
-      const lease = await submissionOf(lock, user);
+      const { lock, user, lease } = await openOrder({ connect, port: server.port, ttlMs: 20_000 });
       server.pause();
       const completing = lease.complete(answer);
       await sleep(700);
@@ -56,10 +53,8 @@ describe.each(redisClients)(
     });
 
     test("and a retry meanwhile is told that the order is in flight, not run again", async () => {
-      const { lock, proxy } = await openFixture({ connect });
+      const { proxy, user, lease } = await openOrder({ connect });
       const { lock: other } = await openFixture({ connect });
-      const user = freshUser();
-      const lease = await submissionOf(lock, user);
       proxy.holdRequests();
       const completing = lease.complete(answer);
       for (let i = 0; i < 5; i++) {
@@ -99,8 +94,7 @@ describe("rule 17: until complete is answered", () => {
   });
 
   test("a lease without late requests is not released at all", async () => {
-    const { lock, proxy } = await openFixture();
-    const lease = await submissionOf(lock, freshUser());
+    const { proxy, lease } = await openOrder();
     await lease.complete(answer);
     await lease.release();
     await sleep(120);
@@ -110,8 +104,7 @@ describe("rule 17: until complete is answered", () => {
   test("the lease is extended", async () => {
     const server = await forTest(startRedis());
     const times = { ttlMs: 1_500, acquireTimeoutMs: 700, commandTimeoutMs: 50 };
-    const { lock, redis } = await openFixture({ ...times, port: server.port });
-    const lease = await submissionOf(lock, freshUser());
+    const { redis, lease } = await openOrder({ ...times, port: server.port });
     // What a complete needs and an extend does not.
     await redis.send("ACL", "SETUSER", "default", "-set");
     const completing = lease.complete(answer);
@@ -125,10 +118,11 @@ describe("rule 17: until complete is answered", () => {
   });
 
   test("an extend that meets what it did is not lost, and is the last one", async () => {
-    const { lock, proxy, redis } = await openFixture({ ttlMs: 1_200, acquireTimeoutMs: 600 });
-    const user = freshUser();
+    const { lock, proxy, redis, user, lease } = await openOrder({
+      ttlMs: 1_200,
+      acquireTimeoutMs: 600,
+    });
     const lost = record("submit-lock:lost", lock.keyFor(user));
-    const lease = await submissionOf(lock, user);
     const { signal } = lease;
     // Done, and for as long as the lease would live nobody hears of it.
     proxy.swallowReplies(true);
@@ -147,10 +141,8 @@ describe("rule 17: until complete is answered", () => {
   });
 
   test("an extend that meets a rival's lock is not lost, either", async () => {
-    const { lock, proxy, redis, client } = await openFixture({ ttlMs: 30_000 });
-    const user = freshUser();
+    const { lock, proxy, redis, client, user, lease } = await openOrder({ ttlMs: 30_000 });
     const lost = record("submit-lock:lost", lock.keyFor(user));
-    const lease = await submissionOf(lock, user);
     const held = proxy.holdReplyOnce(isComplete, { releaseAfterMs: 1_000 });
     const completing = lease.complete(answer);
     await held;
@@ -173,10 +165,8 @@ describe("rule 17: a complete that is given up", () => {
   const patienceMs = 1_000;
 
   test("is unconfirmed after 2 × acquireTimeoutMs + ttlMs, goes on, and is recorded when it can be", async () => {
-    const { lock, proxy, redis } = await openFixture(times);
-    const user = freshUser();
+    const { lock, proxy, redis, user, lease } = await openOrder(times);
     const complete = record("submit-lock:complete", lock.keyFor(user));
-    const lease = await submissionOf(lock, user);
     proxy.holdRequests();
     const from = performance.now();
     expect(await lease.complete(answer)).toBe("unconfirmed");
@@ -192,10 +182,8 @@ describe("rule 17: a complete that is given up", () => {
 
   test("is not extended any longer, and its lock is left to run out", async () => {
     const server = await forTest(startRedis());
-    const { lock, proxy, redis } = await openFixture({ ...times, port: server.port });
-    const user = freshUser();
+    const { lock, proxy, redis, user, lease } = await openOrder({ ...times, port: server.port });
     const complete = record("submit-lock:complete", lock.keyFor(user));
-    const lease = await submissionOf(lock, user);
     await redis.send("ACL", "SETUSER", "default", "-set");
     const from = performance.now();
     expect(await lease.complete(answer)).toBe("unconfirmed");
@@ -209,8 +197,7 @@ describe("rule 17: a complete that is given up", () => {
   });
 
   test("is not sent any more after maxHoldMs", async () => {
-    const { client, lock, proxy, redis } = await openFixture({ ...times, maxHoldMs: 1_500 });
-    const lease = await submissionOf(lock, freshUser());
+    const { client, lock, proxy, redis, lease } = await openOrder({ ...times, maxHoldMs: 1_500 });
     await proxy.refuse(true);
     proxy.resetAll();
     await until(() => statusOf(client) !== "ready", { what: "the client to notice" });
@@ -228,8 +215,7 @@ describe("rule 17: a complete that is given up", () => {
 
 describe("rule 17: whichever of complete and release is called first decides", () => {
   test("a complete after a release keeps nothing", async () => {
-    const { lock, proxy, redis } = await openFixture();
-    const lease = await submissionOf(lock, freshUser());
+    const { proxy, redis, lease } = await openOrder();
     const released = lease.release();
     expect(await lease.complete(answer)).toBe("unconfirmed");
     expect(await released).toBe("released");
@@ -238,9 +224,7 @@ describe("rule 17: whichever of complete and release is called first decides", (
   });
 
   test("a release after a complete waits for it, and a second complete is the first", async () => {
-    const { lock, proxy } = await openFixture(patient);
-    const user = freshUser();
-    const lease = await submissionOf(lock, user);
+    const { lock, proxy, user, lease } = await openOrder(patient);
     const completing = lease.complete(body("first"));
     const [released, again] = [lease.release(), lease.complete(body("second"))];
     expect(again).toBe(completing);
@@ -252,8 +236,7 @@ describe("rule 17: whichever of complete and release is called first decides", (
   });
 
   test("a completed lease has no time left, and its signal never aborts", async () => {
-    const { lock, redis } = await openFixture({ ttlMs: 600, acquireTimeoutMs: 200 });
-    const lease = await submissionOf(lock, freshUser());
+    const { redis, lease } = await openOrder({ ttlMs: 600, acquireTimeoutMs: 200 });
     const { signal } = lease;
     const completing = lease.complete(answer);
     expect(lease.remainingMs()).toBe(0);

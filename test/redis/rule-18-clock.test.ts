@@ -10,7 +10,7 @@ import { type KeyObserver, observer } from "../support/observer.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { onceOf, recordOf, submissionOf, submit } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, openFixture } from "./fixture.ts";
+import { closeFixtures, openFixture, openHeld } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -131,9 +131,7 @@ describe("rule 18: a life that a clock has lengthened", () => {
   const times = { ttlMs: 2_000, acquireTimeoutMs: 500, commandTimeoutMs: 100 };
 
   test("is cut under a holder that is alive, and its lease goes on", async () => {
-    const { lock, redis } = await openFixture(times);
-    const user = freshUser();
-    const lease = await leaseOf(lock, user);
+    const { lock, redis, user, lease } = await openHeld(times);
     await setBack(redis, lease.key);
     expect(lifeOf(await lock.acquire(user))).toBe(times.ttlMs);
     const from = performance.now();
@@ -149,10 +147,9 @@ describe("rule 18: a life that a clock has lengthened", () => {
   });
 
   test("ends with the holder's, whose process has died", async () => {
-    const { lock, proxy, redis } = await openFixture(times);
+    const { proxy, redis, user, lease } = await openHeld(times);
     const { lock: other } = await openFixture(times);
-    const user = freshUser();
-    const { key } = await leaseOf(lock, user);
+    const { key } = lease;
     await proxy.refuse(true);
     proxy.resetAll();
     await setBack(redis, key);
@@ -167,9 +164,8 @@ describe("rule 18: a life that a clock has lengthened", () => {
   });
 
   test("is never lengthened: a shorter one stays", async () => {
-    const { lock, redis } = await openFixture(still);
-    const user = freshUser();
-    const { key } = await leaseOf(lock, user);
+    const { lock, redis, user, lease } = await openHeld(still);
+    const { key } = lease;
     await redis.send("PEXPIRE", key, 5_000);
     const endsAt = await redis.send("PEXPIRETIME", key);
     expect(lifeOf(await lock.acquire(user))).toBeLessThanOrEqual(5_000);
@@ -177,9 +173,8 @@ describe("rule 18: a life that a clock has lengthened", () => {
   });
 
   test("is cut by the person who frees the lock, too", async () => {
-    const { lock, redis } = await openFixture(still);
-    const user = freshUser();
-    const { key } = await leaseOf(lock, user);
+    const { lock, redis, user, lease } = await openHeld(still);
+    const { key } = lease;
     await setBack(redis, key);
     expect(await free(lock, user)).toEqual({ outcome: "freed", freeInMs: still.ttlMs });
     expect(await redis.pttl(key)).toBeLessThanOrEqual(still.ttlMs);
@@ -196,9 +191,8 @@ describe("rule 18: a Redis that does not take every write", () => {
   afterAll(() => server.stop());
 
   async function openStranded() {
-    const { lock } = await openFixture({ ...still, port: server.port });
-    const user = freshUser();
-    const { key } = await leaseOf(lock, user);
+    const { lock, user, lease } = await openHeld({ ...still, port: server.port });
+    const { key } = lease;
     await setBack(redis, key);
     return { lock, user, key };
   }

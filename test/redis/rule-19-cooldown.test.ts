@@ -2,11 +2,17 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import type { Lease, SubmissionAttempt } from "../../src/index.ts";
 import { redisClients } from "../support/clients.ts";
-import { freshUser } from "../support/ids.ts";
 import { leaseOf } from "../support/locks.ts";
-import { answer, submissionOf } from "../support/submissions.ts";
+import { answer } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, isComplete, isRelease, openFixture, openWithHeldCopy } from "./fixture.ts";
+import {
+  closeFixtures,
+  isComplete,
+  isRelease,
+  openHeld,
+  openOrder,
+  openWithHeldCopy,
+} from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -25,8 +31,7 @@ function leftOf(attempt: SubmissionAttempt): number {
 describe.each(redisClients)("rule 19: a cooldown, with $name", ({ connect }) => {
   describe.each(endings)("that a %s leaves", (_name, end, isEnding) => {
     test("ends at the same time in every copy: one that comes late does not lengthen it", async () => {
-      const { lock, proxy, redis } = await openFixture({ connect });
-      const lease = await submissionOf(lock, freshUser());
+      const { proxy, redis, lease } = await openOrder({ connect });
       const held = proxy.holdRequestOnce(isEnding, { releaseAfterMs: 900 });
       const ending = end(lease, 3_000);
       await held;
@@ -41,9 +46,7 @@ describe.each(redisClients)("rule 19: a cooldown, with $name", ({ connect }) => 
     });
 
     test("is proven to be one's own where the first answer was lost", async () => {
-      const { lock, proxy } = await openFixture({ connect });
-      const user = freshUser();
-      const lease = await submissionOf(lock, user);
+      const { lock, proxy, user, lease } = await openOrder({ connect });
       const lost = proxy.loseReplyOnce(isEnding, { resetAfterMs: 0 });
       const ending = end(lease, 30_000);
       await lost;
@@ -57,9 +60,7 @@ describe("rule 19: a cooldown", () => {
   test("of a lease that its holder knows to be lost is none", async () => {
     const times = { ttlMs: 2_000, acquireTimeoutMs: 500, commandTimeoutMs: 50 };
     for (const [, end] of endings) {
-      const { lock, redis } = await openFixture(times);
-      const user = freshUser();
-      const lease = await submissionOf(lock, user);
+      const { lock, redis, lease } = await openOrder(times);
       const { signal } = lease;
       await lock.close({ timeoutMs: 0 });
       expect(signal.aborted).toBe(true);
@@ -103,9 +104,7 @@ describe("rule 19: a cooldown", () => {
   });
 
   test("that somebody has made to last for ever is given an end", async () => {
-    const { lock, redis } = await openFixture({ maxHoldMs: 60_000 });
-    const user = freshUser();
-    const lease = await leaseOf(lock, user);
+    const { lock, redis, user, lease } = await openHeld({ maxHoldMs: 60_000 });
     await lease.release({ cooldownMs: 30_000 });
     await redis.send("PERSIST", lease.key);
     expect((await lock.acquire(user)).outcome).toBe("contended");

@@ -16,6 +16,8 @@ import {
   isExtend,
   isRelease,
   openFixture,
+  openHeld,
+  openOrder,
 } from "./fixture.ts";
 
 afterEach(closeFixtures);
@@ -120,8 +122,7 @@ describe.each(redisClients)("rule 19: a lease that was freed, with $name", ({ co
 
 describe("rule 19: a tombstone", () => {
   test("of another lease means overtaken, so that nobody takes the alert for a person's doing", async () => {
-    const { lock, redis } = await openFixture({ ttlMs: 1_500, acquireTimeoutMs: 700 });
-    const lease = await leaseOf(lock, freshUser());
+    const { redis, lease } = await openHeld({ ttlMs: 1_500, acquireTimeoutMs: 700 });
     const { signal } = lease;
     const another = "0f8fad5b-d9cb-469f-a165-70867728950e";
     await redis.send("SET", lease.key, `freed:${another}:anna:1:x`, "PX", 20_000);
@@ -145,9 +146,7 @@ describe("rule 19: a tombstone", () => {
   });
 
   test("of a lease without an expiry lives for the ttlMs of that lease, whoever frees it", async () => {
-    const { lock, redis } = await openFixture({ ttlMs: 20_000 });
-    const user = freshUser();
-    const lease = await leaseOf(lock, user);
+    const { redis, user, lease } = await openHeld({ ttlMs: 20_000 });
     await redis.send("PERSIST", lease.key);
     const other = await openFixture({ ttlMs: 4_000 });
     const result = await other.lock.free(user, { id: idOf(lease), ...why });
@@ -160,9 +159,7 @@ describe("rule 19: a lease that ran to its end", () => {
   const times = { ttlMs: 1_000, maxHoldMs: 1_500, acquireTimeoutMs: 500, commandTimeoutMs: 250 };
 
   test("leaves its holder the rest of its time, and then frees its user by itself", async () => {
-    const { lock, proxy, redis } = await openFixture(times);
-    const user = freshUser();
-    const lease = await leaseOf(lock, user);
+    const { proxy, redis, lease } = await openHeld(times);
     const { signal } = lease;
     await until(() => signal.aborted, { what: "the holder to be told" });
     expect(signal.reason).toMatchObject({ reason: "max-hold" });
@@ -176,8 +173,7 @@ describe("rule 19: a lease that ran to its end", () => {
   });
 
   test("is given back by its handler where that ends in time", async () => {
-    const { lock, proxy } = await openFixture(times);
-    const lease = await leaseOf(lock, freshUser());
+    const { proxy, lease } = await openHeld(times);
     const { signal } = lease;
     const releasing = new Promise<string>((resolve) => {
       signal.addEventListener("abort", () => resolve(lease.release()));
@@ -188,9 +184,7 @@ describe("rule 19: a lease that ran to its end", () => {
   });
 
   test("is not deleted beside its own complete", async () => {
-    const { lock, proxy } = await openFixture(times);
-    const user = freshUser();
-    const lease = await submissionOf(lock, user);
+    const { lock, proxy, user, lease } = await openOrder(times);
     const { signal } = lease;
     const completing = new Promise<string>((resolve) => {
       signal.addEventListener("abort", () => {

@@ -19,7 +19,7 @@ import { sharedRedisPort } from "../support/redis-server.ts";
 import { scriptCallsOf } from "../support/script-calls.ts";
 import { answer, hashesOf, submissionOf } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, isAcquire, openFixture } from "./fixture.ts";
+import { closeFixtures, isAcquire, openFixture, openHeld } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -43,8 +43,7 @@ describe.each(redisClients)("rule 20: the fencing token, with $name", ({ connect
   });
 
   test("is in the key from the take on, and an extend leaves it there", async () => {
-    const { lock, redis } = await openFixture({ connect, ttlMs: 600, acquireTimeoutMs: 300 });
-    const lease = await leaseOf(lock, freshUser());
+    const { redis, lease } = await openHeld({ connect, ttlMs: 600, acquireTimeoutMs: 300 });
     const value = await redis.get(lease.key);
     expect(value?.split(":")[1]).toBe(String(lease.fencingToken));
     const before = Number(await redis.send("PEXPIRETIME", lease.key));
