@@ -1,20 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
-import { completeScript } from "../../src/stores/redis/commands/complete.ts";
 import { record } from "../support/channels.ts";
-import { ioredis6, redisClients } from "../support/clients.ts";
+import { redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired } from "../support/locks.ts";
-import { forTest, sharedRedisPort, startRedis } from "../support/redis-server.ts";
-import {
-  answer,
-  foundBy,
-  onceOf,
-  recordKey,
-  recordOf,
-  submissionOf,
-  submit,
-} from "../support/submissions.ts";
+import { forTest, startRedis } from "../support/redis-server.ts";
+import { answer, foundBy, recordKey, submissionOf, submit } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
 import {
   closeFixtures,
@@ -189,20 +180,4 @@ test("rule 15: an order with an id costs one call before the work and one after 
   await submit(lock, user);
   expect(proxy.count("eval")).toBe(before + 3);
   expect(proxy.commands.some(isExtend)).toBe(false);
-});
-
-test("rule 15: a complete after the answer's time is too late, whoever has recorded another one since", async () => {
-  const redis = ioredis6.connect(sharedRedisPort());
-  const [late, other] = [onceOf(), onceOf()];
-  const kept = `{${late.key}}:record`;
-  const complete = async ({ ownerId }: typeof late, text: string, expiresInMs: number) => {
-    const now = Number((await redis.time())[0]) * 1_000;
-    const args = [ownerId, text, now + expiresInMs, 0];
-    return ((await redis.eval(completeScript, 2, late.key, kept, ...args)) as number[])[1];
-  };
-  expect(await complete(other, recordOf(other, "order 8"), 60_000)).toBe(3);
-  // It is no second run of the same submission: that one's answer had been forgotten in between.
-  expect(await complete(late, recordOf(late), -60_000)).toBe(0);
-  expect(await complete(late, recordOf(late), 60_000)).toBe(-2);
-  await redis.del(kept);
 });
