@@ -80,9 +80,8 @@ export const shortTimes = {
 const open = new Set<Shop>();
 
 async function closeShops(): Promise<void> {
-  const closing = [...open].map((shop) => shop.close());
+  await Promise.all([...open].map((shop) => shop.close()));
   open.clear();
-  await Promise.all(closing);
   closeClients();
 }
 
@@ -116,10 +115,10 @@ export interface Moments {
   readonly goOn: Promise<void>;
 }
 
-interface LeavingOptions extends Omit<ShopOptions, "handler"> {
-  handler: (turn: Turn, work: OrderWork, moments: Moments) => unknown;
-  headers?: Record<string, string>;
-}
+type LeavingOptions = Omit<ShopOptions, "handler"> &
+  Pick<Submit, "headers"> & {
+    handler: (turn: Turn, work: OrderWork, moments: Moments) => unknown;
+  };
 
 /** {@link clicksAgain}, and then both orders are over. */
 export async function leavesAndRetries(options: LeavingOptions): Promise<Shop> {
@@ -132,11 +131,7 @@ export async function leavesAndRetries(options: LeavingOptions): Promise<Shop> {
  * A client leaves when its order has started, and clicks again. The second order waits until the
  * first one, which then may go on, is over.
  */
-export async function clicksAgain({
-  handler,
-  headers = {},
-  ...options
-}: LeavingOptions): Promise<Shop> {
+export async function clicksAgain({ handler, headers, ...options }: LeavingOptions): Promise<Shop> {
   const [started, left, goOn] = [gate(), gate(), gate()];
   const shop = await openShop({
     ...options,
@@ -145,7 +140,7 @@ export async function clicksAgain({
       return handler(turn, work, { started: started.open, goOn: goOn.opened });
     },
   });
-  const call = shop.submit({ headers });
+  const call = shop.submit({ ...(headers && { headers }) });
   await started.opened;
   call.abort();
   const retry = shop.rival();
@@ -311,10 +306,10 @@ class LockObserver {
   readonly contended: AcquireMessage[] = [];
   readonly releases: ReleaseMessage[] = [];
   readonly lost: LostMessage[] = [];
-  readonly #stop: () => void;
+  readonly stop: () => void;
 
   constructor(keyStart: string) {
-    const of = <M extends { key: string }>(to: M[], wanted: (message: M) => boolean) => {
+    const of = <M extends { key: string }>(to: M[], wanted = (_message: M) => true) => {
       return (message: unknown) => {
         const published = message as M;
         if (published.key.startsWith(keyStart) && wanted(published)) to.push(published);
@@ -325,17 +320,13 @@ class LockObserver {
         of(this.acquired, ({ outcome }) => outcome === "acquired")(message);
         of(this.contended, ({ outcome }) => outcome === "contended")(message);
       },
-      "submit-lock:release": of(this.releases, () => true),
-      "submit-lock:lost": of(this.lost, () => true),
+      "submit-lock:release": of(this.releases),
+      "submit-lock:lost": of(this.lost),
     };
     for (const [name, listener] of Object.entries(listeners)) subscribe(name, listener);
-    this.#stop = () => {
+    this.stop = () => {
       for (const [name, listener] of Object.entries(listeners)) unsubscribe(name, listener);
     };
-  }
-
-  stop(): void {
-    this.#stop();
   }
 }
 
