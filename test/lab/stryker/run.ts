@@ -1,5 +1,17 @@
-import { spawnSync } from "node:child_process";
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import {
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { atExit } from "../../support/at-exit.ts";
 import { setting } from "../service/laboratory.ts";
 import { Random } from "../simulation/time/random.ts";
 
@@ -73,7 +85,20 @@ const packages = [
   `@stryker-mutator/core@${version}`,
   `@stryker-mutator/vitest-runner@${version}`,
 ];
-const { status } = spawnSync(
+const folder = mkdtempSync(join(tmpdir(), "submit-lock-stryker-"));
+/** Stryker kills a late runner by SIGKILL, which leaves its servers: on Linux they are found. */
+function endServers(): void {
+  for (const pid of existsSync("/proc") ? readdirSync("/proc") : []) {
+    try {
+      if (readlinkSync(`/proc/${pid}/cwd`).startsWith(folder)) process.kill(Number(pid));
+    } catch {
+      // No process, one of another user, or one that has just ended.
+    }
+  }
+  rmSync(folder, { recursive: true, force: true });
+}
+
+const run = spawn(
   "npx",
   [
     "-y",
@@ -81,9 +106,14 @@ const { status } = spawnSync(
     "-c",
     `stryker run test/lab/stryker/stryker.json --mutate "${sampled().join(",")}"`,
   ],
-  { stdio: "inherit" },
+  { stdio: "inherit", env: { ...process.env, TMPDIR: folder } },
 );
-if (status !== 0) process.exit(1);
+atExit(() => {
+  run.kill();
+  endServers();
+});
+const [code] = await once(run, "close");
+if (code !== 0) process.exit(1);
 writeFileSync(
   "test/lab/stryker/results.md",
   page(JSON.parse(readFileSync(report, "utf8")) as Report),
