@@ -59,7 +59,7 @@ function releaseTrouble(trials: readonly CellResult[]): string {
 
 /** What a library's cells come to over all the faults and clients: numbers of trials, and the worst. */
 export function summaryOf(trials: readonly CellResult[]) {
-  const onTheWay = trials.filter(({ fault }) => /^F[1-4]/.test(fault));
+  const onTheWay = trials.filter(({ fault }) => /^F[1-4](?!\d)/.test(fault));
   const count = (of: readonly CellResult[], counts: (trial: CellResult) => boolean): string =>
     `${of.filter(counts).length} of ${of.length}`;
   const left = Math.max(0, ...trials.map(({ orphanMs }) => orphanMs));

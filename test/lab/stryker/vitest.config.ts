@@ -14,7 +14,8 @@ export default defineConfig({
     // They read the sources, which are full of mutants here.
     exclude: ["test/unit/{architecture,rules,dashboards}.test.ts"],
     pool: "forks",
-    isolate: false,
+    // Without it, a worker that has run before would go on with its earlier mutant.
+    isolate: true,
     testTimeout: 60_000,
     hookTimeout: 60_000,
     globalSetup: ["test/support/global-setup.ts"],
