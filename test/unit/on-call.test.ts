@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { type LockStore, MemoryStore } from "../../src/index.ts";
 import type { FreeRequest, NoAnswer } from "../../src/lock/store.ts";
+import { record } from "../support/channels.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
 
@@ -116,6 +117,21 @@ test("check rejects where the store does not answer", async () => {
   const store: LockStore = Object.assign(new MemoryStore(), { acquire: () => {} });
   const lock = openLock({ store, acquireTimeoutMs: 40 });
   await expect(lock.check()).rejects.toMatchObject({ code: unavailable });
+});
+
+test("check rejects with what the store has said", async () => {
+  const cause = new Error("no such user");
+  const refused: NoAnswer = { kind: "rejected", cause, misconfigured: true };
+  const acquire: LockStore["acquire"] = ({ answer }) => answer(refused);
+  const lock = openLock({ store: Object.assign(new MemoryStore(), { acquire }) });
+  const code = "SUBMIT_LOCK_MISCONFIGURED";
+  await expect(lock.check()).rejects.toMatchObject({ code, cause });
+});
+
+test("check publishes no acquire", async () => {
+  const messages = record("submit-lock:acquire");
+  await lockWith().check();
+  expect(messages).toEqual([]);
 });
 
 test("stats tell attempts and releases that have no answer", async () => {
