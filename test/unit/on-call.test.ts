@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { type LockStore, MemoryStore } from "../../src/index.ts";
-import type { FreeRequest, NoAnswer } from "../../src/lock/store.ts";
+import type { FreeRequest, LockRequest, NoAnswer } from "../../src/lock/store.ts";
 import { record } from "../support/channels.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
@@ -119,11 +119,11 @@ test("check rejects where the store does not answer", async () => {
   await expect(lock.check()).rejects.toMatchObject({ code: unavailable });
 });
 
-test("check rejects with what the store has said", async () => {
+test.each(["acquire", "extend"])("check rejects with what the store has said to %s", async (of) => {
   const cause = new Error("no such user");
   const refused: NoAnswer = { kind: "rejected", cause, misconfigured: true };
-  const acquire: LockStore["acquire"] = ({ answer }) => answer(refused);
-  const lock = openLock({ store: Object.assign(new MemoryStore(), { acquire }) });
+  const answered = ({ answer }: LockRequest<NoAnswer>) => answer(refused);
+  const lock = openLock({ store: Object.assign(new MemoryStore(), { [of]: answered }) });
   const code = "SUBMIT_LOCK_MISCONFIGURED";
   await expect(lock.check()).rejects.toMatchObject({ code, cause });
 });

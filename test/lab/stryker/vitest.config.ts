@@ -8,7 +8,7 @@ export default defineConfig({
     include: [
       "test/unit/*.test.ts",
       "test/contracts/*.test.ts",
-      "test/redis/{rule-0,rule-15,rule-16,rule-17,once-,diagnostics}*.test.ts",
+      "test/redis/{rule-0,rule-15,rule-16,rule-17,once-,on-call,diagnostics}*.test.ts",
       "test/http/{users,answers,protect,once-ids,once-refusals,once-replays}.test.ts",
     ],
     // They read the sources, which are full of mutants here.
