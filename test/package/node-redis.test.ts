@@ -2,6 +2,7 @@ import { copyFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { RedisStore, type SubmitLock } from "../../src/index.ts";
+import { everyCommand } from "../support/cli.ts";
 import {
   closeClients,
   nodeRedis6,
@@ -230,16 +231,12 @@ describe.each(places)("P10: the commands with node-redis on %s", (_name, open) =
 });
 
 describe("P10: the commands with node-redis", () => {
-  const commands = [
-    ["show", "42"],
-    ["free", "42", "--id", "deadbeef", "--reason", "x"],
-    ["list"],
-    ["watch", "42", "--for", "1ms"],
-    ["doctor"],
-  ];
   const runAll = (url: string, more: readonly string[] = []) =>
     Promise.all(
-      commands.map(async (args) => ({ name: args[0], ...(await run([...args, ...more], url)) })),
+      everyCommand.map(async (args) => ({
+        name: args[0],
+        ...(await run([...args, ...more], url)),
+      })),
     );
 
   test("end with 3 where no Redis is or none answers, also for a Cluster, and with 4 for a wrong password", async () => {

@@ -50,16 +50,19 @@ export async function runMain(
   return ended;
 }
 
+/** Each with its least arguments. */
+export const everyCommand: readonly (readonly string[])[] = [
+  ["show", "42"],
+  ["free", "42", "--id", "356a192b", "--reason", "x"],
+  ["list"],
+  ["watch", "42", "--for", "1ms"],
+  ["doctor"],
+];
+
 /** Runs every command, all at the same time: most of it is waiting. */
 export async function runEvery(url: string, more: readonly string[] = []): Promise<Ended[]> {
-  const commands = [
-    ["show", "42"],
-    ["free", "42", "--id", "356a192b", "--reason", "x"],
-    ["list"],
-    ["watch", "42", "--for", "1ms"],
-    ["doctor"],
-  ];
-  return await Promise.all(commands.map((args) => runMain([...args, ...more], { REDIS_URL: url })));
+  const env = { REDIS_URL: url };
+  return await Promise.all(everyCommand.map((args) => runMain([...args, ...more], env)));
 }
 
 /** A command that failed has printed nothing, and says this. */
