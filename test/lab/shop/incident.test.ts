@@ -15,7 +15,7 @@ const shop = (lock: string): ReplayOptions => ({
   users: 300,
   doubleClicks: 0.1,
   lateClicks: 0.1,
-  every: { "lost reply": 20, "slow holder": 25, "killed process": 120 },
+  every: { "lost reply": 20, "slow holder": 25, "killed process": 60 },
 });
 
 test("P1, P2 and P3: whatever befalls an order, nobody is blocked for the life of a lock and none is doubled", async () => {
