@@ -135,7 +135,7 @@ function textOf(cells: Cells): string {
   ];
   return `## The order route
 
-\`POST /orders\` with a handler that answers 201 at once, in a process of its own; ${connections} connections from another process, each request of another user. First as fast as it goes, where a p50 is that of the queue; then ${perSecond} requests a second at random times over the same connections, which is what "added p50" goes by. "One PING" awaits a \`PING\` and does nothing else: one Redis round trip, as a request sees it. The hand-written lock is \`SET NX PX\` before and a compare-and-delete on \`finish\` ([route/hand-written.ts](route/hand-written.ts)); "its scripts alone" is the same with the two scripts of submit-lock, one by one and without the lock around them.
+\`POST /orders\` with a handler that answers 201 at once, in a process of its own; ${connections} connections from another process, each request of another user. First as fast as it goes, where a p50 is that of the queue; then ${perSecond} requests a second at random times over the same connections, which is what "added p50" goes by. "One PING" awaits a \`PING\` and does nothing else: one Redis round trip, as a request sees it. The hand-written lock is \`SET NX PX\` before and a compare-and-delete on \`finish\` ([route/server.ts](route/server.ts)); "its scripts alone" is the same with the two scripts of submit-lock, one by one and without the lock around them.
 
 ![The order route](route.svg)
 

@@ -1,10 +1,16 @@
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join, posix } from "node:path";
 import { describe, expect, test } from "vitest";
-import { documents, ROOT } from "../../docs/page.ts";
+import { documents, Page, ROOT } from "../../docs/page.ts";
 import { laboratories } from "../../lab/run.ts";
 
-const anchors = new Map(documents.map(({ file, anchors }) => [file, anchors]));
+const { files, scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+/** Written by the bench and the laboratories, and linked by the documents. */
+const results = (files as string[])
+  .filter((file) => file.endsWith("/results.md"))
+  .map((file) => new Page(file));
+const all = [...documents, ...results];
+const anchors = new Map(all.map(({ file, anchors }) => [file, anchors]));
 
 /** Elsewhere, a page has been read; this repository has no address of its own to link to. */
 const elsewhere = [
@@ -14,7 +20,7 @@ const elsewhere = [
   "https://semver.org/",
 ];
 
-describe.each(documents)("$file", (page) => {
+describe.each(all)("$file", (page) => {
   const links = page.links.map(({ target }) => target);
 
   test("has a target for every link and picture", () => {
@@ -50,7 +56,6 @@ describe.each(documents)("$file", (page) => {
 
   test("names only commands that there are", () => {
     if (page.file === "CHANGELOG.md") return;
-    const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
     const named = [...page.text.matchAll(/\bnpm run ([a-z][\w:-]*)/g)].map(([, name]) => name);
     for (const name of named) expect(Object.keys(scripts)).toContain(name);
     const labs = [...page.text.matchAll(/\bnpm run lab -- ([a-z-]+)/g)].map(([, name]) => name);
