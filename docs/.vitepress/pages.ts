@@ -26,7 +26,7 @@ function markdownIn(folder: string): string[] {
 }
 
 /** What the package ships of Markdown, beside the manual: the changelog, the results and others. */
-function shipped(): string[] {
+export function shipped(): string[] {
   const { files } = JSON.parse(read("package.json")) as { files: string[] };
   return files.filter((file) => file.endsWith(".md"));
 }

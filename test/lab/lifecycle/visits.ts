@@ -77,8 +77,8 @@ export async function visit(
   const isWhole = plan.writtenShare === 1 && plan.orders.every(({ body }) => body !== "cut off");
   const patience = plan.reads && isWhole ? boundMs : patienceMs;
   const stay = async (answered: Promise<unknown>) => {
-    const bored = () => sleep(patience, undefined, { ref: false });
-    if (plan.isPatient) await Promise.race([begun, answered, bored()]);
+    const bored = sleep(patience, undefined, { ref: false });
+    if (plan.isPatient) await Promise.race([begun, answered, bored]);
     await sleep(plan.stayMs);
   };
   await (http === 1 ? visitOnHttp1(socket, plan, stay) : visitOnHttp2(socket, plan, stay));

@@ -1,12 +1,13 @@
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join, posix } from "node:path";
 import { describe, expect, test } from "vitest";
+import { shipped } from "../../../docs/.vitepress/pages.ts";
 import { documents, Page, ROOT } from "../../docs/page.ts";
 import { laboratories } from "../../lab/run.ts";
 
-const { files, scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
 /** Written by the bench and the laboratories, and linked by the documents. */
-const results = (files as string[])
+const results = shipped()
   .filter((file) => file.endsWith("/results.md"))
   .map((file) => new Page(file));
 const all = [...documents, ...results];
