@@ -19,6 +19,7 @@ interface ReshardingOptions {
   /** Of every other caller each; those of the lab unless said otherwise. */
   readonly clients?: readonly [ClientName, ClientName];
   readonly ttlMs: number;
+  readonly commandTimeoutMs: number;
   /** How much time an attempt has; also how long a move may be felt after it has ended. */
   readonly acquireTimeoutMs: number;
   /** How many slots move, a third of them from each master; half of all unless said otherwise. */
@@ -27,8 +28,6 @@ interface ReshardingOptions {
   readonly failOvers: boolean;
 }
 
-/** The lock's default. */
-const commandTimeoutMs = 200;
 /** What a master took so shortly before it was killed may be lost with it. */
 const lossMs = 1_000;
 
@@ -111,7 +110,8 @@ export class Resharding {
   }
 
   async #run(): Promise<void> {
-    const { acquireTimeoutMs, callers, durationMs, failOvers, ttlMs } = this.#options;
+    const { callers, durationMs, failOvers } = this.#options;
+    const { acquireTimeoutMs, commandTimeoutMs, ttlMs } = this.#options;
     const ports = this.#topology.nodes.map(({ port }) => port);
     for (const name of this.#options.clients ?? labClients()) {
       const client = everyClusterClient.find((each) => each.name === `${name} Cluster`);
@@ -187,6 +187,7 @@ export class Resharding {
   }
 
   #countLone(slot: number, from: number): void {
+    const { commandTimeoutMs } = this.#options;
     const isStill = this.moves.kindOf(slot, from, commandTimeoutMs) === undefined;
     const lone = this.lone[isStill ? "still" : "moving"];
     lone.acquired++;

@@ -9,7 +9,8 @@ import { Resharding } from "./resharding.ts";
  */
 const durationMs = 1_000 * Number(process.env["RESHARDING_SECONDS"] ?? 300);
 /** The times are the lock's defaults. */
-const options = { callers: 200, ttlMs: 10_000, acquireTimeoutMs: 1_000, failOvers: true };
+const times = { ttlMs: 10_000, commandTimeoutMs: 200, acquireTimeoutMs: 1_000 };
+const options = { ...times, callers: 200, failOvers: true };
 const seed = Number(process.env["RESHARDING_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
 const binaries = (process.env["REDIS_SERVER_BINS"] ?? "").split(delimiter).filter(Boolean);
 if (binaries.length === 0) binaries.push(serverBinary());
