@@ -29,10 +29,10 @@ async function setBack(redis: KeyObserver, key: string): Promise<void> {
   expect(await redis.send("PEXPIRE", key, hour)).toBe(1);
 }
 
-async function free(lock: SubmitLock, user: string): Promise<unknown> {
+async function free(lock: SubmitLock, user: string, reason = "ticket 4711"): Promise<unknown> {
   const found = await lock.inspect(user);
   if (found.state === "free") throw new Error("the user is free already");
-  return await lock.free(user, { id: found.id, by: "anna", reason: "ticket 4711" });
+  return await lock.free(user, { id: found.id, by: "anna", reason });
 }
 
 /** What keeps a user out, and the longest life that it is given. */
@@ -53,6 +53,14 @@ const ours: [
     async (lock, user) => {
       await leaseOf(lock, user);
       await free(lock, user);
+    },
+    300_000,
+  ],
+  [
+    'tombstone with the reason "foreign"',
+    async (lock, user) => {
+      await leaseOf(lock, user);
+      await free(lock, user, "foreign");
     },
     300_000,
   ],
@@ -110,18 +118,21 @@ describe.each(redisClients)(
       await redis.send("DEL", key);
     });
 
-    test("the tombstone of another library's lock keeps that lock's life", async () => {
+    test.each([
+      "ticket 4711",
+      "foreign",
+    ])("the tombstone of another library's lock keeps that lock's life: %s", async (reason) => {
       const { lock, redis } = await openFixture({ connect, ...still });
       const user = freshUser();
       const key = lock.keyFor(user);
       await redis.send("SET", key, randomUUID(), "PX", hour);
       const endsAt = await redis.send("PEXPIRETIME", key);
       expect(await lock.inspect(user)).not.toHaveProperty("clockSetBack");
-      await free(lock, user);
+      await free(lock, user, reason);
       expect(await lock.inspect(user)).not.toHaveProperty("clockSetBack");
       expect(lifeOf(await lock.acquire(user))).toBeGreaterThan(hour / 2);
       expect(await redis.send("PEXPIRETIME", key)).toBe(endsAt);
-      expect(await lock.inspect(user)).toMatchObject({ state: "freed", reason: "ticket 4711" });
+      expect(await lock.inspect(user)).toMatchObject({ state: "freed", reason });
       await redis.send("DEL", key);
     });
   },

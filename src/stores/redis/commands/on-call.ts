@@ -39,7 +39,8 @@ local function longest_life(held)
   if string.match(held, '^cooldown:(${uuid})$') then
     return ${longestCooldownMs}
   end
-  if string.match(held, '^freed:(${uuid}):') and string.sub(held, -8) ~= ':foreign' then
+  -- Without the field that freeScript adds for a life that is not ours.
+  if string.match(held, '^freed:${uuid}:[^:]*:%d+:[^:]*$') then
     return ${longestTtlMs}
   end
 end
