@@ -4,7 +4,14 @@ import type { FreeResult } from "../lock/on-call.ts";
 import { answerOf } from "./connect.ts";
 import { CliError, exitCode, toCliError } from "./failure.ts";
 import type { Context } from "./main.ts";
-import { describeLock, effectOfFree, type Found, longestWait, stateOf } from "./show.ts";
+import {
+  describeLock,
+  effectOfFree,
+  type Found,
+  longestWait,
+  longestWaitMs,
+  stateOf,
+} from "./show.ts";
 import { duration, json, visible, visibleTexts, visibleUser } from "./terminal.ts";
 
 export async function free(context: Context): Promise<number> {
@@ -36,11 +43,10 @@ export async function free(context: Context): Promise<number> {
   }
   if (args.has("dry-run")) {
     if (!isSame) return wrongId(found);
-    const wait = longestWait(found);
-    // `free` cuts a life that is too long to the holder's ttlMs, which an inspection does not have.
-    const keptMs = wait === "ttlMs" ? Number.POSITIVE_INFINITY : found.expiresInMs;
-    const freeInMs = now || found.state === "cooldown" || found.state === "foreign" ? 0 : keptMs;
-    const text = `Would free user ${user} (${labelOf(found)}) and ${freeInMs === 0 ? "let the next order start at once" : `keep the user out for ${wait} at most`}. Nothing was changed.`;
+    const isAtOnce = now || found.state === "cooldown" || found.state === "foreign";
+    const freeInMs = isAtOnce ? 0 : longestWaitMs(found);
+    const wait = `keep the user out for ${longestWait(found)} at most`;
+    const text = `Would free user ${user} (${labelOf(found)}) and ${isAtOnce ? "let the next order start at once" : wait}. Nothing was changed.`;
     return ended(context, { outcome: "freed", freeInMs }, text);
   }
 

@@ -116,12 +116,20 @@ function factsOf(held: HeldInspection): string[] {
   return [...facts, `  renewed  ${renewed}`, ends];
 }
 
-/** The longest time from a `free` to the next order: before it, the holder may renew once more. */
-export function longestWait(found: Found): string {
-  const renewals = renewalsOf(found);
-  if (renewals?.hasEnded === false) return duration(3 * renewals.everyMs);
+/**
+ * The longest time from a `free` to the next order, in ms: before it, the holder may renew once more.
+ * `Infinity` where it is the holder's `ttlMs`, which the key does not tell.
+ */
+export function longestWaitMs(found: Found): number {
   const isCut = found.state === "held" && found.clockSetBack;
-  return isCut || found.expiresInMs === Infinity ? "ttlMs" : duration(found.expiresInMs);
+  if (isCut) return Number.POSITIVE_INFINITY;
+  const renewals = renewalsOf(found);
+  return renewals?.hasEnded === false ? Math.round(3 * renewals.everyMs) : found.expiresInMs;
+}
+
+export function longestWait(found: Found): string {
+  const ms = longestWaitMs(found);
+  return ms === Number.POSITIVE_INFINITY ? "ttlMs" : duration(ms);
 }
 
 /** Says what `free` without `--now` does to a lock, and what to do before. */

@@ -108,11 +108,15 @@ describe("free", () => {
     expect(stdout).toBe(`User ${user} is free already. Nothing was changed.\n`);
   });
 
-  test("changes nothing in a dry run", async () => {
-    const { user, lease } = await openHeld();
+  test("changes nothing in a dry run, and says how long the user waits at most", async () => {
+    const { user, lease } = await openHeld({ ttlMs: 20_000, acquireTimeoutMs: 5_000 });
     const { code, stdout } = await runMain(["free", user, "--dry-run"], env);
     expect(code).toBe(0);
     expect(stdout).toContain(`Would free user ${user} (${lease.ownerId.slice(0, 8)}, working, `);
+    expect(stdout).toContain(" keep the user out for 20.0 s at most. Nothing was changed.");
+    const asJson = await runMain(["free", user, "--dry-run", "--json"], env);
+    const would = { userId: user, outcome: "freed", freeInMs: 20_000, dryRun: true };
+    expect(JSON.parse(asJson.stdout)).toEqual(would);
     const other = await runMain(["free", user, "--dry-run", "--id", "deadbeef", "--json"], env);
     expect(other.code).toBe(1);
     expect(JSON.parse(other.stdout)).toEqual({ userId: user, outcome: "changed", dryRun: true });
