@@ -218,9 +218,11 @@ async function lookAtCluster(connection: CliTarget, node: ServerPort, ttlMs: num
   if (info === undefined) {
     add("unknown", "cluster", "state of the Cluster: not permitted (+cluster|info)");
   } else if (state !== "ok" || Number(slots) < 16_384) {
-    const served = `${slots} of 16384 slots are served`;
-    const failed = `cluster_state is ${state} (${served}): no user can order`;
-    const text = state === "ok" ? `${served}: the users of the others cannot order` : failed;
+    // Other nodes may see another state: one that is cut off from the majority refuses alone.
+    const text =
+      state === "ok"
+        ? `this node sees ${slots} of 16384 slots served: the users of the others cannot order`
+        : `cluster_state of this node is ${state} (${slots} of 16384 slots are served): it refuses every lock`;
     add("fail", "cluster", text, `find the master that is gone with CLUSTER NODES; ${dead}`);
   }
   const timeout = await ifPermitted(

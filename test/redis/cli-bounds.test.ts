@@ -129,7 +129,7 @@ describe("a Cluster", () => {
     const { code, stdout } = await runMain(["doctor", "--cluster"], env);
     expect(code).toBe(1);
     expect(stdout).toMatch(
-      /FAIL {2}cluster_state is fail \(\d+ of 16384 slots are served\): no user can order/,
+      /FAIL {2}cluster_state of this node is fail \(\d+ of 16384 slots are served\): it refuses every lock/,
     );
   });
 
