@@ -36,7 +36,6 @@ export class Acquiring extends Timer {
   readonly #endsAt: number;
   readonly #runtime: LockRuntime;
   readonly #command: CallerCommand;
-  readonly #publishes: boolean;
   readonly #onEnd: (settled: Settled) => void;
   readonly #inFlight = new InFlight();
   #newest: AcquireRequest | undefined;
@@ -47,20 +46,11 @@ export class Acquiring extends Timer {
   #lastFailure: NoAnswer | undefined;
   #ended = false;
 
-  /**
-   * @param publishes whether the end of the attempt is published on `submit-lock:acquire`.
-   * @param onEnd called once, within `acquireTimeoutMs`.
-   */
-  constructor(
-    runtime: LockRuntime,
-    command: CallerCommand,
-    publishes: boolean,
-    onEnd: (settled: Settled) => void,
-  ) {
+  /** @param onEnd called once, within `acquireTimeoutMs`. */
+  constructor(runtime: LockRuntime, command: CallerCommand, onEnd: (settled: Settled) => void) {
     super();
     this.#runtime = runtime;
     this.#command = command;
-    this.#publishes = publishes;
     this.#onEnd = onEnd;
     this.#endsAt = this.#startedAt + command.times.acquireTimeoutMs;
   }
@@ -189,7 +179,7 @@ export class Acquiring extends Timer {
   #end(settled: Settled, isHeld = false): void {
     this.#ended = true;
     this.#runtime.timers.clear(this);
-    if (this.#publishes && acquireChannel.hasSubscribers) this.#publish(settled);
+    if (acquireChannel.hasSubscribers) this.#publish(settled);
     let ended = settled;
     if (settled.outcome !== "acquired") {
       // Rule 5: retire what holds the key, or may take it later.

@@ -147,9 +147,10 @@ export function captureContext(): AsyncResource | undefined {
 /** Publishes about the command's key, in the captured context of the code that asked for it. */
 export function publish<Message extends { readonly key: string; readonly keyPrefix: string }>(
   to: ChannelOf<Message>,
-  { callerContext, key, keyPrefix }: CallerCommand,
+  { callerContext, isCheck, key, keyPrefix }: CallerCommand,
   more: Omit<Message, "key" | "keyPrefix">,
 ): void {
+  if (isCheck) return;
   const message = { key, keyPrefix, ...more };
   if (callerContext === undefined) to.publish(message);
   else callerContext.runInAsyncScope(() => to.publish(message));

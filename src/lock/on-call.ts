@@ -213,13 +213,12 @@ export async function lookUp(store: LockStore, command: LockCommand): Promise<Lo
 
 /**
  * Acquires a throwaway lock, extends it and releases it; with a submission, completes it instead.
- * Only a complete publishes a message.
  *
  * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError, as a rejection.
  */
 export async function check(runtime: LockRuntime, command: CallerCommand): Promise<void> {
   const settled = await new Promise<Settled>((ended) =>
-    new Acquiring(runtime, command, false, ended).begin(),
+    new Acquiring(runtime, command, ended).begin(),
   );
   if (settled.outcome === "unavailable") throw settled.cause;
   if (settled.outcome !== "acquired") {

@@ -23,6 +23,8 @@ export interface CallerCommand extends LockCommand {
   readonly retainMs: number;
   /** The asynchronous context of the code that asked for the lock, if a channel has subscribers. */
   readonly callerContext: AsyncResource | undefined;
+  /** A throwaway lock of `check()`: no message is published about it. */
+  readonly isCheck: boolean;
 }
 
 /** Counts operations under way, and resolves when there are none. */

@@ -95,7 +95,7 @@ export class SubmitLock {
         } else resolve(settled);
       };
       if (this.#closed !== undefined) resolve(closedAttempt());
-      else new Acquiring(this.#runtime, this.#command(key, submission), true, ended).begin();
+      else new Acquiring(this.#runtime, this.#command(key, submission), ended).begin();
     });
   }
 
@@ -194,7 +194,7 @@ export class SubmitLock {
   /**
    * Resolves if the lock can do its work: one throwaway lock is acquired, extended and released, or
    * with `submissions` completed with a record of the shortest `retainMs`. For boot and readiness
-   * checks. Publishes no message but that of the complete.
+   * checks. Publishes no message.
    *
    * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError, as a rejection.
    */
@@ -207,7 +207,7 @@ export class SubmitLock {
     const shortest = { id: "check", retainMs: Math.max(1_000, 2 * acquireTimeoutMs) };
     const submission = submissions ? resolveSubmission(shortest, acquireTimeoutMs) : undefined;
     const command = this.#command(this.keyFor(`check-${uuid()}`), submission);
-    await check(this.#runtime, command);
+    await check(this.#runtime, { ...command, isCheck: true });
   }
 
   /**
@@ -271,6 +271,7 @@ export class SubmitLock {
       submission: submission?.hashes,
       retainMs: submission?.retainMs ?? 0,
       callerContext: captureContext(),
+      isCheck: false,
     };
   }
 

@@ -275,7 +275,9 @@ describe("P10: the commands with node-redis", () => {
     }
     const { code, stdout } = await run(["doctor", "--cluster"], first.url);
     expect(code).toBe(1);
-    expect(stdout).toMatch(/FAIL {2}cluster_state is fail \(\d+ of 16384 slots are served\)/);
+    expect(stdout).toMatch(
+      /FAIL {2}cluster_state of this node is fail \(\d+ of 16384 slots are served\)/,
+    );
     expect(stdout).toContain(`127.0.0.1:${second.port}`);
   });
 

@@ -118,23 +118,23 @@ describe.each(redisClients)(
       await redis.send("DEL", key);
     });
 
-    test.each([
-      "ticket 4711",
-      "foreign",
-    ])("the tombstone of another library's lock keeps that lock's life: %s", async (reason) => {
-      const { lock, redis } = await openFixture({ connect, ...still });
-      const user = freshUser();
-      const key = lock.keyFor(user);
-      await redis.send("SET", key, randomUUID(), "PX", hour);
-      const endsAt = await redis.send("PEXPIRETIME", key);
-      expect(await lock.inspect(user)).not.toHaveProperty("clockSetBack");
-      await free(lock, user, reason);
-      expect(await lock.inspect(user)).not.toHaveProperty("clockSetBack");
-      expect(lifeOf(await lock.acquire(user))).toBeGreaterThan(hour / 2);
-      expect(await redis.send("PEXPIRETIME", key)).toBe(endsAt);
-      expect(await lock.inspect(user)).toMatchObject({ state: "freed", reason });
-      await redis.send("DEL", key);
-    });
+    test.each(["ticket 4711", "foreign"])(
+      "the tombstone of another library's lock keeps that lock's life: %s",
+      async (reason) => {
+        const { lock, redis } = await openFixture({ connect, ...still });
+        const user = freshUser();
+        const key = lock.keyFor(user);
+        await redis.send("SET", key, randomUUID(), "PX", hour);
+        const endsAt = await redis.send("PEXPIRETIME", key);
+        expect(await lock.inspect(user)).not.toHaveProperty("clockSetBack");
+        await free(lock, user, reason);
+        expect(await lock.inspect(user)).not.toHaveProperty("clockSetBack");
+        expect(lifeOf(await lock.acquire(user))).toBeGreaterThan(hour / 2);
+        expect(await redis.send("PEXPIRETIME", key)).toBe(endsAt);
+        expect(await lock.inspect(user)).toMatchObject({ state: "freed", reason });
+        await redis.send("DEL", key);
+      },
+    );
   },
 );
 

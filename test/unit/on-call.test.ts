@@ -1,9 +1,10 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { type LockStore, MemoryStore } from "../../src/index.ts";
-import type { FreeRequest, LockRequest, NoAnswer } from "../../src/lock/store.ts";
+import type { AcquireRequest, FreeRequest, LockRequest, NoAnswer } from "../../src/lock/store.ts";
 import { record } from "../support/channels.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
+import { until } from "../support/until.ts";
 
 afterEach(closeLocks);
 
@@ -128,10 +129,32 @@ test.each(["acquire", "extend"])("check rejects with what the store has said to 
   await expect(lock.check()).rejects.toMatchObject({ code, cause });
 });
 
-test("check publishes no acquire", async () => {
-  const messages = record("submit-lock:acquire");
-  await lockWith().check();
-  expect(messages).toEqual([]);
+test.each([false, true])("check publishes nothing, with submissions: %s", async (submissions) => {
+  const store = new MemoryStore();
+  const acquire = store.acquire.bind(store);
+  let isFirst = true;
+  const lock = openLock({
+    // The first request is lost, so the release is a retire, of which a channel would tell.
+    store: Object.assign(store, {
+      acquire: (request: AcquireRequest) => {
+        if (!isFirst) return acquire(request);
+        isFirst = false;
+        request.deadlineMs = performance.now();
+      },
+    }),
+    ...{ acquireTimeoutMs: 400, commandTimeoutMs: 20 },
+  });
+  const messages = [
+    record("submit-lock:acquire"),
+    record("submit-lock:release"),
+    record("submit-lock:lost"),
+    record("submit-lock:retire"),
+    record("submit-lock:complete"),
+    record("submit-lock:duplicate"),
+  ];
+  await lock.check({ submissions });
+  await until(() => lock.stats().retiring === 0, { what: "the check to be over" });
+  expect(messages.flat()).toEqual([]);
 });
 
 test("stats tell attempts and releases that have no answer", async () => {

@@ -120,7 +120,10 @@ describe("doctor", () => {
   });
 
   test.each([
-    ["fail", "cluster_state of this node is fail (10923 of 16384 slots are served): it refuses every lock"],
+    [
+      "fail",
+      "cluster_state of this node is fail (10923 of 16384 slots are served): it refuses every lock",
+    ],
     ["ok", "this node sees 10923 of 16384 slots served: the users of the others cannot order"],
   ])(
     "says who cannot order on a Cluster with lost slots: cluster_state %s",
