@@ -300,9 +300,8 @@ async function lookAtKeys(connection: CliTarget, budgetMs: number, add: Add): Pr
       const text = `${plural(foreign.length, "key")} ${under} ${foreign.length === 1 ? "is" : "are"} of another lock, ${endless.length} without an expiry`;
       add("warn", "keys", text, `${program} list --state foreign`);
     }
-    if (!listed.isComplete) {
-      add("unknown", "keys", `keys ${under}: not all were looked at; --budget 60s allows more`);
-    }
+    const { partial } = listed;
+    if (partial) add("unknown", "keys", `keys ${under}: not all were looked at. ${partial}`);
   }
 }
 

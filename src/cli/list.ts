@@ -40,7 +40,8 @@ export async function list({ args, terminal, open }: Context): Promise<undefined
       .sort((one, other) => ageOf(other.found) - ageOf(one.found));
     if (lines.length > 0) lines.push("");
     lines.push(...listText({ ...scan, locks }, redisOf(connection), args, terminal.paint));
-    const { keyPrefix, looked, isComplete, tookMs } = scan;
+    const { keyPrefix, looked, partial, tookMs } = scan;
+    const isComplete = partial === undefined;
     const shown = locks.slice(0, Number(limit)).map(({ user, found }) => ({
       ...(!args.has("no-ids") && { userId: user }),
       ...found,
@@ -66,7 +67,8 @@ export interface Listed {
   readonly looked: number;
   /** The number of all keys in Redis, locks or not; `undefined` without +dbsize. */
   readonly total: number | undefined;
-  readonly isComplete: boolean;
+  /** Why the scan has not looked at all keys, as a sentence; `undefined` if it has. */
+  readonly partial: string | undefined;
   readonly tookMs: number;
 }
 
@@ -104,13 +106,14 @@ export async function findLocks(
   const counted = await Promise.all(sizes).catch(() => undefined);
   const total = counted?.reduce((sum: number, size) => sum + Number(size), 0);
   let looked = 0;
-  let isComplete = true;
+  let partial: string | undefined;
   for (const node of masters) {
     const { address } = node;
     let cursor = "0";
     do {
-      isComplete = performance.now() - startedAt <= budgetMs && users.size < mostLocks;
-      if (!isComplete) break;
+      if (users.size >= mostLocks) partial = `The scan stops at ${count(mostLocks)} locks`;
+      else if (performance.now() - startedAt > budgetMs) partial = "Use a longer --budget";
+      if (partial !== undefined) break;
       if (looked > 0) await sleep(pauseMs);
       const scanned = node.ask(["scan", cursor, "MATCH", pattern, "COUNT", `${batch}`]);
       const reply = await answerOf({ address }, scanned).catch((error: unknown) => {
@@ -130,7 +133,7 @@ export async function findLocks(
   }
   const tookMs = performance.now() - startedAt;
   // `looked` is a sum of COUNTs, and a SCAN looks at only about so many keys.
-  if (isComplete && total !== undefined) looked = total;
+  if (partial === undefined && total !== undefined) looked = total;
 
   const locks: { user: string; found: Found }[] = [];
   const ids = [...users];
@@ -141,7 +144,7 @@ export async function findLocks(
     });
     await Promise.all(inspections);
   }
-  return { keyPrefix, locks, looked, total, isComplete, tookMs };
+  return { keyPrefix, locks, looked, total, partial, tookMs };
 }
 
 /** Decodes the user id of a key; `undefined` for a record, or for another program's key. */
@@ -156,7 +159,7 @@ export function userOf({ keyPrefix, lock }: PrefixedLock, key: string): string |
 }
 
 export function listText(listed: Listed, redis: string, args: Arguments, paint: Paint): string[] {
-  const { keyPrefix, locks, looked, total, isComplete, tookMs } = listed;
+  const { keyPrefix, locks, looked, total, partial, tookMs } = listed;
   const limit = Number(args.text("limit") ?? 100);
   const number = (state: string) => locks.filter(({ found }) => stateOf(found) === state).length;
   const numbers = lockStates.filter(number).map((state) => `${count(number(state))} ${state}`);
@@ -170,9 +173,10 @@ export function listText(listed: Listed, redis: string, args: Arguments, paint: 
   if (locks.length > limit) lines.push(`and ${count(locks.length - limit)} more (see --limit)`);
   const of = total === undefined ? "" : ` of ${count(total)}`;
   const took = duration(tookMs);
-  const partial = `Not complete: after ${took} about ${count(looked)}${of} keys had been looked at. Give it longer: --budget 5min`;
+  const looks = `after ${took} about ${count(looked)}${of} keys had been looked at`;
   const whole = `looked at ${count(looked)} keys in ${took} (SCAN, ${batch} at a time, ${pauseMs} ms apart)`;
-  return [...lines, isComplete ? whole : paint("yellow", partial)];
+  const end = partial && paint("yellow", `Not complete: ${looks}. ${partial}.`);
+  return [...lines, end ?? whole];
 }
 
 function table(locks: Listed["locks"], hidesIds: boolean, paint: Paint): string[] {

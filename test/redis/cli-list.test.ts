@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { expectFailure, runMain } from "../support/cli.ts";
 import { command } from "../support/command.ts";
-import { startRedis } from "../support/redis-server.ts";
+import { forTest, startRedis } from "../support/redis-server.ts";
 
 const dashes = "-".repeat(22);
 /** What a holder with a lease of 1 000 s writes: nothing of it expires while a busy machine tests. */
@@ -107,6 +107,21 @@ describe("list", () => {
     const { code, stdout } = await runMain(["list", "--budget", "1ms"], env);
     expect(code).toBe(0);
     expect(stdout).toMatch(/Not complete: after .* about [\d ]+ of 2 511 keys had been looked at/);
+  });
+
+  test("advises no longer budget where it stops at 100 000 locks", async () => {
+    const { port, url } = await forTest(startRedis());
+    const locks = "for i = 1, 101000 do redis.call('SET', 'lock:submit:' .. i, 1) end";
+    await command(port, "eval", locks, 0);
+    const args = ["--budget", "10min"];
+    const { code, stdout } = await runMain(["list", "--limit", "1", ...args], { REDIS_URL: url });
+    expect(code).toBe(0);
+    const said =
+      /^Not complete: after .* about [\d ]+ of 101 000 keys had been looked at\. The scan stops at 100 000 locks\.$/m;
+    expect(stdout).toMatch(said);
+    const doctor = await runMain(["doctor", ...args], { REDIS_URL: url });
+    expect(doctor.stdout).toContain("not all were looked at. The scan stops at 100 000 locks");
+    expect(doctor.stdout).not.toContain("--budget");
   });
 
   test.each([

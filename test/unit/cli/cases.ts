@@ -189,7 +189,7 @@ const listed: Listed = {
   ],
   looked: 812_034,
   total: 812_034,
-  isComplete: true,
+  partial: undefined,
   tookMs: 9_040,
 };
 const seldom: Listed = {
@@ -202,13 +202,16 @@ const seldom: Listed = {
   ],
 };
 
-const partial = { looked: 910_000, total: 104_000_000, isComplete: false, tookMs: 10_003 };
+const large = {
+  ...{ looked: 910_000, total: 104_000_000, tookMs: 10_003 },
+  partial: "Use a longer --budget",
+};
 
 const lists: Case[] = [
   list("Some locks", listed),
   list("No locks", { ...listed, locks: [], looked: 3, tookMs: 2 }),
   list("What is seldom seen", seldom),
-  list("A large Redis", { ...listed, ...partial }, "--no-ids", "--limit", "2"),
+  list("A large Redis", { ...listed, ...large }, "--no-ids", "--limit", "2"),
 ];
 
 /** The looks of `watch` that saw a change or stand before one, each so many ms after the first. */
