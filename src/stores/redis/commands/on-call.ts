@@ -40,7 +40,7 @@ local function longest_life(held)
     return ${longestCooldownMs}
   end
   -- Without the field that freeScript adds for a life that is not ours.
-  if string.match(held, '^freed:${uuid}:[^:]*:%d+:[^:]*$') then
+  if string.match(held, '^freed:(${uuid}):[^:]*:%d+:[^:]*$') then
     return ${longestTtlMs}
   end
 end

@@ -93,11 +93,11 @@ function text(value: LuaValue, of: string): string {
 
 const patterns = new Map<string, RegExp>();
 
-/** Of Lua's patterns: one capture from the beginning on, hexadecimal digits, digits, and what is meant literally. */
+/** Of Lua's patterns: one capture from the beginning on, hexadecimal digits, digits, all up to a colon, and what is meant literally. */
 function patternOf(pattern: string): RegExp {
   let known = patterns.get(pattern);
   if (known !== undefined) return known;
-  const [, inner, end] = /^\^((?:%[xd-]|[\w:+]|[()](?![()]))+)(\$?)$/.exec(pattern) ?? [];
+  const [, inner, end] = /^\^((?:%[xd-]|\[\^:\]\*|[\w:+]|[()](?![()]))+)(\$?)$/.exec(pattern) ?? [];
   if (inner === undefined || inner.split("(").length !== 2) {
     throw new Error(`the pattern ${pattern} is not simulated`);
   }
