@@ -90,7 +90,6 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
   protected override end(outcome: RetireMessage["outcome"] = "abandoned"): void {
     this.hasEnded = true;
     this.runtime.timers.clear(this);
-    this.report("unconfirmed");
     if (this.#retires && retireChannel.hasSubscribers) {
       const durationMs = performance.now() - this.startedAt;
       publish(retireChannel, this.command, { outcome, durationMs });
