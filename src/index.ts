@@ -74,7 +74,7 @@ export type {
 export type { AcquireOptions, Submission } from "./lock/submission.ts";
 export type { UserId } from "./lock/submit-key.ts";
 export { type LockedWork, SubmitLock } from "./lock/submit-lock.ts";
-export type { WithLockOptions } from "./lock/with-lock.ts";
+export type { WithLockOptions } from "./lock/waiting.ts";
 export { MemoryStore } from "./stores/memory-store.ts";
 export type { RedisClient } from "./stores/redis/clients/port-of.ts";
 export { RedisStore, type RedisStoreOptions } from "./stores/redis/redis-store.ts";

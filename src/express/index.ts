@@ -119,17 +119,17 @@ export function submitGuard<Req extends IncomingMessage = Request>(
     },
   });
 
-  /** Admits, then runs `handler`, or `next` in a plain guard. Never rejects: `next` gets errors. */
+  /** Admits, then runs `handler`. Never rejects: `next` gets errors. */
   async function enter(
     req: IncomingMessage,
     res: ServerResponse,
     next: Next,
-    handler?: (forward: Next) => unknown,
+    handler: (forward: Next) => unknown,
   ): Promise<void> {
     try {
       const admission = await admit(resolved, req as Req, new NodeExchange(req, res));
       if (admission.kind === "gone") return;
-      if (admission.kind === "answered") {
+      if (admission.kind === "answer") {
         await admission.answer(req as Req, res as Response, (error) => {
           const why =
             "one of the guard's functions that answer (onContended and the others) called next() without an error. Send an answer, or call next(error)";
@@ -137,14 +137,15 @@ export function submitGuard<Req extends IncomingMessage = Request>(
         });
         return;
       }
-      const { held, wanted } = admission;
-      if (held !== undefined) {
-        (req as Request).submitLease = held.lease as Lease;
-        if (held.submission !== undefined) (req as Request).submission = held.submission;
-        if (wanted !== undefined) held.capture = new ResponseCapture(res, wanted);
+      if (admission.kind === "unlocked") {
+        await handler(next);
+        return;
       }
-      if (handler === undefined) next();
-      else await run(handler, next, held);
+      const { held, wanted } = admission;
+      (req as Request).submitLease = held.lease;
+      if (held.submission !== undefined) (req as Request).submission = held.submission;
+      held.begin(wanted && new ResponseCapture(res, wanted));
+      await run(handler, next, held);
     } catch (error) {
       if (!goesOn(error)) next(error);
       else next(new Error(`the handler or a callback threw ${String(error)} instead of an Error`));
@@ -152,7 +153,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
   }
 
   function submitGuardMiddleware(req: IncomingMessage, res: ServerResponse, next: Next): void {
-    void enter(req, res, next);
+    void enter(req, res, next, (forward) => forward());
   }
 
   function protect(handler: RequestHandler): RequestHandler {
@@ -176,15 +177,14 @@ export function submitGuard<Req extends IncomingMessage = Request>(
 async function run(
   handler: (forward: Next) => unknown,
   next: Next,
-  held: RequestLease | undefined,
+  held: RequestLease,
 ): Promise<void> {
-  held?.begin();
   let passedOn = false;
   let isPromise = false;
   // After next(), later handlers go on unseen; after next(error), the answer is not the handler's.
   const forward: Next = (error) => {
     if (goesOn(error)) passedOn = true;
-    else held?.capture?.failed();
+    else held.failed();
     next(error);
   };
   try {
@@ -192,16 +192,16 @@ async function run(
     isPromise = typeof returned?.then === "function";
     if (isPromise) await returned;
   } catch (error) {
-    held?.capture?.failed();
-    if (isPromise) held?.finished();
+    held.failed();
+    if (isPromise) held.finished();
     // A handler without a promise may have started work before it threw.
-    else held?.detached();
+    else held.detached();
     throw error;
   }
-  if (passedOn) held?.detached();
-  else if (isPromise) held?.finished();
+  if (passedOn) held.detached();
+  else if (isPromise) held.finished();
   // The end of a handler without a promise cannot be seen.
-  else held?.detached(warnIfHeldToMaxHold);
+  else held.detached(warnIfHeldToMaxHold);
 }
 
 /** Answers on the bare response. Headers that were set before stay, such as those of CORS. */

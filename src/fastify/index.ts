@@ -101,14 +101,14 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
     const run = () => Reflect.apply(handler, app, [request, reply]);
     // Fastify sends an empty answer for a promise of `undefined`, and waits for `reply`.
     const orReply = (value: unknown) => (value === undefined ? reply : value);
-    if (admission.kind === "answered") return orReply(await admission.answer(request, reply));
-    const { held, wanted } = admission;
-    if (held === undefined) return orReply(run());
-    request.submitLease = held.lease as Lease;
+    if (admission.kind === "answer") return orReply(await admission.answer(request, reply));
+    if (admission.kind === "unlocked") return orReply(run());
+    const { held, isOwner, wanted } = admission;
+    request.submitLease = held.lease;
     if (held.submission !== undefined) request.submission = held.submission;
-    // The guard around this one watches the reply.
-    if (held.exchange !== exchange) return orReply(run());
+    if (!isOwner) return orReply(run());
     const watch = new ReplyWatch(reply, held, wanted, exchange);
+    held.begin(wanted && watch);
     return await runHeld(run, held, watch, reply);
   }
 
@@ -134,7 +134,6 @@ async function runHeld(
   watch: ReplyWatch,
   reply: FastifyReply,
 ): Promise<unknown> {
-  held.begin();
   let isPromise = false;
   try {
     const returned = run();

@@ -1,6 +1,6 @@
 import type { FastifyReply } from "fastify";
-import type { WantedAnswer } from "../http/options.ts";
-import type { Capture, RequestLease } from "../http/request-lease.ts";
+import type { Capture, WantedAnswer } from "../http/port.ts";
+import type { RequestLease } from "../http/request-lease.ts";
 import { listedHeaders } from "../http/stored-answer.ts";
 import type { AnswerToStore } from "../lock/record.ts";
 import { isNodeStream, isOfWeb, type NodeStream, ResponseCapture } from "../node/capture.ts";
@@ -38,7 +38,6 @@ export class ReplyWatch implements Capture {
     this.#wanted = wanted;
     if (wanted !== undefined) {
       this.#raw = new ResponseCapture(reply.raw, wanted);
-      held.capture = this;
     }
     const { send, then } = reply;
     reply.send = (payload) => {

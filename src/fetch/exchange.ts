@@ -1,4 +1,4 @@
-import type { Exchange } from "../http/request-lease.ts";
+import type { Exchange } from "../http/port.ts";
 
 /** A `Request`, and the end of its response as far as fetch shows it. */
 export class FetchExchange implements Exchange {
@@ -6,12 +6,12 @@ export class FetchExchange implements Exchange {
   leaseEnds?: (ended: Promise<unknown>) => void;
   ended = false;
   closed: boolean;
-  #watcher: { responseChanged(): void } | undefined;
+  watcher: { responseChanged(): void } | undefined;
   #cancel: (() => void) | undefined;
   readonly #onAbort = (): void => {
     this.closed = true;
     this.#cancel?.();
-    this.#watcher?.responseChanged();
+    this.watcher?.responseChanged();
   };
 
   constructor(request: Request) {
@@ -37,8 +37,7 @@ export class FetchExchange implements Exchange {
     return this.header(name)?.split(",") ?? [];
   }
 
-  watch(watcher: { responseChanged(): void }): void {
-    this.#watcher = watcher;
+  watch(): void {
     this.request.signal?.addEventListener("abort", this.#onAbort);
   }
 
@@ -55,6 +54,6 @@ export class FetchExchange implements Exchange {
   /** The response is complete, or its body was ended, cancelled or broken off. */
   end(): void {
     this.ended = true;
-    this.#watcher?.responseChanged();
+    this.watcher?.responseChanged();
   }
 }

@@ -3,10 +3,10 @@ import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
 import type { Problem, RequestSubmission } from "../http/public.ts";
 import { prefersHtml } from "../http/refusals.ts";
-import type { Capture, RequestLease } from "../http/request-lease.ts";
+import type { RequestLease } from "../http/request-lease.ts";
 import { headersToRepeat, listedHeaders } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
-import type { StoredAnswer } from "../lock/record.ts";
+import type { AnswerToStore, StoredAnswer } from "../lock/record.ts";
 import { describe, invalidOption, warnOnce } from "../validation.ts";
 import { FetchExchange } from "./exchange.ts";
 import { payloadOf } from "./payload.ts";
@@ -116,44 +116,45 @@ export function submitGuard<Req extends Request = Request>(
     const admission = await admit(resolved, request, exchange);
     // It has no reader. Proxies log 499 for a client that has left.
     if (admission.kind === "gone") return new Response(null, { status: 499 });
-    if (admission.kind === "answered") {
+    if (admission.kind === "answer") {
       const answer = await admission.answer(request);
       if (isResponse(answer)) return answer;
       throw new InvalidOptionError(
         `the guard's functions that answer (onContended and the others): expected a Response, got ${describe(answer)}`,
       );
     }
-    const { held, wanted } = admission;
-    if (held === undefined) return await handler(request, ...rest);
-    found.set(request, { lease: held.lease as Lease, submission: held.submission });
-    held.begin();
+    if (admission.kind === "unlocked") return await handler(request, ...rest);
+    const { held, isOwner, wanted } = admission;
+    found.set(request, { lease: held.lease, submission: held.submission });
+    let said: AnswerToStore | undefined;
+    let hasFailed = false;
+    const failed = () => {
+      hasFailed = true;
+    };
+    held.begin(wanted && { answer: () => (hasFailed ? undefined : said), failed });
     let response: Response;
     try {
       response = await handler(request, ...rest);
     } catch (error) {
-      held.capture = noAnswer;
+      held.failed();
       exchange.end();
       held.finished();
       throw error;
     }
-    // The guard around this one watches the response.
-    if (held.exchange !== exchange || !isResponse(response)) {
+    if (!isOwner || !isResponse(response)) {
       exchange.end();
       held.finished();
       return response;
     }
-    let body: Uint8Array | undefined;
-    if (wanted !== undefined) {
-      const { status } = response;
-      const headers = listedHeaders(wanted.storedHeaders, [...response.headers]);
-      held.capture ??= { answer: () => ({ status, headers, body }), failed: () => {} };
-    }
     const { response: sent, cancel } = await untilOver(
       response,
       wanted?.maxBodyBytes ?? 0,
-      (bytes, isUnanswered) => {
-        body = bytes;
-        if (isUnanswered) held.capture = noAnswer;
+      (body, isUnanswered) => {
+        if (isUnanswered) failed();
+        if (wanted !== undefined) {
+          const headers = listedHeaders(wanted.storedHeaders, [...response.headers]);
+          said = { status: response.status, headers, body };
+        }
         exchange.end();
         held.finished();
       },
@@ -185,9 +186,6 @@ function isResponse(value: unknown): value is Response {
   const { body, headers, status } = Object(value);
   return typeof status === "number" && headers !== undefined && body !== undefined;
 }
-
-/** For a handler that has failed. */
-const noAnswer: Capture = { answer: () => undefined, failed: () => {} };
 
 /** Resolves when the lease has ended: released, recorded or lost. */
 function endOf(exchange: FetchExchange, { lease: { signal } }: RequestLease): Promise<unknown> {

@@ -1,30 +1,38 @@
-import { setTimeout as sleep } from "node:timers/promises";
-import { InvalidOptionError, isSubmitLockError } from "../errors.ts";
+import { InvalidOptionError, isSubmitLockError, type LockClosedError } from "../errors.ts";
 import { publishReplay } from "../lock/channels.ts";
-import type { LookUp } from "../lock/on-call.ts";
+import type { SubmissionAttempt } from "../lock/lease.ts";
+import type { StoredAnswer } from "../lock/record.ts";
 import type { AcquireOptions } from "../lock/submission.ts";
 import type { UserId } from "../lock/submit-key.ts";
-import type { AnswerFunction, ResolvedGuardOptions, WantedAnswer } from "./options.ts";
-import type { AttemptLike, LockLike, Replay } from "./public.ts";
+import { silentStore, waitForEnd } from "../lock/waiting.ts";
+import type { ResolvedGuardOptions, ResolvedIdempotency } from "./options.ts";
+import type { AnswerFunction, Exchange, WantedAnswer } from "./port.ts";
+import type { GuardLock, Replay } from "./public.ts";
 import { problemOf, type RefusalReason } from "./refusals.ts";
-import { type Exchange, endLease, findLease, RequestLease } from "./request-lease.ts";
+import { endLease, findLease, RequestLease } from "./request-lease.ts";
 import { isReadable, listedHeaders } from "./stored-answer.ts";
-import { identify } from "./submission.ts";
+import { type IdentifiedSubmission, identify } from "./submission.ts";
 
 /** The decision about a request that has reached a guard. */
 export type Admission<Args extends unknown[]> =
-  /** Run the handler: under the lease `held`, or without one (`OPTIONS`, `skip`, "proceed"). */
+  /** Run the handler under the lease `held`. */
   | {
-      readonly kind: "pass";
-      /** The lease that this guard or an outer one has acquired for the request. */
-      readonly held?: RequestLease;
-      /** The part of the answer to capture; `undefined`: none, or an outer guard captures it. */
+      readonly kind: "run";
+      readonly held: RequestLease;
+      /** Rule 13: false where a guard around this one has the lease, watches and releases it. */
+      readonly isOwner: boolean;
+      /** The part of the answer to capture; `undefined` for none. */
       readonly wanted?: WantedAnswer | undefined;
     }
+  /** Run the handler without a lease: `OPTIONS`, `skip`, "proceed". */
+  | { readonly kind: "unlocked" }
   /** Neither run the handler nor answer: the client has left, or the request was answered. */
   | { readonly kind: "gone" }
   /** Call `answer`, and do not run the handler. */
-  | { readonly kind: "answered"; readonly answer: (...args: Args) => unknown };
+  | { readonly kind: "answer"; readonly answer: (...args: Args) => unknown };
+
+const unlocked = { kind: "unlocked" } as const;
+const gone = { kind: "gone" } as const;
 
 /** For `cooldownMs` without a submission: the cooldown depends on the answer's status alone. */
 const statusAlone: WantedAnswer = { storedHeaders: new Set(), maxBodyBytes: 0 };
@@ -41,159 +49,209 @@ export async function admit<Source, Args extends unknown[]>(
   exchange: Exchange,
 ): Promise<Admission<Args>> {
   // OPTIONS, such as a preflight of CORS, is not a submission.
-  if (exchange.method === "OPTIONS") return { kind: "pass" };
-  // Made before the first await, because the response may end during an await.
-  const own = new RequestLease(exchange, options);
-  let admission: Admission<Args> | undefined;
+  if (exchange.method === "OPTIONS") return unlocked;
+  // Before the first await, because the response may end during an await.
+  exchange.watch();
+  let isOwner = false;
   try {
-    if (options.skip !== undefined && (await options.skip(source))) return { kind: "pass" };
-    const userId = await options.userId(source);
-    // Rule 18: no user, no record.
-    admission =
-      userId === undefined || userId === null || userId === ""
-        ? refused(options, options.onAnonymous, source, own, { reason: "anonymous" })
-        : await hold(options, source, userId, own);
+    const admission = await decide(options, source, exchange);
     // Do not answer a request that was answered already, or whose client has left.
-    if (admission.kind === "answered" && own.isTooLate) admission = { kind: "gone" };
+    if (admission.kind === "answer" && isTooLate(exchange)) return gone;
+    isOwner = admission.kind === "run" && admission.isOwner;
     return admission;
   } finally {
-    if (admission?.kind !== "pass" || admission.held !== own) exchange.stop();
+    if (!isOwner) exchange.stop();
   }
 }
 
-async function hold<Source, Args extends unknown[]>(
+/** Whether the client has left, or the response was ended already. */
+function isTooLate({ closed, ended }: Exchange): boolean {
+  return closed || ended;
+}
+
+async function decide<Source, Args extends unknown[]>(
   options: ResolvedGuardOptions<Source, Args>,
   source: Source,
-  userId: UserId,
-  own: RequestLease,
+  exchange: Exchange,
 ): Promise<Admission<Args>> {
   const { cooldownMs, idempotency, lock } = options;
-  const key = lock.keyFor?.(userId);
-  const held = findLease(own.exchange.request, key);
-  if (held !== undefined) {
-    // The outer guard's options decide which answers are kept, and how long a cooldown is.
-    const isLost = idempotency !== undefined && held.options.idempotency !== idempotency;
-    if (isLost || (cooldownMs > 0 && held.options.cooldownMs !== cooldownMs)) {
-      throw new InvalidOptionError(
-        `${isLost ? "idempotency" : "cooldownMs"}: expected this option on the outermost of the guards that a request passes, got it on an inner one. Set it on the outermost guard`,
-      );
-    }
-    // Rule 13: this guard uses the outer guard's lease, and the outer guard releases it.
-    return { kind: "pass", held };
-  }
-  const found =
-    idempotency && (await identify(idempotency, options, source, own.exchange, key ?? ""));
-  if (own.isTooLate) return { kind: "gone" };
-  if (idempotency === undefined || found === undefined) {
-    return admitted(options, source, own, await lock.acquire(userId));
-  }
-  if ("reason" in found) return refused(options, options.onKeyMissing, source, own, found);
-  const { asked, submission } = found;
-  own.submission = submission;
-  let attempt = await lock.acquire(userId, asked);
-  let hasEnded: true | undefined;
-  if (attempt.outcome === "contended" && attempt.sameSubmission === true) {
-    const seen = await waitForAnswer(lock, userId, asked, idempotency.waitMs, own);
-    if (seen.outcome === "completed" || seen.outcome === "mismatched") attempt = seen;
-    else if (seen.outcome === "none") hasEnded = true;
-  }
-  if (attempt.outcome !== "completed") return admitted(options, source, own, attempt, hasEnded);
-  const { ageMs, answer: stored } = attempt;
-  const headers = listedHeaders(idempotency.storedHeaders, stored.headers);
-  const replay: Replay = { reason: "replay", answer: { ...stored, headers }, ageMs };
-  // A handler that calls `lease.complete` may have kept a status that a guard never keeps.
-  const isAnswer = stored.status >= 200 && stored.status < 500;
-  if (
-    isAnswer &&
-    (options.onReplay || isReadable(replay.answer, own.exchange.header("accept-encoding")))
-  ) {
-    publishReplay({ key: key ?? "", ageMs, source: submission.source });
-    const answer = options.onReplay ?? options.replay;
-    return { kind: "answered", answer: (...args) => answer(...args, replay) };
-  }
-  const why = { expiresInMs: 0, sameSubmission: true, answerUnavailable: true, isCooldown: false };
-  return refused(options, options.onContended, source, own, { reason: "contended", ...why });
-}
+  if (options.skip !== undefined && (await options.skip(source))) return unlocked;
 
-/**
- * Waits up to `waitMs` until the submission that is in flight has ended, and returns its outcome;
- * `in-flight` if it has not, or the client has left. Never takes the lock: nothing must run twice.
- */
-async function waitForAnswer(
-  lock: LockLike,
-  userId: UserId,
-  asked: AcquireOptions,
-  waitMs: number,
-  own: RequestLease,
-): Promise<LookUp> {
-  const endsAt = performance.now() + waitMs;
-  for (let pauseMs = 25; ; pauseMs = Math.min(2 * pauseMs, 200)) {
-    const leftMs = endsAt - performance.now();
-    if (leftMs <= 0) return { outcome: "in-flight" };
-    await sleep(Math.min(pauseMs, leftMs));
-    if (own.isTooLate) return { outcome: "in-flight" };
-    const found = await lock.lookUp?.(userId, asked);
-    // `unknown`: the store did not answer. Look again.
-    if (found !== undefined && found.outcome !== "in-flight" && found.outcome !== "unknown") {
-      return found;
-    }
+  const userId = await options.userId(source);
+  // Rule 18: no user, no record.
+  if (userId === undefined || userId === null || userId === "") {
+    if (options.onAnonymous === "proceed") return unlocked;
+    return refuse(options, source, { reason: "anonymous" });
   }
-}
 
-function admitted<Source, Args extends unknown[]>(
-  options: ResolvedGuardOptions<Source, Args>,
-  source: Source,
-  own: RequestLease,
-  attempt: Exclude<AttemptLike, { outcome: "completed" }>,
-  hasEnded?: true,
-): Admission<Args> {
+  const key = lock.keyFor(userId);
+  const outer = findLease(exchange.request, key);
+  if (outer !== undefined) {
+    checkInnerGuard(options, outer);
+    return { kind: "run", held: outer, isOwner: false };
+  }
+
+  const found = idempotency && (await identify(idempotency, options, source, exchange, key));
+  if (found !== undefined && "reason" in found) {
+    return refuse(options, source, found);
+  }
+  if (isTooLate(exchange)) return gone;
+
+  const { asked, submission } = found ?? {};
+  const attempt: Met =
+    asked === undefined || idempotency === undefined
+      ? await lock.acquire(userId)
+      : await acquireOrWait(lock, userId, asked, idempotency, exchange);
   switch (attempt.outcome) {
     case "acquired": {
-      if (own.isTooLate) {
-        endLease(attempt.lease, undefined, 0, own.exchange);
-        return { kind: "gone" };
+      if (isTooLate(exchange)) {
+        endLease(attempt.lease, undefined, 0, exchange);
+        return gone;
       }
-      own.hold(attempt.lease);
-      const ofStatus = options.cooldownMs > 0 ? statusAlone : undefined;
-      const wanted = own.submission === undefined ? ofStatus : options.idempotency;
-      return { kind: "pass", held: own, wanted };
+      const held = new RequestLease(exchange, attempt.lease, options, submission);
+      const ofStatus = cooldownMs > 0 ? statusAlone : undefined;
+      const wanted = submission === undefined ? ofStatus : idempotency;
+      return { kind: "run", held, isOwner: true, wanted };
+    }
+    case "completed": {
+      const { ageMs } = attempt;
+      const replay = replayOf(options, attempt, exchange);
+      if (replay !== undefined) {
+        publishReplay({ key, ageMs, source: submission?.source ?? "key" });
+        const answer = options.onReplay ?? options.replay;
+        return { kind: "answer", answer: (...args) => answer(...args, replay) };
+      }
+      const why = { expiresInMs: 0, sameSubmission: true, answerUnavailable: true } as const;
+      return refuse(
+        options,
+        source,
+        { reason: "contended", ...why, isCooldown: false },
+        submission,
+      );
     }
     case "contended": {
-      const { expiresInMs, isCooldown = false, sameSubmission = false } = attempt;
+      const { expiresInMs, hasEnded, isCooldown = false, sameSubmission = false } = attempt;
       const why = { expiresInMs, sameSubmission, answerUnavailable: false, hasEnded, isCooldown };
-      return refused(options, options.onContended, source, own, { reason: "contended", ...why });
+      return refuse(options, source, { reason: "contended", ...why }, submission);
     }
-    case "mismatched": {
-      const why = { reason: "mismatch", inFlight: attempt.inFlight } as const;
-      return refused(options, options.onMismatch, source, own, why);
-    }
+    case "mismatched":
+      return refuse(
+        options,
+        source,
+        { reason: "mismatch", inFlight: attempt.inFlight },
+        submission,
+      );
     case "unavailable": {
-      const { cause } = attempt;
+      const { cause, isRepeat } = attempt;
       // A wrong password or permission is not an outage: an operator would not see it in a 503.
       if (isSubmitLockError(cause) && cause.code === "SUBMIT_LOCK_MISCONFIGURED") throw cause;
-      // With "proceed", an order would run without a lock for a client that has left.
-      if (own.isTooLate) return { kind: "gone" };
-      const why = { reason: "unavailable", cause } as const;
-      return refused(options, options.onUnavailable, source, own, why);
+      // A repeat must not run beside its first request, nor an order for a client that has left.
+      if (options.onUnavailable === "proceed" && isRepeat !== true) {
+        return isTooLate(exchange) ? gone : unlocked;
+      }
+      return refuse(options, source, { reason: "unavailable", cause }, submission);
     }
   }
 }
 
-function refused<Source, Args extends unknown[]>(
+/** @throws InvalidOptionError for an option that only the outermost guard can keep. */
+function checkInnerGuard(
+  {
+    cooldownMs,
+    idempotency,
+  }: Pick<ResolvedGuardOptions<never, never>, "cooldownMs"> & {
+    readonly idempotency: unknown;
+  },
+  outer: RequestLease,
+): void {
+  const isLost = idempotency !== undefined && outer.options.idempotency !== idempotency;
+  if (!isLost && (cooldownMs === 0 || outer.options.cooldownMs === cooldownMs)) return;
+  throw new InvalidOptionError(
+    `${isLost ? "idempotency" : "cooldownMs"}: expected this option on the outermost of the guards that a request passes, got it on an inner one. Set it on the outermost guard`,
+  );
+}
+
+/** An attempt, and what a repeat has found out by waiting. */
+type Met = SubmissionAttempt & {
+  /** The same submission was in flight. */
+  readonly isRepeat?: true;
+  /** It has ended meanwhile, and kept no answer. */
+  readonly hasEnded?: true;
+};
+
+/** One attempt. If the same submission is in flight, waits for its end, and never runs it again. */
+async function acquireOrWait(
+  lock: GuardLock,
+  userId: UserId,
+  asked: AcquireOptions,
+  { acquireTimeoutMs, waitMs }: ResolvedIdempotency<never>,
+  exchange: Exchange,
+): Promise<Met> {
+  const attempt = await lock.acquire(userId, asked);
+  if (attempt.outcome !== "contended" || attempt.sameSubmission !== true) return attempt;
+  const look = () => lock.lookUp(userId, asked);
+  try {
+    const seen = await waitForEnd(look, waitMs, acquireTimeoutMs, () => isTooLate(exchange));
+    if (seen.outcome === "in-flight") return attempt;
+    if (seen.outcome === "none") return { ...attempt, hasEnded: true };
+    if (seen.outcome !== "unknown") return seen;
+    return { outcome: "unavailable", cause: silentStore(), isRepeat: true };
+  } catch (error) {
+    // The lock was closed while the request waited.
+    return { outcome: "unavailable", cause: error as LockClosedError, isRepeat: true };
+  }
+}
+
+/** The answer for a repeat; `undefined` where it was not kept, or this client cannot read it. */
+function replayOf(
+  { idempotency, onReplay }: ResolvedGuardOptions<never, never>,
+  { ageMs, answer: stored }: { readonly ageMs: number; readonly answer: StoredAnswer },
+  exchange: Exchange,
+): Replay | undefined {
+  const headers = listedHeaders(idempotency?.storedHeaders ?? new Set(), stored.headers);
+  const answer = { ...stored, headers };
+  // A handler that calls `lease.complete` may have kept a status that a guard never keeps.
+  if (answer.status < 200 || answer.status >= 500) return undefined;
+  const isShown = onReplay !== undefined || isReadable(answer, exchange.header("accept-encoding"));
+  return isShown ? { reason: "replay", answer, ageMs } : undefined;
+}
+
+function refuse<Source, Args extends unknown[]>(
   options: ResolvedGuardOptions<Source, Args>,
-  choice: "reject" | "proceed" | AnswerFunction<Args, never> = "reject",
   source: Source,
-  own: RequestLease,
   why: RefusalReason,
+  submission?: IdentifiedSubmission,
 ): Admission<Args> {
-  if (choice === "proceed") return { kind: "pass" };
-  const respond = choice === "reject" ? options.reject : choice;
+  const choice = answerFor(options, why);
+  const respond = typeof choice === "function" ? choice : options.reject;
+  const isDerived =
+    submission === undefined
+      ? options.idempotency?.submissionId !== undefined
+      : submission.source === "derived";
   const answer = (...args: Args) => {
     const { docs } = options.idempotency ?? {};
-    const isDerived = own.submission?.source === "derived";
     // The problem is made when the answer is called: never for a client that has left before.
     const problem = problemOf(why, { docs, isDerived, prefersPage: options.prefersPage(source) });
     return respond(...args, { ...why, problem } as never);
   };
-  return { kind: "answered", answer };
+  return { kind: "answer", answer };
+}
+
+/** The application's own choice for a refusal. */
+function answerFor<Source, Args extends unknown[]>(
+  options: ResolvedGuardOptions<Source, Args>,
+  { reason }: RefusalReason,
+): "reject" | "proceed" | AnswerFunction<Args, never> | undefined {
+  switch (reason) {
+    case "anonymous":
+      return options.onAnonymous;
+    case "contended":
+      return options.onContended;
+    case "mismatch":
+      return options.onMismatch;
+    case "unavailable":
+      return options.onUnavailable;
+    default:
+      return options.onKeyMissing;
+  }
 }

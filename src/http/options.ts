@@ -1,26 +1,22 @@
 import { InvalidOptionError } from "../errors.ts";
 import { resolveRetainMs } from "../lock/submission.ts";
 import type { UserId } from "../lock/submit-key.ts";
-import { checkMs, checkOptionNames, hasMembers, invalidOption } from "../validation.ts";
+import { isSubmitLock } from "../lock/submit-lock.ts";
+import { checkMs, checkOptionNames, describe, hasMembers, invalidOption } from "../validation.ts";
+import type { Adapter, AnswerFunction, WantedAnswer } from "./port.ts";
 import type {
   Anonymous,
   Contended,
+  GuardLock,
   IdempotencyOptions,
   KeyMissing,
-  LockLike,
   Mismatch,
   NoUser,
   Replay,
   StorePolicy,
   Unavailable,
 } from "./public.ts";
-import type { Refusal } from "./refusals.ts";
 import { resolveStoredHeaders } from "./stored-answer.ts";
-
-/** Answers a request instead of its handler. `Args` are the arguments of a framework's handler. */
-export type AnswerFunction<Args extends unknown[], Info, Result = unknown> = (
-  ...args: [...args: Args, info: Info]
-) => Result;
 
 /**
  * The options of a guard. `Source` is the argument of its callbacks, such as a request. `Args` are
@@ -29,7 +25,7 @@ export type AnswerFunction<Args extends unknown[], Info, Result = unknown> = (
  */
 export interface GuardOptions<Source, Args extends unknown[], Result = unknown> {
   /** A `SubmitLock`. */
-  readonly lock: LockLike;
+  readonly lock: GuardLock;
   /**
    * Whose submission this is: a string of 1 to 200 characters, a safe integer or a bigint. Take it
    * from the session or token that was verified, never from the body. `undefined`, `null` and `""`
@@ -71,18 +67,6 @@ export interface GuardOptions<Source, Args extends unknown[], Result = unknown> 
   readonly onReplay?: AnswerFunction<Args, Replay, Result> | undefined;
 }
 
-/** The functions that the adapter of a framework adds to the options. */
-interface Adapter<Source, Args extends unknown[]> {
-  /** Sends the problem of a refusal for which the application has no answer of its own. */
-  readonly reject: AnswerFunction<Args, Refusal>;
-  prefersPage(source: Source): boolean;
-  readonly replay: AnswerFunction<Args, Replay>;
-  /** The path as the client sent it, with the mount path that a router may cut off. */
-  path(source: Source): string;
-  /** The content of a request that has an `Idempotency-Key`, where there is no `fingerprint`. */
-  payload(source: Source): unknown;
-}
-
 export interface ResolvedGuardOptions<Source, Args extends unknown[]>
   extends Omit<GuardOptions<Source, Args>, "idempotency" | "cooldownMs">,
     Adapter<Source, Args> {
@@ -90,20 +74,18 @@ export interface ResolvedGuardOptions<Source, Args extends unknown[]>
   readonly cooldownMs: number;
 }
 
-/** Its `docs` are safe within a header. */
 export interface ResolvedIdempotency<Source>
-  extends Pick<IdempotencyOptions<Source>, "submissionId" | "fingerprint" | "docs"> {
+  extends Pick<IdempotencyOptions<Source>, "submissionId" | "fingerprint">,
+    WantedAnswer {
   readonly key: "optional" | "required" | "ignored";
   readonly retainMs: number;
   readonly store: StorePolicy;
-  /** In lower case. */
-  readonly storedHeaders: ReadonlySet<string>;
-  readonly maxBodyBytes: number;
   readonly waitMs: number;
+  /** Has been validated for use in a header. */
+  readonly docs: string | undefined;
+  /** Of the guard's lock, in milliseconds. */
+  readonly acquireTimeoutMs: number;
 }
-
-/** The part of an answer to capture. */
-export type WantedAnswer = Pick<ResolvedIdempotency<never>, "storedHeaders" | "maxBodyBytes">;
 
 const guardNames = [
   "lock",
@@ -139,30 +121,25 @@ export function resolveGuardOptions<Source, Args extends unknown[]>(
   checkOptionNames("submitGuard", options, guardNames);
   const { lock, userId, skip, cooldownMs = 0, onAnonymous, onContended, onUnavailable } = options;
   const { onKeyMissing, onMismatch, onReplay } = options;
-  if (hasMembers(lock, ["attach"])) {
+  if (!isSubmitLock(lock)) {
+    const came = hasMembers(lock, ["attach"]) ? "a store" : describe(lock);
     throw new InvalidOptionError(
-      "lock: expected a SubmitLock, got a store: write lock: new SubmitLock({ store })",
+      `lock: expected a SubmitLock, got ${came}. Write new SubmitLock({ store }): in a test with new MemoryStore(), over a store of your own with a class that implements LockStore`,
     );
   }
-  if (!hasMembers(lock, ["acquire"]) || typeof lock.acquire !== "function") {
-    throw invalidOption("lock", "a SubmitLock", lock);
-  }
   if (typeof userId !== "function") {
-    throw invalidOption("userId", "a function that tells whose request it is", userId);
+    throw invalidOption("userId", "a function that returns the user's id", userId);
   }
   const functions = { skip, onContended, onKeyMissing, onMismatch, onReplay };
   for (const [name, value] of Object.entries(functions)) checkFunction(name, value);
   checkFunction("onAnonymous", onAnonymous, "reject", "proceed");
   checkFunction("onUnavailable", onUnavailable, "reject", "proceed");
   checkMs("cooldownMs", cooldownMs, 0, 60_000);
-  if (cooldownMs > 0) having(lock, "requireRecords", "cooldownMs").requireRecords("cooldownMs");
+  if (cooldownMs > 0) lock.requireRecords("cooldownMs");
   let idempotency: ResolvedIdempotency<Source> | undefined;
   if (options.idempotency !== undefined) {
-    const able = having(lock, "requireRecords", "idempotency");
-    const { acquireTimeoutMs } = able.requireRecords("idempotency");
+    const { acquireTimeoutMs } = lock.requireRecords("idempotency");
     idempotency = resolveIdempotencyOptions(options.idempotency, acquireTimeoutMs);
-    having(lock, "keyFor", "idempotency");
-    if (idempotency.waitMs > 0) having(lock, "lookUp", "waitMs");
   }
   const answers = { ...functions, onAnonymous, onUnavailable };
   return { lock, userId, idempotency, cooldownMs, ...answers, ...adapter };
@@ -204,6 +181,7 @@ export function resolveIdempotencyOptions<Source>(
     maxBodyBytes,
     waitMs: checkMs("idempotency.waitMs", waitMs, 0, 30_000),
     docs: resolveDocs(options.docs),
+    acquireTimeoutMs,
   };
 }
 
@@ -215,17 +193,7 @@ function resolveDocs(docs: unknown): string | undefined {
   throw invalidOption("idempotency.docs", "an absolute http or https URL", docs);
 }
 
-/** @throws InvalidOptionError for a lock without the member, such as one of an older copy. */
-function having<Name extends keyof LockLike>(lock: LockLike, member: Name, feature: string) {
-  if (lock[member] === undefined) {
-    throw new InvalidOptionError(
-      `${feature}: expected lock to be a SubmitLock, got an object without ${member}`,
-    );
-  }
-  return lock as LockLike & Required<Pick<LockLike, Name>>;
-}
-
-/** @param words what the option may be beside a function. */
+/** @param words the values that the option accepts beside a function. */
 function checkFunction(name: string, value: unknown, ...words: readonly unknown[]): void {
   if (value === undefined || typeof value === "function" || words.includes(value)) return;
   const expected = words.map((word) => `"${word}"`).join(", ");

@@ -1,35 +1,11 @@
 /** The types that every adapter exports beside its guard. This file has no values. */
-import type { Attempt, Lease, SubmissionAttempt } from "../lock/lease.ts";
-import type { LookUp } from "../lock/on-call.ts";
 import type { StoredAnswer } from "../lock/record.ts";
-import type { AcquireOptions } from "../lock/submission.ts";
-import type { UserId } from "../lock/submit-key.ts";
+import type { SubmitLock } from "../lock/submit-lock.ts";
 
 export type { ReplayMessage } from "../lock/channels.ts";
 
-/** The members of a lease that a guard uses or hands to the handlers. */
-export interface LeaseLike
-  extends Pick<Lease, "key" | "ownerId" | "signal" | "remainingMs">,
-    Partial<Pick<Lease, "complete" | "fencingToken">> {
-  release(options?: { readonly cooldownMs?: number }): Promise<unknown>;
-}
-
-/** How an attempt on a `LockLike` ended. */
-export type AttemptLike =
-  | Exclude<SubmissionAttempt, { outcome: "acquired" }>
-  | (Omit<Extract<Attempt, { outcome: "acquired" }>, "lease"> & { readonly lease: LeaseLike });
-
-/** The members of a lock that a guard uses. A `SubmitLock` of another copy of the package fits. */
-export interface LockLike {
-  acquire(userId: UserId): Promise<Exclude<AttemptLike, { outcome: "completed" | "mismatched" }>>;
-  acquire(userId: UserId, options: AcquireOptions): Promise<AttemptLike>;
-  /** Needed for `idempotency`. Without it, two guards on one request contend with each other. */
-  keyFor?(userId: UserId): string;
-  /** Needed for `idempotency` and `cooldownMs`. */
-  requireRecords?(feature: string): { readonly acquireTimeoutMs: number };
-  /** Needed for `idempotency.waitMs`. */
-  lookUp?(userId: UserId, options: AcquireOptions): Promise<LookUp>;
-}
+/** A `SubmitLock` of any copy of the package, by the members that a guard calls. */
+export type GuardLock = Pick<SubmitLock, "acquire" | "keyFor" | "lookUp" | "requireRecords">;
 
 /** No user: the submission is anonymous. */
 export type NoUser = undefined | null | "";

@@ -1,42 +1,11 @@
 import { isSubmitLockError } from "../errors.ts";
-import { UserLease } from "../lock/lease.ts";
+import type { Lease } from "../lock/lease.ts";
 import type { AnswerToStore } from "../lock/record.ts";
 import { warnOnce } from "../validation.ts";
 import type { ResolvedGuardOptions } from "./options.ts";
-import type { LeaseLike } from "./public.ts";
+import type { Capture, Exchange } from "./port.ts";
 import { isStored } from "./stored-answer.ts";
 import { IdentifiedSubmission } from "./submission.ts";
-
-/** A request and the end of its response, as an adapter shows them. */
-export interface Exchange {
-  /** The object by which the guards of one request find each other's lease. */
-  readonly request: object;
-  readonly method: string | undefined;
-  /** The value of a header, its lines joined; the name in lower case. */
-  header(name: string): string | undefined;
-  /** The lines of a header as they were sent. */
-  headerLines(name: string): readonly string[];
-  /** Begins to watch the response; `responseChanged` follows whenever a member below may change. */
-  watch(watcher: { responseChanged(): void }): void;
-  /** The handler has ended the response, even after its client has left. */
-  readonly ended: boolean;
-  /** The client has left, or cannot read the rest of the response. */
-  readonly closed: boolean;
-  /** Whether the response will not change any more once the work is done. */
-  readonly isOver: boolean;
-  /** No longer watches the response. */
-  stop(): void;
-  /** Gets the promise of the release or complete, for platforms that freeze behind an answer. */
-  leaseEnds?(ended: Promise<unknown>): void;
-}
-
-/** Captures the answer that a handler gives to a request. */
-export interface Capture {
-  /** Returns `undefined` without an answer; its `body` is `undefined` if incomplete or too long. */
-  answer(): AnswerToStore | undefined;
-  /** The handler has failed: an answer that is given from now on is not its own. */
-  failed(): void;
-}
 
 type HoldOptions = Pick<ResolvedGuardOptions<never, never>, "cooldownMs" | "idempotency">;
 
@@ -47,44 +16,47 @@ type HoldOptions = Pick<ResolvedGuardOptions<never, never>, "cooldownMs" | "idem
  */
 export class RequestLease {
   readonly exchange: Exchange;
+  readonly lease: Lease;
   /** The options of the guard that acquired the lease. */
   readonly options: HoldOptions;
-  /** Set by `hold`. */
-  lease!: LeaseLike;
-  submission: IdentifiedSubmission | undefined;
-  /** Set by the adapter before the handler runs, if any of its answer must be captured. */
-  capture: Capture | undefined;
-  #isHeld = false;
+  readonly submission: IdentifiedSubmission | undefined;
+  #capture: Capture | undefined;
+  #isHeld = true;
   /** How many pieces of work have begun and not returned. */
   #running = 0;
   #isFinished = false;
   #onAbandoned: ((held: RequestLease) => void) | undefined;
 
-  /** Starts watching the response at once: it may end while the user is still being looked up. */
-  constructor(exchange: Exchange, options: HoldOptions) {
+  /** Neither the work nor the response may be over yet. */
+  constructor(
+    exchange: Exchange,
+    lease: Lease,
+    options: HoldOptions,
+    submission: IdentifiedSubmission | undefined,
+  ) {
     this.exchange = exchange;
-    this.options = options;
-    exchange.watch(this);
-  }
-
-  /** Whether the client has left, or the response was ended already. */
-  get isTooLate(): boolean {
-    return this.exchange.closed || this.exchange.ended;
-  }
-
-  /** Keeps the lease until work and response are over. Neither may be over yet. */
-  hold(lease: LeaseLike): void {
     this.lease = lease;
-    this.#isHeld = true;
-    const { request } = this.exchange;
-    const others = leases.get(request);
-    if (others === undefined) leases.set(request, [this]);
+    this.options = options;
+    this.submission = submission;
+    exchange.watcher = this;
+    const others = leases.get(exchange.request);
+    if (others === undefined) leases.set(exchange.request, [this]);
     else others.push(this);
   }
 
-  /** A piece of work begins. Call exactly one of `finished` and `detached` when it returns. */
-  begin(): void {
+  /**
+   * A piece of work begins. Call exactly one of `finished` and `detached` when it returns.
+   *
+   * @param capture captures the answer, where the guard that owns the lease wants any of it.
+   */
+  begin(capture?: Capture): void {
+    this.#capture ??= capture;
     this.#running++;
+  }
+
+  /** The handler has failed: an answer that is given from now on is not its own. */
+  failed(): void {
+    this.#capture?.failed();
   }
 
   /** A piece of work has returned, and no part of it goes on. */
@@ -129,23 +101,16 @@ export class RequestLease {
     const ofRequest = leases.get(exchange.request) ?? [];
     if (ofRequest.length === 1) leases.delete(exchange.request);
     else ofRequest.splice(ofRequest.indexOf(this), 1);
-    const answer = this.capture?.answer();
+    const answer = this.#capture?.answer();
     const hasSucceeded = answer !== undefined && answer.status >= 200 && answer.status < 400;
     const cooldownMs = hasSucceeded ? this.options.cooldownMs : 0;
     const kept = answer !== undefined && this.#isKept(answer) ? answer : undefined;
-    if (outerWorkMs <= cooldownMs) {
-      endLease(lease, kept, cooldownMs, exchange);
-      return;
-    }
     try {
-      if (lease instanceof UserLease) {
-        endLease(lease, kept, outerWorkMs, exchange);
-        return;
-      }
+      endLease(lease, kept, Math.max(cooldownMs, outerWorkMs), exchange);
     } catch {
       // The lock's store has no cooldowns, and the lease was not ended.
+      setTimeout(() => endLease(lease, kept, 0, exchange), outerWorkMs);
     }
-    setTimeout(() => endLease(lease, kept, cooldownMs, exchange), outerWorkMs);
   }
 
   #isKept(answer: AnswerToStore): boolean {
@@ -172,37 +137,21 @@ export class RequestLease {
 const leases = new WeakMap<object, RequestLease[]>();
 
 /** Rule 13: the valid lease on this key that an outer guard has acquired for the request. */
-export function findLease(request: object, key: string | undefined): RequestLease | undefined {
+export function findLease(request: object, key: string): RequestLease | undefined {
   // A lost lease protects nothing: `undefined` makes the inner guard try to take the lock itself.
   return leases.get(request)?.find(({ lease }) => lease.key === key && lease.remainingMs() > 0);
 }
 
 /** Ends a lease: `complete` with an answer, `release` without one. Rule 8: neither is awaited. */
 export function endLease(
-  lease: LeaseLike,
+  lease: Lease,
   answer: AnswerToStore | undefined,
   cooldownMs: number,
   exchange: Exchange,
 ): void {
   const options = cooldownMs > 0 ? { cooldownMs } : undefined;
-  const isOurs = lease instanceof UserLease;
-  try {
-    const ended =
-      answer === undefined || lease.complete === undefined
-        ? lease.release(options)
-        : lease.complete(answer, options);
-    // The promises of a UserLease never reject.
-    const settled = isOurs ? ended : ended?.catch(warnOfForeignLock);
-    if (settled !== undefined) exchange.leaseEnds?.(settled);
-  } catch (error) {
-    if (isOurs) throw error;
-    warnOfForeignLock(error);
-  }
-}
-
-/** An error of a lock that is not ours must not end the process, nor make `res.end()` throw. */
-function warnOfForeignLock(error: unknown): void {
-  warnOnce("SUBMIT_LOCK_RELEASE_FAILED", `the guard's lock failed to end a lease: ${error}`);
+  const ended = answer === undefined ? lease.release(options) : lease.complete(answer, options);
+  exchange.leaseEnds?.(ended);
 }
 
 /** Warns at `maxHoldMs`: the client of this lease has left, and its handler returned no promise. */

@@ -1,8 +1,8 @@
 import { type AcquireOptions, checkText, hash22, isText } from "../lock/submission.ts";
 import { fingerprintOf } from "./fingerprint.ts";
-import type { ResolvedGuardOptions, ResolvedIdempotency } from "./options.ts";
+import type { ResolvedIdempotency } from "./options.ts";
+import type { Adapter, Exchange } from "./port.ts";
 import type { KeyMissing, RequestSubmission } from "./public.ts";
-import type { Exchange } from "./request-lease.ts";
 
 /** The submission of a request, which remembers whether `doNotStore` was called. */
 export class IdentifiedSubmission implements RequestSubmission {
@@ -38,7 +38,7 @@ type Identification =
  */
 export async function identify<Source>(
   options: ResolvedIdempotency<Source>,
-  { path, payload }: Pick<ResolvedGuardOptions<Source, never>, "path" | "payload">,
+  { path, payload }: Pick<Adapter<Source, never>, "path" | "payload">,
   source: Source,
   exchange: Exchange,
   scope: string,

@@ -1,6 +1,5 @@
 import type { ParameterizedContext } from "koa";
-import type { WantedAnswer } from "../http/options.ts";
-import type { Capture } from "../http/request-lease.ts";
+import type { Capture, WantedAnswer } from "../http/port.ts";
 import { bodyToRepeat } from "../http/stored-answer.ts";
 import type { AnswerToStore, StoredAnswer } from "../lock/record.ts";
 import { isNodeStream, isOfWeb, pickHeaders, ResponseCapture } from "../node/capture.ts";

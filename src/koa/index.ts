@@ -81,21 +81,20 @@ export function submitGuard<Ctx extends AnyContext = Context>(
     const admission = await admit(resolved, source, new NodeExchange(ctx.req, ctx.res));
     // The request was answered, or its client has left: Koa's own answer would be wrong either way.
     if (admission.kind === "gone") ctx.respond = false;
-    else if (admission.kind === "answered") await admission.answer(source);
-    else if (admission.held === undefined) await next();
+    else if (admission.kind === "answer") await admission.answer(source);
+    else if (admission.kind === "unlocked") await next();
     else {
       const { held, wanted } = admission;
       ctx.state["submitLease"] = held.lease;
       if (held.submission !== undefined) ctx.state["submission"] = held.submission;
       const capture = wanted && new ContextCapture(ctx, wanted);
-      held.capture ??= capture;
-      held.begin();
+      held.begin(capture);
       const bodies = new BodyStreams(ctx.response);
       try {
         await next();
         capture?.settled();
       } catch (error) {
-        held.capture?.failed();
+        held.failed();
         throw error;
       } finally {
         watch(ctx, bodies, held, capture);

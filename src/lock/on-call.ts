@@ -16,7 +16,7 @@ import {
 } from "./store.ts";
 import { encodeKeyPart } from "./submit-key.ts";
 import type { OnReport } from "./until-answered.ts";
-import { pauseBeforeRetry } from "./with-lock.ts";
+import { pauseBeforeRetry } from "./waiting.ts";
 
 /**
  * The content of a user's key, for a person who looks at it. Every duration is in whole

@@ -2,15 +2,14 @@ import {
   AnswerUnavailableError,
   InvalidValueError,
   LockContendedError,
-  LockUnavailableError,
   SubmissionMismatchError,
 } from "../errors.ts";
 import { within } from "../within.ts";
-import { closedAttempt, type SubmissionAttempt, UserLease } from "./lease.ts";
+import { type SubmissionAttempt, UserLease } from "./lease.ts";
 import type { LookUp } from "./on-call.ts";
 import type { LockRuntime } from "./runtime.ts";
 import type { LockedWork } from "./submit-lock.ts";
-import { pauseBeforeRetry } from "./with-lock.ts";
+import { silentStore, waitForEnd } from "./waiting.ts";
 
 /** Options of `once`. */
 export interface OnceOptions {
@@ -65,22 +64,20 @@ export async function once<Value>(
     case "unavailable":
       throw attempt.cause;
     case "contended": {
-      if (attempt.sameSubmission === true) {
-        return resultOf<Value>(await waitForEnd(runtime, attempt.expiresInMs, waitMs, look));
+      const { expiresInMs, isCooldown, sameSubmission } = attempt;
+      if (sameSubmission === true) {
+        const seen = await waitForEnd(look, waitMs, runtime.times.acquireTimeoutMs);
+        return resultOf<Value>(seen, expiresInMs);
       }
-      const { expiresInMs, isCooldown } = attempt;
       const why = isCooldown
         ? "the user's last submission has left a cooldown that is not over"
         : "another submission of this user is in flight";
       throw new LockContendedError(why, expiresInMs, { isCooldown });
     }
     default:
-      return resultOf<Value>(attempt);
+      return resultOf<Value>(attempt, 0);
   }
 }
-
-/** How a submission ended. */
-type Ended = Extract<LookUp, { outcome: "none" | "completed" | "mismatched" }>;
 
 async function run<Value>(
   lease: UserLease,
@@ -119,41 +116,12 @@ function jsonOf(value: unknown): string | InvalidValueError {
 
 /**
  * @param expiresInMs of the lock that the submission held when it was met.
- * @throws LockContendedError once `waitMs` is over, LockClosedError, and LockUnavailableError where
- * no look-up is answered for `acquireTimeoutMs`, or the last one.
+ * @throws the error of `once` for every outcome without a value.
  */
-async function waitForEnd(
-  runtime: LockRuntime,
-  expiresInMs: number,
-  waitMs: number,
-  look: () => Promise<LookUp>,
-): Promise<Ended> {
-  const endsAt = performance.now() + waitMs;
-  let unansweredSince: number | undefined;
-  for (let round = 0; performance.now() < endsAt; round++) {
-    await pauseBeforeRetry(round, endsAt);
-    const lookedAt = performance.now();
-    const seen = await look();
-    if (seen.outcome === "unknown") unansweredSince ??= lookedAt;
-    else if (seen.outcome === "in-flight") unansweredSince = undefined;
-    else return seen;
-    if (runtime.isDrained) throw closedAttempt().cause;
-    // One lost reply is not an outage. An absent store is waited for as long as by an acquire.
-    const silentMs = performance.now() - (unansweredSince ?? Number.POSITIVE_INFINITY);
-    if (silentMs >= runtime.times.acquireTimeoutMs) break;
-  }
-  if (unansweredSince !== undefined) {
-    throw new LockUnavailableError("the store did not say whether the same submission has ended");
-  }
-  const why = "the same submission is in flight. Try again in a moment: it does not run twice";
-  throw new LockContendedError(why, expiresInMs, { sameSubmission: true });
-}
-
-/** @throws LockContendedError, SubmissionMismatchError or AnswerUnavailableError without a value. */
-function resultOf<Value>(ended: Ended): OnceResult<Value> {
-  switch (ended.outcome) {
+function resultOf<Value>(found: LookUp, expiresInMs: number): OnceResult<Value> {
+  switch (found.outcome) {
     case "completed": {
-      const { ageMs, answer } = ended;
+      const { ageMs, answer } = found;
       if (answer.returned !== undefined) {
         return { value: answer.returned.value as Value, replayed: true, ageMs };
       }
@@ -164,7 +132,7 @@ function resultOf<Value>(ended: Ended): OnceResult<Value> {
     case "mismatched":
       throw new SubmissionMismatchError(
         "this submission's id was used with another fingerprint. Use a new id for other content",
-        ended.inFlight,
+        found.inFlight,
       );
     case "none":
       throw new LockContendedError(
@@ -172,5 +140,13 @@ function resultOf<Value>(ended: Ended): OnceResult<Value> {
         0,
         { sameSubmission: true, hasEnded: true },
       );
+    case "in-flight":
+      throw new LockContendedError(
+        "the same submission is in flight. Try again in a moment: it does not run twice",
+        expiresInMs,
+        { sameSubmission: true },
+      );
+    case "unknown":
+      throw silentStore();
   }
 }

@@ -33,10 +33,18 @@ import {
   type Submission,
 } from "./submission.ts";
 import { submitKey, type UserId } from "./submit-key.ts";
-import { type WithLockOptions, waitForLease } from "./with-lock.ts";
+import { type WithLockOptions, waitForLease } from "./waiting.ts";
 
 /** The work under the lock. */
 export type LockedWork<Result> = (lease: Lease) => Result | PromiseLike<Result>;
+
+/** Symbol.for, so that the guards of another copy of the package recognise the lock. */
+const brand = Symbol.for("submit-lock.lock");
+
+/** Whether a value is a {@link SubmitLock}, of this copy of the package or of another one. */
+export function isSubmitLock(value: unknown): value is SubmitLock {
+  return typeof value === "object" && value !== null && brand in value;
+}
 
 /** One lock for each user: one holder at a time; every other attempt is contended at once. */
 export class SubmitLock {
@@ -103,8 +111,10 @@ export class SubmitLock {
    * Looks up the state of a submission, without taking the lock. Settles within `commandTimeoutMs`.
    *
    * @throws InvalidUserIdError, InvalidOptionError (as a rejection) as `acquire` does.
+   * @throws LockClosedError (as a rejection) once `close` has waited for the leases.
    */
   async lookUp(userId: UserId, options: AcquireOptions): Promise<LookUp> {
+    if (this.#runtime.isDrained) throw closedAttempt().cause;
     const command = this.#command(this.keyFor(userId), this.#submission(options));
     return await lookUp(this.#runtime.store, command);
   }
@@ -280,3 +290,6 @@ export class SubmitLock {
     return this.#command(this.keyFor(userId), undefined);
   }
 }
+
+// Not a member in the class body, because each copy of the package would declare a symbol of its own.
+Object.defineProperty(SubmitLock.prototype, brand, { value: true });

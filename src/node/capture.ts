@@ -1,6 +1,5 @@
 import type { ServerResponse } from "node:http";
-import type { WantedAnswer } from "../http/options.ts";
-import type { Capture } from "../http/request-lease.ts";
+import type { Capture, WantedAnswer } from "../http/port.ts";
 import { listedHeaders, type Picked, textOf } from "../http/stored-answer.ts";
 import type { AnswerHeaders, AnswerToStore } from "../lock/record.ts";
 

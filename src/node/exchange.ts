@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2Stream } from "node:http2";
 import { Socket } from "node:net";
-import type { Exchange } from "../http/request-lease.ts";
+import type { Exchange } from "../http/port.ts";
 import { Timer, TimerWheel } from "../timer-wheel.ts";
 
 /**
@@ -42,7 +42,7 @@ const pollTimers = new TimerWheel<NodeExchange>(100, false);
 export class NodeExchange extends Timer implements Exchange {
   readonly request: IncomingMessage;
   readonly #res: ServerResponse;
-  #watcher: { responseChanged(): void } | undefined;
+  watcher: { responseChanged(): void } | undefined;
   #ended: boolean;
   closed: boolean;
   #endCalled = false;
@@ -90,10 +90,9 @@ export class NodeExchange extends Timer implements Exchange {
     return joined === undefined ? [] : [joined].flat();
   }
 
-  watch(watcher: { responseChanged(): void }): void {
+  watch(): void {
     const { request: req } = this;
     const res = this.#res;
-    this.#watcher = watcher;
     // HTTP/2 emits `finish` for a stream that was reset.
     const update = () => (res.writableEnded ? this.#end() : this.close());
     res.on("prefinish", update);
@@ -168,14 +167,14 @@ export class NodeExchange extends Timer implements Exchange {
   #end(): void {
     if (this.#ended) return;
     this.#ended = true;
-    this.#watcher?.responseChanged();
+    this.watcher?.responseChanged();
   }
 
   /** Notes that the response is over unended: the client has left, or a body stream has failed. */
   close(): void {
     if (this.closed) return;
     this.closed = true;
-    this.#watcher?.responseChanged();
+    this.watcher?.responseChanged();
     if (this.#endCalled) setTimeout(() => this.#end(), heldBackMs).unref();
   }
 }

@@ -56,7 +56,7 @@ export type Guards = typeof guards;
 
 /** One more guard, perhaps of another copy of the package. */
 export function guardLayer(
-  lock: express.LockLike,
+  lock: express.GuardLock,
   { expressGuard, fastifyGuard, fetchGuard, koaGuard }: Guards = guards,
 ): Layer {
   return {

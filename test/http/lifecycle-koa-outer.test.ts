@@ -8,7 +8,7 @@ import { listen, openClient } from "./http-client.ts";
 import { layerThatWaits, onKoa } from "./layers.ts";
 import { codeOf, openOnce, orderKey } from "./once-shop.ts";
 import { openShop } from "./shop.ts";
-import type { AppParts, Layer, Turn } from "./turn.ts";
+import type { Layer, Turn } from "./turn.ts";
 
 /** Middleware around the guard that is at work after it, as koa-session is. */
 const outerLayer = (work: (user: string) => Promise<void>): Layer =>
@@ -144,50 +144,24 @@ describe.each(koas)("$name, middleware around the guard", (framework: Framework)
     override complete = undefined as never;
   }
 
-  test.each<
-    [
-      string,
-      (own: SubmitLock) => AppParts["lock"],
-      ConstructorParameters<typeof SubmitLock>[0]["store"],
-    ]
-  >([
-    ["of a store without cooldowns", (own) => own, new PlainStore()],
-    [
-      "of another maker",
-      (own) => {
-        const acquire = async (user: string) => {
-          const attempt = await own.acquire(user);
-          if (attempt.outcome !== "acquired") return attempt;
-          const { key, ownerId, signal } = attempt.lease;
-          const remainingMs = () => attempt.lease.remainingMs();
-          const release = () => attempt.lease.release();
-          return { ...attempt, lease: { key, ownerId, signal, remainingMs, release } };
-        };
-        return { acquire } as never;
-      },
-      new MemoryStore(),
-    ],
-  ])(
-    "is done before the next order under a lock %s, when the client has left",
-    async (_which, lockOf, store) => {
-      const own = new SubmitLock({ store });
-      const { handler, leave } = abandoned(place);
-      const seen: string[] = [];
-      const server = framework.makeServer({
-        lock: lockOf(own),
-        outside: [saving(seen)],
-        handler: (turn) => (turn.req.headers["x-rival"] ? turn.answer(201, {}) : handler(turn)),
-      });
-      const port = await listen(server);
-      const client = openClient(framework.http, port);
-      const call = client.call({ headers: { "x-user": "42" } });
-      await leave(call);
-      const rival = () => client.call({ headers: { "x-user": "42", "x-rival": "1" } }).reply;
-      await until(async () => (await rival()).status === 201, { what: "the next order" });
-      expect(seen).toEqual(["saved"]);
-      client.close();
-      server.close();
-      await own.close();
-    },
-  );
+  test("is done before the next order under a lock without cooldowns, when the client has left", async () => {
+    const lock = new SubmitLock({ store: new PlainStore() });
+    const { handler, leave } = abandoned(place);
+    const seen: string[] = [];
+    const server = framework.makeServer({
+      lock,
+      outside: [saving(seen)],
+      handler: (turn) => (turn.req.headers["x-rival"] ? turn.answer(201, {}) : handler(turn)),
+    });
+    const port = await listen(server);
+    const client = openClient(framework.http, port);
+    const call = client.call({ headers: { "x-user": "42" } });
+    await leave(call);
+    const rival = () => client.call({ headers: { "x-user": "42", "x-rival": "1" } }).reply;
+    await until(async () => (await rival()).status === 201, { what: "the next order" });
+    expect(seen).toEqual(["saved"]);
+    client.close();
+    server.close();
+    await lock.close();
+  });
 });

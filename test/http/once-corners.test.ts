@@ -2,10 +2,8 @@ import { PassThrough, Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Response } from "express";
 import { describe, expect, test } from "vitest";
-import { MemoryStore, SubmitLock } from "../../src/index.ts";
 import { until } from "../support/until.ts";
 import { expresses, koas, mainFrameworks } from "./frameworks.ts";
-import { listen, openClient } from "./http-client.ts";
 import { layerThatWaits, onKoa } from "./layers.ts";
 import { codeOf, openOnce, openWaiting, orderKey } from "./once-shop.ts";
 import type { Layer } from "./turn.ts";
@@ -71,32 +69,6 @@ describe.each(mainFrameworks)("$name", (framework) => {
     expect(second.headers).not.toHaveProperty("set-cookie");
     expect(second.headers).not.toHaveProperty("x-cart");
     expect(second.headers["x-order"]).toBe("7");
-  });
-
-  test("a lock of another maker that fails to end its lease ends nothing else", async () => {
-    const own = new SubmitLock({ store: new MemoryStore() });
-    const failing = async (user: string) => {
-      const attempt = await own.acquire(user);
-      if (attempt.outcome !== "acquired") return attempt;
-      const { key, ownerId, signal } = attempt.lease;
-      const lease = { key, ownerId, signal, remainingMs: () => attempt.lease.remainingMs() };
-      const release = () => {
-        void attempt.lease.release();
-        if (user.endsWith("1")) throw new Error("thrown");
-        return Promise.reject(new Error("rejected"));
-      };
-      return { ...attempt, lease: { ...lease, release } };
-    };
-    const lock = { acquire: failing } as never;
-    const server = framework.makeServer({ lock, handler: (turn) => turn.answer(201, {}) });
-    const port = await listen(server);
-    const client = openClient(1, port);
-    for (const user of ["user-1", "user-2", "user-1"]) {
-      expect((await client.call({ headers: { "x-user": user } }).reply).status).toBe(201);
-    }
-    client.close();
-    server.close();
-    await own.close();
   });
 });
 

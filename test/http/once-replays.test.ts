@@ -243,6 +243,45 @@ describe.each(newest)("$name", (framework: Framework) => {
       goOn();
     });
 
+    test("a Redis that falls silent under a wait is 503 after acquireTimeoutMs, not 409", async () => {
+      const proxy = await forTest(startProxy(sharedRedisPort()));
+      const { goOn, once } = await openWaiting({
+        framework,
+        // A repeat whose first order still runs must not run beside it, whatever the option says.
+        guard: { onUnavailable: "proceed", idempotency: { waitMs: 30_000 } },
+        times: { acquireTimeoutMs: 600, commandTimeoutMs: 300 },
+        redis: ioredis6.connect(proxy.port),
+      });
+      await once.start({ key: orderKey });
+      const waiting = once.submit({ key: orderKey });
+      await until(() => proxy.commands.length > 5, { what: "it to ask" });
+      const from = performance.now();
+      proxy.swallowRequests(true);
+      const reply = await waiting;
+      expect([reply.status, codeOf(reply)]).toEqual([503, "submit_unavailable"]);
+      expect(performance.now() - from).toBeLessThan(15_000);
+      proxy.swallowRequests(false);
+      goOn();
+    });
+
+    test("a lock that is closed ends the wait with 503", async () => {
+      const { goOn, once } = await openWaiting({
+        framework,
+        guard: { idempotency: { waitMs: 30_000 } },
+      });
+      await once.start({ key: orderKey });
+      const waiting = once.submit({ key: orderKey });
+      const { contended } = once.shop.published;
+      await until(() => contended.length > 0, { what: "it to wait" });
+      const from = performance.now();
+      const closed = once.shop.lock.close({ timeoutMs: 0 });
+      const reply = await waiting;
+      expect([reply.status, codeOf(reply)]).toEqual([503, "submit_unavailable"]);
+      expect(performance.now() - from).toBeLessThan(15_000);
+      goOn();
+      await closed;
+    });
+
     // The store gathers them, on whatever framework they have come.
     test.runIf(framework === newest[0])("a hundred that wait share their questions", async () => {
       const proxy = await forTest(startProxy(sharedRedisPort()));

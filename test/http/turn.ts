@@ -4,7 +4,7 @@ import type { Request, RequestHandler, Response } from "express";
 import type { FastifyInstance, RouteHandler } from "fastify";
 import type { MiddlewareHandler } from "hono";
 import type { Context, Middleware } from "koa";
-import type { IdempotencyOptions, LockLike, RequestSubmission } from "../../src/express/index.ts";
+import type { GuardLock, IdempotencyOptions, RequestSubmission } from "../../src/express/index.ts";
 import type { Lease } from "../../src/index.ts";
 
 /** One run of the order handler, in the same words on every framework. */
@@ -69,7 +69,7 @@ type AnswerName =
 /** What an application is made of, whatever its framework. */
 export interface AppParts {
   /** Without one, the same application unprotected. */
-  lock: LockLike | undefined;
+  lock: GuardLock | undefined;
   handler: (turn: Turn) => unknown;
   guard?: GuardChoices;
   /** The application's own answers: a status, and a body as JSON. */

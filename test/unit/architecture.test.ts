@@ -10,7 +10,8 @@ const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 /** Files directly in `src`, which serve every room. */
 const LEAF = /^(?!index\.ts$)[\w-]+\.ts$/;
 /** What of the lock the HTTP rooms may know. */
-const FACE = /^lock\/(channels|lease|on-call|record|submission|submit-key)\.ts$/;
+const FACE =
+  /^lock\/(channels|lease|on-call|record|submission|submit-key|submit-lock|waiting)\.ts$/;
 const NODE = /^node:(?!(https?|http2|net|tls)$)/;
 
 /** Each room, the files of the other rooms that it may import, and the packages. */

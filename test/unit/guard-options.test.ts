@@ -1,21 +1,15 @@
 import { Redis } from "ioredis";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { submitGuard as expressGuard } from "../../src/express/index.ts";
 import { submitGuard as fastifyGuard } from "../../src/fastify/index.ts";
 import { submitGuard as fetchGuard } from "../../src/fetch/index.ts";
+import type * as entry from "../../src/index.ts";
 import { MemoryStore, SubmitLock } from "../../src/index.ts";
 import { submitGuard as koaGuard } from "../../src/koa/index.ts";
 import { invalidOption } from "./invalid-option.ts";
 
 const lock = new SubmitLock({ store: new MemoryStore() });
 const userId = () => "42";
-
-/** A lock of somebody else's that keeps answers, but for one member. */
-function lockWithout(missing: string): object {
-  const members = { acquire: () => {}, keyFor: () => "", lookUp: () => {} };
-  const records = { requireRecords: () => ({ acquireTimeoutMs: 1_000 }) };
-  return { ...members, ...records, [missing]: undefined };
-}
 
 const adapters: { name: string; submitGuard: (options: never) => unknown }[] = [
   { name: "Express", submitGuard: expressGuard },
@@ -97,16 +91,11 @@ const wrong: [string, unknown, string[]][] = [
     { lock, userId, [name]: "proceed" },
     [name, "a function", '"proceed"'],
   ]),
-  ...[{ idempotency: {} }, { cooldownMs: 1 }].map((given): [string, unknown, string[]] => [
-    `a lock that keeps nothing, with ${Object.keys(given)},`,
-    { lock: { acquire: () => {} }, userId, ...given },
-    [...Object.keys(given), "a SubmitLock", "without requireRecords"],
-  ]),
-  ...["keyFor", "lookUp"].map((missing): [string, unknown, string[]] => [
-    `a lock without ${missing}`,
-    { lock: lockWithout(missing), userId, idempotency: { waitMs: 100 } },
-    ["a SubmitLock", `without ${missing}`],
-  ]),
+  [
+    "an object that looks like a lock",
+    { lock: { acquire: () => {}, keyFor: () => "", lookUp: () => {} }, userId },
+    ["a SubmitLock", "an object", "new MemoryStore()", "LockStore"],
+  ],
 ];
 
 test.each(wrong)("%s is refused with a message that says why", (_what, options, parts) => {
@@ -143,9 +132,12 @@ describe.each(adapters)("on $name", ({ submitGuard }) => {
     expect(() => submitGuard({ lock, userId, ...absent } as never)).not.toThrow();
   });
 
-  test("a lock is taken by what it can do", () => {
-    const acquire = async () => ({ outcome: "contended", expiresInMs: 1 });
-    expect(() => submitGuard({ lock: { acquire }, userId } as never)).not.toThrow();
+  test("a lock of another copy of the package is recognised by its brand", async () => {
+    vi.resetModules();
+    const another: typeof entry = await import("../../src/index.ts");
+    expect(another.SubmitLock).not.toBe(SubmitLock);
+    const foreign = new another.SubmitLock({ store: new another.MemoryStore() });
+    expect(() => submitGuard({ lock: foreign, userId } as never)).not.toThrow();
   });
 });
 

@@ -18,6 +18,7 @@ test("the defaults are those of the documentation", () => {
     maxBodyBytes: 65_536,
     waitMs: 0,
     docs: undefined,
+    acquireTimeoutMs: 1_000,
   };
   expect(resolve({})).toEqual(resolved);
   const absent = Object.fromEntries(

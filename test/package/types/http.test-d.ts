@@ -298,10 +298,12 @@ for (const submissionId of [() => undefined, () => null, () => ""]) {
   submitGuard({ lock, userId: () => "42", idempotency: { submissionId } });
 }
 
-// Both: anything that acquires is a lock, such as one of another copy of the package.
-declare const another: { acquire: SubmitLock["acquire"] };
+// Both: a lock of another copy of the package, whose private members are others.
+declare const another: Pick<SubmitLock, keyof SubmitLock>;
 submitGuard({ lock: another, userId: () => "42" });
 koaGuard({ lock: another, userId: () => "42" });
+// @ts-expect-error an object that acquires is no lock
+submitGuard({ lock: { acquire: another.acquire }, userId: () => "42" });
 
 // Both: an option may be undefined.
 submitGuard({ lock, userId: () => null, skip: undefined, onContended: undefined });

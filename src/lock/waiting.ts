@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { LockContendedError, LockUnavailableError } from "../errors.ts";
 import type { Attempt, Lease } from "./lease.ts";
+import type { LookUp } from "./on-call.ts";
 
 /** Options of `withLock`. */
 export interface WithLockOptions {
@@ -47,4 +48,42 @@ export async function waitForLease(
     }
     await pauseBeforeRetry(round, endsAt);
   }
+}
+
+/**
+ * Looks a submission up until it is no longer in flight, and never takes the lock: a repeat must
+ * not run. `once` and the guards wait by this function alone.
+ *
+ * @param look looks the submission up; it rejects once the lock is closed.
+ * @param acquireTimeoutMs the longest silence of the store, in milliseconds.
+ * @param isAbandoned whether the result has no receiver any more.
+ * @returns `in-flight` at the end of `waitMs`, or once abandoned; `unknown` where the store has
+ * answered no look-up for `acquireTimeoutMs`, or not the last one.
+ * @throws the error of `look`.
+ */
+export async function waitForEnd(
+  look: () => Promise<LookUp>,
+  waitMs: number,
+  acquireTimeoutMs: number,
+  isAbandoned: () => boolean = () => false,
+): Promise<LookUp> {
+  const endsAt = performance.now() + waitMs;
+  let silentSince: number | undefined;
+  for (let round = 0; performance.now() < endsAt; round++) {
+    await pauseBeforeRetry(round, endsAt);
+    if (isAbandoned()) break;
+    const lookedAt = performance.now();
+    const seen = await look();
+    if (seen.outcome === "unknown") silentSince ??= lookedAt;
+    else if (seen.outcome === "in-flight") silentSince = undefined;
+    else return seen;
+    // One lost reply is not an outage. A silent store is waited for as long as by an acquire.
+    if (performance.now() - (silentSince ?? Infinity) >= acquireTimeoutMs) break;
+  }
+  return { outcome: silentSince === undefined ? "in-flight" : "unknown" };
+}
+
+/** The error for a wait whose outcome is `unknown`. */
+export function silentStore(): LockUnavailableError {
+  return new LockUnavailableError("the store did not say whether the same submission has ended");
 }

@@ -1,0 +1,60 @@
+/** What an adapter shows of a request and its response, and what it does for a guard. */
+import type { AnswerToStore } from "../lock/record.ts";
+import type { Problem, Replay } from "./public.ts";
+
+/** A request and the end of its response, as an adapter shows them. */
+export interface Exchange {
+  /** The object by which the guards of one request find each other's lease. */
+  readonly request: object;
+  readonly method: string | undefined;
+  /** The value of a header, its lines joined; the name in lower case. */
+  header(name: string): string | undefined;
+  /** The lines of a header as they were sent. */
+  headerLines(name: string): readonly string[];
+  /** Begins to watch the response. */
+  watch(): void;
+  /** Notified whenever a member below may have changed. */
+  watcher: { responseChanged(): void } | undefined;
+  /** The handler has ended the response, even after its client has left. */
+  readonly ended: boolean;
+  /** The client has left, or cannot read the rest of the response. */
+  readonly closed: boolean;
+  /** Whether the response will not change any more once the work is done. */
+  readonly isOver: boolean;
+  /** No longer watches the response. */
+  stop(): void;
+  /** Gets the promise of the release or complete, for platforms that freeze behind an answer. */
+  leaseEnds?(ended: Promise<unknown>): void;
+}
+
+/** The answer of a handler, as an adapter captures it. */
+export interface Capture {
+  /** Returns `undefined` without an answer; its `body` is `undefined` if incomplete or too long. */
+  answer(): AnswerToStore | undefined;
+  /** The handler has failed: an answer that is given from now on is not its own. */
+  failed(): void;
+}
+
+/** The part of an answer to capture. */
+export interface WantedAnswer {
+  /** In lower case. */
+  readonly storedHeaders: ReadonlySet<string>;
+  readonly maxBodyBytes: number;
+}
+
+/** Answers a request instead of its handler. `Args` are the arguments of a framework's handler. */
+export type AnswerFunction<Args extends unknown[], Info, Result = unknown> = (
+  ...args: [...args: Args, info: Info]
+) => Result;
+
+/** The functions that an adapter adds to the options of a guard. */
+export interface Adapter<Source, Args extends unknown[]> {
+  /** Sends the problem of a refusal for which the application has no answer of its own. */
+  readonly reject: AnswerFunction<Args, { readonly problem: Problem }>;
+  prefersPage(source: Source): boolean;
+  readonly replay: AnswerFunction<Args, Replay>;
+  /** The path as the client sent it, with the mount path that a router may cut off. */
+  path(source: Source): string;
+  /** The content of a request that has an `Idempotency-Key`, where there is no `fingerprint`. */
+  payload(source: Source): unknown;
+}
