@@ -108,8 +108,8 @@ export class RequestLease {
     try {
       endLease(lease, kept, Math.max(cooldownMs, outerWorkMs), exchange);
     } catch {
-      // The lock's store has no cooldowns, and the lease was not ended.
-      setTimeout(() => endLease(lease, kept, 0, exchange), outerWorkMs);
+      // The store has no cooldowns, or cannot keep such an answer: nothing was ended.
+      setTimeout(() => endLease(lease, undefined, 0, exchange), outerWorkMs);
     }
   }
 
