@@ -6,6 +6,7 @@ import {
   type NodeRedisClient,
   type NodeRedisOptions,
   NodeRedisServer,
+  neutral,
   ownOptions,
   type SingleClient,
   type SocketOptions,
@@ -204,7 +205,7 @@ export class NodeRedisClusterPort implements ClientPort {
   #learn(key: string): Promise<unknown> {
     const words = ["EVAL", "return 1", "1", key];
     this.#learning ??= this.#client
-      .sendCommand(key, false, words, { timeout: 1_000 })
+      .sendCommand(key, false, words, { ...neutral, timeout: 1_000 })
       .catch(() => {})
       .finally(() => {
         this.#learning = undefined;
@@ -305,6 +306,7 @@ export class NodeRedisClusterPort implements ClientPort {
         socket: { ...socket, socketTimeout: silence.socketTimeout },
         pingInterval: silence.pingInterval,
       },
+      commandOptions: undefined,
       clientSideCache: undefined,
       // The connection to a master that is away must not hold back the others.
       minimizeConnections: true,

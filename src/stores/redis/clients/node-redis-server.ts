@@ -52,6 +52,20 @@ export interface SingleClient extends Omit<NodeRedisClient, "sendCommand" | "dup
   duplicate(options: object): SingleClient;
 }
 
+/** Every call has these, whatever `commandOptions` the application has given its client. */
+export const neutral: object = {
+  // `WAIT` and `ASKING` rely on the order of the calls.
+  asap: false,
+  chainId: undefined,
+  abortSignal: undefined,
+  // The lock has times of its own, and each timer of node-redis costs more than the call.
+  timeout: undefined,
+  // Replies as the scripts give them.
+  typeMapping: {},
+  slotNumber: undefined,
+  askRedirect: undefined,
+};
+
 const kept = Symbol("submit-lock");
 
 /**
@@ -194,13 +208,7 @@ export class NodeRedisServer implements ServerPort {
     this.#unsent.abort();
     this.#unsent = new AbortController();
     setMaxListeners(0, this.#unsent.signal);
-    this.#options = {
-      abortSignal: this.#unsent.signal,
-      // The lock has times of its own, and each timer of node-redis costs more than the call.
-      timeout: undefined,
-      // Replies as the scripts give them, whatever the application has set.
-      typeMapping: {},
-    };
+    this.#options = { ...neutral, abortSignal: this.#unsent.signal };
   }
 }
 
@@ -238,6 +246,7 @@ export function ownOptions(options: NodeRedisOptions | undefined): object {
   const connectTimeout = connectTimeoutOf(socket?.connectTimeout);
   return {
     socket: { ...socket, connectTimeout, reconnectStrategy: pauseBeforeConnect },
+    commandOptions: undefined,
     disableOfflineQueue: true,
     commandsQueueMaxLength: undefined,
     pingInterval: undefined,
