@@ -1,12 +1,17 @@
 import { Cluster, Redis } from "ioredis";
 import { Cluster as Cluster5, Redis as Redis5 } from "ioredis5";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { createClient, createCluster } from "redis";
+import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import {
   LockMisconfiguredError,
   LockUnavailableError,
   RedisStore,
   type SubmitLock,
 } from "../../src/index.ts";
+import { portOf } from "../../src/stores/redis/clients/port-of.ts";
+import { slotOf } from "../../src/stores/redis/clients/slots.ts";
+import { toNoAnswer } from "../../src/stores/redis/no-answers.ts";
+import { record } from "../support/channels.ts";
 import {
   closeClient,
   closeClients,
@@ -17,10 +22,12 @@ import {
 } from "../support/clients.ts";
 import { freePort } from "../support/free-port.ts";
 import { freshUser } from "../support/ids.ts";
-import { causeOf as causeOfAttempt, closeLocks, openLock } from "../support/locks.ts";
+import { acquired, causeOf as causeOfAttempt, closeLocks, openLock } from "../support/locks.ts";
 import { observer } from "../support/observer.ts";
 import { startProxy } from "../support/proxy.ts";
+import { startCluster } from "../support/redis-cluster.ts";
 import { forTest, sharedRedisPort, startRedis } from "../support/redis-server.ts";
+import { userOnFirst } from "../support/slot-move.ts";
 import { until } from "../support/until.ts";
 import { untilUsable } from "./fixture.ts";
 
@@ -202,5 +209,86 @@ describe.each([
     const error = await causeOf(lockOn(client), /WRONGPASS/);
     expect(error).toBeInstanceOf(LockMisconfiguredError);
     expect(error.message).toMatch(/^Redis did not accept the client's password: WRONGPASS/);
+  });
+});
+
+describe("a call that the client has not written took nothing", () => {
+  test.each([
+    ["ioredis 6", (port: number) => new Redis(port, { protocol: 2 })],
+    ["ioredis 5", (port: number) => new Redis5(port)],
+  ] as const)("while %s is in subscriber mode", async (_name, connect) => {
+    const client = connect(sharedRedisPort());
+    onTestFinished(() => client.disconnect());
+    const [lock, user] = [lockOn(client), freshUser()];
+    const retired = record("submit-lock:retire", lock.keyFor(user));
+    await client.subscribe(user);
+    // The second connection serves, and nothing of the first one's is in doubt.
+    const { confirmed, lease } = acquired(await lock.acquire(user));
+    expect(await lease.release()).toBe("released");
+    expect({ confirmed, retired }).toEqual({ confirmed: false, retired: [] });
+  });
+
+  test.each([
+    ["ioredis 6", Redis],
+    ["ioredis 5", Redis5],
+  ] as const)("where %s has just begun to close its connection", async (_name, AnyRedis) => {
+    const options = { enableOfflineQueue: false, retryStrategy: () => 10 };
+    const client = new (AnyRedis as typeof Redis)(sharedRedisPort(), "127.0.0.1", options);
+    client.on("error", () => {});
+    onTestFinished(() => client.disconnect());
+    await until(() => client.status === "ready", { what: "the client to be ready" });
+    const store = new RedisStore(client);
+    const lock = openLock({ store, ttlMs: 20_000, acquireTimeoutMs: 10_000 });
+    const user = freshUser();
+    const retired = record("submit-lock:retire", lock.keyFor(user));
+    client.disconnect(true);
+    expect(client.status).toBe("ready");
+    const { confirmed, lease } = acquired(await lock.acquire(user));
+    expect(await lease.release()).toBe("released");
+    expect({ confirmed, retired }).toEqual({ confirmed: false, retired: [] });
+  });
+
+  test("where the queue of node-redis is full", async () => {
+    const proxy = await forTest(startProxy(sharedRedisPort()));
+    const client = createClient({
+      socket: { host: "127.0.0.1", port: proxy.port },
+      commandsQueueMaxLength: 20,
+    });
+    client.on("error", () => {});
+    onTestFinished(() => client.destroy());
+    await client.connect();
+    const [lock, user] = [lockOn(client), freshUser()];
+    await lock.withLock(freshUser(), { waitMs: 10_000 }, () => {});
+    const ends = record("submit-lock:acquire", lock.keyFor(user));
+    proxy.holdRequests();
+    const pings = Array.from({ length: 20 }, () => client.ping());
+    expect((await lock.acquire(user)).outcome).toBe("unavailable");
+    expect(lock.stats().retiring).toBe(0);
+    expect(ends).toMatchObject([{ copies: 0 }]);
+    proxy.releaseHeld();
+    await Promise.all(pings);
+  });
+
+  test("where node-redis is not connected to the master of the slot", async () => {
+    const cluster = await forTest(startCluster());
+    const rootNodes = cluster.ports.map((port) => ({ socket: { host: "127.0.0.1", port } }));
+    const client = createCluster({ rootNodes, minimizeConnections: true });
+    client.on("error", () => {});
+    onTestFinished(() => client.destroy());
+    await client.connect();
+    const port = portOf(client);
+    const key = userOnFirst(cluster, (user) => user);
+    const call = { keys: [key], args: [] };
+    const calls = [
+      port.eval("return 1", [key], []),
+      port.together(slotOf(key), "return 1", [call]),
+    ];
+    const where = `${slotOf(key)} (127.0.0.1:${cluster.ports[0]})`;
+    for (const { reason: error } of (await Promise.allSettled(calls)) as PromiseRejectedResult[]) {
+      expect(toNoAnswer({ kind: "error", error })).toEqual({
+        kind: "unsent",
+        reason: `not connected to the master of slot ${where}`,
+      });
+    }
   });
 });

@@ -1,5 +1,5 @@
 import type { NoAnswer } from "../../lock/store.ts";
-import { isServerError, plainError } from "./clients/port.ts";
+import { isServerError, isUnwritten, plainError } from "./clients/port.ts";
 import type { CallResult } from "./connection.ts";
 
 export function unexpectedReply(value: unknown): NoAnswer {
@@ -68,6 +68,7 @@ export function toNoAnswer(
     };
   }
   const cause = plainError(result.error);
+  if (isUnwritten(cause)) return { kind: "unsent", reason: cause.message };
   if (isServerError(cause)) {
     if (elsewhere.test(cause.message)) return { kind: "unsent", reason: cause.message };
     if (notExecuted.test(cause.message)) {

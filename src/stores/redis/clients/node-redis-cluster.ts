@@ -150,6 +150,14 @@ export class NodeRedisClusterPort implements ClientPort {
     return node?.client?.isReady ? this.#serverOf(node.client) : undefined;
   }
 
+  #masterOf(slot: number): NodeRedisServer {
+    const node = this.#client.slots[slot]?.master;
+    const server = this.#readyServer(node);
+    if (server !== undefined) return server;
+    const where = node === undefined ? "" : ` (${node.address})`;
+    throw new Error(`not connected to the master of slot ${slot}${where}`);
+  }
+
   #serverOf(client: SingleClient): NodeRedisServer {
     const known = this.#servers.get(client);
     if (known !== undefined) return known;
@@ -182,8 +190,7 @@ export class NodeRedisClusterPort implements ClientPort {
   ): Promise<unknown> {
     const key = this.#prefix + (keys[0] ?? "");
     const slot = slotOf(key);
-    const server = this.#readyServer(this.#client.slots[slot]?.master);
-    if (server === undefined) throw new Error("no connection to the node of the key");
+    const server = this.#masterOf(slot);
     const words = server.words(name, script, keys, args);
     const { unsent } = server;
     try {
@@ -223,8 +230,7 @@ export class NodeRedisClusterPort implements ClientPort {
     calls: readonly ScriptCall[],
     last?: readonly Argument[],
   ): Promise<unknown[]> {
-    const server = this.#readyServer(this.#client.slots[slot]?.master);
-    if (server === undefined) throw new Error("no connection to the node of the keys");
+    const server = this.#masterOf(slot);
     const replies = await server.together(slot, script, calls, last);
     const hasMoved = replies.some(
       (reply) => reply instanceof Error && /^MOVED /.test(reply.message),

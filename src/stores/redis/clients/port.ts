@@ -162,6 +162,17 @@ export function isServerError(error: unknown): error is Error {
   return error instanceof Error && error.name === "ReplyError";
 }
 
+const unwritten =
+  /^(not connected to the master of slot |The client is (closed|offline)$|The queue is full$|Stream isn't writeable and |Connection in subscriber mode, )/;
+
+/**
+ * Whether the error of a client, or of its port, says that the call was not written. Believed only
+ * because the connection was not lost since: ioredis says the same of a copy.
+ */
+export function isUnwritten({ message }: Error): boolean {
+  return unwritten.test(message);
+}
+
 /** A client's `keyPrefix`, which may be a Buffer; `undefined` where it is no text. */
 export function textPrefix(prefix: unknown): string | undefined {
   if (Buffer.isBuffer(prefix) && !isUtf8(prefix)) return undefined;
