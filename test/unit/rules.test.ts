@@ -1,52 +1,63 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
+import { page, ROOT } from "../docs/page.ts";
 import { misfits } from "../lab/simulation/mutants/workshop.ts";
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
-const protocol = readFileSync(join(root, "docs/internals/protocol.md"), "utf8");
-const heading = "## Where each rule is kept";
+const protocol = page("docs/internals/protocol.md").text;
+const rules = numbers(protocol, /^(\d+)\. \*\*/gm);
+const promises = numbers(page("README.md").text, /^\| P(\d+) \|/gm);
 
-/** The numbers of the rules, as the protocol lists them. */
-const rules = [...protocol.matchAll(/^(\d+)\. \*\*/gm)].map(([, number]) => Number(number));
-
-/** The files of a folder whose comments name a rule, as in `Rule 7` and `Rules 5 and 6`. */
-function marksIn(folder: string): Map<number, string[]> {
-  const marks = new Map<number, string[]>(rules.map((rule) => [rule, []]));
-  const files = readdirSync(join(root, folder), { recursive: true, encoding: "utf8" });
-  for (const file of files.filter((name) => name.endsWith(".ts")).sort()) {
-    const path = `${folder}/${file.replaceAll("\\", "/")}`;
-    const named = readFileSync(join(root, path), "utf8").matchAll(
-      /\bRules? (\d+(?:(?:,| and) \d+)*)/g,
-    );
-    const numbers = [...named].flatMap(([, list]) => (list as string).match(/\d+/g) ?? []);
-    for (const rule of new Set(numbers.map(Number))) {
-      const places = marks.get(rule);
-      if (places === undefined) throw new Error(`${path} names rule ${rule}, and there is none.`);
-      places.push(path);
-    }
-  }
-  return marks;
-}
-
-const marks = marksIn("src");
-
-test("every rule of the protocol is named where the code keeps it", () => {
-  const missing = rules.filter((rule) => marks.get(rule)?.length === 0);
-  expect(missing, "rules without a comment `Rule N` in src").toEqual([]);
+/** The titles of all tests. */
+const titles = textsOf("test").flatMap((source) => {
+  // After `test(` and `describe.skip(`, or behind the table of an `each`.
+  const title = /(?:\b(?:test|describe)(?:\.\w+)*|\))\(\s*(["`])(.*?)\1/gs;
+  return [...source.matchAll(title)].map(([, , text]) => text as string);
 });
 
-test("the protocol lists the places, and no other", () => {
-  const list = [...marks].map(
-    ([rule, files]) => `- Rule ${rule}: ${files.map((file) => `\`${file}\``).join(", ")}`,
-  );
-  const given = protocol.split(`${heading}\n`)[1]?.match(/^- Rule .*$/gm) ?? [];
-  const right = `${heading}\n\n${list.join("\n")}\n`;
-  expect(given, `docs/internals/protocol.md must end with this:\n\n${right}`).toEqual(list);
+function textsOf(folder: string): string[] {
+  return readdirSync(join(ROOT, folder), { recursive: true, encoding: "utf8" })
+    .filter((file) => file.endsWith(".ts") && !file.includes("node_modules"))
+    .map((file) => readFileSync(join(ROOT, folder, file), "utf8"));
+}
+
+function numbers(text: string, pattern: RegExp): number[] {
+  return [...text.matchAll(pattern)].map(([, number]) => Number(number));
+}
+
+/** Those that are named: `P3`, `P1 and P2`, `P1 to P4`. */
+function promisesIn(title: string): number[] {
+  const ranges = [...title.matchAll(/\bP(\d+)(?: to P(\d+))?/g)];
+  return ranges.flatMap(([, from, to = from]) => {
+    const [first, last] = [Number(from), Number(to)];
+    return Array.from({ length: last - first + 1 }, (_, i) => first + i);
+  });
+}
+
+test("every rule of the protocol is named where the code keeps it, and no other", () => {
+  expect(rules.length).toBeGreaterThan(13);
+  // As in `Rule 7` and `Rules 5 and 6`.
+  const lists = textsOf("src").flatMap((text) => [
+    ...text.matchAll(/\bRules? (\d+(?:(?:,| and) \d+)*)/g),
+  ]);
+  const named = new Set(lists.flatMap(([, list]) => numbers(list as string, /(\d+)/g)));
+  expect([...named].sort((one, other) => one - other)).toEqual(rules);
+});
+
+test("every rule of the protocol has a test", () => {
+  const named = new Set(titles.flatMap((title) => numbers(title, /^rule (\d+)\b/g)));
+  expect(rules.filter((rule) => !named.has(rule))).toEqual([]);
+});
+
+test("every promise of the README has a test and a limit", () => {
+  expect(promises.length).toBeGreaterThan(7);
+  const named = new Set(titles.flatMap(promisesIn));
+  expect([...named].sort((one, other) => one - other)).toEqual(promises);
+  const rows = page("docs/evidence/promises.md").tableUnder("The promises");
+  expect(rows.map(([name]) => name)).toEqual(promises.map((number) => `P${number}`));
 });
 
 // The hunt itself takes minutes, and would find it out too late.
-test("every mutant's text stands in its file, once", async () => {
+test("every mutant fits src, in one place", async () => {
   expect(await misfits()).toEqual([]);
 });

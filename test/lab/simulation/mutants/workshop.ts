@@ -18,13 +18,13 @@ export interface Mutation extends Edit {
 }
 
 /**
- * One change of `src`. Neither the file nor the formatting belongs to it, so that a mutant survives
- * when code moves.
+ * One change of `src`, pinned by a name and a few words. The file, the lines around the words and the
+ * formatting may change: moved code keeps its mutants.
  */
 interface Edit {
-  /** The top-level declaration that has the text, where other declarations have it, too. */
-  readonly in?: string;
-  /** Has to be in `src` exactly once: a patch that no longer applies proves nothing. White space of any length is equal. */
+  /** The function, method, class, constant or Lua function that has the words; `#` left out. */
+  readonly in: string;
+  /** Must be there exactly once: an edit that no longer applies proves nothing. White space of any length is equal. */
   readonly find: string;
   readonly replace: string;
 }
@@ -78,32 +78,43 @@ export function changed(sources: Sources, { name, also, ...first }: Mutation): S
   return written;
 }
 
-function placeOf(sources: Sources, { find, in: declared }: Edit, name: string) {
+function placeOf(sources: Sources, { find, in: name }: Edit, mutant: string) {
   const escaped = find.trim().replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
-  const pattern = new RegExp(escaped.replace(/\s+/g, "\\s+"), "g");
+  const words = new RegExp(escaped.replace(/\s+/g, "\\s+"), "g");
   const places = [...sources].flatMap(([file, text]) => {
-    const [begin, end] = declared === undefined ? [0, text.length] : boundsOf(text, declared);
-    return [...text.matchAll(pattern)]
-      .map(({ index, 0: found }) => ({ file, from: index, to: index + found.length }))
-      .filter(({ from }) => from >= begin && from < end);
+    const found = [...text.matchAll(words)];
+    const bodies = found.length === 0 ? [] : declarations(text, name);
+    return found
+      .map(({ index, 0: { length } }) => ({ file, from: index, to: index + length }))
+      .filter(({ from }) => bodies.some(([begin, end]) => begin <= from && from < end));
   });
   const [place] = places;
   if (place !== undefined && places.length === 1) return place;
-  const where = places.map(({ file }) => file).join(", ");
+  const others = [...sources].filter(([, text]) => text.search(words) >= 0).map(([file]) => file);
   throw new Error(
-    `the mutant "${name}" no longer applies: its text is in src ${places.length} times (${where || "nowhere"}): ${find}`,
+    `the mutant "${mutant}" no longer fits: ${places.length} times in "${name}": ${find} (the words are in: ${others.join(", ") || "no file"})`,
   );
 }
 
-/** A top-level declaration: from its first line to the next one at the margin that declares something. */
-function boundsOf(text: string, name: string): [number, number] {
-  const declares = (what: string) =>
-    new RegExp(`^(?:export )?(?:abstract )?(?:const|function|class) ${what}\\b`, "gm");
-  const begin = declares(name).exec(text)?.index;
-  if (begin === undefined) return [0, 0];
-  const next = declares("\\w+");
-  next.lastIndex = begin + 1;
-  return [begin, next.exec(text)?.index ?? text.length];
+/** The bounds of everything of this name: each ends at the next declaration that is not inside it. */
+function declarations(text: string, name: string): [begin: number, end: number][] {
+  return [...text.matchAll(declares(name, " *"))].map(({ index, groups }) => {
+    const { indent = "" } = groups ?? {};
+    const next = declares("\\w+", `(?: {0,${indent.length}})`);
+    next.lastIndex = text.indexOf("\n", index);
+    return [index, next.exec(text)?.index ?? text.length];
+  });
+}
+
+/** At the margin a keyword has to be there, because calls and Lua statements are there as well. */
+function declares(name: string, indent: string): RegExp {
+  const modifiers = "(?:(?:export|abstract|override|protected|static|readonly|async|get|local) )*";
+  const declared = "(?:const|function|class) ";
+  const member = "(?! )(?!(?:if|for|while|switch|return|else)\\b)";
+  return new RegExp(
+    `^(?:${modifiers}${declared}|(?<indent>${indent})(?<= )${member}${modifiers}(?:${declared})?)#?${name}\\b(?=[(<:]| =| extends| implements| \\{)`,
+    "gm",
+  );
 }
 
 /** Every mutant that does not fit the sources any more, before any of them is hunted. */

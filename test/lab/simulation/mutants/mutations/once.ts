@@ -5,83 +5,90 @@ export const onceMutations: readonly Mutation[] = [
   {
     name: "each copy of a complete has an expiry of its own",
     rule: "15",
-    find: "expiresAtMs: this.#expiresAtMs,",
-    replace: "expiresAtMs: this.#expiresAtMs + Math.round(performance.now() - this.startedAt),",
+    in: "Completing",
+    find: "expiresAtMs: this.#expiresAtMs",
+    replace: "expiresAtMs: this.#expiresAtMs + Math.round(performance.now() - this.startedAt)",
   },
   {
     name: "the last writer of a record wins",
     rule: "15, complete",
-    find: "elseif kept then\n    return -2\n",
-    replace: "",
+    in: "keep",
+    find: "return -2",
+    replace: "kept = false",
   },
   {
     name: "another's record is taken for one's own",
     rule: "15, complete",
-    find: "elseif kept then\n    return -2\n",
-    replace: "elseif kept then\n    return 2\n",
+    in: "keep",
+    find: "return -2",
+    replace: "return 2",
   },
   {
     name: "a retire runs beside the complete",
     rule: "17",
-    find: "this.runtime.pendingRecordLength += this.#record.length;",
+    in: "begin",
+    find: "this.runtime.completes.count++;",
     replace:
-      "const early = this.#inFlight;\n    if (early.first) new Releasing(this.runtime, this.command, early).begin();\n    this.runtime.pendingRecordLength += this.#record.length;",
-    also: {
-      find: "if (inFlight.first !== undefined) new Releasing(this.runtime, this.command, inFlight).begin();",
-      replace: "",
-    },
+      "this.runtime.completes.count++;\n    const early = this.#inFlight;\n    if (early.first) new Releasing(this.runtime, this.command, early).begin();",
+    also: { in: "executed", find: "inFlight.first !== undefined", replace: "false" },
   },
   {
     name: "a complete is not sent again",
     rule: "17",
-    find: "this.isAmbiguous ||= isSilent;\n      this.send(now);",
-    replace:
-      'this.isAmbiguous ||= isSilent;\n      if (this.#method === "complete") this.#setTimer(now);\n      else this.send(now);',
+    in: "onDue",
+    find: "this.send(now)",
+    replace: 'if (this.#method === "complete") this.#setTimer(now);\n      else this.send(now)',
   },
   {
     name: "an extend that meets one's own complete is a loss",
     rule: "17",
-    find: "if (this.#isReleased) this.#unwatch();\n    else this.lose(reason);",
-    replace: "this.#isReleased = false;\n    this.lose(reason);",
+    in: "end",
+    find: "this.#isReleased",
+    replace: "(this.#isReleased = false)",
   },
   {
     name: "a complete after a release is sent",
     rule: "17",
-    find: 'this.#completed ??= this.#released?.then(() => "unconfirmed");',
-    replace: "",
+    in: "complete",
+    find: 'this.#released?.then(() => "unconfirmed")',
+    replace: "undefined",
   },
   {
     name: "a release after a complete is sent",
     rule: "17",
-    find: "this.#released ??= this.#completed?.then(asReleased);",
-    replace: "void asReleased;",
+    in: "release",
+    find: "this.#completed?.then(asReleased)",
+    replace: "undefined",
   },
   {
     name: "a complete is reported when it is next sent, and not at the end of its time",
     rule: "17",
-    find: "this.#onReport === undefined ? dueAt : Math.min(dueAt, reportAt)",
-    replace:
-      'this.#onReport === undefined || this.#method === "complete" ? dueAt : Math.min(dueAt, reportAt)',
+    in: "setTimer",
+    find: "this.#onReport === undefined",
+    replace: 'this.#onReport === undefined || this.#method === "complete"',
   },
 
   // Rule 20: fencing tokens rise from lease to lease.
   {
     name: "tokens have no floor",
     rule: "20, acquire",
-    find: "token = floor_us + 1",
-    replace: "token = token + 0",
+    in: "acquire",
+    find: "floor_us + 1",
+    replace: "token",
   },
   {
     name: "a process forgets the tokens that it has heard",
     rule: "20",
-    find: "if (microseconds > floorUs) this.#floorsUs.set(node, microseconds);",
-    replace: "void node; void microseconds;",
+    in: "hear",
+    find: "this.#floorsUs.set(node, microseconds)",
+    replace: "void node",
   },
   {
     name: "a confirm gets a new token",
     rule: "20, acquire",
-    find: "return -tonumber(string.sub(held, 38, string.find(held, ':', 38, true) - 1))",
-    replace: "return -token",
+    in: "acquire",
+    find: "tonumber(string.sub(held, 38, string.find(held, ':', 38, true) - 1))",
+    replace: "token",
   },
 
   // Rule 16: at every moment there is the lock or the record, in one script and in two steps.
@@ -96,65 +103,66 @@ export const onceMutations: readonly Mutation[] = [
     name: "a complete deletes the lock first",
     rule: "16, complete",
     in: "completeScript",
-    find: "local reply = held\n",
-    replace: "if mine then redis.pcall('DEL', key) end\n  local reply = held\n",
+    find: "local reply = held",
+    replace: "if mine then redis.pcall('DEL', key) end\n  local reply = held",
   },
   {
     name: "a complete deletes the lock where it could not write the record",
     rule: "16, complete",
-    find: "if mine and not failed(reply) then",
-    replace: "if mine then",
+    in: "completeScript",
+    find: "mine and not failed(reply)",
+    replace: "mine",
   },
   {
     name: "the first write of a complete needs memory",
     rule: "16, complete",
-    find: "  redis.pcall('DEL', record)\n",
+    in: "keep",
+    find: "redis.pcall('DEL', record)",
     replace: "",
   },
   {
     name: "the lock is looked at before the record",
     rule: "16, acquire",
-    find: "local kept = redis.pcall('GET', KEYS[2 * i])\n",
+    in: "acquireOnceScript",
+    find: "local kept = redis.pcall('GET', KEYS[2 * i])",
     replace: `local locked = acquire_once(KEYS[2 * i - 1], owner_id, submission, fingerprint)
   local kept = redis.pcall('GET', KEYS[2 * i])
   if locked == -1 then
     kept = false
-  end
-`,
+  end`,
   },
   {
     name: "the lock is taken before the record is found",
     rule: "16, 18, acquire",
-    find: "local kept = redis.pcall('GET', KEYS[2 * i])\n",
+    in: "acquireOnceScript",
+    find: "local kept = redis.pcall('GET', KEYS[2 * i])",
     replace: `acquire_once(KEYS[2 * i - 1], owner_id, submission, fingerprint)
-  local kept = redis.pcall('GET', KEYS[2 * i])
-`,
+  local kept = redis.pcall('GET', KEYS[2 * i])`,
   },
   {
     name: "a confirm does not look at the record",
     isRare: true,
     rule: "16, acquire",
-    find: "local kept = redis.pcall('GET', KEYS[2 * i])\n",
+    in: "acquireOnceScript",
+    find: "local kept = redis.pcall('GET', KEYS[2 * i])",
     replace: `local kept = redis.pcall('GET', KEYS[2 * i])
   local own = redis.pcall('GET', KEYS[2 * i - 1])
   if type(own) == 'string' and string.sub(own, 1, 36) == owner_id then
     kept = false
-  end
-`,
+  end`,
   },
   {
     name: "in two steps, the release comes before the record",
     rule: "16",
-    find: "this.#batchOf(recordCommand).add({ ...unstamped, record, expiresAtMs, answer });",
-    replace: `const released = () =>
-      this.#batchOf(recordCommand).add({
+    in: "completeInSteps",
+    find: "this.#batchOf(recordCommand).add(",
+    replace: `((late: any) =>
+      this.release({
         command,
         deadlineMs: undefined,
-        record,
-        expiresAtMs,
-        answer: (reply) => request.answer(reply),
-      });
-    void answer;
-    this.release({ command, deadlineMs: undefined, cooldownUntilMs, answer: released });`,
+        cooldownUntilMs,
+        answer: () =>
+          this.#batchOf(recordCommand).add({ ...late, answer: (reply: any) => request.answer(reply) }),
+      }))(`,
   },
 ];
