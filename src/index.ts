@@ -1,23 +1,4 @@
-export {
-  AnsweredTwiceError,
-  AnswerUnavailableError,
-  type AnySubmitLockError,
-  type ContentionDetails,
-  InvalidOptionError,
-  InvalidUserIdError,
-  InvalidValueError,
-  isSubmitLockError,
-  LockClosedError,
-  LockContendedError,
-  LockLostError,
-  LockMisconfiguredError,
-  LockUnavailableError,
-  type LostReason,
-  NoFingerprintError,
-  SubmissionMismatchError,
-  SubmitLockError,
-  type SubmitLockErrorCode,
-} from "./errors.ts";
+export * from "./errors.ts";
 export type {
   AcquireMessage,
   CompleteMessage,

@@ -126,7 +126,7 @@ function parse(file: string, source: string): Module {
     const text = statement.trim();
     const list = LIST.exec(text);
     const declared = DECLARED.exec(text);
-    const [, star] = /^export type \* from "(\..*)";$/.exec(text) ?? [];
+    const [, star] = /^export (?:type )?\* from "(\..*)";$/.exec(text) ?? [];
     if (star !== undefined) module.stars.push(resolved(file, star));
     else if (list !== null) {
       const [, kind, names, specifier] = list;

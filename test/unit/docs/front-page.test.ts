@@ -32,28 +32,11 @@ describe("the README", () => {
     for (const file of manual) expect(second).toContain(file);
   });
 
-  test("has the options and defaults of the reference", () => {
-    const cells = readme
-      .tableUnder("Options")
-      .flatMap((row) => [...[0, 2, 4].map((at) => [row[at] ?? "", row[at + 1] ?? ""])]);
-    const short = new Map(cells.filter(([name]) => name !== "") as [string, string][]);
-    const reference = page("docs/reference/options.md");
-    const rows = ["`new SubmitLock`", "`submitGuard`"].flatMap((each) =>
-      reference.tableUnder(each),
-    );
-    expect([...short.keys()].sort()).toEqual(rows.map(([name]) => name).sort());
-    for (const [name = "", preset = ""] of rows) {
-      expect(preset, name).toContain(short.get(name));
-    }
-  });
-
   test("has the statuses and codes of the reference", () => {
     const rows = page("docs/reference/responses.md").tableUnder("Responses");
     const known = rows.map(([status, code]) => `${status} ${code}`);
-    const named = readme
-      .tableUnder("What a client sees")
-      .map(([status, code]) => `${status} ${code}`);
-    expect(named).toHaveLength(3);
-    for (const each of named) expect(known).toContain(each);
+    for (const [status, code] of readme.tableUnder("What a client sees")) {
+      expect(known).toContain(`${status} ${code}`);
+    }
   });
 });

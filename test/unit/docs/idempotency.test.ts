@@ -1,10 +1,8 @@
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { resolveIdempotencyOptions } from "../../../src/http/options.ts";
 import { isStored, resolveStoredHeaders } from "../../../src/http/stored-answer.ts";
-import { page, ROOT } from "../../docs/page.ts";
-import { codesOfAnswers, membersOf } from "./sources.ts";
+import { page } from "../../docs/page.ts";
+import { codesOfAnswers, foundInSources, membersOf } from "./sources.ts";
 
 const reference = page("docs/reference/idempotency.md");
 const guide = page("docs/guide/once.md");
@@ -69,8 +67,7 @@ describe("the reference of idempotency", () => {
     for (const name of never) {
       expect(() => resolveStoredHeaders([name])).toThrow("never repeated");
     }
-    const source = readFileSync(join(ROOT, "src/http/stored-answer.ts"), "utf8");
-    const [, list = ""] = /const never = new Set\(\[(.*?)\]\)/s.exec(source) ?? [];
+    const list = foundInSources(/const never = new Set\(\[(.*?)\]\)/s);
     expect(never).toEqual([...list.matchAll(/"([a-z-]+)"/g)].map(([, name]) => name));
   });
 
@@ -88,26 +85,4 @@ describe("the paragraph for a shop's own documentation", () => {
     const codes = codesOfAnswers.filter((code) => code.startsWith("idempotency_"));
     for (const code of codes) expect(paragraph).toContain(`\`${code}\``);
   });
-});
-
-describe("what the published specifications ask for", () => {
-  const standards = [
-    { heading: "The draft of the Idempotency-Key header", file: "test/http/once-draft.test.ts" },
-    { heading: "The Agentic Commerce Protocol", file: "test/http/once-acp.test.ts" },
-  ];
-
-  test.each(standards)(
-    "is tested by the sections that are named: $heading",
-    ({ heading, file }) => {
-      const source = readFileSync(join(ROOT, file), "utf8");
-      const sections = [...source.matchAll(/["'`]section (\d(?:\.\d)*): /g)].map(
-        ([, each]) => each,
-      );
-      expect(sections.length).toBeGreaterThan(10);
-      const [, part = ""] = reference.prose.split(`\n## ${heading}\n`);
-      const [, list = ""] =
-        new RegExp(`\`${file}\` tests sections ([\\d., and]*\\d)`).exec(part) ?? [];
-      expect(list.match(/\d(?:\.\d)*/g)?.sort()).toEqual([...new Set(sections)].sort());
-    },
-  );
 });
