@@ -134,7 +134,9 @@ async function turnOf(c: Ctx): Promise<{ turn: Turn; answered: () => Response }>
     get submission() {
       return submissionOf(request);
     },
-    parsed: text === "" ? undefined : JSON.parse(text),
+    get parsed() {
+      return text === "" ? undefined : JSON.parse(text);
+    },
     express: undefined,
     ctx: undefined,
     answer(given, value, type) {

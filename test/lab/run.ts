@@ -143,6 +143,16 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     needsBuild: true,
     run: () => import("../../bench/sizing.ts"),
   },
+  "linear-cost": {
+    shows: "that twice the input costs at most 2.5 times the time",
+    minutes: 20,
+    run: () => import("./nets/nets.ts").then((nets) => nets.run("linear-cost", 20_000)),
+  },
+  "net-mutants": {
+    shows: "that the nets notice flaws that were there once",
+    minutes: 5,
+    run: () => import("./nets/mutants.ts").then((mutants) => mutants.run()),
+  },
   busy: {
     shows: "the suite beside processes that keep the processors busy",
     minutes: 12,

@@ -6,15 +6,19 @@ import { connectionMutations } from "./mutations/connections.ts";
 import { leaseMutations } from "./mutations/lease.ts";
 import { onceMutations } from "./mutations/once.ts";
 
-/** One rule of the protocol, broken by a change of the text. */
-export interface Mutation extends Edit {
+/** A change of the sources that must be noticed. */
+export interface Change extends Edit {
   readonly name: string;
+  /** A second change. */
+  readonly also?: Edit;
+}
+
+/** One rule of the protocol, broken by a change of the text. */
+export interface Mutation extends Change {
   /** The place in docs/internals/protocol.md: the number of the rule, or the script. */
   readonly rule: string;
   /** Most seeds need more than 5,000 schedules to notice it. `--short` leaves it out. */
   readonly isRare?: true;
-  /** A second change. */
-  readonly also?: Edit;
 }
 
 /**
@@ -66,7 +70,7 @@ export async function sources(): Promise<Sources> {
 }
 
 /** The files that a mutation changes. Loud if its text is not there: such a mutant would prove nothing. */
-export function changed(sources: Sources, { name, also, ...first }: Mutation): Sources {
+export function changed(sources: Sources, { name, also, ...first }: Change): Sources {
   const all = new Map(sources);
   const written = new Map<string, string>();
   for (const edit of [first, ...(also === undefined ? [] : [also])]) {
@@ -118,11 +122,11 @@ function declares(name: string, indent: string): RegExp {
 }
 
 /** Every mutant that does not fit the sources any more, before any of them is hunted. */
-export async function misfits(): Promise<string[]> {
+export async function misfits(changes: readonly Change[] = mutations): Promise<string[]> {
   const texts = await sources();
-  return mutations.flatMap((mutation) => {
+  return changes.flatMap((change) => {
     try {
-      changed(texts, mutation);
+      changed(texts, change);
       return [];
     } catch (error) {
       return (error as Error).message;

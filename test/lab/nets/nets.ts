@@ -1,0 +1,52 @@
+import { availableParallelism } from "node:os";
+import { parseArgs } from "node:util";
+import { Child } from "../../support/child.ts";
+import { compiled } from "../../support/compiled.ts";
+import type { Haul, Plan } from "./hunt.ts";
+
+/** Each net's program. */
+const programs = {
+  "linear-cost": new URL("./cost/program.ts", import.meta.url),
+};
+
+export type NetName = keyof typeof programs;
+
+const hours = 10 * 3_600_000;
+
+/** @param texts of source files, in place of what is in them. */
+export async function cast(
+  net: NetName,
+  plan: Plan,
+  texts?: ReadonlyMap<string, string>,
+): Promise<Haul> {
+  const program = await compiled({ file: programs[net], texts });
+  return await new Child<Haul>(program, [JSON.stringify(plan)]).next(hours);
+}
+
+/** A program that was red, and how to run it again. */
+export function story(net: NetName, { failure, seed }: Haul): string {
+  if (failure === undefined) return "";
+  const { path, program, text } = failure;
+  return `${text}\n\n${JSON.stringify(program, undefined, 1)}\n\nagain: npm run lab -- ${net} --seed ${seed} --path ${path}`;
+}
+
+/** `npm run lab -- <net>`, with `--runs`, `--seed`, `--path` and `--family`. */
+export async function run(net: NetName, runsByDefault: number): Promise<void> {
+  const option = { type: "string" } as const;
+  const options = { runs: option, seed: option, path: option, family: option };
+  const { path, family, ...given } = parseArgs({ options }).values;
+  const seed = Number(given.seed ?? Math.trunc(Math.random() * 2 ** 31));
+  const processes = path === undefined ? availableParallelism() : 1;
+  const runs = path === undefined ? Math.ceil(Number(given.runs ?? runsByDefault) / processes) : 1;
+  const from = performance.now();
+  const plan = { runs, path, family: family as Plan["family"], isStrict: true };
+  const hauls = await Promise.all(
+    Array.from({ length: processes }, (_, index) => cast(net, { ...plan, seed: seed + index })),
+  );
+  const sum = hauls.reduce((all, haul) => all + haul.runs, 0);
+  const seconds = Math.round((performance.now() - from) / 1_000);
+  const seeds = hauls.map((haul) => haul.seed).join(", ");
+  console.log(`${sum.toLocaleString("en")} programs in ${seconds} s, seeds ${seeds}`);
+  for (const haul of hauls) if (haul.failure !== undefined) console.log(`\n${story(net, haul)}`);
+  if (hauls.some(({ failure }) => failure !== undefined)) process.exitCode = 1;
+}
