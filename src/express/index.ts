@@ -4,7 +4,6 @@ import { AnsweredTwiceError, InvalidOptionError } from "../errors.ts";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
 import type { RequestSubmission } from "../http/public.ts";
-import { offeredTypes } from "../http/refusals.ts";
 import { type RequestLease, warnIfHeldToMaxHold } from "../http/request-lease.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
@@ -105,9 +104,6 @@ export function submitGuard<Req extends IncomingMessage = Request>(
   const resolved = resolveGuardOptions(options, {
     reject: (_req, res, _next, { problem: { status, headers, body } }) =>
       send(res, status, { ...headers, "Content-Length": Buffer.byteLength(body) }, body),
-    // A plain request of Node.js, as Connect passes it, has no `accepts`.
-    prefersPage: (req: IncomingMessage & Partial<Pick<Request, "accepts">>) =>
-      typeof req.accepts === "function" && req.accepts([...offeredTypes]) === "html",
     replay: (_req, res, _next, { answer: { status, headers, body } }) =>
       send(res, status, headersToRepeat(headers, res.getHeader("vary")), body),
     path: (req) => urlOf(req).replace(/\?.*/s, ""),

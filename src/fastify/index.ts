@@ -3,7 +3,6 @@ import { InvalidOptionError } from "../errors.ts";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
 import type { RequestSubmission } from "../http/public.ts";
-import { prefersHtml } from "../http/refusals.ts";
 import { type RequestLease, warnIfHeldToMaxHold } from "../http/request-lease.ts";
 import { bodyToRepeat, headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
@@ -72,7 +71,6 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
     // Bytes, because Fastify would add a charset to the JSON type of a text.
     reject: (_request, reply, { problem: { status, headers, body } }) =>
       reply.code(status).headers(headers).send(Buffer.from(body)),
-    prefersPage: ({ headers }) => prefersHtml(headers.accept),
     replay: (_request, reply, { answer: { status, headers, body } }) => {
       const repeated = headersToRepeat(headers, reply.getHeader("vary"));
       reply.code(status).headers(repeated);

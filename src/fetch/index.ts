@@ -2,7 +2,6 @@ import { InvalidOptionError, NoFingerprintError } from "../errors.ts";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
 import type { Problem, RequestSubmission } from "../http/public.ts";
-import { prefersHtml } from "../http/refusals.ts";
 import type { RequestLease } from "../http/request-lease.ts";
 import { headersToRepeat, listedHeaders } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
@@ -95,7 +94,6 @@ export function submitGuard<Req extends Request = Request>(
   }
   const resolved = resolveGuardOptions<Req, [Req]>(others, {
     reject: (_request, { problem }) => responseOf(problem),
-    prefersPage: ({ headers }) => prefersHtml(headers.get("accept") ?? undefined),
     replay: (_request, { answer }) => repeated(answer),
     path: ({ url }) => new URL(url).pathname,
     payload: payloadOf,

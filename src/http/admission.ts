@@ -5,10 +5,11 @@ import type { StoredAnswer } from "../lock/record.ts";
 import type { AcquireOptions } from "../lock/submission.ts";
 import type { UserId } from "../lock/submit-key.ts";
 import { silentStore, waitForEnd } from "../lock/waiting.ts";
+import { warnOnce } from "../validation.ts";
 import type { ResolvedGuardOptions, ResolvedIdempotency } from "./options.ts";
 import type { AnswerFunction, Exchange, WantedAnswer } from "./port.ts";
 import type { GuardLock, Replay } from "./public.ts";
-import { problemOf, type RefusalReason } from "./refusals.ts";
+import { prefersHtml, problemOf, type RefusalReason } from "./refusals.ts";
 import { endLease, findLease, RequestLease } from "./request-lease.ts";
 import { isReadable, listedHeaders } from "./stored-answer.ts";
 import { type IdentifiedSubmission, identify } from "./submission.ts";
@@ -80,9 +81,11 @@ async function decide<Source, Args extends unknown[]>(
   const userId = await options.userId(source);
   // Rule 18: no user, no record.
   if (userId === undefined || userId === null || userId === "") {
+    if (++options.anonymousAtFirst === 3) warnOfNoUser();
     if (options.onAnonymous === "proceed") return unlocked;
-    return refuse(options, source, { reason: "anonymous" });
+    return refuse(options, exchange, { reason: "anonymous" });
   }
+  options.anonymousAtFirst = Number.POSITIVE_INFINITY;
 
   const key = lock.keyFor(userId);
   const outer = findLease(exchange.request, key);
@@ -93,7 +96,7 @@ async function decide<Source, Args extends unknown[]>(
 
   const found = idempotency && (await identify(idempotency, options, source, exchange, key));
   if (found !== undefined && "reason" in found) {
-    return refuse(options, source, found);
+    return refuse(options, exchange, found);
   }
   if (isTooLate(exchange)) return gone;
 
@@ -124,7 +127,7 @@ async function decide<Source, Args extends unknown[]>(
       const why = { expiresInMs: 0, sameSubmission: true, answerUnavailable: true } as const;
       return refuse(
         options,
-        source,
+        exchange,
         { reason: "contended", ...why, isCooldown: false },
         submission,
       );
@@ -132,12 +135,12 @@ async function decide<Source, Args extends unknown[]>(
     case "contended": {
       const { expiresInMs, hasEnded, isCooldown = false, sameSubmission = false } = attempt;
       const why = { expiresInMs, sameSubmission, answerUnavailable: false, hasEnded, isCooldown };
-      return refuse(options, source, { reason: "contended", ...why }, submission);
+      return refuse(options, exchange, { reason: "contended", ...why }, submission);
     }
     case "mismatched":
       return refuse(
         options,
-        source,
+        exchange,
         { reason: "mismatch", inFlight: attempt.inFlight },
         submission,
       );
@@ -149,9 +152,16 @@ async function decide<Source, Args extends unknown[]>(
       if (options.onUnavailable === "proceed" && isRepeat !== true) {
         return isTooLate(exchange) ? gone : unlocked;
       }
-      return refuse(options, source, { reason: "unavailable", cause }, submission);
+      return refuse(options, exchange, { reason: "unavailable", cause }, submission);
     }
   }
+}
+
+function warnOfNoUser(): void {
+  warnOnce(
+    "SUBMIT_LOCK_NO_USER",
+    "userId has found no user in any request so far. Mount the session or the authentication before the guard, and return the user's id",
+  );
 }
 
 /** @throws InvalidOptionError for an option that only the outermost guard can keep. */
@@ -218,7 +228,7 @@ function replayOf(
 
 function refuse<Source, Args extends unknown[]>(
   options: ResolvedGuardOptions<Source, Args>,
-  source: Source,
+  exchange: Exchange,
   why: RefusalReason,
   submission?: IdentifiedSubmission,
 ): Admission<Args> {
@@ -231,7 +241,8 @@ function refuse<Source, Args extends unknown[]>(
   const answer = (...args: Args) => {
     const { docs } = options.idempotency ?? {};
     // The problem is made when the answer is called: never for a client that has left before.
-    const problem = problemOf(why, { docs, isDerived, prefersPage: options.prefersPage(source) });
+    const prefersPage = prefersHtml(exchange.header("accept"));
+    const problem = problemOf(why, { docs, isDerived, prefersPage });
     return respond(...args, { ...why, problem } as never);
   };
   return { kind: "answer", answer };

@@ -72,6 +72,8 @@ export interface ResolvedGuardOptions<Source, Args extends unknown[]>
     Adapter<Source, Args> {
   readonly idempotency: ResolvedIdempotency<Source> | undefined;
   readonly cooldownMs: number;
+  /** How many requests had no user; ∞ once one had. */
+  anonymousAtFirst: number;
 }
 
 export interface ResolvedIdempotency<Source>
@@ -142,7 +144,8 @@ export function resolveGuardOptions<Source, Args extends unknown[]>(
     idempotency = resolveIdempotencyOptions(options.idempotency, acquireTimeoutMs);
   }
   const answers = { ...functions, onAnonymous, onUnavailable };
-  return { lock, userId, idempotency, cooldownMs, ...answers, ...adapter };
+  const anonymousAtFirst = 0;
+  return { lock, userId, idempotency, cooldownMs, anonymousAtFirst, ...answers, ...adapter };
 }
 
 /**

@@ -51,7 +51,6 @@ export type AnswerFunction<Args extends unknown[], Info, Result = unknown> = (
 export interface Adapter<Source, Args extends unknown[]> {
   /** Sends the problem of a refusal for which the application has no answer of its own. */
   readonly reject: AnswerFunction<Args, { readonly problem: Problem }>;
-  prefersPage(source: Source): boolean;
   readonly replay: AnswerFunction<Args, Replay>;
   /** The path as the client sent it, with the mount path that a router may cut off. */
   path(source: Source): string;

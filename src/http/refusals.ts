@@ -16,12 +16,10 @@ export type RefusalReason<Each extends Refusal = Refusal> = Each extends Refusal
   ? Omit<Each, "problem">
   : never;
 
-/** The types of an answer, the preferred one first for a client that accepts any. */
-export const offeredTypes = ["application/problem+json", "json", "html"] as const;
-
 /**
- * Whether a client that sends this `Accept` prefers a page to the other types (RFC 9110, section
- * 12.5.1), for frameworks without a negotiation of their own.
+ * Whether a client that sends this `Accept` prefers a page to a problem document (RFC 9110, section
+ * 12.5.1). Not by the framework: `accepts` of Express 4 and Koa takes time that grows with the square
+ * of the header's length.
  */
 export function prefersHtml(accept = "*/*"): boolean {
   const ranges = accept.split(",").map((range, order) => {
@@ -46,8 +44,8 @@ export function prefersHtml(accept = "*/*"): boolean {
 /**
  * Makes the answer that a guard gives where the application has none of its own.
  *
- * @param audience its `docs` are safe within a header. `isDerived`: `submissionId` gave the id, so
- * the texts do not mention an Idempotency-Key.
+ * @param audience `docs` has been validated for use in a header. `isDerived`: the application asks
+ * for an id by `submissionId`, so the texts do not mention an Idempotency-Key.
  */
 export function problemOf(
   refusal: RefusalReason,
@@ -112,8 +110,10 @@ function contentOf(refusal: RefusalReason, isDerived: boolean): Content {
     case "key-missing":
       return [
         [400, "idempotency_key_required"],
-        "Idempotency-Key is missing",
-        "This operation needs the header Idempotency-Key: a new one for each new submission, the same one for each retry.",
+        `${isDerived ? "The id of the submission" : "Idempotency-Key"} is missing`,
+        isDerived
+          ? "This operation needs the id of the submission. Reload the page, or send the id as it was given to you."
+          : "This operation needs the header Idempotency-Key: a new one for each new submission, the same one for each retry.",
         "The page did not send what keeps an order from being placed twice. Go back, reload the page, and submit your order again.",
       ];
     case "key-invalid":

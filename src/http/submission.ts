@@ -1,4 +1,5 @@
 import { type AcquireOptions, checkText, hash22, isText } from "../lock/submission.ts";
+import { warnOnce } from "../validation.ts";
 import { fingerprintOf } from "./fingerprint.ts";
 import type { ResolvedIdempotency } from "./options.ts";
 import type { Adapter, Exchange } from "./port.ts";
@@ -65,15 +66,22 @@ export async function identify<Source>(
       return { submission, asked: { submission: { id, fingerprint, retainMs } } };
     }
   }
-  if (options.key === "ignored") return undefined;
-  const header = parseIdempotencyKey(exchange.headerLines("idempotency-key"));
+  const lines = options.key === "ignored" ? [] : exchange.headerLines("idempotency-key");
+  const header = parseIdempotencyKey(lines);
   if (header.kind === "invalid") {
     const why =
       "Send one key of 1 to 255 printable ASCII characters, in double quotes or without space, double quote, comma and semicolon.";
     return { reason: "key-invalid", why };
   }
   if (header.kind === "missing") {
-    return options.key === "required" ? { reason: "key-missing" } : undefined;
+    if (options.key === "required") return { reason: "key-missing" };
+    if (options.submissionId !== undefined) {
+      warnOnce(
+        "SUBMIT_LOCK_NO_SUBMISSION_ID",
+        'idempotency.submissionId returned nothing, so a request has the lock alone, and a later click is a second order. Return the id that the page sent, or refuse such requests with idempotency.key: "required"',
+      );
+    }
+    return undefined;
   }
   const id = hash22(`key\n${scope}\n${method} ${path(source)}\n${header.key}`);
   const fingerprint = fingerprintOf(id, await (chosen ?? payload)(source));

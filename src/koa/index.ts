@@ -2,7 +2,6 @@ import type { Context, Middleware } from "koa";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
 import type { Anonymous, RequestSubmission, Unavailable } from "../http/public.ts";
-import { offeredTypes } from "../http/refusals.ts";
 import type { RequestLease } from "../http/request-lease.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
@@ -61,7 +60,6 @@ export function submitGuard<Ctx extends AnyContext = Context>(
       ctx.body = body;
       ctx.set({ ...headers });
     },
-    prefersPage: (ctx: AnyContext) => ctx.accepts([...offeredTypes]) === "html",
     replay: (ctx: AnyContext, { answer }) => {
       repeat(ctx, answer);
       ctx.set(headersToRepeat(answer.headers, ctx.res.getHeader("vary")));

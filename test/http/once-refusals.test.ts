@@ -303,15 +303,17 @@ describe.each(newest)("$name", (framework: Framework) => {
   });
 });
 
-test("a request of Node's own is answered with problem documents", async () => {
+test("a request of Node's own is answered with a page where its client prefers one", async () => {
   const { shop } = await openOnce({ framework: newest[0] as Framework });
   acquired(await shop.lock.acquire(shop.user));
   const guard = submitGuard({ lock: shop.lock, userId: userOf });
   const server = createServer((req, res) => guard(req, res, () => res.end()));
   const client = openClient(1, await listen(server));
-  const headers = { "x-user": shop.user, accept: browser };
-  const reply = await client.call({ headers }).reply;
-  expect([reply.status, codeOf(reply)]).toEqual([409, "submit_contended"]);
+  const headers = { "x-user": shop.user };
+  const document = await client.call({ headers }).reply;
+  expect([document.status, codeOf(document)]).toEqual([409, "submit_contended"]);
+  const page = await client.call({ headers: { ...headers, accept: browser } }).reply;
+  expect([page.status, page.headers["content-type"]]).toEqual([409, "text/html; charset=utf-8"]);
   client.close();
   server.close();
 });
