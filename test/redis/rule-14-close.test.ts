@@ -5,6 +5,7 @@ import { record } from "../support/channels.ts";
 import { runChild, sourceUrl } from "../support/child.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired } from "../support/locks.ts";
+import { startCluster } from "../support/redis-cluster.ts";
 import { forTest, sharedRedisPort, startRedis } from "../support/redis-server.ts";
 import { answer, foundBy, recordKey, submit } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
@@ -56,6 +57,30 @@ describe("rule 14: close", () => {
       console.log("closed");`);
     expect({ code, stdout, stderr }).toEqual({ code: 0, stdout: "closed\n", stderr: "" });
   });
+
+  test.each(["ioredis", "ioredis5"])(
+    "a process ends although the second client of its Cluster was asking for the slots, with %s",
+    async (library) => {
+      const { ports } = await forTest(startCluster());
+      const { code, stdout, stderr } = await runChild(`
+      const { Cluster } = await import("${library}");
+      const { portOf } = await import(${JSON.stringify(sourceUrl("stores/redis/clients/port-of.ts"))});
+      const { once } = await import("node:events");
+      const redis = new Cluster(${JSON.stringify(ports)});
+      await once(redis, "ready");
+      const duplicate = redis.duplicate.bind(redis);
+      let cluster;
+      redis.duplicate = (...options) => (cluster = duplicate(...options));
+      const second = portOf(redis).second();
+      await once(cluster, "ready");
+      while (!cluster.isRefreshing) await new Promise(setImmediate);
+      second.close();
+      await redis.quit();
+      setTimeout(() => process.exit(1), 10_000).unref();
+      console.log("closed");`);
+      expect({ code, stdout, stderr }).toEqual({ code: 0, stdout: "closed\n", stderr: "" });
+    },
+  );
 });
 
 describe("rule 14: close and what is being completed", () => {

@@ -62,6 +62,8 @@ export interface IoredisInternals
   call?(...words: readonly string[]): Promise<unknown>;
   /** On a Cluster: the clients of its nodes. */
   nodes?(role: "master" | "all"): readonly IoredisInternals[];
+  /** On a Cluster: asks for the table of slots. */
+  refreshSlotsCache?(): void;
   /** On a Cluster: the clients of its nodes, by the names in `slots`. */
   readonly connectionPool?: { getInstanceByKey?(name: string): IoredisInternals | undefined };
   /** On a Cluster: the nodes of each slot, the master first. */
@@ -325,6 +327,8 @@ export class IoredisPort extends IoredisServer implements ClientPort {
 
   close(): void {
     this.#client.disconnect();
+    // A Cluster that is closed while it asks for its slots plans the next time, again and again.
+    if (this.isCluster) this.#client.refreshSlotsCache = () => {};
   }
 
   get masterName(): string {
