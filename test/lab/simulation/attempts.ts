@@ -69,7 +69,12 @@ export class Attempts {
     const call = ++this.#calls;
     const from = world.loop.now;
     const asked = this.#during(process, call, () =>
-      process.lock.lookUp(String(plan.user), { submission: submissionOf(plan) }),
+      process.lock
+        .lookUp(String(plan.user), { submission: submissionOf(plan) })
+        .catch((error: unknown) => {
+          if (isSubmitLockError(error) && error.code === "SUBMIT_LOCK_CLOSED") return error;
+          throw error;
+        }),
     );
     const found = await world.callWatch.settles(
       `look-up of ${process.machine.name}`,
@@ -77,6 +82,10 @@ export class Attempts {
       world.schedule.times.commandTimeoutMs,
       asked,
     );
+    if (found instanceof Error) {
+      world.count(`lookUp: ${found.code}`);
+      return;
+    }
     world.count(`lookUp: ${found.outcome}`);
     const owner = world.ownersOf(call).at(-1);
     world.note(() => `${process.machine.name}  look-up of ${owner?.name}: ${found.outcome}`);

@@ -15,7 +15,11 @@ export const acquireMutations: readonly Mutation[] = [
     in: "withLock",
     find: "await waitForLease(",
     replace: "((this as any).id = crypto.randomUUID()) && await waitForLease(",
-    also: { in: "command", find: "ownerId: uuid()", replace: "(this as any).id ?? uuid()" },
+    also: {
+      in: "command",
+      find: "ownerId: uuid()",
+      replace: "ownerId: (this as any).id ?? uuid()",
+    },
   },
   {
     name: "each copy has an owner id of its own",
