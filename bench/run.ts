@@ -1,116 +1,125 @@
 import { readFileSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { cpus, loadavg } from "node:os";
-import { installPeers, peerVersions } from "../test/lab/install-peers.ts";
+import { resolve } from "node:path";
 import { serverBinary, serverVersion } from "../test/support/server-binary.ts";
-import { type Findings, type Part, rounds, seconds, type Target } from "./part.ts";
-import { contended } from "./parts/contended.ts";
-import { memory, scale } from "./parts/held.ts";
-import { nodeRedis } from "./parts/node-redis.ts";
-import { observed } from "./parts/observed.ts";
-import { once } from "./parts/once.ts";
-import { pairs } from "./parts/pairs.ts";
-import { profile } from "./parts/profile.ts";
-import { route } from "./parts/route.ts";
-import { acknowledgement, cluster, processes } from "./parts/several.ts";
-import { watchdogs } from "./parts/watchdogs.ts";
-import { table } from "./statistics.ts";
+import {
+  type Cell,
+  leases,
+  onCluster,
+  onServer,
+  type Shop,
+  seconds,
+  shopCells,
+  stopAll,
+  withLocksHeld,
+  withReplica,
+} from "./cells.ts";
+import { measured, tableOf } from "./rounds.ts";
 
 /**
- * `npm run bench`: this package beside what one could use instead, in one run. Prints tables, writes
- * them to bench/results.md and draws two pictures. With words on the command line, such as
- * `npm run bench -- pairs scale`, only those parts run and nothing is written. BENCH_SECONDS is how
- * long one measurement lasts, BENCH_ROUNDS how often everything is measured.
- *
- * A target that was missed is information and no failure: this is no test.
+ * `npm run bench`: this package beside what one writes by hand, in turns, and the tables into
+ * bench/results.md. With words, such as `npm run bench -- shop`, only those parts, and nothing is
+ * written. `BENCH_SECONDS` (0.6) is how long one measurement lasts, `BENCH_ROUNDS` (15) how often
+ * everything is measured.
  */
+const tree = resolve(".");
+const rounds = Number(process.env["BENCH_ROUNDS"] ?? 15);
+const plain = { client: "ioredis" } as const;
+const ours = { client: "ioredis", tree } as const;
+
+interface Part {
+  readonly title: string;
+  readonly text: string;
+  cells(): Promise<Cell[]>;
+}
+
+const handWritten = "`SET NX PX` with a UUID, and a compare-and-delete script";
 const parts: Readonly<Record<string, Part>> = {
-  pairs,
-  route,
-  once,
-  observed,
-  contended,
-  scale,
-  memory,
-  watchdogs,
-  processes,
-  cluster,
-  "node-redis": nodeRedis,
-  profile,
-  acknowledged: acknowledgement,
+  pairs: {
+    title: "Pairs",
+    text: `Acquire and release, with 1, 32 and 256 callers of one process, each pair for another user. Plain: ${handWritten}. "Again" is the same as the first row: what it differs by means nothing.`,
+    cells: () =>
+      onServer({
+        "plain ioredis": plain,
+        "plain ioredis again": plain,
+        "submit-lock": ours,
+        "plain node-redis": { client: "node-redis" },
+        "submit-lock on node-redis": { client: "node-redis", tree },
+      }),
+  },
+  cluster: {
+    title: "A Cluster of three masters",
+    text: "The same pairs.",
+    cells: () =>
+      onCluster({
+        "plain ioredis": { client: "ioredis Cluster" },
+        "plain ioredis again": { client: "ioredis Cluster" },
+        "submit-lock": { client: "ioredis Cluster", tree },
+      }),
+  },
+  replica: {
+    title: "Confirmed by a replica",
+    text: "The same pairs on a master with one replica, without and with `ackReplicas: 1`.",
+    cells: () =>
+      withReplica({
+        "submit-lock": ours,
+        "with ackReplicas": { ...ours, options: { ackReplicas: 1 } },
+      }),
+  },
+  shop: {
+    title: "The order route",
+    text: `\`POST /orders\`, answered 201 at once, over 64 connections; then 500 requests a second at random times. "One PING" is one round trip to Redis; the hand-written lock is ${handWritten} on \`finish\`.`,
+    cells: () => shopCells({ ...shopsOf("Express"), ...shopsOf("Koa") }),
+  },
+  held: {
+    title: "Many locks in Redis",
+    text: "One caller, with locks of other users in Redis.",
+    cells: () => withLocksHeld(tree, [1_000, 1_000_000]),
+  },
+  leases: {
+    title: "Many leases in one process",
+    text: "TTL 10 s, acquired over 3.3 s and then watched for 6.7 s.",
+    cells: () => leases(tree, 10_000),
+  },
 };
+
+function shopsOf(framework: Shop["framework"]): Record<string, Shop> {
+  const shop = { tree, framework } as const;
+  const [byHand, guard] = [`${framework}, hand-written`, `${framework}, submit-lock`];
+  const isKoa = framework === "Koa";
+  const lockAlone = isKoa ? guard : `${framework}, submit-lock, protect`;
+  return {
+    [`${framework}, bare`]: { ...shop, variant: "bare", base: byHand },
+    [`${framework}, one PING`]: { ...shop, variant: "one PING", base: byHand },
+    [byHand]: { ...shop, variant: "hand-written", base: byHand },
+    [guard]: { ...shop, variant: "guard", base: byHand },
+    ...(isKoa ? {} : { [lockAlone]: { ...shop, variant: "protect", base: byHand } as const }),
+    [`${framework}, a new order with an id`]: {
+      ...shop,
+      variant: "once",
+      key: "new",
+      base: lockAlone,
+    },
+    [`${framework}, a replay`]: { ...shop, variant: "once", key: "same", base: lockAlone },
+  };
+}
 
 const words = process.argv.slice(2);
 const unknown = words.filter((word) => !Object.hasOwn(parts, word));
-if (unknown.length > 0) {
-  throw new Error(
-    `There is no part ${unknown.join(", ")}; there are ${Object.keys(parts).join(", ")}.`,
-  );
-}
-
-const require = createRequire(import.meta.url);
-
-installPeers("peers");
-const binary = serverBinary();
-const findings: Findings[] = [];
-for (const [name, part] of Object.entries(parts)) {
-  if (words.length > 0 && !words.includes(name)) continue;
-  const start = performance.now();
-  process.stderr.write(`${name} … `);
-  const before = loadOfMachine();
-  const found = await part(binary);
-  const load = `Load of the machine: ${before} before this part, ${loadOfMachine()} behind it, its own work included.`;
-  findings.push({ ...found, text: `${found.text}\n\n${load}` });
-  process.stderr.write(`${Math.round((performance.now() - start) / 1_000)} s\n`);
-}
-
-const targets = findings.flatMap(({ targets }) => targets);
+if (unknown.length > 0) throw new Error(`no part ${unknown}: ${Object.keys(parts).join(", ")}`);
+const { version } = JSON.parse(readFileSync("package.json", "utf8"));
+const versions = `Node ${process.version}, ${serverVersion(serverBinary())}, submit-lock ${version}`;
 const report = [
   "# The bench's results",
-  `Measured by \`npm run bench\` on ${conditions(binary)}`,
-  ...findings.map(({ text }) => text),
-  ...(targets.length === 0 ? [] : [targetTable(targets)]),
-].join("\n\n");
-console.log(report);
-if (words.length === 0) {
-  writeFileSync(new URL("./results.md", import.meta.url), `${report}\n`);
-  for (const { pictures = {} } of findings) {
-    for (const [name, picture] of Object.entries(pictures)) {
-      writeFileSync(new URL(name, import.meta.url), picture);
-    }
-  }
-  console.error("Written: bench/results.md, bench/pairs.svg, bench/route.svg");
+  `Measured by \`npm run bench\` on ${cpus().length} CPUs, ${versions}; client and server on a core each. ${rounds} rounds of ${seconds} s, in which all take turns: medians, and in brackets the ratios within each round to the plain or hand-written lock (of orders with an id: to the lock alone), median and quartiles. Processor time holds better than rates.`,
+];
+for (const [name, { cells, text, title }] of Object.entries(parts)) {
+  if (words.length > 0 && !words.includes(name)) continue;
+  console.error(`${name}, load ${loadavg()[0]?.toFixed(1)}`);
+  const all = await cells();
+  const results = await measured(all, name === "leases" ? 1 : rounds);
+  await stopAll();
+  report.push(`## ${title}`, text, tableOf(all, results));
 }
-
-/** How many processes ran or waited for a processor in the last minute. */
-function loadOfMachine(): string {
-  return (loadavg()[0] ?? Number.NaN).toFixed(1);
-}
-
-function targetTable(of: readonly Target[]): string {
-  const rows = of.map(({ measure, target, measured, met, limit = "" }) => [
-    measure,
-    target,
-    measured,
-    met ? "yes" : "**no**",
-    limit,
-  ]);
-  const head = ["measure", "target", "measured", "met?", "limit, measured in the same run"];
-  return `## Targets\n\n${table(head, rows)}`;
-}
-
-/** What was measured on what, without the name of the machine. */
-function conditions(binary: string): string {
-  const versions = [
-    `Node ${process.version}`,
-    serverVersion(binary),
-    ...["submit-lock", "ioredis", "express", "koa"].map((name) => `${name} ${versionOf(name)}`),
-    ...Object.entries(peerVersions("peers")).map(([name, version]) => `${name} ${version}`),
-  ];
-  return `${cpus().length} CPUs, ${versions.join(", ")}; Redis on loopback and without persistence, everything on the one machine. Each measurement lasts ${seconds} s and is made in ${rounds} rounds, in which everything that is compared takes turns; a number is the median of the rounds (the least–the most), and a ratio is taken within each round.`;
-}
-
-function versionOf(name: string): string {
-  const file = readFileSync(require.resolve(`${name}/package.json`), "utf8");
-  return (JSON.parse(file) as { version: string }).version;
-}
+console.log(report.join("\n\n"));
+if (words.length === 0) writeFileSync("bench/results.md", `${report.join("\n\n")}\n`);

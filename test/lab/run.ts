@@ -52,12 +52,6 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     minutes: 10,
     run: () => import("./simulation/mutants/cli.ts"),
   },
-  stryker: {
-    shows: "which general mutants of some places the tests catch",
-    minutes: 20,
-    writes: "test/lab/stryker/results.md",
-    run: () => import("./stryker/run.ts"),
-  },
   model: {
     shows: "every state of the protocol, with spin",
     minutes: 10,
@@ -93,12 +87,6 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     minutes: 1,
     run: () => import("./shop/clicks.ts").then((shop) => shop.run()),
   },
-  neighbours: {
-    shows: "once beside idempotency libraries",
-    minutes: 5,
-    writes: "docs/evidence/once-neighbours.md",
-    run: () => import("./once/run.ts"),
-  },
   incident: {
     shows: "the shop of the README, with old locks and this one",
     minutes: 6,
@@ -128,20 +116,6 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     writes: "docs/evidence/page-*.png",
     needsBuild: true,
     run: () => import("./browser/screenshots.ts"),
-  },
-  "record-memory": {
-    shows: "the memory that records take in Redis",
-    minutes: 1,
-    writes: "docs/operations/records.md",
-    needsBuild: true,
-    run: () => import("../../bench/record-memory.ts").then((bench) => bench.run()),
-  },
-  sizing: {
-    shows: "the share of a Redis that one order takes",
-    minutes: 1,
-    writes: "docs/operations/sizing.md",
-    needsBuild: true,
-    run: () => import("../../bench/sizing.ts"),
   },
   "linear-cost": {
     shows: "that twice the input costs at most 2.5 times the time",

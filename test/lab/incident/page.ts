@@ -119,7 +119,7 @@ export async function run(): Promise<void> {
     words.length === 0 || words.some((word) => name.includes(word));
   const locks = shopLocks.filter(isChosen);
   if (locks.length === 0) throw new Error(`expected a part of one of: ${shopLocks.join("; ")}`);
-  if (locks.includes(redlock)) installPeers("peers");
+  if (locks.includes(redlock)) installPeers();
   const binary = serverBinary();
   const runs: Run[] = [];
   for (const name of locks) {

@@ -18,7 +18,7 @@ import { summaryOf, wordsFor } from "./comparison.ts";
  * those faults run and nothing is written; with the word `clients` the part about clients alone is
  * measured, and written.
  */
-installPeers("peers");
+installPeers();
 const { neighbours } = await import("./neighbours.ts");
 const { clientReplies } = await import("./wrong-reply.ts");
 
@@ -81,7 +81,7 @@ function cellsOf(library: Library): Cell[] {
 }
 
 function heading(): string {
-  const locks = Object.entries(peerVersions("peers")).filter(([name]) => name !== "redis5");
+  const locks = Object.entries(peerVersions()).filter(([name]) => name !== "redis5");
   const peers = locks.map(([name, version]) => `${name} ${version}`);
   return `# The fault lab's results
 

@@ -72,7 +72,7 @@ async function connected(client: NodeRedis): Promise<Connected> {
 const { devDependencies } = JSON.parse(
   readFileSync(new URL("../../../package.json", import.meta.url), "utf8"),
 ) as { devDependencies: Record<string, string> };
-const version5 = peerVersions("peers")["redis5"]?.split("@").at(-1);
+const version5 = peerVersions()["redis5"]?.split("@").at(-1);
 
 /** By name; each client has a connection name, as applications give it. */
 const clients: readonly (readonly [name: string, (port: number) => Promise<Connected>])[] = [
