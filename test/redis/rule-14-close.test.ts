@@ -1,8 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import { LockClosedError } from "../../src/index.ts";
+import { slotOf } from "../../src/stores/redis/clients/slots.ts";
 import { record } from "../support/channels.ts";
 import { runChild, sourceUrl } from "../support/child.ts";
+import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired } from "../support/locks.ts";
 import { startCluster } from "../support/redis-cluster.ts";
@@ -20,6 +22,9 @@ import {
 } from "./fixture.ts";
 
 afterEach(closeFixtures);
+
+/** Ends a child that something keeps alive. */
+const orFail = "setTimeout(() => process.exit(1), 10_000).unref();";
 
 describe("rule 14: close", () => {
   test("it waits until every owner id has been retired", async () => {
@@ -76,11 +81,42 @@ describe("rule 14: close", () => {
       while (!cluster.isRefreshing) await new Promise(setImmediate);
       second.close();
       await redis.quit();
-      setTimeout(() => process.exit(1), 10_000).unref();
+      ${orFail}
       console.log("closed");`);
       expect({ code, stdout, stderr }).toEqual({ code: 0, stdout: "closed\n", stderr: "" });
     },
   );
+
+  test("a process ends although a slot of its node-redis Cluster had moved a moment before", async () => {
+    const { ports } = await forTest(startCluster());
+    const key = `lock:submit:${freshUser()}`;
+    const other = slotOf(key) < 8_192 ? ports.at(-1) : ports[0];
+    const target = await command(other as number, "CLUSTER", "MYID");
+    const { code, stdout, stderr } = await runChild(`
+      const { createCluster } = await import("redis");
+      const { RedisStore } = await import(${JSON.stringify(sourceUrl("index.ts"))});
+      const at = (port) => ({ socket: { host: "127.0.0.1", port } });
+      const redis = createCluster({ rootNodes: ${JSON.stringify(ports)}.map(at) });
+      redis.on("error", () => {});
+      await redis.connect();
+      const move = ["CLUSTER", "SETSLOT", "${slotOf(key)}", "NODE", "${target}"];
+      for (const { client } of redis.masters) await client.sendCommand(move);
+      const discover = redis._slots.rediscover.bind(redis._slots);
+      const discovering = new Promise((begins) => {
+        redis._slots.rediscover = (...args) => (begins(), discover(...args));
+      });
+      const times = { ttlMs: 10_000, maxHoldMs: 10_000, acquireTimeoutMs: 1_000, commandTimeoutMs: 500 };
+      const command = { key: "${key}", ownerId: crypto.randomUUID(), times, holder: "" };
+      const store = new RedisStore(redis);
+      const end = store.attach(() => {});
+      store.acquire({ command, onlyLooks: false, answer: () => {} });
+      await discovering;
+      await end();
+      await redis.close();
+      ${orFail}
+      console.log("closed");`);
+    expect({ code, stdout, stderr }).toEqual({ code: 0, stdout: "closed\n", stderr: "" });
+  });
 });
 
 describe("rule 14: close and what is being completed", () => {

@@ -15,6 +15,7 @@ import {
 } from "../../lock/store.ts";
 import { inNeutralContext } from "../../timer-wheel.ts";
 import { checkOptionNames, invalidOption } from "../../validation.ts";
+import { within } from "../../within.ts";
 import { CommandBatch, type Confirmed } from "./batch.ts";
 import type { ClientPort } from "./clients/port.ts";
 import { portOf, type RedisClient } from "./clients/port-of.ts";
@@ -180,10 +181,11 @@ export class RedisStore implements LockStore {
   attach(onReady: () => void): () => Promise<void> {
     const detach = this.#connections.attach(onReady);
     const detachReplicas = this.#replicas?.attach();
-    return () => {
+    return async () => {
       detach();
       detachReplicas?.();
-      return Promise.resolve();
+      // node-redis connects to the nodes that it finds, even after the application's `close()`.
+      await within(1_000, Promise.resolve(this.#client.learned?.()));
     };
   }
 

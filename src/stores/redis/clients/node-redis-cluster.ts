@@ -220,6 +220,10 @@ export class NodeRedisClusterPort implements ClientPort {
     return this.#learning;
   }
 
+  learned(): Promise<unknown> | undefined {
+    return this.#learning;
+  }
+
   ask(): Promise<unknown> {
     return Promise.reject(new Error("a Cluster has no single server to ask"));
   }

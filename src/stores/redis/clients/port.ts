@@ -123,6 +123,10 @@ export interface ClientPort extends ServerPort {
    */
   cork?(): () => void;
 
+  /**
+   * Settles when the client, which would outlive its own `close`, has learned which node has a slot.
+   */
+  learned?(): Promise<unknown> | undefined;
   /** Connects a client that waits to be asked, where that is for the store to do. */
   wake?(): void;
   /**
