@@ -2,7 +2,7 @@ import type { ParameterizedContext } from "koa";
 import type { Capture, WantedAnswer } from "../http/port.ts";
 import { bodyToRepeat } from "../http/stored-answer.ts";
 import type { AnswerToStore, StoredAnswer } from "../lock/record.ts";
-import { isNodeStream, isOfWeb, pickHeaders, ResponseCapture } from "../node/capture.ts";
+import { type Head, isNodeStream, isOfWeb, pickHeaders, ResponseCapture } from "../node/capture.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: any state and any context of the application fits.
 export type AnyContext = ParameterizedContext<any, any, any>;
@@ -24,7 +24,7 @@ export class ContextCapture implements Capture {
   readonly #response: ResponseCapture;
   #hasFailed = false;
   /** The answer that the context had when everything downstream had settled. */
-  #said: AnswerToStore | undefined;
+  #said: (Head & AnswerToStore) | undefined;
 
   constructor(ctx: AnyContext, wanted: WantedAnswer) {
     this.#ctx = ctx;
@@ -39,27 +39,42 @@ export class ContextCapture implements Capture {
 
   /** Reads the answer once everything downstream has settled: outer middleware may change it. */
   settled(): void {
-    if (this.#hasFailed || this.#response.hasBegun || this.#ctx.respond === false) return;
-    this.#response.discard();
+    if (this.#hasFailed || this.#ctx.respond === false || this.#response.hasBody) return;
+    const isSent = this.#response.head !== undefined;
     try {
-      this.#said = this.#read();
+      const said = this.#read();
+      // The bytes of a stream are captured from the response if its head was flushed.
+      if (isSent && said.body === undefined) return;
+      this.#said = said;
+      this.#response.settle(said);
     } catch {
       // Such as a body that JSON cannot hold: Koa cannot send it either, and answers 500.
+      if (!isSent) this.#response.discard();
     }
   }
 
   bodyFailed(): void {
     const { res } = this.#ctx;
-    const hasBegun = res.headersSent && res.statusCode === this.#said?.status;
+    const hasBegun = res.headersSent && res.statusCode === this.#response.head?.status;
     // If nothing of the answer was sent, the client got none, or Koa's answer to the failure.
-    if (!hasBegun) this.#said = undefined;
+    if (hasBegun) return;
+    this.#said = undefined;
+    this.#response.discard();
   }
 
   answer(): AnswerToStore | undefined {
-    return this.#said ?? this.#response.answer();
+    const said = this.#said;
+    if (said === undefined) return this.#response.answer();
+    const head = this.#response.head ?? said;
+    // Inner middleware that is not for Koa may have encoded the body behind Koa's back.
+    const coding = `${said.headers["content-encoding"]}`;
+    return {
+      ...head,
+      body: coding === `${head.headers["content-encoding"]}` ? said.body : undefined,
+    };
   }
 
-  #read(): AnswerToStore {
+  #read(): Head & AnswerToStore {
     const { body, response, status } = this.#ctx;
     const headers = pickHeaders(this.#wanted.storedHeaders, this.#ctx.res);
     const isAbsent = body === undefined || body === null;

@@ -57,17 +57,32 @@ function putLayer(res: ServerResponse): boolean {
   return Reflect.setPrototypeOf(top, layer);
 }
 
+/** The part of an answer that is sent before its body. */
+export interface Head {
+  readonly status: number;
+  readonly headers: AnswerHeaders;
+}
+
 /**
  * Captures the answer from the handler's calls of the response's methods, not from the socket: the
  * answer is kept even if its client has left. The capture is where the guard is mounted, so it
  * sees the bytes before outer middleware compresses them, and reads the headers before outer
  * middleware adds its own.
+ *
+ * Hooks on `writeHead`, as on-headers makes them, run late: Node calls `writeHead` from within `end`,
+ * `write` and `flushHeaders`. Hooks of inner middleware then run before the captured `writeHead`,
+ * hooks of outer middleware after it, and an outer `end` may set headers before both. So the head is
+ * read at the first call, and gets the changes between the call of `writeHead` and the captured one.
  */
 export class ResponseCapture implements Capture {
   readonly #res: ServerResponse;
   readonly #wanted: WantedAnswer;
-  #head: { readonly status: number; readonly headers: AnswerHeaders } | undefined;
-  /** `undefined` once the body is longer than `maxBodyBytes`, or an error has cut it off. */
+  /** The captured `writeHead`. */
+  readonly #writeHead: unknown;
+  #head: Head | undefined;
+  /** The head as the hooks of inner middleware find it, while they run. */
+  #unhooked: Head | undefined;
+  /** `undefined` once the body is too long or not known. */
   #chunks: (string | Buffer)[] | undefined = [];
   #length = 0;
   #hasEnded = false;
@@ -80,30 +95,42 @@ export class ResponseCapture implements Capture {
   constructor(res: ServerResponse, wanted: WantedAnswer) {
     this.#res = res;
     this.#wanted = wanted;
-    if (putLayer(res)) {
-      captures.set(res, this);
-      return;
+    if (putLayer(res)) captures.set(res, this);
+    else {
+      const methods = res as unknown as Methods;
+      const capturing = (name: keyof Methods): Method => {
+        const original = methods[name];
+        return (...args) => this.called(name, original, args);
+      };
+      // Not in a loop: V8 makes an object slow to which keys that are computed add properties.
+      methods.end = capturing("end");
+      methods.flushHeaders = capturing("flushHeaders");
+      methods.write = capturing("write");
+      methods.writeHead = capturing("writeHead");
     }
-    const methods = res as unknown as Methods;
-    const capturing = (name: keyof Methods): Method => {
-      const original = methods[name];
-      return (...args) => this.called(name, original, args);
-    };
-    // Not in a loop: V8 makes an object slow to which keys that are computed add properties.
-    methods.end = capturing("end");
-    methods.flushHeaders = capturing("flushHeaders");
-    methods.write = capturing("write");
-    methods.writeHead = capturing("writeHead");
+    this.#writeHead = res.writeHead;
   }
 
-  get hasBegun(): boolean {
-    return this.#head !== undefined;
+  get head(): Head | undefined {
+    return this.#head;
+  }
+
+  get hasBody(): boolean {
+    return this.#hasEnded || this.#length > 0;
   }
 
   /** Forgets what was captured and ignores later calls: from now on others write the response. */
   discard(): void {
     this.#isDiscarded = true;
     this.#forget();
+  }
+
+  /** Others write the body from now on. Unless the head was sent, it is this one, and its hooks. */
+  settle(head: Head): void {
+    const sent = this.#head;
+    this.discard();
+    this.#head = sent ?? head;
+    if (sent === undefined) this.#watchHooks();
   }
 
   failed(): void {
@@ -113,9 +140,8 @@ export class ResponseCapture implements Capture {
   }
 
   answer(): AnswerToStore | undefined {
-    const { headersSent, statusCode } = this.#res;
     // Sent past the capture: an application that is not mounted has set another prototype.
-    if (this.#head === undefined && headersSent) this.#readHead(statusCode, undefined);
+    if (this.#res.headersSent) this.#readHead([this.#res.statusCode]);
     if (this.#head === undefined) return undefined;
     const chunks = this.#hasEnded ? this.#chunks : undefined;
     if (chunks?.length === 1) return { ...this.#head, body: chunks[0] };
@@ -127,12 +153,12 @@ export class ResponseCapture implements Capture {
   called(name: keyof Methods, original: Method, args: unknown[]): unknown {
     const res = this.#res;
     if (name === "writeHead") {
-      const [status, second, third] = args;
-      const given = typeof second === "string" ? third : (second ?? third);
-      this.#readHead(Number(status), given as GivenHeaders);
+      if (this.#head !== undefined && this.#unhooked !== undefined) {
+        this.#head = withChanges(this.#head, this.#unhooked, this.#headOf(args));
+      } else this.#readHead(args);
       // HTTP/2 sends the head at once, HTTP/1 with the first bytes of the body.
-      if ("stream" in res && Number(status) >= 200) this.#isOnWire = true;
-    } else this.#sees(...args);
+      if ("stream" in res && Number(args[0]) >= 200) this.#isOnWire = true;
+    } else this.#sees(name, ...args);
     if (this.#isPassingOn || this.#isDiscarded) return Reflect.apply(original, res, args);
     const isEnd = name === "end" && !this.#hasEnded;
     if (isEnd) this.#hasEnded = true;
@@ -150,17 +176,51 @@ export class ResponseCapture implements Capture {
     }
   }
 
-  /** Keeps status and headers at the first call that sends any of the answer, before it is sent. */
-  #readHead(status: number, given: GivenHeaders): void {
-    // A status of 1xx announces an answer, and is not one.
-    if (this.#head !== undefined || this.#isDiscarded || status < 200) return;
-    this.#head = { status, headers: pickHeaders(this.#wanted.storedHeaders, this.#res, given) };
+  #headOf([status, second, third]: readonly unknown[]): Head {
+    const given = (typeof second === "string" ? third : (second ?? third)) as GivenHeaders;
+    const headers = pickHeaders(this.#wanted.storedHeaders, this.#res, given);
+    return { status: Number(status), headers };
   }
 
-  #sees(chunk?: unknown, encoding?: unknown): void {
-    this.#readHead(this.#res.statusCode, undefined);
+  /** Keeps the head at the first call that sends any of the answer, before it is sent. */
+  #readHead(args: readonly unknown[]): void {
+    // A status of 1xx announces an answer, and is not one.
+    if (this.#head !== undefined || this.#isDiscarded || Number(args[0]) < 200) return;
+    this.#head = this.#headOf(args);
+  }
+
+  #watchHooks(): void {
+    const res = this.#res;
+    const { writeHead } = res;
+    if (writeHead === this.#writeHead) return;
+    let hasRun = false;
+    res.writeHead = ((...args: unknown[]) => {
+      if (!hasRun) this.#unhooked = this.#headOf(args);
+      hasRun = true;
+      try {
+        return Reflect.apply(writeHead, res, args);
+      } finally {
+        this.#unhooked = undefined;
+      }
+    }) as typeof writeHead;
+  }
+
+  #sees(name: keyof Methods, chunk?: unknown, encoding?: unknown): void {
+    if (this.#isDiscarded) return;
+    if (this.#head === undefined) {
+      this.#readHead([this.#res.statusCode]);
+      this.#watchHooks();
+    }
     this.#isOnWire = true;
-    if (this.#isPassingOn || this.#isDiscarded || this.#hasEnded || !this.#chunks) return;
+    if (this.#isPassingOn || !this.#chunks) return;
+    if (this.#hasEnded) {
+      // Outer middleware holds the end back: it alone knows whether it still takes this chunk. On
+      // HTTP/2 the call may also be one of Node's own `end`.
+      if (name === "write" && !this.#res.writableEnded && !("stream" in this.#res)) {
+        this.#chunks = undefined;
+      }
+      return;
+    }
     if (typeof chunk !== "string" && !(chunk instanceof Uint8Array)) return;
     const isEncoding = typeof encoding === "string" && Buffer.isEncoding(encoding);
     const coding = isEncoding ? encoding : "utf8";
@@ -179,6 +239,18 @@ export class ResponseCapture implements Capture {
     this.#hasEnded = false;
     this.#isOnWire = false;
   }
+}
+
+/** Returns `head` with the changes from `before` to `after`. */
+function withChanges(head: Head, before: Head, after: Head): Head {
+  const headers = Object.assign(Object.create(null), head.headers);
+  for (const name of Object.keys({ ...before.headers, ...after.headers })) {
+    const value = after.headers[name];
+    if (`${value}` === `${before.headers[name]}`) continue;
+    if (value === undefined) delete headers[name];
+    else headers[name] = value;
+  }
+  return { status: after.status === before.status ? head.status : after.status, headers };
 }
 
 /** The headers of `writeHead`: an object, a flat array of names and values, an array of pairs. */

@@ -4,10 +4,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
+import { gunzipSync } from "node:zlib";
 import type { Request, Response } from "express";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { expresses, type Framework } from "./frameworks.ts";
-import { onExpress } from "./layers.ts";
+import { compressionLayer, onExpress, sessionLayer } from "./layers.ts";
 import { codeOf, openOnce, orderKey, unmarked } from "./once-shop.ts";
 
 let folder = "";
@@ -230,6 +231,33 @@ describe.each(expresses.filter(({ seesWork }) => seesWork))("$name", (framework:
       expect((await once.records()).join()).toContain('"b":"placed"');
     }
   });
+
+  test.each([
+    ["a session", sessionLayer(30), "placed and more"],
+    ["compression", compressionLayer(), "placed"],
+  ])(
+    "what is written while %s holds back the end may be sent, so nothing is repeated",
+    async (_who, layer, sent) => {
+      const once = await openOnce({
+        framework,
+        outside: [layer],
+        handler: ({ res }) => {
+          res.writeHead(201, { "content-type": "text/plain" }).end("placed");
+          res.write(" and more");
+        },
+      });
+      const headers = { "accept-encoding": "gzip" };
+      const [first, second] = await once.twice({ key: orderKey, headers });
+      const [one, two] = [first, second].map(({ body, headers }) =>
+        headers["content-encoding"] === "gzip"
+          ? `${gunzipSync(Buffer.from(body, "latin1"))}`
+          : body,
+      );
+      expect([one, second.status]).toEqual([sent, 409]);
+      expect(two).toContain("idempotency_answer_unavailable");
+      expect(once.runs).toBe(1);
+    },
+  );
 
   test("what is written after the end is no part of the answer", async () => {
     const once = await open((res) => {
