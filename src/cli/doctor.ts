@@ -2,10 +2,10 @@ import type { ServerPort } from "../stores/redis/clients/port.ts";
 import { slotOf } from "../stores/redis/clients/slots.ts";
 import { askNode } from "../stores/redis/gathering.ts";
 import { refusals } from "../stores/redis/no-answers.ts";
-import { answerOf, type CliTarget, connected } from "./connect.ts";
+import { answerOf, connected } from "./connect.ts";
+import type { CliTarget, Context } from "./context.ts";
 import { exitCode, toCliError } from "./failure.ts";
 import { findLocks, mastersOf } from "./list.ts";
-import type { Context } from "./main.ts";
 import { duration, json, type Paint, plural, program, visible } from "./terminal.ts";
 
 /** The findings of `doctor`, as `--json` prints them. */

@@ -1,6 +1,6 @@
+import { Arguments } from "../../../src/cli/context.ts";
 import { free } from "../../../src/cli/free.ts";
 import { type Listed, listText } from "../../../src/cli/list.ts";
-import { Arguments } from "../../../src/cli/main.ts";
 import { type Found, show as runShow } from "../../../src/cli/show.ts";
 import { plain } from "../../../src/cli/terminal.ts";
 import { changeOf, watchLine } from "../../../src/cli/watch.ts";

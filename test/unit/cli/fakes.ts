@@ -1,7 +1,6 @@
 import { vi } from "vitest";
-import type { CliTarget } from "../../../src/cli/connect.ts";
+import { Arguments, type CliTarget, type Context } from "../../../src/cli/context.ts";
 import { doctor } from "../../../src/cli/doctor.ts";
-import { Arguments, type Context } from "../../../src/cli/main.ts";
 import { plain } from "../../../src/cli/terminal.ts";
 import type { SubmitLock } from "../../../src/index.ts";
 import type { Inspection } from "../../../src/lock/on-call.ts";
