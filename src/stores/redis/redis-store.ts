@@ -200,6 +200,8 @@ export class RedisStore implements LockStore {
     const isRecord = kind === "recorded" || kind === "late";
     if (this.#replicas === undefined || !(isLock || isRecord)) return false;
     const key = isLock ? command.key : this.#connections.recordKey(command);
+    // Rule 21: it was executed, so it is not in flight, whatever the replicas say.
+    request.deadlineMs = Number.NEGATIVE_INFINITY;
     this.#replicas.confirm(key, command, (cause) =>
       request.answer((cause === undefined ? reply : { kind: "unknown", cause }) as never),
     );
