@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { type ClientPort, isServerError, type ServerPort } from "./clients/port.ts";
 import { DatabaseProof } from "./database-proof.ts";
 import { Gathering } from "./gathering.ts";
+import { isOfReplica } from "./no-answers.ts";
 
 /**
  * The result of one call on one connection. A call whose connection was lost is `closed`, whatever its
@@ -47,6 +48,8 @@ export class Connection {
   everReady = false;
   /** When it was last found silent since it came up, by the monotonic clock; −∞ for never. */
   silentAt: number = Number.NEGATIVE_INFINITY;
+  /** Rule 9: its last answer was that of a replica: a failover may have left it behind. */
+  isReplica = false;
   /** The unanswered calls of each node, oldest first. */
   readonly #unanswered = new Map<string, Call[]>();
   /** Calls that the client itself repeats: their node has answered a later one, and not them. */
@@ -249,6 +252,7 @@ export class Connection {
       const calls = this.#unanswered.get(call.node);
       const answered = calls?.splice(0, calls.indexOf(call) + 1) ?? [];
       this.inFlight -= answered.length;
+      this.isReplica = result.kind === "error" && isOfReplica(result.error);
       for (const each of answered) if (each.tell !== undefined) this.#repeated.add(each);
     }
     this.#repeated.delete(call);
@@ -261,6 +265,7 @@ export class Connection {
     this.#digests.clear();
     this.#needsTexts = false;
     this.silentAt = Number.NEGATIVE_INFINITY;
+    this.isReplica = false;
     this.#proveDatabase();
     if (this.isInDatabase) this.#watcher?.ready();
     else this.#database?.ask();
