@@ -53,8 +53,6 @@ function ioredisAt(url: string) {
     connectTimeout: 1_000,
     // Soon back after an outage.
     retryStrategy: (times) => Math.min(50 * times, 500),
-    // After a failover behind one address the old connection leads to a replica.
-    reconnectOnError: (error) => error.message.includes("READONLY"),
   });
   return { redis, end: () => redis.disconnect() };
 }

@@ -10,32 +10,11 @@ import { refusals } from "../stores/redis/no-answers.ts";
 import { RedisStore } from "../stores/redis/redis-store.ts";
 import { hasMembers } from "../validation.ts";
 import { within } from "../within.ts";
+import type { Arguments, CliTarget, PrefixedLock } from "./context.ts";
 import { CliError, exitCode, toCliError } from "./failure.ts";
-import type { Arguments } from "./main.ts";
 
 /** The time that Redis has for one answer, and for connecting, in ms. */
 const answerWithinMs = 2_000;
-
-/** The connection of one command. It is closed by the end of the process. */
-export interface CliTarget {
-  /** The address of Redis for messages, without user and password. */
-  readonly address: string;
-  /** `undefined` where the module of `--config` does not export `redis`. */
-  readonly client?: ClientPort;
-  /** The database that Redis has selected. `undefined` on a Cluster, and without a client. */
-  readonly database?: number | undefined;
-  /** One for each `--prefix`. */
-  readonly locks: readonly [PrefixedLock, ...PrefixedLock[]];
-  /** The `keyPrefix` of the client, which puts it in front of every key; `""` for none. */
-  readonly clientPrefix: string;
-  readonly user?: string | undefined;
-}
-
-export interface PrefixedLock {
-  readonly keyPrefix: string;
-  /** The part of a lock that the commands use. */
-  readonly lock: Pick<SubmitLock, "inspect" | "free" | "keyFor" | "check">;
-}
 
 /** Connects to the Redis that `--url`, `--cluster`, `--sentinel` or `--config` name. */
 export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<CliTarget> {

@@ -2,10 +2,10 @@ import type { ServerPort } from "../stores/redis/clients/port.ts";
 import { slotOf } from "../stores/redis/clients/slots.ts";
 import { askNode } from "../stores/redis/gathering.ts";
 import { refusals } from "../stores/redis/no-answers.ts";
-import { answerOf, type CliTarget, connected } from "./connect.ts";
+import { answerOf, connected } from "./connect.ts";
+import type { CliTarget, Context } from "./context.ts";
 import { exitCode, toCliError } from "./failure.ts";
 import { findLocks, mastersOf } from "./list.ts";
-import type { Context } from "./main.ts";
 import { duration, json, type Paint, plural, program, visible } from "./terminal.ts";
 
 /** The findings of `doctor`, as `--json` prints them. */
@@ -85,10 +85,8 @@ async function examine(all: CliTarget, node: ServerPort, ttlMs: number): Promise
     if (text === undefined) {
       add("unknown", "info", "version, role, memory and persistence: not permitted (+info)");
     } else {
-      if (!isClusterNode) await compareServers(connection, info["run_id"], add);
       lookAtInfo(info, isClusterNode, add);
     }
-    await measure(connection, node, add);
     if (isClusterNode) {
       await lookAtCluster(connection, node, ttlMs, add);
       await lookAtGathering(connection, node, add);
@@ -175,42 +173,6 @@ function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
   }
 }
 
-/** Compares the run ids of the servers at two connections to one address. */
-async function compareServers(connection: CliTarget, runId: unknown, add: Add) {
-  const second = connection.client?.second();
-  if (second === undefined) return;
-  try {
-    await connected(second);
-    const text = await answerOf(connection, second.ask(["info", "server"]));
-    const { run_id: other } = fieldsOf(text);
-    if (other === undefined || other === runId) return;
-    const found = `two connections to this address reached two servers (run_id ${String(runId).slice(0, 4)}… and ${other.slice(0, 4)}…): a proxy that splits traffic, or two masters`;
-    add("fail", "one-server", found, "use an address that always leads to the one master");
-  } finally {
-    second.close();
-  }
-}
-
-/** Measures the latency by EVAL, as locks use it: the lock's permissions do not include PING. */
-async function measure(connection: CliTarget, node: ServerPort, add: Add): Promise<void> {
-  const tookMs: number[] = [];
-  // 50 answers, or fewer if they take longer than 2 s.
-  const endsAt = performance.now() + 2_000;
-  while (tookMs.length < 50 && performance.now() <= endsAt) {
-    const startedAt = performance.now();
-    if ((await ifPermitted(connection, node.eval("return 1", [], []))) === undefined) return;
-    tookMs.push(performance.now() - startedAt);
-  }
-  tookMs.sort((one, other) => one - other);
-  const medianMs = tookMs[Math.floor(tookMs.length / 2)] ?? 0;
-  const p99Ms = tookMs[Math.ceil(tookMs.length * 0.99) - 1] ?? 0;
-  // 200 ms is the default of commandTimeoutMs.
-  const text = `latency of ${tookMs.length} answers: p50 ${medianMs.toFixed(1)} ms, p99 ${p99Ms.toFixed(1)} ms (commandTimeoutMs is 200)`;
-  const remedy = "raise commandTimeoutMs, or use a Redis that is nearer";
-  if (medianMs <= 200) add("ok", "latency", text);
-  else add("warn", "latency", `${text}: most commands are sent twice`, remedy);
-}
-
 /** Checks whether a Cluster serves all slots, and after how long it fails over. */
 async function lookAtCluster(connection: CliTarget, node: ServerPort, ttlMs: number, add: Add) {
   const info = await ifPermitted(connection, node.ask(["cluster", "INFO"]));
@@ -263,11 +225,6 @@ async function askSentinels({ client }: CliTarget, ttlMs: number, add: Add): Pro
     try {
       await connected(sentinel);
       const downAfterMs = numberIn(await ask("MASTER"), "down-after-milliseconds");
-      const quorum = String(await ask("CKQUORUM").catch((error: Error) => error.message));
-      if (quorum.startsWith("NOQUORUM")) {
-        const text = `${address}: ${quorum}. No replica takes over when the master is gone`;
-        add("fail", "quorum", text, "start the Sentinels that are missing");
-      } else if (!quorum.startsWith("OK")) add("unknown", "quorum", `${address}: ${quorum}`);
       if (downAfterMs > ttlMs) {
         const text = `${address}: down-after-milliseconds ${longer(downAfterMs, ttlMs)}`;
         add("warn", "down-after", text, "SENTINEL SET <master> down-after-milliseconds 5000");

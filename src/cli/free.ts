@@ -2,8 +2,8 @@ import { hostname, userInfo } from "node:os";
 import { isSubmitLockError } from "../errors.ts";
 import type { FreeResult } from "../lock/on-call.ts";
 import { answerOf } from "./connect.ts";
+import type { Context } from "./context.ts";
 import { CliError, exitCode, toCliError } from "./failure.ts";
-import type { Context } from "./main.ts";
 import {
   describeLock,
   effectOfFree,

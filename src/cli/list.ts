@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ServerPort } from "../stores/redis/clients/port.ts";
-import { answerOf, type CliTarget, type PrefixedLock, redisOf } from "./connect.ts";
+import { answerOf, redisOf } from "./connect.ts";
+import type { Arguments, CliTarget, Context, PrefixedLock } from "./context.ts";
 import { CliError, exitCode } from "./failure.ts";
-import type { Arguments, Context } from "./main.ts";
 import { type Found, lockStates, renewalsOf, stateOf } from "./show.ts";
 import {
   count,

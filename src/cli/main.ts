@@ -1,181 +1,18 @@
-import { type ParseArgsConfig, parseArgs } from "node:util";
 import { submitKey } from "../lock/submit-key.ts";
-import { type CliTarget, connect } from "./connect.ts";
+import { connect } from "./connect.ts";
+import { Arguments, type CliTarget, type Context, helpOf } from "./context.ts";
 import { doctor } from "./doctor.ts";
-import { CliError, exitCode, toCliError } from "./failure.ts";
+import { exitCode, toCliError } from "./failure.ts";
 import { free } from "./free.ts";
 import { list } from "./list.ts";
 import { show } from "./show.ts";
-import { program, quoted, type Terminal, visible } from "./terminal.ts";
+import { type Terminal, visible } from "./terminal.ts";
 import { watch } from "./watch.ts";
-
-export interface Context {
-  readonly args: Arguments;
-  readonly terminal: Terminal;
-  /** Connects. Called once everything that was typed has been checked. */
-  open(): Promise<CliTarget>;
-}
 
 /** Resolves to the exit code; `undefined` is 0. */
 type CliCommand = (context: Context) => Promise<number | undefined>;
 
 export const commands: Readonly<Record<string, CliCommand>> = { show, free, list, watch, doctor };
-
-/** The help of each command. `parsed` takes the options from it; `<user>` requires a user id. */
-const helps: Readonly<Record<string, string>> = {
-  show: `show <user>
-Shows what is known of a user's lock, and what to do.
-`,
-  free: `free <user>
-Takes a user's lock away: its holder has to stop before the next order may start.
-
-  --id <id>                the id that show printed; asked for on a terminal
-  --reason <text>          the reason, for the audit line; asked for on a terminal
-  --by <text>              the person who frees; default $SUDO_USER or $USER, and the host
-  --dry-run                only print what would happen
-  --now                    let the next order start at once, although the holder may still be at
-                           work: two orders and two charges are possible
-`,
-  list: `list
-Lists the locks, the longest held first. Needs +scan.
-
-  --state <state,…>        only these: working, silent, unknown, freed, cooldown, foreign
-  --older <time>           only locks held at least this long, such as 30s, or of unknown age
-  --limit <count>          show at most this many locks; default 100
-  --budget <time>          scan keys for at most this long; default 10s
-  --no-ids                 leave the user ids out
-`,
-  watch: `watch <user>
-Prints each change of a user's lock, which it looks at every 200 ms.
-
-  --for <time>             end after this long, such as 30s
-`,
-  doctor: `doctor
-Checks a Redis server for settings that lose or refuse locks, and suggests fixes.
-
-  --ttl <time>             the ttlMs of the lock; default 10s
-  --budget <time>          scan keys for at most this long; default 2s
-`,
-};
-
-const commonHelp = `  --prefix <text>          the lock's keyPrefix; list and doctor take several; default lock:submit:
-  --json                   JSON on stdout, times in milliseconds
-  --help                   this text
-
-Where Redis is:
-  --url <url>              redis://user:password@host:port/db (TLS: rediss://); default $REDIS_URL
-  --cluster                the URL is of a node of a Cluster
-  --sentinel <host:port,…> the Sentinels; user, password and db are those of the URL
-  --master <name>          the master's name at the Sentinels
-  --tls-ca <file>          the certificate authority of a server that uses TLS, as PEM
-  --ioredis-prefix <text>  the keyPrefix of the shop's Redis client
-  --config <file>          a module that default-exports the shop's SubmitLock, instead of a URL;
-                           list and doctor also need its client as the export \`redis\``;
-
-/** The text of `submit-lock --help`, or of `submit-lock <command> --help`. */
-export function helpOf(name?: string): string[] {
-  if (name !== undefined) {
-    const [usage = "", ...lines] = `${helps[name]}${commonHelp}`.split("\n");
-    return [`${program} ${usage} [options]`, "", ...lines];
-  }
-  const about = Object.values(helps).map((help) => {
-    const [usage = "", sentence = ""] = help.split("\n");
-    return `  ${usage.padEnd(15)}${sentence}`;
-  });
-  return [
-    ...[`${program} <command> [options]`, "", ...about, ""],
-    `Where Redis is: REDIS_URL or --url; see ${program} <command> --help.`,
-    "Exit codes: 0 done, 1 doctor found a failure or free met another holder, 2 usage or no client,",
-    "  3 no answer of Redis within 2 s, or Redis cannot serve now, 4 not permitted.",
-  ];
-}
-
-const units: Readonly<Record<string, number>> = { ms: 1, s: 1e3, m: 6e4, min: 6e4, h: 3.6e6 };
-
-/** The words after the name of a command, checked against the options in its help. */
-export class Arguments {
-  readonly name: string;
-  readonly takesUser: boolean;
-  readonly user: string = "";
-  readonly #values: Readonly<Record<string, (string | boolean)[] | undefined>>;
-
-  constructor([name = "", ...args]: readonly string[]) {
-    const help = Object.hasOwn(helps, name) ? helps[name] : undefined;
-    if (help === undefined) {
-      const names = Object.keys(commands).join(", ");
-      const got = name === "" ? "none" : `"${name}"`;
-      const text = `expected a command (${names}) as the first argument, got ${got}`;
-      throw new CliError(`${text}. Try: ${program} --help`);
-    }
-    const { values, positionals } = parsed(name, args, help + commonHelp);
-    this.takesUser = help.startsWith(`${name} <user>`);
-    this.name = name;
-    this.#values = values;
-    const mayRepeat = this.takesUser ? undefined : "prefix";
-    const repeats = (option: string) => option !== mayRepeat && values[option]?.[1] !== undefined;
-    const twice = Object.keys(values).find(repeats);
-    if (twice !== undefined) throw new CliError(`--${twice} may be given only once`);
-    if (this.has("help")) return;
-    if (this.takesUser && positionals.length === 0) {
-      throw new CliError(`${name} needs a user id, as in: ${program} ${name} 42`);
-    }
-    if (this.takesUser) this.user = positionals.shift() ?? "";
-    if (positionals.length === 0) return;
-    const text = `${name} takes ${this.takesUser ? "one user id" : "options only"}, got "${positionals[0]}" as well`;
-    throw new CliError(`${text}. A user id with spaces needs quotes`);
-  }
-
-  has(option: string): boolean {
-    return this.#values[option] !== undefined;
-  }
-
-  text(option: string): string | undefined {
-    return this.texts(option)[0];
-  }
-
-  /** All values of an option that may be repeated. */
-  texts(option: string): readonly string[] {
-    return (this.#values[option] ?? []).filter((value) => typeof value === "string");
-  }
-
-  /** A time such as `500ms`, `30s`, `2min` or `1h`, in milliseconds. */
-  duration(option: string, presetMs: number): number {
-    const typed = this.text(option);
-    if (typed === undefined) return presetMs;
-    const [, digits, unit = ""] = /^(\d+(?:\.\d+)?)(ms|s|m|min|h)$/.exec(typed) ?? [];
-    const ms = Number(digits) * (units[unit] ?? Number.NaN);
-    if (Number.isFinite(ms)) return ms;
-    throw new CliError(`--${option}: expected a time such as 30s, 2min or 1h, got "${typed}"`);
-  }
-
-  /** Another command about the same lock, as a person types it, and without a secret. */
-  suggest(command: string): string {
-    const repeated = ["cluster", "sentinel", "master", "ioredis-prefix", "config", "prefix"];
-    const options = repeated.flatMap((option) =>
-      (this.#values[option] ?? []).map((value) =>
-        typeof value === "string" ? `--${option} ${quoted(value)}` : `--${option}`,
-      ),
-    );
-    const user = `${this.user.startsWith("-") ? "-- " : ""}${quoted(this.user)}`;
-    return [program, command, ...options, user].join(" ");
-  }
-}
-
-function parsed(name: string, args: string[], help: string) {
-  // `multiple`, because otherwise the last value of a repeated option would win without an error.
-  const options: ParseArgsConfig["options"] = {};
-  for (const [, option = "", value] of help.matchAll(/^ {2}--([\w-]+)( <)?/gm)) {
-    options[option] = { type: value === undefined ? "boolean" : "string", multiple: true };
-  }
-  options["help"] = { type: "boolean", short: "h", multiple: true };
-  try {
-    const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
-    return { values: values as Record<string, (string | boolean)[]>, positionals };
-  } catch (error) {
-    const [message = ""] = (error as Error).message.split(/\.\n|\. To specify/);
-    throw new CliError(`${message}. Try: ${program} ${name} --help`);
-  }
-}
 
 /** Runs one command, and returns its exit code. */
 export async function main(argv: readonly string[], terminal: Terminal): Promise<number> {

@@ -1,7 +1,7 @@
 import type { HeldInspection, Inspection } from "../lock/on-call.ts";
 import { longestCooldownMs, longestTtlMs } from "../lock/store.ts";
 import { answerOf, redisOf } from "./connect.ts";
-import type { Context } from "./main.ts";
+import type { Context } from "./context.ts";
 import { clock, duration, json, plural, visible, visibleTexts, visibleUser } from "./terminal.ts";
 
 export async function show({ args, terminal, open }: Context): Promise<undefined> {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Inspection } from "../lock/on-call.ts";
 import { answerOf } from "./connect.ts";
-import type { Context } from "./main.ts";
+import type { Context } from "./context.ts";
 import { clock, duration, json, visibleTexts } from "./terminal.ts";
 
 const everyMs = 200;

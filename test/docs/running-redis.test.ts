@@ -1,5 +1,3 @@
-import { once } from "node:events";
-import { type AddressInfo, createConnection, createServer, type Socket } from "node:net";
 import { Cluster, Redis, type RedisOptions } from "ioredis";
 import { Redis as Redis5 } from "ioredis5";
 import { createClient, RESP_TYPES, type RedisClientOptions } from "redis";
@@ -228,22 +226,6 @@ describe("the options of ioredis", () => {
     expect(await command(port, "exists", key)).toBe(0);
   });
 
-  test("include one with which a failover behind one address heals", async () => {
-    const [old, next] = [await server(), await server()];
-    const address = await virtualIp(old.port);
-    const plain = lockOn(new RedisStore(connect(address.port)));
-    const reconnectOnError = (error: Error) => error.message.includes("READONLY");
-    const healing = lockOn(new RedisStore(connect(address.port, { reconnectOnError })));
-    await Promise.all([plain.check(), healing.check()]);
-
-    await command(old.port, "replicaof", "127.0.0.1", next.port);
-    address.leadTo(next.port);
-    await until(async () => (await healing.acquire(freshUser())).outcome === "acquired", {
-      what: "the lock to find the new master",
-    });
-    expect(causeOf(await plain.acquire(freshUser())).message).toContain("READONLY");
-  });
-
   test("do not revive a client that has ended", async () => {
     const { port } = await server();
     const redis = connect(port);
@@ -349,34 +331,3 @@ describe("a Redis without eviction whose memory is full", () => {
     expect(await lease.release()).toBe("released");
   });
 });
-
-/** One address that leads to one server after another, as a virtual IP does. Open connections stay. */
-async function virtualIp(target: number): Promise<{ port: number; leadTo(port: number): void }> {
-  let current = target;
-  const open = new Set<Socket>();
-  const address = createServer((client) => {
-    const upstream = createConnection(current, "127.0.0.1");
-    for (const socket of [client, upstream]) {
-      open.add(socket);
-      socket.on("error", () => {});
-      socket.on("close", () => {
-        client.destroy();
-        upstream.destroy();
-      });
-    }
-    client.pipe(upstream).pipe(client);
-  }).listen(0, "127.0.0.1");
-  await once(address, "listening");
-  servers.add({
-    stop() {
-      for (const socket of open) socket.destroy();
-      address.close();
-    },
-  });
-  return {
-    port: (address.address() as AddressInfo).port,
-    leadTo(port) {
-      current = port;
-    },
-  };
-}

@@ -10,25 +10,30 @@ import { Consumers, ownVersions } from "./consumer-project.ts";
 // An install with an empty npm cache takes as long as the registry does.
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
 
-const readme = page("README.md");
-/** What the README tells to install; on Koa what the comment behind it says. */
-const [, onExpress = "", onKoa = ""] =
-  /^npm install ([^#]*?) +# on Koa: (.*)$/m.exec(readme.text) ?? [];
-const [, onNodeRedisToo = ""] = /^npm install ([^#]*?) +# with node-redis/m.exec(readme.text) ?? [];
+/** The packages that the one command under a heading installs. */
+function installedBy(file: string, heading: string): string {
+  const [, packages = ""] = /^npm install (.*)$/m.exec(page(file).blockUnder(heading, "sh")) ?? [];
+  return packages;
+}
+
+const readme = page("README.md").blockUnder("Quick start", "js");
+const [, onExpress = ""] = /^npm install (.*)$/m.exec(page("README.md").text) ?? [];
+const koa = page("docs/guide/koa.md").blockUnder("Quick start", "js");
+const onKoa = installedBy("docs/guide/koa.md", "Quick start");
 
 const starts = [
   {
     name: "Express with node-redis",
     type: "module",
-    installed: onNodeRedisToo,
-    text: onNodeRedis(readme.blockUnder("Quick start")),
+    installed: installedBy("docs/guide/express.md", "With node-redis"),
+    text: onNodeRedis(readme),
     client: "redis",
   },
   {
     name: "Express in ESM",
     type: "module",
     installed: onExpress,
-    text: readme.blockUnder("Quick start"),
+    text: readme,
     client: "ioredis",
   },
   {
@@ -38,18 +43,12 @@ const starts = [
     text: page("docs/guide/express.md").blockUnder("In CommonJS", "cjs"),
     client: "ioredis",
   },
-  {
-    name: "Koa with a router",
-    type: "module",
-    installed: onKoa,
-    text: readme.blockUnder("Koa"),
-    client: "ioredis",
-  },
+  { name: "Koa", type: "module", installed: onKoa, text: koa, client: "ioredis" },
   {
     name: "Koa with node-redis",
     type: "module",
     installed: onKoa.replace("ioredis", "redis"),
-    text: onNodeRedis(readme.blockUnder("Koa")),
+    text: onNodeRedis(koa),
     client: "redis",
   },
 ] as const;

@@ -26,22 +26,6 @@ const config = (name: string, value: string) => redis.send("CONFIG", "SET", name
 describe.each(redisClients)("with $name", ({ connect }) => {
   test.each([
     {
-      error: "READONLY",
-      begin: () => redis.send("REPLICAOF", "127.0.0.1", 1),
-      end: () => redis.send("REPLICAOF", "NO", "ONE"),
-    },
-    {
-      error: "MASTERDOWN",
-      begin: async () => {
-        await config("replica-serve-stale-data", "no");
-        await redis.send("REPLICAOF", "127.0.0.1", 1);
-      },
-      end: async () => {
-        await redis.send("REPLICAOF", "NO", "ONE");
-        await config("replica-serve-stale-data", "yes");
-      },
-    },
-    {
       error: "OOM",
       begin: () => config("maxmemory", "1"),
       end: () => config("maxmemory", "0"),

@@ -151,6 +151,18 @@ describe.each(redisClients)("rule 21: acknowledged by replicas, with $name", ({ 
     }
   });
 
+  test("an acquire that was executed, and not confirmed, is not in flight", async () => {
+    const { lock, proxy } = await open(slow);
+    const lost = proxy.loseReplyOnce(([name]) => name === "wait", { resetAfterMs: 0 });
+    const { lease, confirmed } = acquired(await lock.acquire(freshUser()));
+    await lost;
+    expect(confirmed).toBe(true);
+    expect(await lease.release()).toBe("released");
+    // Not the 20 s in which a request in flight might come.
+    const boundMs = slow.acquireTimeoutMs / 2;
+    await until(() => lock.stats().retiring === 0, { what: "the retire to end", boundMs });
+  });
+
   test("a lock that is gone before anybody has confirmed it is not acquired", async () => {
     const { lock, proxy, redis } = await open(brisk);
     const user = freshUser();

@@ -52,6 +52,8 @@ export interface RedisProxy {
   resetBeforeOnce(match: Match): Promise<void>;
   /** From now on every request waits, in its turn, for what `gate` does. */
   waitBeforeEachRequest(gate: () => Promise<unknown>): void;
+  /** New connections lead to this port; open ones stay, as behind a virtual IP. */
+  leadTo(port: number): void;
   /** Every open connection is reset (RST). */
   resetAll(): void;
   /** Every client's side is reset; requests that are held still reach Redis when they are released. */
@@ -66,7 +68,8 @@ interface Trap {
   spring(connection: ProxiedConnection): void;
 }
 
-export async function startProxy(targetPort: number): Promise<RedisProxy> {
+export async function startProxy(firstTarget: number): Promise<RedisProxy> {
+  let targetPort = firstTarget;
   const open = new Set<ProxiedConnection>();
   const clients = new Set<Socket>();
   const commands: string[][] = [];
@@ -183,6 +186,9 @@ export async function startProxy(targetPort: number): Promise<RedisProxy> {
     waitBeforeEachRequest(action) {
       gate = action;
       for (const connection of open) connection.waitBeforeEachRequest(action);
+    },
+    leadTo(target) {
+      targetPort = target;
     },
     resetAll() {
       for (const connection of open) connection.reset();

@@ -126,7 +126,7 @@ describe("an answer of one entry", () => {
 });
 
 test("a text that only a server may say is not believed when the client says it", () => {
-  const error = new Error("READONLY You can't write against a read only replica.");
+  const error = new Error("OOM command not allowed when used memory > 'maxmemory'.");
   expect(toNoAnswer({ kind: "error", error }).kind).toBe("unknown");
   error.name = "ReplyError";
   expect(toNoAnswer({ kind: "error", error }).kind).toBe("rejected");

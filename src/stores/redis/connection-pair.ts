@@ -89,6 +89,7 @@ export interface Route {
  * | the primary is | the connection that serves |
  * |---|---|
  * | ready, and answers | the primary; in the 30 s after it was silent, the second if usable |
+ * | ready, and leads to a replica | the second, opened at once; the primary where that is unusable |
  * | ready, its database not proven | the second, if it is open and usable |
  * | connecting for the first time | none: no second is opened |
  * | silent, or lost | the second, opened on first need, replaced when unusable (`silentMs`) |
@@ -189,15 +190,18 @@ export class ConnectionPair {
     const primary = this.#primary;
     const primaryUsable = primary.isUsable(slot, silenceMs);
     if (!primaryUsable) primary.suspect(slot, key, silenceMs);
-    else if (this.#second === undefined || primary.silentAt < this.#second.silentAt) return primary;
-    else if (performance.now() - primary.silentAt >= distrustMs) return primary;
+    else if (!primary.isReplica) {
+      if (this.#second === undefined || primary.silentAt < this.#second.silentAt) return primary;
+      if (performance.now() - primary.silentAt >= distrustMs) return primary;
+    }
     // The primary lacks only the proof of its database: no second is opened for that.
     const isSoonUsable =
       this.#client.status === "ready" && !primary.isInDatabase && primary.answers(slot, silenceMs);
     const second = this.#needSecond(isSoonUsable);
     if (second !== undefined) {
-      const isUsable = second.isUsable(slot, silenceMs);
-      if (!isUsable) second.suspect(slot, key, silenceMs);
+      const isReady = second.isUsable(slot, silenceMs);
+      if (!isReady) second.suspect(slot, key, silenceMs);
+      const isUsable = isReady && !second.isReplica;
       this.#judge(second, isUsable, commandTimeoutMs);
       if (isUsable) return second;
     }

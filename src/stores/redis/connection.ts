@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { type ClientPort, isServerError, type ServerPort } from "./clients/port.ts";
 import { DatabaseProof } from "./database-proof.ts";
 import { Gathering } from "./gathering.ts";
+import { isOfReplica } from "./no-answers.ts";
 
 /**
  * The result of one call on one connection. A call whose connection was lost is `closed`, whatever its
@@ -35,6 +36,9 @@ export interface ConnectionWatcher {
   refused(error: Error): void;
 }
 
+/** Is told the result of a probe. */
+const ofProbe = (): void => {};
+
 /** One client: writes its calls, follows each to its end, and knows what is left unanswered. */
 export class Connection {
   readonly client: ClientPort;
@@ -44,8 +48,12 @@ export class Connection {
   everReady = false;
   /** When it was last found silent since it came up, by the monotonic clock; −∞ for never. */
   silentAt: number = Number.NEGATIVE_INFINITY;
+  /** Rule 9: its last answer was that of a replica: a failover may have left it behind. */
+  isReplica = false;
   /** The unanswered calls of each node, oldest first. */
   readonly #unanswered = new Map<string, Call[]>();
+  /** Calls that the client itself repeats: their node has answered a later one, and not them. */
+  readonly #repeated = new Set<Call>();
   /**
    * By node, the SHA-1 of each script that it has, as far as this process knows: calls have that
    * instead of the text of 1 to 3 KB. A server forgets scripts at a restart, at SCRIPT FLUSH, at a
@@ -131,8 +139,9 @@ export class Connection {
 
   /**
    * The connection was not usable for the slot. If it is ready, its database is not proven, and it
-   * is asked; or it is silent, and that is noted. Where the client has failed the newest call
-   * itself, no late answer could end the silence: writes a probe, one at a time.
+   * is asked; or it is silent, and that is noted. No answer may end the silence where the client
+   * has failed the newest call itself, or a Cluster repeats it because the slot is moving: writes a
+   * probe, one at a time.
    *
    * @param key one of the slot, for the probe.
    */
@@ -145,7 +154,10 @@ export class Connection {
     this.silentAt = performance.now();
     const node = this.nodeOf(slot);
     const newest = this.#unanswered.get(node)?.at(-1);
-    if (newest?.isGivenUp === true) this.send(node, "return 1", [key], [], () => {});
+    const isProbed = !this.client.isCluster || newest?.tell === ofProbe;
+    if (isProbed && newest?.isGivenUp === false) return;
+    const probe = async () => this.client.eval("return 1", [key], []);
+    this.follow(node, probe(), performance.now(), ofProbe);
   }
 
   /**
@@ -231,15 +243,19 @@ export class Connection {
   }
 
   #settled(call: Call, result: Exclude<CallResult, { kind: "closed" | "not-loaded" }>): void {
+    const { tell } = call;
+    call.tell = undefined;
     call.isGivenUp = result.kind === "error";
     // Rule 9: an error of the client itself, such as a time-out, is not a sign of life.
     if (result.kind === "value" || isServerError(result.error)) {
       // A server answers in order, so an answer vouches for everything that was sent to it before.
       const calls = this.#unanswered.get(call.node);
-      this.inFlight -= calls?.splice(0, calls.indexOf(call) + 1).length ?? 0;
+      const answered = calls?.splice(0, calls.indexOf(call) + 1) ?? [];
+      this.inFlight -= answered.length;
+      this.isReplica = result.kind === "error" && isOfReplica(result.error);
+      for (const each of answered) if (each.tell !== undefined) this.#repeated.add(each);
     }
-    const { tell } = call;
-    call.tell = undefined;
+    this.#repeated.delete(call);
     tell?.(result);
   }
 
@@ -249,6 +265,7 @@ export class Connection {
     this.#digests.clear();
     this.#needsTexts = false;
     this.silentAt = Number.NEGATIVE_INFINITY;
+    this.isReplica = false;
     this.#proveDatabase();
     if (this.isInDatabase) this.#watcher?.ready();
     else this.#database?.ask();
@@ -266,8 +283,9 @@ export class Connection {
    * that comes for these calls later is listened to.
    */
   readonly #closed = (): void => {
-    const calls = [...this.#unanswered.values()].flat();
+    const calls = [...[...this.#unanswered.values()].flat(), ...this.#repeated];
     this.#unanswered.clear();
+    this.#repeated.clear();
     this.inFlight = 0;
     this.#database?.forget();
     for (const call of calls) {

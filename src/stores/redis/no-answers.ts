@@ -17,10 +17,18 @@ export function unexpectedReply(value: unknown): NoAnswer {
  * and only because the connection was not lost since: after a reconnect the text may be about a
  * second write. A wrong "not executed" would leave a key without an owner, for one `ttlMs` at most.
  */
-const notExecuted = /^(READONLY|MASTERDOWN|LOADING|OOM|MISCONF|NOREPLICAS|BUSY|CROSSSLOT)\b/;
+const notExecuted = /^(LOADING|OOM|MISCONF|NOREPLICAS|BUSY|CROSSSLOT)\b/;
+
+/** Not executed either: the server is a replica. Another connection may lead to the master. */
+const ofReplica = /^(READONLY|MASTERDOWN)\b/;
 
 /** A Cluster has not executed the request: a slot is moving, or there is no master for now. */
 const elsewhere = /^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN)\b/;
+
+/** Whether it is the error of a server that is a replica. */
+export function isOfReplica(reply: unknown): boolean {
+  return isServerError(reply) && ofReplica.test(reply.message);
+}
 
 /** Errors that waiting does not fix; nothing was executed. The command line uses them, too. */
 export const refusals: Readonly<
@@ -70,7 +78,9 @@ export function toNoAnswer(
   const cause = plainError(result.error);
   if (isUnwritten(cause)) return { kind: "unsent", reason: cause.message };
   if (isServerError(cause)) {
-    if (elsewhere.test(cause.message)) return { kind: "unsent", reason: cause.message };
+    if (elsewhere.test(cause.message) || isOfReplica(cause)) {
+      return { kind: "unsent", reason: "no master took it", cause };
+    }
     if (notExecuted.test(cause.message)) {
       return { kind: "rejected", cause, misconfigured: false };
     }

@@ -6,7 +6,7 @@ import { ownedReply } from "./commands/release.ts";
 import { touchScript } from "./commands/touch.ts";
 import type { CallResult } from "./connection.ts";
 import { ConnectionPair } from "./connection-pair.ts";
-import { misconfiguration, toNoAnswer } from "./no-answers.ts";
+import { isOfReplica, misconfiguration, toNoAnswer } from "./no-answers.ts";
 
 /** A lock or a record that an owner id has written, and that replicas must confirm. */
 interface Touch {
@@ -151,6 +151,7 @@ export class ReplicaWait {
     const wait = ["wait", this.#replicas, waitMs];
     const answer = connection.client.together(slot, touchScript, scriptCalls, wait);
     connection.follow(connection.nodeOf(slot), answer, dueAt, (result) => {
+      if (result.kind === "value") connection.isReplica = (result.value as []).some(isOfReplica);
       this.#answered(calls, result, waitMs);
       ended();
     });

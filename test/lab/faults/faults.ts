@@ -30,12 +30,12 @@ const elsewhere: Pick<Fault, "ownServer" | "db" | "login" | "prepare" | "strike"
   },
 };
 
-/** The server says that it does not execute the acquire. */
-const refusals: Omit<Fault, "on" | "expect" | "ownServer">[] = [
+/** The server says that it does not execute the acquire; a replica's refusal is waited for. */
+const refusals: (Omit<Fault, "on" | "expect" | "ownServer"> & Partial<Pick<Fault, "expect">>)[] = [
   {
     name: "F9 READONLY",
     what: "the server is a replica for 0.8 s",
-    says: "READONLY",
+    expect: "back in time",
     strike: (target) => becomeReplica(target, "yes"),
     watchMs: 2_000,
   },
@@ -81,7 +81,7 @@ const refusals: Omit<Fault, "on" | "expect" | "ownServer">[] = [
   {
     name: "F9 MASTERDOWN",
     what: "the server is a replica without its master for 0.8 s",
-    says: "MASTERDOWN",
+    expect: "back in time",
     strike: (target) => becomeReplica(target, "no"),
     watchMs: 2_000,
   },
@@ -250,7 +250,7 @@ export const faults: Fault[] = [
   ...deliveries.map((fault): Fault => ({ ...fault, on: "acquire", expect: "acquired" })),
   ...outages.map((fault): Fault => ({ ...fault, on: "acquire" })),
   ...refusals.map(
-    (fault): Fault => ({ ...fault, on: "acquire", expect: "refused", ownServer: true }),
+    (fault): Fault => ({ expect: "refused", ...fault, on: "acquire", ownServer: true }),
   ),
   ...wrongDatabase,
   ...onTheWay.map(

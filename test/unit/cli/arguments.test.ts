@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
+import { Arguments } from "../../../src/cli/context.ts";
 import { toCliError } from "../../../src/cli/failure.ts";
 import { free } from "../../../src/cli/free.ts";
 import { userOf } from "../../../src/cli/list.ts";
-import { Arguments } from "../../../src/cli/main.ts";
 import { renewalsOf } from "../../../src/cli/show.ts";
 import { count, duration, quoted } from "../../../src/cli/terminal.ts";
 import {

@@ -1,6 +1,6 @@
+import { Arguments } from "../../../src/cli/context.ts";
 import { free } from "../../../src/cli/free.ts";
 import { type Listed, listText } from "../../../src/cli/list.ts";
-import { Arguments } from "../../../src/cli/main.ts";
 import { type Found, show as runShow } from "../../../src/cli/show.ts";
 import { plain } from "../../../src/cli/terminal.ts";
 import { changeOf, watchLine } from "../../../src/cli/watch.ts";
@@ -259,7 +259,6 @@ const watches: Case[] = [
 export const right: Info = {
   redis_version: "7.0.15",
   redis_mode: "standalone",
-  run_id: "3f2a77",
   role: "master",
   connected_slaves: "0",
   maxmemory: "0",
@@ -273,9 +272,7 @@ export const right: Info = {
 export const rightServer: ServerFacts = {
   address: "redis-1:6379",
   info: right,
-  secondRunId: "3f2a77",
   isClusterNode: false,
-  latency: { medianMs: 0.3, p99Ms: 0.9 },
 };
 
 export const rightFacts: Facts = {
@@ -295,8 +292,6 @@ const node = (address: string, more: Partial<ServerFacts>): ServerFacts => ({
   address,
   info: { ...right, redis_mode: "cluster" },
   isClusterNode: true,
-  // Those of the other nodes are measured at the same time.
-  latency: { medianMs: 0, p99Ms: 0 },
   cluster: { cluster_state: "ok", cluster_slots_ok: "16384" },
   nodeTimeoutMs: 5_000,
   ...more,
@@ -316,7 +311,6 @@ const doctors: Case[] = [
           aof_enabled: "0",
           connected_slaves: "2",
         },
-        secondRunId: "91bc00",
       },
     ],
     prefixes: [

@@ -28,7 +28,6 @@ const clusterNode = (more: Partial<ServerFacts>) =>
 const sentinel = {
   address: "s:26379",
   downAfterMs: 5_000,
-  quorum: "OK 3 usable Sentinels",
   failure: undefined,
 };
 
@@ -53,8 +52,6 @@ const rows: [what: string, facts: Partial<Facts>, expected: string[]][] = [
     [],
   ],
   ["a replica", info({ role: "slave", master_host: "m", master_port: "1" }), ["fail role"]],
-  ["two servers behind one address", server({ secondRunId: "91bc" }), ["fail one-server"]],
-  ["slow answers", server({ latency: { medianMs: 250, p99Ms: 300 } }), ["warn latency"]],
   ["no INFO", server({ info: undefined }), ["unknown info"]],
   ["a right Cluster", clusterNode({}), []],
   ["a Cluster that takes a minute", clusterNode({ nodeTimeoutMs: 60_000 }), ["warn node-timeout"]],
@@ -79,16 +76,6 @@ const rows: [what: string, facts: Partial<Facts>, expected: string[]][] = [
     "Sentinels that take half a minute",
     { sentinels: [{ ...sentinel, downAfterMs: 30_000 }] },
     ["warn down-after"],
-  ],
-  [
-    "too few Sentinels",
-    { sentinels: [{ ...sentinel, quorum: "NOQUORUM 1 usable Sentinels" }] },
-    ["fail quorum"],
-  ],
-  [
-    "a Sentinel that may not say whether there is a quorum",
-    { sentinels: [{ ...sentinel, quorum: "NOPERM this user has no permissions" }] },
-    ["unknown quorum"],
   ],
   [
     "a Sentinel that does not answer",

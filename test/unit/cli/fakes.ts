@@ -1,7 +1,6 @@
 import { vi } from "vitest";
-import type { CliTarget } from "../../../src/cli/connect.ts";
+import { Arguments, type CliTarget, type Context } from "../../../src/cli/context.ts";
 import { doctor } from "../../../src/cli/doctor.ts";
-import { Arguments, type Context } from "../../../src/cli/main.ts";
 import { plain } from "../../../src/cli/terminal.ts";
 import type { SubmitLock } from "../../../src/index.ts";
 import type { Inspection } from "../../../src/lock/on-call.ts";
@@ -67,20 +66,15 @@ export interface ServerFacts {
   /** The reason why nothing can be read; `silence`: it never answers. */
   readonly failure?: string;
   readonly info?: Info | undefined;
-  /** The run id at another connection to the same address; not on a Cluster. */
-  readonly secondRunId?: string | undefined;
   /** CLUSTER INFO. */
   readonly cluster?: Info | undefined;
   readonly nodeTimeoutMs?: number | undefined;
-  /** One of the answers takes `p99Ms`. */
-  readonly latency: { readonly medianMs: number; readonly p99Ms: number };
 }
 
 /** Read from one Sentinel. */
 interface SentinelFacts {
   readonly address: string;
   readonly downAfterMs: number;
-  readonly quorum: string;
   readonly failure?: string | undefined;
 }
 
@@ -128,8 +122,7 @@ export async function examined(
   const { servers, sentinels, check, prefixes } = facts;
   const nodes = servers.map((server) => {
     const [host, port] = server.address.split(":");
-    const { info, failure, latency } = server;
-    let answers = 0;
+    const { info, failure } = server;
     const commands: Record<string, (...args: string[]) => Promise<unknown>> = {
       info: async () => {
         if (failure === "silence") await new Promise(() => {});
@@ -159,19 +152,14 @@ export async function examined(
         }),
       },
       call: (name: string, ...args: string[]) => given(commands[name])(...args),
-      eval: async () => {
-        clock += answers++ === 25 ? latency.p99Ms : latency.medianMs;
-        return 1;
-      },
+      eval: async () => 1,
       duplicate: (more: { host?: string }) => ({
         ...face,
         options: { host: more.host, port: 26_379 },
-        call: async (name: string, command: string) => {
-          if (name === "info") return infoText({ run_id: server.secondRunId });
+        call: async () => {
           const asked = sentinels.find(({ address }) => address.startsWith(`${more.host}:`));
           if (asked?.failure === "silence") await new Promise(() => {});
           if (asked?.failure !== undefined) throw new Error(asked.failure);
-          if (command === "CKQUORUM") return asked?.quorum;
           return ["name", "mymaster", "down-after-milliseconds", `${asked?.downAfterMs}`];
         },
       }),

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
+import { Arguments, helpOf } from "../../../src/cli/context.ts";
 import { exitCode } from "../../../src/cli/failure.ts";
-import { Arguments, commands, helpOf } from "../../../src/cli/main.ts";
+import { commands } from "../../../src/cli/main.ts";
 import { Page, page, pages } from "../../docs/page.ts";
 import { inSources } from "../docs/sources.ts";
 import { cases } from "./cases.ts";

@@ -61,7 +61,18 @@ describe.each(all)("$file", (page) => {
     for (const name of named) expect(Object.keys(scripts)).toContain(name);
     const labs = [...page.text.matchAll(/\bnpm run lab -- ([a-z-]+)/g)].map(([, name]) => name);
     for (const name of labs) expect(Object.keys(laboratories)).toContain(name);
-    const own = ["ci", "run", "test", "install", "registry", "version", "publish", "audit", "i"];
+    const own = [
+      "ci",
+      "run",
+      "test",
+      "install",
+      "pack",
+      "registry",
+      "version",
+      "publish",
+      "audit",
+      "i",
+    ];
     const others = [...page.prose.matchAll(/`npm ([a-z-]+)/g)].map(([, name]) => name);
     for (const name of others) expect(own).toContain(name);
   });
