@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { InvalidOptionError } from "../errors.ts";
 import { admit } from "../http/admission.ts";
@@ -5,7 +6,7 @@ import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
 import type { RequestSubmission } from "../http/public.ts";
 import { prefersHtml } from "../http/refusals.ts";
 import { type RequestLease, warnIfHeldToMaxHold } from "../http/request-lease.ts";
-import { bodyToRepeat, headersToRepeat } from "../http/stored-answer.ts";
+import { headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
 import { NodeExchange } from "../node/exchange.ts";
 import { payloadOf } from "../node/payload.ts";
@@ -74,11 +75,17 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
       reply.code(status).headers(headers).send(Buffer.from(body)),
     prefersPage: ({ headers }) => prefersHtml(headers.accept),
     replay: (_request, reply, { answer: { status, headers, body } }) => {
-      const repeated = headersToRepeat(headers, reply.getHeader("vary"));
-      reply.code(status).headers(repeated);
+      reply.code(status).headers(headersToRepeat(headers, reply.getHeader("vary")));
       // Bytes without a type would get one, and a body without bytes had none.
       if (body === undefined || body.length === 0) return reply.send();
-      return reply.send(bodyToRepeat(body, String(headers["content-type"])));
+      const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
+      if (!isUtf8(bytes)) return reply.send(bytes);
+      // Once: a hook's serializer would change the text, and Fastify without one the type of JSON.
+      reply.serializer((text: string) => {
+        reply.serializer(null as never);
+        return text;
+      });
+      return reply.send(bytes.toString());
     },
     path: ({ originalUrl }) => originalUrl.replace(/\?.*/s, ""),
     payload: (request) => {

@@ -1,4 +1,5 @@
-import type { FastifyReply } from "fastify";
+import { finished } from "node:stream";
+import type { FastifyReply, FastifyRequest } from "fastify";
 import type { WantedAnswer } from "../http/options.ts";
 import type { Capture, RequestLease } from "../http/request-lease.ts";
 import { listedHeaders } from "../http/stored-answer.ts";
@@ -6,10 +7,37 @@ import type { AnswerToStore } from "../lock/record.ts";
 import { isNodeStream, isOfWeb, type NodeStream, ResponseCapture } from "../node/capture.ts";
 import type { NodeExchange } from "../node/exchange.ts";
 
+/** What Fastify reads of a route for each reply. */
+interface RouteContext {
+  preSerialization: unknown;
+  onSend: ((...args: [FastifyRequest, FastifyReply, unknown, () => void]) => void)[] | null;
+}
+
+const watches = new WeakMap<FastifyReply, ReplyWatch>();
+
+function seeSerialised(...[, reply, body, done]: [unknown, FastifyReply, unknown, () => void]) {
+  watches.get(reply)?.serialised(body);
+  done();
+}
+
 /**
- * Sees the first payload that a handler returns or sends, before it is serialised and before
- * `onSend`: a replay passes it to `reply.send` again. Sees also when a stream that was sent has
- * ended. The raw response counts for a handler that has sent nothing, behind `reply.hijack()`.
+ * Makes {@link seeSerialised} the first `onSend` hook of the route. Fastify has no public way to it:
+ * hooks are added before it is ready, those of a route run last, and `reply.serializer` replaces a
+ * serializer that cannot be read. Without a context of this shape, no body is kept.
+ */
+function hookInto(request: FastifyRequest): void {
+  for (const symbol of Object.getOwnPropertySymbols(request)) {
+    const context: RouteContext | undefined = Object(Reflect.get(request, symbol));
+    if (context === undefined || !("onSend" in context && "preSerialization" in context)) continue;
+    const { onSend } = context;
+    if (!onSend?.includes(seeSerialised)) context.onSend = [seeSerialised, ...(onSend ?? [])];
+  }
+}
+
+/**
+ * Sees the first payload that a handler returns or sends, and captures its text or bytes behind the
+ * serialiser and before `onSend`. Sees also when a stream that was sent has ended. The raw response
+ * counts for a handler that has sent nothing, behind `reply.hijack()`.
  */
 export class ReplyWatch implements Capture {
   readonly #reply: FastifyReply;
@@ -17,7 +45,8 @@ export class ReplyWatch implements Capture {
   readonly #exchange: NodeExchange;
   readonly #wanted: WantedAnswer | undefined;
   readonly #raw: ResponseCapture | undefined;
-  #said: AnswerToStore | undefined;
+  #answer: AnswerToStore | undefined;
+  #sends = 0;
   #hasFailed = false;
   /** The handler has sent or returned a payload. */
   hasSaid = false;
@@ -39,10 +68,14 @@ export class ReplyWatch implements Capture {
     if (wanted !== undefined) {
       this.#raw = new ResponseCapture(reply.raw, wanted);
       held.capture = this;
+      watches.set(reply, this);
     }
     const { send, then } = reply;
     reply.send = (payload) => {
       this.says(payload);
+      this.#sends++;
+      // At each call, because `reply.callNotFound` changes the route.
+      if (wanted !== undefined) hookInto(reply.request);
       return Reflect.apply(send, reply, [payload]);
     };
     // biome-ignore lint/suspicious/noThenProperty: Fastify's replies have one.
@@ -52,11 +85,6 @@ export class ReplyWatch implements Capture {
     };
   }
 
-  /** Whether the handler has sent an answer, or has taken the raw response. */
-  get hasBegun(): boolean {
-    return this.hasSaid || this.#reply.sent;
-  }
-
   /** Whether the handler has nothing more to send. */
   get hasAnswered(): boolean {
     return this.hasSaid || this.#reply.raw.writableEnded;
@@ -64,84 +92,56 @@ export class ReplyWatch implements Capture {
 
   /** Only the first payload counts: Fastify ignores those behind it. */
   says(payload: unknown): void {
-    if (payload instanceof Error) this.failed();
-    if (this.hasBegun || this.#hasFailed) return;
+    if (payload instanceof Error && !this.hasSaid) this.failed();
+    if (this.hasSaid || this.#reply.sent || this.#hasFailed) return;
     this.hasSaid = true;
     this.#raw?.discard();
-    if (this.#wanted !== undefined) this.#said = this.#read(payload, this.#wanted);
     if (isNodeStream(payload)) this.#watch(payload);
     else if (isOfWeb(payload)) this.isUnseen = true;
     // For a client that has left, Fastify sends no empty answer.
-    else if (payload !== undefined) this.#exchange.willEnd();
+    else if (payload === undefined) this.serialised(payload);
+    else this.#exchange.willEnd();
   }
 
+  /** Only for the first payload: behind it comes the error handler's. */
+  serialised(body: unknown): void {
+    if (this.#wanted === undefined || this.#sends > 1 || this.#hasFailed) return;
+    const { maxBodyBytes, storedHeaders } = this.#wanted;
+    const { statusCode: status } = this.#reply;
+    const headers = listedHeaders(storedHeaders, this.#reply.getHeaders());
+    this.#answer = { status, headers };
+    if (body instanceof Response) {
+      Object.assign(headers, listedHeaders(storedHeaders, [...body.headers]));
+      this.#answer = { status: body.status, headers, body: body.body === null ? "" : undefined };
+    } else if (typeof (body ?? "") === "string" || body instanceof Uint8Array) {
+      const kept = (body ?? "") as string | Uint8Array;
+      if (Buffer.byteLength(kept) > maxBodyBytes) return;
+      // Bytes are copied, because the handler may overwrite its buffer later.
+      this.#answer = { status, headers, body: typeof kept === "string" ? kept : Buffer.from(kept) };
+    }
+  }
+
+  /** Behind the serialiser, the answer is the handler's whatever fails. */
   failed(): void {
-    // An answer that is on its way stays the handler's.
-    if (this.hasSaid && this.#reply.raw.headersSent) return;
+    if (this.#answer !== undefined) return;
     this.#hasFailed = true;
-    this.#said = undefined;
     this.#raw?.failed();
   }
 
   answer(): AnswerToStore | undefined {
-    return this.#said ?? this.#raw?.answer();
+    if (!this.hasSaid) return this.#raw?.answer();
+    if (this.#hasFailed) return undefined;
+    // The serialiser is still at work, or has failed, which the status shows.
+    return this.#answer ?? { status: this.#reply.statusCode };
   }
 
   /** Holds the lease until the stream has ended: it may still write the order. */
   #watch(stream: NodeStream): void {
-    const held = this.#held;
-    if (stream.closed === true) return;
-    held.begin();
-    let hasEnded = false;
-    for (const event of ["close", "end", "error"]) {
-      stream.once(event, (error) => {
-        if (hasEnded) return;
-        hasEnded = true;
-        // After its client has left, a stream may be torn down with an error that is not its own.
-        if (error !== undefined && !held.exchange.closed) this.failed();
-        held.finished();
-      });
-    }
-  }
-
-  #read(payload: unknown, { maxBodyBytes, storedHeaders }: WantedAnswer): AnswerToStore {
-    const { statusCode } = this.#reply;
-    const headers = listedHeaders(storedHeaders, this.#reply.getHeaders());
-    if (payload === undefined) return { status: statusCode, headers, body: "" };
-    if (isOfWeb(payload) || isNodeStream(payload)) {
-      if (!(payload instanceof Response)) return { status: statusCode, headers };
-      const own = listedHeaders(storedHeaders, [...payload.headers]);
-      const body = payload.body === null ? "" : undefined;
-      return { status: payload.status, headers: { ...headers, ...own }, body };
-    }
-    const type = headers["content-type"] ?? typeOf(payload);
-    const isJson = /json/i.test(`${type}`);
-    const isText = typeof payload === "string";
-    const isCharsetAdded = isJson && !ArrayBuffer.isView(payload) && !/charset=/i.test(`${type}`);
-    headers["content-type"] = isCharsetAdded ? `${type}; charset=utf-8` : type;
-    let body: string | Uint8Array | undefined;
-    if (ArrayBuffer.isView(payload)) {
-      // Copied, because the handler may overwrite its buffer later.
-      body = Buffer.from(new Uint8Array(payload.buffer, payload.byteOffset, payload.byteLength));
-    } else if (isText) body = payload;
-    // Any other type is made by a serializer of the handler's own, which a replay does not have.
-    else if (isJson) body = jsonOf(payload);
-    const isKept = body !== undefined && Buffer.byteLength(body) <= maxBodyBytes;
-    return { status: statusCode, headers, body: isKept ? body : undefined };
-  }
-}
-
-/** The type that Fastify sets for a payload without one. */
-function typeOf(payload: unknown): string {
-  if (ArrayBuffer.isView(payload)) return "application/octet-stream";
-  return typeof payload === "string" ? "text/plain; charset=utf-8" : "application/json";
-}
-
-/** `undefined` where JSON cannot say the value: then Fastify cannot either, and answers 500. */
-function jsonOf(payload: unknown): string | undefined {
-  try {
-    return JSON.stringify(payload);
-  } catch {
-    return undefined;
+    finished(stream as never, { writable: false }, (error) => {
+      // After its client has left, a stream may be torn down with an error that is not its own.
+      if (error && !this.#exchange.closed && !this.#reply.raw.headersSent) this.#hasFailed = true;
+      this.#held.finished();
+    });
+    this.#held.begin();
   }
 }

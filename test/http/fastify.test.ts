@@ -125,19 +125,6 @@ describe("a replay", () => {
     await whenFree();
     expect((await submit()).headers).not.toHaveProperty("set-cookie");
   });
-
-  test("of a value in a type of the handler's own serializer is refused", async () => {
-    const { place, submit, whenFree } = open();
-    place(async (_request, reply) =>
-      reply
-        .type("application/xml")
-        .serializer(() => "<order/>")
-        .send({ run: 1 }),
-    );
-    expect((await submit()).body).toBe("<order/>");
-    await whenFree();
-    expect((await submit()).json().code).toBe("idempotency_answer_unavailable");
-  });
 });
 
 test.each([
