@@ -1,78 +1,80 @@
+import { isUtf8 } from "node:buffer";
 import { finished } from "node:stream";
-import type { FastifyReply, FastifyRequest } from "fastify";
+import type { FastifyReply } from "fastify";
 import type { WantedAnswer } from "../http/options.ts";
-import type { Capture, RequestLease } from "../http/request-lease.ts";
-import { listedHeaders } from "../http/stored-answer.ts";
+import { type Capture, type RequestLease, warnIfHeldToMaxHold } from "../http/request-lease.ts";
+import { listedHeaders, type Picked } from "../http/stored-answer.ts";
 import type { AnswerToStore } from "../lock/record.ts";
 import { isNodeStream, isOfWeb, type NodeStream, ResponseCapture } from "../node/capture.ts";
 import type { NodeExchange } from "../node/exchange.ts";
 
-/** What Fastify reads of a route for each reply. */
-interface RouteContext {
-  preSerialization: unknown;
-  onSend: ((...args: [FastifyRequest, FastifyReply, unknown, () => void]) => void)[] | null;
-}
+/** Of a reply: is given the payload before `onSend`, and may return another one. */
+const firstHooks = new WeakMap<FastifyReply, (body: unknown) => unknown>();
 
-const watches = new WeakMap<FastifyReply, ReplyWatch>();
+type Done = (error: null, body: unknown) => void;
 
-function seeSerialised(...[, reply, body, done]: [unknown, FastifyReply, unknown, () => void]) {
-  watches.get(reply)?.serialised(body);
-  done();
+function firstOnSend(_request: unknown, reply: FastifyReply, body: unknown, done: Done): void {
+  done(null, firstHooks.get(reply)?.(body));
 }
 
 /**
- * Makes {@link seeSerialised} the first `onSend` hook of the route. Fastify has no public way to it:
+ * Makes {@link firstOnSend} the first `onSend` hook of the route. Fastify has no public way to it:
  * hooks are added before it is ready, those of a route run last, and `reply.serializer` replaces a
- * serializer that cannot be read. Without a context of this shape, no body is kept.
+ * serializer that cannot be read. Returns false without a context of this shape: no body is kept.
  */
-function hookInto(request: FastifyRequest): void {
+function hookInto(request: object): boolean {
   for (const symbol of Object.getOwnPropertySymbols(request)) {
-    const context: RouteContext | undefined = Object(Reflect.get(request, symbol));
-    if (context === undefined || !("onSend" in context && "preSerialization" in context)) continue;
-    const { onSend } = context;
-    if (!onSend?.includes(seeSerialised)) context.onSend = [seeSerialised, ...(onSend ?? [])];
+    const context = Object(Reflect.get(request, symbol));
+    if (!("onSend" in context && "preSerialization" in context)) continue;
+    const hooks: unknown[] = context.onSend ?? [];
+    if (!hooks.includes(firstOnSend)) context.onSend = [firstOnSend, ...hooks];
+    return true;
   }
+  return false;
+}
+
+/** Sends a kept body as the first `onSend` hook was given it: as text, or bytes that are none. */
+export function sendAgain(reply: FastifyReply, body?: Uint8Array, type?: unknown): FastifyReply {
+  if (body === undefined || (body.length === 0 && type === undefined)) return reply.send();
+  const isText = isUtf8(body) && type !== "application/octet-stream";
+  const repeated = isText ? Buffer.from(body).toString() : Buffer.from(body);
+  if (!hookInto(reply.request)) return reply.send(repeated);
+  firstHooks.set(reply, () => firstHooks.delete(reply) && repeated);
+  return reply.send();
 }
 
 /**
- * Sees the first payload that a handler returns or sends, and captures its text or bytes behind the
- * serialiser and before `onSend`. Sees also when a stream that was sent has ended. The raw response
- * counts for a handler that has sent nothing, behind `reply.hijack()`.
+ * Runs a handler, and reports its end to the lease as far as the end can be seen. Captures the first
+ * payload that it returns or sends, as text or bytes behind the serialiser and before `onSend`. The
+ * raw response counts for a handler that has sent nothing, behind `reply.hijack()`.
  */
 export class ReplyWatch implements Capture {
   readonly #reply: FastifyReply;
   readonly #held: RequestLease;
-  readonly #exchange: NodeExchange;
   readonly #wanted: WantedAnswer | undefined;
   readonly #raw: ResponseCapture | undefined;
   #answer: AnswerToStore | undefined;
   #sends = 0;
-  #hasFailed = false;
   /** The handler has sent or returned a payload. */
-  hasSaid = false;
+  #hasSaid = false;
+  #hasFailed = false;
   /** The handler waits for the response: `await reply`, or `return reply` of an async function. */
-  isAwaited = false;
+  #isAwaited = false;
   /** A `ReadableStream` or a `Response` was sent: the end of its work cannot be seen. */
-  isUnseen = false;
+  #isUnseen = false;
 
-  constructor(
-    reply: FastifyReply,
-    held: RequestLease,
-    wanted: WantedAnswer | undefined,
-    exchange: NodeExchange,
-  ) {
-    this.#exchange = exchange;
+  constructor(reply: FastifyReply, held: RequestLease, wanted: WantedAnswer | undefined) {
     this.#reply = reply;
     this.#held = held;
     this.#wanted = wanted;
     if (wanted !== undefined) {
       this.#raw = new ResponseCapture(reply.raw, wanted);
       held.capture = this;
-      watches.set(reply, this);
+      firstHooks.set(reply, (body) => this.#serialised(body));
     }
     const { send, then } = reply;
     reply.send = (payload) => {
-      this.says(payload);
+      this.#says(payload);
       this.#sends++;
       // At each call, because `reply.callNotFound` changes the route.
       if (wanted !== undefined) hookInto(reply.request);
@@ -80,45 +82,61 @@ export class ReplyWatch implements Capture {
     };
     // biome-ignore lint/suspicious/noThenProperty: Fastify's replies have one.
     reply.then = (fulfilled, rejected) => {
-      this.isAwaited = true;
+      this.#isAwaited = true;
       Reflect.apply(then, reply, [fulfilled, rejected]);
     };
   }
 
-  /** Whether the handler has nothing more to send. */
-  get hasAnswered(): boolean {
-    return this.hasSaid || this.#reply.raw.writableEnded;
+  async run(handler: () => unknown): Promise<unknown> {
+    const reply = this.#reply;
+    const held = this.#held;
+    held.begin();
+    let isPromise = false;
+    try {
+      const returned = handler();
+      // `reply` has a `then`, but resolves when the client leaves as well.
+      isPromise = returned !== reply && typeof (returned as Promise<unknown>)?.then === "function";
+      const value = isPromise ? await returned : returned;
+      const hasSent = this.#hasSaid;
+      const isWaiting = this.#isAwaited && !hasSent && !reply.raw.writableEnded;
+      if (returned === reply || (isPromise ? isWaiting : returned === undefined)) {
+        held.detached(this.#isUnseen ? undefined : warnIfHeldToMaxHold);
+        return reply;
+      }
+      this.#says(value);
+      if (this.#isUnseen) held.detached();
+      else held.finished();
+      // While hooks hold back what was sent, Fastify would send `undefined` as well.
+      return hasSent && value === undefined ? reply : value;
+    } catch (error) {
+      this.failed();
+      if (isPromise) held.finished();
+      // A handler without a promise may have started work before it threw.
+      else held.detached();
+      throw error;
+    }
   }
 
   /** Only the first payload counts: Fastify ignores those behind it. */
-  says(payload: unknown): void {
-    if (payload instanceof Error && !this.hasSaid) this.failed();
-    if (this.hasSaid || this.#reply.sent || this.#hasFailed) return;
-    this.hasSaid = true;
+  #says(payload: unknown): void {
+    if (payload instanceof Error && !this.#hasSaid) this.failed();
+    if (this.#hasSaid || this.#reply.sent || this.#hasFailed) return;
+    this.#hasSaid = true;
     this.#raw?.discard();
     if (isNodeStream(payload)) this.#watch(payload);
-    else if (isOfWeb(payload)) this.isUnseen = true;
+    else if (isOfWeb(payload)) this.#isUnseen = true;
     // For a client that has left, Fastify sends no empty answer.
-    else if (payload === undefined) this.serialised(payload);
-    else this.#exchange.willEnd();
+    else if (payload === undefined) this.#serialised(payload);
+    else (this.#held.exchange as NodeExchange).willEnd();
   }
 
   /** Only for the first payload: behind it comes the error handler's. */
-  serialised(body: unknown): void {
+  #serialised(body: unknown): void {
     if (this.#wanted === undefined || this.#sends > 1 || this.#hasFailed) return;
-    const { maxBodyBytes, storedHeaders } = this.#wanted;
-    const { statusCode: status } = this.#reply;
-    const headers = listedHeaders(storedHeaders, this.#reply.getHeaders());
-    this.#answer = { status, headers };
-    if (body instanceof Response) {
-      Object.assign(headers, listedHeaders(storedHeaders, [...body.headers]));
-      this.#answer = { status: body.status, headers, body: body.body === null ? "" : undefined };
-    } else if (typeof (body ?? "") === "string" || body instanceof Uint8Array) {
-      const kept = (body ?? "") as string | Uint8Array;
-      if (Buffer.byteLength(kept) > maxBodyBytes) return;
-      // Bytes are copied, because the handler may overwrite its buffer later.
-      this.#answer = { status, headers, body: typeof kept === "string" ? kept : Buffer.from(kept) };
-    }
+    // An object here is an answer only if a hook makes a text of it.
+    const isBody = typeof (body ?? "") === "string" || body instanceof Uint8Array;
+    if (isBody || isNodeStream(body) || isOfWeb(body))
+      this.#answer = this.#read(body, this.#wanted);
   }
 
   /** Behind the serialiser, the answer is the handler's whatever fails. */
@@ -129,19 +147,40 @@ export class ReplyWatch implements Capture {
   }
 
   answer(): AnswerToStore | undefined {
-    if (!this.hasSaid) return this.#raw?.answer();
-    if (this.#hasFailed) return undefined;
-    // The serialiser is still at work, or has failed, which the status shows.
-    return this.#answer ?? { status: this.#reply.statusCode };
+    if (!this.#hasSaid) return this.#raw?.answer();
+    if (this.#hasFailed || this.#wanted === undefined) return undefined;
+    // Without one, the serialiser is still at work or has failed, which the status shows.
+    return this.#answer ?? this.#read({}, this.#wanted);
+  }
+
+  #read(body: unknown, { maxBodyBytes, storedHeaders }: WantedAnswer): AnswerToStore {
+    const { statusCode: status } = this.#reply;
+    let headers: Picked;
+    try {
+      headers = listedHeaders(storedHeaders, this.#reply.getHeaders());
+    } catch {
+      // Such as a value that is not a text: the client gets its answer, and a retry none.
+      return { status };
+    }
+    if (body instanceof Response) {
+      Object.assign(headers, listedHeaders(storedHeaders, [...body.headers]));
+      return { status: body.status, headers, body: body.body === null ? "" : undefined };
+    }
+    const kept = body ?? "";
+    if (typeof kept !== "string" && !(kept instanceof Uint8Array)) return { status, headers };
+    if (Buffer.byteLength(kept) > maxBodyBytes) return { status, headers };
+    // Bytes are copied, because the handler may overwrite its buffer later.
+    return { status, headers, body: typeof kept === "string" ? kept : Buffer.from(kept) };
   }
 
   /** Holds the lease until the stream has ended: it may still write the order. */
   #watch(stream: NodeStream): void {
+    const held = this.#held;
     finished(stream as never, { writable: false }, (error) => {
       // After its client has left, a stream may be torn down with an error that is not its own.
-      if (error && !this.#exchange.closed && !this.#reply.raw.headersSent) this.#hasFailed = true;
-      this.#held.finished();
+      if (error && !held.exchange.closed && !this.#reply.raw.headersSent) this.#hasFailed = true;
+      held.finished();
     });
-    this.#held.begin();
+    held.begin();
   }
 }

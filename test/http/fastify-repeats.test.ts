@@ -151,7 +151,7 @@ const kept: readonly Row[] = [
   {
     name: "the serializer of the application",
     app: (app) =>
-      void app.setReplySerializer((payload, status) => JSON.stringify({ status, payload })),
+      void app.setReplySerializer((payload, status) => JSON.stringify([payload, status])),
     handler: async () => ({ a: 1 }),
   },
   {
@@ -172,7 +172,7 @@ const kept: readonly Row[] = [
     name: "reply.serializeInput",
     route: schemaOf(onlyA),
     handler: async (_request, reply) =>
-      reply.type("application/json").send(reply.serializeInput({ a: 1, hidden: 2 }, 200)),
+      reply.type("application/json").send(reply.serializeInput({ a: 1, hidden: 2 }, "200")),
   },
   { name: "a text", handler: async () => "placed" },
   { name: "a text without letters", handler: async (_request, reply) => reply.send("") },
@@ -251,6 +251,20 @@ const kept: readonly Row[] = [
         reply.header("content-type", "application/octet-stream");
         done(null, Buffer.from(`${payload}`).reverse());
       }),
+    handler: async () => ({ a: 1 }),
+  },
+  {
+    name: "bytes, which an onSend hook sees as bytes",
+    app: (app) =>
+      void app.addHook(
+        "onSend",
+        async (_request, _reply, payload) => `${Buffer.isBuffer(payload)}`,
+      ),
+    handler: async () => Buffer.from("placed"),
+  },
+  {
+    name: "text, which an onSend hook sees as text",
+    app: (app) => void app.addHook("onSend", async (_request, _reply, payload) => typeof payload),
     handler: async () => ({ a: 1 }),
   },
   {
