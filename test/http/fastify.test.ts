@@ -285,5 +285,7 @@ test("the same path under another prefix is another submission", async () => {
 test("protect refuses anything but a handler", () => {
   const { guard } = open();
   expect(() => guard.protect(7 as never)).toThrow(InvalidOptionError);
-  expect(() => guard.protect(((_a: 1, _b: 2, _done: 3) => {}) as never)).toThrow(/without a third parameter/);
+  expect(() => guard.protect(((_a: 1, _b: 2, _done: 3) => {}) as never)).toThrow(
+    /without a third parameter/,
+  );
 });
