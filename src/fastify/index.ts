@@ -1,15 +1,13 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { InvalidOptionError } from "../errors.ts";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
 import type { RequestSubmission } from "../http/public.ts";
-import { type RequestLease, warnIfHeldToMaxHold } from "../http/request-lease.ts";
-import { bodyToRepeat, headersToRepeat } from "../http/stored-answer.ts";
+import { headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
 import { NodeExchange } from "../node/exchange.ts";
 import { payloadOf } from "../node/payload.ts";
 import { invalidOption } from "../validation.ts";
-import { ReplyWatch } from "./reply-watch.ts";
+import { ReplyWatch, sendAgain } from "./reply-watch.ts";
 
 export type * from "../http/public.ts";
 
@@ -72,11 +70,8 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
     reject: (_request, reply, { problem: { status, headers, body } }) =>
       reply.code(status).headers(headers).send(Buffer.from(body)),
     replay: (_request, reply, { answer: { status, headers, body } }) => {
-      const repeated = headersToRepeat(headers, reply.getHeader("vary"));
-      reply.code(status).headers(repeated);
-      // Bytes without a type would get one, and a body without bytes had none.
-      if (body === undefined || body.length === 0) return reply.send();
-      return reply.send(bodyToRepeat(body, String(headers["content-type"])));
+      reply.code(status).headers(headersToRepeat(headers, reply.getHeader("vary")));
+      return sendAgain(reply, body, headers["content-type"]);
     },
     path: ({ originalUrl }) => originalUrl.replace(/\?.*/s, ""),
     payload: (request) => {
@@ -105,17 +100,16 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
     request.submitLease = held.lease;
     if (held.submission !== undefined) request.submission = held.submission;
     if (!isOwner) return orReply(run());
-    const watch = new ReplyWatch(reply, held, wanted, exchange);
-    held.begin(wanted && watch);
-    return await runHeld(run, held, watch, reply);
+    return await new ReplyWatch(reply, held, wanted).run(run);
   }
 
   return {
     protect: <Handler extends AnyHandler>(handler: Handler) => {
-      if (typeof handler !== "function") throw invalidOption("protect", "a route handler", handler);
-      if (handler.length > 2) {
-        throw new InvalidOptionError(
-          "protect: expected a route handler of up to two parameters (request, reply), got one with more, such as a hook with done",
+      if (typeof handler !== "function" || handler.length > 2) {
+        throw invalidOption(
+          "protect",
+          "a route handler (request, reply) without a third parameter",
+          handler,
         );
       }
       return function protectedHandler(this: FastifyInstance, request: Req, reply: FastifyReply) {
@@ -123,37 +117,4 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
       } as Handler;
     },
   };
-}
-
-/** Runs a handler, and reports its end to the lease as far as the end can be seen. */
-async function runHeld(
-  run: () => unknown,
-  held: RequestLease,
-  watch: ReplyWatch,
-  reply: FastifyReply,
-): Promise<unknown> {
-  let isPromise = false;
-  try {
-    const returned = run();
-    // `reply` has a `then`, but resolves when the client leaves as well.
-    isPromise = returned !== reply && typeof (returned as Promise<unknown>)?.then === "function";
-    const value = isPromise ? await returned : returned;
-    const isLater = isPromise ? watch.isAwaited && !watch.hasAnswered : returned === undefined;
-    if (returned === reply || isLater) {
-      held.detached(watch.isUnseen ? undefined : warnIfHeldToMaxHold);
-      return reply;
-    }
-    const hasSent = watch.hasSaid;
-    watch.says(value);
-    if (watch.isUnseen) held.detached();
-    else held.finished();
-    // While hooks hold back what was sent, Fastify would send `undefined` as well.
-    return hasSent && value === undefined ? reply : value;
-  } catch (error) {
-    watch.failed();
-    if (isPromise) held.finished();
-    // A handler without a promise may have started work before it threw.
-    else held.detached();
-    throw error;
-  }
 }

@@ -1,146 +1,185 @@
+import { isUtf8 } from "node:buffer";
+import { finished } from "node:stream";
 import type { FastifyReply } from "fastify";
 import type { Capture, WantedAnswer } from "../http/port.ts";
-import type { RequestLease } from "../http/request-lease.ts";
-import { listedHeaders } from "../http/stored-answer.ts";
+import { type RequestLease, warnIfHeldToMaxHold } from "../http/request-lease.ts";
+import { listedHeaders, type Picked } from "../http/stored-answer.ts";
 import type { AnswerToStore } from "../lock/record.ts";
 import { isNodeStream, isOfWeb, type NodeStream, ResponseCapture } from "../node/capture.ts";
 import type { NodeExchange } from "../node/exchange.ts";
 
+/** Of a reply: is given the payload before `onSend`, and may return another one. */
+const firstHooks = new WeakMap<FastifyReply, (body: unknown) => unknown>();
+
+type Done = (error: null, body: unknown) => void;
+
+function firstOnSend(_request: unknown, reply: FastifyReply, body: unknown, done: Done): void {
+  done(null, firstHooks.get(reply)?.(body));
+}
+
 /**
- * Sees the first payload that a handler returns or sends, before it is serialised and before
- * `onSend`: a replay passes it to `reply.send` again. Sees also when a stream that was sent has
- * ended. The raw response counts for a handler that has sent nothing, behind `reply.hijack()`.
+ * Makes {@link firstOnSend} the first `onSend` hook of the route. Fastify has no public way to it:
+ * hooks are added before it is ready, those of a route run last, and `reply.serializer` replaces a
+ * serializer that cannot be read. Returns false without a context of this shape: no body is kept.
+ */
+function hookInto(request: object): boolean {
+  for (const symbol of Object.getOwnPropertySymbols(request)) {
+    const context = Object(Reflect.get(request, symbol));
+    if (!("onSend" in context && "preSerialization" in context)) continue;
+    const hooks: unknown[] = context.onSend ?? [];
+    if (!hooks.includes(firstOnSend)) context.onSend = [firstOnSend, ...hooks];
+    return true;
+  }
+  return false;
+}
+
+/** Sends a kept body as the first `onSend` hook was given it: as text, or bytes that are none. */
+export function sendAgain(reply: FastifyReply, body?: Uint8Array, type?: unknown): FastifyReply {
+  if (body === undefined || (body.length === 0 && type === undefined)) return reply.send();
+  const isText = isUtf8(body) && type !== "application/octet-stream";
+  const repeated = isText ? Buffer.from(body).toString() : Buffer.from(body);
+  if (!hookInto(reply.request)) return reply.send(repeated);
+  firstHooks.set(reply, () => firstHooks.delete(reply) && repeated);
+  return reply.send();
+}
+
+/**
+ * Runs a handler, and reports its end to the lease as far as the end can be seen. Captures the first
+ * payload that it returns or sends, as text or bytes behind the serialiser and before `onSend`. The
+ * raw response counts for a handler that has sent nothing, behind `reply.hijack()`.
  */
 export class ReplyWatch implements Capture {
   readonly #reply: FastifyReply;
   readonly #held: RequestLease;
-  readonly #exchange: NodeExchange;
   readonly #wanted: WantedAnswer | undefined;
   readonly #raw: ResponseCapture | undefined;
-  #said: AnswerToStore | undefined;
-  #hasFailed = false;
+  #answer: AnswerToStore | undefined;
+  #sends = 0;
   /** The handler has sent or returned a payload. */
-  hasSaid = false;
+  #hasSaid = false;
+  #hasFailed = false;
   /** The handler waits for the response: `await reply`, or `return reply` of an async function. */
-  isAwaited = false;
+  #isAwaited = false;
   /** A `ReadableStream` or a `Response` was sent: the end of its work cannot be seen. */
-  isUnseen = false;
+  #isUnseen = false;
 
-  constructor(
-    reply: FastifyReply,
-    held: RequestLease,
-    wanted: WantedAnswer | undefined,
-    exchange: NodeExchange,
-  ) {
-    this.#exchange = exchange;
+  constructor(reply: FastifyReply, held: RequestLease, wanted: WantedAnswer | undefined) {
     this.#reply = reply;
     this.#held = held;
     this.#wanted = wanted;
     if (wanted !== undefined) {
       this.#raw = new ResponseCapture(reply.raw, wanted);
+      firstHooks.set(reply, (body) => this.#serialised(body));
     }
     const { send, then } = reply;
     reply.send = (payload) => {
-      this.says(payload);
+      this.#says(payload);
+      this.#sends++;
+      // At each call, because `reply.callNotFound` changes the route.
+      if (wanted !== undefined) hookInto(reply.request);
       return Reflect.apply(send, reply, [payload]);
     };
     // biome-ignore lint/suspicious/noThenProperty: Fastify's replies have one.
     reply.then = (fulfilled, rejected) => {
-      this.isAwaited = true;
+      this.#isAwaited = true;
       Reflect.apply(then, reply, [fulfilled, rejected]);
     };
   }
 
-  /** Whether the handler has sent an answer, or has taken the raw response. */
-  get hasBegun(): boolean {
-    return this.hasSaid || this.#reply.sent;
-  }
-
-  /** Whether the handler has nothing more to send. */
-  get hasAnswered(): boolean {
-    return this.hasSaid || this.#reply.raw.writableEnded;
+  async run(handler: () => unknown): Promise<unknown> {
+    const reply = this.#reply;
+    const held = this.#held;
+    held.begin(this.#wanted && this);
+    let isPromise = false;
+    try {
+      const returned = handler();
+      // `reply` has a `then`, but resolves when the client leaves as well.
+      isPromise = returned !== reply && typeof (returned as Promise<unknown>)?.then === "function";
+      const value = isPromise ? await returned : returned;
+      const hasSent = this.#hasSaid;
+      const isWaiting = this.#isAwaited && !hasSent && !reply.raw.writableEnded;
+      if (returned === reply || (isPromise ? isWaiting : returned === undefined)) {
+        held.detached(this.#isUnseen ? undefined : warnIfHeldToMaxHold);
+        return reply;
+      }
+      this.#says(value);
+      if (this.#isUnseen) held.detached();
+      else held.finished();
+      // While hooks hold back what was sent, Fastify would send `undefined` as well.
+      return hasSent && value === undefined ? reply : value;
+    } catch (error) {
+      this.failed();
+      if (isPromise) held.finished();
+      // A handler without a promise may have started work before it threw.
+      else held.detached();
+      throw error;
+    }
   }
 
   /** Only the first payload counts: Fastify ignores those behind it. */
-  says(payload: unknown): void {
-    if (payload instanceof Error) this.failed();
-    if (this.hasBegun || this.#hasFailed) return;
-    this.hasSaid = true;
+  #says(payload: unknown): void {
+    if (payload instanceof Error && !this.#hasSaid) this.failed();
+    if (this.#hasSaid || this.#reply.sent || this.#hasFailed) return;
+    this.#hasSaid = true;
     this.#raw?.discard();
-    if (this.#wanted !== undefined) this.#said = this.#read(payload, this.#wanted);
     if (isNodeStream(payload)) this.#watch(payload);
-    else if (isOfWeb(payload)) this.isUnseen = true;
+    else if (isOfWeb(payload)) this.#isUnseen = true;
     // For a client that has left, Fastify sends no empty answer.
-    else if (payload !== undefined) this.#exchange.willEnd();
+    else if (payload === undefined) this.#serialised(payload);
+    else (this.#held.exchange as NodeExchange).willEnd();
   }
 
+  /** Only for the first payload: behind it comes the error handler's. */
+  #serialised(body: unknown): void {
+    if (this.#wanted === undefined || this.#sends > 1 || this.#hasFailed) return;
+    // An object here is an answer only if a hook makes a text of it.
+    const isBody = typeof (body ?? "") === "string" || body instanceof Uint8Array;
+    if (isBody || isNodeStream(body) || isOfWeb(body))
+      this.#answer = this.#read(body, this.#wanted);
+  }
+
+  /** Behind the serialiser, the answer is the handler's whatever fails. */
   failed(): void {
-    // An answer that is on its way stays the handler's.
-    if (this.hasSaid && this.#reply.raw.headersSent) return;
+    if (this.#answer !== undefined) return;
     this.#hasFailed = true;
-    this.#said = undefined;
     this.#raw?.failed();
   }
 
   answer(): AnswerToStore | undefined {
-    return this.#said ?? this.#raw?.answer();
+    if (!this.#hasSaid) return this.#raw?.answer();
+    if (this.#hasFailed || this.#wanted === undefined) return undefined;
+    // Without one, the serialiser is still at work or has failed, which the status shows.
+    return this.#answer ?? this.#read({}, this.#wanted);
+  }
+
+  #read(body: unknown, { maxBodyBytes, storedHeaders }: WantedAnswer): AnswerToStore {
+    const { statusCode: status } = this.#reply;
+    let headers: Picked;
+    try {
+      headers = listedHeaders(storedHeaders, this.#reply.getHeaders());
+    } catch {
+      // Such as a value that is not a text: the client gets its answer, and a retry none.
+      return { status };
+    }
+    if (body instanceof Response) {
+      Object.assign(headers, listedHeaders(storedHeaders, [...body.headers]));
+      return { status: body.status, headers, body: body.body === null ? "" : undefined };
+    }
+    const kept = body ?? "";
+    if (typeof kept !== "string" && !(kept instanceof Uint8Array)) return { status, headers };
+    if (Buffer.byteLength(kept) > maxBodyBytes) return { status, headers };
+    // Bytes are copied, because the handler may overwrite its buffer later.
+    return { status, headers, body: typeof kept === "string" ? kept : Buffer.from(kept) };
   }
 
   /** Holds the lease until the stream has ended: it may still write the order. */
   #watch(stream: NodeStream): void {
     const held = this.#held;
-    if (stream.closed === true) return;
+    finished(stream as never, { writable: false }, (error) => {
+      // After its client has left, a stream may be torn down with an error that is not its own.
+      if (error && !held.exchange.closed && !this.#reply.raw.headersSent) this.#hasFailed = true;
+      held.finished();
+    });
     held.begin();
-    let hasEnded = false;
-    for (const event of ["close", "end", "error"]) {
-      stream.once(event, (error) => {
-        if (hasEnded) return;
-        hasEnded = true;
-        // After its client has left, a stream may be torn down with an error that is not its own.
-        if (error !== undefined && !held.exchange.closed) this.failed();
-        held.finished();
-      });
-    }
-  }
-
-  #read(payload: unknown, { maxBodyBytes, storedHeaders }: WantedAnswer): AnswerToStore {
-    const { statusCode } = this.#reply;
-    const headers = listedHeaders(storedHeaders, this.#reply.getHeaders());
-    if (payload === undefined) return { status: statusCode, headers, body: "" };
-    if (isOfWeb(payload) || isNodeStream(payload)) {
-      if (!(payload instanceof Response)) return { status: statusCode, headers };
-      const own = listedHeaders(storedHeaders, [...payload.headers]);
-      const body = payload.body === null ? "" : undefined;
-      return { status: payload.status, headers: { ...headers, ...own }, body };
-    }
-    const type = headers["content-type"] ?? typeOf(payload);
-    const isJson = /json/i.test(`${type}`);
-    const isText = typeof payload === "string";
-    const isCharsetAdded = isJson && !ArrayBuffer.isView(payload) && !/charset=/i.test(`${type}`);
-    headers["content-type"] = isCharsetAdded ? `${type}; charset=utf-8` : type;
-    let body: string | Uint8Array | undefined;
-    if (ArrayBuffer.isView(payload)) {
-      // Copied, because the handler may overwrite its buffer later.
-      body = Buffer.from(new Uint8Array(payload.buffer, payload.byteOffset, payload.byteLength));
-    } else if (isText) body = payload;
-    // Any other type is made by a serializer of the handler's own, which a replay does not have.
-    else if (isJson) body = jsonOf(payload);
-    const isKept = body !== undefined && Buffer.byteLength(body) <= maxBodyBytes;
-    return { status: statusCode, headers, body: isKept ? body : undefined };
-  }
-}
-
-/** The type that Fastify sets for a payload without one. */
-function typeOf(payload: unknown): string {
-  if (ArrayBuffer.isView(payload)) return "application/octet-stream";
-  return typeof payload === "string" ? "text/plain; charset=utf-8" : "application/json";
-}
-
-/** `undefined` where JSON cannot say the value: then Fastify cannot either, and answers 500. */
-function jsonOf(payload: unknown): string | undefined {
-  try {
-    return JSON.stringify(payload);
-  } catch {
-    return undefined;
   }
 }
