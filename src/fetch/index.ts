@@ -3,14 +3,14 @@ import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
 import type { Problem, RequestSubmission } from "../http/public.ts";
 import { prefersHtml } from "../http/refusals.ts";
-import type { Capture, RequestLease } from "../http/request-lease.ts";
+import type { RequestLease } from "../http/request-lease.ts";
 import { headersToRepeat, listedHeaders } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
 import type { StoredAnswer } from "../lock/record.ts";
 import { describe, invalidOption, warnOnce } from "../validation.ts";
 import { FetchExchange } from "./exchange.ts";
 import { payloadOf } from "./payload.ts";
-import { untilOver } from "./response.ts";
+import { mayHaveBody, untilOver } from "./response.ts";
 
 export type * from "../http/public.ts";
 
@@ -103,9 +103,9 @@ export function submitGuard<Req extends Request = Request>(
 
   async function enter(handler: AnyHandler, request: Req, rest: unknown[]): Promise<Response> {
     const exchange = new FetchExchange(request);
-    const keepAlive = (promise: Promise<unknown>) => {
+    const keepAlive = async (promise: Promise<unknown>) => {
       try {
-        waitUntil?.(promise, request, ...rest);
+        await waitUntil?.(promise, request, ...rest);
       } catch (error) {
         // The order is placed: its answer counts for more than the time of its release.
         const why = "waitUntil failed, so the platform may freeze before a lock is released";
@@ -127,43 +127,47 @@ export function submitGuard<Req extends Request = Request>(
     if (held === undefined) return await handler(request, ...rest);
     found.set(request, { lease: held.lease as Lease, submission: held.submission });
     held.begin();
+    let body: Uint8Array | undefined;
+    const isOver = (bytes?: Uint8Array, isUnanswered = false): void => {
+      if (exchange.ended) return;
+      body = bytes;
+      if (isUnanswered) held.capture = { answer: () => undefined, failed: () => {} };
+      exchange.end();
+      held.finished();
+    };
     let response: Response;
     try {
       response = await handler(request, ...rest);
     } catch (error) {
-      held.capture = noAnswer;
-      exchange.end();
-      held.finished();
+      isOver(undefined, true);
       throw error;
     }
     // The guard around this one watches the response.
-    if (held.exchange !== exchange || !isResponse(response)) {
-      exchange.end();
-      held.finished();
+    if (held.exchange !== exchange) {
+      isOver();
       return response;
     }
-    let body: Uint8Array | undefined;
-    if (wanted !== undefined) {
-      const { status } = response;
-      const headers = listedHeaders(wanted.storedHeaders, [...response.headers]);
-      held.capture ??= { answer: () => ({ status, headers, body }), failed: () => {} };
-    }
-    const { response: sent, cancel } = await untilOver(
-      response,
-      wanted?.maxBodyBytes ?? 0,
-      (bytes, isUnanswered) => {
-        body = bytes;
-        if (isUnanswered) held.capture = noAnswer;
-        exchange.end();
-        held.finished();
-      },
-    );
-    if (cancel !== undefined) {
+    try {
+      // Read before the body, with which Hono's own `Response` loses its type.
+      const { headers, status } = response;
+      if (wanted !== undefined) {
+        const stored = listedHeaders(wanted.storedHeaders, [...headers]);
+        held.capture ??= { answer: () => ({ status, headers: stored, body }), failed: () => {} };
+      }
+      const { sent, cancel } = await untilOver(response, wanted?.maxBodyBytes ?? 0, isOver);
+      if (cancel === undefined) return sent;
       // The platform is told now, while the request has a context.
-      if (waitUntil !== undefined && !exchange.ended) keepAlive(endOf(exchange, held));
+      if (waitUntil !== undefined && !exchange.ended) void keepAlive(endOf(exchange, held));
       exchange.onClosed(cancel);
+      if (request.method !== "HEAD") return sent;
+      // Its body is never read, not even by Hono, which answers it from the route of GET.
+      cancel();
+      return new Response(null, sent);
+    } catch {
+      // It cannot be watched: no Response, or one that cannot be sent.
+      isOver(undefined, true);
+      return response;
     }
-    return sent;
   }
 
   return {
@@ -182,12 +186,9 @@ export function submitGuard<Req extends Request = Request>(
 
 /** By its members: servers replace the global `Response`, and `fetch` still returns their own. */
 function isResponse(value: unknown): value is Response {
-  const { body, headers, status } = Object(value);
-  return typeof status === "number" && headers !== undefined && body !== undefined;
+  const { headers, status } = Object(value);
+  return typeof status === "number" && headers !== undefined && "body" in Object(value);
 }
-
-/** For a handler that has failed. */
-const noAnswer: Capture = { answer: () => undefined, failed: () => {} };
 
 /** Resolves when the lease has ended: released, recorded or lost. */
 function endOf(exchange: FetchExchange, { lease: { signal } }: RequestLease): Promise<unknown> {
@@ -216,7 +217,6 @@ function repeated({ status, headers, body }: StoredAnswer): Response {
   const pairs = Object.entries(headersToRepeat(headers)).flatMap(([name, value]) =>
     [value].flat().map((each): [string, string] => [name, each]),
   );
-  // These have no body, and a `Response` refuses one.
-  const isEmpty = body === undefined || body.length === 0 || [204, 205, 304].includes(status);
+  const isEmpty = body === undefined || body.length === 0 || !mayHaveBody(status);
   return new Response(isEmpty ? null : new Uint8Array(body), { status, headers: pairs });
 }
