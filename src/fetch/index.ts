@@ -9,7 +9,7 @@ import type { AnswerToStore, StoredAnswer } from "../lock/record.ts";
 import { describe, invalidOption, warnOnce } from "../validation.ts";
 import { FetchExchange } from "./exchange.ts";
 import { payloadOf } from "./payload.ts";
-import { untilOver } from "./response.ts";
+import { mayHaveBody, untilOver } from "./response.ts";
 
 export type * from "../http/public.ts";
 
@@ -101,9 +101,9 @@ export function submitGuard<Req extends Request = Request>(
 
   async function enter(handler: AnyHandler, request: Req, rest: unknown[]): Promise<Response> {
     const exchange = new FetchExchange(request);
-    const keepAlive = (promise: Promise<unknown>) => {
+    const keepAlive = async (promise: Promise<unknown>) => {
       try {
-        waitUntil?.(promise, request, ...rest);
+        await waitUntil?.(promise, request, ...rest);
       } catch (error) {
         // The order is placed: its answer counts for more than the time of its release.
         const why = "waitUntil failed, so the platform may freeze before a lock is released";
@@ -124,45 +124,52 @@ export function submitGuard<Req extends Request = Request>(
     if (admission.kind === "unlocked") return await handler(request, ...rest);
     const { held, isOwner, wanted } = admission;
     found.set(request, { lease: held.lease, submission: held.submission });
-    let said: AnswerToStore | undefined;
+    let head: Omit<AnswerToStore, "body"> | undefined;
+    let body: Uint8Array | undefined;
     let hasFailed = false;
     const failed = () => {
       hasFailed = true;
     };
-    held.begin(wanted && { answer: () => (hasFailed ? undefined : said), failed });
+    const answer = () => (hasFailed || head === undefined ? undefined : { ...head, body });
+    held.begin(wanted && { answer, failed });
+    const isOver = (bytes?: Uint8Array, isUnanswered = false): void => {
+      if (exchange.ended) return;
+      body = bytes;
+      if (isUnanswered) held.failed();
+      exchange.end();
+      held.finished();
+    };
     let response: Response;
     try {
       response = await handler(request, ...rest);
     } catch (error) {
-      held.failed();
-      exchange.end();
-      held.finished();
+      isOver(undefined, true);
       throw error;
     }
-    if (!isOwner || !isResponse(response)) {
-      exchange.end();
-      held.finished();
+    if (!isOwner) {
+      isOver();
       return response;
     }
-    const { response: sent, cancel } = await untilOver(
-      response,
-      wanted?.maxBodyBytes ?? 0,
-      (body, isUnanswered) => {
-        if (isUnanswered) failed();
-        if (wanted !== undefined) {
-          const headers = listedHeaders(wanted.storedHeaders, [...response.headers]);
-          said = { status: response.status, headers, body };
-        }
-        exchange.end();
-        held.finished();
-      },
-    );
-    if (cancel !== undefined) {
+    try {
+      // Read before the body, with which Hono's own `Response` loses its type.
+      const { headers, status } = response;
+      if (wanted !== undefined) {
+        head = { status, headers: listedHeaders(wanted.storedHeaders, [...headers]) };
+      }
+      const { sent, cancel } = await untilOver(response, wanted?.maxBodyBytes ?? 0, isOver);
+      if (cancel === undefined) return sent;
       // The platform is told now, while the request has a context.
-      if (waitUntil !== undefined && !exchange.ended) keepAlive(endOf(exchange, held));
+      if (waitUntil !== undefined && !exchange.ended) void keepAlive(endOf(exchange, held));
       exchange.onClosed(cancel);
+      if (request.method !== "HEAD") return sent;
+      // Its body is never read, not even by Hono, which answers it from the route of GET.
+      cancel();
+      return new Response(null, sent);
+    } catch {
+      // It cannot be watched: no Response, or one that cannot be sent.
+      isOver(undefined, true);
+      return response;
     }
-    return sent;
   }
 
   return {
@@ -181,8 +188,8 @@ export function submitGuard<Req extends Request = Request>(
 
 /** By its members: servers replace the global `Response`, and `fetch` still returns their own. */
 function isResponse(value: unknown): value is Response {
-  const { body, headers, status } = Object(value);
-  return typeof status === "number" && headers !== undefined && body !== undefined;
+  const { headers, status } = Object(value);
+  return typeof status === "number" && headers !== undefined && "body" in Object(value);
 }
 
 /** Resolves when the lease has ended: released, recorded or lost. */
@@ -212,7 +219,6 @@ function repeated({ status, headers, body }: StoredAnswer): Response {
   const pairs = Object.entries(headersToRepeat(headers)).flatMap(([name, value]) =>
     [value].flat().map((each): [string, string] => [name, each]),
   );
-  // These have no body, and a `Response` refuses one.
-  const isEmpty = body === undefined || body.length === 0 || [204, 205, 304].includes(status);
+  const isEmpty = body === undefined || body.length === 0 || !mayHaveBody(status);
   return new Response(isEmpty ? null : new Uint8Array(body), { status, headers: pairs });
 }

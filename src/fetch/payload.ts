@@ -3,34 +3,29 @@ import { NoFingerprintError } from "../errors.ts";
 /** The longest body that is compared, in bytes: its clone is kept in memory until it was read. */
 const maxBytes = 1_048_576;
 
+/** How many chunks it may have: Node reads a clone in the square of their number. */
+const maxChunks = 4_096;
+
+/** A longer form or JSON is compared byte for byte: to parse 1 MiB would block the process. */
+const maxParsed = 65_536;
+
 const remedy = "Set idempotency.fingerprint";
 
 /**
- * Returns query, body and files of a request, from a clone of the body: the handler reads its own.
+ * Returns query and content of a request, from a clone of the body: the handler reads its own.
  *
  * @throws NoFingerprintError (as a rejection) for a body that was read before, 500, and for one of
- * more than 1 MiB, 413.
+ * more than 1 MiB or 4 096 chunks, 413.
  */
 export async function payloadOf(request: Request): Promise<unknown> {
-  const query = byName(new URL(request.url).searchParams);
+  const { search } = new URL(request.url);
   const bytes = await bytesOf(request);
-  if (bytes.length === 0) return [query, null];
   const type = request.headers.get("content-type") ?? "";
-  if (/^application\/([\w.+-]+\+)?json\b/i.test(type)) return [query, jsonOf(bytes)];
-  if (/^application\/x-www-form-urlencoded\b/i.test(type)) {
-    return [query, byName(new URLSearchParams(new TextDecoder().decode(bytes)))];
-  }
-  if (/^multipart\/form-data\b/i.test(type)) {
-    const form = await new Response(bytes, { headers: { "content-type": type } })
-      .formData()
-      .catch(() => undefined);
-    if (form !== undefined) return [query, ...(await partsOf(form))];
-  }
-  return [query, /^text\//i.test(type) ? new TextDecoder().decode(bytes) : bytes];
+  return [fieldsOf(search) ?? search, bytes.length === 0 ? null : contentOf(bytes, type)];
 }
 
-async function bytesOf(request: Request): Promise<Uint8Array<ArrayBuffer>> {
-  if (request.body === null && !request.bodyUsed) return new Uint8Array();
+async function bytesOf(request: Request): Promise<Buffer> {
+  if (request.body === null && !request.bodyUsed) return Buffer.alloc(0);
   if (Number(request.headers.get("content-length")) > maxBytes) throw tooLong();
   let clone: Request;
   try {
@@ -45,10 +40,10 @@ async function bytesOf(request: Request): Promise<Uint8Array<ArrayBuffer>> {
   const reader = clone.body?.getReader();
   for (;;) {
     const part = await reader?.read();
-    if (part === undefined || part.done) return joined(chunks);
+    if (part === undefined || part.done) return Buffer.concat(chunks);
     chunks.push(part.value);
     length += part.value.length;
-    if (length <= maxBytes) continue;
+    if (length <= maxBytes && chunks.length <= maxChunks) continue;
     // Settles only when the handler's half is cancelled as well.
     reader?.cancel().catch(() => {});
     throw tooLong();
@@ -57,46 +52,47 @@ async function bytesOf(request: Request): Promise<Uint8Array<ArrayBuffer>> {
 
 function tooLong(): NoFingerprintError {
   return new NoFingerprintError(
-    `cannot compare this request with earlier ones of its Idempotency-Key: its body is longer than ${maxBytes} bytes. ${remedy} for such requests`,
+    `cannot compare this request with earlier ones of its Idempotency-Key: its body is longer than ${maxBytes} bytes or ${maxChunks} chunks. ${remedy} for such requests`,
     { status: 413 },
   );
 }
 
-export function joined(chunks: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
-  return new Uint8Array(Buffer.concat(chunks));
-}
-
-function jsonOf(bytes: Uint8Array<ArrayBuffer>): unknown {
+/** Returns the value that a body means; its bytes where two bodies could mean the same by mistake. */
+function contentOf(bytes: Buffer, type: string): unknown {
+  const boundary = /^multipart\/.*?\bboundary=(?:"([^"]+)"|([^\s;"]+))/i.exec(type);
+  if (boundary !== null) return partsOf(bytes, boundary[1] ?? boundary[2] ?? "");
+  if (bytes.length > maxParsed || /\bcharset=(?!"?utf-?8\b)/i.test(type)) return bytes;
   try {
-    return JSON.parse(new TextDecoder().decode(bytes));
+    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+    // The bytes of `null`, which no body at all is written as.
+    if (/^application\/([\w.+-]+\+)?json\b/i.test(type)) return JSON.parse(text) ?? bytes;
+    if (/^application\/x-www-form-urlencoded\b/i.test(type)) return fieldsOf(text) ?? bytes;
+    return /^text\//i.test(type) ? text : bytes;
   } catch {
-    // The handler will refuse it. Until then it is compared byte for byte.
+    // The handler will refuse it, or decode it in a way of its own.
     return bytes;
   }
 }
 
-type Values = Record<string, unknown>;
-
-/** One value, or all of a name, as the query parsers of Express and Koa have it. */
-function byName(pairs: Iterable<[string, unknown]>): Values {
-  const values: Values = Object.create(null);
-  for (const [name, value] of pairs) {
-    values[name] = name in values ? [values[name], value].flat() : value;
-  }
-  return values;
+/** The bytes of a form with files, without its boundary, which is new each time. */
+function partsOf(bytes: Buffer, boundary: string): Buffer {
+  const parts = `\r\n${bytes.toString("latin1")}`.split(`\r\n--${boundary}`);
+  // Beyond latin1, so that no byte equals it.
+  return Buffer.from(parts.join("\u0100"));
 }
 
-/** The fields, and the files by their fields if there are any. */
-async function partsOf(form: FormData): Promise<unknown[]> {
-  const fields: [string, unknown][] = [];
-  const files: Record<string, unknown[]> = Object.create(null);
-  for (const [field, value] of form) {
-    if (typeof value === "string") fields.push([field, value]);
-    else {
-      const { name, size, type } = value;
-      files[field] ??= [];
-      files[field].push([name, type, size, new Uint8Array(await value.arrayBuffer())]);
-    }
+/**
+ * Returns one value, or all of a name, as the query parsers of Express and Koa have it; `undefined`
+ * for a text that does not decode.
+ */
+function fieldsOf(text: string): Record<string, string | string[]> | undefined {
+  const values: Record<string, string | string[]> = Object.create(null);
+  for (const [name, value] of new URLSearchParams(text)) {
+    if (`${name}${value}`.includes("\ufffd")) return undefined;
+    const earlier = values[name];
+    if (earlier === undefined) values[name] = value;
+    else if (Array.isArray(earlier)) earlier.push(value);
+    else values[name] = [earlier, value];
   }
-  return Object.keys(files).length === 0 ? [byName(fields)] : [byName(fields), files];
+  return values;
 }

@@ -1,30 +1,38 @@
 import { setImmediate } from "node:timers/promises";
-import { joined } from "./payload.ts";
+import { isProxy, isUint8Array } from "node:util/types";
 
 /** How many chunks may be read ahead: a stream that never pauses would be read forever. */
 const maxReads = 64;
 
 const turnIsOver: unique symbol = Symbol("one turn");
 
+/** Whether a `Response` of this status may have a body. */
+export function mayHaveBody(status: number): boolean {
+  return status >= 200 && status < 600 && ![204, 205, 304].includes(status);
+}
+
 /**
  * Reads the body of a response as far as it is there at once, within one turn of the event loop. A
- * body that is complete by then is sent as it was; a stream passes through.
+ * body that is complete by then is sent as it was; a stream passes through, chunk by chunk.
  *
  * @param keptBytes how many bytes of a stream to keep.
- * @param isOver called once, when the body was read to its end, with its bytes if they are few
- * enough; without them when it was cancelled or broke off. `isUnanswered`: it failed before its
- * first byte.
+ * @param isOver called when the body was read to its end, with its bytes if they are few enough;
+ * without them when it was cancelled or broke off. `isUnanswered`: it failed before its first byte.
  * @returns the response to send, and a function that cancels the stream, for a client that has left.
  */
 export async function untilOver(
   response: Response,
   keptBytes: number,
-  isOver: (body?: Uint8Array, isUnanswered?: boolean) => void,
-): Promise<{ response: Response; cancel?: () => void }> {
-  const { body } = response;
-  if (body === null || body.locked) {
-    isOver(body === null ? new Uint8Array() : undefined);
-    return { response };
+  isOver: (bytes?: Uint8Array, isUnanswered?: boolean) => void,
+): Promise<{ sent: Response; cancel?: () => void }> {
+  const { status } = response;
+  if (!Number.isInteger(status)) throw new TypeError("expected a Response");
+  // Hono's own `Response` may be a proxy, or have a body of any status, unless its body is asked for.
+  const isProxied = isProxy(response);
+  const body = isProxied || !mayHaveBody(status) ? null : response.body;
+  if (body === null || response.bodyUsed) {
+    isOver(isProxied ? undefined : new Uint8Array(), body !== null);
+    return { sent: response };
   }
   const reader = body.getReader();
   const chunks: Uint8Array[] = [];
@@ -37,29 +45,27 @@ export async function untilOver(
     if (typeof part === "symbol") break;
     next = undefined;
     if (part.done) {
-      const bytes = joined(chunks);
+      const bytes = Buffer.concat(chunks);
+      const sent = new Response(bytes, response);
       isOver(bytes.length <= keptBytes ? bytes : undefined);
-      return { response: new Response(bytes, response) };
+      return { sent };
     }
     chunks.push(part.value);
+    // Hono's server also sends texts: they pass as they are.
+    if (!isUint8Array(part.value)) break;
   }
   let kept: Uint8Array[] | undefined = [];
   let length = 0;
-  let hasEnded = false;
   let cancelled: Promise<void> | undefined;
-  const end = (bytes?: Uint8Array, isUnanswered = false) => {
-    if (!hasEnded) isOver(bytes, isUnanswered);
-    hasEnded = true;
-  };
   const keep = (chunk: Uint8Array) => {
-    length += chunk.length;
+    length = isUint8Array(chunk) ? length + chunk.length : Number.POSITIVE_INFINITY;
     if (length > keptBytes) kept = undefined;
     else kept?.push(chunk.slice());
   };
   const cancel = (reason?: unknown) => {
     // The stream may still have a part of the order to do, which a second cancel would not await:
     // for a client that has left, both the guard and the platform cancel.
-    cancelled ??= reader.cancel(reason).finally(() => end());
+    cancelled ??= reader.cancel(reason).finally(isOver);
     return cancelled;
   };
   const stream = new ReadableStream<Uint8Array>({
@@ -77,20 +83,20 @@ export async function untilOver(
         if (cancelled !== undefined) controller.error(new Error("the client has left"));
         else if (part.done) {
           controller.close();
-          end(kept && joined(kept));
+          isOver(kept && Buffer.concat(kept));
         } else {
           keep(part.value);
           controller.enqueue(part.value);
         }
       } catch (error) {
-        end(undefined, length === 0);
+        isOver(undefined, length === 0);
         throw error;
       }
     },
     cancel,
   });
   return {
-    response: new Response(stream, response),
+    sent: new Response(stream, response),
     cancel: () => void cancel().catch(() => {}),
   };
 }

@@ -31,7 +31,8 @@ export function canonicalJson(value: unknown): string {
 function write(value: unknown, depth: number): string | undefined {
   if (typeof value === "string") return quote(value);
   if (value === null) return "null";
-  if (Number.isFinite(value)) return `${value}`;
+  // Infinity, which JSON.parse makes of 1e400, is not `null`.
+  if (typeof value === "number") return `${value}`;
   if (ArrayBuffer.isView(value)) {
     return `x${Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString("base64")}`;
   }

@@ -72,7 +72,7 @@ describe("canonical JSON", () => {
       '{"a":xaGk=,"b":x/w==}',
     ],
     ["writes the bytes of a view alone", new Uint8Array([1, 2, 3]).subarray(1, 2), "xAg=="],
-    ["makes null of what is no number", [Number.NaN, Number.POSITIVE_INFINITY], "[null,null]"],
+    ["tells Infinity and NaN from null", [Number.NaN, -1 / 0, 1 / 0], "[NaN,-Infinity,Infinity]"],
     ["escapes what JSON escapes", { 'a"': "b\\\n" }, '{"a\\"":"b\\\\\\n"}'],
     ["escapes a line end", "a\n", '"a\\n"'],
     ["escapes half a character", "\ud800", '"\\ud800"'],
