@@ -353,21 +353,6 @@ test("the handler of not found answers, and is repeated", async () => {
   expect(second.headers["idempotent-replayed"]).toBe("true");
 });
 
-test("a route of HEAD is repeated with the length of its body, which is not sent", async () => {
-  const { app, headers, protect, whenFree } = openOrdersForTest();
-  let runs = 0;
-  app.get(
-    "/orders",
-    protect(async () => ({ run: ++runs })),
-  );
-  const head = () => app.inject({ method: "HEAD", url: "/orders", headers });
-  const first = await head();
-  await whenFree();
-  const second = await head();
-  expect(seenByClient(second)).toEqual(seenByClient(first));
-  expect([first.headers["content-length"], first.body, runs]).toEqual(["9", "", 1]);
-});
-
 test.each<[string, RouteHandlerMethod]>([
   ["a stream", async () => Readable.from(["a", "b"])],
   ["a web stream", async () => new Blob(["ab"]).stream()],
