@@ -1,6 +1,7 @@
 import type { AsyncResource } from "node:async_hooks";
 import { LockMisconfiguredError, LockUnavailableError } from "../errors.ts";
 import { TimerWheel } from "../timer-wheel.ts";
+import { textOfThrown } from "../validation.ts";
 import { within } from "../within.ts";
 import type { Completing } from "./complete.ts";
 import type { HeldLease } from "./held-lease.ts";
@@ -118,7 +119,7 @@ export function write<
   try {
     (store as unknown as Record<Name, (request: LockRequest<never>) => void>)[method](request);
   } catch (error) {
-    const cause = error instanceof Error ? error : new Error(String(error));
+    const cause = error instanceof Error ? error : new Error(textOfThrown(error));
     (request as LockRequest<NoAnswer>).answer({ kind: "unknown", cause });
   }
 }
