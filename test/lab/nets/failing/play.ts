@@ -83,7 +83,7 @@ async function order({ framework, isBare, outcome, program, site }: Play, seen: 
   const { fault } = seen;
   const user = freshUser();
   const store = site.store?.(fault) ?? new MemoryStore();
-  const times = site.times ?? (outcome === "held" ? short : patient);
+  const times = site.times ?? (site.isUnseen || outcome === "held" ? short : patient);
   const lock = new SubmitLock({ store, commandTimeoutMs: 100, ...times });
   // What a callback of the guard does, the handler of the bare application does.
   const isHandlers = isBare && outcome === "error";
@@ -132,14 +132,16 @@ async function order({ framework, isBare, outcome, program, site }: Play, seen: 
     );
     const isUnderWay = () => fault.hasStruck || seen.runs > runsBefore;
     const patience = async () => {
-      if (!leaves && !isBare) return await sleep(boundMs, undefined, { ref: false });
+      const isExpected = !leaves && !isBare && outcome !== "any";
+      if (isExpected) return await sleep(boundMs, undefined, { ref: false });
       await until(isUnderWay, { what: "the fault", boundMs: 2_000 }).catch(() => {});
       await sleep(leaves ? 30 : 300);
     };
     seen.status = await Promise.race([replied, patience().then(() => "none" as const)]);
     if (seen.status === "none") call.abort();
     if (isBare) return;
-    if (seen.status === "none" && !leaves) seen.problems.push("the client got no answer");
+    if (seen.status === "none" && !leaves && outcome !== "any")
+      seen.problems.push("the client got no answer");
     fault.undoAll();
     await part();
     const what = "the user to be free";
@@ -149,8 +151,8 @@ async function order({ framework, isBare, outcome, program, site }: Play, seen: 
     seen.runs -= runsBefore;
     const hasStruck = fault.hasStruck;
     fault.hasStruck = true;
-    const isKept = guard.idempotency !== undefined && site.meets === undefined && !site.mayRunAgain;
-    if (isKept && typeof seen.status === "number" && seen.status < 300) {
+    const mayRunAgain = guard.idempotency === undefined || site.mayRunAgain || site.isUnseen;
+    if (!mayRunAgain && site.meets === undefined && Number(seen.status) < 300) {
       const before = seen.runs;
       await submit().reply.catch(() => {});
       if (seen.runs > before) seen.problems.push(`answered ${seen.status}, and a repeat ran again`);

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { allMain, type Framework } from "../../../http/frameworks.ts";
-import { type Haul, hunt, main, type Plan } from "../hunt.ts";
+import { type Haul, main, type Plan } from "../hunt.ts";
 import { type ValueName, values } from "./fault.ts";
 import { type Play, type Program, play, prepareProcess, type Seen } from "./play.ts";
 import type { Outcome } from "./site.ts";
@@ -12,7 +12,7 @@ import { sites } from "./sites.ts";
  */
 
 const atATime = 24;
-const valueNames = Object.keys(values) as ValueName[];
+const simplest = { value: "an error", after: 0, isOnce: true, leaves: false } as const;
 
 /** Every site with each of its ways, on each framework that has it. */
 function table(frameworks: readonly Framework[]): Pick<Program, "framework" | "site" | "way">[] {
@@ -23,40 +23,41 @@ function table(frameworks: readonly Framework[]): Pick<Program, "framework" | "s
   );
 }
 
-async function net(plan: Plan): Promise<Haul> {
+async function net({ family, path, runs, seed }: Plan): Promise<Haul> {
   prepareProcess();
-  const chosen = allMain.filter(({ family }) => [undefined, family].includes(plan.family));
+  const chosen = allMain.filter((each) => family === undefined || each.family === family);
   const judge = new Judge(chosen);
-  const simplest = { value: "an error", after: 0, isOnce: true, leaves: false } as const;
-  const rows = table(chosen).map((row): Program => ({ ...row, ...simplest }));
-  const programs = fc.record({
-    row: fc.constantFrom(...table(chosen)),
-    value: fc.constantFrom(...valueNames),
-    after: fc.nat({ max: 4 }),
-    isOnce: fc.boolean().map((isNot) => !isNot),
-    leaves: fc.boolean(),
-  });
-  const flat = programs.map(({ row, ...more }): Program => ({ ...row, ...more }));
-  const found = plan.path === undefined || plan.path === "table" ? await judge.all(rows) : [];
-  if (found.length > 0 || plan.path === "table") {
-    const text = found.map(({ text }) => text).join("\n\n");
-    return {
-      runs: rows.length,
-      seed: plan.seed,
-      failure: { program: found[0]?.program, text, path: "" },
-    };
-  }
-  const workers = plan.path === undefined ? atATime : 1;
-  const hauls = await Promise.all(
-    Array.from({ length: workers }, (_, worker) => {
-      const runs = Math.ceil(plan.runs / workers);
-      const seed = plan.seed + 100 * worker;
-      return hunt({ ...plan, runs, seed }, flat, (program) => judge.fails(program));
-    }),
-  );
-  const runs = hauls.reduce((sum, haul) => sum + haul.runs, rows.length);
-  const failed = hauls.find(({ failure }) => failure !== undefined);
-  return { ...(failed ?? { seed: plan.seed }), runs };
+  const rows = table(chosen);
+  const random = fc
+    .record({
+      row: fc.constantFrom(...rows),
+      value: fc.constantFrom(...(Object.keys(values) as ValueName[])),
+      after: fc.nat({ max: 4 }),
+      isOnce: fc.boolean(),
+      leaves: fc.boolean(),
+    })
+    .map(({ row, ...more }): Program => ({ ...row, ...more }));
+  const programs =
+    path === undefined
+      ? [
+          ...rows.map((row): Program => ({ ...row, ...simplest })),
+          ...fc.sample(random, { numRuns: runs, seed }),
+        ]
+      : [JSON.parse(path) as Program];
+  const red = await judge.redOf(programs);
+  const haul = { runs: programs.length, seed };
+  const [first] = red;
+  if (first === undefined) return haul;
+  const text = red.map(({ text }) => text).join("\n\n");
+  return {
+    ...haul,
+    failure: { program: first.program, text, path: JSON.stringify(first.program) },
+  };
+}
+
+interface Red {
+  readonly program: Program;
+  readonly text: string;
 }
 
 class Judge {
@@ -67,21 +68,40 @@ class Judge {
     this.#frameworks = new Map(frameworks.map((framework) => [framework.name, framework]));
   }
 
-  /** Plays each of these programs, and resolves to those that are red. */
-  async all(programs: readonly Program[]): Promise<{ program: Program; text: string }[]> {
-    const red: { program: Program; text: string }[] = [];
+  /** Plays each of these programs. Resolves to one that is red for each site and way, made simple. */
+  async redOf(programs: readonly Program[]): Promise<Red[]> {
+    const red = new Map<string, Promise<Red>>();
     const waiting = programs.values();
     const worker = async () => {
       for (const program of waiting) {
-        const text = await this.fails(program).catch((error: Error) => `${error.stack}`);
-        if (text !== undefined) red.push({ program, text });
+        const text = await this.#fails(program);
+        const { framework, site, way } = program;
+        const kind = `${framework} ${site} ${way}`;
+        if (text === undefined || red.has(kind)) continue;
+        red.set(kind, this.#simple({ program, text }));
+        await red.get(kind);
       }
     };
     await Promise.all(Array.from({ length: atATime }, worker));
-    return red;
+    return await Promise.all(red.values());
   }
 
-  async fails(program: Program): Promise<string | undefined> {
+  /** The same fault with nothing else that is odd, as far as it is red by itself. */
+  async #simple(red: Red): Promise<Red> {
+    let least = red;
+    for (const [name, value] of Object.entries(simplest)) {
+      const program = { ...least.program, [name]: value };
+      const text = await this.#fails(program);
+      if (text !== undefined) least = { program, text };
+    }
+    return least;
+  }
+
+  async #fails(program: Program): Promise<string | undefined> {
+    return await this.#judge(program).catch((error: Error) => `${error.stack}`);
+  }
+
+  async #judge(program: Program): Promise<string | undefined> {
     const site = sites[program.site] as Play["site"];
     const framework = this.#frameworks.get(program.framework) as Framework;
     const said = site.outcome(program.way);
@@ -92,8 +112,7 @@ class Judge {
     const seen = await play({ ...how, outcome: hangs ? "hangs" : wanted });
     const problems = [...seen.problems, ...this.#wrong(how, seen, bare)];
     if (problems.length === 0) return undefined;
-    const { site: name, value, way } = program;
-    return [`${framework.name}: ${name} ${way} (${value})`, ...problems].join("\n  ");
+    return [JSON.stringify(program), ...problems].join("\n  ");
   }
 
   *#wrong({ framework, outcome, program, site }: Play, seen: Seen, bare?: Seen): Iterable<string> {
@@ -106,12 +125,12 @@ class Judge {
     if (runs > mostRuns) yield `the handler ran ${runs} times`;
     if (program.leaves || status === "none" || !fault.hasStruck) return;
     if (outcome === "order" && status !== 201) yield `the client got ${status}, not its order`;
-    if (outcome === "bare" && bare?.status !== status) {
+    // Express takes such values for "go on", and would run the next handler.
+    const goesOn = framework.family === "express" && (!fault.value || fault.value === "route");
+    if (outcome === "bare" && bare?.status !== status && !goesOn) {
       yield `the client got ${status}, and without the guard ${bare?.status}`;
     }
     if (outcome !== "error" || bare === undefined) return;
-    // Express takes such values for "go on", and would run the next handler.
-    const goesOn = framework.family === "express" && (!fault.value || fault.value === "route");
     const expected = goesOn ? 500 : bare.status;
     if (status !== expected) yield `the client got ${status}, not ${expected}`;
     const isPassedOn = goesOn ? errors[0] instanceof Error : errors[0] === fault.value;

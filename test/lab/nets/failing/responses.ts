@@ -2,7 +2,7 @@ import { Readable } from "node:stream";
 import type { Framework } from "../../../http/frameworks.ts";
 import type { Layer } from "../../../http/turn.ts";
 import type { Fault, Way } from "./fault.ts";
-import { acting, type Site, short, thrown } from "./site.ts";
+import { acting, type Site, thrown } from "./site.ts";
 
 /** Around the guard, before anything else has the response. */
 function aroundResponse(touch: (fault: Fault) => Layer): Pick<Site, "parts"> {
@@ -115,12 +115,12 @@ const ofNode: Record<string, Site> = {
   }),
   "a stream's read": asBare(() => true, {
     // A generator that never returns may still write the order.
-    times: short,
+    isUnseen: true,
     ways: acting,
     handler: (turn, fault) => turn.stream(Readable.from(chunks(fault))),
   }),
   "a stream's destroy": asBare(onNode, {
-    times: short,
+    isUnseen: true,
     ways: ["throws", "never settles", "acts twice"],
     handler: (turn, fault) => {
       const source = Readable.from(["placed"]);
@@ -253,7 +253,7 @@ const ofFetch: Record<string, Site> = {
       asBare(on("fetch"), {
         ways: acting,
         // A stream whose cancel never settles may still write the order.
-        ...(name === "a stream's cancel" && { times: short }),
+        ...(name === "a stream's cancel" && { isUnseen: true as const }),
         handler: (turn, fault) => turn.hono?.respond(make(fault) as Response),
       }),
     ]),

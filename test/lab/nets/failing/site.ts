@@ -28,6 +28,8 @@ export interface Site {
   handler?(turn: Turn, fault: Fault): unknown;
   /** The first call within the handler is the first that may fail. @defaultValue false */
   readonly isInside?: true;
+  /** Work may go on unseen behind the fault: the lock is held to `maxHoldMs`, and no longer. */
+  readonly isUnseen?: true;
   /** The handler returns no promise. @defaultValue false */
   readonly isSync?: true;
   /** A channel on which it listens. */
@@ -46,5 +48,5 @@ export const thrown: readonly Way[] = ["throws"];
 
 export const place = (turn: Turn): void => turn.answer(201, { order: "placed" });
 
-/** For work that may go on unseen: the lock is held to `maxHoldMs`, and no longer. */
+/** For programs in which a lock may be held to its `maxHoldMs`. */
 export const short = { ttlMs: 400, maxHoldMs: 800 };
