@@ -36,12 +36,6 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     minutes: 6,
     run: () => import("./topologies/run-resharding.ts"),
   },
-  clients: {
-    shows: "every net with every client, as one table",
-    minutes: 60,
-    needsBuild: true,
-    run: () => import("./clients/run.ts"),
-  },
   simulation: {
     shows: "random schedules of the real code in virtual time",
     minutes: 6,
@@ -77,27 +71,11 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     minutes: 1,
     run: () => import("./shop/fencing.ts").then((shop) => shop.run()),
   },
-  calls: {
-    shows: "concurrent calls of lock.once, with processes killed",
-    minutes: 2,
-    run: () => import("./shop/calls.ts").then((shop) => shop.run()),
-  },
-  clicks: {
-    shows: "double clicks with an id over two processes",
-    minutes: 1,
-    run: () => import("./shop/clicks.ts").then((shop) => shop.run()),
-  },
   incident: {
     shows: "the shop of the README, with old locks and this one",
     minutes: 6,
     writes: "test/lab/incident/results.md and two pictures",
     run: () => import("./incident/page.ts").then((page) => page.run()),
-  },
-  customers: {
-    shows: "impatient customers in the example shop",
-    minutes: 6,
-    needsBuild: true,
-    run: () => import("./shop/customers.ts").then((shop) => shop.run()),
   },
   dashboards: {
     shows: "alerts and board on a real Prometheus",
@@ -131,12 +109,6 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     shows: "that the nets notice flaws that were there once",
     minutes: 5,
     run: () => import("./nets/mutants.ts").then((mutants) => mutants.run()),
-  },
-  busy: {
-    shows: "the suite beside processes that keep the processors busy",
-    minutes: 12,
-    needsBuild: true,
-    run: () => import("../busy.ts"),
   },
   matrix: {
     shows: "the suite on several versions of Node and servers",

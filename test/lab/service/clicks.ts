@@ -22,7 +22,6 @@ export interface Order {
   /** The `Idempotency-Key`. */
   readonly key?: string;
   readonly workMs?: number;
-  readonly path?: "/orders" | "/once";
   /** Other headers. */
   readonly headers?: Readonly<Record<string, string>>;
   readonly leavesAfterMs?: number | undefined;
@@ -30,10 +29,9 @@ export interface Order {
 
 /** A click; resolves also where no answer comes. */
 export async function click(service: Service, asked: Order): Promise<Click> {
-  const { headers, key, leavesAfterMs, order, path = "/orders", user, workMs = 0 } = asked;
+  const { headers, key, leavesAfterMs, order, user, workMs = 0 } = asked;
   const askedAt = now();
   const call = service.client.call({
-    path,
     headers: {
       "x-user": user,
       "x-work-ms": `${Math.round(workMs)}`,

@@ -5,13 +5,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo, Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Redis } from "ioredis";
-import {
-  isSubmitLockError,
-  type Lease,
-  LockContendedError,
-  RedisStore,
-  SubmitLock,
-} from "../../../src/index.ts";
+import { type Lease, RedisStore, SubmitLock } from "../../../src/index.ts";
 import { all } from "../../http/frameworks.ts";
 import type { Turn } from "../../http/turn.ts";
 import { connect } from "./connect.ts";
@@ -21,9 +15,8 @@ import { type FromService, now, type Settings, type ToService, type Vitals } fro
 
 /**
  * A shop in a process of its own, as the README says to build one: `service-process.ts SETTINGS`.
- * An order is a POST to `/orders`, through the guard. A POST to `/once` is a call of `lock.once`.
- * The headers `x-user` and `x-order` name the user and the submission. `x-work-ms` is how long an
- * order takes, and `x-gap-ms` how long a call then takes to return.
+ * An order is a POST to `/orders`, through the guard. The headers `x-user` and `x-order` name the
+ * user and the submission. `x-work-ms` is how long an order takes.
  */
 const settings = JSON.parse(process.argv[2] ?? "{}") as Settings;
 const { clockAheadMs = 0, fence } = settings;
@@ -116,31 +109,6 @@ const handler = async (turn: Turn): Promise<void> => {
   turn.answer(...(await (fence ? placeBehind(fence, lease, req) : place(lease, req))));
 };
 
-async function callOnce(req: IncomingMessage): Promise<[status: number, body: object]> {
-  const { "x-user": user, "x-order": order } = req.headers;
-  const work = async (lease: Lease) => {
-    const ended = begin(lease, req);
-    await sleep(header(req, "x-work-ms"));
-    ended();
-    await sleep(header(req, "x-gap-ms"));
-    return { run: lease.ownerId };
-  };
-  try {
-    const options = { waitMs: header(req, "x-wait-ms") };
-    const { replayed, value } = await lock.once(String(user), { id: String(order) }, work, options);
-    return [200, { run: value.run, replayed }];
-  } catch (error) {
-    return [409, { error: nameOf(error) }];
-  }
-}
-
-function nameOf(error: unknown): string {
-  if (!isSubmitLockError(error)) return String(error);
-  if (!(error instanceof LockContendedError)) return `${error.code} ${error.message}`;
-  if (error.hasEnded) return "has ended";
-  return error.sameSubmission ? "in flight" : "contended";
-}
-
 const oldLock = settings.oldLock && (await openOldLock(settings.oldLock, redis as Redis));
 
 /** As applications do: a lock that could not be asked for is a refusal. */
@@ -166,8 +134,7 @@ const server = createServer((req: IncomingMessage, res: ServerResponse) => {
   const answer = ([status, body]: [number, object]) => {
     res.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
   };
-  if (req.url === "/once") void callOnce(req).then(answer);
-  else if (oldLock) void placeBeforehand(oldLock, req).then(answer);
+  if (oldLock) void placeBeforehand(oldLock, req).then(answer);
   else listener(req, res);
 });
 // A connection that ends as idle in the moment of its next request would look like a fault.

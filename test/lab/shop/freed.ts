@@ -8,7 +8,7 @@ import { until } from "../../support/until.ts";
 import { labClients } from "../client-name.ts";
 import { type Holding, overlapping } from "../ledger.ts";
 import { click } from "../service/clicks.ts";
-import { Misses, runLaboratory, seedOf, setting, writeHistory } from "../service/laboratory.ts";
+import { Misses, runLaboratory, seedOf, setting } from "../service/laboratory.ts";
 import { now } from "../service/protocol.ts";
 import { type Service, startService } from "../service/service.ts";
 import { Random } from "../simulation/time/random.ts";
@@ -196,7 +196,6 @@ export async function run(): Promise<void> {
         return { ...each, reasons: JSON.stringify(reasons) };
       }),
     );
-    writeHistory(results.flatMap(({ holdings }) => holdings));
     return misses(results);
   });
 }
