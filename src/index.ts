@@ -10,23 +10,21 @@ export type {
   RetireMessage,
   SubmitLockChannels,
 } from "./lock/channels.ts";
-export type { Attempt, Lease, ReleaseOptions, SubmissionAttempt } from "./lock/lease.ts";
+export type {
+  Attempt,
+  Lease,
+  LockedWork,
+  ReleaseOptions,
+  SubmissionAttempt,
+} from "./lock/lease.ts";
 export type {
   CheckOptions,
-  CooldownInspection,
-  ForeignInspection,
-  FreedInspection,
   FreeOptions,
-  FreeResult,
-  HeldInspection,
-  Inspection,
   LockStats,
-  LookUp,
 } from "./lock/on-call.ts";
 export type { OnceOptions, OnceResult } from "./lock/once.ts";
 export type { SubmitLockOptions } from "./lock/options.ts";
 export type { AnswerHeaders, AnswerToStore, StoredAnswer } from "./lock/record.ts";
-export type { CloseOptions } from "./lock/runtime.ts";
 export type {
   AcquireReply,
   AcquireRequest,
@@ -35,11 +33,17 @@ export type {
   CompleteReply,
   CompleteRequest,
   ContendedAnswer,
+  CooldownInspection,
+  ForeignInspection,
   FreeAnswer,
+  FreedInspection,
   FreeReply,
   FreeRequest,
+  FreeResult,
   GrantedAnswer,
+  HeldInspection,
   InspectedAnswer,
+  Inspection,
   InspectReply,
   InspectRequest,
   LockCommand,
@@ -54,8 +58,8 @@ export type {
 } from "./lock/store.ts";
 export type { AcquireOptions, Submission } from "./lock/submission.ts";
 export type { UserId } from "./lock/submit-key.ts";
-export { type LockedWork, SubmitLock } from "./lock/submit-lock.ts";
-export type { WithLockOptions } from "./lock/waiting.ts";
+export { type CloseOptions, SubmitLock } from "./lock/submit-lock.ts";
+export type { LookUp, WithLockOptions } from "./lock/waiting.ts";
 export { MemoryStore } from "./stores/memory-store.ts";
 export type { RedisClient } from "./stores/redis/clients/port-of.ts";
 export { RedisStore, type RedisStoreOptions } from "./stores/redis/redis-store.ts";

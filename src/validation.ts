@@ -11,6 +11,15 @@ export function describe(value: unknown): string {
   return String(value);
 }
 
+/** The text of a value that was thrown: an object without a prototype has none, and `String` throws. */
+export function textOfThrown(value: unknown): string {
+  try {
+    return String(value);
+  } catch {
+    return describe(value);
+  }
+}
+
 export function invalidOption(name: string, expected: string, came: unknown): InvalidOptionError {
   return new InvalidOptionError(`${name}: expected ${expected}, got ${describe(came)}`);
 }
@@ -52,5 +61,9 @@ const given = new Set<string>();
 export function warnOnce(code: string, message: string): void {
   if (given.has(code)) return;
   given.add(code);
-  process.emitWarning(message, { type: "SubmitLockWarning", code });
+  try {
+    process.emitWarning(message, { type: "SubmitLockWarning", code });
+  } catch {
+    // A logger that replaces it may fail, and must not keep a lock from being released.
+  }
 }

@@ -1,6 +1,6 @@
 import { hostname, userInfo } from "node:os";
 import { isSubmitLockError } from "../errors.ts";
-import type { FreeResult } from "../lock/on-call.ts";
+import type { FreeResult } from "../lock/store.ts";
 import { answerOf } from "./connect.ts";
 import type { Context } from "./context.ts";
 import { CliError, exitCode, toCliError } from "./failure.ts";

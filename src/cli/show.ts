@@ -1,4 +1,4 @@
-import type { HeldInspection, Inspection } from "../lock/on-call.ts";
+import type { HeldInspection, Inspection } from "../lock/store.ts";
 import { longestCooldownMs, longestTtlMs } from "../lock/store.ts";
 import { answerOf, redisOf } from "./connect.ts";
 import type { Context } from "./context.ts";

@@ -1,4 +1,4 @@
-import type { Inspection } from "../lock/on-call.ts";
+import type { Inspection } from "../lock/store.ts";
 
 /** The program as a person types it. Without the option, npx may download and run a package. */
 export const program = "npx --no-install submit-lock";

@@ -10,7 +10,7 @@ import type { Lease } from "../lock/lease.ts";
 import { ResponseCapture } from "../node/capture.ts";
 import { NodeExchange } from "../node/exchange.ts";
 import { payloadOf } from "../node/payload.ts";
-import { invalidOption } from "../validation.ts";
+import { invalidOption, textOfThrown } from "../validation.ts";
 
 export type * from "../http/public.ts";
 
@@ -144,7 +144,10 @@ export function submitGuard<Req extends IncomingMessage = Request>(
       await run(handler, next, held);
     } catch (error) {
       if (!goesOn(error)) next(error);
-      else next(new Error(`the handler or a callback threw ${String(error)} instead of an Error`));
+      else
+        next(
+          new Error(`the handler or a callback threw ${textOfThrown(error)} instead of an Error`),
+        );
     }
   }
 

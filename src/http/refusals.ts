@@ -9,7 +9,7 @@ import type {
 } from "./public.ts";
 
 /** Why a request is answered with 400, 401, 409, 422 or 503 instead of being let through. */
-export type Refusal = Anonymous | Contended | KeyMissing | Mismatch | Unavailable;
+type Refusal = Anonymous | Contended | KeyMissing | Mismatch | Unavailable;
 
 /** A refusal without its `problem`, which is made when the answer is called. */
 export type RefusalReason<Each extends Refusal = Refusal> = Each extends Refusal

@@ -1,7 +1,7 @@
 import { isSubmitLockError } from "../errors.ts";
 import type { Lease } from "../lock/lease.ts";
 import type { AnswerToStore } from "../lock/record.ts";
-import { warnOnce } from "../validation.ts";
+import { textOfThrown, warnOnce } from "../validation.ts";
 import type { ResolvedGuardOptions } from "./options.ts";
 import type { Capture, Exchange } from "./port.ts";
 import { isStored } from "./stored-answer.ts";
@@ -123,7 +123,7 @@ export class RequestLease {
       // The application's function failed. The response is over, so only a warning is possible.
       warnOnce(
         "SUBMIT_LOCK_STORE_FAILED",
-        `idempotency.store failed, so this answer is not kept, and a retry runs: ${String(error)}`,
+        `idempotency.store failed, so this answer is not kept, and a retry runs: ${textOfThrown(error)}`,
       );
       return false;
     }

@@ -17,6 +17,8 @@ export function isStored(policy: StorePolicy, answer: AnswerToStore): boolean {
   const verdict: unknown = policy({ status, headers, body: bytes });
   // A promise is truthy, and would keep every answer.
   if (typeof verdict !== "boolean") {
+    // Its rejection would end the process.
+    Promise.resolve(verdict).catch(() => {});
     throw invalidOption("idempotency.store", "a function that returns true or false", verdict);
   }
   return verdict;

@@ -1,21 +1,14 @@
 import { Timer } from "../timer-wheel.ts";
 import { acquireChannel, publish } from "./channels.ts";
 import { HeldLease } from "./held-lease.ts";
-import { closedAttempt, type SubmissionAttempt } from "./lease.ts";
+import { closedAttempt, type SubmissionAttempt, UserLease } from "./lease.ts";
 import { completedOf } from "./record.ts";
 import { Releasing } from "./release.ts";
 import { type CallerCommand, InFlight, type LockRuntime, toLockError, write } from "./runtime.ts";
 import type { AcquireReply, AcquireRequest, Answered, GrantedAnswer, NoAnswer } from "./store.ts";
 
-/** The end of an attempt: the lease, or why there is none. */
-export type Settled =
-  | {
-      readonly outcome: "acquired";
-      readonly held: HeldLease;
-      /** A reply was lost or late, so the acquire was sent again with the same owner id. */
-      readonly confirmed: boolean;
-    }
-  | Exclude<SubmissionAttempt, { outcome: "acquired" }>;
+/** Called once, within `acquireTimeoutMs`: the attempt, and what is behind the lease if it has one. */
+export type OnEnd = (attempt: SubmissionAttempt, held?: HeldLease) => void;
 
 /**
  * One attempt: one owner id, as many requests of one idempotent acquire as it takes to get an
@@ -36,7 +29,7 @@ export class Acquiring extends Timer {
   readonly #endsAt: number;
   readonly #runtime: LockRuntime;
   readonly #command: CallerCommand;
-  readonly #onEnd: (settled: Settled) => void;
+  readonly #onEnd: OnEnd;
   readonly #inFlight = new InFlight();
   #newest: AcquireRequest | undefined;
   #copies = 0;
@@ -46,8 +39,7 @@ export class Acquiring extends Timer {
   #lastFailure: NoAnswer | undefined;
   #ended = false;
 
-  /** @param onEnd called once, within `acquireTimeoutMs`. */
-  constructor(runtime: LockRuntime, command: CallerCommand, onEnd: (settled: Settled) => void) {
+  constructor(runtime: LockRuntime, command: CallerCommand, onEnd: OnEnd) {
     super();
     this.#runtime = runtime;
     this.#command = command;
@@ -139,7 +131,7 @@ export class Acquiring extends Timer {
       reply.storeTimeMs - now,
     );
     const confirmed = reply.kind === "mine" || inFlight.first !== undefined;
-    this.#end({ outcome: "acquired", held, confirmed });
+    this.#end({ outcome: "acquired", lease: new UserLease(held), confirmed }, held);
   }
 
   #noVerdict(reply: Answered<"outOfWindow"> | NoAnswer): void {
@@ -173,37 +165,37 @@ export class Acquiring extends Timer {
   /** @param isHeld whether the key holds the owner id although nothing was acquired. */
   #unavailable(isHeld = false): void {
     const cause = toLockError(this.#lastFailure, this.#command.times.acquireTimeoutMs);
-    this.#end({ outcome: "unavailable", cause }, isHeld);
+    this.#end({ outcome: "unavailable", cause }, undefined, isHeld);
   }
 
-  #end(settled: Settled, isHeld = false): void {
+  #end(attempt: SubmissionAttempt, held?: HeldLease, isHeld = false): void {
     this.#ended = true;
     this.#runtime.timers.clear(this);
-    if (acquireChannel.hasSubscribers) this.#publish(settled);
-    let ended = settled;
-    if (settled.outcome !== "acquired") {
+    if (acquireChannel.hasSubscribers) this.#publish(attempt);
+    if (held === undefined) {
       // Rule 5: retire what holds the key, or may take it later.
       if (isHeld || this.#inFlight.first !== undefined) {
         new Releasing(this.#runtime, this.#command, this.#inFlight).begin();
       }
       this.#runtime.active.done();
     } else if (this.#runtime.isDrained) {
-      settled.held.release();
-      ended = closedAttempt();
+      held.release();
+      this.#onEnd(closedAttempt());
+      return;
     }
-    this.#onEnd(ended);
+    this.#onEnd(attempt, held);
   }
 
-  #publish(settled: Settled): void {
-    const { outcome } = settled;
+  #publish(attempt: SubmissionAttempt): void {
+    const { outcome } = attempt;
     publish(acquireChannel, this.#command, {
       outcome,
       durationMs: performance.now() - this.#startedAt,
       copies: this.#copies,
-      confirmed: outcome === "acquired" && settled.confirmed,
-      fencingToken: outcome === "acquired" ? settled.held.fencingToken : undefined,
-      expiresInMs: outcome === "contended" ? settled.expiresInMs : undefined,
-      cause: outcome === "unavailable" ? settled.cause : undefined,
+      confirmed: outcome === "acquired" && attempt.confirmed,
+      fencingToken: outcome === "acquired" ? attempt.lease.fencingToken : undefined,
+      expiresInMs: outcome === "contended" ? attempt.expiresInMs : undefined,
+      cause: outcome === "unavailable" ? attempt.cause : undefined,
     });
   }
 }

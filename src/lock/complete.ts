@@ -73,8 +73,8 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     const record = bodyDropped ? encode({ ...content, body: undefined, json: undefined }) : whole;
     const reportMs = patienceMs(times);
     const giveUpMs = Math.max(reportMs, times.maxHoldMs);
-    const { completions } = runtime;
-    super(runtime, command, "complete", completions, reportMs, giveUpMs, (outcome, cause) => {
+    const { completeTimers } = runtime;
+    super(runtime, command, "complete", completeTimers, reportMs, giveUpMs, (outcome, cause) => {
       if (completeChannel.hasSubscribers) {
         const durationMs = performance.now() - this.startedAt;
         const { length } = record;
@@ -133,7 +133,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     closed?: (cause: Error) => Error,
   ): void {
     this.hasEnded = true;
-    this.runtime.completions.clear(this);
+    this.runtime.completeTimers.clear(this);
     this.runtime.pendingRecordLength -= this.#record.length;
     this.report(outcome, closed);
     this.runtime.completes.done();

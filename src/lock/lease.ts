@@ -104,6 +104,9 @@ export interface Lease {
   complete(answer: AnswerToStore, options?: ReleaseOptions): Promise<CompleteOutcome>;
 }
 
+/** The work under the lock. */
+export type LockedWork<Result> = (lease: Lease) => Result | PromiseLike<Result>;
+
 /** Options of `release` and `complete`. */
 export interface ReleaseOptions {
   /**

@@ -1,12 +1,12 @@
 import { InvalidOptionError, LockUnavailableError } from "../errors.ts";
 import { checkOptionNames, invalidOption } from "../validation.ts";
 import { within } from "../within.ts";
-import { Acquiring, type Settled } from "./acquire.ts";
-import { completedOf, type StoredAnswer } from "./record.ts";
+import { Acquiring, type OnEnd } from "./acquire.ts";
 import { type CallerCommand, type LockRuntime, toLockError, write } from "./runtime.ts";
 import {
-  type AcquireReply,
   type FreeReply,
+  type FreeResult,
+  type Inspection,
   type InspectReply,
   isNoAnswer,
   type LockCommand,
@@ -17,81 +17,6 @@ import {
 import { encodeKeyPart } from "./submit-key.ts";
 import type { OnReport } from "./until-answered.ts";
 import { pauseBeforeRetry } from "./waiting.ts";
-
-/**
- * The content of a user's key, for a person who looks at it. Every duration is in whole
- * milliseconds by the store's own clock and not below 0; the life of a key without an expiry is
- * `Infinity` (`null` in JSON). An `id` is the argument of `free`: the first 8 hex digits of the
- * owner id, or of the SHA-1 of a value that is not ours (of the key's name if it holds no text).
- * Neither a whole owner id nor a foreign value is shown.
- */
-export type Inspection =
-  | { readonly state: "free" }
-  | HeldInspection
-  | FreedInspection
-  | CooldownInspection
-  | ForeignInspection;
-
-/** The key holds a lock of this package, or another value that begins with a UUID. */
-export interface HeldInspection {
-  readonly state: "held";
-  readonly id: string;
-  /** The process that took it, such as `web-3:4711`; `""` if the value names none. */
-  readonly holder: string;
-  /** How long ago it was taken. `undefined`, as `renewedMs` and `endsInMs`, without times. */
-  readonly heldMs: number | undefined;
-  /** How long ago it was renewed; much more than `ttlMs` / 3 means that renewals are missing. */
-  readonly renewedMs: number | undefined;
-  /** How long until the key runs out unless it is renewed. */
-  readonly expiresInMs: number;
-  /** How long until `maxHoldMs` are over: the lease is not renewed beyond that. */
-  readonly endsInMs: number | undefined;
-  /**
-   * `true` where the key has more life than its holder can have given it: the store's clock was set
-   * back, and `heldMs` and `renewedMs` may be too small. The next attempt for this user cuts the
-   * life to the holder's `ttlMs`, and so does `free`.
-   */
-  readonly clockSetBack?: true;
-}
-
-/** A person has freed the lock: its holder is notified, or its lease ends, before the key does. */
-export interface FreedInspection {
-  readonly state: "freed";
-  readonly id: string;
-  readonly by: string;
-  readonly reason: string;
-  /** How long until the key runs out, and the user's lock can be acquired again. */
-  readonly expiresInMs: number;
-  /** The store's clock was set back: the life is above 300 s, to which the next attempt cuts it. */
-  readonly clockSetBack?: true;
-}
-
-/** There is no holder: the cooldown that the user's last lease left is not over. */
-export interface CooldownInspection {
-  readonly state: "cooldown";
-  readonly id: string;
-  readonly expiresInMs: number;
-  /** The store's clock was set back: the life is above 60 s, to which the next attempt cuts it. */
-  readonly clockSetBack?: true;
-}
-
-/** The key holds a value that is not this package's and does not begin with a UUID. */
-export interface ForeignInspection {
-  readonly state: "foreign";
-  readonly id: string;
-  readonly expiresInMs: number;
-  /** `true` for a list, a hash or another type that is not text, so no lock. `free` deletes it. */
-  readonly notText?: true;
-}
-
-/**
- * The outcome of a `free`. `freed`: the lock can be acquired after `freeInMs` milliseconds.
- * `already-free`: there was no key. `changed`: the key's value has another id; nothing was done.
- */
-export type FreeResult =
-  | { readonly outcome: "freed"; readonly freeInMs: number }
-  | { readonly outcome: "already-free" }
-  | { readonly outcome: "changed" };
 
 /** Options of `free`. */
 export interface FreeOptions {
@@ -120,18 +45,6 @@ export interface LockStats {
   /** The age of the oldest lease that is held, in milliseconds; 0 without one. */
   readonly oldestHeldMs: number;
 }
-
-/** The state of a submission. */
-export type LookUp =
-  /** It is not being processed, and no answer is kept. */
-  | { readonly outcome: "none" }
-  /** It is being processed. */
-  | { readonly outcome: "in-flight" }
-  /** It was completed: by an HTTP answer, or by `once`, whose value is `answer.returned`. */
-  | { readonly outcome: "completed"; readonly answer: StoredAnswer; readonly ageMs: number }
-  | { readonly outcome: "mismatched"; readonly inFlight: boolean }
-  /** The store gave no usable answer. */
-  | { readonly outcome: "unknown" };
 
 /** Options of `check`. */
 export interface CheckOptions {
@@ -186,45 +99,19 @@ export function statsOf({ active, completes, releases, watchdogs }: LockRuntime)
   };
 }
 
-/** Sends one acquire that takes nothing. Settles within `commandTimeoutMs`. */
-export async function lookUp(store: LockStore, command: LockCommand): Promise<LookUp> {
-  const reply = await within(
-    command.times.commandTimeoutMs,
-    new Promise<AcquireReply>((answer) =>
-      write(store, "acquire", { command, deadlineMs: undefined, onlyLooks: true, answer }),
-    ),
-  );
-  switch (reply?.kind) {
-    case "completed": {
-      const completed = completedOf(reply);
-      if (completed === undefined) return { outcome: "unknown" };
-      return { outcome: "completed", ...completed };
-    }
-    case "mismatched":
-      return { outcome: "mismatched", inFlight: reply.inFlight };
-    case "contended":
-      return { outcome: reply.sameSubmission === true ? "in-flight" : "none" };
-    case "outOfWindow":
-      return { outcome: "none" };
-    default:
-      return { outcome: "unknown" };
-  }
-}
-
 /**
  * Acquires a throwaway lock, extends it and releases it; with a submission, completes it instead.
  *
  * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError, as a rejection.
  */
 export async function check(runtime: LockRuntime, command: CallerCommand): Promise<void> {
-  const settled = await new Promise<Settled>((ended) =>
-    new Acquiring(runtime, command, ended).begin(),
+  const [attempt, held] = await new Promise<Parameters<OnEnd>>((resolve) =>
+    new Acquiring(runtime, command, (...ended) => resolve(ended)).begin(),
   );
-  if (settled.outcome === "unavailable") throw settled.cause;
-  if (settled.outcome !== "acquired") {
-    throw new LockUnavailableError(`the throwaway lock of check() was ${settled.outcome}`);
+  if (attempt.outcome === "unavailable") throw attempt.cause;
+  if (held === undefined) {
+    throw new LockUnavailableError(`check() could not take its test lock: ${attempt.outcome}`);
   }
-  const { held } = settled;
   const { times } = command;
   // 1 ms more than the life that the key has: otherwise the extend would write nothing.
   const longer = { ...command, times: { ...times, ttlMs: times.ttlMs + 1 } };
@@ -241,7 +128,7 @@ export async function check(runtime: LockRuntime, command: CallerCommand): Promi
   });
   if (extended?.kind !== "done") throw toLockError(extended, times.acquireTimeoutMs);
   if (outcome === "released" || outcome === "recorded") return;
-  throw cause ?? new LockUnavailableError(`the end of the throwaway lock was ${outcome}`);
+  throw cause ?? new LockUnavailableError(`check() could not release its test lock: ${outcome}`);
 }
 
 /**

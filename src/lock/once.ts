@@ -5,11 +5,9 @@ import {
   SubmissionMismatchError,
 } from "../errors.ts";
 import { within } from "../within.ts";
-import { type SubmissionAttempt, UserLease } from "./lease.ts";
-import type { LookUp } from "./on-call.ts";
+import { type LockedWork, type SubmissionAttempt, UserLease } from "./lease.ts";
 import type { LockRuntime } from "./runtime.ts";
-import type { LockedWork } from "./submit-lock.ts";
-import { silentStore, waitForEnd } from "./waiting.ts";
+import { type LookUp, silentStore, waitForEnd } from "./waiting.ts";
 
 /** Options of `once`. */
 export interface OnceOptions {

@@ -1,9 +1,7 @@
 import type { AsyncResource } from "node:async_hooks";
-import { LockMisconfiguredError, LockUnavailableError } from "../errors.ts";
-import { TimerWheel } from "../timer-wheel.ts";
-import { within } from "../within.ts";
-import type { Completing } from "./complete.ts";
-import type { HeldLease } from "./held-lease.ts";
+import { LockMisconfiguredError, LockUnavailableError, type LostReason } from "../errors.ts";
+import { type Timer, TimerWheel } from "../timer-wheel.ts";
+import { textOfThrown } from "../validation.ts";
 import {
   type AcquireReply,
   isNoAnswer,
@@ -37,10 +35,22 @@ class WaitGroup {
     for (const resolve of this.#waiting.splice(0)) resolve();
   }
 
-  /** Resolves when nothing is under way; at once if that is so now. */
   async wait(): Promise<void> {
     if (this.count > 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
+}
+
+/** A lease as its whole lock sees it, at a `close`, a new connection or `stats`. */
+interface WatchedLease extends Timer {
+  readonly isHeld: boolean;
+  readonly validity: { readonly startedAt: number };
+  extendNow(): void;
+  lose(reason: LostReason): void;
+}
+
+/** A complete under way, which `close` may give up. */
+interface PendingComplete extends Timer {
+  drop(): void;
 }
 
 /** The state that the attempts, leases, releases and completes of one lock share. */
@@ -49,14 +59,13 @@ export class LockRuntime {
   readonly times: LockTimes;
   /** The timers of attempts and releases. */
   readonly timers: TimerWheel;
-  readonly completions: TimerWheel<Completing>;
+  readonly completeTimers: TimerWheel<PendingComplete>;
   /** The timers of leases that are held, wait for a complete, or are lost and not yet retired. */
-  readonly watchdogs: TimerWheel<HeldLease>;
+  readonly watchdogs: TimerWheel<WatchedLease>;
   /** Attempts under way, and leases not lost, with neither `release` nor `complete` called. */
   readonly active: WaitGroup = new WaitGroup();
   /** Releases and retires under way, except those to which Redis has denied permission. */
   readonly releases: WaitGroup = new WaitGroup();
-  /** Completes under way. */
   readonly completes: WaitGroup = new WaitGroup();
   /** How many characters the records of completes under way have together. */
   pendingRecordLength = 0;
@@ -69,7 +78,7 @@ export class LockRuntime {
     // Coarse steps: a few ms late is harmless here, and a busy process is not woken per attempt.
     const stepMs = Math.max(1, times.commandTimeoutMs / 100);
     this.timers = new TimerWheel(stepMs, true);
-    this.completions = new TimerWheel(stepMs, true);
+    this.completeTimers = new TimerWheel(stepMs, true);
     // A twentieth of the time before its end at which a holder is notified: fine enough.
     const watchdogStepMs = Math.max(1, Math.min(times.ttlMs / 200, 50));
     // The work keeps the process alive; the timer of its lease does not.
@@ -118,7 +127,7 @@ export function write<
   try {
     (store as unknown as Record<Name, (request: LockRequest<never>) => void>)[method](request);
   } catch (error) {
-    const cause = error instanceof Error ? error : new Error(String(error));
+    const cause = error instanceof Error ? error : new Error(textOfThrown(error));
     (request as LockRequest<NoAnswer>).answer({ kind: "unknown", cause });
   }
 }
@@ -146,29 +155,4 @@ export function toLockError(
     return new LockMisconfiguredError(`${advice}: ${cause.message}`, { cause });
   }
   return new LockUnavailableError(`the store gave no usable answer: ${cause.message}`, { cause });
-}
-
-/** Options of `close`. */
-export interface CloseOptions {
-  /**
-   * How long `close` waits for leases to end before they are lost, in milliseconds; 0 to 600 000.
-   * @defaultValue 5_000
-   */
-  readonly timeoutMs?: number | undefined;
-}
-
-/** Rule 14: live leases get `timeoutMs`, then completes and retires `2 × acquireTimeoutMs`. */
-export async function drain(runtime: LockRuntime, timeoutMs: number): Promise<void> {
-  const { active, completes, completions, releases, timers, times, watchdogs } = runtime;
-  const drained = active.wait();
-  await within(timeoutMs, drained);
-  runtime.isDrained = true;
-  for (const lease of watchdogs.armed()) lease.lose("closed");
-  // Waits for attempts that are still under way, too: their owner ids may have to be retired.
-  const settled = drained.then(() => completes.wait()).then(() => releases.wait());
-  await within(2 * times.acquireTimeoutMs, settled);
-  for (const completing of completions.armed()) completing.drop();
-  // A `complete` or `release` that is called later is still sent, but keeps no process alive.
-  completions.unref();
-  timers.unref();
 }

@@ -4,10 +4,6 @@
  * Another store is one file that implements {@link LockStore}.
  */
 
-import type { FreeResult, Inspection } from "./on-call.ts";
-
-export type { FreeResult, Inspection } from "./on-call.ts";
-
 /** The longest `ttlMs`, and so the longest life of our locks and tombstones, in milliseconds. */
 export const longestTtlMs = 300_000;
 
@@ -205,6 +201,81 @@ export type OwnedReply =
   | Answered<"freed">
   | Answered<"foreign">
   | NoAnswer;
+
+/**
+ * The content of a user's key, for a person who looks at it. Every duration is in whole
+ * milliseconds by the store's own clock and not below 0; the life of a key without an expiry is
+ * `Infinity` (`null` in JSON). An `id` is the argument of `free`: the first 8 hex digits of the
+ * owner id, or of the SHA-1 of a value that is not ours (of the key's name if it holds no text).
+ * Neither a whole owner id nor a foreign value is shown.
+ */
+export type Inspection =
+  | { readonly state: "free" }
+  | HeldInspection
+  | FreedInspection
+  | CooldownInspection
+  | ForeignInspection;
+
+/** The key holds a lock of this package, or another value that begins with a UUID. */
+export interface HeldInspection {
+  readonly state: "held";
+  readonly id: string;
+  /** The process that took it, such as `web-3:4711`; `""` if the value names none. */
+  readonly holder: string;
+  /** How long ago it was taken. `undefined`, as `renewedMs` and `endsInMs`, without times. */
+  readonly heldMs: number | undefined;
+  /** How long ago it was renewed; much more than `ttlMs` / 3 means that renewals are missing. */
+  readonly renewedMs: number | undefined;
+  /** How long until the key runs out unless it is renewed. */
+  readonly expiresInMs: number;
+  /** How long until `maxHoldMs` are over: the lease is not renewed beyond that. */
+  readonly endsInMs: number | undefined;
+  /**
+   * `true` where the key has more life than its holder can have given it: the store's clock was set
+   * back, and `heldMs` and `renewedMs` may be too small. The next attempt for this user cuts the
+   * life to the holder's `ttlMs`, and so does `free`.
+   */
+  readonly clockSetBack?: true;
+}
+
+/** A person has freed the lock: its holder is notified, or its lease ends, before the key does. */
+export interface FreedInspection {
+  readonly state: "freed";
+  readonly id: string;
+  readonly by: string;
+  readonly reason: string;
+  /** How long until the key runs out, and the user's lock can be acquired again. */
+  readonly expiresInMs: number;
+  /** The store's clock was set back: the life is above 300 s, to which the next attempt cuts it. */
+  readonly clockSetBack?: true;
+}
+
+/** There is no holder: the cooldown that the user's last lease left is not over. */
+export interface CooldownInspection {
+  readonly state: "cooldown";
+  readonly id: string;
+  readonly expiresInMs: number;
+  /** The store's clock was set back: the life is above 60 s, to which the next attempt cuts it. */
+  readonly clockSetBack?: true;
+}
+
+/** The key holds a value that is not this package's and does not begin with a UUID. */
+export interface ForeignInspection {
+  readonly state: "foreign";
+  readonly id: string;
+  readonly expiresInMs: number;
+  /** `true` for a list, a hash or another type that is not text, so no lock. `free` deletes it. */
+  readonly notText?: true;
+}
+
+/**
+ * The outcome of a `free`. `freed`: the lock can be acquired after `freeInMs` milliseconds.
+ * `already-free`: there was no key. `changed`: the key's value has another id; nothing was done.
+ */
+export type FreeResult =
+  | { readonly outcome: "freed"; readonly freeInMs: number }
+  | { readonly outcome: "already-free" }
+  | { readonly outcome: "changed" };
 
 /** The content of the key. */
 export interface InspectedAnswer extends Answered<"inspected"> {

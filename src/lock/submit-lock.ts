@@ -1,30 +1,22 @@
 import { v4 as uuid } from "uuid";
 import { checkMs, checkOptionNames, invalidOption } from "../validation.ts";
-import { Acquiring, type Settled } from "./acquire.ts";
+import { within } from "../within.ts";
+import { Acquiring } from "./acquire.ts";
 import { captureContext } from "./channels.ts";
-import {
-  type Attempt,
-  closedAttempt,
-  type Lease,
-  type SubmissionAttempt,
-  UserLease,
-} from "./lease.ts";
+import { type Attempt, closedAttempt, type LockedWork, type SubmissionAttempt } from "./lease.ts";
 import {
   type CheckOptions,
   check,
   type FreeOptions,
-  type FreeResult,
   free,
-  type Inspection,
   inspect,
   type LockStats,
-  type LookUp,
-  lookUp,
   statsOf,
 } from "./on-call.ts";
 import { type OnceOptions, type OnceResult, once } from "./once.ts";
 import { resolveLockOptions, type SubmitLockOptions } from "./options.ts";
-import { type CallerCommand, type CloseOptions, drain, LockRuntime } from "./runtime.ts";
+import { type CallerCommand, LockRuntime } from "./runtime.ts";
+import type { FreeResult, Inspection } from "./store.ts";
 import {
   type AcquireOptions,
   checkRecords,
@@ -33,10 +25,16 @@ import {
   type Submission,
 } from "./submission.ts";
 import { submitKey, type UserId } from "./submit-key.ts";
-import { type WithLockOptions, waitForLease } from "./waiting.ts";
+import { type LookUp, lookUp, type WithLockOptions, waitForLease } from "./waiting.ts";
 
-/** The work under the lock. */
-export type LockedWork<Result> = (lease: Lease) => Result | PromiseLike<Result>;
+/** Options of `close`. */
+export interface CloseOptions {
+  /**
+   * How long `close` waits for leases to end before they are lost, in milliseconds; 0 to 600 000.
+   * @defaultValue 5_000
+   */
+  readonly timeoutMs?: number | undefined;
+}
 
 /** Symbol.for, so that the guards of another copy of the package recognise the lock. */
 const brand = Symbol.for("submit-lock.lock");
@@ -96,14 +94,8 @@ export class SubmitLock {
     return new Promise((resolve) => {
       const submission = options === undefined ? undefined : this.#submission(options);
       const key = submitKey(this.keyPrefix, userId);
-      const ended = (settled: Settled): void => {
-        if (settled.outcome === "acquired") {
-          const { confirmed, held } = settled;
-          resolve({ outcome: "acquired", lease: new UserLease(held), confirmed });
-        } else resolve(settled);
-      };
       if (this.#closed !== undefined) resolve(closedAttempt());
-      else new Acquiring(this.#runtime, this.#command(key, submission), ended).begin();
+      else new Acquiring(this.#runtime, this.#command(key, submission), resolve).begin();
     });
   }
 
@@ -260,8 +252,25 @@ export class SubmitLock {
     checkOptionNames("close", options, ["timeoutMs"]);
     const { timeoutMs = 5_000 } = options;
     checkMs("timeoutMs", timeoutMs, 0, 600_000);
-    this.#closed ??= drain(this.#runtime, timeoutMs).then(() => this.#detach());
+    this.#closed ??= this.#drain(timeoutMs).then(() => this.#detach());
     return await this.#closed;
+  }
+
+  /** Rule 14: live leases get `timeoutMs`, then completes and retires `2 × acquireTimeoutMs`. */
+  async #drain(timeoutMs: number): Promise<void> {
+    const runtime = this.#runtime;
+    const { active, completes, completeTimers, releases, timers, times, watchdogs } = runtime;
+    const drained = active.wait();
+    await within(timeoutMs, drained);
+    runtime.isDrained = true;
+    for (const lease of watchdogs.armed()) lease.lose("closed");
+    // Waits for attempts that are still under way, too: their owner ids may have to be retired.
+    const settled = drained.then(() => completes.wait()).then(() => releases.wait());
+    await within(2 * times.acquireTimeoutMs, settled);
+    for (const complete of completeTimers.armed()) complete.drop();
+    // A `complete` or `release` that is called later is still sent, but keeps no process alive.
+    completeTimers.unref();
+    timers.unref();
   }
 
   #submission(options: AcquireOptions): ResolvedSubmission {

@@ -1,7 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { LockContendedError, LockUnavailableError } from "../errors.ts";
+import { within } from "../within.ts";
 import type { Attempt, Lease } from "./lease.ts";
-import type { LookUp } from "./on-call.ts";
+import { completedOf, type StoredAnswer } from "./record.ts";
+import { write } from "./runtime.ts";
+import type { AcquireReply, LockCommand, LockStore } from "./store.ts";
 
 /** Options of `withLock`. */
 export interface WithLockOptions {
@@ -47,6 +50,43 @@ export async function waitForLease(
       throw new LockContendedError(why, expiresInMs, { isCooldown });
     }
     await pauseBeforeRetry(round, endsAt);
+  }
+}
+
+/** The state of a submission. */
+export type LookUp =
+  /** It is not being processed, and no answer is kept. */
+  | { readonly outcome: "none" }
+  /** It is being processed. */
+  | { readonly outcome: "in-flight" }
+  /** It was completed: by an HTTP answer, or by `once`, whose value is `answer.returned`. */
+  | { readonly outcome: "completed"; readonly answer: StoredAnswer; readonly ageMs: number }
+  | { readonly outcome: "mismatched"; readonly inFlight: boolean }
+  /** The store gave no usable answer. */
+  | { readonly outcome: "unknown" };
+
+/** Sends one acquire that takes nothing. Settles within `commandTimeoutMs`. */
+export async function lookUp(store: LockStore, command: LockCommand): Promise<LookUp> {
+  const reply = await within(
+    command.times.commandTimeoutMs,
+    new Promise<AcquireReply>((answer) =>
+      write(store, "acquire", { command, deadlineMs: undefined, onlyLooks: true, answer }),
+    ),
+  );
+  switch (reply?.kind) {
+    case "completed": {
+      const completed = completedOf(reply);
+      if (completed === undefined) return { outcome: "unknown" };
+      return { outcome: "completed", ...completed };
+    }
+    case "mismatched":
+      return { outcome: "mismatched", inFlight: reply.inFlight };
+    case "contended":
+      return { outcome: reply.sameSubmission === true ? "in-flight" : "none" };
+    case "outOfWindow":
+      return { outcome: "none" };
+    default:
+      return { outcome: "unknown" };
   }
 }
 

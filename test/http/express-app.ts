@@ -72,6 +72,8 @@ function turnOf(req: Request, res: Response, next: (error?: unknown) => void): T
     },
     express: { req, res },
     ctx: undefined,
+    reply: undefined,
+    hono: undefined,
     answer(status, body, type) {
       res.status(status);
       if (type !== undefined) res.type(type);

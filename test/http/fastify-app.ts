@@ -42,9 +42,10 @@ export function fastifyListener(parts: AppParts, http: 1 | 2): RequestListener {
     parts.handler(turnOf(request, reply)),
   );
   // Fastify asks an async handler that has sent to return the reply, which the guard does for it.
-  const bare: RouteHandler = async function (request, reply) {
-    const value: unknown = await handler.call(this, request, reply);
-    return answered.has(reply) ? reply : value;
+  const bare: RouteHandler = function (request, reply) {
+    const returned: unknown = handler.call(this, request, reply);
+    if (!(returned instanceof Promise)) return returned;
+    return returned.then((value: unknown) => (answered.has(reply) ? reply : value));
   };
   const guarded = parts.lock === undefined ? bare : guardOf(parts).protect(handler);
   const mounted = mount(app, parts.outside, guarded);
@@ -125,6 +126,8 @@ function turnOf(request: FastifyRequest, reply: FastifyReply): Turn {
     parsed: request.body,
     express: undefined,
     ctx: undefined,
+    reply,
+    hono: undefined,
     answer(status, body, type) {
       answered.add(reply);
       reply.code(status);

@@ -110,6 +110,7 @@ async function turnOf(c: Ctx): Promise<{ turn: Turn; answered: () => Response }>
   const headers = new Headers();
   let status = 404;
   let body: Body = null;
+  let response: Response | undefined;
   // A handler of fetch has no response of Node: what it sets goes into its own.
   const res = Object.assign(Object.create(outgoing), {
     setHeader: (name: string, value: string | string[]) => {
@@ -139,6 +140,13 @@ async function turnOf(c: Ctx): Promise<{ turn: Turn; answered: () => Response }>
     },
     express: undefined,
     ctx: undefined,
+    reply: undefined,
+    hono: {
+      c,
+      respond(given) {
+        response = given;
+      },
+    },
     answer(given, value, type) {
       status = given;
       if (type !== undefined) headers.set("content-type", type);
@@ -161,5 +169,5 @@ async function turnOf(c: Ctx): Promise<{ turn: Turn; answered: () => Response }>
       throw error;
     },
   };
-  return { turn, answered: () => new Response(body, { status, headers }) };
+  return { turn, answered: () => response ?? new Response(body, { status, headers }) };
 }

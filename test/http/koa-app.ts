@@ -91,6 +91,8 @@ function turnOf(ctx: Context): Turn {
     },
     express: undefined,
     ctx,
+    reply: undefined,
+    hono: undefined,
     answer(status, body, type) {
       ctx.status = status;
       if (type !== undefined) ctx.type = type;

@@ -1,8 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Readable } from "node:stream";
 import type { Request, RequestHandler, Response } from "express";
-import type { FastifyInstance, RouteHandler } from "fastify";
-import type { MiddlewareHandler } from "hono";
+import type { FastifyInstance, FastifyReply, RouteHandler } from "fastify";
+import type { Context as HonoContext, MiddlewareHandler } from "hono";
 import type { Context, Middleware } from "koa";
 import type { GuardLock, IdempotencyOptions, RequestSubmission } from "../../src/express/index.ts";
 import type { Lease } from "../../src/index.ts";
@@ -21,6 +21,12 @@ export interface Turn {
   readonly express: { readonly req: Request; readonly res: Response } | undefined;
   /** The same for Koa. */
   readonly ctx: Context | undefined;
+  /** The same for Fastify. */
+  readonly reply: FastifyReply | undefined;
+  /** The same for Hono, whose handlers return a response. */
+  readonly hono:
+    | { readonly c: HonoContext; respond(response: globalThis.Response): void }
+    | undefined;
   /** Answers as the framework's users do. */
   answer(status: number, body: object | string | null, type?: string): void;
   /** A stream as the body: `pipeline` on Express, `ctx.body` on Koa, what is sent elsewhere. */

@@ -100,6 +100,11 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     minutes: 20,
     run: () => import("./nets/nets.ts").then((nets) => nets.run("linear-cost", 20_000)),
   },
+  "fail-anywhere": {
+    shows: "that each foreign call may fail in each way",
+    minutes: 20,
+    run: () => import("./nets/nets.ts").then((nets) => nets.run("fail-anywhere", 20_000)),
+  },
   "net-mutants": {
     shows: "that the nets notice flaws that were there once",
     minutes: 5,

@@ -7,6 +7,7 @@ import type { Haul, Plan } from "./hunt.ts";
 /** Each net's program. */
 const programs = {
   "linear-cost": new URL("./cost/program.ts", import.meta.url),
+  "fail-anywhere": new URL("./failing/program.ts", import.meta.url),
 };
 
 export type NetName = keyof typeof programs;

@@ -1,5 +1,5 @@
 import { isSubmitLockError } from "../../../src/errors.ts";
-import type { FreeResult } from "../../../src/lock/on-call.ts";
+import type { FreeResult } from "../../../src/lock/store.ts";
 import { longestTtlMs } from "../../../src/lock/store.ts";
 import { Attempts } from "./attempts.ts";
 import { slackMs } from "./invariants/invariants.ts";

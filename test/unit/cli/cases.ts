@@ -4,7 +4,7 @@ import { type Listed, listText } from "../../../src/cli/list.ts";
 import { type Found, show as runShow } from "../../../src/cli/show.ts";
 import { plain } from "../../../src/cli/terminal.ts";
 import { changeOf, watchLine } from "../../../src/cli/watch.ts";
-import type { FreedInspection, Inspection } from "../../../src/lock/on-call.ts";
+import type { FreedInspection, Inspection } from "../../../src/lock/store.ts";
 import { at, examined, type Facts, type Info, linesOf, lockOf, type ServerFacts } from "./fakes.ts";
 
 const working: Found = {

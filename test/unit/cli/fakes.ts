@@ -3,7 +3,7 @@ import { Arguments, type CliTarget, type Context } from "../../../src/cli/contex
 import { doctor } from "../../../src/cli/doctor.ts";
 import { plain } from "../../../src/cli/terminal.ts";
 import type { SubmitLock } from "../../../src/index.ts";
-import type { Inspection } from "../../../src/lock/on-call.ts";
+import type { Inspection } from "../../../src/lock/store.ts";
 import { type IoredisClient, IoredisPort } from "../../../src/stores/redis/clients/ioredis.ts";
 
 /** 13:05:06.2, wherever the test runs. */

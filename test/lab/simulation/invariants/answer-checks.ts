@@ -1,8 +1,8 @@
 import { isSubmitLockError } from "../../../../src/errors.ts";
 import type { CompleteOutcome, ReleaseOutcome } from "../../../../src/lock/channels.ts";
 import type { Lease, SubmissionAttempt } from "../../../../src/lock/lease.ts";
-import type { LookUp } from "../../../../src/lock/on-call.ts";
 import type { StoredAnswer } from "../../../../src/lock/record.ts";
+import type { LookUp } from "../../../../src/lock/waiting.ts";
 import type { SimulatedProcess } from "../process.ts";
 import type { World } from "../world.ts";
 import { slackMs } from "./invariants.ts";

@@ -120,7 +120,7 @@ export const acquireMutations: readonly Mutation[] = [
     rule: "5, 18",
     in: "end",
     find: "isHeld ||",
-    replace: 'settled.outcome === "completed" ? false : isHeld ||',
+    replace: 'attempt.outcome === "completed" ? false : isHeld ||',
   },
   {
     name: "a mismatched attempt is not retired",
@@ -128,7 +128,7 @@ export const acquireMutations: readonly Mutation[] = [
     rule: "5, 18",
     in: "end",
     find: "isHeld ||",
-    replace: 'settled.outcome === "mismatched" ? false : isHeld ||',
+    replace: 'attempt.outcome === "mismatched" ? false : isHeld ||',
   },
   {
     name: "a look-up takes what is free",

@@ -14,7 +14,7 @@ export const leaseMutations: readonly Mutation[] = [
     rule: "5",
     in: "end",
     find: "isHeld ||",
-    replace: 'settled.outcome === "contended" ? false : isHeld ||',
+    replace: 'attempt.outcome === "contended" ? false : isHeld ||',
   },
   {
     name: "a lease forgets its open copies",
