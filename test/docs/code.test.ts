@@ -60,7 +60,7 @@ describe("the code of the documents, in languages that are checked", () => {
     const languages = new Set(
       pages.flatMap(({ blocks }) => blocks.map(({ language }) => language)),
     );
-    expect([...languages].sort().join(" ")).toBe(" cjs clojure js mermaid sh sql text ts");
+    expect([...languages].sort().join(" ")).toBe(" cjs js mermaid sh sql text ts");
   });
 });
 
