@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
 import { asking } from "../support/asking.ts";
@@ -8,7 +7,6 @@ import { freshUser } from "../support/ids.ts";
 import { acquired, closeLocks, commandOf, openLock } from "../support/locks.ts";
 import { type RedisCluster, startCluster } from "../support/redis-cluster.ts";
 import type { RedisServer } from "../support/redis-server.ts";
-import { beginMove, userOnFirst } from "../support/slot-move.ts";
 
 describe.each(clusterClients)("rule 9: one silent node of a Cluster, with $name", ({ connect }) => {
   let cluster: RedisCluster;
@@ -50,20 +48,6 @@ describe.each(clusterClients)("rule 9: one silent node of a Cluster, with $name"
       expect(confirmed).toBe(false);
       expect(await lease.release()).toBe("released");
     }
-  });
-
-  test("a node is not silent because the client repeats a call while a slot moves", async () => {
-    const patient = await untilReady(connect(cluster.ports, { retryDelayOnTryAgain: 5_000 }));
-    const times = { ttlMs: 8_000, acquireTimeoutMs: 2_000, commandTimeoutMs: 50 };
-    const lock = openLock({ store: new RedisStore(patient), ...times });
-    const moving = userOnFirst(cluster, keyOf);
-    await beginMove(cluster, keyOf(moving));
-    const order = lock.acquire(moving, { submission: { id: "cart 7" } });
-    // Both connections have nothing else to answer.
-    await sleep(500);
-    const { confirmed } = acquired(await lock.acquire(userOnFirst(cluster, keyOf)));
-    expect(confirmed).toBe(false);
-    expect((await order).outcome).toBe("unavailable");
   });
 
   test("what the node had not answered is unknown at once when it dies, although others have answered", async () => {
