@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, afterEach, describe, expect, onTestFinished, test } from "vitest";
+import { afterAll, afterEach, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
 import { type IoredisClient, IoredisPort } from "../../src/stores/redis/clients/ioredis.ts";
 import { openSecond } from "../../src/stores/redis/clients/open-ioredis.ts";
@@ -10,7 +10,6 @@ import { freshUser } from "../support/ids.ts";
 import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
 import { startCluster } from "../support/redis-cluster.ts";
 import type { RedisServer } from "../support/redis-server.ts";
-import { beginMove, userOnFirst } from "../support/slot-move.ts";
 import { until } from "../support/until.ts";
 
 const cluster = await startCluster(["--cluster-node-timeout", "20000"]);
@@ -62,32 +61,6 @@ describe.each(ioredisClusters)(
       expect(told).toEqual(["value", "closed"]);
       connection.unwatch();
       if (chosen !== client) chosen.disconnect();
-    });
-
-    test("closes a call that the client repeats, although the node has answered a later one", async () => {
-      const client = await untilReady(connect(cluster.ports));
-      const connection = new Connection(new IoredisPort(client));
-      connection.watch({ ready() {}, refused() {} });
-      const [port] = cluster.ports as [number];
-      const node = `127.0.0.1:${port}`;
-      const told: string[] = [];
-      const send = (name: string, keys: string[]) =>
-        connection.send(node, "return 1", keys, [], ({ kind }) => told.push(`${name} ${kind}`));
-      const key = userOnFirst(cluster, (one) => one);
-      const move = await beginMove(cluster, key);
-      onTestFinished(() => move.finish());
-      // TRYAGAIN: while the slot moves, the client repeats a call of two absent keys.
-      send("repeated", [key, `{${key}}:record`]);
-      send("later", [userOnFirst(cluster, (one) => one)]);
-      await until(() => told.length === 1, { what: "the later answer" });
-      expect(connection.inFlight).toBe(0);
-      client
-        .nodes("master")
-        .find(({ options }) => options.port === port)
-        ?.stream.destroy();
-      await until(() => told.length === 2, { what: "the call to be closed" });
-      expect(told).toEqual(["later value", "repeated closed"]);
-      connection.unwatch();
     });
 
     test("no listener is left on any node", async () => {
