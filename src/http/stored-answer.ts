@@ -41,7 +41,8 @@ export function isReadable(answer: StoredAnswer, accept: string | undefined): bo
 function isCodingAccepted(coding: AnswerHeaders[string], accept: AnswerHeaders[string]): boolean {
   const accepted = new Map<string, boolean>();
   for (const element of codingsOf(accept)) {
-    const [name = "", ...parameters] = element.split(/\s*;\s*/);
+    // Not split by an expression with blanks, which takes the square of their number.
+    const [name = "", ...parameters] = element.split(";").map((each) => each.trim());
     accepted.set(name, !parameters.some((each) => /^q\s*=\s*0(\.0*)?$/.test(each)));
   }
   return codingsOf(coding)
@@ -148,9 +149,9 @@ export function bodyToRepeat(body: Uint8Array, type: string): unknown {
     const value: unknown = JSON.parse(text);
     // A value only if its JSON is the same text again.
     const isSame = typeof value === "object" && value !== null && JSON.stringify(value) === text;
-    return isSame ? value : bytes;
+    return isSame ? value : text;
   } catch {
-    return bytes;
+    return text;
   }
 }
 

@@ -10,12 +10,29 @@ import { type AddressInfo, Socket } from "node:net";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { StorePolicy } from "../../src/http/public.ts";
-import { isStored, resolveStoredHeaders } from "../../src/http/stored-answer.ts";
+import { bodyToRepeat, isReadable, isStored, resolveStoredHeaders } from "../../src/http/stored-answer.ts";
 import { type GivenHeaders, pickHeaders } from "../../src/node/capture.ts";
 
 const stored = resolveStoredHeaders(["X-Order"]);
 const newResponse = () => new ServerResponse(new IncomingMessage(new Socket()));
 const pick = (given: GivenHeaders) => ({ ...pickHeaders(stored, newResponse(), given) });
+
+test("an Accept-Encoding of many blanks is read in a time that grows with its length", () => {
+  const answer = { status: 201, headers: { "content-encoding": "gzip" }, body: new Uint8Array(1) };
+  const from = performance.now();
+  // By the square of the length this takes minutes.
+  expect(isReadable(answer, `a${" ".repeat(400_000)}b, gzip ; q=0.5`)).toBe(true);
+  expect(isReadable(answer, `gzip;${" ".repeat(400_000)}q=0`)).toBe(false);
+  expect(performance.now() - from).toBeLessThan(10_000);
+});
+
+test.each([
+  ["a value", '{"a":1}', { a: 1 }],
+  ["a text that is spelt in another way", '{ "a": 1 }', '{ "a": 1 }'],
+  ["a text that is no JSON", "placed", "placed"],
+])("a body of a JSON type is repeated as %s, in the form that it had", (_what, body, expected) => {
+  expect(bodyToRepeat(Buffer.from(body), "application/json; charset=utf-8")).toEqual(expected);
+});
 
 describe("what is stored", () => {
   test("is the list of headers that belong to an answer", () => {
