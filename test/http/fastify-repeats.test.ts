@@ -354,6 +354,18 @@ test("the handler of not found answers, and is repeated", async () => {
 });
 
 test.each<[string, RouteHandlerMethod]>([
+  ["a value", async () => ({ a: 1 })],
+  ["a stream", async () => Readable.from(["a", "b"])],
+  ["a web stream", async () => new Blob(["ab"]).stream()],
+])("HEAD of a route that answers GET with %s frees its user", async (_what, handler) => {
+  const { app, headers, protect, whenFree } = openOrdersForTest();
+  app.get("/orders", protect(handler));
+  const { body, statusCode } = await app.inject({ method: "HEAD", url: "/orders", headers });
+  expect([statusCode, body]).toEqual([200, ""]);
+  await whenFree();
+});
+
+test.each<[string, RouteHandlerMethod]>([
   ["a stream", async () => Readable.from(["a", "b"])],
   ["a web stream", async () => new Blob(["ab"]).stream()],
   ["a Response", async () => new Response("ab")],
