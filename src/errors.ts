@@ -191,11 +191,11 @@ export class AnsweredTwiceError extends SubmitLockError {
 /**
  * A guard cannot compare a request's payload with an earlier one, and the handler did not run.
  *
- * - Status 500: no body parser ran before the guard, a file is neither in memory nor hashed, or
- *   `fingerprint` returned a value that is not JSON, a string or bytes.
+ * - Status 500: no body parser ran before the guard, or it left an object in a circle; a file is
+ *   neither in memory nor hashed; `fingerprint` returned a value that is not JSON, text or bytes.
  * - Status 415: no body parser took the request's content type.
  * - Status 413, with `submit-lock/fetch`: its body is longer than 1 MiB.
- * - Status 422: the payload is nested deeper than 64 levels, or circular.
+ * - Status 422: the payload is nested deeper than 64 levels.
  */
 export class NoFingerprintError extends SubmitLockError {
   override readonly name = "NoFingerprintError";

@@ -132,10 +132,11 @@ export class ReplyWatch implements Capture {
   /** Only for the first payload: behind it comes the error handler's. */
   #serialised(body: unknown): void {
     if (this.#wanted === undefined || this.#sends > 1 || this.#hasFailed) return;
-    // An object here is an answer only if a hook makes a text of it.
-    const isBody = typeof (body ?? "") === "string" || body instanceof Uint8Array;
-    if (isBody || isNodeStream(body) || isOfWeb(body))
-      this.#answer = this.#read(body, this.#wanted);
+    // Fastify sends no other object, unless a hook makes a text of it, and no stream that was read.
+    const content = (body instanceof Response ? body.body : body) ?? "";
+    const isText = typeof content === "string" || content instanceof Uint8Array;
+    if (!isText && !isNodeStream(content) && Object(content).locked !== false) return;
+    this.#answer = this.#read(body, this.#wanted);
   }
 
   /** Behind the serialiser, the answer is the handler's whatever fails. */

@@ -16,8 +16,8 @@ export function fingerprintOf(idHash: string, value: unknown): string {
  * is not JSON, so they equal no string and no array.
  *
  * @throws NoFingerprintError for nothing at all (`undefined`, a function, a symbol), a bigint
- * without `toJSON`, an object such as a `Map` or a promise whose content JSON cannot show, and a
- * value that is nested deeper than 64 levels or in a circle.
+ * without `toJSON`, an object such as a `Map` or a promise whose content JSON cannot show, a circle,
+ * and, with status 422, a value that is nested deeper than 64 levels.
  */
 export function canonicalJson(value: unknown): string {
   const text = write(value, 0);
@@ -43,13 +43,7 @@ function write(value: unknown, depth: number): string | undefined {
     throw new NoFingerprintError("the fingerprint: a bigint is not JSON; make it a string");
   }
   if (typeof shown !== "object" || shown === null) return JSON.stringify(shown);
-  if (depth === maxDepth) {
-    throw new NoFingerprintError(
-      `the fingerprint: its payload is nested deeper than ${maxDepth} levels, or in a circle`,
-      // A client can send such a payload, so the status is not 500.
-      { status: 422 },
-    );
-  }
+  if (depth === maxDepth) throw tooDeep(shown);
   let members = "";
   if (Array.isArray(shown)) {
     // Not `map`, which skips the holes of an array: a hole is `null`, too.
@@ -69,6 +63,21 @@ function write(value: unknown, depth: number): string | undefined {
     if (text !== undefined) members += `${members && ","}${quote(key)}:${text}`;
   }
   return `{${members}}`;
+}
+
+function tooDeep(value: object): NoFingerprintError {
+  try {
+    JSON.stringify(value);
+  } catch (error) {
+    // The stack overflows where a client has sent the depth. It cannot send a circle.
+    if (!(error instanceof RangeError)) {
+      return new NoFingerprintError(
+        'the fingerprint: its payload is in a circle, so a parser has left more than the values that the client sent. Let it leave values alone (attachFieldsToBody: "keyValues" of @fastify/multipart), or set idempotency.fingerprint',
+      );
+    }
+  }
+  const text = `the fingerprint: its payload is nested deeper than ${maxDepth} levels`;
+  return new NoFingerprintError(text, { status: 422 });
 }
 
 /** Quotes as JSON.stringify does, in half the time where no character has to be escaped. */

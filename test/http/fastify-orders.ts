@@ -1,6 +1,7 @@
 import Fastify, {
   type FastifyInstance,
   type FastifyServerOptions,
+  type InjectOptions,
   type LightMyRequestResponse,
   type RouteHandlerMethod,
   type RouteShorthandOptions,
@@ -36,12 +37,13 @@ export function openOrders({ guard: ofGuard, app: ofApp, times, bare }: OrderOpt
   const protect = <Handler extends RouteHandlerMethod>(handler: Handler) =>
     bare ? handler : guard.protect(handler);
   const headers = { "x-user": user, "idempotency-key": "a-key" };
-  const submit = (more: Record<string, string> = {}) =>
+  const submit = ({ headers: more, ...rest }: InjectOptions = {}) =>
     app.inject({
       method: "POST",
       url: "/orders",
       headers: { ...headers, ...more },
       payload: { cart: 7 },
+      ...rest,
     });
   const whenFree = () => until(() => canAcquire(lock, user), { what: "a free lock" });
   return {

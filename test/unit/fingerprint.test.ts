@@ -114,6 +114,17 @@ describe("canonical JSON", () => {
 
 const circle: Record<string, unknown> = {};
 circle["self"] = circle;
+const nest = (levels: number, value: unknown): unknown =>
+  levels === 0 ? value : [nest(levels - 1, value)];
+
+/** Each part of a form with `attachFieldsToBody: true` has the form in it. */
+function formOfParts(): object {
+  const fields: Record<string, object> = {};
+  fields["cart"] = { fieldname: "cart", fields, mimetype: "text/plain", type: "field", value: "7" };
+  const toBuffer = async () => Buffer.from("secret");
+  fields["photo"] = { _buf: Buffer.from("secret"), fields, toBuffer, type: "file" };
+  return fields;
+}
 
 test.each<[what: string, value: unknown, why: RegExp]>([
   ["undefined", undefined, /got undefined/],
@@ -121,7 +132,9 @@ test.each<[what: string, value: unknown, why: RegExp]>([
   ["a symbol", Symbol("secret"), /got symbol/],
   ["a toJSON that gives nothing", { toJSON: () => undefined }, /whose toJSON returns nothing/],
   ["a bigint", { total: 7n }, /bigint/],
-  ["a circle", circle, /in a circle/],
+  ["a circle", circle, /in a circle.*attachFieldsToBody/],
+  ["a circle below the client's depth", nest(70, circle), /in a circle/],
+  ["a part that @fastify/multipart leaves", formOfParts(), /in a circle/],
   [
     "an object whose toJSON has no end",
     new (class Endless {
