@@ -41,7 +41,7 @@ export function isReadable(answer: StoredAnswer, accept: string | undefined): bo
 function isCodingAccepted(coding: AnswerHeaders[string], accept: AnswerHeaders[string]): boolean {
   const accepted = new Map<string, boolean>();
   for (const element of codingsOf(accept)) {
-    const [name = "", ...parameters] = element.split(/\s*;\s*/);
+    const [name = "", ...parameters] = element.split(";").map((each) => each.trim());
     accepted.set(name, !parameters.some((each) => /^q\s*=\s*0(\.0*)?$/.test(each)));
   }
   return codingsOf(coding)
