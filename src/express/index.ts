@@ -109,9 +109,8 @@ export function submitGuard<Req extends IncomingMessage = Request>(
     path: (req) => urlOf(req).replace(/\?.*/s, ""),
     payload: (req) => {
       const { body, file, files } = req as unknown as Record<string, unknown>;
-      // Express 5 parses the query at every look.
-      const query = urlOf(req).includes("?") ? (req as unknown as Request).query : {};
-      return payloadOf(req, { query, body, hasParser: "body" in req, files: [file, files] });
+      const url = urlOf(req);
+      return payloadOf(req, { url, body, hasParser: "body" in req, files: [file, files] });
     },
   });
 

@@ -75,10 +75,9 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
     },
     path: ({ originalUrl }) => originalUrl.replace(/\?.*/s, ""),
     payload: (request) => {
-      const { body, originalUrl, raw } = request;
+      const { body, originalUrl: url, raw } = request;
       const { file, files } = request as unknown as Record<string, unknown>;
-      const query = originalUrl.includes("?") ? request.query : {};
-      return payloadOf(raw, { query, body, hasParser: body !== undefined, files: [file, files] });
+      return payloadOf(raw, { url, body, hasParser: body !== undefined, files: [file, files] });
     },
   });
 

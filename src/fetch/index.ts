@@ -6,7 +6,7 @@ import type { RequestLease } from "../http/request-lease.ts";
 import { headersToRepeat, listedHeaders } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
 import type { AnswerToStore, StoredAnswer } from "../lock/record.ts";
-import { describe, invalidOption, warnOnce } from "../validation.ts";
+import { describe, invalidOption, textOfThrown, warnOnce } from "../validation.ts";
 import { FetchExchange } from "./exchange.ts";
 import { payloadOf } from "./payload.ts";
 import { mayHaveBody, untilOver } from "./response.ts";
@@ -107,7 +107,7 @@ export function submitGuard<Req extends Request = Request>(
       } catch (error) {
         // The order is placed: its answer counts for more than the time of its release.
         const why = "waitUntil failed, so the platform may freeze before a lock is released";
-        warnOnce("SUBMIT_LOCK_WAIT_UNTIL_FAILED", `${why}: ${String(error)}`);
+        warnOnce("SUBMIT_LOCK_WAIT_UNTIL_FAILED", `${why}: ${textOfThrown(error)}`);
       }
     };
     if (waitUntil !== undefined) exchange.leaseEnds = keepAlive;

@@ -1,4 +1,5 @@
 import { NoFingerprintError } from "../errors.ts";
+import { fieldsOf, queryOf } from "../http/fingerprint.ts";
 
 /** The longest body that is compared, in bytes: its clone is kept in memory until it was read. */
 const maxBytes = 1_048_576;
@@ -18,10 +19,9 @@ const remedy = "Set idempotency.fingerprint";
  * more than 1 MiB or 4 096 chunks, 413.
  */
 export async function payloadOf(request: Request): Promise<unknown> {
-  const { search } = new URL(request.url);
   const bytes = await bytesOf(request);
   const type = request.headers.get("content-type") ?? "";
-  return [fieldsOf(search) ?? search, bytes.length === 0 ? null : contentOf(bytes, type)];
+  return [queryOf(new URL(request.url).search), bytes.length === 0 ? null : contentOf(bytes, type)];
 }
 
 async function bytesOf(request: Request): Promise<Buffer> {
@@ -79,20 +79,4 @@ function partsOf(bytes: Buffer, boundary: string): Buffer {
   const parts = `\r\n${bytes.toString("latin1")}`.split(`\r\n--${boundary}`);
   // Beyond latin1, so that no byte equals it.
   return Buffer.from(parts.join("\u0100"));
-}
-
-/**
- * Returns one value, or all of a name, as the query parsers of Express and Koa have it; `undefined`
- * for a text that does not decode.
- */
-function fieldsOf(text: string): Record<string, string | string[]> | undefined {
-  const values: Record<string, string | string[]> = Object.create(null);
-  for (const [name, value] of new URLSearchParams(text)) {
-    if (`${name}${value}`.includes("\ufffd")) return undefined;
-    const earlier = values[name];
-    if (earlier === undefined) values[name] = value;
-    else if (Array.isArray(earlier)) earlier.push(value);
-    else values[name] = [earlier, value];
-  }
-  return values;
 }

@@ -90,3 +90,28 @@ export function isPlain(object: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(object);
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
+
+/**
+ * The query of a URL. Not by the framework: Koa's parser takes time that grows with the square of its
+ * length, and most others stop at 1 000 parameters.
+ */
+export function queryOf(url: string): unknown {
+  const [, query = ""] = /\?(.*)/s.exec(url) ?? [];
+  return fieldsOf(query) ?? query;
+}
+
+/**
+ * The fields of a query or a form: one value, or all of a name; `undefined` for a text that does not
+ * decode.
+ */
+export function fieldsOf(text: string): Record<string, string | string[]> | undefined {
+  const values: Record<string, string | string[]> = Object.create(null);
+  for (const [name, value] of new URLSearchParams(text)) {
+    if (`${name}${value}`.includes("\ufffd")) return undefined;
+    const earlier = values[name];
+    if (earlier === undefined) values[name] = value;
+    else if (Array.isArray(earlier)) earlier.push(value);
+    else values[name] = [earlier, value];
+  }
+  return values;
+}

@@ -69,9 +69,9 @@ export function submitGuard<Ctx extends AnyContext = Context>(
       const request = ctx.request as { body?: unknown; file?: unknown; files?: unknown };
       const req = ctx.req as { file?: unknown; files?: unknown };
       const files = [request.file, request.files, ctx["file"], ctx["files"], req.file, req.files];
-      const query = ctx.originalUrl.includes("?") ? ctx.query : {};
       const { body } = request;
-      return payloadOf(ctx.req, { query, body, hasParser: "body" in request, files });
+      const { originalUrl: url } = ctx;
+      return payloadOf(ctx.req, { url, body, hasParser: "body" in request, files });
     },
   });
   return async function submitGuardMiddleware(ctx, next) {

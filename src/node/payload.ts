@@ -3,11 +3,12 @@ import type { IncomingMessage } from "node:http";
 import type { Http2ServerRequest } from "node:http2";
 import { setImmediate } from "node:timers/promises";
 import { NoFingerprintError } from "../errors.ts";
-import { isPlain } from "../http/fingerprint.ts";
+import { isPlain, queryOf } from "../http/fingerprint.ts";
 
 /** The parts of a request that are read from the framework's objects. */
 export interface RequestContent {
-  readonly query: unknown;
+  /** As the client sent it. */
+  readonly url: string;
   /** The body as a parser has left it; `undefined` if none has. */
   readonly body: unknown;
   /** Whether a `body` is set, even `undefined`: a parser of another content type may set it so. */
@@ -15,6 +16,12 @@ export interface RequestContent {
   /** The values of all properties in which parsers leave files; `undefined` where none are. */
   readonly files: readonly unknown[];
 }
+
+/** The longest JSON that is compared by its meaning, in characters. */
+const maxSorted = 65_536;
+
+/** The most files of a request: to hash 10 000 would block the process for a quarter of a second. */
+const maxFiles = 1_000;
 
 /** The types of the usual parsers. For any other type a parser for Koa may not set `body`. */
 const usualTypes = /^application\/(?:json|x-www-form-urlencoded)\b/i;
@@ -28,7 +35,7 @@ const usualTypes = /^application\/(?:json|x-www-form-urlencoded)\b/i;
  */
 export async function payloadOf(
   req: IncomingMessage,
-  { body, files, hasParser, query }: RequestContent,
+  { body, files, hasParser, url }: RequestContent,
 ): Promise<unknown> {
   const sent = sentFiles(files);
   if (sent === undefined && bodyIsUnparsed(req, body)) await setImmediate();
@@ -41,7 +48,23 @@ export async function payloadOf(
       { status: isOfClient ? 415 : 500 },
     );
   }
-  return [query ?? null, sentBody(req, body), ...(sent === undefined ? [] : [sent])];
+  return [queryOf(url), toCompare(req, sentBody(req, body)), ...(sent === undefined ? [] : [sent])];
+}
+
+/**
+ * The body, or its JSON if that is long: to sort the members of 1 MB would block the process for a
+ * quarter of a second. Their order counts then.
+ */
+function toCompare({ headers }: IncomingMessage, body: unknown): unknown {
+  const isShort = Number(headers["content-length"]) <= maxSorted;
+  if (isShort || typeof body !== "object" || ArrayBuffer.isView(body)) return body;
+  try {
+    const json = JSON.stringify(body);
+    return json.length > maxSorted ? json : body;
+  } catch {
+    // It is refused with the reason.
+    return body;
+  }
 }
 
 /**
@@ -69,9 +92,8 @@ export function bodyWasAnnounced(req: IncomingMessage | Http2ServerRequest): boo
  * client sent, they have read it.
  */
 export function bodyIsUnparsed(req: IncomingMessage | Http2ServerRequest, body: unknown): boolean {
-  if (body !== undefined && !isEmptyObject(body)) return false;
   if (!bodyWasAnnounced(req)) return false;
-  return body === undefined || !(req.readableDidRead || req.readableEnded);
+  return body === undefined || !(req.readableDidRead || req.readableEnded || !isEmptyObject(body));
 }
 
 /**
@@ -79,7 +101,7 @@ export function bodyIsUnparsed(req: IncomingMessage | Http2ServerRequest, body: 
  * without a body, those for Express 5 and Koa do not, and a retry may reach another version.
  */
 export function sentBody(req: IncomingMessage | Http2ServerRequest, body: unknown): unknown {
-  if (isEmptyObject(body) && !bodyWasAnnounced(req)) return null;
+  if (!bodyWasAnnounced(req) && isEmptyObject(body)) return null;
   return body ?? null;
 }
 
@@ -93,14 +115,25 @@ function isEmptyObject(body: unknown): boolean {
  * are none.
  *
  * @throws NoFingerprintError for a file whose bytes are neither in memory nor hashed: two files of
- * one name and one size would pass for each other.
+ * one name and one size would pass for each other; 413 for more than 1 000 files.
  */
 export function sentFiles(places: readonly unknown[]): Record<string, string[][]> | undefined {
   if (places.every((place) => place === undefined)) return undefined;
+  const found: [field: string, file: Fields][] = [];
+  // A parser for Koa may leave one object in two places.
+  for (const place of new Set(places)) collect(place, "", found);
+  if (found.length > maxFiles) {
+    throw new NoFingerprintError(
+      `cannot compare this request with earlier ones of its Idempotency-Key: it has more than ${maxFiles} files. Set idempotency.fingerprint for such requests`,
+      { status: 413 },
+    );
+  }
   // Without a prototype, because the client chooses the names of the fields.
   const files: Record<string, string[][]> = Object.create(null);
-  // A parser for Koa may leave one object in two places.
-  for (const place of new Set(places)) collect(place, "", files);
+  for (const [field, file] of found) {
+    files[field] ??= [];
+    files[field].push(describe(file));
+  }
   const all = Object.values(files);
   for (const each of all) {
     // Sorted, because Formidable lists the files of a field in the order of their writes to disk.
@@ -109,20 +142,18 @@ export function sentFiles(places: readonly unknown[]): Record<string, string[][]
   return all.length > 0 ? files : undefined;
 }
 
-function collect(value: unknown, field: string, files: Record<string, string[][]>): void {
+function collect(value: unknown, field: string, found: [string, Fields][]): void {
   if (typeof value !== "object" || value === null) return;
   if (Array.isArray(value)) {
-    for (const each of value) collect(each, field, files);
+    for (const each of value) collect(each, field, found);
   } else if (isPlain(value) && Object.values(value).every((each) => typeof each === "object")) {
     // Not a file, but an object of files by field: a file has a class, or a text such as its name.
     for (const [name, each] of Object.entries(value)) {
-      collect(each, field === "" ? name : `${field}[${name}]`, files);
+      collect(each, field === "" ? name : `${field}[${name}]`, found);
     }
   } else {
     const file = value as Fields;
-    const name = firstText(file, "fieldname") ?? field;
-    files[name] ??= [];
-    files[name].push(describe(file));
+    found.push([firstText(file, "fieldname") ?? field, file]);
   }
 }
 

@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { allMain } from "../../../http/frameworks.ts";
+import { allMain, newest } from "../../../http/frameworks.ts";
 import { type Haul, hunt, main, type Plan } from "../hunt.ts";
 import { type InputName, inputs, known, type Pumped, pumped, textOf } from "./shapes.ts";
 import { Scales } from "./shop.ts";
@@ -36,7 +36,9 @@ interface Program {
 
 async function net(plan: Plan): Promise<Haul> {
   const bounds = plan.isStrict ? strict : generous;
-  const chosen = allMain.filter(({ family }) => [undefined, family].includes(plan.family));
+  const chosen = (plan.isStrict ? allMain : newest).filter(({ family }) =>
+    [undefined, family].includes(plan.family),
+  );
   const scales = new Map(chosen.map((each) => [each.name, new Scales(each)]));
   const names = [...scales.keys()];
   const programs = fc.record<Program>({

@@ -1,6 +1,5 @@
 /** How a call into foreign code may end, other than as it should. */
-const ways = ["throws", "rejects", "never settles", "acts twice", "settles twice"] as const;
-export type Way = (typeof ways)[number];
+export type Way = "throws" | "rejects" | "never settles" | "acts twice" | "settles twice";
 
 /** What may be thrown. */
 export const values = {
@@ -22,10 +21,10 @@ export class Fault {
   readonly way: Way;
   readonly value: unknown;
   isArmed = false;
-  /** Calls that go well before. */
-  #after: number;
   hasStruck = false;
   readonly undo: (() => void)[] = [];
+  /** Calls that go well before. */
+  #after: number;
 
   constructor(way: Way, value: ValueName, after: number) {
     this.way = way;
@@ -37,19 +36,47 @@ export class Fault {
     for (const undo of this.undo.splice(0)) undo();
   }
 
+  /** Whether the present call is the one. */
+  strikes(): boolean {
+    if (!this.isArmed || this.hasStruck || this.#after-- > 0) return false;
+    this.hasStruck = true;
+    return true;
+  }
+
   /** The foreign function, which goes wrong once. */
   in<Works extends AnyFunction>(works: Works): Works {
     const fault = this;
     return function foreign(this: unknown, ...args) {
       const good = () => Reflect.apply(works, this, args);
-      if (!fault.isArmed || fault.hasStruck || fault.#after-- > 0) return good();
-      fault.hasStruck = true;
-      return fault.strike(good);
+      return fault.strikes() ? fault.#wrong(good) : good();
     } as Works;
   }
 
-  /** Goes wrong, where `good` does what should be done. */
-  strike(good: () => unknown): unknown {
+  /** Replaces methods of an object, so that a call of any of them may be the one. */
+  inMethods(object: object, names: readonly string[]): void {
+    for (const name of names) {
+      const value = this.in(Reflect.get(object, name) as AnyFunction);
+      Object.defineProperty(object, name, { value, configurable: true, writable: true });
+    }
+  }
+
+  /** The same for members that are read or set. */
+  inMembers(object: object, names: readonly string[]): void {
+    const home: object = Object.getPrototypeOf(object);
+    for (const name of names) {
+      let own: unknown;
+      Object.defineProperty(object, name, {
+        configurable: true,
+        get: this.in(() => (name in home ? Reflect.get(home, name, object) : own)),
+        set: this.in((value: unknown) => {
+          if (name in home) Reflect.set(home, name, value, object);
+          else own = value;
+        }),
+      });
+    }
+  }
+
+  #wrong(good: () => unknown): unknown {
     switch (this.way) {
       case "throws":
         throw this.value;
@@ -62,51 +89,15 @@ export class Fault {
         return good();
       case "settles twice": {
         const made = good();
-        const reject = this.value;
-        const settling = (resolve: (value: unknown) => void, no: (error: unknown) => void) => {
-          resolve(made);
-          resolve(made);
-          no(reject);
-        };
         // biome-ignore lint/suspicious/noThenProperty: a promise of another library.
-        return { then: settling };
+        return { then: (...settle: ((value: unknown) => void)[]) => this.#settle(settle, made) };
       }
     }
   }
 
-  /** Replaces methods, so that a call of any of them may be the one. */
-  inMethods(object: object, names: readonly string[]): void {
-    for (const name of names) {
-      const method: unknown = Reflect.get(object, name);
-      if (typeof method === "function") {
-        Object.defineProperty(object, name, {
-          value: this.in(method as AnyFunction),
-          configurable: true,
-          writable: true,
-        });
-      }
-    }
-  }
-
-  /** The same for members that are read or set. */
-  inMembers(object: object, names: readonly string[]): void {
-    for (const name of names) {
-      let own: unknown;
-      let isOwn = false;
-      const read = this.in(() => (isOwn ? own : undefined));
-      let from: object | null = object;
-      while (from !== null && !Object.hasOwn(from, name)) from = Object.getPrototypeOf(from);
-      const original = from === null ? undefined : Object.getOwnPropertyDescriptor(from, name);
-      const get = this.in(() => original?.get?.call(object) ?? original?.value);
-      const set = this.in((value: unknown) => {
-        if (original?.set) original.set.call(object, value);
-        else [own, isOwn] = [value, true];
-      });
-      Object.defineProperty(object, name, {
-        configurable: true,
-        get: () => (isOwn ? read() : get()),
-        set,
-      });
-    }
+  #settle([resolve, reject]: ((value: unknown) => void)[], made: unknown): void {
+    resolve?.(made);
+    resolve?.(made);
+    reject?.(this.value);
   }
 }

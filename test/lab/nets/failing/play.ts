@@ -82,7 +82,8 @@ export async function play(how: Play): Promise<Seen> {
 async function order({ framework, isBare, outcome, program, site }: Play, seen: Seen) {
   const { fault } = seen;
   const user = freshUser();
-  const store = site.store?.(fault) ?? new MemoryStore();
+  const store = new MemoryStore();
+  site.store?.(store, fault);
   const times = site.times ?? (site.isUnseen || outcome === "held" ? short : patient);
   const lock = new SubmitLock({ store, commandTimeoutMs: 100, ...times });
   // What a callback of the guard does, the handler of the bare application does.

@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { allMain, type Framework } from "../../../http/frameworks.ts";
+import { allMain, type Framework, newest } from "../../../http/frameworks.ts";
 import { type Haul, main, type Plan } from "../hunt.ts";
 import { type ValueName, values } from "./fault.ts";
 import { type Play, type Program, play, prepareProcess, type Seen } from "./play.ts";
@@ -23,9 +23,11 @@ function table(frameworks: readonly Framework[]): Pick<Program, "framework" | "s
   );
 }
 
-async function net({ family, path, runs, seed }: Plan): Promise<Haul> {
+async function net({ family, isStrict, path, runs, seed }: Plan): Promise<Haul> {
   prepareProcess();
-  const chosen = allMain.filter((each) => family === undefined || each.family === family);
+  const chosen = (isStrict ? allMain : newest).filter(
+    (each) => family === undefined || each.family === family,
+  );
   const judge = new Judge(chosen);
   const rows = table(chosen);
   const random = fc
@@ -46,6 +48,11 @@ async function net({ family, path, runs, seed }: Plan): Promise<Haul> {
       : [JSON.parse(path) as Program];
   const red = await judge.redOf(programs);
   const haul = { runs: programs.length, seed };
+  const idle = rows.map(({ site }) => site).filter((site) => !judge.reached.has(site));
+  if (path === undefined && idle.length > 0) {
+    const text = `no fault struck, so their rows prove nothing: ${[...new Set(idle)].join(", ")}`;
+    red.push({ program: programs[0] as Program, text });
+  }
   const [first] = red;
   if (first === undefined) return haul;
   const text = red.map(({ text }) => text).join("\n\n");
@@ -63,6 +70,8 @@ interface Red {
 class Judge {
   readonly #frameworks: ReadonlyMap<string, Framework>;
   readonly #bare = new Map<string, Promise<Seen>>();
+  /** The sites at which a fault has struck. */
+  readonly reached = new Set<string>();
 
   constructor(frameworks: readonly Framework[]) {
     this.#frameworks = new Map(frameworks.map((framework) => [framework.name, framework]));
@@ -110,6 +119,7 @@ class Judge {
     const bare = ["bare", "error", "any"].includes(wanted) ? await this.#bareOf(how) : undefined;
     const hangs = wanted === "bare" && bare?.status === "none";
     const seen = await play({ ...how, outcome: hangs ? "hangs" : wanted });
+    if (seen.fault.hasStruck) this.reached.add(program.site);
     const problems = [...seen.problems, ...this.#wrong(how, seen, bare)];
     if (problems.length === 0) return undefined;
     return [JSON.stringify(program), ...problems].join("\n  ");
@@ -117,7 +127,9 @@ class Judge {
 
   *#wrong({ framework, outcome, program, site }: Play, seen: Seen, bare?: Seen): Iterable<string> {
     const { fault, errors, runs, status } = seen;
-    const strays = seen.strays.filter(([, value]) => !site.isUncaught || value !== fault.value);
+    const strays = seen.strays.filter(
+      ([, value]) => site.subscribes === undefined || value !== fault.value,
+    );
     if (strays.length > (bare?.strays.length ?? 0)) {
       yield* strays.map(([event, value]) => `${event}: ${show(value)}`);
     }
@@ -125,9 +137,12 @@ class Judge {
     if (runs > mostRuns) yield `the handler ran ${runs} times`;
     if (program.leaves || status === "none" || !fault.hasStruck) return;
     if (outcome === "order" && status !== 201) yield `the client got ${status}, not its order`;
-    // Express takes such values for "go on", and would run the next handler.
+    // Express takes such values for "go on", and would run the next handler; others tell no failure by
+    // them in a stream.
     const goesOn = framework.family === "express" && (!fault.value || fault.value === "route");
-    if (outcome === "bare" && bare?.status !== status && !goesOn) {
+    const isFailure = (got: Seen["status"] | undefined) => got === "broken" || Number(got) >= 500;
+    const isSame = bare?.status === status || (isFailure(bare?.status) && isFailure(status));
+    if (outcome === "bare" && !isSame && fault.value instanceof Error) {
       yield `the client got ${status}, and without the guard ${bare?.status}`;
     }
     if (outcome !== "error" || bare === undefined) return;

@@ -23,19 +23,17 @@ export interface Site {
   /** What the order meets. @defaultValue a free user */
   readonly meets?: "nobody" | "a lock" | "no store" | "no key" | "other content" | "its answer";
   readonly times?: { readonly ttlMs: number; readonly maxHoldMs: number };
-  store?(fault: Fault): MemoryStore;
+  store?(store: MemoryStore, fault: Fault): void;
   parts?(fault: Fault, framework: Framework): Partial<AppParts>;
   handler?(turn: Turn, fault: Fault): unknown;
   /** The first call within the handler is the first that may fail. @defaultValue false */
-  readonly isInside?: true;
+  readonly isInside?: boolean;
   /** Work may go on unseen behind the fault: the lock is held to `maxHoldMs`, and no longer. */
   readonly isUnseen?: true;
   /** The handler returns no promise. @defaultValue false */
   readonly isSync?: true;
-  /** A channel on which it listens. */
+  /** A channel on which it listens: Node.js makes an uncaught exception of what it throws. */
   readonly subscribes?: string;
-  /** Node.js itself makes an uncaught exception of what a listener or a subscriber throws. */
-  readonly isUncaught?: true;
   /** The answer may be left out of the record, so that a repeat runs. */
   readonly mayRunAgain?: true;
 }
@@ -50,3 +48,14 @@ export const place = (turn: Turn): void => turn.answer(201, { order: "placed" })
 
 /** For programs in which a lock may be held to its `maxHoldMs`. */
 export const short = { ttlMs: 400, maxHoldMs: 800 };
+
+/** The same sites under other names. */
+export function named<Value>(
+  table: Readonly<Record<string, Value>>,
+  name: (key: string) => string,
+  site: (value: Value, key: string) => Site,
+): Record<string, Site> {
+  return Object.fromEntries(
+    Object.entries(table).map(([key, value]) => [name(key), site(value, key)]),
+  );
+}

@@ -1,33 +1,20 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { SubmitGuardOptions } from "../../../../src/fetch/index.ts";
 import type { IdempotencyOptions } from "../../../../src/http/public.ts";
-import { type LockStore, MemoryStore, type SubmitLockChannels } from "../../../../src/index.ts";
+import type { LockStore, MemoryStore, SubmitLockChannels } from "../../../../src/index.ts";
 import type { Framework } from "../../../http/frameworks.ts";
-import type { AppParts, Turn } from "../../../http/turn.ts";
-import { userOf } from "../../../http/turn.ts";
+import { type Turn, userOf } from "../../../http/turn.ts";
+import type { Fault } from "./fault.ts";
 import { responseSites } from "./responses.ts";
-import { acting, awaited, place, type Site, short, thrown } from "./site.ts";
+import { acting, awaited, named, place, type Site, short, thrown } from "./site.ts";
 
 /** A callback that is asked before the handler. */
-const asked = (parts: NonNullable<Site["parts"]>): Site => ({
+const asked = (guard: (fault: Fault) => object): Site => ({
   ways: awaited,
   outcome: (way) =>
     way === "never settles" ? "hangs" : way === "settles twice" ? "order" : "error",
-  parts,
+  parts: (fault) => ({ guard: { idempotency: {}, ...guard(fault) } }),
 });
-
-/** A function that answers instead of the handler, in its framework's words. */
-function answering(name: string, meets: NonNullable<Site["meets"]>, options: object = {}): Site {
-  return {
-    ways: acting,
-    meets,
-    // Two answers at once are the application's mistake: what its framework makes of it.
-    outcome: (way) => (way === "never settles" ? "hangs" : way === "acts twice" ? "any" : "error"),
-    parts: (fault, { family }) => ({
-      guard: { idempotency: {}, ...options, [name]: fault.in(ownAnswers[family]) } as never,
-    }),
-  };
-}
 
 // biome-ignore lint/suspicious/noExplicitAny: the arguments of each framework.
 const ownAnswers: Record<Framework["family"], (...args: any[]) => unknown> = {
@@ -37,99 +24,122 @@ const ownAnswers: Record<Framework["family"], (...args: any[]) => unknown> = {
   fetch: () => Response.json({}, { status: 299 }),
 };
 
-const withId = (idempotency: object): Partial<AppParts> => ({ guard: { idempotency } });
+/** A function that answers instead of the handler, in its framework's words. */
+const answering = (name: string, meets: NonNullable<Site["meets"]>, idempotency = {}): Site => ({
+  ways: acting,
+  meets,
+  // Two answers at once are the application's mistake.
+  outcome: (way) => (way === "never settles" ? "hangs" : way === "acts twice" ? "any" : "error"),
+  parts: (fault, { family }) => ({
+    guard: { idempotency, [name]: fault.in(ownAnswers[family]) } as never,
+  }),
+});
 
 type Options = SubmitGuardOptions & IdempotencyOptions<never>;
 /** The options that are no function. */
-type Settings =
-  | "lock"
-  | "idempotency"
-  | "cooldownMs"
-  | "key"
-  | "retainMs"
-  | "replayHeaders"
-  | "maxBodyBytes"
-  | "waitMs"
-  | "docs";
+type Settings = "lock" | "idempotency" | "cooldownMs" | "key" | "retainMs" | "replayHeaders";
+type MoreSettings = "maxBodyBytes" | "waitMs" | "docs";
 
-/** A new option without a row here does not compile. */
-const ofOptions: Record<Exclude<keyof Options, Settings>, Site> = {
-  userId: asked((fault) => ({ guard: { idempotency: {}, userId: fault.in(userOf) } })),
-  skip: asked((fault) => ({ guard: { idempotency: {}, skip: fault.in(() => false) } })),
-  submissionId: asked((fault) => withId({ submissionId: fault.in(() => "cart 7") })),
-  fingerprint: asked((fault) => withId({ fingerprint: fault.in(() => "a cart") })),
+/** An option that is added without a row here does not compile. */
+const ofOptions: Record<Exclude<keyof Options, Settings | MoreSettings>, Site> = {
+  userId: asked((fault) => ({ userId: fault.in(userOf) })),
+  skip: asked((fault) => ({ skip: fault.in(() => false) })),
+  submissionId: asked((fault) => ({ idempotency: { submissionId: fault.in(() => "cart 7") } })),
+  fingerprint: asked((fault) => ({ idempotency: { fingerprint: fault.in(() => "a cart") } })),
   store: {
-    ways: awaited,
+    ...asked((fault) => ({ idempotency: { store: fault.in(() => true) } })),
     outcome: () => "order",
     mayRunAgain: true,
-    parts: (fault) => withId({ store: fault.in(() => true) }),
   },
   onAnonymous: answering("onAnonymous", "nobody"),
   onContended: answering("onContended", "a lock"),
   onUnavailable: answering("onUnavailable", "no store"),
-  onKeyMissing: answering("onKeyMissing", "no key", { idempotency: { key: "required" } }),
+  onKeyMissing: answering("onKeyMissing", "no key", { key: "required" }),
   onMismatch: answering("onMismatch", "other content"),
   onReplay: answering("onReplay", "its answer"),
   waitUntil: {
+    ...asked((fault) => ({ waitUntil: fault.in(() => {}) })),
     ways: acting,
     runsOn: ({ family }) => family === "fetch",
     outcome: () => "order",
-    parts: (fault) => ({ guard: { idempotency: {}, waitUntil: fault.in(() => {}) } as never }),
   },
 };
 
-/** A request of a store that is lost, refused or answered twice, once. */
-const inStore = (method: "acquire" | "extend" | "release" | "complete", more?: Partial<Site>) =>
-  ({
-    ways: acting,
-    outcome: () => "order",
-    store: (fault) => {
-      const store = new MemoryStore();
-      const original = store[method] as (request: object) => void;
-      // biome-ignore lint/suspicious/noExplicitAny: the request of any method.
-      const handle = (request: any) => {
-        if (!fault.isArmed || fault.hasStruck) return Reflect.apply(original, store, [request]);
-        fault.hasStruck = true;
-        if (fault.way === "throws") throw fault.value;
-        if (fault.way === "rejects") request.answer({ kind: "unknown", cause: new Error("lost") });
-        if (fault.way !== "acts twice") return;
-        const { answer } = request;
-        request.answer = (reply: unknown) => {
-          Reflect.apply(answer, request, [reply]);
-          Reflect.apply(answer, request, [reply]);
-        };
-        Reflect.apply(original, store, [request]);
-      };
-      return Object.assign(store, { [method]: handle });
-    },
-    ...more,
-  }) satisfies Site;
-
-/** Those that an order needs. */
+/** The methods of a store that an order needs. */
 type Written = Exclude<keyof LockStore, "attach" | "inspect" | "free" | "recordsProblem">;
-const ofStore: Record<Written, Site> = {
-  acquire: inStore("acquire"),
-  release: inStore("release", { parts: () => ({ guard: {} }) }),
-  complete: inStore("complete", { mayRunAgain: true }),
-  extend: inStore("extend", {
+
+const ofStore: Record<Written, Partial<Site>> = {
+  acquire: {},
+  release: { parts: () => ({ guard: {} }) },
+  complete: { mayRunAgain: true },
+  extend: {
     times: { ttlMs: 600, maxHoldMs: 60_000 },
     handler: async (turn) => {
       await sleep(400);
       place(turn);
     },
-  }),
+  },
 };
 
-/** What leads to a message on each channel. */
-const ofChannels: Record<keyof SubmitLockChannels | "submit-lock:replay", Partial<Site>> = {
+/** A request of a store that fails, gets lost or is answered twice, once. */
+const inStore = (more: Partial<Site>, method: string): Site => ({
+  ways: acting,
+  outcome: () => "order",
+  store: (store, fault) =>
+    change(store, method as Written, (request, original) => {
+      if (!fault.strikes()) return original(request);
+      if (fault.way === "throws") throw fault.value;
+      if (fault.way === "rejects") request.answer({ kind: "unknown", cause: new Error("lost") });
+      if (fault.way !== "acts twice") return;
+      const { answer } = request;
+      request.answer = (reply) => {
+        Reflect.apply(answer, request, [reply]);
+        Reflect.apply(answer, request, [reply]);
+      };
+      original(request);
+    }),
+  ...more,
+});
+
+interface AnyRequest {
+  answer(reply: object): void;
+  deadlineMs?: number | undefined;
+}
+
+function change(
+  store: MemoryStore,
+  method: Written,
+  handle: (request: AnyRequest, original: (request: AnyRequest) => void) => void,
+): void {
+  const original = (store[method] as (request: object) => void).bind(store);
+  Object.assign(store, { [method]: (request: AnyRequest) => handle(request, original) });
+}
+
+/** Of each channel but that of retires, which are over long after their orders. */
+type Heard = Exclude<keyof SubmitLockChannels, "submit-lock:retire"> | "submit-lock:replay";
+
+const ofChannels: Record<Heard, Partial<Site>> = {
   "submit-lock:acquire": {},
   "submit-lock:release": { parts: () => ({ guard: {} }) },
   "submit-lock:complete": {},
-  "submit-lock:replay": { meets: "its answer", outcome: () => "order" },
+  "submit-lock:replay": { meets: "its answer" },
   "submit-lock:lost": { times: short, handler: untilLost, mayRunAgain: true },
-  "submit-lock:retire": inStoreSilent(),
-  "submit-lock:duplicate": { times: short, handler: untilLost, mayRunAgain: true },
+  "submit-lock:duplicate": {
+    mayRunAgain: true,
+    store: (store) =>
+      change(store, "complete", ({ answer, ...request }, original) => {
+        const storeTimeMs = performance.now();
+        original({ ...request, answer: () => answer({ kind: "duplicate", storeTimeMs }) });
+      }),
+  },
 };
+
+const onChannel = (more: Partial<Site>, name: string): Site => ({
+  ways: thrown,
+  outcome: () => "order",
+  subscribes: name,
+  ...more,
+});
 
 async function untilLost(turn: Turn): Promise<void> {
   const { lease } = turn;
@@ -138,31 +148,6 @@ async function untilLost(turn: Turn): Promise<void> {
   }
   place(turn);
 }
-
-/** The first acquire is never answered: its owner id is retired at the end. */
-function inStoreSilent(): Partial<Site> {
-  return {
-    store: () => {
-      const store = new MemoryStore();
-      const original = store.acquire.bind(store);
-      let isFirst = true;
-      store.acquire = (request) => {
-        if (!isFirst) return original(request);
-        isFirst = false;
-        request.deadlineMs = performance.now() + 60_000;
-      };
-      return store;
-    },
-  };
-}
-
-const onChannel = (name: string, more: Partial<Site>): Site => ({
-  ways: thrown,
-  outcome: () => "order",
-  isUncaught: true,
-  subscribes: name,
-  ...more,
-});
 
 /** Everything foreign that a guard calls. */
 export const sites: Readonly<Record<string, Site>> = {
@@ -180,32 +165,20 @@ export const sites: Readonly<Record<string, Site>> = {
     handler: (turn, fault) => fault.in(() => place(turn))(),
   },
   "a fingerprint's toJSON": {
+    ...asked((fault) => ({
+      idempotency: { fingerprint: () => ({ toJSON: fault.in(() => "a cart") }) },
+    })),
     ways: thrown,
-    outcome: () => "error",
-    parts: (fault) => withId({ fingerprint: () => ({ toJSON: fault.in(() => "a cart") }) }),
   },
-  ...Object.fromEntries(
-    Object.entries(ofStore).map(([name, site]) => [`the store's ${name}`, site]),
-  ),
-  ...Object.fromEntries(
-    Object.entries(ofChannels).map(([name, more]) => [
-      `a subscriber of ${name}`,
-      onChannel(name, more),
-    ]),
-  ),
   "a listener of the lease's signal": {
-    ways: thrown,
-    outcome: () => "order",
-    isUncaught: true,
-    mayRunAgain: true,
-    times: short,
+    ...onChannel({ times: short, mayRunAgain: true }, "none"),
     handler: (turn, fault) => {
-      turn.lease?.signal.addEventListener(
-        "abort",
-        fault.in(() => {}),
-      );
+      const listener = fault.in(() => {});
+      turn.lease?.signal.addEventListener("abort", listener);
       return untilLost(turn);
     },
   },
+  ...named(ofStore, (name) => `the store's ${name}`, inStore),
+  ...named(ofChannels, (name) => `a subscriber of ${name}`, onChannel),
   ...responseSites,
 };
