@@ -10,7 +10,12 @@ import { type AddressInfo, Socket } from "node:net";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { StorePolicy } from "../../src/http/public.ts";
-import { bodyToRepeat, isReadable, isStored, resolveStoredHeaders } from "../../src/http/stored-answer.ts";
+import {
+  bodyToRepeat,
+  isReadable,
+  isStored,
+  resolveStoredHeaders,
+} from "../../src/http/stored-answer.ts";
 import { type GivenHeaders, pickHeaders } from "../../src/node/capture.ts";
 
 const stored = resolveStoredHeaders(["X-Order"]);

@@ -201,9 +201,10 @@ export class ConnectionPair {
     if (second !== undefined) {
       const isReady = second.isUsable(slot, silenceMs);
       if (!isReady) second.suspect(slot, key, silenceMs);
-      const isUsable = isReady && !second.isReplica;
-      this.#judge(second, isUsable, commandTimeoutMs);
-      if (isUsable) return second;
+      const isOfMaster = isReady && !second.isReplica;
+      this.#judge(second, isOfMaster, commandTimeoutMs);
+      // Its last answer may be old: where the primary is unusable, only a request can tell.
+      if (isOfMaster || (isReady && !primaryUsable)) return second;
     }
     return primaryUsable ? primary : undefined;
   }
