@@ -1,4 +1,6 @@
 import {
+  BasicClientSideCache,
+  BasicPooledClientSideCache,
   createClient,
   createCluster,
   RESP_TYPES,
@@ -6,7 +8,7 @@ import {
   type RedisClusterOptions,
 } from "redis";
 import { afterAll, afterEach, describe, expect, test } from "vitest";
-import { RedisStore } from "../../src/index.ts";
+import { RedisStore, type SubmitLock } from "../../src/index.ts";
 import type { ClientPort } from "../../src/stores/redis/clients/port.ts";
 import { portOf } from "../../src/stores/redis/clients/port-of.ts";
 import { slotOf } from "../../src/stores/redis/clients/slots.ts";
@@ -16,6 +18,7 @@ import { startCluster } from "../support/redis-cluster.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { startReplicated } from "../support/replicated-redis.ts";
 import { beginMove, type SlotMove, userOnFirst } from "../support/slot-move.ts";
+import { answer, foundBy, recordKey, submissionOf, submit } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
 
 /** Every option that an application may give all its commands: a new one of the library fails here. */
@@ -44,8 +47,8 @@ afterEach(async () => {
 
 const at = (port: number) => ({ host: "127.0.0.1", port });
 
-async function openServer(port: number, commandOptions: object) {
-  const client = createClient({ socket: at(port), commandOptions });
+async function openServer(port: number, options: object) {
+  const client = createClient({ socket: at(port), ...options });
   client.on("error", () => {});
   closing.push(() => client.destroy());
   return await client.connect();
@@ -85,7 +88,7 @@ async function pushInOrder(port: ClientPort, key: string): Promise<void> {
 
 describe.each(each)("a client with the command option $name", ({ options }) => {
   test("has plain and ordered replies on both connections to a server", async () => {
-    const client = await openServer(sharedRedisPort(), options);
+    const client = await openServer(sharedRedisPort(), { commandOptions: options });
     for (const one of [client, client.withCommandOptions(options)]) {
       for (const port of await bothOf(one, freshUser())) await pushInOrder(port, freshUser());
     }
@@ -117,7 +120,7 @@ describe.each(each)("a client with the command option $name", ({ options }) => {
 });
 
 test("with asap, a lock that no replica has is not acquired", async () => {
-  const client = await openServer(replicated.master.port, { asap: true });
+  const client = await openServer(replicated.master.port, { commandOptions: { asap: true } });
   const store = new RedisStore(client, { ackReplicas: 1 });
   const lock = openLock({ store, ttlMs: 4_000, acquireTimeoutMs: 2_000, commandTimeoutMs: 500 });
   await lock.withLock(freshUser(), { waitMs: 10_000 }, () => {});
@@ -128,4 +131,49 @@ test("with asap, a lock that no replica has is not acquired", async () => {
   replica?.pause();
   const attempt = lock.acquire(freshUser()).finally(() => replica?.resume());
   expect(causeOf(await attempt).message).toContain("1 replica was to confirm");
+});
+
+/** Caches that no message of the server empties. */
+class StaleCache extends BasicClientSideCache {
+  override invalidate(): void {}
+}
+class StalePooledCache extends BasicPooledClientSideCache {
+  override invalidate(): void {}
+}
+
+describe.each([
+  {
+    kind: "a server",
+    open: () => openServer(sharedRedisPort(), { clientSideCache: new StaleCache() }),
+    other: () => openServer(sharedRedisPort(), {}),
+  },
+  {
+    kind: "a Cluster",
+    open: () => openCluster({ clientSideCache: new StalePooledCache() }),
+    other: () => openCluster({}),
+  },
+])("a client of $kind with a client-side cache", ({ open, other }) => {
+  test("never answers the lock from it", async () => {
+    const client = await open();
+    const [lock, rival] = [client, await other()].map((each) =>
+      openLock({ store: new RedisStore(each), ttlMs: 20_000, acquireTimeoutMs: 4_000 }),
+    ) as [SubmitLock, SubmitLock];
+    const user = freshUser();
+    const key = lock.keyFor(user);
+    const cached = () => Promise.all([client.get(key), client.get(recordKey(key))]);
+    expect(await cached()).toEqual([null, null]);
+    const submission = { id: "cart 7" };
+    expect((await lock.lookUp(user, { submission })).outcome).toBe("none");
+    const lease = await submissionOf(rival, user);
+    // What the application reads is old now; what the lock reads is not.
+    expect(await cached()).toEqual([null, null]);
+    expect(await lock.inspect(user)).toMatchObject({ state: "held" });
+    expect((await lock.lookUp(user, { submission })).outcome).toBe("in-flight");
+    expect((await lock.acquire(user)).outcome).toBe("contended");
+    expect(await lease.complete(answer)).toBe("recorded");
+    expect(await cached()).toEqual([null, null]);
+    expect((await lock.lookUp(user, { submission })).outcome).toBe("completed");
+    expect(foundBy(await submit(lock, user))).toBe("order 7");
+    expect(await lock.inspect(user)).toMatchObject({ state: "free" });
+  });
 });
