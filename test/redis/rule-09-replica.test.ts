@@ -29,7 +29,7 @@ describe.each(redisClients)("rule 9: a connection to a replica, with $name", ({ 
     const [next] = site.replicas as [(typeof site.replicas)[number]];
     /** Behind one address: what is open stays connected to the old master. */
     const failOver = async (to = next.port) => {
-      await command(site.master.port, "WAIT", 1, 5_000);
+      await site.inStep();
       await command(next.port, "REPLICAOF", "NO", "ONE");
       await command(site.master.port, "REPLICAOF", "127.0.0.1", next.port);
       const isInStep = async () =>

@@ -9,6 +9,8 @@ export interface ReplicatedRedis {
   readonly redis: KeyObserver;
   /** What the first replica has. */
   readonly copy: KeyObserver;
+  /** Resolves when the first replica has confirmed every write so far, and the master knows it. */
+  inStep(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -32,6 +34,13 @@ export async function startReplicated(replicas = 1): Promise<ReplicatedRedis> {
     replicas: others,
     redis,
     copy: observer(others[0]?.port ?? master.port),
+    async inStep() {
+      const info = async () => String(await redis.send("INFO", "replication"));
+      const written = Number(/master_repl_offset:(\d+)/.exec(await info())?.[1]);
+      const isConfirmed = async () =>
+        Number(/state=online,offset=(\d+)/.exec(await info())?.[1]) >= written;
+      await until(isConfirmed, { what: "a replica to confirm", everyMs: 20 });
+    },
     async stop() {
       await Promise.all([...others, master].map((server) => server.stop()));
     },
