@@ -3,7 +3,13 @@ import { type CompleteOutcome, completeChannel, duplicateChannel, publish } from
 import { encodeRecord, type RecordContent } from "./record.ts";
 import { Releasing } from "./release.ts";
 import type { CallerCommand, InFlight, LockRuntime } from "./runtime.ts";
-import type { CompleteReply, CompleteRequest, LockTimes, NoAnswer } from "./store.ts";
+import {
+  type CompleteReply,
+  type CompleteRequest,
+  type LockTimes,
+  type NoAnswer,
+  notARecord,
+} from "./store.ts";
 import { type OnReport, UntilAnswered } from "./until-answered.ts";
 
 /** Called once, within 2 × `acquireTimeoutMs` + `ttlMs`. */
@@ -107,7 +113,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
       publish(duplicateChannel, this.command, {});
     }
     if (kind === "unrecordable") {
-      const cause = new Error("a value that is not a record is in the record's place");
+      const cause = new Error(notARecord);
       this.lastFailure = { kind: "rejected", cause, misconfigured: false };
     }
     this.end(kind === "unrecordable" ? "unconfirmed" : kind);

@@ -10,6 +10,10 @@ export const longestTtlMs = 300_000;
 /** The longest cooldown, in milliseconds. */
 export const longestCooldownMs = 60_000;
 
+/** Why a submission cannot be looked up or recorded where something else is in its record's place. */
+export const notARecord =
+  "the record's key has a value that submit-lock did not write. Delete it, or set another keyPrefix";
+
 /** The time bounds of one `SubmitLock`, in ms. One object each: a store may group by it. */
 export interface LockTimes {
   /** How long a key lives after an acquire and after an extend. */

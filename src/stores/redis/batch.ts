@@ -1,6 +1,6 @@
 import type { LockCommand, LockRequest, NoAnswer } from "../../lock/store.ts";
 import type { ServerPort } from "./clients/port.ts";
-import { leastToken } from "./commands/acquire.ts";
+import { tokenIn } from "./commands/acquire.ts";
 import type { Command } from "./commands/command.ts";
 import type { CallResult } from "./connection.ts";
 import type { ConnectionPair, Route } from "./connection-pair.ts";
@@ -38,7 +38,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
   constructor(
     command: Command<Request, Reply>,
     connections: ConnectionPair,
-    confirmed: Confirmed | undefined,
+    confirmed?: Confirmed,
     callsAtOnce: number = defaultCallsAtOnce,
   ) {
     this.#command = command;
@@ -170,7 +170,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
         continue;
       }
       // A confirm returns the token of the first write; Redis' clock may have been set back since.
-      if (typeof code === "number" && code <= -leastToken) clock.hear(route.node, -code);
+      if (!(code instanceof Error)) clock.hear(route.node, tokenIn(code));
       const entryReply =
         code instanceof Error
           ? toNoAnswer({ kind: "error", error: code })

@@ -9,7 +9,6 @@ import {
   type LockCommand,
   type LockRequest,
   type LockStore,
-  type NoAnswer,
   type OwnedReply,
   type ReleaseRequest,
 } from "../../lock/store.ts";
@@ -21,7 +20,6 @@ import type { ClientPort } from "./clients/port.ts";
 import { portOf, type RedisClient } from "./clients/port-of.ts";
 import { recordsProblemOf } from "./cluster.ts";
 import { acquireCommand, acquireOnceCommand, lookUpCommand } from "./commands/acquire.ts";
-import type { Command } from "./commands/command.ts";
 import { completeCommand, recordCommand } from "./commands/complete.ts";
 import { freeCommand, inspectCommand } from "./commands/on-call.ts";
 import { extendCommand, releaseCommand } from "./commands/release.ts";
@@ -41,7 +39,6 @@ export interface RedisStoreOptions {
 
 const names = ["ackReplicas"] as const satisfies readonly (keyof RedisStoreOptions)[];
 
-/** @throws InvalidOptionError naming the option, what was expected and what came. */
 function resolveRedisOptions(client: ClientPort, options: RedisStoreOptions): RedisStoreOptions {
   checkOptionNames("RedisStore", options, names);
   const { ackReplicas } = options;
@@ -54,6 +51,28 @@ function resolveRedisOptions(client: ClientPort, options: RedisStoreOptions): Re
     );
   }
   return { ackReplicas };
+}
+
+/**
+ * As a flush writes them. Releases before acquires: a submit in the same turn finds a free key.
+ *
+ * @param confirmed with `ackReplicas`: replicas confirm many locks at once, so one call at a time
+ *   then releases them, and one takes the next.
+ */
+function batchesOf(connections: ConnectionPair, confirmed: Confirmed | undefined) {
+  const calls = confirmed && 1;
+  return {
+    complete: new CommandBatch(completeCommand, connections, confirmed),
+    // Replicas confirm a complete in two steps after its second step, the release.
+    record: new CommandBatch(recordCommand, connections),
+    release: new CommandBatch(releaseCommand, connections, undefined, calls),
+    extend: new CommandBatch(extendCommand, connections),
+    acquire: new CommandBatch(acquireCommand, connections, confirmed, calls),
+    acquireOnce: new CommandBatch(acquireOnceCommand, connections, confirmed, calls),
+    lookUp: new CommandBatch(lookUpCommand, connections),
+    inspect: new CommandBatch(inspectCommand, connections),
+    free: new CommandBatch(freeCommand, connections),
+  };
 }
 
 /**
@@ -71,17 +90,17 @@ export class RedisStore implements LockStore {
   readonly recordsProblem: string | undefined;
   /** Only with `ackReplicas`. */
   readonly #replicas: ReplicaWait | undefined;
-  /** By command, in the order in which a flush writes them. */
-  readonly #batches = new Map<unknown, CommandBatch<never, never>>();
+  readonly #batches: ReturnType<typeof batchesOf>;
+  readonly #inOrder: readonly { flush(): void }[];
   /** On a Cluster, the commands whose complete was written before; a copy goes in two steps. */
   readonly #completed = new WeakSet<LockCommand>();
   #areCompletesToFlush = false;
-  /** How many requests wait for the next `#flush`. Completes are not counted. */
+  /** How many requests wait for the next `#flush`, completes left out. */
   #waiting = 0;
 
   /**
-   * @param client a client of ioredis or of node-redis. A client of node-redis has to be connected by the
-   * application: the store does not call its `connect()`.
+   * @param client a client of ioredis or of node-redis. The application connects one of node-redis:
+   *   the store does not call its `connect()`.
    * @throws InvalidOptionError for any other client, and for an invalid option.
    */
   constructor(client: RedisClient, options: RedisStoreOptions = {}) {
@@ -91,21 +110,8 @@ export class RedisStore implements LockStore {
     this.#connections = ConnectionPair.of(port);
     this.recordsProblem = recordsProblemOf(port);
     if (ackReplicas !== undefined) this.#replicas = ReplicaWait.of(port, ackReplicas);
-    for (const command of commands) {
-      // Replicas confirm a complete in two steps after its second step, the release.
-      const isConfirmed = ackReplicas !== undefined && command !== recordCommand;
-      // Replicas confirm many locks at once, which one call then releases, and one takes the next.
-      const calls = isConfirmed && confirmedTogether.has(command) ? 1 : undefined;
-      this.#batches.set(
-        command,
-        new CommandBatch(
-          command as Command<never, never>,
-          this.#connections,
-          isConfirmed ? this.#confirmed : undefined,
-          calls,
-        ),
-      );
-    }
+    this.#batches = batchesOf(this.#connections, this.#replicas && this.#confirmed);
+    this.#inOrder = Object.values(this.#batches);
   }
 
   acquire(request: AcquireRequest): void {
@@ -113,24 +119,25 @@ export class RedisStore implements LockStore {
     // Rule 21: a look-up takes nothing, so it needs no replica.
     const refusal = onlyLooks ? undefined : this.#replicas?.refusal();
     if (refusal !== undefined) request.answer(refusal);
-    else if (onlyLooks) this.#add(lookUpCommand, request);
-    else this.#add(command.submission === undefined ? acquireCommand : acquireOnceCommand, request);
+    else if (onlyLooks) this.#add(this.#batches.lookUp, request);
+    else if (command.submission === undefined) this.#add(this.#batches.acquire, request);
+    else this.#add(this.#batches.acquireOnce, request);
   }
 
   extend(request: LockRequest<OwnedReply>): void {
-    this.#add(extendCommand, request);
+    this.#add(this.#batches.extend, request);
   }
 
   release(request: ReleaseRequest): void {
-    this.#add(releaseCommand, request);
+    this.#add(this.#batches.release, request);
   }
 
   inspect(request: InspectRequest): void {
-    this.#add(inspectCommand, request);
+    this.#add(this.#batches.inspect, request);
   }
 
   free(request: FreeRequest): void {
-    this.#add(freeCommand, request);
+    this.#add(this.#batches.free, request);
   }
 
   /**
@@ -140,7 +147,7 @@ export class RedisStore implements LockStore {
   complete(request: CompleteRequest): void {
     const { command } = request;
     if (this.#completed.has(command)) this.#completeInSteps(request);
-    else this.#batchOf(completeCommand).add(request);
+    else this.#batches.complete.add(request);
     if (this.#connections.isCluster) this.#completed.add(command);
     if (this.#areCompletesToFlush) return;
     this.#areCompletesToFlush = true;
@@ -149,33 +156,30 @@ export class RedisStore implements LockStore {
 
   readonly #flushCompletes = (): void => {
     this.#areCompletesToFlush = false;
-    this.#batchOf(completeCommand).flush();
-    this.#batchOf(recordCommand).flush();
+    this.#batches.complete.flush();
+    this.#batches.record.flush();
   };
 
   /**
    * Rule 16: record, then release. While a Cluster moves a slot, it may refuse two keys of it at
-   * once (TRYAGAIN) and take each alone. ioredis tries again for longer than a request may take, so
-   * a complete that is written again goes in two steps, whatever became of the first copy.
+   * once (TRYAGAIN) and take each alone. So a complete that is written again goes in two steps,
+   * whatever became of the first copy, which ioredis may be repeating.
    */
   #completeInSteps(request: CompleteRequest): void {
     const { command, cooldownUntilMs, expiresAtMs, record } = request;
-    const release = (recorded: Exclude<CompleteReply, NoAnswer>) =>
-      this.release({
-        command,
-        deadlineMs: undefined,
-        cooldownUntilMs,
-        answer: (released) => {
-          const isWhole = recorded.kind === "late" && released.kind === "done";
-          const whole = isWhole ? { ...recorded, kind: "recorded" as const } : recorded;
-          const reply = isNoAnswer(released) ? released : whole;
-          if (!this.#confirmed(request, reply)) request.answer(reply);
-        },
-      });
-    const answer = (recorded: CompleteReply) =>
-      isNoAnswer(recorded) ? request.answer(recorded) : release(recorded);
+    const ended = (recorded: CompleteReply, released: OwnedReply): void => {
+      const isWhole = recorded.kind === "late" && released.kind === "done";
+      const whole = isWhole ? { ...recorded, kind: "recorded" as const } : recorded;
+      const reply = isNoAnswer(released) ? released : whole;
+      if (!this.#confirmed(request, reply)) request.answer(reply);
+    };
     const unstamped = { command, deadlineMs: undefined };
-    this.#batchOf(recordCommand).add({ ...unstamped, record, expiresAtMs, answer });
+    const answer = (recorded: CompleteReply): void => {
+      const released = (reply: OwnedReply) => ended(recorded, reply);
+      if (isNoAnswer(recorded)) request.answer(recorded);
+      else this.release({ ...unstamped, cooldownUntilMs, answer: released });
+    };
+    this.#batches.record.add({ ...unstamped, record, expiresAtMs, answer });
   }
 
   attach(onReady: () => void): () => Promise<void> {
@@ -189,10 +193,7 @@ export class RedisStore implements LockStore {
     };
   }
 
-  /**
-   * Rule 21: takes over the answer to an acquire whose owner id has the lock, or a complete whose
-   * record stands, until enough replicas have it. Fewer is `unknown`: the lock asks again.
-   */
+  /** Rule 21: delays the answer until enough replicas have confirmed the lock or the record. */
   readonly #confirmed: Confirmed = (request, reply) => {
     const { command } = request;
     const { kind } = reply;
@@ -208,24 +209,13 @@ export class RedisStore implements LockStore {
     return true;
   };
 
-  #batchOf<Request extends LockRequest<Reply | NoAnswer>, Reply>(
-    command: Command<Request, Reply>,
-  ): CommandBatch<Request, Reply> {
-    return this.#batches.get(command) as unknown as CommandBatch<Request, Reply>;
-  }
-
   /**
-   * While nothing is in flight, a command is written as soon as the code that asked for it has run to
-   * its end, together with the other commands of that code: a lone one waits for nothing. Otherwise
-   * there is more traffic, and it waits for the end of its turn of the event loop, to share a call.
-   *
-   * A call may carry the commands of many requests, so it is written in the context of none of them.
+   * While nothing is in flight, a request is written as soon as the code that made it has run to its
+   * end. Otherwise it waits for the end of its turn of the event loop, to share a call with others;
+   * such a call is written in the context of none of them.
    */
-  #add<Request extends LockRequest<Reply | NoAnswer>, Reply>(
-    command: Command<Request, Reply>,
-    request: Request,
-  ): void {
-    (this.#batches.get(command) as CommandBatch<never, never>).add(request as never);
+  #add<Request>(batch: { add(request: Request): void }, request: Request): void {
+    batch.add(request);
     if (++this.#waiting > 1) return;
     if (this.#connections.inFlight === 0) inNeutralContext(process.nextTick, this.#flush);
     else inNeutralContext(setImmediate, this.#flush);
@@ -236,28 +226,9 @@ export class RedisStore implements LockStore {
     this.#waiting = 0;
     const uncork = isLone || !this.#connections.isCluster ? undefined : this.#client.cork?.();
     try {
-      for (const batch of this.#batches.values()) batch.flush();
+      for (const batch of this.#inOrder) batch.flush();
     } finally {
       uncork?.();
     }
   };
 }
-
-/** As a flush writes them. Releases before acquires: a submit in the same turn finds a free key. */
-const commands: readonly unknown[] = [
-  completeCommand,
-  recordCommand,
-  releaseCommand,
-  extendCommand,
-  acquireCommand,
-  acquireOnceCommand,
-  lookUpCommand,
-  inspectCommand,
-  freeCommand,
-];
-
-const confirmedTogether: ReadonlySet<unknown> = new Set([
-  releaseCommand,
-  acquireCommand,
-  acquireOnceCommand,
-]);

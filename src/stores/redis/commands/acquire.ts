@@ -1,4 +1,4 @@
-import type { AcquireReply, LockRequest } from "../../../lock/store.ts";
+import { type AcquireReply, type LockRequest, notARecord } from "../../../lock/store.ts";
 import { unexpectedReply } from "../no-answers.ts";
 import {
   type CallSettings,
@@ -13,14 +13,24 @@ import {
 } from "./command.ts";
 import { longestLife } from "./on-call.ts";
 
-/** Reads the arguments that both scripts have, and defines `acquire`, which tries for one lock. */
+/** Codes below 0 that carry a number are this less the number. A token is higher than the rest. */
+const sameSubmission = -1_000;
+const cooldown = -1_000_000_000;
+/** In µs since 1970: the clocks of September 2001 passed it. */
+const leastToken = 1e15;
+
+/** The fencing token in the code of a lock that is ours already; 0 for any other code. */
+export function tokenIn(code: number | string): number {
+  return typeof code === "number" && code <= -leastToken ? -code : 0;
+}
+
+/** The part that both scripts have. */
 const acquire = /* lua */ `
 ${longestLife}
--- Rule 2: a request after its deadline, or before its window, takes nothing.
+-- Rule 2: nothing is taken after the deadline, or before the window.
 local left = tonumber(ARGV[1]) - now
 local in_time = left >= 0 and left <= tonumber(ARGV[2])
--- Rule 20: higher than any token or clock that this process has heard from this node. A floor that
--- is 60 s ahead or more is ignored: a clock was wrong, and would make all later tokens as wrong.
+-- Rule 20: a floor of 60 s ahead comes of a wrong clock, and would make all later tokens as wrong.
 local token = time[1] * 1000000 + time[2]
 local floor_us = tonumber(ARGV[5])
 if floor_us >= token and floor_us < token + 60000000 then
@@ -30,8 +40,7 @@ local behind = ':' .. string.format('%.0f', token) .. ':' .. ARGV[6]
 local replies = { now, token }
 -- Tries for one lock. Returns a code of acquireScript or an error, and the value of another's lock.
 local function acquire(key, owner_id, value)
-  -- One command where the key is free. If SET takes nothing or fails, GET below decides the code.
-  -- (Where GET alone is not permitted, the release fails: check() of the lock finds that at boot.)
+  -- If SET takes nothing or fails, GET decides the code.
   local reply = in_time and redis.pcall('SET', key, value, 'PX', ARGV[4], 'NX')
   if reply and reply.ok then
     wrote = true
@@ -45,16 +54,14 @@ local function acquire(key, owner_id, value)
     return held
   end
   if not held then
-    -- Free: SET's error, or else the request was out of its window.
     return reply or -3
   end
-  -- Rule 4: a confirm finds its own owner id, and leaves the life and the token as they are.
+  -- Rule 4: a confirm leaves its own life and token as they are.
   if string.sub(held, 1, 36) == owner_id then
     return -tonumber(string.sub(held, 38, string.find(held, ':', 38, true) - 1))
   end
   reply = redis.pcall('PTTL', key)
-  -- Rule 18: if Redis' clock was set back, no user waits longer than the lock was meant to live.
-  -- Its holder, if alive, counts from an earlier moment. Where PEXPIRE is refused, the life stays.
+  -- Rule 18: Redis' clock was set back. Where PEXPIRE is refused, the life stays.
   local most = longest_life(held)
   if most and not failed(reply) and (reply < 0 or reply > most) then
     if not failed(redis.pcall('PEXPIRE', key, most)) then
@@ -62,11 +69,11 @@ local function acquire(key, owner_id, value)
       reply = most
     end
   end
-  -- Rule 19: a cooldown has codes of its own, because there is no holder.
+  -- Rule 19: a cooldown has no holder.
   if string.sub(held, 1, 9) == 'cooldown:' and not failed(reply) and reply >= 0 then
-    return -1e9 - reply
+    return ${cooldown} - reply
   end
-  -- Rule 18: a foreign key without an expiry (SETNX, and no EXPIRE) would block its user forever.
+  -- Rule 18: a foreign key without an expiry would block its user forever.
   if not failed(reply) and reply < 0 then
     reply = redis.pcall('PEXPIRE', key, ARGV[3])
     if not failed(reply) then
@@ -91,7 +98,7 @@ end
  *
  * Returns the clock, the token of a lock that is taken, then for each entry:
  *   -1 taken: it was free and in time, and holds the owner id now
- *   -1e9 and below, to -1e15: contended by a cooldown, which has -reply - 1e9 ms to last
+ *   -1e9 and below, to -1e15: contended by a cooldown, and -1e9 less the ms that it lasts
  *   below -1e15 mine: it held this owner id already, with the token -reply; nothing was written
  *   -3 out of its window: free, or just run out, but the request came too late or too early; nothing
  *      was written
@@ -103,22 +110,19 @@ ${common}
 ${acquire}
 for i, key in ipairs(KEYS) do
   local owner_id = ARGV[6 + i]
-  -- Submission and fingerprint, the last two fields, are empty.
   local reply = acquire(key, owner_id, owner_id .. behind .. ':')
 ${endOfEntry(2)}
 end
 return replies
 `);
 
-/** The lock of one entry with a submission. */
 const once = /* lua */ `
 ${acquire}
--- Two fingerprints are compared only where both are there.
+-- 22 dashes stand for no fingerprint, which is equal to any.
 local function differ(one, other)
   local none = string.rep('-', 22)
   return one ~= other and one ~= none and other ~= none
 end
--- A lock's value ends with its submission and fingerprint, 22 characters each.
 local function acquire_once(key, owner_id, submission, fingerprint)
   local value = owner_id .. behind .. submission .. ':' .. fingerprint
   local reply, held = acquire(key, owner_id, value)
@@ -127,7 +131,7 @@ local function acquire_once(key, owner_id, submission, fingerprint)
       return -6
     end
     if not failed(reply) then
-      return -1000 - reply
+      return ${sameSubmission} - reply
     end
   end
   return reply
@@ -146,7 +150,7 @@ end
  *   -5 mismatched: completed with another fingerprint
  *   -6 mismatched: the holder is at work on this id with another fingerprint
  *   -7 a value that is not a record is in the record's place; nothing was written
- *   -1000 and below: the holder is at work on this very submission, and has -reply - 1000 ms to live
+ *   -1000 and below: the holder is at work on this very submission: -1000 less the ms to live
  */
 export const acquireOnceScript: string = sent(/* lua */ `
 ${common}
@@ -180,7 +184,6 @@ return replies
 
 function head({ command, deadlineMs, floorUs }: CallSettings): (string | number)[] {
   const { ttlMs, maxHoldMs, acquireTimeoutMs } = command.times;
-  // Rule 2: the second is the window. The last ends the value, for rule 18 and for inspect.
   const tail = `${ttlMs}:${maxHoldMs}:${command.holder}:`;
   return [deadlineMs, 2 * acquireTimeoutMs, maxHoldMs, ttlMs, floorUs, tail];
 }
@@ -219,9 +222,6 @@ export const lookUpCommand: Command<LockRequest<AcquireReply>, AcquireReply> = {
   head: (settings) => head({ ...settings, deadlineMs: 0 }),
 };
 
-/** Every token is higher, in µs since 1970: the clocks of September 2001 passed it. */
-export const leastToken = 1e15;
-
 /** A grant is −1 or minus a token, which no proxy, test double or `null` yields by accident. */
 export function acquireReply({ code, fencingToken, redisTimeMs }: EntryReply): AcquireReply {
   const storeTimeMs = redisTimeMs;
@@ -237,16 +237,13 @@ export function acquireReply({ code, fencingToken, redisTimeMs }: EntryReply): A
       return { kind: "mismatched", inFlight: false, storeTimeMs };
     case -6:
       return { kind: "mismatched", inFlight: true, storeTimeMs };
-    case -7: {
-      const cause = new Error("the key of this submission's record holds another value");
-      return { kind: "rejected", cause, misconfigured: false };
-    }
+    case -7:
+      return { kind: "rejected", cause: new Error(notARecord), misconfigured: false };
   }
   if (code >= 0) return { kind: "contended", expiresInMs: code, storeTimeMs };
-  if (code <= -leastToken) return { kind: "mine", storeTimeMs, fencingToken: -code };
-  if (code <= -1e9) {
-    return { kind: "contended", expiresInMs: -1e9 - code, isCooldown: true, storeTimeMs };
-  }
-  if (code > -1_000) return unexpectedReply(code);
-  return { kind: "contended", expiresInMs: -1_000 - code, sameSubmission: true, storeTimeMs };
+  if (code <= -leastToken) return { kind: "mine", storeTimeMs, fencingToken: tokenIn(code) };
+  if (code > sameSubmission) return unexpectedReply(code);
+  const isCooldown = code <= cooldown;
+  const expiresInMs = (isCooldown ? cooldown : sameSubmission) - code;
+  return { kind: "contended", expiresInMs, isCooldown, sameSubmission: !isCooldown, storeTimeMs };
 }

@@ -8,7 +8,7 @@ export const maxRecords = 16;
 
 /** The part of a call that is equal for all its entries. */
 export interface CallSettings {
-  /** The first entry's command. All entries share its times and holder. */
+  /** The first entry's: all entries share its times and holder. */
   readonly command: LockCommand;
   /** By Redis' clock, in whole milliseconds. */
   readonly deadlineMs: number;
@@ -54,14 +54,12 @@ export function sent(script: string): string {
 }
 
 /**
- * Every script is for one entry or many, and every entry is independent of its neighbours. Every
- * reply begins with Redis' own clock in milliseconds, read before the first write: rules 6 and 12 go
- * by it.
+ * Every script is for one entry or many, which are independent. Every reply begins with Redis' own
+ * clock in milliseconds, read before the first write: rules 6 and 12 go by it.
  *
- * A refusal (a missing permission, no memory, a read-only replica) fails the whole call as long as
- * nothing has been written: an error of the call means that nothing was taken, and ioredis treats
- * it as any other. Once something has been written, and always in a {@link gatheredForm}, an error
- * is the answer of its own entry only.
+ * A refusal (a missing permission, no memory, a replica) is an error of the whole call as long as
+ * nothing has been written. Afterwards, and always in a {@link gatheredForm}, it is the answer of
+ * its own entry.
  */
 export const common: string = /* lua */ `
 local time = redis.call('TIME')
@@ -70,29 +68,23 @@ local wrote = false
 local function failed(reply)
   return type(reply) == 'table' and reply.err ~= nil
 end
--- The key holds no string: a finding about its own entry, which never fails the call.
+-- The key holds no string, which never fails the call.
 local function odd(reply)
   return failed(reply) and string.find(reply.err, 'WRONGTYPE', 1, true)
 end
 `;
 
-/**
- * The end of an entry: its result takes its place among the replies.
- *
- * @param headLength how many numbers the replies begin with.
- */
+/** The end of an entry. @param headLength how many numbers the replies begin with. */
 export function endOfEntry(headLength: number): string {
   return `${failsTheCall}replies[i + ${headLength}] = reply\n`;
 }
 
-/** As long as the script has written nothing, an entry's error is the reply of the whole call. */
 const failsTheCall = "if failed(reply) and not wrote then\nreturn reply\nend\n";
 
 /**
- * Rule 23: the script for a call that declares no key. The keys are the last of ARGV, and behind them is
- * their number. Every error is that of its own entry, whatever was written for others. None of
- * the scripts ends an entry with an error once it has written for it, so an error always means that
- * this entry was not executed.
+ * Rule 23: the script for a call that declares no key. The keys are the last of ARGV, and behind them
+ * is their number. No script ends an entry with an error once it has written for it, so an error
+ * always means that this entry was not executed.
  */
 export function gatheredForm(script: string): string {
   return `local KEYS = {}

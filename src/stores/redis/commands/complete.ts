@@ -17,10 +17,7 @@ export interface RecordRequest extends LockRequest<CompleteReply> {
   readonly expiresAtMs: number;
 }
 
-/**
- * Writes the record of one entry and returns a code of recordScript. Rule 15, in this order: its
- * own record, then too late, and only then another's record.
- */
+/** Rule 15, in this order: its own record, then too late, and only then another's record. */
 const keep = /* lua */ `
 local function keep(record, owner_id, text, expires)
   local kept = redis.pcall('GET', record)
@@ -37,8 +34,7 @@ local function keep(record, owner_id, text, expires)
   elseif kept then
     return -2
   end
-  -- Rule 16: a full Redis refuses only the first write of a script, and only one that needs memory.
-  -- This DEL finds nothing, and needs none.
+  -- Rule 16: a full Redis refuses only a first write that needs memory. This finds nothing.
   redis.pcall('DEL', record)
   local reply = redis.pcall('SET', record, text, 'PX', string.format('%.0f', expires))
   if failed(reply) then
@@ -84,7 +80,6 @@ for i = 1, #KEYS / 2 do
   end
   -- Rule 16: the lock goes last, whatever the code (0, -2, -4 too). With an error it stays.
   if mine and not failed(reply) then
-    -- Rule 19: a cooldown only by the holder.
     let_go(key, owner_id, tonumber(ARGV[4 * i]) - now)
   end
 ${endOfEntry(1)}
@@ -123,7 +118,6 @@ export const completeCommand: Command<CompleteRequest, CompleteReply> = {
   read: completeReply,
 };
 
-/** Writes the record alone, where there is none, while a Cluster moves the slot: a release follows. */
 export const recordCommand: Command<RecordRequest, CompleteReply> = {
   script: recordScript,
   headLength: 1,

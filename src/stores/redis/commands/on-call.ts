@@ -13,10 +13,7 @@ import { type Command, common, maxEntries, sent } from "./command.ts";
 
 const uuid: string = [8, 4, 4, 4, 12].map((digits) => "%x".repeat(digits)).join("%-");
 
-/**
- * Returns the owner id in a value as a lease's, a tombstone's or a cooldown's, else nil. Any
- * value that begins with a UUID counts as a lease: a holder of another library may live.
- */
+/** Any value that begins with a UUID counts as a lease: a holder of another library may live. */
 const whose: string = /* lua */ `
 local function whose(held)
   local lease = string.match(held, '^(${uuid})')
@@ -122,7 +119,7 @@ local named = lease or freed or cooldown or redis.sha1hex(odd(held) and key or h
 if string.sub(named, 1, string.len(id)) ~= id then
   return { now, -1 }
 end
--- Rule 19: without ARGV[5], what may have a living holder is not deleted, nor its tombstone.
+-- Rule 19: a lease may have a living holder.
 if ARGV[5] == '1' or not (lease or freed) then
   local reply = redis.pcall('DEL', key)
   if failed(reply) then
@@ -137,17 +134,16 @@ end
 local most = longest_life(held)
 local life = left
 if left < 0 then
-  -- For a lease its own ttlMs, if the value has one: its holder believes in no more.
+  -- Its own ttlMs, if the value has one: the holder believes in no more.
   life = lease and most or tonumber(ARGV[4])
 elseif most and left > most then
-  -- Rule 18: Redis' clock was set back.
-  life = most
+  life = most -- Rule 18.
 end
 if lease or life ~= left then
   -- PEXPIRE of 0 would delete the key.
   left = math.max(life, 1)
-  -- Rule 16: a full Redis refuses only the first write of a script, and only one that needs memory.
-  -- PEXPIRE needs none, and takes no life away that the holder counts on.
+  -- Rule 16: a full Redis refuses only a first write that needs memory. PEXPIRE needs none, and
+  -- takes no life away that the holder counts on.
   local reply = redis.pcall('PEXPIRE', key, string.format('%.0f', left))
   if failed(reply) then
     return reply
@@ -181,7 +177,6 @@ export const inspectCommand: Command<InspectRequest, InspectReply> = {
   },
 };
 
-/** One key a call: a person frees one lock at a time. */
 export const freeCommand: Command<FreeRequest, FreeReply> = {
   script: freeScript,
   headLength: 1,
@@ -224,7 +219,6 @@ function inspectionOf(text: number | string, storeTimeMs: number): Inspection | 
   }
 }
 
-/** Does not match a lock of 0.1, which is an owner id and nothing else. */
 const lockValue = /^.{36}:(\d{16}):(\d+):(\d+):([^:]*):/s;
 
 function heldOf(value: string, expiresInMs: number, storeTimeMs: number): Inspection {

@@ -34,7 +34,6 @@ function ofOwner(mine: string): string {
     end
   elseif string.sub(held, 1, 36) == owner_id then
 ${mine}
-  -- Rule 19: a tombstone is left alone.
   elseif string.sub(held, 1, 43) == 'freed:' .. owner_id .. ':' then
     reply = -2
   end
@@ -70,24 +69,21 @@ end
 return replies
 `);
 
-/**
- * Lets go of a lock that holds the owner id, with a cooldown of `left` ms, or without one for 0 or
- * less. Returns 1, or the error of the deletion.
- */
+/** Returns 1, or the error of the deletion. A cooldown of 0 ms or less is none. */
 export const letGo: string = /* lua */ `
 local function let_go(key, owner_id, left)
   local cooldown = left > 0 and 'cooldown:' .. owner_id
-  -- Rule 19: a cooldown ends at an absolute time, further off once Redis' clock was set back.
+  -- Rule 19: its absolute end is further off once Redis' clock was set back.
   local life = cooldown and string.format('%.0f', math.min(left, ${longestCooldownMs}))
   if cooldown then
-    -- Rule 16: over the lock, because a deleted key is not written while a Cluster moves the slot.
+    -- Rule 16: a deleted key is not written again while a Cluster moves the slot.
     local reply = redis.pcall('SET', key, cooldown, 'PX', life, 'XX')
     if reply and reply.ok then
       wrote = true
       return 1
     end
   end
-  -- Rule 16: a full Redis refuses only a first write that needs memory: DEL, then the cooldown.
+  -- Rule 16: a full Redis refuses only a first write that needs memory.
   local reply = redis.pcall('DEL', key)
   if not failed(reply) then
     wrote = true
@@ -100,12 +96,11 @@ end
 `;
 
 /**
- * Compare and delete: only the owner's key is ever deleted. A cooldown is Redis' time, in ms, until
- * which the key then refuses every acquire. It is absolute and equal in every copy, so that a late
- * copy does not lengthen it.
+ * Compare and delete: only the owner's key is ever deleted. The end of a cooldown is absolute and
+ * equal in every copy, so that a late copy does not lengthen it.
  *
  * KEYS: one an entry.
- * ARGV: for each entry the owner id, and the end of the cooldown (0: none).
+ * ARGV: for each entry the owner id, and Redis' time in ms at which the cooldown ends (0: none).
  *
  * Returns the clock, then the code of each entry: 1 says that it was deleted, or that an earlier copy
  * has left this cooldown.

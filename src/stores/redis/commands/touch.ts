@@ -1,9 +1,8 @@
 import { common, endOfEntry, sent } from "./command.ts";
 
 /**
- * Checks that each owner id's lock or record is there, and sets the rest of one key's life again:
- * `WAIT` counts the replicas that have the last write of its connection, which this is. Replicas
- * have their master's writes in order, so one write is enough for all that are there.
+ * Rule 21: checks that each owner id's lock or record is there, and sets the rest of one key's life
+ * again. Replicas have their master's writes in order, so one write is enough for all.
  *
  * KEYS: the lock or the record of each entry.
  * ARGV: the owner id of each entry.
@@ -31,8 +30,7 @@ for i, key in ipairs(KEYS) do
       if reply == -1 then
         reply = 0
       elseif not failed(reply) then
-        -- Needs no memory, so a full Redis takes it. 0 would delete the key. Time that passes
-        -- between PTTL and PEXPIRE lengthens the key's life, and never shortens it.
+        -- Needs no memory, so a full Redis takes it. 0 would delete the key.
         reply = redis.pcall('PEXPIRE', key, math.max(reply, 1))
         wrote = not failed(reply)
       end

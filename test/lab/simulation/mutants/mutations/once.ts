@@ -155,14 +155,14 @@ export const onceMutations: readonly Mutation[] = [
     name: "in two steps, the release comes before the record",
     rule: "16",
     in: "completeInSteps",
-    find: "this.#batchOf(recordCommand).add(",
+    find: "this.#batches.record.add(",
     replace: `((late: any) =>
       this.release({
         command,
         deadlineMs: undefined,
         cooldownUntilMs,
         answer: () =>
-          this.#batchOf(recordCommand).add({ ...late, answer: (reply: any) => request.answer(reply) }),
+          this.#batches.record.add({ ...late, answer: (reply: any) => request.answer(reply) }),
       }))(`,
   },
 ];
