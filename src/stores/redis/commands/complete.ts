@@ -118,6 +118,7 @@ export const completeCommand: Command<CompleteRequest, CompleteReply> = {
   read: completeReply,
 };
 
+/** The first of two steps, while a Cluster moves the slot: a release follows. */
 export const recordCommand: Command<RecordRequest, CompleteReply> = {
   script: recordScript,
   headLength: 1,

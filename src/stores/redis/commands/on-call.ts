@@ -177,6 +177,7 @@ export const inspectCommand: Command<InspectRequest, InspectReply> = {
   },
 };
 
+/** One key a call: a person frees one lock at a time. */
 export const freeCommand: Command<FreeRequest, FreeReply> = {
   script: freeScript,
   headLength: 1,
