@@ -225,7 +225,7 @@ describe.each(redisClients)("records on one server, with $name", ({ connect, rig
         // Half a record is somebody's record, as far as a script can see.
         if (what !== "half a record") {
           expect(await lease.complete(answer)).toBe("unconfirmed");
-          expect(complete[0]?.cause?.message).toMatch(/not a record/);
+          expect(complete[0]?.cause?.message).toMatch(/submit-lock did not write. Delete it/);
           expect(await redis.dump(late)).toEqual(was);
           expect(await redis.exists(lease.key)).toBe(false);
         }
