@@ -16,7 +16,7 @@ import type {
 } from "../lock/store.ts";
 import { checkOptionNames, warnOnce } from "../validation.ts";
 
-/** A key's content: a lease, or its tombstone or cooldown. `…At` is by the monotonic clock. */
+/** A lease, or its tombstone or cooldown. `…At` is by the monotonic clock. */
 interface Entry {
   readonly state: "held" | "freed" | "cooldown";
   readonly ownerId: string;
@@ -43,7 +43,6 @@ export class MemoryStore implements LockStore {
   readonly #entries = new Map<string, Entry>();
   readonly #records = new Map<string, { readonly text: string; readonly expiresAt: number }>();
   #lastToken = 0;
-  /** How many entries there may be before the expired ones are swept out. */
   #sweepAt = 1_000;
 
   constructor(options: Record<never, never> = {}) {
@@ -120,7 +119,6 @@ export class MemoryStore implements LockStore {
     request.answer({ kind, storeTimeMs: now });
   }
 
-  /** There is no connection that could come up, and nothing to close. */
   attach(): () => Promise<void> {
     return () => Promise.resolve();
   }
@@ -218,7 +216,7 @@ function recordKey({ key, submission }: LockCommand): string {
   return `${key}:${submission?.id}`;
 }
 
-/** Positions in a record, whose first character is the version of its layout. */
+/** Positions in a record. */
 const fingerprintAt = 1;
 const ownerIdAt = 23;
 const noFingerprint = "-".repeat(22);

@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type LockStore, RedisStore } from "../../src/index.ts";
 import { portOf } from "../../src/stores/redis/clients/port-of.ts";
+import { slotOf } from "../../src/stores/redis/clients/slots.ts";
 import { acquireOnceScript, acquireScript } from "../../src/stores/redis/commands/acquire.ts";
-import { ConnectionPair } from "../../src/stores/redis/connection-pair.ts";
 import { asking } from "../support/asking.ts";
 import {
   closeClients,
@@ -131,9 +131,8 @@ describe.each(clusterClients)("rule 20: on a Cluster, with $name", ({ name, conn
       const heard = new Map<string, number>();
       // The question whether a node takes calls without keys has one argument.
       for (const { argv, reply } of calls.filter((call) => call.argv.length > 4)) {
-        const pair = ConnectionPair.of(portOf(client));
         const key = argv[2] === "0" ? argv.at(-2) : argv[3];
-        const node = pair.nodeOf(pair.slotOf(key as string));
+        const node = portOf(client).nodeOf(slotOf(key as string));
         const [, token = 0] = (await reply) as number[];
         const floor = floorOf(argv);
         const highest = heard.get(node) ?? 0;

@@ -13,16 +13,10 @@ import { toNoAnswer, unexpectedReply } from "./no-answers.ts";
  */
 const defaultCallsAtOnce = 4;
 
-/**
- * Up to so many entries go in one call, up to twice as many in two, and so on: a call takes about
- * 7 µs of this process and an entry 1.3 µs (bench/results.md), so many small calls would cost more.
- */
+/** A second call for more entries than these: a call takes about 7 µs of this process, an entry 1.3. */
 const leastEntries = 8;
 
-/**
- * The requests of one command that one turn of the event loop made, written in few calls: a call
- * costs more than a key. A lone request waits at most for the end of its own turn.
- */
+/** The requests of one command that one turn of the event loop made, written in few calls. */
 export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> {
   readonly #command: Command<Request, Reply>;
   readonly #connections: ConnectionPair;
@@ -31,10 +25,6 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
   readonly #recordKey: (command: LockCommand) => string;
   #waiting: Request[] = [];
 
-  /**
-   * @param confirmed rule 21: returns true where it answers the request itself, later.
-   * @param callsAtOnce how many calls should be in flight to a node.
-   */
   constructor(
     command: Command<Request, Reply>,
     connections: ConnectionPair,
@@ -117,8 +107,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     const { keys, args } = this.#written(requests, node);
     const sentAt = performance.now();
     const answered = (result: CallResult): void => {
-      // Rule 2: nothing was executed, so the next write is the only one that can take effect, and
-      // rule 9 chooses its connection anew.
+      // Rule 2: nothing was executed. Rule 9 chooses the connection anew.
       if (result.kind === "not-loaded") this.#write(requests);
       else if (result.kind === "value") this.#answered(requests, result.value, route, sentAt);
       else answerAll(requests, toNoAnswer(result));
@@ -139,7 +128,6 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     // time. Written again it keeps its deadline: a retire may be waiting for that one.
     const deadlineMs = first ?? clock.now() + command.times.acquireTimeoutMs;
     const keys: string[] = [];
-    // Only an acquire gives tokens.
     const floorUs = this.#command.headLength === 2 ? clock.floorUs(node) : 0;
     const args = this.#command.head?.({ command, deadlineMs, floorUs }) ?? [];
     for (const request of requests) {
@@ -189,14 +177,12 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
 /** Returns true where it answers the request itself, later; false where the caller must. */
 export type Confirmed = (request: LockRequest<never>, reply: { readonly kind: string }) => boolean;
 
-/** Requests that may share calls. */
 interface Group<Request> {
   /** `undefined` where there is no connection for them. */
   readonly route: Route | undefined;
   readonly requests: readonly Request[];
 }
 
-/** The keys and arguments of one call. */
 interface Written {
   readonly keys: readonly string[];
   readonly args: (string | number)[];
@@ -206,10 +192,7 @@ function answerAll<Reply>(requests: readonly LockRequest<Reply>[], reply: Reply)
   for (const request of requests) request.answer(reply);
 }
 
-/**
- * A script's reply: the numbers that it begins with, and a code, a text or an error for each entry.
- * `undefined` for a value of another shape.
- */
+/** The numbers that a script's reply begins with and its codes; `undefined` for another shape. */
 function scriptReply(value: unknown, length: number): (number | string | Error)[] | undefined {
   if (!Array.isArray(value) || value.length !== length) return undefined;
   // `stringNumbers` of ioredis turns numbers into strings. Our texts are longer than any number.

@@ -2,26 +2,25 @@ import type { LockCommand, NoAnswer } from "../../lock/store.ts";
 import { inNeutralContext } from "../../timer-wheel.ts";
 import type { ClientPort, ClientStatus, ServerPort } from "./clients/port.ts";
 import { slotOf } from "./clients/slots.ts";
+import { RedisClock } from "./clock.ts";
 import { recordKeyOf } from "./cluster.ts";
 import { Connection, type ConnectionWatcher } from "./connection.ts";
 import { misconfiguration } from "./no-answers.ts";
 
 /**
- * Rule 9: a connection (on a Cluster, a node) that has left a call unanswered for this share of
- * `commandTimeoutMs` counts as silent. Below 1, so that the confirm, which the lock sends after
- * `commandTimeoutMs`, takes the second connection also where its timer fires a little early.
+ * Rule 9: a connection (on a Cluster, a node) is silent that has left a call unanswered for this
+ * share of `commandTimeoutMs`. Below 1: the timer of the lock's confirm may fire a little early.
  */
 const silentShare = 0.9;
 
 /**
- * Rule 9: for how long after the primary was last found silent the second connection is preferred,
- * unless it was silent later. A master that was paused believes to be master still when it wakes,
- * until it hears of an election; a connection that was opened in its absence leads to the elected
- * one. A Sentinel is the slowest to tell it: it looks every 10 s and then waits for 8 s.
+ * Rule 9: for how long after a silence of the primary the second connection is preferred. A master
+ * that was paused hears of the election that it has missed from a Sentinel, at the slowest: that
+ * looks every 10 s and then waits for 8 s.
  */
 const distrustMs = 30_000;
 
-/** How long the second connection stays open after its last use: as long as `pick` prefers it. */
+/** How long the second connection stays open after its last use. */
 const idleMs = distrustMs;
 
 /**
@@ -30,49 +29,10 @@ const idleMs = distrustMs;
  */
 const silentMs = 1_000;
 
-/** As `silentMs`, in any other status and on a Cluster: there ioredis has timers of its own. */
+/** As `silentMs`, in any other status and on a Cluster: there the client looks by itself. */
 const unusableMs = 5_000;
 
-/**
- * Rules 12 and 20: an estimate of Redis' clock, and the floors of fencing tokens. No safety of the
- * lock rests on them. The estimate stamps deadlines, and a wrong stamp costs one more round trip.
- */
-export class RedisClock {
-  /** Redis' time less the monotonic clock, in ms; until a reply, by this process' wall clock. */
-  #offset: number = Date.now() - performance.now();
-
-  /** Rule 20, by node: the clocks of a Cluster's masters differ, and so do their tokens. */
-  readonly #floorsUs = new Map<string, number>();
-
-  /** Redis' time as estimated, in whole milliseconds. */
-  now(): number {
-    return Math.floor(performance.now() + this.#offset);
-  }
-
-  /**
-   * Every reply bounds the estimate: Redis read its clock after the send and before the reply was
-   * read (both by the monotonic clock). The estimate moves by the least that satisfies both bounds,
-   * so no history is kept, and a late reply, whose bounds are wide, moves a right estimate little.
-   */
-  learn(redisTimeMs: number, sentAt: number, readAt: number): void {
-    const lowest = redisTimeMs - readAt;
-    // Redis' milliseconds are rounded down.
-    const highest = redisTimeMs + 1 - sentAt;
-    this.#offset = Math.min(Math.max(this.#offset, lowest), highest);
-  }
-
-  /** The highest fencing token or clock in the node's replies so far, in µs; 0 without any. */
-  floorUs(node: string): number {
-    return this.#floorsUs.get(node) ?? 0;
-  }
-
-  hear(node: string, microseconds: number): void {
-    const floorUs = this.#floorsUs.get(node) ?? 0;
-    if (microseconds > floorUs) this.#floorsUs.set(node, microseconds);
-  }
-}
-
-/** The connection by which a request is written now, and on a Cluster the node. */
+/** How a request is written now. */
 export interface Route {
   readonly connection: Connection;
   /** On a Cluster, the name of the server that has the slot; `""` otherwise, or if unknown. */
@@ -116,11 +76,8 @@ export class ConnectionPair {
   #endMonitor: () => void = () => {};
 
   static of(client: ClientPort): ConnectionPair {
-    let pair = ConnectionPair.#pairs.get(client);
-    if (pair === undefined) {
-      pair = new ConnectionPair(client);
-      ConnectionPair.#pairs.set(client, pair);
-    }
+    const pair = ConnectionPair.#pairs.get(client) ?? new ConnectionPair(client);
+    ConnectionPair.#pairs.set(client, pair);
     return pair;
   }
 
@@ -130,7 +87,6 @@ export class ConnectionPair {
     this.#primary = new Connection(client);
   }
 
-  /** The key of the submission's record. It is in the lock's slot. */
   recordKey({ key, submission }: LockCommand): string {
     return recordKeyOf(this.#client, key, submission?.id ?? "");
   }
@@ -140,26 +96,20 @@ export class ConnectionPair {
     return this.isCluster ? slotOf((this.#client.keyPrefix ?? "") + key) : 0;
   }
 
-  /** On a Cluster, the server that has the slot, as far as the client knows; else `""`. */
-  nodeOf(slot: number): string {
-    return this.#primary.nodeOf(slot);
-  }
-
-  /** How a request is written now; `undefined` while no connection is usable for it. */
+  /** `undefined` while no connection is usable. */
   routeOf(
     { key, times }: LockCommand,
     { gatheredScript }: { readonly gatheredScript?: string },
   ): Route | undefined {
-    const slot = this.isCluster ? this.slotOf(key) : 0;
+    const slot = this.slotOf(key);
     const connection = this.pick(slot, key, times.commandTimeoutMs);
     if (connection === undefined) return undefined;
-    const node = connection.nodeOf(slot);
+    const node = connection.client.nodeOf(slot);
     const mayGather = this.isCluster && gatheredScript !== undefined;
     const own = mayGather ? connection.gathering.nodeFor(slot, node, key) : undefined;
     return { connection, node, own };
   }
 
-  /** How many calls of both connections count as unanswered, as {@link Connection} counts them. */
   get inFlight(): number {
     return this.#primary.inFlight + (this.#second?.inFlight ?? 0);
   }
@@ -172,7 +122,7 @@ export class ConnectionPair {
    *   (rule 14); the client itself stays open and can still be written to.
    */
   attach(onReady: () => void): () => void {
-    // Wrapped, so that one function attached twice is two uses.
+    // A new function each time, so that a Set counts both attaches.
     const user = () => onReady();
     if (this.#users.size === 0) inNeutralContext(() => this.#open());
     this.#users.add(user);
@@ -230,9 +180,7 @@ export class ConnectionPair {
   #open(): void {
     this.#primary = new Connection(this.#client);
     this.#primary.watch(this.#watcher);
-    this.#endMonitor = this.#client.monitorErrors((error) => {
-      this.#lastError = error;
-    });
+    this.#endMonitor = this.#client.monitorErrors(this.#failed);
     this.#client.wake?.();
   }
 
@@ -243,17 +191,18 @@ export class ConnectionPair {
     this.#closeSecond();
   }
 
+  readonly #failed = (error: Error): void => {
+    this.#lastError = error;
+  };
+
   readonly #watcher: ConnectionWatcher = {
     ready: () => {
       this.#lastError = undefined;
       for (const onReady of this.#users) onReady();
     },
-    refused: (error) => {
-      this.#lastError = error;
-    },
+    refused: this.#failed,
   };
 
-  /** @param isSoonUsable the primary lacks only the proof of its database: none is opened. */
   #needSecond(isSoonUsable: boolean): Connection | undefined {
     this.#client.wake?.();
     if (!this.#mayOpenSecond()) return undefined;
@@ -263,7 +212,7 @@ export class ConnectionPair {
     this.#second ??= this.#openSecond();
     clearTimeout(this.#idleTimer);
     this.#idleTimer = setTimeout(() => {
-      // No request has wanted the second for 30 s: the last error explains no failure from now on.
+      // It explains no failure any more.
       this.#lastError = undefined;
       this.#closeSecond();
     }, idleMs);
@@ -272,29 +221,18 @@ export class ConnectionPair {
   }
 
   #mayOpenSecond(): boolean {
+    const { status } = this.#client;
     // Without a lock that uses the pair, nothing would close the second.
-    if (this.#users.size === 0) return false;
-    switch (this.#client.status) {
-      case "end":
-        // The application has closed its client, or its retry strategy has given up.
-        return false;
-      case "wait":
-      case "connecting":
-      case "connect":
-        // A primary that connects for the first time needs no substitute yet.
-        return this.#primary.everReady;
-      default:
-        return true;
-    }
+    if (this.#users.size === 0 || status === "end") return false;
+    // A primary that connects for the first time needs no substitute yet.
+    const isConnecting = status === "wait" || status === "connecting" || status === "connect";
+    return this.#primary.everReady || !isConnecting;
   }
 
   #openSecond(): Connection {
     const client = this.#client.second();
-    // Its errors are likely to be the primary's as well, which are heard only if the application
-    // listens to them.
-    client.onError((error) => {
-      this.#lastError = error;
-    });
+    // Likely to be the primary's as well, which are heard only if the application listens.
+    client.onError(this.#failed);
     const second = new Connection(client);
     second.watch(this.#watcher);
     return second;

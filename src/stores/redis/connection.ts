@@ -1,13 +1,11 @@
 import { createHash } from "node:crypto";
-import { type ClientPort, isServerError, type ServerPort } from "./clients/port.ts";
-import { DatabaseProof } from "./database-proof.ts";
+import { type ClientPort, isServerError, plainError, type ServerPort } from "./clients/port.ts";
 import { Gathering } from "./gathering.ts";
 import { isOfReplica } from "./no-answers.ts";
 
 /**
- * The result of one call on one connection. A call whose connection was lost is `closed`, whatever its
- * client makes of it later: so every value and every error is the only answer to the
- * only write of its call, as the port demands.
+ * The result of one call on one connection. A call whose connection was lost is `closed`, whatever
+ * its client makes of it later: so a value or an error answers the only write of its call.
  */
 export type CallResult =
   | { readonly kind: "value"; readonly value: unknown }
@@ -16,7 +14,6 @@ export type CallResult =
   /** Not executed because the call had the script's digest. The next call will have its text. */
   | { readonly kind: "not-loaded" };
 
-/** A call that counts as unanswered: the node has answered neither it nor a later one. */
 interface Call {
   /** The server that it went to: a Cluster has several behind one client. */
   readonly node: string;
@@ -36,15 +33,14 @@ export interface ConnectionWatcher {
   refused(error: Error): void;
 }
 
-/** Is told the result of a probe. */
+/** The `tell` of a probe. */
 const ofProbe = (): void => {};
 
 /** One client: writes its calls, follows each to its end, and knows what is left unanswered. */
 export class Connection {
   readonly client: ClientPort;
-  /** How many calls count as unanswered: their node has answered neither them nor a later one. */
+  /** How many calls are unanswered: their node has answered neither them nor a later one. */
   inFlight = 0;
-  /** Whether it was ready when the watch began, or has been since. */
   everReady = false;
   /** When it was last found silent since it came up, by the monotonic clock; −∞ for never. */
   silentAt: number = Number.NEGATIVE_INFINITY;
@@ -56,15 +52,17 @@ export class Connection {
   readonly #repeated = new Set<Call>();
   /**
    * By node, the SHA-1 of each script that it has, as far as this process knows: calls have that
-   * instead of the text of 1 to 3 KB. A server forgets scripts at a restart, at SCRIPT FLUSH, at a
-   * failover to a replica that never saw them and, since Redis 7.4, when it has seen 500 others. It
-   * then answers NOSCRIPT, and is sent the text again.
+   * instead of the text of 1 to 3 KB. A server that has forgotten a script answers NOSCRIPT.
    */
   readonly #digests = new Map<string, Map<string, string>>();
   /** The server does not permit this user EVALSHA, so every call has the script's text. */
   #needsTexts = false;
-  /** Rule 22: for a client that is or was on another database than 0. */
-  #database: DatabaseProof | undefined;
+  /** Rule 22: the client is, or was, on another database than 0. */
+  #needsProof = false;
+  /** The database that the server has confirmed, and on which connection of the client. */
+  #proved: { readonly database: number; readonly connection: unknown } | undefined;
+  /** The question under way. The answer to an earlier one is ignored. */
+  #asked: { readonly connection: unknown } | undefined;
   readonly gathering: Gathering;
   #watcher: ConnectionWatcher | undefined;
   #endWatch: () => void = () => {};
@@ -72,16 +70,7 @@ export class Connection {
   constructor(client: ClientPort) {
     this.client = client;
     this.gathering = new Gathering(client);
-    this.#proveDatabase();
-  }
-
-  #proveDatabase(): void {
-    if (!this.client.needsProof || this.#database !== undefined) return;
-    this.#database = new DatabaseProof(this.client, {
-      follow: (answer, tell) => this.follow("", answer, performance.now(), tell),
-      proved: () => this.#watcher?.ready(),
-      refused: (error) => this.#watcher?.refused(error),
-    });
+    this.#needsProof = client.needsProof;
   }
 
   watch(watcher: ConnectionWatcher): void {
@@ -93,39 +82,54 @@ export class Connection {
     });
     if (this.client.status !== "ready") return;
     this.everReady = true;
-    this.#proveDatabase();
-    this.#database?.ask();
+    this.#askDatabase();
   }
 
-  /** Ends the watch. Calls in flight are answered `closed`. */
+  /** Answers calls in flight `closed`. */
   unwatch(): void {
     this.#watcher = undefined;
     this.#endWatch();
     this.#closed();
   }
 
-  /** How many calls to this node count as unanswered. */
   inFlightTo(node: string): number {
     return this.#unanswered.get(node)?.length ?? 0;
   }
 
-  /**
-   * Rule 9: on a Cluster, the node that has the slot, so that one silent node does not put the
-   * others under suspicion; `""` otherwise. A wrong name costs availability, not safety.
-   */
-  nodeOf(slot: number): string {
-    return this.client.nodeOf(slot);
-  }
-
-  /** Rules 9 and 22: whether it is ready, certainly in the client's database, and `answers`. */
+  /** Rules 9 and 22. */
   isUsable(slot: number, silenceMs: number): boolean {
-    if (!this.client.isReady(slot) || this.#database?.isDone === false) return false;
-    return this.answers(slot, silenceMs);
+    return this.client.isReady(slot) && this.isInDatabase && this.answers(slot, silenceMs);
   }
 
   /** Rule 22: whether it is certain that commands go to the client's database. */
   get isInDatabase(): boolean {
-    return this.#database?.isDone !== false;
+    if (!this.#needsProof) return true;
+    const { database, connection } = this.client;
+    // The connection is compared, because no event is heard while no lock is open.
+    return this.#proved?.database === database && this.#proved.connection === connection;
+  }
+
+  /** Rule 22: asks unless the answer is there or under way. The connection must be ready. */
+  #askDatabase(): void {
+    this.#needsProof ||= this.client.needsProof;
+    const { connection } = this.client;
+    if (this.isInDatabase || (this.#asked && this.#asked.connection === connection)) return;
+    const asked = { connection };
+    this.#asked = asked;
+    this.follow("", this.client.askDatabase(), performance.now(), (result) => {
+      if (this.#asked !== asked) return;
+      this.#asked = undefined;
+      const { database } = this.client;
+      if (result.kind === "error" && isServerError(result.error)) {
+        this.#watcher?.refused(plainError(result.error));
+      } else if (result.kind === "value" && result.value === database) {
+        this.#proved = { database, connection };
+        this.#watcher?.ready();
+      } else if (result.kind === "value" && typeof result.value === "number") {
+        const text = `the connection is in database ${result.value}, and not in database ${database}`;
+        this.#watcher?.refused(new Error(text));
+      }
+    });
   }
 
   /**
@@ -133,7 +137,7 @@ export class Connection {
    * would leave a queue of commands to a server that is away, for its return.
    */
   answers(slot: number, silenceMs: number): boolean {
-    const oldest = this.#unanswered.get(this.nodeOf(slot))?.[0];
+    const oldest = this.#unanswered.get(this.client.nodeOf(slot))?.[0];
     return oldest === undefined || performance.now() - oldest.sentAt < silenceMs;
   }
 
@@ -148,11 +152,11 @@ export class Connection {
   suspect(slot: number, key: string, silenceMs: number): void {
     if (this.client.status !== "ready") return;
     if (this.answers(slot, silenceMs)) {
-      this.#database?.ask();
+      this.#askDatabase();
       return;
     }
     this.silentAt = performance.now();
-    const node = this.nodeOf(slot);
+    const node = this.client.nodeOf(slot);
     const newest = this.#unanswered.get(node)?.at(-1);
     const isProbed = !this.client.isCluster || newest?.tell === ofProbe;
     if (isProbed && newest?.isGivenUp === false) return;
@@ -161,11 +165,10 @@ export class Connection {
   }
 
   /**
-   * Writes one script call: the digest of the script where it is known to be loaded, else its text.
+   * Writes one script call.
    *
    * @param node of the keys' slot.
-   * @param tell called at most once, and perhaps never while the server is silent (rule 10: the
-   *   caller has a timer of its own).
+   * @param tell called at most once, and perhaps never while the server is silent.
    * @param server the node's own connection, for a call that declares no key.
    */
   send(
@@ -185,7 +188,6 @@ export class Connection {
         digest === undefined ? server.eval(script, keys, args) : server.evalsha(digest, keys, args),
       );
     } catch (error) {
-      // A client that throws where it should reject.
       answer = Promise.reject(error);
     }
     this.follow(node, answer, sentAt, (result) => {
@@ -198,7 +200,6 @@ export class Connection {
     });
   }
 
-  /** The node has executed the text of the script, so it knows the digest from now on. */
   #loaded(node: string, script: string): void {
     const digests = this.#digests.get(node) ?? new Map<string, string>();
     if (digests.has(script)) return;
@@ -218,13 +219,7 @@ export class Connection {
     return isRefused;
   }
 
-  /**
-   * Follows a command that was written to a node.
-   *
-   * @param answer settles when the node has answered, or the client has failed the command itself.
-   * @param dueAt from when no answer counts as silence, by the monotonic clock.
-   * @param tell as of `send`.
-   */
+  /** @param dueAt from when no answer counts as silence, by the monotonic clock. */
   follow(
     node: string,
     answer: Promise<unknown>,
@@ -261,33 +256,35 @@ export class Connection {
 
   readonly #readied = (): void => {
     this.everReady = true;
-    // The new connection may lead to another server, or have another user's permissions.
     this.#digests.clear();
     this.#needsTexts = false;
     this.silentAt = Number.NEGATIVE_INFINITY;
     this.isReplica = false;
-    this.#proveDatabase();
+    this.#askDatabase();
     if (this.isInDatabase) this.#watcher?.ready();
-    else this.#database?.ask();
   };
 
-  /** The application has selected a database. */
+  /** The application has selected a database, so earlier answers say nothing. */
   readonly #selected = (): void => {
-    this.#proveDatabase();
-    this.#database?.forget();
+    this.#needsProof ||= this.client.needsProof;
+    this.#forget();
   };
+
+  #forget(): void {
+    this.#proved = undefined;
+    this.#asked = undefined;
+  }
 
   /**
-   * Rule 2: the client may write the calls again on its next connection, and the answer to the second
-   * write would hide that the first may still take effect. So the callers are told now, and nothing
-   * that comes for these calls later is listened to.
+   * Rule 2: the client may write the calls again on its next connection, and the answer to that would
+   * hide that the first may still take effect. So the callers are told now, and nothing later.
    */
   readonly #closed = (): void => {
     const calls = [...[...this.#unanswered.values()].flat(), ...this.#repeated];
     this.#unanswered.clear();
     this.#repeated.clear();
     this.inFlight = 0;
-    this.#database?.forget();
+    this.#forget();
     for (const call of calls) {
       call.tell?.({ kind: "closed" });
       call.tell = undefined;

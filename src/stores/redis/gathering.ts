@@ -8,7 +8,7 @@ const leastVersion = 0x07_00_00;
 /** How long a node that said no is not asked again, at first and at most; doubled each time. */
 const askAgainMs = { first: 10_000, most: 600_000 };
 
-/** Rule 23: for how long `refused` applies: as long as the move of a slot takes, or longer. */
+/** For how long a slot goes alone, unless another node has it before. */
 const aloneMs = 10_000;
 
 /** The answer of a node, on one connection. */
@@ -20,15 +20,13 @@ interface Verdict {
 }
 
 /**
- * Rule 23. On a Cluster, a call that declares its keys may have those of one slot only. A call that
- * declares none is not redirected, so it may use the keys of every slot that its node serves, and the
- * node judges each key as it is used.
+ * Rule 23: on a Cluster, a call that declares no key may use those of every slot that its node
+ * serves. The node judges each key as it is used.
  */
 export class Gathering {
   readonly #client: ClientPort;
   /** The client puts it in front of declared keys alone. */
   readonly prefix: string;
-  /** Each connection of a node is asked anew. */
   readonly #verdicts = new WeakMap<ServerPort, Verdict>();
   /** By slot: the node that `refused` was called for, and until when it applies. */
   readonly #alone = new Map<number, { readonly name: string; readonly until: number }>();
@@ -38,12 +36,7 @@ export class Gathering {
     this.prefix = client.keyPrefix ?? "";
   }
 
-  /**
-   * Rule 23: the master's own connection, if a call that declares no key may have keys of the slot now.
-   *
-   * @param name of the master, in the client's table of slots.
-   * @param key one of the slot, for the question.
-   */
+  /** The master's own connection, if a call that declares no key may have keys of the slot now. */
   nodeFor(slot: number, name: string, key: string): ServerPort | undefined {
     const alone = this.#alone.get(slot);
     if (alone && (alone.name !== name || performance.now() >= alone.until))
@@ -53,13 +46,12 @@ export class Gathering {
     return node !== undefined && this.#saidYes(node, key) ? node : undefined;
   }
 
-  // Rule 23: called for any error of an entry in a gathered call (OOM, NOPERM): its slot may be on
-  // the move. For 10 s, or until another node has the slot, its keys go in calls of their own.
+  /** An entry had an error, of any kind: its slot may be on the move. */
   refused(slot: number, name: string): void {
     this.#alone.set(slot, { name, until: performance.now() + aloneMs });
   }
 
-  /** Rule 23: whether the node has said yes on this connection; asks it if it is time to. */
+  /** Whether the node has said yes on this connection; asks it if it is time to. */
   #saidYes(node: ServerPort, key: string): boolean {
     const { connection } = node;
     let verdict = this.#verdicts.get(node);

@@ -19,15 +19,12 @@ export function unexpectedReply(value: unknown): NoAnswer {
  */
 const notExecuted = /^(LOADING|OOM|MISCONF|NOREPLICAS|BUSY|CROSSSLOT)\b/;
 
-/** Not executed either: the server is a replica. Another connection may lead to the master. */
-const ofReplica = /^(READONLY|MASTERDOWN)\b/;
-
-/** A Cluster has not executed the request: a slot is moving, or there is no master for now. */
+/** Not executed either: a slot is moving, or there is no master for now. */
 const elsewhere = /^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN)\b/;
 
-/** Whether it is the error of a server that is a replica. */
+/** Whether it is the error of a server that is a replica. It has not executed the request. */
 export function isOfReplica(reply: unknown): boolean {
-  return isServerError(reply) && ofReplica.test(reply.message);
+  return isServerError(reply) && /^(READONLY|MASTERDOWN)\b/.test(reply.message);
 }
 
 /** Errors that waiting does not fix; nothing was executed. The command line uses them, too. */

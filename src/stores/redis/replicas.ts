@@ -2,7 +2,6 @@ import type { LockCommand, NoAnswer } from "../../lock/store.ts";
 import { inNeutralContext } from "../../timer-wheel.ts";
 import type { ClientPort } from "./clients/port.ts";
 import { maxEntries } from "./commands/command.ts";
-import { ownedReply } from "./commands/release.ts";
 import { touchScript } from "./commands/touch.ts";
 import type { CallResult } from "./connection.ts";
 import { ConnectionPair } from "./connection-pair.ts";
@@ -28,17 +27,12 @@ interface Node {
 /** How long no acquire is sent after Redis has denied us `WAIT`. */
 const refusedMs = 1_000;
 
-/**
- * By how much a `WAIT` that too few replicas confirm may outlast its time-out: an idle server looks
- * only ten times a second for blocked clients whose time is over.
- */
+/** By how much a `WAIT` may outlast its time-out: an idle server looks ten times a second. */
 const overdueMs = 100;
 
 /**
- * Rule 21: a lock that was taken and a record that was written count only when so many replicas
- * have confirmed them. Both are written in the ordinary way. A touch then checks that they are
- * still there and sets the rest of the life of one key a call again, with a `WAIT` right behind in
- * the same pipeline. Replicas have their master's writes in order, and so all earlier ones.
+ * Rule 21: locks and records are written in the ordinary way. A touch then checks that they are
+ * still there and writes one key a call again, with a `WAIT` right behind in the same pipeline.
  *
  * `WAIT` blocks its connection, so the touches have a pair of connections of their own, open while
  * a lock uses the store. Touches that gather during a node's round share the next. A round that is
@@ -49,7 +43,7 @@ export class ReplicaWait {
   readonly #client: ClientPort;
   readonly #replicas: number;
   readonly #nodes = new Map<string, Node>();
-  #users = 0;
+  readonly #users = new Set<object>();
   #own: ClientPort | undefined;
   #endWatch: () => void = () => {};
   #detach: () => void = () => {};
@@ -71,16 +65,15 @@ export class ReplicaWait {
 
   /** @returns ends this use; the last one closes the connections. */
   attach(): () => void {
-    if (this.#users++ === 0) {
+    const user = {};
+    this.#users.add(user);
+    if (this.#users.size === 1) {
       this.#endWatch = this.#client.watch({ ended: this.#close });
-      // Opens the connections now, so that the first acquire does not wait for them.
+      // So that the first acquire does not wait for its connections.
       this.#pair();
     }
-    let isAttached = true;
     return () => {
-      if (!isAttached) return;
-      isAttached = false;
-      if (--this.#users > 0) return;
+      if (!this.#users.delete(user) || this.#users.size > 0) return;
       this.#endWatch();
       this.#close();
     };
@@ -94,7 +87,7 @@ export class ReplicaWait {
   /** Touches the key. `confirmed` is called at most once, and not while the server is silent. */
   confirm(key: string, command: LockCommand, confirmed: Touch["confirmed"]): void {
     const pair = ConnectionPair.of(this.#client);
-    const name = pair.nodeOf(pair.slotOf(key));
+    const name = this.#client.nodeOf(pair.slotOf(key));
     const overdueAt = Number.NEGATIVE_INFINITY;
     const fresh: Node = { gathered: [], isToFlush: false, overdueAt, rounds: 0 };
     const node = this.#nodes.get(name) ?? fresh;
@@ -150,7 +143,7 @@ export class ReplicaWait {
     // By the script's text: a pipeline in which a digest is unknown could not be written again.
     const wait = ["wait", this.#replicas, waitMs];
     const answer = connection.client.together(slot, touchScript, scriptCalls, wait);
-    connection.follow(connection.nodeOf(slot), answer, dueAt, (result) => {
+    connection.follow(connection.client.nodeOf(slot), answer, dueAt, (result) => {
       if (result.kind === "value") connection.isReplica = (result.value as []).some(isOfReplica);
       this.#answered(calls, result, waitMs);
       ended();
@@ -163,7 +156,7 @@ export class ReplicaWait {
     // A round has the text of its script, so it is never `not-loaded`.
     if (result.kind !== "value" && result.kind !== "not-loaded") {
       const none = toNoAnswer(result);
-      failure = none.kind === "unsent" ? new Error(none.reason) : none.cause;
+      failure = none.cause ?? new Error("reason" in none ? none.reason : none.kind);
     }
     for (const [index, call] of calls.entries()) {
       const reply = replies[index];
@@ -192,9 +185,8 @@ export class ReplicaWait {
 
   /** `undefined` where no lock uses the store, or the application's client has ended. */
   #pair(): ConnectionPair | undefined {
-    if (this.#users === 0 || this.#client.status === "end") return undefined;
-    // Replaces a client that has ended, as one of Sentinels may while it looks for its master, or
-    // one of a database that the application has left.
+    if (this.#users.size === 0 || this.#client.status === "end") return undefined;
+    // One of Sentinels may end while it looks for its master.
     const own = this.#own;
     const isOld = own && (own.status === "end" || own.database !== this.#client.database);
     if (isOld) this.#close();
@@ -235,8 +227,7 @@ function callsOf(touches: readonly Touch[], pair: ConnectionPair): Touch[][] {
 
 /** Why a touch confirms nothing; `undefined` where it has met its owner id's lock or record. */
 function missing(reply: unknown, entry: number): Error | undefined {
-  const [redisTimeMs = 0, ...codes] = Array.isArray(reply) ? reply.map(Number) : [];
-  const { kind } = ownedReply({ redisTimeMs, fencingToken: 0, code: codes[entry] ?? Number.NaN });
-  if (kind === "done") return undefined;
+  // Behind the clock.
+  if (Array.isArray(reply) && Number(reply[1 + entry]) === 1) return undefined;
   return new Error("the lock or record was gone or changed before enough replicas confirmed it");
 }

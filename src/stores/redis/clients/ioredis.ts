@@ -37,12 +37,10 @@ export interface IoredisClient {
   off(event: string, listener: (...args: any[]) => void): unknown;
 }
 
-/** Commands that are written together. */
 interface Pipeline {
   exec(): Promise<[error: Error | null, value?: unknown][] | null>;
 }
 
-/** The members of a socket that hold writes back. */
 interface Stream {
   cork(): void;
   uncork(): void;
@@ -52,7 +50,6 @@ interface Stream {
 export interface IoredisInternals
   extends Omit<IoredisClient, "connect" | "disconnect" | "duplicate"> {
   readonly isCluster?: boolean;
-  /** The socket, while there is one. */
   readonly stream?: Stream | null;
   /** The state of the connection; `select` is the database that was last asked for on it. */
   readonly condition?: Condition | null;
@@ -60,15 +57,12 @@ export interface IoredisInternals
   readonly prevCondition?: Condition | null;
   select?(database: number): Promise<unknown>;
   call?(...words: readonly string[]): Promise<unknown>;
-  /** On a Cluster: the clients of its nodes. */
   nodes?(role: "master" | "all"): readonly IoredisInternals[];
-  /** On a Cluster: asks for the table of slots. */
   refreshSlotsCache?(): void;
   /** On a Cluster: the clients of its nodes, by the names in `slots`. */
   readonly connectionPool?: { getInstanceByKey?(name: string): IoredisInternals | undefined };
   /** On a Cluster: the nodes of each slot, the master first. */
   readonly slots?: readonly (readonly string[] | undefined)[];
-  /** On a Cluster: the addresses that it started from. */
   readonly startupNodes?: readonly (Address | string | number)[];
   readonly options?: Address & {
     readonly connectTimeout?: number;
@@ -97,7 +91,6 @@ export function isIoredis(client: unknown): client is IoredisClient {
   return hasMembers(client, ["eval", "duplicate", "status", "on"]);
 }
 
-/** A client of one server, or that of one node of a Cluster. */
 class IoredisServer implements ServerPort {
   readonly #client: IoredisInternals;
 
@@ -132,6 +125,8 @@ class IoredisServer implements ServerPort {
   }
 }
 
+const none = (): void => {};
+
 function missing(name: string): () => Promise<never> {
   return () => Promise.reject(new Error(`the Redis client has no ${name}()`));
 }
@@ -141,21 +136,17 @@ export class IoredisPort extends IoredisServer implements ClientPort {
   readonly isCluster: boolean;
   readonly mayGather: boolean;
   readonly #client: IoredisClient & IoredisInternals;
-  /** On a Cluster, by the client of the node. */
   readonly #servers = new WeakMap<IoredisInternals, ServerPort>();
 
   constructor(client: IoredisClient) {
     super(client);
     this.#client = client;
     this.isCluster = this.#client.isCluster === true;
-    this.mayGather = this.#mayGather();
-  }
-
-  /** Rule 23: not with automatic pipelining, which may write an `ASKING` of the application right before. */
-  #mayGather(): boolean {
     const { connectionPool, options } = this.#client;
-    if (!this.isCluster || connectionPool?.getInstanceByKey === undefined) return false;
-    return options?.redisOptions?.enableAutoPipelining !== true && this.keyPrefix !== undefined;
+    const hasNodes = this.isCluster && connectionPool?.getInstanceByKey !== undefined;
+    // Rule 23: automatic pipelining may write an `ASKING` of the application right before a call.
+    const mayBeOpened = options?.redisOptions?.enableAutoPipelining === true;
+    this.mayGather = hasNodes && !mayBeOpened && this.keyPrefix !== undefined;
   }
 
   override get address(): string {
@@ -183,22 +174,17 @@ export class IoredisPort extends IoredisServer implements ClientPort {
     return username || redisOptions?.username || undefined;
   }
 
-  /**
-   * The database that the client last asked for. While it connects again, `condition` has the
-   * database of the options and `prevCondition` this one.
-   */
+  /** While it connects again, `condition` has the database of the options. */
   get database(): number {
     const { prevCondition, condition } = this.#client;
     if (this.isCluster) return 0;
     return Number(prevCondition?.select ?? condition?.select ?? this.#firstDatabase) || 0;
   }
 
-  /** The database of the options, which every new connection starts with. */
   get #firstDatabase(): number {
     return this.isCluster ? 0 : Number(this.#client.options?.db) || 0;
   }
 
-  /** Every connection begins in database 0, so a client that has always been there needs none. */
   get needsProof(): boolean {
     return this.database !== 0 || this.#firstDatabase !== 0;
   }
@@ -230,37 +216,32 @@ export class IoredisPort extends IoredisServer implements ClientPort {
     return server;
   }
 
-  watch({ up, lost, selected, ended }: PortWatcher): () => void {
+  watch({ up = none, lost = none, selected = none, ended = none }: PortWatcher): () => void {
     const client = this.#client;
-    const listeners: [event: string, listener: (() => void) | undefined][] = [
+    const listeners = [
       ["ready", up],
       ["close", lost],
       ["end", lost],
       ["end", ended],
       ["select", selected],
-    ];
-    // A Cluster that loses the connection to one node stays open, and re-sends the calls in flight.
-    if (this.isCluster) listeners.push(["-node", lost]);
-    const heard = listeners.filter((each): each is [string, () => void] => each[1] !== undefined);
-    for (const [event, listener] of heard) client.on(event, listener);
+      // A Cluster that loses a node stays open, and writes the calls in flight again.
+      ["-node", lost],
+    ] as const;
+    for (const [event, listener] of listeners) client.on(event, listener);
     // With `clusterNodeRetryStrategy` a node reconnects, and the Cluster emits nothing. Once a node
     // is lost for good, the client itself drops it along with this listener.
-    const watchNode = (node: IoredisInternals) => lost && node.on("close", lost);
+    const watchNode = (node: IoredisInternals) => node.on("close", lost);
     const nodes = () => (this.isCluster ? (client.nodes?.("all") ?? []) : []);
     client.on("+node", watchNode);
     for (const node of nodes()) watchNode(node);
     return () => {
-      for (const [event, listener] of heard) client.off(event, listener);
+      for (const [event, listener] of listeners) client.off(event, listener);
       client.off("+node", watchNode);
-      if (lost) for (const node of nodes()) node.off("close", lost);
+      for (const node of nodes()) node.off("close", lost);
     };
   }
 
-  /**
-   * Without a listener for `error`: ioredis logs an error only while there is none, and ours would
-   * silence that log. It emits `error` only where it has a listener: without one of another's,
-   * nothing is heard.
-   */
+  /** ioredis logs an error only while nothing listens to `error`, and emits it otherwise. */
   monitorErrors(heard: (error: Error) => void): () => void {
     const emitter = this.#client as unknown as EventEmitter;
     const listener = (error: unknown) => heard(plainError(error));
@@ -272,10 +253,7 @@ export class IoredisPort extends IoredisServer implements ClientPort {
     this.#client.on("error", (error: unknown) => heard(plainError(error)));
   }
 
-  /**
-   * By a `SELECT`, which ioredis writes at once where the client is ready. ioredis itself goes on in
-   * database 0 where its own was refused.
-   */
+  /** When Redis refuses its `SELECT`, ioredis silently stays in database 0. */
   async askDatabase(): Promise<number | undefined> {
     const { database } = this;
     const { select = missing("select") } = this.#client;
@@ -283,7 +261,7 @@ export class IoredisPort extends IoredisServer implements ClientPort {
     return reply === "OK" ? database : undefined;
   }
 
-  /** A Cluster sends a pipeline, commands without a key included, to the node of its keys. */
+  /** A Cluster sends a pipeline, its `WAIT` included, to the node of its keys. */
   async together(
     _slot: number,
     script: string,
@@ -317,7 +295,7 @@ export class IoredisPort extends IoredisServer implements ClientPort {
   }
 
   wake(): void {
-    // A failure shows in the status, and is reported by the client's own `error` event.
+    // A failure is an `error` event.
     if (this.#client.status === "wait") this.#client.connect().catch(() => {});
   }
 

@@ -26,7 +26,6 @@ import {
 } from "./port.ts";
 import { slotOf } from "./slots.ts";
 
-/** A node in the Cluster's table. */
 interface Node extends Address {
   readonly address: string;
   readonly readonly?: boolean;
@@ -39,7 +38,6 @@ interface RootNode {
   readonly socket?: SocketOptions;
 }
 
-/** The members of a Cluster client that are read. */
 interface ClusterClient extends Omit<NodeRedisClient, "sendCommand" | "duplicate"> {
   readonly slots: readonly ({ readonly master: Node } | undefined)[];
   readonly masters: readonly Node[];
@@ -84,7 +82,6 @@ export class NodeRedisClusterPort implements ClientPort {
   #learning: Promise<unknown> | undefined;
   readonly #known = { wasOpen: false, wasReady: false };
   #isClosed = false;
-  /** A second client. */
   readonly #isOwn: boolean;
   #soughtAt: number = performance.now();
 
@@ -123,8 +120,8 @@ export class NodeRedisClusterPort implements ClientPort {
   }
 
   /**
-   * Looks for another master. node-redis does that by itself for a connection that was lost, and not
-   * for one that never came up, as to a master that was silent already and is replaced later.
+   * Looks for another master. node-redis does so for a connection that was lost, and not for one
+   * that never came up, as to a master that was silent already and is replaced later.
    */
   #seek({ address }: Node): void {
     if (performance.now() - this.#soughtAt < silence.socketTimeout) return;
@@ -132,7 +129,7 @@ export class NodeRedisClusterPort implements ClientPort {
     this.#client._slots?.rediscover?.(undefined, new Set([address])).catch(() => {});
   }
 
-  /** The client of a node may be missing: it connects with its first command, or has given up. */
+  /** A node connects with its first command, and may have given up. */
   #connect(node: Node): void {
     void (async () => this.#client.nodeClient(node))().catch(() => {});
   }
@@ -178,10 +175,7 @@ export class NodeRedisClusterPort implements ClientPort {
     return this.#routed("evalsha", digest, keys, args);
   }
 
-  /**
-   * Writes a call to the master of its keys' slot, and once more where that refers to another node: it
-   * has executed nothing then. No error of another kind leads to a second write.
-   */
+  /** Writes a call again only where the node refers to another one: it has executed nothing then. */
   async #routed(
     name: "eval" | "evalsha",
     script: string,
@@ -208,15 +202,14 @@ export class NodeRedisClusterPort implements ClientPort {
     }
   }
 
-  /** Lets the Cluster meet the same referral: then it asks for its table of slots. */
+  /** The Cluster meets the same referral, and then asks for its table of slots. */
   #learn(key: string): Promise<unknown> {
     const words = ["EVAL", "return 1", "1", key];
-    this.#learning ??= this.#client
-      .sendCommand(key, false, words, { ...neutral, timeout: 1_000 })
-      .catch(() => {})
-      .finally(() => {
-        this.#learning = undefined;
-      });
+    const learned = () => {
+      this.#learning = undefined;
+    };
+    const options = { ...neutral, timeout: 1_000 };
+    this.#learning ??= this.#client.sendCommand(key, false, words, options).then(learned, learned);
     return this.#learning;
   }
 
@@ -254,16 +247,14 @@ export class NodeRedisClusterPort implements ClientPort {
   watch(watcher: PortWatcher): () => void {
     const emitter = emitterOf(this.#client);
     if (this.#watchers.size === 0) {
-      for (const event of ["connect", "node-connect", "node-ready"]) emitter.on(event, this.#came);
-      emitter.on("disconnect", this.#ended);
+      for (const [event, listener] of this.#listeners) emitter.on(event, listener);
     }
     this.#watchers.add(watcher);
     this.#watchNodes();
     return () => {
       this.#watchers.delete(watcher);
       if (this.#watchers.size > 0) return;
-      for (const event of ["connect", "node-connect", "node-ready"]) emitter.off(event, this.#came);
-      emitter.off("disconnect", this.#ended);
+      for (const [event, listener] of this.#listeners) emitter.off(event, listener);
       for (const end of this.#watches.values()) end();
       this.#watches.clear();
     };
@@ -281,7 +272,13 @@ export class NodeRedisClusterPort implements ClientPort {
     }
   };
 
-  /** Watches the clients that the nodes have now, and forgets those of nodes that are gone. */
+  readonly #listeners = [
+    ["connect", this.#came],
+    ["node-connect", this.#came],
+    ["node-ready", this.#came],
+    ["disconnect", this.#ended],
+  ] as const;
+
   #watchNodes(): void {
     const { masters, replicas } = this.#client;
     const clients = [...masters, ...replicas].flatMap(({ client }) => client ?? []);

@@ -84,7 +84,7 @@ export function emitterOf(client: object): EventEmitter {
 /** The words with which servers begin an error; no error of the client itself begins so. */
 const serverError = /^[A-Z][A-Z0-9_]+(?: |$)/;
 
-/** Gives an error of the server the name by which the store tells it. */
+/** Gives an error of the server the name that `isServerError` knows. */
 function named(error: unknown): unknown {
   if (error instanceof Error && !("code" in error) && serverError.test(error.message)) {
     error.name = "ReplyError";
@@ -101,7 +101,7 @@ function readError(error: unknown): never {
   throw named(error);
 }
 
-/** A client of one server, or that of one node of a Cluster. */
+/** The client of one server, or of one node of a Cluster. */
 export class NodeRedisServer implements ServerPort {
   readonly #client: SingleClient;
   /** node-redis puts it in front of the keys of its own methods, and not of these calls'. */
@@ -124,7 +124,7 @@ export class NodeRedisServer implements ServerPort {
     return this.#client.socketEpoch;
   }
 
-  /** Aborted when the connection is lost. */
+  /** Aborts when the connection is lost. */
   get unsent(): AbortSignal {
     return this.#unsent.signal;
   }
@@ -137,7 +137,6 @@ export class NodeRedisServer implements ServerPort {
     return this.ask(this.words("evalsha", digest, keys, args));
   }
 
-  /** A call as it is sent: the name of the command, the text or digest of the script, its arguments. */
   words(
     name: "eval" | "evalsha",
     script: string,
@@ -154,13 +153,13 @@ export class NodeRedisServer implements ServerPort {
     return this.#client.sendCommand(words, this.#options).then(readReply, readError);
   }
 
-  /** Writes a call to the node that a slot moves to. Nothing comes between the two commands. */
+  /** To the node that a slot moves to. Nothing comes between the two commands. */
   askMoving(words: readonly string[]): Promise<unknown> {
     this.ask(["ASKING"]).catch(() => {});
     return this.ask(words);
   }
 
-  /** As `ClientPort.together`. What one turn sends leaves on one connection, and in one piece. */
+  /** What one turn sends leaves on one connection, and in one piece. */
   async together(
     _slot: number,
     script: string,
@@ -175,10 +174,6 @@ export class NodeRedisServer implements ServerPort {
     return replies;
   }
 
-  /**
-   * @param watcher `lost` is called when a connection that was ready is not.
-   * @returns ends the watch.
-   */
   watch({ up, lost, ended }: PortWatcher): () => void {
     const emitter = emitterOf(this.#client);
     let wasReady = this.#client.isReady;
@@ -212,7 +207,7 @@ export class NodeRedisServer implements ServerPort {
   }
 }
 
-/** Calls `heard` with each `error` event: as a listener, or without counting as one. */
+/** @param event `errorMonitor` does not count as a listener for `error`. */
 export function hearErrors(
   client: object,
   event: "error" | typeof errorMonitor,
@@ -224,7 +219,7 @@ export function hearErrors(
   return () => emitter.off(event, listener);
 }
 
-/** The status of a client that is not greeting. `known` remembers what it has been. */
+/** @param known remembers what the client has been. */
 export function statusOf(
   { isOpen, isReady }: Pick<NodeRedisClient, "isOpen" | "isReady">,
   known: { wasOpen: boolean; wasReady: boolean },

@@ -88,7 +88,7 @@ export class NodeRedisPort extends NodeRedisServer implements ClientPort {
     };
   }
 
-  /** Without a listener for `error`: node-redis throws an error only while there is none. */
+  /** node-redis throws an error only while nothing listens to `error`. */
   monitorErrors(heard: (error: Error) => void): () => void {
     return hearErrors(this.#client, errorMonitor, heard);
   }

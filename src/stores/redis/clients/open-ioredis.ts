@@ -4,16 +4,10 @@ import { type Address, connectTimeoutOf, type Place, pauseBeforeConnect } from "
 /** How long a duplicate waits for a Sentinel or node to name the master, before it asks another. */
 const askTimeoutMs = 750;
 
-/**
- * How often a duplicate of a Cluster client asks which node serves which slots. It may have been
- * opened before the failover that it is needed for, and the master that is away will never tell.
- */
+/** How often a duplicate of a Cluster asks for the slots: a master that is away tells of no failover. */
 const slotsRefreshIntervalMs = 500;
 
-/**
- * Another client to the same place and database. It has no offline queue and, outside a Cluster,
- * never re-sends: the lock itself asks again where there was no answer.
- */
+/** A second client. Outside a Cluster it never sends again: the lock itself does. */
 export function openSecond(
   client: IoredisClient & IoredisInternals,
   database: number,

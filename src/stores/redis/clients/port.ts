@@ -9,7 +9,7 @@ import { isUtf8 } from "node:buffer";
 export interface ServerPort {
   /** Where it connects to, for messages. Never with a user name or a password. */
   readonly address: string;
-  /** Another value for each connection of the client; `undefined` while there is none. */
+  /** Identity of the current connection; changes on reconnect. */
   readonly connection: unknown;
   /** Writes the script with these KEYS, with the client's prefix in front of each, and ARGV. */
   eval(script: string, keys: readonly string[], args: readonly Argument[]): Promise<unknown>;
@@ -44,13 +44,13 @@ export type ClientStatus =
   | "reconnecting"
   | "end";
 
-/** Told of what becomes of a connection. */
+/** Is told of a client's connections. */
 export interface PortWatcher {
   /** A connection came up; on a Cluster, one to any node. */
   up?(): void;
   /**
-   * A connection was lost; on a Cluster, one to any node. Told before any promise of a call that was
-   * in flight on it settles. A call that had not been written when it was lost is never written.
+   * A connection was lost; on a Cluster, one to any node. Told before the promise of any call in
+   * flight on it settles. A call that was not written when it was lost is never written.
    */
   lost?(): void;
   /** The application has selected another database. */
@@ -91,19 +91,12 @@ export interface ClientPort extends ServerPort {
 
   /** @returns ends the watch. */
   watch(watcher: PortWatcher): () => void;
-  /**
-   * Hears the errors of the client without counting as a listener for them.
-   *
-   * @returns ends that.
-   */
+  /** Observes errors without suppressing the client's own logging or throwing. @returns ends that. */
   monitorErrors(heard: (error: Error) => void): () => void;
-  /** Listens for the errors of the client, so that none is logged or thrown. */
+  /** Listens for errors, so that none is logged or thrown. */
   onError(heard: (error: Error) => void): void;
 
-  /**
-   * Rule 22: resolves with the database that the connection is in, or `undefined` for an answer that
-   * says nothing; rejects where it is refused.
-   */
+  /** Rule 22: the database that the connection is in; rejects where the question is refused. */
   askDatabase(): Promise<number | undefined>;
   /**
    * Writes calls of a script by its text, and a last command, on one connection, in one piece and in
@@ -116,16 +109,10 @@ export interface ClientPort extends ServerPort {
     calls: readonly ScriptCall[],
     last?: readonly Argument[],
   ): Promise<unknown[]>;
-  /**
-   * Holds writes back. Missing where the library writes what one turn has sent in one piece.
-   *
-   * @returns writes them, each connection's in one piece.
-   */
+  /** Holds writes back, where the library does not by itself. @returns writes them in one piece. */
   cork?(): () => void;
 
-  /**
-   * Settles when the client, which would outlive its own `close`, has learned which node has a slot.
-   */
+  /** Settles when the client has learned which node has a slot: it would outlive its `close`. */
   learned?(): Promise<unknown> | undefined;
   /** Connects a client that waits to be asked, where that is for the store to do. */
   wake?(): void;
@@ -146,8 +133,8 @@ export interface ClientPort extends ServerPort {
 }
 
 /**
- * A copy with message, name and code, for logs: errors of a client may carry the arguments of their
- * command, and so owner ids. For a Cluster without a node, the last node's error.
+ * A copy with message, name and code: errors of a client may carry the arguments of their command,
+ * and so owner ids, into logs. For a Cluster without a node, the last node's error.
  */
 export function plainError(error: unknown): Error {
   if (!(error instanceof Error)) return new Error(String(error));
@@ -169,10 +156,7 @@ export function isServerError(error: unknown): error is Error {
 const unwritten =
   /^(not connected to the master of slot |The client is (closed|offline)$|The queue is full$|Stream isn't writeable and |Connection in subscriber mode, )/;
 
-/**
- * Whether the error of a client, or of its port, says that the call was not written. Believed only
- * because the connection was not lost since: ioredis says the same of a copy.
- */
+/** Whether a client, or its port, says that it has not written the call. */
 export function isUnwritten({ message }: Error): boolean {
   return unwritten.test(message);
 }
@@ -183,7 +167,7 @@ export function textPrefix(prefix: unknown): string | undefined {
   return String(prefix ?? "");
 }
 
-/** The `connectTimeout` of a second client, in ms: it is opened when an answer is overdue. */
+/** Of a second client, in ms: it is opened when an answer is overdue. */
 export function connectTimeoutOf(given: number | undefined): number {
   return Math.min(given ?? 1_000, 1_000);
 }

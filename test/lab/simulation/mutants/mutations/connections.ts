@@ -71,14 +71,14 @@ export const connectionMutations: readonly Mutation[] = [
     name: "commands are written before the connection is ready",
     rule: "9",
     in: "isUsable",
-    find: "!this.client.isReady(slot) ||",
+    find: "this.client.isReady(slot) &&",
     replace: "",
   },
   {
     name: "the database is not proved",
     rule: "22",
     in: "isUsable",
-    find: "|| this.#database?.isDone === false",
+    find: "&& this.isInDatabase",
     replace: "",
   },
   {
@@ -88,7 +88,7 @@ export const connectionMutations: readonly Mutation[] = [
     find: "this.#proved = undefined;",
     replace: "",
     // Either of the two tells a new connection.
-    also: { in: "isDone", find: "&& this.#proved.connection === connection", replace: "" },
+    also: { in: "isInDatabase", find: "&& this.#proved.connection === connection", replace: "" },
   },
   {
     name: "the database while a connection is made anew is that of the options",
