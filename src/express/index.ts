@@ -9,7 +9,7 @@ import { headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
 import { ResponseCapture } from "../node/capture.ts";
 import { NodeExchange } from "../node/exchange.ts";
-import { payloadOf } from "../node/payload.ts";
+import { checkParsed, payloadOf, type RequestContent } from "../node/payload.ts";
 import { invalidOption, textOfThrown } from "../validation.ts";
 
 export type * from "../http/public.ts";
@@ -107,11 +107,8 @@ export function submitGuard<Req extends IncomingMessage = Request>(
     replay: (_req, res, _next, { answer: { status, headers, body } }) =>
       send(res, status, headersToRepeat(headers, res.getHeader("vary")), body),
     path: (req) => urlOf(req).replace(/\?.*/s, ""),
-    payload: (req) => {
-      const { body, file, files } = req as unknown as Record<string, unknown>;
-      const url = urlOf(req);
-      return payloadOf(req, { url, body, hasParser: "body" in req, files: [file, files] });
-    },
+    payload: (req) => payloadOf(req, contentOf(req)),
+    checkParsed: (req) => checkParsed(req, contentOf(req)),
   });
 
   /** Admits, then runs `handler`. Never rejects: `next` gets errors. */
@@ -217,6 +214,11 @@ function send(
   res.statusCode = status;
   for (const [name, value] of Object.entries(headers)) res.setHeader(name, value);
   res.end(body);
+}
+
+function contentOf(req: IncomingMessage): RequestContent {
+  const { body, file, files } = req as unknown as Record<string, unknown>;
+  return { url: urlOf(req), body, hasParser: "body" in req, files: [file, files] };
 }
 
 /** The URL as the client sent it, with the mount path that a router cuts off `req.url`. */

@@ -5,7 +5,7 @@ import type { RequestSubmission } from "../http/public.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
 import { NodeExchange } from "../node/exchange.ts";
-import { payloadOf } from "../node/payload.ts";
+import { checkParsed, payloadOf, type RequestContent } from "../node/payload.ts";
 import { invalidOption } from "../validation.ts";
 import { ReplyWatch, sendAgain } from "./reply-watch.ts";
 
@@ -74,11 +74,8 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
       return sendAgain(reply, body, headers["content-type"]);
     },
     path: ({ originalUrl }) => originalUrl.replace(/\?.*/s, ""),
-    payload: (request) => {
-      const { body, originalUrl: url, raw } = request;
-      const { file, files } = request as unknown as Record<string, unknown>;
-      return payloadOf(raw, { url, body, hasParser: body !== undefined, files: [file, files] });
-    },
+    payload: (request) => payloadOf(request.raw, contentOf(request)),
+    checkParsed: (request) => checkParsed(request.raw, contentOf(request)),
   });
 
   async function enter(
@@ -116,4 +113,10 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
       } as Handler;
     },
   };
+}
+
+function contentOf(request: FastifyRequest): RequestContent {
+  const { body, originalUrl: url } = request;
+  const { file, files } = request as unknown as Record<string, unknown>;
+  return { url, body, hasParser: body !== undefined, files: [file, files] };
 }

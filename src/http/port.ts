@@ -56,4 +56,9 @@ export interface Adapter<Source, Args extends unknown[]> {
   path(source: Source): string;
   /** The content of a request that has an `Idempotency-Key`, where there is no `fingerprint`. */
   payload(source: Source): unknown;
+  /**
+   * Rejects with a `NoFingerprintError` for a body that no parser has read. Absent where handlers
+   * read the body by themselves.
+   */
+  checkParsed?(source: Source): Promise<void>;
 }

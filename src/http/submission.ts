@@ -35,11 +35,12 @@ type Identification =
  *
  * @param scope a text that belongs to the user alone: the key of the user's lock.
  * @throws NoFingerprintError (as a rejection) for a payload that cannot be compared,
+ * for a body that no parser has read where `submissionId` returned nothing,
  * InvalidOptionError for a `submissionId` that is an object, and errors of the callbacks.
  */
 export async function identify<Source>(
   options: ResolvedIdempotency<Source>,
-  { path, payload }: Pick<Adapter<Source, never>, "path" | "payload">,
+  { checkParsed, path, payload }: Pick<Adapter<Source, never>, "checkParsed" | "path" | "payload">,
   source: Source,
   exchange: Exchange,
   scope: string,
@@ -74,6 +75,8 @@ export async function identify<Source>(
     return { reason: "key-invalid", why };
   }
   if (header.kind === "missing") {
+    // An id in a body that no parser has read would protect nothing, without a word.
+    if (options.submissionId !== undefined) await checkParsed?.(source);
     if (options.key === "required") return { reason: "key-missing" };
     if (options.submissionId !== undefined) {
       warnOnce(

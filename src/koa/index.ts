@@ -6,7 +6,7 @@ import type { RequestLease } from "../http/request-lease.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
 import { isDisconnected, NodeExchange } from "../node/exchange.ts";
-import { payloadOf } from "../node/payload.ts";
+import { checkParsed, payloadOf, type RequestContent } from "../node/payload.ts";
 import { BodyStreams } from "./body-streams.ts";
 import { type AnyContext, ContextCapture, repeat } from "./capture.ts";
 
@@ -65,14 +65,8 @@ export function submitGuard<Ctx extends AnyContext = Context>(
       ctx.set(headersToRepeat(answer.headers, ctx.res.getHeader("vary")));
     },
     path: ({ originalUrl }: AnyContext) => originalUrl.replace(/\?.*/s, ""),
-    payload: (ctx: AnyContext) => {
-      const request = ctx.request as { body?: unknown; file?: unknown; files?: unknown };
-      const req = ctx.req as { file?: unknown; files?: unknown };
-      const files = [request.file, request.files, ctx["file"], ctx["files"], req.file, req.files];
-      const { body } = request;
-      const { originalUrl: url } = ctx;
-      return payloadOf(ctx.req, { url, body, hasParser: "body" in request, files });
-    },
+    payload: (ctx: AnyContext) => payloadOf(ctx.req, contentOf(ctx)),
+    checkParsed: (ctx: AnyContext) => checkParsed(ctx.req, contentOf(ctx)),
   });
   return async function submitGuardMiddleware(ctx, next) {
     const source = ctx as unknown as Ctx;
@@ -99,6 +93,13 @@ export function submitGuard<Ctx extends AnyContext = Context>(
       }
     }
   };
+}
+
+function contentOf(ctx: AnyContext): RequestContent {
+  const request = ctx.request as { body?: unknown; file?: unknown; files?: unknown };
+  const req = ctx.req as { file?: unknown; files?: unknown };
+  const files = [request.file, request.files, ctx["file"], ctx["files"], req.file, req.files];
+  return { url: ctx.originalUrl, body: request.body, hasParser: "body" in request, files };
 }
 
 /** Ends the lease once the body streams have ended: they may go on after everything downstream. */

@@ -27,28 +27,45 @@ const maxFiles = 1_000;
 const usualTypes = /^application\/(?:json|x-www-form-urlencoded)\b/i;
 
 /**
- * Returns the payload: query, parsed body and files. Without files, waits one turn of the event
- * loop for a body that was announced and not parsed: on HTTP/2 it may turn out to be empty.
+ * Returns the payload: query, parsed body and files.
  *
- * @throws NoFingerprintError (as a rejection) for files whose bytes are not known; without files,
- * for an unparsed body: 500 if its type is a usual one and the request has no `body`, else 415.
+ * @throws NoFingerprintError (as a rejection) for files whose bytes are not known; without files, as
+ * {@link checkParsed}.
  */
-export async function payloadOf(
-  req: IncomingMessage,
-  { body, files, hasParser, url }: RequestContent,
-): Promise<unknown> {
+export async function payloadOf(req: IncomingMessage, content: RequestContent): Promise<unknown> {
+  const { body, files, url } = content;
   const sent = sentFiles(files);
-  if (sent === undefined && bodyIsUnparsed(req, body)) await setImmediate();
-  if (sent === undefined && bodyIsUnparsed(req, body)) {
-    const isOfClient = hasParser || !usualTypes.test(req.headers["content-type"] ?? "");
-    const reason = isOfClient ? "no body parser took its content type" : "its body was not parsed";
-    // Without the body, all payloads of a client would have the same fingerprint.
-    throw new NoFingerprintError(
-      `cannot compare this request with earlier ones of its Idempotency-Key: ${reason}. Mount the body parser before the guard, or set idempotency.fingerprint`,
-      { status: isOfClient ? 415 : 500 },
-    );
+  // Without the body, all payloads of a client would have the same fingerprint.
+  const what = "compare this request with earlier ones of its Idempotency-Key";
+  if (sent === undefined) {
+    await checkParsed(req, { ...content, files: [] }, what, "set idempotency.fingerprint");
   }
   return [queryOf(url), toCompare(req, sentBody(req, body)), ...(sent === undefined ? [] : [sent])];
+}
+
+/**
+ * Waits one turn of the event loop for a body that was announced and not parsed: on HTTP/2 it may
+ * turn out to be empty.
+ *
+ * @param what the thing that needs the body, and `remedy` what helps beside a parser, for the message.
+ * @throws NoFingerprintError (as a rejection) for an unparsed body: 500 if its type is a usual one
+ * and the request has no `body`, else 415.
+ */
+export async function checkParsed(
+  req: IncomingMessage,
+  { body, files, hasParser }: RequestContent,
+  what = "find the id of this submission",
+  remedy = "send an Idempotency-Key",
+): Promise<void> {
+  if (files.some((each) => each !== undefined) || !bodyIsUnparsed(req, body)) return;
+  await setImmediate();
+  if (!bodyIsUnparsed(req, body)) return;
+  const isOfClient = hasParser || !usualTypes.test(req.headers["content-type"] ?? "");
+  const reason = isOfClient ? "no body parser took its content type" : "its body was not parsed";
+  throw new NoFingerprintError(
+    `cannot ${what}: ${reason}. Mount the body parser before the guard, or ${remedy}`,
+    { status: isOfClient ? 415 : 500 },
+  );
 }
 
 /**

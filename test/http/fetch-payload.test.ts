@@ -44,7 +44,11 @@ describe("a usual request keeps its fingerprint", () => {
 
   test("of every query and form, as they were read before", async () => {
     const name = fc.constantFrom("a", "b", "__proto__", "toString", "0", "é", "");
-    const pairs = fc.array(fc.tuple(name, fc.string({ unit: "grapheme", maxLength: 3 })));
+    // The replacement character is taken for one that did not decode, and compared as bytes.
+    const value = fc
+      .string({ unit: "grapheme", maxLength: 3 })
+      .filter((text) => !/\ufffd/.test(text));
+    const pairs = fc.array(fc.tuple(name, value));
     const property = fc.asyncProperty(pairs, async (fields) => {
       const values: Record<string, unknown> = Object.create(null);
       for (const [field, value] of fields) {

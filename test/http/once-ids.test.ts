@@ -8,7 +8,7 @@ import type { Turn } from "./turn.ts";
 
 const json = { "content-type": "application/json" };
 
-const token = (req: IncomingMessage) => Reflect.get(Reflect.get(req, "body") as object, "token");
+const token = (req: IncomingMessage) => Reflect.get(Object(Reflect.get(req, "body")), "token");
 
 describe.each(newest)("$name", (framework: Framework) => {
   test('with key: "ignored" the header counts for nothing', async () => {
@@ -239,6 +239,23 @@ describe.each(newest)("$name", (framework: Framework) => {
     const guest = await once.submit({ key: orderKey, headers: { "x-guest": "1" } });
     expect(guest.body).toBe('{"run":2}');
   });
+});
+
+describe.each(newest.filter(hasParsers))("$name", (framework: Framework) => {
+  test.each(["optional", "required"] as const)(
+    "a submissionId in a body that no parser has read is a 500, with the key %s",
+    async (key) => {
+      const guard = { idempotency: { key, submissionId: token } };
+      const once = await openOnce({ framework, guard, unparsed: true });
+      expect((await once.submit({ body: { token: "7" } })).status).toBe(500);
+      expect([once.runs, await once.everything()]).toEqual([0, []]);
+      const [error] = once.shop.errors as [Error];
+      expect(error).toMatchObject({ code: "SUBMIT_LOCK_NO_FINGERPRINT", status: 500 });
+      expect(error.message).toContain("Mount the body parser before the guard");
+      // Without a body there is nothing that a parser could have read.
+      expect((await once.submit()).status).toBe(key === "required" ? 400 : 201);
+    },
+  );
 });
 
 /** What a submissionId may give is the same on every framework. */
