@@ -1,4 +1,4 @@
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { type BrowserContext, chromium } from "playwright-core";
@@ -31,13 +31,21 @@ interface BrowserOptions {
   readonly colorScheme?: "light" | "dark";
   readonly viewport?: { readonly width: number; readonly height: number };
   readonly javaScriptEnabled?: boolean;
+  /** Pages have neither cookies nor storage, as where a customer has blocked both. */
+  readonly refusesStorage?: boolean;
 }
 
 /** A browser with a profile of its own, which `close` removes. */
-export async function startChromium(
-  options: BrowserOptions = {},
-): Promise<{ context: BrowserContext; close(): Promise<void> }> {
+export async function startChromium({
+  refusesStorage,
+  ...options
+}: BrowserOptions = {}): Promise<{ context: BrowserContext; close(): Promise<void> }> {
   const profile = mkdtempSync(join(tmpdir(), "submit-lock-chromium-"));
+  if (refusesStorage) {
+    const blocked = { profile: { default_content_setting_values: { cookies: 2 } } };
+    mkdirSync(join(profile, "Default"));
+    writeFileSync(join(profile, "Default/Preferences"), JSON.stringify(blocked));
+  }
   const context = await chromium.launchPersistentContext(profile, {
     executablePath: chromiumBinary(),
     headless: true,

@@ -28,7 +28,7 @@ describe("the form without JavaScript", () => {
   let page: Page;
 
   beforeAll(async () => {
-    demo = await startDemo("examples/express-checkout.ts");
+    demo = await startDemo("examples/demo/express.ts");
     browser = await startChromium({ javaScriptEnabled: false });
     page = await browser.context.newPage();
   }, 180_000);
@@ -153,7 +153,7 @@ describe.each([
 
 describe("the page without a Redis", () => {
   test("disables what needs one, says why, and places orders all the same", async () => {
-    const demo = await startDemo("examples/express-checkout.ts", { PATH: "/nowhere" });
+    const demo = await startDemo("examples/demo/express.ts", { PATH: "/nowhere" });
     const browser = await startChromium({ viewport: { width: 390, height: 800 } });
     try {
       const visitor = await Visitor.at(browser.context, demo.url);

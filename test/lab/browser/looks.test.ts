@@ -8,7 +8,7 @@ import { Visitor } from "./visitor.ts";
 
 let demo: RunningDemo;
 beforeAll(async () => {
-  demo = await startDemo("examples/express-checkout.ts");
+  demo = await startDemo("examples/demo/express.ts");
 }, 180_000);
 afterAll(async () => {
   expect(await demo?.end(), demo?.output()).toBe(0);

@@ -5,8 +5,8 @@ import { type RunningDemo, startChromium, startDemo } from "./chromium.ts";
 import { Visitor } from "./visitor.ts";
 
 describe.each([
-  ["Express", "examples/express-checkout.ts"],
-  ["Koa", "examples/koa-checkout.ts"],
+  ["Express", "examples/demo/express.ts"],
+  ["Koa", "examples/demo/koa.ts"],
 ])("the page of the shop on %s", (_framework, file) => {
   let demo: RunningDemo;
   let browser: { context: BrowserContext; close(): Promise<void> };

@@ -6,7 +6,7 @@ import { startChromium, startDemo } from "./chromium.ts";
 /** `npm run lab -- screenshots`: the page, and the three ends of two clicks, each in light, dark and on a phone. */
 const folder = fileURLToPath(new URL("../../../docs/evidence/", import.meta.url));
 mkdirSync(folder, { recursive: true });
-const demo = await startDemo("examples/express-checkout.ts");
+const demo = await startDemo("examples/demo/express.ts");
 try {
   for (const [name, colorScheme, width, height] of [
     ["light", "light", 1_000, 900],

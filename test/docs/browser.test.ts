@@ -1,0 +1,72 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { membersOf } from "../unit/docs/sources.ts";
+import { page } from "./page.ts";
+import { ReaderProject } from "./reader-project.ts";
+
+const guide = page("docs/guide/browser.md");
+
+/** Beside a shop whose first answer is lost, on Express. */
+const shop = `
+import express from "express";
+import { MemoryStore, SubmitLock } from "submit-lock";
+import { submitGuard } from "submit-lock/express";
+const lock = new SubmitLock({ store: new MemoryStore() });
+const guard = submitGuard({ lock, userId: () => "42", idempotency: {} });
+let orders = 0;
+let answers = 0;
+const app = express();
+app.use(express.json());
+app.use((req, _res, next) => {
+  if (++answers === 1) setTimeout(() => req.socket.destroy(), 20);
+  next();
+});
+app.post("/orders", guard.protect(async (_req, res) => {
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  res.status(201).json({ redirect: "/bank/" + ++orders });
+}));
+const server = app.listen(0);
+await new Promise((resolve) => server.once("listening", resolve));
+const url = "http://127.0.0.1:" + (server.address() as { port: number }).port + "/orders";
+`;
+const end = `
+console.log(JSON.stringify(told), orders, answers > 2);
+server.closeAllConnections();
+server.close();
+await lock.close();
+`;
+
+let project: ReaderProject;
+beforeAll(() => {
+  project = new ReaderProject();
+});
+afterAll(() => project.remove());
+
+describe("the guide to the browser's half", () => {
+  test("a cart: two clicks and a lost answer are one order", async () => {
+    project.write("cart.ts", guide.blockUnder("A cart"));
+    const clicks = `const cart = { id: "17", version: 3 };
+const told = await Promise.all([placeOrder(url, cart), placeOrder(url, cart)]);
+told.push(await placeOrder(url, cart));`;
+    project.write("clicks.ts", `import { placeOrder } from "./cart.ts";${shop}${clicks}${end}`);
+    const placed = JSON.stringify(Array(3).fill("Your order is placed."));
+    expect(await project.run("clicks.ts")).toBe(`${placed} 1 true\n`);
+  });
+
+  test("a payment redirect: who comes back gets the same payment", async () => {
+    project.write("pay.ts", guide.blockUnder("A payment redirect"));
+    const clicks = `const told: string[] = [];
+for (let clicks = 0; clicks < 2; clicks++) await pay(url, "17", (address) => told.push(address));`;
+    project.write("back.ts", `import { pay } from "./pay.ts";${shop}${clicks}${end}`);
+    expect(await project.run("back.ts")).toBe('["/bank/1","/bank/1"] 1 true\n');
+  });
+
+  test("names every option and every reason to wait", () => {
+    const rows = guide.tableUnder("A cart").map(([name]) => name);
+    expect(rows).toEqual(membersOf("SubmitOnceOptions").map((name) => `\`${name}\``));
+    for (const option of membersOf("ProtectFormOptions"))
+      expect(guide.text).toContain(`\`${option}\``);
+    for (const reason of ["network", "in_flight", "unavailable"]) {
+      expect(guide.text).toContain(`\`"${reason}"\``);
+    }
+  });
+});

@@ -1,0 +1,110 @@
+import { parseArgs } from "node:util";
+import fc from "fast-check";
+import { serverBinary } from "../../support/server-binary.ts";
+import { startServer } from "../../support/server-process.ts";
+import { type Strategy, strategies } from "./customer.ts";
+import { play, type Sequence, sequences } from "./play.ts";
+import { Shop } from "./shop.ts";
+
+interface Hunt {
+  readonly runs: number;
+  readonly seed: number;
+  readonly path?: string | undefined;
+  readonly redisPort: number;
+  /** How many shops are open at a time. */
+  readonly shops: number;
+  readonly hasSecondTabs: boolean;
+}
+
+const open = async ({ shops, redisPort }: Hunt) =>
+  await Promise.all(Array.from({ length: shops }, () => Shop.open(redisPort)));
+
+/** @returns the smallest sequence that fast-check could find that is not one order, and its story */
+export async function hunt(strategy: Strategy, given: Hunt): Promise<string | undefined> {
+  const shops = await open(given);
+  const { runs, seed, path } = given;
+  try {
+    const all = await Promise.all(
+      shops.map(async (shop, at) => {
+        const one = async (sequence: Sequence) => {
+          const { orders, flaws } = await play(shop, sequence, strategy);
+          if (orders !== 1 || flaws.length > 0)
+            throw new Error([`${orders} orders`, ...flaws].join("\n"));
+        };
+        const property = fc.asyncProperty(sequences(given.hasSecondTabs), one);
+        const numRuns = Math.ceil(runs / shops.length);
+        const found = await fc.check(property, { numRuns, seed: seed + at, ...(path && { path }) });
+        if (!found.failed) return undefined;
+        const [sequence] = found.counterexample ?? [];
+        const again = `--seed ${seed + at} --path ${found.counterexamplePath} --shops 1`;
+        const story = JSON.stringify(sequence, undefined, 1);
+        return `${strategy}: ${found.errorInstance}\n${story}\nagain: ${again}`;
+      }),
+    );
+    return all.find((story) => story !== undefined);
+  } finally {
+    await Promise.all(shops.map((shop) => shop.close()));
+  }
+}
+
+/** @returns how many of the same sequences end with more than one order, for each of these ways */
+export async function doubles(
+  given: Hunt,
+  chosen: readonly Strategy[],
+): Promise<Map<Strategy, number>> {
+  const { runs: numRuns, seed } = given;
+  const all = fc.sample(sequences(given.hasSecondTabs), { numRuns, seed });
+  const counts = new Map<Strategy, number>();
+  const shops = await open(given);
+  for (const strategy of chosen) {
+    const waiting = [...all];
+    let count = 0;
+    const work = async (shop: Shop) => {
+      for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
+        if ((await play(shop, next, strategy)).orders > 1) count++;
+      }
+    };
+    await Promise.all(shops.map(work));
+    counts.set(strategy, count);
+  }
+  await Promise.all(shops.map((shop) => shop.close()));
+  return counts;
+}
+
+/** `npm run lab -- browser-sequences`, with `--runs`, `--seed`, `--path`, `--shops` and `--table`. */
+export async function run(): Promise<void> {
+  const option = { type: "string" } as const;
+  const options = { runs: option, seed: option, path: option, shops: option } as const;
+  const table = { table: { type: "boolean" } } as const;
+  const { values } = parseArgs({ options: { ...options, ...table } });
+  const redis = await startServer(serverBinary());
+  const seed = Number(values.seed ?? Math.trunc(Math.random() * 2 ** 31));
+  const runs = Number(values.runs ?? 2_000);
+  const { path } = values;
+  const shops = Number(values.shops ?? 12);
+  const from = performance.now();
+  try {
+    for (const hasSecondTabs of [false, true]) {
+      const given = { runs, seed, path, shops, redisPort: redis.port, hasSecondTabs };
+      if (values.table) {
+        console.log(hasSecondTabs ? "with second tabs" : "without second tabs");
+        for (const [strategy, count] of await doubles(
+          given,
+          Object.keys(strategies) as Strategy[],
+        )) {
+          console.log(`| ${strategy} | ${count} of ${runs} |`);
+        }
+        continue;
+      }
+      const strategy = hasSecondTabs ? "`submitOnce` with `id`" : "`submitOnce`";
+      const story = await hunt(strategy, given);
+      const seconds = Math.round((performance.now() - from) / 1_000);
+      console.log(
+        story ?? `${strategy}: ${runs} sequences, one order each (${seconds} s, seed ${seed})`,
+      );
+      if (story !== undefined) process.exitCode = 1;
+    }
+  } finally {
+    await redis.stop();
+  }
+}

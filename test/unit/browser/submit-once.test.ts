@@ -1,0 +1,547 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { Page, TabStorage } from "../../support/page.ts";
+import {
+  type Answer,
+  brokenOff,
+  lost,
+  ScriptedServer,
+  type Step,
+  silent,
+} from "../../support/scripted-server.ts";
+import { until } from "../../support/until.ts";
+
+type Args = Parameters<Page["submitOnce"]>;
+const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
+const problem = (code: string) => ({ title: "…", code });
+const inFlight: Answer = [409, problem("idempotency_in_flight")];
+const order = { method: "POST", body: '{"cart":17}', headers: { "content-type": "text/plain" } };
+
+let server: ScriptedServer;
+const pages = new Set<Page>();
+beforeAll(async () => {
+  server = await ScriptedServer.start();
+});
+afterAll(() => server.close());
+afterEach(() => {
+  for (const page of pages) page.close();
+  pages.clear();
+});
+
+/** Its pauses are short, whatever they were asked for. */
+function openPage(options: ConstructorParameters<typeof Page>[0] = {}): Page {
+  const page = new Page({ speed: 50, storage: new TabStorage(), ...options });
+  pages.add(page);
+  return page;
+}
+
+/** The ids of an order that is answered by these steps, and of the next one. */
+async function idsOver(
+  steps: (Answer | Step)[],
+  init: RequestInit = {},
+): Promise<(string | undefined)[]> {
+  const { submitOnce } = openPage();
+  server.script(...steps);
+  await submitOnce(`${server.url}/orders`, { ...order, ...init });
+  await submitOnce(`${server.url}/orders`, order);
+  return server.ids;
+}
+
+describe("an order", () => {
+  test("is sent as by fetch, with a UUID as its id, and its answer is a Response", async () => {
+    server.script();
+    const answer = await openPage().submitOnce(`${server.url}/orders?x=1`, order);
+    expect(answer.status).toBe(201);
+    expect(await answer.json()).toEqual({ order: 1 });
+    expect(server.received).toMatchObject([
+      { method: "POST", path: "/orders?x=1", type: "text/plain", body: order.body },
+    ]);
+    expect(server.ids[0]).toMatch(uuid);
+  });
+
+  test("has an id also where there is no crypto", async () => {
+    const { idOf } = openPage({ globals: { crypto: undefined } }).module;
+    expect(idOf("cart:1")).toMatch(uuid);
+    expect(idOf("cart:2")).not.toBe(idOf("cart:1"));
+  });
+
+  const passing: [string, Answer | Step][] = [
+    ...[408, 425, 429, 502, 503, 504].map((status): [string, Answer] => [`${status}`, [status]]),
+    ["409 idempotency_in_flight", inFlight],
+    ["a lost connection", lost],
+    ["an answer that is broken off", brokenOff],
+  ];
+  test.each(passing)("is sent again after %s, with the same id and body", async (_name, step) => {
+    const { submitOnce } = openPage();
+    server.script(step, step);
+    const answer = await submitOnce(`${server.url}/orders`, order);
+    expect(await answer.json()).toEqual({ order: 3 });
+    expect(new Set(server.ids).size).toBe(1);
+    expect(server.received.map(({ body }) => body)).toEqual(Array(3).fill(order.body));
+  });
+
+  const forgetting: Answer[] = [
+    ...[200, 201, 204, 400, 402, 403, 404, 409, 410, 413, 415, 422].map((s): Answer => [s]),
+    [409, problem("idempotency_answer_unavailable")],
+    [409, { code: "cart_changed" }],
+    [422, problem("idempotency_conflict")],
+  ];
+  test.each(forgetting)(
+    "with the final answer %s %o is followed by a new id",
+    async (...answer) => {
+      const [first, second, ...more] = await idsOver([answer as unknown as Answer]);
+      expect(more).toEqual([]);
+      expect(second).not.toBe(first);
+    },
+  );
+
+  const keeping: Answer[] = [[401], [500], [501], [520], [409, problem("submit_contended")]];
+  test.each(keeping)(
+    "with the final answer %s %o is followed by the same id",
+    async (...answer) => {
+      const [first, second, ...more] = await idsOver([answer as unknown as Answer]);
+      expect(more).toEqual([]);
+      expect(second).toBe(first);
+    },
+  );
+
+  const redirect: Answer = [303, undefined, { location: "/orders/17" }];
+  test("behind a redirect keeps its id until its page is there", async () => {
+    for (const redirectMode of ["follow", "manual"] as const) {
+      const init = { redirect: redirectMode };
+      const [first, ...others] = await idsOver([redirect, [200]], init);
+      expect(others.at(-1)).not.toBe(first);
+    }
+    for (const status of [404, 500]) {
+      const ids = (await idsOver([redirect, [status]])).filter((_id, at) => at !== 1);
+      expect(ids[1]).toBe(ids[0]);
+    }
+  });
+});
+
+describe("the wait before the next try", () => {
+  /** The delays for these answers, without those of the time bounds. */
+  async function delays(...answers: Answer[]): Promise<number[]> {
+    const page = openPage({ speed: 1e4 });
+    server.script(...answers);
+    await page.submitOnce(`${server.url}/orders`, { ...order, once: { timeoutMs: 1e9 } });
+    return page.delays.filter((ms) => ms !== 1e9);
+  }
+  const within = (ms: number) => (delay: number) => delay >= ms && delay <= ms * 1.25;
+
+  test("is 0.2 s, doubles to 3 s, and has jitter", async () => {
+    const all = await delays(...Array<Answer>(7).fill([502]));
+    const expected = [200, 400, 800, 1_600, 3_000, 3_000, 3_000];
+    expect(all).toHaveLength(expected.length);
+    for (const [at, ms] of expected.entries()) expect(all[at]).toSatisfy(within(ms));
+    expect(new Set(all.slice(4)).size).toBeGreaterThan(1);
+  });
+
+  test("is what Retry-After says, in seconds or as a date by the server's clock", async () => {
+    const date = "Sun, 06 Nov 1994 08:49:37 GMT";
+    const headers = { "retry-after": "Sun, 06 Nov 1994 08:49:42 GMT", date };
+    const past = { "retry-after": date, date: headers["retry-after"] };
+    const all = await delays(
+      [503, undefined, { "retry-after": "7" }],
+      [503, undefined, headers],
+      [429, undefined, { "retry-after": "0" }],
+      [429, undefined, past],
+      [503, undefined, { "retry-after": "soon" }],
+    );
+    const expected = [7_000, 5_000, 200, 200, 3_000];
+    for (const [at, ms] of expected.entries()) expect(all[at]).toSatisfy(within(ms));
+  });
+
+  test("is never so long that a timer would fire at once", async () => {
+    const page = openPage({ speed: 1e7 });
+    server.script([503, undefined, { "retry-after": "99999999999" }]);
+    const once = { timeoutMs: Number.POSITIVE_INFINITY };
+    await page.submitOnce(`${server.url}/`, { ...order, once }).catch(() => {});
+    expect(page.delays).toHaveLength(2);
+    for (const ms of page.delays) expect(ms).toBeLessThan(2 ** 31);
+  });
+
+  test("is told to the page, with its reason", async () => {
+    const told: unknown[] = [];
+    server.script(lost, inFlight, [503], [429]);
+    const once = { onWaiting: (waiting: object) => told.push(waiting) };
+    await openPage().submitOnce(`${server.url}/`, { ...order, once });
+    expect(told).toEqual([
+      { reason: "network", tries: 1 },
+      { reason: "in_flight", tries: 2 },
+      { reason: "unavailable", tries: 3 },
+      { reason: "unavailable", tries: 4 },
+    ]);
+  });
+});
+
+describe("without a final answer", () => {
+  test("in time, it rejects with the id and the tries, and the next call asks again", async () => {
+    const { module, submitOnce } = openPage({ speed: 1 });
+    server.script([503], silent);
+    const init = { ...order, once: { timeoutMs: 600 } };
+    const error = await submitOnce(`${server.url}/orders`, init).catch((error) => error);
+    expect(error).toBeInstanceOf(module.SubmitUnansweredError);
+    expect(error).toMatchObject({
+      name: "SubmitUnansweredError",
+      code: "SUBMIT_UNANSWERED",
+      id: server.ids[0],
+      tries: 2,
+    });
+    expect(error.cause.status).toBe(503);
+    await server.received[1]?.left;
+    await submitOnce(`${server.url}/orders`, init);
+    expect(server.received).toHaveLength(3);
+    expect(new Set(server.ids).size).toBe(1);
+  });
+
+  test("a long Retry-After ends with the time", async () => {
+    server.script([503, undefined, { "retry-after": "60" }]);
+    const call = openPage({ speed: 1 }).submitOnce(`${server.url}/`, {
+      ...order,
+      once: { timeoutMs: 50 },
+    });
+    await expect(call).rejects.toMatchObject({ tries: 1, code: "SUBMIT_UNANSWERED" });
+  });
+
+  test("the cause is the last error where no answer came", async () => {
+    const server = await ScriptedServer.start();
+    const { url } = server;
+    server.close();
+    const init = { ...order, once: { timeoutMs: 5_000 } };
+    const error = await openPage()
+      .submitOnce(url, init)
+      .catch((error) => error);
+    expect(error.tries).toBeGreaterThan(1);
+    expect(error.cause).toBeInstanceOf(TypeError);
+  });
+
+  test("aborted before, it rejects with the reason, and nothing is sent", async () => {
+    server.script();
+    const reason = new Error("the customer has left");
+    const { submitOnce } = openPage();
+    const signal = AbortSignal.abort(reason);
+    const init = { ...order, signal };
+    await expect(submitOnce(`${server.url}/`, init)).rejects.toBe(reason);
+    await expect(submitOnce(new Request(`${server.url}/`, init))).rejects.toBe(reason);
+    expect(server.received).toEqual([]);
+  });
+
+  test.each([
+    ["a string", (url: string, init: RequestInit): Args => [url, init]],
+    ["a Request", (url: string, init: RequestInit): Args => [new Request(url, init)]],
+  ])("aborted after %s was sent, the order may be placed", async (_name, args) => {
+    server.script(silent);
+    const { submitOnce } = openPage({ speed: 1 });
+    const leaving = new AbortController();
+    const call = submitOnce(...args(`${server.url}/`, { ...order, signal: leaving.signal }));
+    await until(() => server.received.length === 1, { what: "the order" });
+    const reason = new Error("the customer has left");
+    leaving.abort(reason);
+    // At once, before `fetch` has noticed.
+    const again = submitOnce(`${server.url}/`, order);
+    await expect(call).rejects.toMatchObject({
+      code: "SUBMIT_UNANSWERED",
+      cause: reason,
+      id: server.ids[0],
+      tries: 1,
+    });
+    expect((await again).status).toBe(201);
+    expect(new Set(server.ids).size).toBe(1);
+    await server.received[0]?.left;
+  });
+
+  test("aborted in a wait, nothing more is sent", async () => {
+    server.script([503, undefined, { "retry-after": "0" }]);
+    const leaving = new AbortController();
+    const once = { onWaiting: () => leaving.abort() };
+    const call = openPage().submitOnce(`${server.url}/`, {
+      ...order,
+      once,
+      signal: leaving.signal,
+    });
+    await expect(call).rejects.toMatchObject({ tries: 1 });
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(server.received).toHaveLength(1);
+  });
+
+  test("because `onWaiting` threw, the order may be placed", async () => {
+    server.script(lost);
+    const error = new Error("a flaw of the page");
+    const onWaiting = () => {
+      throw error;
+    };
+    const { submitOnce } = openPage();
+    const call = submitOnce(`${server.url}/`, { ...order, once: { onWaiting } });
+    await expect(call).rejects.toMatchObject({ code: "SUBMIT_UNANSWERED", cause: error });
+    await submitOnce(`${server.url}/`, order);
+    expect(new Set(server.ids).size).toBe(1);
+  });
+});
+
+describe("two calls with one name", () => {
+  /** Answers when it is called. */
+  function held(): [Step, () => void] {
+    let answer!: () => void;
+    const mayAnswer = new Promise<void>((resolve) => {
+      answer = resolve;
+    });
+    const step: Step = async (res) => {
+      await mayAnswer;
+      res.writeHead(201).end(JSON.stringify({ text: "x".repeat(300_000) }));
+    };
+    return [step, answer];
+  }
+
+  test("share one request, and get a clone each", async () => {
+    const { submitOnce } = openPage({ speed: 1 });
+    const [step, answer] = held();
+    server.script(step);
+    const calls = Array.from({ length: 10 }, () => submitOnce(`${server.url}/orders`, order));
+    await until(() => server.received.length === 1, { what: "the order" });
+    answer();
+    const texts = await Promise.all(calls.map(async (call) => (await call).text()));
+    expect(new Set(texts).size).toBe(1);
+    expect(texts[0]).toHaveLength(300_011);
+    expect(server.received).toHaveLength(1);
+  });
+
+  test("have a signal and a time each, and the last one to leave ends the request", async () => {
+    const { submitOnce } = openPage({ speed: 1 });
+    server.script(silent);
+    const leaving = [new AbortController(), new AbortController()] as const;
+    const calls = leaving.map(({ signal }) => submitOnce(`${server.url}/`, { ...order, signal }));
+    const brief = submitOnce(`${server.url}/`, { ...order, once: { timeoutMs: 20 } });
+    await expect(brief).rejects.toMatchObject({ tries: 1 });
+    let hasLeft = false;
+    await until(() => server.received.length === 1, { what: "the order" });
+    void server.received[0]?.left.then(() => {
+      hasLeft = true;
+    });
+    leaving[0].abort();
+    await expect(calls[0]).rejects.toMatchObject({ tries: 1 });
+    expect(hasLeft).toBe(false);
+    leaving[1].abort();
+    await expect(calls[1]).rejects.toMatchObject({ tries: 1 });
+    await server.received[0]?.left;
+    expect(server.received).toHaveLength(1);
+  });
+
+  test("and another id, or with another name, are two orders", async () => {
+    const { submitOnce } = openPage();
+    server.script();
+    const all = [{ name: "a" }, { name: "b" }, { name: "a", id: "1" }, { name: "a", id: "2" }];
+    await Promise.all(all.map((once) => submitOnce(`${server.url}/`, { ...order, once })));
+    expect(new Set(server.ids).size).toBe(4);
+    expect(server.ids).toEqual(expect.arrayContaining(["1", "2"]));
+  });
+
+  test("one after the other are two orders, unless the page has an id of its own", async () => {
+    const { submitOnce } = openPage();
+    server.script();
+    for (const once of [{}, {}, { id: "cart-7:1" }, { id: "cart-7:1" }]) {
+      await submitOnce(`${server.url}/`, { ...order, once });
+    }
+    const [first, second, ...own] = server.ids;
+    expect(second).not.toBe(first);
+    expect(own).toEqual(["cart-7:1", "cart-7:1"]);
+  });
+});
+
+describe("a body", () => {
+  const form = new FormData();
+  form.set("cart", "17");
+  form.set("file", new File(["ä\u0000"], "note.txt", { type: "text/plain" }));
+  const bytes = new TextEncoder().encode("bytes");
+  const bodies: [string, NonNullable<RequestInit["body"]>][] = [
+    ["text", "ä"],
+    ["URLSearchParams", new URLSearchParams({ cart: "17" })],
+    ["FormData", form],
+    ["a Blob", new Blob(["blob"], { type: "text/x-order" })],
+    ["an ArrayBuffer", bytes.buffer as ArrayBuffer],
+    ["bytes", bytes],
+  ];
+
+  test.each(bodies)("of %s is sent twice, byte for byte", async (_name, body) => {
+    for (const input of [
+      `${server.url}/`,
+      new Request(`${server.url}/`, { method: "POST", body }),
+    ]) {
+      server.script(lost);
+      const init = typeof input === "string" ? { method: "POST", body } : {};
+      await openPage().submitOnce(input, init);
+      const [first, second] = server.received;
+      expect(first?.body).not.toBe("");
+      expect(second).toMatchObject({ body: first?.body, type: first?.type });
+    }
+  });
+
+  test("is what it was at the call", async () => {
+    server.script(lost);
+    const body = new URLSearchParams({ cart: "17" });
+    const call = openPage().submitOnce(`${server.url}/`, { method: "POST", body });
+    body.set("cart", "18");
+    await call;
+    expect(server.received.map(({ body }) => body)).toEqual(["cart=17", "cart=17"]);
+  });
+
+  test("may be absent, and a Request keeps its headers", async () => {
+    server.script(lost);
+    const headers = { "content-type": "text/x-order" };
+    const request = new Request(`${server.url}/`, { method: "POST", headers });
+    await openPage().submitOnce(request);
+    expect(server.received).toMatchObject(Array(2).fill({ method: "POST", type: "text/x-order" }));
+    // As it came, so the page can still use it.
+    expect(request.bodyUsed).toBe(false);
+  });
+
+  test("that cannot be sent twice is refused", async () => {
+    server.script();
+    async function* chunks() {
+      yield "chunk";
+    }
+    const streams = { ReadableStream: new Blob(["x"]).stream(), AsyncGenerator: chunks() };
+    for (const [name, body] of Object.entries(streams)) {
+      const init = { method: "POST", body, duplex: "half" } as unknown as RequestInit;
+      const call = openPage().submitOnce(`${server.url}/`, init);
+      await expect(call).rejects.toThrow(TypeError);
+      await expect(call).rejects.toThrow(
+        `init.body: expected a repeatable body, got [object ${name}]`,
+      );
+    }
+    expect(server.received).toEqual([]);
+  });
+});
+
+describe("arguments that fetch refuses", () => {
+  test.each([
+    ["a path, where there is no page", (): Args => ["/orders", order]],
+    ["a body with GET", (): Args => [`${server.url}/`, { body: "x" }]],
+    ["a header that is none", (): Args => [`${server.url}/`, { headers: { "ä ": "x" } }]],
+    ["an id that is no header", (): Args => [`${server.url}/`, { once: { id: "€" } }]],
+  ])("reject at once: %s", async (_name, args) => {
+    server.script();
+    await expect(openPage().submitOnce(...args())).rejects.toThrow(TypeError);
+    expect(server.received).toEqual([]);
+  });
+
+  test("reject at once: a Request that was sent before", async () => {
+    server.script();
+    const request = new Request(`${server.url}/`, order);
+    await fetch(request);
+    await expect(openPage().submitOnce(request)).rejects.toThrow(TypeError);
+    expect(server.received).toHaveLength(1);
+  });
+});
+
+describe("the id of a name", () => {
+  const nameOf = (path: string) => `submit-lock:${path}`;
+
+  test("is the only thing that is stored, under the path by default, until the answer", async () => {
+    const storage = new TabStorage();
+    const { module, submitOnce } = openPage({ storage });
+    server.script([500], [201]);
+    for (const input of [`${server.url}/orders?x#y`, new URL(`${server.url}/orders`)]) {
+      await submitOnce(input, order);
+      if (server.received.length === 2) break;
+      expect([...storage.items]).toEqual([[nameOf("/orders"), server.ids[0]]]);
+      expect(module.idOf("/orders")).toBe(server.ids[0]);
+    }
+    expect([...storage.items]).toEqual([]);
+    expect(server.ids[1]).toBe(server.ids[0]);
+  });
+
+  test.each(["", "?x=1"])("is that of / for an origin alone%s", async (query) => {
+    const storage = new TabStorage();
+    server.script([500]);
+    await openPage({ storage }).submitOnce(`${server.url}${query}`, order);
+    expect([...storage.items.keys()]).toEqual([nameOf("/")]);
+  });
+
+  test("survives a reload in flight, and goes with the tab that is duplicated", async () => {
+    const storage = new TabStorage();
+    server.script(silent);
+    const first = openPage({ storage });
+    void first.submitOnce(`${server.url}/orders`, order);
+    await until(() => server.received.length === 1, { what: "the order" });
+    first.close();
+    const duplicate = new TabStorage(storage.items);
+    await openPage({ storage }).submitOnce(`${server.url}/orders`, order);
+    await openPage({ storage: duplicate }).submitOnce(`${server.url}/orders`, order);
+    await openPage({ storage }).submitOnce(`${server.url}/orders`, order);
+    const [id, reloaded, duplicated, next] = server.ids;
+    expect([reloaded, duplicated]).toEqual([id, id]);
+    expect(next).not.toBe(id);
+  });
+
+  test("that came later is not forgotten with an older one", async () => {
+    const storage = new TabStorage();
+    const { submitOnce } = openPage({ storage });
+    server.script((res) => {
+      storage.setItem(nameOf("/"), "newer");
+      res.writeHead(201).end();
+    });
+    await submitOnce(`${server.url}/`, order);
+    expect(storage.getItem(nameOf("/"))).toBe("newer");
+    await submitOnce(`${server.url}/`, order);
+    expect(server.ids[1]).toBe("newer");
+  });
+
+  const refused = () => {
+    throw new DOMException("the operation is insecure", "SecurityError");
+  };
+  const refusing: [string, ConstructorParameters<typeof Page>[0]][] = [
+    ["absent", { storage: undefined }],
+    ["null", { globals: { sessionStorage: null } }],
+    [
+      "refused at a look",
+      { globals: Object.defineProperty({}, "sessionStorage", { get: refused }) },
+    ],
+    ["full", { storage: { getItem: () => null, setItem: refused, removeItem: () => {} } }],
+    ["refusing", { storage: { getItem: refused, setItem: refused, removeItem: refused } }],
+    ["forgetful", { storage: { getItem: () => null, setItem() {}, removeItem() {} } }],
+  ];
+  test.each(refusing)("is in memory where storage is %s", async (_name, options) => {
+    const { module, submitOnce } = openPage({ storage: undefined, ...options });
+    server.script([500], [201]);
+    const id = module.idOf("/");
+    for (let clicks = 0; clicks < 3; clicks++) await submitOnce(`${server.url}/`, order);
+    const [first, second, third] = server.ids;
+    expect([first, second]).toEqual([id, id]);
+    expect(third).not.toBe(id);
+  });
+});
+
+describe("a 4xx after an order that was sent without an answer", () => {
+  // What was sent before may still be on its way, and overtaken by what was answered.
+  const steps: [string, Step | Answer][] = [
+    ["a lost connection", lost],
+    ["504", [504]],
+    ["409 idempotency_in_flight", inFlight],
+  ];
+  test.each(steps)("keeps the id, once: %s", async (_name, step) => {
+    const { submitOnce } = openPage();
+    server.script(step, [402], [402]);
+    for (let clicks = 0; clicks < 3; clicks++) await submitOnce(`${server.url}/`, order);
+    const [first, second, third, fourth] = server.ids;
+    expect([second, third]).toEqual([first, first]);
+    expect(fourth).not.toBe(first);
+  });
+
+  test.each(["reload", "abort"])("keeps the id, once: %s", async (how) => {
+    const storage = new TabStorage();
+    const page = openPage({ storage });
+    server.script(silent, [402], [402]);
+    const leaving = new AbortController();
+    const { signal } = leaving;
+    const call = page.submitOnce(`${server.url}/`, { ...order, signal }).catch(() => {});
+    await until(() => server.received.length === 1, { what: "the order" });
+    if (how === "reload") page.close();
+    else leaving.abort();
+    if (how === "abort") await call;
+    const { submitOnce } = how === "reload" ? openPage({ storage }) : page;
+    for (let clicks = 0; clicks < 3; clicks++) await submitOnce(`${server.url}/`, order);
+    const [first, second, third, fourth] = server.ids;
+    expect([second, third]).toEqual([first, first]);
+    expect(fourth).not.toBe(first);
+  });
+});
