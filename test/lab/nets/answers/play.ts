@@ -1,0 +1,176 @@
+import { createServer, type RequestListener } from "node:http";
+import { MemoryStore, SubmitLock } from "../../../../src/index.ts";
+import { allMain, type Framework } from "../../../http/frameworks.ts";
+import { listen } from "../../../http/http-client.ts";
+import { freshUser } from "../../../support/ids.ts";
+import { until } from "../../../support/until.ts";
+import { compare, type Found } from "./judge.ts";
+import { type LayerName, layer } from "./layers.ts";
+import { perform, type Step } from "./steps.ts";
+import { type Answer, ask, textOf } from "./wire.ts";
+
+/** A handler, and what is around it. */
+export interface Program {
+  readonly framework: string;
+  readonly family: Framework["family"];
+  readonly method: "POST" | "HEAD";
+  readonly acceptsGzip: boolean;
+  /** Around the guard. */
+  readonly outside: readonly LayerName[];
+  /** Between the guard and the handler. */
+  readonly inside: readonly LayerName[];
+  readonly script: readonly Step[];
+}
+
+/** What a program has shown. */
+export interface Seen {
+  readonly differing: readonly Found[];
+  readonly problems: readonly string[];
+}
+
+/** How long what comes on a busy machine may take, in ms. */
+const boundMs = 8_000;
+/** How long a bare application may be silent, and how long a guarded one that is like it. */
+const silenceMs = 1_000;
+const knownSilenceMs = 200;
+
+/** What reaches the process, of the program that runs. */
+const strays: unknown[] = [];
+for (const event of ["unhandledRejection", "uncaughtException"]) {
+  process.on(event, (value) => strays.push(value));
+}
+
+const apps = new Map<string, RequestListener>();
+const server = createServer((req, res) => apps.get(`${req.headers["x-app"]}`)?.(req, res));
+let port = 0;
+
+export async function open(): Promise<void> {
+  port = await listen(server);
+  server.unref();
+  // What frameworks say of the errors that programs make.
+  console.error = () => {};
+}
+
+type Guarded = "lock" | "once" | undefined;
+
+export async function play(program: Program): Promise<Seen> {
+  const problems: string[] = [];
+  const [bare, ran] = await new Run(program, undefined, silenceMs).submit();
+  const bareStrays = strays.splice(0).length;
+  const patienceMs = bare.ending === "hanging" ? knownSilenceMs : boundMs;
+  const differing: Found[] = [];
+  const differs = (stage: Found["stage"], expected: Answer, got: Answer) =>
+    differing.push(...compare(program, stage, expected, got));
+  for (const guarded of ["lock", "once"] as const) {
+    const run = new Run(program, guarded, patienceMs, bare.ending !== "whole");
+    const [first, runs] = await run.submit();
+    differs(guarded === "lock" ? "lock" : "first", bare, first);
+    if (runs !== ran) problems.push(`${guarded}: the handler ran ${runs} times, bare ${ran}`);
+    await run.free().catch((error: Error) => problems.push(`${guarded}: ${error.message}`));
+    // A HEAD is not a submission that could be repeated.
+    if (guarded === "once" && program.method !== "HEAD") {
+      const [repeat, more] = await run.submit();
+      const isKept = first.ending === "whole" && first.status < 400;
+      if (more > 0 && isKept) {
+        const answers = [first, repeat] as const;
+        differing.push({
+          program,
+          stage: "repeat",
+          part: "runs",
+          expected: "0",
+          got: `${more}`,
+          answers,
+        });
+      }
+      if (isUnavailable(repeat)) {
+        if (mustBeKept(program, first)) problems.push("the answer was not kept");
+      } else if (more > 0) differs("first", bare, repeat);
+      else differs("repeat", first, repeat);
+      await run.free().catch((error: Error) => problems.push(`repeat: ${error.message}`));
+    }
+    await run.close();
+  }
+  const more = strays.splice(0);
+  if (more.length > 3 * bareStrays)
+    problems.push(...more.map((each) => `stray: ${(each as Error)?.stack}`));
+  return { differing, problems };
+}
+
+/** The documented answer for what could not be kept. */
+function isUnavailable(answer: Answer): boolean {
+  return answer.status === 409 && /idempotency_(answer_unavailable|in_flight)/.test(textOf(answer));
+}
+
+/** Texts and bytes of a moderate length, in a coding that every client reads. */
+function mustBeKept({ script }: Program, answer: Answer): boolean {
+  const { body, ending, headers, status } = answer;
+  const isStream = script.some(([name]) => /stream|pipe|web|response|events|blob/i.test(name));
+  return (
+    ending === "whole" &&
+    !isStream &&
+    status < 300 &&
+    body.length < 60_000 &&
+    !headers.has("content-encoding")
+  );
+}
+
+/** One application, with or without its guard. */
+class Run {
+  readonly #program: Program;
+  readonly #id = freshUser();
+  readonly #lock: SubmitLock;
+  readonly #patienceMs: number;
+  #runs = 0;
+
+  constructor(program: Program, guarded: Guarded, patienceMs: number, isShort = false) {
+    this.#program = program;
+    this.#patienceMs = patienceMs;
+    // What never ends, and cannot be seen, is held to `maxHoldMs`.
+    const times = isShort ? { ttlMs: 400, maxHoldMs: 800 } : { ttlMs: 60_000 };
+    this.#lock = new SubmitLock({ store: new MemoryStore(), ...times });
+    const { family, framework, inside, outside, script } = program;
+    const { listener } = allMain.find(({ name }) => name === framework) as Framework;
+    const app = listener({
+      lock: guarded === undefined ? undefined : this.#lock,
+      guard: guarded === "once" ? { idempotency: { replayHeaders: ["x-kept"] } } : {},
+      outside: outside.map(layer),
+      inside: inside.map(layer),
+      handler: (turn) => {
+        this.#runs++;
+        return perform(family, script, turn);
+      },
+    });
+    apps.set(this.#id, app);
+  }
+
+  /** The answer, and how often the handler ran for it. */
+  async submit(): Promise<[Answer, number]> {
+    const before = this.#runs;
+    const { acceptsGzip, method } = this.#program;
+    const headers = {
+      "x-app": this.#id,
+      "x-user": "user",
+      "idempotency-key": "order-7",
+      "content-type": "application/json",
+      accept: "application/json",
+      ...(acceptsGzip && { "accept-encoding": "gzip" }),
+    };
+    const answer = await ask(port, { method, headers, patienceMs: this.#patienceMs });
+    return [answer, this.#runs - before];
+  }
+
+  async free(): Promise<void> {
+    const isFree = async () => {
+      const attempt = await this.#lock.acquire("user");
+      if (attempt.outcome !== "acquired") return false;
+      await attempt.lease.release();
+      return true;
+    };
+    await until(isFree, { what: "the user to be free", boundMs, everyMs: 1 });
+  }
+
+  async close(): Promise<void> {
+    apps.delete(this.#id);
+    await this.#lock.close({ timeoutMs: 0 });
+  }
+}

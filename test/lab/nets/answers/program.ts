@@ -1,0 +1,62 @@
+import fc from "fast-check";
+import { allMain } from "../../../http/frameworks.ts";
+import { type Haul, hunt, main, type Plan } from "../hunt.ts";
+import { allowed, show } from "./judge.ts";
+import { layersOf } from "./layers.ts";
+import { open, type Program, play } from "./play.ts";
+import { scriptsOf } from "./steps.ts";
+
+/*
+ * A program: a handler and its middleware answer the same without the guard, with the lock, and with
+ * "once", whose repeat is the first answer or a documented 409.
+ */
+
+export function programsOf(framework: (typeof allMain)[number]): fc.Arbitrary<Program> {
+  const { family, name } = framework;
+  const names = fc.constantFrom(...layersOf(family));
+  const few = fc.oneof(fc.constant([]), fc.uniqueArray(names, { maxLength: 2 }));
+  return fc
+    .record<Program>({
+      framework: fc.constant(name),
+      family: fc.constant(family),
+      method: fc.oneof(
+        { weight: 15, arbitrary: fc.constant("POST" as const) },
+        { weight: 1, arbitrary: fc.constant("HEAD" as const) },
+      ),
+      acceptsGzip: fc.boolean(),
+      outside: few,
+      // Hooks of Fastify are the application's, and Hono's middleware is around all handlers.
+      inside: family === "express" || family === "koa" ? few : fc.constant([]),
+      script: scriptsOf(family),
+    })
+    .filter(({ script }) => !crashes(script));
+}
+
+/** Fastify itself throws where nothing catches it, for a trailer behind a web `Response`. */
+function crashes(script: Program["script"]): boolean {
+  const names = script.map(([name]) => name);
+  return names.includes("trailer") && names.includes("sendResponse");
+}
+
+async function net(plan: Plan): Promise<Haul> {
+  await open();
+  const chosen = allMain.filter(({ family }) => [undefined, family].includes(plan.family));
+  return await hunt(plan, fc.oneof(...chosen.map(programsOf)), fails);
+}
+
+export async function fails(program: Program): Promise<string | undefined> {
+  const wrongs = await wrongsOf(program);
+  // Where a framework answers now so and now so, a second time shows whether the guard matters.
+  for (let i = 0; i < 2 && wrongs.length > 0; i++) {
+    const again = await wrongsOf(program);
+    if (again.length === 0) return undefined;
+  }
+  return wrongs.length === 0 ? undefined : wrongs.join("\n");
+}
+
+async function wrongsOf(program: Program): Promise<string[]> {
+  const { differing, problems } = await play(program);
+  return [...problems, ...differing.filter((each) => allowed(each) === undefined).map(show)];
+}
+
+await main(net);
