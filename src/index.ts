@@ -17,45 +17,11 @@ export type {
   ReleaseOptions,
   SubmissionAttempt,
 } from "./lock/lease.ts";
-export type {
-  CheckOptions,
-  FreeOptions,
-  LockStats,
-} from "./lock/on-call.ts";
+export type { CheckOptions, FreeOptions, LockStats } from "./lock/on-call.ts";
 export type { OnceOptions, OnceResult } from "./lock/once.ts";
 export type { SubmitLockOptions } from "./lock/options.ts";
 export type { AnswerHeaders, AnswerToStore, StoredAnswer } from "./lock/record.ts";
-export type {
-  AcquireReply,
-  AcquireRequest,
-  Answered,
-  CompletedAnswer,
-  CompleteReply,
-  CompleteRequest,
-  ContendedAnswer,
-  CooldownInspection,
-  ForeignInspection,
-  FreeAnswer,
-  FreedInspection,
-  FreeReply,
-  FreeRequest,
-  FreeResult,
-  GrantedAnswer,
-  HeldInspection,
-  InspectedAnswer,
-  Inspection,
-  InspectReply,
-  InspectRequest,
-  LockCommand,
-  LockRequest,
-  LockStore,
-  LockTimes,
-  MismatchedAnswer,
-  NoAnswer,
-  OwnedReply,
-  ReleaseRequest,
-  SubmissionHashes,
-} from "./lock/store.ts";
+export type * from "./lock/store.ts";
 export type { AcquireOptions, Submission } from "./lock/submission.ts";
 export type { UserId } from "./lock/submit-key.ts";
 export { type CloseOptions, SubmitLock } from "./lock/submit-lock.ts";

@@ -1,9 +1,8 @@
 import { AsyncResource } from "node:async_hooks";
 
 /**
- * The asynchronous context in which the package was loaded. A timer, a socket or a callback that
- * serves many requests runs in the context in which it was made: made in the first request's, it
- * would show that request's `AsyncLocalStorage` store to all the others, and keep it in memory.
+ * The asynchronous context in which the package was loaded. A timer or a socket that serves many
+ * requests would otherwise show the first one's `AsyncLocalStorage` store to all the others.
  */
 const neutral: AsyncResource = new AsyncResource("submit-lock");
 
@@ -17,8 +16,7 @@ export function inNeutralContext<Args extends unknown[], Result>(
 
 /** An attempt, a lease, a release, a complete or a response's end: due at a monotonic time. */
 export abstract class Timer {
-  // The neighbours in the ring of one slot; `undefined` while the timer is not set.
-  // Private, so that printing one timer (an attempt, a lease) does not print all the others.
+  // Neighbours in the ring of a slot. Private, so that printing one does not print all the others.
   #before: Timer | undefined;
   #after: Timer | undefined;
 
@@ -29,7 +27,6 @@ export abstract class Timer {
     return timer.#after ?? timer;
   }
 
-  /** Appends the timer to the slot's ring. */
   static link(timer: Timer, slot: Timer): void {
     const last = slot.#before ?? slot;
     last.#after = timer;
@@ -38,12 +35,7 @@ export abstract class Timer {
     slot.#before = timer;
   }
 
-  /**
-   * Takes the timer out of its ring. Its own links are cleared, too: a timer that lives on would
-   * keep its neighbours in memory.
-   *
-   * @returns whether the timer was set.
-   */
+  /** Clears the timer's own links, too: they would keep its neighbours in memory. */
   static unlink(timer: Timer): boolean {
     const before = timer.#before;
     const after = timer.#after;
@@ -56,25 +48,20 @@ export abstract class Timer {
   }
 }
 
-/** The head of the ring of one slot's timers; itself never due. */
 class Slot extends Timer {
   override onDue(): void {}
 }
 
 /**
- * A hashed timing wheel (Varghese and Lauck, 1987): one `setTimeout` for many timers, because
- * nearly all of them are cleared before they are due. Setting and clearing change a few references;
- * one `setTimeout` for each attempt took about a quarter of the throughput under load. A timer is
- * never early, and up to about one step late.
- *
- * The timers of a slot are a ring: a `Set` that is filled and emptied all the time makes V8
- * reallocate its table, and the old table keeps the timers until a major garbage collection.
+ * A hashed timing wheel (Varghese and Lauck, 1987): one `setTimeout` for many timers, because one
+ * for each attempt took about a quarter of the throughput under load. A timer is never early, and up
+ * to about one step late. The timers of a slot are a ring: V8 reallocates the table of a `Set`, and
+ * the old one keeps the timers until a major garbage collection.
  */
 export class TimerWheel<Kind extends Timer = Timer> {
   readonly #stepMs: number;
   #keepsAlive: boolean;
   #count = 0;
-  /** Each under the number of the step at whose beginning its timers are due. */
   readonly #slots = new Map<number, Slot>();
   #timeout: NodeJS.Timeout | undefined;
   /** The number of the slot that `#timeout` waits for; ∞ for none. */
@@ -82,10 +69,7 @@ export class TimerWheel<Kind extends Timer = Timer> {
   /** The number of the last slot that has fired: `set` uses later slots only. */
   #firedUpTo = 0;
 
-  /**
-   * @param stepMs how late a timer may be, in milliseconds.
-   * @param keepsAlive whether a timer that is set keeps the process alive.
-   */
+  /** @param keepsAlive whether a timer that is set keeps the process alive. */
   constructor(stepMs: number, keepsAlive: boolean) {
     this.#stepMs = stepMs;
     this.#keepsAlive = keepsAlive;
@@ -109,7 +93,6 @@ export class TimerWheel<Kind extends Timer = Timer> {
     if (Timer.unlink(timer) && --this.#count === 0 && this.#keepsAlive) this.#timeout?.unref();
   }
 
-  /** All timers that are set at the moment. */
   armed(): Kind[] {
     const all: Kind[] = [];
     for (const slot of this.#slots.values()) {
@@ -119,7 +102,7 @@ export class TimerWheel<Kind extends Timer = Timer> {
     return all;
   }
 
-  /** From now on timers still fire, but none of them keeps the process alive. */
+  /** Timers still fire, but keep no process alive. */
   unref(): void {
     this.#keepsAlive = false;
     this.#timeout?.unref();
@@ -162,4 +145,20 @@ export class TimerWheel<Kind extends Timer = Timer> {
       if (next < this.#armedFor) this.#arm(next);
     }
   };
+}
+
+/** Settles as the promise does, or resolves with `undefined` after `ms` milliseconds. */
+export async function within<Value>(
+  ms: number,
+  promise: Promise<Value>,
+): Promise<Value | undefined> {
+  let timer: NodeJS.Timeout | undefined;
+  const timeUp = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), ms);
+  });
+  try {
+    return await Promise.race([promise, timeUp]);
+  } finally {
+    clearTimeout(timer);
+  }
 }

@@ -1,5 +1,15 @@
 import { InvalidOptionError } from "./errors.ts";
 
+/** The longest `ttlMs`, and so the longest life of our locks and tombstones, in milliseconds. */
+export const longestTtlMs = 300_000;
+
+/** The longest cooldown, in milliseconds. */
+export const longestCooldownMs = 60_000;
+
+/** Why a submission cannot be looked up or recorded where something else is in its record's place. */
+export const notARecord =
+  "the record's key has a value that submit-lock did not write. Delete it, or set another keyPrefix";
+
 /** Describes a wrong value for a message: its text if that is short, or its kind. */
 export function describe(value: unknown): string {
   if (typeof value === "string") {
@@ -38,7 +48,6 @@ export function checkOptionNames(owner: string, options: unknown, known: readonl
   }
 }
 
-/** Returns a whole number of milliseconds from `min` to `max`; throws for any other value. */
 export function checkMs(name: string, value: unknown, min: number, max: number): number {
   if (typeof value !== "number" || !Number.isInteger(value) || value < min || value > max) {
     throw invalidOption(name, `a whole number of milliseconds from ${min} to ${max}`, value);
@@ -52,12 +61,7 @@ export function hasMembers(value: unknown, members: readonly string[]): boolean 
 
 const given = new Set<string>();
 
-/**
- * Emits a process warning once for each code, because its cause would repeat with every request.
- * `process.on("warning")` gets the warning, `--trace-warnings` shows where it was emitted.
- *
- * @param code stable, for `--disable-warning` and for a search.
- */
+/** Emits a process warning once for each code, because its cause would repeat with every request. */
 export function warnOnce(code: string, message: string): void {
   if (given.has(code)) return;
   given.add(code);

@@ -8,15 +8,14 @@ import { type ClientPort, type Place, plainError } from "../stores/redis/clients
 import { portOf, type RedisClient } from "../stores/redis/clients/port-of.ts";
 import { refusals } from "../stores/redis/no-answers.ts";
 import { RedisStore } from "../stores/redis/redis-store.ts";
+import { within } from "../timer-wheel.ts";
 import { hasMembers } from "../validation.ts";
-import { within } from "../within.ts";
 import type { Arguments, CliTarget, PrefixedLock } from "./context.ts";
 import { CliError, exitCode, toCliError } from "./failure.ts";
 
 /** The time that Redis has for one answer, and for connecting, in ms. */
 const answerWithinMs = 2_000;
 
-/** Connects to the Redis that `--url`, `--cluster`, `--sentinel` or `--config` name. */
 export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<CliTarget> {
   const config = args.text("config");
   if (config !== undefined) return await fromConfig(config, args);
@@ -32,7 +31,6 @@ export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<
   return { ...at, locks: [lockOf(first), ...others.map(lockOf)] };
 }
 
-/** What `--url`, `--cluster` and `--sentinel` say. */
 function placeOf(args: Arguments, url: string): Place {
   const sentinels = args.text("sentinel")?.split(",");
   const isCluster = args.has("cluster");
@@ -67,7 +65,6 @@ function sentinelAddress(text: string) {
   return { host, port: Number(port) };
 }
 
-/** Makes a client of the library that is installed, ioredis before node-redis. */
 async function openClient(place: Place): Promise<RedisClient> {
   const ioredis = await installed(openIoredis(place));
   if (ioredis !== undefined) return ioredis;
@@ -118,7 +115,6 @@ function readAuthority(file: string): string {
   }
 }
 
-/** Waits until the client is connected, and is in its database. */
 async function proved(client: ClientPort) {
   const { address } = client;
   const database = client.isCluster ? undefined : client.database;
@@ -155,7 +151,6 @@ export async function connected(client: ClientPort): Promise<void> {
   }
 }
 
-/** Why a client is not connected, or not in its database. */
 function failure(error: unknown, { address, database }: ClientPort): CliError {
   const { message } = plainError(error);
   const isOfDatabase = refusals.select.test(message) || refusals.database.test(message);
@@ -197,7 +192,6 @@ export async function answerOf<Value>(
   throw new CliError(text, exitCode.noRedis);
 }
 
-/** The Redis that was looked at, with its database if it has several. */
 export function redisOf({ address, database }: Pick<CliTarget, "address" | "database">): string {
   return database === undefined ? address : `database ${database} of ${address}`;
 }

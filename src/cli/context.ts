@@ -4,7 +4,6 @@ import type { ClientPort } from "../stores/redis/clients/port.ts";
 import { CliError } from "./failure.ts";
 import { program, quoted, type Terminal } from "./terminal.ts";
 
-/** All that a command gets. */
 export interface Context {
   readonly args: Arguments;
   readonly terminal: Terminal;
@@ -20,7 +19,6 @@ export interface CliTarget {
   readonly client?: ClientPort;
   /** The database that Redis has selected. `undefined` on a Cluster, and without a client. */
   readonly database?: number | undefined;
-  /** One for each `--prefix`. */
   readonly locks: readonly [PrefixedLock, ...PrefixedLock[]];
   /** The `keyPrefix` of the client, which puts it in front of every key; `""` for none. */
   readonly clientPrefix: string;
@@ -29,7 +27,6 @@ export interface CliTarget {
 
 export interface PrefixedLock {
   readonly keyPrefix: string;
-  /** The part of a lock that the commands use. */
   readonly lock: Pick<SubmitLock, "inspect" | "free" | "keyFor" | "check">;
 }
 
@@ -84,7 +81,6 @@ Where Redis is:
   --config <file>          a module that default-exports the shop's SubmitLock, instead of a URL;
                            list and doctor also need its client as the export \`redis\``;
 
-/** The text of `submit-lock --help`, or of `submit-lock <command> --help`. */
 export function helpOf(name?: string): string[] {
   if (name !== undefined) {
     const [usage = "", ...lines] = `${helps[name]}${commonHelp}`.split("\n");
@@ -104,7 +100,6 @@ export function helpOf(name?: string): string[] {
 
 const units: Readonly<Record<string, number>> = { ms: 1, s: 1e3, m: 6e4, min: 6e4, h: 3.6e6 };
 
-/** The words after the name of a command, checked against the options in its help. */
 export class Arguments {
   readonly name: string;
   readonly takesUser: boolean;
@@ -145,7 +140,6 @@ export class Arguments {
     return this.texts(option)[0];
   }
 
-  /** All values of an option that may be repeated. */
   texts(option: string): readonly string[] {
     return (this.#values[option] ?? []).filter((value) => typeof value === "string");
   }

@@ -8,10 +8,8 @@ import { exitCode, toCliError } from "./failure.ts";
 import { findLocks, mastersOf } from "./list.ts";
 import { duration, json, type Paint, plural, program, visible } from "./terminal.ts";
 
-/** The findings of `doctor`, as `--json` prints them. */
 export interface Report {
   readonly servers: readonly ServerReport[];
-  /** About all servers together. */
   readonly findings: readonly Finding[];
   readonly user: string | undefined;
   readonly failures: number;
@@ -101,7 +99,6 @@ async function examine(all: CliTarget, node: ServerPort, ttlMs: number): Promise
       findings,
     };
   } catch (error) {
-    // An error of one node of a Cluster is a finding: the other nodes may be well.
     if (!isClusterNode) throw error;
     const { message: text } = toCliError(error, address);
     return { address, findings: [{ level: "fail", check: "reach", text, remedy: dead }] };
@@ -118,7 +115,6 @@ function ifPermitted<Value>(connection: CliTarget, asked: Promise<Value>) {
   });
 }
 
-/** A server's INFO, or a section of it: field and value. */
 type Info = Readonly<Record<string, string | undefined>>;
 
 function fieldsOf(text: unknown): Info {
@@ -132,7 +128,6 @@ function numberIn(reply: unknown, name: string): number {
   return Number(reply instanceof Map ? reply.get(name) : Object(reply)[name]);
 }
 
-/** Finds settings and states in INFO with which a server loses or refuses locks. */
 function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
   const { role, connected_slaves: replicas = "0" } = info;
   if (role === "slave") {
@@ -173,7 +168,6 @@ function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
   }
 }
 
-/** Checks whether a Cluster serves all slots, and after how long it fails over. */
 async function lookAtCluster(connection: CliTarget, node: ServerPort, ttlMs: number, add: Add) {
   const info = await ifPermitted(connection, node.ask(["cluster", "INFO"]));
   const { cluster_state: state, cluster_slots_ok: slots } = fieldsOf(info);
@@ -238,7 +232,6 @@ async function askSentinels({ client }: CliTarget, ttlMs: number, add: Add): Pro
   await Promise.all(looks);
 }
 
-/** Looks for keys of other locks, and for keys that live too long by a clock that was set back. */
 async function lookAtKeys(connection: CliTarget, budgetMs: number, add: Add): Promise<void> {
   for (const prefixed of connection.locks) {
     const listed = await findLocks(connection, prefixed, budgetMs).catch(() => undefined);

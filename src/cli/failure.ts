@@ -4,7 +4,6 @@ import { refusals } from "../stores/redis/no-answers.ts";
 
 export const exitCode = {
   done: 0,
-  /** `doctor` found a failure, or `free` met another holder. */
   found: 1,
   /** Wrong arguments, or no client library. */
   usage: 2,
@@ -77,7 +76,6 @@ export function toCliError(error: unknown, at: string): CliError {
   return new CliError(`${failed} (${text})`, noRedis, error);
 }
 
-/** An error and its causes. */
 function causesOf(error: unknown, most = 5): Error[] {
   const { lastNodeError, cause: next = lastNodeError } = Object(error);
   const others = most > 1 && next instanceof Error ? causesOf(next, most - 1) : [];

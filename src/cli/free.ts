@@ -80,7 +80,6 @@ export async function free(context: Context): Promise<number> {
   return exitCode.done;
 }
 
-/** The id and the reason, as options or from the person at the terminal. */
 async function answers({ args, terminal }: Context, found: Found) {
   const now = args.has("now");
   const given = args.text("id")?.toLowerCase();
@@ -110,7 +109,6 @@ async function ask(terminal: Context["terminal"], question: string): Promise<str
   throw new CliError("nothing was typed. Nothing was changed");
 }
 
-/** The person at the shell, also behind sudo: `anna@ops-1`. */
 function personOf({ SUDO_USER, USER, LOGNAME, USERNAME }: NodeJS.ProcessEnv): string {
   let name = SUDO_USER || USER || LOGNAME || USERNAME;
   try {

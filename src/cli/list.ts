@@ -63,16 +63,13 @@ function ageOf(found: Found): number {
 export interface Listed {
   readonly keyPrefix: string;
   readonly locks: readonly { readonly user: string; readonly found: Found }[];
-  /** About how many keys Redis has looked at. */
   readonly looked: number;
-  /** The number of all keys in Redis, locks or not; `undefined` without +dbsize. */
   readonly total: number | undefined;
   /** Why the scan has not looked at all keys, as a sentence; `undefined` if it has. */
   readonly partial: string | undefined;
   readonly tookMs: number;
 }
 
-/** The masters, to which `list` and `doctor` send commands that are not those of a lock. */
 export function mastersOf({ client }: CliTarget): readonly ServerPort[] {
   if (client !== undefined) return client.servers();
   throw new CliError("list and doctor need `export { redis }` in the module of --config, too");
@@ -87,7 +84,6 @@ const mostLocks = 100_000;
 /** The inspections that are sent at a time: one script call has up to 100. */
 const asked = 100;
 
-/** Scans every master for locks until all keys are seen or the budget is over; inspects them. */
 export async function findLocks(
   connection: CliTarget,
   prefixed: PrefixedLock,

@@ -9,12 +9,10 @@ import { show } from "./show.ts";
 import { type Terminal, visible } from "./terminal.ts";
 import { watch } from "./watch.ts";
 
-/** Resolves to the exit code; `undefined` is 0. */
 type CliCommand = (context: Context) => Promise<number | undefined>;
 
 export const commands: Readonly<Record<string, CliCommand>> = { show, free, list, watch, doctor };
 
-/** Runs one command, and returns its exit code. */
 export async function main(argv: readonly string[], terminal: Terminal): Promise<number> {
   let connection: CliTarget | undefined;
   try {

@@ -1,5 +1,5 @@
 import type { HeldInspection, Inspection } from "../lock/store.ts";
-import { longestCooldownMs, longestTtlMs } from "../lock/store.ts";
+import { longestCooldownMs, longestTtlMs } from "../validation.ts";
 import { answerOf, redisOf } from "./connect.ts";
 import type { Context } from "./context.ts";
 import { clock, duration, json, plural, visible, visibleTexts, visibleUser } from "./terminal.ts";
@@ -29,7 +29,6 @@ export async function show({ args, terminal, open }: Context): Promise<undefined
   }
 }
 
-/** The content of a user's key that is not free. */
 export type Found = Exclude<Inspection, { state: "free" }>;
 
 export const lockStates = ["working", "silent", "unknown", "freed", "cooldown", "foreign"] as const;
@@ -59,7 +58,6 @@ export function renewalsOf(
   return { everyMs, missed: hasEnded ? 0 : Math.max(missed, 0), hasEnded };
 }
 
-/** The sentence and the facts about a lock that `show` and `free` begin with. */
 export function describeLock(user: string, found: Found): string[] {
   const lines = [`User ${user} ${headline(found)}.`];
   if (found.state === "held") lines.push(...factsOf(found));
@@ -91,7 +89,6 @@ function headline(found: Found): string {
   }
 }
 
-/** The time of day `ms` milliseconds from now. */
 function timeIn(ms: number): string {
   return clock(new Date(Date.now() + ms));
 }
@@ -132,7 +129,6 @@ export function longestWait(found: Found): string {
   return ms === Number.POSITIVE_INFINITY ? "ttlMs" : duration(ms);
 }
 
-/** Says what `free` without `--now` does to a lock, and what to do before. */
 export function effectOfFree(found: Found): string {
   const left = duration(found.expiresInMs);
   const lookFirst = "Look for the order and the payment first.";

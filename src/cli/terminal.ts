@@ -3,12 +3,10 @@ import type { Inspection } from "../lock/store.ts";
 /** The program as a person types it. Without the option, npx may download and run a package. */
 export const program = "npx --no-install submit-lock";
 
-/** Colours a text, or leaves it as it is. */
 export type Paint = (tone: "bold" | "dim" | "green" | "red" | "yellow", text: string) => string;
 
 export const plain: Paint = (_tone, text) => text;
 
-/** The input and output of a command: results on stdout, everything else on stderr. */
 export interface Terminal {
   readonly env: NodeJS.ProcessEnv;
   readonly canAsk: boolean;
@@ -35,7 +33,6 @@ export function visibleUser(user: string): string {
   return user === user.trim() ? visible(user) : `"${visible(user)}"`;
 }
 
-/** Makes the texts in a lock safe to show: other processes and persons wrote them. */
 export function visibleTexts<Found extends Inspection>(found: Found): Found {
   const members = Object.entries(found);
   return Object.fromEntries(
@@ -73,7 +70,6 @@ function parts(seconds: number, large: number, one: string, small: number, two: 
   return `${Math.floor(seconds / large)} ${one}${rest === 0 ? "" : ` ${rest} ${two}`}`;
 }
 
-/** The local time of day: `13:05:02`. */
 export function clock(at: Date): string {
   return at.toTimeString().slice(0, 8);
 }

@@ -111,7 +111,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
     checkParsed: (req) => checkParsed(req, contentOf(req)),
   });
 
-  /** Admits, then runs `handler`. Never rejects: `next` gets errors. */
+  /** Never rejects: `next` gets errors. */
   async function enter(
     req: IncomingMessage,
     res: ServerResponse,
@@ -168,7 +168,6 @@ export function submitGuard<Req extends IncomingMessage = Request>(
   return Object.assign(submitGuardMiddleware, { protect: protect as SubmitGuard["protect"] });
 }
 
-/** Runs a handler, and reports its end to the lease as far as the end can be seen. */
 async function run(
   handler: (forward: Next) => unknown,
   next: Next,

@@ -44,9 +44,8 @@ export function sendAgain(reply: FastifyReply, body?: Uint8Array, type?: unknown
 }
 
 /**
- * Runs a handler, and reports its end to the lease as far as the end can be seen. Captures the first
- * payload that it returns or sends, as text or bytes behind the serialiser and before `onSend`. The
- * raw response counts for a handler that has sent nothing, behind `reply.hijack()`.
+ * Captures the first payload that a handler returns or sends, as text or bytes behind the serialiser
+ * and before `onSend`. Behind `reply.hijack()`, the raw response counts.
  */
 export class ReplyWatch implements Capture {
   readonly #reply: FastifyReply;

@@ -192,7 +192,6 @@ function isResponse(value: unknown): value is Response {
   return typeof status === "number" && headers !== undefined && "body" in Object(value);
 }
 
-/** Resolves when the lease has ended: released, recorded or lost. */
 function endOf(exchange: FetchExchange, { lease: { signal } }: RequestLease): Promise<unknown> {
   return new Promise((resolve) => {
     exchange.leaseEnds = resolve;

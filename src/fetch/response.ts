@@ -4,9 +4,13 @@ import { isProxy, isUint8Array } from "node:util/types";
 /** How many chunks may be read ahead: a stream that never pauses would be read forever. */
 const maxReads = 64;
 
+/** Hono's server takes the characters of a text for its bytes, and cuts off the rest. */
+function inBytes(chunk: Uint8Array | string): Uint8Array {
+  return typeof chunk === "string" ? Buffer.from(chunk) : chunk;
+}
+
 const turnIsOver: unique symbol = Symbol("one turn");
 
-/** Whether a `Response` of this status may have a body. */
 export function mayHaveBody(status: number): boolean {
   return status >= 200 && status < 600 && ![204, 205, 304].includes(status);
 }
@@ -15,7 +19,6 @@ export function mayHaveBody(status: number): boolean {
  * Reads the body of a response as far as it is there at once, within one turn of the event loop. A
  * body that is complete by then is sent as it was; a stream passes through, chunk by chunk.
  *
- * @param keptBytes how many bytes of a stream to keep.
  * @param isOver called when the body was read to its end, with its bytes if they are few enough;
  * without them when it was cancelled or broke off. `isUnanswered`: it failed before its first byte.
  * @returns the response to send, and a function that cancels the stream, for a client that has left.
@@ -51,7 +54,7 @@ export async function untilOver(
       return { sent };
     }
     chunks.push(part.value);
-    // Hono's server also sends texts: they pass as they are.
+    // Hono's server also sends texts: they are not kept.
     if (!isUint8Array(part.value)) break;
   }
   let kept: Uint8Array[] | undefined = [];
@@ -72,7 +75,7 @@ export async function untilOver(
     start(controller) {
       for (const chunk of chunks) {
         keep(chunk);
-        controller.enqueue(chunk);
+        controller.enqueue(inBytes(chunk));
       }
     },
     async pull(controller) {
@@ -86,7 +89,7 @@ export async function untilOver(
           isOver(kept && Buffer.concat(kept));
         } else {
           keep(part.value);
-          controller.enqueue(part.value);
+          controller.enqueue(inBytes(part.value));
         }
       } catch (error) {
         isOver(undefined, length === 0);

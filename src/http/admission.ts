@@ -35,7 +35,7 @@ export type Admission<Args extends unknown[]> =
 const unlocked = { kind: "unlocked" } as const;
 const gone = { kind: "gone" } as const;
 
-/** For `cooldownMs` without a submission: the cooldown depends on the answer's status alone. */
+/** For `cooldownMs` without a submission: it depends on the answer's status alone. */
 const statusAlone: WantedAnswer = { storedHeaders: new Set(), maxBodyBytes: 0 };
 
 /**
@@ -65,7 +65,6 @@ export async function admit<Source, Args extends unknown[]>(
   }
 }
 
-/** Whether the client has left, or the response was ended already. */
 function isTooLate({ closed, ended }: Exchange): boolean {
   return closed || ended;
 }
@@ -95,12 +94,11 @@ async function decide<Source, Args extends unknown[]>(
   }
 
   const found = idempotency && (await identify(idempotency, options, source, exchange, key));
-  if (found !== undefined && "reason" in found) {
-    return refuse(options, exchange, found);
-  }
+  if (found !== undefined && "reason" in found) return refuse(options, exchange, found);
   if (isTooLate(exchange)) return gone;
 
   const { asked, submission } = found ?? {};
+  const refused = (why: RefusalReason) => refuse(options, exchange, why, submission);
   const attempt: Met =
     asked === undefined || idempotency === undefined
       ? await lock.acquire(userId)
@@ -125,25 +123,15 @@ async function decide<Source, Args extends unknown[]>(
         return { kind: "answer", answer: (...args) => answer(...args, replay) };
       }
       const why = { expiresInMs: 0, sameSubmission: true, answerUnavailable: true } as const;
-      return refuse(
-        options,
-        exchange,
-        { reason: "contended", ...why, isCooldown: false },
-        submission,
-      );
+      return refused({ reason: "contended", ...why, isCooldown: false });
     }
     case "contended": {
       const { expiresInMs, hasEnded, isCooldown = false, sameSubmission = false } = attempt;
       const why = { expiresInMs, sameSubmission, answerUnavailable: false, hasEnded, isCooldown };
-      return refuse(options, exchange, { reason: "contended", ...why }, submission);
+      return refused({ reason: "contended", ...why });
     }
     case "mismatched":
-      return refuse(
-        options,
-        exchange,
-        { reason: "mismatch", inFlight: attempt.inFlight },
-        submission,
-      );
+      return refused({ reason: "mismatch", inFlight: attempt.inFlight });
     case "unavailable": {
       const { cause, isRepeat } = attempt;
       // A wrong password or permission is not an outage: an operator would not see it in a 503.
@@ -152,7 +140,7 @@ async function decide<Source, Args extends unknown[]>(
       if (options.onUnavailable === "proceed" && isRepeat !== true) {
         return isTooLate(exchange) ? gone : unlocked;
       }
-      return refuse(options, exchange, { reason: "unavailable", cause }, submission);
+      return refused({ reason: "unavailable", cause });
     }
   }
 }
@@ -166,12 +154,7 @@ function warnOfNoUser(): void {
 
 /** @throws InvalidOptionError for an option that only the outermost guard can keep. */
 function checkInnerGuard(
-  {
-    cooldownMs,
-    idempotency,
-  }: Pick<ResolvedGuardOptions<never, never>, "cooldownMs"> & {
-    readonly idempotency: unknown;
-  },
+  { cooldownMs, idempotency }: { readonly cooldownMs: number; readonly idempotency: unknown },
   outer: RequestLease,
 ): void {
   const isLost = idempotency !== undefined && outer.options.idempotency !== idempotency;
@@ -189,7 +172,7 @@ type Met = SubmissionAttempt & {
   readonly hasEnded?: true;
 };
 
-/** One attempt. If the same submission is in flight, waits for its end, and never runs it again. */
+/** If the same submission is in flight, waits for its end, and never runs it again. */
 async function acquireOrWait(
   lock: GuardLock,
   userId: UserId,
@@ -240,7 +223,7 @@ function refuse<Source, Args extends unknown[]>(
       : submission.source === "derived";
   const answer = (...args: Args) => {
     const { docs } = options.idempotency ?? {};
-    // The problem is made when the answer is called: never for a client that has left before.
+    // Made when it is called: never for a client that has left before.
     const prefersPage = prefersHtml(exchange.header("accept"));
     const problem = problemOf(why, { docs, isDerived, prefersPage });
     return respond(...args, { ...why, problem } as never);
@@ -248,7 +231,6 @@ function refuse<Source, Args extends unknown[]>(
   return { kind: "answer", answer };
 }
 
-/** The application's own choice for a refusal. */
 function answerFor<Source, Args extends unknown[]>(
   options: ResolvedGuardOptions<Source, Args>,
   { reason }: RefusalReason,

@@ -4,7 +4,7 @@ import { hash22 } from "../lock/submission.ts";
 /** Deeper than any order, and far from the depth at which the recursion overflows the stack. */
 const maxDepth = 64;
 
-/** Returns 22 characters: equal for equal payloads of one id, unrelated between two ids. */
+/** Equal for equal payloads of one id, unrelated between two ids. */
 export function fingerprintOf(idHash: string, value: unknown): string {
   return hash22(`${idHash}:${canonicalJson(value)}`);
 }
@@ -100,10 +100,7 @@ export function queryOf(url: string): unknown {
   return fieldsOf(query) ?? query;
 }
 
-/**
- * The fields of a query or a form: one value, or all of a name; `undefined` for a text that does not
- * decode.
- */
+/** One value, or all of a name; `undefined` for a text that does not decode. */
 export function fieldsOf(text: string): Record<string, string | string[]> | undefined {
   const values: Record<string, string | string[]> = Object.create(null);
   for (const [name, value] of new URLSearchParams(text)) {

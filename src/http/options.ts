@@ -90,29 +90,13 @@ export interface ResolvedIdempotency<Source>
 }
 
 const guardNames = [
-  "lock",
-  "userId",
-  "onAnonymous",
-  "onContended",
-  "onUnavailable",
-  "skip",
-  "idempotency",
-  "cooldownMs",
-  "onKeyMissing",
-  "onMismatch",
-  "onReplay",
+  ...["lock", "userId", "onAnonymous", "onContended", "onUnavailable", "skip", "idempotency"],
+  ...["cooldownMs", "onKeyMissing", "onMismatch", "onReplay"],
 ] as const satisfies readonly (keyof GuardOptions<never, never>)[];
 
 const idempotencyNames = [
-  "key",
-  "submissionId",
-  "fingerprint",
-  "retainMs",
-  "store",
-  "replayHeaders",
-  "maxBodyBytes",
-  "waitMs",
-  "docs",
+  ...["key", "submissionId", "fingerprint", "retainMs", "store"],
+  ...["replayHeaders", "maxBodyBytes", "waitMs", "docs"],
 ] as const satisfies readonly (keyof IdempotencyOptions<never>)[];
 
 /** @throws InvalidOptionError naming the option, what was expected and what came. */

@@ -1,4 +1,3 @@
-/** What an adapter shows of a request and its response, and what it does for a guard. */
 import type { AnswerToStore } from "../lock/record.ts";
 import type { Problem, Replay } from "./public.ts";
 
@@ -47,7 +46,6 @@ export type AnswerFunction<Args extends unknown[], Info, Result = unknown> = (
   ...args: [...args: Args, info: Info]
 ) => Result;
 
-/** The functions that an adapter adds to the options of a guard. */
 export interface Adapter<Source, Args extends unknown[]> {
   /** Sends the problem of a refusal for which the application has no answer of its own. */
   readonly reject: AnswerFunction<Args, { readonly problem: Problem }>;

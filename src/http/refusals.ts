@@ -8,10 +8,8 @@ import type {
   Unavailable,
 } from "./public.ts";
 
-/** Why a request is answered with 400, 401, 409, 422 or 503 instead of being let through. */
 type Refusal = Anonymous | Contended | KeyMissing | Mismatch | Unavailable;
 
-/** A refusal without its `problem`, which is made when the answer is called. */
 export type RefusalReason<Each extends Refusal = Refusal> = Each extends Refusal
   ? Omit<Each, "problem">
   : never;
@@ -42,8 +40,6 @@ export function prefersHtml(accept = "*/*"): boolean {
 }
 
 /**
- * Makes the answer that a guard gives where the application has none of its own.
- *
  * @param audience `docs` has been validated for use in a header. `isDerived`: the application asks
  * for an id by `submissionId`, so the texts do not mention an Idempotency-Key.
  */
@@ -183,9 +179,8 @@ function contentOf(refusal: RefusalReason, isDerived: boolean): Content {
 }
 
 /**
- * The page of a problem, for a person who has submitted an HTML form. It has no link, because only
- * the shop knows its pages, and no style or script, which a content security policy could forbid.
- * A browser in dark mode shows it dark.
+ * For a person who has submitted an HTML form. The page has no link, because only the shop knows its
+ * pages, and no style or script, which a content security policy could forbid.
  */
 function pageOf(code: ProblemCode, advice: string, title = "Your order was not placed"): string {
   return `<!doctype html>

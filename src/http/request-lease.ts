@@ -22,12 +22,11 @@ export class RequestLease {
   readonly submission: IdentifiedSubmission | undefined;
   #capture: Capture | undefined;
   #isHeld = true;
-  /** How many pieces of work have begun and not returned. */
+  /** Pieces of work that have begun and not returned. */
   #running = 0;
   #isFinished = false;
   #onAbandoned: ((held: RequestLease) => void) | undefined;
 
-  /** Neither the work nor the response may be over yet. */
   constructor(
     exchange: Exchange,
     lease: Lease,
@@ -120,7 +119,7 @@ export class RequestLease {
     try {
       return isStored(options.idempotency.store, answer);
     } catch (error) {
-      // The application's function failed. The response is over, so only a warning is possible.
+      // The response is over, so only a warning is possible.
       warnOnce(
         "SUBMIT_LOCK_STORE_FAILED",
         `idempotency.store failed, so this answer is not kept, and a retry runs: ${textOfThrown(error)}`,
@@ -130,10 +129,7 @@ export class RequestLease {
   }
 }
 
-/**
- * A map and not a property of the request: Express replaces each request's prototype, which gives it
- * a hidden class of its own, and one more property on it would cost about 2 µs.
- */
+/** Express gives each request a hidden class of its own: one more property would cost about 2 µs. */
 const leases = new WeakMap<object, RequestLease[]>();
 
 /** Rule 13: the valid lease on this key that an outer guard has acquired for the request. */

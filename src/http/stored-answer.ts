@@ -50,12 +50,11 @@ function isCodingAccepted(coding: AnswerHeaders[string], accept: AnswerHeaders[s
     .every((name) => accepted.get(name) ?? accepted.get("*") ?? false);
 }
 
-/** The codings of a list, in lower case; `x-gzip` is `gzip` (RFC 9110, section 8.4.1.3). */
+/** `x-gzip` is `gzip` (RFC 9110, section 8.4.1.3). */
 function codingsOf(value: string | readonly string[]): string[] {
   return listOf(value).map((each) => each.toLowerCase().replace(/^x-gzip\b/, "gzip"));
 }
 
-/** The elements of one comma-separated list, or of several. */
 function listOf(value: unknown): string[] {
   return `${value}`.split(",").flatMap((each) => each.trim() || []);
 }
@@ -66,48 +65,22 @@ function listOf(value: unknown): string[] {
  * application's own middleware.
  */
 const always = [
-  "content-type",
-  // Describes the stored bytes. Middleware outside of the guard may encode them later.
-  "content-encoding",
-  "content-language",
-  "content-disposition",
-  "content-location",
-  "content-range",
-  "link",
-  "location",
-  "etag",
-  "last-modified",
-  "cache-control",
-  "vary",
+  ...["content-type", "content-encoding", "content-language", "content-disposition"],
+  ...["content-location", "content-range", "link", "location"],
+  ...["etag", "last-modified", "cache-control", "vary"],
 ];
 
 /** Never stored: of a session, of the connection (RFC 9110, section 7.6.1), or new each time. */
 const never = new Set([
-  "set-cookie",
-  "connection",
-  "keep-alive",
-  "proxy-authenticate",
-  "proxy-authorization",
-  "proxy-connection",
-  "te",
-  "trailer",
-  "transfer-encoding",
-  "upgrade",
-  "date",
-  "content-length",
-  "www-authenticate",
+  ...["set-cookie", "connection", "keep-alive", "proxy-authenticate", "proxy-authorization"],
+  ...["proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"],
+  ...["date", "content-length", "www-authenticate"],
 ]);
 
 /** A field name is a token: RFC 9110, section 5.6.2. */
 const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 
-/**
- * The names of the headers that are stored and replayed, in lower case.
- *
- * @throws InvalidOptionError for anything but an array of header names, and for a header that must
- * not be repeated: `Set-Cookie`, those of the connection, `Date`, `Content-Length` and
- * `WWW-Authenticate`.
- */
+/** @returns the names of the headers that are stored and replayed, in lower case. */
 export function resolveStoredHeaders(replayHeaders: readonly string[] = []): ReadonlySet<string> {
   const option = "idempotency.replayHeaders";
   if (!Array.isArray(replayHeaders)) {

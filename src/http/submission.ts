@@ -34,9 +34,8 @@ type Identification =
  * Finds the submission's id and fingerprint before the handlers run: they may change the body.
  *
  * @param scope a text that belongs to the user alone: the key of the user's lock.
- * @throws NoFingerprintError (as a rejection) for a payload that cannot be compared,
- * for a body that no parser has read where `submissionId` returned nothing,
- * InvalidOptionError for a `submissionId` that is an object, and errors of the callbacks.
+ * @throws NoFingerprintError (as a rejection) for a payload that cannot be compared, and a body that
+ * no parser has read where `submissionId` returned nothing; InvalidOptionError; errors of callbacks.
  */
 export async function identify<Source>(
   options: ResolvedIdempotency<Source>,
@@ -105,13 +104,10 @@ const bare = /^[!#-+\--:<-~]+$/;
 
 /**
  * Reads the `Idempotency-Key` header. draft-ietf-httpapi-idempotency-key-header-07, section 2.1,
- * wants an Item of RFC 8941 that is a String (`"8e03978e"`, with its quotes); nearly all clients
- * send the bare text. Both are accepted, and both spellings are one key. Empty is missing; a list,
- * parameters, more than one line, more than 255 characters or anything but printable ASCII is
- * invalid.
+ * wants a String of RFC 8941 (`"8e03978e"`, with its quotes); nearly all clients send the bare text.
+ * Both spellings are one key.
  *
- * @param lines the header's lines as they were sent, one element each. Not their joined form: with
- * a comma between them, the lines `"a` and `b"` would read as one key.
+ * @param lines as they were sent: joined by a comma, the lines `"a` and `b"` would read as one key.
  */
 export function parseIdempotencyKey(lines: readonly string[]): IdempotencyKey {
   const [line] = lines;

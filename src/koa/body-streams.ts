@@ -32,9 +32,8 @@ const watchedBody: PropertyDescriptor & ThisType<Required<Watched>> = {
 };
 
 /**
- * All streams that were the `body` of a Koa response. A middleware may replace a stream by another
- * that reads from it, as koa-compress does, and the replaced stream may still write the order: so
- * the lease waits for all of them.
+ * All streams that were the `body` of a Koa response. A middleware such as koa-compress may replace
+ * one by another that reads from it, and the replaced stream may still write the order.
  */
 export class BodyStreams {
   readonly #response: Watched;

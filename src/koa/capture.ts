@@ -7,7 +7,6 @@ import { type Head, isNodeStream, isOfWeb, pickHeaders, ResponseCapture } from "
 // biome-ignore lint/suspicious/noExplicitAny: any state and any context of the application fits.
 export type AnyContext = ParameterizedContext<any, any, any>;
 
-/** Koa's answer where no body was set. */
 function bodyWithout(ctx: AnyContext): { readonly text: string; readonly type: string } {
   const code = String(ctx.status);
   const text = ctx.req.httpVersionMajor >= 2 ? code : ctx.message || code;

@@ -1,7 +1,7 @@
 import type { Context, Middleware } from "koa";
 import { admit } from "../http/admission.ts";
 import { type GuardOptions, resolveGuardOptions } from "../http/options.ts";
-import type { Anonymous, RequestSubmission, Unavailable } from "../http/public.ts";
+import type { RequestSubmission } from "../http/public.ts";
 import type { RequestLease } from "../http/request-lease.ts";
 import { headersToRepeat } from "../http/stored-answer.ts";
 import type { Lease } from "../lock/lease.ts";
@@ -22,29 +22,17 @@ export type Answer<Ctx, Info> = (ctx: Ctx, info: Info) => unknown;
 export interface SubmitGuardOptions<Ctx extends AnyContext = Context>
   extends GuardOptions<Ctx, [ctx: Ctx]> {}
 
-/** Options with which every request that is let through, except `OPTIONS`, has a lease. */
-export interface StrictSubmitGuardOptions<Ctx extends AnyContext = Context>
-  extends SubmitGuardOptions<Ctx> {
-  readonly onAnonymous?: "reject" | Answer<Ctx, Anonymous> | undefined;
-  readonly onUnavailable?: "reject" | Answer<Ctx, Unavailable> | undefined;
-  readonly skip?: undefined;
-}
-
 /**
  * One submission of a user at a time, for Koa 2 and 3: 409 while another one is processed, 401
- * without a user, 503 while Redis does not answer. The lease is at `ctx.state.submitLease`. It is
- * held until everything downstream has settled and the response is over.
+ * without a user, 503 while Redis does not answer. The lease is at `ctx.state.submitLease`,
+ * except for `OPTIONS`, `skip` and "proceed". It is held until everything downstream has settled and
+ * the response is over.
  *
  * Work behind `ctx.respond = false`, a web `ReadableStream` or a `Response` cannot be seen: after
  * its client has left, the lock is kept until the response is ended, or for `maxHoldMs`.
  *
  * @throws InvalidOptionError naming the option, what was expected and what came.
  */
-export function submitGuard<Ctx extends AnyContext = Context>(
-  options: StrictSubmitGuardOptions<Ctx>,
-  // biome-ignore lint/suspicious/noExplicitAny: the body may be anything.
-  // biome-ignore lint/complexity/noBannedTypes: this is how Koa says "nothing added to the context".
-): Middleware<{ submitLease: Lease; submission?: RequestSubmission }, {}, any>;
 export function submitGuard<Ctx extends AnyContext = Context>(
   options: SubmitGuardOptions<Ctx>,
   // biome-ignore lint/suspicious/noExplicitAny: the body may be anything.

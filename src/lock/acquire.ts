@@ -1,18 +1,24 @@
 import { Timer } from "../timer-wheel.ts";
-import { acquireChannel, publish } from "./channels.ts";
+import { acquireChannel } from "./channels.ts";
 import { HeldLease } from "./held-lease.ts";
 import { closedAttempt, type SubmissionAttempt, UserLease } from "./lease.ts";
 import { completedOf } from "./record.ts";
 import { Releasing } from "./release.ts";
-import { type CallerCommand, InFlight, type LockRuntime, toLockError, write } from "./runtime.ts";
-import type { AcquireReply, AcquireRequest, Answered, GrantedAnswer, NoAnswer } from "./store.ts";
+import {
+  type CallerCommand,
+  InFlight,
+  type LockRuntime,
+  publish,
+  toLockError,
+  write,
+} from "./runtime.ts";
+import type { AcquireReply, AcquireRequest, Answered, NoAnswer } from "./store.ts";
 
-/** Called once, within `acquireTimeoutMs`: the attempt, and what is behind the lease if it has one. */
+/** Called once, within `acquireTimeoutMs`. `held` is behind the lease of an acquired attempt. */
 export type OnEnd = (attempt: SubmissionAttempt, held?: HeldLease) => void;
 
 /**
- * One attempt: one owner id, as many requests of one idempotent acquire as it takes to get an
- * answer, one verdict.
+ * One attempt: one owner id, one idempotent acquire in as many requests as it takes, one verdict.
  *
  * ```
  * sent ── taken, mine ───────────────▶ acquired
@@ -84,9 +90,28 @@ export class Acquiring extends Timer {
     // Rule 3, the verdict.
     switch (reply.kind) {
       case "taken":
-      case "mine":
-        this.#granted(reply);
+      case "mine": {
+        const now = performance.now();
+        // Rule 3: too late, because the caller was promised an answer within `acquireTimeoutMs`.
+        if (now >= this.#endsAt) {
+          this.#unavailable(true);
+          break;
+        }
+        const { fencingToken, kind, storeTimeMs } = reply;
+        const inFlight = this.#inFlight;
+        const confirmed = kind === "mine" || inFlight.first !== undefined;
+        // From now on the attempt's one in `runtime.active` counts for the lease.
+        const held = new HeldLease(
+          this.#runtime,
+          this.#command,
+          inFlight,
+          this.#startedAt,
+          fencingToken,
+          storeTimeMs - now,
+        );
+        this.#end({ outcome: "acquired", lease: new UserLease(held), confirmed }, held);
         break;
+      }
       case "contended": {
         const { expiresInMs, isCooldown = false, sameSubmission = false } = reply;
         this.#end({ outcome: "contended", expiresInMs, sameSubmission, isCooldown });
@@ -113,30 +138,10 @@ export class Acquiring extends Timer {
     }
   }
 
-  #granted(reply: GrantedAnswer<"taken"> | GrantedAnswer<"mine">): void {
-    const now = performance.now();
-    // Rule 3: too late, because the caller was promised an answer within `acquireTimeoutMs`.
-    if (now >= this.#endsAt) {
-      this.#unavailable(true);
-      return;
-    }
-    const inFlight = this.#inFlight;
-    // From now on the attempt's one in `runtime.active` counts for the lease.
-    const held = new HeldLease(
-      this.#runtime,
-      this.#command,
-      inFlight,
-      this.#startedAt,
-      reply.fencingToken,
-      reply.storeTimeMs - now,
-    );
-    const confirmed = reply.kind === "mine" || inFlight.first !== undefined;
-    this.#end({ outcome: "acquired", lease: new UserLease(held), confirmed }, held);
-  }
-
   #noVerdict(reply: Answered<"outOfWindow"> | NoAnswer): void {
     // Keep a misconfiguration as the cause: it tells the caller more than a later failure.
-    const isFinal = this.#lastFailure?.kind === "rejected" && this.#lastFailure.misconfigured;
+    const last = this.#lastFailure;
+    const isFinal = last?.kind === "rejected" && last.misconfigured;
     if (reply.kind !== "outOfWindow" && !isFinal) this.#lastFailure = reply;
     let atOnce = false;
     if (reply.kind === "outOfWindow") {
@@ -171,7 +176,18 @@ export class Acquiring extends Timer {
   #end(attempt: SubmissionAttempt, held?: HeldLease, isHeld = false): void {
     this.#ended = true;
     this.#runtime.timers.clear(this);
-    if (acquireChannel.hasSubscribers) this.#publish(attempt);
+    if (acquireChannel.hasSubscribers) {
+      const { outcome } = attempt;
+      publish(acquireChannel, this.#command, {
+        outcome,
+        durationMs: performance.now() - this.#startedAt,
+        copies: this.#copies,
+        confirmed: outcome === "acquired" && attempt.confirmed,
+        fencingToken: outcome === "acquired" ? attempt.lease.fencingToken : undefined,
+        expiresInMs: outcome === "contended" ? attempt.expiresInMs : undefined,
+        cause: outcome === "unavailable" ? attempt.cause : undefined,
+      });
+    }
     if (held === undefined) {
       // Rule 5: retire what holds the key, or may take it later.
       if (isHeld || this.#inFlight.first !== undefined) {
@@ -184,18 +200,5 @@ export class Acquiring extends Timer {
       return;
     }
     this.#onEnd(attempt, held);
-  }
-
-  #publish(attempt: SubmissionAttempt): void {
-    const { outcome } = attempt;
-    publish(acquireChannel, this.#command, {
-      outcome,
-      durationMs: performance.now() - this.#startedAt,
-      copies: this.#copies,
-      confirmed: outcome === "acquired" && attempt.confirmed,
-      fencingToken: outcome === "acquired" ? attempt.lease.fencingToken : undefined,
-      expiresInMs: outcome === "contended" ? attempt.expiresInMs : undefined,
-      cause: outcome === "unavailable" ? attempt.cause : undefined,
-    });
   }
 }

@@ -1,12 +1,14 @@
-import { AsyncResource } from "node:async_hooks";
 import { type Channel, channel } from "node:diagnostics_channel";
 import type { LostReason } from "../errors.ts";
-import type { CallerCommand } from "./runtime.ts";
 
-/** Published on `submit-lock:acquire` when an attempt has ended. */
-export interface AcquireMessage {
+/** The key that a message is about. */
+interface OfKey {
   readonly key: string;
   readonly keyPrefix: string;
+}
+
+/** Published on `submit-lock:acquire` when an attempt has ended. */
+export interface AcquireMessage extends OfKey {
   readonly outcome: "acquired" | "contended" | "completed" | "mismatched" | "unavailable";
   /** How long the attempt took. Every duration of a message is in milliseconds. */
   readonly durationMs: number;
@@ -32,9 +34,7 @@ export interface AcquireMessage {
 export type ReleaseOutcome = "released" | "gone" | "freed" | "foreign" | "unconfirmed";
 
 /** Published on `submit-lock:release` with the outcome of a release; not after `complete`. */
-export interface ReleaseMessage {
-  readonly key: string;
-  readonly keyPrefix: string;
+export interface ReleaseMessage extends OfKey {
   readonly outcome: ReleaseOutcome;
   /** From the call of `release` to its outcome. */
   readonly durationMs: number;
@@ -55,9 +55,7 @@ export interface ReleaseMessage {
 export type CompleteOutcome = "recorded" | "late" | "duplicate" | "expired" | "unconfirmed";
 
 /** Published on `submit-lock:complete` with the outcome of a complete. */
-export interface CompleteMessage {
-  readonly key: string;
-  readonly keyPrefix: string;
+export interface CompleteMessage extends OfKey {
   readonly outcome: CompleteOutcome;
   /** From the call of `complete` to its outcome. */
   readonly durationMs: number;
@@ -78,9 +76,7 @@ export interface DuplicateMessage {
 }
 
 /** Published on `submit-lock:lost` when a lease is lost before `release` or `complete`. */
-export interface LostMessage {
-  readonly key: string;
-  readonly keyPrefix: string;
+export interface LostMessage extends OfKey {
   readonly outcome: LostReason;
   readonly fencingToken: number | undefined;
   /** From before the acquire was sent to the loss. */
@@ -88,9 +84,7 @@ export interface LostMessage {
 }
 
 /** Published on `submit-lock:retire` when an owner id ends whose acquire had copies in flight. */
-export interface RetireMessage {
-  readonly key: string;
-  readonly keyPrefix: string;
+export interface RetireMessage extends OfKey {
   /** `final`: no request can take effect any more. `abandoned`: unknown; a key left runs out. */
   readonly outcome: "final" | "abandoned";
   readonly durationMs: number;
@@ -116,7 +110,7 @@ export interface SubmitLockChannels {
 }
 
 /** A channel that knows the type of its messages. */
-type ChannelOf<Message> = Channel & { readonly message?: Message };
+export type ChannelOf<Message> = Channel & { readonly message?: Message };
 
 export const acquireChannel: ChannelOf<AcquireMessage> = channel("submit-lock:acquire");
 export const releaseChannel: ChannelOf<ReleaseMessage> = channel("submit-lock:release");
@@ -126,35 +120,11 @@ export const completeChannel: ChannelOf<CompleteMessage> = channel("submit-lock:
 export const duplicateChannel: ChannelOf<DuplicateMessage> = channel("submit-lock:duplicate");
 const replayChannel: Channel = channel("submit-lock:replay");
 
-const lockChannels: readonly Channel[] = [
-  acquireChannel,
-  releaseChannel,
-  lostChannel,
-  retireChannel,
-  completeChannel,
-  duplicateChannel,
+/** The channels whose messages are published in the context of the code that asked for the lock. */
+export const lockChannels: readonly Channel[] = [
+  ...[acquireChannel, releaseChannel, lostChannel],
+  ...[retireChannel, completeChannel, duplicateChannel],
 ];
-
-/**
- * Captures the caller's asynchronous context if a channel has subscribers. Replies and timers run
- * in another context, in which subscribers could not read the `AsyncLocalStorage` of the caller.
- */
-export function captureContext(): AsyncResource | undefined {
-  for (const each of lockChannels) if (each.hasSubscribers) return new AsyncResource("submit-lock");
-  return undefined;
-}
-
-/** Publishes about the command's key, in the captured context of the code that asked for it. */
-export function publish<Message extends { readonly key: string; readonly keyPrefix: string }>(
-  to: ChannelOf<Message>,
-  { callerContext, isCheck, key, keyPrefix }: CallerCommand,
-  more: Omit<Message, "key" | "keyPrefix">,
-): void {
-  if (isCheck) return;
-  const message = { key, keyPrefix, ...more };
-  if (callerContext === undefined) to.publish(message);
-  else callerContext.runInAsyncScope(() => to.publish(message));
-}
 
 /** Publishes in the current asynchronous context: a guard answers in that of its own request. */
 export function publishReplay(message: ReplayMessage): void {

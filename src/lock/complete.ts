@@ -1,24 +1,15 @@
 import { InvalidOptionError, LockClosedError } from "../errors.ts";
-import { type CompleteOutcome, completeChannel, duplicateChannel, publish } from "./channels.ts";
+import { notARecord } from "../validation.ts";
+import { type CompleteOutcome, completeChannel, duplicateChannel } from "./channels.ts";
 import { encodeRecord, type RecordContent } from "./record.ts";
-import { Releasing } from "./release.ts";
-import type { CallerCommand, InFlight, LockRuntime } from "./runtime.ts";
-import {
-  type CompleteReply,
-  type CompleteRequest,
-  type LockTimes,
-  type NoAnswer,
-  notARecord,
-} from "./store.ts";
-import { type OnReport, UntilAnswered } from "./until-answered.ts";
+import { type OnReport, Releasing, UntilAnswered } from "./release.ts";
+import { type CallerCommand, type InFlight, type LockRuntime, publish } from "./runtime.ts";
+import type { CompleteReply, CompleteRequest, LockTimes, NoAnswer } from "./store.ts";
 
 /** Called once, within 2 × `acquireTimeoutMs` + `ttlMs`. */
 export type OnCompleted = OnReport<CompleteOutcome>;
 
-/**
- * How many characters of records of one lock may wait for an answer of the store. Beyond that a
- * record has neither body nor value: that the submission was done matters more than its answer.
- */
+/** Beyond that a record has no body: that the submission was done matters more than its answer. */
 const maxPendingLength = 8 * 1024 * 1024;
 
 /** How long, in ms, the caller of `complete` waits, and the lease is still extended. */
@@ -27,8 +18,8 @@ export function patienceMs({ acquireTimeoutMs, ttlMs }: LockTimes): number {
 }
 
 /**
- * Rule 17: a complete, sent until it is answered: writes the record, then deletes the lock.
- * Requests in flight are retired only after that: a release before could leave neither of the two.
+ * Rule 17: a complete, sent until it is answered. Requests in flight are retired only after that: a
+ * release before could leave neither record nor lock.
  *
  * ```
  * answered ────▶ recorded, late, expired, duplicate; unconfirmed where the store cannot record
@@ -43,11 +34,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
   readonly #expiresAtMs: number;
   readonly #cooldownUntilMs: number;
 
-  /**
-   * @param storeTimeMs the time of the call by the store's clock, in whole milliseconds.
-   * @param heldMs how long ago the acquire was sent, in milliseconds.
-   * @throws InvalidOptionError for a lease without a submission.
-   */
+  /** @throws InvalidOptionError for a lease without a submission. */
   constructor(
     runtime: LockRuntime,
     command: CallerCommand,
@@ -64,8 +51,8 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
         "complete: expected a lease of acquire(userId, { submission }), got one without a submission",
       );
     }
-    const encode = (kept: RecordContent) =>
-      encodeRecord(submission.fingerprint, ownerId, kept, storeTimeMs);
+    const { fingerprint } = submission;
+    const encode = (kept: RecordContent) => encodeRecord(fingerprint, ownerId, kept, storeTimeMs);
     const whole = encode(content);
     const pendingLength = runtime.pendingRecordLength + whole.length;
     const { body, json } = content;
@@ -77,9 +64,8 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     super(runtime, command, "complete", completeTimers, reportMs, giveUpMs, (outcome, cause) => {
       if (completeChannel.hasSubscribers) {
         const durationMs = performance.now() - this.startedAt;
-        const { length } = record;
-        const message = { outcome, durationMs, heldMs, length, bodyDropped, cause };
-        publish(completeChannel, command, message);
+        const message = { outcome, durationMs, heldMs, bodyDropped, cause };
+        publish(completeChannel, command, { ...message, length: record.length });
       }
       onCompleted(outcome, cause);
     });
@@ -108,7 +94,6 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
   }
 
   protected override executed({ kind }: Exclude<CompleteReply, NoAnswer>): void {
-    // Also where the caller has already got `unconfirmed`.
     if (kind === "duplicate" && duplicateChannel.hasSubscribers) {
       publish(duplicateChannel, this.command, {});
     }
@@ -122,12 +107,12 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     if (inFlight.first !== undefined) new Releasing(this.runtime, this.command, inFlight).begin();
   }
 
-  /** Rule 14: `close` has waited for 2 × `acquireTimeoutMs`, and gives the complete up. */
+  /** Rule 14: `close` gives the complete up. */
   drop(): void {
     this.end("unconfirmed", (cause) => new LockClosedError("close() gave it up", { cause }));
   }
 
-  /** Sends nothing more. A complete that was given up leaves its lock to run out by itself. */
+  /** A complete that was given up leaves its lock to run out by itself. */
   protected override end(
     outcome: CompleteOutcome = "unconfirmed",
     closed?: (cause: Error) => Error,

@@ -1,26 +1,26 @@
 import { AsyncResource } from "node:async_hooks";
 import { LockLostError, type LostReason } from "../errors.ts";
 import { Timer } from "../timer-wheel.ts";
-import { lostChannel, publish } from "./channels.ts";
+import { lostChannel } from "./channels.ts";
 import { Completing, type OnCompleted, patienceMs } from "./complete.ts";
 import type { RecordContent } from "./record.ts";
 import { type OnReleased, Releasing } from "./release.ts";
-import { type CallerCommand, type InFlight, type LockRuntime, write } from "./runtime.ts";
+import { type CallerCommand, type InFlight, type LockRuntime, publish, write } from "./runtime.ts";
 import type { LockTimes, OwnedReply } from "./store.ts";
 
-/**
- * Rule 7: the times of one lease, all by the monotonic clock: until when it is valid, when it has
- * to be extended, and when its holder is notified.
- */
+/** Rule 7: the times of one lease, all by the monotonic clock. */
 class Validity {
+  /** Before the first send of the acquire. */
   readonly startedAt: number;
   readonly #times: LockTimes;
   /** Before this time the key cannot have run out. */
   validUntil = 0;
   /** When the next extend is due; ∞ if none is needed for the rest of `maxHoldMs`. */
   extendAt = 0;
+  endsAt = 0;
+  /** When the holder is notified that the lease runs out: early enough to stop before `endsAt`. */
+  notifyAt = 0;
 
-  /** @param startedAt the monotonic time before the first send of the acquire. */
   constructor(times: LockTimes, startedAt: number) {
     this.#times = times;
     this.startedAt = startedAt;
@@ -35,21 +35,14 @@ class Validity {
     this.validUntil = Math.max(this.validUntil, sentAt + 0.99 * ttlMs - 2);
     const isLast = maxHoldMs <= ttlMs || this.validUntil >= this.startedAt + maxHoldMs;
     this.extendAt = isLast ? Number.POSITIVE_INFINITY : Math.max(this.extendAt, sentAt + ttlMs / 3);
+    this.endsAt = Math.min(this.validUntil, this.startedAt + maxHoldMs);
+    this.notifyAt = this.endsAt - Math.min(1_000, ttlMs / 10);
   }
 
   /** Plans the next extend for the case that this one stays without an answer. */
   extendSent(sentAt: number): void {
     const { commandTimeoutMs, ttlMs } = this.#times;
     this.extendAt = sentAt + Math.max(commandTimeoutMs, ttlMs / 15);
-  }
-
-  get endsAt(): number {
-    return Math.min(this.validUntil, this.startedAt + this.#times.maxHoldMs);
-  }
-
-  /** When the holder is notified that the lease runs out: early enough to stop before `endsAt`. */
-  get notifyAt(): number {
-    return this.endsAt - Math.min(1_000, this.#times.ttlMs / 10);
   }
 }
 
@@ -88,7 +81,6 @@ export class HeldLease extends Timer {
   /** When the watchdog stops at the latest; ∞ until complete was called. */
   #extendUntil: number = Number.POSITIVE_INFINITY;
   #isWatched = true;
-  /** Made on first use: most handlers never look at the signal. */
   #aborter: AbortController | undefined;
   /** The context of the code that first asked for the signal: its listeners must run there. */
   #signalContext: AsyncResource | undefined;
@@ -120,6 +112,7 @@ export class HeldLease extends Timer {
     this.#setTimer();
   }
 
+  /** Most handlers never look at it, so its parts are made on first use. */
   get signal(): AbortSignal {
     if (this.#aborter === undefined) {
       this.#aborter = new AbortController();
@@ -133,7 +126,6 @@ export class HeldLease extends Timer {
     return this.isHeld ? Math.max(0, this.validity.endsAt - performance.now()) : 0;
   }
 
-  /** Neither `release` nor `complete` was called, and it is not lost. */
   get isHeld(): boolean {
     return !this.#isReleased && this.#lost === undefined;
   }
@@ -143,13 +135,10 @@ export class HeldLease extends Timer {
     return Math.ceil(performance.now() + this.#storeOffsetMs);
   }
 
-  /**
-   * Releases the key. Call once, and not after `complete`.
-   *
-   * @param cooldownMs how long the key then keeps out every acquire, if the lease is not lost.
-   */
+  /** Releases the key. Call once, and not after `complete`. */
   release(onReleased?: OnReleased, cooldownMs = 0): void {
-    this.#unwatch();
+    this.#isWatched = false;
+    this.runtime.watchdogs.clear(this);
     this.#isReleased = true;
     if (this.#lost !== undefined) {
       this.#retire(onReleased);
@@ -158,8 +147,8 @@ export class HeldLease extends Timer {
     this.runtime.active.done();
     // Rule 19: only a lease that is not lost leaves a cooldown, and its end is stamped once.
     const cooldownUntil = cooldownMs === 0 ? 0 : this.#storeTimeMs() + cooldownMs;
-    const { command, runtime, validity } = this;
-    const { validUntil } = validity;
+    const { command, runtime } = this;
+    const { validUntil } = this.validity;
     // Rule 5: also retires the requests of the acquire that are in flight.
     new Releasing(runtime, command, this.#inFlight, validUntil, onReleased, cooldownUntil).begin();
   }
@@ -189,12 +178,11 @@ export class HeldLease extends Timer {
     if (isLost) this.#unwatch();
     else this.runtime.active.done();
     this.#isReleased = true;
-    // Rule 17: the lease is extended until the complete is answered, but not for longer than this.
+    // Rule 17: for at most so long, until the complete is answered.
     this.#extendUntil = now + patienceMs(this.command.times);
     completing.begin();
   }
 
-  /** Ends a lease that is held, without `release` or `complete`; does nothing for any other. */
   lose(reason: LostReason): void {
     if (!this.isHeld) return;
     const { command, fencingToken } = this;
@@ -228,7 +216,7 @@ export class HeldLease extends Timer {
     );
   }
 
-  /** A connection came up: extends at once, because earlier extends may have been lost. */
+  /** A connection came up. Earlier extends may have been lost. */
   extendNow(): void {
     // A listener of another lease's signal may have ended this one a moment ago.
     if (this.#isWatched && this.validity.extendAt < Number.POSITIVE_INFINITY) {
@@ -278,9 +266,8 @@ export class HeldLease extends Timer {
     if (kind === "gone" || kind === "foreign") this.#end("overtaken");
     // Any other answer is a failure: the timer is already set for the next try.
     if (kind !== "done") return;
-    // Rule 7: with no request of the acquire in flight, our owner id in the key proves that no
-    // other held it in between, even after the lease has expired. With one, our own late acquire
-    // may have taken the key again, so an expired lease is lost.
+    // Rule 7: our owner id in the key proves that no other held it in between, even after the lease
+    // has expired: unless a late request of the acquire may have taken the key again.
     if (this.#mayBeRetaken && performance.now() >= this.validity.validUntil) {
       this.#end("expired");
       return;

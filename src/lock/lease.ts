@@ -4,8 +4,8 @@ import {
   type LockMisconfiguredError,
   type LockUnavailableError,
 } from "../errors.ts";
-import { checkMs, checkOptionNames } from "../validation.ts";
-import { type CompleteOutcome, publish, type ReleaseOutcome, releaseChannel } from "./channels.ts";
+import { checkMs, checkOptionNames, longestCooldownMs } from "../validation.ts";
+import { type CompleteOutcome, type ReleaseOutcome, releaseChannel } from "./channels.ts";
 import type { HeldLease } from "./held-lease.ts";
 import {
   type AnswerToStore,
@@ -14,7 +14,7 @@ import {
   type RecordContent,
   type StoredAnswer,
 } from "./record.ts";
-import { longestCooldownMs } from "./store.ts";
+import { publish } from "./runtime.ts";
 import { checkRecords } from "./submission.ts";
 
 /** How an attempt to take a user's lock ended. */
@@ -77,9 +77,8 @@ export interface Lease {
    */
   readonly signal: AbortSignal;
   /**
-   * A number that rises from lease to lease of this user: a resource that keeps the highest one it
-   * has seen can refuse a holder that was paused beyond its lease. A safe integer; `undefined`
-   * where the store has none.
+   * A safe integer that rises from lease to lease of this user: a resource that keeps the highest
+   * one can refuse a holder that was paused beyond its lease. `undefined` where the store has none.
    */
   readonly fencingToken: number | undefined;
   /** How long the lease is valid unless extended, in ms; 0 once lost, released or completed. */
@@ -94,10 +93,9 @@ export interface Lease {
   release(options?: ReleaseOptions): Promise<ReleaseOutcome>;
   /**
    * Keeps the answer of the submission and releases the lock, in one step: a later acquire of the
-   * same submission is `completed` with this answer. A lease that was lost can be completed. Never
+   * same submission is `completed` with this answer. A lost lease can be completed, too. Never
    * rejects and need not be awaited: it settles within about 2 × `acquireTimeoutMs` + `ttlMs`. A
-   * second call returns the promise of the first; after `release` nothing is kept, and the outcome
-   * is `unconfirmed`.
+   * second call returns the promise of the first; after `release` it is `unconfirmed`.
    *
    * @throws InvalidOptionError for an invalid argument, or a lease acquired without a submission.
    */
@@ -117,7 +115,7 @@ export interface ReleaseOptions {
   readonly cooldownMs?: number | undefined;
 }
 
-/** The lease that users get: the public members, without the watchdog behind them. */
+/** The lease that users get. */
 export class UserLease implements Lease {
   readonly #held: HeldLease;
   #released: Promise<ReleaseOutcome> | undefined;
@@ -175,8 +173,8 @@ export class UserLease implements Lease {
   }
 
   /**
-   * Completes the lease of `once` with JSON of its value; `undefined` where no value is kept. After
-   * `release` or `complete` it keeps nothing. Static, so that holders do not see it.
+   * Completes the lease of `once` with JSON of its value; `undefined` where no value is kept.
+   * Static, so that holders do not see it.
    */
   static completeWithValue(lease: UserLease, json: string | undefined): Promise<CompleteOutcome> {
     return lease.#complete(contentOfValue(json), 0);
@@ -209,7 +207,7 @@ export class UserLease implements Lease {
     return cooldownMs;
   }
 
-  /** The members that JSON and loggers show; never the owner id. */
+  /** For JSON and loggers: never the owner id. */
   toJSON(): { key: string; remainingMs: number } {
     return { key: this.key, remainingMs: Math.floor(this.remainingMs()) };
   }

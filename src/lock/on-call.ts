@@ -1,21 +1,20 @@
 import { InvalidOptionError, LockUnavailableError } from "../errors.ts";
+import { within } from "../timer-wheel.ts";
 import { checkOptionNames, invalidOption } from "../validation.ts";
-import { within } from "../within.ts";
 import { Acquiring, type OnEnd } from "./acquire.ts";
-import { type CallerCommand, type LockRuntime, toLockError, write } from "./runtime.ts";
-import {
-  type FreeReply,
-  type FreeResult,
-  type Inspection,
-  type InspectReply,
-  isNoAnswer,
-  type LockCommand,
-  type LockStore,
-  type NoAnswer,
-  type OwnedReply,
+import type { OnReport } from "./release.ts";
+import { type CallerCommand, isNoAnswer, type LockRuntime, toLockError, write } from "./runtime.ts";
+import type {
+  FreeReply,
+  FreeResult,
+  Inspection,
+  InspectReply,
+  LockCommand,
+  LockStore,
+  NoAnswer,
+  OwnedReply,
 } from "./store.ts";
 import { encodeKeyPart } from "./submit-key.ts";
-import type { OnReport } from "./until-answered.ts";
 import { pauseBeforeRetry } from "./waiting.ts";
 
 /** Options of `free`. */
@@ -55,14 +54,12 @@ export interface CheckOptions {
   readonly submissions?: boolean | undefined;
 }
 
-/** @throws LockUnavailableError, LockMisconfiguredError, InvalidOptionError, as a rejection. */
 export async function inspect(store: LockStore, command: LockCommand): Promise<Inspection> {
   if (store.inspect === undefined) throw missing("inspect");
   const { found } = await ask<InspectReply>(store, "inspect", command, {});
   return found;
 }
 
-/** @throws LockUnavailableError, LockMisconfiguredError, InvalidOptionError, as a rejection. */
 export async function free(
   store: LockStore,
   command: LockCommand,
@@ -99,11 +96,7 @@ export function statsOf({ active, completes, releases, watchdogs }: LockRuntime)
   };
 }
 
-/**
- * Acquires a throwaway lock, extends it and releases it; with a submission, completes it instead.
- *
- * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError, as a rejection.
- */
+/** Acquires a throwaway lock, extends it and releases it; with a submission, completes it instead. */
 export async function check(runtime: LockRuntime, command: CallerCommand): Promise<void> {
   const [attempt, held] = await new Promise<Parameters<OnEnd>>((resolve) =>
     new Acquiring(runtime, command, (...ended) => resolve(ended)).begin(),
@@ -144,7 +137,7 @@ async function ask<Reply extends { readonly kind: string }>(
   const { acquireTimeoutMs, commandTimeoutMs } = command.times;
   const endsAt = performance.now() + acquireTimeoutMs;
   let settle!: (answer: Exclude<Reply, NoAnswer>) => void;
-  // Resolved by the first answer to any of the requests, also to one that was sent before the last.
+  // Resolved by the first answer to any of the requests.
   const answered = new Promise<Exclude<Reply, NoAnswer>>((resolve) => {
     settle = resolve;
   });
@@ -163,7 +156,6 @@ async function ask<Reply extends { readonly kind: string }>(
     if (reply === undefined) continue;
     if (!isNoAnswer(reply)) return reply;
     lastFailure = reply;
-    // The store refuses the request: sending it again would only delay the error.
     if (reply.kind === "rejected") break;
     await pauseBeforeRetry(round, endsAt);
   }

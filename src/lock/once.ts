@@ -4,7 +4,7 @@ import {
   LockContendedError,
   SubmissionMismatchError,
 } from "../errors.ts";
-import { within } from "../within.ts";
+import { within } from "../timer-wheel.ts";
 import { type LockedWork, type SubmissionAttempt, UserLease } from "./lease.ts";
 import type { LockRuntime } from "./runtime.ts";
 import { type LookUp, silentStore, waitForEnd } from "./waiting.ts";
@@ -32,7 +32,7 @@ export interface OnceResult<Value> {
   readonly ageMs: number;
 }
 
-/** The longest value that is kept: 1 MiB of JSON in UTF-8. */
+/** The longest value that is kept, as JSON in UTF-8. */
 const maxValueBytes = 1_048_576;
 
 /**
@@ -98,7 +98,7 @@ async function run<Value>(
   return { value, replayed: false, ageMs: 0 };
 }
 
-/** The value as JSON: `""` for `undefined`, and an error for a value that JSON cannot say. */
+/** Returns `""` for `undefined`, and an error for a value that JSON cannot say. */
 function jsonOf(value: unknown): string | InvalidValueError {
   if (value === undefined) return "";
   let cause: unknown;
@@ -112,10 +112,7 @@ function jsonOf(value: unknown): string | InvalidValueError {
   return new InvalidValueError(`work returned a value that JSON cannot say. ${advice}`, { cause });
 }
 
-/**
- * @param expiresInMs of the lock that the submission held when it was met.
- * @throws the error of `once` for every outcome without a value.
- */
+/** @param expiresInMs of the lock that the submission held when it was met. */
 function resultOf<Value>(found: LookUp, expiresInMs: number): OnceResult<Value> {
   switch (found.outcome) {
     case "completed": {

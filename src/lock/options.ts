@@ -1,7 +1,14 @@
 import { hostname } from "node:os";
 import { InvalidOptionError } from "../errors.ts";
-import { checkMs, checkOptionNames, describe, hasMembers, invalidOption } from "../validation.ts";
-import { type LockStore, type LockTimes, longestTtlMs } from "./store.ts";
+import {
+  checkMs,
+  checkOptionNames,
+  describe,
+  hasMembers,
+  invalidOption,
+  longestTtlMs,
+} from "../validation.ts";
+import type { LockStore, LockTimes } from "./store.ts";
 import { encodeKeyPart } from "./submit-key.ts";
 
 /** The options of a {@link SubmitLock}. Every time is a whole number of milliseconds. */
@@ -49,7 +56,6 @@ export interface ResolvedLockOptions {
   readonly store: LockStore;
   readonly keyPrefix: string;
   readonly times: LockTimes;
-  /** Percent-encoded like a user id. */
   readonly holder: string;
 }
 
@@ -66,10 +72,8 @@ export function resolveLockOptions(options: SubmitLockOptions): ResolvedLockOpti
 }
 
 /**
- * Rule 11: `commandTimeoutMs` ≤ `acquireTimeoutMs` / 2 ≤ `ttlMs` / 4.
- *
- * A given value is kept, and defaults are fitted to it: `{ maxHoldMs: 5_000 }` alone means a
- * `ttlMs` of 5 000. Only given values that are out of bounds or contradict each other are an error.
+ * Rule 11. A given value is kept, and defaults are fitted to it: `{ maxHoldMs: 5_000 }` alone means
+ * a `ttlMs` of 5 000. Only given values that are out of bounds or contradict each other are an error.
  */
 function resolveTimes(options: SubmitLockOptions): LockTimes {
   // Given values are checked by themselves first, so that no default is derived from nonsense.
@@ -122,7 +126,6 @@ function checkHolder(holder: unknown = `${hostname().slice(0, 50)}:${process.pid
 function checkStore(store: unknown): LockStore {
   if (hasMembers(store, ["acquire", "extend", "release", "attach"])) return store as LockStore;
   const expected = "a LockStore such as new RedisStore(redis) or new MemoryStore()";
-  // An object with `duplicate` or `sendCommand` is a Redis client and not a store.
   const isClient = hasMembers(store, ["duplicate"]) || hasMembers(store, ["sendCommand"]);
   const came = isClient ? "a bare client: write store: new RedisStore(redis)" : describe(store);
   throw new InvalidOptionError(`store: expected ${expected}, got ${came}`);

@@ -38,9 +38,7 @@ export interface RecordContent extends AnswerToStore {
 
 /**
  * The content that records a run of `once`. No guard keeps or repeats an answer of status 100, so a
- * guard of a version that does not know values refuses the submission, and runs nothing.
- *
- * @param json `undefined` where the value is not kept.
+ * guard of a version that does not know values refuses the submission.
  */
 export function contentOfValue(json: string | undefined): RecordContent {
   return { status: 100, json };
@@ -84,22 +82,14 @@ function isString(value: unknown): value is string {
   return typeof value === "string";
 }
 
-/**
- * The layout's version, the fingerprint and the owner id, each at a fixed place, where the scripts
- * compare them by position.
- */
+/** The layout's version, fingerprint and owner id, where the scripts compare them by position. */
 const head = /^1([\w-]{22})([0-9a-f-]{36})\{/;
 const headLength = 59;
 
 /**
- * The text of a record. A body of valid UTF-8 is in it as text, a byte order mark included; any
- * other as base64. Short names, because a shop keeps millions: `s` is the status, `t` the time,
- * `h` the headers, and `e` the form of the body `b`: `u` text, `b` base64, `-` no body. `v` is an
- * array with the value of `once`, and empty for `undefined`.
- *
- * @param fingerprint 22 characters.
- * @param ownerId 36 characters.
- * @param createdMs the store's time; a fraction is cut off.
+ * The text of a record. Short names, because a shop keeps millions: `s` is the status, `t` the
+ * store's time, `h` the headers, and `e` the form of the body `b`: `u` text, if it is valid UTF-8,
+ * `b` base64, `-` no body. `v` is an array with the value of `once`, and empty for `undefined`.
  */
 export function encodeRecord(
   fingerprint: string,
@@ -121,12 +111,7 @@ function encodeBody(body: AnswerToStore["body"]): string {
   return `"e":"${isText ? "u" : "b"}","b":${JSON.stringify(bytes.toString(isText ? "utf8" : "base64"))}`;
 }
 
-/**
- * Never throws. `undefined` for anything without the form that {@link encodeRecord} writes.
- *
- * @returns the answer, the fingerprint (dashes where there is none), the owner id of the lease
- * under which it was completed, and the store's time of that in milliseconds.
- */
+/** Never throws. `undefined` for anything without the form that {@link encodeRecord} writes. */
 export function decodeRecord(
   text: unknown,
 ): { fingerprint: string; ownerId: string; createdMs: number; answer: StoredAnswer } | undefined {
@@ -145,7 +130,6 @@ export function decodeRecord(
   return { fingerprint, ownerId, createdMs, answer: { status, headers, body, returned } };
 }
 
-/** Parses the JSON of a record, of which six members are read; `{}` for anything else. */
 function parse(json: string): { [name in "s" | "t" | "h" | "e" | "b" | "v"]?: unknown } {
   try {
     return JSON.parse(json);
@@ -163,7 +147,7 @@ function decodeBody(encoding: unknown, text: unknown): Buffer | undefined | "unr
   return encoding === "b" && bytes.toString("base64") === text ? bytes : "unreadable";
 }
 
-/** The answer in a record and its age by the store's clock; `undefined` for a foreign text. */
+/** `undefined` for a foreign text. */
 export function completedOf({
   record,
   storeTimeMs,

@@ -1,7 +1,159 @@
-import { publish, type ReleaseOutcome, type RetireMessage, retireChannel } from "./channels.ts";
-import type { CallerCommand, InFlight, LockRuntime } from "./runtime.ts";
-import type { NoAnswer, OwnedReply, ReleaseRequest } from "./store.ts";
-import { type OnReport, UntilAnswered } from "./until-answered.ts";
+import { Timer, type TimerWheel } from "../timer-wheel.ts";
+import { type ReleaseOutcome, type RetireMessage, retireChannel } from "./channels.ts";
+import {
+  type CallerCommand,
+  type InFlight,
+  type LockRuntime,
+  publish,
+  toLockError,
+  write,
+} from "./runtime.ts";
+import type { LockRequest, NoAnswer, OwnedReply, ReleaseRequest } from "./store.ts";
+
+/** How long, in ms, until a request is sent again after an error, or by a retire. */
+const retryEveryMs = 50;
+
+/** How long, in ms, until it is sent again after a rejection that waiting does not fix. */
+const permissionRetryMs = 1_000;
+
+/** Called once with the outcome; `cause` says why it is unconfirmed. */
+export type OnReport<Outcome> = (outcome: Outcome | "unconfirmed", cause?: Error) => void;
+
+/**
+ * A release or a complete: sent until the store has executed it, also after the report.
+ *
+ * ```
+ * sent ── answered ─────────────────────────▶ decided by the subclass
+ *   │ ─── unknown ──────────────────────────▶ sent again: the first time at once, then as below
+ *   │ ─── unsent, rejected ─────────────────▶ sent again after 50 ms
+ *   │ ─── rejected as misconfigured ────────▶ sent again after 1 s
+ *   │ ─── no answer for commandTimeoutMs ───▶ sent again, now ambiguous
+ *   │ ─── reportAfterMs is over ────────────▶ reported as unconfirmed, and sent on
+ *   └──── giveUpAfterMs is over as well ────▶ given up
+ * ```
+ */
+export abstract class UntilAnswered<
+  Request extends LockRequest<never>,
+  Reply,
+  Outcome extends string,
+> extends Timer {
+  readonly startedAt: number = performance.now();
+  protected readonly runtime: LockRuntime;
+  protected readonly command: CallerCommand;
+  /** An earlier try was not answered, or `unknown`: it may have taken effect. */
+  protected isAmbiguous = false;
+  protected lastFailure: NoAnswer | undefined;
+  /** The time of the next send after a rejection as misconfigured; 0 without one. */
+  protected notBefore = 0;
+  protected hasEnded = false;
+  readonly #method: "release" | "complete";
+  readonly #timers: TimerWheel;
+  readonly #reportAfterMs: number;
+  readonly #giveUpAfterMs: number;
+  #onReport: OnReport<Outcome> | undefined;
+  #unanswered: Request | undefined;
+  #sentAt = 0;
+
+  /**
+   * @param reportAfterMs how long the caller waits for the outcome, in milliseconds.
+   * @param giveUpAfterMs for how long the request is sent again, in milliseconds.
+   */
+  constructor(
+    runtime: LockRuntime,
+    command: CallerCommand,
+    method: "release" | "complete",
+    timers: TimerWheel,
+    reportAfterMs: number,
+    giveUpAfterMs: number,
+    onReport: OnReport<Outcome> | undefined,
+  ) {
+    super();
+    this.runtime = runtime;
+    this.command = command;
+    this.#method = method;
+    this.#timers = timers;
+    this.#reportAfterMs = reportAfterMs;
+    this.#giveUpAfterMs = giveUpAfterMs;
+    this.#onReport = onReport;
+  }
+
+  /** Makes the next request. */
+  protected abstract request(): Request;
+
+  /** The store has executed the request and answered. */
+  protected abstract executed(reply: Exclude<Reply, NoAnswer>, request: Request): void;
+
+  /** No further request is sent: `giveUpAfterMs` is over, unless the subclass says otherwise. */
+  protected abstract end(): void;
+
+  /** The store has rejected a request as misconfigured for the first time. */
+  protected denied(): void {}
+
+  send(now: number): void {
+    const request = this.request();
+    this.#unanswered = request;
+    this.#sentAt = now;
+    this.#setTimer(now);
+    write(this.runtime.store, this.#method, request as never);
+  }
+
+  /** Sets one timer for the next look, in 50 ms, or, if earlier, the end of `reportAfterMs`. */
+  #setTimer(now: number): void {
+    const dueAt = now + retryEveryMs;
+    const reportAt = this.startedAt + this.#reportAfterMs;
+    this.#timers.set(this, this.#onReport === undefined ? dueAt : Math.min(dueAt, reportAt));
+  }
+
+  override onDue(): void {
+    const now = performance.now();
+    const ageMs = now - this.startedAt;
+    const isSilent = this.#unanswered !== undefined;
+    const silentUntil = this.#sentAt + this.command.times.commandTimeoutMs;
+    if (ageMs >= this.#reportAfterMs) this.report("unconfirmed");
+    if (ageMs >= this.#giveUpAfterMs) {
+      this.end();
+    } else if (now < (isSilent ? silentUntil : this.notBefore)) {
+      this.#setTimer(now);
+    } else {
+      this.isAmbiguous ||= isSilent;
+      this.send(now);
+    }
+  }
+
+  protected answered(request: Request, reply: Reply | NoAnswer): void {
+    if (this.hasEnded) return;
+    if (this.#unanswered === request) this.#unanswered = undefined;
+    const failure = reply as NoAnswer;
+    if (failure.kind !== "unsent" && failure.kind !== "rejected" && failure.kind !== "unknown") {
+      this.executed(reply as Exclude<Reply, NoAnswer>, request);
+      return;
+    }
+    this.lastFailure = failure;
+    if (failure.kind === "rejected" && failure.misconfigured) {
+      const isFirst = this.notBefore === 0;
+      this.notBefore = performance.now() + permissionRetryMs;
+      if (isFirst) this.denied();
+    } else if (failure.kind === "unknown" && !this.isAmbiguous) {
+      this.isAmbiguous = true;
+      // The first time at once: another connection may be ready.
+      this.send(performance.now());
+    }
+  }
+
+  protected report(outcome: Outcome | "unconfirmed", closed?: (cause: Error) => Error): void {
+    const onReport = this.#onReport;
+    if (onReport === undefined) return;
+    this.#onReport = undefined;
+    if (outcome !== "unconfirmed") {
+      onReport(outcome);
+      return;
+    }
+    const ageMs = performance.now() - this.startedAt;
+    const withinMs = Math.round(Math.min(ageMs, this.#reportAfterMs));
+    const cause = toLockError(this.lastFailure, withinMs);
+    onReport(outcome, closed === undefined ? cause : closed(cause));
+  }
+}
 
 /** Called once, within `acquireTimeoutMs`: the outcome, and why it is unconfirmed. */
 export type OnReleased = OnReport<ReleaseOutcome>;
@@ -71,8 +223,8 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
   protected override executed(reply: Exclude<OwnedReply, NoAnswer>, request: Request): void {
     const { kind } = reply;
     // Rule 8: `gone` or `foreign` after a try whose answer was lost, while the lease would still be
-    // valid: that try deleted the key, because nothing else could. Not with `freed` (rule 19): the
-    // tombstone has this owner id, so no earlier try has deleted the key.
+    // valid: only that try can have deleted the key. After `freed` (rule 19) none has: the tombstone
+    // has this owner id.
     const isOurDoing = kind !== "freed" && this.isAmbiguous && performance.now() < this.#validUntil;
     this.report(kind === "done" || isOurDoing ? "released" : kind);
     // Rule 19: requests after the first answer only retire, and a retire sets no cooldown.

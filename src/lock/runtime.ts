@@ -1,16 +1,16 @@
-import type { AsyncResource } from "node:async_hooks";
+import { AsyncResource } from "node:async_hooks";
 import { LockMisconfiguredError, LockUnavailableError, type LostReason } from "../errors.ts";
 import { type Timer, TimerWheel } from "../timer-wheel.ts";
 import { textOfThrown } from "../validation.ts";
-import {
-  type AcquireReply,
-  isNoAnswer,
-  type LockCommand,
-  type LockRequest,
-  type LockStore,
-  type LockTimes,
-  type NoAnswer,
-  type OwnedReply,
+import { type ChannelOf, lockChannels } from "./channels.ts";
+import type {
+  AcquireReply,
+  LockCommand,
+  LockRequest,
+  LockStore,
+  LockTimes,
+  NoAnswer,
+  OwnedReply,
 } from "./store.ts";
 
 /** A command, with the members that stay in this process. */
@@ -23,6 +23,27 @@ export interface CallerCommand extends LockCommand {
   readonly callerContext: AsyncResource | undefined;
   /** A throwaway lock of `check()`: no message is published about it. */
   readonly isCheck: boolean;
+}
+
+/**
+ * Captures the caller's asynchronous context if a channel has subscribers. Replies and timers run
+ * in another context, in which subscribers could not read the `AsyncLocalStorage` of the caller.
+ */
+export function captureContext(): AsyncResource | undefined {
+  for (const each of lockChannels) if (each.hasSubscribers) return new AsyncResource("submit-lock");
+  return undefined;
+}
+
+/** Publishes about the command's key, in the captured context of the code that asked for it. */
+export function publish<Message extends { readonly key: string; readonly keyPrefix: string }>(
+  to: ChannelOf<Message>,
+  { callerContext, isCheck, key, keyPrefix }: CallerCommand,
+  more: Omit<Message, "key" | "keyPrefix">,
+): void {
+  if (isCheck) return;
+  const message = { key, keyPrefix, ...more };
+  if (callerContext === undefined) to.publish(message);
+  else callerContext.runInAsyncScope(() => to.publish(message));
 }
 
 /** Counts operations under way, and resolves when there are none. */
@@ -48,18 +69,14 @@ interface WatchedLease extends Timer {
   lose(reason: LostReason): void;
 }
 
-/** A complete under way, which `close` may give up. */
-interface PendingComplete extends Timer {
-  drop(): void;
-}
-
 /** The state that the attempts, leases, releases and completes of one lock share. */
 export class LockRuntime {
   readonly store: LockStore;
   readonly times: LockTimes;
   /** The timers of attempts and releases. */
   readonly timers: TimerWheel;
-  readonly completeTimers: TimerWheel<PendingComplete>;
+  /** The timers of completes, which `close` may give up. */
+  readonly completeTimers: TimerWheel<Timer & { drop(): void }>;
   /** The timers of leases that are held, wait for a complete, or are lost and not yet retired. */
   readonly watchdogs: TimerWheel<WatchedLease>;
   /** Attempts under way, and leases not lost, with neither `release` nor `complete` called. */
@@ -79,10 +96,9 @@ export class LockRuntime {
     const stepMs = Math.max(1, times.commandTimeoutMs / 100);
     this.timers = new TimerWheel(stepMs, true);
     this.completeTimers = new TimerWheel(stepMs, true);
-    // A twentieth of the time before its end at which a holder is notified: fine enough.
-    const watchdogStepMs = Math.max(1, Math.min(times.ttlMs / 200, 50));
-    // The work keeps the process alive; the timer of its lease does not.
-    this.watchdogs = new TimerWheel(watchdogStepMs, false);
+    // A twentieth of the time before its end at which a holder is notified: fine enough. The work
+    // keeps the process alive; the timer of its lease does not.
+    this.watchdogs = new TimerWheel(Math.max(1, Math.min(times.ttlMs / 200, 50)), false);
   }
 }
 
@@ -132,6 +148,10 @@ export function write<
   }
 }
 
+export function isNoAnswer(reply: { readonly kind: string }): reply is NoAnswer {
+  return reply.kind === "unsent" || reply.kind === "rejected" || reply.kind === "unknown";
+}
+
 /** The error for a caller that needed an answer and got none. */
 export function toLockError(
   lastFailure: NoAnswer | OwnedReply | undefined,
@@ -145,8 +165,8 @@ export function toLockError(
   }
   const { cause, kind } = lastFailure;
   if (kind === "unsent") {
-    const why =
-      cause === undefined ? lastFailure.reason : `${lastFailure.reason} (${cause.message})`;
+    const { reason } = lastFailure;
+    const why = cause === undefined ? reason : `${reason} (${cause.message})`;
     const message = `no answer within ${withinMs} ms, and the last request was not executed: ${why}`;
     return new LockUnavailableError(message, cause && { cause });
   }

@@ -4,16 +4,6 @@
  * Another store is one file that implements {@link LockStore}.
  */
 
-/** The longest `ttlMs`, and so the longest life of our locks and tombstones, in milliseconds. */
-export const longestTtlMs = 300_000;
-
-/** The longest cooldown, in milliseconds. */
-export const longestCooldownMs = 60_000;
-
-/** Why a submission cannot be looked up or recorded where something else is in its record's place. */
-export const notARecord =
-  "the record's key has a value that submit-lock did not write. Delete it, or set another keyPrefix";
-
 /** The time bounds of one `SubmitLock`, in ms. One object each: a store may group by it. */
 export interface LockTimes {
   /** How long a key lives after an acquire and after an extend. */
@@ -47,20 +37,17 @@ export interface LockCommand {
   readonly submission: SubmissionHashes | undefined;
 }
 
-/**
- * One write of one command. The lock makes it and hands it to a store, which writes it and reports
- * its outcome. The same command may be written again, as another request.
- */
+/** One write of one command. The same command may be written again, as another request. */
 export interface LockRequest<Reply> {
   readonly command: LockCommand;
   /**
-   * The store's time, in milliseconds, after which this request of an acquire can no longer take
-   * effect. Set by the store when it writes the request; only an acquire has one.
+   * The store's time, in milliseconds, after which this request can no longer take effect. Only that
+   * of an acquire matters. Set by the store when it writes the request.
    */
   deadlineMs: number | undefined;
   /**
-   * Called by the store, at most once, during the call or later: once the outcome is known, or can
-   * no longer become known. The lock has timers of its own, and still uses a late answer.
+   * Called by the store, at most once, as soon as the outcome is known, or can no longer become
+   * known. The lock has timers of its own, and still uses a late answer.
    *
    * An answer has to speak for the only write of this request. When the connection of that write is
    * lost, answer `unknown` and nothing later: a client that writes the request again on its next
@@ -69,13 +56,11 @@ export interface LockRequest<Reply> {
   answer(reply: Reply): void;
 }
 
-/** A request of an acquire. */
 export interface AcquireRequest extends LockRequest<AcquireReply> {
   /** Takes nothing: a free key is left free, with the answer `outOfWindow`. */
   readonly onlyLooks: boolean;
 }
 
-/** A request of a release. */
 export interface ReleaseRequest extends LockRequest<OwnedReply> {
   /**
    * The end of a cooldown: if it is later than the store's time, the key is not deleted but refuses
@@ -84,7 +69,7 @@ export interface ReleaseRequest extends LockRequest<OwnedReply> {
   readonly cooldownUntilMs: number;
 }
 
-/** A request of a complete: writes the record of a submission, then releases its lock. */
+/** Writes the record of a submission, then releases its lock. */
 export interface CompleteRequest extends LockRequest<CompleteReply> {
   /** The text to keep; a later acquire of the same submission is answered with it. */
   readonly record: string;
@@ -94,10 +79,9 @@ export interface CompleteRequest extends LockRequest<CompleteReply> {
   readonly cooldownUntilMs: number;
 }
 
-/** A request that only looks at a key. */
 export type InspectRequest = LockRequest<InspectReply>;
 
-/** A request of a free: takes the lock away from the holder with the id. */
+/** Takes the lock away from the holder with the id. */
 export interface FreeRequest extends LockRequest<FreeReply> {
   /** 8 digits or more of an owner id, or of the SHA-1 of a value that is not ours. */
   readonly id: string;
@@ -109,32 +93,28 @@ export interface FreeRequest extends LockRequest<FreeReply> {
   readonly now: boolean;
 }
 
-/** The store executed the request and said what it found. */
+/** The store executed the request. */
 export interface Answered<Answer extends string> {
   readonly kind: Answer;
   /** The store's own clock when it executed the request, in milliseconds. */
   readonly storeTimeMs: number;
 }
 
-/** The key holds the owner id. */
 export interface GrantedAnswer<Kind extends "taken" | "mine"> extends Answered<Kind> {
-  /** The fencing token of the lease, a safe integer; `undefined` in a store that has none. */
+  /** A safe integer; `undefined` in a store that has no fencing tokens. */
   readonly fencingToken?: number | undefined;
 }
 
-/** The submission was completed before. */
 export interface CompletedAnswer extends Answered<"completed"> {
   /** The text of {@link CompleteRequest.record}. */
   readonly record: string;
 }
 
-/** There is a submission with this id and another fingerprint. */
 export interface MismatchedAnswer extends Answered<"mismatched"> {
   /** `true` if that submission is still being processed, `false` if it was completed. */
   readonly inFlight: boolean;
 }
 
-/** The key holds anything but a lock of this owner id. */
 export interface ContendedAnswer extends Answered<"contended"> {
   /** The holder has the lock for the same submission. */
   readonly sameSubmission?: boolean | undefined;
@@ -169,10 +149,6 @@ export type NoAnswer =
   /** Perhaps written, and nothing can be said about its effect. */
   | { readonly kind: "unknown"; readonly cause: Error };
 
-export function isNoAnswer(reply: { readonly kind: string }): reply is NoAnswer {
-  return reply.kind === "unsent" || reply.kind === "rejected" || reply.kind === "unknown";
-}
-
 /**
  * - `taken`: the key was free and holds the owner id now, with its full life.
  * - `mine`: this owner id held the key already; its expiry is left as it is.
@@ -195,12 +171,7 @@ export type AcquireReply =
  * `done`: the key held this owner id, and was extended, deleted or given a cooldown. `gone`: no
  * key. `freed`: the key holds this owner id's tombstone. `foreign`: the key holds anything else.
  */
-export type OwnedReply =
-  | Answered<"done">
-  | Answered<"gone">
-  | Answered<"freed">
-  | Answered<"foreign">
-  | NoAnswer;
+export type OwnedReply = Answered<"done" | "gone" | "freed" | "foreign"> | NoAnswer;
 
 /**
  * The content of a user's key, for a person who looks at it. Every duration is in whole
@@ -277,12 +248,10 @@ export type FreeResult =
   | { readonly outcome: "already-free" }
   | { readonly outcome: "changed" };
 
-/** The content of the key. */
 export interface InspectedAnswer extends Answered<"inspected"> {
   readonly found: Inspection;
 }
 
-/** The outcome of a free. */
 export interface FreeAnswer extends Answered<"answered"> {
   readonly result: FreeResult;
 }
@@ -298,22 +267,15 @@ export type FreeReply = FreeAnswer | NoAnswer;
  * - `unrecordable`: a value that is not a record is in its place; nothing was recorded.
  */
 export type CompleteReply =
-  | Answered<"recorded">
-  | Answered<"late">
-  | Answered<"expired">
-  | Answered<"duplicate">
-  | Answered<"unrecordable">
+  | Answered<"recorded" | "late" | "expired" | "duplicate" | "unrecordable">
   | NoAnswer;
 
-/**
- * Where the keys are. A method that takes a request and throws counts as an answer `unknown`.
- */
+/** Where the keys are. A method that takes a request and throws counts as an answer `unknown`. */
 export interface LockStore {
   /**
    * Writes one request of the acquire: the owner id with its expiry where the key is free, in one
    * atomic step with the check of the deadline. A foreign text without an expiry is given
-   * `maxHoldMs` to live. While an earlier request is unanswered, the next one should take another
-   * connection where there is one.
+   * `maxHoldMs` to live. While a request is unanswered, the next one should take another connection.
    */
   acquire(request: AcquireRequest): void;
   /** Writes one request of the extend: gives an owned key its full life again, never less. */
@@ -329,11 +291,11 @@ export interface LockStore {
   /** Writes one request that only reads a key. Without it, `inspect` is an `InvalidOptionError`. */
   inspect?(request: InspectRequest): void;
   /**
-   * Writes one request of the free, in one atomic step: where the key holds a lease of the id, a
-   * tombstone that names the owner id takes its place and keeps the expiry (`ttlMs` where there was
-   * none), so that its holder meets it and no other gets in before. A cooldown, a foreign value
-   * with the id or, with `now`, any value with the id is deleted. For a tombstone, a second request
-   * is `freed` again. Without this method `free` of a lock is an `InvalidOptionError`.
+   * Writes one request of the free, in one atomic step. A lease of the id is replaced by a tombstone
+   * that names the owner id and keeps the expiry (`ttlMs` where there was none), so that its holder
+   * meets it and no other gets in before. A cooldown, a foreign value or, with `now`, any value with
+   * the id is deleted. For a tombstone, a second request is `freed` again. Without this method
+   * `free` of a lock is an `InvalidOptionError`.
    */
   free?(request: FreeRequest): void;
   /** Why this store cannot keep answers although it has `complete`; `undefined` where it can. */

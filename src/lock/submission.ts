@@ -30,15 +30,11 @@ export interface AcquireOptions {
 }
 
 export interface ResolvedSubmission {
-  /** Each 22 characters of base64url; the fingerprint may be {@link noFingerprint}. */
   readonly hashes: SubmissionHashes;
   readonly retainMs: number;
 }
 
-/**
- * Takes the place of an absent fingerprint, so that the parts behind it keep their positions in a
- * lock's value and in a record.
- */
+/** Stands for an absent fingerprint: in a lock's value and a record, the parts have positions. */
 export const noFingerprint: string = "-".repeat(22);
 
 const maxLength = 1_024;
@@ -50,18 +46,14 @@ const sha256: (text: string) => string =
     : (text) => crypto.createHash("sha256").update(text).digest("base64url");
 
 /**
- * 132 bits of SHA-256 over the text's UTF-8, as 22 characters of base64url. UTF-8 makes all lone
- * surrogates one character, so the caller has to refuse a text that has them.
+ * 132 bits of SHA-256, as 22 characters. UTF-8 makes all lone surrogates one character, so the
+ * caller has to refuse a text that has them.
  */
 export function hash22(text: string): string {
   return sha256(text).slice(0, 22);
 }
 
-/**
- * @param acquireTimeoutMs of the lock.
- * @throws InvalidOptionError naming the member, what was expected and what came; a string for id or
- * fingerprint is described and not repeated.
- */
+/** @throws InvalidOptionError, which describes id and fingerprint and does not repeat them. */
 export function resolveSubmission(
   submission: Submission,
   acquireTimeoutMs: number,
@@ -72,9 +64,8 @@ export function resolveSubmission(
   return {
     hashes: {
       id: idHash,
-      // Hashed also if it has 22 characters: otherwise a user's text would be in Redis, and 22
-      // dashes would mean "none". Hashed with the id's hash, so that equal payloads of two
-      // submissions have different fingerprints.
+      // Hashed even if it looks like a hash: it may be a user's text, or 22 dashes. Hashed with the
+      // id's hash, so that equal payloads of two submissions have different fingerprints.
       fingerprint:
         fingerprint === undefined
           ? noFingerprint
@@ -84,11 +75,7 @@ export function resolveSubmission(
   };
 }
 
-/**
- * Rule 11.
- *
- * @throws InvalidOptionError for anything outside of the bounds of {@link Submission.retainMs}.
- */
+/** Rule 11: checks the bounds of {@link Submission.retainMs}. */
 export function resolveRetainMs(name: string, retainMs: unknown, acquireTimeoutMs: number): number {
   const min = Math.max(1_000, 2 * acquireTimeoutMs);
   return checkMs(name, retainMs === undefined ? 86_400_000 : retainMs, min, 604_800_000);
@@ -105,22 +92,17 @@ export function checkText(name: string, text: unknown): string {
   if (isText(text)) return text;
   let came = describe(text);
   if (typeof text === "string") {
-    const isLengthWrong = text.length < 1 || text.length > maxLength;
-    came = isLengthWrong
-      ? `a string of ${text.length} characters`
-      : "a string with a lone surrogate";
+    const hasSurrogate = text.length >= 1 && text.length <= maxLength;
+    came = hasSurrogate
+      ? "a string with a lone surrogate"
+      : `a string of ${text.length} characters`;
   }
   throw new InvalidOptionError(
     `${name}: expected a string of 1 to ${maxLength} characters, got ${came}`,
   );
 }
 
-/**
- * Checks that the store can keep answers.
- *
- * @param feature the feature that needs it, for the message.
- * @throws InvalidOptionError where it cannot.
- */
+/** @throws InvalidOptionError where the store cannot keep answers, which the feature needs. */
 export function checkRecords(store: LockStore, feature: string): void {
   if (store.complete === undefined) {
     throw new InvalidOptionError(

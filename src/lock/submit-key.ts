@@ -4,10 +4,9 @@ import { describe, warnOnce } from "../validation.ts";
 /** Who submits. `42`, `42n` and `"42"` are the same user. */
 export type UserId = string | number | bigint;
 
-/** The longest user id, in UTF-16 code units before encoding. */
+/** In UTF-16 code units before encoding. */
 const maxLength = 200;
 
-/** Characters that stand for themselves in a key; everything else is percent-encoded. */
 const plain = /^[A-Za-z0-9\-._~@]+$/;
 
 /** `encodeURIComponent` leaves these characters alone, but encodes the plain `@` as `%40`. */
@@ -17,11 +16,8 @@ const leftOver = /[!*'()]|%40/g;
 const suspicious: ReadonlySet<string> = new Set(["undefined", "null", "NaN", "[object Object]"]);
 
 /**
- * The key that locks a user: the prefix and the user id, with everything but ASCII letters, digits
- * and `-._~@` percent-encoded. Two different ids never share a key, and no id can smuggle a brace
- * (which would move the key to another Redis Cluster slot), a colon or a line end into it.
- *
- * @throws InvalidUserIdError for any other value than the message of `invalid` names.
+ * The key that locks a user: the prefix and the encoded user id. Two different ids never share a
+ * key, and no id can smuggle a brace, a colon or a line end into it.
  */
 export function submitKey(keyPrefix: string, userId: UserId): string {
   let id = userId;

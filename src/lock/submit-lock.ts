@@ -1,8 +1,7 @@
 import { v4 as uuid } from "uuid";
+import { within } from "../timer-wheel.ts";
 import { checkMs, checkOptionNames, invalidOption } from "../validation.ts";
-import { within } from "../within.ts";
 import { Acquiring } from "./acquire.ts";
-import { captureContext } from "./channels.ts";
 import { type Attempt, closedAttempt, type LockedWork, type SubmissionAttempt } from "./lease.ts";
 import {
   type CheckOptions,
@@ -15,7 +14,7 @@ import {
 } from "./on-call.ts";
 import { type OnceOptions, type OnceResult, once } from "./once.ts";
 import { resolveLockOptions, type SubmitLockOptions } from "./options.ts";
-import { type CallerCommand, LockRuntime } from "./runtime.ts";
+import { type CallerCommand, captureContext, LockRuntime } from "./runtime.ts";
 import type { FreeResult, Inspection } from "./store.ts";
 import {
   type AcquireOptions,
@@ -36,7 +35,7 @@ export interface CloseOptions {
   readonly timeoutMs?: number | undefined;
 }
 
-/** Symbol.for, so that the guards of another copy of the package recognise the lock. */
+/** Guards of another copy of the package recognise the lock by it. */
 const brand = Symbol.for("submit-lock.lock");
 
 /** Whether a value is a {@link SubmitLock}, of this copy of the package or of another one. */
@@ -51,7 +50,6 @@ export class SubmitLock {
   readonly #holder: string;
   readonly #runtime: LockRuntime;
   readonly #detach: () => Promise<void>;
-  /** `requireRecords` was called with success. */
   #keepsRecords = false;
   #closed: Promise<void> | undefined;
 
@@ -66,11 +64,7 @@ export class SubmitLock {
     });
   }
 
-  /**
-   * The key that locks this user, such as `lock:submit:42`.
-   *
-   * @throws InvalidUserIdError for an invalid user id.
-   */
+  /** The key that locks this user, such as `lock:submit:42`. @throws InvalidUserIdError */
   keyFor(userId: UserId): string {
     return submitKey(this.keyPrefix, userId);
   }
@@ -163,18 +157,17 @@ export class SubmitLock {
    * that value, and does not run. A repeat during the work waits for the value, for `waitMs` and one
    * look-up at most. Resolves when the value is kept, or after `acquireTimeoutMs` without an answer.
    *
-   * The value is kept as JSON of at most 1 MiB; `undefined` is a value. A longer one is returned,
-   * and not kept. If `work` throws, nothing is kept, and a repeat runs. A second run is also
-   * possible where the process dies, or its lease is lost, between the effect of `work` and the
-   * record: a unique key of the database prevents its second order. If `work` ends the lease by
-   * itself, its value is not kept.
+   * The value is kept as JSON of at most 1 MiB; a longer one is only returned. If `work` throws,
+   * nothing is kept, and a repeat runs. It may also run again where the process dies, or its lease
+   * is lost, between the effect of `work` and the record: a unique key of the database prevents the
+   * second order. If `work` ends the lease by itself, its value is not kept.
    *
    * @throws whatever `work` throws.
    * @throws LockContendedError: another submission of the user (or its cooldown) has the lock; the
    * same submission is still in flight (`sameSubmission`), or has ended without a value (`hasEnded`).
    * @throws SubmissionMismatchError for a known id with another fingerprint.
    * @throws AnswerUnavailableError where the submission was completed, and no value is kept.
-   * @throws InvalidValueError for a value that JSON cannot say. `work` has run, and does not run again.
+   * @throws InvalidValueError for a value that JSON cannot say. `work` does not run again.
    * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError: this call ran no work.
    * @throws InvalidUserIdError, InvalidOptionError for invalid arguments, or a store without records.
    */
@@ -264,7 +257,7 @@ export class SubmitLock {
     await within(timeoutMs, drained);
     runtime.isDrained = true;
     for (const lease of watchdogs.armed()) lease.lose("closed");
-    // Waits for attempts that are still under way, too: their owner ids may have to be retired.
+    // Attempts that are still under way may have owner ids to retire.
     const settled = drained.then(() => completes.wait()).then(() => releases.wait());
     await within(2 * times.acquireTimeoutMs, settled);
     for (const complete of completeTimers.armed()) complete.drop();
@@ -279,7 +272,7 @@ export class SubmitLock {
     return resolveSubmission(options.submission, acquireTimeoutMs);
   }
 
-  /** Rule 1: a fresh owner id for each attempt; one that was given up is never used again. */
+  /** Rule 1: a fresh owner id for each attempt. */
   #command(key: string, submission: ResolvedSubmission | undefined): CallerCommand {
     return {
       key,

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { LockContendedError, LockUnavailableError } from "../errors.ts";
-import { within } from "../within.ts";
+import { within } from "../timer-wheel.ts";
 import type { Attempt, Lease } from "./lease.ts";
 import { completedOf, type StoredAnswer } from "./record.ts";
 import { write } from "./runtime.ts";
@@ -27,10 +27,7 @@ export async function pauseBeforeRetry(round: number, endsAt: number): Promise<v
   await sleep(Math.max(0, Math.min(jittered, endsAt - performance.now())));
 }
 
-/**
- * @param attempt makes one attempt.
- * @throws the error of the last attempt, once `waitMs` is over or waiting does not help.
- */
+/** @throws the error of the last attempt, once `waitMs` is over or waiting does not help. */
 export async function waitForLease(
   key: string,
   waitMs: number,
@@ -42,7 +39,6 @@ export async function waitForLease(
     if (came.outcome === "acquired") return came.lease;
     const isOver = performance.now() >= endsAt;
     if (came.outcome === "unavailable") {
-      // Waiting does not help against a misconfiguration or a closed lock.
       if (isOver || !(came.cause instanceof LockUnavailableError)) throw came.cause;
     } else if (isOver) {
       const why = came.isCooldown ? `${key} is in its cooldown` : `${key} has another holder`;
@@ -94,12 +90,9 @@ export async function lookUp(store: LockStore, command: LockCommand): Promise<Lo
  * Looks a submission up until it is no longer in flight, and never takes the lock: a repeat must
  * not run. `once` and the guards wait by this function alone.
  *
- * @param look looks the submission up; it rejects once the lock is closed.
  * @param acquireTimeoutMs the longest silence of the store, in milliseconds.
- * @param isAbandoned whether the result has no receiver any more.
  * @returns `in-flight` at the end of `waitMs`, or once abandoned; `unknown` where the store has
  * answered no look-up for `acquireTimeoutMs`, or not the last one.
- * @throws the error of `look`.
  */
 export async function waitForEnd(
   look: () => Promise<LookUp>,

@@ -3,7 +3,6 @@ import type { Capture, WantedAnswer } from "../http/port.ts";
 import { listedHeaders, type Picked, textOf } from "../http/stored-answer.ts";
 import type { AnswerHeaders, AnswerToStore } from "../lock/record.ts";
 
-/** The methods through which a handler answers. */
 const names = ["end", "flushHeaders", "write", "writeHead"] as const;
 type Method = (this: ServerResponse, ...args: unknown[]) => unknown;
 type Methods = Record<(typeof names)[number], Method>;
@@ -21,7 +20,7 @@ export function isNodeStream(body: unknown): body is NodeStream {
   return typeof (body as Partial<NodeStream> | null | undefined)?.pipe === "function";
 }
 
-/** Whether the end of the work behind a body cannot be seen. */
+/** The end of the work behind such a body cannot be seen. */
 export function isOfWeb(body: unknown): boolean {
   return body instanceof ReadableStream || body instanceof Response;
 }
@@ -57,7 +56,6 @@ function putLayer(res: ServerResponse): boolean {
   return Reflect.setPrototypeOf(top, layer);
 }
 
-/** The part of an answer that is sent before its body. */
 export interface Head {
   readonly status: number;
   readonly headers: AnswerHeaders;
@@ -65,9 +63,7 @@ export interface Head {
 
 /**
  * Captures the answer from the handler's calls of the response's methods, not from the socket: the
- * answer is kept even if its client has left. The capture is where the guard is mounted, so it
- * sees the bytes before outer middleware compresses them, and reads the headers before outer
- * middleware adds its own.
+ * answer is kept even if its client has left, and before outer middleware compresses it.
  *
  * Hooks on `writeHead`, as on-headers makes them, run late: Node calls `writeHead` from within `end`,
  * `write` and `flushHeaders`. Hooks of inner middleware then run before the captured `writeHead`,
@@ -241,7 +237,7 @@ export class ResponseCapture implements Capture {
   }
 }
 
-/** Returns `head` with the changes from `before` to `after`. */
+/** `head` with the changes from `before` to `after`. */
 function withChanges(head: Head, before: Head, after: Head): Head {
   const headers = Object.assign(Object.create(null), head.headers);
   for (const name of Object.keys({ ...before.headers, ...after.headers })) {
@@ -257,8 +253,6 @@ function withChanges(head: Head, before: Head, after: Head): Head {
 export type GivenHeaders = Readonly<Record<string, unknown>> | readonly unknown[] | undefined;
 
 /**
- * The headers of a response that must be stored, with lower-case names, without a prototype.
- *
  * @param given the argument of `writeHead`. It replaces a header of the same name that the response
  * has; within an array, a name that is repeated adds a value.
  */
@@ -275,7 +269,7 @@ export function pickHeaders(
   }
   if (given === undefined || given === null) return picked;
   const isList = Array.isArray(given);
-  // Of equal names in a list, Node.js 20 sends the last one where the response has any header.
+  // If the list repeats a name and the response has headers, Node.js 20 sends only the last value.
   const isLastOnly = !isList || (isNode20 && !("stream" in res) && res.getHeaderNames().length > 0);
   const isFlat = isList && !Array.isArray(given[0]);
   const pairs = isFlat

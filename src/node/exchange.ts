@@ -5,13 +5,11 @@ import type { Exchange } from "../http/port.ts";
 import { Timer, TimerWheel } from "../timer-wheel.ts";
 
 /**
- * How long outer middleware and hooks may hold back the end of a response whose client has left, in
- * ms; then it counts as ended. express-session saves the session in this time; compression never
- * ends it.
+ * How long outer middleware may hold back the end of a response whose client has left, in ms:
+ * express-session saves the session in this time; compression never ends it.
  */
 const heldBackMs = 1_000;
 
-/** How often a response on an open connection is polled, in ms: events may not report its end. */
 const pollEveryMs = 1_000;
 const pollTimers = new TimerWheel<NodeExchange>(100, false);
 
@@ -41,6 +39,7 @@ const pollTimers = new TimerWheel<NodeExchange>(100, false);
  */
 export class NodeExchange extends Timer implements Exchange {
   readonly request: IncomingMessage;
+  readonly method: string | undefined;
   readonly #res: ServerResponse;
   watcher: { responseChanged(): void } | undefined;
   #ended: boolean;
@@ -54,6 +53,7 @@ export class NodeExchange extends Timer implements Exchange {
   constructor(req: IncomingMessage, res: ServerResponse & { readonly stream?: Http2Stream }) {
     super();
     this.request = req;
+    this.method = req.method;
     this.#res = res;
     this.#ended = res.writableEnded;
     this.closed = isDisconnected(req, res);
@@ -63,10 +63,6 @@ export class NodeExchange extends Timer implements Exchange {
       req.httpVersionMajor < 2 && !Object.hasOwn(res, "end") && res.socket instanceof Socket
         ? res.socket
         : undefined;
-  }
-
-  get method(): string | undefined {
-    return this.request.method;
   }
 
   header(name: string): string | undefined {
@@ -170,7 +166,7 @@ export class NodeExchange extends Timer implements Exchange {
     this.watcher?.responseChanged();
   }
 
-  /** Notes that the response is over unended: the client has left, or a body stream has failed. */
+  /** The response is over unended: the client has left, or a body stream has failed. */
   close(): void {
     if (this.closed) return;
     this.closed = true;
@@ -179,7 +175,6 @@ export class NodeExchange extends Timer implements Exchange {
   }
 }
 
-/** Whether the client has left, as far as can be seen without an event. */
 export function isDisconnected(
   req: IncomingMessage,
   { stream }: ServerResponse & { readonly stream?: Http2Stream },
@@ -189,7 +184,7 @@ export function isDisconnected(
   return stream?.closed === true || stream?.destroyed === true;
 }
 
-/** One listener for each socket: a client may have many pipelined requests on one. */
+/** One listener for each socket, which may have many pipelined requests. */
 const socketListeners = new WeakMap<Socket, Set<() => void>>();
 
 function onSocketClose(socket: Socket, listener: () => void): () => void {

@@ -5,7 +5,6 @@ import { setImmediate } from "node:timers/promises";
 import { NoFingerprintError } from "../errors.ts";
 import { isPlain, queryOf } from "../http/fingerprint.ts";
 
-/** The parts of a request that are read from the framework's objects. */
 export interface RequestContent {
   /** As the client sent it. */
   readonly url: string;
@@ -27,10 +26,10 @@ const maxFiles = 1_000;
 const usualTypes = /^application\/(?:json|x-www-form-urlencoded)\b/i;
 
 /**
- * Returns the payload: query, parsed body and files.
+ * Returns query, parsed body and files.
  *
- * @throws NoFingerprintError (as a rejection) for files whose bytes are not known; without files, as
- * {@link checkParsed}.
+ * @throws NoFingerprintError (as a rejection) for files whose bytes are not known, and for an
+ * unparsed body.
  */
 export async function payloadOf(req: IncomingMessage, content: RequestContent): Promise<unknown> {
   const { body, files, url } = content;
@@ -47,7 +46,6 @@ export async function payloadOf(req: IncomingMessage, content: RequestContent): 
  * Waits one turn of the event loop for a body that was announced and not parsed: on HTTP/2 it may
  * turn out to be empty.
  *
- * @param what the thing that needs the body, and `remedy` what helps beside a parser, for the message.
  * @throws NoFingerprintError (as a rejection) for an unparsed body: 500 if its type is a usual one
  * and the request has no `body`, else 415.
  */
@@ -79,7 +77,6 @@ function toCompare({ headers }: IncomingMessage, body: unknown): unknown {
     const json = JSON.stringify(body);
     return json.length > maxSorted ? json : body;
   } catch {
-    // It is refused with the reason.
     return body;
   }
 }
@@ -104,9 +101,8 @@ export function bodyWasAnnounced(req: IncomingMessage | Http2ServerRequest): boo
 }
 
 /**
- * Whether a body was announced and no parser has parsed it. Parsers for Express 4 and Koa set `{}`
- * for a content type that they do not parse, without reading the request; for a `{}` that the
- * client sent, they have read it.
+ * Parsers for Express 4 and Koa set `{}` for a content type that they do not parse, without reading
+ * the request; for a `{}` that the client sent, they have read it.
  */
 export function bodyIsUnparsed(req: IncomingMessage | Http2ServerRequest, body: unknown): boolean {
   if (!bodyWasAnnounced(req)) return false;
@@ -128,8 +124,7 @@ function isEmptyObject(body: unknown): boolean {
 }
 
 /**
- * Describes the files that a parser has left on a request, by their fields; `undefined` where there
- * are none.
+ * Describes the files that a parser has left on a request, by their fields.
  *
  * @throws NoFingerprintError for a file whose bytes are neither in memory nor hashed: two files of
  * one name and one size would pass for each other; 413 for more than 1 000 files.
@@ -176,7 +171,7 @@ function collect(value: unknown, field: string, found: [string, Fields][]): void
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Describes a file: how its bytes are known, their hash, its name, its type and its size. */
+/** How its bytes are known, their hash, its name, its type and its size. */
 function describe(file: Fields): string[] {
   const name = firstText(file, "originalname", "originalFilename", "name") ?? "";
   const about = [name, firstText(file, "mimetype", "type") ?? "", `${file["size"]}`];

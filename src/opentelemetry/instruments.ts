@@ -51,12 +51,10 @@ const reasons: Record<LostReason, true> = {
   closed: true,
 };
 
-/** The listeners to the channels of a lock, by the name of the channel. */
 export type Listeners = {
   readonly [Name in keyof SubmitLockChannels]?: (message: SubmitLockChannels[Name]) => void;
 };
 
-/** Makes histograms (in seconds) and counters, and the listeners that record messages in them. */
 export function metricsOf(meter: Meter, locks: readonly ObservedLock[]): Listeners {
   const seconds = (name: string, explicitBucketBoundaries: number[], description: string) => {
     const advice = { explicitBucketBoundaries };
@@ -141,7 +139,6 @@ export function metricsOf(meter: Meter, locks: readonly ObservedLock[]): Listene
   };
 }
 
-/** Observes the `stats()` of locks whenever metrics are collected. Returns a function to end it. */
 export function observe(meter: Meter, locks: readonly ObservedLock[]): () => void {
   if (locks.length === 0) return () => {};
   const upDown = (name: string, unit: string, description: string) =>
@@ -188,9 +185,8 @@ export function observe(meter: Meter, locks: readonly ObservedLock[]): () => voi
 }
 
 /**
- * Makes spans of ended operations: each begins in the past. A message arrives in the context of the
- * code that asked for the lock, so the active span is the request's, also where one call of Redis
- * serves many requests.
+ * Makes spans of ended operations. A message arrives in the context of the code that asked for the
+ * lock, so the active span is the request's.
  */
 export function spansOf(tracer: Tracer): Listeners {
   /** Makes a span from the acquire to the call of `release` or `complete`, not to its answer. */

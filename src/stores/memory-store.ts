@@ -31,7 +31,6 @@ interface Entry {
   expiresAt: number;
 }
 
-/** How many records are kept: one more deletes the oldest. */
 const maxRecords = 10_000;
 
 /**
@@ -57,7 +56,7 @@ export class MemoryStore implements LockStore {
   acquire(request: AcquireRequest): void {
     const { command } = request;
     const now = performance.now();
-    // Executed here and now, so the deadline has passed: no request is ever in flight.
+    // No request is ever in flight.
     request.deadlineMs = Number.NEGATIVE_INFINITY;
     // Rule 16: the record before the lock.
     const record = this.#recordOf(command, now);
@@ -200,7 +199,7 @@ export class MemoryStore implements LockStore {
   }
 }
 
-/** The value of the key. An expired one is deleted, and `undefined`. */
+/** Deletes an expired value. */
 function live<Kept extends { readonly expiresAt: number }>(
   map: Map<string, Kept>,
   key: string,
@@ -216,7 +215,6 @@ function recordKey({ key, submission }: LockCommand): string {
   return `${key}:${submission?.id}`;
 }
 
-/** Positions in a record. */
 const fingerprintAt = 1;
 const ownerIdAt = 23;
 const noFingerprint = "-".repeat(22);
@@ -239,7 +237,7 @@ function contendedOrMismatched(
   return { kind: "contended", expiresInMs, sameSubmission: isSame, isCooldown, storeTimeMs };
 }
 
-/** Whether two fingerprints are different; never where one is missing. */
+/** A missing fingerprint is equal to any. */
 function differs(one: string, other: string | undefined): boolean {
   return one !== other && one !== noFingerprint && other !== noFingerprint;
 }

@@ -1,33 +1,10 @@
 import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { FastifyReply } from "fastify";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { InvalidOptionError } from "../../src/index.ts";
 import { openOrdersForTest } from "./fastify-orders.ts";
 import { gate } from "./gate.ts";
-
-describe("inject", () => {
-  test("two clicks are one order, and a late one gets the first answer", async () => {
-    const { place, submit } = openOrdersForTest();
-    let runs = 0;
-    place(async (request, reply) => {
-      await sleep(50);
-      expect(request.submitLease?.signal.aborted).toBe(false);
-      expect(request.submission?.source).toBe("key");
-      return await reply.code(201).send({ run: ++runs });
-    });
-    const clicks = await Promise.all([submit(), submit()]);
-    expect(clicks.map(({ statusCode }) => statusCode).sort()).toEqual([201, 409]);
-    const late = await submit();
-    expect([late.statusCode, late.json(), late.headers["idempotent-replayed"]]).toEqual([
-      201,
-      { run: 1 },
-      "true",
-    ]);
-    expect((await submit({ payload: { cart: 8 } })).statusCode).toBe(422);
-    expect(runs).toBe(1);
-  });
-});
 
 test("a repeat has no cookie of the first answer", async () => {
   const { place, submit, whenFree } = openOrdersForTest();

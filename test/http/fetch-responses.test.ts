@@ -109,6 +109,7 @@ const answers: [what: string, handler: Handler, status: number | "failed", repea
   ["a text", () => new Response("placed", placed), 201, "replayed"],
   ["bytes that come later", () => new Response(later(bytes, bytes), placed), 201, "replayed"],
   ["a stream of texts", () => new Response(atOnce("pla", "ced"), placed), 201, "unavailable"],
+  ["texts beyond ASCII", () => new Response(atOnce("é€"), placed), 201, "unavailable"],
   ["texts that come later", () => new Response(later("a", "b"), placed), 201, "unavailable"],
   ["a text behind bytes", () => new Response(later(bytes, "b"), placed), 201, "unavailable"],
   ["a text between bytes", () => new Response(atOnce(bytes, "b", bytes)), 200, "unavailable"],

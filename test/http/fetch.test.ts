@@ -1,11 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, onTestFinished, test } from "vitest";
-import {
-  leaseOf,
-  type SubmitGuardOptions,
-  submissionOf,
-  submitGuard,
-} from "../../src/fetch/index.ts";
+import { type SubmitGuardOptions, submitGuard } from "../../src/fetch/index.ts";
 import { InvalidOptionError, MemoryStore, SubmitLock } from "../../src/index.ts";
 import { until } from "../support/until.ts";
 import { gate } from "./gate.ts";
@@ -53,55 +48,13 @@ async function codeOf(response: Response): Promise<unknown> {
 }
 
 describe("plain requests", () => {
-  test("two clicks are one order, and a late one gets the first answer", async () => {
-    const { guard } = open();
-    let runs = 0;
-    const post = guard.protect(async (request, given: string) => {
-      await sleep(20);
-      expect(leaseOf(request)?.signal.aborted).toBe(false);
-      expect(submissionOf(request)?.source).toBe("key");
-      const body = await request.json();
-      return Response.json({ run: ++runs, body, given }, { status: 201 });
-    });
-    const clicks = await Promise.all([post(order(), "a"), post(order(), "b")]);
-    expect(clicks.map(({ status }) => status).sort()).toEqual([201, 409]);
-    const late = await post(order(), "c");
-    expect([late.status, late.headers.get("idempotent-replayed"), await late.json()]).toEqual([
-      201,
-      "true",
-      { run: 1, body: { cart: 7 }, given: "a" },
-    ]);
-    const other = await post(order({ body: '{"cart":8}' }), "d");
-    expect([other.status, await codeOf(other)]).toEqual([422, "idempotency_conflict"]);
-    expect(runs).toBe(1);
-  });
-
-  test.each([
-    ["a redirect", () => Response.redirect("http://shop.test/orders/7", 303)],
-    ["no content", () => new Response(null, { status: 204 })],
-    ["text", () => new Response("placed")],
-    ["bytes", () => new Response(new Uint8Array([1, 2, 255]), { status: 202 })],
-    ["nothing", () => new Response("")],
-  ])("an answer with %s is repeated, without its cookies", async (_name, answer) => {
-    const { guard, isFree } = open();
-    const post = guard.protect(async () => {
-      const response = answer();
-      if (response.status !== 303) response.headers.append("set-cookie", "sid=1");
-      return response;
-    });
-    const first = await post(order());
-    // The body was there at once: the lock is free before it is read.
-    expect(await isFree()).toBe(true);
+  test("a repeat has no cookie of the first answer", async () => {
+    const headers = { "set-cookie": "sid=1" };
+    const post = open().guard.protect(() => new Response("placed", { headers }));
+    expect((await post(order())).headers.get("set-cookie")).toBe("sid=1");
     const second = await post(order());
-    expect(second.headers.get("idempotent-replayed")).toBe("true");
     expect(second.headers.get("set-cookie")).toBeNull();
-    for (const name of ["location", "content-type"]) {
-      expect(second.headers.get(name)).toBe(first.headers.get(name));
-    }
-    expect([second.status, await second.arrayBuffer()]).toEqual([
-      first.status,
-      await first.arrayBuffer(),
-    ]);
+    expect(second.headers.get("idempotent-replayed")).toBe("true");
   });
 
   test("a quoted key with a comma is refused: it may have been two lines", async () => {
@@ -123,19 +76,6 @@ describe("plain requests", () => {
     const none = open({ onAnonymous: (() => undefined) as never });
     const post = none.guard.protect(() => new Response("never"));
     await expect(post(order(anonymous))).rejects.toThrow(InvalidOptionError);
-  });
-
-  test("a failure under an inner guard is not kept, whatever is made of it further out", async () => {
-    const { guard, whenFree } = open();
-    let runs = 0;
-    const inner = guard.protect(() => {
-      if (++runs === 1) throw new Error("theirs");
-      return new Response("placed");
-    });
-    const post = guard.protect((request) => inner(request).catch(() => new Response("sorry")));
-    expect(await (await post(order())).text()).toBe("sorry");
-    await whenFree();
-    expect(await (await post(order())).text()).toBe("placed");
   });
 });
 
@@ -173,42 +113,6 @@ describe("the body that is compared", () => {
   test("JSON that is nested too deeply is the client's fault", async () => {
     const body = `${"[".repeat(100)}${"]".repeat(100)}`;
     expect((await open().guard.protect(placed)(order({ body }))).status).toBe(422);
-  });
-
-  const form = (bytes: string, field = "7") => {
-    const parts = new FormData();
-    parts.append("cart", field);
-    parts.append("file", new File([bytes], "a.txt", { type: "text/plain" }));
-    return parts;
-  };
-  /** Sets its own boundary, a new one each time. */
-  const upload = (body: FormData) =>
-    new Request("http://shop.test/orders", {
-      method: "POST",
-      headers: { "x-user": "42", "idempotency-key": "a-key" },
-      body,
-    });
-
-  test("a multipart form is compared by its fields and files, not by its boundary", async () => {
-    const post = open().guard.protect(async (request) => {
-      const cart = (await request.formData()).get("cart");
-      return new Response(String(cart));
-    });
-    expect(await (await post(upload(form("bytes")))).text()).toBe("7");
-    expect((await post(upload(form("bytes")))).headers.get("idempotent-replayed")).toBe("true");
-    expect((await post(upload(form("other")))).status).toBe(422);
-    expect((await post(upload(form("bytes", "8")))).status).toBe(422);
-  });
-
-  test("the query counts, and the order of a form's names does not", async () => {
-    const post = open().guard.protect(placed);
-    const type = "application/x-www-form-urlencoded";
-    const sent = (path: string, body: string) =>
-      post(order({ path, body, headers: { "content-type": type } }));
-    await sent("/orders?a=1&a=2", "x=1&y=2");
-    const same = await sent("/orders?a=1&a=2", "y=2&x=1");
-    expect(same.headers.get("idempotent-replayed")).toBe("true");
-    expect((await sent("/orders?a=1", "x=1&y=2")).status).toBe(422);
   });
 });
 
@@ -372,16 +276,6 @@ describe("waitUntil", () => {
     await response.text();
     await given[0];
     expect(await isFree()).toBe(true);
-  });
-
-  test("that throws does not cost the answer", async () => {
-    const { guard } = open({
-      waitUntil: () => {
-        throw new Error("no context");
-      },
-    });
-    const post = guard.protect(() => new Response("placed"));
-    expect(await (await post(order())).text()).toBe("placed");
   });
 
   test("must be a function, and so must a handler", () => {

@@ -17,7 +17,6 @@ export function gate(): Gate {
 
 /** A client that leaves while the server is at work for it, which goes on when the client has left. */
 export function departure(): {
-  /** Where the server sees that the client has left. */
   seenBy(res: ServerResponse): void;
   /** The work: begins now, and ends when the client has left. */
   during(): Promise<void>;

@@ -152,7 +152,6 @@ export async function openRaw(port: number): Promise<RawConnection> {
   };
 }
 
-/** The bytes of a submit of this user. */
 export function submitBytes(user: string, headers: Record<string, string> = {}): string {
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
   return `POST /orders HTTP/1.1\r\nHost: shop\r\nX-User: ${user}\r\nContent-Length: 0\r\n${lines.join("")}\r\n`;

@@ -78,7 +78,6 @@ describe.each(frameworks)("on $name", (framework) => {
     return (submit) => shop.submit({ user, key: "k-1", path: "/checkout_sessions", ...submit });
   }
 
-  /** A shop and one agent. */
   async function openAgent(...given: Parameters<typeof openShop>) {
     const shop = await openShop(...given);
     return { shop, agent: agentOf(shop) };

@@ -1,11 +1,21 @@
 import { PassThrough, Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Response } from "express";
+import { bodyParser } from "@koa/bodyparser";
+import express5, { type Response } from "express";
+import express4 from "express4";
 import { describe, expect, test } from "vitest";
 import { until } from "../support/until.ts";
-import { expresses, koas, mainFrameworks } from "./frameworks.ts";
-import { layerThatWaits, onKoa } from "./layers.ts";
-import { codeOf, openOnce, openWaiting, orderKey } from "./once-shop.ts";
+import { expresses, type Framework, koas, mainFrameworks, newest } from "./frameworks.ts";
+import { gate } from "./gate.ts";
+import { layerThatWaits, onExpress, onKoa } from "./layers.ts";
+import {
+  codeOf,
+  type OnceOptions,
+  openOnce,
+  openWaiting,
+  orderKey,
+  ownReplay,
+} from "./once-shop.ts";
 import type { Layer } from "./turn.ts";
 
 /** As an adapter for serverless functions makes its requests. */
@@ -181,3 +191,152 @@ function answeringAfter(ms: number): Layer {
     },
   };
 }
+
+/** The parsers that people mount, by the framework that they run on. */
+const parsers: readonly [name: string, runsOn: (framework: Framework) => boolean, layer: Layer][] =
+  [
+    ["express.json of 4", ({ name }) => name.startsWith("Express 4"), onExpress(express4.json())],
+    ["express.json of 5", ({ name }) => name.startsWith("Express 5"), onExpress(express5.json())],
+    [
+      "@koa/bodyparser",
+      ({ family }) => family === "koa",
+      onKoa(bodyParser({ enableTypes: ["json"] })),
+    ],
+  ];
+
+const mounted = mainFrameworks.flatMap((framework) =>
+  parsers
+    .filter(([, runsOn]) => runsOn(framework))
+    .map(([parser, , layer]) => ({ name: `${framework.name}, ${parser}`, framework, layer })),
+);
+
+const untaken = [
+  "image/png",
+  "application/xml",
+  "application/octet-stream",
+  "multipart/form-data; boundary=x",
+  "; and nothing readable",
+  undefined,
+];
+
+describe.each(mounted)("$name", ({ framework, layer }) => {
+  test("a type that it does not take is a 415, and nothing runs", async () => {
+    const once = await openOnce({ framework, unparsed: true, outside: [layer] });
+    for (const type of untaken) {
+      for (const framing of [{}, { "transfer-encoding": "chunked" }]) {
+        const headers = { ...(type && { "content-type": type }), ...framing };
+        const reply = await once.submit({ key: orderKey, headers, body: "--x--\r\n" });
+        expect([headers, reply.status, reply.body]).toEqual([headers, 415, '{"failed":true}']);
+        const code = "SUBMIT_LOCK_NO_FINGERPRINT";
+        expect(once.shop.errors.at(-1)).toMatchObject({ code, status: 415, statusCode: 415 });
+      }
+    }
+    expect([once.runs, await once.everything()]).toEqual([0, []]);
+  });
+
+  test("a form is a 415 where JSON alone is taken", async () => {
+    const once = await openOnce({ framework, unparsed: true, outside: [layer] });
+    const headers = { "content-type": "application/x-www-form-urlencoded" };
+    expect((await once.submit({ key: orderKey, headers, body: "cart=7" })).status).toBe(415);
+    expect([once.runs, await once.everything()]).toEqual([0, []]);
+  });
+
+  test("JSON is taken, and so is a request without a body", async () => {
+    const once = await openOnce({ framework, unparsed: true, outside: [layer] });
+    expect((await once.submit({ key: orderKey, body: { cart: 7 } })).status).toBe(201);
+    expect((await once.submit({ key: "another" })).status).toBe(201);
+    expect(
+      (await once.submit({ body: "7", headers: { "content-type": "image/png" } })).status,
+    ).toBe(201);
+  });
+});
+
+describe.each(mainFrameworks)("$name, no parser", (framework) => {
+  test.each(["application/json", "application/x-www-form-urlencoded"])(
+    "%s is a 500: the application has forgotten its parser",
+    async (type) => {
+      const once = await openOnce({ framework, unparsed: true });
+      const headers = { "content-type": type };
+      expect((await once.submit({ key: orderKey, headers, body: "7" })).status).toBe(500);
+      expect(String(once.shop.errors[0])).toContain("Mount the body parser before the guard");
+    },
+  );
+});
+
+/** A shop whose first run has only told the id of its submission: nothing is kept. */
+async function openKnown(options: Omit<OnceOptions, "handler">) {
+  let id = "";
+  let work: Promise<unknown> = Promise.resolve();
+  const once = await openOnce({
+    ...options,
+    handler: async (turn, run) => {
+      if (run === 1) turn.submission?.doNotStore();
+      id = turn.submission?.id ?? "";
+      await work;
+      turn.answer(201, { run });
+    },
+  });
+  await once.submit({ key: orderKey });
+  await once.whenKept(0);
+  return {
+    once,
+    submission: { id },
+    lock: once.shop.lock,
+    user: once.shop.user,
+    worksUntil: (promise: Promise<unknown>) => {
+      work = promise;
+    },
+  };
+}
+
+const never = () => expect.fail("it ran again");
+
+describe.each(newest)("$name", (framework: Framework) => {
+  test("a guard that meets a value of once answers 409, and neither runs nor repeats it", async () => {
+    const { infos, onReplay } = ownReplay();
+    const { lock, once, submission, user } = await openKnown({ framework, answers: { onReplay } });
+    await lock.once(user, submission, () => ({ number: 7 }));
+    const reply = await once.submit({ key: orderKey });
+    expect([reply.status, codeOf(reply)]).toEqual([409, "idempotency_answer_unavailable"]);
+    expect(reply.body).not.toContain("number");
+    expect(infos).toEqual([]);
+    expect(once.runs).toBe(1);
+  });
+
+  test("a guard that waits for once gets no answer of the value either", async () => {
+    const guard = { idempotency: { waitMs: 10_000 } };
+    const { lock, once, submission, user } = await openKnown({ framework, guard });
+    const work = gate();
+    const call = lock.once(user, submission, () => work.opened);
+    await until(async () => (await once.shop.owner()) !== null, { what: "the lock to be held" });
+    const click = once.begin({ key: orderKey });
+    const asked = { submission };
+    expect((await lock.lookUp(user, asked)).outcome).toBe("in-flight");
+    work.open();
+    await call;
+    const reply = await click.reply;
+    expect([reply.status, codeOf(reply)]).toEqual([409, "idempotency_answer_unavailable"]);
+    expect(once.runs).toBe(1);
+  });
+
+  test("once that meets the answer of a guard is told that there is no value", async () => {
+    const { lock, once, submission, user } = await openKnown({ framework });
+    expect((await once.submit({ key: orderKey })).body).toBe('{"run":2}');
+    await once.whenKept(1);
+    const call = lock.once(user, submission, never);
+    await expect(call).rejects.toMatchObject({ code: "SUBMIT_LOCK_ANSWER_UNAVAILABLE" });
+  });
+
+  test("once that meets a guard's order in flight waits, and does not run", async () => {
+    const { lock, once, submission, user, worksUntil } = await openKnown({ framework });
+    const work = gate();
+    worksUntil(work.opened);
+    const click = once.begin({ key: orderKey });
+    await until(() => once.runs === 2, { what: "the order to run" });
+    const call = lock.once(user, submission, never, { waitMs: 30_000 });
+    const ended = call.catch((error: unknown) => error);
+    work.open();
+    expect(await ended).toMatchObject({ code: "SUBMIT_LOCK_ANSWER_UNAVAILABLE" });
+    expect((await click.reply).status).toBe(201);
+  });
+});

@@ -1,176 +1,299 @@
 import { createServer, type Server } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
 import express5, { type ErrorRequestHandler, type RequestHandler, type Response } from "express";
 import express4 from "express4";
 import supertest from "supertest";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, type MockInstance, test, vi } from "vitest";
+import type * as expressEntry from "../../src/express/index.ts";
 import { type SubmitGuard, submitGuard } from "../../src/express/index.ts";
+import type * as coreEntry from "../../src/index.ts";
 import { RedisStore, type SubmitLock } from "../../src/index.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
 import { until } from "../support/until.ts";
 import { gate } from "./gate.ts";
 import { type HttpClient, listen, openClient } from "./http-client.ts";
-import { canAcquire, type Moments, patientTimes, sharedRedis } from "./shop.ts";
+import { canAcquire, endless, type Moments, patientTimes, sharedRedis } from "./shop.ts";
 
-let server: Server | undefined;
-let client: HttpClient | undefined;
-afterEach(async () => {
-  client?.close();
-  server?.closeAllConnections();
-  server?.close();
-  await closeLocks();
-});
-
-function patientLock(): SubmitLock {
-  const store = new RedisStore(sharedRedis());
-  return openLock({ store, ...patientTimes });
-}
-
-/** An application with these handlers at /orders, and an error handler that notes what it gets. */
-async function shopWith(lib: typeof express5, handlers: (guard: SubmitGuard) => RequestHandler[]) {
-  const lock = patientLock();
-  const user = freshUser();
-  const errors: unknown[] = [];
-  const app = lib();
-  app.post("/orders", ...handlers(submitGuard({ lock, userId: () => user })));
-  const note: ErrorRequestHandler = (error, _req, res, _next) => {
-    errors.push(error);
-    res.status(500).end();
-  };
-  app.use(note);
-  const closed = gate();
-  server = createServer(app);
-  server.on("request", (_req, res) => res.once("close", closed.open));
-  const isFree = () => canAcquire(lock, user);
-  client = openClient(1, await listen(server));
-  const submit = client.call({});
-  const isFreeSoon = () => until(isFree, { what: "the lock to be free" });
-  return { errors, submit, left: closed.opened, isFree, isFreeSoon };
-}
-
-describe.each([
-  { name: "Express 4", lib: express4 },
-  { name: "Express 5", lib: express5 },
-])("guard.protect on $name", ({ lib }) => {
-  test("calls the handler as Express would", async () => {
-    const router = lib.Router();
-    const seen: unknown[] = [];
-    const lock = patientLock();
-    const guard = submitGuard({ lock, userId: () => "42" });
-    function handler(this: unknown, ...[req, res, next]: Parameters<RequestHandler>) {
-      seen.push(req.params, typeof next);
-      res.json({ ok: true });
-    }
-    router.post("/orders/:order", guard.protect(handler));
-    const reply = await supertest(lib().use("/shop", router)).post("/shop/orders/7");
-    expect(reply.body).toEqual({ ok: true });
-    expect(seen).toEqual([{ order: "7" }, "function"]);
+describe("protect", () => {
+  let server: Server | undefined;
+  let client: HttpClient | undefined;
+  afterEach(async () => {
+    client?.close();
+    server?.closeAllConnections();
+    server?.close();
+    await closeLocks();
   });
 
-  test.each<[what: string, made: (guard: SubmitGuard, moments: Moments) => RequestHandler[]]>([
-    [
-      "for the work of later handlers",
-      (guard, { started, goOn }) => [
-        guard.protect(async (_req, _res, next) => {
-          await Promise.resolve();
-          next();
-        }),
-        (_req, res) => {
-          started();
-          void goOn.then(() => res.json({}));
-        },
-      ],
-    ],
-    [
-      "of a handler in callback style",
-      (guard, { started, goOn }) => [
-        guard.protect((_req, res) => {
-          started();
-          void goOn.then(() => res.json({}));
-        }),
-      ],
-    ],
-    [
-      "of a handler that throws at once, until the error is answered: it may have started something",
-      (guard, { started, goOn }) => [
-        guard.protect(() => {
-          throw new Error("thrown");
-        }),
-        ((_error: unknown, _req: unknown, res: Response, _next: unknown) => {
-          started();
-          void goOn.then(() => res.status(500).end());
-        }) as never,
-      ],
-    ],
-  ])("keeps the lock %s, also when the client has left", async (_what, made) => {
-    const [started, goOn] = [gate(), gate()];
-    const moments = { started: started.open, goOn: goOn.opened };
-    const { submit, left, isFree, isFreeSoon } = await shopWith(lib, (guard) =>
-      made(guard, moments),
-    );
-    await started.opened;
-    submit.abort();
-    await left;
-    expect(await isFree()).toBe(false);
-    goOn.open();
-    await isFreeSoon();
-  });
+  function patientLock(): SubmitLock {
+    const store = new RedisStore(sharedRedis());
+    return openLock({ store, ...patientTimes });
+  }
 
-  test.each([undefined, null])(
-    "makes a rejection with %s an error, and starts no later handler",
-    async (reason) => {
-      let later = 0;
-      const { submit, errors, isFreeSoon } = await shopWith(lib, (guard) => [
-        guard.protect(() => Promise.reject(reason)),
-        (_req, res) => {
-          later++;
-          res.end();
-        },
-      ]);
-      expect((await submit.reply).status).toBe(500);
-      expect(errors).toEqual([expect.any(Error)]);
-      expect(later).toBe(0);
-      await isFreeSoon();
-    },
-  );
-
-  test("goes on to the next handler under the lock", async () => {
-    let free: boolean | undefined;
-    const shop: { isFree?: () => Promise<boolean> } = {};
-    const began = gate();
-    const made = await shopWith(lib, (guard) => [
-      guard.protect((_req, _res, next) => next()),
-      async (_req, res) => {
-        await began.opened;
-        free = await shop.isFree?.();
-        res.status(201).end();
-      },
-    ]);
-    shop.isFree = made.isFree;
-    began.open();
-    expect((await made.submit.reply).status).toBe(201);
-    expect(free).toBe(false);
-    await made.isFreeSoon();
-  });
-
-  test("a refusal of a request that somebody has half answered breaks the connection off", async () => {
+  /** An application with these handlers at /orders, and an error handler that notes what it gets. */
+  async function shopWith(
+    lib: typeof express5,
+    handlers: (guard: SubmitGuard) => RequestHandler[],
+  ) {
     const lock = patientLock();
     const user = freshUser();
-    await lock.acquire(user);
-    const app = lib();
-    app.use((_req, res, next) => {
-      res.write("half an answer");
-      next();
-    });
-    app.post("/orders", submitGuard({ lock, userId: () => user }));
     const errors: unknown[] = [];
-    const note: ErrorRequestHandler = (error, _req, _res, next) => {
+    const app = lib();
+    app.post("/orders", ...handlers(submitGuard({ lock, userId: () => user })));
+    const note: ErrorRequestHandler = (error, _req, res, _next) => {
       errors.push(error);
-      next(error);
+      res.status(500).end();
     };
     app.use(note);
-    // No half answer may be taken for a whole one.
-    await expect(supertest(app).post("/orders")).rejects.toThrow();
-    expect(errors).toEqual([]);
+    const closed = gate();
+    server = createServer(app);
+    server.on("request", (_req, res) => res.once("close", closed.open));
+    const isFree = () => canAcquire(lock, user);
+    client = openClient(1, await listen(server));
+    const submit = client.call({});
+    const isFreeSoon = () => until(isFree, { what: "the lock to be free" });
+    return { errors, submit, left: closed.opened, isFree, isFreeSoon };
+  }
+
+  describe.each([
+    { name: "Express 4", lib: express4 },
+    { name: "Express 5", lib: express5 },
+  ])("guard.protect on $name", ({ lib }) => {
+    test("calls the handler as Express would", async () => {
+      const router = lib.Router();
+      const seen: unknown[] = [];
+      const lock = patientLock();
+      const guard = submitGuard({ lock, userId: () => "42" });
+      function handler(this: unknown, ...[req, res, next]: Parameters<RequestHandler>) {
+        seen.push(req.params, typeof next);
+        res.json({ ok: true });
+      }
+      router.post("/orders/:order", guard.protect(handler));
+      const reply = await supertest(lib().use("/shop", router)).post("/shop/orders/7");
+      expect(reply.body).toEqual({ ok: true });
+      expect(seen).toEqual([{ order: "7" }, "function"]);
+    });
+
+    test.each<[what: string, made: (guard: SubmitGuard, moments: Moments) => RequestHandler[]]>([
+      [
+        "for the work of later handlers",
+        (guard, { started, goOn }) => [
+          guard.protect(async (_req, _res, next) => {
+            await Promise.resolve();
+            next();
+          }),
+          (_req, res) => {
+            started();
+            void goOn.then(() => res.json({}));
+          },
+        ],
+      ],
+      [
+        "of a handler in callback style",
+        (guard, { started, goOn }) => [
+          guard.protect((_req, res) => {
+            started();
+            void goOn.then(() => res.json({}));
+          }),
+        ],
+      ],
+      [
+        "of a handler that throws at once, until the error is answered: it may have started something",
+        (guard, { started, goOn }) => [
+          guard.protect(() => {
+            throw new Error("thrown");
+          }),
+          ((_error: unknown, _req: unknown, res: Response, _next: unknown) => {
+            started();
+            void goOn.then(() => res.status(500).end());
+          }) as never,
+        ],
+      ],
+    ])("keeps the lock %s, also when the client has left", async (_what, made) => {
+      const [started, goOn] = [gate(), gate()];
+      const moments = { started: started.open, goOn: goOn.opened };
+      const { submit, left, isFree, isFreeSoon } = await shopWith(lib, (guard) =>
+        made(guard, moments),
+      );
+      await started.opened;
+      submit.abort();
+      await left;
+      expect(await isFree()).toBe(false);
+      goOn.open();
+      await isFreeSoon();
+    });
+
+    test.each([undefined, null])(
+      "makes a rejection with %s an error, and starts no later handler",
+      async (reason) => {
+        let later = 0;
+        const { submit, errors, isFreeSoon } = await shopWith(lib, (guard) => [
+          guard.protect(() => Promise.reject(reason)),
+          (_req, res) => {
+            later++;
+            res.end();
+          },
+        ]);
+        expect((await submit.reply).status).toBe(500);
+        expect(errors).toEqual([expect.any(Error)]);
+        expect(later).toBe(0);
+        await isFreeSoon();
+      },
+    );
+
+    test("goes on to the next handler under the lock", async () => {
+      let free: boolean | undefined;
+      const shop: { isFree?: () => Promise<boolean> } = {};
+      const began = gate();
+      const made = await shopWith(lib, (guard) => [
+        guard.protect((_req, _res, next) => next()),
+        async (_req, res) => {
+          await began.opened;
+          free = await shop.isFree?.();
+          res.status(201).end();
+        },
+      ]);
+      shop.isFree = made.isFree;
+      began.open();
+      expect((await made.submit.reply).status).toBe(201);
+      expect(free).toBe(false);
+      await made.isFreeSoon();
+    });
+
+    test("a refusal of a request that somebody has half answered breaks the connection off", async () => {
+      const lock = patientLock();
+      const user = freshUser();
+      await lock.acquire(user);
+      const app = lib();
+      app.use((_req, res, next) => {
+        res.write("half an answer");
+        next();
+      });
+      app.post("/orders", submitGuard({ lock, userId: () => user }));
+      const errors: unknown[] = [];
+      const note: ErrorRequestHandler = (error, _req, _res, next) => {
+        errors.push(error);
+        next(error);
+      };
+      app.use(note);
+      // No half answer may be taken for a whole one.
+      await expect(supertest(app).post("/orders")).rejects.toThrow();
+      expect(errors).toEqual([]);
+    });
+  });
+});
+
+describe("protect unseen", () => {
+  /** Short enough to wait for, long enough for a busy machine. */
+  const times = { ttlMs: 800, maxHoldMs: 800 };
+
+  let given: MockInstance<typeof process.emitWarning>;
+  let server: Server | undefined;
+  let client: HttpClient | undefined;
+  beforeEach(() => {
+    given = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
+  });
+  afterEach(() => {
+    given.mockRestore();
+    client?.close();
+    server?.closeAllConnections();
+    server?.close();
+  });
+
+  /** A shop on a copy of the package that has not warned yet. */
+  async function freshShop(
+    lib: typeof express5,
+    handlersOf: (guard: expressEntry.SubmitGuard) => RequestHandler[],
+  ) {
+    vi.resetModules();
+    const { submitGuard }: typeof expressEntry = await import("../../src/express/index.ts");
+    const { MemoryStore, SubmitLock }: typeof coreEntry = await import("../../src/index.ts");
+    const lock = new SubmitLock({ store: new MemoryStore(), ...times });
+    const app = lib();
+    app.post("/orders", ...handlersOf(submitGuard({ lock, userId: () => "42" })));
+    server = createServer(app);
+    client = openClient(1, await listen(server));
+    const submit = client.call;
+    const isFree = () => canAcquire(lock, "42");
+    const isFreeAgain = () => until(isFree, { what: "the lock to be free" });
+    return { lock, submit, isFree, isFreeAgain };
+  }
+
+  const streaming = (guard: expressEntry.SubmitGuard): RequestHandler[] => [
+    guard.protect((_req, res) => void endless().pipe(res)),
+  ];
+
+  describe.each([
+    { name: "Express 4", lib: express4 },
+    { name: "Express 5", lib: express5 },
+  ])("$name", ({ lib }) => {
+    test("a handler without a promise that streams to a client who leaves is warned of once", async () => {
+      const { submit, isFree, isFreeAgain } = await freshShop(lib, streaming);
+      for (let i = 0; i < 2; i++) {
+        const call = submit({});
+        await call.begun;
+        call.abort();
+        expect(await isFree()).toBe(false);
+        await isFreeAgain();
+      }
+      expect(given.mock.calls).toEqual([
+        [
+          expect.stringMatching(/guard\.protect\(\).*async.*await pipeline\(source, res\)/),
+          { type: "SubmitLockWarning", code: "SUBMIT_LOCK_UNSEEN_HANDLER" },
+        ],
+      ]);
+    });
+  });
+
+  describe("on Express 5", () => {
+    test.each<[string, (guard: expressEntry.SubmitGuard) => RequestHandler[]]>([
+      [
+        "an async handler",
+        (guard) => [guard.protect(async (_req, res) => void endless().pipe(res))],
+      ],
+      [
+        "a handler that ends its response later",
+        (guard) => [
+          guard.protect((_req, res) => {
+            res.write("the first part");
+            res.once("close", () => setTimeout(() => res.end(), 20));
+          }),
+        ],
+      ],
+      [
+        "a handler that passes on to one that streams",
+        (guard) => [
+          guard.protect((_req, _res, next) => next()),
+          (_req, res) => void endless().pipe(res),
+        ],
+      ],
+      ["a plain guard", (guard) => [guard, (_req, res) => void endless().pipe(res)]],
+    ])("%s whose client leaves is not warned of", async (_what, handlersOf) => {
+      const { submit, isFreeAgain } = await freshShop(express5, handlersOf);
+      const call = submit({});
+      await call.begun;
+      call.abort();
+      await isFreeAgain();
+      expect(given.mock.calls).toEqual([]);
+    });
+
+    test("a handler without a promise whose client stays to the end is not warned of", async () => {
+      const { submit, isFreeAgain } = await freshShop(express5, streaming);
+      await submit({}).begun;
+      await isFreeAgain();
+      expect(given.mock.calls).toEqual([]);
+    });
+
+    test("a lease that is lost for another reason than maxHoldMs is not warned of", async () => {
+      const { lock, submit } = await freshShop(express5, streaming);
+      const call = submit({});
+      await call.begun;
+      call.abort();
+      // Time for the server to see that the client has left.
+      await sleep(30);
+      await lock.close({ timeoutMs: 0 });
+      await sleep(times.maxHoldMs);
+      expect(given.mock.calls).toEqual([]);
+    });
   });
 });

@@ -3,10 +3,13 @@ import { inspect } from "node:util";
 import { describe, expect, test } from "vitest";
 import type { Lease } from "../../src/index.ts";
 import { command } from "../support/command.ts";
+import { freshUser } from "../support/ids.ts";
+import { acquired } from "../support/locks.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
-import { type Framework, newestOnBoth } from "./frameworks.ts";
+import { catchesAnything, type Framework, newest, newestOnBoth } from "./frameworks.ts";
 import { openShop } from "./shop.ts";
+import type { Turn } from "./turn.ts";
 
 describe.each(newestOnBoth)("$name", (framework: Framework) => {
   test("the lease of the request is the one that Redis knows", async () => {
@@ -81,5 +84,80 @@ describe.each(newestOnBoth)("$name", (framework: Framework) => {
     expect((await shop.submit().reply).status).toBe(201);
     expect(ownerId).toMatch(/^[0-9a-f-]{36}$/);
     expect(shown.filter((text) => text.includes(ownerId))).toEqual([]);
+  });
+});
+
+/** A shop whose every request is of this user, under a prefix that nobody else uses. */
+async function shopOf(framework: Framework, userId: () => unknown) {
+  const keyPrefix = `lock:${freshUser()}:`;
+  const seen: (string | undefined)[] = [];
+  const handler = (turn: Turn) => {
+    seen.push(turn.lease?.key.slice(keyPrefix.length));
+    turn.answer(201, { order: "placed" });
+  };
+  const shop = await openShop({ framework, handler, times: { keyPrefix }, guard: { userId } });
+  const keys = () => shop.redis.keys(`${keyPrefix}*`);
+  return { shop, seen, keys };
+}
+
+describe.each(newest)("$name", (framework: Framework) => {
+  /** Refused by the error handler, and nothing has begun. */
+  async function isRefused(userId: () => unknown, error?: unknown): Promise<void> {
+    const { shop, seen, keys } = await shopOf(framework, userId);
+    expect((await shop.submit().reply).status).toBe(500);
+    expect(shop.errors).toHaveLength(1);
+    if (error !== undefined) expect(shop.errors).toEqual([error]);
+    expect([seen, await keys()]).toEqual([[], []]);
+  }
+
+  test("an object as a user id is a coded error, and leaves nothing behind", async () => {
+    const message = expect.stringContaining("got an object: pass the id that it holds");
+    const error = expect.objectContaining({ code: "SUBMIT_LOCK_INVALID_USER_ID", message });
+    await isRefused(() => ({ id: 42 }), error);
+  });
+
+  test.each([undefined, null, ""])(
+    "%j as a user id is anonymous, and leaves nothing behind",
+    async (id) => {
+      const { shop, seen, keys } = await shopOf(framework, async () => id);
+      expect((await shop.submit().reply).status).toBe(401);
+      expect([shop.errors, seen, await keys()]).toEqual([[], [], []]);
+    },
+  );
+
+  test.each([
+    ["a bigint", 42n],
+    ["a promise", Promise.resolve("42")],
+  ])('"42" and %s are one user', async (_what, id) => {
+    const { shop } = await shopOf(framework, () => id);
+    const { lease } = acquired(await shop.lock.acquire("42"));
+    expect((await shop.submit().reply).status).toBe(409);
+    await lease.release();
+    expect((await shop.submit().reply).status).toBe(201);
+  });
+
+  test("a userId that fails reaches the error handler, and nothing is locked", async () => {
+    const error = new Error("no session store");
+    const throws = () => {
+      throw error;
+    };
+    for (const userId of [throws, () => Promise.reject(error)]) await isRefused(userId, error);
+  });
+
+  test.runIf(catchesAnything(framework)).each([undefined, null, "route", "router"])(
+    "a userId that rejects with %j starts no handler",
+    (reason) => isRefused(() => Promise.reject(reason)),
+  );
+
+  test("a skip that rejects reaches the error handler, and nothing is locked", async () => {
+    const shop = await openShop({
+      framework,
+      handler: (turn) => turn.answer(201, {}),
+      guard: { skip: () => Promise.reject(new Error("no flags")) },
+    });
+    expect((await shop.submit().reply).status).toBe(500);
+    expect(shop.errors).toEqual([new Error("no flags")]);
+    expect(shop.work.started).toBe(0);
+    expect(await shop.owner()).toBeNull();
   });
 });

@@ -225,7 +225,6 @@ export class Shop {
     return client;
   }
 
-  /** One submit of the user. */
   submit({ headers, ...submit }: Submit = {}): Call {
     return this.client().call({ ...submit, headers: { "x-user": this.user, ...headers } });
   }

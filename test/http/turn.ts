@@ -11,7 +11,6 @@ import type { Lease } from "../../src/index.ts";
 export interface Turn {
   readonly req: IncomingMessage;
   readonly res: ServerResponse;
-  /** Where the adapter has put the lease. */
   readonly lease: Lease | undefined;
   /** Where it has put the submission. */
   readonly submission: RequestSubmission | undefined;
@@ -21,7 +20,6 @@ export interface Turn {
   readonly express: { readonly req: Request; readonly res: Response } | undefined;
   /** The same for Koa. */
   readonly ctx: Context | undefined;
-  /** The same for Fastify. */
   readonly reply: FastifyReply | undefined;
   /** The same for Hono, whose handlers return a response. */
   readonly hono:

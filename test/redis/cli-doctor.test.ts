@@ -35,7 +35,6 @@ async function examine(url: string, ...args: string[]): Promise<Found> {
   return { code, found, report, text };
 }
 
-/** The lines of the reference. */
 const lines = page("docs/reference/cli.md")
   .blocks.filter(({ heading }) => heading === "A right configuration")
   .flatMap(({ code }) => code.split("\n"))
@@ -154,7 +153,7 @@ describe("doctor gives exactly the finding", () => {
 describe("as a user with few permissions", () => {
   const [, rules = ""] =
     /^ACL SETUSER checkout on >password (~lock:submit:\* .*)$/m.exec(
-      page("docs/operations/permissions.md").text.replace(" ~{lock:submit:*", ""),
+      page("docs/operations/redis.md").text.replace(" ~{lock:submit:*", ""),
     ) ?? [];
 
   async function checkout(...args: string[]): Promise<RedisServer & { readonly as: string }> {

@@ -73,7 +73,8 @@ describe("rule 15, P9: a record", () => {
     const lease = await submissionOf(lock, freshUser(), given);
     await lease.complete(answer);
     const left = await redis.pttl(recordKey(lease.key));
-    expect(left).toBeLessThanOrEqual(ms);
+    // The machine's clock may be set back by a millisecond meanwhile.
+    expect(left).toBeLessThanOrEqual(ms + 2);
     expect(left).toBeGreaterThan(ms - 20_000);
   });
 

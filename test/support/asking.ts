@@ -38,7 +38,6 @@ export type Freed = Pick<FreeRequest, "id" | "by" | "reason" | "now">;
 /** A store as a test asks it: a command in, a promise of what became of its one copy out. */
 export interface Asking {
   acquire(command: LockCommand): AskedRequest<AcquireReply>;
-  /** An acquire that only looks. */
   look(command: LockCommand): AskedRequest<AcquireReply>;
   extend(command: LockCommand): AskedRequest<OwnedReply>;
   release(command: LockCommand, cooldownUntilMs?: number): AskedRequest<OwnedReply>;

@@ -27,7 +27,6 @@ export async function runChild(code: string, env: Record<string, string> = {}): 
   });
 }
 
-/** Each with the signal that ends it. */
 const running = new Map<ChildProcess, NodeJS.Signals>();
 atExit(endAll);
 
@@ -44,7 +43,6 @@ async function endOf(child: ChildProcess, signal: NodeJS.Signals = "SIGKILL") {
 }
 
 export interface ChildOptions {
-  /** Flags of Node. */
   readonly flags?: readonly string[];
   readonly env?: NodeJS.ProcessEnv;
 }
@@ -116,7 +114,6 @@ export class Child<From extends object, To extends object = never> {
     this.#child.kill(signal);
   }
 
-  /** SIGKILL. */
   async kill(): Promise<void> {
     if (!this.hasEnded) this.signal("SIGKILL");
     await this.exit;

@@ -142,7 +142,6 @@ export function statusOf(client: AnyClient): string {
   return portOf(client).status;
 }
 
-/** Closes a client of any library. */
 export function closeClient(client: AnyClient): void {
   if ("destroy" in client) (client as { destroy(): void }).destroy();
   else client.disconnect();

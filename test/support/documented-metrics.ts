@@ -100,7 +100,6 @@ export function prometheusNames(name: string, { kind, unit }: DocumentedMetric):
   return [`${base}_bucket`, `${base}_count`, `${base}_sum`];
 }
 
-/** The labels of a metric in Prometheus. */
 export function prometheusLabels({ attributes, kind }: DocumentedMetric): string[] {
   const own = new Set(attributes.flatMap((each) => Object.keys(each)));
   const labels = ["submit_lock.key_prefix", ...own].map((each) => each.replaceAll(".", "_"));

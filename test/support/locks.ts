@@ -51,7 +51,6 @@ export async function leaseOf(lock: SubmitLock, user: string): Promise<Lease> {
   }
 }
 
-/** The cause of an attempt that was unavailable. */
 export function causeOf(attempt: SubmissionAttempt): Error {
   if (attempt.outcome === "unavailable") return attempt.cause;
   throw new Error(`expected the lock to be unavailable, but it was ${attempt.outcome}`);

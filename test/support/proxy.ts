@@ -25,7 +25,6 @@ export interface RedisProxy {
   swallowRequests(on: boolean): void;
   /** Requests wait for `releaseHeld`, or for so many milliseconds. They outlive their client. */
   holdRequests(ms?: number): void;
-  /** Replies wait for `releaseHeld`. */
   holdReplies(): void;
   releaseHeld(): void;
   /**

@@ -7,7 +7,6 @@ export interface ReplicatedRedis {
   readonly master: RedisServer;
   readonly replicas: readonly RedisServer[];
   readonly redis: KeyObserver;
-  /** What the first replica has. */
   readonly copy: KeyObserver;
   /** Resolves when the first replica has confirmed every write so far, and the master knows it. */
   inStep(): Promise<void>;

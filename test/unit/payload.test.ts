@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { once } from "node:events";
 import {
   type ClientRequest,
@@ -192,6 +193,49 @@ test("a file that lies in two places is one file", () => {
 test("a field may have any name", () => {
   const files = JSON.parse('{"__proto__":{"name":"a","hash":"1"},"size":{"name":"b","hash":"2"}}');
   expect(Object.keys(sentFiles([files]) ?? {})).toEqual(["__proto__", "size"]);
+});
+
+/** A file as the parser leaves it, in memory or on disk; uploads of multer are real in once-uploads. */
+const leftBy: Record<string, (text: string, name?: string) => object> = {
+  "express-fileupload 1.5, in memory": (text, name = "a.txt") => ({
+    ...{ name, data: Buffer.from(text), size: text.length, encoding: "7bit", tempFilePath: "" },
+    ...{ truncated: false, mimetype: "text/plain", md5: hashOf("md5", text), mv() {} },
+  }),
+  "express-fileupload 1.5, in files": (text, name = "a.txt") => ({
+    ...{ name, data: Buffer.alloc(0), size: text.length, tempFilePath: `/tmp/${Math.random()}` },
+    ...{ truncated: false, mimetype: "text/plain", md5: hashOf("md5", text), mv() {} },
+  }),
+  "koa-body 8 with hashes": (text, name = "a.txt") =>
+    new (class PersistentFile {
+      readonly originalFilename = name;
+      readonly filepath = `/tmp/${Math.random()}`;
+      readonly mimetype = "text/plain";
+      readonly size = text.length;
+      readonly hash = hashOf("sha256", text);
+    })(),
+};
+const hashOf = (algorithm: string, text: string) =>
+  createHash(algorithm).update(text).digest("hex");
+
+describe.each(Object.entries(leftBy))("the files of %s", (parser, of) => {
+  test("are the same by field, name and bytes, wherever they were written", () => {
+    const same = () => sentFiles([{ list: of("100 apples") }]);
+    expect(same()).toEqual(same());
+    const others = [
+      { list: of("999 pears ") },
+      { list: of("100 apples", "b.txt") },
+      { photo: of("100 apples") },
+      { list: [of("100 apples"), of("100 apples")] },
+    ];
+    for (const other of others) expect(sentFiles([other])).not.toEqual(same());
+  });
+
+  test("of one field count in their order where they are in memory", () => {
+    const [a, b] = [of("abc"), of("def", "b.txt")];
+    const sorted = sentFiles([{ list: [a, b] }]);
+    if (parser.endsWith("in memory")) expect(sentFiles([{ list: [b, a] }])).not.toEqual(sorted);
+    else expect(sentFiles([{ list: [b, a] }])).toEqual(sorted);
+  });
 });
 
 describe("a file cannot be compared:", () => {

@@ -95,7 +95,6 @@ test("the end of the watch counts as closed what is in flight, and leaves no lis
   expect(client.eventNames()).toEqual([]);
 });
 
-/** SHA-1 of "a call". */
 const byDigest = `by ${createHash("sha1").update("a call").digest("hex")}`;
 
 function replyError(message: string): Error {
@@ -103,8 +102,8 @@ function replyError(message: string): Error {
 }
 
 /** A connection whose node has executed "a call", and what the calls after that were told. */
-async function loadedConnection() {
-  const client = new HeldClient();
+async function loadedConnection(members: object = {}) {
+  const client = Object.assign(new HeldClient(), members);
   const connection = new Connection(new IoredisPort(client));
   connection.watch(unheard);
   const told: string[] = [];
@@ -190,8 +189,7 @@ test("rule 2: what was closed before it was found unknown is told once", async (
 });
 
 test("a client without EVALSHA is called by the text", async () => {
-  const { client, send, sent } = await loadedConnection();
-  Object.assign(client, { evalsha: undefined });
+  const { send, sent } = await loadedConnection({ evalsha: undefined });
   send();
   expect(sent()).toEqual(["a call", "a call"]);
 });
@@ -262,7 +260,7 @@ test.each([
 function reply(clock: RedisClock, ahead: number, out: number, back: number): void {
   const readAt = performance.now();
   const executedAt = readAt - back;
-  clock.learn(Math.floor(executedAt + ahead), executedAt - out, readAt);
+  clock.learn("", Math.floor(executedAt + ahead), 0, executedAt - out, readAt);
 }
 const errorOf = (clock: RedisClock, ahead: number) => clock.now() - (performance.now() + ahead);
 const wallClock = Date.now() - performance.now();

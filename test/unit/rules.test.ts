@@ -8,7 +8,6 @@ const protocol = page("docs/internals/protocol.md").text;
 const rules = numbers(protocol, /^(\d+)\. \*\*/gm);
 const promises = numbers(page("README.md").text, /^\| P(\d+) \|/gm);
 
-/** The titles of all tests. */
 const titles = textsOf("test").flatMap((source) => {
   // After `test(` and `describe.skip(`, or behind the table of an `each`.
   const title = /(?:\b(?:test|describe)(?:\.\w+)*|\))\(\s*(["`])(.*?)\1/gs;

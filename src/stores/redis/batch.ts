@@ -1,14 +1,12 @@
 import type { LockCommand, LockRequest, NoAnswer } from "../../lock/store.ts";
 import type { ServerPort } from "./clients/port.ts";
-import { tokenIn } from "./commands/acquire.ts";
-import type { Command } from "./commands/command.ts";
+import { type Command, maxEntries } from "./commands/command.ts";
 import type { CallResult } from "./connection.ts";
 import type { ConnectionPair, Route } from "./connection-pair.ts";
 import { toNoAnswer, unexpectedReply } from "./no-answers.ts";
 
 /**
- * How many calls should be in flight to a node, so that Redis works on one while we read the answer
- * to another. Acquires and releases a second, 4 calls being 1 (32 and 64 callers, two idle cores):
+ * How many calls should be in flight to a node. Pairs a second, 4 calls being 1 (32 and 64 callers):
  * one 0.56 to 0.71, two 0.77 to 1.06, eight 0.85 to 1.15, with 256 callers 0.76 to 0.84.
  */
 const defaultCallsAtOnce = 4;
@@ -23,7 +21,8 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
   readonly #callsAtOnce: number;
   readonly #confirmed: Confirmed | undefined;
   readonly #recordKey: (command: LockCommand) => string;
-  #waiting: Request[] = [];
+  /** The requests of this turn. */
+  waiting: Request[] = [];
 
   constructor(
     command: Command<Request, Reply>,
@@ -38,15 +37,11 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     this.#recordKey = (of) => connections.recordKey(of);
   }
 
-  add(request: Request): void {
-    this.#waiting.push(request);
-  }
-
   flush(): void {
-    let waiting = this.#waiting;
+    let { waiting } = this;
     const [first] = waiting;
     if (first === undefined) return;
-    this.#waiting = [];
+    this.waiting = [];
     if (waiting.length === 1) {
       this.#send(waiting, this.#connections.routeOf(first.command, this.#command));
       return;
@@ -62,7 +57,6 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     }
   }
 
-  /** Writes requests of one lock. More calls than should be in flight only above `maxEntries`. */
   #write(all: readonly Request[]): void {
     const { command } = all[0] as Request;
     const groups: readonly Group<Request>[] = this.#connections.isCluster
@@ -73,7 +67,10 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
       const inFlight = route?.connection.inFlightTo(route.node) ?? 0;
       const wanted = Math.max(1, this.#callsAtOnce - inFlight);
       const calls = Math.min(wanted, Math.ceil(requests.length / leastEntries));
-      const entries = Math.min(Math.ceil(requests.length / calls), this.#command.maxEntries);
+      const entries = Math.min(
+        Math.ceil(requests.length / calls),
+        this.#command.maxEntries ?? maxEntries,
+      );
       for (let from = 0; from < requests.length; from += entries) {
         this.#send(requests.slice(from, from + entries), route);
       }
@@ -104,7 +101,18 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
       return;
     }
     const { connection, node, own } = route;
-    const { keys, args } = this.#written(requests, node);
+    const { clock } = this.#connections;
+    const [{ command, deadlineMs: first }] = requests as [Request];
+    // Rule 2: stamped when it is written, so that a request that waited in a queue has all its
+    // time. Written again it keeps its deadline: a retire may be waiting for that one.
+    const deadlineMs = first ?? clock.now() + command.times.acquireTimeoutMs;
+    const keys: string[] = [];
+    const floorUs = this.#command.headLength === 2 ? clock.floorUs(node) : 0;
+    const args = this.#command.head?.({ command, deadlineMs, floorUs }) ?? [];
+    for (const request of requests) {
+      request.deadlineMs = deadlineMs;
+      this.#command.add(request, keys, args, this.#recordKey);
+    }
     const sentAt = performance.now();
     const answered = (result: CallResult): void => {
       // Rule 2: nothing was executed. Rule 9 chooses the connection anew.
@@ -121,49 +129,42 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     connection.send(node, gatheredScript, [], [...args, keys.length], answered, own);
   }
 
-  #written(requests: readonly Request[], node: string): Written {
-    const { clock } = this.#connections;
-    const [{ command, deadlineMs: first }] = requests as [Request];
-    // Rule 2: stamped when it is written, so that a request that waited in a queue has all its
-    // time. Written again it keeps its deadline: a retire may be waiting for that one.
-    const deadlineMs = first ?? clock.now() + command.times.acquireTimeoutMs;
-    const keys: string[] = [];
-    const floorUs = this.#command.headLength === 2 ? clock.floorUs(node) : 0;
-    const args = this.#command.head?.({ command, deadlineMs, floorUs }) ?? [];
-    for (const request of requests) {
-      request.deadlineMs = deadlineMs;
-      this.#command.add(request, keys, args, this.#recordKey);
-    }
-    return { keys, args };
-  }
-
   #answered(requests: readonly Request[], value: unknown, route: Route, sentAt: number): void {
-    const { headLength } = this.#command;
-    const reply = scriptReply(value, headLength + requests.length);
-    const redisTimeMs = reply?.[0];
-    const fencingToken = headLength === 2 ? reply?.[1] : 0;
-    if (!reply || typeof redisTimeMs !== "number" || typeof fencingToken !== "number") {
+    const { headLength = 1 } = this.#command;
+    let isSound = Array.isArray(value) && value.length === headLength + requests.length;
+    const reply = (isSound ? value : []) as (number | string | Error)[];
+    // `stringNumbers` of ioredis turns numbers into strings. Our texts are longer than any number.
+    const areStrings = typeof reply[0] === "string";
+    for (const [index, each] of reply.entries()) {
+      const isNumber = areStrings && typeof each === "string" && each.length < 20;
+      const code = isNumber ? Number(each) : each;
+      reply[index] = code;
+      isSound &&= Number.isSafeInteger(code) || code instanceof Error || typeof code === "string";
+    }
+    const [redisTimeMs, token] = reply;
+    const fencingToken = headLength === 2 ? token : 0;
+    if (!isSound || typeof redisTimeMs !== "number" || typeof fencingToken !== "number") {
       answerAll(requests, unexpectedReply(value));
       return;
     }
     const { clock } = this.#connections;
-    // Rule 12: every reply improves the estimate of Redis' clock.
-    clock.learn(redisTimeMs, sentAt, performance.now());
-    // Rule 20: later tokens from this node will be higher than this one and than this clock.
-    clock.hear(route.node, Math.max(redisTimeMs * 1_000, fencingToken));
+    const readAt = performance.now();
+    clock.learn(route.node, redisTimeMs, fencingToken, sentAt, readAt);
     for (const [index, request] of requests.entries()) {
       const code = reply[headLength + index] as number | string | Error;
       if (code instanceof Error && route.own !== undefined) {
         this.#sendAlone(request, route);
         continue;
       }
-      // A confirm returns the token of the first write; Redis' clock may have been set back since.
-      if (!(code instanceof Error)) clock.hear(route.node, tokenIn(code));
-      const entryReply =
+      const entryReply: { readonly kind: string; readonly fencingToken?: number } =
         code instanceof Error
           ? toNoAnswer({ kind: "error", error: code })
-          : this.#command.read({ redisTimeMs, fencingToken, code });
-      if (!this.#confirmed?.(request, entryReply as { kind: string })) request.answer(entryReply);
+          : (this.#command.read({ redisTimeMs, fencingToken, code }) as { readonly kind: string });
+      // A confirm returns the token of the first write; Redis' clock may have been set back since.
+      if (entryReply.kind === "mine") {
+        clock.learn(route.node, redisTimeMs, entryReply.fencingToken ?? 0, sentAt, readAt);
+      }
+      if (!this.#confirmed?.(request, entryReply)) request.answer(entryReply as Reply);
     }
   }
 
@@ -183,24 +184,6 @@ interface Group<Request> {
   readonly requests: readonly Request[];
 }
 
-interface Written {
-  readonly keys: readonly string[];
-  readonly args: (string | number)[];
-}
-
 function answerAll<Reply>(requests: readonly LockRequest<Reply>[], reply: Reply): void {
   for (const request of requests) request.answer(reply);
-}
-
-/** The numbers that a script's reply begins with and its codes; `undefined` for another shape. */
-function scriptReply(value: unknown, length: number): (number | string | Error)[] | undefined {
-  if (!Array.isArray(value) || value.length !== length) return undefined;
-  // `stringNumbers` of ioredis turns numbers into strings. Our texts are longer than any number.
-  const areStrings = typeof value[0] === "string";
-  for (const [index, code] of value.entries()) {
-    if (areStrings && typeof code === "string" && code.length < 20) value[index] = Number(code);
-    const isCode = Number.isSafeInteger(value[index]) || code instanceof Error;
-    if (!isCode && typeof value[index] !== "string") return undefined;
-  }
-  return value;
 }

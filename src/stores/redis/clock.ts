@@ -15,24 +15,21 @@ export class RedisClock {
   }
 
   /**
-   * Every reply bounds the estimate: Redis read its clock after the send and before the reply was
-   * read (both by the monotonic clock). The estimate moves by the least that satisfies both bounds,
-   * so no history is kept, and a late reply, whose bounds are wide, moves a right estimate little.
+   * Rule 12: every reply bounds the estimate, because Redis read its clock between the send and the
+   * reading. The estimate moves by the least that satisfies both bounds, so a late reply, whose
+   * bounds are wide, moves a right estimate little. Rule 20: raises the node's floor.
    */
-  learn(redisTimeMs: number, sentAt: number, readAt: number): void {
+  learn(node: string, redisTimeMs: number, token: number, sentAt: number, readAt: number): void {
     const lowest = redisTimeMs - readAt;
     // Redis' milliseconds are rounded down.
     const highest = redisTimeMs + 1 - sentAt;
     this.#offset = Math.min(Math.max(this.#offset, lowest), highest);
+    const heardUs = Math.max(redisTimeMs * 1_000, token);
+    if (heardUs > (this.#floorsUs.get(node) ?? 0)) this.#floorsUs.set(node, heardUs);
   }
 
   /** The highest fencing token or clock in the node's replies so far, in µs; 0 without any. */
   floorUs(node: string): number {
     return this.#floorsUs.get(node) ?? 0;
-  }
-
-  hear(node: string, microseconds: number): void {
-    const floorUs = this.#floorsUs.get(node) ?? 0;
-    if (microseconds > floorUs) this.#floorsUs.set(node, microseconds);
   }
 }

@@ -1,9 +1,8 @@
 import type { LockCommand, NoAnswer } from "../../lock/store.ts";
 import { inNeutralContext } from "../../timer-wheel.ts";
 import type { ClientPort, ClientStatus, ServerPort } from "./clients/port.ts";
-import { slotOf } from "./clients/slots.ts";
+import { recordKeyOf, slotOf } from "./clients/slots.ts";
 import { RedisClock } from "./clock.ts";
-import { recordKeyOf } from "./cluster.ts";
 import { Connection, type ConnectionWatcher } from "./connection.ts";
 import { misconfiguration } from "./no-answers.ts";
 
@@ -14,9 +13,8 @@ import { misconfiguration } from "./no-answers.ts";
 const silentShare = 0.9;
 
 /**
- * Rule 9: for how long after a silence of the primary the second connection is preferred. A master
- * that was paused hears of the election that it has missed from a Sentinel, at the slowest: that
- * looks every 10 s and then waits for 8 s.
+ * Rule 9: for how long after a silence of the primary the second connection is preferred. A Sentinel,
+ * which tells a paused master of its election, looks every 10 s and then waits for 8 s.
  */
 const distrustMs = 30_000;
 
@@ -32,7 +30,6 @@ const silentMs = 1_000;
 /** As `silentMs`, in any other status and on a Cluster: there the client looks by itself. */
 const unusableMs = 5_000;
 
-/** How a request is written now. */
 export interface Route {
   readonly connection: Connection;
   /** On a Cluster, the name of the server that has the slot; `""` otherwise, or if unknown. */
@@ -54,13 +51,9 @@ export interface Route {
  * | connecting for the first time | none: no second is opened |
  * | silent, or lost | the second, opened on first need, replaced when unusable (`silentMs`) |
  * | ended | none |
- *
- * Two copies of this package in one process have a pair each. That costs one more second connection
- * and no safety; to share one would tie the inner workings of all versions together.
  */
 export class ConnectionPair {
   static readonly #pairs = new WeakMap<ClientPort, ConnectionPair>();
-  /** One for both connections, which lead to the same server or Cluster. */
   readonly clock: RedisClock = new RedisClock();
   readonly isCluster: boolean;
   readonly #client: ClientPort;
@@ -91,7 +84,7 @@ export class ConnectionPair {
     return recordKeyOf(this.#client, key, submission?.id ?? "");
   }
 
-  /** The hash slot of a key, with the client's prefix in front; 0 without a Cluster. */
+  /** 0 without a Cluster. */
   slotOf(key: string): number {
     return this.isCluster ? slotOf((this.#client.keyPrefix ?? "") + key) : 0;
   }
@@ -115,11 +108,8 @@ export class ConnectionPair {
   }
 
   /**
-   * A lock begins to use the pair.
-   *
    * @param onReady called whenever the primary or the second has become usable.
-   * @returns ends this use. The last one closes the second connection and removes every listener
-   *   (rule 14); the client itself stays open and can still be written to.
+   * @returns ends this use. Rule 14: the last one closes the second connection and no other.
    */
   attach(onReady: () => void): () => void {
     // A new function each time, so that a Set counts both attaches.
@@ -131,10 +121,7 @@ export class ConnectionPair {
     };
   }
 
-  /**
-   * The connection for a command on the key, which is in the slot; `undefined` while none is
-   * usable. May open, probe and replace connections: call it in the neutral context.
-   */
+  /** May open, probe and replace connections: call it in the neutral context. */
   pick(slot: number, key: string, commandTimeoutMs: number): Connection | undefined {
     const silenceMs = silentShare * commandTimeoutMs;
     const primary = this.#primary;
@@ -169,7 +156,7 @@ export class ConnectionPair {
     const state = status === "ready" ? unready : `"${status}"`;
     const hint = status === "wait" && advice !== undefined ? `: ${advice}` : "";
     const reason = `the connection to ${address} is ${state}${hint}`;
-    // An ended client never reconnects, so the attempt need not wait, as it does for any other.
+    // An ended client never reconnects, so the attempt need not wait.
     if (status === "end") {
       const ended = new Error(reason, cause && { cause });
       return { kind: "rejected", cause: ended, misconfigured: false };
@@ -212,7 +199,6 @@ export class ConnectionPair {
     this.#second ??= this.#openSecond();
     clearTimeout(this.#idleTimer);
     this.#idleTimer = setTimeout(() => {
-      // It explains no failure any more.
       this.#lastError = undefined;
       this.#closeSecond();
     }, idleMs);
@@ -231,7 +217,6 @@ export class ConnectionPair {
 
   #openSecond(): Connection {
     const client = this.#client.second();
-    // Likely to be the primary's as well, which are heard only if the application listens.
     client.onError(this.#failed);
     const second = new Connection(client);
     second.watch(this.#watcher);

@@ -23,9 +23,11 @@ interface Call {
   isGivenUp: boolean;
   /** `undefined` once the caller was told. */
   tell: ((result: CallResult) => void) | undefined;
+  /** The script of a call that may have the digest instead, and the digest if it has. */
+  readonly script: string | undefined;
+  readonly digest: string | undefined;
 }
 
-/** Is notified while a connection is watched. */
 export interface ConnectionWatcher {
   /** The connection came up, and its database is proven where that is needed. */
   ready(): void;
@@ -33,35 +35,31 @@ export interface ConnectionWatcher {
   refused(error: Error): void;
 }
 
-/** The `tell` of a probe. */
 const ofProbe = (): void => {};
 
 /** One client: writes its calls, follows each to its end, and knows what is left unanswered. */
 export class Connection {
   readonly client: ClientPort;
-  /** How many calls are unanswered: their node has answered neither them nor a later one. */
+  /** Calls whose node has answered neither them nor a later one. */
   inFlight = 0;
   everReady = false;
   /** When it was last found silent since it came up, by the monotonic clock; −∞ for never. */
   silentAt: number = Number.NEGATIVE_INFINITY;
   /** Rule 9: its last answer was that of a replica: a failover may have left it behind. */
   isReplica = false;
-  /** The unanswered calls of each node, oldest first. */
+  /** By node, oldest first. */
   readonly #unanswered = new Map<string, Call[]>();
   /** Calls that the client itself repeats: their node has answered a later one, and not them. */
   readonly #repeated = new Set<Call>();
-  /**
-   * By node, the SHA-1 of each script that it has, as far as this process knows: calls have that
-   * instead of the text of 1 to 3 KB. A server that has forgotten a script answers NOSCRIPT.
-   */
+  /** By node, the SHA-1 of each script that it is known to have, for calls without the text. */
   readonly #digests = new Map<string, Map<string, string>>();
-  /** The server does not permit this user EVALSHA, so every call has the script's text. */
+  /** The server does not permit this user EVALSHA. */
   #needsTexts = false;
   /** Rule 22: the client is, or was, on another database than 0. */
   #needsProof = false;
   /** The database that the server has confirmed, and on which connection of the client. */
   #proved: { readonly database: number; readonly connection: unknown } | undefined;
-  /** The question under way. The answer to an earlier one is ignored. */
+  /** The question under way. */
   #asked: { readonly connection: unknown } | undefined;
   readonly gathering: Gathering;
   #watcher: ConnectionWatcher | undefined;
@@ -85,7 +83,6 @@ export class Connection {
     this.#askDatabase();
   }
 
-  /** Answers calls in flight `closed`. */
   unwatch(): void {
     this.#watcher = undefined;
     this.#endWatch();
@@ -98,7 +95,8 @@ export class Connection {
 
   /** Rules 9 and 22. */
   isUsable(slot: number, silenceMs: number): boolean {
-    return this.client.isReady(slot) && this.isInDatabase && this.answers(slot, silenceMs);
+    if (this.#needsProof && !this.isInDatabase) return false;
+    return this.client.isReady(slot) && this.answers(slot, silenceMs);
   }
 
   /** Rule 22: whether it is certain that commands go to the client's database. */
@@ -132,22 +130,16 @@ export class Connection {
     });
   }
 
-  /**
-   * Rule 9: whether no call to the slot's node has been unanswered for `silenceMs`. Writing on
-   * would leave a queue of commands to a server that is away, for its return.
-   */
+  /** Rule 9: whether no call to the slot's node has been unanswered for `silenceMs`. */
   answers(slot: number, silenceMs: number): boolean {
     const oldest = this.#unanswered.get(this.client.nodeOf(slot))?.[0];
     return oldest === undefined || performance.now() - oldest.sentAt < silenceMs;
   }
 
   /**
-   * The connection was not usable for the slot. If it is ready, its database is not proven, and it
-   * is asked; or it is silent, and that is noted. No answer may end the silence where the client
-   * has failed the newest call itself, or a Cluster repeats it because the slot is moving: writes a
-   * probe, one at a time.
-   *
-   * @param key one of the slot, for the probe.
+   * The connection was not usable for the slot: asks for its database, or notes its silence. No
+   * answer may end that where the client has failed the newest call itself, or a Cluster repeats it
+   * because the slot is moving: writes a probe, one at a time.
    */
   suspect(slot: number, key: string, silenceMs: number): void {
     if (this.client.status !== "ready") return;
@@ -167,7 +159,6 @@ export class Connection {
   /**
    * Writes one script call.
    *
-   * @param node of the keys' slot.
    * @param tell called at most once, and perhaps never while the server is silent.
    * @param server the node's own connection, for a call that declares no key.
    */
@@ -190,14 +181,7 @@ export class Connection {
     } catch (error) {
       answer = Promise.reject(error);
     }
-    this.follow(node, answer, sentAt, (result) => {
-      if (digest === undefined && result.kind === "value" && hasDigests) this.#loaded(node, script);
-      const isNotLoaded =
-        digest !== undefined &&
-        result.kind === "error" &&
-        this.#isNotLoaded(node, script, result.error);
-      tell(isNotLoaded ? { kind: "not-loaded" } : result);
-    });
+    this.follow(node, answer, sentAt, tell, hasDigests ? script : undefined, digest);
   }
 
   #loaded(node: string, script: string): void {
@@ -225,8 +209,10 @@ export class Connection {
     answer: Promise<unknown>,
     dueAt: number,
     tell: (result: CallResult) => void,
+    script?: string,
+    digest?: string,
   ): void {
-    const call: Call = { node, sentAt: dueAt, isGivenUp: false, tell };
+    const call: Call = { node, sentAt: dueAt, isGivenUp: false, tell, script, digest };
     this.inFlight++;
     const calls = this.#unanswered.get(node);
     if (calls === undefined) this.#unanswered.set(node, [call]);
@@ -238,20 +224,27 @@ export class Connection {
   }
 
   #settled(call: Call, result: Exclude<CallResult, { kind: "closed" | "not-loaded" }>): void {
-    const { tell } = call;
+    const { digest, node, script, tell } = call;
     call.tell = undefined;
     call.isGivenUp = result.kind === "error";
     // Rule 9: an error of the client itself, such as a time-out, is not a sign of life.
     if (result.kind === "value" || isServerError(result.error)) {
       // A server answers in order, so an answer vouches for everything that was sent to it before.
-      const calls = this.#unanswered.get(call.node);
+      const calls = this.#unanswered.get(node);
       const answered = calls?.splice(0, calls.indexOf(call) + 1) ?? [];
       this.inFlight -= answered.length;
       this.isReplica = result.kind === "error" && isOfReplica(result.error);
       for (const each of answered) if (each.tell !== undefined) this.#repeated.add(each);
     }
     this.#repeated.delete(call);
-    tell?.(result);
+    if (tell === undefined) return;
+    let isNotLoaded = false;
+    if (script !== undefined && digest === undefined) {
+      if (result.kind === "value") this.#loaded(node, script);
+    } else if (script !== undefined && result.kind === "error") {
+      isNotLoaded = this.#isNotLoaded(node, script, result.error);
+    }
+    tell(isNotLoaded ? { kind: "not-loaded" } : result);
   }
 
   readonly #readied = (): void => {
@@ -264,7 +257,6 @@ export class Connection {
     if (this.isInDatabase) this.#watcher?.ready();
   };
 
-  /** The application has selected a database, so earlier answers say nothing. */
   readonly #selected = (): void => {
     this.#needsProof ||= this.client.needsProof;
     this.#forget();
@@ -275,10 +267,7 @@ export class Connection {
     this.#asked = undefined;
   }
 
-  /**
-   * Rule 2: the client may write the calls again on its next connection, and the answer to that would
-   * hide that the first may still take effect. So the callers are told now, and nothing later.
-   */
+  /** Rule 2: the client may write the calls again, and the answer to that would hide the first. */
   readonly #closed = (): void => {
     const calls = [...[...this.#unanswered.values()].flat(), ...this.#repeated];
     this.#unanswered.clear();

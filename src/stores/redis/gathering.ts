@@ -19,16 +19,12 @@ interface Verdict {
   pauseMs: number;
 }
 
-/**
- * Rule 23: on a Cluster, a call that declares no key may use those of every slot that its node
- * serves. The node judges each key as it is used.
- */
+/** Rule 23: whether the calls to a node of a Cluster may have keys of all its slots. */
 export class Gathering {
   readonly #client: ClientPort;
   /** The client puts it in front of declared keys alone. */
   readonly prefix: string;
   readonly #verdicts = new WeakMap<ServerPort, Verdict>();
-  /** By slot: the node that `refused` was called for, and until when it applies. */
   readonly #alone = new Map<number, { readonly name: string; readonly until: number }>();
 
   constructor(client: ClientPort) {
@@ -51,7 +47,6 @@ export class Gathering {
     this.#alone.set(slot, { name, until: performance.now() + aloneMs });
   }
 
-  /** Whether the node has said yes on this connection; asks it if it is time to. */
   #saidYes(node: ServerPort, key: string): boolean {
     const { connection } = node;
     let verdict = this.#verdicts.get(node);

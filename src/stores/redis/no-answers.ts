@@ -14,8 +14,7 @@ export function unexpectedReply(value: unknown): NoAnswer {
 
 /**
  * Errors by which Redis says that it has not executed the request. Believed of the server alone,
- * and only because the connection was not lost since: after a reconnect the text may be about a
- * second write. A wrong "not executed" would leave a key without an owner, for one `ttlMs` at most.
+ * while its connection is not lost: after a reconnect the text may be about a second write.
  */
 const notExecuted = /^(LOADING|OOM|MISCONF|NOREPLICAS|BUSY|CROSSSLOT)\b/;
 

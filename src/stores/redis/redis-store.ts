@@ -1,24 +1,22 @@
 import { InvalidOptionError } from "../../errors.ts";
-import {
-  type AcquireRequest,
-  type CompleteReply,
-  type CompleteRequest,
-  type FreeRequest,
-  type InspectRequest,
-  isNoAnswer,
-  type LockCommand,
-  type LockRequest,
-  type LockStore,
-  type OwnedReply,
-  type ReleaseRequest,
+import type {
+  AcquireRequest,
+  CompleteReply,
+  CompleteRequest,
+  FreeRequest,
+  InspectRequest,
+  LockCommand,
+  LockRequest,
+  LockStore,
+  OwnedReply,
+  ReleaseRequest,
 } from "../../lock/store.ts";
-import { inNeutralContext } from "../../timer-wheel.ts";
+import { inNeutralContext, within } from "../../timer-wheel.ts";
 import { checkOptionNames, invalidOption } from "../../validation.ts";
-import { within } from "../../within.ts";
 import { CommandBatch, type Confirmed } from "./batch.ts";
 import type { ClientPort } from "./clients/port.ts";
 import { portOf, type RedisClient } from "./clients/port-of.ts";
-import { recordsProblemOf } from "./cluster.ts";
+import { recordsProblemOf } from "./clients/slots.ts";
 import { acquireCommand, acquireOnceCommand, lookUpCommand } from "./commands/acquire.ts";
 import { completeCommand, recordCommand } from "./commands/complete.ts";
 import { freeCommand, inspectCommand } from "./commands/on-call.ts";
@@ -26,7 +24,7 @@ import { extendCommand, releaseCommand } from "./commands/release.ts";
 import { ConnectionPair } from "./connection-pair.ts";
 import { ReplicaWait } from "./replicas.ts";
 
-/** How a `RedisStore` keeps its locks. */
+/** Options of a `RedisStore`. */
 export interface RedisStoreOptions {
   /**
    * How many replicas have to confirm an acquire before it counts, so that the lock survives the
@@ -95,7 +93,7 @@ export class RedisStore implements LockStore {
   /** On a Cluster, the commands whose complete was written before; a copy goes in two steps. */
   readonly #completed = new WeakSet<LockCommand>();
   #areCompletesToFlush = false;
-  /** How many requests wait for the next `#flush`, completes left out. */
+  /** Requests for the next `#flush`, completes left out. */
   #waiting = 0;
 
   /**
@@ -140,14 +138,11 @@ export class RedisStore implements LockStore {
     this.#add(this.#batches.free, request);
   }
 
-  /**
-   * Completes do not wait for the end of the turn: the answer may have left the process, and its
-   * client may ask another process at once. Later acquires of this process are written behind them.
-   */
+  /** Completes do not wait for the end of the turn: the client may ask another process at once. */
   complete(request: CompleteRequest): void {
     const { command } = request;
     if (this.#completed.has(command)) this.#completeInSteps(request);
-    else this.#batches.complete.add(request);
+    else this.#batches.complete.waiting.push(request);
     if (this.#connections.isCluster) this.#completed.add(command);
     if (this.#areCompletesToFlush) return;
     this.#areCompletesToFlush = true;
@@ -161,25 +156,24 @@ export class RedisStore implements LockStore {
   };
 
   /**
-   * Rule 16: record, then release. While a Cluster moves a slot, it may refuse two keys of it at
-   * once (TRYAGAIN) and take each alone. So a complete that is written again goes in two steps,
-   * whatever became of the first copy, which ioredis may be repeating.
+   * Rule 16: record, then release. A Cluster that moves a slot may refuse two keys of it at once, so
+   * a complete that is written again goes in two steps, whatever became of the first copy.
    */
   #completeInSteps(request: CompleteRequest): void {
     const { command, cooldownUntilMs, expiresAtMs, record } = request;
     const ended = (recorded: CompleteReply, released: OwnedReply): void => {
       const isWhole = recorded.kind === "late" && released.kind === "done";
       const whole = isWhole ? { ...recorded, kind: "recorded" as const } : recorded;
-      const reply = isNoAnswer(released) ? released : whole;
+      const reply = "storeTimeMs" in released ? whole : released;
       if (!this.#confirmed(request, reply)) request.answer(reply);
     };
     const unstamped = { command, deadlineMs: undefined };
     const answer = (recorded: CompleteReply): void => {
       const released = (reply: OwnedReply) => ended(recorded, reply);
-      if (isNoAnswer(recorded)) request.answer(recorded);
+      if (!("storeTimeMs" in recorded)) request.answer(recorded);
       else this.release({ ...unstamped, cooldownUntilMs, answer: released });
     };
-    this.#batches.record.add({ ...unstamped, record, expiresAtMs, answer });
+    this.#batches.record.waiting.push({ ...unstamped, record, expiresAtMs, answer });
   }
 
   attach(onReady: () => void): () => Promise<void> {
@@ -211,11 +205,10 @@ export class RedisStore implements LockStore {
 
   /**
    * While nothing is in flight, a request is written as soon as the code that made it has run to its
-   * end. Otherwise it waits for the end of its turn of the event loop, to share a call with others;
-   * such a call is written in the context of none of them.
+   * end; otherwise at the end of its turn of the event loop, to share a call with others.
    */
-  #add<Request>(batch: { add(request: Request): void }, request: Request): void {
-    batch.add(request);
+  #add<Request>(batch: { readonly waiting: Request[] }, request: Request): void {
+    batch.waiting.push(request);
     if (++this.#waiting > 1) return;
     if (this.#connections.inFlight === 0) inNeutralContext(process.nextTick, this.#flush);
     else inNeutralContext(setImmediate, this.#flush);

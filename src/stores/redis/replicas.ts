@@ -7,15 +7,15 @@ import type { CallResult } from "./connection.ts";
 import { ConnectionPair } from "./connection-pair.ts";
 import { isOfReplica, misconfiguration, toNoAnswer } from "./no-answers.ts";
 
-/** A lock or a record that an owner id has written, and that replicas must confirm. */
+/** A lock or a record that replicas must confirm. */
 interface Touch {
   readonly key: string;
   readonly command: LockCommand;
-  /** @param failure why it is not confirmed; `undefined` where enough replicas have it. */
+  /** @param failure `undefined` where enough replicas have it. */
   readonly confirmed: (failure: Error | undefined) => void;
 }
 
-/** The touches of one server. New ones gather while a round is under way and not overdue. */
+/** The touches of one server. */
 interface Node {
   gathered: Touch[];
   isToFlush: boolean;
@@ -31,12 +31,9 @@ const refusedMs = 1_000;
 const overdueMs = 100;
 
 /**
- * Rule 21: locks and records are written in the ordinary way. A touch then checks that they are
- * still there and writes one key a call again, with a `WAIT` right behind in the same pipeline.
- *
- * `WAIT` blocks its connection, so the touches have a pair of connections of their own, open while
- * a lock uses the store. Touches that gather during a node's round share the next. A round that is
- * overdue holds back none, so two may be under way.
+ * Rule 21: touches of locks and records, with a `WAIT` right behind in the same pipeline. `WAIT`
+ * blocks its connection, so they have a pair of connections of their own. Touches that gather during
+ * a node's round share the next. A round that is overdue holds back none.
  */
 export class ReplicaWait {
   static readonly #shared = new WeakMap<ClientPort, Map<number, ReplicaWait>>();
@@ -50,7 +47,6 @@ export class ReplicaWait {
   #refusal: NoAnswer | undefined;
   #refusedAt = Number.NEGATIVE_INFINITY;
 
-  /** One for each client and number of replicas, however many stores are made. */
   static of(client: ClientPort, replicas: number): ReplicaWait {
     const ofClient = ReplicaWait.#shared.get(client) ?? new Map<number, ReplicaWait>();
     const wait = ofClient.get(replicas) ?? new ReplicaWait(client, replicas);
@@ -69,7 +65,6 @@ export class ReplicaWait {
     this.#users.add(user);
     if (this.#users.size === 1) {
       this.#endWatch = this.#client.watch({ ended: this.#close });
-      // So that the first acquire does not wait for its connections.
       this.#pair();
     }
     return () => {
@@ -79,12 +74,12 @@ export class ReplicaWait {
     };
   }
 
-  /** The answer to an acquire in the second after Redis has denied us `WAIT`; else `undefined`. */
+  /** The answer to an acquire in the second after Redis has denied us `WAIT`. */
   refusal(): NoAnswer | undefined {
     return performance.now() - this.#refusedAt < refusedMs ? this.#refusal : undefined;
   }
 
-  /** Touches the key. `confirmed` is called at most once, and not while the server is silent. */
+  /** `confirmed` is called at most once, and not while the server is silent. */
   confirm(key: string, command: LockCommand, confirmed: Touch["confirmed"]): void {
     const pair = ConnectionPair.of(this.#client);
     const name = this.#client.nodeOf(pair.slotOf(key));
@@ -166,7 +161,7 @@ export class ReplicaWait {
     }
   }
 
-  /** Why the round is not confirmed, by the reply to `WAIT`; `undefined` where it is. */
+  /** Why the reply to `WAIT` does not confirm the round. */
   #shortage(waited: unknown, waitMs: number): Error | undefined {
     if (waited instanceof Error) {
       if (misconfiguration(waited) !== undefined) {
@@ -192,7 +187,6 @@ export class ReplicaWait {
     if (isOld) this.#close();
     this.#own ??= inNeutralContext(() => {
       const opened = this.#client.second();
-      // The pair hears them.
       opened.onError(() => {});
       this.#detach = ConnectionPair.of(opened).attach(() => {});
       return opened;
@@ -208,7 +202,6 @@ export class ReplicaWait {
   };
 }
 
-/** Splits the touches into calls: at most 100 in each and, on a Cluster, of one slot. */
 function callsOf(touches: readonly Touch[], pair: ConnectionPair): Touch[][] {
   const open = new Map<number, Touch[]>();
   const calls: Touch[][] = [];
@@ -225,9 +218,8 @@ function callsOf(touches: readonly Touch[], pair: ConnectionPair): Touch[][] {
   return calls;
 }
 
-/** Why a touch confirms nothing; `undefined` where it has met its owner id's lock or record. */
+/** Why a touch confirms nothing. */
 function missing(reply: unknown, entry: number): Error | undefined {
-  // Behind the clock.
   if (Array.isArray(reply) && Number(reply[1 + entry]) === 1) return undefined;
   return new Error("the lock or record was gone or changed before enough replicas confirmed it");
 }

@@ -66,19 +66,16 @@ export interface ServerFacts {
   /** The reason why nothing can be read; `silence`: it never answers. */
   readonly failure?: string;
   readonly info?: Info | undefined;
-  /** CLUSTER INFO. */
   readonly cluster?: Info | undefined;
   readonly nodeTimeoutMs?: number | undefined;
 }
 
-/** Read from one Sentinel. */
 interface SentinelFacts {
   readonly address: string;
   readonly downAfterMs: number;
   readonly failure?: string | undefined;
 }
 
-/** The keys of one prefix. */
 interface PrefixFacts {
   readonly keyPrefix: string;
   readonly foreign: number;

@@ -1,7 +1,14 @@
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join, posix } from "node:path";
 import { describe, expect, test } from "vitest";
-import { shipped } from "../../../docs/.vitepress/pages.ts";
+import {
+  type Entry,
+  manualSidebar,
+  pages,
+  routeOf,
+  shipped,
+} from "../../../docs/.vitepress/pages.ts";
+import { moved } from "../../../docs/.vitepress/redirects.ts";
 import { documents, Page, ROOT } from "../../docs/page.ts";
 import { laboratories } from "../../lab/run.ts";
 
@@ -76,12 +83,43 @@ describe.each(all)("$file", (page) => {
     const others = [...page.prose.matchAll(/`npm ([a-z-]+)/g)].map(([, name]) => name);
     for (const name of others) expect(own).toContain(name);
   });
+});
 
-  test("names only files that there are", () => {
-    const files = page.text.match(/`(src|examples|test|docs|bench)\/[\w/.-]+`/g) ?? [];
-    for (const file of files) {
-      const path = file.slice(1, -1);
-      expect(existsSync(join(ROOT, path)), file).toBe(true);
-    }
-  });
+function filesOf(entries: readonly Entry[]): string[] {
+  return entries.flatMap(({ file, items = [] }) => [...(file ? [file] : []), ...filesOf(items)]);
+}
+
+const others = documents.map(({ file }) => file).filter((file) => file !== "docs/README.md");
+
+test("the sidebar of the site has every document once", () => {
+  // It throws if the index of the manual leaves a page out.
+  const files = filesOf(manualSidebar());
+  for (const file of others) expect(files).toContain(file);
+  expect(new Set(files).size).toBe(files.length);
+  for (const file of files) expect(existsSync(join(ROOT, file)), file).toBe(true);
+});
+
+test("the headings of the manual's index are the groups of the sidebar", () => {
+  const index = readFileSync(join(ROOT, "docs/README.md"), "utf8");
+  const headings = [...index.matchAll(/^## (.*)$/gm)].map(([, heading]) => heading);
+  const groups = manualSidebar()
+    .slice(1, -1)
+    .map(({ text }) => text);
+  expect(groups.length).toBeGreaterThan(2);
+  expect(headings.filter((heading) => groups.includes(heading as string))).toEqual(groups);
+});
+
+test("no two pages of the site have the same path", () => {
+  const paths = pages().map(routeOf);
+  expect(new Set(paths).size).toBe(paths.length);
+});
+
+test("a page that has moved leads to a page and a heading that are there", () => {
+  for (const [from, to] of Object.entries(moved)) {
+    const [file = "", anchor] = to.split("#");
+    expect(existsSync(join(ROOT, "docs", from)), from).toBe(false);
+    const found = documents.find((page) => page.file === `docs/${file}`);
+    expect(found, to).toBeDefined();
+    if (anchor !== undefined) expect(found?.anchors, from).toContain(anchor);
+  }
 });

@@ -46,7 +46,7 @@ interface Stream {
   uncork(): void;
 }
 
-/** Further members of ioredis clients. Every member is read only where it exists. */
+/** Every member is read only where it exists. */
 export interface IoredisInternals
   extends Omit<IoredisClient, "connect" | "disconnect" | "duplicate"> {
   readonly isCluster?: boolean;
@@ -86,7 +86,6 @@ interface Condition {
   readonly select?: number;
 }
 
-/** Whether the value has the members that tell an ioredis client. */
 export function isIoredis(client: unknown): client is IoredisClient {
   return hasMembers(client, ["eval", "duplicate", "status", "on"]);
 }
@@ -131,10 +130,10 @@ function missing(name: string): () => Promise<never> {
   return () => Promise.reject(new Error(`the Redis client has no ${name}()`));
 }
 
-/** An ioredis client, `Redis` or `Cluster`. */
 export class IoredisPort extends IoredisServer implements ClientPort {
   readonly isCluster: boolean;
   readonly mayGather: boolean;
+  readonly hasDigests: boolean;
   readonly #client: IoredisClient & IoredisInternals;
   readonly #servers = new WeakMap<IoredisInternals, ServerPort>();
 
@@ -142,6 +141,7 @@ export class IoredisPort extends IoredisServer implements ClientPort {
     super(client);
     this.#client = client;
     this.isCluster = this.#client.isCluster === true;
+    this.hasDigests = this.#client.evalsha !== undefined;
     const { connectionPool, options } = this.#client;
     const hasNodes = this.isCluster && connectionPool?.getInstanceByKey !== undefined;
     // Rule 23: automatic pipelining may write an `ASKING` of the application right before a call.
@@ -151,10 +151,6 @@ export class IoredisPort extends IoredisServer implements ClientPort {
 
   override get address(): string {
     return this.isCluster ? `the Cluster${listed(this.#client.startupNodes)}` : super.address;
-  }
-
-  get hasDigests(): boolean {
-    return this.#client.evalsha !== undefined;
   }
 
   get writesTogether(): boolean {

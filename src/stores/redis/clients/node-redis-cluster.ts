@@ -57,7 +57,6 @@ interface ClusterClient extends Omit<NodeRedisClient, "sendCommand" | "duplicate
   duplicate(options: object): ClusterClient;
 }
 
-/** The silence after which the second client gives up a node, and how often it asks for an answer. */
 const silence = { socketTimeout: 1_000, pingInterval: 250 };
 
 /**
@@ -77,7 +76,6 @@ export class NodeRedisClusterPort implements ClientPort {
   readonly #client: ClusterClient;
   readonly #servers = new WeakMap<SingleClient, NodeRedisServer>();
   readonly #watchers = new Set<PortWatcher>();
-  /** By server, the end of its watch. */
   readonly #watches = new Map<NodeRedisServer, () => void>();
   #learning: Promise<unknown> | undefined;
   readonly #known = { wasOpen: false, wasReady: false };

@@ -28,7 +28,6 @@ export interface NodeRedisClient {
   on(event: string, listener: (...args: any[]) => void): unknown;
 }
 
-/** The options that the store reads. */
 export interface NodeRedisOptions {
   readonly socket?: SocketOptions | undefined;
   readonly database?: number | undefined;
@@ -69,11 +68,9 @@ export const neutral: object = {
 const kept = Symbol("submit-lock");
 
 /**
- * The object that emits a client's events. The client itself inherits from it, and `off` on the
- * client would leave the listener where it is, and make later ones deaf.
- *
- * The emitter does not count what the application has added through the client: with its last
- * counted listener it would drop the application's, too. So one of ours stays.
+ * The object that emits a client's events: `off` on the client itself, which inherits from it, would
+ * make later listeners deaf. With its last counted listener the emitter would drop those that the
+ * application has added through the client, so one of ours stays.
  */
 export function emitterOf(client: object): EventEmitter {
   const emitter = ((client as { _self?: unknown })._self ?? client) as EventEmitter;
@@ -81,10 +78,9 @@ export function emitterOf(client: object): EventEmitter {
   return emitter;
 }
 
-/** The words with which servers begin an error; no error of the client itself begins so. */
+/** No error of the client itself begins so. */
 const serverError = /^[A-Z][A-Z0-9_]+(?: |$)/;
 
-/** Gives an error of the server the name that `isServerError` knows. */
 function named(error: unknown): unknown {
   if (error instanceof Error && !("code" in error) && serverError.test(error.message)) {
     error.name = "ReplyError";
@@ -232,10 +228,9 @@ export function statusOf(
   return known.wasReady ? "reconnecting" : "connecting";
 }
 
-/** For a client that is not connected. If the store connected it, the application's own call would fail. */
+/** If the store connected it, the application's own call would fail. */
 export const advice = "call connect() on the node-redis client";
 
-/** The options in which a client of our own differs from the application's. */
 export function ownOptions(options: NodeRedisOptions | undefined): object {
   const { socket } = options ?? {};
   const connectTimeout = connectTimeoutOf(socket?.connectTimeout);

@@ -1,7 +1,10 @@
 import type { NodeRedisClient } from "./node-redis-server.ts";
 import type { Place } from "./port.ts";
 
-/** Makes a client for the command line. It connects once, so that the command can say why it failed. */
+/**
+ * Makes a client for the command line. It connects once, so that the command can say why it failed.
+ * In a file of its own: a bundler resolves the import also where only ioredis is installed.
+ */
 export async function openNodeRedis(place: Place): Promise<NodeRedisClient> {
   const { createClient, createCluster } = await import("redis");
   const { database, host, isCluster, keyPrefix, port, tls } = place;

@@ -1,10 +1,5 @@
 import { isUtf8 } from "node:buffer";
 
-/**
- * The port between the store and a Redis client. Another client is one file here that implements
- * {@link ClientPort}; nothing else in `src` knows a client.
- */
-
 /** One server, as one connection of a client reaches it. */
 export interface ServerPort {
   /** Where it connects to, for messages. Never with a user name or a password. */
@@ -21,7 +16,6 @@ export interface ServerPort {
 
 export type Argument = string | number;
 
-/** The KEYS and ARGV of one call of a script. */
 export interface ScriptCall {
   readonly keys: readonly string[];
   readonly args: readonly Argument[];
@@ -44,13 +38,12 @@ export type ClientStatus =
   | "reconnecting"
   | "end";
 
-/** Is told of a client's connections. */
 export interface PortWatcher {
   /** A connection came up; on a Cluster, one to any node. */
   up?(): void;
   /**
-   * A connection was lost; on a Cluster, one to any node. Told before the promise of any call in
-   * flight on it settles. A call that was not written when it was lost is never written.
+   * A connection was lost; on a Cluster, one to any node. Called before the promise of any call in
+   * flight on it settles. A call that is not written by then is never written.
    */
   lost?(): void;
   /** The application has selected another database. */
@@ -60,8 +53,8 @@ export interface PortWatcher {
 }
 
 /**
- * The demands of the store on a client, of any library. Every promise of a call resolves with
- * the plain reply; an error of the server has the name `ReplyError`, also within a reply.
+ * The port between the store and a Redis client: another client is one file here that implements it.
+ * A call resolves with the plain reply; an error of the server has the name `ReplyError`.
  */
 export interface ClientPort extends ServerPort {
   readonly isCluster: boolean;
@@ -99,9 +92,8 @@ export interface ClientPort extends ServerPort {
   /** Rule 22: the database that the connection is in; rejects where the question is refused. */
   askDatabase(): Promise<number | undefined>;
   /**
-   * Writes calls of a script by its text, and a last command, on one connection, in one piece and in
-   * this order: on a Cluster to the node of the slot. An error of the server is a value of its own;
-   * rejects with one of the client.
+   * Writes calls of a script by its text, and a last command, in one piece on one connection: on a
+   * Cluster to the node of the slot. An error of the server is a value; rejects with the client's.
    */
   together(
     slot: number,
@@ -117,9 +109,8 @@ export interface ClientPort extends ServerPort {
   /** Connects a client that waits to be asked, where that is for the store to do. */
   wake?(): void;
   /**
-   * Another client to the same place and database, as the same user. It connects by itself, within
-   * 1 s, tries again within 0.5 s, never queues and, where the library can promise it, never sends
-   * again. The caller listens for its errors at once.
+   * Another client to the same place and database, as the same user. It connects by itself, never
+   * queues and, where the library can promise it, never sends again. Listen for its errors at once.
    */
   second(): ClientPort;
   /** Closes it for good. For a `second` and a Sentinel alone. */
@@ -148,7 +139,7 @@ export function plainError(error: unknown): Error {
   return code === undefined ? plain : Object.assign(plain, { code });
 }
 
-/** Whether the error is the server's reply, and so a sign of life, and not one of the client. */
+/** Whether the error is the server's reply, and so a sign of life. */
 export function isServerError(error: unknown): error is Error {
   return error instanceof Error && error.name === "ReplyError";
 }
@@ -172,18 +163,16 @@ export function connectTimeoutOf(given: number | undefined): number {
   return Math.min(given ?? 1_000, 1_000);
 }
 
-/** How long a second client waits before it connects again, in ms. @param retries from 0 on. */
+/** In ms. @param retries from 0 on. */
 export function pauseBeforeConnect(retries: number): number {
   return Math.min(50 * (retries + 1), 500);
 }
 
-/** One server, or the entry of a list of servers. */
 export interface Address {
   readonly host?: string | undefined;
   readonly port?: number | string | undefined;
 }
 
-/** The first of several addresses, and how many more there are. */
 export function listed(nodes: readonly (Address | string | number)[] = []): string {
   const [first, ...others] = nodes.map(hostAndPort).filter((address) => address !== undefined);
   if (first === undefined) return "";
@@ -199,7 +188,6 @@ export function hostAndPort(node: Address | string | number | undefined): string
   return `${host}:${node.port ?? 6379}`;
 }
 
-/** Where the command line looks for Redis. */
 export interface Place {
   readonly host: string;
   readonly port: number;

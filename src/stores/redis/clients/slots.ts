@@ -1,5 +1,8 @@
+import { describe } from "../../../validation.ts";
+import type { ClientPort } from "./port.ts";
+
 /** The hash tag of a key, which alone decides its slot; `undefined` where the whole key does. */
-export function hashTag(key: string): string | undefined {
+function hashTag(key: string): string | undefined {
   const open = key.indexOf("{");
   const close = key.indexOf("}", open + 1);
   return open >= 0 && close > open + 1 ? key.slice(open + 1, close) : undefined;
@@ -22,4 +25,25 @@ export function slotOf(key: string): number {
     crc = ((crc << 8) & 0xffff) ^ (crcs[(crc >> 8) ^ byte] as number);
   }
   return crc & 0x3fff;
+}
+
+/**
+ * The key of a record, without the client's prefix: in its lock's slot once the prefix is in front
+ * of both (except: `recordsProblemOf`). Equal without a Cluster, so a move to one keeps records.
+ */
+export function recordKeyOf(client: ClientPort, key: string, submissionId: string): string {
+  const whole = (client.keyPrefix ?? "") + key;
+  return hashTag(whole) === undefined ? `{${whole}}:${submissionId}` : `${key}:${submissionId}`;
+}
+
+/** Why records cannot be kept on this client; `undefined` where they can. */
+export function recordsProblemOf(client: ClientPort): string | undefined {
+  if (!client.isCluster) return undefined;
+  const { keyPrefix } = client;
+  const lock = "lock:submit:42";
+  const record = recordKeyOf(client, lock, "");
+  const slotWithPrefix = (key: string) => slotOf(keyPrefix + key);
+  if (keyPrefix !== undefined && slotWithPrefix(lock) === slotWithPrefix(record)) return undefined;
+  const which = keyPrefix === undefined ? "of bytes that are no text" : describe(keyPrefix);
+  return `the client's keyPrefix ${which} puts a lock and its record in different Cluster slots. Use a prefix of text without braces, or with a hash tag such as "{shop}:"`;
 }

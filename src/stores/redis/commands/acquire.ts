@@ -1,4 +1,5 @@
-import { type AcquireReply, type LockRequest, notARecord } from "../../../lock/store.ts";
+import type { AcquireReply, LockRequest } from "../../../lock/store.ts";
+import { notARecord } from "../../../validation.ts";
 import { unexpectedReply } from "../no-answers.ts";
 import {
   type CallSettings,
@@ -7,24 +8,17 @@ import {
   type EntryReply,
   endOfEntry,
   gatheredForm,
-  maxEntries,
   maxRecords,
   sent,
 } from "./command.ts";
 import { longestLife } from "./on-call.ts";
 
-/** Codes below 0 that carry a number are this less the number. A token is higher than the rest. */
+/** Codes that carry a number are this less the number. A token is higher than the rest. */
 const sameSubmission = -1_000;
 const cooldown = -1_000_000_000;
 /** In µs since 1970: the clocks of September 2001 passed it. */
 const leastToken = 1e15;
 
-/** The fencing token in the code of a lock that is ours already; 0 for any other code. */
-export function tokenIn(code: number | string): number {
-  return typeof code === "number" && code <= -leastToken ? -code : 0;
-}
-
-/** The part that both scripts have. */
 const acquire = /* lua */ `
 ${longestLife}
 -- Rule 2: nothing is taken after the deadline, or before the window.
@@ -192,7 +186,6 @@ export const acquireCommand: Command<LockRequest<AcquireReply>, AcquireReply> = 
   script: acquireScript,
   gatheredScript: gatheredForm(acquireScript),
   headLength: 2,
-  maxEntries,
   head,
   add: ({ command }, keys, args) => {
     keys.push(command.key);
@@ -216,7 +209,7 @@ export const acquireOnceCommand: Command<LockRequest<AcquireReply>, AcquireReply
   read: acquireReply,
 };
 
-/** Takes nothing, because it is sent with a deadline that passed long ago. */
+/** Its deadline passed long ago, so it takes nothing. */
 export const lookUpCommand: Command<LockRequest<AcquireReply>, AcquireReply> = {
   ...acquireOnceCommand,
   head: (settings) => head({ ...settings, deadlineMs: 0 }),
@@ -241,7 +234,7 @@ export function acquireReply({ code, fencingToken, redisTimeMs }: EntryReply): A
       return { kind: "rejected", cause: new Error(notARecord), misconfigured: false };
   }
   if (code >= 0) return { kind: "contended", expiresInMs: code, storeTimeMs };
-  if (code <= -leastToken) return { kind: "mine", storeTimeMs, fencingToken: tokenIn(code) };
+  if (code <= -leastToken) return { kind: "mine", storeTimeMs, fencingToken: -code };
   if (code > sameSubmission) return unexpectedReply(code);
   const isCooldown = code <= cooldown;
   const expiresInMs = (isCooldown ? cooldown : sameSubmission) - code;

@@ -16,7 +16,7 @@ export interface CallSettings {
   readonly floorUs: number;
 }
 
-/** A script's reply for one entry, with the numbers that it begins with. */
+/** A script's reply for one entry. */
 export interface EntryReply {
   readonly redisTimeMs: number;
   /** For an acquire, the token that the locks taken by this call have; 0 for other commands. */
@@ -29,9 +29,10 @@ export interface Command<Request, Reply> {
   readonly script: string;
   /** The script in its {@link gatheredForm}; a command without it is never gathered by node. */
   readonly gatheredScript?: string;
-  /** How many numbers the reply begins with: the clock, and for an acquire a token. */
-  readonly headLength: 1 | 2;
-  readonly maxEntries: number;
+  /** How many numbers the reply begins with: the clock, and for an acquire a token; 1 by default. */
+  readonly headLength?: 2;
+  /** 100 by default. */
+  readonly maxEntries?: number;
   /** The first of ARGV; nothing where it is missing. */
   head?(settings: CallSettings): (string | number)[];
   /** Adds the KEYS and ARGV of one entry. */
@@ -54,12 +55,9 @@ export function sent(script: string): string {
 }
 
 /**
- * Every script is for one entry or many, which are independent. Every reply begins with Redis' own
- * clock in milliseconds, read before the first write: rules 6 and 12 go by it.
- *
- * A refusal (a missing permission, no memory, a replica) is an error of the whole call as long as
- * nothing has been written. Afterwards, and always in a {@link gatheredForm}, it is the answer of
- * its own entry.
+ * Every reply begins with Redis' own clock in milliseconds, read before the first write (rules 6 and
+ * 12). A refusal (a missing permission, no memory, a replica) is an error of the whole call as long
+ * as nothing has been written; afterwards, and in a {@link gatheredForm}, of its own entry.
  */
 export const common: string = /* lua */ `
 local time = redis.call('TIME')
@@ -83,8 +81,7 @@ const failsTheCall = "if failed(reply) and not wrote then\nreturn reply\nend\n";
 
 /**
  * Rule 23: the script for a call that declares no key. The keys are the last of ARGV, and behind them
- * is their number. No script ends an entry with an error once it has written for it, so an error
- * always means that this entry was not executed.
+ * is their number. An error of an entry means that it was not executed.
  */
 export function gatheredForm(script: string): string {
   return `local KEYS = {}

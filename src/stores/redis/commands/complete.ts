@@ -109,7 +109,6 @@ return replies
 export const completeCommand: Command<CompleteRequest, CompleteReply> = {
   script: completeScript,
   gatheredScript: gatheredForm(completeScript),
-  headLength: 1,
   maxEntries: maxRecords,
   add: ({ command, record, expiresAtMs, cooldownUntilMs }, keys, args, recordKey) => {
     keys.push(command.key, recordKey(command));
@@ -120,7 +119,6 @@ export const completeCommand: Command<CompleteRequest, CompleteReply> = {
 
 export const recordCommand: Command<RecordRequest, CompleteReply> = {
   script: recordScript,
-  headLength: 1,
   maxEntries: maxRecords,
   add: ({ command, record, expiresAtMs }, keys, args, recordKey) => {
     keys.push(recordKey(command));
@@ -129,20 +127,12 @@ export const recordCommand: Command<RecordRequest, CompleteReply> = {
   read: completeReply,
 };
 
+const kinds: { [code: number]: "recorded" | "late" | "expired" | "duplicate" | "unrecordable" } = {
+  ...{ 1: "recorded", 2: "recorded", 3: "late" },
+  ...{ 0: "expired", [-2]: "duplicate", [-4]: "unrecordable" },
+};
+
 export function completeReply({ code, redisTimeMs: storeTimeMs }: EntryReply): CompleteReply {
-  switch (code) {
-    case 1:
-    case 2:
-      return { kind: "recorded", storeTimeMs };
-    case 3:
-      return { kind: "late", storeTimeMs };
-    case 0:
-      return { kind: "expired", storeTimeMs };
-    case -2:
-      return { kind: "duplicate", storeTimeMs };
-    case -4:
-      return { kind: "unrecordable", storeTimeMs };
-    default:
-      return unexpectedReply(code);
-  }
+  const kind = typeof code === "number" ? kinds[code] : undefined;
+  return kind === undefined ? unexpectedReply(code) : { kind, storeTimeMs };
 }

@@ -1,19 +1,18 @@
-import {
-  type FreeReply,
-  type FreeRequest,
-  type Inspection,
-  type InspectReply,
-  type InspectRequest,
-  longestCooldownMs,
-  longestTtlMs,
-  type NoAnswer,
+import type {
+  FreeReply,
+  FreeRequest,
+  Inspection,
+  InspectReply,
+  InspectRequest,
+  NoAnswer,
 } from "../../../lock/store.ts";
+import { longestCooldownMs, longestTtlMs } from "../../../validation.ts";
 import { unexpectedReply } from "../no-answers.ts";
-import { type Command, common, maxEntries, sent } from "./command.ts";
+import { type Command, common, sent } from "./command.ts";
 
 const uuid: string = [8, 4, 4, 4, 12].map((digits) => "%x".repeat(digits)).join("%-");
 
-/** Any value that begins with a UUID counts as a lease: a holder of another library may live. */
+/** A value that begins with a UUID counts as a lease: a holder of another library may live. */
 const whose: string = /* lua */ `
 local function whose(held)
   local lease = string.match(held, '^(${uuid})')
@@ -166,8 +165,6 @@ return { now, left }
 
 export const inspectCommand: Command<InspectRequest, InspectReply> = {
   script: inspectScript,
-  headLength: 1,
-  maxEntries,
   add: ({ command }, keys) => {
     keys.push(command.key);
   },
@@ -179,7 +176,6 @@ export const inspectCommand: Command<InspectRequest, InspectReply> = {
 
 export const freeCommand: Command<FreeRequest, FreeReply> = {
   script: freeScript,
-  headLength: 1,
   maxEntries: 1,
   add: ({ command, id, by, reason, now }, keys, args) => {
     keys.push(command.key);
@@ -195,7 +191,6 @@ export const freeCommand: Command<FreeRequest, FreeReply> = {
   },
 };
 
-/** Reads the text of the script: the rest of the key's life, a colon and the value. */
 function inspectionOf(text: number | string, storeTimeMs: number): Inspection | NoAnswer {
   const [, pttl, value] = /^(-1|\d+):(.+)$/s.exec(String(text)) ?? [];
   if (value === undefined) return unexpectedReply(text);
@@ -243,7 +238,7 @@ function idOf(ownerIdOrHash: string): string {
   return ownerIdOrHash.slice(0, 8);
 }
 
-/** Percent-decoded, or as it is where that fails: another program wrote it. */
+/** Another program may have written a text that does not decode. */
 function decoded(text: string): string {
   try {
     return decodeURIComponent(text);

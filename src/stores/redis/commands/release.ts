@@ -1,9 +1,5 @@
-import {
-  type LockRequest,
-  longestCooldownMs,
-  type OwnedReply,
-  type ReleaseRequest,
-} from "../../../lock/store.ts";
+import type { LockRequest, OwnedReply, ReleaseRequest } from "../../../lock/store.ts";
+import { longestCooldownMs } from "../../../validation.ts";
 import { unexpectedReply } from "../no-answers.ts";
 import {
   type Command,
@@ -11,7 +7,6 @@ import {
   type EntryReply,
   endOfEntry,
   gatheredForm,
-  maxEntries,
   sent,
 } from "./command.ts";
 
@@ -124,8 +119,6 @@ return replies
 export const extendCommand: Command<LockRequest<OwnedReply>, OwnedReply> = {
   script: extendScript,
   gatheredScript: gatheredForm(extendScript),
-  headLength: 1,
-  maxEntries,
   head: ({ command }) => [command.times.ttlMs],
   add: ({ command }, keys, args) => {
     keys.push(command.key);
@@ -137,8 +130,6 @@ export const extendCommand: Command<LockRequest<OwnedReply>, OwnedReply> = {
 export const releaseCommand: Command<ReleaseRequest, OwnedReply> = {
   script: releaseScript,
   gatheredScript: gatheredForm(releaseScript),
-  headLength: 1,
-  maxEntries,
   add: ({ command, cooldownUntilMs }, keys, args) => {
     keys.push(command.key);
     args.push(command.ownerId, cooldownUntilMs);
@@ -146,17 +137,10 @@ export const releaseCommand: Command<ReleaseRequest, OwnedReply> = {
   read: ownedReply,
 };
 
+type Owned = "done" | "gone" | "foreign" | "freed";
+const kinds: { [code: number]: Owned } = { 1: "done", 0: "gone", [-1]: "foreign", [-2]: "freed" };
+
 export function ownedReply({ code, redisTimeMs: storeTimeMs }: EntryReply): OwnedReply {
-  switch (code) {
-    case 1:
-      return { kind: "done", storeTimeMs };
-    case 0:
-      return { kind: "gone", storeTimeMs };
-    case -1:
-      return { kind: "foreign", storeTimeMs };
-    case -2:
-      return { kind: "freed", storeTimeMs };
-    default:
-      return unexpectedReply(code);
-  }
+  const kind = typeof code === "number" ? kinds[code] : undefined;
+  return kind === undefined ? unexpectedReply(code) : { kind, storeTimeMs };
 }

@@ -1,8 +1,0 @@
-import { expect, test } from "vitest";
-import { cast, story } from "../lab/nets/nets.ts";
-
-// `npm run lab -- linear-cost` takes more texts, stricter bounds and every major of a framework.
-test("P6: what a client sends costs time that grows with its length and no faster", async () => {
-  const haul = await cast("linear-cost", { runs: 300, seed: 20_260_101, isStrict: false });
-  if (haul.failure !== undefined) expect.fail(story("linear-cost", haul));
-});

@@ -1,0 +1,207 @@
+import { afterEach, describe, expect, test } from "vitest";
+import { record } from "../support/channels.ts";
+import { redisClients } from "../support/clients.ts";
+import { freshUser } from "../support/ids.ts";
+import { acquired, causeOf, leaseOf } from "../support/locks.ts";
+import { observer } from "../support/observer.ts";
+import { until } from "../support/until.ts";
+import {
+  block,
+  closeFixtures,
+  isAcquire,
+  openDirect,
+  openFixture,
+  openHeld,
+  ownersOf,
+  patient,
+  takePulse,
+} from "./fixture.ts";
+
+afterEach(closeFixtures);
+
+describe("rule 1: one owner id for one attempt", () => {
+  test("every attempt has an owner id of its own", async () => {
+    const { lock, redis } = await openFixture();
+    const ids = new Set<string>();
+    for (let i = 0; i < 5; i++) {
+      const lease = await leaseOf(lock, "one-user-".concat(freshUser()));
+      expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
+      ids.add(lease.ownerId);
+      await lease.release();
+    }
+    expect(ids.size).toBe(5);
+  });
+
+  test("each try of a waiting withLock is a new attempt", async () => {
+    const { lock, proxy, user, lease } = await openHeld();
+    const from = proxy.commands.length;
+    await lock.withLock(user, { waitMs: 200 }, () => {}).catch(() => {});
+    const tries = proxy.commands.slice(from).filter(isAcquire);
+    const ids = new Set(tries.flatMap(ownersOf));
+    expect(tries.length).toBeGreaterThan(1);
+    expect(ids.size).toBe(tries.length);
+    await lease.release();
+  });
+
+  test("every copy of one attempt carries the same owner id", async () => {
+    const { lock, proxy } = await openFixture();
+    const lost = proxy.loseReplyOnce(isAcquire);
+    const { lease } = acquired(await lock.acquire(freshUser()));
+    await lost;
+    const ids = proxy.commands.filter(isAcquire).flatMap(ownersOf);
+    expect(ids.length).toBeGreaterThan(1);
+    expect(new Set(ids)).toEqual(new Set([lease.ownerId]));
+    await lease.release();
+  });
+
+  test("the lease counts from before the first send, not from the answer", async () => {
+    const { lock, proxy } = await openFixture({ commandTimeoutMs: 700 });
+    proxy.holdRequests(200);
+    const from = performance.now();
+    const { lease } = acquired(await lock.acquire(freshUser()));
+    const passed = performance.now() - from;
+    expect(passed).toBeGreaterThan(150);
+    expect(lease.remainingMs()).toBeLessThanOrEqual(0.99 * 4_000 - 2 - passed + 5);
+    await lease.release();
+  });
+
+  test("the lease counts from before the copy waits in the batch of its turn", async () => {
+    const { lock } = await openFixture();
+    const attempt = lock.acquire(freshUser());
+    block(50);
+    const { lease } = acquired(await attempt);
+    expect(lease.remainingMs()).toBeLessThanOrEqual(0.99 * 4_000 - 2 - 50);
+    await lease.release();
+  });
+});
+
+describe("rule 3: one verdict for one attempt", () => {
+  test("a grant that is read within the budget acquires, without another copy", async () => {
+    const { proxy, lease } = await openHeld(patient);
+    expect(proxy.commands.filter(isAcquire)).toHaveLength(1);
+    await lease.release();
+  });
+
+  test("a grant that is read too late is unavailable, and is taken back", async () => {
+    const [lock, redis] = [await openDirect({ ttlMs: 20_000, acquireTimeoutMs: 100 }), observer()];
+    const user = freshUser();
+    const attempt = lock.acquire(user);
+    // The copy goes out in this turn, and the process does not look up until the budget is over.
+    await new Promise<void>((resolve) => process.nextTick(resolve));
+    block(150);
+    expect((await attempt).outcome).toBe("unavailable");
+    await until(async () => !(await redis.exists(`lock:submit:${user}`)), {
+      what: "the late grant to be taken back",
+    });
+  });
+
+  test("a verdict of contended needs no second copy, and writes nothing", async () => {
+    const { lock, proxy, redis, user, lease } = await openHeld(patient);
+    const from = proxy.commands.length;
+    expect((await lock.acquire(user)).outcome).toBe("contended");
+    expect(proxy.commands.slice(from)).toHaveLength(1);
+    expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
+    await lease.release();
+  });
+
+  test("a refused copy is stamped again with the clock just learned, and acquires", async () => {
+    const user = freshUser();
+    const acquire = record("submit-lock:acquire", `lock:submit:${user}`);
+    const { now } = Date;
+    // The estimate of a new store starts at the process' own clock.
+    Date.now = () => now() - 3_600_000;
+    const { lock, redis } = await openFixture(patient).finally(() => {
+      Date.now = now;
+    });
+    const lease = await leaseOf(lock, user);
+    expect(acquire).toMatchObject([{ outcome: "acquired", copies: 2 }]);
+    expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
+    await lease.release();
+  });
+
+  test("no answer within the budget is unavailable, and the cause says so", async () => {
+    const { lock, proxy } = await openFixture({ acquireTimeoutMs: 200 });
+    const pulse = await takePulse();
+    proxy.holdRequests();
+    const from = performance.now();
+    const cause = causeOf(await lock.acquire(freshUser()));
+    const took = performance.now() - from;
+    expect(took).toBeGreaterThanOrEqual(199);
+    expect(took).toBeLessThan(pulse.atMost(220));
+    expect(cause).toMatchObject({ code: "SUBMIT_LOCK_UNAVAILABLE" });
+  });
+});
+
+/** A budget that no test waits for, so that an answer well within it was not luck. */
+const veryPatient = { ttlMs: 40_000, acquireTimeoutMs: 20_000 } as const;
+
+describe.each(redisClients)("rule 4, P2: silence is confirmed, with $name", ({ connect }) => {
+  test("a reply that was lost after Redis had applied it is confirmed on the other connection", async () => {
+    const { lock, proxy, redis } = await openFixture({ ...veryPatient, connect });
+    const user = freshUser();
+    const acquire = record("submit-lock:acquire", `lock:submit:${user}`);
+    const pulse = await takePulse();
+    const lost = proxy.loseReplyOnce(isAcquire);
+    const from = performance.now();
+    const { lease, confirmed } = acquired(await lock.acquire(user));
+    const tookMs = performance.now() - from;
+    // The fixture's `commandTimeoutMs`, and what a second connection takes.
+    expect(tookMs).toBeLessThan(pulse.atMost(300));
+    await lost;
+    expect(confirmed).toBe(true);
+    expect(proxy.connections).toBe(2);
+    // A copy after each `commandTimeoutMs` of 100 ms: how many depends on the machine.
+    const copies = acquire[0]?.copies;
+    expect(copies).toBeGreaterThan(1);
+    expect(copies).toBeLessThanOrEqual(1 + Math.ceil(tookMs / 100));
+    expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
+    expect(await lease.release()).toBe("released");
+    expect(await redis.exists(lease.key)).toBe(false);
+  });
+
+  test("a connection that was reset is confirmed at once, not after commandTimeoutMs", async () => {
+    const options = { ...veryPatient, commandTimeoutMs: 10_000, connect };
+    const { lock, proxy, redis } = await openFixture(options);
+    const pulse = await takePulse();
+    const lost = proxy.loseReplyOnce(isAcquire, { resetAfterMs: 0 });
+    const from = performance.now();
+    const { lease, confirmed } = acquired(await lock.acquire(freshUser()));
+    expect(performance.now() - from).toBeLessThan(pulse.atMost(200));
+    await lost;
+    expect(confirmed).toBe(true);
+    expect(await lease.release()).toBe("released");
+    // The client's own re-send may bring the key back, until the retire has asked again.
+    await until(async () => !(await redis.exists(lease.key)), { what: "the key to be gone" });
+  });
+
+  test("a rival who holds the key is not taken for us by a confirm", async () => {
+    const { lock, proxy, user, lease } = await openHeld({ ...veryPatient, connect });
+    const lost = proxy.loseReplyOnce(isAcquire);
+    expect((await lock.acquire(user)).outcome).toBe("contended");
+    await lost;
+    await lease.release();
+  });
+
+  test("a request that never reached Redis is taken by its confirm", async () => {
+    const { lock, proxy, redis } = await openFixture({ ...veryPatient, connect });
+    const held = proxy.holdRequestOnce(isAcquire);
+    const { lease, confirmed } = acquired(await lock.acquire(freshUser()));
+    await held;
+    expect(confirmed).toBe(true);
+    expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
+    expect(await lease.release()).toBe("released");
+  });
+
+  test("a whole crowd whose replies are lost gets through", async () => {
+    const { lock, proxy, redis } = await openFixture({ ...veryPatient, connect });
+    const lost = proxy.loseReplyOnce(isAcquire);
+    // As many as share one call.
+    const users = Array.from({ length: 8 }, freshUser);
+    const attempts = (await Promise.all(users.map((user) => lock.acquire(user)))).map(acquired);
+    await lost;
+    expect(attempts.every(({ confirmed }) => confirmed)).toBe(true);
+    const leases = attempts.map(({ lease }) => lease);
+    await Promise.all(leases.map((lease) => lease.release()));
+    for (const { key } of leases) expect(await redis.exists(key)).toBe(false);
+  });
+});

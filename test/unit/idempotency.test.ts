@@ -1,0 +1,316 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { resolveIdempotencyOptions } from "../../src/http/options.ts";
+import { problemOf, type RefusalReason } from "../../src/http/refusals.ts";
+import { resolveStoredHeaders } from "../../src/http/stored-answer.ts";
+import { parseIdempotencyKey } from "../../src/http/submission.ts";
+import { invalidOption } from "./invalid-option.ts";
+
+const printable = Array.from({ length: 95 }, (_, i) => String.fromCharCode(32 + i));
+const texts = fc.string({ unit: fc.constantFrom(...printable), minLength: 1, maxLength: 255 });
+const bareTexts = fc.string({
+  unit: fc.constantFrom(...printable.filter((char) => !' ",;'.includes(char))),
+  minLength: 1,
+  maxLength: 255,
+});
+/** The serialisation of RFC 8941, section 4.1.6. */
+const quote = (text: string) => `"${text.replace(/["\\]/g, "\\$&")}"`;
+const key = (text: string) => ({ kind: "key", key: text });
+
+describe("properties", () => {
+  test("a string of RFC 8941 is read back, whatever it holds", () => {
+    fc.assert(
+      fc.property(texts, (text) => {
+        expect(parseIdempotencyKey([quote(text)])).toEqual(key(text));
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  test("quoted and bare are one key", () => {
+    fc.assert(
+      fc.property(bareTexts, (text) => {
+        expect(parseIdempotencyKey([text])).toEqual(key(text));
+        expect(parseIdempotencyKey([quote(text)])).toEqual(key(text));
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  test("a key is always 1 to 255 printable characters, and no other outcome has the value", () => {
+    const lines = fc.array(
+      fc.oneof(
+        fc.string({ unit: "binary", maxLength: 600 }),
+        fc.string({ unit: fc.constantFrom('"', "\\", ",", ";", " ", "\t", "a", "é") }),
+      ),
+      { maxLength: 3 },
+    );
+    fc.assert(
+      fc.property(lines, (values) => {
+        const parsed = parseIdempotencyKey(values);
+        if (parsed.kind === "key") expect(parsed.key).toMatch(/^[ -~]{1,255}$/);
+        else expect(Object.keys(parsed)).toEqual(["kind"]);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+});
+
+test.each([
+  ["8e03978e-40d5-43dd-bc93-6894a57f9324", "8e03978e-40d5-43dd-bc93-6894a57f9324"],
+  ['"8e03978e"', "8e03978e"],
+  ['  "8e03978e"\t', "8e03978e"],
+  [" a\t", "a"],
+  ['"a\\"b"', 'a"b'],
+  ['"a\\\\b"', "a\\b"],
+  ["a\\b", "a\\b"],
+  ['"a, b;c"', "a, b;c"],
+  ['" "', " "],
+  ["a:b/c=", "a:b/c="],
+])("%s is a key", (line, text) => {
+  expect(parseIdempotencyKey([line])).toEqual(key(text));
+});
+
+test.each(["x", '"', "\\", " "])("255 times %j, quoted, is a key", (char) => {
+  expect(parseIdempotencyKey([quote(char.repeat(255))])).toEqual(key(char.repeat(255)));
+});
+
+test("255 characters without quotes are a key", () => {
+  expect(parseIdempotencyKey(["x".repeat(255)])).toEqual(key("x".repeat(255)));
+});
+
+test.each([
+  ["no line", []],
+  ["an empty line", [""]],
+  ["whitespace", [" \t "]],
+])("%s: the key is missing", (_what, lines) => {
+  expect(parseIdempotencyKey(lines)).toEqual({ kind: "missing" });
+});
+
+test.each<[what: string, lines: string[]]>([
+  ["two lines", ["secret", "secret"]],
+  ["two empty lines", ["", ""]],
+  ["a string over two lines", ['"secret', 'secret"']],
+  ["a list", ["secret, other"]],
+  ["a list without a space", ["secret,other"]],
+  ["parameters after a space", ["secret ;a"]],
+  ["a list of strings", ['"secret" , "other"']],
+  ["parameters of a token", ["secret;a=1"]],
+  ["parameters of a string", ['"secret"; a=1']],
+  ["something behind the string", ['"secret" other']],
+  ["a string of no characters", ['""']],
+  ["256 characters", ["x".repeat(256)]],
+  ["256 quoted characters", [`"${"x".repeat(256)}"`]],
+  ["a space", ["secret key"]],
+  ["a double quote", ['sec"ret']],
+  ["a tab within", ["sec\tret"]],
+  ["a tab within a string", ['"sec\tret"']],
+  ["latin-1", ["secrét"]],
+  ["a no-break space around it", ["\u00a0secret\u00a0"]],
+  ["nothing but a no-break space", ["\u00a0"]],
+  ["a line end", ["secret\n"]],
+  ["a control character", ["sec\u0000ret"]],
+  ["a string that is not closed", ['"secret']],
+  ["a single quote mark", ['"']],
+  ["another escape", ['"sec\\ret"']],
+  ["an escaped closing quote", ['"secret\\"']],
+])("%s: the key is invalid", (_what, lines) => {
+  expect(parseIdempotencyKey(lines)).toEqual({ kind: "invalid" });
+});
+
+test("a long line is read in linear time", () => {
+  const started = performance.now();
+  for (const unit of ["\\", " ", '"', "a ", '\\"']) {
+    parseIdempotencyKey([`"${unit.repeat(500_000)}`]);
+    parseIdempotencyKey([`a${unit.repeat(500_000)}`]);
+  }
+  expect(performance.now() - started).toBeLessThan(2_000);
+});
+
+const resolve = (options: unknown, acquireTimeoutMs = 1_000) =>
+  resolveIdempotencyOptions(options as never, acquireTimeoutMs);
+const submissionId = () => "cart-7:3";
+
+test("the defaults are those of the documentation", () => {
+  const resolved = {
+    key: "optional",
+    submissionId: undefined,
+    fingerprint: undefined,
+    retainMs: 86_400_000,
+    store: "success",
+    storedHeaders: resolveStoredHeaders(undefined),
+    maxBodyBytes: 65_536,
+    waitMs: 0,
+    docs: undefined,
+    acquireTimeoutMs: 1_000,
+  };
+  expect(resolve({})).toEqual(resolved);
+  const absent = Object.fromEntries(
+    [
+      "key",
+      "submissionId",
+      "fingerprint",
+      "retainMs",
+      "store",
+      "replayHeaders",
+      "maxBodyBytes",
+      "waitMs",
+      "docs",
+    ].map((name) => [name, undefined]),
+  );
+  expect(resolve(absent)).toEqual(resolved);
+});
+
+test("what is given is kept", () => {
+  const fingerprint = () => 7;
+  const store = () => true;
+  const options = { key: "ignored", submissionId, fingerprint, retainMs: 2_000, store } as const;
+  const bounds = { maxBodyBytes: 1_048_576, waitMs: 30_000 };
+  expect(resolve({ ...options, ...bounds, replayHeaders: ["X-Order"] })).toMatchObject({
+    ...options,
+    ...bounds,
+    storedHeaders: resolveStoredHeaders(["x-order"]),
+  });
+  expect(resolve({ key: "required", store: "final", maxBodyBytes: 0 })).toMatchObject({
+    key: "required",
+    store: "final",
+    maxBodyBytes: 0,
+  });
+});
+
+test.each([
+  ["https://shop.example", "https://shop.example/"],
+  ["http://shop.example/docs#once", "http://shop.example/docs#once"],
+  [
+    'https://shop.example/a b">,<\u00e9?q="<>#">',
+    "https://shop.example/a%20b%22%3E,%3C%C3%A9?q=%22%3C%3E#%22%3E",
+  ],
+])("the docs %s are safe within a header", (docs, href) => {
+  expect(resolve({ docs }).docs).toBe(href);
+  expect(href).toMatch(/^[!#-;=?-~]+$/);
+});
+
+/** What was passed, and how the message says so: option, expected, came. */
+test.each<[what: string, options: unknown, parts: string[]]>([
+  ["nothing", undefined, ["idempotency options", "an object", "undefined"]],
+  ["true", true, ["idempotency options", "an object", "true"]],
+  ["an array", [], ["idempotency options", "an object", "an array"]],
+  ["an unknown option", { ttlMs: 1 }, ["key, submissionId, fingerprint, retainMs", '"ttlMs"']],
+  [
+    "a wrong key",
+    { key: true },
+    ["idempotency.key", '"optional", "required" or "ignored"', "true"],
+  ],
+  ["a key that every object has", { key: "toString" }, ["idempotency.key", '"toString"']],
+  ["a null key", { key: null }, ["idempotency.key", "null"]],
+  ["no id at all", { key: "ignored" }, ["submissionId", "nothing would identify a submission"]],
+  [
+    "an id for a function",
+    { submissionId: "7" },
+    ["idempotency.submissionId", "a function", '"7"'],
+  ],
+  ["null for a function", { submissionId: null }, ["idempotency.submissionId", "null"]],
+  ["a fingerprint", { fingerprint: "body" }, ["idempotency.fingerprint", "a function", '"body"']],
+  ["a short retention", { retainMs: 1_999 }, ["idempotency.retainMs", "from 2000 to 604800000"]],
+  ["a long retention", { retainMs: 604_800_001 }, ["idempotency.retainMs", "604800001"]],
+  ["a null retention", { retainMs: null }, ["idempotency.retainMs", "null"]],
+  ["a wrong store", { store: "all" }, ["idempotency.store", '"success", "final"', '"all"']],
+  ["a null store", { store: null }, ["idempotency.store", "null"]],
+  ["a cookie", { replayHeaders: ["Set-Cookie"] }, ["idempotency.replayHeaders", '"Set-Cookie"']],
+  ["-1 bytes", { maxBodyBytes: -1 }, ["idempotency.maxBodyBytes", "from 0 to 1048576", "-1"]],
+  ["too many bytes", { maxBodyBytes: 1_048_577 }, ["idempotency.maxBodyBytes", "1048577"]],
+  ["half a byte", { maxBodyBytes: 0.5 }, ["idempotency.maxBodyBytes", "0.5"]],
+  ["bytes in words", { maxBodyBytes: "64kb" }, ["idempotency.maxBodyBytes", '"64kb"']],
+  ["null bytes", { maxBodyBytes: null }, ["idempotency.maxBodyBytes", "null"]],
+  ["a negative wait", { waitMs: -1 }, ["idempotency.waitMs", "from 0 to 30000", "-1"]],
+  ["a long wait", { waitMs: 30_001 }, ["idempotency.waitMs", "30001"]],
+  ["a null wait", { waitMs: null }, ["idempotency.waitMs", "null"]],
+  ["a path", { docs: "/docs" }, ["idempotency.docs", "an absolute http or https URL", '"/docs"']],
+  ["a script", { docs: "javascript:alert(1)" }, ["idempotency.docs", '"javascript:alert(1)"']],
+  ["a URL object", { docs: new URL("https://a.example") }, ["idempotency.docs", "an object"]],
+  ["empty docs", { docs: "" }, ["idempotency.docs", '""']],
+])("%s is refused with a message that says why", (_what, options, parts) => {
+  expect(() => resolve(options)).toThrow(invalidOption(parts));
+});
+
+test("an answer is kept for twice the budget of the lock's acquire at least", () => {
+  expect(resolve({ retainMs: 1_000 }, 0).retainMs).toBe(1_000);
+  expect(resolve({ retainMs: 300_000 }, 150_000).retainMs).toBe(300_000);
+  expect(() => resolve({ retainMs: 299_999 }, 150_000)).toThrow(/from 300000 to/);
+});
+
+const docs = "https://shop.example/docs#once";
+const contended = {
+  reason: "contended" as const,
+  expiresInMs: 60_000,
+  sameSubmission: true,
+  answerUnavailable: false,
+  isCooldown: false,
+};
+const refusals = {
+  keyRequired: { reason: "key-missing" },
+  keyInvalid: { reason: "key-invalid", why: "Send one key." },
+  idInvalid: { reason: "id-invalid", why: "The id is a list." },
+  inFlight: contended,
+  ended: { ...contended, hasEnded: true },
+  answerUnavailable: { ...contended, answerUnavailable: true },
+  conflict: { reason: "mismatch", inFlight: false },
+} as const satisfies Record<string, RefusalReason>;
+
+const problemFor = (name: keyof typeof refusals, docs?: string, isDerived = false) =>
+  problemOf(refusals[name], { docs, isDerived, prefersPage: false });
+
+const bare = { "Content-Type": "application/problem+json", "Cache-Control": "no-store" };
+
+/** The titles of the first three are those of the draft, section 2.7. */
+test.each<[keyof typeof refusals, number, string, string, Record<string, string>]>([
+  ["keyRequired", 400, "Idempotency-Key is missing", "idempotency_key_required", {}],
+  ["conflict", 422, "Idempotency-Key is already used", "idempotency_conflict", {}],
+  [
+    "inFlight",
+    409,
+    "A request is outstanding for this Idempotency-Key",
+    "idempotency_in_flight",
+    { "Retry-After": "1" },
+  ],
+  ["keyInvalid", 400, "Idempotency-Key is invalid", "idempotency_key_invalid", {}],
+  ["idInvalid", 400, "The id of the submission is invalid", "idempotency_id_invalid", {}],
+  ["answerUnavailable", 409, "The answer is not available", "idempotency_answer_unavailable", {}],
+])("%s is a problem document with or without docs", (name, status, title, code, headers) => {
+  const without = problemFor(name);
+  expect(without).toMatchObject({ status, headers: { ...bare, ...headers } });
+  expect(Object.keys(without.headers)).toHaveLength(2 + Object.keys(headers).length);
+  const detail = expect.stringMatching(/^[A-Z].+\.$/);
+  expect(JSON.parse(without.body)).toEqual({ type: "about:blank", title, status, detail, code });
+
+  const documented = problemFor(name, docs);
+  const Link = `<${docs}>; rel="describedby"`;
+  expect(documented).toMatchObject({ status, headers: { ...bare, ...headers, Link } });
+  expect(JSON.parse(documented.body)).toEqual({ ...JSON.parse(without.body), type: docs });
+});
+
+test("problems of a submissionId do not mention an Idempotency-Key", () => {
+  for (const name of Object.keys(refusals) as (keyof typeof refusals)[]) {
+    const { code, title, detail } = JSON.parse(problemFor(name, docs, true).body);
+    const isOfKey = code === "idempotency_key_invalid";
+    expect([code, `${title} ${detail}`.includes("Idempotency-Key")]).toEqual([code, isOfKey]);
+  }
+});
+
+test("no application can change the headers of a problem", () => {
+  const { headers } = problemFor("inFlight", docs);
+  expect(() => Object.assign(headers, { "Retry-After": "60" })).toThrow(TypeError);
+});
+
+test("the problems of the lock do not mention the docs of submissions", () => {
+  const audience = { docs, isDerived: false, prefersPage: false };
+  const { body, headers } = problemOf({ reason: "anonymous" }, audience);
+  expect(JSON.parse(body).type).toBe("about:blank");
+  expect(headers).not.toHaveProperty("Link");
+});
+
+test("the problem of a cooldown tells that the order before has ended", () => {
+  const cooldown = { ...contended, sameSubmission: false, isCooldown: true };
+  const { body } = problemOf(cooldown, { docs, isDerived: false, prefersPage: false });
+  expect(JSON.parse(body).detail).toContain("ended a moment ago");
+});
