@@ -38,7 +38,6 @@ export function tableOf(cells: readonly Cell[], results: Results): string {
   return lines.map((cells) => `| ${cells.join(" | ")} |`).join("\n");
 }
 
-/** `0.97, 0.95–0.99`: the median and the quartiles. */
 function quartiles(ratios: readonly number[]): string {
   const [lower, median, upper] = [0.25, 0.5, 0.75].map((at) => quantile(ratios, at).toFixed(2));
   return `${median}, ${lower}–${upper}`;

@@ -122,6 +122,28 @@ await lock.withLock("next", async () => {
     ]);
   });
 
+  test("a webhook: an event that is sent again is handled once, and one that failed runs", async () => {
+    const calls = `
+const handled: string[] = [];
+const send = (id: string, fails = false) =>
+  recipe.onEvent({ id }, async () => {
+    if (fails) throw new Error("out of order");
+    handled.push(id);
+  });
+tell((await Promise.all([send("e-1"), send("e-1"), send("e-2")])).sort());
+tell(await send("e-1"));
+tell(await send("e-3", true).catch((error) => error.message));
+tell(await send("e-3"));
+tell(handled.sort());`;
+    expect(await run("A webhook", calls)).toEqual([
+      [false, true, true],
+      false,
+      "out of order",
+      true,
+      ["e-1", "e-2", "e-3"],
+    ]);
+  });
+
   test("a worker: a job that two workers have is one order", async () => {
     const calls = `
 const job = { id: "17", data: { userId: "worker", cart } };
@@ -129,7 +151,7 @@ const both = await Promise.all([recipe.processOrder(job), recipe.processOrder(jo
 tell(both.map(({ number }) => number));
 tell(await recipe.processOrder({ data: job.data }).catch((error) => error.message));`;
     const refused = "a job without an id cannot be recognised";
-    expect(await run("Resolvers, workers and tools", calls)).toEqual([[1, 1], refused]);
+    expect(await run("Queues, resolvers and tools", calls)).toEqual([[1, 1], refused]);
   });
 
   test("keeps an order for each user, in Redis", async () => {

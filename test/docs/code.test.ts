@@ -67,27 +67,29 @@ describe("the code of the documents, in languages that are checked", () => {
 describe("a quick start", () => {
   const readme = page("README.md").blockUnder("Quick start", "js");
   const koa = page("docs/guide/koa.md").blockUnder("Quick start", "js");
+  const [express, koaGuide] = ["docs/guide/express.md", "docs/guide/koa.md"];
+  const [fastify, fetchGuide] = ["docs/guide/fastify.md", "docs/guide/fetch.md"];
+  const commonjs = page(express).blockUnder("In CommonJS", "cjs");
+  const hono = page(fetchGuide).blockUnder("Hono");
+  const onFastify = page(fastify).blockUnder("Quick start", "js");
   const starts = [
-    { name: "Express", code: readme, language: "js" },
-    { name: "Express, with node-redis", code: onNodeRedis(readme), language: "js" },
-    { name: "Koa", code: koa, language: "js" },
-    { name: "Koa, with node-redis", code: onNodeRedis(koa), language: "js" },
-    {
-      name: "Fastify",
-      code: page("docs/guide/fastify.md").blockUnder("Quick start", "js"),
-      language: "js",
-    },
-    { name: "Hono", code: page("docs/guide/fetch.md").blockUnder("Hono"), language: "ts" },
-    {
-      name: "Express in CommonJS",
-      code: page("docs/guide/express.md").blockUnder("In CommonJS", "cjs"),
-      language: "cjs",
-    },
+    { name: "Express", code: readme, language: "js", guide: "README.md" },
+    { name: "Express, with node-redis", code: onNodeRedis(readme), language: "js", guide: express },
+    { name: "Koa", code: koa, language: "js", guide: koaGuide },
+    { name: "Koa, with node-redis", code: onNodeRedis(koa), language: "js", guide: koaGuide },
+    { name: "Fastify", code: onFastify, language: "js", guide: fastify },
+    { name: "Hono", code: hono, language: "ts", guide: fetchGuide },
+    { name: "Express in CommonJS", code: commonjs, language: "cjs", guide: "README.md" },
   ];
 
-  test.each(starts)("for $name has at most 26 lines of code", ({ code }) => {
-    const lines = code.split("\n").filter((line) => line.trim() !== "");
-    expect(lines.length).toBeLessThanOrEqual(26);
+  test.each(starts)("for $name imports what its page installs, and nothing else", (start) => {
+    const { code, guide } = start;
+    const installed = /^npm install (submit-lock .*)$/m.exec(page(guide).text)?.[1]?.split(" ");
+    const names = [...code.matchAll(/(?:from |require\()"((?:@[^/"]+\/)?[^/"]+)/g)];
+    const imported = names.map(([, name]) => name).filter((name) => !name?.startsWith("node:"));
+    const other = start.name.includes("node-redis") ? "redis" : "ioredis";
+    const expected = installed?.map((name) => (/^(io)?redis$/.test(name) ? other : name));
+    expect([...new Set(imported)].sort()).toEqual(expected?.sort());
   });
 
   /** Starts it. Returns what submits an order, and resolves with the status. */
@@ -178,6 +180,75 @@ describe("a quick start", () => {
   });
 });
 
+describe("what a reader pastes: the quick start with once, then shutting down", () => {
+  const shutting = page("docs/operations/deploying.md").blockUnder("Shutting down");
+  // As the page says.
+  const onFastify = shutting
+    .replace(/const closed = .*/, "const closed = app.close();")
+    .replaceAll("server.", "app.server.");
+  const pasted = [
+    { name: "Express", code: page("README.md").blockUnder("Quick start", "js") + shutting },
+    {
+      name: "Koa",
+      code: page("docs/guide/koa.md").blockUnder("Quick start", "js") + shutting,
+    },
+    {
+      name: "Fastify",
+      code: page("docs/guide/fastify.md").blockUnder("Quick start", "js") + onFastify,
+    },
+    { name: "Hono", code: page("docs/guide/fetch.md").blockUnder("Hono") + shutting },
+  ];
+
+  test.each(pasted)(
+    "on $name: a double click and a late one are one order, and SIGTERM lets an order end",
+    async ({ name, code }) => {
+      const port = await freePort();
+      const file = `pasted-${name}.ts`;
+      project.write(file, code);
+      const ended = project.run(file, { PORT: `${port}`, REDIS_URL: redis.url });
+      ended.catch(() => {});
+      const user = freshUser();
+      const click = async (token: string) => {
+        const answer = await fetch(`http://127.0.0.1:${port}/orders`, {
+          method: "POST",
+          headers: {
+            "content-type": "application/json",
+            "idempotency-key": token,
+            "x-user-id": user,
+          },
+          body: JSON.stringify({ token }),
+        });
+        return { status: answer.status, text: await answer.text() };
+      };
+      await serving(() => fetch(`http://127.0.0.1:${port}/`));
+      const [first, second] = await Promise.all([click("t-1"), click("t-1")]);
+      expect(first).toMatchObject({
+        status: 201,
+        text: expect.stringMatching(/"order":"[\w-]{22}"/),
+      });
+      expect(second).toEqual(first);
+      expect(await click("t-1")).toEqual(first);
+
+      const client = ioredis6.connect(redis.port);
+      const lock = new SubmitLock({ store: new RedisStore(client) });
+      const last = click("t-2");
+      const found = await until(
+        async () => {
+          const state = await lock.inspect(user);
+          return state.state === "held" && state;
+        },
+        { what: "an order under way" },
+      );
+      process.kill(Number(/:(\d+)$/.exec(found.holder ?? "")?.[1]), "SIGTERM");
+      expect((await last).status).toBe(201);
+      await ended;
+      expect(await lock.inspect(user)).toEqual({ state: "free" });
+      await lock.close({ timeoutMs: 0 });
+      closeClients();
+    },
+  );
+});
+
 async function serving(ask: () => Promise<unknown>): Promise<void> {
   const answers = () =>
     ask().then(
@@ -188,7 +259,7 @@ async function serving(ask: () => Promise<unknown>): Promise<void> {
 }
 
 describe("answers in your own format", () => {
-  const own = page("docs/guide/own-answers.md");
+  const own = page("docs/reference/responses.md");
   const [options = ""] =
     /^ {2}idempotency[\s\S]*?(?=^}\);)/m.exec(own.blockUnder("On Express")) ?? [];
   const placed = `{ placed: true }`;
@@ -263,7 +334,7 @@ app.post("/orders", (c) => placeOrder(c.req.raw));`,
 
 describe("the other code of the documents", () => {
   test("takes a long job in steps, between which an order has its turn", async () => {
-    project.write("steps.ts", page("docs/guide/jobs.md").blockUnder("Long jobs"));
+    project.write("steps.ts", page("docs/guide/any-function.md").blockUnder("Long jobs"));
     project.write("settling.ts", useOfLedger);
     const output = await project.run("settling.ts", { REDIS_URL: redis.url });
     const lines = output.trim().split("\n");
@@ -277,12 +348,12 @@ describe("the other code of the documents", () => {
   });
 
   test("tests a service", async () => {
-    project.write("service.ts", page("docs/guide/testing.md").blockUnder("Testing your service"));
+    project.write("service.ts", page("docs/guide/express.md").blockUnder("Testing your service"));
     expect(await project.run("service.ts")).toBe("");
   });
 
   test("is a store that works", async () => {
-    const store = page("docs/reference/store.md").blockUnder("A store");
+    const store = page("docs/reference/options.md").blockUnder("A store of your own");
     project.write("map-store.ts", store + useOfMapStore);
     expect(await project.run("map-store.ts")).toBe("contended released\nacquired\n");
   });
@@ -312,7 +383,7 @@ describe("the other code of the documents", () => {
 
   test("sends a form that was clicked twice to a page, not to a refusal", async () => {
     const port = await freePort();
-    const recipe = page("docs/guide/own-answers.md").blockUnder("A page for a form");
+    const recipe = page("docs/reference/responses.md").blockUnder("A page for a form");
     const after = `import { placeOrder } from "./shop.ts";
 app.post("/orders", guard.protect(async (_req, res) => {
   const order = await placeOrder({ id: "form", version: 1 });
@@ -337,7 +408,7 @@ app.post("/orders", guard.protect(async (_req, res) => {
 
   test("shuts down with a handler that never answers, within its bound", async () => {
     const port = await freePort();
-    const shown = page("docs/guide/shutdown.md").blockUnder("Shutting down");
+    const shown = page("docs/operations/deploying.md").blockUnder("Shutting down");
     expect(shown).toContain("10_000");
     project.write("shutdown.ts", neverAnswering + shown.replace("10_000", "500"));
     const ended = project.run("shutdown.ts", { PORT: `${port}`, REDIS_URL: redis.url });

@@ -120,7 +120,7 @@ await db.exec(${JSON.stringify(guide.blockUnder(heading, "sql"))});`;
 });
 
 describe("guests", () => {
-  const guests = page("docs/guide/guests.md").blockUnder("Guests");
+  const guests = guide.blockUnder("Guests");
   const route = guide.blockUnder("Cart and version").replace(/^[\s\S]*?(?=^app\.post)/m, "");
   const code = inQuickStart(guests, "express", {
     before: `import session from "express-session";

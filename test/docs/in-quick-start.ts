@@ -1,7 +1,6 @@
 import { page } from "./page.ts";
 
 interface Quick {
-  /** Code between the application and the recipe. */
   readonly before?: string;
   /** Code between the recipe and `listen`. */
   readonly after?: string;

@@ -120,7 +120,7 @@ describe("P10: the page for support", () => {
 test("the permissions of the documents are enough to look and to free", async () => {
   const [, rules = ""] =
     /^ACL SETUSER checkout (on >password ~lock:submit:\* .*)$/m.exec(
-      page("docs/operations/permissions.md").text.replace(" ~{lock:submit:*", ""),
+      page("docs/operations/redis.md").text.replace(" ~{lock:submit:*", ""),
     ) ?? [];
   await command(redis.port, "acl", "setuser", "checkout", "reset", ...rules.split(" "));
   const lock = open({ username: "checkout", password: "password" });

@@ -51,13 +51,14 @@ describe("several servers", () => {
     openLock({ ...patience, store: new RedisStore(ioredis6.connect(redis.port)) });
 
   beforeAll(async () => {
-    const shown = page("docs/operations/several-servers.md").blockUnder("A server");
+    const deploying = page("docs/operations/deploying.md");
+    const shown = deploying.blockUnder("A server") + deploying.blockUnder("Shutting down");
     // Patient, for a machine that is busy with other tests.
     const patient = shown
-      .replace("sleep(5_000)", "sleep(1_000)")
+      .replace("drainMs = 0;", "drainMs = 1_000;")
       .replace("new RedisStore(redis) }", "new RedisStore(redis), acquireTimeoutMs: 5_000 }")
       .replace("await lock.check()", "while (await lock.check().then(() => false, () => true)) {}");
-    expect(patient).toMatch(/5_000 }[\s\S]*while[\s\S]*sleep\(1_000\)/);
+    expect(patient).toMatch(/5_000 }[\s\S]*while[\s\S]*drainMs = 1_000/);
     project.write("server.ts", patient);
     for (let i = 0; i < 3; i++) {
       const port = await freePort();
@@ -139,7 +140,7 @@ describe("several servers", () => {
 });
 
 describe("personal data", () => {
-  const shown = page("docs/operations/personal-data.md");
+  const shown = page("docs/operations/stored-data.md");
   const beginning = `
 import type { Request } from "express";
 import { Redis } from "ioredis";

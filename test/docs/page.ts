@@ -81,7 +81,7 @@ export class Page {
 }
 
 /** The files of the manual. */
-export const manual: readonly string[] = readdirSync(join(ROOT, "docs"), {
+const manual: readonly string[] = readdirSync(join(ROOT, "docs"), {
   recursive: true,
   encoding: "utf8",
 })

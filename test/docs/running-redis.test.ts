@@ -17,8 +17,7 @@ import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { page } from "./page.ts";
 
-const { blocks, prose: aboutPermissions } = page("docs/operations/permissions.md");
-const { prose: aboutRedis } = page("docs/operations/redis.md");
+const { blocks, prose: aboutRedis } = page("docs/operations/redis.md");
 
 const clients = new Set<{ disconnect(): void }>();
 const servers = new Set<{ stop(): Promise<void> | void }>();
@@ -123,7 +122,7 @@ describe("the permissions", () => {
     const client = nodeRedis6.connect(port, { ...login, db });
     await everything(lockOn(new RedisStore(client), { ttlMs: 900 }), port, db);
     expect(await denials(port)).toEqual([]);
-    expect(aboutPermissions).toContain("`+client\\|info`");
+    expect(aboutRedis).toContain("`+client\\|info`");
   });
 
   test("without +client|info are a misconfiguration of node-redis that names it", async () => {
@@ -166,9 +165,9 @@ describe("the permissions", () => {
     };
     await lockOn(new RedisStore(connect(port, options))).check();
     expect(await refusals(port)).toEqual([]);
-    expect(aboutPermissions).toContain("`disableClientInfo: true`");
-    expect(aboutPermissions).toContain("`enableReadyCheck: false`");
-    expect(aboutPermissions).toContain("`+select`");
+    expect(aboutRedis).toContain("`disableClientInfo: true`");
+    expect(aboutRedis).toContain("`enableReadyCheck: false`");
+    expect(aboutRedis).toContain("`+select`");
   });
 
   const login = { username: "clerk", password: "pass" };
@@ -193,7 +192,7 @@ describe("the permissions", () => {
     const cluster = await startCluster();
     servers.add(cluster);
     const asks = new RegExp(`On a Cluster ${name} also asks for (.*)\\.`);
-    const more = [...(asks.exec(aboutPermissions)?.[1] ?? "").matchAll(/`(.*?)`/g)];
+    const more = [...(asks.exec(aboutRedis)?.[1] ?? "").matchAll(/`(.*?)`/g)];
     const rules = [...own, ...more.map(([, rule]) => rule as string)];
     expect(rules).toContain("+cluster|slots");
     for (const port of cluster.ports) await clerk(port, rules);

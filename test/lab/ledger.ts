@@ -41,7 +41,6 @@ export class Ledger {
     holding.lost ||= lost;
   }
 
-  /** The last holding of this owner id. */
   of(ownerId: string): Holding | undefined {
     return this.#holdings.findLast((holding) => holding.ownerId === ownerId);
   }

@@ -20,12 +20,6 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     minutes: 20,
     run: () => import("./faults/matrix.ts"),
   },
-  peers: {
-    shows: "the same faults with other locks",
-    minutes: 30,
-    writes: "test/lab/faults/results.md",
-    run: () => import("./peers/run.ts"),
-  },
   topologies: {
     shows: "Sentinel and Cluster under every fault",
     minutes: 10,
@@ -66,11 +60,6 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     minutes: 3,
     run: () => import("./shop/freed.ts").then((shop) => shop.run()),
   },
-  fencing: {
-    shows: "that a PostgreSQL refuses a holder who was paused",
-    minutes: 1,
-    run: () => import("./shop/fencing.ts").then((shop) => shop.run()),
-  },
   incident: {
     shows: "the shop of the README, with old locks and this one",
     minutes: 6,
@@ -81,12 +70,6 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     shows: "alerts and board on a real Prometheus",
     minutes: 3,
     run: () => import("./dashboards/run.ts"),
-  },
-  tracing: {
-    shows: "the data about a lock in spans and channels",
-    minutes: 2,
-    needsBuild: true,
-    run: () => import("../package/tracing.ts"),
   },
   screenshots: {
     shows: "the page of the demo, light, dark and on a phone",
@@ -105,15 +88,20 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     minutes: 20,
     run: () => import("./nets/nets.ts").then((nets) => nets.run("fail-anywhere", 20_000)),
   },
+  "browser-sequences": {
+    shows: "one order for a cart, whatever happens to its page",
+    minutes: 8,
+    run: () => import("./sequences/run.ts").then((sequences) => sequences.run()),
+  },
+  "same-answer": {
+    shows: "that a guard changes no answer, and repeats it",
+    minutes: 20,
+    run: () => import("./nets/nets.ts").then((nets) => nets.run("same-answer", 20_000)),
+  },
   "net-mutants": {
     shows: "that the nets notice flaws that were there once",
     minutes: 5,
     run: () => import("./nets/mutants.ts").then((mutants) => mutants.run()),
-  },
-  matrix: {
-    shows: "the suite on several versions of Node and servers",
-    minutes: 30,
-    run: () => import("../matrix.ts"),
   },
 };
 

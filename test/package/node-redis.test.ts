@@ -24,7 +24,6 @@ vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
 
 const compilers: Readonly<Record<string, string>> = {
   ...ownVersions("typescript"),
-  "ts-5.9": "npm:typescript@5.9.3",
   "ts-5.0": "npm:typescript@5.0.4",
 };
 

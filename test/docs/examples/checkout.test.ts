@@ -9,8 +9,8 @@ import { type RedisServer, startRedis } from "../../support/redis-server.ts";
 import { until } from "../../support/until.ts";
 import { runExample } from "./run-example.ts";
 
-const express = "examples/express-checkout.ts";
-const koa = "examples/koa-checkout.ts";
+const express = "examples/demo/express.ts";
+const koa = "examples/demo/koa.ts";
 
 const redisServers = new Set<RedisServer>();
 

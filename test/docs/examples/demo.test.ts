@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { lendDatabase } from "../../../examples/demo/shared-database.ts";
-import { type Database, openDatabase } from "../../../examples/shop/database.ts";
+import { type Database, openDatabase } from "../../../examples/demo/shop/database.ts";
 import { Program } from "../../support/child.ts";
 
 const borrower = fileURLToPath(new URL("./borrower.ts", import.meta.url));

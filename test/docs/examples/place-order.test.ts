@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { PaymentProvider } from "../../../examples/payments/provider.ts";
-import { cartOf, refillCart } from "../../../examples/shop/carts.ts";
-import { type Database, openDatabase } from "../../../examples/shop/database.ts";
-import { Payments } from "../../../examples/shop/payments.ts";
-import { type Checkout, placeOrder } from "../../../examples/shop/place-order.ts";
+import { PaymentProvider } from "../../../examples/demo/payments/provider.ts";
+import { cartOf, refillCart } from "../../../examples/demo/shop/carts.ts";
+import { type Database, openDatabase } from "../../../examples/demo/shop/database.ts";
+import { Payments } from "../../../examples/demo/shop/payments.ts";
+import { type Checkout, placeOrder } from "../../../examples/demo/shop/place-order.ts";
 import { until } from "../../support/until.ts";
 
 const userId = "ada";

@@ -1,10 +1,10 @@
 // The shop without its guard, to see that the play notices.
 import { createServer } from "node:http";
 import { serve } from "../../../examples/demo/serve.ts";
-import { refillCart, viewOf } from "../../../examples/shop/carts.ts";
-import { signedIn } from "../../../examples/shop/customers.ts";
-import { answerTo } from "../../../examples/shop/errors.ts";
-import { placeOrder } from "../../../examples/shop/place-order.ts";
+import { refillCart, viewOf } from "../../../examples/demo/shop/carts.ts";
+import { signedIn } from "../../../examples/demo/shop/customers.ts";
+import { answerTo } from "../../../examples/demo/shop/errors.ts";
+import { placeOrder } from "../../../examples/demo/shop/place-order.ts";
 
 await serve("nothing", (shop) =>
   createServer(async (req, res) => {

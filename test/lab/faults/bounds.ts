@@ -17,7 +17,7 @@ const freedWithinMs = 500;
  * A machine that stood still for so long has measured itself: an answer of 300 ms takes several round
  * trips, and one client of the lab has a `commandTimeout` of 200 ms.
  */
-export const mostLateMs = 50;
+const mostLateMs = 50;
 
 export function isSound({ labLateMs }: CellResult): boolean {
   return labLateMs <= mostLateMs;

@@ -5,7 +5,7 @@ import { Ledger, overlapping } from "../ledger.ts";
 import type { LabClient } from "./clients.ts";
 import { longRetainMs } from "./complete-faults.ts";
 import type { Fault, FaultTarget } from "./fault.ts";
-import { type Fixture, openFixture } from "./fixture.ts";
+import { type Fixture, openFixture, type Retries, startRetries } from "./fixture.ts";
 import {
   type Answer,
   type Contender,
@@ -15,9 +15,8 @@ import {
   type Settled,
   settled,
   ttlMs,
-} from "./library.ts";
+} from "./libraries.ts";
 import type { Attribution, Observer } from "./observer.ts";
-import { type Retries, startRetries } from "./retries.ts";
 
 export interface Cell {
   readonly library: Library;
@@ -211,7 +210,7 @@ function causeOf(answer: Settled<Answer>): string | undefined {
   return answer.kind === "fulfilled" && "cause" in answer.value ? answer.value.cause : undefined;
 }
 
-/** The caller works, extends where that is its business, and stops when it is told that the lock is lost. */
+/** The caller works, and stops when it is told that the lock is lost. */
 async function work(hold: Hold, ms: number, onLost: () => void): Promise<boolean> {
   const endsAt = performance.now() + ms;
   let lost = false;
@@ -221,14 +220,7 @@ async function work(hold: Hold, ms: number, onLost: () => void): Promise<boolean
   };
   if (hold.signal?.aborted) lose();
   hold.signal?.addEventListener("abort", lose);
-  let extendAt = performance.now() + ttlMs / 3;
-  while (!lost && performance.now() < endsAt) {
-    await sleep(Math.min(20, endsAt - performance.now()));
-    if (lost || hold.extend === undefined || performance.now() < extendAt) continue;
-    extendAt = performance.now() + ttlMs / 3;
-    const extended = await settled(hold.extend(), callBoundMs);
-    if (extended.kind !== "fulfilled") lose();
-  }
+  while (!lost && performance.now() < endsAt) await sleep(Math.min(20, endsAt - performance.now()));
   hold.signal?.removeEventListener("abort", lose);
   return lost;
 }

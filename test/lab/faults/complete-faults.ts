@@ -9,8 +9,7 @@ import {
   unreachable,
 } from "./fault.ts";
 import { faultNamed } from "./faults.ts";
-import { submitLock, submitOnce } from "./libraries.ts";
-import type { Library } from "./library.ts";
+import { type Library, submitLock, submitOnce } from "./libraries.ts";
 
 /** `retainMs` of the submission, where a fault does not say otherwise: longer than every cell. */
 export const longRetainMs = 60_000;

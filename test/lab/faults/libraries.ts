@@ -2,7 +2,79 @@ import { randomUUID } from "node:crypto";
 import { type Lease, RedisStore, SubmitLock } from "../../../src/index.ts";
 import type { AnyRedis } from "../../support/clients.ts";
 import { recordKey } from "../../support/submissions.ts";
-import { type Library, type Retry, ttlMs } from "./library.ts";
+
+/** The life of every key in the lab. */
+export const ttlMs = 5_000;
+
+/** A lock as the lab knows it. */
+export interface Library {
+  readonly name: string;
+  /** The key in Redis, before a `keyPrefix` of the client. */
+  keyOf(user: string): string;
+  open(client: AnyRedis): Contender;
+  /** Where the answer of a submission is kept, for a library that keeps answers. */
+  recordKeyOf?(user: string, keyPrefix: string): string;
+  /** How rivals use it, where that differs: one try at a time, so that they try all the time. */
+  openRival?(client: AnyRedis): Contender;
+}
+
+/** Somebody who wants the lock, on one connection. */
+export interface Contender {
+  /** One call as an application makes it, whatever the library does inside. */
+  acquire(user: string): Promise<Answer>;
+  /** Submits once more what the caller submits, whose answer a rival of a library that keeps answers knows. */
+  retry?(user: string): Promise<Retry>;
+  close(): Promise<void>;
+}
+
+/** `ran`: it got the lock of a submission that had been answered, or was being processed. */
+type Retry = "ran" | "replayed" | "another answer" | "refused";
+
+/** `error`: the library does not say whether somebody else holds the lock or Redis was of no use. */
+export type Answer =
+  | { readonly outcome: "acquired"; readonly hold: Hold }
+  | {
+      readonly outcome: "contended" | "unavailable" | "error";
+      /** What the caller is told about it, if anything. */
+      readonly cause?: string;
+    };
+
+/** What the caller got. */
+export interface Hold {
+  /** What the key holds. */
+  readonly ownerId: string;
+  /** Aborts when the library says that the lock is lost. */
+  readonly signal?: AbortSignal;
+  /** In the library's own word; may reject. */
+  release(): Promise<string>;
+}
+
+/** A call that has not settled by then never will, as far as its caller is concerned. */
+export const callBoundMs = 15_000;
+
+/** What became of a promise within a time. */
+export type Settled<Value> =
+  | { readonly kind: "fulfilled"; readonly value: Value }
+  | { readonly kind: "rejected"; readonly error: unknown }
+  | { readonly kind: "pending" };
+
+/** A promise that may never settle, and must not keep the lab waiting. Never rejects. */
+export async function settled<Value>(
+  promise: Promise<Value>,
+  boundMs: number,
+): Promise<Settled<Value>> {
+  let timer: NodeJS.Timeout | undefined;
+  const timeUp = new Promise<Settled<Value>>((resolve) => {
+    timer = setTimeout(resolve, boundMs, { kind: "pending" });
+  });
+  const outcome = promise.then(
+    (value): Settled<Value> => ({ kind: "fulfilled", value }),
+    (error: unknown): Settled<Value> => ({ kind: "rejected", error }),
+  );
+  const first = await Promise.race([outcome, timeUp]);
+  clearTimeout(timer);
+  return first;
+}
 
 /** Compare and delete. */
 export const deleteIfMine = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`;
@@ -14,7 +86,6 @@ function plain(
   const keyOf = (user: string): string => `lock:${user}`;
   return {
     name,
-    extends: false,
     keyOf,
     open: (redis) => ({
       async acquire(user) {
@@ -37,15 +108,9 @@ function plain(
 /** What many applications have: `SET NX EX`, and `DEL` when done. */
 export const setAndDel: Library = plain("SET NX EX + DEL", (redis, key) => redis.del(key));
 
-/** The same with an owner id, which only its owner deletes. */
-export const setAndCompare: Library = plain("SET NX EX + compare-and-delete", (redis, key, id) =>
-  redis.eval(deleteIfMine, 1, key, id),
-);
-
 /** This package, with its default time bounds: 1 s for an attempt, 200 ms for a command. */
 export const submitLock: Library = {
   name: "submit-lock",
-  extends: true,
   keyOf: (user) => `lock:submit:${user}`,
   open(client) {
     const lock = new SubmitLock({ store: new RedisStore(client), ttlMs });
@@ -76,7 +141,6 @@ export function submitOnce(retainMs: number): Library {
   const submission = { id, retainMs };
   return {
     name: "submit-lock, once",
-    extends: true,
     keyOf,
     recordKeyOf: (user, keyPrefix) => keyPrefix + recordKey(keyPrefix + keyOf(user), id),
     open(client) {

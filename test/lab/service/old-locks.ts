@@ -1,7 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { AnyRedis } from "../../support/clients.ts";
-import { deleteIfMine } from "../faults/libraries.ts";
-import { ttlMs } from "../faults/library.ts";
+import { deleteIfMine, ttlMs } from "../faults/libraries.ts";
 
 /** One try at the lock of a user: how to let go of it, or `undefined` where somebody else holds it. */
 type Try = (redis: AnyRedis, key: string) => Promise<(() => Promise<unknown>) | undefined>;
@@ -60,20 +59,9 @@ export const oldLocks: Readonly<Record<string, Try>> = {
   "SET NX PX, compare and delete": withOwner,
 };
 
-export const redlock = "redlock 5, as its README has it";
-
 /** The lock of that name on a client. @throws Error for an unknown name. */
-export async function openOldLock(name: string, client: AnyRedis): Promise<OldLock> {
+export function openOldLock(name: string, client: AnyRedis): OldLock {
   const attempt = oldLocks[name];
-  if (attempt !== undefined) return (user) => attempt(client, `lock:${user}`);
-  if (name !== redlock) throw new Error(`There is no old lock "${name}".`);
-  // `npm run lab -- incident` alone installs its package, beside that file.
-  const source = new URL("../peers/neighbours.ts", import.meta.url).href;
-  const { neighbours }: typeof import("../peers/neighbours.ts") = await import(source);
-  const contender = neighbours.find((each) => each.name === "redlock, defaults")?.open(client);
-  if (contender === undefined) throw new Error("The laboratory of the neighbours has no redlock.");
-  return async (user) => {
-    const answer = await contender.acquire(user);
-    return answer.outcome === "acquired" ? answer.hold.release : undefined;
-  };
+  if (attempt === undefined) throw new Error(`There is no old lock "${name}".`);
+  return (user) => attempt(client, `lock:${user}`);
 }

@@ -15,7 +15,6 @@ export interface Settings {
   readonly target: Target;
   readonly times: Partial<Omit<SubmitLockOptions, "store">>;
   readonly store?: RedisStoreOptions;
-  /** The guard has `idempotency`. */
   readonly idempotency?: boolean;
   /** One of `oldLocks` instead of the guard. */
   readonly oldLock?: string;
@@ -25,20 +24,6 @@ export interface Settings {
   readonly commandTimeoutMs?: number;
   /** It tells every 10 ms until when it believes to hold each lock. */
   readonly tellsBelief?: boolean;
-  /** Its orders end in a database, as `docs/operations/fencing.md` says. */
-  readonly fence?: Fence;
-}
-
-interface Fence {
-  readonly database: string;
-  /** Returns an epoch; without it, the lease's token is the number of a claim. */
-  readonly begin?: string;
-  /** With the cart and the number. */
-  readonly claim: string;
-  /** A write without a fence, with the cart and the one who writes. */
-  readonly note: string;
-  /** Made once the claim has changed a row, with the same. */
-  readonly place: string;
 }
 
 /** What a process holds on to at a moment. */

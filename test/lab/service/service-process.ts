@@ -9,7 +9,6 @@ import { type Lease, RedisStore, SubmitLock } from "../../../src/index.ts";
 import { all } from "../../http/frameworks.ts";
 import type { Turn } from "../../http/turn.ts";
 import { connect } from "./connect.ts";
-import { query } from "./database.ts";
 import { openOldLock } from "./old-locks.ts";
 import { type FromService, now, type Settings, type ToService, type Vitals } from "./protocol.ts";
 
@@ -19,7 +18,7 @@ import { type FromService, now, type Settings, type ToService, type Vitals } fro
  * user and the submission. `x-work-ms` is how long an order takes.
  */
 const settings = JSON.parse(process.argv[2] ?? "{}") as Settings;
-const { clockAheadMs = 0, fence } = settings;
+const { clockAheadMs = 0 } = settings;
 const framework = all.find(({ name }) => name === settings.framework);
 if (framework === undefined) throw new Error(`There is no framework ${settings.framework}.`);
 
@@ -84,32 +83,13 @@ async function place(lease: Held, req: IncomingMessage): Promise<[status: number
   }
 }
 
-/** What a handler does that does not look at its signal. */
-async function placeBehind(
-  { begin: beginning, claim, database, note, place: placing }: NonNullable<typeof fence>,
-  lease: Lease,
-  req: IncomingMessage,
-): Promise<[status: number, body: object]> {
-  const { "x-order": cart, "x-name": name } = req.headers;
-  const begun = beginning && (await query(database, beginning, cart));
-  const number = begun ? Number(begun.rows[0]?.["epoch"]) : lease.fencingToken;
-  const placed = begin(lease, req);
-  await sleep(header(req, "x-work-ms"));
-  const { count: noted } = await query(database, note, cart, name);
-  await sleep(header(req, "x-gap-ms"));
-  const { count: claimed } = await query(database, claim, cart, number);
-  if (claimed > 0) await query(database, placing, cart, name);
-  placed();
-  return [201, { number, noted, claimed }];
-}
-
 const handler = async (turn: Turn): Promise<void> => {
   const { lease, req } = turn;
   if (lease === undefined) throw new Error("There is no order without a lease.");
-  turn.answer(...(await (fence ? placeBehind(fence, lease, req) : place(lease, req))));
+  turn.answer(...(await place(lease, req)));
 };
 
-const oldLock = settings.oldLock && (await openOldLock(settings.oldLock, redis as Redis));
+const oldLock = settings.oldLock && openOldLock(settings.oldLock, redis as Redis);
 
 /** As applications do: a lock that could not be asked for is a refusal. */
 async function placeBeforehand(

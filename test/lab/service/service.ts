@@ -3,7 +3,6 @@ import { type HttpClient, openClient } from "../../http/http-client.ts";
 import { Child } from "../../support/child.ts";
 import { compiled } from "../../support/compiled.ts";
 import { type Holding, Ledger } from "../ledger.ts";
-import { redlock } from "./old-locks.ts";
 import { type FromService, now, type Settings, type ToService, type Vitals } from "./protocol.ts";
 
 /** A server process, seen from outside. */
@@ -37,8 +36,7 @@ let compiling: Promise<string> | undefined;
 
 export async function startService(settings: Settings): Promise<Service> {
   compiling ??= compiled({ file: fileURLToPath(script) });
-  // Only the source finds the package of that lock.
-  const program = settings.oldLock === redlock ? script : await compiling;
+  const program = await compiling;
   const flags = ["--expose-gc"];
   const child = new Child<FromService, ToService>(program, [JSON.stringify(settings)], { flags });
   const name = settings.framework;

@@ -14,7 +14,6 @@ export interface Site {
   readonly connectionsOfClient: ConnectionsOfClient;
   /** Whether a server may be started anew, without anything. */
   readonly mayRestart: boolean;
-  /** Of all its servers. */
   keys(): Promise<number>;
   /** Through the proxies, to all its servers. */
   connections(): Promise<number>;

@@ -104,7 +104,6 @@ async function startHolder(way: Way, port: number, locks: number): Promise<Servi
 
 type FreedUser = Awaited<ReturnType<typeof freed>>;
 
-/** A user's lock is freed, and the next one has it. */
 async function freed(lock: SubmitLock, old: Holding, way: Way, deletes: boolean) {
   const { user } = old;
   const found = await lock.inspect(user);

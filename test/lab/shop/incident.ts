@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { startProxy } from "../../support/proxy.ts";
-import { ttlMs } from "../faults/library.ts";
+import { ttlMs } from "../faults/libraries.ts";
 import { type Click, click } from "../service/clicks.ts";
-import { oldLocks, redlock } from "../service/old-locks.ts";
+import { oldLocks } from "../service/old-locks.ts";
 import { now, type Settings } from "../service/protocol.ts";
 import { type Service, startService } from "../service/service.ts";
 import { Random } from "../simulation/time/random.ts";
@@ -11,7 +11,7 @@ const alone = "submit-lock";
 const once = "submit-lock with an id for each wish";
 
 /** The rows of the table, in its order. */
-export const shopLocks: readonly string[] = [...Object.keys(oldLocks), redlock, alone, once];
+export const shopLocks: readonly string[] = [...Object.keys(oldLocks), alone, once];
 
 /**
  * What befalls one wish:
@@ -41,7 +41,6 @@ export interface ReplayOptions {
   readonly tailSeconds: number;
   readonly wishesPerSecond: number;
   readonly users: number;
-  /** How many of the wishes are double clicks. */
   readonly doubleClicks: number;
   /** How many are clicked again after the answer. */
   readonly lateClicks: number;

@@ -4,10 +4,9 @@ import type { Submission } from "../../../src/lock/submission.ts";
 import { AnswerChecks } from "./invariants/answer-checks.ts";
 import { slackMs } from "./invariants/invariants.ts";
 import type { Owner } from "./invariants/owners.ts";
-import type { SimulatedProcess } from "./process.ts";
 import type { OperationPlan } from "./schedule.ts";
 import { nominalRetainMs } from "./witnessed-store.ts";
-import type { World } from "./world.ts";
+import type { SimulatedProcess, World } from "./world.ts";
 
 /**
  * How processes ask for locks, work under them and let go of them, and what is asked of every answer

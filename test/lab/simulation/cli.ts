@@ -1,6 +1,6 @@
 import { availableParallelism } from "node:os";
 import { parseArgs } from "node:util";
-import { huntElsewhere, huntInParallel, story, summary } from "./hunters.ts";
+import { huntElsewhere, huntInParallel, story, summary } from "./hunt.ts";
 
 /**
  * `npm run lab -- simulation`: SIMULATION_RUNS schedules (100 000) from SIMULATION_SEED or `--seed` on.

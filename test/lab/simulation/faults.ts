@@ -1,8 +1,7 @@
 import { tryAgainMs } from "./network/command-queues.ts";
-import type { SimulatedProcess } from "./process.ts";
 import { type FaultPlan, hour, type Incident } from "./schedule.ts";
 import { Machine, phase } from "./time/event-loop.ts";
-import type { World } from "./world.ts";
+import type { SimulatedProcess, World } from "./world.ts";
 
 const refusals = [
   "LOADING Redis is loading the dataset in memory",

@@ -1,11 +1,10 @@
 import { isSubmitLockError } from "../../../src/errors.ts";
 import type { FreeResult } from "../../../src/lock/store.ts";
-import { longestTtlMs } from "../../../src/lock/store.ts";
+import { longestTtlMs } from "../../../src/validation.ts";
 import { Attempts } from "./attempts.ts";
 import { slackMs } from "./invariants/invariants.ts";
-import type { SimulatedProcess } from "./process.ts";
 import type { OperationPlan } from "./schedule.ts";
-import type { World } from "./world.ts";
+import type { SimulatedProcess, World } from "./world.ts";
 
 /** Lets the processes do with their locks what a schedule has planned, each thing at its time. */
 export class Operations {

@@ -3,8 +3,7 @@ import { Faults } from "./faults.ts";
 import { isRecordKey, lockValue, longestLifeMs, ownerIdOf } from "./invariants/owners.ts";
 import { Operations } from "./operations.ts";
 import type { Schedule } from "./schedule.ts";
-import { Machine, on } from "./time/event-loop.ts";
-import { installVirtualTime } from "./time/globals.ts";
+import { installVirtualTime, Machine, on } from "./time/event-loop.ts";
 import { World } from "./world.ts";
 
 /** No run takes longer than this: something goes on for ever. */

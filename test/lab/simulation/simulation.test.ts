@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { huntElsewhere, huntInParallel, story, summary } from "./hunters.ts";
+import { huntElsewhere, huntInParallel, story, summary } from "./hunt.ts";
 
 /** The same schedules every time, and few; `npm run lab -- simulation` takes more, and others. */
 const seed = 20_260_101;

@@ -9,13 +9,10 @@ import {
   type ScriptCall,
 } from "./network/surroundings.ts";
 import { nameOf, type ScriptName } from "./scripts.ts";
-import { nobody } from "./server/keys.ts";
-import { SimulatedRedis } from "./server/simulated-redis.ts";
-import { EventLoop, Machine, on } from "./time/event-loop.ts";
-import { installVirtualTime } from "./time/globals.ts";
+import { nobody, SimulatedRedis } from "./server/simulated-redis.ts";
+import { EventLoop, installVirtualTime, Machine, on } from "./time/event-loop.ts";
 import { Noise } from "./time/random.ts";
 
-/** One write of a script. */
 export interface Written {
   readonly name: ScriptName;
   readonly atMs: number;

@@ -8,9 +8,8 @@ import type {
   OwnedReply,
   ReleaseRequest,
 } from "../../../src/lock/store.ts";
-import type { SimulatedProcess } from "./process.ts";
 import { phase } from "./time/event-loop.ts";
-import type { World } from "./world.ts";
+import type { SimulatedProcess, World } from "./world.ts";
 
 /** One attempt of one call: the same for every copy that follows another. */
 export interface AttemptId {

@@ -8,7 +8,8 @@ import { promisify } from "node:util";
 import type { BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { pages, routeOf } from "../../../docs/.vitepress/pages.ts";
-import { ROOT } from "../../docs/page.ts";
+import { moved } from "../../../docs/.vitepress/redirects.ts";
+import { page, ROOT } from "../../docs/page.ts";
 import { until } from "../../support/until.ts";
 import { startChromium } from "../browser/chromium.ts";
 
@@ -52,7 +53,6 @@ function anchors(page: string): Set<string> {
   return found;
 }
 
-/** What is wrong with an address on a page, or `undefined`. */
 function defectOf(address: string, page: string): string | undefined {
   const { href, pathname, hash, protocol } = new URL(address, site.url + page);
   if (protocol === "data:" || (protocol === "https:" && !href.startsWith(site.url)))
@@ -174,6 +174,65 @@ test("a link to a heading shows the heading", async () => {
   await until(async () => (await top()) >= 0 && (await top()) < height, { what: "to be there" });
 });
 
+test.each(Object.entries(moved))("the page %s of 0.2 leads to %s", async (from, to) => {
+  const [file = "", anchor] = to.split("#");
+  const page = routeOf(`docs/${file}`).replace(/\.md$/, ".html");
+  await reader.goto(site.url + from.replace(/\.md$/, ".html"));
+  await reader.waitForURL(site.url + page + (anchor === undefined ? "" : `#${anchor}`));
+  if (anchor !== undefined) expect(anchors(page)).toContain(anchor);
+});
+
+/** What a developer types, with the page that has to be among the first five. */
+const searches = [
+  ["double click", "guide/once"],
+  ["double order", "manual"],
+  ["guest", "guide/once"],
+  ["retry", "guide/once"],
+  ["mobile app", "guide/once"],
+  ["webhook", "guide/any-function"],
+  ["serverless", "guide/fetch"],
+  ["queue", "guide/any-function"],
+  ["GraphQL", "guide/once"],
+  ["Redis down", "manual"],
+  ["NestJS", "guide/express"],
+  ["ECONNRESET", "operations/redis"],
+  ["NOPERM", "operations/redis"],
+] as const;
+
+const codes = page("docs/reference/responses.md").prose.match(
+  /^\|.*?`(SUBMIT_LOCK_[A-Z_]+|(submit|idempotency)_[a-z_]+)`/gm,
+);
+const options = ["`new SubmitLock`", "`submitGuard`", "Stores"].flatMap((heading) =>
+  page("docs/reference/options.md").tableUnder(heading),
+);
+const lookedUp = [
+  ...(codes ?? []).map((row) => [/`(\w+)`$/.exec(row)?.[1] ?? "", "reference/responses"] as const),
+  ...options.map(([name = ""]) => [name.replaceAll("`", ""), "reference/options"] as const),
+  ...page("docs/reference/idempotency.md")
+    .tableUnder("Options of `idempotency`")
+    .map(([name = ""]) => [name.replaceAll("`", ""), "reference/idempotency"] as const),
+];
+
+test("the search finds what developers type, each code and each option", async () => {
+  expect(lookedUp.length).toBeGreaterThan(50);
+  await reader.goto(site.url, { waitUntil: "networkidle" });
+  await reader.keyboard.press("/");
+  const missed: string[] = [];
+  for (const [words, wanted] of [...searches, ...lookedUp]) {
+    await reader.fill("#localsearch-input", words);
+    const hits = reader.locator("#localsearch-list a.result");
+    const firstFive = async () => {
+      const all = await hits.evaluateAll((links) => links.map((link) => link.getAttribute("href")));
+      return all.slice(0, 5).join(" ");
+    };
+    const isFound = async () => (await firstFive()).includes(`/${wanted}.html`);
+    await until(isFound, { what: words, boundMs: 10_000 }).catch(async () => {
+      missed.push(`${words}: ${await firstFive()}`);
+    });
+  }
+  expect(missed).toEqual([]);
+}, 900_000);
+
 test("the search finds an option and opens the hit", async () => {
   await reader.goto(site.url, { waitUntil: "networkidle" });
   await reader.keyboard.press("/");
@@ -280,6 +339,7 @@ async function serveSite(): Promise<ServedSite> {
     pages: readdirSync(FOLDER, { recursive: true, encoding: "utf8" })
       .map((file) => file.replaceAll("\\", "/"))
       .filter((file) => file.endsWith(".html") && file !== "404.html")
+      .filter((file) => !(file.replace(/html$/, "md") in moved))
       .sort(),
     html: (page) => readFileSync(join(FOLDER, page), "utf8"),
     fileOf,

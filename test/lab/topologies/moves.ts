@@ -14,7 +14,6 @@ const shardCount = 3;
 const batchSize = { byKey: 32, atomically: 128 };
 const never = Number.POSITIVE_INFINITY;
 
-/** A user of each slot. */
 export const users: readonly string[] = usersBySlot();
 
 function usersBySlot(): string[] {

@@ -11,7 +11,7 @@ import { freshUser } from "../../support/ids.ts";
 import { sharedRedisPort } from "../../support/redis-server.ts";
 import { until } from "../../support/until.ts";
 
-// docs/operations/upgrading.md, walked with the version before this one.
+// "Upgrading" in docs/operations/deploying.md, walked with the version before this one.
 
 /** The last commit of 0.2. */
 const commit = "09e0cbc";

@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
 import type { WrittenCopy } from "../network/surroundings.ts";
 import { isAcquire } from "../scripts.ts";
-import type { KeyWatcher } from "../server/keys.ts";
+import type { KeyWatcher } from "../server/simulated-redis.ts";
 import type { World } from "../world.ts";
-import type { Execution } from "./executions.ts";
+import type { Execution } from "./answer-checks.ts";
 import { slackMs } from "./invariants.ts";
 import {
   isRecordKey,

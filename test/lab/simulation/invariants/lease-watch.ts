@@ -1,8 +1,7 @@
 import type { LostReason } from "../../../../src/errors.ts";
 import type { Lease } from "../../../../src/lock/lease.ts";
-import type { SimulatedProcess } from "../process.ts";
 import { on } from "../time/event-loop.ts";
-import type { World } from "../world.ts";
+import type { SimulatedProcess, World } from "../world.ts";
 import { slackMs } from "./invariants.ts";
 import type { Owner } from "./owners.ts";
 

@@ -1,6 +1,6 @@
 import type { LockTimes, SubmissionHashes } from "../../../../src/lock/store.ts";
-import type { SimulatedProcess } from "../process.ts";
 import type { AttemptId } from "../witnessed-store.ts";
+import type { SimulatedProcess } from "../world.ts";
 
 /** What the value of a lock's key says. */
 export type LockValue =
@@ -91,7 +91,6 @@ export interface Owner {
   readonly askedAt: number;
   /** The latest that its cooldown may end, by the server's clock; 0 where none was asked for. */
   cooldownAtMost: number;
-  /** When its cooldown ends, by the server's clock. */
   cooldownUntil?: number | undefined;
   /** When its record expires, by the server's clock. */
   recordUntil?: number | undefined;

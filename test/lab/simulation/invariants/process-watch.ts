@@ -1,9 +1,8 @@
 import type { SimulatedClient } from "../network/simulated-client.ts";
 import type { ClientWatcher, WrittenCopy } from "../network/surroundings.ts";
-import type { SimulatedProcess } from "../process.ts";
 import { nameOf } from "../scripts.ts";
 import type { EventLoop } from "../time/event-loop.ts";
-import type { World } from "../world.ts";
+import type { SimulatedProcess, World } from "../world.ts";
 import { slackMs } from "./invariants.ts";
 
 interface Call {

@@ -8,7 +8,6 @@ export interface Kept {
   readonly fingerprint: string;
   /** By the right clock. */
   readonly from: number;
-  /** By the server's. */
   readonly expiresAt: number;
   readonly serverLife: number;
   /** It has run out; a clock that is set back does not bring it back. */

@@ -1,5 +1,5 @@
 import { availableParallelism } from "node:os";
-import { huntElsewhere } from "../hunters.ts";
+import { huntElsewhere } from "../hunt.ts";
 import { invariants } from "../invariants/invariants.ts";
 import { changed, type Mutation, misfits, mutations, sources } from "./workshop.ts";
 

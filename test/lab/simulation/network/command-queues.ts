@@ -18,7 +18,6 @@ export function replyOf(execute: () => unknown): ServerReply {
 
 /** What a client is asked for. */
 export interface Call extends ScriptCall {
-  /** WAIT instead of a script. */
   readonly wait?: { readonly replicas: number; readonly forMs: number };
   /** SELECT instead of a script: the database. */
   readonly select?: number;

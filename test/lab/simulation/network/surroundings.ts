@@ -30,7 +30,6 @@ export interface Surroundings {
 export interface ClientWatcher {
   /** A script is about to be written. */
   writes(client: SimulatedClient, script: string, keys: readonly string[]): void;
-  /** The server executes a script: `run` does it. */
   executes(copy: WrittenCopy, run: () => unknown): unknown;
   /** An answer of the server is read. */
   reads(): void;
@@ -40,7 +39,6 @@ export interface ClientWatcher {
   closed(client: SimulatedClient): void;
 }
 
-/** What a script is called with. */
 export interface ScriptCall {
   readonly script: string;
   /** What it is about. */

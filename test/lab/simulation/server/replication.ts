@@ -1,5 +1,5 @@
 import type { Machine } from "../time/event-loop.ts";
-import type { Entry } from "./keys.ts";
+import type { Entry } from "./simulated-redis.ts";
 
 /** What a key holds from now on; `undefined` for nothing. */
 type Change = readonly [key: string, entry: Entry | undefined];

@@ -1,7 +1,14 @@
 import { createHash } from "node:crypto";
-import type { Keys } from "./keys.ts";
-import { compileLua, type LuaProgram } from "./lua.ts";
-import { LuaError, type LuaObject, type LuaValue, library, table } from "./lua-values.ts";
+import {
+  compileLua,
+  LuaError,
+  type LuaObject,
+  type LuaProgram,
+  type LuaValue,
+  library,
+  table,
+} from "./lua.ts";
+import type { Keys } from "./simulated-redis.ts";
 
 /**
  * What a server without memory to spare refuses. Redis looks when a script begins to write: whatever
@@ -37,7 +44,6 @@ function programOf(script: string): LuaProgram {
   return program;
 }
 
-/** EVAL: runs the text of a script on the keys. */
 export function runScript(keys: Keys, evaluation: Evaluation): unknown {
   const { script, keyNames, args } = evaluation;
   const commands = new Commands(keys, evaluation);

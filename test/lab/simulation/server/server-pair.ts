@@ -11,8 +11,8 @@ import { freeCommand, inspectCommand } from "../../../../src/stores/redis/comman
 import { extendCommand, releaseCommand } from "../../../../src/stores/redis/commands/release.ts";
 import { touchScript } from "../../../../src/stores/redis/commands/touch.ts";
 import { replyOf } from "../network/command-queues.ts";
-import { Keys, nobody } from "./keys.ts";
 import { runScript, sha1hex } from "./script-runner.ts";
+import { Keys, nobody } from "./simulated-redis.ts";
 
 /** One of those that a command is for. */
 export interface Entry {
@@ -68,8 +68,6 @@ function touchOf(
 ): Command<Request, unknown> {
   return {
     script: touchScript,
-    headLength: 1,
-    maxEntries: 100,
     head: () => [],
     add: (request, keys, args, recordKey) => {
       keys.push(keyOf(request, recordKey));
@@ -140,7 +138,7 @@ export class ServerPair {
       commandTimeoutMs: 100,
     };
     const requests = entries
-      .slice(0, command.maxEntries)
+      .slice(0, command.maxEntries ?? 100)
       .map((each) => this.#request(each, times, before));
     const [first] = requests as [Request];
     const floorUs = (before + floorInMs) * 1_000;
@@ -165,7 +163,7 @@ export class ServerPair {
     const memory = this.#isFull ? "full" : "enough";
     const evaluation = { script, keyNames: keys, args, nowUs, memory } as const;
     const { error, value } = replyOf(() => runScript(this.#simulated, evaluation));
-    this.#compare(error ?? value, real, command.headLength);
+    this.#compare(error ?? value, real, command.headLength ?? 1);
   }
 
   async plant({ key, id }: Entry, at: "lock" | "record", value: string): Promise<void> {

@@ -46,7 +46,7 @@ export const acquireMutations: readonly Mutation[] = [
   {
     name: "an answer after the budget is taken",
     rule: "3",
-    in: "granted",
+    in: "answered",
     find: "now >= this.#endsAt",
     replace: "false",
   },

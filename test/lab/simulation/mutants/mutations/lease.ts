@@ -19,7 +19,7 @@ export const leaseMutations: readonly Mutation[] = [
   {
     name: "a lease forgets its open copies",
     rule: "5",
-    in: "granted",
+    in: "answered",
     find: "inFlight,",
     replace: "new InFlight(),",
   },
@@ -190,7 +190,7 @@ export const leaseMutations: readonly Mutation[] = [
   {
     name: "the lease counts from the answer",
     rule: "1, 7",
-    in: "granted",
+    in: "answered",
     find: "this.#startedAt",
     replace: "performance.now()",
   },

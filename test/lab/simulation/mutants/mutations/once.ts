@@ -79,8 +79,8 @@ export const onceMutations: readonly Mutation[] = [
   {
     name: "a process forgets the tokens that it has heard",
     rule: "20",
-    in: "hear",
-    find: "this.#floorsUs.set(node, microseconds)",
+    in: "learn",
+    find: "this.#floorsUs.set(node, heardUs)",
     replace: "void node",
   },
   {
@@ -155,14 +155,14 @@ export const onceMutations: readonly Mutation[] = [
     name: "in two steps, the release comes before the record",
     rule: "16",
     in: "completeInSteps",
-    find: "this.#batches.record.add(",
+    find: "this.#batches.record.waiting.push(",
     replace: `((late: any) =>
       this.release({
         command,
         deadlineMs: undefined,
         cooldownUntilMs,
         answer: () =>
-          this.#batches.record.add({ ...late, answer: (reply: any) => request.answer(reply) }),
+          this.#batches.record.waiting.push({ ...late, answer: (reply: any) => request.answer(reply) }),
       }))(`,
   },
 ];

@@ -1,0 +1,469 @@
+import { execFile } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { mkdir, rename, writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { page } from "../../docs/page.ts";
+import { Consumers, ownVersions, type Project } from "../../package/consumer-project.ts";
+import { isAcquire } from "../../redis/fixture.ts";
+import { freshUser } from "../../support/ids.ts";
+import { startProxy } from "../../support/proxy.ts";
+import { sharedRedisPort } from "../../support/redis-server.ts";
+import { until } from "../../support/until.ts";
+import {
+  type Command,
+  clickTwice,
+  expectHeldUntilDone,
+  expectHeldWhileRead,
+  expectOneOrder,
+  type ShopProcess,
+  untilFree,
+  withShop,
+} from "./recipe.ts";
+
+vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
+
+let consumers: Consumers;
+beforeAll(async () => {
+  consumers = await Consumers.pack();
+});
+afterAll(() => consumers?.remove());
+
+describe("esbuild", () => {
+  let project: Project;
+  let outside: string;
+  beforeAll(async () => {
+    const packages = { ...ownVersions("express", "ioredis"), esbuild: "0.28.2" };
+    project = await consumers.installRecipe(["shop", "esbuild"], { type: "module", packages });
+    await project.node(["build.js"]);
+    // Where no `node_modules` is found: what runs there is the bundle and nothing else.
+    outside = join(project.folder, "../bundles");
+    await mkdir(outside);
+    for (const file of ["shop.mjs", "shop.cjs", "shop.min.cjs"]) {
+      await rename(join(project.folder, "out", file), join(outside, file));
+    }
+  });
+
+  test.each(["shop.mjs", "shop.cjs", "shop.min.cjs"])(
+    "the bundle %s places one order of two clicks",
+    async (file) => {
+      expect.hasAssertions();
+      await withShop({ program: process.execPath, args: [file], folder: outside }, expectOneOrder);
+    },
+  );
+
+  test("a bundle in an ES module needs the banner", async () => {
+    const bare = project.node(["out/shop.bare.mjs"]);
+    await expect(bare).rejects.toThrow(/Dynamic require of "[\w:]+" is not supported/);
+  });
+});
+
+describe("form", () => {
+  let project: Project;
+  beforeAll(async () => {
+    const packages = ownVersions("express", "express-session", "ioredis");
+    project = await consumers.installRecipe(["form"], { type: "module", packages });
+  });
+
+  test("a form of a session is submitted once, however it is clicked", async () => {
+    const command = { program: process.execPath, args: ["shop.js"], folder: project.folder };
+    await withShop(command, async ({ url }, bank) => {
+      const browser = new Browser(url);
+      await browser.post("/sign-in", { user: freshUser() });
+
+      // A double click: both requests are sent to the same order.
+      const submission = await browser.token();
+      const submit = () => browser.post("/orders", { submission });
+      bank.hold();
+      const clicks = [submit(), submit()];
+      await until(() => bank.charges > 0, { what: "the charge" });
+      bank.release();
+      for (const answer of await Promise.all(clicks))
+        expect(redirect(answer)).toBe("303 /orders/1");
+
+      // The back button and another click.
+      const late = await submit();
+      expect(redirect(late)).toBe("303 /orders/1");
+      expect(late.headers.get("idempotent-replayed")).toBe("true");
+      expect(bank.charges).toBe(1);
+      // The session was saved by the first answer.
+      const order = await (await browser.get("/orders/1")).text();
+      expect(order).toBe("Order 1; the last one of this session: 1.");
+
+      // Two tabs are two forms: the second one is refused while the first one is at work.
+      const tabs = [await browser.token(), await browser.token()];
+      const inTurn = () => browser.post("/orders", { submission: tabs.pop() as string });
+      const both = await clickTwice(inTurn, bank);
+      expect(both.map(({ status }) => status).sort()).toEqual([303, 409]);
+      const refused = both.find(({ status }) => status === 409);
+      expect(refused?.headers.get("content-type")).toMatch(/^text\/html/);
+      expect(bank.charges).toBe(2);
+    });
+  });
+
+  test("a form without a session is not submitted", async () => {
+    const command = { program: process.execPath, args: ["shop.js"], folder: project.folder };
+    await withShop(command, async ({ url }, bank) => {
+      const browser = new Browser(url);
+      const submission = await browser.token();
+      expect((await browser.post("/orders", { submission })).status).toBe(401);
+      expect(bank.charges).toBe(0);
+    });
+  });
+
+  function redirect({ status, headers }: Response): string {
+    return `${status} ${headers.get("location")}`;
+  }
+
+  /** Keeps its cookie, prefers HTML and follows no redirect. */
+  class Browser {
+    readonly #url: string;
+    readonly #headers = new Headers({ accept: "text/html" });
+
+    constructor(url: string) {
+      this.#url = url;
+    }
+
+    get(path: string): Promise<Response> {
+      return this.#fetch(path, {});
+    }
+
+    post(path: string, fields: Record<string, string>): Promise<Response> {
+      return this.#fetch(path, { method: "POST", body: new URLSearchParams(fields) });
+    }
+
+    /** Opens the checkout, and reads the token of its form. */
+    async token(): Promise<string> {
+      const page = await (await this.get("/checkout")).text();
+      return /name="submission" value="([^"]+)"/.exec(page)?.[1] as string;
+    }
+
+    async #fetch(path: string, init: RequestInit): Promise<Response> {
+      const headers = this.#headers;
+      const answer = await fetch(this.#url + path, { ...init, headers, redirect: "manual" });
+      const [cookie] = answer.headers.getSetCookie();
+      if (cookie !== undefined) headers.set("cookie", cookie.split(";")[0] as string);
+      return answer;
+    }
+  }
+});
+
+describe("ioredis-mock", () => {
+  let project: Project;
+  beforeAll(async () => {
+    const packages = {
+      ...ownVersions("express"),
+      ioredis: "5.11.1", // what the mock is made for
+      "ioredis-mock": "8.13.1",
+    };
+    project = await consumers.installRecipe(["ioredis-mock"], { type: "module", packages });
+  });
+
+  test("a unit test has ioredis-mock for its carts and a MemoryStore for its lock", async () => {
+    const printed = await project.node(["--test", "--test-reporter=tap", "app.test.js"]);
+    expect(printed).toMatch(/^# pass 2$/m);
+    expect(printed).toMatch(/^# fail 0$/m);
+  });
+
+  test("the same shop places one order of two clicks on a real Redis", async () => {
+    expect.hasAssertions();
+    const command = { program: process.execPath, args: ["server.js"], folder: project.folder };
+    await withShop(command, expectOneOrder);
+  });
+});
+
+describe("NestJS", () => {
+  const NEST = {
+    "@nestjs/common": "12.5.1",
+    "@nestjs/core": "12.5.1",
+    "@nestjs/platform-express": "12.5.1",
+    "reflect-metadata": "0.2.2",
+    rxjs: "7.8.2",
+  };
+
+  let command: Command;
+  beforeAll(async () => {
+    const tools = ownVersions("ioredis", "typescript", "@types/node", "@types/express");
+    const manifest = { type: "module", packages: { ...NEST, ...tools } } as const;
+    const project = await consumers.installRecipe(["nest"], manifest);
+    expect(await project.bin("tsc", [])).toEqual({ code: 0, stdout: "", stderr: "" });
+    command = { program: process.execPath, args: ["out/shop.js"], folder: project.folder };
+  });
+
+  describe("NestJS with the guard as its middleware", () => {
+    test("places one order of two clicks, and repeats its answer", async () => {
+      expect.hasAssertions();
+      await withShop(command, expectOneOrder);
+    });
+
+    test("keeps the lock after the client has left, until the handler is done", async () => {
+      expect.hasAssertions();
+      await withShop(command, expectHeldUntilDone);
+    });
+
+    test("releases the lock of a handler that throws", async () => {
+      await withShop(command, async (shop) => {
+        const user = freshUser();
+        expect((await shop.order(user, { path: "/orders/broken" })).status).toBe(500);
+        await untilFree(shop, user);
+      });
+    });
+  });
+
+  describe("NestJS with once in an interceptor", () => {
+    test("runs the controller for one of three clicks, and repeats its value", async () => {
+      await withShop(command, async (shop, bank) => {
+        const path = "/returns";
+        const user = freshUser();
+        expect((await shop.order(user, { path })).status).toBe(400);
+        const click = () => shop.order(user, { path, key: "one-return" });
+        const replies = [...(await Promise.all([click(), click()])), await click()];
+        expect(replies.map(({ status }) => status)).toEqual([201, 201, 201]);
+        const texts = await Promise.all(replies.map((reply) => reply.text()));
+        expect(new Set(texts).size).toBe(1);
+        expect(bank.charges).toBe(1);
+      });
+    });
+  });
+
+  describe("NestJS with the lock in an interceptor", () => {
+    test("places one order of two clicks; a late click is another order", async () => {
+      await withShop(command, async (shop, bank) => {
+        const path = "/refunds";
+        expect((await shop.order("", { path })).status).toBe(401);
+        const user = freshUser();
+        const key = "one-refund";
+        const both = await clickTwice(() => shop.order(user, { path, key }), bank);
+        expect(both.map(({ status }) => status).sort()).toEqual([201, 409]);
+        expect(bank.charges).toBe(1);
+
+        const late = async () => (await shop.order(user, { path, key })).status === 201;
+        await until(late, { what: "the late click", everyMs: 50 });
+        expect(bank.charges).toBe(2);
+      });
+    });
+  });
+
+  test("the code of the page on NestJS is that of its recipe", () => {
+    const squeezed = (text: string) => text.replace(/\s+/g, " ").trim();
+    const read = (file: string) =>
+      readFileSync(new URL(`nest/${file}.ts`, import.meta.url), "utf8");
+    const recipe = squeezed(read("shop") + read("once"));
+    const { blocks } = page("docs/guide/nest.md");
+    expect(blocks.length).toBeGreaterThan(0);
+    for (const { code } of blocks) expect(recipe).toContain(squeezed(code));
+  });
+});
+
+describe("Next.js", () => {
+  const NEXT = { next: "16.4.6", react: "19.3.1", "react-dom": "19.3.1" };
+  const guide = page("docs/guide/any-function.md");
+
+  let command: Command;
+  beforeAll(async () => {
+    vi.stubEnv("NEXT_TELEMETRY_DISABLED", "1");
+    const manifest = { type: "module", packages: { ...NEXT, ...ownVersions("ioredis") } } as const;
+    const project = await consumers.installRecipe(["next", "fetch"], manifest);
+    await writeGuide(project);
+    const next = "node_modules/next/dist/bin/next";
+    await project.node([next, "build"]);
+    const args = [next, "start", "--hostname", "127.0.0.1", "--port", "$PORT"];
+    command = { program: process.execPath, args, folder: project.folder };
+  });
+  afterAll(() => vi.unstubAllEnvs());
+
+  /** The modules of the guide, as it has them. */
+  async function writeGuide({ folder }: Project): Promise<void> {
+    const action = `"use server";\n${guide.blockUnder("A Next server action")}`;
+    await writeFile(join(folder, "lock.ts"), guide.blockUnder("One lock"));
+    await writeFile(join(folder, "checkout.ts"), guide.blockUnder("The call"));
+    await writeFile(join(folder, "action.ts"), action);
+  }
+
+  test("a route handler places one order of two clicks, and repeats its answer", async () => {
+    expect.hasAssertions();
+    await withShop(command, expectOneOrder);
+  });
+
+  test("a route handler keeps the lock after the client has left, until it is done", async () => {
+    expect.hasAssertions();
+    await withShop(command, expectHeldUntilDone);
+  });
+
+  test("the stream of a route handler is over when its reader leaves", async () => {
+    expect.hasAssertions();
+    await withShop(command, expectHeldWhileRead);
+  });
+
+  test("after() is given the release, and the record of an answer", async () => {
+    await withShop(command, async (shop) => {
+      const ended = async () => {
+        const answer = await fetch(`${shop.url}/orders`);
+        return ((await answer.json()) as { endedLeases: number }).endedLeases;
+      };
+      expect(await ended()).toBe(0);
+      const user = freshUser();
+      expect((await shop.order(user)).status).toBe(201);
+      await until(async () => (await ended()) === 1, { what: "the release" });
+      await untilFree(shop, user);
+      const before = await ended();
+      expect((await shop.order(freshUser(), { key: "one" })).status).toBe(201);
+      await until(async () => (await ended()) > before, { what: "the record" });
+    });
+  });
+
+  test("the guide's server action places one order of two clicks and a late one", async () => {
+    await withShop(command, async (shop, bank) => {
+      const user = freshUser();
+      const form = await openForm(shop, user);
+      bank.hold();
+      const clicks = [form.submit(), form.submit()];
+      await until(() => bank.charges > 0, { what: "the charge" });
+      bank.release();
+      expect(await Promise.all(clicks)).toEqual(["Order 1 is placed.", "Order 1 is placed."]);
+      expect(await form.submit()).toBe("Order 1 is placed.");
+      expect(bank.charges).toBe(1);
+
+      // Another page is another submission.
+      const [one, other] = [await openForm(shop, user), await openForm(shop, user)];
+      bank.hold();
+      const first = one.submit();
+      await until(() => bank.charges === 2, { what: "the next charge" });
+      expect(await other.submit()).toBe("You already have an order in progress.");
+      bank.release();
+      expect(await first).toBe("Order 2 is placed.");
+    });
+  });
+
+  /** The page with the form, as a browser without JavaScript has it. */
+  async function openForm(shop: ShopProcess, user: string) {
+    const headers = { cookie: `user=${user}`, origin: shop.url };
+    const html = await (await fetch(shop.url, { headers })).text();
+    const unescaped = (text = "") => text.replaceAll("&quot;", '"').replaceAll("&amp;", "&");
+    const fields = [
+      ...html.matchAll(/<input type="hidden" name="([^"]+)"(?: value="([^"]*)")?\/>/g),
+    ];
+    expect(fields.length).toBeGreaterThan(3);
+    const submit = async (): Promise<string | undefined> => {
+      const body = new FormData();
+      for (const [, name, value] of fields) body.append(unescaped(name), unescaped(value));
+      const answer = await fetch(shop.url, { method: "POST", headers, body });
+      return /<p role="status">(.*?)<\/p>/.exec(await answer.text())?.[1];
+    };
+    return { submit };
+  }
+});
+
+describe("runtimes", () => {
+  const allowed = ["--allow-net", "--allow-env", "--allow-read", "--allow-sys"];
+  const served = ["serve", ...allowed, "--host", "127.0.0.1", "--port", "$PORT"];
+
+  // The programs themselves: killed, what npm links for Deno would leave it running.
+  const runtimes = [
+    {
+      name: "node",
+      version: process.version,
+      program: process.execPath,
+      shops: [{ shop: "handlers of fetch", args: ["node.js"] }],
+    },
+    {
+      name: "bun",
+      version: "1.4.5",
+      program: "node_modules/bun/bin/bun.exe",
+      shops: [
+        { shop: "Express", args: ["shop.js"] },
+        { shop: "Hono", args: ["run", "hono.js"] },
+        { shop: "handlers of fetch", args: ["run", "plain.js"] },
+      ],
+    },
+    {
+      name: "deno",
+      version: "2.9.6",
+      program: `node_modules/deno/deno${process.platform === "win32" ? ".exe" : ""}`,
+      shops: [
+        { shop: "Express", args: ["run", ...allowed, "shop.js"] },
+        { shop: "Hono", args: [...served, "hono.js"] },
+        { shop: "handlers of fetch", args: [...served, "plain.js"] },
+      ],
+    },
+  ] as const;
+
+  const shops = runtimes.flatMap(({ shops, ...runtime }) =>
+    shops.map((shop) => ({ ...runtime, ...shop })),
+  );
+  const projects = new Map<string, Promise<Project>>();
+
+  /** A project with the shops and this runtime, which is installed once. */
+  function projectOf({ name, version, program }: (typeof shops)[number]): Promise<Project> {
+    const install = async () => {
+      const packages = {
+        ...ownVersions("express", "hono", "ioredis"),
+        ...(name === "node" ? {} : { [name]: version }),
+      };
+      // Their install scripts put the program of this platform in its place.
+      const manifest = { type: "module", packages, scripts: true } as const;
+      const project = await consumers.installRecipe(["shop", "fetch"], manifest, name);
+      const asked = await promisify(execFile)(resolve(project.folder, program), ["--version"]);
+      // No Node under another name.
+      expect(asked.stdout).toContain(version);
+      return project;
+    };
+    const installed = projects.get(name) ?? install();
+    projects.set(name, installed);
+    return installed;
+  }
+
+  describe.each(shops)("on $name, $shop:", (row) => {
+    let command: Command;
+    beforeAll(async () => {
+      const { folder } = await projectOf(row);
+      command = { program: resolve(folder, row.program), args: row.args, folder };
+    });
+
+    test("a shop places one order of two clicks", async () => {
+      expect.hasAssertions();
+      await withShop(command, expectOneOrder);
+    });
+
+    test("a shop keeps the lock after the client has left, until the handler is done", async () => {
+      expect.hasAssertions();
+      await withShop(command, expectHeldUntilDone);
+    });
+
+    test.skipIf(row.shop === "Express")("a stream is over when its reader leaves", async () => {
+      expect.hasAssertions();
+      await withShop(command, expectHeldWhileRead);
+    });
+
+    test("an order goes through whose reply from Redis is lost, and leaves no lock", async () => {
+      const proxy = await startProxy(sharedRedisPort());
+      const play: Parameters<typeof withShop>[1] = async (shop, bank) => {
+        const user = freshUser();
+        const lost = proxy.loseReplyOnce(isAcquire);
+        expect((await shop.order(user)).status).toBe(201);
+        await lost;
+        expect(bank.charges).toBe(1);
+        await untilFree(shop, user);
+      };
+      await withShop(command, play, proxy.port).finally(() => proxy.stop());
+    });
+
+    test("a Redis that is away is a 503, and an order when it is back", async () => {
+      const proxy = await startProxy(sharedRedisPort());
+      const play: Parameters<typeof withShop>[1] = async (shop, bank) => {
+        await proxy.refuse(true);
+        proxy.resetAll();
+        const user = freshUser();
+        const refused = await shop.order(user);
+        expect(refused.status).toBe(503);
+        expect(await refused.json()).toMatchObject({ code: "submit_unavailable" });
+        expect(bank.charges).toBe(0);
+        await proxy.refuse(false);
+        const placed = async () => (await shop.order(user)).status === 201;
+        await until(placed, { what: "an order", everyMs: 50 });
+      };
+      await withShop(command, play, proxy.port).finally(() => proxy.stop());
+    });
+  });
+});
