@@ -1,12 +1,12 @@
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
-import { openDatabase } from "../shop/database.ts";
-import { Payments } from "../shop/payments.ts";
 import { openStore } from "../store.ts";
 import { lockOn } from "./lock-on.ts";
 import type { MakeServer } from "./serve.ts";
 import { drain } from "./servers.ts";
 import { lentDatabase } from "./shared-database.ts";
+import { openDatabase } from "./shop/database.ts";
+import { Payments } from "./shop/payments.ts";
 
 /** One of the shop's servers, in a process that the demo started. */
 export async function serveChild(makeServer: MakeServer): Promise<void> {

@@ -1,8 +1,8 @@
 import type { ServerResponse } from "node:http";
-import { cartOf, refillCart, total } from "../shop/carts.ts";
-import type { Database } from "../shop/database.ts";
-import { shopPage } from "../shop/pages.ts";
 import type { Part } from "./front.ts";
+import { cartOf, refillCart, total } from "./shop/carts.ts";
+import type { Database } from "./shop/database.ts";
+import { shopPage } from "./shop/pages.ts";
 
 /** A customer of the forms; a shop would have signed somebody in. */
 const user = "ada";

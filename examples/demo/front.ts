@@ -6,12 +6,12 @@ import {
   type ServerResponse,
 } from "node:http";
 import type { SubmitLock } from "submit-lock";
-import type { PaymentProvider } from "../payments/provider.ts";
-import type { Database } from "../shop/database.ts";
 import { controls } from "./controls.ts";
 import { formPages } from "./form-pages.ts";
+import type { PaymentProvider } from "./payments/provider.ts";
 import type { RedisLine } from "./redis-line.ts";
 import type { ShopServer } from "./servers.ts";
+import type { Database } from "./shop/database.ts";
 import { staticPage } from "./static-page.ts";
 
 export interface Demo {

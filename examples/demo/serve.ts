@@ -1,19 +1,19 @@
 import { once } from "node:events";
 import type { Server } from "node:http";
 import type { SubmitLock } from "submit-lock";
-import { PaymentProvider } from "../payments/provider.ts";
-import { openDatabase } from "../shop/database.ts";
-import { Payments } from "../shop/payments.ts";
-import type { Shop } from "../shop/place-order.ts";
 import { openStore } from "../store.ts";
 import { serveChild } from "./child.ts";
 import { createFront } from "./front.ts";
 import { listen, portFrom } from "./listen.ts";
 import { lockOn } from "./lock-on.ts";
 import { findRedis } from "./own-redis.ts";
+import { PaymentProvider } from "./payments/provider.ts";
 import { play } from "./play.ts";
 import { RedisLine } from "./redis-line.ts";
 import { drain, type ShopServer, startHere, startProcess } from "./servers.ts";
+import { openDatabase } from "./shop/database.ts";
+import { Payments } from "./shop/payments.ts";
+import type { Shop } from "./shop/place-order.ts";
 
 export type MakeServer = (shop: Shop, lock: SubmitLock) => Server;
 

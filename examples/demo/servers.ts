@@ -2,8 +2,8 @@ import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import type { Database } from "../shop/database.ts";
 import { lendDatabase } from "./shared-database.ts";
+import type { Database } from "./shop/database.ts";
 
 /** A server of the shop that the front hands requests to. */
 export interface ShopServer {

@@ -1,5 +1,5 @@
 import type { ChildProcess } from "node:child_process";
-import type { Database, Sql } from "../shop/database.ts";
+import type { Database, Sql } from "./shop/database.ts";
 
 /** What a server process asks of the process that has the embedded database. */
 interface Asked {

@@ -10,13 +10,13 @@ const types: Record<string, string> = {
   "status.js": "text/javascript; charset=utf-8",
 };
 
-/** The files of examples/page, as they are. */
+/** The files of examples/demo/page, as they are. */
 export const staticPage: Part = async (req, res, { pathname }) => {
   const name = pathname === "/" ? "index.html" : pathname.slice("/page/".length);
   const type = types[name];
   if (req.method !== "GET" || type === undefined) return false;
   if (pathname !== "/" && !pathname.startsWith("/page/")) return false;
-  const content = await readFile(new URL(`../page/${name}`, import.meta.url));
+  const content = await readFile(new URL(`./page/${name}`, import.meta.url));
   res.writeHead(200, { "Content-Type": type, "Cache-Control": "no-cache" }).end(content);
   return true;
 };

@@ -1,10 +1,10 @@
-// The same checkout on Koa: `npm run build`, then `npx tsx examples/koa-checkout.ts`.
+// The same checkout on Koa: `npm run build`, then `npx tsx examples/demo/koa.ts`.
 import { createServer } from "node:http";
 import { bodyParser } from "@koa/bodyparser";
 import Router from "@koa/router";
 import Koa, { type Context } from "koa";
 import { type Problem, submitGuard } from "submit-lock/koa";
-import { serve } from "./demo/serve.ts";
+import { serve } from "./serve.ts";
 import { refillCart, seenCart, submissionOf, viewOf } from "./shop/carts.ts";
 import { signedIn, userOf } from "./shop/customers.ts";
 import { answerTo } from "./shop/errors.ts";

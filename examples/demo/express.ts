@@ -2,7 +2,7 @@
 import { createServer } from "node:http";
 import express, { type NextFunction, type Request, type Response } from "express";
 import { type Problem, submitGuard } from "submit-lock/express";
-import { serve } from "./demo/serve.ts";
+import { serve } from "./serve.ts";
 import { refillCart, seenCart, submissionOf, viewOf } from "./shop/carts.ts";
 import { signedIn, userOf } from "./shop/customers.ts";
 import { answerTo } from "./shop/errors.ts";

@@ -1,0 +1,57 @@
+// A checkout on Fastify: `npm run example fastify`. Copy it, and put your session and your order in.
+import { randomUUID } from "node:crypto";
+import { setTimeout } from "node:timers/promises";
+import { PGlite } from "@electric-sql/pglite";
+import cookie from "@fastify/cookie";
+import formbody from "@fastify/formbody";
+import Fastify, { type FastifyReply, type FastifyRequest } from "fastify";
+import { Redis } from "ioredis";
+import { MemoryStore, RedisStore, SubmitLock } from "submit-lock";
+import { submitGuard } from "submit-lock/fastify";
+
+// Without REDIS_URL the locks are in this process: enough to try it, not for two processes.
+const url = process.env["REDIS_URL"];
+const lock = new SubmitLock({ store: url ? new RedisStore(new Redis(url)) : new MemoryStore() });
+await lock.check();
+
+const db = new PGlite(); // yours: PostgreSQL
+await db.exec("CREATE TABLE orders (number serial, buyer text, token text, UNIQUE (buyer, token))");
+
+const app = Fastify();
+await app.register(cookie, { secret: randomUUID() }); // yours: a secret
+await app.register(formbody);
+
+const signedIn = ({ cookies }: FastifyRequest) =>
+  app.unsignCookie(cookies["user"] ?? "").value ?? undefined;
+const tokenOf = ({ body }: FastifyRequest) => (body as { token?: string } | undefined)?.token;
+
+const guard = submitGuard({
+  lock,
+  userId: signedIn,
+  idempotency: { submissionId: tokenOf, key: "required", waitMs: 10_000 },
+});
+
+async function placeOrder(request: FastifyRequest, reply: FastifyReply) {
+  await setTimeout(500); // yours: the payment
+  request.submitLease?.signal.throwIfAborted(); // the lock was lost: 503, and no order
+  const { rows } = await db.query<{ number: number }>(
+    `INSERT INTO orders (buyer, token) VALUES ($1, $2)
+     ON CONFLICT (buyer, token) DO UPDATE SET token = excluded.token RETURNING number`,
+    [signedIn(request), request.submission?.id],
+  );
+  return reply.redirect(`/orders/${rows[0]?.number}`, 303);
+}
+
+app.get("/", async (request, reply) => {
+  if (!signedIn(request)) reply.setCookie("user", randomUUID(), { signed: true, httpOnly: true });
+  return reply.type("text/html").send(`<!doctype html><title>Checkout</title>
+    <form method="post" action="/orders">
+    <input type="hidden" name="token" value="${randomUUID()}"><button>Place order</button></form>`);
+});
+app.post("/orders", guard.protect(placeOrder));
+app.get("/orders/:number", async ({ params }) => {
+  return `Order ${Number((params as { number: string }).number)} is placed.`;
+});
+
+const address = await app.listen({ port: Number(process.env["PORT"] ?? 3000), host: "127.0.0.1" });
+console.log(`A shop on Fastify: ${address}`);

@@ -1,0 +1,60 @@
+// A checkout on Hono: `npm run example hono`. Copy it, and put your session and your order in.
+import { randomUUID } from "node:crypto";
+import { setTimeout } from "node:timers/promises";
+import { PGlite } from "@electric-sql/pglite";
+import { serve } from "@hono/node-server";
+import { Hono } from "hono";
+import { setSignedCookie } from "hono/cookie";
+import { parseSigned } from "hono/utils/cookie";
+import { Redis } from "ioredis";
+import { MemoryStore, RedisStore, SubmitLock } from "submit-lock";
+import { leaseOf, submissionOf, submitGuard } from "submit-lock/fetch";
+
+// Without REDIS_URL the locks are in this process: enough to try it, not for two processes.
+const url = process.env["REDIS_URL"];
+const lock = new SubmitLock({ store: url ? new RedisStore(new Redis(url)) : new MemoryStore() });
+await lock.check();
+
+const db = new PGlite(); // yours: PostgreSQL
+await db.exec("CREATE TABLE orders (number serial, buyer text, token text, UNIQUE (buyer, token))");
+
+const secret = randomUUID(); // yours: a secret
+const signedIn = async ({ headers }: Request) =>
+  (await parseSigned(headers.get("cookie") ?? "", secret))["user"] || undefined;
+async function tokenOf(request: Request): Promise<string | undefined> {
+  const form = await request.clone().formData();
+  return form.get("token")?.toString();
+}
+
+const guard = submitGuard({
+  lock,
+  userId: signedIn,
+  idempotency: { submissionId: tokenOf, key: "required", waitMs: 10_000 },
+});
+
+const placeOrder = guard.protect(async (request: Request) => {
+  await setTimeout(500); // yours: the payment
+  leaseOf(request)?.signal.throwIfAborted(); // the lock was lost: 503, and no order
+  const { rows } = await db.query<{ number: number }>(
+    `INSERT INTO orders (buyer, token) VALUES ($1, $2)
+     ON CONFLICT (buyer, token) DO UPDATE SET token = excluded.token RETURNING number`,
+    [await signedIn(request), submissionOf(request)?.id],
+  );
+  return new Response(null, { status: 303, headers: { location: `/orders/${rows[0]?.number}` } });
+});
+
+const app = new Hono();
+app.get("/", async (c) => {
+  // Yours: the sign-in.
+  if (!(await signedIn(c.req.raw))) await setSignedCookie(c, "user", randomUUID(), secret);
+  return c.html(`<!doctype html><title>Checkout</title><form method="post" action="/orders">
+    <input type="hidden" name="token" value="${randomUUID()}"><button>Place order</button></form>`);
+});
+app.post("/orders", (c) => placeOrder(c.req.raw));
+app.get("/orders/:number", (c) => c.text(`Order ${Number(c.req.param("number"))} is placed.`));
+// Hono itself answers 500 to every error, also to a lost lock.
+app.onError((error, c) => c.text("no order", "status" in error ? (error.status as 503) : 500));
+const port = Number(process.env["PORT"] ?? 3000);
+serve({ fetch: app.fetch, port, hostname: "127.0.0.1" }, (at) => {
+  console.log(`A shop on Hono: http://127.0.0.1:${at.port}`);
+});

@@ -1,0 +1,58 @@
+// A checkout on Koa: `npm run example koa`. Copy it, and put your session and your order in.
+import { randomUUID } from "node:crypto";
+import type { AddressInfo } from "node:net";
+import { setTimeout } from "node:timers/promises";
+import { PGlite } from "@electric-sql/pglite";
+import { bodyParser } from "@koa/bodyparser";
+import Router from "@koa/router";
+import { Redis } from "ioredis";
+import Koa, { type Context } from "koa";
+import { MemoryStore, RedisStore, SubmitLock } from "submit-lock";
+import { submitGuard } from "submit-lock/koa";
+
+// Without REDIS_URL the locks are in this process: enough to try it, not for two processes.
+const url = process.env["REDIS_URL"];
+const lock = new SubmitLock({ store: url ? new RedisStore(new Redis(url)) : new MemoryStore() });
+await lock.check();
+
+const db = new PGlite(); // yours: PostgreSQL
+await db.exec("CREATE TABLE orders (number serial, buyer text, token text, UNIQUE (buyer, token))");
+
+const signedIn = (ctx: Context) => ctx.cookies.get("user", { signed: true });
+const tokenOf = (ctx: Context) => (ctx.request.body as { token?: string } | undefined)?.token;
+
+const guard = submitGuard({
+  lock,
+  userId: signedIn,
+  idempotency: { submissionId: tokenOf, key: "required", waitMs: 10_000 },
+});
+
+async function placeOrder(ctx: Context): Promise<void> {
+  await setTimeout(500); // yours: the payment
+  ctx.state["submitLease"]?.signal.throwIfAborted(); // the lock was lost: 503, and no order
+  const { rows } = await db.query<{ number: number }>(
+    `INSERT INTO orders (buyer, token) VALUES ($1, $2)
+     ON CONFLICT (buyer, token) DO UPDATE SET token = excluded.token RETURNING number`,
+    [signedIn(ctx), ctx.state["submission"]?.id],
+  );
+  ctx.redirect(`/orders/${rows[0]?.number}`);
+  ctx.status = 303;
+}
+
+const router = new Router();
+router.get("/", (ctx) => {
+  if (!signedIn(ctx)) ctx.cookies.set("user", randomUUID(), { signed: true }); // yours: the sign-in
+  ctx.body = `<!doctype html><title>Checkout</title><form method="post" action="/orders">
+    <input type="hidden" name="token" value="${randomUUID()}"><button>Place order</button></form>`;
+});
+router.post("/orders", guard, placeOrder);
+router.get("/orders/:number", (ctx) => {
+  ctx.body = `Order ${Number(ctx.params["number"])} is placed.`;
+});
+
+const app = new Koa();
+app.keys = [randomUUID()]; // yours: a secret
+app.use(bodyParser()).use(router.routes()); // the parser in front of the guard
+const server = app.listen(Number(process.env["PORT"] ?? 3000), "127.0.0.1", () => {
+  console.log(`A shop on Koa: http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+});
