@@ -1,15 +1,17 @@
-import { copyFileSync, mkdirSync } from "node:fs";
+import { copyFileSync, mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { type DefaultTheme, defineConfig } from "vitepress";
 import { forgeMarkdown, slugify } from "./markdown.ts";
 import { apiSidebar, type Entry, manualSidebar, ROOT, routeOf } from "./pages.ts";
+import { moved, redirectTo } from "./redirects.ts";
 
 const {
   GITHUB_SERVER_URL: server = "https://github.com",
   GITHUB_REPOSITORY: repository,
   GITHUB_SHA: commit = "main",
-  SITE_BASE: base = "/",
+  SITE_BASE = "/",
 } = process.env;
+const base = SITE_BASE.endsWith("/") ? SITE_BASE : `${SITE_BASE}/`;
 // The repository does not know its address. Without one, links to sources are plain text.
 const address = repository && `${server}/${repository}`;
 const attachments = new Set<string>();
@@ -23,7 +25,7 @@ export default defineConfig({
   title: "submit-lock",
   description: "One user, one order at a time: middleware for Node on a Redis lock.",
   lang: "en",
-  base: base.endsWith("/") ? base : `${base}/`,
+  base,
   head: [["link", { rel: "icon", href: `data:image/svg+xml,${icon}` }]],
   // The pages are where a forge shows them, so that their links and pictures are the same.
   srcDir: "..",
@@ -76,6 +78,14 @@ export default defineConfig({
       const target = join(outDir, routeOf(file));
       mkdirSync(dirname(target), { recursive: true });
       copyFileSync(join(ROOT, file), target);
+    }
+    for (const [from, to] of Object.entries(moved)) {
+      const [page = "", anchor] = to.split("#");
+      const route = routeOf(`docs/${page}`).replace(/\.md$/, ".html");
+      const address = `${base}${route}${anchor === undefined ? "" : `#${anchor}`}`;
+      const target = join(outDir, from.replace(/\.md$/, ".html"));
+      mkdirSync(dirname(target), { recursive: true });
+      writeFileSync(target, redirectTo(address));
     }
   },
 });
