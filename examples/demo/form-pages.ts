@@ -33,6 +33,12 @@ export function formPages({ db }: { readonly db: Database }): Part {
   };
 }
 
+/** The server has put an id into the form: the cart. */
+const protects = `<script type="module">
+  import { protectForm } from "/submit-lock/index.js";
+  protectForm(document.forms[0], { field: "cart" });
+</script>`;
+
 /** A title, and what is below it. */
 type Content = readonly [title: string, body: string];
 
@@ -57,6 +63,7 @@ async function form(db: Database, protection = "once"): Promise<Content> {
       <input type="hidden" name="version" value="${cart.version}">
       <button class="main">Place order</button>
     </form>
+    ${chosen.name === "once" ? protects : ""}
     <p>Protected by ${chosen.text}. Click twice, then try ${others.join(" or ")}.</p>`,
   ];
 }
@@ -99,6 +106,6 @@ function send(res: ServerResponse, [title, body]: Content): void {
     "Cache-Control": "private, no-cache",
     "Set-Cookie": `session=token-of-${user}; Path=/; HttpOnly; SameSite=Lax`,
   });
-  const more = `<p class="soft">This page works without JavaScript. <a href="/">The page with a time axis</a></p>`;
+  const more = `<p class="soft">This page also works without JavaScript. <a href="/">The page with a time axis</a></p>`;
   res.end(shopPage(title, body + more));
 }

@@ -1,22 +1,24 @@
 import { readFile } from "node:fs/promises";
 import type { Part } from "./front.ts";
 
-const types: Record<string, string> = {
-  "index.html": "text/html; charset=utf-8",
-  "page.css": "text/css; charset=utf-8",
-  "page.js": "text/javascript; charset=utf-8",
-  "submits.js": "text/javascript; charset=utf-8",
-  "words.js": "text/javascript; charset=utf-8",
-  "status.js": "text/javascript; charset=utf-8",
+const folders: Record<string, string> = {
+  page: new URL("./page/", import.meta.url).href,
+  "submit-lock": import.meta.resolve("submit-lock/browser"),
 };
+const types: Record<string, string> = { html: "html", css: "css", js: "javascript" };
 
-/** The files of examples/demo/page, as they are. */
+/** The files of examples/demo/page and of `submit-lock/browser`, as they are. */
 export const staticPage: Part = async (req, res, { pathname }) => {
-  const name = pathname === "/" ? "index.html" : pathname.slice("/page/".length);
-  const type = types[name];
-  if (req.method !== "GET" || type === undefined) return false;
-  if (pathname !== "/" && !pathname.startsWith("/page/")) return false;
-  const content = await readFile(new URL(`./page/${name}`, import.meta.url));
-  res.writeHead(200, { "Content-Type": type, "Cache-Control": "no-cache" }).end(content);
+  const path = pathname === "/" ? "/page/index.html" : pathname;
+  const [, folder = "", name = "", ending = ""] =
+    /^\/(page|submit-lock)\/([\w-]+\.(html|css|js))$/.exec(path) ?? [];
+  if (req.method !== "GET" || name === "") return false;
+  const content = await readFile(new URL(name, folders[folder])).catch(() => undefined);
+  if (content === undefined) return false;
+  const head = {
+    "Content-Type": `text/${types[ending]}; charset=utf-8`,
+    "Cache-Control": "no-cache",
+  };
+  res.writeHead(200, head).end(content);
   return true;
 };

@@ -34,6 +34,7 @@ async function showCart(method = "GET") {
 
 async function newCart() {
   clear();
+  wantsTwo = false;
   note = "";
   say({ text: "A new cart." });
   await showCart("PUT");
@@ -95,12 +96,13 @@ function revealSoon() {
   revealing = setTimeout(reveal, revealAfterMs);
 }
 
-/** Asks until it is told what became of the order. */
-async function retry() {
-  for (let times = 1; times <= 30; times++) {
-    const { status, retryAfter } = await click({ label: `retry ${times}` });
+/** A customer clicks until the order is placed or refused. `submitOnce` does that for them. */
+async function untilAnswered(answer) {
+  for (let clicks = 1; clicks < 30; clicks++) {
+    const { status } = await answer;
     if (status !== 0 && status !== 409 && status < 500) return;
-    await sleep(Math.max(500, 1_000 * (retryAfter ?? 0)));
+    await sleep(1_000);
+    answer = click();
   }
 }
 
@@ -146,7 +148,7 @@ const scenes = {
     const leaving = new AbortController();
     setTimeout(() => leaving.abort(), 300);
     await click({ signal: leaving.signal });
-    await retry();
+    await untilAnswered(click());
   },
   async late() {
     await newCart();
@@ -175,8 +177,7 @@ const scenes = {
     const first = click();
     await sleep(400);
     await tell("kill");
-    await first;
-    await retry();
+    await untilAnswered(first);
   },
 };
 const buttons = {
@@ -192,15 +193,35 @@ const buttons = {
     return play(repeats);
   },
 };
+for (const id of Object.keys(scenes)) buttons[id] = () => play(id);
 
-function play(scene) {
-  repeats = scene;
-  reveal();
-  return scenes[scene]();
+/** Two scenes at once would be mixed on the axis. */
+let isPlaying = false;
+function setPlaying(is) {
+  isPlaying = is;
+  at("protection").disabled = is;
+  at("user").disabled = is;
+  // Not `disabled`, which would take the focus away.
+  for (const id of Object.keys(buttons)) at(id).ariaDisabled = is && !isSwitch(id);
 }
 
-for (const id of Object.keys(scenes)) at(id).addEventListener("click", () => play(id));
-for (const [id, press] of Object.entries(buttons)) at(id).addEventListener("click", () => press());
+/** What is broken behind the shop may also change in the middle of a scene. */
+const isSwitch = (id) => at(id).ariaPressed !== null;
+
+async function play(scene) {
+  setPlaying(true);
+  repeats = scene;
+  reveal();
+  try {
+    await scenes[scene]();
+  } finally {
+    setPlaying(false);
+  }
+}
+
+for (const [id, press] of Object.entries(buttons)) {
+  at(id).addEventListener("click", () => (isPlaying && !isSwitch(id) ? undefined : press()));
+}
 at("user").addEventListener("change", () => showCart().then(clear));
 at("protection").addEventListener("change", newCart);
 

@@ -1,5 +1,6 @@
 // The submits of this page, each a bar on one time axis.
-import { kindOf, rowWords } from "./words.js";
+import { submitOnce } from "submit-lock/browser";
+import { kindOf, rowWords, waitWords } from "./words.js";
 
 const at = (id) => document.getElementById(id);
 const paths = { nothing: "/nothing/orders", lock: "/lock/orders", once: "/orders" };
@@ -26,7 +27,7 @@ export function onSettled(callback) {
   settled = callback;
 }
 
-/** The answers on the axis, each with its `kind` and its `order`. */
+/** The answers on the axis, each with its `kind`, its `order` and what it `waited` for. */
 export const answers = () =>
   [...rows.values()].map(({ row }) => row).filter(({ endMs }) => endMs !== undefined);
 
@@ -41,48 +42,64 @@ export function clear() {
 /**
  * One submission of the cart that the customer saw.
  *
- * @returns `{ status, retryAfter, order, isReplay }`; status 0 where there was no answer.
+ * @returns `{ status, code, order, isReplay }`; status 0 where there was no answer.
  */
 export async function submit({ protection, token, seen, signal, label }) {
   const lastEnd = Math.max(0, ...[...rows.values()].map(({ row }) => row.endMs ?? Infinity));
   if (rows.size > 0 && now() - lastEnd > idleMs) clear();
   const id = crypto.randomUUID();
-  const row = { id, cart: seen.cart, label: label ?? `click ${++shown}`, startMs: now() };
+  const waited = [];
+  const row = { id, cart: seen.cart, label: label ?? `click ${++shown}`, startMs: now(), waited };
   publish(row);
-  const answer = await ask({ protection, token, seen, signal });
+  const onWaiting = ({ reason }) => {
+    waited.push(reason);
+    publish(row);
+  };
+  const answer = await ask({ protection, token, seen, signal, onWaiting });
   publish({ ...row, endMs: now(), ...told(answer, seen.cart) });
   return answer;
 }
 
-async function ask({ protection, token, seen, signal }) {
+async function ask({ protection, token, seen, signal, onWaiting }) {
+  const { cart, version } = seen;
+  // `fetch` ignores `init.once`.
+  const send = protection === "once" ? submitOnce : fetch;
   try {
-    const response = await fetch(paths[protection], {
+    const response = await send(paths[protection], {
       method: "POST",
       headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
-      body: JSON.stringify({ cart: seen.cart, version: seen.version }),
+      body: JSON.stringify({ cart, version }),
       signal,
+      once: { name: `cart:${cart}`, id: `${cart}:${version}`, onWaiting },
     });
-    const body = await response.json().catch(() => ({}));
-    return {
-      status: response.status,
-      code: body.code,
-      order: body.number,
-      isReplay: response.headers.get("idempotent-replayed") === "true",
-      retryAfter: Number(response.headers.get("retry-after") ?? 0),
-    };
-  } catch {
-    return { status: 0, code: signal?.aborted ? "went away" : "no answer" };
+    return await read(response);
+  } catch (error) {
+    if (signal?.aborted) return { status: 0, code: "went away" };
+    // `submitOnce` has given up, and has kept the last answer.
+    if (error.cause instanceof Response) return await read(error.cause);
+    return { status: 0, code: "no answer" };
   }
 }
 
+async function read(response) {
+  const body = await response.json().catch(() => ({}));
+  return {
+    status: response.status,
+    code: body.code,
+    order: body.number,
+    isReplay: response.headers.get("idempotent-replayed") === "true",
+  };
+}
+
 function told(answer, cart) {
-  const { status, code, order, isReplay } = answer;
-  const kind = kindOf(answer);
+  const { status, code, order } = answer;
+  const placed = answers().filter((other) => other.kind === "placed" && other.cart === cart);
+  // Clicks of one page share a request, and get its answer one after the other.
+  const isReplay = answer.isReplay || placed.some((other) => other.order === order);
+  const kind = kindOf({ ...answer, isReplay });
   // Nothing came back that would have a code.
   const codes = status === 0 ? "" : `${status}${code === undefined ? "" : ` ${code}`}, `;
-  const isSurplus =
-    kind === "placed" &&
-    answers().some((other) => other.kind === kind && other.cart === cart && other.order !== order);
+  const isSurplus = kind === "placed" && placed.length > 0;
   const words = rowWords(isSurplus ? "surplus" : kind, order);
   const isBad = isSurplus || status >= 500 || kind === "no answer";
   const tone = isBad ? "bad" : status >= 400 ? "wait" : status > 0 ? "good" : "";
@@ -95,6 +112,8 @@ function publish(row) {
 }
 
 function show(row) {
+  // It began before the axis was cleared.
+  if (row.endMs !== undefined && !rows.has(row.id)) return;
   if (rows.size === 0) since = row.startMs;
   since = Math.min(since, row.startMs);
   const li = rows.get(row.id)?.li ?? newLine(row);
@@ -102,7 +121,7 @@ function show(row) {
   const [, track, answer] = li.children;
   li.className = row.tone ?? "";
   track.firstChild.className = `bar ${row.endMs === undefined ? "waiting" : ""} ${row.isReplay ? "again" : ""}`;
-  if (row.endMs === undefined) answer.textContent = "…";
+  if (row.endMs === undefined) answer.textContent = waitWords(row.waited);
   else showAnswer(answer, row);
   showLegend();
   draw();
@@ -118,7 +137,7 @@ function showAnswer(answer, { words, codes, startMs, endMs }) {
 
 function showLegend() {
   const hatched = answers().some(({ isReplay }) => isReplay);
-  const text = `A bar is a request, from the click to its answer.${hatched ? " A hatched bar got the answer of an earlier one." : ""}`;
+  const text = `A bar lasts from a click to its answer.${hatched ? " A hatched bar got the answer of an earlier one." : ""}`;
   if (at("legend").textContent !== text) at("legend").textContent = text;
   at("legend").hidden = false;
 }

@@ -31,6 +31,14 @@ const kinds = {
   order_stopped: { row: () => "stopped: its lock was lost", why: "because its lock was lost" },
 };
 
+/** What the row of a click says while `submitOnce` waits, by the reason. */
+const waits = {
+  network: "no answer yet, asks again …",
+  in_flight: "the order is under way, asks again …",
+  unavailable: "refused for now, asks again …",
+};
+export const waitWords = (reasons) => waits[reasons.at(-1)] ?? "…";
+
 export function kindOf({ status, code, order, isReplay }) {
   // The load balancer says so, which knows no codes.
   if (status === 502) return "no server";
@@ -73,7 +81,11 @@ export function storyOf(rows, { tone, charges, protection }) {
   const [placed, again] = [of("placed"), of("again")];
   const told = [];
   if (of("went away").length > 0) told.push("The customer left before the answer came.");
-  if (of("no answer").length > 0) told.push("The connection broke before the answer came.");
+  const waited = rows.flatMap((row) => row.waited);
+  if (of("no answer").length > 0 || waited.includes("network")) {
+    told.push("The connection broke before the answer came.");
+  }
+  if (waited.length > 0) told.push("The page waited, and asked again by itself.");
   if (of("no server").length > 0) told.push("For a while no server was up.");
   if (placed.length === 1) told.push(`One click placed order ${placed[0].order}.`);
   if (placed.length > 1) told.push(`${clicks(placed.length)} placed an order each.`);
