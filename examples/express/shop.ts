@@ -2,6 +2,7 @@
 import { randomUUID } from "node:crypto";
 import type { AddressInfo } from "node:net";
 import { setTimeout } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
 import { PGlite } from "@electric-sql/pglite";
 import express, { type Request, type Response } from "express";
 import session from "express-session";
@@ -19,14 +20,13 @@ declare module "express-session" {
 const url = process.env["REDIS_URL"];
 const lock = new SubmitLock({ store: url ? new RedisStore(new Redis(url)) : new MemoryStore() });
 await lock.check();
-
 const db = new PGlite(); // yours: PostgreSQL
 await db.exec("CREATE TABLE orders (number serial, buyer text, token text, UNIQUE (buyer, token))");
 
 const guard = submitGuard({
   lock,
   userId: (req: Request) => req.session.userId,
-  idempotency: { submissionId: (req) => req.body?.token, key: "required", waitMs: 10_000 },
+  idempotency: { submissionId: (req) => req.body?.submissionId, key: "required", waitMs: 10_000 },
 });
 
 async function placeOrder(req: Request, res: Response): Promise<void> {
@@ -41,19 +41,19 @@ async function placeOrder(req: Request, res: Response): Promise<void> {
 }
 
 const app = express();
+const browser = new URL(".", import.meta.resolve("submit-lock/browser"));
+app.use("/browser", express.static(fileURLToPath(browser)));
 app.use(session({ secret: randomUUID(), resave: false, saveUninitialized: false }));
 app.use(express.urlencoded({ extended: false })); // in front of the guard, which reads req.body
-
 app.get("/", (req, res) => {
   req.session.userId ??= randomUUID(); // yours: the sign-in
-  res.send(`<!doctype html><title>Checkout</title><form method="post" action="/orders">
-    <input type="hidden" name="token" value="${randomUUID()}"><button>Place order</button></form>`);
+  res.send(`<!doctype html><html lang="en"><title>Checkout</title><script type="module">
+    import { protectForm } from "/browser/index.js"; protectForm(document.forms[0]);</script>
+    <main><h1>Your cart</h1><form method="post" action="/orders"><button>Place order</button>
+    <input type="hidden" name="submissionId" value="${randomUUID()}"></form></main>`);
 });
 app.post("/orders", guard.protect(placeOrder));
-app.get(
-  "/orders/:number",
-  (req, res) => void res.send(`Order ${Number(req.params.number)} is placed.`),
-);
+app.get("/orders/:id", ({ params }, res) => void res.send(`Order ${Number(params.id)} is placed.`));
 
 const server = app.listen(Number(process.env["PORT"] ?? 3000), "127.0.0.1", () => {
   console.log(`A shop on Express: http://127.0.0.1:${(server.address() as AddressInfo).port}`);

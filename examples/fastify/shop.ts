@@ -1,5 +1,6 @@
 // A checkout on Fastify: `npm run example fastify`. Copy it, and put your session and your order in.
 import { randomUUID } from "node:crypto";
+import { readFile } from "node:fs/promises";
 import { setTimeout } from "node:timers/promises";
 import { PGlite } from "@electric-sql/pglite";
 import cookie from "@fastify/cookie";
@@ -13,7 +14,6 @@ import { submitGuard } from "submit-lock/fastify";
 const url = process.env["REDIS_URL"];
 const lock = new SubmitLock({ store: url ? new RedisStore(new Redis(url)) : new MemoryStore() });
 await lock.check();
-
 const db = new PGlite(); // yours: PostgreSQL
 await db.exec("CREATE TABLE orders (number serial, buyer text, token text, UNIQUE (buyer, token))");
 
@@ -23,13 +23,10 @@ await app.register(formbody);
 
 const signedIn = ({ cookies }: FastifyRequest) =>
   app.unsignCookie(cookies["user"] ?? "").value ?? undefined;
-const tokenOf = ({ body }: FastifyRequest) => (body as { token?: string } | undefined)?.token;
+const tokenOf = ({ body }: FastifyRequest) => Object(body).submissionId;
 
-const guard = submitGuard({
-  lock,
-  userId: signedIn,
-  idempotency: { submissionId: tokenOf, key: "required", waitMs: 10_000 },
-});
+const idempotency = { submissionId: tokenOf, key: "required", waitMs: 10_000 } as const;
+const guard = submitGuard({ lock, userId: signedIn, idempotency });
 
 async function placeOrder(request: FastifyRequest, reply: FastifyReply) {
   await setTimeout(500); // yours: the payment
@@ -44,9 +41,15 @@ async function placeOrder(request: FastifyRequest, reply: FastifyReply) {
 
 app.get("/", async (request, reply) => {
   if (!signedIn(request)) reply.setCookie("user", randomUUID(), { signed: true, httpOnly: true });
-  return reply.type("text/html").send(`<!doctype html><title>Checkout</title>
-    <form method="post" action="/orders">
-    <input type="hidden" name="token" value="${randomUUID()}"><button>Place order</button></form>`);
+  return reply.type("text/html").send(`<!doctype html><html lang="en"><title>Checkout</title>
+    <script type="module">import { protectForm } from "/browser/index.js";
+    protectForm(document.forms[0]);</script>
+    <main><h1>Your cart</h1><form method="post" action="/orders"><button>Place order</button>
+    <input type="hidden" name="submissionId" value="${randomUUID()}"></form></main>`);
+});
+app.get("/browser/:file(^[\\w-]+\\.js$)", async ({ params }, reply) => {
+  const file = new URL(Object(params).file, import.meta.resolve("submit-lock/browser"));
+  return reply.type("text/javascript").send(await readFile(file));
 });
 app.post("/orders", guard.protect(placeOrder));
 app.get("/orders/:number", async ({ params }) => {

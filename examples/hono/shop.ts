@@ -1,5 +1,6 @@
 // A checkout on Hono: `npm run example hono`. Copy it, and put your session and your order in.
 import { randomUUID } from "node:crypto";
+import { readFile } from "node:fs/promises";
 import { setTimeout } from "node:timers/promises";
 import { PGlite } from "@electric-sql/pglite";
 import { serve } from "@hono/node-server";
@@ -14,23 +15,16 @@ import { leaseOf, submissionOf, submitGuard } from "submit-lock/fetch";
 const url = process.env["REDIS_URL"];
 const lock = new SubmitLock({ store: url ? new RedisStore(new Redis(url)) : new MemoryStore() });
 await lock.check();
-
 const db = new PGlite(); // yours: PostgreSQL
 await db.exec("CREATE TABLE orders (number serial, buyer text, token text, UNIQUE (buyer, token))");
 
 const secret = randomUUID(); // yours: a secret
 const signedIn = async ({ headers }: Request) =>
   (await parseSigned(headers.get("cookie") ?? "", secret))["user"] || undefined;
-async function tokenOf(request: Request): Promise<string | undefined> {
-  const form = await request.clone().formData();
-  return form.get("token")?.toString();
-}
-
-const guard = submitGuard({
-  lock,
-  userId: signedIn,
-  idempotency: { submissionId: tokenOf, key: "required", waitMs: 10_000 },
-});
+const tokenOf = async (request: Request) =>
+  (await request.clone().formData()).get("submissionId")?.toString();
+const idempotency = { submissionId: tokenOf, key: "required", waitMs: 10_000 } as const;
+const guard = submitGuard({ lock, userId: signedIn, idempotency });
 
 const placeOrder = guard.protect(async (request: Request) => {
   await setTimeout(500); // yours: the payment
@@ -47,8 +41,14 @@ const app = new Hono();
 app.get("/", async (c) => {
   // Yours: the sign-in.
   if (!(await signedIn(c.req.raw))) await setSignedCookie(c, "user", randomUUID(), secret);
-  return c.html(`<!doctype html><title>Checkout</title><form method="post" action="/orders">
-    <input type="hidden" name="token" value="${randomUUID()}"><button>Place order</button></form>`);
+  return c.html(`<!doctype html><html lang="en"><title>Checkout</title><script type="module">
+    import { protectForm } from "/browser/index.js"; protectForm(document.forms[0]);</script>
+    <main><h1>Your cart</h1><form method="post" action="/orders"><button>Place order</button>
+    <input type="hidden" name="submissionId" value="${randomUUID()}"></form></main>`);
+});
+app.get("/browser/:file{[\\w-]+\\.js}", async (c) => {
+  const file = new URL(c.req.param("file"), import.meta.resolve("submit-lock/browser"));
+  return c.body(await readFile(file), 200, { "content-type": "text/javascript" });
 });
 app.post("/orders", (c) => placeOrder(c.req.raw));
 app.get("/orders/:number", (c) => c.text(`Order ${Number(c.req.param("number"))} is placed.`));

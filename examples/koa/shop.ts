@@ -1,5 +1,6 @@
 // A checkout on Koa: `npm run example koa`. Copy it, and put your session and your order in.
 import { randomUUID } from "node:crypto";
+import { readFile } from "node:fs/promises";
 import type { AddressInfo } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import { PGlite } from "@electric-sql/pglite";
@@ -14,18 +15,13 @@ import { submitGuard } from "submit-lock/koa";
 const url = process.env["REDIS_URL"];
 const lock = new SubmitLock({ store: url ? new RedisStore(new Redis(url)) : new MemoryStore() });
 await lock.check();
-
 const db = new PGlite(); // yours: PostgreSQL
 await db.exec("CREATE TABLE orders (number serial, buyer text, token text, UNIQUE (buyer, token))");
 
 const signedIn = (ctx: Context) => ctx.cookies.get("user", { signed: true });
-const tokenOf = (ctx: Context) => (ctx.request.body as { token?: string } | undefined)?.token;
-
-const guard = submitGuard({
-  lock,
-  userId: signedIn,
-  idempotency: { submissionId: tokenOf, key: "required", waitMs: 10_000 },
-});
+const tokenOf = (ctx: Context) => Object(ctx.request.body).submissionId;
+const idempotency = { submissionId: tokenOf, key: "required", waitMs: 10_000 } as const;
+const guard = submitGuard({ lock, userId: signedIn, idempotency });
 
 async function placeOrder(ctx: Context): Promise<void> {
   await setTimeout(500); // yours: the payment
@@ -39,17 +35,23 @@ async function placeOrder(ctx: Context): Promise<void> {
   ctx.status = 303;
 }
 
+const browser = import.meta.resolve("submit-lock/browser");
 const router = new Router();
 router.get("/", (ctx) => {
   if (!signedIn(ctx)) ctx.cookies.set("user", randomUUID(), { signed: true }); // yours: the sign-in
-  ctx.body = `<!doctype html><title>Checkout</title><form method="post" action="/orders">
-    <input type="hidden" name="token" value="${randomUUID()}"><button>Place order</button></form>`;
+  ctx.body = `<!doctype html><html lang="en"><title>Checkout</title><script type="module">
+    import { protectForm } from "/browser/index.js"; protectForm(document.forms[0]);</script>
+    <main><h1>Your cart</h1><form method="post" action="/orders"><button>Place order</button>
+    <input type="hidden" name="submissionId" value="${randomUUID()}"></form></main>`;
+});
+router.get(/^\/browser\/([\w-]+\.js)$/, async (ctx) => {
+  ctx.type = "js";
+  ctx.body = await readFile(new URL(`${ctx.captures?.[0]}`, browser));
 });
 router.post("/orders", guard, placeOrder);
 router.get("/orders/:number", (ctx) => {
   ctx.body = `Order ${Number(ctx.params["number"])} is placed.`;
 });
-
 const app = new Koa();
 app.keys = [randomUUID()]; // yours: a secret
 app.use(bodyParser()).use(router.routes()); // the parser in front of the guard

@@ -12,9 +12,9 @@ const shops = ["express", "koa", "fastify", "hono"];
 async function customerOf(url: string) {
   const agent = supertest.agent(url);
   const page = await agent.get("/");
-  const token = /name="token" value="([^"]+)"/.exec(page.text)?.[1] as string;
+  const token = /name="submissionId" value="([^"]+)"/.exec(page.text)?.[1] as string;
   const click = async (id = token) => {
-    const answer = await agent.post("/orders").type("form").send({ token: id }).redirects(0);
+    const answer = await agent.post("/orders").type("form").send({ submissionId: id }).redirects(0);
     return { status: answer.status, order: answer.headers["location"] as string | undefined };
   };
   return { agent, token, click };
@@ -42,7 +42,7 @@ describe.concurrent.each(shops)("the shop to copy on %s", { timeout: 120_000 }, 
         await supertest(url as string)
           .post("/orders")
           .type("form")
-          .send({ token })
+          .send({ submissionId: token })
       ).status,
     ).toBe(401);
     expect((await agent.post("/orders").type("form").send({ other: 1 })).status).toBe(400);

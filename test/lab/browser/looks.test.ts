@@ -1,10 +1,9 @@
-import axe from "axe-core";
 import type { BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { problemOf, type RefusalReason } from "../../../src/http/refusals.ts";
 import { until } from "../../support/until.ts";
 import { type RunningDemo, startChromium, startDemo } from "./chromium.ts";
-import { Visitor } from "./visitor.ts";
+import { objections, Visitor } from "./visitor.ts";
 
 let demo: RunningDemo;
 beforeAll(async () => {
@@ -13,13 +12,6 @@ beforeAll(async () => {
 afterAll(async () => {
   expect(await demo?.end(), demo?.output()).toBe(0);
 });
-
-/** What axe objects to, by its rule, with the elements. */
-async function objections(page: Page): Promise<string[]> {
-  await page.addScriptTag({ content: axe.source });
-  const { violations } = (await page.evaluate("axe.run()")) as axe.AxeResults;
-  return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
-}
 
 describe.each([
   ["light", 1_000, 900],

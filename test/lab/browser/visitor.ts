@@ -1,3 +1,4 @@
+import axe from "axe-core";
 import type { BrowserContext, Page } from "playwright-core";
 import { expect } from "vitest";
 import { until } from "../../support/until.ts";
@@ -5,6 +6,13 @@ import { until } from "../../support/until.ts";
 /** Where an answer of the page is an error that the page is about. */
 const expected =
   /status of (409|422|5\d\d)|ERR_(EMPTY_RESPONSE|CONNECTION_RESET|FAILED|INCOMPLETE)/;
+
+/** What axe objects to, by its rule, with the elements. */
+export async function objections(page: Page): Promise<string[]> {
+  await page.addScriptTag({ content: axe.source });
+  const { violations } = (await page.evaluate("axe.run()")) as axe.AxeResults;
+  return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
+}
 
 /** Somebody at the page, who notices every error of its console. */
 export class Visitor {
@@ -68,7 +76,7 @@ export class Visitor {
     };
     const isThere = async () => {
       const all = await read();
-      return all.length >= count && !all.includes("…");
+      return all.length >= count && !all.some((text) => text.endsWith("…"));
     };
     await until(isThere, { what: `${count} answers`, boundMs: 60_000, everyMs: 50 });
     return await read();
