@@ -12,6 +12,7 @@ const PEERS = ownVersions("express", "koa", "fastify", "ioredis", "redis", "@ope
 const EVERYTHING = {
   ...PEERS,
   ...ownVersions("@types/express", "@types/koa", "@types/node", "typescript"),
+  "typescript-6.0": "npm:typescript@6.0.3",
   "typescript-5.9": "npm:typescript@5.9.3",
   "typescript-5.0": "npm:typescript@5.0.4",
 };
@@ -115,22 +116,29 @@ describe("a TypeScript project", () => {
     bundler: ["--module", "esnext", "--moduleResolution", "bundler"],
   };
 
+  const tsc = (compiler: string, ...args: string[]): Promise<string> =>
+    project.node([join("node_modules", compiler, "bin", "tsc"), ...args]);
+
+  const compilers = ["typescript-5.0", "typescript-5.9", "typescript-6.0", "typescript"];
+  test.each(compilers)("finds the browser's half with %s, each way", async (compiler) => {
+    for (const mode of Object.values(modes)) {
+      await tsc(compiler, ...strict, "--target", "es2022", ...mode, "page.mts");
+    }
+  });
+
   // Each way to resolve a module is tried with the newest compiler.
   describe.each([
     { compiler: "typescript", ways: ["nodenext", "node16", "bundler"] },
     { compiler: "typescript-5.9", ways: ["nodenext"] },
   ] as const)("with $compiler", ({ compiler, ways }) => {
-    const tsc = (...args: string[]): Promise<string> =>
-      project.node([join("node_modules", compiler, "bin", "tsc"), ...args]);
-
     test.each(ways)("compiles under %s", async (mode) => {
       // A bundler knows one kind of module; Node's modes are also tried from CommonJS.
       const files = mode === "bundler" ? ["shop.mts"] : ["shop.mts", "shop.cts"];
-      await tsc(...loose, ...modes[mode], ...files);
+      await tsc(compiler, ...loose, ...modes[mode], ...files);
     });
 
     test("finds the declarations themselves free of errors", async () => {
-      await tsc(...strict, "--target", "es2022", ...modes.nodenext, "core.mts");
+      await tsc(compiler, ...strict, "--target", "es2022", ...modes.nodenext, "core.mts");
     });
   });
 });
