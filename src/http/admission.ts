@@ -80,7 +80,12 @@ async function decide<Source, Args extends unknown[]>(
   const userId = await options.userId(source);
   // Rule 18: no user, no record.
   if (userId === undefined || userId === null || userId === "") {
-    if (++options.anonymousAtFirst === 3) warnOfNoUser();
+    if (++options.anonymousAtFirst === 3) {
+      warnOnce(
+        "SUBMIT_LOCK_NO_USER",
+        "userId has found no user in any request so far. Mount the session or the authentication before the guard, and return the user's id",
+      );
+    }
     if (options.onAnonymous === "proceed") return unlocked;
     return refuse(options, exchange, { reason: "anonymous" });
   }
@@ -145,13 +150,6 @@ async function decide<Source, Args extends unknown[]>(
   }
 }
 
-function warnOfNoUser(): void {
-  warnOnce(
-    "SUBMIT_LOCK_NO_USER",
-    "userId has found no user in any request so far. Mount the session or the authentication before the guard, and return the user's id",
-  );
-}
-
 /** @throws InvalidOptionError for an option that only the outermost guard can keep. */
 function checkInnerGuard(
   { cooldownMs, idempotency }: { readonly cooldownMs: number; readonly idempotency: unknown },
@@ -164,13 +162,8 @@ function checkInnerGuard(
   );
 }
 
-/** An attempt, and what a repeat has found out by waiting. */
-type Met = SubmissionAttempt & {
-  /** The same submission was in flight. */
-  readonly isRepeat?: true;
-  /** It has ended meanwhile, and kept no answer. */
-  readonly hasEnded?: true;
-};
+/** An attempt. `hasEnded`: the same submission was in flight, and ended without an answer. */
+type Met = SubmissionAttempt & { readonly isRepeat?: true; readonly hasEnded?: true };
 
 /** If the same submission is in flight, waits for its end, and never runs it again. */
 async function acquireOrWait(
@@ -215,8 +208,9 @@ function refuse<Source, Args extends unknown[]>(
   why: RefusalReason,
   submission?: IdentifiedSubmission,
 ): Admission<Args> {
-  const choice = answerFor(options, why);
-  const respond = typeof choice === "function" ? choice : options.reject;
+  const choice = options[optionFor[why.reason]];
+  const respond: AnswerFunction<Args, never> =
+    typeof choice === "function" ? choice : options.reject;
   const isDerived =
     submission === undefined
       ? options.idempotency?.submissionId !== undefined
@@ -231,20 +225,12 @@ function refuse<Source, Args extends unknown[]>(
   return { kind: "answer", answer };
 }
 
-function answerFor<Source, Args extends unknown[]>(
-  options: ResolvedGuardOptions<Source, Args>,
-  { reason }: RefusalReason,
-): "reject" | "proceed" | AnswerFunction<Args, never> | undefined {
-  switch (reason) {
-    case "anonymous":
-      return options.onAnonymous;
-    case "contended":
-      return options.onContended;
-    case "mismatch":
-      return options.onMismatch;
-    case "unavailable":
-      return options.onUnavailable;
-    default:
-      return options.onKeyMissing;
-  }
-}
+const optionFor = {
+  anonymous: "onAnonymous",
+  contended: "onContended",
+  mismatch: "onMismatch",
+  unavailable: "onUnavailable",
+  "key-missing": "onKeyMissing",
+  "key-invalid": "onKeyMissing",
+  "id-invalid": "onKeyMissing",
+} as const;

@@ -10,14 +10,11 @@ export function fingerprintOf(idHash: string, value: unknown): string {
 }
 
 /**
- * One text for all spellings of the same JSON: keys sorted by code unit and numbers as JavaScript
- * prints them, as in RFC 8785; arrays in order; `toJSON` called, and members that are `undefined`
- * left out, as `JSON.stringify` does; `null` is a value. Bytes are written as `x` and base64, which
- * is not JSON, so they equal no string and no array.
+ * One text for all spellings of the same JSON: as `JSON.stringify`, with keys sorted by code unit
+ * (RFC 8785). Bytes are `x` and base64, which is not JSON, so they equal no string and no array.
  *
- * @throws NoFingerprintError for nothing at all (`undefined`, a function, a symbol), a bigint
- * without `toJSON`, an object such as a `Map` or a promise whose content JSON cannot show, a circle,
- * and, with status 422, a value that is nested deeper than 64 levels.
+ * @throws NoFingerprintError for a value that JSON cannot show (nothing, a bigint, a `Map`, a
+ * promise, a circle), and, with status 422, for one nested deeper than 64 levels.
  */
 export function canonicalJson(value: unknown): string {
   const text = write(value, 0);
@@ -50,7 +47,6 @@ function write(value: unknown, depth: number): string | undefined {
     for (const each of shown) members += `,${write(each, depth + 1) ?? "null"}`;
     return `[${members.slice(1)}]`;
   }
-  // Own keys only; `__proto__`, which JSON.parse makes an own one, is a key like any other.
   const keys = Object.keys(shown);
   if (keys.length === 0 && !isPlain(shown)) {
     // A Map, a Set, a promise: all of them would be `{}`, and equal to each other.
@@ -91,10 +87,7 @@ export function isPlain(object: object): boolean {
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
-/**
- * The query of a URL. Not by the framework: Koa's parser takes time that grows with the square of its
- * length, and most others stop at 1 000 parameters.
- */
+/** Not by the framework: Koa's parser takes the square of the length, most others stop at 1 000. */
 export function queryOf(url: string): unknown {
   const [, query = ""] = /\?(.*)/s.exec(url) ?? [];
   return fieldsOf(query) ?? query;

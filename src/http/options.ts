@@ -19,17 +19,15 @@ import type {
 import { resolveStoredHeaders } from "./stored-answer.ts";
 
 /**
- * The options of a guard. `Source` is the argument of its callbacks, such as a request. `Args` are
- * the arguments of its functions that answer; the reason follows them as the last argument, and
- * `Result` is their answer.
+ * The options of a guard. Its callbacks get a `Source`, such as a request. Its functions that answer
+ * get `Args` and, as the last argument, the reason; they return a `Result`.
  */
 export interface GuardOptions<Source, Args extends unknown[], Result = unknown> {
   /** A `SubmitLock`. */
   readonly lock: GuardLock;
   /**
-   * Whose submission this is: a string of 1 to 200 characters, a safe integer or a bigint. Take it
-   * from the session or token that was verified, never from the body. `undefined`, `null` and `""`
-   * are anonymous.
+   * Whose submission this is: 1 to 200 characters, a safe integer or a bigint, from the verified
+   * session or token and never from the body. `undefined`, `null` and `""` are anonymous.
    */
   readonly userId: (source: Source) => UserId | NoUser | Promise<UserId | NoUser>;
   /** Returns whether a request runs without a lock; `OPTIONS` always does. @defaultValue none */
@@ -42,8 +40,7 @@ export interface GuardOptions<Source, Args extends unknown[], Result = unknown> 
   readonly idempotency?: IdempotencyOptions<Source> | undefined;
   /**
    * For how long the user's next submission is contended after one that succeeded (2xx, 3xx), in
-   * milliseconds; 0 to 60 000. For every client, with an id or not; useful where clients send none.
-   * @defaultValue 0
+   * milliseconds; 0 to 60 000. For every client, with an id or not. @defaultValue 0
    */
   readonly cooldownMs?: number | undefined;
   /** Without a user: "reject" answers 401, "proceed" runs without a lock. @defaultValue "reject" */
@@ -56,10 +53,7 @@ export interface GuardOptions<Source, Args extends unknown[], Result = unknown> 
     | "proceed"
     | AnswerFunction<Args, Unavailable, Result>
     | undefined;
-  /**
-   * The `Idempotency-Key` is missing although it is required, or cannot be read, or `submissionId`
-   * returned a number, a boolean or unfit text. @defaultValue 400
-   */
+  /** The id is missing or unfit; the reason is in {@link KeyMissing}. @defaultValue 400 */
   readonly onKeyMissing?: AnswerFunction<Args, KeyMissing, Result> | undefined;
   /** The submission's id was used before, with other content. @defaultValue 422 */
   readonly onMismatch?: AnswerFunction<Args, Mismatch, Result> | undefined;
@@ -132,11 +126,7 @@ export function resolveGuardOptions<Source, Args extends unknown[]>(
   return { lock, userId, idempotency, cooldownMs, anonymousAtFirst, ...answers, ...adapter };
 }
 
-/**
- * @param acquireTimeoutMs of the guard's lock; with 0, a `retainMs` that is below twice the lock's
- * own is not found here: `acquire` throws for it.
- * @throws InvalidOptionError naming the option, what was expected and what came.
- */
+/** @throws InvalidOptionError naming the option, what was expected and what came. */
 export function resolveIdempotencyOptions<Source>(
   options: IdempotencyOptions<Source>,
   acquireTimeoutMs: number,

@@ -6,11 +6,10 @@ export interface Exchange {
   /** The object by which the guards of one request find each other's lease. */
   readonly request: object;
   readonly method: string | undefined;
-  /** The value of a header, its lines joined; the name in lower case. */
+  /** A header with its lines joined; the name in lower case. */
   header(name: string): string | undefined;
   /** The lines of a header as they were sent. */
   headerLines(name: string): readonly string[];
-  /** Begins to watch the response. */
   watch(): void;
   /** Notified whenever a member below may have changed. */
   watcher: { responseChanged(): void } | undefined;
@@ -20,7 +19,7 @@ export interface Exchange {
   readonly closed: boolean;
   /** Whether the response will not change any more once the work is done. */
   readonly isOver: boolean;
-  /** No longer watches the response. */
+  /** Ends the watch. */
   stop(): void;
   /** Gets the promise of the release or complete, for platforms that freeze behind an answer. */
   leaseEnds?(ended: Promise<unknown>): void;

@@ -18,10 +18,10 @@ export interface IdempotencyOptions<Source> {
   /** The `Idempotency-Key` header; "required": 400 without any id. @defaultValue "optional" */
   readonly key?: "optional" | "required" | "ignored" | undefined;
   /**
-   * Returns the id of one submission, independently of the client: cart id and version, or a token
-   * in the form; 1 to 1 024 characters. Where it returns an id, the header is ignored. Do not hash
-   * the body: an order that is placed twice on purpose would be lost. A number, a boolean and unfit
-   * text are a 400; an object is an `InvalidOptionError`. @defaultValue none
+   * Returns the application's id of a submission: cart id and version, or a token in the form; 1 to
+   * 1 024 characters. With an id, the header is ignored. Never a hash of the body: an order placed
+   * twice on purpose would be lost. A number, a boolean and unfit text are a 400, an object is an
+   * `InvalidOptionError`. @defaultValue none
    */
   readonly submissionId?: ((source: Source) => string | NoId | Promise<string | NoId>) | undefined;
   /**
@@ -43,10 +43,7 @@ export interface IdempotencyOptions<Source> {
    * and headers are kept: a retry gets them if 3xx or with `Location`, else 409. @defaultValue 65 536
    */
   readonly maxBodyBytes?: number | undefined;
-  /**
-   * How long a retry waits for the answer while its submission is still in flight, in milliseconds:
-   * 0 to 30 000. @defaultValue 0
-   */
+  /** How long a retry of a submission in flight waits, in ms: 0 to 30 000. @defaultValue 0 */
   readonly waitMs?: number | undefined;
   /** An http(s) URL, for `type` and `Link` of the problems `idempotency_…`. @defaultValue none */
   readonly docs?: string | undefined;
@@ -66,9 +63,8 @@ export type StorePolicy = "success" | "final" | ((answer: StoredAnswer) => boole
 /** An operation that a request asks for and that must happen once, as a handler sees it. */
 export interface RequestSubmission {
   /**
-   * 22 characters, the same on every retry of this user and different for every other user, and
-   * without a meaning to others: for a unique column of the order table, and for the key of a payment
-   * provider.
+   * 22 characters without a meaning, equal on every retry of this user, and different for others:
+   * for a unique column of the order table, and for the key of a payment provider.
    */
   readonly id: string;
   /** Whether the client's `Idempotency-Key` header gave the id, or the option `submissionId`. */
@@ -122,17 +118,11 @@ export interface Contended extends Refused {
   readonly answerUnavailable: boolean;
   /** The guard waited (`waitMs`), and the submission ended, but kept no answer: a retry may run. */
   readonly hasEnded?: boolean | undefined;
-  /**
-   * The user's last submission ended a moment ago: `cooldownMs` is not over, or, on Koa, the second
-   * after an order whose client has left.
-   */
+  /** `cooldownMs` is not over, or, on Koa, the second after an order whose client has left. */
   readonly isCooldown: boolean;
 }
 
-/**
- * The request has no `Idempotency-Key`, although one is required, or one that cannot be read, or
- * `submissionId` returned an id that is a number, a boolean or unfit text.
- */
+/** No id although one is required, a key that cannot be read, or an unfit id of `submissionId`. */
 export interface KeyMissing extends Refused {
   readonly reason: "key-missing" | "key-invalid" | "id-invalid";
   /** A sentence about the form of a key or an id, never with the value that was sent. */

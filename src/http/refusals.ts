@@ -39,10 +39,7 @@ export function prefersHtml(accept = "*/*"): boolean {
   return ranked[0]?.type === "text/html";
 }
 
-/**
- * @param audience `docs` has been validated for use in a header. `isDerived`: the application asks
- * for an id by `submissionId`, so the texts do not mention an Idempotency-Key.
- */
+/** With `isDerived` the id is the application's, so no text mentions an Idempotency-Key. */
 export function problemOf(
   refusal: RefusalReason,
   audience: { docs: string | undefined; isDerived: boolean; prefersPage: boolean },
@@ -82,9 +79,8 @@ type Content = [
 ];
 
 /**
- * The text says what a client should do, and never mentions the owner id, the key or the reply of
- * Redis. The titles of a missing key, of a request in flight and of another payload are those of
- * draft-ietf-httpapi-idempotency-key-header-07, section 2.7.
+ * The text says what a client should do, and never mentions the owner id, the key or Redis. The
+ * titles are those of draft-ietf-httpapi-idempotency-key-header-07, section 2.7, where it has one.
  */
 function contentOf(refusal: RefusalReason, isDerived: boolean): Content {
   switch (refusal.reason) {
@@ -178,10 +174,7 @@ function contentOf(refusal: RefusalReason, isDerived: boolean): Content {
   }
 }
 
-/**
- * For a person who has submitted an HTML form. The page has no link, because only the shop knows its
- * pages, and no style or script, which a content security policy could forbid.
- */
+/** No link: only the shop knows its pages. No style or script: a policy may forbid them. */
 function pageOf(code: ProblemCode, advice: string, title = "Your order was not placed"): string {
   return `<!doctype html>
 <html lang="en">

@@ -10,14 +10,12 @@ import { IdentifiedSubmission } from "./submission.ts";
 type HoldOptions = Pick<ResolvedGuardOptions<never, never>, "cooldownMs" | "idempotency">;
 
 /**
- * The lease of one request. It ends once, when the work is done and the response has ended or lost
- * its connection. While work may go on unseen, the lease ends only with the response, because a
- * client that leaves does not stop the handler.
+ * The lease of one request. It ends once, when the work is done and the response is over. While work
+ * may go on unseen, only the end of the response counts: a client that leaves stops no handler.
  */
 export class RequestLease {
   readonly exchange: Exchange;
   readonly lease: Lease;
-  /** The options of the guard that acquired the lease. */
   readonly options: HoldOptions;
   readonly submission: IdentifiedSubmission | undefined;
   #capture: Capture | undefined;
@@ -43,17 +41,12 @@ export class RequestLease {
     else others.push(this);
   }
 
-  /**
-   * A piece of work begins. Call exactly one of `finished` and `detached` when it returns.
-   *
-   * @param capture captures the answer, where the guard that owns the lease wants any of it.
-   */
+  /** A piece of work begins. Call exactly one of `finished` and `detached` when it returns. */
   begin(capture?: Capture): void {
     this.#capture ??= capture;
     this.#running++;
   }
 
-  /** The handler has failed: an answer that is given from now on is not its own. */
   failed(): void {
     this.#capture?.failed();
   }
@@ -89,9 +82,8 @@ export class RequestLease {
   }
 
   /**
-   * @param outerWorkMs how long the user's next order must wait, in ms, because the client has left
-   * and middleware outside the guard may still save a session. A cooldown keeps the next order out
-   * and ends the lease at once; a lock without cooldowns keeps the lease for that time instead.
+   * @param outerWorkMs how long the user's next order must wait, because middleware outside the guard
+   * may still save a session: by a cooldown, or, where the lock has none, by a later end.
    */
   end(outerWorkMs = 0): void {
     this.#isHeld = false;

@@ -59,11 +59,7 @@ function listOf(value: unknown): string[] {
   return `${value}`.split(",").flatMap((each) => each.trim() || []);
 }
 
-/**
- * The headers that are always stored and replayed: they belong to the answer, not to its request or
- * connection. CORS, security headers and the like are set anew for each request, by the
- * application's own middleware.
- */
+/** Always stored: they belong to the answer. Middleware sets CORS and the like for each request. */
 const always = [
   ...["content-type", "content-encoding", "content-language", "content-disposition"],
   ...["content-location", "content-range", "link", "location"],
@@ -99,13 +95,12 @@ export function resolveStoredHeaders(replayHeaders: readonly string[] = []): Rea
   return new Set([...always, ...replayHeaders.map((name) => name.toLowerCase())]);
 }
 
-/** The headers of a replay. `Vary` is joined to `earlier`, which outer middleware has set. */
+/** @param earlier the `Vary` that outer middleware has set: the kept one is joined to it. */
 export function headersToRepeat(headers: AnswerHeaders, earlier?: unknown): Picked {
   const repeated = { ...headers, "Idempotent-Replayed": "true" } as Picked;
   const { vary } = headers;
   if (vary !== undefined) {
     const names = listOf([earlier ?? [], vary]);
-    // Each name once, in upper or lower case.
     const union = new Map(names.map((name) => [name.toLowerCase(), name]));
     repeated["vary"] = [...union.values()].join(", ");
   }
@@ -128,15 +123,10 @@ export function bodyToRepeat(body: Uint8Array, type: string): unknown {
   }
 }
 
-/** Headers with lower-case names, without a prototype. */
+/** Has lower-case names, and no prototype. */
 export type Picked = Record<string, string | string[]>;
 
-/**
- * Returns the given headers that are in `stored`, with lower-case names. A record may have others:
- * a handler may have called `lease.complete` itself.
- *
- * @param headers an object, or an array of pairs.
- */
+/** Returns those in `stored`: a handler that calls `lease.complete` itself may have kept others. */
 export function listedHeaders(
   stored: ReadonlySet<string>,
   headers: object,

@@ -103,9 +103,8 @@ const quoted = /^"((?:[ !#-[\]-~]|\\["\\])*)"$/;
 const bare = /^[!#-+\--:<-~]+$/;
 
 /**
- * Reads the `Idempotency-Key` header. draft-ietf-httpapi-idempotency-key-header-07, section 2.1,
- * wants a String of RFC 8941 (`"8e03978e"`, with its quotes); nearly all clients send the bare text.
- * Both spellings are one key.
+ * draft-ietf-httpapi-idempotency-key-header-07, section 2.1, wants a String of RFC 8941 (`"8e03"`,
+ * with its quotes); nearly all clients send the bare text. Both spellings are one key.
  *
  * @param lines as they were sent: joined by a comma, the lines `"a` and `b"` would read as one key.
  */
