@@ -100,7 +100,6 @@ export class Acquiring extends Timer {
         const { fencingToken, kind, storeTimeMs } = reply;
         const inFlight = this.#inFlight;
         const confirmed = kind === "mine" || inFlight.first !== undefined;
-        // From now on the attempt's one in `runtime.active` counts for the lease.
         const held = new HeldLease(
           this.#runtime,
           this.#command,
@@ -167,7 +166,7 @@ export class Acquiring extends Timer {
     }
   }
 
-  /** @param isHeld whether the key holds the owner id although nothing was acquired. */
+  /** @param isHeld the key holds the owner id although nothing was acquired. */
   #unavailable(isHeld = false): void {
     const cause = toLockError(this.#lastFailure, this.#command.times.acquireTimeoutMs);
     this.#end({ outcome: "unavailable", cause }, undefined, isHeld);

@@ -70,10 +70,7 @@ export interface CompleteMessage extends OfKey {
 }
 
 /** Published on `submit-lock:duplicate` when a submission is proven to have run twice. */
-export interface DuplicateMessage {
-  readonly key: string;
-  readonly keyPrefix: string;
-}
+export interface DuplicateMessage extends OfKey {}
 
 /** Published on `submit-lock:lost` when a lease is lost before `release` or `complete`. */
 export interface LostMessage extends OfKey {

@@ -12,7 +12,7 @@ export type OnCompleted = OnReport<CompleteOutcome>;
 /** Beyond that a record has no body: that the submission was done matters more than its answer. */
 const maxPendingLength = 8 * 1024 * 1024;
 
-/** How long, in ms, the caller of `complete` waits, and the lease is still extended. */
+/** How long the caller of `complete` waits, and the lease is still extended. */
 export function patienceMs({ acquireTimeoutMs, ttlMs }: LockTimes): number {
   return 2 * acquireTimeoutMs + ttlMs;
 }
@@ -112,7 +112,6 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     this.end("unconfirmed", (cause) => new LockClosedError("close() gave it up", { cause }));
   }
 
-  /** A complete that was given up leaves its lock to run out by itself. */
   protected override end(
     outcome: CompleteOutcome = "unconfirmed",
     closed?: (cause: Error) => Error,

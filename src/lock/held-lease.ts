@@ -10,7 +10,6 @@ import type { LockTimes, OwnedReply } from "./store.ts";
 
 /** Rule 7: the times of one lease, all by the monotonic clock. */
 class Validity {
-  /** Before the first send of the acquire. */
   readonly startedAt: number;
   readonly #times: LockTimes;
   /** Before this time the key cannot have run out. */
@@ -27,7 +26,7 @@ class Validity {
     this.renewed(startedAt);
   }
 
-  /** A request that was sent at `sentAt` has renewed the key. Answers may overtake each other. */
+  /** Answers may overtake each other. @param sentAt of the request that has renewed the key. */
   renewed(sentAt: number): void {
     const { maxHoldMs, ttlMs } = this.#times;
     // Less 1 % for clocks of different speeds and 2 ms for the granularity of Redis' expiry, as in
@@ -90,7 +89,6 @@ export class HeldLease extends Timer {
   /**
    * @param inFlight the requests of its acquire that may still take effect.
    * @param startedAt the monotonic time before the first send: the lease counts from here.
-   * @param fencingToken `undefined` in a store that has none.
    * @param storeOffsetMs the store's clock at the acquire, less the monotonic clock at its answer.
    */
   constructor(
@@ -135,10 +133,9 @@ export class HeldLease extends Timer {
     return Math.ceil(performance.now() + this.#storeOffsetMs);
   }
 
-  /** Releases the key. Call once, and not after `complete`. */
+  /** Call once, and not after `complete`. */
   release(onReleased?: OnReleased, cooldownMs = 0): void {
-    this.#isWatched = false;
-    this.runtime.watchdogs.clear(this);
+    this.#unwatch();
     this.#isReleased = true;
     if (this.#lost !== undefined) {
       this.#retire(onReleased);
@@ -153,11 +150,7 @@ export class HeldLease extends Timer {
     new Releasing(runtime, command, this.#inFlight, validUntil, onReleased, cooldownUntil).begin();
   }
 
-  /**
-   * Writes the record of the content, then releases the key. Call once, and not after `release`.
-   *
-   * @throws InvalidOptionError for a lease without a submission.
-   */
+  /** Call once, and not after `release`. @throws InvalidOptionError without a submission. */
   complete(content: RecordContent, cooldownMs: number, onCompleted: OnCompleted): void {
     const now = performance.now();
     const isLost = this.#lost !== undefined;

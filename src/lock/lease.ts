@@ -72,8 +72,7 @@ export interface Lease {
    * (`expired`, `max-hold`) is lost the smaller of 1 s and a tenth of `ttlMs` before its end. Never
    * aborts once `release` or `complete` was called.
    *
-   * A process that is paused beyond its lease is notified only when it goes on: keep a unique key
-   * in the order table as well.
+   * A paused process is notified only when it goes on: keep a unique key in the order table, too.
    */
   readonly signal: AbortSignal;
   /**
@@ -172,10 +171,7 @@ export class UserLease implements Lease {
     return this.#complete(answer, cooldownMs);
   }
 
-  /**
-   * Completes the lease of `once` with JSON of its value; `undefined` where no value is kept.
-   * Static, so that holders do not see it.
-   */
+  /** For `once`: `json` is its value, if that is kept. Static, so that holders do not see it. */
   static completeWithValue(lease: UserLease, json: string | undefined): Promise<CompleteOutcome> {
     return lease.#complete(contentOfValue(json), 0);
   }
@@ -184,7 +180,6 @@ export class UserLease implements Lease {
     this.#completed ??= this.#released?.then(() => "unconfirmed");
     if (this.#completed !== undefined) return this.#completed;
     let settle!: (outcome: CompleteOutcome) => void;
-    // Set before the complete begins, as in `release`.
     const completed = new Promise<CompleteOutcome>((resolve) => {
       settle = resolve;
     });
@@ -192,7 +187,7 @@ export class UserLease implements Lease {
     try {
       this.#held.complete(content, cooldownMs, settle);
     } catch (error) {
-      // The lease has no submission: nothing was begun, and `release` still works.
+      // The lease has no submission: `release` still works.
       this.#completed = undefined;
       throw error;
     }
@@ -220,7 +215,6 @@ Object.defineProperty(UserLease.prototype, inspect.custom, {
   },
 });
 
-/** The outcome of a `release` after `complete`. */
 function asReleased(outcome: CompleteOutcome): ReleaseOutcome {
   if (outcome === "recorded") return "released";
   return outcome === "unconfirmed" ? "unconfirmed" : "gone";

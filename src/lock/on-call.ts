@@ -96,7 +96,6 @@ export function statsOf({ active, completes, releases, watchdogs }: LockRuntime)
   };
 }
 
-/** Acquires a throwaway lock, extends it and releases it; with a submission, completes it instead. */
 export async function check(runtime: LockRuntime, command: CallerCommand): Promise<void> {
   const [attempt, held] = await new Promise<Parameters<OnEnd>>((resolve) =>
     new Acquiring(runtime, command, (...ended) => resolve(ended)).begin(),
@@ -137,7 +136,6 @@ async function ask<Reply extends { readonly kind: string }>(
   const { acquireTimeoutMs, commandTimeoutMs } = command.times;
   const endsAt = performance.now() + acquireTimeoutMs;
   let settle!: (answer: Exclude<Reply, NoAnswer>) => void;
-  // Resolved by the first answer to any of the requests.
   const answered = new Promise<Exclude<Reply, NoAnswer>>((resolve) => {
     settle = resolve;
   });

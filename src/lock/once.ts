@@ -112,7 +112,6 @@ function jsonOf(value: unknown): string | InvalidValueError {
   return new InvalidValueError(`work returned a value that JSON cannot say. ${advice}`, { cause });
 }
 
-/** @param expiresInMs of the lock that the submission held when it was met. */
 function resultOf<Value>(found: LookUp, expiresInMs: number): OnceResult<Value> {
   switch (found.outcome) {
     case "completed": {

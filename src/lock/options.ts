@@ -16,9 +16,8 @@ export interface SubmitLockOptions {
   /** Where the keys live: a `RedisStore`, a `MemoryStore` or your own {@link LockStore}. */
   readonly store: LockStore;
   /**
-   * The life of the key, and so the longest that a user waits after a process died with the lock.
-   * 100 to 300 000.
-   * @defaultValue 10_000
+   * The life of the key: the longest that a user waits after a process died with the lock. 100 to
+   * 300 000. @defaultValue 10_000
    */
   readonly ttlMs?: number | undefined;
   /**

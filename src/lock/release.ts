@@ -54,10 +54,7 @@ export abstract class UntilAnswered<
   #unanswered: Request | undefined;
   #sentAt = 0;
 
-  /**
-   * @param reportAfterMs how long the caller waits for the outcome, in milliseconds.
-   * @param giveUpAfterMs for how long the request is sent again, in milliseconds.
-   */
+  /** The caller waits for `reportAfterMs`; the request is sent again until `giveUpAfterMs`. */
   constructor(
     runtime: LockRuntime,
     command: CallerCommand,
@@ -77,7 +74,6 @@ export abstract class UntilAnswered<
     this.#onReport = onReport;
   }
 
-  /** Makes the next request. */
   protected abstract request(): Request;
 
   /** The store has executed the request and answered. */
@@ -86,7 +82,7 @@ export abstract class UntilAnswered<
   /** No further request is sent: `giveUpAfterMs` is over, unless the subclass says otherwise. */
   protected abstract end(): void;
 
-  /** The store has rejected a request as misconfigured for the first time. */
+  /** Misconfigured, for the first time. */
   protected denied(): void {}
 
   send(now: number): void {
@@ -155,10 +151,9 @@ export abstract class UntilAnswered<
   }
 }
 
-/** Called once, within `acquireTimeoutMs`: the outcome, and why it is unconfirmed. */
+/** Called once, within `acquireTimeoutMs`. */
 export type OnReleased = OnReport<ReleaseOutcome>;
 
-/** One request to delete the key if it holds the owner id. */
 interface Request extends ReleaseRequest {
   /** The latest deadline of the requests that were in flight when this one was sent. */
   readonly inFlightUntilMs: number;
@@ -222,9 +217,8 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
 
   protected override executed(reply: Exclude<OwnedReply, NoAnswer>, request: Request): void {
     const { kind } = reply;
-    // Rule 8: `gone` or `foreign` after a try whose answer was lost, while the lease would still be
-    // valid: only that try can have deleted the key. After `freed` (rule 19) none has: the tombstone
-    // has this owner id.
+    // Rule 8: only an earlier try can have deleted the key of a lease that would still be valid. After
+    // `freed` (rule 19) none has: the tombstone has this owner id.
     const isOurDoing = kind !== "freed" && this.isAmbiguous && performance.now() < this.#validUntil;
     this.report(kind === "done" || isOurDoing ? "released" : kind);
     // Rule 19: requests after the first answer only retire, and a retire sets no cooldown.

@@ -15,7 +15,6 @@ import type {
 
 /** A command, with the members that stay in this process. */
 export interface CallerCommand extends LockCommand {
-  /** The beginning of the key: the same for all keys of a lock. */
   readonly keyPrefix: string;
   /** How long, in milliseconds, the submission's answer is kept; 0 without a submission. */
   readonly retainMs: number;
@@ -46,7 +45,6 @@ export function publish<Message extends { readonly key: string; readonly keyPref
   else callerContext.runInAsyncScope(() => to.publish(message));
 }
 
-/** Counts operations under way, and resolves when there are none. */
 class WaitGroup {
   count = 0;
   #waiting: (() => void)[] = [];
@@ -61,7 +59,7 @@ class WaitGroup {
   }
 }
 
-/** A lease as its whole lock sees it, at a `close`, a new connection or `stats`. */
+/** A lease, for `close`, a new connection and `stats`. */
 interface WatchedLease extends Timer {
   readonly isHeld: boolean;
   readonly validity: { readonly startedAt: number };
@@ -69,7 +67,6 @@ interface WatchedLease extends Timer {
   lose(reason: LostReason): void;
 }
 
-/** The state that the attempts, leases, releases and completes of one lock share. */
 export class LockRuntime {
   readonly store: LockStore;
   readonly times: LockTimes;
@@ -116,16 +113,13 @@ export class InFlight {
     else this.#others = [...(this.#others ?? []), request];
   }
 
-  /** Removes a request that can take no effect from now on. */
+  /** The request can take no effect from now on. */
   resolve(request: LockRequest<AcquireReply>): void {
     if (this.first === request) this.first = this.#others?.pop();
     else this.#others = this.#others?.filter((other) => other !== request);
   }
 
-  /**
-   * The store's time after which none of the requests can take effect: −∞ if there is none, ∞ while
-   * one is not written yet.
-   */
+  /** −∞ if there is none, ∞ while one is not written yet. */
   get latestDeadlineMs(): number {
     if (this.first === undefined) return Number.NEGATIVE_INFINITY;
     let latest = this.first.deadlineMs ?? Number.POSITIVE_INFINITY;
@@ -152,7 +146,6 @@ export function isNoAnswer(reply: { readonly kind: string }): reply is NoAnswer 
   return reply.kind === "unsent" || reply.kind === "rejected" || reply.kind === "unknown";
 }
 
-/** The error for a caller that needed an answer and got none. */
 export function toLockError(
   lastFailure: NoAnswer | OwnedReply | undefined,
   withinMs: number,

@@ -1,7 +1,6 @@
 /**
- * The port between the lock and the store that holds the keys. A store writes single requests and
- * reports honestly how each ended; the lock decides when to confirm, extend, retire or give up.
- * Another store is one file that implements {@link LockStore}.
+ * The port between the lock and its store. A store writes single requests and reports honestly how
+ * each ended; the lock decides when to confirm, extend, retire or give up.
  */
 
 /** The time bounds of one `SubmitLock`, in ms. One object each: a store may group by it. */
@@ -9,8 +8,8 @@ export interface LockTimes {
   /** How long a key lives after an acquire and after an extend. */
   readonly ttlMs: number;
   /**
-   * How long a lease is extended, and a complete without an answer is sent again, at most; also the
-   * life that an acquire gives to a foreign text without an expiry.
+   * How long a lease is extended, and a complete sent again, at most; also the life that an acquire
+   * gives to a foreign text without an expiry.
    */
   readonly maxHoldMs: number;
   /** How long one attempt may take; its requests take no effect later after their send. */
@@ -41,17 +40,15 @@ export interface LockCommand {
 export interface LockRequest<Reply> {
   readonly command: LockCommand;
   /**
-   * The store's time, in milliseconds, after which this request can no longer take effect. Only that
-   * of an acquire matters. Set by the store when it writes the request.
+   * The store's time in ms after which this acquire can no longer take effect (no other request has
+   * one). Set by the store when it writes the request.
    */
   deadlineMs: number | undefined;
   /**
    * Called by the store, at most once, as soon as the outcome is known, or can no longer become
-   * known. The lock has timers of its own, and still uses a late answer.
-   *
-   * An answer has to speak for the only write of this request. When the connection of that write is
-   * lost, answer `unknown` and nothing later: a client that writes the request again on its next
-   * connection would hide that the first write is still on its way.
+   * known. A late answer still counts. It has to speak for the only write of this request: when the
+   * connection of that write is lost, answer `unknown` and nothing later. A client that writes the
+   * request again would hide that the first write is still on its way.
    */
   answer(reply: Reply): void;
 }
@@ -63,8 +60,8 @@ export interface AcquireRequest extends LockRequest<AcquireReply> {
 
 export interface ReleaseRequest extends LockRequest<OwnedReply> {
   /**
-   * The end of a cooldown: if it is later than the store's time, the key is not deleted but refuses
-   * every acquire until then. In whole ms of the store's clock, the same in every copy; 0 for none.
+   * If it is later than the store's time, the key is not deleted but refuses every acquire until
+   * then: a cooldown. In whole ms, the same in every copy; 0 for none.
    */
   readonly cooldownUntilMs: number;
 }
@@ -85,9 +82,8 @@ export type InspectRequest = LockRequest<InspectReply>;
 export interface FreeRequest extends LockRequest<FreeReply> {
   /** 8 digits or more of an owner id, or of the SHA-1 of a value that is not ours. */
   readonly id: string;
-  /** The person who frees, percent-encoded like a user id. */
+  /** The person who frees and why, both percent-encoded like a user id. */
   readonly by: string;
-  /** The person's reason, percent-encoded like a user id. */
   readonly reason: string;
   /** Deletes the key at once, although a holder may be at work. */
   readonly now: boolean;
@@ -202,9 +198,8 @@ export interface HeldInspection {
   /** How long until `maxHoldMs` are over: the lease is not renewed beyond that. */
   readonly endsInMs: number | undefined;
   /**
-   * `true` where the key has more life than its holder can have given it: the store's clock was set
-   * back, and `heldMs` and `renewedMs` may be too small. The next attempt for this user cuts the
-   * life to the holder's `ttlMs`, and so does `free`.
+   * The store's clock was set back: the key has more life than its holder gave it, `heldMs` and
+   * `renewedMs` may be too small. The next attempt and `free` cut the life to the holder's `ttlMs`.
    */
   readonly clockSetBack?: true;
 }
@@ -273,9 +268,9 @@ export type CompleteReply =
 /** Where the keys are. A method that takes a request and throws counts as an answer `unknown`. */
 export interface LockStore {
   /**
-   * Writes one request of the acquire: the owner id with its expiry where the key is free, in one
-   * atomic step with the check of the deadline. A foreign text without an expiry is given
-   * `maxHoldMs` to live. While a request is unanswered, the next one should take another connection.
+   * Writes one request of the acquire, in one atomic step: checks the deadline, and sets a free key
+   * to the owner id with its expiry. A foreign text without an expiry is given `maxHoldMs` to live.
+   * While a request is unanswered, the next one should take another connection.
    */
   acquire(request: AcquireRequest): void;
   /** Writes one request of the extend: gives an owned key its full life again, never less. */
@@ -291,11 +286,10 @@ export interface LockStore {
   /** Writes one request that only reads a key. Without it, `inspect` is an `InvalidOptionError`. */
   inspect?(request: InspectRequest): void;
   /**
-   * Writes one request of the free, in one atomic step. A lease of the id is replaced by a tombstone
-   * that names the owner id and keeps the expiry (`ttlMs` where there was none), so that its holder
-   * meets it and no other gets in before. A cooldown, a foreign value or, with `now`, any value with
-   * the id is deleted. For a tombstone, a second request is `freed` again. Without this method
-   * `free` of a lock is an `InvalidOptionError`.
+   * Writes one request of the free, in one atomic step. A tombstone with the owner id and its expiry
+   * (`ttlMs` where there was none) replaces a lease of the id: its holder meets it, and no other
+   * gets in before. A cooldown, a foreign value or, with `now`, any value with the id is deleted. A
+   * tombstone is `freed` again. Without this method `free` of a lock is an `InvalidOptionError`.
    */
   free?(request: FreeRequest): void;
   /** Why this store cannot keep answers although it has `complete`; `undefined` where it can. */

@@ -3,12 +3,9 @@ import { InvalidOptionError } from "../errors.ts";
 import { checkMs, checkOptionNames, describe } from "../validation.ts";
 import type { LockStore, SubmissionHashes } from "./store.ts";
 
-/** An operation that a user wants to happen once. */
+/** An operation that a user wants to happen once. Only hashes of its texts leave the process. */
 export interface Submission {
-  /**
-   * Distinguishes the submission from the user's other ones: 1 to 1 024 characters. Only its hash
-   * leaves the process.
-   */
+  /** Distinguishes the submission from the user's other ones: 1 to 1 024 characters. */
   readonly id: string;
   /**
    * Must be equal on a retry, such as a hash of the payload: 1 to 1 024 characters. It is
@@ -25,7 +22,6 @@ export interface Submission {
 
 /** Options of `acquire` and `lookUp`. */
 export interface AcquireOptions {
-  /** The operation that must happen once under the lock. */
   readonly submission: Submission;
 }
 
@@ -64,8 +60,7 @@ export function resolveSubmission(
   return {
     hashes: {
       id: idHash,
-      // Hashed even if it looks like a hash: it may be a user's text, or 22 dashes. Hashed with the
-      // id's hash, so that equal payloads of two submissions have different fingerprints.
+      // With the id's hash: equal payloads of two submissions have different fingerprints.
       fingerprint:
         fingerprint === undefined
           ? noFingerprint
@@ -75,7 +70,7 @@ export function resolveSubmission(
   };
 }
 
-/** Rule 11: checks the bounds of {@link Submission.retainMs}. */
+/** Rule 11. */
 export function resolveRetainMs(name: string, retainMs: unknown, acquireTimeoutMs: number): number {
   const min = Math.max(1_000, 2 * acquireTimeoutMs);
   return checkMs(name, retainMs === undefined ? 86_400_000 : retainMs, min, 604_800_000);

@@ -9,10 +9,9 @@ const maxLength = 200;
 
 const plain = /^[A-Za-z0-9\-._~@]+$/;
 
-/** `encodeURIComponent` leaves these characters alone, but encodes the plain `@` as `%40`. */
+/** `encodeURIComponent` leaves these alone, but encodes `@`. */
 const leftOver = /[!*'()]|%40/g;
 
-/** Texts that `String(…)` makes of a missing value, of NaN or of a plain object. */
 const suspicious: ReadonlySet<string> = new Set(["undefined", "null", "NaN", "[object Object]"]);
 
 /**

@@ -16,11 +16,7 @@ export interface WithLockOptions {
   readonly waitMs?: number | undefined;
 }
 
-/**
- * Waits before the next attempt: for a random time, so that waiters do not try in step, around a
- * mean that doubles from 25 to 250 ms; not beyond `endsAt`, so that the last attempt begins at the
- * end of the wait.
- */
+/** A random time, so that waiters do not try in step; the last attempt begins at `endsAt`. */
 export async function pauseBeforeRetry(round: number, endsAt: number): Promise<void> {
   const mean = Math.min(25 * 2 ** round, 250);
   const jittered = mean * (0.5 + Math.random());
@@ -116,7 +112,6 @@ export async function waitForEnd(
   return { outcome: silentSince === undefined ? "in-flight" : "unknown" };
 }
 
-/** The error for a wait whose outcome is `unknown`. */
 export function silentStore(): LockUnavailableError {
   return new LockUnavailableError("the store did not say whether the same submission has ended");
 }
