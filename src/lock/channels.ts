@@ -70,7 +70,10 @@ export interface CompleteMessage extends OfKey {
 }
 
 /** Published on `submit-lock:duplicate` when a submission is proven to have run twice. */
-export interface DuplicateMessage extends OfKey {}
+export interface DuplicateMessage {
+  readonly key: string;
+  readonly keyPrefix: string;
+}
 
 /** Published on `submit-lock:lost` when a lease is lost before `release` or `complete`. */
 export interface LostMessage extends OfKey {
