@@ -49,10 +49,7 @@ type AnyHandler = (
   next: NextFunction,
 ) => unknown;
 
-/**
- * The type of a protected handler: `(req, res, next)` with the types of the given handler's route.
- * A handler without parameters has no types of a route, so its protected form fits any route.
- */
+/** Has the types of the handler's route; a handler without parameters fits any route. */
 type ProtectedHandler<Handler extends AnyHandler> =
   Parameters<Handler> extends []
     ? (req: IncomingMessage, res: ServerResponse, next: (error?: unknown) => void) => void
@@ -198,7 +195,7 @@ async function run(
   else held.detached(warnIfHeldToMaxHold);
 }
 
-/** Answers on the bare response. Headers that were set before stay, such as those of CORS. */
+/** Headers that were set before stay, such as those of CORS. */
 function send(
   res: ServerResponse,
   status: number,

@@ -1,6 +1,5 @@
 import type { Exchange } from "../http/port.ts";
 
-/** A `Request`, and the end of its response as far as fetch shows it. */
 export class FetchExchange implements Exchange {
   readonly request: Request;
   leaseEnds?: (ended: Promise<unknown>) => void;

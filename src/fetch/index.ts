@@ -60,13 +60,8 @@ export interface SubmitGuard {
   protect<Handler extends AnyHandler>(handler: Handler): ProtectedHandler<Handler>;
 }
 
-interface Found {
-  readonly lease: Lease;
-  readonly submission: RequestSubmission | undefined;
-}
-
 /** A map and not properties: frameworks hand out requests that are frozen, or proxies. */
-const found = new WeakMap<Request, Found>();
+const found = new WeakMap<Request, Pick<RequestLease, "lease" | "submission">>();
 
 /** The lease on the user's lock, where a guard has taken it for this request. */
 export function leaseOf(request: Request): Lease | undefined {

@@ -32,8 +32,8 @@ const watchedBody: PropertyDescriptor & ThisType<Required<Watched>> = {
 };
 
 /**
- * All streams that were the `body` of a Koa response. A middleware such as koa-compress may replace
- * one by another that reads from it, and the replaced stream may still write the order.
+ * All streams that were the `body` of a response: koa-compress, say, replaces one by another that
+ * reads from it, and the replaced stream may still write the order.
  */
 export class BodyStreams {
   readonly #response: Watched;
@@ -46,7 +46,6 @@ export class BodyStreams {
     this.see(response.body);
     const watch = Object.hasOwn(response, watchOf) ? response[watchOf] : undefined;
     if (watch !== undefined) {
-      // An outer guard has defined the accessors already.
       watch.watchers.push(this);
       return;
     }

@@ -14,15 +14,15 @@ function bodyWithout(ctx: AnyContext): { readonly text: string; readonly type: s
 }
 
 /**
- * Captures the answer of everything downstream, from the context and not from the response: after
- * a client has left, Koa writes nothing. An answer that bypasses Koa is captured from the response.
+ * Captures the answer of everything downstream from the context: after a client has left, Koa writes
+ * nothing. An answer that bypasses Koa is captured from the response.
  */
 export class ContextCapture implements Capture {
   readonly #ctx: AnyContext;
   readonly #wanted: WantedAnswer;
   readonly #response: ResponseCapture;
   #hasFailed = false;
-  /** The answer that the context had when everything downstream had settled. */
+  /** As it was when everything downstream had settled. */
   #said: (Head & AnswerToStore) | undefined;
 
   constructor(ctx: AnyContext, wanted: WantedAnswer) {
@@ -98,10 +98,7 @@ export class ContextCapture implements Capture {
   }
 }
 
-/**
- * Sets status and body of a stored answer, in the form that the body had, so that outer middleware
- * treats it as at the first time: JSON as a value, text as a string, and no body as none.
- */
+/** In the form that the body had, so that outer middleware treats it as at the first time. */
 export function repeat(ctx: AnyContext, { body, headers, status }: StoredAnswer): void {
   // Set before and after the body: assigning a body may set or replace the status.
   ctx.status = status;

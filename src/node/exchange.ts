@@ -127,7 +127,7 @@ export class NodeExchange extends Timer implements Exchange {
     return this.#ended || this.#res.writableEnded;
   }
 
-  /** False while outer middleware holds the end back, as express-session does until it has saved. */
+  /** False while outer middleware holds the end back. */
   get isOver(): boolean {
     return this.ended || (this.closed && !this.#endCalled);
   }
@@ -184,7 +184,7 @@ export function isDisconnected(
   return stream?.closed === true || stream?.destroyed === true;
 }
 
-/** One listener for each socket, which may have many pipelined requests. */
+/** One listener for each socket: it may have many requests. */
 const socketListeners = new WeakMap<Socket, Set<() => void>>();
 
 function onSocketClose(socket: Socket, listener: () => void): () => void {

@@ -25,12 +25,7 @@ const maxFiles = 1_000;
 /** The types of the usual parsers. For any other type a parser for Koa may not set `body`. */
 const usualTypes = /^application\/(?:json|x-www-form-urlencoded)\b/i;
 
-/**
- * Returns query, parsed body and files.
- *
- * @throws NoFingerprintError (as a rejection) for files whose bytes are not known, and for an
- * unparsed body.
- */
+/** @throws NoFingerprintError (as a rejection) for files of unknown bytes, and an unparsed body. */
 export async function payloadOf(req: IncomingMessage, content: RequestContent): Promise<unknown> {
   const { body, files, url } = content;
   const sent = sentFiles(files);
@@ -43,9 +38,6 @@ export async function payloadOf(req: IncomingMessage, content: RequestContent): 
 }
 
 /**
- * Waits one turn of the event loop for a body that was announced and not parsed: on HTTP/2 it may
- * turn out to be empty.
- *
  * @throws NoFingerprintError (as a rejection) for an unparsed body: 500 if its type is a usual one
  * and the request has no `body`, else 415.
  */
@@ -56,6 +48,7 @@ export async function checkParsed(
   remedy = "send an Idempotency-Key",
 ): Promise<void> {
   if (files.some((each) => each !== undefined) || !bodyIsUnparsed(req, body)) return;
+  // On HTTP/2 an announced body may turn out to be empty.
   await setImmediate();
   if (!bodyIsUnparsed(req, body)) return;
   const isOfClient = hasParser || !usualTypes.test(req.headers["content-type"] ?? "");
@@ -66,10 +59,7 @@ export async function checkParsed(
   );
 }
 
-/**
- * The body, or its JSON if that is long: to sort the members of 1 MB would block the process for a
- * quarter of a second. Their order counts then.
- */
+/** Of a long body the JSON, in which the order counts: to sort 1 MB takes a quarter of a second. */
 function toCompare({ headers }: IncomingMessage, body: unknown): unknown {
   const isShort = Number(headers["content-length"]) <= maxSorted;
   if (isShort || typeof body !== "object" || ArrayBuffer.isView(body)) return body;
@@ -82,12 +72,9 @@ function toCompare({ headers }: IncomingMessage, body: unknown): unknown {
 }
 
 /**
- * Whether the client announced a body: on HTTP/1 `Content-Length` above 0 or any
- * `Transfer-Encoding` (RFC 9112, section 6.3); on HTTP/2, where neither has to be sent, also
- * headers that did not end the stream (RFC 9113, section 8.1).
- *
- * An HTTP/2 client may end an empty body by a frame of its own. Node.js has read it one turn of the
- * event loop after the request; until then such a body counts as announced.
+ * By `Content-Length` above 0 or any `Transfer-Encoding` (RFC 9112, section 6.3), on HTTP/2 also by
+ * headers that did not end the stream (RFC 9113, section 8.1). A frame of its own may end an empty
+ * one: Node.js has read that one turn later, and until then such a body counts as announced.
  */
 export function bodyWasAnnounced(req: IncomingMessage | Http2ServerRequest): boolean {
   const length = req.headers["content-length"];
@@ -124,8 +111,6 @@ function isEmptyObject(body: unknown): boolean {
 }
 
 /**
- * Describes the files that a parser has left on a request, by their fields.
- *
  * @throws NoFingerprintError for a file whose bytes are neither in memory nor hashed: two files of
  * one name and one size would pass for each other; 413 for more than 1 000 files.
  */

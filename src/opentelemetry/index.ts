@@ -1,9 +1,25 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
-import { diag, type MeterProvider, metrics, type TracerProvider, trace } from "@opentelemetry/api";
+import {
+  type Attributes,
+  diag,
+  type Meter,
+  type MeterProvider,
+  metrics,
+  SpanStatusCode,
+  type Tracer,
+  type TracerProvider,
+  trace,
+} from "@opentelemetry/api";
+import type { LostReason } from "../errors.ts";
+import type { CompleteMessage, ReleaseMessage, SubmitLockChannels } from "../lock/channels.ts";
+import type { LockStats } from "../lock/on-call.ts";
 import { checkOptionNames, hasMembers, invalidOption } from "../validation.ts";
-import { type Listeners, metricsOf, type ObservedLock, observe, spansOf } from "./instruments.ts";
 
-export type { ObservedLock } from "./instruments.ts";
+/** A lock that is asked for its current numbers, such as a `SubmitLock`. */
+export interface ObservedLock {
+  readonly keyPrefix: string;
+  stats(): LockStats;
+}
 
 /** For `instrument`. */
 export interface InstrumentOptions {
@@ -32,9 +48,6 @@ export interface Instrumentation {
   disable(): void;
 }
 
-/** The name of the meter and of the tracer. */
-const scope = "submit-lock";
-
 /**
  * Reports metrics and spans of every lock of this process to OpenTelemetry. Call it once, after
  * the SDK was started. No attribute is a key, a user id, an owner id or a holder. The first error
@@ -57,10 +70,9 @@ export function instrument(options: InstrumentOptions = {}): Instrumentation {
     throw invalidOption("tracerProvider", "a TracerProvider", tracerProvider);
   }
 
-  const meter = meterProvider.getMeter(scope);
-  const listeners = metricsOf(meter, locks);
-  const ends = [observe(meter, [...locks]), ...listen(listeners)];
-  if (spans) ends.push(...listen(spansOf(tracerProvider.getTracer(scope))));
+  const meter = meterProvider.getMeter("submit-lock");
+  const ends = [observe(meter, [...locks]), ...listen(metricsOf(meter, locks))];
+  if (spans) ends.push(...listen(spansOf(tracerProvider.getTracer("submit-lock"))));
   return {
     disable() {
       for (const end of ends.splice(0)) end();
@@ -68,12 +80,7 @@ export function instrument(options: InstrumentOptions = {}): Instrumentation {
   };
 }
 
-/**
- * Subscribes to channels. A subscriber that throws would end the process as an uncaught exception:
- * its first error on each channel is reported to `diag`, and none is thrown.
- *
- * @returns functions that end the subscriptions, one for each channel.
- */
+/** Subscribes, and returns what ends that. An error of a subscriber would end the process. */
 function listen(listeners: Listeners): (() => void)[] {
   return Object.entries(listeners).map(([name, listener]) => {
     let hasFailed = false;
@@ -89,4 +96,200 @@ function listen(listeners: Listeners): (() => void)[] {
     subscribe(name, subscriber);
     return () => void unsubscribe(name, subscriber);
   });
+}
+
+/** The names of all attributes. None of them identifies a user. */
+const KEY_PREFIX = "submit_lock.key_prefix";
+const OUTCOME = "submit_lock.outcome";
+const CONFIRMED = "submit_lock.confirmed";
+const REASON = "submit_lock.reason";
+const COPIES = "submit_lock.copies";
+const FENCING_TOKEN = "submit_lock.fencing_token";
+const ERROR_TYPE = "error.type";
+
+/** The `code` of an error, such as `SUBMIT_LOCK_UNAVAILABLE`, or `_OTHER`; never its message. */
+function errorType(cause: Error | undefined): Attributes {
+  if (cause === undefined) return {};
+  const { code } = cause as { code?: unknown };
+  return { [ERROR_TYPE]: typeof code === "string" ? code : "_OTHER" };
+}
+
+// In seconds. A step at 0.2 and 1, the defaults of commandTimeoutMs and acquireTimeoutMs, is visible.
+const roundTrip = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2.5];
+/** In seconds. The last is two hours: another program's lock may have so long to live. */
+const remaining = [0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 600, 7_200];
+/** A longer life, or one without an end, counts as a day: `Infinity` would spoil the sum. */
+const longestRemainingMs = 86_400_000;
+/** In seconds, up to the largest maxHoldMs. */
+const hold = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600];
+/** In seconds. A retire is abandoned after 2 × acquireTimeoutMs + ttlMs: 12 with the defaults. */
+const retire = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 12];
+
+const reasons: readonly LostReason[] = ["expired", "overtaken", "freed", "max-hold", "closed"];
+
+type Listeners = {
+  readonly [Name in keyof SubmitLockChannels]?: (message: SubmitLockChannels[Name]) => void;
+};
+
+function metricsOf(meter: Meter, locks: readonly ObservedLock[]): Listeners {
+  const seconds = (name: string, explicitBucketBoundaries: number[], description: string) => {
+    const advice = { explicitBucketBoundaries };
+    const histogram = meter.createHistogram(name, { description, unit: "s", advice });
+    return (ms: number, attributes: Attributes) => histogram.record(ms / 1_000, attributes);
+  };
+  const acquired = seconds(
+    "submit_lock.acquire.duration",
+    roundTrip,
+    "How long attempts to take a lock took",
+  );
+  const contended = seconds(
+    "submit_lock.contention.remaining",
+    remaining,
+    "How long the key that refused an attempt had yet to live",
+  );
+  const held = seconds("submit_lock.hold.duration", hold, "How long locks were held");
+  const released = seconds(
+    "submit_lock.release.duration",
+    roundTrip,
+    "How long releases took to be answered",
+  );
+  const completed = seconds(
+    "submit_lock.complete.duration",
+    roundTrip,
+    "How long keeping the answer of a submission took",
+  );
+  const retired = seconds(
+    "submit_lock.retire.duration",
+    retire,
+    "How long it took until no late request of an attempt could take effect any more",
+  );
+  const losses = meter.createCounter("submit_lock.lease.losses", {
+    description: "Leases that were lost under their holders",
+    unit: "{lease}",
+  });
+  const duplicates = meter.createCounter("submit_lock.submission.duplicates", {
+    description: "Submissions that are proven to have run twice",
+    unit: "{submission}",
+  });
+
+  const prefixes = new Set<string>();
+  /** Starts a prefix's counters at 0: an alert on an increase would miss one that starts at 1. */
+  const start = (keyPrefix: string): void => {
+    if (prefixes.has(keyPrefix)) return;
+    prefixes.add(keyPrefix);
+    duplicates.add(0, { [KEY_PREFIX]: keyPrefix });
+    for (const reason of reasons) losses.add(0, { [KEY_PREFIX]: keyPrefix, [REASON]: reason });
+  };
+  for (const { keyPrefix } of locks) start(keyPrefix);
+
+  const ended = (answered: typeof held, message: ReleaseMessage | CompleteMessage): void => {
+    const { cause, durationMs, heldMs, keyPrefix, outcome } = message;
+    const attributes = { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome };
+    held(heldMs, attributes);
+    answered(durationMs, { ...attributes, ...errorType(cause) });
+  };
+  return {
+    "submit-lock:acquire": (message) => {
+      const { cause, confirmed, durationMs, expiresInMs, keyPrefix, outcome } = message;
+      start(keyPrefix);
+      const attributes = { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome, [CONFIRMED]: confirmed };
+      acquired(durationMs, { ...attributes, ...errorType(cause) });
+      if (outcome === "contended" && expiresInMs !== undefined) {
+        contended(Math.min(expiresInMs, longestRemainingMs), { [KEY_PREFIX]: keyPrefix });
+      }
+    },
+    "submit-lock:release": (message) => ended(released, message),
+    "submit-lock:complete": (message) => ended(completed, message),
+    "submit-lock:duplicate": ({ keyPrefix }) => {
+      start(keyPrefix);
+      duplicates.add(1, { [KEY_PREFIX]: keyPrefix });
+    },
+    "submit-lock:lost": ({ keyPrefix, outcome }) => {
+      start(keyPrefix);
+      losses.add(1, { [KEY_PREFIX]: keyPrefix, [REASON]: outcome });
+    },
+    "submit-lock:retire": ({ durationMs, keyPrefix, outcome }) =>
+      retired(durationMs, { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome }),
+  };
+}
+
+function observe(meter: Meter, locks: readonly ObservedLock[]): () => void {
+  if (locks.length === 0) return () => {};
+  const upDown = (name: string, unit: string, description: string) =>
+    meter.createObservableUpDownCounter(name, { description, unit });
+  const held = upDown("submit_lock.lease.count", "{lease}", "Locks that are held now");
+  const attempting = upDown(
+    "submit_lock.attempt.count",
+    "{attempt}",
+    "Attempts that wait for an answer now",
+  );
+  const retiring = upDown(
+    "submit_lock.retirement.count",
+    "{owner_id}",
+    "Owner ids that are being retired now",
+  );
+  const oldest = meter.createObservableGauge("submit_lock.lease.oldest_age", {
+    description: "How long the oldest lock of now has been held",
+    unit: "s",
+  });
+  const observed = [held, attempting, retiring, oldest];
+  const tell: Parameters<Meter["addBatchObservableCallback"]>[0] = (result) => {
+    // Locks with one prefix are one series, in which a second observation would replace the first.
+    const sums = new Map<string, LockStats>();
+    for (const lock of locks) {
+      const stats = lock.stats();
+      const sum = sums.get(lock.keyPrefix);
+      sums.set(lock.keyPrefix, {
+        attempting: stats.attempting + (sum?.attempting ?? 0),
+        held: stats.held + (sum?.held ?? 0),
+        retiring: stats.retiring + (sum?.retiring ?? 0),
+        oldestHeldMs: Math.max(stats.oldestHeldMs, sum?.oldestHeldMs ?? 0),
+      });
+    }
+    for (const [keyPrefix, stats] of sums) {
+      const attributes = { [KEY_PREFIX]: keyPrefix };
+      result.observe(held, stats.held, attributes);
+      result.observe(attempting, stats.attempting, attributes);
+      result.observe(retiring, stats.retiring, attributes);
+      result.observe(oldest, stats.oldestHeldMs / 1_000, attributes);
+    }
+  };
+  meter.addBatchObservableCallback(tell, observed);
+  return () => meter.removeBatchObservableCallback(tell, observed);
+}
+
+/** A message arrives in the context of the code that asked for the lock: its span is the parent. */
+function spansOf(tracer: Tracer): Listeners {
+  /** Makes a span from the acquire to the call of `release` or `complete`, not to its answer. */
+  const ended = (message: ReleaseMessage | CompleteMessage): void => {
+    const { cause, durationMs, heldMs, keyPrefix, outcome } = message;
+    const endTime = Date.now() - durationMs;
+    const attributes = { [KEY_PREFIX]: keyPrefix, [OUTCOME]: outcome, ...errorType(cause) };
+    tracer.startSpan("submit_lock.hold", { startTime: endTime - heldMs, attributes }).end(endTime);
+  };
+  return {
+    "submit-lock:acquire": (message) => {
+      const { cause, confirmed, copies, durationMs, fencingToken, keyPrefix, outcome } = message;
+      const endTime = Date.now();
+      const attributes = {
+        [KEY_PREFIX]: keyPrefix,
+        [OUTCOME]: outcome,
+        [CONFIRMED]: confirmed,
+        [COPIES]: copies,
+        ...(fencingToken === undefined ? {} : { [FENCING_TOKEN]: fencingToken }),
+        ...errorType(cause),
+      };
+      const startTime = endTime - durationMs;
+      const span = tracer.startSpan("submit_lock.acquire", { startTime, attributes });
+      // Contended, completed and mismatched are answers, not errors.
+      if (outcome === "unavailable") span.setStatus({ code: SpanStatusCode.ERROR });
+      span.end(endTime);
+    },
+    "submit-lock:release": ended,
+    "submit-lock:complete": ended,
+    "submit-lock:lost": ({ outcome }) => {
+      const span = trace.getActiveSpan();
+      if (span?.isRecording()) span.addEvent("submit_lock.lost", { [REASON]: outcome });
+    },
+  };
 }

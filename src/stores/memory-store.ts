@@ -25,7 +25,7 @@ interface Entry {
   readonly times: LockTimes;
   readonly holder: string;
   readonly takenAt: number;
-  /** The person who has freed the lease, and the reason below; both `""` without one. */
+  /** Who has freed the lease, and why; both `""` without. */
   readonly by: string;
   readonly reason: string;
   expiresAt: number;
@@ -199,7 +199,7 @@ export class MemoryStore implements LockStore {
   }
 }
 
-/** Deletes an expired value. */
+/** An expired value is deleted. */
 function live<Kept extends { readonly expiresAt: number }>(
   map: Map<string, Kept>,
   key: string,

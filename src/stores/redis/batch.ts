@@ -14,14 +14,13 @@ const defaultCallsAtOnce = 4;
 /** A second call for more entries than these: a call takes about 7 µs of this process, an entry 1.3. */
 const leastEntries = 8;
 
-/** The requests of one command that one turn of the event loop made, written in few calls. */
+/** The requests of one command and one turn of the event loop, written in few calls. */
 export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> {
   readonly #command: Command<Request, Reply>;
   readonly #connections: ConnectionPair;
   readonly #callsAtOnce: number;
   readonly #confirmed: Confirmed | undefined;
   readonly #recordKey: (command: LockCommand) => string;
-  /** The requests of this turn. */
   waiting: Request[] = [];
 
   constructor(
@@ -179,7 +178,6 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
 export type Confirmed = (request: LockRequest<never>, reply: { readonly kind: string }) => boolean;
 
 interface Group<Request> {
-  /** `undefined` where there is no connection for them. */
   readonly route: Route | undefined;
   readonly requests: readonly Request[];
 }

@@ -13,13 +13,10 @@ import { misconfiguration } from "./no-answers.ts";
 const silentShare = 0.9;
 
 /**
- * Rule 9: for how long after a silence of the primary the second connection is preferred. A Sentinel,
- * which tells a paused master of its election, looks every 10 s and then waits for 8 s.
+ * Rule 9: for how long after a silence of the primary the second connection is preferred, and stays
+ * open unused. A Sentinel tells a paused master of an election after 10 s and 8 s.
  */
 const distrustMs = 30_000;
-
-/** How long the second connection stays open after its last use. */
-const idleMs = distrustMs;
 
 /**
  * How long the second connection may be unusable in status `connect` or `ready` before another,
@@ -89,7 +86,6 @@ export class ConnectionPair {
     return this.isCluster ? slotOf((this.#client.keyPrefix ?? "") + key) : 0;
   }
 
-  /** `undefined` while no connection is usable. */
   routeOf(
     { key, times }: LockCommand,
     { gatheredScript }: { readonly gatheredScript?: string },
@@ -201,7 +197,7 @@ export class ConnectionPair {
     this.#idleTimer = setTimeout(() => {
       this.#lastError = undefined;
       this.#closeSecond();
-    }, idleMs);
+    }, distrustMs);
     this.#idleTimer.unref();
     return this.#second;
   }

@@ -15,7 +15,6 @@ export type CallResult =
   | { readonly kind: "not-loaded" };
 
 interface Call {
-  /** The server that it went to: a Cluster has several behind one client. */
   readonly node: string;
   /** When it was sent, or for touches is due: silence counts from then. */
   readonly sentAt: number;
@@ -37,7 +36,7 @@ export interface ConnectionWatcher {
 
 const ofProbe = (): void => {};
 
-/** One client: writes its calls, follows each to its end, and knows what is left unanswered. */
+/** Writes the calls of one client, and follows each to its end. */
 export class Connection {
   readonly client: ClientPort;
   /** Calls whose node has answered neither them nor a later one. */
@@ -59,7 +58,6 @@ export class Connection {
   #needsProof = false;
   /** The database that the server has confirmed, and on which connection of the client. */
   #proved: { readonly database: number; readonly connection: unknown } | undefined;
-  /** The question under way. */
   #asked: { readonly connection: unknown } | undefined;
   readonly gathering: Gathering;
   #watcher: ConnectionWatcher | undefined;
@@ -137,9 +135,8 @@ export class Connection {
   }
 
   /**
-   * The connection was not usable for the slot: asks for its database, or notes its silence. No
-   * answer may end that where the client has failed the newest call itself, or a Cluster repeats it
-   * because the slot is moving: writes a probe, one at a time.
+   * The connection was not usable: asks for its database, or notes its silence. Where no answer may
+   * end that (the client has failed the newest call, or a Cluster repeats it), writes one probe.
    */
   suspect(slot: number, key: string, silenceMs: number): void {
     if (this.client.status !== "ready") return;
@@ -157,8 +154,6 @@ export class Connection {
   }
 
   /**
-   * Writes one script call.
-   *
    * @param tell called at most once, and perhaps never while the server is silent.
    * @param server the node's own connection, for a call that declares no key.
    */
@@ -191,7 +186,6 @@ export class Connection {
     this.#digests.set(node, digests);
   }
 
-  /** Whether an error says that nothing was executed, because the call had a digest. */
   #isNotLoaded(node: string, script: string, error: unknown): boolean {
     if (!isServerError(error)) return false;
     if (error.message.startsWith("NOSCRIPT")) {

@@ -11,7 +11,6 @@ const askAgainMs = { first: 10_000, most: 600_000 };
 /** For how long a slot goes alone, unless another node has it before. */
 const aloneMs = 10_000;
 
-/** The answer of a node, on one connection. */
 interface Verdict {
   readonly connection: unknown;
   mayGather: boolean;
@@ -42,7 +41,7 @@ export class Gathering {
     return node !== undefined && this.#saidYes(node, key) ? node : undefined;
   }
 
-  /** An entry had an error, of any kind: its slot may be on the move. */
+  /** The slot may be on the move. */
   refused(slot: number, name: string): void {
     this.#alone.set(slot, { name, until: performance.now() + aloneMs });
   }

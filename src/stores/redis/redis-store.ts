@@ -35,12 +35,7 @@ export interface RedisStoreOptions {
   readonly ackReplicas?: number | undefined;
 }
 
-const names = ["ackReplicas"] as const satisfies readonly (keyof RedisStoreOptions)[];
-
-function resolveRedisOptions(client: ClientPort, options: RedisStoreOptions): RedisStoreOptions {
-  checkOptionNames("RedisStore", options, names);
-  const { ackReplicas } = options;
-  if (ackReplicas === undefined) return {};
+function checkAckReplicas(client: ClientPort, ackReplicas: number): void {
   const isCount = Number.isInteger(ackReplicas) && ackReplicas >= 1 && ackReplicas <= 100;
   if (!isCount) throw invalidOption("ackReplicas", "a whole number from 1 to 100", ackReplicas);
   if (!client.writesTogether) {
@@ -48,7 +43,6 @@ function resolveRedisOptions(client: ClientPort, options: RedisStoreOptions): Re
       "ackReplicas: expected an ioredis client with pipeline(), got one without it",
     );
   }
-  return { ackReplicas };
 }
 
 /**
@@ -103,7 +97,9 @@ export class RedisStore implements LockStore {
    */
   constructor(client: RedisClient, options: RedisStoreOptions = {}) {
     const port = portOf(client);
-    const { ackReplicas } = resolveRedisOptions(port, options);
+    checkOptionNames("RedisStore", options, ["ackReplicas"]);
+    const { ackReplicas } = options;
+    if (ackReplicas !== undefined) checkAckReplicas(port, ackReplicas);
     this.#client = port;
     this.#connections = ConnectionPair.of(port);
     this.recordsProblem = recordsProblemOf(port);
@@ -156,8 +152,8 @@ export class RedisStore implements LockStore {
   };
 
   /**
-   * Rule 16: record, then release. A Cluster that moves a slot may refuse two keys of it at once, so
-   * a complete that is written again goes in two steps, whatever became of the first copy.
+   * Rule 16: record, then release. A Cluster that moves a slot may refuse two keys of it at once: so
+   * goes every complete that is written again.
    */
   #completeInSteps(request: CompleteRequest): void {
     const { command, cooldownUntilMs, expiresAtMs, record } = request;

@@ -7,7 +7,6 @@ import type { CallResult } from "./connection.ts";
 import { ConnectionPair } from "./connection-pair.ts";
 import { isOfReplica, misconfiguration, toNoAnswer } from "./no-answers.ts";
 
-/** A lock or a record that replicas must confirm. */
 interface Touch {
   readonly key: string;
   readonly command: LockCommand;
@@ -74,7 +73,6 @@ export class ReplicaWait {
     };
   }
 
-  /** The answer to an acquire in the second after Redis has denied us `WAIT`. */
   refusal(): NoAnswer | undefined {
     return performance.now() - this.#refusedAt < refusedMs ? this.#refusal : undefined;
   }
@@ -161,7 +159,6 @@ export class ReplicaWait {
     }
   }
 
-  /** Why the reply to `WAIT` does not confirm the round. */
   #shortage(waited: unknown, waitMs: number): Error | undefined {
     if (waited instanceof Error) {
       if (misconfiguration(waited) !== undefined) {
@@ -218,7 +215,6 @@ function callsOf(touches: readonly Touch[], pair: ConnectionPair): Touch[][] {
   return calls;
 }
 
-/** Why a touch confirms nothing. */
 function missing(reply: unknown, entry: number): Error | undefined {
   if (Array.isArray(reply) && Number(reply[1 + entry]) === 1) return undefined;
   return new Error("the lock or record was gone or changed before enough replicas confirmed it");

@@ -111,25 +111,20 @@ export class NodeRedisClusterPort implements ClientPort {
   isReady(slot: number): boolean {
     const node = this.#client.isReady ? this.#client.slots[slot]?.master : undefined;
     if (node === undefined) return false;
-    if (node.client === undefined) this.#connect(node);
+    // A node connects with its first command, and may have given up.
+    if (node.client === undefined) {
+      void (async () => this.#client.nodeClient(node))().catch(() => {});
+    }
     const isReady = node.client?.isReady === true;
     if (!isReady && this.#isOwn) this.#seek(node);
     return isReady;
   }
 
-  /**
-   * Looks for another master. node-redis does so for a connection that was lost, and not for one
-   * that never came up, as to a master that was silent already and is replaced later.
-   */
+  /** Looks for another master: node-redis does so only for a connection that came up once. */
   #seek({ address }: Node): void {
     if (performance.now() - this.#soughtAt < silence.socketTimeout) return;
     this.#soughtAt = performance.now();
     this.#client._slots?.rediscover?.(undefined, new Set([address])).catch(() => {});
-  }
-
-  /** A node connects with its first command, and may have given up. */
-  #connect(node: Node): void {
-    void (async () => this.#client.nodeClient(node))().catch(() => {});
   }
 
   nodeOf(slot: number): string {

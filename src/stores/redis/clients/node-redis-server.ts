@@ -42,7 +42,7 @@ export interface SocketOptions extends Address {
   readonly connectTimeout?: number | undefined;
 }
 
-/** A client of one server, with members that are read where they exist. */
+/** Members are read where they exist. */
 export interface SingleClient extends Omit<NodeRedisClient, "sendCommand" | "duplicate"> {
   readonly options?: NodeRedisOptions;
   /** A number that counts connections. */
@@ -97,7 +97,6 @@ function readError(error: unknown): never {
   throw named(error);
 }
 
-/** The client of one server, or of one node of a Cluster. */
 export class NodeRedisServer implements ServerPort {
   readonly #client: SingleClient;
   /** node-redis puts it in front of the keys of its own methods, and not of these calls'. */

@@ -17,7 +17,6 @@ import {
   textPrefix,
 } from "./port.ts";
 
-/** A node-redis client of one server. */
 export class NodeRedisPort extends NodeRedisServer implements ClientPort {
   readonly isCluster: boolean = false;
   readonly mayGather: boolean = false;

@@ -11,11 +11,7 @@ export type RedisClient = IoredisClient | NodeRedisClient;
 
 const ports = new WeakMap<object, ClientPort>();
 
-/**
- * The one port of a client, by its shape.
- *
- * @throws InvalidOptionError for any other value, with the reason and the way out.
- */
+/** By the shape of the client. @throws InvalidOptionError with the reason and the way out. */
 export function portOf(client: RedisClient): ClientPort {
   const open = openerOf(client);
   if (open === undefined) {

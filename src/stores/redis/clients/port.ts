@@ -59,13 +59,12 @@ export interface PortWatcher {
 export interface ClientPort extends ServerPort {
   readonly isCluster: boolean;
   readonly status: ClientStatus;
-  /** For a client that the store cannot connect: how to, for messages. */
+  /** How to connect a client that the store cannot connect. */
   readonly advice?: string;
   /** Whether it can be asked by a script's digest. */
   readonly hasDigests: boolean;
   /** In front of every key; `undefined` where it is no text. */
   readonly keyPrefix: string | undefined;
-  /** The user's name at Redis, where one is set. */
   readonly user: string | undefined;
   /** The database that the client has selected, as far as is known; 0 on a Cluster. */
   readonly database: number;
@@ -82,7 +81,6 @@ export interface ClientPort extends ServerPort {
   /** The one server, or all masters of the Cluster that are known. */
   servers(): readonly ServerPort[];
 
-  /** @returns ends the watch. */
   watch(watcher: PortWatcher): () => void;
   /** Observes errors without suppressing the client's own logging or throwing. @returns ends that. */
   monitorErrors(heard: (error: Error) => void): () => void;
@@ -104,7 +102,7 @@ export interface ClientPort extends ServerPort {
   /** Holds writes back, where the library does not by itself. @returns writes them in one piece. */
   cork?(): () => void;
 
-  /** Settles when the client has learned which node has a slot: it would outlive its `close`. */
+  /** Learns which node has a slot: that would outlive `close`. */
   learned?(): Promise<unknown> | undefined;
   /** Connects a client that waits to be asked, where that is for the store to do. */
   wake?(): void;
@@ -119,7 +117,6 @@ export interface ClientPort extends ServerPort {
   sentinels?(): readonly ClientPort[];
   /** The name of the master at the Sentinels. */
   readonly masterName?: string;
-  /** Whether `together` can be used. */
   readonly writesTogether: boolean;
 }
 
@@ -139,7 +136,7 @@ export function plainError(error: unknown): Error {
   return code === undefined ? plain : Object.assign(plain, { code });
 }
 
-/** Whether the error is the server's reply, and so a sign of life. */
+/** The server's reply, and so a sign of life. */
 export function isServerError(error: unknown): error is Error {
   return error instanceof Error && error.name === "ReplyError";
 }
@@ -147,7 +144,6 @@ export function isServerError(error: unknown): error is Error {
 const unwritten =
   /^(not connected to the master of slot |The client is (closed|offline)$|The queue is full$|Stream isn't writeable and |Connection in subscriber mode, )/;
 
-/** Whether a client, or its port, says that it has not written the call. */
 export function isUnwritten({ message }: Error): boolean {
   return unwritten.test(message);
 }
@@ -195,7 +191,6 @@ export interface Place {
   readonly password: string;
   readonly database: number;
   readonly tls?: { readonly ca?: string } | undefined;
-  /** The host is a node of a Cluster. */
   readonly isCluster: boolean;
   /** Instead of the host: the Sentinels that name the master. */
   readonly sentinels?: readonly { readonly host: string; readonly port: number }[] | undefined;

@@ -15,10 +15,7 @@ const crcs: Uint16Array = Uint16Array.from({ length: 256 }, (_, byte) => {
   return crc;
 });
 
-/**
- * The hash slot as the Redis Cluster specification defines it: CRC-16/XMODEM of the key or of its
- * hash tag, modulo 16384.
- */
+/** By the Redis Cluster specification: CRC-16/XMODEM of the key or its hash tag, modulo 16384. */
 export function slotOf(key: string): number {
   let crc = 0;
   for (const byte of Buffer.from(hashTag(key) ?? key)) {
@@ -36,7 +33,6 @@ export function recordKeyOf(client: ClientPort, key: string, submissionId: strin
   return hashTag(whole) === undefined ? `{${whole}}:${submissionId}` : `${key}:${submissionId}`;
 }
 
-/** Why records cannot be kept on this client; `undefined` where they can. */
 export function recordsProblemOf(client: ClientPort): string | undefined {
   if (!client.isCluster) return undefined;
   const { keyPrefix } = client;

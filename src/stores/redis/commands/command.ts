@@ -16,7 +16,6 @@ export interface CallSettings {
   readonly floorUs: number;
 }
 
-/** A script's reply for one entry. */
 export interface EntryReply {
   readonly redisTimeMs: number;
   /** For an acquire, the token that the locks taken by this call have; 0 for other commands. */
