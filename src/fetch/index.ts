@@ -194,9 +194,9 @@ function endOf(exchange: FetchExchange, { lease: { signal } }: RequestLease): Pr
   });
 }
 
+/** Without `Content-Length`: outer middleware may take the headers for a body of its own. */
 function responseOf({ status, headers, body }: Omit<Problem, "code">): Response {
-  const length = `${Buffer.byteLength(body)}`;
-  return new Response(body, { status, headers: { ...headers, "Content-Length": length } });
+  return new Response(body, { status, headers });
 }
 
 /** Not with the error's message, which is for the application's developers. */
