@@ -1,5 +1,5 @@
 import { isUtf8 } from "node:buffer";
-import { finished } from "node:stream";
+import { finished, Readable } from "node:stream";
 import type { FastifyReply } from "fastify";
 import type { Capture, WantedAnswer } from "../http/port.ts";
 import { type RequestLease, warnIfHeldToMaxHold } from "../http/request-lease.ts";
@@ -181,5 +181,11 @@ export class ReplyWatch implements Capture {
       held.finished();
     });
     held.begin();
+    // A hook that has failed answers in its place, and nothing reads it any more.
+    const { raw } = this.#reply;
+    raw.once("close", () => {
+      const isLeft = raw.writableEnded && stream instanceof Readable;
+      if (isLeft && !Readable.isDisturbed(stream)) stream.destroy();
+    });
   }
 }
