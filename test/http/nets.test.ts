@@ -12,3 +12,9 @@ test("P6: what a client sends costs time that grows with its length and no faste
   const haul = await cast("linear-cost", { runs: 300, seed: 20_260_101, isStrict: false });
   if (haul.failure !== undefined) expect.fail(story("linear-cost", haul));
 });
+
+// `npm run lab -- same-answer` takes more programs.
+test("P8 and P9: a guard changes no answer, and a repeat is the first answer", async () => {
+  const haul = await cast("same-answer", { runs: 150, seed: 20_260_101, isStrict: false });
+  if (haul.failure !== undefined) expect.fail(story("same-answer", haul));
+});

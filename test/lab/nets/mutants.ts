@@ -9,7 +9,104 @@ export interface Flaw extends Change {
   readonly family: Framework["family"];
 }
 
-export const flaws: readonly Flaw[] = [];
+export const flaws: readonly Flaw[] = [
+  {
+    net: "same-answer",
+    family: "express",
+    name: "hooks of inner middleware are not seen",
+    in: "watchHooks",
+    find: "if (writeHead === this.#writeHead) return;",
+    replace: "return;",
+  },
+  {
+    net: "same-answer",
+    family: "koa",
+    name: "a repeat has the type that Koa guesses",
+    in: "repeat",
+    find: 'if (type === undefined) ctx.remove("Content-Type");',
+    replace: "",
+  },
+  {
+    net: "same-answer",
+    family: "fastify",
+    name: "the text behind the hooks is kept, and passes them again",
+    in: "hookInto",
+    find: "[firstOnSend, ...hooks]",
+    replace: "[...hooks, firstOnSend]",
+  },
+  {
+    net: "same-answer",
+    family: "fetch",
+    name: "the chunks that are read ahead are not kept",
+    in: "untilOver",
+    find: "keep(chunk); controller.enqueue",
+    replace: "controller.enqueue",
+  },
+  {
+    net: "linear-cost",
+    family: "express",
+    name: "codings are split at blanks",
+    in: "isCodingAccepted",
+    find: 'element.split(";").map((each) => each.trim())',
+    replace: "element.split(/\\s*;\\s*/)",
+  },
+  {
+    net: "linear-cost",
+    family: "koa",
+    name: "commas within quotes are left together",
+    in: "prefersHtml",
+    find: 'accept.split(",")',
+    replace: `accept.split(/,(?=(?:[^"]*"[^"]*")*[^"]*$)/)`,
+  },
+  {
+    net: "linear-cost",
+    family: "fastify",
+    name: "a list is made anew for each value of a query",
+    in: "fieldsOf",
+    find: "earlier.push(value);",
+    replace: "values[name] = [...earlier, value];",
+  },
+  {
+    net: "linear-cost",
+    family: "fetch",
+    name: "a list is made anew for each field of a form",
+    in: "contentOf",
+    find: "return fieldsOf(text) ?? bytes;",
+    replace: 'return text.split("&").reduce<string[]>((all, each) => [...all, each], []);',
+  },
+  {
+    net: "fail-anywhere",
+    family: "express",
+    name: "a handler that rejects never ends",
+    in: "run",
+    find: "held.failed(); if (isPromise) held.finished();",
+    replace: "held.failed(); if (isPromise) held.begin();",
+  },
+  {
+    net: "fail-anywhere",
+    family: "koa",
+    name: "only what succeeds downstream ends",
+    in: "submitGuard",
+    find: "} finally { watch(ctx, bodies, held, capture);",
+    replace: "} { watch(ctx, bodies, held, capture);",
+  },
+  {
+    net: "fail-anywhere",
+    family: "fastify",
+    name: "a handler that rejects never ends",
+    in: "run",
+    find: "this.failed(); if (isPromise) held.finished();",
+    replace: "this.failed(); if (isPromise) held.begin();",
+  },
+  {
+    net: "fail-anywhere",
+    family: "fetch",
+    name: "a response that cannot be watched never ends",
+    in: "enter",
+    find: "isOver(undefined, true); return response;",
+    replace: "return response;",
+  },
+];
 
 /** `npm run lab -- net-mutants [words]`: each flaw put into the sources, and whether its net is red. */
 export async function run(): Promise<void> {

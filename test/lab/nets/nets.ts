@@ -32,13 +32,13 @@ export function story(net: NetName, { failure, seed }: Haul): string {
   return `${text}\n\n${JSON.stringify(program, undefined, 1)}\n\nagain: npm run lab -- ${net} --seed ${seed} --path ${path}`;
 }
 
-/** `npm run lab -- <net>`, with `--runs`, `--seed`, `--path` and `--family`. */
+/** `npm run lab -- <net>`, with `--runs`, `--seed`, `--path`, `--family` and `--processes`. */
 export async function run(net: NetName, runsByDefault: number): Promise<void> {
   const option = { type: "string" } as const;
-  const options = { runs: option, seed: option, path: option, family: option };
+  const options = { runs: option, seed: option, path: option, family: option, processes: option };
   const { path, family, ...given } = parseArgs({ options }).values;
   const seed = Number(given.seed ?? Math.trunc(Math.random() * 2 ** 31));
-  const processes = path === undefined ? availableParallelism() : 1;
+  const processes = path === undefined ? Number(given.processes ?? availableParallelism()) : 1;
   const runs = path === undefined ? Math.ceil(Number(given.runs ?? runsByDefault) / processes) : 1;
   const from = performance.now();
   const plan = { runs, path, family: family as Plan["family"], isStrict: true };

@@ -3,6 +3,7 @@ import { resolveIdempotencyOptions } from "../../../src/http/options.ts";
 import { isStored, resolveStoredHeaders } from "../../../src/http/stored-answer.ts";
 import { MemoryStore, SubmitLock } from "../../../src/index.ts";
 import { page } from "../../docs/page.ts";
+import { differences } from "../../lab/nets/answers/differences.ts";
 import { alerts } from "../../support/board.ts";
 import { documentedMetrics, prometheusNames } from "../../support/documented-metrics.ts";
 import { codesOfAnswers, foundInSources, inSources, membersOf } from "./sources.ts";
@@ -257,4 +258,13 @@ describe("the paragraph for a shop's own documentation", () => {
     const codes = codesOfAnswers.filter((code) => code.startsWith("idempotency_"));
     for (const code of codes) expect(paragraph).toContain(`\`${code}\``);
   });
+});
+
+test("the page on the HTTP lifecycle has each difference that the same-answer net allows", () => {
+  const rows = differences.map(({ families, name, why }) => {
+    return `| ${name} | ${families.length === 4 ? "all" : families.join(", ")} | ${why} |`;
+  });
+  const { text } = page("docs/internals/http-lifecycle.md");
+  const shown = text.slice(text.indexOf("## Differences that are meant")).match(/^\| .*\|$/gm);
+  expect(shown?.slice(1)).toEqual(rows);
 });

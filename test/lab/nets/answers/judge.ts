@@ -78,7 +78,7 @@ export function* compare(
     const one = expected.headers.get(name);
     const other = got.headers.get(name);
     // The rest belongs to outer middleware, which may set it again.
-    const isPart = other === undefined || shown(name, one).includes(shown(name, other).slice(0, 3));
+    const isPart = other === undefined || other.every((each) => one?.includes(each));
     if (isRepeat && !kept.has(name) && isPart) continue;
     yield* found(`header ${name}`, shown(name, one), shown(name, other));
   }

@@ -168,7 +168,7 @@ const table = {
     hono: () => compressOnHono(),
     fastify: (app, handler) => {
       app.addHook("onSend", async ({ headers }, reply, payload) => {
-        if (headers["accept-encoding"] !== "gzip" || payload === undefined) return payload;
+        if (headers["accept-encoding"] !== "gzip" || !payload) return payload;
         if (payload instanceof ReadableStream || payload instanceof Response) return payload;
         reply.header("content-encoding", "gzip").removeHeader("content-length");
         const source = payload instanceof Readable ? payload : Readable.from([payload]);

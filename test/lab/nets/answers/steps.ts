@@ -160,7 +160,7 @@ const node: Family = {
     setHeader: [(res, [name, value]) => res.setHeader(name, value), header],
     appendHeader: [(res, [name, value]) => res.appendHeader(name, value), header],
     removeHeader: [(res, [name]) => res.removeHeader(name), header],
-    earlyHints: [(res) => res.writeEarlyHints({ link: "</a>; rel=preload" })],
+    earlyHints: [(res) => res.headersSent || res.writeEarlyHints({ link: "</a>; rel=preload" })],
   },
   writes: {
     writeHead: [(res, given) => res.writeHead(given), status],
