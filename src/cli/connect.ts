@@ -13,7 +13,7 @@ import { hasMembers } from "../validation.ts";
 import type { Arguments, CliTarget, PrefixedLock } from "./context.ts";
 import { CliError, exitCode, toCliError } from "./failure.ts";
 
-/** The time that Redis has for one answer, and for connecting, in ms. */
+/** For one answer, and for connecting. */
 const answerWithinMs = 2_000;
 
 export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<CliTarget> {
@@ -78,9 +78,8 @@ async function openClient(place: Place): Promise<RedisClient> {
 }
 
 function installed<Client>(opening: Promise<Client>): Promise<Client | undefined> {
-  return opening.catch((error: { code?: unknown }) => {
+  return opening.catch((error: { code?: unknown }): undefined => {
     if (!String(error.code).endsWith("MODULE_NOT_FOUND")) throw error;
-    return undefined;
   });
 }
 
@@ -119,11 +118,7 @@ async function proved(client: ClientPort) {
   const { address } = client;
   const database = client.isCluster ? undefined : client.database;
   await connected(client);
-  try {
-    if (client.needsProof) await answerOf({ address }, client.askDatabase());
-  } catch (error) {
-    throw failure(error, client);
-  }
+  if (client.needsProof) await answerOf({ address }, client.askDatabase()).catch(fail(client));
   const { keyPrefix: clientPrefix = "", user } = client;
   return { address, client, database, clientPrefix, user };
 }
@@ -144,17 +139,15 @@ export async function connected(client: ClientPort): Promise<void> {
   client.wake?.();
   if (client.status === "ready") return;
   if (client.status === "wait") throw new CliError(`${address}: ${advice}`);
-  try {
-    await answerOf({ address }, isUp);
-  } catch (error) {
-    throw failure(error, client);
-  }
+  await answerOf({ address }, isUp).catch(fail(client));
 }
 
-function failure(error: unknown, { address, database }: ClientPort): CliError {
-  const { message } = plainError(error);
-  const isOfDatabase = refusals.select.test(message) || refusals.database.test(message);
-  return toCliError(error, isOfDatabase ? redisOf({ address, database }) : address);
+function fail({ address, database }: ClientPort): (error: unknown) => never {
+  return (error) => {
+    const { message } = plainError(error);
+    const isOfDatabase = refusals.select.test(message) || refusals.database.test(message);
+    throw toCliError(error, isOfDatabase ? redisOf({ address, database }) : address);
+  };
 }
 
 async function fromConfig(file: string, args: Arguments): Promise<CliTarget> {

@@ -29,7 +29,6 @@ interface ServerReport {
 interface Finding {
   /** `fail`: locks are lost or refused as it is. `warn`: if more fails. `unknown`: not checked. */
   readonly level: "ok" | "warn" | "fail" | "unknown";
-  /** A stable name of the check. */
   readonly check: string;
   readonly text: string;
   readonly remedy?: string | undefined;
@@ -181,11 +180,9 @@ async function lookAtCluster(connection: CliTarget, node: ServerPort, ttlMs: num
         : `cluster_state of this node is ${state} (${slots} of 16384 slots are served): it refuses every lock`;
     add("fail", "cluster", text, `find the master that is gone with CLUSTER NODES; ${dead}`);
   }
-  const timeout = await ifPermitted(
-    connection,
-    node.ask(["config", "GET", "cluster-node-timeout"]),
-  );
-  const timeoutMs = numberIn(timeout, "cluster-node-timeout");
+  const setting = "cluster-node-timeout";
+  const timeout = await ifPermitted(connection, node.ask(["config", "GET", setting]));
+  const timeoutMs = numberIn(timeout, setting);
   if (Number.isNaN(timeoutMs)) {
     add("unknown", "node-timeout", "cluster-node-timeout: not permitted (+config|get)");
   } else if (timeoutMs > ttlMs) {

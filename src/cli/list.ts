@@ -79,7 +79,7 @@ export function mastersOf({ client }: CliTarget): readonly ServerPort[] {
 const batch = 500;
 /** The pause between two SCANs, in ms: Redis serves other clients. */
 const pauseMs = 5;
-/** The scan stops at so many locks: more than a person can use, and few enough for the memory. */
+/** More than a person can use, and few enough for the memory. */
 const mostLocks = 100_000;
 /** The inspections that are sent at a time: one script call has up to 100. */
 const asked = 100;

@@ -1,4 +1,4 @@
-import type { LockCommand, LockRequest, NoAnswer } from "../../lock/store.ts";
+import type { LockRequest, NoAnswer } from "../../lock/store.ts";
 import type { ServerPort } from "./clients/port.ts";
 import { type Command, maxEntries } from "./commands/command.ts";
 import type { CallResult } from "./connection.ts";
@@ -20,7 +20,6 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
   readonly #connections: ConnectionPair;
   readonly #callsAtOnce: number;
   readonly #confirmed: Confirmed | undefined;
-  readonly #recordKey: (command: LockCommand) => string;
   waiting: Request[] = [];
 
   constructor(
@@ -33,7 +32,6 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     this.#connections = connections;
     this.#callsAtOnce = callsAtOnce;
     this.#confirmed = confirmed;
-    this.#recordKey = (of) => connections.recordKey(of);
   }
 
   flush(): void {
@@ -110,7 +108,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     const args = this.#command.head?.({ command, deadlineMs, floorUs }) ?? [];
     for (const request of requests) {
       request.deadlineMs = deadlineMs;
-      this.#command.add(request, keys, args, this.#recordKey);
+      this.#command.add(request, keys, args, this.#connections.recordKey);
     }
     const sentAt = performance.now();
     const answered = (result: CallResult): void => {

@@ -77,9 +77,8 @@ export class ConnectionPair {
     this.#primary = new Connection(client);
   }
 
-  recordKey({ key, submission }: LockCommand): string {
-    return recordKeyOf(this.#client, key, submission?.id ?? "");
-  }
+  readonly recordKey = ({ key, submission }: LockCommand): string =>
+    recordKeyOf(this.#client, key, submission?.id ?? "");
 
   /** 0 without a Cluster. */
   slotOf(key: string): number {
@@ -197,8 +196,7 @@ export class ConnectionPair {
     this.#idleTimer = setTimeout(() => {
       this.#lastError = undefined;
       this.#closeSecond();
-    }, distrustMs);
-    this.#idleTimer.unref();
+    }, distrustMs).unref();
     return this.#second;
   }
 

@@ -5,7 +5,7 @@ const question = "return {redis.REDIS_VERSION_NUM, redis.pcall('GET', ARGV[1])}"
 
 const leastVersion = 0x07_00_00;
 
-/** How long a node that said no is not asked again, at first and at most; doubled each time. */
+/** How long after a no a node is asked again, at first and at most; doubled each time. */
 const askAgainMs = { first: 10_000, most: 600_000 };
 
 /** For how long a slot goes alone, unless another node has it before. */

@@ -22,11 +22,7 @@ export function openSecond(
     // Fails commands in flight as soon as their connection is lost; a Cluster may send them again.
     maxRetriesPerRequest: 0,
   };
-  const common = {
-    enableOfflineQueue: false,
-    enableAutoPipelining: false,
-    lazyConnect: false,
-  };
+  const common = { enableOfflineQueue: false, enableAutoPipelining: false, lazyConnect: false };
   // ioredis counts from 1.
   const retry = (times: number) => pauseBeforeConnect(times - 1);
   if (isCluster === true) {
@@ -41,7 +37,7 @@ export function openSecond(
       slotsRefreshTimeout: shorter(options?.slotsRefreshTimeout),
     }) as IoredisClient;
   }
-  const duplicateRedis = client.duplicate as (options: object) => unknown;
+  const duplicateRedis = client.duplicate as (options: object) => IoredisClient;
   return duplicateRedis.call(client, {
     ...common,
     ...connection,
@@ -50,7 +46,7 @@ export function openSecond(
     sentinelCommandTimeout: shorter(options?.sentinelCommandTimeout),
     // `select` at run time changes the database of the connection, not the options that are copied.
     db: database,
-  }) as IoredisClient;
+  });
 }
 
 /** A Sentinel has no database, and a password of its own or none. */

@@ -200,8 +200,7 @@ export const acquireOnceCommand: Command<LockRequest<AcquireReply>, AcquireReply
   headLength: 2,
   maxEntries: maxRecords,
   head,
-  add: (request, keys, args, recordKey) => {
-    const { command } = request;
+  add: ({ command }, keys, args, recordKey) => {
     const { fingerprint = "", id = "" } = command.submission ?? {};
     keys.push(command.key, recordKey(command));
     args.push(command.ownerId, id, fingerprint);
