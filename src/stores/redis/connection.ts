@@ -170,9 +170,7 @@ export class Connection {
     const digest = hasDigests ? this.#digests.get(node)?.get(script) : undefined;
     let answer: Promise<unknown>;
     try {
-      answer = Promise.resolve(
-        digest === undefined ? server.eval(script, keys, args) : server.evalsha(digest, keys, args),
-      );
+      answer = Promise.resolve(server.eval(script, keys, args, digest));
     } catch (error) {
       answer = Promise.reject(error);
     }

@@ -109,11 +109,13 @@ class IoredisServer implements ServerPort {
     return this.#client.stream;
   }
 
-  eval(script: string, keys: readonly string[], args: readonly Argument[]): Promise<unknown> {
-    return this.#client.eval(script, keys.length, ...keys, ...args);
-  }
-
-  evalsha(digest: string, keys: readonly string[], args: readonly Argument[]): Promise<unknown> {
+  eval(
+    script: string,
+    keys: readonly string[],
+    args: readonly Argument[],
+    digest?: string,
+  ): Promise<unknown> {
+    if (digest === undefined) return this.#client.eval(script, keys.length, ...keys, ...args);
     const client = this.#client as Required<Pick<IoredisInternals, "evalsha">>;
     return client.evalsha(digest, keys.length, ...keys, ...args);
   }

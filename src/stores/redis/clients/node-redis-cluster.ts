@@ -160,25 +160,17 @@ export class NodeRedisClusterPort implements ClientPort {
     return this.#client.masters.flatMap(({ client }) => (client ? [this.#serverOf(client)] : []));
   }
 
-  eval(script: string, keys: readonly string[], args: readonly Argument[]): Promise<unknown> {
-    return this.#routed("eval", script, keys, args);
-  }
-
-  evalsha(digest: string, keys: readonly string[], args: readonly Argument[]): Promise<unknown> {
-    return this.#routed("evalsha", digest, keys, args);
-  }
-
   /** Writes a call again only where the node refers to another one: it has executed nothing then. */
-  async #routed(
-    name: "eval" | "evalsha",
+  async eval(
     script: string,
     keys: readonly string[],
     args: readonly Argument[],
+    digest?: string,
   ): Promise<unknown> {
     const key = this.#prefix + (keys[0] ?? "");
     const slot = slotOf(key);
     const server = this.#masterOf(slot);
-    const words = server.words(name, script, keys, args);
+    const words = server.words(script, keys, args, digest);
     const { unsent } = server;
     try {
       return await server.ask(words);

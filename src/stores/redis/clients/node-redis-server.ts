@@ -124,21 +124,23 @@ export class NodeRedisServer implements ServerPort {
     return this.#unsent.signal;
   }
 
-  eval(script: string, keys: readonly string[], args: readonly Argument[]): Promise<unknown> {
-    return this.ask(this.words("eval", script, keys, args));
-  }
-
-  evalsha(digest: string, keys: readonly string[], args: readonly Argument[]): Promise<unknown> {
-    return this.ask(this.words("evalsha", digest, keys, args));
-  }
-
-  words(
-    name: "eval" | "evalsha",
+  eval(
     script: string,
     keys: readonly string[],
     args: readonly Argument[],
+    digest?: string,
+  ): Promise<unknown> {
+    return this.ask(this.words(script, keys, args, digest));
+  }
+
+  words(
+    script: string,
+    keys: readonly string[],
+    args: readonly Argument[],
+    digest: string | undefined,
   ): string[] {
-    const words: string[] = [name, script, `${keys.length}`];
+    const words = digest === undefined ? ["eval", script] : ["evalsha", digest];
+    words.push(`${keys.length}`);
     for (const key of keys) words.push(this.#prefix + key);
     for (const arg of args) words.push(`${arg}`);
     return words;

@@ -6,10 +6,16 @@ export interface ServerPort {
   readonly address: string;
   /** Identity of the current connection; changes on reconnect. */
   readonly connection: unknown;
-  /** Writes the script with these KEYS, with the client's prefix in front of each, and ARGV. */
-  eval(script: string, keys: readonly string[], args: readonly Argument[]): Promise<unknown>;
-  /** As `eval`, by the digest of a script that the server has. */
-  evalsha(digest: string, keys: readonly string[], args: readonly Argument[]): Promise<unknown>;
+  /**
+   * Writes the script with these KEYS, with the client's prefix in front of each, and ARGV; by its
+   * digest where one is given, because the server has it.
+   */
+  eval(
+    script: string,
+    keys: readonly string[],
+    args: readonly Argument[],
+    digest?: string,
+  ): Promise<unknown>;
   /** Writes any command, for the command line. */
   ask(words: readonly string[]): Promise<unknown>;
 }
