@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { cast, story } from "../lab/nets/nets.ts";
+import { cast, families, story } from "../lab/nets/nets.ts";
 
 // `npm run lab -- fail-anywhere` takes more programs, and every major of a framework.
 test("P1 and P5: each foreign call fails in each way, and strands nobody", async () => {
@@ -14,7 +14,12 @@ test("P6: what a client sends costs time that grows with its length and no faste
 });
 
 // `npm run lab -- same-answer` takes more programs.
-test("P8 and P9: a guard changes no answer, and a repeat is the first answer", async () => {
-  const haul = await cast("same-answer", { runs: 150, seed: 20_260_101, isStrict: false });
-  if (haul.failure !== undefined) expect.fail(story("same-answer", haul));
-});
+test.each(families)(
+  "P8 and P9: a guard changes no answer, and a repeat is the first answer, on %s",
+  async (family) => {
+    // Koa leaves a response open whose head was flushed before its body, which takes seconds to see.
+    const runs = family === "koa" ? 15 : 60;
+    const haul = await cast("same-answer", { runs, seed: 20_260_101, isStrict: false, family });
+    if (haul.failure !== undefined) expect.fail(story("same-answer", haul, family));
+  },
+);
