@@ -1,9 +1,7 @@
 /**
  * Errors carry a brand and a `code`, because `instanceof` fails as soon as two copies of the
  * package meet. Those that may end a request also carry `status`, `statusCode` and `expose`, which
- * the error handlers of Express and Koa read: 409 for `LockContendedError` and
- * `AnswerUnavailableError`, 422 for `SubmissionMismatchError`, 500 for `InvalidValueError`, 415, 422
- * or 500 for `NoFingerprintError`, and 503 for the others of a lock.
+ * the error handlers of Express and Koa read.
  */
 const brand = Symbol.for("submit-lock.error");
 
@@ -68,10 +66,7 @@ export class LockContendedError extends SubmitLockError {
   readonly status = 409;
   readonly statusCode = 409;
   readonly expose = false;
-  /**
-   * How long the key lives unless extended, in milliseconds; `Infinity` if it holds no text, 0 with
-   * `hasEnded`.
-   */
+  /** Ms that the key lives unless extended; `Infinity` if it holds no text, 0 with `hasEnded`. */
   readonly expiresInMs: number;
   /** As in {@link ContentionDetails}; `false` unless `once` says otherwise. */
   readonly sameSubmission: boolean;

@@ -6,7 +6,6 @@ import { AsyncResource } from "node:async_hooks";
  */
 const neutral: AsyncResource = new AsyncResource("submit-lock");
 
-/** Calls `fn` with the arguments in the asynchronous context in which the package was loaded. */
 export function inNeutralContext<Args extends unknown[], Result>(
   fn: (...args: Args) => Result,
   ...args: Args

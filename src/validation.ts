@@ -3,7 +3,6 @@ import { InvalidOptionError } from "./errors.ts";
 /** The longest `ttlMs`, and so the longest life of our locks and tombstones, in milliseconds. */
 export const longestTtlMs = 300_000;
 
-/** The longest cooldown, in milliseconds. */
 export const longestCooldownMs = 60_000;
 
 /** Why a submission cannot be looked up or recorded where something else is in its record's place. */
@@ -68,6 +67,6 @@ export function warnOnce(code: string, message: string): void {
   try {
     process.emitWarning(message, { type: "SubmitLockWarning", code });
   } catch {
-    // A logger that replaces it may fail, and must not keep a lock from being released.
+    // A logger that replaces it may fail: a lock is released all the same.
   }
 }

@@ -194,8 +194,8 @@ function table(locks: Listed["locks"], hidesIds: boolean, paint: Paint): string[
 }
 
 function cellsOf(found: Found): [held: string, renewed: string, freeIn: string, holder: string] {
-  const isEndless = found.expiresInMs === Number.POSITIVE_INFINITY;
-  const freeIn = isEndless ? "never" : duration(found.expiresInMs);
+  const left = duration(found.expiresInMs);
+  const freeIn = left === "forever" ? "never" : left;
   if (found.state === "freed") return ["-", "-", freeIn, `freed by ${found.by} (${found.reason})`];
   if (found.state === "cooldown") return ["-", "-", freeIn, "-"];
   if (found.state === "foreign")

@@ -113,13 +113,9 @@ function factsOf(held: HeldInspection): string[] {
   return [...facts, `  renewed  ${renewed}`, ends];
 }
 
-/**
- * The longest time from a `free` to the next order, in ms: before it, the holder may renew once more.
- * `Infinity` where it is the holder's `ttlMs`, which the key does not tell.
- */
+/** From a `free` to the next order, in ms; `Infinity`: the holder's `ttlMs`, which no key tells. */
 export function longestWaitMs(found: Found): number {
-  const isCut = found.state === "held" && found.clockSetBack;
-  if (isCut) return Number.POSITIVE_INFINITY;
+  if (found.state === "held" && found.clockSetBack) return Number.POSITIVE_INFINITY;
   const renewals = renewalsOf(found);
   return renewals?.hasEnded === false ? Math.round(3 * renewals.everyMs) : found.expiresInMs;
 }

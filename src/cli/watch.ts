@@ -52,7 +52,7 @@ function detailOf(now: Inspection, before?: Inspection): string {
     const since = heldMs < 1_000 ? "" : `${duration(heldMs)} ago`;
     return [holder, id, since].filter((part) => part !== "").join(" ");
   }
-  const isEndless = now.expiresInMs === Number.POSITIVE_INFINITY;
-  const end = isEndless ? "never ends" : `ends in ${duration(now.expiresInMs)}`;
+  const left = duration(now.expiresInMs);
+  const end = left === "forever" ? "never ends" : `ends in ${left}`;
   return now.state === "freed" ? `by ${now.by} (${now.reason}), ${end}` : end;
 }

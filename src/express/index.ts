@@ -136,11 +136,9 @@ export function submitGuard<Req extends IncomingMessage = Request>(
       held.begin(wanted && new ResponseCapture(res, wanted));
       await run(handler, next, held);
     } catch (error) {
-      if (!goesOn(error)) next(error);
-      else
-        next(
-          new Error(`the handler or a callback threw ${textOfThrown(error)} instead of an Error`),
-        );
+      if (!goesOn(error)) return next(error);
+      const text = `the handler or a callback threw ${textOfThrown(error)} instead of an Error`;
+      next(new Error(text));
     }
   }
 

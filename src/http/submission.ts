@@ -5,7 +5,6 @@ import type { ResolvedIdempotency } from "./options.ts";
 import type { Adapter, Exchange } from "./port.ts";
 import type { KeyMissing, RequestSubmission } from "./public.ts";
 
-/** The submission of a request, which remembers whether `doNotStore` was called. */
 export class IdentifiedSubmission implements RequestSubmission {
   readonly id: string;
   readonly source: "key" | "derived";

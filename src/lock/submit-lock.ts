@@ -106,12 +106,11 @@ export class SubmitLock {
   }
 
   /**
-   * Declares that this lock will keep records. Throws now, not on the first request, if its store
-   * cannot; `check` also tries a record from then on.
+   * Declares that this lock will keep records, so that `check` also tries one.
    *
    * @param feature the feature that needs records, for the message.
    * @returns the lock's `acquireTimeoutMs`: an answer is kept for at least twice as long.
-   * @throws InvalidOptionError where the store cannot keep answers.
+   * @throws InvalidOptionError, now and not on the first request, where the store cannot keep answers.
    */
   requireRecords(feature: string): { readonly acquireTimeoutMs: number } {
     checkRecords(this.#runtime.store, feature);
@@ -157,10 +156,9 @@ export class SubmitLock {
    * that value, and does not run. A repeat during the work waits for the value, for `waitMs` and one
    * look-up at most. Resolves when the value is kept, or after `acquireTimeoutMs` without an answer.
    *
-   * The value is kept as JSON of at most 1 MiB; a longer one is only returned. If `work` throws,
-   * nothing is kept, and a repeat runs. It may also run again where the process dies, or its lease
-   * is lost, between the effect of `work` and the record: a unique key of the database prevents the
-   * second order. If `work` ends the lease by itself, its value is not kept.
+   * The value is kept as JSON of at most 1 MiB; a longer one is only returned. Nothing is kept where
+   * `work` throws or ends the lease itself: a repeat runs. So it does where the process dies, or the
+   * lease is lost, before the record is written: a unique key of the database prevents a second order.
    *
    * @throws whatever `work` throws.
    * @throws LockContendedError: another submission of the user (or its cooldown) has the lock; the
@@ -188,8 +186,7 @@ export class SubmitLock {
 
   /**
    * Resolves if the lock can do its work: one throwaway lock is acquired, extended and released, or
-   * with `submissions` completed with a record of the shortest `retainMs`. For boot and readiness
-   * checks. Publishes no message.
+   * with `submissions` completed. For boot and readiness checks. Publishes no message.
    *
    * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError, as a rejection.
    */

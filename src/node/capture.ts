@@ -29,12 +29,10 @@ const captures = new WeakMap<object, ResponseCapture>();
 const layers = new WeakSet<object>();
 
 /**
- * Puts the captured methods among a response's prototypes: the application's `response` gets a layer
- * below it, once. Four own properties would cost a response of Express about 12 µs. Each mounted
- * application's `response` inherits from that of the outermost.
- *
- * @returns false where it did not: for other frameworks, and where middleware has replaced a method,
- * because it may encode what it is given.
+ * Puts the captured methods among a response's prototypes: below the application's `response`, once.
+ * Four own properties would cost a response of Express about 12 µs. That of a mounted application
+ * inherits from the outermost. False for other frameworks, and where middleware has replaced a
+ * method, because it may encode what it is given.
  */
 function putLayer(res: ServerResponse): boolean {
   if (captures.has(res) || names.some((name) => Object.hasOwn(res, name))) return false;

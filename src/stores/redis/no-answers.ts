@@ -4,12 +4,9 @@ import type { CallResult } from "./connection.ts";
 
 export function unexpectedReply(value: unknown): NoAnswer {
   const text = value === null ? "null" : Array.isArray(value) ? "an array" : typeof value;
-  return {
-    kind: "unknown",
-    cause: new Error(
-      `Redis gave an unexpected reply (${typeof value === "number" ? value : text}) to a script of submit-lock`,
-    ),
-  };
+  const came = typeof value === "number" ? value : text;
+  const message = `Redis gave an unexpected reply (${came}) to a script of submit-lock`;
+  return { kind: "unknown", cause: new Error(message) };
 }
 
 /**
@@ -21,7 +18,7 @@ const notExecuted = /^(LOADING|OOM|MISCONF|NOREPLICAS|BUSY|CROSSSLOT)\b/;
 /** Not executed either: a slot is moving, or there is no master for now. */
 const elsewhere = /^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN)\b/;
 
-/** Whether it is the error of a server that is a replica. It has not executed the request. */
+/** A replica has not executed the request. */
 export function isOfReplica(reply: unknown): boolean {
   return isServerError(reply) && /^(READONLY|MASTERDOWN)\b/.test(reply.message);
 }
@@ -66,10 +63,8 @@ export function toNoAnswer(
   result: Exclude<CallResult, { kind: "value" | "not-loaded" }>,
 ): NoAnswer {
   if (result.kind === "closed") {
-    return {
-      kind: "unknown",
-      cause: new Error("the connection to Redis closed before Redis answered"),
-    };
+    const cause = new Error("the connection to Redis closed before Redis answered");
+    return { kind: "unknown", cause };
   }
   const cause = plainError(result.error);
   if (isUnwritten(cause)) return { kind: "unsent", reason: cause.message };

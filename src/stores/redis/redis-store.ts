@@ -46,10 +46,8 @@ function checkAckReplicas(client: ClientPort, ackReplicas: number): void {
 }
 
 /**
- * As a flush writes them. Releases before acquires: a submit in the same turn finds a free key.
- *
- * @param confirmed with `ackReplicas`: replicas confirm many locks at once, so one call at a time
- *   then releases them, and one takes the next.
+ * As a flush writes them. Releases before acquires: a submit in the same turn finds a free key. With
+ * `ackReplicas` replicas confirm many locks at once: one call releases them, and one takes the next.
  */
 function batchesOf(connections: ConnectionPair, confirmed: Confirmed | undefined) {
   const calls = confirmed && 1;

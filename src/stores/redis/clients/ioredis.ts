@@ -207,9 +207,7 @@ export class IoredisPort extends IoredisServer implements ClientPort {
   }
 
   #serverOf(node: IoredisInternals): ServerPort {
-    const known = this.#servers.get(node);
-    if (known !== undefined) return known;
-    const server = new IoredisServer(node);
+    const server = this.#servers.get(node) ?? new IoredisServer(node);
     this.#servers.set(node, server);
     return server;
   }

@@ -149,9 +149,7 @@ export class NodeRedisClusterPort implements ClientPort {
   }
 
   #serverOf(client: SingleClient): NodeRedisServer {
-    const known = this.#servers.get(client);
-    if (known !== undefined) return known;
-    const server = new NodeRedisServer(client, this.#prefix);
+    const server = this.#servers.get(client) ?? new NodeRedisServer(client, this.#prefix);
     this.#servers.set(client, server);
     return server;
   }
@@ -190,10 +188,10 @@ export class NodeRedisClusterPort implements ClientPort {
   /** The Cluster meets the same referral, and then asks for its table of slots. */
   #learn(key: string): Promise<unknown> {
     const words = ["EVAL", "return 1", "1", key];
+    const options = { ...neutral, timeout: 1_000 };
     const learned = () => {
       this.#learning = undefined;
     };
-    const options = { ...neutral, timeout: 1_000 };
     this.#learning ??= this.#client.sendCommand(key, false, words, options).then(learned, learned);
     return this.#learning;
   }
@@ -214,10 +212,8 @@ export class NodeRedisClusterPort implements ClientPort {
   ): Promise<unknown[]> {
     const server = this.#masterOf(slot);
     const replies = await server.together(slot, script, calls, last);
-    const hasMoved = replies.some(
-      (reply) => reply instanceof Error && /^MOVED /.test(reply.message),
-    );
-    if (hasMoved) void this.#learn(this.#prefix + calls[0]?.keys[0]);
+    const hasMoved = (reply: unknown) => reply instanceof Error && /^MOVED /.test(reply.message);
+    if (replies.some(hasMoved)) void this.#learn(this.#prefix + calls[0]?.keys[0]);
     return replies;
   }
 

@@ -60,7 +60,7 @@ export function openSentinel(
   return duplicateRedis.call(client, { ...plain, ...once, host, port });
 }
 
-/** Makes a client for the command line. It connects once, so that the command can say why it failed. */
+/** For the command line. It connects once, so that the command can say why it failed. */
 export async function openIoredis(place: Place): Promise<IoredisClient> {
   const { Cluster, Redis } = await import("ioredis");
   const { host, port, username, password, database, keyPrefix, masterName, withinMs } = place;

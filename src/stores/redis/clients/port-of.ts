@@ -21,9 +21,7 @@ export function portOf(client: RedisClient): ClientPort {
   }
   // The clients that node-redis derives, as by `withCommandOptions()`, share one connection.
   const { _self: identity = client } = client as { _self?: object };
-  const known = ports.get(identity);
-  if (known !== undefined) return known;
-  const port = open();
+  const port = ports.get(identity) ?? open();
   ports.set(identity, port);
   return port;
 }
