@@ -127,7 +127,7 @@ function mustBeKept({ inside, script }: Program, answer: Answer): boolean {
 function isUnseen({ family, method, outside, script }: Program): boolean {
   if (family === "fetch") return outside.includes("fails");
   if (family !== "koa") return false;
-  return method === "HEAD" || script.some(([name]) => /^(web|response|raw destroy)$/.test(name));
+  return method === "HEAD" || script.some(([name]) => /^(web|response|by hand)$/.test(name));
 }
 
 /** One application, with or without its guard. */
