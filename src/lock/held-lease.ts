@@ -135,7 +135,8 @@ export class HeldLease extends Timer {
 
   /** Call once, and not after `complete`. */
   release(onReleased?: OnReleased, cooldownMs = 0): void {
-    this.#unwatch();
+    this.#isWatched = false;
+    this.runtime.watchdogs.clear(this);
     this.#isReleased = true;
     if (this.#lost !== undefined) {
       this.#retire(onReleased);
