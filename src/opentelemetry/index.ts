@@ -125,7 +125,13 @@ const hold = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600];
 /** In seconds. A retire is abandoned after 2 × acquireTimeoutMs + ttlMs: 12 with the defaults. */
 const retire = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 12];
 
-const reasons: readonly LostReason[] = ["expired", "overtaken", "freed", "max-hold", "closed"];
+const reasons: Record<LostReason, true> = {
+  expired: true,
+  overtaken: true,
+  freed: true,
+  "max-hold": true,
+  closed: true,
+};
 
 type Listeners = {
   readonly [Name in keyof SubmitLockChannels]?: (message: SubmitLockChannels[Name]) => void;
@@ -178,7 +184,7 @@ function metricsOf(meter: Meter, locks: readonly ObservedLock[]): Listeners {
     if (prefixes.has(keyPrefix)) return;
     prefixes.add(keyPrefix);
     duplicates.add(0, { [KEY_PREFIX]: keyPrefix });
-    for (const reason of reasons) losses.add(0, { [KEY_PREFIX]: keyPrefix, [REASON]: reason });
+    for (const reason of Object.keys(reasons)) losses.add(0, { [KEY_PREFIX]: keyPrefix, [REASON]: reason });
   };
   for (const { keyPrefix } of locks) start(keyPrefix);
 

@@ -92,7 +92,9 @@ describe.each(newest)("$name", (framework: Framework) => {
 
       const head = await submit(shop, user, "head");
       expect([head.status, head.text || ""]).toEqual([status, ""]);
-      const names = ["content-type", "content-length", "retry-after"];
+      const names = ["content-type", "retry-after"];
+      // On fetch, the platform counts the body, and a HEAD has none.
+      if (framework.family !== "fetch") names.push("content-length");
       for (const name of names) expect(head.headers[name]).toBe(headers[name]);
       expect([shop.errors, logged, shop.work.started]).toEqual([[], [], 0]);
       // A preflight is no submit.
