@@ -184,7 +184,8 @@ function metricsOf(meter: Meter, locks: readonly ObservedLock[]): Listeners {
     if (prefixes.has(keyPrefix)) return;
     prefixes.add(keyPrefix);
     duplicates.add(0, { [KEY_PREFIX]: keyPrefix });
-    for (const reason of Object.keys(reasons)) losses.add(0, { [KEY_PREFIX]: keyPrefix, [REASON]: reason });
+    for (const reason of Object.keys(reasons))
+      losses.add(0, { [KEY_PREFIX]: keyPrefix, [REASON]: reason });
   };
   for (const { keyPrefix } of locks) start(keyPrefix);
 
