@@ -8,7 +8,6 @@ const site = ["test/lab/site/*.test.ts"];
 const heavy = [
   "test/package/consumers.test.ts",
   "test/package/node-redis.test.ts",
-  "test/package/quick-starts.test.ts",
   "test/docs/examples/**/*.test.ts",
 ];
 // Late answers of a busy machine are measured again there, so nothing runs beside it.
