@@ -102,7 +102,7 @@ export async function submitOnce(
   });
 }
 
-/** The final answer. It rejects, or does not settle, where it was stopped before. */
+/** Resolves with the final answer. If the flight is stopped first, it rejects or never settles. */
 async function answerTo(flight: Flight, name: string, request: Request): Promise<Response> {
   for (flight.tries = 1; ; flight.tries++) {
     let reason: Waiting["reason"] = "network";

@@ -4,7 +4,7 @@ import { fieldsOf, queryOf } from "../http/fingerprint.ts";
 /** The longest body that is compared, in bytes: its clone is kept in memory until it was read. */
 const maxBytes = 1_048_576;
 
-/** How many chunks it may have: Node reads a clone in the square of their number. */
+/** The most chunks of a body: Node's time to read a clone grows with the square of their number. */
 const maxChunks = 4_096;
 
 /** A longer form or JSON is compared byte for byte: to parse 1 MiB would block the process. */
@@ -57,7 +57,10 @@ function tooLong(): NoFingerprintError {
   );
 }
 
-/** Returns the value that a body means; its bytes where two bodies could mean the same by mistake. */
+/**
+ * Parses a body, so that two spellings of one content are equal. Returns the bytes of a body that is
+ * too long, of another type or charset, does not parse, or could be mistaken for another one.
+ */
 function contentOf(bytes: Buffer, type: string): unknown {
   const boundary = /^multipart\/.*?\bboundary=(?:"([^"]+)"|([^\s;"]+))/i.exec(type);
   if (boundary !== null) return partsOf(bytes, boundary[1] ?? boundary[2] ?? "");

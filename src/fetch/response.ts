@@ -66,8 +66,8 @@ export async function untilOver(
     else kept?.push(chunk.slice());
   };
   const cancel = (reason?: unknown) => {
-    // The stream may still have a part of the order to do, which a second cancel would not await:
-    // for a client that has left, both the guard and the platform cancel.
+    // For a client that has left, both the guard and the platform cancel. The stream may still do a
+    // part of the order in its `cancel`, which a second one would not await.
     cancelled ??= reader.cancel(reason).finally(isOver);
     return cancelled;
   };

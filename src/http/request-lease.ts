@@ -61,7 +61,7 @@ export class RequestLease {
   /**
    * A piece of work has returned, but may go on unseen: only the end of the response counts.
    *
-   * @param onAbandoned called if the client leaves before the response ends, which it may never do.
+   * @param onAbandoned called if the client leaves and the response has not ended: it may never end.
    */
   detached(onAbandoned?: (held: RequestLease) => void): void {
     this.#running--;

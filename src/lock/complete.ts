@@ -107,7 +107,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
     if (inFlight.first !== undefined) new Releasing(this.runtime, this.command, inFlight).begin();
   }
 
-  /** Rule 14: `close` gives the complete up. */
+  /** Rule 14: `close` gives up this complete. */
   drop(): void {
     this.end("unconfirmed", (cause) => new LockClosedError("close() gave it up", { cause }));
   }

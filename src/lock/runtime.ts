@@ -93,8 +93,8 @@ export class LockRuntime {
     const stepMs = Math.max(1, times.commandTimeoutMs / 100);
     this.timers = new TimerWheel(stepMs, true);
     this.completeTimers = new TimerWheel(stepMs, true);
-    // A twentieth of the time before its end at which a holder is notified: fine enough. The work
-    // keeps the process alive; the timer of its lease does not.
+    // A holder is notified min(1 s, ttlMs / 10) before its lease ends: one step is a twentieth of
+    // that. These timers keep no process alive: the work under a lease does.
     this.watchdogs = new TimerWheel(Math.max(1, Math.min(times.ttlMs / 200, 50)), false);
   }
 }

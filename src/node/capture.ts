@@ -119,7 +119,10 @@ export class ResponseCapture implements Capture {
     this.#forget();
   }
 
-  /** Others write the body from now on. Unless the head was sent, it is this one, and its hooks. */
+  /**
+   * The framework writes the body from now on. A head that was captured before stays; else it is
+   * this one, with what hooks on `writeHead` change later.
+   */
   settle(head: Head): void {
     const sent = this.#head;
     this.discard();

@@ -153,7 +153,8 @@ export class NodeExchange extends Timer implements Exchange {
 
   override onDue(): void {
     this.#setPollTimer();
-    // The stream emits `close` once destroyed; until now the handler could still read the request.
+    // A closed stream emits `close` only when it is destroyed. The handler had until this poll to
+    // read the request.
     if (this.#stream?.closed) this.#stream.destroy();
     if (this.#res.writableEnded) this.#end();
     // The connection was ended: an answer can no longer be sent.

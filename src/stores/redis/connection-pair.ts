@@ -14,7 +14,8 @@ const silentShare = 0.9;
 
 /**
  * Rule 9: for how long after a silence of the primary the second connection is preferred, and stays
- * open unused. A Sentinel tells a paused master of an election after 10 s and 8 s.
+ * open unused. It is longer than a Sentinel takes to tell a paused
+ * master of an election: 10 s, and 8 s more.
  */
 const distrustMs = 30_000;
 

@@ -16,7 +16,7 @@ export type CallResult =
 
 interface Call {
   readonly node: string;
-  /** When it was sent, or for touches is due: silence counts from then. */
+  /** When the call was sent, or the answer to a touch is due: silence is counted from this time. */
   readonly sentAt: number;
   /** The client itself has failed it, as by a time-out of its own, and would drop a late answer. */
   isGivenUp: boolean;
@@ -195,7 +195,7 @@ export class Connection {
     return isRefused;
   }
 
-  /** @param dueAt from when no answer counts as silence, by the monotonic clock. */
+  /** @param dueAt the monotonic time from which a missing answer counts as silence. */
   follow(
     node: string,
     answer: Promise<unknown>,

@@ -81,7 +81,7 @@ export function toNoAnswer(
   return { kind: "unknown", cause };
 }
 
-/** The answer for an error that waiting does not fix; `undefined` for any other error. */
+/** A store's answer, with advice, for an error that waiting does not fix; else `undefined`. */
 export function misconfiguration(cause: Error): NoAnswer | undefined {
   const found = misconfigurations.find(([pattern]) => pattern.test(cause.message));
   return found && { kind: "rejected", cause, misconfigured: true, advice: found[1] };

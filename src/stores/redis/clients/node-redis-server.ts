@@ -119,7 +119,7 @@ export class NodeRedisServer implements ServerPort {
     return this.#client.socketEpoch;
   }
 
-  /** Aborts when the connection is lost. */
+  /** Aborts when the connection is lost: node-redis then drops the calls it has not written. */
   get unsent(): AbortSignal {
     return this.#unsent.signal;
   }

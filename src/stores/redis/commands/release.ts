@@ -64,7 +64,7 @@ end
 return replies
 `);
 
-/** Returns 1, or the error of the deletion. A cooldown of 0 ms or less is none. */
+/** Replaces the lock by its cooldown, or deletes it for 0 ms and less. Returns 1, or the error. */
 export const letGo: string = /* lua */ `
 local function let_go(key, owner_id, left)
   local cooldown = left > 0 and 'cooldown:' .. owner_id
