@@ -1,5 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 const browser = ["test/lab/browser/**/*.test.ts"];
 const recipes = ["test/lab/recipes/*.test.ts"];
@@ -17,6 +18,19 @@ const lab = ["test/lab/**/*.test.ts", ...heavy];
 // They listen to everything that happens in their process.
 const listening = ["test/unit/opentelemetry/**/*.test.ts"];
 
+// In a fresh clone vitest begins with the largest files. These are small and take longest, and
+// would run alone at the end.
+const longest =
+  /(lock-contract|store-contract|nets|rule-09-connections|code|memory-store)\.test\.ts$/;
+
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const sorted = await super.sort(files);
+    const isLongest = ({ moduleId }: TestSpecification) => Number(longest.test(moduleId));
+    return sorted.sort((one, other) => isLongest(other) - isLongest(one));
+  }
+}
+
 export default defineConfig({
   test: {
     root: fileURLToPath(new URL(".", import.meta.url)),
@@ -24,6 +38,7 @@ export default defineConfig({
     // Eight files at a time on any machine: most tests wait for a lock's own times more than they
     // compute, and start servers of their own, of which a crowd would make those times loose.
     maxWorkers: 8,
+    sequence: { sequencer: LongestFirst },
     // Longer than what a test waits for, so that a failure tells what was awaited.
     testTimeout: 360_000,
     hookTimeout: 360_000,
