@@ -127,8 +127,9 @@ async function proved(client: ClientPort) {
 export async function connected(client: ClientPort): Promise<void> {
   const { address, advice = "it is not connected" } = client;
   const isUp = new Promise<void>((up, failed) => {
-    client.onError(failed);
+    client.ignoreErrors();
     client.watch({
+      failed,
       // A node of a Cluster may be up before the Cluster is.
       up: () => client.status === "ready" && up(),
       // The error with the reason may follow.

@@ -184,7 +184,7 @@ export class ReplicaWait {
     if (isOld) this.#close();
     this.#own ??= inNeutralContext(() => {
       const opened = this.#client.second();
-      opened.onError(() => {});
+      opened.ignoreErrors();
       this.#detach = ConnectionPair.of(opened).attach(() => {});
       return opened;
     });

@@ -3,7 +3,6 @@ import { hasMembers } from "../../../validation.ts";
 import { openSecond, openSentinel } from "./open-ioredis.ts";
 import {
   type Address,
-  type Argument,
   type ClientPort,
   type ClientStatus,
   hostAndPort,
@@ -14,6 +13,7 @@ import {
   type ScriptCall,
   type ServerPort,
   textPrefix,
+  type Words,
 } from "./port.ts";
 
 /**
@@ -109,15 +109,11 @@ class IoredisServer implements ServerPort {
     return this.#client.stream;
   }
 
-  eval(
-    script: string,
-    keys: readonly string[],
-    args: readonly Argument[],
-    digest?: string,
-  ): Promise<unknown> {
-    if (digest === undefined) return this.#client.eval(script, keys.length, ...keys, ...args);
-    const client = this.#client as Required<Pick<IoredisInternals, "evalsha">>;
-    return client.evalsha(digest, keys.length, ...keys, ...args);
+  eval(script: string, keys: readonly string[], args: Words, digest?: string): Promise<unknown> {
+    const client = this.#client;
+    return digest === undefined || client.evalsha === undefined
+      ? client.eval(script, keys.length, ...keys, ...args)
+      : client.evalsha(digest, keys.length, ...keys, ...args);
   }
 
   ask(words: readonly string[]): Promise<unknown> {
@@ -135,7 +131,6 @@ function missing(name: string): () => Promise<never> {
 export class IoredisPort extends IoredisServer implements ClientPort {
   readonly isCluster: boolean;
   readonly mayGather: boolean;
-  readonly hasDigests: boolean;
   readonly #client: IoredisClient & IoredisInternals;
   readonly #servers = new WeakMap<IoredisInternals, ServerPort>();
 
@@ -143,7 +138,6 @@ export class IoredisPort extends IoredisServer implements ClientPort {
     super(client);
     this.#client = client;
     this.isCluster = this.#client.isCluster === true;
-    this.hasDigests = this.#client.evalsha !== undefined;
     const { connectionPool, options } = this.#client;
     const hasNodes = this.isCluster && connectionPool?.getInstanceByKey !== undefined;
     // Rule 23: automatic pipelining may write an `ASKING` of the application right before a call.
@@ -212,18 +206,22 @@ export class IoredisPort extends IoredisServer implements ClientPort {
     return server;
   }
 
-  watch({ up = none, lost = none, selected = none, ended = none }: PortWatcher): () => void {
+  /** ioredis logs an error only while nothing listens to `error`, and emits it otherwise. */
+  watch(watcher: PortWatcher): () => void {
+    const { up = none, lost = none, selected = none, ended = none, failed } = watcher;
     const client = this.#client;
+    const emitter = client as unknown as EventEmitter;
     const listeners = [
       ["ready", up],
       ["close", lost],
       ["end", lost],
       ["end", ended],
       ["select", selected],
+      [errorMonitor, (error: unknown) => failed?.(plainError(error))],
       // A Cluster that loses a node stays open, and writes the calls in flight again.
       ["-node", lost],
     ] as const;
-    for (const [event, listener] of listeners) client.on(event, listener);
+    for (const [event, listener] of listeners) emitter.on(event, listener);
     // With `clusterNodeRetryStrategy` a node reconnects, and the Cluster emits nothing. Once a node
     // is lost for good, the client itself drops it along with this listener.
     const watchNode = (node: IoredisInternals) => node.on("close", lost);
@@ -231,22 +229,14 @@ export class IoredisPort extends IoredisServer implements ClientPort {
     client.on("+node", watchNode);
     for (const node of nodes()) watchNode(node);
     return () => {
-      for (const [event, listener] of listeners) client.off(event, listener);
+      for (const [event, listener] of listeners) emitter.off(event, listener);
       client.off("+node", watchNode);
       for (const node of nodes()) node.off("close", lost);
     };
   }
 
-  /** ioredis logs an error only while nothing listens to `error`, and emits it otherwise. */
-  monitorErrors(heard: (error: Error) => void): () => void {
-    const emitter = this.#client as unknown as EventEmitter;
-    const listener = (error: unknown) => heard(plainError(error));
-    emitter.on(errorMonitor, listener);
-    return () => emitter.off(errorMonitor, listener);
-  }
-
-  onError(heard: (error: Error) => void): void {
-    this.#client.on("error", (error: unknown) => heard(plainError(error)));
+  ignoreErrors(): void {
+    this.#client.on("error", none);
   }
 
   /** When Redis refuses its `SELECT`, ioredis silently stays in database 0. */
@@ -262,9 +252,9 @@ export class IoredisPort extends IoredisServer implements ClientPort {
     _slot: number,
     script: string,
     calls: readonly ScriptCall[],
-    last?: readonly Argument[],
+    last?: Words,
   ): Promise<unknown[]> {
-    const commands: Argument[][] = calls.map(({ keys, args }) => [
+    const commands: (string | number)[][] = calls.map(({ keys, args }) => [
       ...["eval", script, keys.length],
       ...[...keys, ...args],
     ]);

@@ -1,8 +1,8 @@
 import { errorMonitor } from "node:events";
 import {
   advice,
-  emitterOf,
-  hearErrors,
+  errorOf,
+  listen,
   type NodeRedisClient,
   type NodeRedisOptions,
   NodeRedisServer,
@@ -11,10 +11,9 @@ import {
   type SingleClient,
   type SocketOptions,
   statusOf,
-} from "./node-redis-server.ts";
+} from "./node-redis.ts";
 import {
   type Address,
-  type Argument,
   type ClientPort,
   type ClientStatus,
   listed,
@@ -23,6 +22,7 @@ import {
   type ScriptCall,
   type ServerPort,
   textPrefix,
+  type Words,
 } from "./port.ts";
 import { slotOf } from "./slots.ts";
 
@@ -66,7 +66,6 @@ const silence = { socketTimeout: 1_000, pingInterval: 250 };
 export class NodeRedisClusterPort implements ClientPort {
   readonly isCluster: boolean = true;
   readonly needsProof: boolean = false;
-  readonly hasDigests: boolean = true;
   readonly writesTogether: boolean = true;
   readonly database: number = 0;
   readonly connection: undefined;
@@ -77,6 +76,7 @@ export class NodeRedisClusterPort implements ClientPort {
   readonly #servers = new WeakMap<SingleClient, NodeRedisServer>();
   readonly #watchers = new Set<PortWatcher>();
   readonly #watches = new Map<NodeRedisServer, () => void>();
+  #endListening: () => void = () => {};
   #learning: Promise<unknown> | undefined;
   readonly #known = { wasOpen: false, wasReady: false };
   #isClosed = false;
@@ -162,7 +162,7 @@ export class NodeRedisClusterPort implements ClientPort {
   async eval(
     script: string,
     keys: readonly string[],
-    args: readonly Argument[],
+    args: Words,
     digest?: string,
   ): Promise<unknown> {
     const key = this.#prefix + (keys[0] ?? "");
@@ -208,7 +208,7 @@ export class NodeRedisClusterPort implements ClientPort {
     slot: number,
     script: string,
     calls: readonly ScriptCall[],
-    last?: readonly Argument[],
+    last?: Words,
   ): Promise<unknown[]> {
     const server = this.#masterOf(slot);
     const replies = await server.together(slot, script, calls, last);
@@ -217,25 +217,26 @@ export class NodeRedisClusterPort implements ClientPort {
     return replies;
   }
 
-  monitorErrors(heard: (error: Error) => void): () => void {
-    return hearErrors(this.#client, errorMonitor, heard);
-  }
-
-  onError(heard: (error: Error) => void): void {
-    hearErrors(this.#client, "error", heard);
+  ignoreErrors(): void {
+    listen(this.#client, [["error", () => {}]]);
   }
 
   watch(watcher: PortWatcher): () => void {
-    const emitter = emitterOf(this.#client);
     if (this.#watchers.size === 0) {
-      for (const [event, listener] of this.#listeners) emitter.on(event, listener);
+      this.#endListening = listen(this.#client, [
+        ["connect", this.#came],
+        ["node-connect", this.#came],
+        ["node-ready", this.#came],
+        ["disconnect", this.#ended],
+        [errorMonitor, this.#failed],
+      ]);
     }
     this.#watchers.add(watcher);
     this.#watchNodes();
     return () => {
       this.#watchers.delete(watcher);
       if (this.#watchers.size > 0) return;
-      for (const [event, listener] of this.#listeners) emitter.off(event, listener);
+      this.#endListening();
       for (const end of this.#watches.values()) end();
       this.#watches.clear();
     };
@@ -253,12 +254,9 @@ export class NodeRedisClusterPort implements ClientPort {
     }
   };
 
-  readonly #listeners = [
-    ["connect", this.#came],
-    ["node-connect", this.#came],
-    ["node-ready", this.#came],
-    ["disconnect", this.#ended],
-  ] as const;
+  readonly #failed = (error: unknown): void => {
+    for (const { failed } of this.#watchers) failed?.(errorOf(error));
+  };
 
   #watchNodes(): void {
     const { masters, replicas } = this.#client;

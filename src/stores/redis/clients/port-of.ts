@@ -1,9 +1,8 @@
 import { InvalidOptionError } from "../../../errors.ts";
 import { describe, hasMembers } from "../../../validation.ts";
 import { type IoredisClient, IoredisPort, isIoredis } from "./ioredis.ts";
-import { NodeRedisPort } from "./node-redis.ts";
+import { type NodeRedisClient, NodeRedisPort } from "./node-redis.ts";
 import { NodeRedisClusterPort } from "./node-redis-cluster.ts";
-import type { NodeRedisClient } from "./node-redis-server.ts";
 import type { ClientPort } from "./port.ts";
 
 /** A client of Redis: of ioredis 5 or 6, or of node-redis from 6.2 on. */
