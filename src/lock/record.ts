@@ -83,7 +83,7 @@ function isString(value: unknown): value is string {
 }
 
 /** The layout's version, fingerprint and owner id, where the scripts compare them by position. */
-const head = /^1([\w-]{22})([0-9a-f-]{36})\{/;
+const head = /^1[\w-]{22}[0-9a-f-]{36}\{/;
 const headLength = 59;
 
 /**
@@ -114,10 +114,8 @@ function encodeBody(body: AnswerToStore["body"]): string {
 /** Never throws. `undefined` for anything without the form that {@link encodeRecord} writes. */
 export function decodeRecord(
   text: unknown,
-): { fingerprint: string; ownerId: string; createdMs: number; answer: StoredAnswer } | undefined {
-  if (typeof text !== "string") return undefined;
-  const [, fingerprint, ownerId] = head.exec(text) ?? [];
-  if (fingerprint === undefined || ownerId === undefined) return undefined;
+): { createdMs: number; answer: StoredAnswer } | undefined {
+  if (typeof text !== "string" || !head.test(text)) return undefined;
   const { s: status, t, h, e, b, v } = parse(text.slice(headLength));
   const createdMs = Number.isSafeInteger(t) ? (t as number) : -1;
   const body = decodeBody(e, b);
@@ -127,7 +125,7 @@ export function decodeRecord(
   // Without a prototype, so that a header named `__proto__` is a header and nothing else.
   const headers: AnswerHeaders = Object.assign(Object.create(null), h);
   const returned = v === undefined ? undefined : { value: v[0] };
-  return { fingerprint, ownerId, createdMs, answer: { status, headers, body, returned } };
+  return { createdMs, answer: { status, headers, body, returned } };
 }
 
 function parse(json: string): { [name in "s" | "t" | "h" | "e" | "b" | "v"]?: unknown } {

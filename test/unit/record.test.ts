@@ -44,8 +44,10 @@ describe("a record", () => {
     });
     fc.assert(
       fc.property(answers, (answer) => {
-        const record = decodeRecord(encode(answer));
-        expect(record).toMatchObject({ fingerprint, ownerId, createdMs });
+        const text = encode(answer);
+        expect(text.slice(1, 59)).toBe(fingerprint + ownerId);
+        const record = decodeRecord(text);
+        expect(record?.createdMs).toBe(createdMs);
         expect(record?.answer.status).toBe(answer.status);
         expect(Object.entries(record?.answer.headers ?? {})).toEqual(
           Object.entries(answer.headers),
@@ -58,8 +60,8 @@ describe("a record", () => {
 
   test("without a fingerprint has its owner id at the same place", () => {
     const record = encodeRecord(noFingerprint, ownerId, { status: 200 }, createdMs);
-    expect(record.slice(23, 59)).toBe(ownerId);
-    expect(decodeRecord(record)?.fingerprint).toBe(noFingerprint);
+    expect(record.slice(1, 59)).toBe(noFingerprint + ownerId);
+    expect(decodeRecord(record)?.answer.status).toBe(200);
   });
 
   test("cuts a fraction off the store's time", () => {

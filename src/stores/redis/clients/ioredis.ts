@@ -52,9 +52,9 @@ export interface IoredisInternals
   readonly isCluster?: boolean;
   readonly stream?: Stream | null;
   /** The state of the connection; `select` is the database that was last asked for on it. */
-  readonly condition?: Condition | null;
+  readonly condition?: { readonly select?: number } | null;
   /** The state of the last connection that was ready, until the next one is. */
-  readonly prevCondition?: Condition | null;
+  readonly prevCondition?: IoredisInternals["condition"];
   select?(database: number): Promise<unknown>;
   call?(...words: readonly string[]): Promise<unknown>;
   nodes?(role: "master" | "all"): readonly IoredisInternals[];
@@ -80,10 +80,6 @@ export interface IoredisInternals
     readonly keyPrefix?: string;
     readonly db?: number;
   };
-}
-
-interface Condition {
-  readonly select?: number;
 }
 
 export function isIoredis(client: unknown): client is IoredisClient {

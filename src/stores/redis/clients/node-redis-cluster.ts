@@ -33,20 +33,14 @@ interface Node extends Address {
   readonly client?: SingleClient | undefined;
 }
 
-interface RootNode {
-  readonly url?: string;
-  readonly socket?: SocketOptions;
-}
-
 interface ClusterClient extends Omit<NodeRedisClient, "sendCommand" | "duplicate"> {
   readonly slots: readonly ({ readonly master: Node } | undefined)[];
   readonly masters: readonly Node[];
   readonly replicas: readonly Node[];
   readonly nodeByAddress: ReadonlyMap<string, Node>;
   readonly _options?: NodeRedisOptions & {
-    readonly rootNodes?: readonly RootNode[];
+    readonly rootNodes?: readonly { readonly url?: string; readonly socket?: SocketOptions }[];
     readonly defaults?: NodeRedisOptions;
-    readonly nodeAddressMap?: unknown;
   };
   readonly _slots?: {
     /** Asks for the table of slots, the nodes of the excluded addresses last. */
