@@ -115,11 +115,10 @@ function readAuthority(file: string): string {
 }
 
 async function proved(client: ClientPort) {
-  const { address } = client;
+  const { address, keyPrefix: clientPrefix = "", user } = client;
   const database = client.isCluster ? undefined : client.database;
   await connected(client);
-  if (client.needsProof) await answerOf({ address }, client.askDatabase()).catch(fail(client));
-  const { keyPrefix: clientPrefix = "", user } = client;
+  if (client.needsProof) await answerOf(address, client.askDatabase()).catch(fail(client));
   return { address, client, database, clientPrefix, user };
 }
 
@@ -140,7 +139,7 @@ export async function connected(client: ClientPort): Promise<void> {
   client.wake?.();
   if (client.status === "ready") return;
   if (client.status === "wait") throw new CliError(`${address}: ${advice}`);
-  await answerOf({ address }, isUp).catch(fail(client));
+  await answerOf(address, isUp).catch(fail(client));
 }
 
 function fail({ address, database }: ClientPort): (error: unknown) => never {
@@ -175,10 +174,7 @@ async function fromConfig(file: string, args: Arguments): Promise<CliTarget> {
 }
 
 /** Waits for an answer of Redis, at most 2 s: then it rejects with a `CliError`. */
-export async function answerOf<Value>(
-  { address }: Pick<CliTarget, "address">,
-  asked: Promise<Value>,
-): Promise<Value> {
+export async function answerOf<Value>(address: string, asked: Promise<Value>): Promise<Value> {
   const answered = asked.then((value) => ({ value }));
   const answer = await within(answerWithinMs, answered);
   if (answer !== undefined) return answer.value;

@@ -98,7 +98,7 @@ export async function findLocks(
   // A Set, because SCAN may return a key twice, and a Cluster may move one during the scan.
   const users = new Set<string>();
   const masters = mastersOf(connection);
-  const sizes = masters.map((node) => answerOf(connection, node.ask(["dbsize"])));
+  const sizes = masters.map((node) => answerOf(connection.address, node.ask(["dbsize"])));
   const counted = await Promise.all(sizes).catch(() => undefined);
   const total = counted?.reduce((sum: number, size) => sum + Number(size), 0);
   let looked = 0;
@@ -112,7 +112,7 @@ export async function findLocks(
       if (partial !== undefined) break;
       if (looked > 0) await sleep(pauseMs);
       const scanned = node.ask(["scan", cursor, "MATCH", pattern, "COUNT", `${batch}`]);
-      const reply = await answerOf({ address }, scanned).catch((error: unknown) => {
+      const reply = await answerOf(address, scanned).catch((error: unknown) => {
         if (!/\bNOPERM\b/.test(String(error))) throw error;
         const text = `list needs +scan, which ${address} does not permit this user. Permit it with: ACL SETUSER ${login} +scan. show, free and watch work without it`;
         throw new CliError(text, exitCode.notPermitted);
@@ -135,7 +135,7 @@ export async function findLocks(
   const ids = [...users];
   for (let at = 0; at < ids.length; at += asked) {
     const inspections = ids.slice(at, at + asked).map(async (user) => {
-      const found = await answerOf(connection, lock.inspect(user));
+      const found = await answerOf(connection.address, lock.inspect(user));
       if (found.state !== "free") locks.push({ user, found });
     });
     await Promise.all(inspections);

@@ -7,7 +7,7 @@ import type { Capture, Exchange } from "./port.ts";
 import { isStored } from "./stored-answer.ts";
 import { IdentifiedSubmission } from "./submission.ts";
 
-type HoldOptions = Pick<ResolvedGuardOptions<never, never>, "cooldownMs" | "idempotency">;
+export type HoldOptions = Pick<ResolvedGuardOptions<never, never>, "cooldownMs" | "idempotency">;
 
 /**
  * The lease of one request. It ends once, when the work is done and the response is over. While work

@@ -300,11 +300,8 @@ export class NodeRedisClusterPort implements ClientPort {
   /** A Cluster client gives up where none of its root nodes has answered. */
   async #connectAll(): Promise<void> {
     for (let retries = 0; !this.#isClosed && !this.#client.isOpen; retries++) {
-      const isConnected = await this.#client.connect().then(
-        () => true,
-        () => false,
-      );
-      if (isConnected) return;
+      await this.#client.connect().catch(() => {});
+      if (this.#client.isOpen) return;
       await new Promise((resolve) => setTimeout(resolve, pauseBeforeConnect(retries)).unref());
     }
   }

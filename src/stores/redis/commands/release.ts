@@ -1,14 +1,6 @@
 import type { LockRequest, OwnedReply, ReleaseRequest } from "../../../lock/store.ts";
 import { longestCooldownMs } from "../../../validation.ts";
-import { unexpectedReply } from "../no-answers.ts";
-import {
-  type Command,
-  common,
-  type EntryReply,
-  endOfEntry,
-  gatheredForm,
-  sent,
-} from "./command.ts";
+import { type Command, common, endOfEntry, gatheredForm, kindOf, sent } from "./command.ts";
 
 /**
  * One entry of a script about a lock; `mine` is executed where it holds the owner id. The codes:
@@ -116,6 +108,8 @@ end
 return replies
 `);
 
+const read = kindOf({ 1: "done", 0: "gone", [-1]: "foreign", [-2]: "freed" });
+
 export const extendCommand: Command<LockRequest<OwnedReply>, OwnedReply> = {
   script: extendScript,
   gatheredScript: gatheredForm(extendScript),
@@ -124,7 +118,7 @@ export const extendCommand: Command<LockRequest<OwnedReply>, OwnedReply> = {
     keys.push(command.key);
     args.push(command.ownerId);
   },
-  read: ownedReply,
+  read,
 };
 
 export const releaseCommand: Command<ReleaseRequest, OwnedReply> = {
@@ -134,13 +128,5 @@ export const releaseCommand: Command<ReleaseRequest, OwnedReply> = {
     keys.push(command.key);
     args.push(command.ownerId, cooldownUntilMs);
   },
-  read: ownedReply,
+  read,
 };
-
-type Owned = "done" | "gone" | "foreign" | "freed";
-const kinds: { [code: number]: Owned } = { 1: "done", 0: "gone", [-1]: "foreign", [-2]: "freed" };
-
-export function ownedReply({ code, redisTimeMs: storeTimeMs }: EntryReply): OwnedReply {
-  const kind = typeof code === "number" ? kinds[code] : undefined;
-  return kind === undefined ? unexpectedReply(code) : { kind, storeTimeMs };
-}
