@@ -36,14 +36,6 @@ export interface RecordContent extends AnswerToStore {
   readonly json?: string | undefined;
 }
 
-/**
- * The content that records a run of `once`. No guard keeps or repeats an answer of status 100, so a
- * guard of a version that does not know values refuses the submission.
- */
-export function contentOfValue(json: string | undefined): RecordContent {
-  return { status: 100, json };
-}
-
 /** @throws InvalidOptionError naming the member, what was expected and what came. */
 export function checkAnswer(answer: AnswerToStore): void {
   checkOptionNames("answer", answer, ["status", "headers", "body"]);
@@ -75,11 +67,7 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
 }
 
 function isHeaderValue(value: unknown): boolean {
-  return isString(value) || (Array.isArray(value) && value.every(isString));
-}
-
-function isString(value: unknown): value is string {
-  return typeof value === "string";
+  return [value].flat().every((line) => typeof line === "string");
 }
 
 /** The layout's version, fingerprint and owner id, where the scripts compare them by position. */

@@ -2,7 +2,6 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
   checkAnswer,
-  contentOfValue,
   decodeRecord,
   encodeRecord,
   type RecordContent,
@@ -71,13 +70,13 @@ describe("a record", () => {
 });
 
 describe("a value", () => {
-  const returnedBy = (json: string | undefined) => answerOf(contentOfValue(json))?.returned;
+  const returnedBy = (json: string | undefined) => answerOf({ status: 100, json })?.returned;
 
   test("is an answer of status 100 without a body, for a reader that knows no values", () => {
-    const record = encode(contentOfValue('{"number":7}'));
+    const record = encode({ status: 100, json: '{"number":7}' });
     expect(record.slice(59)).toBe('{"s":100,"t":1760000000000,"h":{},"e":"-","v":[{"number":7}]}');
-    expect(answerOf(contentOfValue("7"))).toMatchObject({ status: 100, headers: {} });
-    expect(answerOf(contentOfValue("7"))?.body).toBeUndefined();
+    expect(answerOf({ status: 100, json: "7" })).toMatchObject({ status: 100, headers: {} });
+    expect(answerOf({ status: 100, json: "7" })?.body).toBeUndefined();
   });
 
   test("of any JSON comes back", () => {
@@ -91,7 +90,7 @@ describe("a value", () => {
 
   test("that is undefined is a value, and one that is not kept is none", () => {
     expect(returnedBy("")).toEqual({ value: undefined });
-    expect(encode(contentOfValue("")).slice(59)).toContain('"v":[]}');
+    expect(encode({ status: 100, json: "" }).slice(59)).toContain('"v":[]}');
     expect(returnedBy(undefined)).toBeUndefined();
     expect(answerOf({ status: 200 })?.returned).toBeUndefined();
   });

@@ -47,8 +47,7 @@ interface Stream {
 }
 
 /** Every member is read only where it exists. */
-export interface IoredisInternals
-  extends Omit<IoredisClient, "connect" | "disconnect" | "duplicate"> {
+export interface IoredisInternals extends IoredisClient {
   readonly isCluster?: boolean;
   readonly stream?: Stream | null;
   /** The state of the connection; `select` is the database that was last asked for on it. */
@@ -87,14 +86,14 @@ export function isIoredis(client: unknown): client is IoredisClient {
 }
 
 class IoredisServer implements ServerPort {
-  readonly #client: IoredisInternals;
+  protected readonly client: IoredisInternals;
 
   constructor(client: IoredisInternals) {
-    this.#client = client;
+    this.client = client;
   }
 
   get address(): string {
-    const { options } = this.#client;
+    const { options } = this.client;
     if (options?.sentinels != null) {
       return `the master "${options.name}" of the Sentinels${listed(options.sentinels)}`;
     }
@@ -102,19 +101,19 @@ class IoredisServer implements ServerPort {
   }
 
   get connection(): unknown {
-    return this.#client.stream;
+    return this.client.stream;
   }
 
   eval(script: string, keys: readonly string[], args: Words, digest?: string): Promise<unknown> {
-    const client = this.#client;
+    const client = this.client;
     return digest === undefined || client.evalsha === undefined
       ? client.eval(script, keys.length, ...keys, ...args)
       : client.evalsha(digest, keys.length, ...keys, ...args);
   }
 
   ask(words: readonly string[]): Promise<unknown> {
-    const { call = missing("call") } = this.#client;
-    return call.apply(this.#client, words as string[]);
+    const { call = missing("call") } = this.client;
+    return call.apply(this.client, words as string[]);
   }
 }
 
@@ -127,14 +126,12 @@ function missing(name: string): () => Promise<never> {
 export class IoredisPort extends IoredisServer implements ClientPort {
   readonly isCluster: boolean;
   readonly mayGather: boolean;
-  readonly #client: IoredisClient & IoredisInternals;
   readonly #servers = new WeakMap<IoredisInternals, ServerPort>();
 
   constructor(client: IoredisClient) {
     super(client);
-    this.#client = client;
-    this.isCluster = this.#client.isCluster === true;
-    const { connectionPool, options } = this.#client;
+    this.isCluster = this.client.isCluster === true;
+    const { connectionPool, options } = this.client;
     const hasNodes = this.isCluster && connectionPool?.getInstanceByKey !== undefined;
     // Rule 23: automatic pipelining may write an `ASKING` of the application right before a call.
     const mayBeOpened = options?.redisOptions?.enableAutoPipelining === true;
@@ -142,35 +139,35 @@ export class IoredisPort extends IoredisServer implements ClientPort {
   }
 
   override get address(): string {
-    return this.isCluster ? `the Cluster${listed(this.#client.startupNodes)}` : super.address;
+    return this.isCluster ? `the Cluster${listed(this.client.startupNodes)}` : super.address;
   }
 
   get writesTogether(): boolean {
-    return this.#client.pipeline !== undefined;
+    return this.client.pipeline !== undefined;
   }
 
   get status(): ClientStatus {
-    return this.#client.status as ClientStatus;
+    return this.client.status as ClientStatus;
   }
 
   get keyPrefix(): string | undefined {
-    return textPrefix(this.#client.options?.keyPrefix);
+    return textPrefix(this.client.options?.keyPrefix);
   }
 
   get user(): string | undefined {
-    const { username, redisOptions } = this.#client.options ?? {};
+    const { username, redisOptions } = this.client.options ?? {};
     return username || redisOptions?.username || undefined;
   }
 
   /** While it connects again, `condition` has the database of the options. */
   get database(): number {
-    const { prevCondition, condition } = this.#client;
+    const { prevCondition, condition } = this.client;
     if (this.isCluster) return 0;
     return Number(prevCondition?.select ?? condition?.select ?? this.#firstDatabase) || 0;
   }
 
   get #firstDatabase(): number {
-    return this.isCluster ? 0 : Number(this.#client.options?.db) || 0;
+    return this.isCluster ? 0 : Number(this.client.options?.db) || 0;
   }
 
   get needsProof(): boolean {
@@ -178,22 +175,22 @@ export class IoredisPort extends IoredisServer implements ClientPort {
   }
 
   isReady(): boolean {
-    return this.#client.status === "ready";
+    return this.client.status === "ready";
   }
 
   nodeOf(slot: number): string {
-    return (this.isCluster ? this.#client.slots?.[slot]?.[0] : undefined) ?? "";
+    return (this.isCluster ? this.client.slots?.[slot]?.[0] : undefined) ?? "";
   }
 
   master(name: string): ServerPort | undefined {
-    const node = this.#client.connectionPool?.getInstanceByKey?.(name);
+    const node = this.client.connectionPool?.getInstanceByKey?.(name);
     const isMaster = node?.status === "ready" && node.options?.readOnly !== true;
     return isMaster ? this.#serverOf(node) : undefined;
   }
 
   servers(): readonly ServerPort[] {
     if (!this.isCluster) return [this];
-    return (this.#client.nodes?.("master") ?? []).map((node) => this.#serverOf(node));
+    return (this.client.nodes?.("master") ?? []).map((node) => this.#serverOf(node));
   }
 
   #serverOf(node: IoredisInternals): ServerPort {
@@ -205,7 +202,7 @@ export class IoredisPort extends IoredisServer implements ClientPort {
   /** ioredis logs an error only while nothing listens to `error`, and emits it otherwise. */
   watch(watcher: PortWatcher): () => void {
     const { up = none, lost = none, selected = none, ended = none, failed } = watcher;
-    const client = this.#client;
+    const client = this.client;
     const emitter = client as unknown as EventEmitter;
     const listeners = [
       ["ready", up],
@@ -232,14 +229,14 @@ export class IoredisPort extends IoredisServer implements ClientPort {
   }
 
   ignoreErrors(): void {
-    this.#client.on("error", none);
+    this.client.on("error", none);
   }
 
   /** When Redis refuses its `SELECT`, ioredis silently stays in database 0. */
   async askDatabase(): Promise<number | undefined> {
     const { database } = this;
-    const { select = missing("select") } = this.#client;
-    const reply = await select.call(this.#client, database);
+    const { select = missing("select") } = this.client;
+    const reply = await select.call(this.client, database);
     return reply === "OK" ? database : undefined;
   }
 
@@ -255,7 +252,7 @@ export class IoredisPort extends IoredisServer implements ClientPort {
       ...[...keys, ...args],
     ]);
     if (last !== undefined) commands.push([...last]);
-    const pipeline = this.#client.pipeline?.(commands) as Pipeline | undefined;
+    const pipeline = this.client.pipeline?.(commands) as Pipeline | undefined;
     const replies = (await pipeline?.exec()) ?? [];
     return commands.map((_, index) => {
       const [error, value] = replies[index] ?? [new Error("the client gave no reply")];
@@ -267,7 +264,7 @@ export class IoredisPort extends IoredisServer implements ClientPort {
   /** A write to a socket costs this process as much as the call that it carries. */
   cork(): () => void {
     if (!this.isCluster) return () => {};
-    const streams = (this.#client.nodes?.("master") ?? []).flatMap(({ stream }) =>
+    const streams = (this.client.nodes?.("master") ?? []).flatMap(({ stream }) =>
       hasMembers(stream, ["cork", "uncork"]) ? [stream as Stream] : [],
     );
     for (const stream of streams) stream.cork();
@@ -278,25 +275,25 @@ export class IoredisPort extends IoredisServer implements ClientPort {
 
   wake(): void {
     // A failure is an `error` event.
-    if (this.#client.status === "wait") this.#client.connect().catch(() => {});
+    if (this.client.status === "wait") this.client.connect().catch(() => {});
   }
 
   second(): ClientPort {
-    return new IoredisPort(openSecond(this.#client, this.database));
+    return new IoredisPort(openSecond(this.client, this.database));
   }
 
   close(): void {
-    this.#client.disconnect();
+    this.client.disconnect();
     // A Cluster that is closed while it asks for its slots plans the next time, again and again.
-    if (this.isCluster) this.#client.refreshSlotsCache = () => {};
+    if (this.isCluster) this.client.refreshSlotsCache = () => {};
   }
 
   get masterName(): string {
-    return this.#client.options?.name ?? "";
+    return this.client.options?.name ?? "";
   }
 
   sentinels(): readonly ClientPort[] {
-    const sentinels = this.#client.options?.sentinels ?? [];
-    return sentinels.map((address) => new IoredisPort(openSentinel(this.#client, address)));
+    const sentinels = this.client.options?.sentinels ?? [];
+    return sentinels.map((address) => new IoredisPort(openSentinel(this.client, address)));
   }
 }
