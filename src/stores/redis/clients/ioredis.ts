@@ -161,17 +161,13 @@ export class IoredisPort extends IoredisServer implements ClientPort {
 
   /** While it connects again, `condition` has the database of the options. */
   get database(): number {
-    const { prevCondition, condition } = this.client;
+    const { prevCondition, condition, options } = this.client;
     if (this.isCluster) return 0;
-    return Number(prevCondition?.select ?? condition?.select ?? this.#firstDatabase) || 0;
-  }
-
-  get #firstDatabase(): number {
-    return this.isCluster ? 0 : Number(this.client.options?.db) || 0;
+    return Number(prevCondition?.select ?? condition?.select ?? options?.db) || 0;
   }
 
   get needsProof(): boolean {
-    return this.database !== 0 || this.#firstDatabase !== 0;
+    return this.database !== 0 || (!this.isCluster && Boolean(Number(this.client.options?.db)));
   }
 
   isReady(): boolean {
