@@ -53,7 +53,7 @@ export async function doctor({ args, terminal, open }: Context): Promise<number>
     const { address, locks } = connection;
     const startedAt = performance.now();
     try {
-      for (const { lock } of locks) await answerOf(address, lock.check());
+      for (const lock of locks) await answerOf(address, lock.check());
       const ms = ((performance.now() - startedAt) / locks.length).toFixed(1);
       add("ok", "commands", `acquire, extend and release of a lock work (${ms} ms together)`);
     } catch (error) {
@@ -193,7 +193,7 @@ async function lookAtCluster(node: ServerPort, ttlMs: number, add: Add): Promise
 /** Rule 23: reports whether locks share calls. If not, orders cost more, and no lock is lost. */
 async function lookAtGathering(connection: CliTarget, node: ServerPort, add: Add): Promise<void> {
   const { client, clientPrefix, locks } = connection;
-  const keyOf = (_: unknown, user: number) => clientPrefix + locks[0].lock.keyFor(`${user}`);
+  const keyOf = (_: unknown, user: number) => clientPrefix + locks[0].keyFor(`${user}`);
   const keys = Array.from({ length: 1_000 }, keyOf);
   const key = keys.find((each) => client?.master(client.nodeOf(slotOf(each))) === node);
   if (key === undefined) return;
@@ -229,10 +229,10 @@ async function askSentinels({ client }: CliTarget, ttlMs: number, add: Add): Pro
 }
 
 async function lookAtKeys(connection: CliTarget, budgetMs: number, add: Add): Promise<void> {
-  for (const prefixed of connection.locks) {
-    const listed = await findLocks(connection, prefixed, budgetMs).catch(() => undefined);
+  for (const lock of connection.locks) {
+    const listed = await findLocks(connection, lock, budgetMs).catch(() => undefined);
     if (listed === undefined) return add("unknown", "keys", "other locks: SCAN failed (+scan)");
-    const under = `under ${prefixed.keyPrefix}`;
+    const under = `under ${lock.keyPrefix}`;
     const all = listed.locks.map(({ found }) => found);
     const setBack = all.filter((found) => "clockSetBack" in found).length;
     const foreign = all.filter(({ state }) => state === "foreign");

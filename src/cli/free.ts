@@ -23,7 +23,7 @@ export async function free(context: Context): Promise<number> {
     throw new CliError(`${text}. ${args.suggest("show")} prints the id`);
   }
   const { address, database, locks } = await open();
-  const [{ lock }] = locks;
+  const [lock] = locks;
   const user = visibleUser(args.user);
   const look = async () => visibleTexts(await answerOf(address, lock.inspect(args.user)));
   const wrongId = (found: Found) => {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ServerPort } from "../stores/redis/clients/port.ts";
 import { answerOf, redisOf } from "./connect.ts";
-import type { Arguments, CliTarget, Context, PrefixedLock } from "./context.ts";
+import type { Arguments, CliLock, CliTarget, Context } from "./context.ts";
 import { CliError, exitCode } from "./failure.ts";
 import { type Found, lockStates, renewalsOf, stateOf } from "./show.ts";
 import {
@@ -31,8 +31,8 @@ export async function list({ args, terminal, open }: Context): Promise<undefined
   const connection = await open();
   const lines: string[] = [];
   const prefixes: object[] = [];
-  for (const prefixed of connection.locks) {
-    const { locks: all, ...scan } = await findLocks(connection, prefixed, budgetMs, (looked) =>
+  for (const lock of connection.locks) {
+    const { locks: all, ...scan } = await findLocks(connection, lock, budgetMs, (looked) =>
       terminal.progress(`looked at ${count(looked)} keys`),
     );
     const locks = all
@@ -86,13 +86,13 @@ const asked = 100;
 
 export async function findLocks(
   connection: CliTarget,
-  prefixed: PrefixedLock,
+  lock: CliLock,
   budgetMs: number,
   progress?: (looked: number) => void,
 ): Promise<Listed> {
   const startedAt = performance.now();
   const { clientPrefix, user: login = "<user>" } = connection;
-  const { keyPrefix, lock } = prefixed;
+  const { keyPrefix } = lock;
   // Characters of a pattern are escaped in the prefix.
   const pattern = `${(clientPrefix + keyPrefix).replace(/[*?[\]\\^]/g, "\\$&")}*`;
   // A Set, because SCAN may return a key twice, and a Cluster may move one during the scan.
@@ -119,7 +119,7 @@ export async function findLocks(
       });
       const [next, keys] = reply as [cursor: string, keys: string[]];
       for (const key of keys) {
-        const user = userOf(prefixed, key.slice(clientPrefix.length));
+        const user = userOf(lock, key.slice(clientPrefix.length));
         if (user !== undefined) users.add(user);
       }
       looked = Math.min(looked + batch, total ?? Number.POSITIVE_INFINITY);
@@ -144,9 +144,9 @@ export async function findLocks(
 }
 
 /** Decodes the user id of a key; `undefined` for a record, or for another program's key. */
-export function userOf({ keyPrefix, lock }: PrefixedLock, key: string): string | undefined {
+export function userOf(lock: CliLock, key: string): string | undefined {
   try {
-    const user = decodeURIComponent(key.slice(keyPrefix.length));
+    const user = decodeURIComponent(key.slice(lock.keyPrefix.length));
     // A key that `keyFor` never makes does not lock any user.
     return lock.keyFor(user) === key ? user : undefined;
   } catch {

@@ -9,7 +9,7 @@ const everyMs = 200;
 export async function watch({ args, terminal, open }: Context): Promise<undefined> {
   const endsAt = performance.now() + args.duration("for", Number.POSITIVE_INFINITY);
   const { address, locks } = await open();
-  const [{ lock }] = locks;
+  const [lock] = locks;
   let before: Inspection | undefined;
   for (;;) {
     const found = await answerOf(address, lock.inspect(args.user));

@@ -67,7 +67,8 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
 }
 
 function isHeaderValue(value: unknown): boolean {
-  return [value].flat().every((line) => typeof line === "string");
+  if (Array.isArray(value)) return value.every((line) => typeof line === "string");
+  return typeof value === "string";
 }
 
 /** The layout's version, fingerprint and owner id, where the scripts compare them by position. */

@@ -177,7 +177,7 @@ export class RedisStore implements LockStore {
       detach();
       detachReplicas?.();
       // node-redis connects to the nodes that it finds, even after the application's `close()`.
-      await within(1_000, Promise.resolve(this.#client.learned?.()));
+      await within(1_000, Promise.resolve(this.#client.learning));
     };
   }
 

@@ -1,4 +1,5 @@
 import { type EventEmitter, errorMonitor } from "node:events";
+import type { Writable } from "node:stream";
 import { hasMembers } from "../../../validation.ts";
 import { openSecond, openSentinel } from "./open-ioredis.ts";
 import {
@@ -41,15 +42,10 @@ interface Pipeline {
   exec(): Promise<[error: Error | null, value?: unknown][] | null>;
 }
 
-interface Stream {
-  cork(): void;
-  uncork(): void;
-}
-
 /** Every member is read only where it exists. */
 export interface IoredisInternals extends IoredisClient {
   readonly isCluster?: boolean;
-  readonly stream?: Stream | null;
+  readonly stream?: Writable | null;
   /** The state of the connection; `select` is the database that was last asked for on it. */
   readonly condition?: { readonly select?: number } | null;
   /** The state of the last connection that was ready, until the next one is. */
@@ -261,7 +257,7 @@ export class IoredisPort extends IoredisServer implements ClientPort {
   cork(): () => void {
     if (!this.isCluster) return () => {};
     const streams = (this.client.nodes?.("master") ?? []).flatMap(({ stream }) =>
-      hasMembers(stream, ["cork", "uncork"]) ? [stream as Stream] : [],
+      hasMembers(stream, ["cork", "uncork"]) ? [stream as Writable] : [],
     );
     for (const stream of streams) stream.cork();
     return () => {

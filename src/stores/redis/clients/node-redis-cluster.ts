@@ -71,7 +71,7 @@ export class NodeRedisClusterPort implements ClientPort {
   readonly #watchers = new Set<PortWatcher>();
   readonly #watches = new Map<NodeRedisServer, () => void>();
   #endListening: () => void = () => {};
-  #learning: Promise<unknown> | undefined;
+  learning: Promise<unknown> | undefined;
   readonly #known = { wasOpen: false, wasReady: false };
   #isClosed = false;
   readonly #isOwn: boolean;
@@ -184,14 +184,10 @@ export class NodeRedisClusterPort implements ClientPort {
     const words = ["EVAL", "return 1", "1", key];
     const options = { ...neutral, timeout: 1_000 };
     const learned = () => {
-      this.#learning = undefined;
+      this.learning = undefined;
     };
-    this.#learning ??= this.#client.sendCommand(key, false, words, options).then(learned, learned);
-    return this.#learning;
-  }
-
-  learned(): Promise<unknown> | undefined {
-    return this.#learning;
+    this.learning ??= this.#client.sendCommand(key, false, words, options).then(learned, learned);
+    return this.learning;
   }
 
   ask(): Promise<unknown> {

@@ -101,8 +101,8 @@ export interface ClientPort extends ServerPort {
   /** Holds writes back, where the library does not by itself. @returns writes them in one piece. */
   cork?(): () => void;
 
-  /** Learns which node has a slot: that would outlive `close`. */
-  learned?(): Promise<unknown> | undefined;
+  /** Pending while it learns which node has a slot: that would outlive `close`. */
+  readonly learning?: Promise<unknown> | undefined;
   /** Connects a client that waits to be asked, where that is for the store to do. */
   wake?(): void;
   /**
