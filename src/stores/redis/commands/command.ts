@@ -1,5 +1,4 @@
-import type { Answered, LockCommand, NoAnswer } from "../../../lock/store.ts";
-import { unexpectedReply } from "../no-answers.ts";
+import type { LockCommand, NoAnswer } from "../../../lock/store.ts";
 
 /** At 2 to 3 µs a key, a full call holds Redis, and all its clients, for 0.2 to 0.3 ms. */
 export const maxEntries = 100;
@@ -43,16 +42,6 @@ export interface Command<Request, Reply> {
     recordKey: (command: LockCommand) => string,
   ): void;
   read(reply: EntryReply): Reply | NoAnswer;
-}
-
-/** Reads the replies of a command whose codes each stand for a kind of answer alone. */
-export function kindOf<Kind extends string>(
-  kinds: Readonly<Record<number, Kind>>,
-): (reply: EntryReply) => Answered<Kind> | NoAnswer {
-  return ({ code, redisTimeMs: storeTimeMs }) => {
-    const kind = typeof code === "number" ? kinds[code] : undefined;
-    return kind === undefined ? unexpectedReply(code) : { kind, storeTimeMs };
-  };
 }
 
 /** The text of a script as it is sent: without comments, indentation and empty lines. */

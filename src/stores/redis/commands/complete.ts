@@ -1,14 +1,6 @@
 import type { CompleteReply, CompleteRequest } from "../../../lock/store.ts";
-import {
-  type Command,
-  common,
-  endOfEntry,
-  gatheredForm,
-  kindOf,
-  maxRecords,
-  sent,
-} from "./command.ts";
-import { letGo } from "./release.ts";
+import { type Command, common, endOfEntry, gatheredForm, maxRecords, sent } from "./command.ts";
+import { kindOf, letGo } from "./release.ts";
 
 /** The first of a complete's two steps: `late` where it has recorded, as it sees no lock. */
 export type RecordRequest = Omit<CompleteRequest, "cooldownUntilMs">;

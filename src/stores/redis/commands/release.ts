@@ -1,6 +1,7 @@
-import type { LockRequest, OwnedReply, ReleaseRequest } from "../../../lock/store.ts";
+import type { Answered, LockRequest, OwnedReply, ReleaseRequest } from "../../../lock/store.ts";
 import { longestCooldownMs } from "../../../validation.ts";
-import { type Command, common, endOfEntry, gatheredForm, kindOf, sent } from "./command.ts";
+import { unexpectedReply } from "../no-answers.ts";
+import { type Command, common, endOfEntry, gatheredForm, sent } from "./command.ts";
 
 /**
  * One entry of a script about a lock; `mine` is executed where it holds the owner id. The codes:
@@ -107,6 +108,16 @@ ${ofOwner(`
 end
 return replies
 `);
+
+/** Reads the replies of a command whose codes each stand for a kind of answer alone. */
+export function kindOf<Kind extends string>(
+  kinds: Readonly<Record<number, Kind>>,
+): Command<never, Answered<Kind>>["read"] {
+  return ({ code, redisTimeMs: storeTimeMs }) => {
+    const kind = typeof code === "number" ? kinds[code] : undefined;
+    return kind === undefined ? unexpectedReply(code) : { kind, storeTimeMs };
+  };
+}
 
 const read = kindOf({ 1: "done", 0: "gone", [-1]: "foreign", [-2]: "freed" });
 
