@@ -10,7 +10,7 @@ import { refusals } from "../stores/redis/no-answers.ts";
 import { RedisStore } from "../stores/redis/redis-store.ts";
 import { within } from "../timer-wheel.ts";
 import { hasMembers } from "../validation.ts";
-import type { Arguments, CliTarget, PrefixedLock } from "./context.ts";
+import type { Arguments, CliLock, CliTarget } from "./context.ts";
 import { CliError, exitCode, toCliError } from "./failure.ts";
 
 /** For one answer, and for connecting. */
@@ -22,11 +22,9 @@ export async function connect(args: Arguments, env: NodeJS.ProcessEnv): Promise<
   const opened = await openClient(placeOf(args, args.text("url") ?? env["REDIS_URL"] ?? ""));
   const at = await proved(portOf(opened));
   const store = new RedisStore(opened);
-  const lockOf = (keyPrefix: string): PrefixedLock => ({
-    keyPrefix,
-    // 1.5 s, so that the lock's error, which says why, comes before the command's bound of 2 s.
-    lock: new SubmitLock({ store, keyPrefix, acquireTimeoutMs: 0.75 * answerWithinMs }),
-  });
+  // 1.5 s, so that the lock's error, which says why, comes before the command's bound of 2 s.
+  const acquireTimeoutMs = 0.75 * answerWithinMs;
+  const lockOf = (keyPrefix: string) => new SubmitLock({ store, keyPrefix, acquireTimeoutMs });
   const [first = "lock:submit:", ...others] = args.texts("prefix");
   return { ...at, locks: [lockOf(first), ...others.map(lockOf)] };
 }
@@ -115,11 +113,10 @@ function readAuthority(file: string): string {
 }
 
 async function proved(client: ClientPort) {
-  const { address } = client;
+  const { address, keyPrefix: clientPrefix = "", user } = client;
   const database = client.isCluster ? undefined : client.database;
   await connected(client);
-  if (client.needsProof) await answerOf({ address }, client.askDatabase()).catch(fail(client));
-  const { keyPrefix: clientPrefix = "", user } = client;
+  if (client.needsProof) await answerOf(address, client.askDatabase()).catch(fail(client));
   return { address, client, database, clientPrefix, user };
 }
 
@@ -127,8 +124,9 @@ async function proved(client: ClientPort) {
 export async function connected(client: ClientPort): Promise<void> {
   const { address, advice = "it is not connected" } = client;
   const isUp = new Promise<void>((up, failed) => {
-    client.onError(failed);
+    client.ignoreErrors();
     client.watch({
+      failed,
       // A node of a Cluster may be up before the Cluster is.
       up: () => client.status === "ready" && up(),
       // The error with the reason may follow.
@@ -139,7 +137,7 @@ export async function connected(client: ClientPort): Promise<void> {
   client.wake?.();
   if (client.status === "ready") return;
   if (client.status === "wait") throw new CliError(`${address}: ${advice}`);
-  await answerOf({ address }, isUp).catch(fail(client));
+  await answerOf(address, isUp).catch(fail(client));
 }
 
 function fail({ address, database }: ClientPort): (error: unknown) => never {
@@ -162,22 +160,18 @@ async function fromConfig(file: string, args: Arguments): Promise<CliTarget> {
   }
   // In a module compiled to CommonJS, `export default` is one level deeper.
   if (hasMembers(loaded.default, ["default"])) loaded = loaded.default as typeof loaded;
-  if (!hasMembers(loaded.default, ["inspect", "free", "keyFor", "check"])) {
+  if (!hasMembers(loaded.default, ["inspect", "free", "keyFor", "keyPrefix", "check"])) {
     throw new CliError(`--config: expected ${file} to default-export a SubmitLock`);
   }
-  const lock = loaded.default as PrefixedLock["lock"];
   const at =
     loaded.redis === undefined
       ? { address: `the Redis of ${file}`, clientPrefix: "" }
       : await proved(portOf(loaded.redis as RedisClient));
-  return { ...at, locks: [{ keyPrefix: lock.keyFor("0").slice(0, -1), lock }] };
+  return { ...at, locks: [loaded.default as CliLock] };
 }
 
 /** Waits for an answer of Redis, at most 2 s: then it rejects with a `CliError`. */
-export async function answerOf<Value>(
-  { address }: Pick<CliTarget, "address">,
-  asked: Promise<Value>,
-): Promise<Value> {
+export async function answerOf<Value>(address: string, asked: Promise<Value>): Promise<Value> {
   const answered = asked.then((value) => ({ value }));
   const answer = await within(answerWithinMs, answered);
   if (answer !== undefined) return answer.value;

@@ -19,16 +19,13 @@ export interface CliTarget {
   readonly client?: ClientPort;
   /** The database that Redis has selected. `undefined` on a Cluster, and without a client. */
   readonly database?: number | undefined;
-  readonly locks: readonly [PrefixedLock, ...PrefixedLock[]];
+  readonly locks: readonly [CliLock, ...CliLock[]];
   /** The `keyPrefix` of the client, which puts it in front of every key; `""` for none. */
   readonly clientPrefix: string;
   readonly user?: string | undefined;
 }
 
-export interface PrefixedLock {
-  readonly keyPrefix: string;
-  readonly lock: Pick<SubmitLock, "inspect" | "free" | "keyFor" | "check">;
-}
+export type CliLock = Pick<SubmitLock, "check" | "free" | "inspect" | "keyFor" | "keyPrefix">;
 
 /** The help of each command. `parsed` takes the options from it; `<user>` requires a user id. */
 const helps: Readonly<Record<string, string>> = {

@@ -53,7 +53,7 @@ export async function doctor({ args, terminal, open }: Context): Promise<number>
     const { address, locks } = connection;
     const startedAt = performance.now();
     try {
-      for (const { lock } of locks) await answerOf({ address }, lock.check());
+      for (const lock of locks) await answerOf(address, lock.check());
       const ms = ((performance.now() - startedAt) / locks.length).toFixed(1);
       add("ok", "commands", `acquire, extend and release of a lock work (${ms} ms together)`);
     } catch (error) {
@@ -70,14 +70,13 @@ export async function doctor({ args, terminal, open }: Context): Promise<number>
   return failures === 0 ? exitCode.done : exitCode.found;
 }
 
-async function examine(all: CliTarget, node: ServerPort, ttlMs: number): Promise<ServerReport> {
-  const isClusterNode = all.client?.isCluster === true;
+async function examine(target: CliTarget, node: ServerPort, ttlMs: number): Promise<ServerReport> {
+  const isClusterNode = target.client?.isCluster === true;
   const { address } = node;
-  const connection = { ...all, address };
   const findings: Finding[] = [];
   const add = adding(findings);
   try {
-    const text = await ifPermitted(connection, node.ask(["info", "everything"]));
+    const text = await ifPermitted(node, ["info", "everything"]);
     const info = fieldsOf(text);
     if (text === undefined) {
       add("unknown", "info", "version, role, memory and persistence: not permitted (+info)");
@@ -85,8 +84,8 @@ async function examine(all: CliTarget, node: ServerPort, ttlMs: number): Promise
       lookAtInfo(info, isClusterNode, add);
     }
     if (isClusterNode) {
-      await lookAtCluster(connection, node, ttlMs, add);
-      await lookAtGathering(connection, node, add);
+      await lookAtCluster(node, ttlMs, add);
+      await lookAtGathering(target, node, add);
     }
     const { valkey_version: valkey, redis_version: redis, redis_mode: mode, role } = info;
     return {
@@ -108,8 +107,8 @@ const dead =
   "let a replica take over; without one, start the server again. Never start a master without persistence before a replica has taken over: it starts empty";
 
 /** Resolves to `undefined` if Redis does not permit the command, or does not have it. */
-function ifPermitted<Value>(connection: CliTarget, asked: Promise<Value>) {
-  return answerOf(connection, asked).catch((error: Error): undefined => {
+function ifPermitted(node: ServerPort, words: readonly string[]) {
+  return answerOf(node.address, node.ask(words)).catch((error: Error): undefined => {
     if (!refusals.command.test(error.message)) throw error;
   });
 }
@@ -167,8 +166,8 @@ function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
   }
 }
 
-async function lookAtCluster(connection: CliTarget, node: ServerPort, ttlMs: number, add: Add) {
-  const info = await ifPermitted(connection, node.ask(["cluster", "INFO"]));
+async function lookAtCluster(node: ServerPort, ttlMs: number, add: Add): Promise<void> {
+  const info = await ifPermitted(node, ["cluster", "INFO"]);
   const { cluster_state: state, cluster_slots_ok: slots } = fieldsOf(info);
   if (info === undefined) {
     add("unknown", "cluster", "state of the Cluster: not permitted (+cluster|info)");
@@ -181,7 +180,7 @@ async function lookAtCluster(connection: CliTarget, node: ServerPort, ttlMs: num
     add("fail", "cluster", text, `find the master that is gone with CLUSTER NODES; ${dead}`);
   }
   const setting = "cluster-node-timeout";
-  const timeout = await ifPermitted(connection, node.ask(["config", "GET", setting]));
+  const timeout = await ifPermitted(node, ["config", "GET", setting]);
   const timeoutMs = numberIn(timeout, setting);
   if (Number.isNaN(timeoutMs)) {
     add("unknown", "node-timeout", "cluster-node-timeout: not permitted (+config|get)");
@@ -194,11 +193,11 @@ async function lookAtCluster(connection: CliTarget, node: ServerPort, ttlMs: num
 /** Rule 23: reports whether locks share calls. If not, orders cost more, and no lock is lost. */
 async function lookAtGathering(connection: CliTarget, node: ServerPort, add: Add): Promise<void> {
   const { client, clientPrefix, locks } = connection;
-  const keyOf = (_: unknown, user: number) => clientPrefix + locks[0].lock.keyFor(`${user}`);
+  const keyOf = (_: unknown, user: number) => clientPrefix + locks[0].keyFor(`${user}`);
   const keys = Array.from({ length: 1_000 }, keyOf);
   const key = keys.find((each) => client?.master(client.nodeOf(slotOf(each))) === node);
   if (key === undefined) return;
-  const answer = await answerOf(connection, askNode(node, key));
+  const answer = await answerOf(node.address, askNode(node, key));
   const isAlone =
     "each lock is a call of its own: the server is below 7.0, or refuses undeclared keys";
   add("ok", "gathering", answer === "yes" ? "the locks of many users share a call" : isAlone);
@@ -212,7 +211,7 @@ async function askSentinels({ client }: CliTarget, ttlMs: number, add: Add): Pro
   const looks = (client?.sentinels?.() ?? []).map(async (sentinel) => {
     const address = `Sentinel ${sentinel.address}`;
     const ask = (word: string) =>
-      answerOf({ address }, sentinel.ask(["sentinel", word, client?.masterName ?? ""]));
+      answerOf(address, sentinel.ask(["sentinel", word, client?.masterName ?? ""]));
     try {
       await connected(sentinel);
       const downAfterMs = numberIn(await ask("MASTER"), "down-after-milliseconds");
@@ -230,10 +229,10 @@ async function askSentinels({ client }: CliTarget, ttlMs: number, add: Add): Pro
 }
 
 async function lookAtKeys(connection: CliTarget, budgetMs: number, add: Add): Promise<void> {
-  for (const prefixed of connection.locks) {
-    const listed = await findLocks(connection, prefixed, budgetMs).catch(() => undefined);
+  for (const lock of connection.locks) {
+    const listed = await findLocks(connection, lock, budgetMs).catch(() => undefined);
     if (listed === undefined) return add("unknown", "keys", "other locks: SCAN failed (+scan)");
-    const under = `under ${prefixed.keyPrefix}`;
+    const under = `under ${lock.keyPrefix}`;
     const all = listed.locks.map(({ found }) => found);
     const setBack = all.filter((found) => "clockSetBack" in found).length;
     const foreign = all.filter(({ state }) => state === "foreign");

@@ -22,10 +22,10 @@ export async function free(context: Context): Promise<number> {
     const text = `without a terminal, free needs ${missing.join(" and ")}: ${args.suggest("free")} --id <id> --reason <text>`;
     throw new CliError(`${text}. ${args.suggest("show")} prints the id`);
   }
-  const connection = await open();
-  const { lock } = connection.locks[0];
+  const { address, database, locks } = await open();
+  const [lock] = locks;
   const user = visibleUser(args.user);
-  const look = async () => visibleTexts(await answerOf(connection, lock.inspect(args.user)));
+  const look = async () => visibleTexts(await answerOf(address, lock.inspect(args.user)));
   const wrongId = (found: Found) => {
     const text = `Nothing was changed: the id that was given is not that of the user's lock (${labelOf(found)}). It was mistyped, or a newer order has begun: leave that one alone. Look again: ${args.suggest("show")}`;
     return ended(context, { outcome: "changed" }, text);
@@ -53,8 +53,8 @@ export async function free(context: Context): Promise<number> {
   const { id, reason } = await answers(context, found);
   const by = args.text("by") ?? personOf(terminal.env).slice(0, 64);
   const asked = lock.free(args.user, { id, by, reason, now });
-  const result = await answerOf(connection, asked).catch((error: unknown) => {
-    const failure = toCliError(error, connection.address);
+  const result = await answerOf(address, asked).catch((error: unknown) => {
+    const failure = toCliError(error, address);
     // Where a request may have been executed, the cause is an error of the lock, too.
     const isKnown = isSubmitLockError(error) && !isSubmitLockError(error.cause);
     const look = `Whether the user was freed is not known. Look again: ${args.suggest("show")}`;
@@ -74,7 +74,7 @@ export async function free(context: Context): Promise<number> {
   const audit = {
     ...{ event: "submit-lock free", time: new Date().toISOString(), userId: args.user },
     ...{ id, reason, by, now, state: found.state, ...result },
-    ...{ redis: connection.address, database: connection.database, key: lock.keyFor(args.user) },
+    ...{ redis: address, database, key: lock.keyFor(args.user) },
   };
   terminal.warn([json(audit)]);
   return exitCode.done;

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ServerPort } from "../stores/redis/clients/port.ts";
 import { answerOf, redisOf } from "./connect.ts";
-import type { Arguments, CliTarget, Context, PrefixedLock } from "./context.ts";
+import type { Arguments, CliLock, CliTarget, Context } from "./context.ts";
 import { CliError, exitCode } from "./failure.ts";
 import { type Found, lockStates, renewalsOf, stateOf } from "./show.ts";
 import {
@@ -31,8 +31,8 @@ export async function list({ args, terminal, open }: Context): Promise<undefined
   const connection = await open();
   const lines: string[] = [];
   const prefixes: object[] = [];
-  for (const prefixed of connection.locks) {
-    const { locks: all, ...scan } = await findLocks(connection, prefixed, budgetMs, (looked) =>
+  for (const lock of connection.locks) {
+    const { locks: all, ...scan } = await findLocks(connection, lock, budgetMs, (looked) =>
       terminal.progress(`looked at ${count(looked)} keys`),
     );
     const locks = all
@@ -86,19 +86,19 @@ const asked = 100;
 
 export async function findLocks(
   connection: CliTarget,
-  prefixed: PrefixedLock,
+  lock: CliLock,
   budgetMs: number,
   progress?: (looked: number) => void,
 ): Promise<Listed> {
   const startedAt = performance.now();
   const { clientPrefix, user: login = "<user>" } = connection;
-  const { keyPrefix, lock } = prefixed;
+  const { keyPrefix } = lock;
   // Characters of a pattern are escaped in the prefix.
   const pattern = `${(clientPrefix + keyPrefix).replace(/[*?[\]\\^]/g, "\\$&")}*`;
   // A Set, because SCAN may return a key twice, and a Cluster may move one during the scan.
   const users = new Set<string>();
   const masters = mastersOf(connection);
-  const sizes = masters.map((node) => answerOf(connection, node.ask(["dbsize"])));
+  const sizes = masters.map((node) => answerOf(connection.address, node.ask(["dbsize"])));
   const counted = await Promise.all(sizes).catch(() => undefined);
   const total = counted?.reduce((sum: number, size) => sum + Number(size), 0);
   let looked = 0;
@@ -112,14 +112,14 @@ export async function findLocks(
       if (partial !== undefined) break;
       if (looked > 0) await sleep(pauseMs);
       const scanned = node.ask(["scan", cursor, "MATCH", pattern, "COUNT", `${batch}`]);
-      const reply = await answerOf({ address }, scanned).catch((error: unknown) => {
+      const reply = await answerOf(address, scanned).catch((error: unknown) => {
         if (!/\bNOPERM\b/.test(String(error))) throw error;
         const text = `list needs +scan, which ${address} does not permit this user. Permit it with: ACL SETUSER ${login} +scan. show, free and watch work without it`;
         throw new CliError(text, exitCode.notPermitted);
       });
       const [next, keys] = reply as [cursor: string, keys: string[]];
       for (const key of keys) {
-        const user = userOf(prefixed, key.slice(clientPrefix.length));
+        const user = userOf(lock, key.slice(clientPrefix.length));
         if (user !== undefined) users.add(user);
       }
       looked = Math.min(looked + batch, total ?? Number.POSITIVE_INFINITY);
@@ -135,7 +135,7 @@ export async function findLocks(
   const ids = [...users];
   for (let at = 0; at < ids.length; at += asked) {
     const inspections = ids.slice(at, at + asked).map(async (user) => {
-      const found = await answerOf(connection, lock.inspect(user));
+      const found = await answerOf(connection.address, lock.inspect(user));
       if (found.state !== "free") locks.push({ user, found });
     });
     await Promise.all(inspections);
@@ -144,9 +144,9 @@ export async function findLocks(
 }
 
 /** Decodes the user id of a key; `undefined` for a record, or for another program's key. */
-export function userOf({ keyPrefix, lock }: PrefixedLock, key: string): string | undefined {
+export function userOf(lock: CliLock, key: string): string | undefined {
   try {
-    const user = decodeURIComponent(key.slice(keyPrefix.length));
+    const user = decodeURIComponent(key.slice(lock.keyPrefix.length));
     // A key that `keyFor` never makes does not lock any user.
     return lock.keyFor(user) === key ? user : undefined;
   } catch {

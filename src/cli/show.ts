@@ -6,8 +6,8 @@ import { clock, duration, json, plural, visible, visibleTexts, visibleUser } fro
 
 export async function show({ args, terminal, open }: Context): Promise<undefined> {
   const connection = await open();
-  const { lock } = connection.locks[0];
-  const inspection = await answerOf(connection, lock.inspect(args.user));
+  const [lock] = connection.locks;
+  const inspection = await answerOf(connection.address, lock.inspect(args.user));
   const found = visibleTexts(inspection);
   const user = visibleUser(args.user);
   if (args.has("json")) terminal.print([json({ userId: args.user, ...inspection })]);

@@ -8,11 +8,11 @@ const everyMs = 200;
 
 export async function watch({ args, terminal, open }: Context): Promise<undefined> {
   const endsAt = performance.now() + args.duration("for", Number.POSITIVE_INFINITY);
-  const connection = await open();
-  const { lock } = connection.locks[0];
+  const { address, locks } = await open();
+  const [lock] = locks;
   let before: Inspection | undefined;
   for (;;) {
-    const found = await answerOf(connection, lock.inspect(args.user));
+    const found = await answerOf(address, lock.inspect(args.user));
     const change = changeOf(before, found);
     if (change !== undefined) {
       const time = new Date();

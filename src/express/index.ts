@@ -88,6 +88,7 @@ export interface SubmitGuard {
 }
 
 type Next = (error?: unknown) => void;
+type Work = (forward: Next) => unknown;
 
 /**
  * One submission of a user at a time, for Express 4 and 5: 409 while another one is processed, 401
@@ -113,7 +114,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
     req: IncomingMessage,
     res: ServerResponse,
     next: Next,
-    handler: (forward: Next) => unknown,
+    handler: Work,
   ): Promise<void> {
     try {
       const admission = await admit(resolved, req as Req, new NodeExchange(req, res));
@@ -163,11 +164,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
   return Object.assign(submitGuardMiddleware, { protect: protect as SubmitGuard["protect"] });
 }
 
-async function run(
-  handler: (forward: Next) => unknown,
-  next: Next,
-  held: RequestLease,
-): Promise<void> {
+async function run(handler: Work, next: Next, held: RequestLease): Promise<void> {
   let passedOn = false;
   let isPromise = false;
   // After next(), later handlers go on unseen; after next(error), the answer is not the handler's.

@@ -102,11 +102,8 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
   return {
     protect: <Handler extends AnyHandler>(handler: Handler) => {
       if (typeof handler !== "function" || handler.length > 2) {
-        throw invalidOption(
-          "protect",
-          "a route handler (request, reply) without a third parameter",
-          handler,
-        );
+        const expected = "a route handler (request, reply) without a third parameter";
+        throw invalidOption("protect", expected, handler);
       }
       return function protectedHandler(this: FastifyInstance, request: Req, reply: FastifyReply) {
         return enter(this, request, reply, handler);

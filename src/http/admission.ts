@@ -1,7 +1,6 @@
 import { InvalidOptionError, isSubmitLockError, type LockClosedError } from "../errors.ts";
 import { publishReplay } from "../lock/channels.ts";
 import type { SubmissionAttempt } from "../lock/lease.ts";
-import type { StoredAnswer } from "../lock/record.ts";
 import type { AcquireOptions } from "../lock/submission.ts";
 import type { UserId } from "../lock/submit-key.ts";
 import { silentStore, waitForEnd } from "../lock/waiting.ts";
@@ -10,7 +9,7 @@ import type { ResolvedGuardOptions, ResolvedIdempotency } from "./options.ts";
 import type { AnswerFunction, Exchange, WantedAnswer } from "./port.ts";
 import type { GuardLock, Replay } from "./public.ts";
 import { prefersHtml, problemOf, type RefusalReason } from "./refusals.ts";
-import { endLease, findLease, RequestLease } from "./request-lease.ts";
+import { endLease, findLease, type HoldOptions, RequestLease } from "./request-lease.ts";
 import { isReadable, listedHeaders } from "./stored-answer.ts";
 import { type IdentifiedSubmission, identify } from "./submission.ts";
 
@@ -151,10 +150,7 @@ async function decide<Source, Args extends unknown[]>(
 }
 
 /** @throws InvalidOptionError for an option that only the outermost guard can keep. */
-function checkInnerGuard(
-  { cooldownMs, idempotency }: { readonly cooldownMs: number; readonly idempotency: unknown },
-  outer: RequestLease,
-): void {
+function checkInnerGuard({ cooldownMs, idempotency }: HoldOptions, outer: RequestLease): void {
   const isLost = idempotency !== undefined && outer.options.idempotency !== idempotency;
   if (!isLost && (cooldownMs === 0 || outer.options.cooldownMs === cooldownMs)) return;
   throw new InvalidOptionError(
@@ -191,7 +187,7 @@ async function acquireOrWait(
 /** The answer for a repeat; `undefined` where it was not kept, or this client cannot read it. */
 function replayOf(
   { idempotency, onReplay }: ResolvedGuardOptions<never, never>,
-  { ageMs, answer: stored }: { readonly ageMs: number; readonly answer: StoredAnswer },
+  { ageMs, answer: stored }: Omit<Replay, "reason">,
   exchange: Exchange,
 ): Replay | undefined {
   const headers = listedHeaders(idempotency?.storedHeaders ?? new Set(), stored.headers);

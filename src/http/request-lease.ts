@@ -1,4 +1,4 @@
-import { isSubmitLockError } from "../errors.ts";
+import type { LockLostError } from "../errors.ts";
 import type { Lease } from "../lock/lease.ts";
 import type { AnswerToStore } from "../lock/record.ts";
 import { textOfThrown, warnOnce } from "../validation.ts";
@@ -7,7 +7,7 @@ import type { Capture, Exchange } from "./port.ts";
 import { isStored } from "./stored-answer.ts";
 import { IdentifiedSubmission } from "./submission.ts";
 
-type HoldOptions = Pick<ResolvedGuardOptions<never, never>, "cooldownMs" | "idempotency">;
+export type HoldOptions = Pick<ResolvedGuardOptions<never, never>, "cooldownMs" | "idempotency">;
 
 /**
  * The lease of one request. It ends once, when the work is done and the response is over. While work
@@ -145,9 +145,7 @@ export function endLease(
 /** Warns at `maxHoldMs`: the client of this lease has left, and its handler returned no promise. */
 export function warnIfHeldToMaxHold({ lease: { signal } }: RequestLease): void {
   const warn = () => {
-    const { reason } = signal;
-    if (!isSubmitLockError(reason) || reason.code !== "SUBMIT_LOCK_LOST") return;
-    if (reason.reason !== "max-hold") return;
+    if ((signal.reason as LockLostError).reason !== "max-hold") return;
     warnOnce(
       "SUBMIT_LOCK_UNSEEN_HANDLER",
       "a client left, and its user stayed locked out for maxHoldMs, because the handler passed to guard.protect() did not return a promise, so the guard could not tell when it finished. Write the handler async, and await everything that it starts, such as await pipeline(source, res)",

@@ -66,11 +66,8 @@ export class ContextCapture implements Capture {
     if (said === undefined) return this.#response.answer();
     const head = this.#response.head ?? said;
     // Inner middleware that is not for Koa may have encoded the body behind Koa's back.
-    const coding = `${said.headers["content-encoding"]}`;
-    return {
-      ...head,
-      body: coding === `${head.headers["content-encoding"]}` ? said.body : undefined,
-    };
+    const isSame = `${head.headers["content-encoding"]}` === `${said.headers["content-encoding"]}`;
+    return { ...head, body: isSame ? said.body : undefined };
   }
 
   #read(): Head & AnswerToStore {

@@ -34,7 +34,6 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
   readonly #expiresAtMs: number;
   readonly #cooldownUntilMs: number;
 
-  /** @throws InvalidOptionError for a lease without a submission. */
   constructor(
     runtime: LockRuntime,
     command: CallerCommand,

@@ -55,9 +55,7 @@ export interface CheckOptions {
 }
 
 export async function inspect(store: LockStore, command: LockCommand): Promise<Inspection> {
-  if (store.inspect === undefined) throw missing("inspect");
-  const { found } = await ask<InspectReply>(store, "inspect", command, {});
-  return found;
+  return (await ask<InspectReply>(store, "inspect", command, {})).found;
 }
 
 export async function free(
@@ -65,7 +63,6 @@ export async function free(
   command: LockCommand,
   options: FreeOptions,
 ): Promise<FreeResult> {
-  if (store.free === undefined) throw missing("free");
   checkOptionNames("free", options, ["id", "by", "reason", "now"]);
   const { id, now = false } = options;
   // An owner id has 36 characters, and a SHA-1 40.
@@ -133,6 +130,11 @@ async function ask<Reply extends { readonly kind: string }>(
   command: LockCommand,
   more: object,
 ): Promise<Exclude<Reply, NoAnswer>> {
+  if (store[method] === undefined) {
+    throw new InvalidOptionError(
+      `${method}: expected a lock whose store has it (RedisStore, MemoryStore, or a LockStore with ${method}), got a store without ${method}`,
+    );
+  }
   const { acquireTimeoutMs, commandTimeoutMs } = command.times;
   const endsAt = performance.now() + acquireTimeoutMs;
   let settle!: (answer: Exclude<Reply, NoAnswer>) => void;
@@ -169,10 +171,4 @@ function checkText(name: string, text: unknown, maxLength: number): string {
     return encodeKeyPart(text);
   }
   throw invalidOption(name, `1 to ${maxLength} characters without control characters`, text);
-}
-
-function missing(method: "inspect" | "free"): InvalidOptionError {
-  return new InvalidOptionError(
-    `${method}: expected a lock whose store has it (RedisStore, MemoryStore, or a LockStore with ${method}), got a store without ${method}`,
-  );
 }

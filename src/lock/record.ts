@@ -36,14 +36,6 @@ export interface RecordContent extends AnswerToStore {
   readonly json?: string | undefined;
 }
 
-/**
- * The content that records a run of `once`. No guard keeps or repeats an answer of status 100, so a
- * guard of a version that does not know values refuses the submission.
- */
-export function contentOfValue(json: string | undefined): RecordContent {
-  return { status: 100, json };
-}
-
 /** @throws InvalidOptionError naming the member, what was expected and what came. */
 export function checkAnswer(answer: AnswerToStore): void {
   checkOptionNames("answer", answer, ["status", "headers", "body"]);
@@ -75,15 +67,12 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
 }
 
 function isHeaderValue(value: unknown): boolean {
-  return isString(value) || (Array.isArray(value) && value.every(isString));
-}
-
-function isString(value: unknown): value is string {
+  if (Array.isArray(value)) return value.every((line) => typeof line === "string");
   return typeof value === "string";
 }
 
 /** The layout's version, fingerprint and owner id, where the scripts compare them by position. */
-const head = /^1([\w-]{22})([0-9a-f-]{36})\{/;
+const head = /^1[\w-]{22}[0-9a-f-]{36}\{/;
 const headLength = 59;
 
 /**
@@ -114,10 +103,8 @@ function encodeBody(body: AnswerToStore["body"]): string {
 /** Never throws. `undefined` for anything without the form that {@link encodeRecord} writes. */
 export function decodeRecord(
   text: unknown,
-): { fingerprint: string; ownerId: string; createdMs: number; answer: StoredAnswer } | undefined {
-  if (typeof text !== "string") return undefined;
-  const [, fingerprint, ownerId] = head.exec(text) ?? [];
-  if (fingerprint === undefined || ownerId === undefined) return undefined;
+): { createdMs: number; answer: StoredAnswer } | undefined {
+  if (typeof text !== "string" || !head.test(text)) return undefined;
   const { s: status, t, h, e, b, v } = parse(text.slice(headLength));
   const createdMs = Number.isSafeInteger(t) ? (t as number) : -1;
   const body = decodeBody(e, b);
@@ -127,7 +114,7 @@ export function decodeRecord(
   // Without a prototype, so that a header named `__proto__` is a header and nothing else.
   const headers: AnswerHeaders = Object.assign(Object.create(null), h);
   const returned = v === undefined ? undefined : { value: v[0] };
-  return { fingerprint, ownerId, createdMs, answer: { status, headers, body, returned } };
+  return { createdMs, answer: { status, headers, body, returned } };
 }
 
 function parse(json: string): { [name in "s" | "t" | "h" | "e" | "b" | "v"]?: unknown } {

@@ -1,8 +1,10 @@
 import { AsyncResource } from "node:async_hooks";
-import { LockMisconfiguredError, LockUnavailableError, type LostReason } from "../errors.ts";
-import { type Timer, TimerWheel } from "../timer-wheel.ts";
+import { LockMisconfiguredError, LockUnavailableError } from "../errors.ts";
+import { TimerWheel } from "../timer-wheel.ts";
 import { textOfThrown } from "../validation.ts";
 import { type ChannelOf, lockChannels } from "./channels.ts";
+import type { Completing } from "./complete.ts";
+import type { HeldLease } from "./held-lease.ts";
 import type {
   AcquireReply,
   LockCommand,
@@ -59,23 +61,15 @@ class WaitGroup {
   }
 }
 
-/** A lease, for `close`, a new connection and `stats`. */
-interface WatchedLease extends Timer {
-  readonly isHeld: boolean;
-  readonly validity: { readonly startedAt: number };
-  extendNow(): void;
-  lose(reason: LostReason): void;
-}
-
 export class LockRuntime {
   readonly store: LockStore;
   readonly times: LockTimes;
   /** The timers of attempts and releases. */
   readonly timers: TimerWheel;
   /** The timers of completes, which `close` may give up. */
-  readonly completeTimers: TimerWheel<Timer & { drop(): void }>;
+  readonly completeTimers: TimerWheel<Completing>;
   /** The timers of leases that are held, wait for a complete, or are lost and not yet retired. */
-  readonly watchdogs: TimerWheel<WatchedLease>;
+  readonly watchdogs: TimerWheel<HeldLease>;
   /** Attempts under way, and leases not lost, with neither `release` nor `complete` called. */
   readonly active: WaitGroup = new WaitGroup();
   /** Releases and retires under way, except those to which Redis has denied permission. */

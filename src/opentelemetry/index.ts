@@ -242,23 +242,15 @@ function observe(meter: Meter, locks: readonly ObservedLock[]): () => void {
   const observed = [held, attempting, retiring, oldest];
   const tell: Parameters<Meter["addBatchObservableCallback"]>[0] = (result) => {
     // Locks with one prefix are one series, in which a second observation would replace the first.
-    const sums = new Map<string, LockStats>();
-    for (const lock of locks) {
-      const stats = lock.stats();
-      const sum = sums.get(lock.keyPrefix);
-      sums.set(lock.keyPrefix, {
-        attempting: stats.attempting + (sum?.attempting ?? 0),
-        held: stats.held + (sum?.held ?? 0),
-        retiring: stats.retiring + (sum?.retiring ?? 0),
-        oldestHeldMs: Math.max(stats.oldestHeldMs, sum?.oldestHeldMs ?? 0),
-      });
-    }
-    for (const [keyPrefix, stats] of sums) {
+    for (const keyPrefix of new Set(locks.map((lock) => lock.keyPrefix))) {
+      const all = locks.filter((lock) => lock.keyPrefix === keyPrefix).map((lock) => lock.stats());
+      const sum = (name: keyof LockStats) => all.reduce((total, stats) => total + stats[name], 0);
       const attributes = { [KEY_PREFIX]: keyPrefix };
-      result.observe(held, stats.held, attributes);
-      result.observe(attempting, stats.attempting, attributes);
-      result.observe(retiring, stats.retiring, attributes);
-      result.observe(oldest, stats.oldestHeldMs / 1_000, attributes);
+      result.observe(held, sum("held"), attributes);
+      result.observe(attempting, sum("attempting"), attributes);
+      result.observe(retiring, sum("retiring"), attributes);
+      const oldestMs = Math.max(...all.map(({ oldestHeldMs }) => oldestHeldMs));
+      result.observe(oldest, oldestMs / 1_000, attributes);
     }
   };
   meter.addBatchObservableCallback(tell, observed);

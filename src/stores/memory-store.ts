@@ -9,21 +9,16 @@ import type {
   LockCommand,
   LockRequest,
   LockStore,
-  LockTimes,
   OwnedReply,
   ReleaseRequest,
-  SubmissionHashes,
 } from "../lock/store.ts";
 import { checkOptionNames, warnOnce } from "../validation.ts";
 
 /** A lease, or its tombstone or cooldown. `…At` is by the monotonic clock. */
-interface Entry {
+interface Entry extends Pick<LockCommand, "ownerId" | "submission" | "times"> {
   readonly state: "held" | "freed" | "cooldown";
-  readonly ownerId: string;
-  readonly fencingToken: number;
-  readonly submission: SubmissionHashes | undefined;
-  readonly times: LockTimes;
   readonly holder: string;
+  readonly fencingToken: number;
   readonly takenAt: number;
   /** Who has freed the lease, and why; both `""` without. */
   readonly by: string;
@@ -225,7 +220,7 @@ function isOwned(entry: Entry, ownerId: string): boolean {
 
 function contendedOrMismatched(
   { expiresAt, state, submission: held }: Entry,
-  submission: SubmissionHashes | undefined,
+  submission: LockCommand["submission"],
   storeTimeMs: number,
 ): AcquireReply {
   const isSame = state === "held" && submission !== undefined && held?.id === submission.id;

@@ -66,7 +66,7 @@ async function openCluster(options: object) {
 async function bothOf(client: Parameters<typeof portOf>[0], key: string): Promise<ClientPort[]> {
   const port = portOf(client);
   const second = port.second();
-  second.onError(() => {});
+  second.ignoreErrors();
   closing.push(() => second.close());
   const slot = slotOf(key);
   await until(() => port.isReady(slot) && second.isReady(slot), { what: "both connections" });

@@ -147,7 +147,7 @@ describe("rule 02 cluster node", async () => {
         const client = await untilReady(connect(cluster.ports, { clusterNodeRetryStrategy }));
         const chosen = await untilReady(choose(client));
         const connection = new Connection(new IoredisPort(chosen));
-        connection.watch({ ready() {}, refused() {} });
+        connection.watch({ ready() {}, failed() {} });
         const key = `lock:submit:${freshUser()}`;
         const told: string[] = [];
         const count = "return redis.call('INCR', KEYS[1])";

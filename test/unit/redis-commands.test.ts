@@ -5,8 +5,8 @@ import { type RedisClient, RedisStore } from "../../src/index.ts";
 import { type IoredisClient, IoredisPort } from "../../src/stores/redis/clients/ioredis.ts";
 import { plainError } from "../../src/stores/redis/clients/port.ts";
 import { acquireReply } from "../../src/stores/redis/commands/acquire.ts";
-import { completeReply } from "../../src/stores/redis/commands/complete.ts";
-import { ownedReply } from "../../src/stores/redis/commands/release.ts";
+import { completeCommand } from "../../src/stores/redis/commands/complete.ts";
+import { releaseCommand } from "../../src/stores/redis/commands/release.ts";
 import { toNoAnswer } from "../../src/stores/redis/no-answers.ts";
 import { asking } from "../support/asking.ts";
 import { closeClients, cluster6, ioredis6 } from "../support/clients.ts";
@@ -67,7 +67,7 @@ test.each([
   [-3, "unknown"],
   ["1", "unknown"],
 ])("an extend or a release that answers %j means %s", (code, kind) => {
-  expect(ownedReply({ code, fencingToken, redisTimeMs }).kind).toBe(kind);
+  expect(releaseCommand.read({ code, fencingToken, redisTimeMs }).kind).toBe(kind);
 });
 
 test.each([
@@ -80,7 +80,7 @@ test.each([
   [-1, "unknown"],
   ["1", "unknown"],
 ])("a complete that answers %j means %s", (code, kind) => {
-  expect(completeReply({ code, fencingToken, redisTimeMs }).kind).toBe(kind);
+  expect(completeCommand.read({ code, fencingToken, redisTimeMs }).kind).toBe(kind);
 });
 
 /** What a store makes of whatever its client says that Redis has answered. */

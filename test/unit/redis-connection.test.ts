@@ -33,7 +33,7 @@ class HeldClient extends EventEmitter implements IoredisClient {
   duplicate(): void {}
 }
 
-const unheard = { ready() {}, refused() {} };
+const unheard = { ready() {}, failed() {} };
 
 async function silentConnection(): Promise<{ client: HeldClient; connection: Connection }> {
   const client = new HeldClient();

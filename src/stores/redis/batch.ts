@@ -64,10 +64,8 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
       const inFlight = route?.connection.inFlightTo(route.node) ?? 0;
       const wanted = Math.max(1, this.#callsAtOnce - inFlight);
       const calls = Math.min(wanted, Math.ceil(requests.length / leastEntries));
-      const entries = Math.min(
-        Math.ceil(requests.length / calls),
-        this.#command.maxEntries ?? maxEntries,
-      );
+      const most = this.#command.maxEntries ?? maxEntries;
+      const entries = Math.min(Math.ceil(requests.length / calls), most);
       for (let from = 0; from < requests.length; from += entries) {
         this.#send(requests.slice(from, from + entries), route);
       }

@@ -64,7 +64,6 @@ export class ConnectionPair {
   #idleTimer: NodeJS.Timeout | undefined;
   /** The last `error` event or refused `SELECT` of either connection, until one comes up. */
   #lastError: Error | undefined;
-  #endMonitor: () => void = () => {};
 
   static of(client: ClientPort): ConnectionPair {
     const pair = ConnectionPair.#pairs.get(client) ?? new ConnectionPair(client);
@@ -163,27 +162,23 @@ export class ConnectionPair {
   #open(): void {
     this.#primary = new Connection(this.#client);
     this.#primary.watch(this.#watcher);
-    this.#endMonitor = this.#client.monitorErrors(this.#failed);
     this.#client.wake?.();
   }
 
   #close(): void {
-    this.#endMonitor();
     this.#lastError = undefined;
     this.#primary.unwatch();
     this.#closeSecond();
   }
-
-  readonly #failed = (error: Error): void => {
-    this.#lastError = error;
-  };
 
   readonly #watcher: ConnectionWatcher = {
     ready: () => {
       this.#lastError = undefined;
       for (const onReady of this.#users) onReady();
     },
-    refused: this.#failed,
+    failed: (error) => {
+      this.#lastError = error;
+    },
   };
 
   #needSecond(isSoonUsable: boolean): Connection | undefined {
@@ -212,7 +207,7 @@ export class ConnectionPair {
 
   #openSecond(): Connection {
     const client = this.#client.second();
-    client.onError(this.#failed);
+    client.ignoreErrors();
     const second = new Connection(client);
     second.watch(this.#watcher);
     return second;

@@ -30,8 +30,8 @@ interface Call {
 export interface ConnectionWatcher {
   /** The connection came up, and its database is proven where that is needed. */
   ready(): void;
-  /** Rule 22: the connection came up, and the server answered its `SELECT` with an error. */
-  refused(error: Error): void;
+  /** The client has failed, or (rule 22) the server refused the `SELECT` of a new connection. */
+  failed(error: Error): void;
 }
 
 const ofProbe = (): void => {};
@@ -75,6 +75,7 @@ export class Connection {
       up: this.#readied,
       lost: this.#closed,
       selected: this.#selected,
+      failed: (error) => watcher.failed(error),
     });
     if (this.client.status !== "ready") return;
     this.everReady = true;
@@ -117,13 +118,13 @@ export class Connection {
       this.#asked = undefined;
       const { database } = this.client;
       if (result.kind === "error" && isServerError(result.error)) {
-        this.#watcher?.refused(plainError(result.error));
+        this.#watcher?.failed(plainError(result.error));
       } else if (result.kind === "value" && result.value === database) {
         this.#proved = { database, connection };
         this.#watcher?.ready();
       } else if (result.kind === "value" && typeof result.value === "number") {
         const text = `the connection is in database ${result.value}, and not in database ${database}`;
-        this.#watcher?.refused(new Error(text));
+        this.#watcher?.failed(new Error(text));
       }
     });
   }
@@ -166,15 +167,14 @@ export class Connection {
     server: ServerPort = this.client,
   ): void {
     const sentAt = performance.now();
-    const hasDigests = !this.#needsTexts && this.client.hasDigests;
-    const digest = hasDigests ? this.#digests.get(node)?.get(script) : undefined;
+    const digest = this.#needsTexts ? undefined : this.#digests.get(node)?.get(script);
     let answer: Promise<unknown>;
     try {
       answer = Promise.resolve(server.eval(script, keys, args, digest));
     } catch (error) {
       answer = Promise.reject(error);
     }
-    this.follow(node, answer, sentAt, tell, hasDigests ? script : undefined, digest);
+    this.follow(node, answer, sentAt, tell, script, digest);
   }
 
   #loaded(node: string, script: string): void {

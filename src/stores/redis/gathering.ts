@@ -68,10 +68,7 @@ export class Gathering {
 }
 
 /** Asks whether a node takes calls that declare no key. @param key of its slots; need not exist. */
-export async function askNode(
-  node: Pick<ServerPort, "eval">,
-  key: string,
-): Promise<"yes" | "no" | "too old"> {
+export async function askNode(node: ServerPort, key: string): Promise<"yes" | "no" | "too old"> {
   try {
     const reply = await node.eval(question, [], [key]);
     const [version, value] = Array.isArray(reply) ? reply : [];

@@ -35,7 +35,8 @@ export interface RedisStoreOptions {
   readonly ackReplicas?: number | undefined;
 }
 
-function checkAckReplicas(client: ClientPort, ackReplicas: number): void {
+function replicasOf(client: ClientPort, ackReplicas: number | undefined): ReplicaWait | undefined {
+  if (ackReplicas === undefined) return undefined;
   const isCount = Number.isInteger(ackReplicas) && ackReplicas >= 1 && ackReplicas <= 100;
   if (!isCount) throw invalidOption("ackReplicas", "a whole number from 1 to 100", ackReplicas);
   if (!client.writesTogether) {
@@ -43,6 +44,7 @@ function checkAckReplicas(client: ClientPort, ackReplicas: number): void {
       "ackReplicas: expected an ioredis client with pipeline(), got one without it",
     );
   }
+  return ReplicaWait.of(client, ackReplicas);
 }
 
 /**
@@ -96,12 +98,10 @@ export class RedisStore implements LockStore {
   constructor(client: RedisClient, options: RedisStoreOptions = {}) {
     const port = portOf(client);
     checkOptionNames("RedisStore", options, ["ackReplicas"]);
-    const { ackReplicas } = options;
-    if (ackReplicas !== undefined) checkAckReplicas(port, ackReplicas);
+    this.#replicas = replicasOf(port, options.ackReplicas);
     this.#client = port;
     this.#connections = ConnectionPair.of(port);
     this.recordsProblem = recordsProblemOf(port);
-    if (ackReplicas !== undefined) this.#replicas = ReplicaWait.of(port, ackReplicas);
     this.#batches = batchesOf(this.#connections, this.#replicas && this.#confirmed);
     this.#inOrder = Object.values(this.#batches);
   }
@@ -177,7 +177,7 @@ export class RedisStore implements LockStore {
       detach();
       detachReplicas?.();
       // node-redis connects to the nodes that it finds, even after the application's `close()`.
-      await within(1_000, Promise.resolve(this.#client.learned?.()));
+      await within(1_000, Promise.resolve(this.#client.learning));
     };
   }
 

@@ -15,12 +15,12 @@ interface Touch {
 }
 
 /** The touches of one server. */
-interface Node {
-  gathered: Touch[];
-  isToFlush: boolean;
+class Node {
+  gathered: Touch[] = [];
+  isToFlush = false;
   /** When the newest round must be answered, by the monotonic clock; −∞ once it is. */
-  overdueAt: number;
-  rounds: number;
+  overdueAt = Number.NEGATIVE_INFINITY;
+  rounds = 0;
 }
 
 /** How long no acquire is sent after Redis has denied us `WAIT`. */
@@ -81,9 +81,7 @@ export class ReplicaWait {
   confirm(key: string, command: LockCommand, confirmed: Touch["confirmed"]): void {
     const pair = ConnectionPair.of(this.#client);
     const name = this.#client.nodeOf(pair.slotOf(key));
-    const overdueAt = Number.NEGATIVE_INFINITY;
-    const fresh: Node = { gathered: [], isToFlush: false, overdueAt, rounds: 0 };
-    const node = this.#nodes.get(name) ?? fresh;
+    const node = this.#nodes.get(name) ?? new Node();
     this.#nodes.set(name, node);
     node.gathered.push({ key, command, confirmed });
     this.#flushSoon(node);
@@ -184,7 +182,7 @@ export class ReplicaWait {
     if (isOld) this.#close();
     this.#own ??= inNeutralContext(() => {
       const opened = this.#client.second();
-      opened.onError(() => {});
+      opened.ignoreErrors();
       this.#detach = ConnectionPair.of(opened).attach(() => {});
       return opened;
     });

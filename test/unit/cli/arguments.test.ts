@@ -148,7 +148,7 @@ describe("a renewal", () => {
 test("a key tells its user, and a record's key none", () => {
   const lock = new SubmitLock({ store: new MemoryStore() });
   const users = ["42", "anna%20b", "a%2Fb%3A", "%", "42:abcdefghijklmnopqrstuv", ""].map((part) =>
-    userOf({ keyPrefix: "lock:submit:", lock }, `lock:submit:${part}`),
+    userOf(lock, `lock:submit:${part}`),
   );
   expect(users).toEqual(["42", "anna b", "a/b:", undefined, undefined, undefined]);
 });
@@ -207,8 +207,8 @@ test.each([
 ])("a free that is %s says whether it changed anything", async (_what, error, said) => {
   const found = { state: "cooldown", id: "0f8fad5b", expiresInMs: 1_000 } as const;
   const [first] = lockOf(found).locks;
-  const lock = { ...first.lock, free: () => Promise.reject(error) };
+  const lock = { ...first, free: () => Promise.reject(error) };
   const argv = ["free", "42", "--id", "0f8fad5b", "--reason", "x"];
-  const run = linesOf(free, argv, { locks: [{ ...first, lock }] });
+  const run = linesOf(free, argv, { locks: [lock] });
   await expect(run).rejects.toThrow(said);
 });

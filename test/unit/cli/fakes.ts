@@ -52,8 +52,9 @@ export function lockOf(found: Inspection, freeInMs?: number): Pick<CliTarget, "l
     free: async () =>
       freeInMs === undefined ? { outcome: "changed" } : { outcome: "freed", freeInMs },
     keyFor: (user) => `lock:submit:${user}`,
+    keyPrefix: "lock:submit:",
   };
-  return { locks: [{ keyPrefix: "lock:submit:", lock: lock as SubmitLock }] };
+  return { locks: [lock as SubmitLock] };
 }
 
 /** A server's INFO, or a section of it: field and value. */
@@ -167,18 +168,16 @@ export async function examined(
     : nodes[0];
   const locks = (prefixes ?? [undefined]).map((prefix) => ({
     keyPrefix: prefix?.keyPrefix ?? "lock:submit:",
-    lock: {
-      check: async () => {
-        if (check.failure !== undefined) throw new Error(check.failure);
-        clock += check.tookMs;
-      },
-      keyFor: (user: string) => `${prefix?.keyPrefix}${user}`,
-      inspect: async (user: string) => {
-        const { foreign = 0, endless = 0 } = prefix ?? {};
-        if (Number(user) >= foreign) return { state: "cooldown", clockSetBack: true };
-        const expiresInMs = Number(user) < endless ? Number.POSITIVE_INFINITY : 1_000;
-        return { state: "foreign", expiresInMs };
-      },
+    check: async () => {
+      if (check.failure !== undefined) throw new Error(check.failure);
+      clock += check.tookMs;
+    },
+    keyFor: (user: string) => `${prefix?.keyPrefix}${user}`,
+    inspect: async (user: string) => {
+      const { foreign = 0, endless = 0 } = prefix ?? {};
+      if (Number(user) >= foreign) return { state: "cooldown", clockSetBack: true };
+      const expiresInMs = Number(user) < endless ? Number.POSITIVE_INFINITY : 1_000;
+      return { state: "foreign", expiresInMs };
     },
   }));
   try {

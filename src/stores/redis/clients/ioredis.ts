@@ -1,9 +1,9 @@
 import { type EventEmitter, errorMonitor } from "node:events";
+import type { Writable } from "node:stream";
 import { hasMembers } from "../../../validation.ts";
 import { openSecond, openSentinel } from "./open-ioredis.ts";
 import {
   type Address,
-  type Argument,
   type ClientPort,
   type ClientStatus,
   hostAndPort,
@@ -14,6 +14,7 @@ import {
   type ScriptCall,
   type ServerPort,
   textPrefix,
+  type Words,
 } from "./port.ts";
 
 /**
@@ -41,20 +42,14 @@ interface Pipeline {
   exec(): Promise<[error: Error | null, value?: unknown][] | null>;
 }
 
-interface Stream {
-  cork(): void;
-  uncork(): void;
-}
-
 /** Every member is read only where it exists. */
-export interface IoredisInternals
-  extends Omit<IoredisClient, "connect" | "disconnect" | "duplicate"> {
+export interface IoredisInternals extends IoredisClient {
   readonly isCluster?: boolean;
-  readonly stream?: Stream | null;
+  readonly stream?: Writable | null;
   /** The state of the connection; `select` is the database that was last asked for on it. */
-  readonly condition?: Condition | null;
+  readonly condition?: { readonly select?: number } | null;
   /** The state of the last connection that was ready, until the next one is. */
-  readonly prevCondition?: Condition | null;
+  readonly prevCondition?: IoredisInternals["condition"];
   select?(database: number): Promise<unknown>;
   call?(...words: readonly string[]): Promise<unknown>;
   nodes?(role: "master" | "all"): readonly IoredisInternals[];
@@ -82,23 +77,19 @@ export interface IoredisInternals
   };
 }
 
-interface Condition {
-  readonly select?: number;
-}
-
 export function isIoredis(client: unknown): client is IoredisClient {
   return hasMembers(client, ["eval", "duplicate", "status", "on"]);
 }
 
 class IoredisServer implements ServerPort {
-  readonly #client: IoredisInternals;
+  protected readonly client: IoredisInternals;
 
   constructor(client: IoredisInternals) {
-    this.#client = client;
+    this.client = client;
   }
 
   get address(): string {
-    const { options } = this.#client;
+    const { options } = this.client;
     if (options?.sentinels != null) {
       return `the master "${options.name}" of the Sentinels${listed(options.sentinels)}`;
     }
@@ -106,23 +97,19 @@ class IoredisServer implements ServerPort {
   }
 
   get connection(): unknown {
-    return this.#client.stream;
+    return this.client.stream;
   }
 
-  eval(
-    script: string,
-    keys: readonly string[],
-    args: readonly Argument[],
-    digest?: string,
-  ): Promise<unknown> {
-    if (digest === undefined) return this.#client.eval(script, keys.length, ...keys, ...args);
-    const client = this.#client as Required<Pick<IoredisInternals, "evalsha">>;
-    return client.evalsha(digest, keys.length, ...keys, ...args);
+  eval(script: string, keys: readonly string[], args: Words, digest?: string): Promise<unknown> {
+    const client = this.client;
+    return digest === undefined || client.evalsha === undefined
+      ? client.eval(script, keys.length, ...keys, ...args)
+      : client.evalsha(digest, keys.length, ...keys, ...args);
   }
 
   ask(words: readonly string[]): Promise<unknown> {
-    const { call = missing("call") } = this.#client;
-    return call.apply(this.#client, words as string[]);
+    const { call = missing("call") } = this.client;
+    return call.apply(this.client, words as string[]);
   }
 }
 
@@ -135,16 +122,12 @@ function missing(name: string): () => Promise<never> {
 export class IoredisPort extends IoredisServer implements ClientPort {
   readonly isCluster: boolean;
   readonly mayGather: boolean;
-  readonly hasDigests: boolean;
-  readonly #client: IoredisClient & IoredisInternals;
   readonly #servers = new WeakMap<IoredisInternals, ServerPort>();
 
   constructor(client: IoredisClient) {
     super(client);
-    this.#client = client;
-    this.isCluster = this.#client.isCluster === true;
-    this.hasDigests = this.#client.evalsha !== undefined;
-    const { connectionPool, options } = this.#client;
+    this.isCluster = this.client.isCluster === true;
+    const { connectionPool, options } = this.client;
     const hasNodes = this.isCluster && connectionPool?.getInstanceByKey !== undefined;
     // Rule 23: automatic pipelining may write an `ASKING` of the application right before a call.
     const mayBeOpened = options?.redisOptions?.enableAutoPipelining === true;
@@ -152,58 +135,54 @@ export class IoredisPort extends IoredisServer implements ClientPort {
   }
 
   override get address(): string {
-    return this.isCluster ? `the Cluster${listed(this.#client.startupNodes)}` : super.address;
+    return this.isCluster ? `the Cluster${listed(this.client.startupNodes)}` : super.address;
   }
 
   get writesTogether(): boolean {
-    return this.#client.pipeline !== undefined;
+    return this.client.pipeline !== undefined;
   }
 
   get status(): ClientStatus {
-    return this.#client.status as ClientStatus;
+    return this.client.status as ClientStatus;
   }
 
   get keyPrefix(): string | undefined {
-    return textPrefix(this.#client.options?.keyPrefix);
+    return textPrefix(this.client.options?.keyPrefix);
   }
 
   get user(): string | undefined {
-    const { username, redisOptions } = this.#client.options ?? {};
+    const { username, redisOptions } = this.client.options ?? {};
     return username || redisOptions?.username || undefined;
   }
 
   /** While it connects again, `condition` has the database of the options. */
   get database(): number {
-    const { prevCondition, condition } = this.#client;
+    const { prevCondition, condition, options } = this.client;
     if (this.isCluster) return 0;
-    return Number(prevCondition?.select ?? condition?.select ?? this.#firstDatabase) || 0;
-  }
-
-  get #firstDatabase(): number {
-    return this.isCluster ? 0 : Number(this.#client.options?.db) || 0;
+    return Number(prevCondition?.select ?? condition?.select ?? options?.db) || 0;
   }
 
   get needsProof(): boolean {
-    return this.database !== 0 || this.#firstDatabase !== 0;
+    return this.database !== 0 || (!this.isCluster && Boolean(Number(this.client.options?.db)));
   }
 
   isReady(): boolean {
-    return this.#client.status === "ready";
+    return this.client.status === "ready";
   }
 
   nodeOf(slot: number): string {
-    return (this.isCluster ? this.#client.slots?.[slot]?.[0] : undefined) ?? "";
+    return (this.isCluster ? this.client.slots?.[slot]?.[0] : undefined) ?? "";
   }
 
   master(name: string): ServerPort | undefined {
-    const node = this.#client.connectionPool?.getInstanceByKey?.(name);
+    const node = this.client.connectionPool?.getInstanceByKey?.(name);
     const isMaster = node?.status === "ready" && node.options?.readOnly !== true;
     return isMaster ? this.#serverOf(node) : undefined;
   }
 
   servers(): readonly ServerPort[] {
     if (!this.isCluster) return [this];
-    return (this.#client.nodes?.("master") ?? []).map((node) => this.#serverOf(node));
+    return (this.client.nodes?.("master") ?? []).map((node) => this.#serverOf(node));
   }
 
   #serverOf(node: IoredisInternals): ServerPort {
@@ -212,18 +191,22 @@ export class IoredisPort extends IoredisServer implements ClientPort {
     return server;
   }
 
-  watch({ up = none, lost = none, selected = none, ended = none }: PortWatcher): () => void {
-    const client = this.#client;
+  /** ioredis logs an error only while nothing listens to `error`, and emits it otherwise. */
+  watch(watcher: PortWatcher): () => void {
+    const { up = none, lost = none, selected = none, ended = none, failed } = watcher;
+    const client = this.client;
+    const emitter = client as unknown as EventEmitter;
     const listeners = [
       ["ready", up],
       ["close", lost],
       ["end", lost],
       ["end", ended],
       ["select", selected],
+      [errorMonitor, (error: unknown) => failed?.(plainError(error))],
       // A Cluster that loses a node stays open, and writes the calls in flight again.
       ["-node", lost],
     ] as const;
-    for (const [event, listener] of listeners) client.on(event, listener);
+    for (const [event, listener] of listeners) emitter.on(event, listener);
     // With `clusterNodeRetryStrategy` a node reconnects, and the Cluster emits nothing. Once a node
     // is lost for good, the client itself drops it along with this listener.
     const watchNode = (node: IoredisInternals) => node.on("close", lost);
@@ -231,29 +214,21 @@ export class IoredisPort extends IoredisServer implements ClientPort {
     client.on("+node", watchNode);
     for (const node of nodes()) watchNode(node);
     return () => {
-      for (const [event, listener] of listeners) client.off(event, listener);
+      for (const [event, listener] of listeners) emitter.off(event, listener);
       client.off("+node", watchNode);
       for (const node of nodes()) node.off("close", lost);
     };
   }
 
-  /** ioredis logs an error only while nothing listens to `error`, and emits it otherwise. */
-  monitorErrors(heard: (error: Error) => void): () => void {
-    const emitter = this.#client as unknown as EventEmitter;
-    const listener = (error: unknown) => heard(plainError(error));
-    emitter.on(errorMonitor, listener);
-    return () => emitter.off(errorMonitor, listener);
-  }
-
-  onError(heard: (error: Error) => void): void {
-    this.#client.on("error", (error: unknown) => heard(plainError(error)));
+  ignoreErrors(): void {
+    this.client.on("error", none);
   }
 
   /** When Redis refuses its `SELECT`, ioredis silently stays in database 0. */
   async askDatabase(): Promise<number | undefined> {
     const { database } = this;
-    const { select = missing("select") } = this.#client;
-    const reply = await select.call(this.#client, database);
+    const { select = missing("select") } = this.client;
+    const reply = await select.call(this.client, database);
     return reply === "OK" ? database : undefined;
   }
 
@@ -262,14 +237,14 @@ export class IoredisPort extends IoredisServer implements ClientPort {
     _slot: number,
     script: string,
     calls: readonly ScriptCall[],
-    last?: readonly Argument[],
+    last?: Words,
   ): Promise<unknown[]> {
-    const commands: Argument[][] = calls.map(({ keys, args }) => [
+    const commands: (string | number)[][] = calls.map(({ keys, args }) => [
       ...["eval", script, keys.length],
       ...[...keys, ...args],
     ]);
     if (last !== undefined) commands.push([...last]);
-    const pipeline = this.#client.pipeline?.(commands) as Pipeline | undefined;
+    const pipeline = this.client.pipeline?.(commands) as Pipeline | undefined;
     const replies = (await pipeline?.exec()) ?? [];
     return commands.map((_, index) => {
       const [error, value] = replies[index] ?? [new Error("the client gave no reply")];
@@ -281,8 +256,8 @@ export class IoredisPort extends IoredisServer implements ClientPort {
   /** A write to a socket costs this process as much as the call that it carries. */
   cork(): () => void {
     if (!this.isCluster) return () => {};
-    const streams = (this.#client.nodes?.("master") ?? []).flatMap(({ stream }) =>
-      hasMembers(stream, ["cork", "uncork"]) ? [stream as Stream] : [],
+    const streams = (this.client.nodes?.("master") ?? []).flatMap(({ stream }) =>
+      hasMembers(stream, ["cork", "uncork"]) ? [stream as Writable] : [],
     );
     for (const stream of streams) stream.cork();
     return () => {
@@ -292,25 +267,25 @@ export class IoredisPort extends IoredisServer implements ClientPort {
 
   wake(): void {
     // A failure is an `error` event.
-    if (this.#client.status === "wait") this.#client.connect().catch(() => {});
+    if (this.client.status === "wait") this.client.connect().catch(() => {});
   }
 
   second(): ClientPort {
-    return new IoredisPort(openSecond(this.#client, this.database));
+    return new IoredisPort(openSecond(this.client, this.database));
   }
 
   close(): void {
-    this.#client.disconnect();
+    this.client.disconnect();
     // A Cluster that is closed while it asks for its slots plans the next time, again and again.
-    if (this.isCluster) this.#client.refreshSlotsCache = () => {};
+    if (this.isCluster) this.client.refreshSlotsCache = () => {};
   }
 
   get masterName(): string {
-    return this.#client.options?.name ?? "";
+    return this.client.options?.name ?? "";
   }
 
   sentinels(): readonly ClientPort[] {
-    const sentinels = this.#client.options?.sentinels ?? [];
-    return sentinels.map((address) => new IoredisPort(openSentinel(this.#client, address)));
+    const sentinels = this.client.options?.sentinels ?? [];
+    return sentinels.map((address) => new IoredisPort(openSentinel(this.client, address)));
   }
 }

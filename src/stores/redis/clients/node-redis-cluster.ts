@@ -1,8 +1,8 @@
 import { errorMonitor } from "node:events";
 import {
   advice,
-  emitterOf,
-  hearErrors,
+  errorOf,
+  listen,
   type NodeRedisClient,
   type NodeRedisOptions,
   NodeRedisServer,
@@ -11,10 +11,9 @@ import {
   type SingleClient,
   type SocketOptions,
   statusOf,
-} from "./node-redis-server.ts";
+} from "./node-redis.ts";
 import {
   type Address,
-  type Argument,
   type ClientPort,
   type ClientStatus,
   listed,
@@ -23,6 +22,7 @@ import {
   type ScriptCall,
   type ServerPort,
   textPrefix,
+  type Words,
 } from "./port.ts";
 import { slotOf } from "./slots.ts";
 
@@ -33,20 +33,14 @@ interface Node extends Address {
   readonly client?: SingleClient | undefined;
 }
 
-interface RootNode {
-  readonly url?: string;
-  readonly socket?: SocketOptions;
-}
-
 interface ClusterClient extends Omit<NodeRedisClient, "sendCommand" | "duplicate"> {
   readonly slots: readonly ({ readonly master: Node } | undefined)[];
   readonly masters: readonly Node[];
   readonly replicas: readonly Node[];
   readonly nodeByAddress: ReadonlyMap<string, Node>;
   readonly _options?: NodeRedisOptions & {
-    readonly rootNodes?: readonly RootNode[];
+    readonly rootNodes?: readonly { readonly url?: string; readonly socket?: SocketOptions }[];
     readonly defaults?: NodeRedisOptions;
-    readonly nodeAddressMap?: unknown;
   };
   readonly _slots?: {
     /** Asks for the table of slots, the nodes of the excluded addresses last. */
@@ -66,7 +60,6 @@ const silence = { socketTimeout: 1_000, pingInterval: 250 };
 export class NodeRedisClusterPort implements ClientPort {
   readonly isCluster: boolean = true;
   readonly needsProof: boolean = false;
-  readonly hasDigests: boolean = true;
   readonly writesTogether: boolean = true;
   readonly database: number = 0;
   readonly connection: undefined;
@@ -77,7 +70,8 @@ export class NodeRedisClusterPort implements ClientPort {
   readonly #servers = new WeakMap<SingleClient, NodeRedisServer>();
   readonly #watchers = new Set<PortWatcher>();
   readonly #watches = new Map<NodeRedisServer, () => void>();
-  #learning: Promise<unknown> | undefined;
+  #endListening: () => void = () => {};
+  learning: Promise<unknown> | undefined;
   readonly #known = { wasOpen: false, wasReady: false };
   #isClosed = false;
   readonly #isOwn: boolean;
@@ -162,7 +156,7 @@ export class NodeRedisClusterPort implements ClientPort {
   async eval(
     script: string,
     keys: readonly string[],
-    args: readonly Argument[],
+    args: Words,
     digest?: string,
   ): Promise<unknown> {
     const key = this.#prefix + (keys[0] ?? "");
@@ -190,14 +184,10 @@ export class NodeRedisClusterPort implements ClientPort {
     const words = ["EVAL", "return 1", "1", key];
     const options = { ...neutral, timeout: 1_000 };
     const learned = () => {
-      this.#learning = undefined;
+      this.learning = undefined;
     };
-    this.#learning ??= this.#client.sendCommand(key, false, words, options).then(learned, learned);
-    return this.#learning;
-  }
-
-  learned(): Promise<unknown> | undefined {
-    return this.#learning;
+    this.learning ??= this.#client.sendCommand(key, false, words, options).then(learned, learned);
+    return this.learning;
   }
 
   ask(): Promise<unknown> {
@@ -208,7 +198,7 @@ export class NodeRedisClusterPort implements ClientPort {
     slot: number,
     script: string,
     calls: readonly ScriptCall[],
-    last?: readonly Argument[],
+    last?: Words,
   ): Promise<unknown[]> {
     const server = this.#masterOf(slot);
     const replies = await server.together(slot, script, calls, last);
@@ -217,25 +207,26 @@ export class NodeRedisClusterPort implements ClientPort {
     return replies;
   }
 
-  monitorErrors(heard: (error: Error) => void): () => void {
-    return hearErrors(this.#client, errorMonitor, heard);
-  }
-
-  onError(heard: (error: Error) => void): void {
-    hearErrors(this.#client, "error", heard);
+  ignoreErrors(): void {
+    listen(this.#client, [["error", () => {}]]);
   }
 
   watch(watcher: PortWatcher): () => void {
-    const emitter = emitterOf(this.#client);
     if (this.#watchers.size === 0) {
-      for (const [event, listener] of this.#listeners) emitter.on(event, listener);
+      this.#endListening = listen(this.#client, [
+        ["connect", this.#came],
+        ["node-connect", this.#came],
+        ["node-ready", this.#came],
+        ["disconnect", this.#ended],
+        [errorMonitor, this.#failed],
+      ]);
     }
     this.#watchers.add(watcher);
     this.#watchNodes();
     return () => {
       this.#watchers.delete(watcher);
       if (this.#watchers.size > 0) return;
-      for (const [event, listener] of this.#listeners) emitter.off(event, listener);
+      this.#endListening();
       for (const end of this.#watches.values()) end();
       this.#watches.clear();
     };
@@ -253,12 +244,9 @@ export class NodeRedisClusterPort implements ClientPort {
     }
   };
 
-  readonly #listeners = [
-    ["connect", this.#came],
-    ["node-connect", this.#came],
-    ["node-ready", this.#came],
-    ["disconnect", this.#ended],
-  ] as const;
+  readonly #failed = (error: unknown): void => {
+    for (const { failed } of this.#watchers) failed?.(errorOf(error));
+  };
 
   #watchNodes(): void {
     const { masters, replicas } = this.#client;
@@ -308,11 +296,8 @@ export class NodeRedisClusterPort implements ClientPort {
   /** A Cluster client gives up where none of its root nodes has answered. */
   async #connectAll(): Promise<void> {
     for (let retries = 0; !this.#isClosed && !this.#client.isOpen; retries++) {
-      const isConnected = await this.#client.connect().then(
-        () => true,
-        () => false,
-      );
-      if (isConnected) return;
+      await this.#client.connect().catch(() => {});
+      if (this.#client.isOpen) return;
       await new Promise((resolve) => setTimeout(resolve, pauseBeforeConnect(retries)).unref());
     }
   }

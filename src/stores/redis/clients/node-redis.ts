@@ -1,63 +1,284 @@
-import { errorMonitor } from "node:events";
+import { type EventEmitter, errorMonitor, setMaxListeners } from "node:events";
 import {
-  advice,
-  emitterOf,
-  hearErrors,
-  type NodeRedisClient,
-  NodeRedisServer,
-  ownOptions,
-  type SingleClient,
-  statusOf,
-} from "./node-redis-server.ts";
-import {
+  type Address,
   type ClientPort,
   type ClientStatus,
+  connectTimeoutOf,
+  hostAndPort,
+  isServerError,
   type PortWatcher,
+  pauseBeforeConnect,
+  plainError,
+  type ScriptCall,
   type ServerPort,
   textPrefix,
+  type Words,
 } from "./port.ts";
+
+/**
+ * The members of a node-redis client that the store needs, of `createClient` and of `createCluster`,
+ * from version 6.2 on. No import ties users to the library.
+ */
+export interface NodeRedisClient {
+  readonly isOpen: boolean;
+  readonly isReady: boolean;
+  connect(): Promise<unknown>;
+  destroy(): unknown;
+  sendCommand(...args: never[]): Promise<unknown>;
+  duplicate(...options: never[]): unknown;
+  // biome-ignore lint/suspicious/noExplicitAny: what an event brings differs.
+  on(event: string, listener: (...args: any[]) => void): unknown;
+}
+
+export interface NodeRedisOptions {
+  readonly socket?: SocketOptions | undefined;
+  readonly database?: number | undefined;
+  readonly username?: string | undefined;
+  /** May be a Buffer. */
+  readonly keyPrefix?: unknown;
+  readonly clientSideCache?: unknown;
+}
+
+export interface SocketOptions extends Address {
+  readonly path?: string | undefined;
+  readonly connectTimeout?: number | undefined;
+}
+
+/** Members are read where they exist. */
+export interface SingleClient extends Omit<NodeRedisClient, "sendCommand" | "duplicate"> {
+  readonly options?: NodeRedisOptions;
+  /** A number that counts connections. */
+  readonly socketEpoch?: number;
+  sendCommand(words: readonly string[], options: object): Promise<unknown>;
+  duplicate(options: object): SingleClient;
+}
+
+/** Every call has these, whatever `commandOptions` the application has given its client. */
+export const neutral: object = {
+  // `WAIT` and `ASKING` rely on the order of the calls.
+  asap: false,
+  chainId: undefined,
+  abortSignal: undefined,
+  // The lock has times of its own, and each timer of node-redis costs more than the call.
+  timeout: undefined,
+  // Replies as the scripts give them.
+  typeMapping: {},
+  slotNumber: undefined,
+  askRedirect: undefined,
+};
+
+const kept = Symbol("submit-lock");
+
+type Listeners = readonly (readonly [string | symbol, (error: unknown) => void])[];
+
+/**
+ * Listens on the object that emits a client's events: `off` on the client itself, which inherits
+ * from it, would make later listeners deaf. With its last counted listener the emitter would drop
+ * those that the application has added through the client, so one of ours stays.
+ *
+ * @returns ends that.
+ */
+export function listen(client: object, listeners: Listeners): () => void {
+  const emitter = ((client as { _self?: unknown })._self ?? client) as EventEmitter;
+  if (emitter.listenerCount(kept) === 0) emitter.on(kept, () => {});
+  for (const [event, listener] of listeners) emitter.on(event, listener);
+  return () => {
+    for (const [event, listener] of listeners) emitter.off(event, listener);
+  };
+}
+
+/** No error of the client itself begins so. */
+const serverError = /^[A-Z][A-Z0-9_]+(?: |$)/;
+
+function named(error: unknown): unknown {
+  if (error instanceof Error && !("code" in error) && serverError.test(error.message)) {
+    error.name = "ReplyError";
+  }
+  return error;
+}
+
+function readReply(reply: unknown): unknown {
+  if (Array.isArray(reply)) for (const each of reply) if (each instanceof Error) named(each);
+  return reply;
+}
+
+export function errorOf(event: unknown): Error {
+  return plainError(named(event));
+}
+
+function readError(error: unknown): never {
+  throw named(error);
+}
+
+export class NodeRedisServer implements ServerPort {
+  protected readonly client: SingleClient;
+  /** node-redis puts it in front of the keys of its own methods, and not of these calls'. */
+  readonly #prefix: string;
+  /** The server has taken the connection, as far as a watcher has heard, and is not ready. */
+  protected isGreeting = false;
+  #unsent = new AbortController();
+  #options: object = {};
+
+  constructor(client: SingleClient, prefix: string) {
+    this.client = client;
+    this.#prefix = prefix;
+    this.withdraw();
+  }
+
+  get address(): string {
+    const { socket } = this.client.options ?? {};
+    return socket?.path ?? hostAndPort({ host: "localhost", ...socket }) ?? "Redis";
+  }
+
+  get connection(): unknown {
+    return this.client.socketEpoch;
+  }
+
+  /** Aborts when the connection is lost: node-redis then drops the calls it has not written. */
+  get unsent(): AbortSignal {
+    return this.#unsent.signal;
+  }
+
+  eval(script: string, keys: readonly string[], args: Words, digest?: string): Promise<unknown> {
+    return this.ask(this.words(script, keys, args, digest));
+  }
+
+  words(script: string, keys: readonly string[], args: Words, digest?: string): string[] {
+    const words = digest === undefined ? ["eval", script] : ["evalsha", digest];
+    words.push(`${keys.length}`);
+    for (const key of keys) words.push(this.#prefix + key);
+    for (const arg of args) words.push(`${arg}`);
+    return words;
+  }
+
+  ask(words: readonly string[]): Promise<unknown> {
+    return this.client.sendCommand(words, this.#options).then(readReply, readError);
+  }
+
+  /** To the node that a slot moves to. Nothing comes between the two commands. */
+  askMoving(words: readonly string[]): Promise<unknown> {
+    this.ask(["ASKING"]).catch(() => {});
+    return this.ask(words);
+  }
+
+  /** What one turn sends leaves on one connection, and in one piece. */
+  async together(
+    _slot: number,
+    script: string,
+    calls: readonly ScriptCall[],
+    last?: Words,
+  ): Promise<unknown[]> {
+    const answers = calls.map(({ keys, args }) => this.eval(script, keys, args));
+    if (last !== undefined) answers.push(this.ask(last.map(String)));
+    const replies = await Promise.all(answers.map((answer) => answer.catch((error) => error)));
+    const failed = replies.find((reply) => reply instanceof Error && !isServerError(reply));
+    if (failed !== undefined) throw failed;
+    return replies;
+  }
+
+  /** node-redis throws an error only while nothing listens to `error`. */
+  watch({ up, lost, ended, failed }: PortWatcher): () => void {
+    let wasReady = this.client.isReady;
+    // An `error` may also come from the client's own PING, whose connection stays.
+    const troubled = () => {
+      this.isGreeting = false;
+      if (this.client.isReady) return;
+      if (lost !== undefined) this.withdraw();
+      if (wasReady) lost?.();
+      wasReady = false;
+      if (!this.client.isOpen) ended?.();
+    };
+    const connected = () => {
+      this.isGreeting = true;
+    };
+    const readied = () => {
+      wasReady = true;
+      up?.();
+    };
+    return listen(this.client, [
+      ["connect", connected],
+      ["ready", readied],
+      [errorMonitor, (error) => failed?.(errorOf(error))],
+      [errorMonitor, troubled],
+      ["reconnecting", troubled],
+      ["end", troubled],
+      ["terminated", troubled],
+    ]);
+  }
+
+  /** Rule 2: calls that are not written yet are never written. node-redis would write them later. */
+  withdraw(): void {
+    this.#unsent.abort();
+    this.#unsent = new AbortController();
+    setMaxListeners(0, this.#unsent.signal);
+    this.#options = { ...neutral, abortSignal: this.#unsent.signal };
+  }
+}
+
+/** @param known remembers what the client has been. */
+export function statusOf(
+  { isOpen, isReady }: Pick<NodeRedisClient, "isOpen" | "isReady">,
+  known: { wasOpen: boolean; wasReady: boolean },
+): ClientStatus {
+  known.wasOpen ||= isOpen;
+  known.wasReady ||= isReady;
+  // Between `close()` and its end a client is ready, and takes no command.
+  if (!isOpen) return known.wasOpen ? "end" : "wait";
+  if (isReady) return "ready";
+  return known.wasReady ? "reconnecting" : "connecting";
+}
+
+/** If the store connected it, the application's own call would fail. */
+export const advice = "call connect() on the node-redis client";
+
+export function ownOptions(options: NodeRedisOptions | undefined): object {
+  const { socket } = options ?? {};
+  const connectTimeout = connectTimeoutOf(socket?.connectTimeout);
+  return {
+    socket: { ...socket, connectTimeout, reconnectStrategy: pauseBeforeConnect },
+    commandOptions: undefined,
+    disableOfflineQueue: true,
+    commandsQueueMaxLength: undefined,
+    pingInterval: undefined,
+    clientSideCache: undefined,
+    emitInvalidate: undefined,
+    maintNotifications: "disabled",
+  };
+}
 
 export class NodeRedisPort extends NodeRedisServer implements ClientPort {
   readonly isCluster: boolean = false;
   readonly mayGather: boolean = false;
-  readonly hasDigests: boolean = true;
   readonly writesTogether: boolean = true;
   /** Rule 22: a `select()` of the application is not visible, so each connection is asked. */
   readonly needsProof: boolean = true;
   readonly advice: string = advice;
   readonly keyPrefix: string | undefined;
-  readonly #client: SingleClient;
   /** The database that a second client was opened for. */
   readonly #wanted: number | undefined;
   readonly #known = { wasOpen: false, wasReady: false };
-  #database: number;
-  #isGreeting = false;
+  database: number;
 
   constructor(client: NodeRedisClient, wanted?: number) {
     const single = client as unknown as SingleClient;
     const keyPrefix = textPrefix(single.options?.keyPrefix);
     super(single, keyPrefix ?? "");
     this.keyPrefix = keyPrefix;
-    this.#client = single;
     this.#wanted = wanted;
-    this.#database = wanted ?? single.options?.database ?? 0;
+    this.database = wanted ?? single.options?.database ?? 0;
   }
 
   get user(): string | undefined {
-    return this.#client.options?.username || undefined;
-  }
-
-  get database(): number {
-    return this.#database;
+    return this.client.options?.username || undefined;
   }
 
   get status(): ClientStatus {
-    const status = statusOf(this.#client, this.#known);
-    return this.#isGreeting && /connecting$/.test(status) ? "connect" : status;
+    const status = statusOf(this.client, this.#known);
+    return this.isGreeting && /connecting$/.test(status) ? "connect" : status;
   }
 
   isReady(): boolean {
-    return this.#client.isReady && this.#client.isOpen;
+    return this.client.isReady && this.client.isOpen;
   }
 
   nodeOf(): string {
@@ -70,53 +291,31 @@ export class NodeRedisPort extends NodeRedisServer implements ClientPort {
     return [this];
   }
 
-  override watch(watcher: PortWatcher): () => void {
-    const emitter = emitterOf(this.#client);
-    const changed = (isGreeting: boolean) => () => {
-      this.#isGreeting = isGreeting;
-    };
-    const listeners = [
-      ["connect", changed(true)],
-      [errorMonitor, changed(false)],
-    ] as const;
-    for (const [event, listener] of listeners) emitter.on(event, listener);
-    const unwatch = super.watch(watcher);
-    return () => {
-      unwatch();
-      for (const [event, listener] of listeners) emitter.off(event, listener);
-    };
-  }
-
-  /** node-redis throws an error only while nothing listens to `error`. */
-  monitorErrors(heard: (error: Error) => void): () => void {
-    return hearErrors(this.#client, errorMonitor, heard);
-  }
-
-  onError(heard: (error: Error) => void): void {
-    hearErrors(this.#client, "error", heard);
+  ignoreErrors(): void {
+    listen(this.client, [["error", () => {}]]);
   }
 
   async askDatabase(): Promise<number | undefined> {
     const info = String(await this.ask(["CLIENT", "INFO"]));
     const found = /\bdb=(\d+)/.exec(info)?.[1];
     if (found === undefined) return undefined;
-    if (this.#wanted === undefined) this.#database = Number(found);
+    if (this.#wanted === undefined) this.database = Number(found);
     return Number(found);
   }
 
   second(): ClientPort {
-    const client = this.#client.duplicate({
-      ...ownOptions(this.#client.options),
+    const client = this.client.duplicate({
+      ...ownOptions(this.client.options),
       // The URL would bring its database back; all else of it is among the options.
       url: undefined,
-      database: this.#database,
+      database: this.database,
     });
     // Its failures are `error` events.
     client.connect().catch(() => {});
-    return new NodeRedisPort(client as unknown as NodeRedisClient, this.#database);
+    return new NodeRedisPort(client as unknown as NodeRedisClient, this.database);
   }
 
   close(): void {
-    this.#client.destroy();
+    this.client.destroy();
   }
 }

@@ -8,10 +8,7 @@ const askTimeoutMs = 750;
 const slotsRefreshIntervalMs = 500;
 
 /** A second client. Outside a Cluster it never sends again: the lock itself does. */
-export function openSecond(
-  client: IoredisClient & IoredisInternals,
-  database: number,
-): IoredisClient {
+export function openSecond(client: IoredisInternals, database: number): IoredisClient {
   const { isCluster, options } = client;
   const connectTimeout = connectTimeoutOf(options?.connectTimeout);
   const shorter = (ms: number | undefined) => Math.min(ms ?? askTimeoutMs, askTimeoutMs);

@@ -1,4 +1,4 @@
-import type { NodeRedisClient } from "./node-redis-server.ts";
+import type { NodeRedisClient } from "./node-redis.ts";
 import type { Place } from "./port.ts";
 
 /**

@@ -1,9 +1,8 @@
 import { InvalidOptionError } from "../../../errors.ts";
 import { describe, hasMembers } from "../../../validation.ts";
 import { type IoredisClient, IoredisPort, isIoredis } from "./ioredis.ts";
-import { NodeRedisPort } from "./node-redis.ts";
+import { type NodeRedisClient, NodeRedisPort } from "./node-redis.ts";
 import { NodeRedisClusterPort } from "./node-redis-cluster.ts";
-import type { NodeRedisClient } from "./node-redis-server.ts";
 import type { ClientPort } from "./port.ts";
 
 /** A client of Redis: of ioredis 5 or 6, or of node-redis from 6.2 on. */
@@ -13,29 +12,24 @@ const ports = new WeakMap<object, ClientPort>();
 
 /** By the shape of the client. @throws InvalidOptionError with the reason and the way out. */
 export function portOf(client: RedisClient): ClientPort {
-  const open = openerOf(client);
-  if (open === undefined) {
-    throw new InvalidOptionError(
-      `redis: expected a client of ioredis (5 or 6) or of node-redis (6.2 or later), for one server or a Cluster, got ${whatElse(client)}`,
-    );
-  }
   // The clients that node-redis derives, as by `withCommandOptions()`, share one connection.
-  const { _self: identity = client } = client as { _self?: object };
-  const port = ports.get(identity) ?? open();
+  const { _self: identity = client } = Object(client) as { readonly _self?: object };
+  const port = ports.get(identity) ?? open(client);
   ports.set(identity, port);
   return port;
 }
 
-function openerOf(client: unknown): (() => ClientPort) | undefined {
-  if (isIoredis(client)) return () => new IoredisPort(client);
-  if (!hasMembers(client, ["sendCommand", "duplicate", "destroy", "isReady", "on"]))
-    return undefined;
-  // `hImportSet` came with 6.2, as did `isReady` of a Cluster.
-  const redis = client as unknown as NodeRedisClient;
-  if (hasMembers(client, ["nodeClient", "slots"])) return () => new NodeRedisClusterPort(redis);
-  if (hasMembers(client, ["hImportSet"]) && !hasMembers(client, ["getMasterNode"]))
-    return () => new NodeRedisPort(redis);
-  return undefined;
+function open(client: RedisClient): ClientPort {
+  if (isIoredis(client)) return new IoredisPort(client);
+  if (hasMembers(client, ["sendCommand", "duplicate", "destroy", "isReady", "on"])) {
+    // `hImportSet` came with 6.2, as did `isReady` of a Cluster.
+    if (hasMembers(client, ["nodeClient", "slots"])) return new NodeRedisClusterPort(client);
+    const isSingle = hasMembers(client, ["hImportSet"]) && !hasMembers(client, ["getMasterNode"]);
+    if (isSingle) return new NodeRedisPort(client);
+  }
+  throw new InvalidOptionError(
+    `redis: expected a client of ioredis (5 or 6) or of node-redis (6.2 or later), for one server or a Cluster, got ${whatElse(client)}`,
+  );
 }
 
 /** The members that tell each other client, and why it is refused. The first that matches counts. */

@@ -8,23 +8,18 @@ export interface ServerPort {
   readonly connection: unknown;
   /**
    * Writes the script with these KEYS, with the client's prefix in front of each, and ARGV; by its
-   * digest where one is given, because the server has it.
+   * digest where one is given, because the server has it, and the client can.
    */
-  eval(
-    script: string,
-    keys: readonly string[],
-    args: readonly Argument[],
-    digest?: string,
-  ): Promise<unknown>;
+  eval(script: string, keys: readonly string[], args: Words, digest?: string): Promise<unknown>;
   /** Writes any command, for the command line. */
   ask(words: readonly string[]): Promise<unknown>;
 }
 
-export type Argument = string | number;
+export type Words = readonly (string | number)[];
 
 export interface ScriptCall {
   readonly keys: readonly string[];
-  readonly args: readonly Argument[];
+  readonly args: Words;
 }
 
 /**
@@ -56,6 +51,8 @@ export interface PortWatcher {
   selected?(): void;
   /** The client was closed for good. */
   ended?(): void;
+  /** An `error` event, observed without suppressing the client's own logging or throwing. */
+  failed?(error: Error): void;
 }
 
 /**
@@ -67,8 +64,6 @@ export interface ClientPort extends ServerPort {
   readonly status: ClientStatus;
   /** How to connect a client that the store cannot connect. */
   readonly advice?: string;
-  /** Whether it can be asked by a script's digest. */
-  readonly hasDigests: boolean;
   /** In front of every key; `undefined` where it is no text. */
   readonly keyPrefix: string | undefined;
   readonly user: string | undefined;
@@ -88,10 +83,8 @@ export interface ClientPort extends ServerPort {
   servers(): readonly ServerPort[];
 
   watch(watcher: PortWatcher): () => void;
-  /** Observes errors without suppressing the client's own logging or throwing. @returns ends that. */
-  monitorErrors(heard: (error: Error) => void): () => void;
   /** Listens for errors, so that none is logged or thrown. */
-  onError(heard: (error: Error) => void): void;
+  ignoreErrors(): void;
 
   /** Rule 22: the database that the connection is in; rejects where the question is refused. */
   askDatabase(): Promise<number | undefined>;
@@ -103,18 +96,18 @@ export interface ClientPort extends ServerPort {
     slot: number,
     script: string,
     calls: readonly ScriptCall[],
-    last?: readonly Argument[],
+    last?: Words,
   ): Promise<unknown[]>;
   /** Holds writes back, where the library does not by itself. @returns writes them in one piece. */
   cork?(): () => void;
 
-  /** Learns which node has a slot: that would outlive `close`. */
-  learned?(): Promise<unknown> | undefined;
+  /** Pending while it learns which node has a slot: that would outlive `close`. */
+  readonly learning?: Promise<unknown> | undefined;
   /** Connects a client that waits to be asked, where that is for the store to do. */
   wake?(): void;
   /**
    * Another client to the same place and database, as the same user. It connects by itself, never
-   * queues and, where the library can promise it, never sends again. Listen for its errors at once.
+   * queues and, where the library can promise it, never sends again. Ignore its errors at once.
    */
   second(): ClientPort;
   /** Closes it for good. For a `second` and a Sentinel alone. */

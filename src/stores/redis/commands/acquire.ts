@@ -195,17 +195,15 @@ export const acquireCommand: Command<LockRequest<AcquireReply>, AcquireReply> = 
 };
 
 export const acquireOnceCommand: Command<LockRequest<AcquireReply>, AcquireReply> = {
+  ...acquireCommand,
   script: acquireOnceScript,
   gatheredScript: gatheredForm(acquireOnceScript),
-  headLength: 2,
   maxEntries: maxRecords,
-  head,
   add: ({ command }, keys, args, recordKey) => {
     const { fingerprint = "", id = "" } = command.submission ?? {};
     keys.push(command.key, recordKey(command));
     args.push(command.ownerId, id, fingerprint);
   },
-  read: acquireReply,
 };
 
 /** Its deadline passed long ago, so it takes nothing. */

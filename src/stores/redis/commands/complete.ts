@@ -1,21 +1,9 @@
-import type { CompleteReply, CompleteRequest, LockRequest } from "../../../lock/store.ts";
-import { unexpectedReply } from "../no-answers.ts";
-import {
-  type Command,
-  common,
-  type EntryReply,
-  endOfEntry,
-  gatheredForm,
-  maxRecords,
-  sent,
-} from "./command.ts";
-import { letGo } from "./release.ts";
+import type { CompleteReply, CompleteRequest } from "../../../lock/store.ts";
+import { type Command, common, endOfEntry, gatheredForm, maxRecords, sent } from "./command.ts";
+import { kindOf, letGo } from "./release.ts";
 
 /** The first of a complete's two steps: `late` where it has recorded, as it sees no lock. */
-export interface RecordRequest extends LockRequest<CompleteReply> {
-  readonly record: string;
-  readonly expiresAtMs: number;
-}
+export type RecordRequest = Omit<CompleteRequest, "cooldownUntilMs">;
 
 /** Rule 15, in this order: its own record, then too late, and only then another's record. */
 const keep = /* lua */ `
@@ -106,6 +94,11 @@ end
 return replies
 `);
 
+const read = kindOf({
+  ...({ 1: "recorded", 2: "recorded", 3: "late" } as const),
+  ...({ 0: "expired", [-2]: "duplicate", [-4]: "unrecordable" } as const),
+});
+
 export const completeCommand: Command<CompleteRequest, CompleteReply> = {
   script: completeScript,
   gatheredScript: gatheredForm(completeScript),
@@ -114,7 +107,7 @@ export const completeCommand: Command<CompleteRequest, CompleteReply> = {
     keys.push(command.key, recordKey(command));
     args.push(command.ownerId, record, expiresAtMs, cooldownUntilMs);
   },
-  read: completeReply,
+  read,
 };
 
 export const recordCommand: Command<RecordRequest, CompleteReply> = {
@@ -124,15 +117,5 @@ export const recordCommand: Command<RecordRequest, CompleteReply> = {
     keys.push(recordKey(command));
     args.push(command.ownerId, record, expiresAtMs);
   },
-  read: completeReply,
+  read,
 };
-
-const kinds: { [code: number]: "recorded" | "late" | "expired" | "duplicate" | "unrecordable" } = {
-  ...{ 1: "recorded", 2: "recorded", 3: "late" },
-  ...{ 0: "expired", [-2]: "duplicate", [-4]: "unrecordable" },
-};
-
-export function completeReply({ code, redisTimeMs: storeTimeMs }: EntryReply): CompleteReply {
-  const kind = typeof code === "number" ? kinds[code] : undefined;
-  return kind === undefined ? unexpectedReply(code) : { kind, storeTimeMs };
-}

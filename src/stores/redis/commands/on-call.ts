@@ -121,10 +121,7 @@ end
 -- Rule 19: a lease may have a living holder.
 if ARGV[5] == '1' or not (lease or freed) then
   local reply = redis.pcall('DEL', key)
-  if failed(reply) then
-    return reply
-  end
-  return { now, 0 }
+  return failed(reply) and reply or { now, 0 }
 end
 local left = redis.pcall('PTTL', key)
 if failed(left) then
@@ -138,29 +135,24 @@ if left < 0 then
 elseif most and left > most then
   life = most -- Rule 18.
 end
+local reply
 if lease or life ~= left then
   -- PEXPIRE of 0 would delete the key.
   left = math.max(life, 1)
   -- Rule 16: a full Redis refuses only a first write that needs memory. PEXPIRE needs none, and
   -- takes no life away that the holder counts on.
-  local reply = redis.pcall('PEXPIRE', key, string.format('%.0f', left))
-  if failed(reply) then
-    return reply
-  end
+  reply = redis.pcall('PEXPIRE', key, string.format('%.0f', left))
 end
-if lease then
+if lease and not failed(reply) then
   local us = string.format('%.0f', time[1] * 1000000 + time[2])
   local value = 'freed:' .. lease .. ':' .. ARGV[2] .. ':' .. us .. ':' .. ARGV[3]
   -- Marks that the life is not ours to cut: 0.1 or another library gave it.
   if not most then
     value = value .. ':foreign'
   end
-  local reply = redis.pcall('SET', key, value, 'XX', 'KEEPTTL')
-  if failed(reply) then
-    return reply
-  end
+  reply = redis.pcall('SET', key, value, 'XX', 'KEEPTTL')
 end
-return { now, left }
+return failed(reply) and reply or { now, left }
 `);
 
 export const inspectCommand: Command<InspectRequest, InspectReply> = {

@@ -1,14 +1,7 @@
-import type { LockRequest, OwnedReply, ReleaseRequest } from "../../../lock/store.ts";
+import type { Answered, LockRequest, OwnedReply, ReleaseRequest } from "../../../lock/store.ts";
 import { longestCooldownMs } from "../../../validation.ts";
 import { unexpectedReply } from "../no-answers.ts";
-import {
-  type Command,
-  common,
-  type EntryReply,
-  endOfEntry,
-  gatheredForm,
-  sent,
-} from "./command.ts";
+import { type Command, common, endOfEntry, gatheredForm, sent } from "./command.ts";
 
 /**
  * One entry of a script about a lock; `mine` is executed where it holds the owner id. The codes:
@@ -116,6 +109,18 @@ end
 return replies
 `);
 
+/** Reads the replies of a command whose codes each stand for a kind of answer alone. */
+export function kindOf<Kind extends string>(
+  kinds: Readonly<Record<number, Kind>>,
+): Command<never, Answered<Kind>>["read"] {
+  return ({ code, redisTimeMs: storeTimeMs }) => {
+    const kind = typeof code === "number" ? kinds[code] : undefined;
+    return kind === undefined ? unexpectedReply(code) : { kind, storeTimeMs };
+  };
+}
+
+const read = kindOf({ 1: "done", 0: "gone", [-1]: "foreign", [-2]: "freed" });
+
 export const extendCommand: Command<LockRequest<OwnedReply>, OwnedReply> = {
   script: extendScript,
   gatheredScript: gatheredForm(extendScript),
@@ -124,7 +129,7 @@ export const extendCommand: Command<LockRequest<OwnedReply>, OwnedReply> = {
     keys.push(command.key);
     args.push(command.ownerId);
   },
-  read: ownedReply,
+  read,
 };
 
 export const releaseCommand: Command<ReleaseRequest, OwnedReply> = {
@@ -134,13 +139,5 @@ export const releaseCommand: Command<ReleaseRequest, OwnedReply> = {
     keys.push(command.key);
     args.push(command.ownerId, cooldownUntilMs);
   },
-  read: ownedReply,
+  read,
 };
-
-type Owned = "done" | "gone" | "foreign" | "freed";
-const kinds: { [code: number]: Owned } = { 1: "done", 0: "gone", [-1]: "foreign", [-2]: "freed" };
-
-export function ownedReply({ code, redisTimeMs: storeTimeMs }: EntryReply): OwnedReply {
-  const kind = typeof code === "number" ? kinds[code] : undefined;
-  return kind === undefined ? unexpectedReply(code) : { kind, storeTimeMs };
-}
