@@ -20,9 +20,10 @@ export function isNodeStream(body: unknown): body is NodeStream {
   return typeof (body as Partial<NodeStream> | null | undefined)?.pipe === "function";
 }
 
-/** The end of the work behind such a body cannot be seen. */
-export function isOfWeb(body: unknown): boolean {
-  return body instanceof ReadableStream || body instanceof Response;
+/** The end of the work behind such a stream cannot be seen, unless `isErrored`. */
+export function webStreamOf(body: unknown): ReadableStream | null | undefined {
+  if (body instanceof Response) return body.body;
+  return body instanceof ReadableStream ? body : undefined;
 }
 
 const captures = new WeakMap<object, ResponseCapture>();
