@@ -141,6 +141,8 @@ export class ResponseCapture implements Capture {
     // Sent past the capture: an application that is not mounted has set another prototype.
     if (this.#res.headersSent) this.#readHead([this.#res.statusCode]);
     if (this.#head === undefined) return undefined;
+    // Node sends no body with it: it is whole with its head.
+    if (this.#head.status === 204) return { ...this.#head, body: "" };
     const chunks = this.#hasEnded ? this.#chunks : undefined;
     if (chunks?.length === 1) return { ...this.#head, body: chunks[0] };
     const body = chunks && Buffer.concat(chunks.map((chunk) => Buffer.from(chunk as string)));
