@@ -1,11 +1,11 @@
 import { isUtf8 } from "node:buffer";
-import { finished, Readable } from "node:stream";
+import { finished, isErrored, Readable } from "node:stream";
 import type { FastifyReply } from "fastify";
 import type { Capture, WantedAnswer } from "../http/port.ts";
 import { type RequestLease, warnIfHeldToMaxHold } from "../http/request-lease.ts";
 import { listedHeaders, type Picked } from "../http/stored-answer.ts";
 import type { AnswerToStore } from "../lock/record.ts";
-import { isNodeStream, isOfWeb, type NodeStream, ResponseCapture } from "../node/capture.ts";
+import { isNodeStream, type NodeStream, ResponseCapture, webStreamOf } from "../node/capture.ts";
 import type { NodeExchange } from "../node/exchange.ts";
 
 /** Of a reply: is given the payload before `onSend`, and may return another one. */
@@ -59,8 +59,8 @@ export class ReplyWatch implements Capture {
   #hasFailed = false;
   /** The handler waits for the response: `await reply`, or `return reply` of an async function. */
   #isAwaited = false;
-  /** A `ReadableStream` or a `Response` was sent: the end of its work cannot be seen. */
-  #isUnseen = false;
+  /** A stream that was sent, and whose work may go on unseen. */
+  #web: ReadableStream | null | undefined;
 
   constructor(reply: FastifyReply, held: RequestLease, wanted: WantedAnswer | undefined) {
     this.#reply = reply;
@@ -73,6 +73,9 @@ export class ReplyWatch implements Capture {
     const { send, then } = reply;
     reply.send = (payload) => {
       this.#says(payload);
+      // The error handler answers for a stream that has failed before its first byte.
+      const hasWebFailed = isErrored(this.#web as never) && !held.exchange.closed;
+      if (hasWebFailed && !reply.raw.headersSent) this.#hasFailed = true;
       this.#sends++;
       // At each call, because `reply.callNotFound` changes the route.
       if (wanted !== undefined) hookInto(reply.request);
@@ -98,11 +101,11 @@ export class ReplyWatch implements Capture {
       const hasSent = this.#hasSaid;
       const isWaiting = this.#isAwaited && !hasSent && !reply.raw.writableEnded;
       if (returned === reply || (isPromise ? isWaiting : returned === undefined)) {
-        held.detached(this.#isUnseen ? undefined : warnIfHeldToMaxHold);
+        held.detached(this.#abandoned);
         return reply;
       }
       this.#says(value);
-      if (this.#isUnseen) held.detached();
+      if (this.#web) held.detached(this.#abandoned);
       else held.finished();
       // While hooks hold back what was sent, Fastify would send `undefined` as well.
       return hasSent && value === undefined ? reply : value;
@@ -115,17 +118,22 @@ export class ReplyWatch implements Capture {
     }
   }
 
+  readonly #abandoned = (held: RequestLease): void => {
+    if (!this.#web) warnIfHeldToMaxHold(held);
+    else if (isErrored(this.#web as never)) held.end();
+  };
+
   /** Only the first payload counts: Fastify ignores those behind it. */
   #says(payload: unknown): void {
     if (payload instanceof Error && !this.#hasSaid) this.failed();
     if (this.#hasSaid || this.#reply.sent || this.#hasFailed) return;
     this.#hasSaid = true;
     this.#raw?.discard();
+    this.#web = webStreamOf(payload);
     if (isNodeStream(payload)) this.#watch(payload);
-    else if (isOfWeb(payload)) this.#isUnseen = true;
     // For a client that has left, Fastify sends no empty answer.
     else if (payload === undefined) this.#serialised(payload);
-    else (this.#held.exchange as NodeExchange).willEnd();
+    else if (!this.#web) (this.#held.exchange as NodeExchange).willEnd();
   }
 
   /** Only for the first payload: behind it comes the error handler's. */

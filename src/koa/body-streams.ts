@@ -1,6 +1,6 @@
 import type { ServerResponse } from "node:http";
-import { Readable } from "node:stream";
-import { isNodeStream, isOfWeb, type NodeStream } from "../node/capture.ts";
+import { isErrored, Readable } from "node:stream";
+import { isNodeStream, type NodeStream, webStreamOf } from "../node/capture.ts";
 
 const watchOf: unique symbol = Symbol("submit-lock.body");
 
@@ -38,8 +38,7 @@ const watchedBody: PropertyDescriptor & ThisType<Required<Watched>> = {
 export class BodyStreams {
   readonly #response: Watched;
   readonly #streams = new Set<NodeStream>();
-  /** A `ReadableStream` or a `Response` was the body: its end cannot be seen. */
-  hasWebStream = false;
+  readonly #ofWeb = new Set<ReadableStream>();
 
   constructor(response: Watched) {
     this.#response = response;
@@ -52,6 +51,11 @@ export class BodyStreams {
     const outer = Object.getOwnPropertyDescriptor(response, "body");
     response[watchOf] = { response, outer, watchers: [this] };
     Object.defineProperty(response, "body", watchedBody);
+  }
+
+  /** A `ReadableStream` or a `Response` was the body, and its work may go on. */
+  get isUnseen(): boolean {
+    return [...this.#ofWeb].some((stream) => !isErrored(stream as never));
   }
 
   /**
@@ -95,7 +99,8 @@ export class BodyStreams {
   }
 
   see(body: unknown): void {
-    if (isOfWeb(body)) this.hasWebStream = true;
+    const web = webStreamOf(body);
+    if (web) this.#ofWeb.add(web);
     else if (isNodeStream(body)) this.#streams.add(body);
   }
 }

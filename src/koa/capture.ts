@@ -1,8 +1,15 @@
+import { isErrored } from "node:stream";
 import type { ParameterizedContext } from "koa";
 import type { Capture, WantedAnswer } from "../http/port.ts";
 import { bodyToRepeat } from "../http/stored-answer.ts";
 import type { AnswerToStore, StoredAnswer } from "../lock/record.ts";
-import { type Head, isNodeStream, isOfWeb, pickHeaders, ResponseCapture } from "../node/capture.ts";
+import {
+  type Head,
+  isNodeStream,
+  pickHeaders,
+  ResponseCapture,
+  webStreamOf,
+} from "../node/capture.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: any state and any context of the application fits.
 export type AnyContext = ParameterizedContext<any, any, any>;
@@ -62,6 +69,7 @@ export class ContextCapture implements Capture {
   }
 
   answer(): AnswerToStore | undefined {
+    if (isErrored(webStreamOf(this.#ctx.body) as never)) this.bodyFailed();
     const said = this.#said;
     if (said === undefined) return this.#response.answer();
     const head = this.#response.head ?? said;
@@ -87,7 +95,8 @@ export class ContextCapture implements Capture {
       sent = text;
     } else if (typeof body !== "string" && !Buffer.isBuffer(body)) {
       // Status and headers only: the bytes of a stream are not captured.
-      if (isNodeStream(body) || isOfWeb(body) || body instanceof Blob) return { status, headers };
+      const isOfWeb = webStreamOf(body) !== undefined || body instanceof Blob;
+      if (isOfWeb || isNodeStream(body)) return { status, headers };
       sent = JSON.stringify(body);
     }
     const isKept = Buffer.byteLength(sent) <= this.#wanted.maxBodyBytes;

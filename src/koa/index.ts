@@ -99,7 +99,7 @@ function watch(ctx: AnyContext, bodies: BodyStreams, held: RequestLease, capture
     held.detached(() => {
       // Koa does not end the response of a client that has left. All work has been seen, unless the
       // handler answers by itself, or by a stream that does not report its end.
-      if (ctx.respond !== false && !bodies.hasWebStream) held.end(outerWorkMs);
+      if (ctx.respond !== false && !bodies.isUnseen) held.end(outerWorkMs);
     });
   });
 }

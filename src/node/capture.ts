@@ -20,9 +20,10 @@ export function isNodeStream(body: unknown): body is NodeStream {
   return typeof (body as Partial<NodeStream> | null | undefined)?.pipe === "function";
 }
 
-/** The end of the work behind such a body cannot be seen. */
-export function isOfWeb(body: unknown): boolean {
-  return body instanceof ReadableStream || body instanceof Response;
+/** The end of the work behind such a stream cannot be seen, unless `isErrored`. */
+export function webStreamOf(body: unknown): ReadableStream | null | undefined {
+  if (body instanceof Response) return body.body;
+  return body instanceof ReadableStream ? body : undefined;
 }
 
 const captures = new WeakMap<object, ResponseCapture>();
@@ -140,6 +141,8 @@ export class ResponseCapture implements Capture {
     // Sent past the capture: an application that is not mounted has set another prototype.
     if (this.#res.headersSent) this.#readHead([this.#res.statusCode]);
     if (this.#head === undefined) return undefined;
+    // Node sends no body with it: it is whole with its head.
+    if (this.#head.status === 204) return { ...this.#head, body: "" };
     const chunks = this.#hasEnded ? this.#chunks : undefined;
     if (chunks?.length === 1) return { ...this.#head, body: chunks[0] };
     const body = chunks && Buffer.concat(chunks.map((chunk) => Buffer.from(chunk as string)));

@@ -29,6 +29,13 @@ const required = { type: "object", properties: { a: { type: "number" } }, requir
 const withThen = (of: PropertyDescriptor) => Object.defineProperty({}, "then", of) as never;
 const thenable = (value: (...settle: ((value: object) => void)[]) => void) => withThen({ value });
 const streamOf = (members: object) => Object.assign(new Readable({ read() {} }), members);
+const webFailing = () =>
+  new ReadableStream({
+    async pull() {
+      await new Promise(setImmediate);
+      throw theirs();
+    },
+  });
 const errored = () => {
   const stream = new Readable({ read() {} });
   stream.on("error", () => {}).destroy(theirs());
@@ -196,6 +203,29 @@ const failures: readonly Failure[] = [
           yield "never";
         })(),
       ),
+  },
+  {
+    name: "a web stream that fails before its first byte",
+    retry: "runs",
+    handler: async (_request, reply) => reply.code(201).send(webFailing()),
+  },
+  {
+    name: "a Response that fails before its first byte",
+    retry: "runs",
+    handler: async () => new Response(webFailing(), { status: 201 }) as never,
+  },
+  {
+    name: "a web stream, and the error handler answers 201",
+    retry: "runs",
+    app: (app) =>
+      void app.setErrorHandler(async (_error, _request, reply) => reply.code(201).send({})),
+    handler: async (_request, reply) => reply.code(201).send(webFailing()),
+  },
+  {
+    name: "an onSend hook, of a web stream",
+    retry: "is unavailable",
+    app: (app) => void app.addHook("onSend", failsOnce()),
+    handler: async () => new Blob(["placed"]).stream(),
   },
   {
     name: "something with a pipe that is no stream",

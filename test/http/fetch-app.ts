@@ -159,7 +159,7 @@ async function turnOf(c: Ctx): Promise<{ turn: Turn; answered: () => Response }>
     },
     stream(source) {
       if (status === 404) status = 200;
-      body = webStream(source);
+      body = source instanceof ReadableStream ? source : webStream(source);
       return undefined;
     },
     byHand() {

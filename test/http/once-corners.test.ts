@@ -83,9 +83,10 @@ describe.each(mainFrameworks)("$name", (framework) => {
 });
 
 describe.each(expresses.filter(({ seesWork }) => seesWork))("$name", (framework) => {
-  const failing = (answer: (res: Response) => void) =>
+  const failing = (answer: (res: Response) => void, inside: readonly Layer[] = []) =>
     openOnce({
       framework,
+      inside,
       handler: async (turn, run) => {
         const { res } = turn.express ?? {};
         if (run > 1 || res === undefined) return turn.answer(201, { run });
@@ -99,6 +100,26 @@ describe.each(expresses.filter(({ seesWork }) => seesWork))("$name", (framework)
     await shop.submit({ key: orderKey }).catch(() => {});
     await shop.shop.keyIsGone();
     expect((await shop.submit({ key: orderKey })).body).toBe('{"run":2}');
+  });
+
+  const endsLater = layerThatWaits(async (_req, res) => {
+    const { end } = res;
+    res.end = (() => {
+      res.flushHeaders();
+      setTimeout(() => Reflect.apply(end, res, []), 20);
+      return res;
+    }) as typeof end;
+  });
+
+  test.each<[how: string, answer: (res: Response) => void]>([
+    ["the handler flushes", (res) => res.flushHeaders()],
+    ["inner middleware flushes and ends later", (res) => void res.end()],
+  ])("a 204 that %s is whole, whatever fails behind it", async (_how, answer) => {
+    const shop = await failing((res) => answer(res.status(204)), [endsLater]);
+    expect((await shop.submit({ key: orderKey })).status).toBe(204);
+    await shop.whenKept(1);
+    expect((await shop.submit({ key: orderKey })).status).toBe(204);
+    expect(shop.runs).toBe(1);
   });
 
   test("an end that failed does not make a whole body of what was written", async () => {

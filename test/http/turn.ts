@@ -28,7 +28,7 @@ export interface Turn {
   /** Answers as the framework's users do. */
   answer(status: number, body: object | string | null, type?: string): void;
   /** A stream as the body: `pipeline` on Express, `ctx.body` on Koa, what is sent elsewhere. */
-  stream(source: Readable): Promise<void> | undefined;
+  stream(source: Readable | ReadableStream): Promise<void> | undefined;
   /** The bare response, for a handler that answers by hand. */
   byHand(): ServerResponse;
   /** Passes an error on: `next(error)` on Express, a throw elsewhere. */

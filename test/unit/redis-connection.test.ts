@@ -35,14 +35,15 @@ class HeldClient extends EventEmitter implements IoredisClient {
 
 const unheard = { ready() {}, failed() {} };
 
-async function silentConnection(): Promise<{ client: HeldClient; connection: Connection }> {
-  const client = new HeldClient();
+async function silentConnection(members: { isCluster?: true } = {}) {
+  const client = Object.assign(new HeldClient(), members);
   const connection = new Connection(new IoredisPort(client));
   connection.watch(unheard);
-  connection.send("", "a call", ["key"], [], () => {});
+  const told: string[] = [];
+  connection.send("", "a call", ["key"], [], ({ kind }) => told.push(kind));
   await sleep(2);
   expect(connection.isUsable(0, 1)).toBe(false);
-  return { client, connection };
+  return { client, connection, told };
 }
 
 test("to ask whether a connection is usable changes nothing", async () => {
@@ -70,6 +71,20 @@ test("a suspected connection is probed once all that its client waits for was gi
   await sleep(0);
   expect(connection.isUsable(0, 1)).toBe(true);
   expect(connection.inFlight).toBe(0);
+});
+
+test("rules 2 and 9: a call that a Cluster repeats is not silence, and is closed with its connection", async () => {
+  const { client, connection, told } = await silentConnection({ isCluster: true });
+  // ioredis repeats a call, and its promise waits, while the node answers TRYAGAIN.
+  for (let i = 0; i < 3; i++) connection.suspect(0, "key", 1);
+  expect(client.calls.map(({ script }) => script)).toEqual(["a call", "return 1"]);
+  client.calls[1]?.answer(1);
+  await sleep(0);
+  expect([connection.isUsable(0, 1), connection.inFlight, told]).toEqual([true, 0, []]);
+  client.emit("-node");
+  client.calls[0]?.answer(1);
+  await sleep(0);
+  expect(told).toEqual(["closed"]);
 });
 
 test("a connection that is not ready is not probed", async () => {

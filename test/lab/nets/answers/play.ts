@@ -115,9 +115,8 @@ function mustBeKept({ inside, script }: Program, answer: Answer): boolean {
   return (
     ending === "whole" &&
     !isStream &&
-    !inside.some((name) => /buffer|compress|session|slowly/.test(name)) &&
+    (status === 204 || !inside.some((name) => /buffer|compress|session|slowly/.test(name))) &&
     status < 300 &&
-    status !== 204 &&
     body.length < 60_000 &&
     !headers.has("content-encoding")
   );
