@@ -23,12 +23,12 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
   topologies: {
     shows: "Sentinel and Cluster under every fault",
     minutes: 10,
-    run: () => import("./topologies/run.ts"),
+    run: () => import("./topologies/run.ts").then((lab) => lab.run()),
   },
   resharding: {
     shows: "a Cluster whose slots move and whose masters are replaced",
     minutes: 6,
-    run: () => import("./topologies/run-resharding.ts"),
+    run: () => import("./topologies/resharding.ts").then((lab) => lab.run()),
   },
   simulation: {
     shows: "random schedules of the real code in virtual time",

@@ -3,7 +3,7 @@ import { Cluster, Redis } from "ioredis";
 import { Cluster as Cluster5, Redis as Redis5 } from "ioredis5";
 import { createClient, createCluster } from "redis";
 import type { RedisClient } from "../../../src/index.ts";
-import type { ClientName } from "../client-name.ts";
+import type { ClientName } from "../laboratory.ts";
 import type { Target } from "./protocol.ts";
 
 /** A client of Redis, and how the application leaves. */

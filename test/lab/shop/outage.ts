@@ -2,9 +2,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { freshUser } from "../../support/ids.ts";
 import { type RedisServer, startServer } from "../../support/server-process.ts";
 import { until } from "../../support/until.ts";
-import { type ClientName, labClients } from "../client-name.ts";
+import { type ClientName, labClients, Misses, runLaboratory, setting } from "../laboratory.ts";
 import { Anonymous, type Click, click } from "../service/clicks.ts";
-import { Misses, runLaboratory, setting } from "../service/laboratory.ts";
 import { megabytes, now, type Vitals } from "../service/protocol.ts";
 import { type Service, startService } from "../service/service.ts";
 

@@ -1,10 +1,16 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { freshUser } from "../../support/ids.ts";
 import { until } from "../../support/until.ts";
-import { type ClientName, labClients } from "../client-name.ts";
+import {
+  type ClientName,
+  labClients,
+  Misses,
+  runLaboratory,
+  seedOf,
+  setting,
+} from "../laboratory.ts";
 import { overlapping } from "../ledger.ts";
 import { type Click, click, crowd, longestStranded } from "../service/clicks.ts";
-import { Misses, runLaboratory, seedOf, setting } from "../service/laboratory.ts";
 import { megabytes, now, type Vitals } from "../service/protocol.ts";
 import { type Service, startService } from "../service/service.ts";
 import { type Site, startCluster, startSingle, Trouble } from "../service/site.ts";
