@@ -1,24 +1,20 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { serverBinary, serverVersion } from "../../support/server-binary.ts";
 import { startServer } from "../../support/server-process.ts";
+import { chosen } from "../laboratory.ts";
 import { isSound, misses } from "./bounds.ts";
 import type { CellResult } from "./cell.ts";
 import { labClients } from "./clients.ts";
-import { completeFaults, libraryFor } from "./complete-faults.ts";
-import type { Fault } from "./fault.ts";
-import { faults } from "./faults.ts";
+import { allFaults, faultNamed, libraryFor } from "./faults.ts";
 import { recordUncaught, runCells } from "./run-cells.ts";
 
 /**
  * `npm run lab -- faults`: every fault with every client, each cell against its bound. Words on the command
  * line choose among faults and clients: `npm run lab -- faults F2 "ioredis 5"`.
  */
-const words = process.argv.slice(2);
 const atOnce = Number(process.env["FAULTS_AT_ONCE"] ?? 10);
 
-const allFaults = [...faults, ...completeFaults];
-const chosenFaults = allFaults.filter(({ name }) => isChosen(name, allFaults));
-const chosenClients = labClients.filter(({ name }) => isChosen(name, labClients));
+const [chosenFaults, chosenClients] = [chosen(allFaults), chosen(labClients)];
 const cells = chosenFaults.flatMap((fault) =>
   chosenClients.map((client) => ({ library: libraryFor(fault), client, fault })),
 );
@@ -49,7 +45,7 @@ for (const fault of chosenFaults) {
   }
 }
 
-const missed = results.filter((result) => misses(faultOf(result), result).length > 0);
+const missed = results.filter((result) => misses(faultNamed(result.fault), result).length > 0);
 const rejections = uncaught.take();
 uncaught.stop();
 console.log(`\nSummary, the worst of each fault over ${chosenClients.length} clients:`);
@@ -63,18 +59,6 @@ console.log(
   `${results.length} cells in ${seconds} s: ${missed.length} missed a bound, ${failures.length} could not be run, ${rejections.length} unhandled rejections, ${again} measured again because the machine was late. Event loop of the lab: p99 ${ms(eventLoop.percentile(99) / 1e6)}, at most ${ms(eventLoop.max / 1e6)} late.`,
 );
 process.exitCode = missed.length + failures.length + rejections.length === 0 ? 0 : 1;
-
-function faultOf({ fault }: CellResult): Fault {
-  const found = allFaults.find(({ name }) => name === fault);
-  if (!found) throw new Error(`There is no fault "${fault}" in the fault lab.`);
-  return found;
-}
-
-/** A word chooses by the beginning or a part of a name; a table that no word speaks of is whole. */
-function isChosen(name: string, table: readonly { name: string }[]): boolean {
-  const about = words.filter((word) => table.some((row) => row.name.includes(word)));
-  return about.length === 0 || about.some((word) => name.includes(word));
-}
 
 function ms(value: number): string {
   return `${value.toFixed(0)} ms`;
