@@ -151,7 +151,7 @@ export class CommandQueues {
     const { commandTimeout, enableOfflineQueue } = this.#options;
     // Withdraws nothing: the bytes are sent, and the late answer is dropped.
     if (commandTimeout !== undefined) {
-      command.timer ??= this.#around.machine.setTimer(commandTimeout, false, () => {
+      command.timer ??= this.#around.machine.setTimer(commandTimeout, () => {
         command.reject(new Error("Command timed out"));
       });
     }
