@@ -52,44 +52,32 @@ export class KeyWatch extends Watch implements KeyWatcher {
     const tenure = this.world.owners.current(key);
     if (tenure === undefined) return;
     const { owner } = tenure;
+    const { nowMs } = this.world.server;
+    const { maxHoldMs } = this.world.schedule.times;
     const { name, entries } = this.world.executions.current ?? {};
+    const isOwn = entries?.some((each) => each.ownerId === owner.id);
     if (name === "extend") owner.securedUntil = undefined;
-    if (name === "extend" && entries?.some((each) => each.ownerId === owner.id)) {
-      this.world.note(() => `Redis      ${key} of ${owner.name} lengthened`);
-      tenure.livesUntil = expiresAt;
-      return;
-    }
-    // A touch, and the first write of a free, which needs no memory; the least that is not a deletion
-    // is 1 ms.
-    const least = this.world.server.nowMs + 1;
-    const isOwnTouch = name === "touch" && entries?.some((each) => each.ownerId === owner.id);
-    if (
-      (name === "free" || isOwnTouch) &&
-      expiresAt === Math.max(Number(tenure.livesUntil), least)
-    ) {
-      tenure.livesUntil = expiresAt;
-      return;
-    }
+    // A touch, and the first write of a free, which needs no memory, change nothing; the least that is
+    // not a deletion is 1 ms.
+    const isUnchanged = expiresAt === Math.max(Number(tenure.livesUntil), nowMs + 1);
     // Rule 18: a clock that was set back has made it too long, and it has its own time from now on.
     const mostMs = longestLifeMs(tenure.value, this.world.schedule.times);
-    const isCut = expiresAt < Number(tenure.livesUntil) && expiresAt === least - 1 + mostMs;
-    if ((isAcquire(name) || name === "free") && isCut) {
-      this.world.note(
-        () => `Redis      ${key} of ${owner.name} lives for ${mostMs} ms and not longer`,
-      );
-      tenure.livesUntil = expiresAt;
-      return;
-    }
-    if (owner.process === undefined && isAcquire(name)) {
-      const { maxHoldMs } = this.world.schedule.times;
-      this.world.note(() => `Redis      ${key} of ${owner.name} is given an expiry`);
-      if (tenure.livesUntil !== undefined || expiresAt - this.world.server.nowMs !== maxHoldMs) {
+    const isCut = expiresAt < Number(tenure.livesUntil) && expiresAt === nowMs + mostMs;
+    let what: string;
+    if (name === "extend" && isOwn) what = "lengthened";
+    else if ((name === "free" || (name === "touch" && isOwn)) && isUnchanged) what = "touched";
+    else if ((isAcquire(name) || name === "free") && isCut) what = `lives for ${mostMs} ms`;
+    else if (owner.process === undefined && isAcquire(name)) {
+      what = "is given an expiry";
+      if (tenure.livesUntil !== undefined || expiresAt - nowMs !== maxHoldMs) {
         this.world.broken("lifetime", `${key} of an old lock was given another life`);
       }
-      tenure.livesUntil = expiresAt;
+    } else {
+      this.world.broken("lifetime", `${key} of ${owner.name} was lengthened by another command`);
       return;
     }
-    this.world.broken("lifetime", `${key} of ${owner.name} was lengthened by another command`);
+    this.world.note(() => `Redis      ${key} of ${owner.name} ${what}`);
+    tenure.livesUntil = expiresAt;
   }
 
   deleted(key: string, value: string): void {

@@ -66,15 +66,11 @@ const everyCommand: Record<string, Command<Request, unknown>> = {
 function touchOf(
   keyOf: (request: Request, recordKey: (of: LockCommand) => string) => string,
 ): Command<Request, unknown> {
-  return {
-    script: touchScript,
-    head: () => [],
-    add: (request, keys, args, recordKey) => {
-      keys.push(keyOf(request, recordKey));
-      args.push(request.command.ownerId);
-    },
-    read: () => undefined,
+  const add: Command<Request, unknown>["add"] = (request, keys, args, recordKey) => {
+    keys.push(keyOf(request, recordKey));
+    args.push(request.command.ownerId);
   };
+  return { script: touchScript, head: () => [], add, read: () => undefined };
 }
 
 const adoptMs = 60_000;
