@@ -49,6 +49,15 @@ export function seedOf(name: string): number {
   return setting(name, Math.floor(Math.random() * 2 ** 32));
 }
 
+/** A result as a row of a table: whole numbers, and of a list how many there are. */
+export function rowOf(result: object): object {
+  const shown = (value: unknown) => {
+    if (typeof value === "number") return Math.round(value);
+    return Array.isArray(value) ? value.length : value;
+  };
+  return Object.fromEntries(Object.entries(result).map(([name, value]) => [name, shown(value)]));
+}
+
 /** Collects what was to be seen and was not. */
 export class Misses {
   readonly found: string[] = [];

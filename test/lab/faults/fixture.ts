@@ -8,24 +8,12 @@ import { type Contender, callBoundMs, type Library, settled } from "./libraries.
 import { Observer } from "./observer.ts";
 
 /** Everything that a cell needs, connected and warm. */
-export interface Fixture {
-  readonly user: string;
-  readonly target: FaultTarget;
-  readonly caller: Contender;
-  /** On a healthy connection of its own. */
-  readonly rival: Contender;
-  readonly observer: Observer;
-  /** Whether the command that the fault waits for came by. */
-  readonly struck: boolean;
-  /** Resolves when everything that the fault does later has been done. */
-  over(): Promise<unknown>;
-  close(): Promise<void>;
-}
+export type Fixture = Awaited<ReturnType<typeof openFixture>>;
 
 export async function openFixture(
   server: FaultTarget["server"],
   { library, client, fault }: { library: Library; client: LabClient; fault: Fault },
-): Promise<Fixture> {
+) {
   const closing: (() => unknown)[] = [];
   const close = async (): Promise<void> => {
     for (const end of closing.reverse()) await end();
@@ -75,11 +63,14 @@ export async function openFixture(
       user,
       target,
       caller,
+      /** On a healthy connection of its own. */
       rival,
       observer,
+      /** Whether the command that the fault waits for came by. */
       get struck() {
         return struck;
       },
+      /** Resolves when everything that the fault does later has been done. */
       over: () => Promise.all(pending),
       close,
     };

@@ -1,7 +1,7 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { serverBinary, serverVersion } from "../../support/server-binary.ts";
 import { startServer } from "../../support/server-process.ts";
-import { chosen } from "../laboratory.ts";
+import { chosen, rowOf } from "../laboratory.ts";
 import { isSound, misses } from "./bounds.ts";
 import type { CellResult } from "./cell.ts";
 import { labClients } from "./clients.ts";
@@ -38,10 +38,11 @@ eventLoop.disable();
 await server.stop();
 
 for (const fault of chosenFaults) {
+  const ofFault = results.filter((one) => one.fault === fault.name);
   console.log(`\n${fault.name}: ${fault.what}`);
-  for (const result of results.filter((one) => one.fault === fault.name)) {
-    console.log(`  ${line(result)}`);
-    for (const miss of misses(fault, result)) console.log(`    MISSED: ${miss}`);
+  console.table(ofFault.map(({ fault: _, once, ...cell }) => rowOf({ ...cell, ...once })));
+  for (const result of ofFault) {
+    for (const miss of misses(fault, result)) console.log(`  MISSED: ${result.client}: ${miss}`);
   }
 }
 
@@ -62,21 +63,6 @@ process.exitCode = missed.length + failures.length + rejections.length === 0 ? 0
 
 function ms(value: number): string {
   return `${value.toFixed(0)} ms`;
-}
-
-function line(result: CellResult): string {
-  const caller = `${result.outcome} ${(result.answeredMs / 1_000).toFixed(3)} s`;
-  const release = result.release === undefined ? "" : `, ${result.release} ${ms(result.releaseMs)}`;
-  const lost = result.toldLost ? ", told lost" : "";
-  return [
-    result.client.padEnd(32),
-    (caller + release + lost).padEnd(44),
-    `orphan ${ms(result.orphanMs)}`.padEnd(16),
-    `free after ${(result.freedAfterMs / 1_000).toFixed(3)} s`.padEnd(22),
-    `overlaps ${result.overlaps}`,
-    ...(result.once ? [`replayed after ${ms(result.once.replayedAfterMs)}`] : []),
-    `lab late ${ms(result.labLateMs)}`,
-  ].join(" ");
 }
 
 function worst(fault: string) {

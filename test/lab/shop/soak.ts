@@ -5,6 +5,7 @@ import {
   type ClientName,
   labClients,
   Misses,
+  rowOf,
   runLaboratory,
   seedOf,
   setting,
@@ -249,23 +250,15 @@ export async function run(): Promise<void> {
   });
 }
 
-function row(round: Omit<Round, never>) {
-  const both = (value: (vitals: Vitals) => number | string) => round.vitals.map(value).join(" + ");
+/** With memory in MB, and the numbers of each service. */
+function row({ vitals, ...round }: Round) {
+  const both = (value: (vitals: Vitals) => number | string) => vitals.map(value).join(" + ");
   return {
-    201: round.placed,
-    409: round.contended,
-    503: round.unavailable,
-    left: round.left,
-    "leases lost": round.lost,
-    overlaps: round.overlaps,
-    "kept out": Math.round(round.strandedMs),
-    recovery: Math.round(round.recoveryMs),
-    "keys gone": Math.round(round.keysGoneMs),
-    connections: round.connections,
-    memory: both((vitals) => megabytes(vitals).toFixed(1)),
+    ...rowOf(round),
+    memory: both((each) => megabytes(each).toFixed(1)),
     timers: both(({ resources }) => resources["Timeout"] ?? 0),
     sockets: both(({ resources }) => resources["TCPSocketWrap"] ?? 0),
-    "on client": both(({ clientListeners }) => clientListeners),
-    "on a socket": both(({ socketListeners }) => socketListeners),
+    clientListeners: both(({ clientListeners }) => clientListeners),
+    socketListeners: both(({ socketListeners }) => socketListeners),
   };
 }

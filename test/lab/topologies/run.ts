@@ -1,10 +1,10 @@
-import { chosen, labClients, runLaboratory } from "../laboratory.ts";
+import { chosen, labClients, rowOf, runLaboratory } from "../laboratory.ts";
 import type { Service } from "../service/service.ts";
 import { startReplicatedCluster } from "./cluster.ts";
 import { killService, loseWrite, startServices, terminateService } from "./endings.ts";
 import { startSentinels } from "./sentinel.ts";
 import { faults, type Topology } from "./topology.ts";
-import { misses, type Outcome, ttlMs, underFault } from "./under-fault.ts";
+import { misses, ttlMs, underFault } from "./under-fault.ts";
 
 const all = [
   { name: "Sentinel", start: startSentinels, options: [] },
@@ -42,7 +42,7 @@ export async function run(): Promise<void> {
         await topology.stop();
       }
     }
-    console.log("\nWith two services. Times in ms; 503 s: from the first 503 to the last.");
+    console.log("\nWith two services:");
     console.table(found.rows);
     console.log(`Endings of a service, TTL ${ttlMs} ms. Times in ms.`);
     console.table(found.endings);
@@ -67,8 +67,9 @@ async function play(topology: Topology, where: string, found: Found): Promise<vo
   try {
     for (const fault of chosen(faults)) {
       const outcome = await underFault(topology, pair, fault);
-      found.rows.push({ where, ...row(outcome) });
-      console.log(`  ${fault.name}: ${JSON.stringify(row(outcome))}`);
+      const row = { where, ...rowOf(outcome) };
+      found.rows.push(row);
+      console.log(`  ${JSON.stringify(row)}`);
       for (const miss of misses(fault, outcome)) note(`${fault.name}: ${miss}`);
     }
     const loss = await loseWrite(topology);
@@ -90,32 +91,10 @@ async function play(topology: Topology, where: string, found: Found): Promise<vo
       "SIGKILL: user free after": Math.round(freeAfterMs),
       "SIGTERM: user free after": Math.round(drained.freeAfterMs),
       "process ended after": Math.round(drained.endedAfterMs),
-      "a write lost on purpose": loss.refused ? "refused" : "two orders at once",
-      "the second one's token": loss.refused ? "-" : loss.tokenRose ? "higher" : "not higher",
-      "an INCR beside it": loss.refused ? "-" : loss.counterRepeated ? "the same again" : "another",
+      ...loss,
     });
     console.log(`  ${JSON.stringify(found.endings.at(-1))}`);
   } finally {
     await Promise.all(services.map((service) => service.kill()));
   }
-}
-
-function row(outcome: Outcome) {
-  return {
-    fault: outcome.fault,
-    201: outcome.placed,
-    409: outcome.contended,
-    503: outcome.unavailable,
-    "503 for": Math.round(outcome.unavailableForMs),
-    "slowest 503": Math.round(outcome.slowest503Ms),
-    recovery: Math.round(outcome.recoveryMs),
-    "writable after": Math.round(outcome.writableMs),
-    "orders after that": Math.round(outcome.resumeMs),
-    "leases lost": outcome.lost,
-    overlaps: outcome.overlaps,
-    "of lost writes": outcome.excused,
-    "kept out by nobody": Math.round(outcome.strandedMs),
-    "keys gone after": Math.round(outcome.keysGoneMs),
-    uncaught: outcome.uncaught.length,
-  };
 }
