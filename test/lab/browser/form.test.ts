@@ -4,7 +4,7 @@ import { runExample } from "../../docs/examples/run-example.ts";
 import { endAll } from "../../support/child.ts";
 import { until } from "../../support/until.ts";
 import { type RunningDemo, startChromium, startDemo } from "./chromium.ts";
-import { objections } from "./visitor.ts";
+import { mouseOn, objections } from "./visitor.ts";
 
 afterAll(endAll);
 
@@ -100,13 +100,12 @@ describe.each([
     });
     await page.goto(await open(shop));
     if (javaScriptEnabled) expect(await objections(page)).toEqual([]);
-    const { x, y } = (await page.locator("button").boundingBox()) as { x: number; y: number };
-    // A click on a selector would wait for the navigation.
-    await page.mouse.click(x + 5, y + 5);
+    const press = await mouseOn(page);
+    await press();
     await until(() => sent === 1, { what: "the order" });
     // As slow as a hand: of two clicks within a few milliseconds Chromium sends one request.
     await page.waitForTimeout(100);
-    await page.mouse.click(x + 5, y + 5);
+    await press();
     await shows(page, /\/orders\/\d+$/);
     await page.waitForSelector("text=is placed");
     const order = page.url();

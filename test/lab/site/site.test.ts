@@ -13,7 +13,7 @@ import { page, ROOT } from "../../docs/page.ts";
 import { until } from "../../support/until.ts";
 import { startChromium } from "../browser/chromium.ts";
 
-let site: ServedSite;
+let site: Awaited<ReturnType<typeof serveSite>>;
 let browser: { context: BrowserContext; close(): Promise<void> };
 let reader: Page;
 /** Errors of the console, failed requests, and requests to other hosts. */
@@ -224,20 +224,8 @@ async function buildSite(): Promise<void> {
   await promisify(execFile)("npm", ["run", "docs:site"], options);
 }
 
-interface ServedSite {
-  /** Ends with a slash. */
-  readonly url: string;
-  /** The path of every page, without the base: `guide/once.html`. */
-  readonly pages: readonly string[];
-  /** The HTML of a page as it was built. */
-  html(page: string): string;
-  /** The file that a path leads to, without the base, or `undefined`. */
-  fileOf(path: string): string | undefined;
-  close(): Promise<void>;
-}
-
 /** A plain server of files. The site needs no more than that. */
-async function serveSite(): Promise<ServedSite> {
+async function serveSite() {
   const fileOf = (path: string) => {
     const file = join(FOLDER, path.endsWith("/") || path === "" ? `${path}index.html` : path);
     return existsSync(file) && statSync(file).isFile() ? file : undefined;
@@ -255,13 +243,17 @@ async function serveSite(): Promise<ServedSite> {
   await once(server, "listening");
   const { port } = server.address() as AddressInfo;
   return {
+    /** Ends with a slash. */
     url: `http://127.0.0.1:${port}${BASE}`,
+    /** The path of every page, without the base: `guide/once.html`. */
     pages: readdirSync(FOLDER, { recursive: true, encoding: "utf8" })
       .map((file) => file.replaceAll("\\", "/"))
       .filter((file) => file.endsWith(".html") && file !== "404.html")
       .filter((file) => !(file.replace(/html$/, "md") in moved))
       .sort(),
-    html: (page) => readFileSync(join(FOLDER, page), "utf8"),
+    /** The HTML of a page as it was built. */
+    html: (page: string) => readFileSync(join(FOLDER, page), "utf8"),
+    /** The file that a path leads to, without the base, or `undefined`. */
     fileOf,
     async close() {
       server.closeAllConnections();
