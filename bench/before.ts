@@ -2,8 +2,7 @@ import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { onServer, shopCells, stopAll } from "./cells.ts";
-import { measured, tableOf } from "./rounds.ts";
+import { measured, onServer, shopCells, stopAll, tableOf } from "./cells.ts";
 
 /**
  * `npm run bench:before -- <commit>`: this tree beside an earlier commit, both built, cell by cell in

@@ -1,4 +1,3 @@
-import { Redis } from "ioredis";
 import { command } from "../test/support/command.ts";
 import { startMasters } from "../test/support/masters.ts";
 import { serverBinary } from "../test/support/server-binary.ts";
@@ -111,33 +110,6 @@ export async function withReplica(subjects: Subjects): Promise<Cell[]> {
   return await pairCells(subjects, [port]);
 }
 
-/** One caller, with locks of other users in Redis. */
-export async function withLocksHeld(tree: string, counts: readonly number[]): Promise<Cell[]> {
-  const cells: Cell[] = [];
-  for (const held of counts) {
-    const port = await server();
-    const redis = new Redis(port, "127.0.0.1");
-    const fill = `for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do
-      redis.call('SET', 'lock:submit:held' .. i, string.rep('0', 36), 'PX', 3600000) end`;
-    for (let from = 0; from < held; from += 10_000) {
-      await redis.eval(fill, 0, from, Math.min(from + 10_000, held) - 1);
-    }
-    redis.disconnect();
-    const [cell] = await pairCells({ "submit-lock": { tree, client: "ioredis" } }, [port]);
-    const run = async () => ({ "acquire p50 ms": (await cell?.run())?.["acquire p50 ms"] ?? 0 });
-    cells.push({ name: `${held} held`, base: `${counts[0]} held`, run });
-  }
-  return cells;
-}
-
-/** Many leases of one process, and their watchdogs. */
-export async function leases(tree: string, count: number): Promise<Cell[]> {
-  const setup: PairSetup = { tree, client: "ioredis", ports: [await server()] };
-  const holder = await worker<PairJob>("pairs.ts", setup);
-  const name = `${count} leases`;
-  return [{ name, base: name, run: () => holder.run({ leases: count }) }];
-}
-
 /** An order route: as fast as it goes, and at 500 requests a second. */
 export interface Shop {
   readonly tree: string;
@@ -170,4 +142,58 @@ export async function shopCells(shops: Readonly<Record<string, Shop>>): Promise<
     cells.push({ name, base, run });
   }
   return cells;
+}
+
+/** The results of each cell, round by round. */
+type Results = ReadonlyMap<string, readonly Measures[]>;
+
+/** Measures all cells in every round, beginning each with another one: none always follows the same. */
+export async function measured(cells: readonly Cell[], rounds: number): Promise<Results> {
+  const results = new Map<string, Measures[]>(cells.map(({ name }) => [name, []]));
+  for (let round = 0; round < rounds; round++) {
+    const first = round % cells.length;
+    for (const cell of [...cells.slice(first), ...cells.slice(0, first)]) {
+      results.get(cell.name)?.push(await cell.run());
+    }
+  }
+  return results;
+}
+
+/** A Markdown table: medians, and in brackets the paired ratios to the base with their quartiles. */
+export function tableOf(cells: readonly Cell[], results: Results): string {
+  const columns = Object.keys(results.get(cells[0]?.name ?? "")?.[0] ?? {});
+  const values = (name: string, column: string) =>
+    (results.get(name) ?? []).map((measures) => measures[column] ?? Number.NaN);
+  const rows = cells.map(({ base, name }) =>
+    columns.map((column) => {
+      const own = values(name, column);
+      const median = rounded(quantile(own, 0.5));
+      if (base === name) return median;
+      const bases = values(base, column);
+      return `${median} (${quartiles(own.map((value, round) => value / (bases[round] ?? Number.NaN)))})`;
+    }),
+  );
+  const lines = [
+    ["", ...columns],
+    ["---", ...columns.map(() => "---:")],
+    ...rows.map((row, at) => [cells[at]?.name ?? "", ...row]),
+  ];
+  return lines.map((cells) => `| ${cells.join(" | ")} |`).join("\n");
+}
+
+function quartiles(ratios: readonly number[]): string {
+  const [lower, median, upper] = [0.25, 0.5, 0.75].map((at) => quantile(ratios, at).toFixed(2));
+  return `${median}, ${lower}–${upper}`;
+}
+
+function quantile(values: readonly number[], share: number): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const at = (sorted.length - 1) * share;
+  const below = sorted[Math.floor(at)] ?? Number.NaN;
+  return below + ((sorted[Math.ceil(at)] ?? Number.NaN) - below) * (at % 1);
+}
+
+function rounded(value: number): string {
+  if (value >= 1_000) return `${Math.round(value)}`.replace(/\B(?=(\d{3})+$)/g, "\u2009");
+  return value.toPrecision(3);
 }

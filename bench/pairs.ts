@@ -1,18 +1,8 @@
 import { createHash, randomUUID } from "node:crypto";
-import { monitorEventLoopDelay } from "node:perf_hooks";
-import { setTimeout as sleep } from "node:timers/promises";
 import { Cluster, Redis } from "ioredis";
 import { createClient } from "redis";
 import type { Lease, RedisStoreOptions } from "submit-lock";
-import {
-  heapUsed,
-  type Measures,
-  ProcessorTime,
-  packageAt,
-  pin,
-  Samples,
-  serve,
-} from "./worker.ts";
+import { type Measures, ProcessorTime, packageAt, pin, Samples, serve } from "./worker.ts";
 
 /** One lock on one client, in a process of its own. */
 export interface PairSetup {
@@ -23,11 +13,11 @@ export interface PairSetup {
   readonly options?: RedisStoreOptions;
 }
 
-export type PairJob =
-  /** Acquire and release, this many callers at once, each pair for another user. */
-  | { readonly callers: number; readonly seconds: number }
-  /** Leases, acquired over a third of their TTL, and then watched for two thirds. */
-  | { readonly leases: number };
+/** Acquire and release, this many callers at once, each pair for another user. */
+export interface PairJob {
+  readonly callers: number;
+  readonly seconds: number;
+}
 
 interface Hold {
   readonly key: string;
@@ -53,7 +43,7 @@ let users = 0;
 // Without a colon: it would take the slow path of the encoding.
 const nextUser = () => `${process.pid}-${users++ % 1_000_000}`;
 await locker.release(await locker.acquire(nextUser()));
-serve<PairJob>((job) => ("callers" in job ? pairs(job) : leases(job)));
+serve<PairJob>(pairs);
 
 async function open(): Promise<Locker> {
   const [port = 0] = ports;
@@ -110,10 +100,7 @@ async function lockerOf(redis: never | object, commands: Commands): Promise<Lock
   };
 }
 
-async function pairs({
-  callers,
-  seconds,
-}: Extract<PairJob, { callers: number }>): Promise<Measures> {
+async function pairs({ callers, seconds }: PairJob): Promise<Measures> {
   const [whole, acquires] = [new Samples(), new Samples()];
   let done = 0;
   processor.take();
@@ -135,31 +122,5 @@ async function pairs({
     "p50 ms": whole.percentile(50),
     "acquire p50 ms": acquires.percentile(50),
     count: done,
-  };
-}
-
-async function leases({ leases: count }: Extract<PairJob, { leases: number }>): Promise<Measures> {
-  const slices = 300;
-  const held: Lease[] = Array(count);
-  const before = await heapUsed();
-  for (let slice = 0; slice < slices; slice++) {
-    const [from, to] = [slice, slice + 1].map((at) => Math.floor((count * at) / slices));
-    const users = Array.from({ length: (to as number) - (from as number) }, nextUser);
-    const taken = await Promise.all(users.map((user) => locker.acquire(user)));
-    for (const [at, lease] of taken.entries()) held[(from as number) + at] = lease as Lease;
-    await sleep(ttlMs / 3 / slices);
-  }
-  const bytes = ((await heapUsed()) - before) / count;
-  // A tick of 1 ms, which is taken off again.
-  const delay = monitorEventLoopDelay({ resolution: 1 });
-  delay.enable();
-  await sleep((2 * ttlMs) / 3);
-  delay.disable();
-  const valid = held.filter((lease) => lease.remainingMs() > 0).length;
-  await Promise.all(held.map((lease) => lease.release()));
-  return {
-    "heap bytes a lease": bytes,
-    "event loop late, p99 ms": Math.max(0, delay.percentile(99) / 1e6 - 1),
-    "still valid": valid,
   };
 }

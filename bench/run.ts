@@ -4,17 +4,16 @@ import { resolve } from "node:path";
 import { serverBinary, serverVersion } from "../test/support/server-binary.ts";
 import {
   type Cell,
-  leases,
+  measured,
   onCluster,
   onServer,
   type Shop,
   seconds,
   shopCells,
   stopAll,
-  withLocksHeld,
+  tableOf,
   withReplica,
 } from "./cells.ts";
-import { measured, tableOf } from "./rounds.ts";
 
 /**
  * `npm run bench`: this package beside what one writes by hand, in turns, and the tables into
@@ -71,16 +70,6 @@ const parts: Readonly<Record<string, Part>> = {
     text: `\`POST /orders\`, answered 201 at once, over 64 connections; then 500 requests a second at random times. "One PING" is one round trip to Redis; the hand-written lock is ${handWritten} on \`finish\`.`,
     cells: () => shopCells({ ...shopsOf("Express"), ...shopsOf("Koa") }),
   },
-  held: {
-    title: "Many locks in Redis",
-    text: "One caller, with locks of other users in Redis.",
-    cells: () => withLocksHeld(tree, [1_000, 1_000_000]),
-  },
-  leases: {
-    title: "Many leases in one process",
-    text: "TTL 10 s, acquired over 3.3 s and then watched for 6.7 s.",
-    cells: () => leases(tree, 10_000),
-  },
 };
 
 function shopsOf(framework: Shop["framework"]): Record<string, Shop> {
@@ -117,7 +106,7 @@ for (const [name, { cells, text, title }] of Object.entries(parts)) {
   if (words.length > 0 && !words.includes(name)) continue;
   console.error(`${name}, load ${loadavg()[0]?.toFixed(1)}`);
   const all = await cells();
-  const results = await measured(all, name === "leases" ? 1 : rounds);
+  const results = await measured(all, rounds);
   await stopAll();
   report.push(`## ${title}`, text, tableOf(all, results));
 }

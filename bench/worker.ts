@@ -1,6 +1,5 @@
 import { execFileSync } from "node:child_process";
 import { createHistogram } from "node:perf_hooks";
-import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import { Child } from "../test/support/child.ts";
 
@@ -20,7 +19,7 @@ export class Worker<Job extends object> {
 
   /** Resolves when the process is ready. Its `setup` is JSON. */
   static async start<Job extends object>(file: string, setup: object): Promise<Worker<Job>> {
-    const options = { flags: ["--expose-gc"], env: { NODE_ENV: "production" } };
+    const options = { env: { NODE_ENV: "production" } };
     const script = new URL(file, import.meta.url);
     const worker = new Worker<Job>(new Child(script, [JSON.stringify(setup)], options));
     await worker.#next();
@@ -93,11 +92,4 @@ export class Samples {
   percentile(share: number): number {
     return this.#nanos.percentile(share) / 1e6;
   }
-}
-
-/** After a collection, and with everything settled that was under way. */
-export async function heapUsed(): Promise<number> {
-  await sleep(20);
-  for (let round = 0; round < 3; round++) global.gc?.();
-  return process.memoryUsage().heapUsed;
 }

@@ -14,6 +14,9 @@ interface Laboratory {
   run(): Promise<unknown>;
 }
 
+const net = async (name: "linear-cost" | "fail-anywhere" | "same-answer") =>
+  (await import("./nets/nets.ts")).run(name, 20_000);
+
 export const laboratories: Readonly<Record<string, Laboratory>> = {
   faults: {
     shows: "every fault of Redis and the network, with every client",
@@ -23,17 +26,17 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
   topologies: {
     shows: "Sentinel and Cluster under every fault",
     minutes: 10,
-    run: () => import("./topologies/run.ts"),
+    run: () => import("./topologies/run.ts").then((lab) => lab.run()),
   },
   resharding: {
     shows: "a Cluster whose slots move and whose masters are replaced",
     minutes: 6,
-    run: () => import("./topologies/run-resharding.ts"),
+    run: () => import("./topologies/resharding.ts").then((lab) => lab.run()),
   },
   simulation: {
     shows: "random schedules of the real code in virtual time",
     minutes: 6,
-    run: () => import("./simulation/cli.ts"),
+    run: () => import("./simulation/hunt.ts").then((hunt) => hunt.runLaboratory()),
   },
   mutants: {
     shows: "that the simulation notices each broken rule",
@@ -81,12 +84,12 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
   "linear-cost": {
     shows: "that twice the input costs at most 2.5 times the time",
     minutes: 20,
-    run: () => import("./nets/nets.ts").then((nets) => nets.run("linear-cost", 20_000)),
+    run: () => net("linear-cost"),
   },
   "fail-anywhere": {
     shows: "that each foreign call may fail in each way",
     minutes: 20,
-    run: () => import("./nets/nets.ts").then((nets) => nets.run("fail-anywhere", 20_000)),
+    run: () => net("fail-anywhere"),
   },
   "browser-sequences": {
     shows: "one order for a cart, whatever happens to its page",
@@ -96,7 +99,7 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
   "same-answer": {
     shows: "that a guard changes no answer, and repeats it",
     minutes: 20,
-    run: () => import("./nets/nets.ts").then((nets) => nets.run("same-answer", 20_000)),
+    run: () => net("same-answer"),
   },
   "net-mutants": {
     shows: "that the nets notice flaws that were there once",

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { createConnection, createServer, type Socket } from "node:net";
-import { freePort } from "./free-port.ts";
+import { freePort, giveBack } from "./free-port.ts";
 import { type Flow, type Match, ProxiedConnection } from "./proxied-connection.ts";
 import { byText } from "./script-calls.ts";
 
@@ -203,9 +203,11 @@ export async function startProxy(firstTarget: number): Promise<RedisProxy> {
     async stop() {
       for (const timer of timers) clearTimeout(timer);
       for (const connection of open) connection.close();
-      if (!server.listening) return;
-      server.close();
-      await once(server, "close");
+      if (server.listening) {
+        server.close();
+        await once(server, "close");
+      }
+      giveBack(port);
     },
   };
 }

@@ -191,3 +191,25 @@ describe.each([
     expect(visitor.errors).toEqual([]);
   });
 });
+
+describe("the page without a Redis", () => {
+  test("disables what needs one, says why, and places orders all the same", async () => {
+    const demo = await startDemo("examples/demo/express.ts", { PATH: "/nowhere" });
+    const browser = await startChromium({ viewport: { width: 390, height: 800 } });
+    try {
+      const visitor = await Visitor.at(browser.context, demo.url);
+      const { page } = visitor;
+      expect(await page.isDisabled("#redis")).toBe(true);
+      expect(await page.isDisabled("#kill")).toBe(true);
+      expect(await page.textContent("#why")).toMatch(/“Redis away” and .* needs a Redis: install/);
+      await visitor.protectWith("once");
+      await page.dblclick("#order");
+      await visitor.summary(/As it should be: 1 order and 1 charge/);
+      // A phone: nothing is wider than the screen.
+      expect(await page.evaluate("document.documentElement.scrollWidth")).toBeLessThanOrEqual(390);
+    } finally {
+      await browser.close();
+      expect(await demo.end(), demo.output()).toBe(0);
+    }
+  }, 180_000);
+});

@@ -8,6 +8,7 @@ import { sharedRedisPort } from "../../support/redis-server.ts";
 import { until } from "../../support/until.ts";
 import { Shop, type ShopSetting } from "../sequences/shop.ts";
 import { startChromium } from "./chromium.ts";
+import { mouseOn } from "./visitor.ts";
 
 // A page that hangs is noticed before the whole file is late.
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 180_000 });
@@ -103,6 +104,8 @@ async function ready(page: Page): Promise<void> {
 
 const checkout = (cart: string, more = "") => `/checkout?cart=${cart}&user=${cart}${more}`;
 const click = (page: Page) => page.click("button", { noWaitAfter: true });
+const says = (page: Page, words: RegExp) =>
+  until(async () => words.test((await page.textContent("p")) ?? ""), { what: `${words}` });
 const arrived = (count = 1) => until(() => shop.received >= count, { what: "the order" });
 
 /** The customer sees the one order of the cart. */
@@ -179,9 +182,7 @@ describe.each(["express", "fetch"] as const)("a checkout with submitOnce, on %s"
     async before(page) {
       await lose();
       await click(page);
-      await until(async () => /network/.test((await page.textContent("p")) ?? ""), {
-        what: "a try",
-      });
+      await says(page, /network/);
     },
     async "while it is sent"(page) {
       await click(page);
@@ -195,9 +196,7 @@ describe.each(["express", "fetch"] as const)("a checkout with submitOnce, on %s"
     async "while the answer comes"(page) {
       shop.strike("cut", 1);
       await click(page);
-      await until(async () => /network/.test((await page.textContent("p")) ?? ""), {
-        what: "a try",
-      });
+      await says(page, /network/);
       await lose();
     },
     async after(page, cart) {
@@ -224,7 +223,7 @@ describe.each(["express", "fetch"] as const)("a checkout with submitOnce, on %s"
     await click(page);
     await arrived();
     await shop.kill();
-    await until(async () => /waiting/.test((await page.textContent("p")) ?? ""), { what: "a try" });
+    await says(page, /waiting/);
     await shop.restart();
     await seesOneOrder(page, cart);
   });
@@ -233,9 +232,7 @@ describe.each(["express", "fetch"] as const)("a checkout with submitOnce, on %s"
     const { cart, page } = await start();
     await shop.takeRedisAway(true);
     await click(page);
-    await until(async () => /unavailable/.test((await page.textContent("p")) ?? ""), {
-      what: "503",
-    });
+    await says(page, /unavailable/);
     await new Promise((resolve) => setTimeout(resolve, 3_000));
     await shop.takeRedisAway(false);
     await seesOneOrder(page, cart);
@@ -256,8 +253,7 @@ describe.each(["express", "fetch"] as const)("a checkout with submitOnce, on %s"
     const { cart, page } = await start("&timeoutMs=900");
     shop.strike("silent", 1);
     await click(page);
-    const unknown = async () => (await page.textContent("p")) === "SUBMIT_UNANSWERED";
-    await until(unknown, { what: "the page to say so" });
+    await says(page, /^SUBMIT_UNANSWERED$/);
     await click(page);
     await seesOneOrder(page, cart);
   });
@@ -293,12 +289,10 @@ describe.each(["express", "fetch"] as const)("a form with protectForm, on %s", (
 
   test("that is double-clicked is sent once, and says that it is busy", async () => {
     const { cart, page } = await start();
-    const { x, y, width, height } = (await page.locator("button").boundingBox()) as DOMRectLike;
-    // A click on a selector would wait for the navigation.
-    const at = [x + width / 2, y + height / 2] as const;
-    await page.mouse.click(...at);
+    const press = await mouseOn(page);
+    await press();
     await arrived();
-    await page.mouse.click(...at);
+    await press();
     await seesOneOrder(page, cart);
     expect(shop.received).toBe(1);
   });
@@ -352,10 +346,3 @@ describe.each(["express", "fetch"] as const)("a form with protectForm, on %s", (
     expect(errors).toEqual([]);
   });
 });
-
-interface DOMRectLike {
-  readonly x: number;
-  readonly y: number;
-  readonly width: number;
-  readonly height: number;
-}

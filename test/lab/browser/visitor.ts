@@ -14,6 +14,12 @@ export async function objections(page: Page): Promise<string[]> {
   return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
 }
 
+/** Clicks on the button by the mouse alone: a click on a selector would wait for the navigation. */
+export async function mouseOn(page: Page): Promise<() => Promise<void>> {
+  const { x, y } = (await page.locator("button").boundingBox()) as { x: number; y: number };
+  return () => page.mouse.click(x + 5, y + 5);
+}
+
 /** Somebody at the page, who notices every error of its console. */
 export class Visitor {
   readonly page: Page;

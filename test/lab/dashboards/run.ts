@@ -18,29 +18,24 @@ interface Data {
   readonly alerts: readonly { readonly state: string; readonly labels: { alertname: string } }[];
 }
 
-const ADVICE = `\`npm run lab -- dashboards\` needs prometheus and promtool on the PATH (2.42 or newer) and found none.
-  macOS           brew install prometheus
-  Debian, Ubuntu  sudo apt-get install prometheus   (as root this command does it by itself)`;
-
-/** Makes sure that `prometheus` and `promtool` are on the PATH; on Debian and Ubuntu as root it installs them. */
-function requirePrometheus(): void {
-  if (isThere()) return;
-  // The package may start a service on port 9090, which nobody used before this line.
-  if (!installOnDebian("prometheus", "prometheus") || !isThere()) throw new Error(ADVICE);
-}
-
-function isThere(): boolean {
-  return ["prometheus", "promtool"].every(
+const isThere = () =>
+  ["prometheus", "promtool"].every(
     (name) => spawnSync(name, ["--version"], { stdio: "ignore", timeout: 10_000 }).status === 0,
   );
-}
 
 /**
  * `npm run lab -- dashboards`: promtool's tests of the alerts, and then a real Prometheus that scrapes
  * a shop under load and through an outage of Redis: every query of the board has to give data, and the
  * alerts of an outage fire.
  */
-requirePrometheus();
+// The package may start a service on port 9090, which nobody used before this line.
+if (!isThere() && !(installOnDebian("prometheus", "prometheus") && isThere())) {
+  throw new Error(
+    `\`npm run lab -- dashboards\` needs prometheus and promtool on the PATH (2.42 or newer) and found none.
+  macOS           brew install prometheus
+  Debian, Ubuntu  sudo apt-get install prometheus   (as root this command does it by itself)`,
+  );
+}
 for (const args of [
   ["check", "config", "prometheus.yml"],
   ["test", "rules", "tests.yaml"],

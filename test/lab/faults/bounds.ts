@@ -1,4 +1,5 @@
 import { lateSteps } from "../../support/pulse.ts";
+import { Misses } from "../laboratory.ts";
 import type { CellResult } from "./cell.ts";
 import type { Fault } from "./fault.ts";
 
@@ -29,15 +30,13 @@ export function isSound({ labLateMs }: CellResult): boolean {
  */
 export function misses(fault: Fault, cell: CellResult): string[] {
   const late = lateSteps * cell.labLateMs;
-  const missed: string[] = [];
-  const expect = (met: boolean, what: string): void => {
-    if (!met) missed.push(what);
-  };
+  const misses = new Misses();
+  const expect = misses.expect.bind(misses);
   expect(cell.struck, "the fault never struck");
   expect(cell.overlaps === 0, `two callers held at once, ${cell.overlaps} times`);
   expect(cell.unsettled.length === 0, `never settled: ${cell.unsettled.join(", ")}`);
   if (cell.once !== undefined) expectOnce(fault, cell.once, expect);
-  if (!isSound(cell)) return missed;
+  if (!isSound(cell)) return misses.found;
   const answered = (outcome: CellResult["outcome"], withinMs: number): void => {
     expect(cell.outcome === outcome, `the caller is to be "${outcome}", not "${cell.outcome}"`);
     expect(
@@ -99,7 +98,7 @@ export function misses(fault: Fault, cell: CellResult): string[] {
     );
   }
   expect(cell.rivalHolds > 0, "nobody else got the lock afterwards");
-  return missed;
+  return misses.found;
 }
 
 /** What is true on every machine. */

@@ -3,15 +3,15 @@ import { Pulse } from "../../support/pulse.ts";
 import { startServer } from "../../support/server-process.ts";
 import { Ledger, overlapping } from "../ledger.ts";
 import type { LabClient } from "./clients.ts";
-import { longRetainMs } from "./complete-faults.ts";
 import type { Fault, FaultTarget } from "./fault.ts";
-import { type Fixture, openFixture, type Retries, startRetries } from "./fixture.ts";
+import { type Fixture, openFixture } from "./fixture.ts";
 import {
   type Answer,
   type Contender,
   callBoundMs,
   type Hold,
   type Library,
+  longRetainMs,
   type Settled,
   settled,
   ttlMs,
@@ -25,39 +25,7 @@ export interface Cell {
 }
 
 /** What a cell showed. Every number was measured in it. */
-export interface CellResult {
-  readonly library: string;
-  readonly client: string;
-  readonly fault: string;
-  /** Whether the command that the fault waits for came by at all. */
-  readonly struck: boolean;
-  readonly outcome: "acquired" | "contended" | "unavailable" | "error" | "never";
-  /** Why not, in the library's words. */
-  readonly cause: string | undefined;
-  /** Until the caller knew. */
-  readonly answeredMs: number;
-  /** What the release came to, in the library's own word, and how long it took. */
-  readonly release: string | undefined;
-  readonly releaseMs: number;
-  /** The library told the holder that the lock is lost. */
-  readonly toldLost: boolean;
-  /** How long in sum the key held an owner id of the caller after its attempt was over. */
-  readonly orphanMs: number;
-  /** The same for the rivals, whose connection is healthy as long as the server is. */
-  readonly rivalOrphanMs: number;
-  /** How long after its end the attempt's owner id was last seen at the key; 0 if never. */
-  readonly freedAfterMs: number;
-  /** How often two callers held at once. */
-  readonly overlaps: number;
-  /** How often a rival got the lock after the caller's attempt was over. */
-  readonly rivalHolds: number;
-  /** What a retry of the same submission met, for a library that keeps answers. */
-  readonly once: Once | undefined;
-  /** Calls that had not settled at the end of the cell. */
-  readonly unsettled: readonly string[];
-  /** How late the machine itself was at worst: what was measured is no better than that. */
-  readonly labLateMs: number;
-}
+export type CellResult = Awaited<ReturnType<typeof play>>;
 
 export interface Servers {
   readonly binary: string;
@@ -95,11 +63,7 @@ function sharedServer(port: number): FaultTarget["server"] {
   return { port, pause: refuse, resume: refuse };
 }
 
-async function play(
-  fixture: Fixture,
-  { library, client, fault }: Cell,
-  pulse: Pulse,
-): Promise<CellResult> {
+async function play(fixture: Fixture, { client, fault }: Cell, pulse: Pulse) {
   const { observer, user } = fixture;
   const ledger = new Ledger();
   let struckAt = performance.now();
@@ -113,8 +77,12 @@ async function play(
   const calledAt = performance.now();
   const calling = settled(fixture.caller.acquire(user), callBoundMs);
   // Rivals that came first would be right to get the lock, and the caller to be refused.
+  const isLong = fault.on === "release" || fault.on === "complete";
   const others = Promise.race([calling, observer.firstSeen]).then(() => ({
-    rivals: startRivals(fixture, fault, ledger),
+    rivals: [
+      startRival(fixture, "rival 1", isLong ? longHoldMs : 0, ledger),
+      startRival(fixture, "rival 2", 0, ledger),
+    ],
     retries: startRetries(fixture.rival, user),
   }));
   const answer = await calling;
@@ -130,43 +98,44 @@ async function play(
   const patienceEndsAt = performance.now() + ttlMs + 1_000;
   while (observer.isOrphanNow(attribution) && performance.now() < patienceEndsAt) await sleep(20);
   const { rivals, retries } = await others;
-  const stopping = Promise.all(rivals.map((one) => one.stop()));
-  const rivalsStopped = await settled(stopping, callBoundMs);
-  const retried = await retries.stop();
+  const rivalsStopped = await settled(Promise.all(rivals.map((stop) => stop())), callBoundMs);
+  const retried = await retries?.();
   const lastOrphanAt = observer.lastOrphanAt(attribution);
   return {
-    library: library.name,
     client: client.name,
     fault: fault.name,
+    /** Whether the command that the fault waits for came by at all. */
     struck: fixture.struck,
     outcome: outcomeOf(answer),
+    /** Why not, in the library's words. */
     cause: causeOf(answer),
+    /** Until the caller knew. */
     answeredMs,
     ...end,
+    /** How long in sum the key held an owner id of the caller after its attempt was over. */
     orphanMs: observer.orphanMs(attribution),
+    /** The same for the rivals, whose connection is healthy as long as the server is. */
     rivalOrphanMs: observer.rivalOrphanMs(attribution),
+    /** How long after its end the attempt's owner id was last seen at the key; 0 if never. */
     freedAfterMs: lastOrphanAt === undefined ? 0 : lastOrphanAt - callEndedAt,
+    /** How often two callers held at once. */
     overlaps: overlapping(ledger.holdings).length,
+    /** How often a rival got the lock after the caller's attempt was over. */
     rivalHolds: ledger.holdings.filter(
       ({ holder, from }) => holder !== "caller" && from >= callEndedAt,
     ).length,
+    /** What a retry of the same submission met, for a library that keeps answers. */
     once: retried && onceOf(retried, { observer, ledger, callEndedAt, fault }),
+    /** Calls that had not settled at the end of the cell. */
     unsettled: [
       ...(retried?.pending ? ["a retry"] : []),
       ...(answer.kind === "pending" ? ["acquire"] : []),
       ...(end.release === "never" ? ["release"] : []),
       ...(rivalsStopped.kind === "pending" ? ["a rival's call"] : []),
     ],
+    /** How late the machine itself was at worst: what was measured is no better than that. */
     labLateMs: pulse.worstMs,
   };
-}
-
-function startRivals({ rival, user }: Fixture, { on }: Fault, ledger: Ledger): Rival[] {
-  const holdMs = on === "release" || on === "complete" ? longHoldMs : 0;
-  return [
-    startRival(rival, user, { who: "rival 1", holdMs, ledger }),
-    startRival(rival, user, { who: "rival 2", holdMs: 0, ledger }),
-  ];
 }
 
 /** What a caller does with its answer, and when its attempt is over. */
@@ -178,7 +147,7 @@ async function holdAndRelease(
     ledger,
     strike,
   }: { fault: Fault; user: string; ledger: Ledger; strike(on: Fault["on"]): Promise<void> },
-): Promise<Pick<CellResult, "release" | "releaseMs" | "toldLost"> & { callEndedAt: number }> {
+) {
   if (answer.kind !== "fulfilled" || answer.value.outcome !== "acquired") {
     const callEndedAt = performance.now();
     return { release: undefined, releaseMs: 0, toldLost: false, callEndedAt };
@@ -197,10 +166,17 @@ async function holdAndRelease(
   const releaseMs = performance.now() - callEndedAt;
   const words = { rejected: "error", pending: "never" } as const;
   const release = released.kind === "fulfilled" ? released.value : words[released.kind];
-  return { release, releaseMs, toldLost, callEndedAt };
+  return {
+    /** What the release came to, in the library's own word, and how long it took. */
+    release,
+    releaseMs,
+    /** The library told the holder that the lock is lost. */
+    toldLost,
+    callEndedAt,
+  };
 }
 
-function outcomeOf(answer: Settled<Answer>): CellResult["outcome"] {
+function outcomeOf(answer: Settled<Answer>): Answer["outcome"] | "error" | "never" {
   if (answer.kind === "pending") return "never";
   return answer.kind === "rejected" ? "error" : answer.value.outcome;
 }
@@ -225,37 +201,29 @@ async function work(hold: Hold, ms: number, onLost: () => void): Promise<boolean
   return lost;
 }
 
-/** What a cell showed of one submission that came again and again. */
-interface Once {
-  /** How often a retry got the lock while the answer was to be kept. */
-  readonly secondRuns: number;
-  readonly wrongAnswers: number;
-  /** From the complete to the first retry that was given the answer; ∞ if none was. */
-  readonly replayedAfterMs: number;
-  /** How often neither the caller's lock nor a record was there. */
-  readonly gaps: number;
-  readonly isRecordedAtEnd: boolean;
-}
-
 /** A record may expire so much earlier by our clock: its time counts from when Redis was last heard. */
 const expirySlackMs = 200;
 
+/** What a cell showed of one submission that came again and again. */
 function onceOf(
-  { ranAt, replayedAt = Number.POSITIVE_INFINITY, wrongAnswers }: Retries,
+  { ranAt, replayedAt, wrongAnswers }: Retries,
   {
     observer,
     ledger,
     callEndedAt,
     fault,
   }: { observer: Observer; ledger: Ledger; callEndedAt: number; fault: Fault },
-): Once {
+) {
   // By the end of the acquire at the latest the store's time was known; the expiry counts from it.
   const keptUntil = callEndedAt + (fault.retainMs ?? longRetainMs) - expirySlackMs;
   const ownerId = ledger.holdings.find(({ holder }) => holder === "caller")?.ownerId ?? "";
   return {
+    /** How often a retry got the lock while the answer was to be kept. */
     secondRuns: ranAt.filter((at) => at < keptUntil).length,
     wrongAnswers,
-    replayedAfterMs: replayedAt - callEndedAt,
+    /** From the complete to the first retry that was given the answer; ∞ if none was. */
+    replayedAfterMs: (replayedAt ?? Number.POSITIVE_INFINITY) - callEndedAt,
+    /** How often neither the caller's lock nor a record was there. */
     gaps: observer.gaps(ownerId, keptUntil),
     isRecordedAtEnd: observer.isRecordedNow,
   };
@@ -263,44 +231,63 @@ function onceOf(
 
 const everyMs = 20;
 
-interface Rival {
-  stop(): Promise<void>;
+/** Does something again and again. @returns stops it, and resolves when the last time is over */
+function again(what: () => Promise<void>): () => Promise<void> {
+  let stopped = false;
+  const run = async () => {
+    while (!stopped) {
+      await what();
+      await sleep(everyMs);
+    }
+  };
+  const running = run();
+  return () => {
+    stopped = true;
+    return running;
+  };
 }
 
 /**
  * Another request of the same user on a healthy connection: tries all the time, and holds for
  * `holdMs` when it gets the lock. A short hold proves an overlap as well as a long one, and leaves
- * the key free for whatever lands late; a long one can be deleted by somebody else's late release.
+ * the key free for whatever lands late; a long one can be deleted by another's late release.
  */
-function startRival(
-  contender: Contender,
-  user: string,
-  { who, holdMs, ledger }: { who: string; holdMs: number; ledger: Ledger },
-): Rival {
-  let stopped = false;
-  const run = async (): Promise<void> => {
-    while (!stopped) {
-      const answer = await settled(contender.acquire(user), callBoundMs);
-      if (answer.kind === "fulfilled" && answer.value.outcome === "acquired") {
-        const { hold } = answer.value;
-        const holding = ledger.begin({
-          holder: who,
-          user,
-          ownerId: hold.ownerId,
-          from: performance.now(),
-        });
-        if (holdMs > 0) await sleep(holdMs);
-        ledger.end(holding, performance.now());
-        await settled(hold.release(), callBoundMs);
-      }
-      await sleep(everyMs);
-    }
-  };
-  const running = run();
-  return {
-    stop() {
-      stopped = true;
-      return running;
-    },
-  };
+function startRival({ rival, user }: Fixture, holder: string, holdMs: number, ledger: Ledger) {
+  return again(async () => {
+    const answer = await settled(rival.acquire(user), callBoundMs);
+    if (answer.kind !== "fulfilled" || answer.value.outcome !== "acquired") return;
+    const { hold } = answer.value;
+    const { ownerId } = hold;
+    const holding = ledger.begin({ holder, user, ownerId, from: performance.now() });
+    if (holdMs > 0) await sleep(holdMs);
+    ledger.end(holding, performance.now());
+    await settled(hold.release(), callBoundMs);
+  });
+}
+
+/** What became of the retries of one submission. */
+interface Retries {
+  /** When one got the lock. */
+  readonly ranAt: number[];
+  /** When one was given the answer for the first time. */
+  replayedAt?: number;
+  wrongAnswers: number;
+  /** One had not settled at the end. */
+  pending: boolean;
+}
+
+/** Submits the same again and again on a healthy connection, until it is stopped. */
+function startRetries({ retry }: Contender, user: string) {
+  if (retry === undefined) return undefined;
+  const seen: Retries = { ranAt: [], wrongAnswers: 0, pending: false };
+  const stop = again(async () => {
+    if (seen.pending) return;
+    const end = await settled(retry(user), callBoundMs);
+    seen.pending = end.kind === "pending";
+    if (end.kind !== "fulfilled") return;
+    if (end.value === "ran") seen.ranAt.push(performance.now());
+    if (end.value === "replayed") seen.replayedAt ??= performance.now();
+    if (end.value === "another answer") seen.wrongAnswers++;
+  });
+  return () => stop().then(() => seen);
 }

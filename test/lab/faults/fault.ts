@@ -59,26 +59,42 @@ export interface Fault {
 export const send = (target: FaultTarget, name: string, ...args: (string | number)[]) =>
   command(target.server.port, name, ...args);
 
+/** How a fault strikes. */
+export type Strike = Fault["strike"];
+
 /** Set before the command is sent, it strikes when the command comes by. */
 export const onTheWire =
-  (trap: (proxy: RedisProxy, isOurs: FaultTarget["isOurs"]) => Promise<void>) =>
-  (target: FaultTarget): void =>
+  (trap: (proxy: RedisProxy, isOurs: FaultTarget["isOurs"]) => Promise<void>): Strike =>
+  (target) =>
     target.whenStruck(trap(target.proxy, target.isOurs));
 
+export const replyLost = (options: { resetAfterMs: number; deaf?: boolean }): Strike =>
+  onTheWire((proxy, isOurs) => proxy.loseReplyOnce(isOurs, options));
+
+export const held = (options: { releaseAfterMs: number; resetClientAfterMs?: number }): Strike =>
+  onTheWire((proxy, isOurs) => proxy.holdRequestOnce(isOurs, options));
+
+export const replyLate = (releaseAfterMs: number): Strike =>
+  onTheWire((proxy, isOurs) => proxy.holdReplyOnce(isOurs, { releaseAfterMs }));
+
 /** Redis cannot be reached for so long; the caller comes `callAfterMs` into it. */
-export const unreachable = (ms: number, callAfterMs: number) => async (target: FaultTarget) => {
-  await target.proxy.refuse(true);
-  target.proxy.resetAll();
-  target.later(ms, () => target.proxy.refuse(false));
-  await sleep(callAfterMs);
-};
+export function unreachable(ms: number, callAfterMs: number): Strike {
+  return async (target) => {
+    await target.proxy.refuse(true);
+    target.proxy.resetAll();
+    target.later(ms, () => target.proxy.refuse(false));
+    await sleep(callAfterMs);
+  };
+}
 
 /** The server is stopped for so long; the caller comes `callAfterMs` into it. */
-export const paused = (ms: number, callAfterMs: number) => async (target: FaultTarget) => {
-  target.server.pause();
-  target.later(ms, () => target.server.resume());
-  await sleep(callAfterMs);
-};
+export function paused(ms: number, callAfterMs: number): Strike {
+  return async (target) => {
+    target.server.pause();
+    target.later(ms, () => target.server.resume());
+    await sleep(callAfterMs);
+  };
+}
 
 /** The server is at its maxmemory for `refusalMs`. */
 export async function fill(target: FaultTarget): Promise<void> {
@@ -99,27 +115,3 @@ export async function becomeReplica(
   await send(target, "REPLICAOF", ...noMaster);
   target.later(refusalMs, () => send(target, "REPLICAOF", "NO", "ONE"));
 }
-
-/** What can become of one command on its way; the connections that are opened later are healthy. */
-export const onTheWay: Pick<Fault, "name" | "what" | "strike">[] = [
-  {
-    name: "reply lost",
-    what: "applied, replies lost, reset after 1.5 s",
-    strike: onTheWire((proxy, isOurs) => proxy.loseReplyOnce(isOurs, { resetAfterMs: 1_500 })),
-  },
-  {
-    name: "reset after",
-    what: "applied, reset before the reply",
-    strike: onTheWire((proxy, isOurs) => proxy.loseReplyOnce(isOurs, { resetAfterMs: 0 })),
-  },
-  {
-    name: "reset before",
-    what: "reset before Redis sees it",
-    strike: onTheWire((proxy, isOurs) => proxy.resetBeforeOnce(isOurs)),
-  },
-  {
-    name: "held",
-    what: "held for 1 s on an open connection",
-    strike: onTheWire((proxy, isOurs) => proxy.holdRequestOnce(isOurs, { releaseAfterMs: 1_000 })),
-  },
-];

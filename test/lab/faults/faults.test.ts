@@ -3,8 +3,7 @@ import { sharedRedisPort } from "../../support/redis-server.ts";
 import { isSound, misses } from "./bounds.ts";
 import { type CellResult, runCell } from "./cell.ts";
 import { labClient } from "./clients.ts";
-import { completeFaults, libraryFor } from "./complete-faults.ts";
-import { faultNamed, faults } from "./faults.ts";
+import { allFaults, faultNamed, libraryFor } from "./faults.ts";
 import { setAndDel } from "./libraries.ts";
 import { recordUncaught, runCells } from "./run-cells.ts";
 
@@ -15,8 +14,6 @@ const clients = [
   "ioredis 6, no resend, no queue",
 ].map(labClient);
 const servers = () => ({ binary: inject("redisServerBinary"), sharedPort: sharedRedisPort() });
-
-const allFaults = [...faults, ...completeFaults];
 
 describe("P1 to P6 and P9: submit-lock under every fault", () => {
   let uncaught: ReturnType<typeof recordUncaught>;
@@ -64,9 +61,8 @@ describe("the lab itself", () => {
   });
 
   test("sees the gap where there is neither a lock nor a record", async () => {
-    const fault = completeFaults[0];
+    const fault = faultNamed("complete: reply lost");
     const client = labClient("ioredis 6, keyPrefix");
-    if (!fault) throw new Error("There is no fault on complete.");
     const once = libraryFor(fault);
     // The record of another submission is not the one that is looked for.
     const forgetful = { ...once, recordKeyOf: (user: string) => `no record of ${user}` };

@@ -5,20 +5,30 @@ import {
   becomeReplica,
   type Fault,
   fill,
-  onTheWay,
+  held,
   onTheWire,
   paused,
   refusalMs,
+  replyLate,
+  replyLost,
+  type Strike,
   send,
   unreachable,
 } from "./fault.ts";
+import { type Library, longRetainMs, submitLock, submitOnce } from "./libraries.ts";
 
-/** ioredis goes on in database 0 where its SELECT was refused. */
-const elsewhere: Pick<Fault, "ownServer" | "db" | "login" | "prepare" | "strike"> = {
-  ownServer: true,
-  db: 5,
+/** A user of the server who may do less for a while. */
+const asShop: Pick<Fault, "login" | "prepare"> = {
   login: { username: "shop", password: "shop" },
   prepare: (target) => send(target, "ACL", "SETUSER", "shop", "on", ">shop", "~*", "&*", "+@all"),
+};
+
+/** ioredis goes on in database 0 where its SELECT was refused. */
+const elsewhere = {
+  ownServer: true,
+  db: 5,
+  ...asShop,
+  watchMs: 3_000,
   async strike(target) {
     await send(target, "ACL", "SETUSER", "shop", "-select");
     const before = target.proxy.count("select");
@@ -28,7 +38,7 @@ const elsewhere: Pick<Fault, "ownServer" | "db" | "login" | "prepare" | "strike"
     await sleep(200);
     target.later(refusalMs, () => send(target, "ACL", "SETUSER", "shop", "+select"));
   },
-};
+} satisfies Partial<Fault>;
 
 /** The server says that it does not execute the acquire; a replica's refusal is waited for. */
 const refusals: (Omit<Fault, "on" | "expect" | "ownServer"> & Partial<Pick<Fault, "expect">>)[] = [
@@ -69,8 +79,7 @@ const refusals: (Omit<Fault, "on" | "expect" | "ownServer"> & Partial<Pick<Fault
     name: "F9 NOPERM",
     what: "the user may not write for 0.8 s",
     says: "NOPERM",
-    login: { username: "shop", password: "shop" },
-    prepare: (target) => send(target, "ACL", "SETUSER", "shop", "on", ">shop", "~*", "&*", "+@all"),
+    ...asShop,
     async strike(target) {
       const may = (...rules: string[]) => send(target, "ACL", "SETUSER", "shop", ...rules);
       await may("-@scripting", "-@write");
@@ -87,6 +96,9 @@ const refusals: (Omit<Fault, "on" | "expect" | "ownServer"> & Partial<Pick<Fault
   },
 ];
 
+/** Longer than the TTL, so that the lease lives on only if it was extended. */
+const extendedMs = 6_500;
+
 const wrongDatabase: Fault[] = [
   {
     name: "F10 acquire",
@@ -95,7 +107,6 @@ const wrongDatabase: Fault[] = [
     expect: "refused",
     says: "NOPERM",
     ...elsewhere,
-    watchMs: 3_000,
   },
   {
     name: "F10 extend",
@@ -103,84 +114,57 @@ const wrongDatabase: Fault[] = [
     on: "extend",
     expect: "released",
     ...elsewhere,
-    watchMs: 3_000,
-    // Longer than the TTL, so that the lease lives on only if it was extended.
-    holdMs: 6_500,
+    holdMs: extendedMs,
   },
 ];
 
 /** In which the caller gets the lock in time. */
-const deliveries: Pick<Fault, "name" | "what" | "strike" | "watchMs">[] = [
-  {
-    name: "F1a",
-    what: "applied, replies lost, later commands pass, reset after 1.5 s",
-    strike: onTheWire((proxy, isOurs) => proxy.loseReplyOnce(isOurs, { resetAfterMs: 1_500 })),
-    watchMs: 2_500,
-  },
-  {
-    name: "F1b",
-    what: "applied, connection dead both ways, reset after 1.5 s",
-    strike: onTheWire((proxy, isOurs) =>
-      proxy.loseReplyOnce(isOurs, { resetAfterMs: 1_500, deaf: true }),
-    ),
-    watchMs: 2_500,
-  },
-  {
-    name: "F2",
-    what: "applied, reset before the reply",
-    strike: onTheWire((proxy, isOurs) => proxy.loseReplyOnce(isOurs, { resetAfterMs: 0 })),
-    watchMs: 1_500,
-  },
-  {
-    name: "F3a",
-    what: "held for 1 s on an open connection",
-    strike: onTheWire((proxy, isOurs) => proxy.holdRequestOnce(isOurs, { releaseAfterMs: 1_000 })),
-    watchMs: 2_200,
-  },
-  {
-    name: "F3b",
-    what: "held for 1 s, the client's socket dies at 0.3 s, the held copy still lands",
-    strike: onTheWire((proxy, isOurs) =>
-      proxy.holdRequestOnce(isOurs, { releaseAfterMs: 1_000, resetClientAfterMs: 300 }),
-    ),
-    watchMs: 2_200,
-  },
-  {
-    name: "F3c",
-    what: "held for 1 s, the client's socket dies at 0.1 s, the held copy still lands",
-    strike: onTheWire((proxy, isOurs) =>
-      proxy.holdRequestOnce(isOurs, { releaseAfterMs: 1_000, resetClientAfterMs: 100 }),
-    ),
-    watchMs: 2_200,
-  },
-  {
-    name: "F3d",
-    what: "held for 0.7 s on an open connection, so that the held copy lands before its deadline",
-    strike: onTheWire((proxy, isOurs) => proxy.holdRequestOnce(isOurs, { releaseAfterMs: 700 })),
-    watchMs: 2_200,
-  },
-  {
-    name: "F3e",
-    what: "the same, and the client's socket dies at 0.1 s",
-    strike: onTheWire((proxy, isOurs) =>
-      proxy.holdRequestOnce(isOurs, { releaseAfterMs: 700, resetClientAfterMs: 100 }),
-    ),
-    watchMs: 2_200,
-  },
-  {
-    name: "F3f",
-    what: "held for 1.3 s, the client's socket dies at 0.1 s, the held copy lands after its deadline",
-    strike: onTheWire((proxy, isOurs) =>
-      proxy.holdRequestOnce(isOurs, { releaseAfterMs: 1_300, resetClientAfterMs: 100 }),
-    ),
-    watchMs: 2_500,
-  },
-  {
-    name: "F4",
-    what: "the reply comes after 6 s, later than the TTL",
-    strike: onTheWire((proxy, isOurs) => proxy.holdReplyOnce(isOurs, { releaseAfterMs: 6_000 })),
-    watchMs: 7_000,
-  },
+const deliveries: [name: string, what: string, watchMs: number, strike: Strike][] = [
+  [
+    "F1a",
+    "applied, replies lost, later commands pass, reset after 1.5 s",
+    2_500,
+    replyLost({ resetAfterMs: 1_500 }),
+  ],
+  [
+    "F1b",
+    "applied, connection dead both ways, reset after 1.5 s",
+    2_500,
+    replyLost({ resetAfterMs: 1_500, deaf: true }),
+  ],
+  ["F2", "applied, reset before the reply", 1_500, replyLost({ resetAfterMs: 0 })],
+  ["F3a", "held for 1 s on an open connection", 2_200, held({ releaseAfterMs: 1_000 })],
+  [
+    "F3b",
+    "held for 1 s, the client's socket dies at 0.3 s, the held copy still lands",
+    2_200,
+    held({ releaseAfterMs: 1_000, resetClientAfterMs: 300 }),
+  ],
+  [
+    "F3c",
+    "held for 1 s, the client's socket dies at 0.1 s, the held copy still lands",
+    2_200,
+    held({ releaseAfterMs: 1_000, resetClientAfterMs: 100 }),
+  ],
+  [
+    "F3d",
+    "held for 0.7 s on an open connection, so that the held copy lands before its deadline",
+    2_200,
+    held({ releaseAfterMs: 700 }),
+  ],
+  [
+    "F3e",
+    "the same, and the client's socket dies at 0.1 s",
+    2_200,
+    held({ releaseAfterMs: 700, resetClientAfterMs: 100 }),
+  ],
+  [
+    "F3f",
+    "held for 1.3 s, the client's socket dies at 0.1 s, the held copy lands after its deadline",
+    2_500,
+    held({ releaseAfterMs: 1_300, resetClientAfterMs: 100 }),
+  ],
+  ["F4", "the reply comes after 6 s, later than the TTL", 7_000, replyLate(6_000)],
 ];
 
 /** The first command on either connection reaches Redis when the caller has had its answer. */
@@ -246,37 +230,117 @@ const outages: Omit<Fault, "on">[] = [
   },
 ];
 
-export const faults: Fault[] = [
-  ...deliveries.map((fault): Fault => ({ ...fault, on: "acquire", expect: "acquired" })),
+/** What can become of one command on its way; the connections that are opened later are healthy. */
+const onTheWay: [name: string, what: string, strike: Strike][] = [
+  ["reply lost", "applied, replies lost, reset after 1.5 s", replyLost({ resetAfterMs: 1_500 })],
+  ["reset after", "applied, reset before the reply", replyLost({ resetAfterMs: 0 })],
+  [
+    "reset before",
+    "reset before Redis sees it",
+    onTheWire((proxy, isOurs) => proxy.resetBeforeOnce(isOurs)),
+  ],
+  ["held", "held for 1 s on an open connection", held({ releaseAfterMs: 1_000 })],
+];
+
+function onTheWayOf(on: Fault["on"], more: Pick<Fault, "expect" | "holdMs">): Fault[] {
+  return onTheWay.map(([name, what, strike]) => {
+    return { name: `${on}: ${name}`, what, on, strike, watchMs: 2_500, ...more };
+  });
+}
+
+/** Every fault on an acquire, a release and an extend. */
+export const faults: readonly Fault[] = [
+  ...deliveries.map(([name, what, watchMs, strike]): Fault => {
+    return { name, what, watchMs, strike, on: "acquire", expect: "acquired" };
+  }),
   ...outages.map((fault): Fault => ({ ...fault, on: "acquire" })),
   ...refusals.map(
     (fault): Fault => ({ expect: "refused", ...fault, on: "acquire", ownServer: true }),
   ),
   ...wrongDatabase,
-  ...onTheWay.map(
-    (fault): Fault => ({
-      ...fault,
-      name: `release: ${fault.name}`,
-      on: "release",
-      expect: "released",
-      watchMs: 2_500,
-    }),
-  ),
-  ...onTheWay.map(
-    (fault): Fault => ({
-      ...fault,
-      name: `extend: ${fault.name}`,
-      on: "extend",
-      expect: "released",
-      watchMs: 2_500,
-      // Longer than the TTL, so that the lease lives on only if it was extended.
-      holdMs: 6_500,
-    }),
-  ),
+  ...onTheWayOf("release", { expect: "released" }),
+  ...onTheWayOf("extend", { expect: "released", holdMs: extendedMs }),
 ];
 
+/** The shortest `retainMs` that a lock with the default times allows. */
+const shortRetainMs = 2_000;
+
+const atTheEnd: Omit<Fault, "on" | "expect" | "watchMs">[] = [
+  {
+    name: "late copy",
+    what: "held for 1 s, the client's socket dies at 0.1 s, the held copy still lands",
+    strike: held({ releaseAfterMs: 1_000, resetClientAfterMs: 100 }),
+  },
+  {
+    name: "full Redis",
+    what: "the server is at its maxmemory for 0.8 s",
+    ownServer: true,
+    strike: fill,
+  },
+  {
+    name: "READONLY",
+    what: "the server is a replica for 0.8 s",
+    ownServer: true,
+    awayMs: refusalMs,
+    strike: (target) => becomeReplica(target, "yes"),
+  },
+  {
+    name: "Redis away",
+    what: "Redis unreachable for 1 s",
+    awayMs: 1_000,
+    strike: unreachable(1_000, 0),
+  },
+  {
+    name: "Redis paused",
+    what: "server paused for 1 s",
+    ownServer: true,
+    awayMs: 1_000,
+    strike: paused(1_000, 0),
+  },
+];
+
+/** Those after which a copy of the acquire may land when the record is there. */
+const lateAcquires = faults.filter(({ name }) => ["F3b", "F3d", "F3f", "F4"].includes(name));
+
+/** Every fault on the command that records the answer of a submission and lets go of its lock. */
+export const completeFaults: readonly Fault[] = [
+  ...onTheWayOf("complete", { expect: "recorded" }),
+  {
+    name: "complete: reply late",
+    what: "the reply comes after 3 s",
+    on: "complete",
+    expect: "recorded",
+    strike: replyLate(3_000),
+    watchMs: 3_500,
+  },
+  {
+    name: "complete: copy after expiry",
+    what: "held, the client's socket dies at 0.1 s, and the held copy lands when the record has expired",
+    on: "complete",
+    expect: "recorded",
+    retainMs: shortRetainMs,
+    strike: held({ releaseAfterMs: shortRetainMs + 1_000, resetClientAfterMs: 100 }),
+    watchMs: shortRetainMs + 2_000,
+  },
+  ...atTheEnd.map(({ name, ...fault }): Fault => {
+    const [on, expect] = ["complete", "recorded"] as const;
+    return { ...fault, name: `complete: ${name}`, on, expect, watchMs: 2_500 };
+  }),
+  ...lateAcquires.map(({ name, what, ...fault }): Fault => {
+    return { ...fault, name: `complete: ${name}`, what: `of a submission: ${what}` };
+  }),
+];
+
+export const allFaults: readonly Fault[] = [...faults, ...completeFaults];
+
+/** What a fault of this lab is for: the lock, or the lock with the answer of a submission. */
+export function libraryFor(fault: Fault): Library {
+  if (!completeFaults.includes(fault)) return submitLock;
+  return submitOnce(fault.retainMs ?? longRetainMs);
+}
+
 export function faultNamed(name: string): Fault {
-  const found = faults.find((fault) => fault.name === name);
+  const found = allFaults.find((fault) => fault.name === name);
   if (!found) throw new Error(`There is no fault "${name}" in the fault lab.`);
   return found;
 }

@@ -7,72 +7,13 @@ import type { Fault, FaultTarget } from "./fault.ts";
 import { type Contender, callBoundMs, type Library, settled } from "./libraries.ts";
 import { Observer } from "./observer.ts";
 
-const everyMs = 20;
-
-/** What became of the retries of one submission. */
-export interface Retries {
-  /** When one got the lock. */
-  readonly ranAt: readonly number[];
-  /** When one was given the answer for the first time; `undefined` if none was. */
-  readonly replayedAt: number | undefined;
-  /** How many were given another answer. */
-  readonly wrongAnswers: number;
-  /** One had not settled at the end. */
-  readonly pending: boolean;
-}
-
-/** Submits the same again and again on a healthy connection, until it is told to stop. */
-export function startRetries(
-  { retry }: Contender,
-  user: string,
-): { stop(): Promise<Retries | undefined> } {
-  if (retry === undefined) return { stop: async () => undefined };
-  let stopped = false;
-  const run = async (): Promise<Retries> => {
-    const ranAt: number[] = [];
-    let replayedAt: number | undefined;
-    let wrongAnswers = 0;
-    let pending = false;
-    while (!stopped && !pending) {
-      const end = await settled(retry(user), callBoundMs);
-      pending = end.kind === "pending";
-      if (end.kind === "fulfilled") {
-        if (end.value === "ran") ranAt.push(performance.now());
-        if (end.value === "replayed") replayedAt ??= performance.now();
-        if (end.value === "another answer") wrongAnswers++;
-      }
-      await sleep(everyMs);
-    }
-    return { ranAt, replayedAt, wrongAnswers, pending };
-  };
-  const running = run();
-  return {
-    stop() {
-      stopped = true;
-      return running;
-    },
-  };
-}
-
 /** Everything that a cell needs, connected and warm. */
-export interface Fixture {
-  readonly user: string;
-  readonly target: FaultTarget;
-  readonly caller: Contender;
-  /** On a healthy connection of its own. */
-  readonly rival: Contender;
-  readonly observer: Observer;
-  /** Whether the command that the fault waits for came by. */
-  readonly struck: boolean;
-  /** Resolves when everything that the fault does later has been done. */
-  over(): Promise<unknown>;
-  close(): Promise<void>;
-}
+export type Fixture = Awaited<ReturnType<typeof openFixture>>;
 
 export async function openFixture(
   server: FaultTarget["server"],
   { library, client, fault }: { library: Library; client: LabClient; fault: Fault },
-): Promise<Fixture> {
+) {
   const closing: (() => unknown)[] = [];
   const close = async (): Promise<void> => {
     for (const end of closing.reverse()) await end();
@@ -122,11 +63,14 @@ export async function openFixture(
       user,
       target,
       caller,
+      /** On a healthy connection of its own. */
       rival,
       observer,
+      /** Whether the command that the fault waits for came by. */
       get struck() {
         return struck;
       },
+      /** Resolves when everything that the fault does later has been done. */
       over: () => Promise.all(pending),
       close,
     };

@@ -8,13 +8,12 @@ export const ttlMs = 5_000;
 
 /** A lock as the lab knows it. */
 export interface Library {
-  readonly name: string;
   /** The key in Redis, before a `keyPrefix` of the client. */
   keyOf(user: string): string;
   open(client: AnyRedis): Contender;
   /** Where the answer of a submission is kept, for a library that keeps answers. */
   recordKeyOf?(user: string, keyPrefix: string): string;
-  /** How rivals use it, where that differs: one try at a time, so that they try all the time. */
+  /** How rivals use it, where that differs. */
   openRival?(client: AnyRedis): Contender;
 }
 
@@ -30,14 +29,10 @@ export interface Contender {
 /** `ran`: it got the lock of a submission that had been answered, or was being processed. */
 type Retry = "ran" | "replayed" | "another answer" | "refused";
 
-/** `error`: the library does not say whether somebody else holds the lock or Redis was of no use. */
 export type Answer =
   | { readonly outcome: "acquired"; readonly hold: Hold }
-  | {
-      readonly outcome: "contended" | "unavailable" | "error";
-      /** What the caller is told about it, if anything. */
-      readonly cause?: string;
-    };
+  /** With the cause that the caller is told, if any. */
+  | { readonly outcome: "contended" | "unavailable"; readonly cause?: string };
 
 /** What the caller got. */
 export interface Hold {
@@ -76,97 +71,69 @@ export async function settled<Value>(
   return first;
 }
 
-/** Compare and delete. */
-export const deleteIfMine = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`;
+/** What many applications have: `SET NX EX`, and `DEL` when done. */
+export const setAndDel: Library = {
+  keyOf: (user) => `lock:${user}`,
+  open: (redis) => ({
+    async acquire(user) {
+      const ownerId = randomUUID();
+      const reply = await redis.set(`lock:${user}`, ownerId, "EX", ttlMs / 1_000, "NX");
+      if (reply !== "OK") return { outcome: "contended" };
+      const release = async () => ((await redis.del(`lock:${user}`)) === 1 ? "released" : "gone");
+      return { outcome: "acquired", hold: { ownerId, release } };
+    },
+    close: async () => {},
+  }),
+};
 
-function plain(
-  name: string,
-  release: (redis: AnyRedis, key: string, id: string) => unknown,
-): Library {
-  const keyOf = (user: string): string => `lock:${user}`;
+const keyOf = (user: string): string => `lock:submit:${user}`;
+const lockOn = (client: AnyRedis) => new SubmitLock({ store: new RedisStore(client), ttlMs });
+
+function contender(
+  lock: SubmitLock,
+  end: (lease: Lease) => Promise<string>,
+  submission?: { id: string; retainMs: number },
+): Contender {
   return {
-    name,
-    keyOf,
-    open: (redis) => ({
-      async acquire(user) {
-        const ownerId = randomUUID();
-        const key = keyOf(user);
-        const reply = await redis.set(key, ownerId, "EX", ttlMs / 1_000, "NX");
-        if (reply !== "OK") return { outcome: "contended" };
-        const hold = {
-          ownerId,
-          release: async () =>
-            Number(await release(redis, key, ownerId)) === 1 ? "released" : "gone",
-        };
-        return { outcome: "acquired", hold };
-      },
-      close: async () => {},
-    }),
+    async acquire(user) {
+      const attempt = await (submission ? lock.acquire(user, { submission }) : lock.acquire(user));
+      if (attempt.outcome === "unavailable") {
+        return { outcome: "unavailable", cause: attempt.cause.message };
+      }
+      if (attempt.outcome !== "acquired") return { outcome: "contended" };
+      const { lease } = attempt;
+      const { ownerId, signal } = lease;
+      return { outcome: "acquired", hold: { ownerId, signal, release: () => end(lease) } };
+    },
+    close: () => lock.close({ timeoutMs: 0 }),
   };
 }
 
-/** What many applications have: `SET NX EX`, and `DEL` when done. */
-export const setAndDel: Library = plain("SET NX EX + DEL", (redis, key) => redis.del(key));
-
 /** This package, with its default time bounds: 1 s for an attempt, 200 ms for a command. */
 export const submitLock: Library = {
-  name: "submit-lock",
-  keyOf: (user) => `lock:submit:${user}`,
-  open(client) {
-    const lock = new SubmitLock({ store: new RedisStore(client), ttlMs });
-    return {
-      async acquire(user) {
-        const attempt = await lock.acquire(user);
-        if (attempt.outcome === "contended") return { outcome: "contended" };
-        if (attempt.outcome === "unavailable") {
-          return { outcome: "unavailable", cause: attempt.cause.message };
-        }
-        const { lease } = attempt;
-        const { ownerId, signal } = lease;
-        return { outcome: "acquired", hold: { ownerId, signal, release: () => lease.release() } };
-      },
-      close: () => lock.close({ timeoutMs: 0 }),
-    };
-  },
+  keyOf,
+  open: (client) => contender(lockOn(client), (lease) => lease.release()),
 };
+
+/** `retainMs` of the submission, where a fault does not say otherwise: longer than every cell. */
+export const longRetainMs = 60_000;
 
 const id = "cart 7";
 const body = "order 7";
 const status = 201;
 
-const keyOf = (user: string): string => `lock:submit:${user}`;
-
 /** This package with the answer of a submission: the caller completes, rivals have other orders. */
 export function submitOnce(retainMs: number): Library {
   const submission = { id, retainMs };
   return {
-    name: "submit-lock, once",
     keyOf,
     recordKeyOf: (user, keyPrefix) => keyPrefix + recordKey(keyPrefix + keyOf(user), id),
-    open(client) {
-      const lock = new SubmitLock({ store: new RedisStore(client), ttlMs });
-      return {
-        async acquire(user) {
-          const attempt = await lock.acquire(user, { submission });
-          if (attempt.outcome === "acquired") {
-            const release = () => attempt.lease.complete({ status, body });
-            return { outcome: "acquired", hold: holdOf(attempt.lease, release) };
-          }
-          if (attempt.outcome !== "unavailable") return { outcome: "contended" };
-          return { outcome: "unavailable", cause: attempt.cause.message };
-        },
-        close: () => lock.close({ timeoutMs: 0 }),
-      };
-    },
+    open: (client) =>
+      contender(lockOn(client), (lease) => lease.complete({ status, body }), submission),
     openRival(client) {
-      const lock = new SubmitLock({ store: new RedisStore(client), ttlMs });
+      const lock = lockOn(client);
       return {
-        async acquire(user) {
-          const attempt = await lock.acquire(user);
-          if (attempt.outcome !== "acquired") return { outcome: attempt.outcome };
-          const release = () => attempt.lease.release();
-          return { outcome: "acquired", hold: holdOf(attempt.lease, release) };
-        },
+        ...contender(lock, (lease) => lease.release()),
         async retry(user): Promise<Retry> {
           const attempt = await lock.acquire(user, { submission });
           if (attempt.outcome === "acquired") {
@@ -179,12 +146,7 @@ export function submitOnce(retainMs: number): Library {
             answer.status === status && Buffer.from(answer.body ?? "").equals(Buffer.from(body));
           return isIt ? "replayed" : "another answer";
         },
-        close: () => lock.close({ timeoutMs: 0 }),
       };
     },
   };
-}
-
-function holdOf({ ownerId, signal }: Lease, release: () => Promise<string>) {
-  return { ownerId, signal, release };
 }

@@ -1,24 +1,20 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { serverBinary, serverVersion } from "../../support/server-binary.ts";
 import { startServer } from "../../support/server-process.ts";
+import { chosen, rowOf } from "../laboratory.ts";
 import { isSound, misses } from "./bounds.ts";
 import type { CellResult } from "./cell.ts";
 import { labClients } from "./clients.ts";
-import { completeFaults, libraryFor } from "./complete-faults.ts";
-import type { Fault } from "./fault.ts";
-import { faults } from "./faults.ts";
+import { allFaults, faultNamed, libraryFor } from "./faults.ts";
 import { recordUncaught, runCells } from "./run-cells.ts";
 
 /**
  * `npm run lab -- faults`: every fault with every client, each cell against its bound. Words on the command
  * line choose among faults and clients: `npm run lab -- faults F2 "ioredis 5"`.
  */
-const words = process.argv.slice(2);
 const atOnce = Number(process.env["FAULTS_AT_ONCE"] ?? 10);
 
-const allFaults = [...faults, ...completeFaults];
-const chosenFaults = allFaults.filter(({ name }) => isChosen(name, allFaults));
-const chosenClients = labClients.filter(({ name }) => isChosen(name, labClients));
+const [chosenFaults, chosenClients] = [chosen(allFaults), chosen(labClients)];
 const cells = chosenFaults.flatMap((fault) =>
   chosenClients.map((client) => ({ library: libraryFor(fault), client, fault })),
 );
@@ -42,14 +38,15 @@ eventLoop.disable();
 await server.stop();
 
 for (const fault of chosenFaults) {
+  const ofFault = results.filter((one) => one.fault === fault.name);
   console.log(`\n${fault.name}: ${fault.what}`);
-  for (const result of results.filter((one) => one.fault === fault.name)) {
-    console.log(`  ${line(result)}`);
-    for (const miss of misses(fault, result)) console.log(`    MISSED: ${miss}`);
+  console.table(ofFault.map(({ fault: _, once, ...cell }) => rowOf({ ...cell, ...once })));
+  for (const result of ofFault) {
+    for (const miss of misses(fault, result)) console.log(`  MISSED: ${result.client}: ${miss}`);
   }
 }
 
-const missed = results.filter((result) => misses(faultOf(result), result).length > 0);
+const missed = results.filter((result) => misses(faultNamed(result.fault), result).length > 0);
 const rejections = uncaught.take();
 uncaught.stop();
 console.log(`\nSummary, the worst of each fault over ${chosenClients.length} clients:`);
@@ -64,35 +61,8 @@ console.log(
 );
 process.exitCode = missed.length + failures.length + rejections.length === 0 ? 0 : 1;
 
-function faultOf({ fault }: CellResult): Fault {
-  const found = allFaults.find(({ name }) => name === fault);
-  if (!found) throw new Error(`There is no fault "${fault}" in the fault lab.`);
-  return found;
-}
-
-/** A word chooses by the beginning or a part of a name; a table that no word speaks of is whole. */
-function isChosen(name: string, table: readonly { name: string }[]): boolean {
-  const about = words.filter((word) => table.some((row) => row.name.includes(word)));
-  return about.length === 0 || about.some((word) => name.includes(word));
-}
-
 function ms(value: number): string {
   return `${value.toFixed(0)} ms`;
-}
-
-function line(result: CellResult): string {
-  const caller = `${result.outcome} ${(result.answeredMs / 1_000).toFixed(3)} s`;
-  const release = result.release === undefined ? "" : `, ${result.release} ${ms(result.releaseMs)}`;
-  const lost = result.toldLost ? ", told lost" : "";
-  return [
-    result.client.padEnd(32),
-    (caller + release + lost).padEnd(44),
-    `orphan ${ms(result.orphanMs)}`.padEnd(16),
-    `free after ${(result.freedAfterMs / 1_000).toFixed(3)} s`.padEnd(22),
-    `overlaps ${result.overlaps}`,
-    ...(result.once ? [`replayed after ${ms(result.once.replayedAfterMs)}`] : []),
-    `lab late ${ms(result.labLateMs)}`,
-  ].join(" ");
 }
 
 function worst(fault: string) {

@@ -12,9 +12,8 @@ import { type RedisProxy, startProxy } from "../../support/proxy.ts";
 import { Pulse } from "../../support/pulse.ts";
 import { sharedRedisPort } from "../../support/redis-server.ts";
 import { until } from "../../support/until.ts";
-import { completeFaults } from "./complete-faults.ts";
 import type { Fault } from "./fault.ts";
-import { faults } from "./faults.ts";
+import { completeFaults, faults } from "./faults.ts";
 
 const releaseFaults = faults.filter(({ on }) => on === "release");
 /** Those on the way of one command; the others need a server of their own, or take Redis away. */

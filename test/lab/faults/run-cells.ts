@@ -1,18 +1,5 @@
 import { type Cell, type CellResult, runCell, type Servers } from "./cell.ts";
 
-/** A cell that could not be run is a fault of the lab, and no result. */
-interface CellFailure {
-  readonly cell: Cell;
-  readonly error: unknown;
-}
-
-interface Run {
-  readonly results: CellResult[];
-  readonly failures: CellFailure[];
-  /** How many cells were measured again because of what `isSound` said. */
-  readonly again: number;
-}
-
 interface RunOptions {
   readonly atOnce: number;
   readonly done?: (result: CellResult) => void;
@@ -28,9 +15,10 @@ export async function runCells(
   servers: Servers,
   cells: readonly Cell[],
   { atOnce, done = () => {}, isSound = () => true }: RunOptions,
-): Promise<Run> {
+) {
   const results = new Map<Cell, CellResult>();
-  const failures: CellFailure[] = [];
+  /** A cell that could not be run is a fault of the lab, and no result. */
+  const failures: { cell: Cell; error: unknown }[] = [];
   const measure = async (cell: Cell): Promise<void> => {
     await runCell(servers, cell).then(
       (result) => {
@@ -43,6 +31,7 @@ export async function runCells(
   const measureAll = async (queue: Cell[]): Promise<void> => {
     for (let cell = queue.shift(); cell !== undefined; cell = queue.shift()) await measure(cell);
   };
+  /** How many cells were measured again because of what `isSound` said. */
   let again = 0;
   let todo = [...cells];
   for (let round = 0; todo.length > 0; round++) {

@@ -2,6 +2,7 @@ import { writeFileSync } from "node:fs";
 import { cpus } from "node:os";
 import { serverBinary, serverVersion } from "../../support/server-binary.ts";
 import { startServer } from "../../support/server-process.ts";
+import { chosen } from "../laboratory.ts";
 import {
   type Block,
   type Fault,
@@ -11,91 +12,6 @@ import {
   type SurplusOrder,
   shopLocks,
 } from "../shop/incident.ts";
-
-export interface Frame {
-  readonly width: number;
-  readonly height: number;
-  readonly title: string;
-  /** Colours of the series: on a light page, and on a dark one. */
-  readonly colours: readonly (readonly [light: string, dark: string])[];
-  /** Where the title begins. */
-  readonly left?: number;
-  /** Rules for marks of this picture alone. */
-  readonly style?: string;
-}
-
-/** A picture that can be read on a light page and on a dark one. */
-export function svg(frame: Frame, body: readonly string[]): string {
-  const { width, height, title, colours, left = 16, style = "" } = frame;
-  const series = (theme: 0 | 1): string =>
-    colours
-      .flatMap(({ [theme]: colour }, at) => [
-        `.fill-${at} { fill: ${colour}; }`,
-        `.stroke-${at} { stroke: ${colour}; }`,
-      ])
-      .join("\n");
-  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" role="img" aria-label="${escaped(title)}">
-<style>
-text { font: 12px system-ui, sans-serif; fill: #1f2328; }
-.title { font-weight: 600; font-size: 14px; }
-.head { font-weight: 600; }
-.quiet { fill: #59636e; }
-.ours { font-weight: 600; }
-.grid { stroke: #d1d9e0; stroke-width: 1; }
-.one { stroke: #59636e; stroke-width: 1; stroke-dasharray: 3 3; }
-.range { stroke: #1f2328; stroke-width: 1; stroke-opacity: 0.55; }
-${series(0)}
-@media (prefers-color-scheme: dark) {
-text { fill: #f0f6fc; }
-.quiet { fill: #9198a1; }
-.grid { stroke: #3d444d; }
-.one { stroke: #9198a1; }
-.range { stroke: #f0f6fc; }
-${series(1)}
-}
-${style}</style>
-<text class="title" x="${left}" y="22">${escaped(title)}</text>
-${body.join("\n")}
-</svg>
-`;
-}
-
-export function text(
-  x: number,
-  y: number,
-  content: string,
-  options: { classes?: string; anchor?: "start" | "middle" | "end" } = {},
-): string {
-  const { classes = "", anchor = "start" } = options;
-  return `<text class="${classes}" x="${round(x)}" y="${round(y)}" text-anchor="${anchor}">${escaped(content)}</text>`;
-}
-
-export function bar(x: number, y: number, width: number, height: number, series: number): string {
-  return `<rect class="fill-${series}" x="${round(x)}" y="${round(y)}" width="${round(Math.max(0, width))}" height="${round(height)}" rx="2"/>`;
-}
-
-export function line(
-  classes: string,
-  [x1, y1]: readonly [number, number],
-  [x2, y2]: readonly [number, number],
-): string {
-  return `<line class="${classes}" x1="${round(x1)}" y1="${round(y1)}" x2="${round(x2)}" y2="${round(y2)}"/>`;
-}
-
-/** One line through all the points. */
-export function curve(classes: string, points: readonly (readonly [number, number])[]): string {
-  const path = points.map(([x, y]) => `${round(x)},${round(y)}`).join(" ");
-  return `<polyline class="${classes}" points="${path}"/>`;
-}
-
-/** A coordinate, to a tenth of a pixel. */
-export function round(value: number): number {
-  return Math.round(value * 10) / 10;
-}
-
-function escaped(text: string): string {
-  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll('"', "&quot;");
-}
 
 /** A block shorter than this is a customer who clicked again and ordered. */
 const noticeableMs = 2_000;
@@ -133,15 +49,6 @@ export function reasonOf(run: Replay): string {
     count(later.length, "click", "of an order that was finished, taken for a new one"),
   ].filter((part) => part !== undefined);
   return parts.length === 0 ? "nothing failed" : parts.join("; ");
-}
-
-/** How many users were blocked at each tenth of a second of the run. */
-function blockedOverTime(blocks: readonly Block[], lengthMs: number): number[] {
-  const steps = Math.ceil(lengthMs / 100);
-  return Array.from({ length: steps }, (_, step) => {
-    const atMs = step * 100;
-    return blocks.filter(({ fromMs, untilMs }) => fromMs <= atMs && atMs < untilMs).length;
-  });
 }
 
 function noticedIn(blocks: readonly Block[]): Block[] {
@@ -196,14 +103,9 @@ const settings = {
  * locks with one of them in their names run, and nothing is written.
  */
 export async function run(): Promise<void> {
-  const words = process.argv.slice(2);
-  const isChosen = (name: string) =>
-    words.length === 0 || words.some((word) => name.includes(word));
-  const locks = shopLocks.filter(isChosen);
-  if (locks.length === 0) throw new Error(`expected a part of one of: ${shopLocks.join("; ")}`);
   const binary = serverBinary();
   const runs: Run[] = [];
-  for (const name of locks) {
+  for (const { name } of chosen(shopLocks.map((name) => ({ name })))) {
     console.log(`${name} …`);
     // A server each: what one lock leaves behind must not block the next one's customers.
     const server = await startServer(binary);
@@ -213,27 +115,16 @@ export async function run(): Promise<void> {
     console.log(`  ${reasonOf(run)}`);
   }
   console.table(Object.fromEntries(runs.map(({ name, run }) => [name, figuresOf(run)])));
-  if (words.length > 0) return;
-  const files = { ...picturesOf(runs), "results.md": report(runs, `${serverVersion(binary)}`) };
+  if (runs.length < shopLocks.length) return;
+  const files = {
+    "incident.svg": blockedPicture(runs.filter((_, index) => [0, 1, 4, 6].includes(index))),
+    "orders.svg": surplusPicture(runs),
+    "results.md": report(runs, `${serverVersion(binary)}`),
+  };
   for (const [name, content] of Object.entries(files)) {
     writeFileSync(new URL(name, import.meta.url), content);
     console.log(`Written: test/lab/incident/${name}`);
   }
-}
-
-function picturesOf(runs: readonly Run[]): Record<string, string> {
-  const lines = runs
-    .filter((_, index) => [0, 1, 4, 6].includes(index))
-    .map(({ name, run }) => ({ name, blocked: blockedOverTime(run.blocks, run.lengthMs) }));
-  const bars = runs.map(({ name, run }) => {
-    const atOnce = run.surplus.filter((order) => order.isAtOnce).length;
-    return { name, atOnce, later: run.surplus.length - atOnce };
-  });
-  const blocked = "Users who cannot order, by the lock of the shop";
-  return {
-    "incident.svg": blockedPicture(lines, blocked, settings.seconds),
-    "orders.svg": surplusPicture(bars, "Orders too many, by the lock of the shop"),
-  };
 }
 
 function report(runs: readonly Run[], server: string): string {
@@ -261,17 +152,9 @@ ${runs.map(({ name, run }) => `- **${name}**: ${reasonOf(run)}.`).join("\n")}
 `;
 }
 
-/** One line of the picture: how many users were blocked, at each tenth of a second. */
-interface Line {
-  readonly name: string;
-  readonly blocked: readonly number[];
-}
+const [width, height] = [760, 360];
 
-const width = 760;
-const height = 360;
-const [left, right, top, bottom] = [56, 16, 84, 48];
-const perSecond = 10;
-
+/** Of the series: on a light page, and on a dark one. */
 const colours = [
   ["#cf222e", "#f85149"],
   ["#bf8700", "#d29922"],
@@ -279,100 +162,127 @@ const colours = [
   ["#0969da", "#4493f8"],
 ] as const;
 
-const style = `.line { fill: none; stroke-width: 2.5; stroke-linejoin: round; }
+/** A picture that can be read on a light page and on a dark one. */
+function svg(title: string, height: number, left: number, body: readonly string[]): string {
+  const series = (theme: 0 | 1) =>
+    colours.map(({ [theme]: colour }, at) => {
+      return `.fill-${at} { fill: ${colour}; } .stroke-${at} { stroke: ${colour}; }`;
+    });
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" role="img" aria-label="${title}">
+<style>
+text { font: 12px system-ui, sans-serif; fill: #1f2328; }
+.title { font-weight: 600; font-size: 14px; }
+.quiet { fill: #59636e; }
+.ours { font-weight: 600; }
+.grid { stroke: #d1d9e0; stroke-width: 1; }
+.one { stroke: #59636e; stroke-width: 1; stroke-dasharray: 3 3; }
+${series(0).join("\n")}
+@media (prefers-color-scheme: dark) {
+text { fill: #f0f6fc; }
+.quiet { fill: #9198a1; }
+.grid { stroke: #3d444d; }
+.one { stroke: #9198a1; }
+${series(1).join("\n")}
+}
+.line { fill: none; stroke-width: 2.5; stroke-linejoin: round; }
 .stroke-1 { stroke-dasharray: 7 4; }
 .stroke-3 { stroke-dasharray: 1 4; }
+</style>
+${text(left, 22, title, "title")}
+${body.join("\n")}
+</svg>
 `;
+}
 
-/**
- * A picture of blocked users over the run, that can be read on a light page and on a dark one.
- *
- * @param closesAt the second of the last new order; later ones are those of blocked users.
- */
-function blockedPicture(lines: readonly Line[], title: string, closesAt: number): string {
-  const seconds = Math.ceil(Math.max(...lines.map(({ blocked }) => blocked.length)) / perSecond);
-  const most = Math.max(1, ...lines.flatMap(({ blocked }) => blocked));
-  const step = tickStep(most);
+/** Coordinates are written to a tenth of a pixel. */
+function element(name: string, given: Readonly<Record<string, string | number>>, inner = "") {
+  const attributes = Object.entries(given).map(([key, value]) => {
+    return ` ${key}="${typeof value === "number" ? Math.round(value * 10) / 10 : value}"`;
+  });
+  return `<${name}${attributes.join("")}>${inner}</${name}>`;
+}
+
+function text(x: number, y: number, content: string, classes: string, anchor = "start"): string {
+  return element("text", { class: classes, x, y, "text-anchor": anchor }, content);
+}
+
+function bar(x: number, y: number, width: number, series: number, height = 16): string {
+  return element("rect", { class: `fill-${series}`, x, y, width, height, rx: "2" });
+}
+
+type Point = readonly [x: number, y: number];
+
+function line(classes: string, [x1, y1]: Point, [x2, y2]: Point): string {
+  return element("line", { class: classes, x1, y1, x2, y2 });
+}
+
+/** Blocked users over the run, counted ten times a second. */
+function blockedPicture(runs: readonly Run[]): string {
+  const [left, right, top, bottom] = [56, width - 16, 84, height - 48];
+  const lines = runs.map(({ run: { blocks, lengthMs } }) =>
+    Array.from({ length: Math.ceil(lengthMs / 100) }, (_, step) => {
+      return blocks.filter(({ fromMs, untilMs }) => fromMs <= step * 100 && step * 100 < untilMs);
+    }).map(({ length }) => length),
+  );
+  const seconds = Math.ceil(Math.max(...lines.map(({ length }) => length)) / 10);
+  const most = Math.max(1, ...lines.flat());
+  // About five ticks, at round numbers.
+  const step =
+    [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000].find((each) => most / each <= 5) ?? 2_000;
   const highest = Math.ceil(most / step) * step;
-  const x = (second: number): number => left + (second / seconds) * (width - left - right);
-  const y = (users: number): number =>
-    height - bottom - (users / highest) * (height - top - bottom);
-  const quiet = (at: [x: number, y: number], content: string, anchor: "start" | "middle" | "end") =>
-    text(...at, content, { classes: "quiet", anchor });
-
-  const rows = ticks(highest, step).flatMap((users) => [
-    line("grid", [left, y(users)], [width - right, y(users)]),
-    quiet([left - 8, y(users) + 4], `${users}`, "end"),
-  ]);
-  const columns = ticks(seconds, 10).map((second) =>
-    quiet([x(second), height - bottom + 18], `${second}`, "middle"),
-  );
-  const curves = lines.map(({ blocked }, at) =>
-    curve(
-      `line stroke-${at}`,
-      blocked.map((users, index) => [x(index / perSecond), y(users)] as const),
+  const x = (second: number) => left + (second / seconds) * (right - left);
+  const y = (users: number) => bottom - (users / highest) * (bottom - top);
+  const ticks = (end: number, step: number) =>
+    Array.from({ length: Math.floor(end / step) + 1 }, (_, index) => index * step);
+  // Later orders are those of blocked users.
+  const closed = x(settings.seconds);
+  const middle = (top + bottom) / 2;
+  return svg("Users who cannot order, by the lock of the shop", height, left, [
+    ...runs.flatMap(({ name }, at) => {
+      const [from, height] = [left + (at % 2) * 340, 44 + Math.floor(at / 2) * 20];
+      const mark = line(`line stroke-${at}`, [from, height], [from + 22, height]);
+      return [mark, text(from + 30, height + 4, name, "")];
+    }),
+    ...ticks(highest, step).flatMap((users) => [
+      line("grid", [left, y(users)], [right, y(users)]),
+      text(left - 8, y(users) + 4, `${users}`, "quiet", "end"),
+    ]),
+    line("one", [closed, top], [closed, bottom]),
+    text(closed + 6, top + 14, "no new customers", "quiet"),
+    ...ticks(seconds, 10).map((second) =>
+      text(x(second), bottom + 18, `${second}`, "quiet", "middle"),
     ),
-  );
-  const legend = lines.flatMap(({ name }, at) => {
-    const from = left + (at % 2) * 340;
-    const height = 44 + Math.floor(at / 2) * 20;
-    const mark = line(`line stroke-${at}`, [from, height], [from + 22, height]);
-    return [mark, text(from + 30, height + 4, name)];
-  });
-  const middle = (top + height - bottom) / 2;
-  const body = [
-    ...legend,
-    ...rows,
-    line("one", [x(closesAt), top], [x(closesAt), height - bottom]),
-    quiet([x(closesAt) + 6, top + 14], "no new customers", "start"),
-    ...columns,
-    quiet([(left + width - right) / 2, height - 8], "seconds since the shop opened", "middle"),
-    `<g transform="rotate(-90 14 ${middle})">${quiet([14, middle], "users who cannot order", "middle")}</g>`,
-    ...curves,
-  ];
-  return svg({ width, height, title, colours, left, style }, body);
+    text((left + right) / 2, height - 8, "seconds since the shop opened", "quiet", "middle"),
+    `<g transform="rotate(-90 14 ${middle})">${text(14, middle, "users who cannot order", "quiet", "middle")}</g>`,
+    ...lines.map((blocked, at) => {
+      const points = blocked.map((users, index) => {
+        return `${Math.round(10 * x(index / 10)) / 10},${Math.round(10 * y(users)) / 10}`;
+      });
+      return element("polyline", { class: `line stroke-${at}`, points: points.join(" ") });
+    }),
+  ]);
 }
 
-/** About five ticks, at round numbers. */
-function tickStep(most: number): number {
-  const steps = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000];
-  return steps.find((step) => most / step <= 5) ?? 2_000;
-}
-
-function ticks(end: number, step: number): number[] {
-  return Array.from({ length: Math.floor(end / step) + 1 }, (_, index) => index * step);
-}
-
-/** One lock: how many orders were placed that nobody had wished for. */
-interface Bar {
-  readonly name: string;
-  readonly atOnce: number;
-  readonly later: number;
-}
-
-const series = ["at the same time", "a moment later"] as const;
-
-/** A bar for each lock, the orders at the same time first. */
-function surplusPicture(bars: readonly Bar[], title: string): string {
+/** A bar for each lock: the orders that nobody had wished for, those at the same time first. */
+function surplusPicture(runs: readonly Run[]): string {
   const [left, right, row, top] = [290, 60, 24, 66];
-  const most = Math.max(1, ...bars.map(({ atOnce, later }) => atOnce + later));
-  const length = (orders: number): number => (orders / most) * (width - left - right);
-  const legend = series.flatMap((name, at) => {
+  const most = Math.max(1, ...runs.map(({ run }) => run.surplus.length));
+  const length = (orders: number) => (orders / most) * (width - left - right);
+  const legend = ["at the same time", "a moment later"].flatMap((name, at) => {
     const from = left + at * 160;
-    return [bar(from, 36, 14, 12, at), text(from + 20, 46, name, { classes: "quiet" })];
+    return [bar(from, 36, 14, at, 12), text(from + 20, 46, name, "quiet")];
   });
-  const rows = bars.flatMap(({ name, atOnce, later }, index) => {
+  const rows = runs.flatMap(({ name, run: { surplus } }, index) => {
     const y = top + index * row;
     const classes = name.startsWith("submit-lock") ? "ours" : "";
+    const atOnce = surplus.filter(({ isAtOnce }) => isAtOnce).length;
     return [
-      text(left - 8, y + 13, name, { classes, anchor: "end" }),
-      bar(left, y + 2, length(atOnce), row - 8, 0),
-      bar(left + length(atOnce), y + 2, length(later), row - 8, 1),
-      text(left + length(atOnce + later) + 8, y + 13, `${atOnce + later}`, { classes }),
+      text(left - 8, y + 13, name, classes, "end"),
+      bar(left, y + 2, length(atOnce), 0),
+      bar(left + length(atOnce), y + 2, length(surplus.length - atOnce), 1),
+      text(left + length(surplus.length) + 8, y + 13, `${surplus.length}`, classes),
     ];
   });
-  return svg({ width, height: top + bars.length * row + 8, title, colours: colours.slice(0, 2) }, [
-    ...legend,
-    ...rows,
-  ]);
+  const title = "Orders too many, by the lock of the shop";
+  return svg(title, top + runs.length * row + 8, 16, [...legend, ...rows]);
 }

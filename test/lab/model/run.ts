@@ -21,70 +21,65 @@ interface Switch {
   readonly constants: readonly string[];
 }
 
-const withSize =
-  (constants: readonly string[]) =>
-  (flag: string, what: string, violates: string): Switch => ({ flag, what, violates, constants });
-const one = withSize(ONE_OWNER);
-const recorded = withSize(RECORD);
-const freed = withSize(PERSON);
+/** Each safeguard by its switch, what it is, and the property that does not hold without it. */
+function switches(
+  constants: readonly string[],
+  table: Readonly<Record<string, readonly [what: string, violates: string]>>,
+): Switch[] {
+  return Object.entries(table).map(([flag, [what, violates]]) => {
+    return { flag, what, violates, constants };
+  });
+}
 
 const SAFEGUARDS: readonly Switch[] = [
-  one("NO_CONFIRM", "confirm with the same owner id", "no_self_contention"),
-  {
-    flag: "NO_FRESH_ID",
-    what: "a fresh owner id for each attempt",
-    violates: "no_foreign_delete",
-    // Somebody has to come back under the same id.
-    constants: TWO_OWNERS,
-  },
-  one("NO_DEADLINE", "deadline of a copy", "no_orphan"),
-  one("NO_WINDOW", "window before the deadline", "no_orphan"),
-  one("NO_EPOCH", "unclean answers do not close a copy", "no_orphan"),
-  one("NO_RETIRE", "retire", "no_orphan"),
-  one("NO_FINALITY", "finality by the server's clock", "no_orphan"),
-  one("NO_RETIRE_BOUND", "full length of a retire", "no_orphan"),
-  one("NO_COMPARE_IN_DELETE", "compare in delete", "no_foreign_delete"),
-  one("NO_COMPARE_IN_EXTEND", "compare in extend", "mutual_exclusion"),
-  one("NO_LIFE_FROM_FIRST_SEND", "life from before the first send", "mutual_exclusion"),
-  one("NO_EXTEND_FROM_SEND", "extend counts from its send", "mutual_exclusion"),
-  one("NO_NEVER_BACK", "an older extend takes nothing away", "no_needless_loss"),
-  one("NO_LOST_IS_LOST", "a doubtful lease that ran out is lost", "no_silent_loss"),
-  recorded("NO_LOOK", "an acquire looks for the record", "once"),
-  recorded("NO_LOOK_IN_CONFIRM", "a record beats one's own lock", "once"),
-  recorded("NO_RECORD_BEFORE_RELEASE", "in two steps: record, then release", "no_gap"),
-  recorded("NO_LOCK_KEPT", "the lock stays where the record is refused", "no_gap"),
-  recorded("NO_WAIT_FOR_COMPLETE", "retiring waits for the complete", "no_gap"),
-  recorded("NO_FIRST_WRITER", "the first writer of a record wins", "record_is_kept"),
-  recorded("NO_ABSOLUTE_EXPIRY", "the expiry is equal in every copy", "record_is_kept"),
-  recorded("NO_EXPIRY_FIRST", "too late is said before another's record", "no_false_alarm"),
-  recorded("NO_RECORD_WITHOUT_LOCK", "a record does not need the lock", "no_lost_answer"),
-  recorded("NO_RETIRE_OF_REPLAYED", "a retire after a replay", "no_orphan"),
-  {
-    flag: "NO_WHOLE_LIFE",
-    what: "a life that a clock has lengthened is cut to no less than its own",
-    violates: "mutual_exclusion",
-    constants: [...ONE_OWNER, "-DSTEP"],
-  },
-  {
-    flag: "NO_FIRST_DEADLINE",
-    what: "what a node has refused keeps its deadline",
-    violates: "no_orphan",
-    constants: [...ONE_OWNER, "-DNODES"],
-  },
-  {
-    flag: "NO_KEYLESS_CALL",
-    what: "a gathered call declares no key",
-    violates: "mutual_exclusion",
-    constants: [...ONE_OWNER, "-DNODES"],
-  },
-  freed("NO_TOMBSTONE", "free leaves a tombstone", "mutual_exclusion"),
-  freed("NO_KEPT_EXPIRY", "a tombstone keeps the expiry", "mutual_exclusion"),
-  freed("NO_COMPARE_IN_FREE", "compare in free", "no_foreign_free"),
+  ...switches(ONE_OWNER, {
+    NO_CONFIRM: ["confirm with the same owner id", "no_self_contention"],
+    NO_DEADLINE: ["deadline of a copy", "no_orphan"],
+    NO_WINDOW: ["window before the deadline", "no_orphan"],
+    NO_EPOCH: ["unclean answers do not close a copy", "no_orphan"],
+    NO_RETIRE: ["retire", "no_orphan"],
+    NO_FINALITY: ["finality by the server's clock", "no_orphan"],
+    NO_RETIRE_BOUND: ["full length of a retire", "no_orphan"],
+    NO_COMPARE_IN_DELETE: ["compare in delete", "no_foreign_delete"],
+    NO_COMPARE_IN_EXTEND: ["compare in extend", "mutual_exclusion"],
+    NO_LIFE_FROM_FIRST_SEND: ["life from before the first send", "mutual_exclusion"],
+    NO_EXTEND_FROM_SEND: ["extend counts from its send", "mutual_exclusion"],
+    NO_NEVER_BACK: ["an older extend takes nothing away", "no_needless_loss"],
+    NO_LOST_IS_LOST: ["a doubtful lease that ran out is lost", "no_silent_loss"],
+  }),
+  // Another caller has to come back under the same id.
+  ...switches(TWO_OWNERS, {
+    NO_FRESH_ID: ["a fresh owner id for each attempt", "no_foreign_delete"],
+  }),
+  ...switches(RECORD, {
+    NO_LOOK: ["an acquire looks for the record", "once"],
+    NO_LOOK_IN_CONFIRM: ["a record beats one's own lock", "once"],
+    NO_RECORD_BEFORE_RELEASE: ["in two steps: record, then release", "no_gap"],
+    NO_LOCK_KEPT: ["the lock stays where the record is refused", "no_gap"],
+    NO_WAIT_FOR_COMPLETE: ["retiring waits for the complete", "no_gap"],
+    NO_FIRST_WRITER: ["the first writer of a record wins", "record_is_kept"],
+    NO_ABSOLUTE_EXPIRY: ["the expiry is equal in every copy", "record_is_kept"],
+    NO_EXPIRY_FIRST: ["too late is said before another's record", "no_false_alarm"],
+    NO_RECORD_WITHOUT_LOCK: ["a record does not need the lock", "no_lost_answer"],
+    NO_RETIRE_OF_REPLAYED: ["a retire after a replay", "no_orphan"],
+  }),
+  ...switches([...ONE_OWNER, "-DSTEP"], {
+    NO_WHOLE_LIFE: ["a lengthened life is cut to no less than its own", "mutual_exclusion"],
+  }),
+  ...switches([...ONE_OWNER, "-DNODES"], {
+    NO_FIRST_DEADLINE: ["what a node has refused keeps its deadline", "no_orphan"],
+    NO_KEYLESS_CALL: ["a gathered call declares no key", "mutual_exclusion"],
+  }),
+  ...switches(PERSON, {
+    NO_TOMBSTONE: ["free leaves a tombstone", "mutual_exclusion"],
+    NO_KEPT_EXPIRY: ["a tombstone keeps the expiry", "mutual_exclusion"],
+    NO_COMPARE_IN_FREE: ["compare in free", "no_foreign_free"],
+  }),
 ];
 
-const LIMITS: readonly Switch[] = [
-  one("WITH_LONGER_DELAYS", "delay as long as the clock is wrong", "no_orphan"),
-];
+const LIMITS = switches(ONE_OWNER, {
+  WITH_LONGER_DELAYS: ["delay as long as the clock is wrong", "no_orphan"],
+});
 
 // The model is explored so: spin writes a verifier, a C compiler makes `pan` of it, and `pan` searches.
 const MODEL = "submit-lock.pml";
@@ -97,15 +92,6 @@ const MEMORY_MB = 4_000;
  * compiler would.
  */
 const SHORTEST = ["-O0", "-DBFS"];
-
-interface Exploration {
-  /** The property that does not hold, `undefined` when all of them do. */
-  readonly violated: string | undefined;
-  readonly depth: number;
-  readonly states: number;
-  readonly seconds: number;
-  readonly megabytes: number;
-}
 
 /** Those of the programs that are not there. */
 function missingPrograms(): string[] {
@@ -127,11 +113,7 @@ function openFolder(): string {
   return folder;
 }
 
-function explore(
-  macros: readonly string[],
-  compilerFlags: readonly string[],
-  folder: string,
-): Exploration {
+function explore(macros: readonly string[], compilerFlags: readonly string[], folder: string) {
   run("spin", ["-a", ...macros, MODEL], folder);
   // NOREDUCE: every step is about shared variables, so the partial order reduction finds nothing.
   const flags = ["-w", "-DSAFETY", "-DNOREDUCE", `-DMEMLIM=${MEMORY_MB}`];
@@ -148,7 +130,9 @@ function explore(
     throw new Error(`pan ${macros.join(" ")} did not finish its search:\n${output}`);
   }
   return {
-    violated,
+    /** The property that does not hold; all of them do otherwise. */
+    violated: violated ?? "errors: 0",
+    isViolated: violated !== undefined,
     depth: numberIn(output, /depth reached (\d+)/) ?? 0,
     states: numberIn(output, /(\S+) states, stored/) ?? 0,
     seconds,
@@ -223,9 +207,9 @@ function checkAll(folder: string): number {
         ]),
   ].map(({ what, constants }) => {
     const found = explore(constants, ["-O2"], folder);
-    asExpected &&= found.violated === undefined;
-    const { states, seconds, megabytes } = found;
-    return { what, result: resultOf(found), states, seconds, megabytes };
+    asExpected &&= !found.isViolated;
+    const { violated: result, states, seconds, megabytes } = found;
+    return { what, result, states, seconds, megabytes };
   });
   console.table(whole);
 
@@ -238,9 +222,9 @@ function checkAll(folder: string): number {
       const macros = [...constants, `-D${flag}`];
       const found = explore(macros, SHORTEST, folder);
       asExpected &&= found.violated === violates;
-      const events = found.violated === undefined ? 0 : story(macros, folder).length;
-      const { depth, seconds } = found;
-      return { flag, what, violated: resultOf(found), depth, events, seconds };
+      const events = found.isViolated ? story(macros, folder).length : 0;
+      const { violated, depth, seconds } = found;
+      return { flag, what, violated, depth, events, seconds };
     });
     console.table(rows);
   }
@@ -263,12 +247,8 @@ function tell(flags: readonly string[], folder: string): number {
     }
     const macros = [...known.constants, `-D${flag}`];
     const found = explore(macros, SHORTEST, folder);
-    console.log(`\n${flag} (${known.what}): ${resultOf(found)}`);
-    if (found.violated !== undefined) console.log(story(macros, folder).join("\n"));
+    console.log(`\n${flag} (${known.what}): ${found.violated}`);
+    if (found.isViolated) console.log(story(macros, folder).join("\n"));
   }
   return 0;
-}
-
-function resultOf({ violated }: Exploration): string {
-  return violated ?? "errors: 0";
 }

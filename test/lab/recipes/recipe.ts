@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { createServer, type Server, type ServerResponse } from "node:http";
+import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect } from "vitest";
 import { Program } from "../../support/child.ts";
@@ -15,9 +15,9 @@ export async function withShop(
   play: (shop: ShopProcess, bank: Bank) => Promise<void>,
   redisPort = sharedRedisPort(),
 ): Promise<void> {
-  const bank = await Bank.open();
+  const bank = await openBank();
   try {
-    const shop = await ShopProcess.start(command, bank, redisPort);
+    const shop = await startShop(command, bank, redisPort);
     try {
       await play(shop, bank);
     } finally {
@@ -109,45 +109,36 @@ export async function untilFree(shop: ShopProcess, user: string): Promise<void> 
 }
 
 /** What the recipes' shops pay at: it counts the charges, and answers none while it is held. */
-export class Bank {
-  charges = 0;
-  readonly #server: Server;
-  #waiting: ServerResponse[] | undefined;
-
-  private constructor() {
-    this.#server = createServer((_req, res) => {
-      this.charges += 1;
-      res.setHeader("Content-Type", "application/json");
-      if (this.#waiting === undefined) res.end(JSON.stringify({ charge: this.charges }));
-      else this.#waiting.push(res);
-    });
-  }
-
-  static async open(): Promise<Bank> {
-    const bank = new Bank();
-    bank.#server.listen(0, "127.0.0.1");
-    await once(bank.#server, "listening");
-    return bank;
-  }
-
-  get url(): string {
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
-  }
-
-  hold(): void {
-    this.#waiting ??= [];
-  }
-
-  release(): void {
-    for (const res of this.#waiting ?? []) res.end(JSON.stringify({ charge: this.charges }));
-    this.#waiting = undefined;
-  }
-
-  close(): void {
-    this.#server.close();
-    this.#server.closeAllConnections();
-  }
+async function openBank() {
+  let charges = 0;
+  let waiting: ServerResponse[] | undefined;
+  const answer = (res: ServerResponse) => res.end(JSON.stringify({ charge: charges }));
+  const server = createServer((_req, res) => {
+    charges += 1;
+    res.setHeader("Content-Type", "application/json");
+    if (waiting === undefined) answer(res);
+    else waiting.push(res);
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    get charges() {
+      return charges;
+    },
+    hold() {
+      waiting ??= [];
+    },
+    release() {
+      waiting?.forEach(answer);
+      waiting = undefined;
+    },
+    close() {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
 }
+export type Bank = Awaited<ReturnType<typeof openBank>>;
 
 /** Where to run what: a program and its arguments, in the folder of the project. */
 export interface Command {
@@ -160,58 +151,41 @@ export interface Command {
 /** Longer than any answer takes; a shop that lets a click through to a held bank gives none. */
 const answerWithinMs = 30_000;
 
-/** A shop of a recipe, in a process of its own. */
-export class ShopProcess {
-  readonly url: string;
-  readonly #child: Program;
-
-  private constructor(url: string, child: Program) {
-    this.url = url;
-    this.#child = child;
-  }
-
-  /** Resolves once it answers; rejects with what it printed if it ends or does not answer. */
-  static async start(
-    { program, args, folder }: Command,
-    bank: Bank,
-    redisPort: number,
-  ): Promise<ShopProcess> {
-    const port = await freePort();
-    const redisUrl = `redis://127.0.0.1:${redisPort}`;
-    const env = { REDIS_URL: redisUrl, PAYMENTS_URL: bank.url, PORT: `${port}` };
-    const filled = args.map((arg) => arg.replace("$PORT", `${port}`));
-    const child = new Program(program, filled, { cwd: folder, env: { ...process.env, ...env } });
-    const shop = new ShopProcess(`http://127.0.0.1:${port}`, child);
-    const answers = () =>
-      fetch(shop.url).then(
-        () => true,
-        () => false,
-      );
-    await child.until(answers, "to answer");
-    return shop;
-  }
-
-  /**
-   * Posts an order of the user, as the recipes' shops without forms take it. Rejects after 30 s
-   * without an answer.
-   */
-  order(user: string, { key, path = "/orders", signal }: OrderOptions = {}): Promise<Response> {
-    const headers = new Headers({ "x-user-id": user, "content-type": "application/json" });
-    if (key !== undefined) headers.set("idempotency-key", key);
-    const body = JSON.stringify({ cart: 7 });
-    const timeout = AbortSignal.timeout(answerWithinMs);
-    const either = signal === undefined ? timeout : AbortSignal.any([timeout, signal]);
-    return fetch(this.url + path, { method: "POST", headers, body, signal: either });
-  }
-
-  async stop(): Promise<void> {
-    this.#child.kill();
-    await this.#child.ended;
-  }
+/** A shop of a recipe, in a process of its own. Rejects with what it printed if it does not answer. */
+async function startShop({ program, args, folder }: Command, bank: Bank, redisPort: number) {
+  const port = `${await freePort()}`;
+  const redisUrl = `redis://127.0.0.1:${redisPort}`;
+  const env = { ...process.env, REDIS_URL: redisUrl, PAYMENTS_URL: bank.url, PORT: port };
+  const filled = args.map((arg) => arg.replace("$PORT", port));
+  const child = new Program(program, filled, { cwd: folder, env });
+  const url = `http://127.0.0.1:${port}`;
+  const answers = () =>
+    fetch(url).then(
+      () => true,
+      () => false,
+    );
+  await child.until(answers, "to answer");
+  return {
+    url,
+    /**
+     * Posts an order of the user, as the recipes' shops without forms take it. Rejects after 30 s
+     * without an answer.
+     */
+    order(
+      user: string,
+      { key, path = "/orders", signal }: { key?: string; path?: string; signal?: AbortSignal } = {},
+    ): Promise<Response> {
+      const headers = new Headers({ "x-user-id": user, "content-type": "application/json" });
+      if (key !== undefined) headers.set("idempotency-key", key);
+      const body = JSON.stringify({ cart: 7 });
+      const timeout = AbortSignal.timeout(answerWithinMs);
+      const either = signal === undefined ? timeout : AbortSignal.any([timeout, signal]);
+      return fetch(url + path, { method: "POST", headers, body, signal: either });
+    },
+    async stop() {
+      child.kill();
+      await child.ended;
+    },
+  };
 }
-
-export interface OrderOptions {
-  readonly key?: string;
-  readonly path?: string;
-  readonly signal?: AbortSignal;
-}
+export type ShopProcess = Awaited<ReturnType<typeof startShop>>;

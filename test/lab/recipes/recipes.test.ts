@@ -8,10 +8,11 @@ import { page } from "../../docs/page.ts";
 import { Consumers, ownVersions, type Project } from "../../package/consumer-project.ts";
 import { isAcquire } from "../../redis/fixture.ts";
 import { freshUser } from "../../support/ids.ts";
-import { startProxy } from "../../support/proxy.ts";
+import { type RedisProxy, startProxy } from "../../support/proxy.ts";
 import { sharedRedisPort } from "../../support/redis-server.ts";
 import { until } from "../../support/until.ts";
 import {
+  type Bank,
   type Command,
   clickTwice,
   expectHeldUntilDone,
@@ -192,15 +193,11 @@ describe("NestJS", () => {
   });
 
   describe("NestJS with the guard as its middleware", () => {
-    test("places one order of two clicks, and repeats its answer", async () => {
-      expect.hasAssertions();
-      await withShop(command, expectOneOrder);
-    });
+    test("places one order of two clicks, and repeats its answer", () =>
+      withShop(command, expectOneOrder));
 
-    test("keeps the lock after the client has left, until the handler is done", async () => {
-      expect.hasAssertions();
-      await withShop(command, expectHeldUntilDone);
-    });
+    test("keeps the lock after the client has left, until the handler is done", () =>
+      withShop(command, expectHeldUntilDone));
 
     test("releases the lock of a handler that throws", async () => {
       await withShop(command, async (shop) => {
@@ -282,20 +279,14 @@ describe("Next.js", () => {
     await writeFile(join(folder, "action.ts"), action);
   }
 
-  test("a route handler places one order of two clicks, and repeats its answer", async () => {
-    expect.hasAssertions();
-    await withShop(command, expectOneOrder);
-  });
+  test("a route handler places one order of two clicks, and repeats its answer", () =>
+    withShop(command, expectOneOrder));
 
-  test("a route handler keeps the lock after the client has left, until it is done", async () => {
-    expect.hasAssertions();
-    await withShop(command, expectHeldUntilDone);
-  });
+  test("a route handler keeps the lock after the client has left, until it is done", () =>
+    withShop(command, expectHeldUntilDone));
 
-  test("the stream of a route handler is over when its reader leaves", async () => {
-    expect.hasAssertions();
-    await withShop(command, expectHeldWhileRead);
-  });
+  test("the stream of a route handler is over when its reader leaves", () =>
+    withShop(command, expectHeldWhileRead));
 
   test("after() is given the release, and the record of an answer", async () => {
     await withShop(command, async (shop) => {
@@ -422,37 +413,27 @@ describe("runtimes", () => {
       command = { program: resolve(folder, row.program), args: row.args, folder };
     });
 
-    test("a shop places one order of two clicks", async () => {
-      expect.hasAssertions();
-      await withShop(command, expectOneOrder);
-    });
+    test("a shop places one order of two clicks", () => withShop(command, expectOneOrder));
 
-    test("a shop keeps the lock after the client has left, until the handler is done", async () => {
-      expect.hasAssertions();
-      await withShop(command, expectHeldUntilDone);
-    });
+    test("a shop keeps the lock after the client has left, until the handler is done", () =>
+      withShop(command, expectHeldUntilDone));
 
-    test.skipIf(row.shop === "Express")("a stream is over when its reader leaves", async () => {
-      expect.hasAssertions();
-      await withShop(command, expectHeldWhileRead);
-    });
+    test.skipIf(row.shop === "Express")("a stream is over when its reader leaves", () =>
+      withShop(command, expectHeldWhileRead),
+    );
 
-    test("an order goes through whose reply from Redis is lost, and leaves no lock", async () => {
-      const proxy = await startProxy(sharedRedisPort());
-      const play: Parameters<typeof withShop>[1] = async (shop, bank) => {
+    test("an order goes through whose reply from Redis is lost, and leaves no lock", () =>
+      behindProxy(async (proxy, shop, bank) => {
         const user = freshUser();
         const lost = proxy.loseReplyOnce(isAcquire);
         expect((await shop.order(user)).status).toBe(201);
         await lost;
         expect(bank.charges).toBe(1);
         await untilFree(shop, user);
-      };
-      await withShop(command, play, proxy.port).finally(() => proxy.stop());
-    });
+      }));
 
-    test("a Redis that is away is a 503, and an order when it is back", async () => {
-      const proxy = await startProxy(sharedRedisPort());
-      const play: Parameters<typeof withShop>[1] = async (shop, bank) => {
+    test("a Redis that is away is a 503, and an order when it is back", () =>
+      behindProxy(async (proxy, shop, bank) => {
         await proxy.refuse(true);
         proxy.resetAll();
         const user = freshUser();
@@ -463,8 +444,17 @@ describe("runtimes", () => {
         await proxy.refuse(false);
         const placed = async () => (await shop.order(user)).status === 201;
         await until(placed, { what: "an order", everyMs: 50 });
-      };
-      await withShop(command, play, proxy.port).finally(() => proxy.stop());
-    });
+      }));
+
+    async function behindProxy(
+      play: (proxy: RedisProxy, shop: ShopProcess, bank: Bank) => Promise<void>,
+    ): Promise<void> {
+      const proxy = await startProxy(sharedRedisPort());
+      try {
+        await withShop(command, (shop, bank) => play(proxy, shop, bank), proxy.port);
+      } finally {
+        await proxy.stop();
+      }
+    }
   });
 });

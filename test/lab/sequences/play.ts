@@ -27,25 +27,24 @@ export interface Sequence {
 export function sequences(hasSecondTabs: boolean): fc.Arbitrary<Sequence> {
   const tab = fc.nat({ max: 3 });
   const ms = fc.integer({ min: 5, max: 120 });
+  const ofTab = fc.record({
+    kind: fc.oneof(
+      { weight: 6, arbitrary: fc.constant("click" as const) },
+      { weight: 7, arbitrary: fc.constantFrom("double click", "duplicate", "reload") },
+    ),
+    tab,
+  });
+  const trouble = fc.constantFrom("offline", "offline", "kill", "redis away");
+  const fate = fc.record({
+    kind: fc.constant("fate" as const),
+    fate: fc.constantFrom(...fates),
+    count: fc.integer({ min: 1, max: 3 }),
+  });
   const event: fc.Arbitrary<Event> = fc.oneof(
-    { weight: 6, arbitrary: fc.record({ kind: fc.constant("click" as const), tab }) },
-    { weight: 2, arbitrary: fc.record({ kind: fc.constant("double click" as const), tab }) },
-    { weight: 3, arbitrary: fc.record({ kind: fc.constant("reload" as const), tab }) },
-    { weight: 2, arbitrary: fc.record({ kind: fc.constant("duplicate" as const), tab }) },
-    { weight: 2, arbitrary: fc.record({ kind: fc.constant("offline" as const), ms }) },
-    { weight: 1, arbitrary: fc.record({ kind: fc.constant("kill" as const), ms }) },
-    { weight: 1, arbitrary: fc.record({ kind: fc.constant("redis away" as const), ms }) },
-    {
-      weight: 4,
-      arbitrary: fc.record({
-        kind: fc.constant("fate" as const),
-        fate: fc.constantFrom(...fates),
-        count: fc.integer({ min: 1, max: 3 }),
-      }),
-    },
-    ...(hasSecondTabs
-      ? [{ weight: 2, arbitrary: fc.constant({ kind: "second tab" as const }) }]
-      : []),
+    { weight: 13, arbitrary: ofTab },
+    { weight: 4, arbitrary: fc.record({ kind: trouble, ms }) },
+    { weight: 4, arbitrary: fate },
+    { weight: hasSecondTabs ? 2 : 0, arbitrary: fc.constant({ kind: "second tab" as const }) },
   );
   const thenMs = fc.oneof(fc.constant(0), fc.integer({ min: 1, max: 60 }));
   const events = fc.array(

@@ -177,6 +177,7 @@ export class Shop {
   readonly #front = createServer((req, res) => void this.#forward(req, res));
   #setting!: ShopSetting;
   #server: ShopServer | undefined;
+  #restarting: Promise<void> | undefined;
   #isOffline = false;
   #fates: Fate[] = [];
   /** How many orders the proxy was sent. */
@@ -236,13 +237,22 @@ export class Shop {
   }
 
   async kill(): Promise<void> {
+    await this.#restarting;
     const server = this.#server;
     this.#server = undefined;
     await server?.kill();
   }
 
+  /** One server, also of two kills that are repaired at the same time. */
   async restart(): Promise<void> {
     if (this.#server !== undefined) return;
+    this.#restarting ??= this.#start().finally(() => {
+      this.#restarting = undefined;
+    });
+    await this.#restarting;
+  }
+
+  async #start(): Promise<void> {
     this.#server = await ShopServer.start(this.#redisPort, this.#orders, this.#setting);
     this.#setting = { ...this.#setting, declines: 0 };
   }

@@ -3,7 +3,7 @@ import { Cluster, Redis } from "ioredis";
 import { Cluster as Cluster5, Redis as Redis5 } from "ioredis5";
 import { createClient, createCluster } from "redis";
 import type { RedisClient } from "../../../src/index.ts";
-import type { ClientName } from "../client-name.ts";
+import type { ClientName } from "../laboratory.ts";
 import type { Target } from "./protocol.ts";
 
 /** A client of Redis, and how the application leaves. */
@@ -43,49 +43,36 @@ export function connect(target: Target, client: ClientName, commandTimeout?: num
 
 function connectIoredis(target: Target, client: ClientName, commandTimeout: number | undefined) {
   const isNew = client === "ioredis 6";
-  switch (target.kind) {
-    case "single": {
-      const bound = commandTimeout === undefined ? {} : { commandTimeout };
-      const options = { ...at(target.port), ...recommended, ...bound };
-      return isNew ? new Redis(options) : new Redis5(options);
-    }
-    case "sentinel": {
-      const options = {
-        ...recommended,
-        name: target.name,
-        sentinels: target.ports.map(at),
-        sentinelRetryStrategy: retryStrategy,
-      };
-      return isNew ? new Redis(options) : new Redis5(options);
-    }
-    case "cluster": {
-      const { retryStrategy: clusterRetryStrategy, ...redisOptions } = recommended;
-      const options = { redisOptions, clusterRetryStrategy };
-      const nodes = target.ports.map(at);
-      return isNew ? new Cluster(nodes, options) : new Cluster5(nodes, options);
-    }
+  if (target.kind === "cluster") {
+    const { retryStrategy: clusterRetryStrategy, ...redisOptions } = recommended;
+    const options = { redisOptions, clusterRetryStrategy };
+    const nodes = target.ports.map(at);
+    return isNew ? new Cluster(nodes, options) : new Cluster5(nodes, options);
   }
+  const where =
+    target.kind === "single"
+      ? at(target.port)
+      : {
+          name: target.name,
+          sentinels: target.ports.map(at),
+          sentinelRetryStrategy: retryStrategy,
+        };
+  const bound = commandTimeout === undefined ? {} : { commandTimeout };
+  const options = { ...recommended, ...where, ...bound };
+  return isNew ? new Redis(options) : new Redis5(options);
 }
 
 function connectNodeRedis(target: Target): Connected {
+  if (target.kind === "sentinel") throw new Error("The Sentinel client of node-redis is refused.");
   const { socket, ...options } = recommendedNodeRedis;
-  switch (target.kind) {
-    case "sentinel":
-      throw new Error("The Sentinel client of node-redis is refused.");
-    case "single": {
-      const redis = createClient({ ...options, socket: { ...socket, ...at(target.port) } });
-      redis.on("error", () => {});
-      void redis.connect().catch(() => {});
-      return { redis, quit: () => redis.close() };
-    }
-    case "cluster": {
-      const redis = createCluster({
-        rootNodes: target.ports.map((port) => ({ socket: at(port) })),
-        defaults: { ...options, socket },
-      });
-      redis.on("error", () => {});
-      void redis.connect().catch(() => {});
-      return { redis, quit: () => redis.close() };
-    }
-  }
+  const redis =
+    target.kind === "single"
+      ? createClient({ ...options, socket: { ...socket, ...at(target.port) } })
+      : createCluster({
+          rootNodes: target.ports.map((port) => ({ socket: at(port) })),
+          defaults: { ...options, socket },
+        });
+  (redis as EventEmitter).on("error", () => {});
+  void redis.connect().catch(() => {});
+  return { redis: redis as RedisClient, quit: async () => await redis.close() };
 }

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { AnyRedis } from "../../support/clients.ts";
-import { deleteIfMine, ttlMs } from "../faults/libraries.ts";
+import { ttlMs } from "../faults/libraries.ts";
 
 /** One try at the lock of a user: how to let go of it, or `undefined` where somebody else holds it. */
 type Try = (redis: AnyRedis, key: string) => Promise<(() => Promise<unknown>) | undefined>;
@@ -43,6 +43,9 @@ const byTimestamp: Try = async (redis, key) => {
   const before = await redis.getset(key, `${expiresAt}`);
   return before === null || Number(before) < Date.now() ? release : undefined;
 };
+
+/** Compare and delete. */
+const deleteIfMine = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`;
 
 const withOwner: Try = async (redis, key) => {
   const ownerId = randomUUID();

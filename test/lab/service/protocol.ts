@@ -1,5 +1,5 @@
 import type { LostReason, RedisStoreOptions, SubmitLockOptions } from "../../../src/index.ts";
-import type { ClientName } from "../client-name.ts";
+import type { ClientName } from "../laboratory.ts";
 
 /** How a service gets to Redis. */
 export type Target =

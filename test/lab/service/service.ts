@@ -1,40 +1,17 @@
 import { fileURLToPath } from "node:url";
-import { type HttpClient, openClient } from "../../http/http-client.ts";
+import { openClient } from "../../http/http-client.ts";
 import { Child } from "../../support/child.ts";
 import { compiled } from "../../support/compiled.ts";
 import { type Holding, Ledger } from "../ledger.ts";
 import { type FromService, now, type Settings, type ToService, type Vitals } from "./protocol.ts";
 
 /** A server process, seen from outside. */
-export interface Service {
-  readonly name: string;
-  readonly pid: number;
-  readonly port: number;
-  readonly client: HttpClient;
-  /** The times in which a handler ran and had not been told that its lease is lost. */
-  readonly holdings: readonly Holding[];
-  /** Rejections and exceptions that nobody caught. */
-  readonly uncaught: readonly string[];
-  readonly ended: boolean;
-  /** The code and signal it ended with. */
-  readonly exit: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
-  vitals(): Promise<Vitals>;
-  /** Forgets the holdings that are over. */
-  forget(): void;
-  /** SIGTERM: it drains. */
-  terminate(): void;
-  /** SIGSTOP. */
-  pause(): void;
-  /** SIGCONT. */
-  resume(): void;
-  /** SIGKILL. */
-  kill(): Promise<void>;
-}
+export type Service = Awaited<ReturnType<typeof startService>>;
 
 const script = new URL("./service-process.ts", import.meta.url);
 let compiling: Promise<string> | undefined;
 
-export async function startService(settings: Settings): Promise<Service> {
+export async function startService(settings: Settings) {
   compiling ??= compiled({ file: fileURLToPath(script) });
   const program = await compiling;
   const flags = ["--expose-gc"];
@@ -77,23 +54,23 @@ export async function startService(settings: Settings): Promise<Service> {
   const client = openClient(1, port);
   return {
     name,
-    pid: child.pid,
-    port,
     client,
-    get holdings() {
+    /** The times in which a handler ran and had not been told that its lease is lost. */
+    get holdings(): readonly Holding[] {
       return ledger.holdings;
     },
+    /** Rejections and exceptions that were not caught. */
     uncaught,
-    get ended() {
-      return child.hasEnded;
-    },
+    /** The code and signal it ended with. */
     exit: child.exit,
     vitals() {
       const vitals = new Promise<Vitals>((resolve) => asked.push(resolve));
       child.send({ ask: "vitals" });
       return vitals;
     },
+    /** Forgets the holdings that are over. */
     forget: () => ledger.forget(),
+    /** SIGTERM: it drains. */
     terminate: () => child.signal("SIGTERM"),
     pause: () => child.signal("SIGSTOP"),
     resume: () => child.signal("SIGCONT"),

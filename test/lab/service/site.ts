@@ -5,46 +5,30 @@ import { type RedisProxy, startProxy } from "../../support/proxy.ts";
 import { type RedisServer, startServer } from "../../support/server-process.ts";
 import { until } from "../../support/until.ts";
 import type { Random } from "../simulation/time/random.ts";
-import { now, type Target } from "./protocol.ts";
+import { now } from "./protocol.ts";
 
 /** The Redis under a soak: its servers, each behind a proxy. */
-export interface Site {
-  readonly target: Target;
-  readonly nodes: readonly SiteNode[];
-  readonly connectionsOfClient: ConnectionsOfClient;
-  /** Whether a server may be started anew, without anything. */
-  readonly mayRestart: boolean;
-  keys(): Promise<number>;
-  /** Through the proxies, to all its servers. */
-  connections(): Promise<number>;
-  /** Forgets what the proxies have seen. */
-  forget(): void;
-  stop(): Promise<void>;
-}
-
-/** What one client has open when it has talked to every server. */
-interface ConnectionsOfClient {
-  readonly atRest: number;
-  readonly most: number;
-}
+export type Site = Awaited<ReturnType<typeof startSingle | typeof startCluster>>;
 
 interface SiteNode {
   readonly server: RedisServer;
   readonly proxy: RedisProxy;
 }
 
-export async function startSingle(binary: string): Promise<Site> {
+export async function startSingle(binary: string) {
   const node = await behindProxy(await startServer(binary));
   return {
     ...siteOf([node]),
-    target: { kind: "single", port: node.proxy.port },
+    target: { kind: "single" as const, port: node.proxy.port },
+    /** What one client has open when it has talked to every server. */
     connectionsOfClient: { atRest: 1, most: 1 },
+    /** Whether a server may be started anew, without anything. */
     mayRestart: true,
   };
 }
 
 /** Three masters, which give out the ports of their proxies for their own. */
-export async function startCluster(binary: string): Promise<Site> {
+export async function startCluster(binary: string) {
   // A pause is no failure here: nobody could take over.
   const servers = await startMasters(binary, 3, ["--cluster-node-timeout", "15000"]);
   const nodes = await Promise.all(servers.map(behindProxy));
@@ -68,7 +52,7 @@ export async function startCluster(binary: string): Promise<Site> {
   });
   return {
     ...siteOf(nodes),
-    target: { kind: "cluster", ports },
+    target: { kind: "cluster" as const, ports },
     // One for a moment, that asks who serves which slots.
     connectionsOfClient: { atRest: nodes.length, most: nodes.length + 1 },
     mayRestart: false,
@@ -85,7 +69,9 @@ function siteOf(nodes: readonly SiteNode[]) {
   return {
     nodes,
     keys: () => sum(async ({ server }) => Number(await command(server.port, "DBSIZE"))),
+    /** Through the proxies, to all its servers. */
     connections: () => sum(connectionsOf),
+    /** Forgets what the proxies have seen. */
     forget() {
       for (const { proxy } of nodes) (proxy.commands as string[][]).length = 0;
     },
@@ -109,86 +95,75 @@ export class Trouble {
   readonly restarts: { readonly from: number; readonly until: number }[] = [];
   readonly #site: Site;
   readonly #random: Random;
-  /** The node that has the next fault. */
-  #node: SiteNode;
 
   constructor(site: Site, random: Random) {
     this.#site = site;
     this.#random = random;
-    this.#node = random.pick(site.nodes);
-  }
-
-  get #proxy(): RedisProxy {
-    return this.#node.proxy;
-  }
-
-  get #server(): RedisServer {
-    return this.#node.server;
   }
 
   async goOnUntil(end: number): Promise<void> {
+    const { mayRestart, nodes } = this.#site;
+    const possible = Object.entries(this.#faults).filter(
+      ([name]) => name !== "restart" || mayRestart,
+    );
     while (now() < end) {
       await sleep(this.#random.between(100, 2_000));
-      this.#node = this.#random.pick(this.#site.nodes);
-      const [name, fault] = this.#random.pick(this.#possible);
+      const node = this.#random.pick(nodes);
+      const [name, fault] = this.#random.pick(possible);
       this.counts[name] = (this.counts[name] ?? 0) + 1;
-      await fault();
+      await fault(node);
     }
   }
 
-  get #possible(): [string, () => Promise<unknown>][] {
-    const { mayRestart } = this.#site;
-    return Object.entries(this.#faults).filter(([name]) => name !== "restart" || mayRestart);
-  }
-
-  readonly #faults: Record<string, () => Promise<unknown>> = {
-    reset: async () => this.#proxy.resetAll(),
-    "reply lost": () => this.#loseReply({}),
-    "reply lost, reset": () => this.#loseReply({ resetAfterMs: this.#random.between(0, 500) }),
-    "requests lost": async () => {
-      this.#proxy.swallowRequests(true);
+  readonly #faults: Record<string, (node: SiteNode) => Promise<unknown>> = {
+    reset: async ({ proxy }) => proxy.resetAll(),
+    "reply lost": ({ proxy }) => loseReply(proxy, {}),
+    "reply lost, reset": ({ proxy }) =>
+      loseReply(proxy, { resetAfterMs: this.#random.between(0, 500) }),
+    "requests lost": async ({ proxy }) => {
+      proxy.swallowRequests(true);
       await this.#aWhile();
-      this.#proxy.swallowRequests(false);
+      proxy.swallowRequests(false);
       // Otherwise the connections stay silent, and the client has to find out by itself.
-      if (this.#random.next() < 0.5) this.#proxy.resetAll();
+      if (this.#random.next() < 0.5) proxy.resetAll();
     },
-    "requests late": async () => {
-      this.#proxy.holdRequests();
+    "requests late": async ({ proxy }) => {
+      proxy.holdRequests();
       await this.#aWhile();
-      this.#proxy.releaseHeld();
+      proxy.releaseHeld();
     },
-    "replies late": async () => {
-      this.#proxy.holdReplies();
+    "replies late": async ({ proxy }) => {
+      proxy.holdReplies();
       await this.#aWhile();
-      this.#proxy.releaseHeld();
+      proxy.releaseHeld();
     },
-    refused: async () => {
-      await this.#proxy.refuse(true);
-      this.#proxy.resetAll();
+    refused: async ({ proxy }) => {
+      await proxy.refuse(true);
+      proxy.resetAll();
       await this.#aWhile();
-      await this.#proxy.refuse(false);
+      await proxy.refuse(false);
     },
-    silence: async () => {
-      this.#server.pause();
+    silence: async ({ server }) => {
+      server.pause();
       await this.#aWhile();
-      this.#server.resume();
+      server.resume();
     },
-    restart: async () => {
+    restart: async ({ server }) => {
       const from = now();
-      await this.#server.kill();
+      await server.kill();
       await this.#aWhile();
-      await this.#server.restart();
+      await server.restart();
       this.restarts.push({ from, until: now() });
     },
   };
 
-  async #loseReply(options: { resetAfterMs?: number }): Promise<void> {
-    const lost = this.#proxy.loseReplyOnce(([name]) => name?.toLowerCase() === "eval", options);
-    // Without traffic nothing is lost, and the next command will do.
-    await Promise.race([lost, sleep(2_000)]);
-  }
-
   async #aWhile(): Promise<void> {
     await sleep(this.#random.between(50, 3_000));
   }
+}
+
+async function loseReply(proxy: RedisProxy, options: { resetAfterMs?: number }): Promise<void> {
+  const lost = proxy.loseReplyOnce(([name]) => name?.toLowerCase() === "eval", options);
+  // Without traffic nothing is lost, and the next command will do.
+  await Promise.race([lost, sleep(2_000)]);
 }

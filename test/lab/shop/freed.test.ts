@@ -1,5 +1,5 @@
 import { expect, inject, test } from "vitest";
-import { seedOf, setting } from "../service/laboratory.ts";
+import { seedOf, setting } from "../laboratory.ts";
 import { misses, playFreed } from "./freed.ts";
 
 // `npm run lab -- freed` plays 50 of each.

@@ -95,19 +95,20 @@ const clockAheadMs = 8_000;
 /** One shop, one stream of customers, one kind of lock. */
 export async function replay(options: ReplayOptions) {
   const proxy = await startProxy(options.redisPort);
-  const servers = Array.from({ length: options.servers }, (_, index) => {
-    return new Server({
-      framework: "Express 5, guard.protect(handler)",
-      redisClient: "ioredis 6",
-      target: { kind: "single", port: proxy.port },
-      times: { ttlMs },
-      commandTimeoutMs: 200,
-      idempotency: options.lock === once,
-      ...(![alone, once].includes(options.lock) && { oldLock: options.lock }),
-      clockAheadMs: index === 0 ? clockAheadMs : 0,
-    });
-  });
-  await Promise.all(servers.map((server) => server.start()));
+  const common = {
+    framework: "Express 5, guard.protect(handler)",
+    redisClient: "ioredis 6",
+    target: { kind: "single", port: proxy.port },
+    times: { ttlMs },
+    commandTimeoutMs: 200,
+    idempotency: options.lock === once,
+    ...(![alone, once].includes(options.lock) && { oldLock: options.lock }),
+  } as const;
+  const servers = await Promise.all(
+    Array.from({ length: options.servers }, (_, index) =>
+      startServer({ ...common, clockAheadMs: index === 0 ? clockAheadMs : 0 }),
+    ),
+  );
   const startedMs = now();
   const endMs = (options.seconds + options.tailSeconds) * 1_000;
   const blocks: Block[] = [];
@@ -117,7 +118,7 @@ export async function replay(options: ReplayOptions) {
   // Lost: wishes that had not become an order at the end of the run.
   let [clicks, wishes, orders, ordersLost] = [0, 0, 0, 0];
   const sinceStart = (): number => now() - startedMs;
-  const nextServer = (): Server => servers[clicks % servers.length] as Server;
+  const nextServer = () => servers[clicks % servers.length] as (typeof servers)[number];
 
   async function order({ user, fault }: Wish, name: string): Promise<Order | Refused> {
     const server = nextServer();
@@ -189,44 +190,35 @@ export async function replay(options: ReplayOptions) {
 }
 
 /** One server of the shop. One that was killed comes back, as under a supervisor. */
-class Server {
-  readonly isClockAhead: boolean;
-  readonly #settings: Settings;
+async function startServer(settings: Settings) {
   /** While it is up. */
-  #service: Service | undefined;
-  #isOver = false;
-  #starting: Promise<void> | undefined;
-
-  constructor(settings: Settings) {
-    this.#settings = settings;
-    this.isClockAhead = settings.clockAheadMs !== 0;
-  }
-
-  start(): Promise<void> {
-    this.#starting = startService(this.#settings).then((service) => {
-      this.#service = service;
-      void service.exit.then(() => {
-        this.#service = undefined;
-        if (!this.#isOver) void this.start();
+  let service: Service | undefined;
+  let isOver = false;
+  let starting: Promise<void>;
+  const start = (): Promise<void> => {
+    starting = startService(settings).then((started) => {
+      service = started;
+      void started.exit.then(() => {
+        service = undefined;
+        if (!isOver) void start();
       });
     });
-    return this.#starting;
-  }
-
-  /** `undefined` where it is not up. */
-  async click(user: string, wish: string, workMs: number): Promise<Click | undefined> {
-    return this.#service && (await click(this.#service, { user, key: wish, workMs }));
-  }
-
-  kill(): void {
-    void this.#service?.kill();
-  }
-
-  async stop(): Promise<void> {
-    this.#isOver = true;
-    await this.#starting;
-    await this.#service?.kill();
-  }
+    return starting;
+  };
+  await start();
+  return {
+    isClockAhead: settings.clockAheadMs !== 0,
+    /** `undefined` where it is not up. */
+    async click(user: string, wish: string, workMs: number): Promise<Click | undefined> {
+      return service && (await click(service, { user, key: wish, workMs }));
+    },
+    kill: () => void service?.kill(),
+    async stop() {
+      isOver = true;
+      await starting;
+      await service?.kill();
+    },
+  };
 }
 
 /** Since when a customer without an order has none under way. */

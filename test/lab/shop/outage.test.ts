@@ -1,5 +1,5 @@
 import { describe, expect, inject, test } from "vitest";
-import type { ClientName } from "../client-name.ts";
+import type { ClientName } from "../laboratory.ts";
 import { type Away, acquireTimeoutMs, misses, outage } from "./outage.ts";
 
 // `npm run lab -- outage` has 500 submits a second for a minute.

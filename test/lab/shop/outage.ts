@@ -2,9 +2,15 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { freshUser } from "../../support/ids.ts";
 import { type RedisServer, startServer } from "../../support/server-process.ts";
 import { until } from "../../support/until.ts";
-import { type ClientName, labClients } from "../client-name.ts";
+import {
+  type ClientName,
+  labClients,
+  Misses,
+  rowOf,
+  runLaboratory,
+  setting,
+} from "../laboratory.ts";
 import { Anonymous, type Click, click } from "../service/clicks.ts";
-import { Misses, runLaboratory, setting } from "../service/laboratory.ts";
 import { megabytes, now, type Vitals } from "../service/protocol.ts";
 import { type Service, startService } from "../service/service.ts";
 
@@ -179,20 +185,8 @@ export async function run(): Promise<void> {
   });
 }
 
-function row(result: OutageResult) {
-  const { beforeMb, duringMb, httpMs, others, recoveryMs, tookMs, uncaught } = result;
-  const percentile = (share: number) =>
-    Math.round(tookMs[Math.floor(share * (tookMs.length - 1))] ?? 0);
-  return {
-    "answers, all 503": others === 0 ? tookMs.length : `not all: ${others}`,
-    "p50 ms": percentile(0.5),
-    "p99 ms": percentile(0.99),
-    "max ms": percentile(1),
-    "max of a 401 ms": Math.round(httpMs),
-    "heap before MB": beforeMb.toFixed(1),
-    "at most": Math.max(...duringMb).toFixed(1),
-    "2nd half − 1st": slopeMb(result).toFixed(1),
-    "first order after ms": Math.round(recoveryMs),
-    uncaught: uncaught.length,
-  };
+function row({ tookMs, duringMb, ...result }: OutageResult) {
+  const percentile = (share: number) => tookMs[Math.floor(share * (tookMs.length - 1))] ?? 0;
+  const times = { p50Ms: percentile(0.5), p99Ms: percentile(0.99), maxMs: percentile(1) };
+  return rowOf({ answers: tookMs.length, ...times, ...result, mostMb: Math.max(...duringMb) });
 }

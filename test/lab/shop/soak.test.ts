@@ -1,6 +1,5 @@
 import { expect, inject, test } from "vitest";
-import { bothLibraries } from "../client-name.ts";
-import { seedOf } from "../service/laboratory.ts";
+import { bothLibraries, seedOf } from "../laboratory.ts";
 import { misses, soak } from "./soak.ts";
 
 // `npm run lab -- soak` goes on for ten minutes, and with `--cluster` on a Cluster.

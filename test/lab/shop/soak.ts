@@ -1,10 +1,17 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { freshUser } from "../../support/ids.ts";
 import { until } from "../../support/until.ts";
-import { type ClientName, labClients } from "../client-name.ts";
+import {
+  type ClientName,
+  labClients,
+  Misses,
+  rowOf,
+  runLaboratory,
+  seedOf,
+  setting,
+} from "../laboratory.ts";
 import { overlapping } from "../ledger.ts";
 import { type Click, click, crowd, longestStranded } from "../service/clicks.ts";
-import { Misses, runLaboratory, seedOf, setting } from "../service/laboratory.ts";
 import { megabytes, now, type Vitals } from "../service/protocol.ts";
 import { type Service, startService } from "../service/service.ts";
 import { type Site, startCluster, startSingle, Trouble } from "../service/site.ts";
@@ -243,23 +250,15 @@ export async function run(): Promise<void> {
   });
 }
 
-function row(round: Omit<Round, never>) {
-  const both = (value: (vitals: Vitals) => number | string) => round.vitals.map(value).join(" + ");
+/** With memory in MB, and the numbers of each service. */
+function row({ vitals, ...round }: Round) {
+  const both = (value: (vitals: Vitals) => number | string) => vitals.map(value).join(" + ");
   return {
-    201: round.placed,
-    409: round.contended,
-    503: round.unavailable,
-    left: round.left,
-    "leases lost": round.lost,
-    overlaps: round.overlaps,
-    "kept out": Math.round(round.strandedMs),
-    recovery: Math.round(round.recoveryMs),
-    "keys gone": Math.round(round.keysGoneMs),
-    connections: round.connections,
-    memory: both((vitals) => megabytes(vitals).toFixed(1)),
+    ...rowOf(round),
+    memory: both((each) => megabytes(each).toFixed(1)),
     timers: both(({ resources }) => resources["Timeout"] ?? 0),
     sockets: both(({ resources }) => resources["TCPSocketWrap"] ?? 0),
-    "on client": both(({ clientListeners }) => clientListeners),
-    "on a socket": both(({ socketListeners }) => socketListeners),
+    clientListeners: both(({ clientListeners }) => clientListeners),
+    socketListeners: both(({ socketListeners }) => socketListeners),
   };
 }

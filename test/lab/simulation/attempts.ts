@@ -4,7 +4,7 @@ import type { Submission } from "../../../src/lock/submission.ts";
 import { AnswerChecks } from "./invariants/answer-checks.ts";
 import { slackMs } from "./invariants/invariants.ts";
 import type { Owner } from "./invariants/owners.ts";
-import type { OperationPlan } from "./schedule.ts";
+import type { OperationPlan, Schedule } from "./schedule.ts";
 import { nominalRetainMs } from "./witnessed-store.ts";
 import type { SimulatedProcess, World } from "./world.ts";
 
@@ -160,7 +160,7 @@ export class Attempts {
     if (owner === undefined) return () => {};
     const given = world.leaseWatch.begin(lease, owner, process);
     await new Promise<void>((resolve) => {
-      const work = process.machine.setTimer(plan.workMs, false, resolve);
+      const work = process.machine.setTimer(plan.workMs, resolve);
       lease.signal.addEventListener("abort", () => {
         world.note(() => `${process.machine.name}  ${owner.name} is told: ${lease.signal.reason}`);
         world.count(`lost: ${lease.signal.reason.reason}`);
@@ -197,13 +197,13 @@ export class Attempts {
       : this.#release(process, lease, owner, remainingMs, cooldownMs);
     if (!endsTwice) return await ended;
     // The first of the two decides.
-    const { acquireTimeoutMs, ttlMs } = this.#world.schedule.times;
+    const { schedule } = this.#world;
     const again =
       isCompleted || plan.kind !== "submit" ? lease.release() : complete(lease, owner, 0);
     const second = await this.#world.callWatch.settles(
       `the second ending of ${process.machine.name}`,
       process,
-      isCompleted ? 2 * acquireTimeoutMs + ttlMs : acquireTimeoutMs,
+      isCompleted ? completesWithin(schedule) : schedule.times.acquireTimeoutMs,
       again,
       50,
     );
@@ -220,20 +220,11 @@ export class Attempts {
     remainingMs: number,
     cooldownMs: number,
   ): Promise<void> {
-    const world = this.#world;
-    const began = world.loop.now;
+    const began = this.#world.loop.now;
+    const asked = lease.release(limited(cooldownMs));
+    const outcome = await this.#settles("release", process, owner, asked);
     const validUntil = began + remainingMs / process.machine.rate;
-    const outcome = await world.callWatch.settles(
-      `release of ${process.machine.name}`,
-      process,
-      world.schedule.times.acquireTimeoutMs,
-      lease.release(limited(cooldownMs)),
-    );
-    world.note(() => `${process.machine.name}  release of ${owner?.name}: ${outcome}`);
-    world.count(`release: ${outcome}`);
-    if (owner === undefined) return;
-    if (outcome !== "unconfirmed") owner.toldAt = world.loop.now;
-    this.#answers.checkTruthful(owner, outcome, validUntil, began);
+    if (owner !== undefined) this.#answers.checkTruthful(owner, outcome, validUntil, began);
   }
 
   async #complete(
@@ -243,25 +234,31 @@ export class Attempts {
     remainingMs: number,
     cooldownMs: number,
   ): Promise<void> {
-    const world = this.#world;
-    const { acquireTimeoutMs, ttlMs } = world.schedule.times;
-    const began = world.loop.now;
+    const began = this.#world.loop.now;
     const asked = complete(lease, owner, cooldownMs);
-    if (owner !== undefined) world.completeWatch.begin(owner, process, remainingMs);
-    const outcome = await world.callWatch.settles(
-      `complete of ${process.machine.name}`,
-      process,
-      2 * acquireTimeoutMs + ttlMs,
-      asked,
-      50,
-    );
-    world.note(() => `${process.machine.name}  complete of ${owner?.name}: ${outcome}`);
-    world.count(`complete: ${outcome}`);
+    if (owner !== undefined) this.#world.completeWatch.begin(owner, process, remainingMs);
+    const outcome = await this.#settles("complete", process, owner, asked);
     if (owner === undefined) return;
     owner.wasRecorded = outcome === "recorded" || outcome === "late";
-    if (outcome !== "unconfirmed") owner.toldAt = world.loop.now;
-    else this.#answers.checkUnconfirmed(owner, process, began);
+    if (outcome === "unconfirmed") this.#answers.checkUnconfirmed(owner, process, began);
     this.#answers.checkCompleted(owner, outcome, began);
+  }
+
+  async #settles<Outcome extends string>(
+    what: "release" | "complete",
+    process: SimulatedProcess,
+    owner: Owner | undefined,
+    asked: Promise<Outcome>,
+  ): Promise<Outcome> {
+    const world = this.#world;
+    const name = `${what} of ${process.machine.name}`;
+    const outcome = await (what === "release"
+      ? world.callWatch.settles(name, process, world.schedule.times.acquireTimeoutMs, asked)
+      : world.callWatch.settles(name, process, completesWithin(world.schedule), asked, 50));
+    world.note(() => `${process.machine.name}  ${what} of ${owner?.name}: ${outcome}`);
+    world.count(`${what}: ${outcome}`);
+    if (owner !== undefined && outcome !== "unconfirmed") owner.toldAt = world.loop.now;
+    return outcome;
   }
 
   /** What is asked of the store in here is asked by this call. */
@@ -297,6 +294,10 @@ function submissionOf({ submission, payload }: OperationPlan): Submission {
 /** The answer names who has given it. */
 function complete(lease: Lease, owner: Owner | undefined, cooldownMs: number) {
   return lease.complete({ status: 201, body: String(owner?.name) }, limited(cooldownMs));
+}
+
+function completesWithin({ times }: Schedule): number {
+  return 2 * times.acquireTimeoutMs + times.ttlMs;
 }
 
 function limited(cooldownMs: number): { cooldownMs: number } | undefined {

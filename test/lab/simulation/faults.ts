@@ -36,11 +36,11 @@ export class Faults {
   }
 
   #stall(forMs: number): void {
-    const { processes, server } = this.#world;
+    const { server } = this.#world;
     this.#world.count("fault: replica stalled");
     this.#world.note(() => `           replica stalled for ${forMs} ms`);
     server.replica.pause(forMs);
-    for (const { health } of processes) this.#outside.after(forMs, health.hampered());
+    this.#hamper(forMs);
   }
 
   #failOver(forMs: number): void {
@@ -50,7 +50,7 @@ export class Faults {
     server.failOver(forMs);
     keyWatch.failedOver();
     this.#trouble(processes, forMs);
-    for (const each of processes) this.#reset(each, false);
+    this.#resetAll(false);
   }
 
   #happen(fault: FaultPlan): void {
@@ -68,7 +68,7 @@ export class Faults {
         server.restart(forMs);
         this.#world.keyWatch.lost();
         this.#trouble(processes, forMs);
-        for (const each of processes) this.#reset(each, false);
+        this.#resetAll(false);
         break;
       case "server refusing":
         server.refuse(refusals[fault.atMs % refusals.length] as string, forMs);
@@ -76,7 +76,7 @@ export class Faults {
         break;
       case "server full":
         server.fill("full", forMs);
-        for (const { health } of processes) this.#outside.after(forMs, health.hampered());
+        this.#hamper(forMs);
         break;
       case "server strictly full":
         server.fill("strictly full", forMs);
@@ -89,7 +89,7 @@ export class Faults {
         // Connections that come up meanwhile stay in database 0.
         server.refuseSelect(forMs);
         this.#trouble(processes, forMs);
-        for (const each of processes) this.#reset(each, stillLands);
+        this.#resetAll(stillLands);
         break;
       case "server set back":
         server.setBack(stillLands ? forMs : hour);
@@ -132,6 +132,14 @@ export class Faults {
 
   #trouble(processes: readonly SimulatedProcess[], forMs: number): void {
     for (const { health } of processes) this.#outside.after(forMs, health.troubled(true));
+  }
+
+  #hamper(forMs: number): void {
+    for (const { health } of this.#world.processes) this.#outside.after(forMs, health.hampered());
+  }
+
+  #resetAll(stillLands: boolean): void {
+    for (const each of this.#world.processes) this.#reset(each, stillLands);
   }
 
   #reset(process: SimulatedProcess, stillLands: boolean): void {

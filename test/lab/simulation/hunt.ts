@@ -1,3 +1,5 @@
+import { availableParallelism } from "node:os";
+import { parseArgs } from "node:util";
 import fc from "fast-check";
 import { Child } from "../../support/child.ts";
 import { compiled } from "../../support/compiled.ts";
@@ -65,6 +67,29 @@ export function story({ violation, schedule, timeline, seed, path }: Failure): s
     "",
     `again: npm run lab -- simulation --seed ${seed} --path ${path}`,
   ].join("\n");
+}
+
+/**
+ * `npm run lab -- simulation`: SIMULATION_RUNS schedules (100 000) from SIMULATION_SEED or `--seed` on.
+ * `--seed S --path P` runs exactly one of them again, and tells what happened.
+ */
+export async function runLaboratory(): Promise<void> {
+  const { values } = parseArgs({ options: { seed: { type: "string" }, path: { type: "string" } } });
+  const runs = Number(process.env["SIMULATION_RUNS"] ?? 100_000);
+  const seed = Number(
+    values.seed ?? process.env["SIMULATION_SEED"] ?? Math.trunc(Math.random() * 2 ** 31),
+  );
+
+  const from = performance.now();
+  const results =
+    values.path === undefined
+      ? await huntInParallel(runs, seed, availableParallelism())
+      : [await huntElsewhere({ runs: 1, seed, path: values.path, shrinks: false })];
+  console.log(summary(results, (performance.now() - from) / 1_000));
+  const failures = results.flatMap(({ failure }) => failure ?? []);
+  for (const failure of failures) console.log(`\n${story(failure)}`);
+  if (failures.length > 0) process.exitCode = 1;
+  else console.log("\nEvery invariant held.");
 }
 
 /*

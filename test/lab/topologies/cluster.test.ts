@@ -1,4 +1,4 @@
-import { bothLibraries } from "../client-name.ts";
+import { bothLibraries } from "../laboratory.ts";
 import { startReplicatedCluster } from "./cluster.ts";
 import { testOn } from "./on-topology.ts";
 

@@ -1,8 +1,9 @@
 import type { RedisStoreOptions } from "../../../src/index.ts";
 import { freshUser } from "../../support/ids.ts";
 import { until } from "../../support/until.ts";
-import { type ClientName, labClients } from "../client-name.ts";
+import { type ClientName, labClients } from "../laboratory.ts";
 import { overlapping } from "../ledger.ts";
+import { click } from "../service/clicks.ts";
 import { now, type Settings } from "../service/protocol.ts";
 import { type Service, startService } from "../service/service.ts";
 import type { Topology } from "./topology.ts";
@@ -26,10 +27,6 @@ export async function startServices(
   ]);
 }
 
-function order(service: Service, user: string, workMs: number) {
-  return service.client.call({ headers: { "x-user": user, "x-work-ms": `${workMs}` } });
-}
-
 async function started(service: Service, user: string): Promise<false> {
   await until(() => service.holdings.some((one) => one.user === user), {
     what: "an order to begin",
@@ -40,7 +37,7 @@ async function started(service: Service, user: string): Promise<false> {
 /** Another click of the user on this service, until it goes through. Gives how long that took. */
 async function freeAfter(service: Service, user: string): Promise<number> {
   const from = now();
-  const placed = async () => (await order(service, user, 0).reply).status === 201;
+  const placed = async () => (await click(service, { user })).status === 201;
   await until(placed, { what: "the user to be free", boundMs: 30_000, everyMs: 10 });
   return now() - from;
 }
@@ -48,51 +45,47 @@ async function freeAfter(service: Service, user: string): Promise<number> {
 /** A service is killed in the middle of an order. Gives how long its user waits, in milliseconds. */
 export async function killService(victim: Service, other: Service): Promise<number> {
   const user = freshUser();
-  void order(victim, user, 60_000);
+  void click(victim, { user, workMs: 60_000 });
   await started(victim, user);
   await victim.kill();
   return await freeAfter(other, user);
 }
 
-interface Drained {
-  readonly status: number;
-  /** How long after the order's answer the user's next one was placed elsewhere. */
-  readonly freeAfterMs: number;
-  /** From the answer to the end of the process. */
-  readonly endedAfterMs: number;
-  readonly exitCode: number | null;
-}
-
 /** A service is asked to end in the middle of an order. */
-export async function terminateService(victim: Service, other: Service): Promise<Drained> {
+export async function terminateService(victim: Service, other: Service) {
   const user = freshUser();
-  const call = order(victim, user, 800);
+  const order = click(victim, { user, workMs: 800 });
   await started(victim, user);
   victim.terminate();
-  const { status } = await call.reply;
+  const { status } = await order;
   const answeredAt = now();
   const freeAfterMs = await freeAfter(other, user);
   const { code } = await victim.exit;
-  return { status, freeAfterMs, endedAfterMs: now() - answeredAt, exitCode: code };
+  return {
+    status,
+    /** How long after the order's answer the user's next one was placed elsewhere. */
+    freeAfterMs,
+    /** From the answer to the end of the process. */
+    endedAfterMs: now() - answeredAt,
+    exitCode: code,
+  };
 }
 
 /** A lease that is not extended: a failover that lost it would go unnoticed by its holder. */
 const longHold = { ttlMs: 40_000, maxHoldMs: 40_000 } as const;
 
-interface LostWrite {
+const nothingLost = {
   /** Whether two orders of one user ran at the same time. */
-  readonly overlapped: boolean;
+  overlapped: false,
   /** Whether the server that took the second lock never had the first. */
-  readonly wereApart: boolean;
-  /** Whether the first order was told that its lease is lost. */
-  readonly told: boolean;
+  wereApart: false,
   /** The first order was answered 503: it did not run on a key that no replica would hear of. */
-  readonly refused: boolean;
+  refused: false,
   /** The fencing tokens of the two orders rose. */
-  readonly tokenRose: boolean;
+  tokenRose: false,
   /** An INCR beside the lock, as many libraries make their token, gave both the same number. */
-  readonly counterRepeated: boolean;
-}
+  counterRepeated: false,
+};
 
 /**
  * The one overlap that a lock on one Redis does not prevent by itself, on purpose: the master takes a key that its
@@ -103,7 +96,7 @@ export async function loseWrite(
   topology: Topology,
   store: RedisStoreOptions = {},
   clients?: readonly [ClientName, ClientName],
-): Promise<LostWrite> {
+): Promise<typeof nothingLost> {
   await topology.whole();
   const [one, other] = await startServices(topology, longHold, store, clients);
   const observer = new WriteObserver();
@@ -117,12 +110,11 @@ export async function loseWrite(
     for (const replica of replicas) replica.pause();
     // Otherwise a replica still finds the write in its socket when it wakes.
     await victim.ask("CLIENT", "KILL", "TYPE", "replica");
-    const first = order(one, user, longHold.ttlMs - 2_000).reply;
+    const first = click(one, { user, workMs: longHold.ttlMs - 2_000 });
     const refused = first.then(({ status }) => status === 503);
     if (await Promise.race([started(one, user), refused])) {
       for (const replica of replicas) replica.resume();
-      const nothing = { overlapped: false, wereApart: false, told: false, refused: true };
-      return { ...nothing, tokenRose: false, counterRepeated: false };
+      return { ...nothingLost, refused: true };
     }
     const counted = await victim.ask("INCR", counter);
     await victim.kill();
@@ -136,7 +128,6 @@ export async function loseWrite(
     return {
       overlapped: pair !== undefined,
       wereApart: pair !== undefined && observer.wereApart(pair[0].ownerId, pair[1].ownerId),
-      told: one.holdings.some(({ lost }) => lost),
       refused: false,
       tokenRose: after > before,
       counterRepeated: counted === countedAgain,
@@ -147,14 +138,6 @@ export async function loseWrite(
   }
 }
 
-interface KeptLock {
-  /** What the user's other clicks were answered while the first order ran, on the new master. */
-  readonly meanwhile: readonly number[];
-  readonly overlapped: boolean;
-  /** The first order. */
-  readonly status: number;
-}
-
 /**
  * The master dies as soon as the first order has begun, which its replicas have confirmed: one of
  * them takes its place. The user clicks on the other service all the while.
@@ -163,13 +146,13 @@ export async function keepLock(
   topology: Topology,
   store: RedisStoreOptions,
   clients?: readonly [ClientName, ClientName],
-): Promise<KeptLock> {
+) {
   await topology.whole();
   const [one, other] = await startServices(topology, longHold, store, clients);
   try {
     const user = freshUser();
     const victim = await topology.masterOf(`lock:submit:${user}`);
-    const first = order(one, user, 12_000).reply;
+    const first = click(one, { user, workMs: 12_000 });
     await started(one, user);
     await victim.kill();
     let isOver = false;
@@ -178,14 +161,20 @@ export async function keepLock(
     });
     const meanwhile: number[] = [];
     while (!isOver) {
-      const { status } = await order(other, user, 0).reply;
+      const { status } = await click(other, { user });
       if (!isOver && status !== 503) meanwhile.push(status);
     }
     const { status } = await first;
     const overlapped = overlapping([...one.holdings, ...other.holdings]).length > 0;
     await victim.restart();
     await topology.whole();
-    return { meanwhile: [...new Set(meanwhile)], overlapped, status };
+    return {
+      /** What the user's other clicks were answered while the first order ran, on the new master. */
+      meanwhile: [...new Set(meanwhile)],
+      overlapped,
+      /** The first order. */
+      status,
+    };
   } finally {
     await Promise.all([one.kill(), other.kill()]);
   }

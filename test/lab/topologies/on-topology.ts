@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, inject, test } from "vitest";
-import type { ClientName } from "../client-name.ts";
+import type { ClientName } from "../laboratory.ts";
 import type { Service } from "../service/service.ts";
 import { keepLock, killService, loseWrite, startServices, terminateService } from "./endings.ts";
 import { faults, type Topology } from "./topology.ts";

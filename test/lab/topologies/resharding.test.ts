@@ -1,5 +1,5 @@
 import { expect, inject, test } from "vitest";
-import { bothLibraries } from "../client-name.ts";
+import { bothLibraries } from "../laboratory.ts";
 import { Resharding } from "./resharding.ts";
 
 const slots = 768;

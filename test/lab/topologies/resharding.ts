@@ -3,7 +3,7 @@ import { type Lease, RedisStore, SubmitLock } from "../../../src/index.ts";
 import { slotOf } from "../../../src/stores/redis/clients/slots.ts";
 import { closeClients, everyClusterClient, untilReady } from "../../support/clients.ts";
 import { until } from "../../support/until.ts";
-import { type ClientName, labClients } from "../client-name.ts";
+import { type ClientName, labClients, runLaboratory, seedOf, setting } from "../laboratory.ts";
 import { now } from "../service/protocol.ts";
 import { Random } from "../simulation/time/random.ts";
 import { startReplicatedCluster } from "./cluster.ts";
@@ -302,4 +302,41 @@ export class Resharding {
     const keys = masters.map(({ port }) => this.moves.send(port, "KEYS", `${keyPrefix}*`));
     return (await Promise.all(keys)).flat() as string[];
   }
+}
+
+/**
+ * `npm run lab -- resharding`: 200 callers on a Cluster of three masters and three replicas, while half of
+ * all slots move and two masters are replaced, on each server that `REDIS_SERVER_BINS` names. Takes
+ * `RESHARDING_SECONDS` and `RESHARDING_SEED`.
+ */
+export async function run(): Promise<void> {
+  const durationMs = 1_000 * setting("RESHARDING_SECONDS", 300);
+  const seed = seedOf("RESHARDING_SEED");
+  const what = `RESHARDING_SECONDS=${durationMs / 1_000} RESHARDING_SEED=${seed}`;
+  await runLaboratory(what, async (binary) => {
+    // The times are the lock's defaults.
+    const times = { ttlMs: 10_000, commandTimeoutMs: 200, acquireTimeoutMs: 1_000 };
+    const options = { ...times, callers: 200, failOvers: true, durationMs, seed };
+    const played = await Resharding.play(binary, options);
+    const { counts, failovers, findings, lone, moves, seconds } = played;
+    if (moves.counts.atomically === 0) console.log("  No slot was moved atomically.");
+    for (const { isKill, from, writableAt } of failovers) {
+      const ms = Math.round(writableAt - from);
+      console.log(`  A master was ${isKill ? "killed" : "failed over"}: no writes for ${ms} ms.`);
+    }
+    for (const [slots, { acquired, late }] of Object.entries(lone)) {
+      console.log(`  Locks without a record, slot ${slots}: ${acquired}, ${late} of them late.`);
+    }
+    console.table({
+      seconds: Math.round(seconds),
+      "orders per second": Math.round(counts.acquired / seconds),
+      "slots moved by key": moves.counts.byKey,
+      "slots moved atomically": moves.counts.atomically,
+      ...counts,
+      ...findings,
+    });
+    return Object.entries(findings).flatMap(([what, count]) =>
+      count > 0 ? `${count} ${what}` : [],
+    );
+  });
 }

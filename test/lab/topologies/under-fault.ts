@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { freshUser } from "../../support/ids.ts";
 import { until } from "../../support/until.ts";
+import { Misses } from "../laboratory.ts";
 import { overlapping } from "../ledger.ts";
-import { Anonymous, type Click, longestStranded } from "../service/clicks.ts";
+import { Anonymous, type Click, click, longestStranded } from "../service/clicks.ts";
 import { now } from "../service/protocol.ts";
 import type { Service } from "../service/service.ts";
 import type { Fault, Topology } from "./topology.ts";
@@ -16,36 +17,7 @@ export const acquireTimeoutMs = 1_000;
 export const resumeBoundMs = 2_500;
 
 /** What customers and observers saw of one fault. Times are milliseconds. */
-export interface Outcome {
-  readonly fault: string;
-  readonly placed: number;
-  readonly contended: number;
-  readonly unavailable: number;
-  /** From the first 503 to the last. */
-  readonly unavailableForMs: number;
-  readonly slowest503Ms: number;
-  /** Neither 201, 409 nor 503; an order that lost its lease is not among them. */
-  readonly odd: number;
-  readonly unanswered: number;
-  /** From the fault to the first order that was acquired after a 503, on the slower service. */
-  readonly recoveryMs: number;
-  /** From the fault to the first write that another server took; 0 if none did. */
-  readonly writableMs: number;
-  /** From then to the order that recovery counts to. */
-  readonly resumeMs: number;
-  /** Leases that were lost under their handlers. */
-  readonly lost: number;
-  readonly overlaps: number;
-  /** Those of the overlaps in which a failover had lost the write of one. */
-  readonly excused: number;
-  /** The longest that one user was told 409 while nobody held. */
-  readonly strandedMs: number;
-  /** From the last answer until no key was left. */
-  readonly keysGoneMs: number;
-  readonly uncaught: readonly string[];
-  /** The slowest answer that had nothing to do with Redis. */
-  readonly httpMs: number;
-}
+export type Outcome = Awaited<ReturnType<typeof observe>>;
 
 export async function underFault(
   topology: Topology,
@@ -67,7 +39,7 @@ async function observe(
   fault: Fault,
   users: number,
   observer: WriteObserver,
-): Promise<Outcome> {
+) {
   await topology.whole();
   await Promise.all(topology.nodes.map((node) => observer.listen(node)));
   for (const service of services) service.forget();
@@ -136,19 +108,29 @@ async function observe(
     placed: of(201).length,
     contended: of(409).length,
     unavailable: refused.length,
+    /** From the first 503 to the last. */
     unavailableForMs: refused.length === 0 ? 0 : Math.max(...refused) - Math.min(...refused),
     slowest503Ms: Math.max(0, ...of(503).map((click) => click.answeredAt - click.askedAt)),
+    /** Neither 201, 409 nor 503; an order that lost its lease is not among them. */
     odd: Math.max(0, clicks.length - known - lost),
     unanswered: traffic.unanswered,
+    /** From the fault to the first order that was acquired after a 503, on the slower service. */
     recoveryMs,
+    /** From the fault to the first write that another server took; 0 if none did. */
     writableMs,
+    /** From then to the order that recovery counts to. */
     resumeMs: writableMs === 0 ? 0 : Math.max(0, recoveryMs - writableMs),
+    /** Leases that were lost under their handlers. */
     lost,
     overlaps: pairs.length,
+    /** Those of the overlaps in which a failover had lost the write of one. */
     excused: pairs.filter(([one, two]) => observer.wereApart(one.ownerId, two.ownerId)).length,
+    /** The longest that one user was told 409 while nobody held. */
     strandedMs: longestStranded(clicks, holdings()),
+    /** From the last answer until no key was left. */
     keysGoneMs,
     uncaught: services.flatMap((service) => service.uncaught),
+    /** The slowest answer that had nothing to do with Redis. */
     httpMs,
   };
 }
@@ -162,10 +144,8 @@ async function keys(topology: Topology): Promise<number> {
 
 /** What was to be seen and was not. Empty when all is well. */
 export function misses(fault: Fault, outcome: Outcome): string[] {
-  const missed: string[] = [];
-  const expect = (met: boolean, what: string): void => {
-    if (!met) missed.push(what);
-  };
+  const misses = new Misses();
+  const expect = misses.expect.bind(misses);
   const real = outcome.overlaps - outcome.excused;
   expect(real === 0, `${real} overlaps that no lost write explains`);
   expect(outcome.odd === 0, `${outcome.odd} answers that are neither 201, 409 nor 503`);
@@ -187,8 +167,8 @@ export function misses(fault: Fault, outcome: Outcome): string[] {
     `a user was kept out for ${outcome.strandedMs} ms by nobody`,
   );
   expect(outcome.keysGoneMs <= leftMs, `a key was left for ${outcome.keysGoneMs} ms`);
-  for (const rejection of outcome.uncaught) missed.push(`nobody caught: ${rejection}`);
-  return missed;
+  misses.expectNone(outcome.uncaught, "nobody caught: ");
+  return misses.found;
 }
 
 const workMs = 40;
@@ -242,14 +222,8 @@ class Traffic {
   }
 
   async #click(user: string, service: Service): Promise<void> {
-    const askedAt = now();
     this.#underWay++;
-    const headers = { "x-user": user, "x-work-ms": `${Math.round(workMs * 2 * Math.random())}` };
-    const status = await service.client.call({ headers }).reply.then(
-      (reply) => reply.status,
-      () => 0,
-    );
+    this.clicks.push(await click(service, { user, workMs: workMs * 2 * Math.random() }));
     this.#underWay--;
-    this.clicks.push({ user, service: service.name, askedAt, answeredAt: now(), status });
   }
 }

@@ -43,26 +43,17 @@ async function shopOf(source: URL): Promise<string> {
 
 const running = new Set<Child<{ port: number } | { order: number }>>();
 async function open(version: Version) {
-  const child = new Child<{ port: number } | { order: number }>(programs[version], [
-    `${sharedRedisPort()}`,
-  ]);
+  const args = [`${sharedRedisPort()}`];
+  const child = new Child<{ port: number } | { order: number }>(programs[version], args);
   running.add(child);
   let orders = 0;
   child.onMessage((message) => {
     if ("order" in message) orders += 1;
   });
   const { port } = (await child.next()) as { port: number };
-  const post = async (
-    path: string,
-    body: string | FormData,
-    headers: Record<string, string | undefined>,
-  ) => {
-    const given = Object.entries(headers).filter(([, value]) => value !== undefined);
-    const answer = await fetch(`http://127.0.0.1:${port}${path}`, {
-      method: "POST",
-      headers: given as [string, string][],
-      body,
-    });
+  const post = async (path: string, body: string | FormData, given: Record<string, string>) => {
+    const url = `http://127.0.0.1:${port}${path}`;
+    const answer = await fetch(url, { method: "POST", headers: given, body });
     const text = await answer.text();
     return {
       status: answer.status,
@@ -80,7 +71,7 @@ async function open(version: Version) {
         "content-type": "application/json",
         "x-user": user,
         "x-ms": `${ms}`,
-        "idempotency-key": key,
+        ...(key !== undefined && { "idempotency-key": key }),
       }),
     upload: (user: string, key: string) => {
       const form = new FormData();

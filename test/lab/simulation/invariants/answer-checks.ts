@@ -14,8 +14,8 @@ import {
   nameOf,
   type ScriptName,
 } from "../scripts.ts";
-import type { SimulatedProcess, World } from "../world.ts";
-import { slackMs } from "./invariants.ts";
+import type { SimulatedProcess } from "../world.ts";
+import { slackMs, Watch } from "./invariants.ts";
 import { lockValue, type Owner, type Tenure } from "./owners.ts";
 import type { Kept } from "./record-watch.ts";
 
@@ -29,13 +29,8 @@ export interface Execution {
 }
 
 /** Watches every script that the server executes: what it is about, and what it says in the end. */
-export class Executions {
+export class Executions extends Watch {
   current: Execution | undefined;
-  readonly #world: World;
-
-  constructor(world: World) {
-    this.#world = world;
-  }
 
   /** The server executes a copy: `run` does it. */
   watch(copy: WrittenCopy, run: () => unknown): unknown {
@@ -43,8 +38,8 @@ export class Executions {
     const entries = entriesOf(name, copy.keys, copy.args);
     const execution = { copy, name, entries, touched: new Map<string, string>() };
     // Whatever stands now stood before this script began.
-    const stood = entries.map(({ record }) => record && this.#world.recordWatch.standing(record));
-    const held = entries.map(({ lock = "" }) => this.#world.server.look(lock)?.value);
+    const stood = entries.map(({ record }) => record && this.world.recordWatch.standing(record));
+    const held = entries.map(({ lock = "" }) => this.world.server.look(lock)?.value);
     this.current = execution;
     let reply: unknown;
     try {
@@ -52,7 +47,7 @@ export class Executions {
     } catch (error) {
       this.#failed(execution, String(error));
       if (isGathered(copy.script) && String(error).includes("non local key")) {
-        this.#world.broken("refused", `one entry has failed a whole ${name}`);
+        this.world.broken("refused", `one entry has failed a whole ${name}`);
       }
       throw error;
     } finally {
@@ -63,7 +58,7 @@ export class Executions {
       if (code instanceof Error) this.#failed(execution, String(code));
       const record = stood[at];
       if (record && isGrant(code)) {
-        this.#world.broken(
+        this.world.broken(
           "once",
           `${this.#nameOf(entry)} was granted ${entry.lock}, and ${record.owner.name} had recorded its answer`,
         );
@@ -77,13 +72,13 @@ export class Executions {
   }
 
   #failed({ name, entries }: Execution, error: string): void {
-    const { owners, server } = this.#world;
-    if (error.includes("user_script")) this.#world.broken("script", error);
+    const { owners, server } = this.world;
+    if (error.includes("user_script")) this.world.broken("script", error);
     const isEnding = ["release", "complete", "record", "free"].includes(name);
     // An engine that looks at every write may refuse a record; a deletion it may not.
     const isRefusable = server.memory === "strictly full" && name !== "release";
     if (isEnding && !isRefusable && error.includes("OOM")) {
-      this.#world.broken("full", `a ${name} was refused: ${error}`);
+      this.world.broken("full", `a ${name} was refused: ${error}`);
     }
     if (isEnding && error.includes("NOPERM")) {
       for (const { ownerId = "" } of entries) {
@@ -100,7 +95,7 @@ export class Executions {
     const { lock = "", record = "", ownerId } = entry;
     const isTaken = touched.get(lock) === ownerId && (isOnlyLook || !isGrant(code));
     if (!isTaken && !touched.has(record)) return;
-    this.#world.broken(
+    this.world.broken(
       "untouched",
       `${this.#nameOf(entry)} was told ${String(code)}, and ${isTaken ? lock : record} was changed`,
     );
@@ -112,12 +107,12 @@ export class Executions {
     if (!(code instanceof Error) || !(touched.has(lock) || touched.has(record))) return;
     // Another entry may have written: one that deletes the key, which then is elsewhere for this one.
     if (entries.some((other) => other !== entry && other.lock === lock)) return;
-    this.#world.broken("refused", `a ${name} was told ${code}, and has written`);
+    this.world.broken("refused", `a ${name} was told ${code}, and has written`);
   }
 
   /** Rule 19: who has let go of the lock has left the cooldown that was asked for, and no retire does. */
   #checkCooldown({ name, copy }: Execution, entry: CallEntry, code: unknown): void {
-    const { owners, server } = this.#world;
+    const { owners, server } = this.world;
     const { toldAt = Number.POSITIVE_INFINITY, recordUntil } =
       owners.get(entry.ownerId ?? "") ?? {};
     // Whether or not there is a lock that it could replace. (A complete in two steps has late copies.)
@@ -125,7 +120,7 @@ export class Executions {
     // Rule 23: what a node has refused is written again, also where another request was answered before.
     const isNew = copy.sentAt > toldAt && !server.hasMoved;
     if (name === "release" && cooldownUntilMs > 0 && !recordUntil && isNew) {
-      this.#world.broken("cooldown", `a retire of ${this.#nameOf(entry)} asks for a cooldown`);
+      this.world.broken("cooldown", `a retire of ${this.#nameOf(entry)} asks for a cooldown`);
     }
     if ((name !== "release" && name !== "complete") || code !== 1) return;
     const { isMoving, memory, nowMs } = server;
@@ -133,7 +128,7 @@ export class Executions {
     const isRefused = memory === "strictly full" || (memory === "full" && isMoving);
     if (cooldownUntilMs <= nowMs || isRefused) return;
     if (server.look(lock)?.value === `cooldown:${ownerId}`) return;
-    this.#world.broken("cooldown", `${this.#nameOf(entry)} has let go and left no cooldown`);
+    this.world.broken("cooldown", `${this.#nameOf(entry)} has let go and left no cooldown`);
   }
 
   /** Rule 19: its own tombstone is called freed, and no other. */
@@ -142,14 +137,14 @@ export class Executions {
     const parsed = lockValue(value);
     const isOwn = parsed.kind === "freed" && parsed.ownerId === entry.ownerId;
     if (isOwn === (code === -2)) return;
-    this.#world.broken(
+    this.world.broken(
       "freed",
       `the ${name} of ${this.#nameOf(entry)} was told ${code} by ${value}`,
     );
   }
 
   #nameOf({ ownerId = "" }: CallEntry): string {
-    return this.#world.owners.get(ownerId)?.name ?? ownerId;
+    return this.world.owners.get(ownerId)?.name ?? ownerId;
   }
 }
 
@@ -157,19 +152,13 @@ export class Executions {
 type Refusal = Exclude<SubmissionAttempt, { outcome: "acquired" | "unavailable" }>;
 
 /** What is asked of the answers that callers get: whether they are true, and whether a better one was possible. */
-export class AnswerChecks {
-  readonly #world: World;
-
-  constructor(world: World) {
-    this.#world = world;
-  }
-
+export class AnswerChecks extends Watch {
   /** Somebody else was there as the answer has it, at some time since. */
   checkJustified(call: number, attempt: Refusal, from: number): void {
-    const owner = this.#world.ownersOf(call).at(-1);
+    const owner = this.world.ownersOf(call).at(-1);
     if (owner === undefined || this.#isTrue(owner, attempt, from)) return;
     const { outcome } = attempt;
-    this.#world.broken(
+    this.world.broken(
       "justified",
       `${owner.name} was called ${outcome} at ${owner.key}, and nobody had given a reason`,
     );
@@ -185,7 +174,7 @@ export class AnswerChecks {
         ? !this.#stoodSince(owner, from)
         : this.#isTrue(owner, claim, from));
     if (isTrue) return;
-    this.#world.broken("justified", `a look-up was told ${found.outcome}, and it was not so`);
+    this.world.broken("justified", `a look-up was told ${found.outcome}, and it was not so`);
   }
 
   #isTrue(owner: Owner, attempt: Refusal, from: number): boolean {
@@ -214,35 +203,35 @@ export class AnswerChecks {
   }
 
   #others({ key, attempt }: Owner, from: number): Tenure[] {
-    return this.#world.owners
+    return this.world.owners
       .tenures(key)
       .filter(({ owner, to }) => owner.attempt !== attempt && (to === undefined || to >= from));
   }
 
   #recorded(owner: Owner, from: number): readonly Kept[] {
-    return this.#world.recordWatch.since(this.#world.recordKeyOf(owner), from);
+    return this.world.recordWatch.since(this.world.recordKeyOf(owner), from);
   }
 
   #stoodSince(owner: Owner, from: number): boolean {
-    const standing = this.#world.recordWatch.standing(this.#world.recordKeyOf(owner));
+    const standing = this.world.recordWatch.standing(this.world.recordKeyOf(owner));
     return standing !== undefined && standing.from < from;
   }
 
   /** Rules 15, 16 and 20. */
   checkGrant(lease: Lease, owner: Owner): void {
-    const { owners, server } = this.#world;
+    const { owners, server } = this.world;
     if (owner.serverLife === server.life && !owner.tokens.includes(Number(lease.fencingToken))) {
-      this.#world.broken(
+      this.world.broken(
         "fenced",
         `${owner.name} has token ${lease.fencingToken}, and its key ${owner.tokens}`,
       );
     }
     if (owner.submission === undefined) return;
     // Also where the lock was taken first and the record looked for afterwards.
-    const standing = this.#world.recordWatch.standing(this.#world.recordKeyOf(owner));
+    const standing = this.world.recordWatch.standing(this.world.recordKeyOf(owner));
     const taken = owners.tenures(owner.key).findLast((tenure) => tenure.owner === owner);
     if (standing === undefined || taken === undefined || standing.from >= taken.from) return;
-    this.#world.broken(
+    this.world.broken(
       "once",
       `${owner.name} was acquired, and ${standing.owner.name} had recorded its answer`,
     );
@@ -256,43 +245,40 @@ export class AnswerChecks {
   ): void {
     if (process.closeTimeoutMs !== undefined || process.client.status === "end") return;
     if (isSubmitLockError(cause) && cause.code === "SUBMIT_LOCK_MISCONFIGURED") return;
-    const { schedule } = this.#world;
+    const { schedule } = this.world;
     const { acquireTimeoutMs, commandTimeoutMs } = schedule.times;
     const roundTripMs = 2 * process.longestLatencyMs;
     // Silence, a second connection in three round trips, and a copy on it, with its backoff.
     const neededMs = 1.01 * commandTimeoutMs + 2 * (4 * roundTripMs) + slackMs;
     if (acquireTimeoutMs < neededMs) return;
     if (!this.#wasResolvable(process, from)) return;
-    this.#world.broken("resolved", `${owner?.name} is unavailable: ${cause.message}`);
+    this.world.broken("resolved", `${owner?.name} is unavailable: ${cause.message}`);
   }
 
   checkTruthful(owner: Owner, outcome: ReleaseOutcome, validUntil: number, began: number): void {
-    const { server, owners } = this.#world;
+    const { server, owners } = this.world;
     // What a restarted server knew is not known to anybody, nor is an extend that a failover has lost.
     if (owner.serverLife !== server.life || owner.securedUntil !== undefined) return;
     if (outcome === "freed" && !owner.wasFreed) {
-      this.#world.broken("truthful", `${owner.name} was called freed, and nobody had freed it`);
+      this.world.broken("truthful", `${owner.name} was called freed, and nobody had freed it`);
     }
     const deleted = owner.deletedAt.some((at) => at >= began);
     const isAtKey = String(server.look(owner.key)?.value).startsWith(owner.id);
     // It may have run out while the release was on its way: no one can tell that from a deletion.
     const ranOut = !isAtKey && owners.wasAtKey(owner, began);
     if (outcome === "released" && !deleted && !ranOut) {
-      this.#world.broken(
+      this.world.broken(
         "truthful",
         `${owner.name} was called released, and its key was not deleted`,
       );
     }
     const isGone = outcome === "gone" || outcome === "foreign";
-    if (isGone && deleted && this.#world.loop.now < validUntil) {
-      this.#world.broken(
-        "truthful",
-        `${owner.name} was called ${outcome}, and its key was deleted`,
-      );
+    if (isGone && deleted && this.world.loop.now < validUntil) {
+      this.world.broken("truthful", `${owner.name} was called ${outcome}, and its key was deleted`);
     }
     // A cooldown names whose it is, however long ago the lease ended.
     if (isGone && server.look(owner.key)?.value === `cooldown:${owner.id}`) {
-      this.#world.broken(
+      this.world.broken(
         "truthful",
         `${owner.name} was called ${outcome}, and has left its cooldown`,
       );
@@ -302,11 +288,11 @@ export class AnswerChecks {
   checkUnconfirmed(owner: Owner, process: SimulatedProcess, began: number): void {
     if (process.closeTimeoutMs !== undefined || process.client.status === "end") return;
     if (owner.wasForbidden || !this.#wasResolvable(process, began)) return;
-    this.#world.broken("resolved", `the complete of ${owner.name} is unconfirmed`);
+    this.world.broken("resolved", `the complete of ${owner.name} is unconfirmed`);
   }
 
   #wasResolvable({ health }: SimulatedProcess, from: number): boolean {
-    const { loop, schedule } = this.#world;
+    const { loop, schedule } = this.world;
     // A WAIT may be answered 100 ms late: before that nobody takes another connection, and the budgets
     // here are shorter.
     return health.wasResolvable(from, loop.now, schedule.replica === undefined ? 1 : 0);
@@ -317,12 +303,12 @@ export class AnswerChecks {
    * too late for one.
    */
   checkCompleted(owner: Owner, outcome: CompleteOutcome, began: number): void {
-    const { server } = this.#world;
-    const key = this.#world.recordKeyOf(owner);
-    const own = this.#world.recordWatch.history(key).filter((kept) => kept.owner === owner);
+    const { server } = this.world;
+    const key = this.world.recordKeyOf(owner);
+    const own = this.world.recordWatch.history(key).filter((kept) => kept.owner === owner);
     const isOwn = own.length > 0;
     const isOwnLost = own.every(({ serverLife, isLost }) => isLost || serverLife !== server.life);
-    const hadOther = this.#world.recordWatch.since(key, began).some((kept) => kept.owner !== owner);
+    const hadOther = this.world.recordWatch.since(key, began).some((kept) => kept.owner !== owner);
     const isTrue = {
       recorded: isOwn,
       late: isOwn,
@@ -332,7 +318,7 @@ export class AnswerChecks {
       unconfirmed: true,
     }[outcome];
     if (isTrue) return;
-    this.#world.broken("truthful", `${owner.name} was called ${outcome}, and is not`);
+    this.world.broken("truthful", `${owner.name} was called ${outcome}, and is not`);
   }
 }
 

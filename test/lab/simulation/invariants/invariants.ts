@@ -1,3 +1,5 @@
+import type { World } from "../world.ts";
+
 /** What has to hold on every schedule. The texts are what a report shows. */
 export const invariants = {
   exclusion: "one valid lease a user at a time",
@@ -45,3 +47,12 @@ export interface Violation {
 
 /** Rounding of clocks to milliseconds, timers that come late, a turn of the loop. */
 export const slackMs = 4;
+
+/** Watches a part of the world, and says what is broken there. */
+export abstract class Watch {
+  protected readonly world: World;
+
+  constructor(world: World) {
+    this.world = world;
+  }
+}

@@ -2,9 +2,8 @@ import { createHash } from "node:crypto";
 import type { WrittenCopy } from "../network/surroundings.ts";
 import { isAcquire } from "../scripts.ts";
 import type { KeyWatcher } from "../server/simulated-redis.ts";
-import type { World } from "../world.ts";
 import type { Execution } from "./answer-checks.ts";
-import { slackMs } from "./invariants.ts";
+import { slackMs, Watch } from "./invariants.ts";
 import {
   isRecordKey,
   type LockValue,
@@ -16,27 +15,21 @@ import {
 } from "./owners.ts";
 
 /** Watches every change of every key. */
-export class KeyWatch implements KeyWatcher {
-  readonly #world: World;
-
-  constructor(world: World) {
-    this.#world = world;
-  }
-
+export class KeyWatch extends Watch implements KeyWatcher {
   set(key: string, value: string, expiresAt: number | undefined): void {
-    const { current } = this.#world.executions;
+    const { current } = this.world.executions;
     if (isRecordKey(key)) {
-      this.#world.note(() => `Redis      ${key} = ${value}`);
+      this.world.note(() => `Redis      ${key} = ${value}`);
       current?.touched.set(key, value);
-      this.#world.recordWatch.set(key, value, expiresAt);
+      this.world.recordWatch.set(key, value, expiresAt);
       return;
     }
     const parsed = lockValue(value);
-    const owner = this.#world.owners.of(ownerIdOf(value), key);
-    this.#world.note(() => `Redis      ${key} = ${owner.name}`);
-    owner.serverLife ??= this.#world.server.life;
-    const tenures = this.#world.owners.tenures(key);
-    const replaced = this.#world.owners.current(key);
+    const owner = this.world.owners.of(ownerIdOf(value), key);
+    this.world.note(() => `Redis      ${key} = ${owner.name}`);
+    owner.serverLife ??= this.world.server.life;
+    const tenures = this.world.owners.tenures(key);
+    const replaced = this.world.owners.current(key);
     this.#end(key);
     let isExcused = false;
     if (current !== undefined) {
@@ -44,97 +37,82 @@ export class KeyWatch implements KeyWatcher {
       else if (parsed.kind === "cooldown") this.#cooled(key, parsed.ownerId, expiresAt, replaced);
       else if (parsed.kind === "freed") {
         this.#freed(parsed.ownerId, expiresAt, replaced, current);
-      } else this.#world.broken("grammar", `${key} = ${value}`);
+      } else this.world.broken("grammar", `${key} = ${value}`);
       current.touched.set(key, owner.id);
     }
-    const from = this.#world.loop.now;
+    const from = this.world.loop.now;
     tenures.push({ owner, value: parsed, from, to: undefined, livesUntil: expiresAt, isExcused });
   }
 
   lengthened(key: string, _value: string, expiresAt: number): void {
     if (isRecordKey(key)) {
-      this.#world.recordWatch.lengthened(key, expiresAt);
+      this.world.recordWatch.lengthened(key, expiresAt);
       return;
     }
-    const tenure = this.#world.owners.current(key);
+    const tenure = this.world.owners.current(key);
     if (tenure === undefined) return;
     const { owner } = tenure;
-    const { name, entries } = this.#world.executions.current ?? {};
+    const { nowMs } = this.world.server;
+    const { maxHoldMs } = this.world.schedule.times;
+    const { name, entries } = this.world.executions.current ?? {};
+    const isOwn = entries?.some((each) => each.ownerId === owner.id);
     if (name === "extend") owner.securedUntil = undefined;
-    if (name === "extend" && entries?.some((each) => each.ownerId === owner.id)) {
-      this.#world.note(() => `Redis      ${key} of ${owner.name} lengthened`);
-      tenure.livesUntil = expiresAt;
-      return;
-    }
-    // A touch, and the first write of a free, which needs no memory; the least that is not a deletion
-    // is 1 ms.
-    const least = this.#world.server.nowMs + 1;
-    const isOwnTouch = name === "touch" && entries?.some((each) => each.ownerId === owner.id);
-    if (
-      (name === "free" || isOwnTouch) &&
-      expiresAt === Math.max(Number(tenure.livesUntil), least)
-    ) {
-      tenure.livesUntil = expiresAt;
-      return;
-    }
+    // A touch, and the first write of a free, which needs no memory, change nothing; the least that is
+    // not a deletion is 1 ms.
+    const isUnchanged = expiresAt === Math.max(Number(tenure.livesUntil), nowMs + 1);
     // Rule 18: a clock that was set back has made it too long, and it has its own time from now on.
-    const mostMs = longestLifeMs(tenure.value, this.#world.schedule.times);
-    const isCut = expiresAt < Number(tenure.livesUntil) && expiresAt === least - 1 + mostMs;
-    if ((isAcquire(name) || name === "free") && isCut) {
-      this.#world.note(
-        () => `Redis      ${key} of ${owner.name} lives for ${mostMs} ms and not longer`,
-      );
-      tenure.livesUntil = expiresAt;
-      return;
-    }
-    if (owner.process === undefined && isAcquire(name)) {
-      const { maxHoldMs } = this.#world.schedule.times;
-      this.#world.note(() => `Redis      ${key} of ${owner.name} is given an expiry`);
-      if (tenure.livesUntil !== undefined || expiresAt - this.#world.server.nowMs !== maxHoldMs) {
-        this.#world.broken("lifetime", `${key} of an old lock was given another life`);
+    const mostMs = longestLifeMs(tenure.value, this.world.schedule.times);
+    const isCut = expiresAt < Number(tenure.livesUntil) && expiresAt === nowMs + mostMs;
+    let what: string;
+    if (name === "extend" && isOwn) what = "lengthened";
+    else if ((name === "free" || (name === "touch" && isOwn)) && isUnchanged) what = "touched";
+    else if ((isAcquire(name) || name === "free") && isCut) what = `lives for ${mostMs} ms`;
+    else if (owner.process === undefined && isAcquire(name)) {
+      what = "is given an expiry";
+      if (tenure.livesUntil !== undefined || expiresAt - nowMs !== maxHoldMs) {
+        this.world.broken("lifetime", `${key} of an old lock was given another life`);
       }
-      tenure.livesUntil = expiresAt;
+    } else {
+      this.world.broken("lifetime", `${key} of ${owner.name} was lengthened by another command`);
       return;
     }
-    this.#world.broken("lifetime", `${key} of ${owner.name} was lengthened by another command`);
+    this.world.note(() => `Redis      ${key} of ${owner.name} ${what}`);
+    tenure.livesUntil = expiresAt;
   }
 
   deleted(key: string, value: string): void {
     if (isRecordKey(key)) {
-      this.#world.recordWatch.deleted(key);
+      this.world.recordWatch.deleted(key);
       return;
     }
-    const owner = this.#world.owners.of(ownerIdOf(value), key);
-    this.#world.note(() => `Redis      ${key} of ${owner.name} deleted`);
-    const { current } = this.#world.executions;
+    const owner = this.world.owners.of(ownerIdOf(value), key);
+    this.world.note(() => `Redis      ${key} of ${owner.name} deleted`);
+    const { current } = this.world.executions;
     current?.touched.set(key, owner.id);
     const isFree = current?.name === "free" && lockValue(value).kind !== "lock";
     if (current?.entries.some((each) => each.lock === key && each.ownerId === owner.id) === true) {
-      owner.deletedAt.push(this.#world.loop.now);
+      owner.deletedAt.push(this.world.loop.now);
     } else if (!isFree || !isNamed(value, current?.entries[0]?.freeId)) {
-      this.#world.broken(
-        "ownKey",
-        `${key} of ${owner.name} was deleted by somebody else's command`,
-      );
+      this.world.broken("ownKey", `${key} of ${owner.name} was deleted by somebody else's command`);
     }
     this.#end(key);
   }
 
   expired(key: string, value: string): void {
     if (isRecordKey(key)) {
-      this.#world.note(() => `Redis      ${key} expired`);
-      this.#world.recordWatch.expired(key);
+      this.world.note(() => `Redis      ${key} expired`);
+      this.world.recordWatch.expired(key);
       return;
     }
-    this.#world.note(
-      () => `Redis      ${key} of ${this.#world.owners.of(ownerIdOf(value), key).name} expired`,
+    this.world.note(
+      () => `Redis      ${key} of ${this.world.owners.of(ownerIdOf(value), key).name} expired`,
     );
     this.#end(key);
   }
 
   /** A replica has taken over: some locks are gone, some are back, some expire earlier. */
   failedOver(): void {
-    const { loop, owners, server } = this.#world;
+    const { loop, owners, server } = this.world;
     for (const key of new Set([...owners.keys(), ...server.keys.names()])) {
       if (isRecordKey(key)) continue;
       const entry = server.keys.kept(key);
@@ -157,12 +135,12 @@ export class KeyWatch implements KeyWatcher {
         owners.tenures(key).push({ owner, value, from, to: undefined, livesUntil, isExcused });
       }
     }
-    this.#world.recordWatch.failedOver();
+    this.world.recordWatch.failedOver();
   }
 
   /** The server lost its data. */
   lost(): void {
-    for (const key of this.#world.owners.keys()) this.#end(key);
+    for (const key of this.world.owners.keys()) this.#end(key);
   }
 
   /** @returns whether it was taken by a clock that nobody can be asked to wait for. */
@@ -173,7 +151,7 @@ export class KeyWatch implements KeyWatcher {
     copy: WrittenCopy,
   ): boolean {
     owner.tokens.push(fencingToken);
-    this.#world.fenceWatch.taken(key, owner, fencingToken, copy.sentAt);
+    this.world.fenceWatch.taken(key, owner, fencingToken, copy.sentAt);
     return this.#isLate(copy, owner.name);
   }
 
@@ -184,20 +162,20 @@ export class KeyWatch implements KeyWatcher {
     expiresAt: number | undefined,
     replaced: Tenure | undefined,
   ): void {
-    const { copy, touched, entries } = this.#world.executions.current ?? {};
-    const owner = this.#world.owners.get(ownerId);
+    const { copy, touched, entries } = this.world.executions.current ?? {};
+    const owner = this.world.owners.get(ownerId);
     if (owner === undefined || copy === undefined) return;
     const broken = (what: string) =>
-      this.#world.broken("cooldown", `the cooldown of ${owner.name} ${what}`);
-    if (replaced?.owner === owner) owner.deletedAt.push(this.#world.loop.now);
+      this.world.broken("cooldown", `the cooldown of ${owner.name} ${what}`);
+    if (replaced?.owner === owner) owner.deletedAt.push(this.world.loop.now);
     else if (touched?.get(key) !== ownerId) broken("was set without its lock");
     if (owner.cooldownAtMost === 0) broken("was set, and none was asked for");
-    else if (Number(expiresAt) > owner.cooldownAtMost + this.#world.server.setBackMs) {
+    else if (Number(expiresAt) > owner.cooldownAtMost + this.world.server.setBackMs) {
       broken(`ends at ${expiresAt}, after ${owner.cooldownAtMost}`);
     }
     if (owner.toldAt !== undefined && copy.sentAt > owner.toldAt) broken("was set by a retire");
     const until = entries?.find((each) => each.ownerId === ownerId)?.cooldownUntilMs;
-    const most = this.#world.server.nowMs + 60_000;
+    const most = this.world.server.nowMs + 60_000;
     if (until === undefined || expiresAt !== Math.min(until, most)) {
       broken(`ends at ${expiresAt} and not at ${until}`);
     }
@@ -212,9 +190,9 @@ export class KeyWatch implements KeyWatcher {
     replaced: Tenure | undefined,
     { name, entries }: Execution,
   ): void {
-    const owner = this.#world.owners.get(ownerId);
+    const owner = this.world.owners.get(ownerId);
     const broken = (what: string) =>
-      this.#world.broken("freed", `the tombstone of ${owner?.name} ${what}`);
+      this.world.broken("freed", `the tombstone of ${owner?.name} ${what}`);
     const id = entries[0]?.freeId;
     if (name !== "free") broken(`was set by a ${name}`);
     if (replaced === undefined || replaced.owner !== owner) {
@@ -223,7 +201,7 @@ export class KeyWatch implements KeyWatcher {
     if (id === undefined || !ownerId.startsWith(id)) broken(`was set, and ${id} was meant`);
     if (expiresAt === undefined || expiresAt !== replaced?.livesUntil) {
       broken(`ends at ${expiresAt}, and the lease at ${replaced?.livesUntil}`);
-    } else if (expiresAt - this.#world.server.nowMs > this.#world.schedule.times.ttlMs) {
+    } else if (expiresAt - this.world.server.nowMs > this.world.schedule.times.ttlMs) {
       broken(`ends at ${expiresAt}`);
     }
     if (owner !== undefined) owner.wasFreed = true;
@@ -235,10 +213,10 @@ export class KeyWatch implements KeyWatcher {
    * of Redis that was set back.
    */
   #isLate({ sentAt, args }: WrittenCopy, name: string): boolean {
-    const { acquireTimeoutMs } = this.#world.schedule.times;
-    const { nowMs, setBackMs } = this.#world.server;
+    const { acquireTimeoutMs } = this.world.schedule.times;
+    const { nowMs, setBackMs } = this.world.server;
     const deadlineMs = Number(args[0]);
-    const ageMs = this.#world.loop.now - sentAt;
+    const ageMs = this.world.loop.now - sentAt;
     const isSetBack = setBackMs > 0 && nowMs + setBackMs > deadlineMs;
     if (isSetBack || ageMs <= 2.02 * acquireTimeoutMs + slackMs) return isSetBack;
     const aheadMs = deadlineMs - nowMs + ageMs - acquireTimeoutMs;
@@ -246,16 +224,16 @@ export class KeyWatch implements KeyWatcher {
       aheadMs > acquireTimeoutMs && Math.abs(ageMs - aheadMs) <= acquireTimeoutMs + slackMs;
     if (!isLimit) {
       const age = `${ageMs.toFixed(1)} ms after it was written`;
-      this.#world.broken("stale", `a copy of ${name} took effect ${age}`);
+      this.world.broken("stale", `a copy of ${name} took effect ${age}`);
     }
     return true;
   }
 
   #end(key: string): void {
-    const tenure = this.#world.owners.current(key);
+    const tenure = this.world.owners.current(key);
     if (tenure === undefined) return;
-    tenure.to = this.#world.loop.now;
-    this.#checkOrphan(tenure, this.#world.loop.now);
+    tenure.to = this.world.loop.now;
+    this.#checkOrphan(tenure, this.world.loop.now);
   }
 
   /**
@@ -263,9 +241,9 @@ export class KeyWatch implements KeyWatcher {
    * for its user, which is another invariant's. So it is judged for as long as it is retired.
    */
   #judgedUntil({ overAt, lostAt }: Owner, to: number): number {
-    const { acquireTimeoutMs, ttlMs } = this.#world.schedule.times;
+    const { acquireTimeoutMs, ttlMs } = this.world.schedule.times;
     const retiredMs = 2 * acquireTimeoutMs + ttlMs;
-    return this.#world.server.setBackMs > 0
+    return this.world.server.setBackMs > 0
       ? Math.min(to, (lostAt ?? overAt ?? to) + retiredMs)
       : to;
   }
@@ -278,14 +256,14 @@ export class KeyWatch implements KeyWatcher {
     const since = Math.max(from, overAt);
     if (since >= to) return;
     // Rule 16: on a Cluster, a complete that is written again goes in two steps.
-    const steps = this.#world.schedule.isCluster && owner.recordUntil !== undefined ? 2 : 1;
+    const steps = this.world.schedule.isCluster && owner.recordUntil !== undefined ? 2 : 1;
     const roundTripMs = steps * 2 * process.longestLatencyMs;
     // A client that times commands out has to ask first whether the server is there again.
     const ticks = process.plan.commandTimeout ? 2 : 1;
     const bound = ticks * (50 * 1.01 + roundTripMs + slackMs);
     const healthyMs = process.health.longestHealthy(since, this.#judgedUntil(owner, to));
     if (healthyMs <= bound) return;
-    this.#world.broken(
+    this.world.broken(
       "orphan",
       `${key} held ${name} for ${(to - since).toFixed(1)} ms after it was over, ${healthyMs.toFixed(1)} ms of them without any trouble`,
     );

@@ -2,7 +2,7 @@ import type { LostReason } from "../../../../src/errors.ts";
 import type { Lease } from "../../../../src/lock/lease.ts";
 import { on } from "../time/event-loop.ts";
 import type { SimulatedProcess, World } from "../world.ts";
-import { slackMs } from "./invariants.ts";
+import { slackMs, Watch } from "./invariants.ts";
 import type { Owner } from "./owners.ts";
 
 interface Holding {
@@ -17,15 +17,10 @@ interface Holding {
 }
 
 /** Watches every lease that was handed out and not given back, after every step. */
-export class LeaseWatch {
+export class LeaseWatch extends Watch {
   readonly #holdings = new Set<Holding>();
   /** When a lease was lost because it could not be extended. */
   readonly #expiredAt = new Map<string, number>();
-  readonly #world: World;
-
-  constructor(world: World) {
-    this.#world = world;
-  }
 
   /** @returns ends the watch: the lease was given back, by a complete or otherwise. */
   begin(lease: Lease, owner: Owner, process: SimulatedProcess): (isCompleted: boolean) => void {
@@ -37,12 +32,12 @@ export class LeaseWatch {
       isGivenBack: false,
     };
     this.#holdings.add(holding);
-    const since = this.#world.loop.now;
+    const since = this.world.loop.now;
     let isQuiet = false;
     lease.signal.addEventListener("abort", () => {
       this.#checkKept(holding, since);
       this.#checkReason(holding);
-      if (isQuiet) this.#world.broken("quiet", `${owner.name} was completed, and then lost`);
+      if (isQuiet) this.world.broken("quiet", `${owner.name} was completed, and then lost`);
     });
     return (isCompleted) => {
       isQuiet = isCompleted;
@@ -63,8 +58,8 @@ export class LeaseWatch {
     for (const holding of this.#holdings) {
       if (holding.owner.id !== ownerId) continue;
       if (kind === "gone" || kind === "freed" || kind === "foreign") holding.isGone = true;
-      else if (kind === "done" && this.#expiredAt.get(ownerId) === this.#world.loop.now) {
-        this.#world.broken("atHand", `${holding.owner.name} was lost, and its extend was answered`);
+      else if (kind === "done" && this.#expiredAt.get(ownerId) === this.world.loop.now) {
+        this.world.broken("atHand", `${holding.owner.name} was lost, and its extend was answered`);
       }
     }
   }
@@ -79,13 +74,13 @@ export class LeaseWatch {
         const { name, key } = holding.owner;
         const other = valid.get(key);
         if (other !== undefined) {
-          this.#world.broken("exclusion", `${other.name} and ${name} both hold ${key}`);
+          this.world.broken("exclusion", `${other.name} and ${name} both hold ${key}`);
         }
         valid.set(key, holding.owner);
         this.#checkBacked(holding, remainingMs);
       }
       if (remainingMs > 0 && holding.process.lockIsGone) {
-        this.#world.broken("closed", `${holding.owner.name} has time left, and its lock is closed`);
+        this.world.broken("closed", `${holding.owner.name} has time left, and its lock is closed`);
       }
       this.#checkTold(holding, remainingMs, keptItsData);
     }
@@ -93,22 +88,22 @@ export class LeaseWatch {
 
   /** No extend waits for a replica: one that a failover has lost is the limit of rule 21. */
   #keptItsData({ serverLife, securedUntil = Number.POSITIVE_INFINITY }: Owner): boolean {
-    return serverLife === this.#world.server.life && this.#world.loop.now < securedUntil - 0.001;
+    return serverLife === this.world.server.life && this.world.loop.now < securedUntil - 0.001;
   }
 
   #checkBacked(holding: Holding, remainingMs: number): void {
     const { owner, process } = holding;
     const left = `a lease with ${remainingMs.toFixed(1)} ms left`;
-    if (!isAtKey(this.#world, holding.owner)) {
-      this.#world.broken("backed", `${owner.name} has ${left}, and its key is not there`);
+    if (!isAtKey(this.world, holding.owner)) {
+      this.world.broken("backed", `${owner.name} has ${left}, and its key is not there`);
       return;
     }
-    const expiresAt = this.#world.server.look(owner.key)?.expiresAt;
+    const expiresAt = this.world.server.look(owner.key)?.expiresAt;
     if (expiresAt === undefined || owner.securedUntil !== undefined) return;
-    const endsAt = this.#world.loop.now + remainingMs / process.machine.rate;
-    const goneAt = this.#world.server.goneAt(expiresAt);
+    const endsAt = this.world.loop.now + remainingMs / process.machine.rate;
+    const goneAt = this.world.server.goneAt(expiresAt);
     if (endsAt <= goneAt + 0.001) return;
-    this.#world.broken(
+    this.world.broken(
       "backed",
       `${owner.name} has ${left}, and its key is gone ${(endsAt - goneAt).toFixed(1)} ms before that`,
     );
@@ -116,48 +111,45 @@ export class LeaseWatch {
 
   #checkTold(holding: Holding, remainingMs: number, keptItsData: boolean): void {
     const { lease, owner, process } = holding;
-    const { now } = this.#world.loop;
+    const { now } = this.world.loop;
     if (remainingMs > 0) holding.endedAt = undefined;
     else holding.endedAt ??= now;
     if (lease.signal.aborted) return;
     if (holding.isGone && !holding.isGivenBack) {
-      this.#world.broken("told", `an extend of ${owner.name} found its key gone, and it goes on`);
+      this.world.broken("told", `an extend of ${owner.name} found its key gone, and it goes on`);
     }
     const { machine } = process;
     // Nobody can tell a process that does not run; it is told when it goes on.
     if (machine.isPaused || now - machine.resumedAt <= slackMs) return;
-    if (keptItsData && !isAtKey(this.#world, holding.owner)) {
-      this.#world.broken(
-        "told",
-        `the key of ${owner.name} is gone, and nobody has told its holder`,
-      );
+    if (keptItsData && !isAtKey(this.world, holding.owner)) {
+      this.world.broken("told", `the key of ${owner.name} is gone, and nobody has told its holder`);
     } else if (holding.endedAt !== undefined && now - holding.endedAt > slackMs) {
-      this.#world.broken("told", `${owner.name} has had no time left for ${slackMs} ms, untold`);
+      this.world.broken("told", `${owner.name} has had no time left for ${slackMs} ms, untold`);
     }
   }
 
   /** Rule 19: what is told to be freed was; and it is retired at once, as what was overtaken. */
   #checkReason({ lease, owner }: Holding): void {
     const { reason } = lease.signal.reason as { reason: LostReason };
-    owner.lostAt ??= this.#world.loop.now;
+    owner.lostAt ??= this.world.loop.now;
     if (reason === "freed" && !owner.wasFreed) {
-      this.#world.broken("freed", `${owner.name} is told that it was freed, and was not`);
+      this.world.broken("freed", `${owner.name} is told that it was freed, and was not`);
     }
-    if (reason === "freed" || reason === "overtaken") owner.overAt ??= this.#world.loop.now;
+    if (reason === "freed" || reason === "overtaken") owner.overAt ??= this.world.loop.now;
   }
 
   /** On a healthy network a lease ends with its work, with `maxHoldMs` or with its lock. */
   #checkKept({ lease, owner, process, isGivenBack }: Holding, since: number): void {
     if (isGivenBack || owner.wasFreed) return;
-    const { now } = this.#world.loop;
-    const { maxHoldMs, ttlMs } = this.#world.schedule.times;
+    const { now } = this.world.loop;
+    const { maxHoldMs, ttlMs } = this.world.schedule.times;
     const neverExtends = maxHoldMs === ttlMs;
     const { reason } = lease.signal.reason as { reason: LostReason };
     if (reason === "expired") this.#expiredAt.set(owner.id, now);
     if (reason === "max-hold" || reason === "closed" || neverExtends) return;
-    if (owner.serverLife !== this.#world.server.life) return;
+    if (owner.serverLife !== this.world.server.life) return;
     if (process.health.longestHealthy(since, now) < now - since) return;
-    this.#world.broken("kept", `${owner.name} was lost (${reason}) without any trouble`);
+    this.world.broken("kept", `${owner.name} was lost (${reason}) without any trouble`);
   }
 }
 
@@ -172,18 +164,13 @@ interface Completing {
  * Rule 16: from the complete on, for as long as the lease was valid and the record would last, either
  * the lock or a record is there. Looked at after every step.
  */
-export class CompleteWatch {
+export class CompleteWatch extends Watch {
   readonly #completing = new Set<Completing>();
-  readonly #world: World;
-
-  constructor(world: World) {
-    this.#world = world;
-  }
 
   begin(owner: Owner, { machine }: SimulatedProcess, remainingMs: number): void {
     if (remainingMs <= 0) return;
-    const record = this.#world.recordKeyOf(owner);
-    const validUntil = this.#world.loop.now + remainingMs / machine.rate;
+    const record = this.world.recordKeyOf(owner);
+    const validUntil = this.world.loop.now + remainingMs / machine.rate;
     this.#completing.add({ owner, record, validUntil });
   }
 
@@ -191,13 +178,13 @@ export class CompleteWatch {
     for (const each of this.#completing) {
       const { owner, record, validUntil } = each;
       const isOver =
-        this.#world.loop.now >= Math.min(validUntil, owner.securedUntil ?? validUntil) ||
-        this.#world.server.nowMs >= Number(owner.recordUntil) ||
-        owner.serverLife !== this.#world.server.life ||
-        this.#world.recordWatch.standing(record) !== undefined;
+        this.world.loop.now >= Math.min(validUntil, owner.securedUntil ?? validUntil) ||
+        this.world.server.nowMs >= Number(owner.recordUntil) ||
+        owner.serverLife !== this.world.server.life ||
+        this.world.recordWatch.standing(record) !== undefined;
       if (isOver) this.#completing.delete(each);
-      else if (!isAtKey(this.#world, owner)) {
-        this.#world.broken(
+      else if (!isAtKey(this.world, owner)) {
+        this.world.broken(
           "gap",
           `${owner.name} is being completed, and there is neither its lock nor a record`,
         );
@@ -217,49 +204,44 @@ interface Highest {
  * Rule 20: the token of a lease is above that of every earlier lease of its key. The limit: a clock
  * of Redis that was set back further than the process had heard when it asked.
  */
-export class FenceWatch {
+export class FenceWatch extends Watch {
   readonly #highest = new Map<string, Highest>();
   /** What each process had heard of clocks and tokens, and when: both rise. */
   readonly #heard = new Map<
     SimulatedProcess,
     { readonly at: number; readonly microseconds: number }[]
   >();
-  readonly #world: World;
-
-  constructor(world: World) {
-    this.#world = world;
-  }
 
   /** An answer has brought a process a clock or a token. */
   heard(process: SimulatedProcess, microseconds: number): void {
     const heard = this.#heard.get(process) ?? [];
     this.#heard.set(process, heard);
-    const at = this.#world.loop.now;
+    const at = this.world.loop.now;
     if (microseconds > (heard.at(-1)?.microseconds ?? 0)) heard.push({ at, microseconds });
   }
 
   taken(key: string, owner: Owner, token: number, sentAt: number): void {
     // A copy that comes late has an older floor, and makes no lease.
     if (owner.overAt !== undefined) return;
-    const { life, setBackMs } = this.#world.server;
+    const { life, setBackMs } = this.world.server;
     const before = this.#highest.get(key);
     if (before?.serverLife === life && before.token >= token) {
       const isLimit =
         before.owner === owner ||
         // No script takes less than a microsecond, but where it takes no time at all.
-        (before.token === token && before.at === this.#world.loop.now) ||
+        (before.token === token && before.at === this.world.loop.now) ||
         (setBackMs > 0 && this.#heardBefore(owner, sentAt) < before.token) ||
         // No floor counts that is so far ahead.
         setBackMs > 60_000;
       if (!isLimit) {
-        this.#world.broken(
+        this.world.broken(
           "fenced",
           `${owner.name} got token ${token} for ${key}, after ${before.token} of ${before.owner.name}`,
         );
       }
       return;
     }
-    this.#highest.set(key, { token, owner, serverLife: life, at: this.#world.loop.now });
+    this.#highest.set(key, { token, owner, serverLife: life, at: this.world.loop.now });
   }
 
   #heardBefore({ process }: Owner, time: number): number {

@@ -3,7 +3,7 @@ import type { ClientWatcher, WrittenCopy } from "../network/surroundings.ts";
 import { nameOf } from "../scripts.ts";
 import type { EventLoop } from "../time/event-loop.ts";
 import type { SimulatedProcess, World } from "../world.ts";
-import { slackMs } from "./invariants.ts";
+import { slackMs, Watch } from "./invariants.ts";
 
 interface Call {
   readonly what: string;
@@ -13,13 +13,8 @@ interface Call {
 }
 
 /** Watches that every call settles within its bound, by the clock of its process. */
-export class CallWatch {
+export class CallWatch extends Watch {
   readonly #calls = new Set<Call>();
-  readonly #world: World;
-
-  constructor(world: World) {
-    this.#world = world;
-  }
 
   /**
    * @param boundMs by the clock of the process.
@@ -32,7 +27,7 @@ export class CallWatch {
     promise: Promise<Result>,
     afterPauseMs = 0,
   ): Promise<Result> {
-    const dueAt = this.#world.loop.now + boundMs / process.machine.rate + slackMs;
+    const dueAt = this.world.loop.now + boundMs / process.machine.rate + slackMs;
     const call: Call = { what, process, dueAt, afterPauseMs };
     this.#calls.add(call);
     try {
@@ -43,7 +38,7 @@ export class CallWatch {
   }
 
   check(): void {
-    const { now } = this.#world.loop;
+    const { now } = this.world.loop;
     for (const { what, process, dueAt, afterPauseMs } of this.#calls) {
       if (now <= dueAt) continue;
       const { machine } = process;
@@ -54,7 +49,7 @@ export class CallWatch {
         now - machine.resumedAt <= 1.01 * afterPauseMs + slackMs
       )
         continue;
-      this.#world.broken("settled", `${what} has not settled within its bound`);
+      this.world.broken("settled", `${what} has not settled within its bound`);
     }
   }
 }

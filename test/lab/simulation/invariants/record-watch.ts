@@ -1,4 +1,4 @@
-import type { World } from "../world.ts";
+import { Watch } from "./invariants.ts";
 import { type Owner, recordValue } from "./owners.ts";
 
 /** A record that was written. */
@@ -17,13 +17,8 @@ export interface Kept {
 }
 
 /** Watches every record: written once, by its first writer, and then left alone until it expires. */
-export class RecordWatch {
+export class RecordWatch extends Watch {
   readonly #kept = new Map<string, Kept[]>();
-  readonly #world: World;
-
-  constructor(world: World) {
-    this.#world = world;
-  }
 
   /** Everything that was ever recorded of a submission. */
   history(key: string): readonly Kept[] {
@@ -32,7 +27,7 @@ export class RecordWatch {
 
   /** What has to be there now, whether it is or not. */
   standing(key: string): Kept | undefined {
-    const { life, nowMs } = this.#world.server;
+    const { life, nowMs } = this.world.server;
     const last = this.history(key).at(-1);
     if (last?.serverLife !== life || last.isOver) return undefined;
     return nowMs <= last.expiresAt ? last : undefined;
@@ -40,21 +35,21 @@ export class RecordWatch {
 
   /** What stood at some time since, the server's losses apart. */
   since(key: string, from: number): readonly Kept[] {
-    const { machine } = this.#world.server;
+    const { machine } = this.world.server;
     return this.history(key).filter(
       ({ expiresAt }) => machine.whenWallShows(expiresAt + 1) >= from,
     );
   }
 
   set(key: string, value: string, expiresAt: number | undefined): void {
-    const { life, setBackMs } = this.#world.server;
+    const { life, setBackMs } = this.world.server;
     const record = recordValue(value);
-    const owner = record && this.#world.owners.of(record.ownerId, key);
-    const entry = this.#world.executions.current?.entries.find(
+    const owner = record && this.world.owners.of(record.ownerId, key);
+    const entry = this.world.executions.current?.entries.find(
       (each) => each.record === key && each.ownerId === record?.ownerId,
     );
     if (record === undefined || owner === undefined || entry === undefined) {
-      this.#world.broken("grammar", `${key} = ${value}`);
+      this.world.broken("grammar", `${key} = ${value}`);
       return;
     }
     if (expiresAt !== entry.expiresAtMs || expiresAt === undefined) {
@@ -76,7 +71,7 @@ export class RecordWatch {
     const kept = this.#kept.get(key) ?? [];
     this.#kept.set(key, kept);
     const { fingerprint } = record;
-    const from = this.#world.loop.now;
+    const from = this.world.loop.now;
     kept.push({
       owner,
       text: value,
@@ -90,13 +85,13 @@ export class RecordWatch {
   }
 
   lengthened(key: string, expiresAt: number): void {
-    const unchanged = Math.max(this.standing(key)?.expiresAt ?? 0, this.#world.server.nowMs + 1);
-    if (this.#world.executions.current?.name === "touch" && expiresAt === unchanged) return;
-    this.#world.broken("record", `${key} was lengthened`);
+    const unchanged = Math.max(this.standing(key)?.expiresAt ?? 0, this.world.server.nowMs + 1);
+    if (this.world.executions.current?.name === "touch" && expiresAt === unchanged) return;
+    this.world.broken("record", `${key} was lengthened`);
   }
 
   deleted(key: string): void {
-    this.#world.broken("record", `${key} was deleted`);
+    this.world.broken("record", `${key} was deleted`);
   }
 
   expired(key: string): void {
@@ -108,16 +103,16 @@ export class RecordWatch {
   failedOver(): void {
     for (const key of this.#kept.keys()) {
       const standing = this.standing(key);
-      if (standing === undefined || this.#world.server.look(key)?.value === standing.text) continue;
+      if (standing === undefined || this.world.server.look(key)?.value === standing.text) continue;
       standing.isLost = true;
       standing.isOver = true;
       const { owner } = standing;
       if (!owner.wasRecorded) continue;
-      this.#world.broken("acknowledged", `${key}, which ${owner.name} has recorded, is gone`);
+      this.world.broken("acknowledged", `${key}, which ${owner.name} has recorded, is gone`);
     }
   }
 
   #broken(key: string, owner: Owner, what: string): void {
-    this.#world.broken("record", `the record of ${owner.name} at ${key} ${what}`);
+    this.world.broken("record", `the record of ${owner.name} at ${key} ${what}`);
   }
 }

@@ -1,16 +1,13 @@
+import { readFileSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { acquireMutations } from "./mutations/acquire.ts";
-import { connectionMutations } from "./mutations/connections.ts";
-import { leaseMutations } from "./mutations/lease.ts";
-import { onceMutations } from "./mutations/once.ts";
 
 /** A change of the sources that must be noticed. */
 export interface Change extends Edit {
   readonly name: string;
   /** A second change. */
-  readonly also?: Edit;
+  readonly also?: Edit | undefined;
 }
 
 /** One rule of the protocol, broken by a change of the text. */
@@ -18,7 +15,7 @@ export interface Mutation extends Change {
   /** The place in docs/internals/protocol.md: the number of the rule, or the script. */
   readonly rule: string;
   /** Most seeds need more than 5,000 schedules to notice it. `--short` leaves it out. */
-  readonly isRare?: true;
+  readonly isRare: boolean;
 }
 
 /**
@@ -33,28 +30,31 @@ interface Edit {
   readonly replace: string;
 }
 
-/*
- * Not in the list, because nothing can notice them:
- * - an extend that may shorten: every extend of one owner id gives the same life, counted from its
- *   execution, so a later execution never gives less than an earlier one;
- * - nothing that is retired after a complete: for as long as a late copy may take effect it finds the
- *   record, because of rule 11, and takes nothing;
- * - a second connection that re-sends: `maxRetriesPerRequest: 0` has settled its commands before.
- *
- * Too rare for these schedules (not met by 50 000 of them), and held by tests on a real Redis:
- * - another's tombstone that is taken for one's own, and a lease that was freed and is retired at the
- *   end of its handler only (test/redis/rule-19-freed.test.ts);
- * - another's record that is looked at before the expiry (test/redis/rule-15-once.test.ts);
- * - a complete that is given up and deletes its lock (test/redis/rule-14-close.test.ts).
- */
-
 /** Every mutant, by the subject that it breaks. */
-export const mutations: readonly Mutation[] = [
-  ...acquireMutations,
-  ...leaseMutations,
-  ...connectionMutations,
-  ...onceMutations,
-];
+export const mutations: readonly Mutation[] = readFileSync(
+  new URL("mutants.diff", import.meta.url),
+  "utf8",
+)
+  .split(/\n\n+/)
+  .filter((block) => !block.startsWith("#"))
+  .map(mutationOf);
+
+function mutationOf(block: string): Mutation {
+  const [title = "", ...edits] = block.trimEnd().split("\n@ ");
+  const [, rule, name, rare] = /^\[(.+)\] (.+?)( \(rare\))?$/.exec(title) ?? [];
+  const [first, also] = edits.map(editOf);
+  if (rule === undefined || name === undefined || first === undefined) {
+    throw new Error(`expected a mutant, got ${block}`);
+  }
+  return { ...first, also, rule, name, isRare: rare !== undefined };
+}
+
+function editOf(text: string): Edit {
+  const [name = "", ...lines] = text.split("\n");
+  const after = (sign: string) =>
+    lines.flatMap((line) => (line.startsWith(sign) ? line.slice(1) : [])).join("\n");
+  return { in: name, find: after("-"), replace: after("+") };
+}
 
 /** Texts by the path of their file. */
 type Sources = ReadonlyMap<string, string>;

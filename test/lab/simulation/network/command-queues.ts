@@ -1,6 +1,7 @@
 import type { Timer } from "../time/event-loop.ts";
 import type { Connection } from "./connection.ts";
-import type { ClientOptions, CommandFate, ScriptCall, Surroundings } from "./surroundings.ts";
+import type { SimulatedClient } from "./simulated-client.ts";
+import type { ClientOptions, ScriptCall, Surroundings } from "./surroundings.ts";
 
 interface ServerReply {
   readonly error?: Error;
@@ -47,14 +48,6 @@ interface Command extends Call {
 export const tryAgainMs = 100;
 const mostRedirections = 16;
 
-/** What the commands are written on: the client, and whatever connection it has. */
-interface Line {
-  readonly status: string;
-  readonly connection: Connection | undefined;
-  connect(): Promise<void>;
-  lose(connection: Connection, stillLands: boolean): void;
-}
-
 /**
  * The commands of one client from their call to their answer: ioredis' queues, its silent re-sending
  * after a reconnect, command time-outs that withdraw nothing.
@@ -62,8 +55,8 @@ interface Line {
 export class CommandQueues {
   readonly #around: Surroundings;
   readonly #options: ClientOptions;
-  readonly #line: Line;
-  readonly #nextFate: (call: ScriptCall) => CommandFate | undefined;
+  /** Whatever connection it has, the commands are written on it. */
+  readonly #client: SimulatedClient;
   /** Written and unanswered, oldest first; another one from each new connection on. */
   #written: Command[] = [];
   /** What was written on the last connection that was ready; may be the same array. */
@@ -73,16 +66,10 @@ export class CommandQueues {
   #toTryAgain: Command[] = [];
   #untroubled: (() => void)[] = [];
 
-  constructor(
-    around: Surroundings,
-    options: ClientOptions,
-    line: Line,
-    nextFate: (call: ScriptCall) => CommandFate | undefined,
-  ) {
+  constructor(around: Surroundings, options: ClientOptions, client: SimulatedClient) {
     this.#around = around;
     this.#options = options;
-    this.#line = line;
-    this.#nextFate = nextFate;
+    this.#client = client;
   }
 
   /** When the oldest command was written that its caller knows to be unanswered on this connection. */
@@ -93,14 +80,8 @@ export class CommandQueues {
   /** Settles as ioredis settles it: without a time-out perhaps never. */
   call(call: Call): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      this.#send({
-        ...call,
-        resolve,
-        reject,
-        writtenAt: 0,
-        isResent: false,
-        redirections: 0,
-      });
+      const unsent = { writtenAt: 0, isResent: false, redirections: 0 };
+      this.#send({ ...call, ...unsent, resolve, reject });
     });
   }
 
@@ -142,21 +123,22 @@ export class CommandQueues {
 
   /** Writes a command, or queues it, or refuses it. */
   #send(command: Command): void {
-    const line = this.#line;
-    if (line.status === "wait") void line.connect();
-    if (line.status === "end") {
+    const client = this.#client;
+    if (client.status === "wait") void client.connect();
+    if (client.status === "end") {
       command.reject(new Error("Connection is closed."));
       return;
     }
     const { commandTimeout, enableOfflineQueue } = this.#options;
     // Withdraws nothing: the bytes are sent, and the late answer is dropped.
     if (commandTimeout !== undefined) {
-      command.timer ??= this.#around.machine.setTimer(commandTimeout, false, () => {
+      command.timer ??= this.#around.machine.setTimer(commandTimeout, () => {
         command.reject(new Error("Command timed out"));
       });
     }
-    const { connection } = line;
-    if (line.status === "ready" && connection?.isEnding === false) this.#write(command, connection);
+    const { connection } = client;
+    if (client.status === "ready" && connection?.isEnding === false)
+      this.#write(command, connection);
     else if (enableOfflineQueue) this.#offline.push(command);
     else {
       const why = "Stream isn't writeable and enableOfflineQueue options is false";
@@ -165,8 +147,8 @@ export class CommandQueues {
   }
 
   #write(command: Command, connection: Connection): void {
-    const { loop, machine, watcher } = this.#around;
-    const fate = this.#nextFate(command);
+    const { loop, machine, nextFate, watcher } = this.#around;
+    const fate = nextFate(this.#client, command);
     // Until its database is proved, a connection is of no use.
     const isTroubled = fate !== undefined || command.select !== undefined;
     const untroubled = isTroubled ? this.#trouble() : undefined;
@@ -187,7 +169,7 @@ export class CommandQueues {
       fate,
     );
     if (fate?.resetMs !== undefined) {
-      machine.after(fate.resetMs, () => this.#line.lose(connection, fate.stillLands));
+      machine.after(fate.resetMs, () => this.#client.lose(connection, fate.stillLands));
     }
   }
 

@@ -148,36 +148,27 @@ describe("waits", () => {
   const briefMs = 30;
 
   /** Two connections to a master with one replica, and what they are told. */
-  class Subject {
-    readonly logs: Record<Who, string[]> = { first: [], second: [] };
-    readonly #clients: Record<Who, IoredisClient>;
-    readonly #nowMs: () => number;
-    readonly #prefix = freshUser();
-    #asked = 0;
-
-    constructor(nowMs: () => number, connect: () => IoredisClient) {
-      this.#nowMs = nowMs;
-      this.#clients = { first: connect(), second: connect() };
-    }
-
-    write(who: Who, waitMs: number | undefined): void {
-      const name = `${++this.#asked}`;
-      const wait = waitMs === undefined ? undefined : ["wait", 1, waitMs];
-      const port = new IoredisPort(this.#clients[who]);
-      void port.together(0, acquireScript, [this.#call(name)], wait).then((replies) => {
-        this.logs[who].push(`${name}: ${replies.map(shown).join(", ")}`);
-      });
-    }
-
-    close(): void {
-      for (const client of Object.values(this.#clients)) client.disconnect();
-    }
-
-    #call(name: string) {
-      const deadline = Math.round(this.#nowMs() + hourMs);
-      const settings = [deadline, 2 * hourMs, hourMs, hourMs, 0, ":"];
-      return { keys: [`${this.#prefix} ${name}`], args: [...settings, name.padEnd(36, "-")] };
-    }
+  function subjectOf(nowMs: () => number, connect: () => IoredisClient) {
+    const logs: Record<Who, string[]> = { first: [], second: [] };
+    const clients = { first: connect(), second: connect() };
+    const prefix = freshUser();
+    let asked = 0;
+    return {
+      logs,
+      write(who: Who, waitMs: number | undefined): void {
+        const name = `${++asked}`;
+        const settings = [Math.round(nowMs() + hourMs), 2 * hourMs, hourMs, hourMs, 0, ":"];
+        const call = { keys: [`${prefix} ${name}`], args: [...settings, name.padEnd(36, "-")] };
+        const wait = waitMs === undefined ? undefined : ["wait", 1, waitMs];
+        const port = new IoredisPort(clients[who]);
+        void port.together(0, acquireScript, [call], wait).then((replies) => {
+          logs[who].push(`${name}: ${replies.map(shown).join(", ")}`);
+        });
+      },
+      close() {
+        for (const client of Object.values(clients)) client.disconnect();
+      },
+    };
   }
 
   function shown(reply: unknown): string {
@@ -189,41 +180,31 @@ describe("waits", () => {
   /** How long the replica pauses: longer than all steps of a script, shorter than a long `WAIT`. */
   const pausedMs = 500_000;
 
-  /** The simulated ones, in virtual time. */
-  class Simulation {
-    readonly subject: Subject;
-    readonly #loop = new EventLoop(new Noise(0));
-    readonly #server = new SimulatedRedis(this.#loop, 1, nobody, 0.1);
-    readonly #machine = new Machine(this.#loop, "client", { runsJavaScript: true });
-    #goesOnAt: number | undefined;
-
-    constructor() {
-      const connect = () => {
-        const around = calm(this.#loop, this.#machine, this.#server);
-        const client = new SimulatedClient(around, ioredisDefaults);
-        void client.connect();
-        return client;
-      };
-      const nowMs = () => this.#server.nowMs;
-      this.subject = on(this.#machine, () => new Subject(nowMs, connect));
-    }
-
-    async play(step: Step): Promise<void> {
-      if ("write" in step) {
-        this.#machine.after(0, () => this.subject.write(step.write, step.waitMs));
-      } else if (step.replica === "goes on") {
-        if (this.#goesOnAt !== undefined) await this.#machine.pass(this.#goesOnAt - this.#loop.now);
-        this.#goesOnAt = undefined;
-      } else if (this.#goesOnAt === undefined) {
-        this.#goesOnAt = this.#loop.now + pausedMs;
-        this.#server.replica.pause(pausedMs);
+  /** The simulated ones, in virtual time. @returns what they are told, and how they take a step */
+  async function simulate() {
+    const loop = new EventLoop(new Noise(0));
+    const server = new SimulatedRedis(loop, 1, nobody, 0.1);
+    const machine = new Machine(loop, "client", { runsJavaScript: true });
+    let goesOnAt: number | undefined;
+    const connect = () => {
+      const client = new SimulatedClient(calm(loop, machine, server), ioredisDefaults);
+      void client.connect();
+      return client;
+    };
+    const subject = on(machine, () => subjectOf(() => server.nowMs, connect));
+    await machine.pass(settledMs);
+    const play = async (step: Step): Promise<void> => {
+      if ("write" in step) machine.after(0, () => subject.write(step.write, step.waitMs));
+      else if (step.replica === "goes on") {
+        if (goesOnAt !== undefined) await machine.pass(goesOnAt - loop.now);
+        goesOnAt = undefined;
+      } else if (goesOnAt === undefined) {
+        goesOnAt = loop.now + pausedMs;
+        server.replica.pause(pausedMs);
       }
-      await this.settle();
-    }
-
-    async settle(): Promise<void> {
-      await this.#machine.pass(settledMs);
-    }
+      await machine.pass(settledMs);
+    };
+    return { logs: subject.logs, play };
   }
 
   let server: ReplicatedRedis;
@@ -233,16 +214,14 @@ describe("waits", () => {
   afterAll(() => server.stop());
 
   async function compare(steps: readonly Step[]): Promise<void> {
-    const simulation = new Simulation();
-    await simulation.settle();
-    const { logs } = simulation.subject;
+    const { logs, play } = await simulate();
     const [replica] = server.replicas;
-    const real = new Subject(Date.now, () => new Redis(server.master.port, "127.0.0.1"));
+    const real = subjectOf(Date.now, () => new Redis(server.master.port, "127.0.0.1"));
     const isLevel = () =>
       real.logs.first.length >= logs.first.length && real.logs.second.length >= logs.second.length;
     try {
       for (const step of [...steps, { replica: "goes on" } as const]) {
-        await simulation.play(step);
+        await play(step);
         if ("write" in step) real.write(step.write, step.waitMs);
         else if (step.replica === "pauses") replica?.pause();
         else replica?.resume();

@@ -58,9 +58,7 @@ export class SimulatedClient extends EventEmitter implements IoredisClient {
     this.isCluster = options.isCluster;
     this.condition = { select: options.db };
     if (selected !== undefined) this.prevCondition = { select: selected };
-    this.#commands = new CommandQueues(around, options, this, (call) =>
-      around.nextFate(this, call),
-    );
+    this.#commands = new CommandQueues(around, options, this);
     around.clients.add(this);
   }
 

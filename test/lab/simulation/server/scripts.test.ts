@@ -3,8 +3,7 @@ import { Redis } from "ioredis";
 import { afterAll, beforeAll, test } from "vitest";
 import { freshUser } from "../../../support/ids.ts";
 import { type RedisServer, startRedis } from "../../../support/redis-server.ts";
-import { sha1hex } from "./script-runner.ts";
-import { type Entry, idOfName, ServerPair } from "./server-pair.ts";
+import { entry, ownerOf01, ServerPair } from "./server-pair.ts";
 
 /**
  * The simulation is worth as much as its server is like Redis: the same commands, at the same time
@@ -20,25 +19,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await redis.quit();
   await server.stop();
-});
-
-const owners = [1, 2, 3].map((digit) => `0000000${digit}-0000-4000-8000-00000000000${digit}`);
-/** Its value is nothing else. */
-const ownerOf01 = "00000001-0000-4000-8000-000000000009";
-// A hyphen has a meaning in Lua's patterns.
-const submissions = ["first-".padEnd(22, "-"), "second".padEnd(22, "0")];
-const fingerprints = ["-".repeat(22), "A".repeat(22), "B".repeat(22)];
-
-const entry: fc.Arbitrary<Entry> = fc.record({
-  key: fc.constantFrom("k1", "k2", "k3"),
-  ownerId: fc.constantFrom(...owners),
-  id: fc.constantFrom(...submissions),
-  fingerprint: fc.constantFrom(...fingerprints),
-  answer: fc.constantFrom('{"s":201}', '{"s":201,"b":"höchstens 3 €"}'),
-  expiresInMs: fc.constantFrom(20_000, 25_000, 60, -60),
-  cooldownMs: fc.constantFrom(undefined, 60, 20_000, -60, 3_600_000),
-  freeId: fc.constantFrom(undefined, undefined, "00000001", sha1hex("old").slice(0, 8), idOfName),
-  deletesNow: fc.constantFrom(false, false, false, true),
 });
 
 /** With what a command is written. */

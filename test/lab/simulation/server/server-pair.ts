@@ -1,3 +1,4 @@
+import fc from "fast-check";
 import type { Redis } from "ioredis";
 import { expect } from "vitest";
 import type { LockCommand, LockTimes } from "../../../../src/lock/store.ts";
@@ -14,23 +15,32 @@ import { replyOf } from "../network/command-queues.ts";
 import { runScript, sha1hex } from "./script-runner.ts";
 import { Keys, nobody } from "./simulated-redis.ts";
 
-/** One of those that a command is for. */
-export interface Entry {
-  readonly key: string;
-  readonly ownerId: string;
-  readonly id: string;
-  readonly fingerprint: string;
-  readonly answer: string;
-  /** Of a record, from now on. */
-  readonly expiresInMs: number;
-  readonly cooldownMs: number | undefined;
-  /** Whom a free is about; `undefined` for the owner id. */
-  readonly freeId: string | undefined;
-  readonly deletesNow: boolean;
-}
-
 /** Stands for the id of a key that holds no text: the SHA-1 of the key's name. */
-export const idOfName = "the name";
+const idOfName = "the name";
+
+const owners = [1, 2, 3].map((digit) => `0000000${digit}-0000-4000-8000-00000000000${digit}`);
+/** Its value is nothing else. */
+export const ownerOf01 = "00000001-0000-4000-8000-000000000009";
+// A hyphen has a meaning in Lua's patterns.
+const submissions = ["first-".padEnd(22, "-"), "second".padEnd(22, "0")];
+const fingerprints = ["-".repeat(22), "A".repeat(22), "B".repeat(22)];
+
+/** One of those that a command is for. */
+export const entry = fc.record({
+  key: fc.constantFrom("k1", "k2", "k3"),
+  ownerId: fc.constantFrom(...owners),
+  id: fc.constantFrom(...submissions),
+  fingerprint: fc.constantFrom(...fingerprints),
+  answer: fc.constantFrom('{"s":201}', '{"s":201,"b":"höchstens 3 €"}'),
+  /** Of a record, from now on. */
+  expiresInMs: fc.constantFrom(20_000, 25_000, 60, -60),
+  cooldownMs: fc.constantFrom(undefined, 60, 20_000, -60, 3_600_000),
+  /** Whom a free is about; `undefined` for the owner id. */
+  freeId: fc.constantFrom(undefined, undefined, "00000001", sha1hex("old").slice(0, 8), idOfName),
+  deletesNow: fc.constantFrom(false, false, false, true),
+});
+
+type Entry = typeof entry extends fc.Arbitrary<infer Made> ? Made : never;
 
 /** What the commands are told of an entry: more than any of them asks for. */
 interface Request {
@@ -66,15 +76,11 @@ const everyCommand: Record<string, Command<Request, unknown>> = {
 function touchOf(
   keyOf: (request: Request, recordKey: (of: LockCommand) => string) => string,
 ): Command<Request, unknown> {
-  return {
-    script: touchScript,
-    head: () => [],
-    add: (request, keys, args, recordKey) => {
-      keys.push(keyOf(request, recordKey));
-      args.push(request.command.ownerId);
-    },
-    read: () => undefined,
+  const add: Command<Request, unknown>["add"] = (request, keys, args, recordKey) => {
+    keys.push(keyOf(request, recordKey));
+    args.push(request.command.ownerId);
   };
+  return { script: touchScript, head: () => [], add, read: () => undefined };
 }
 
 const adoptMs = 60_000;

@@ -9,6 +9,8 @@ export interface Entry {
   expiresAt: number | undefined;
 }
 
+type ScriptArguments = readonly (string | number)[];
+
 /** What is told about every change of a key. */
 export interface KeyWatcher {
   set(key: string, value: string, expiresAt: number | undefined): void;
@@ -20,13 +22,18 @@ export interface KeyWatcher {
 /** Where nobody watches what becomes of keys. */
 export const nobody: KeyWatcher = { set() {}, lengthened() {}, deleted() {}, expired() {} };
 
+/** What a key holds from now on; `undefined` for nothing. */
+type Changed = (key: string, entry: Entry | undefined) => void;
+
 /** The keys of a server, as GET, SET, PTTL, PEXPIRE and DEL see them. */
 export class Keys {
   readonly #entries = new Map<string, Entry>();
   readonly #watcher: KeyWatcher;
+  readonly #changed: Changed;
 
-  constructor(watcher: KeyWatcher) {
+  constructor(watcher: KeyWatcher, changed: Changed = () => {}) {
     this.#watcher = watcher;
+    this.#changed = changed;
   }
 
   names(): IterableIterator<string> {
@@ -38,20 +45,28 @@ export class Keys {
     const entry = this.#entries.get(key);
     if (entry?.expiresAt === undefined || now <= entry.expiresAt) return entry;
     this.#entries.delete(key);
-    if (typeof entry.value === "string") this.#watcher.expired(key, entry.value);
+    if (typeof entry.value === "string") {
+      this.#watcher.expired(key, entry.value);
+      this.#changed(key, undefined);
+    }
     return undefined;
   }
 
   set(key: string, value: string | readonly string[], expiresAt: number | undefined): void {
     this.#entries.set(key, { value, expiresAt });
-    if (typeof value === "string") this.#watcher.set(key, value, expiresAt);
+    if (typeof value !== "string") return;
+    this.#watcher.set(key, value, expiresAt);
+    this.#changed(key, { value, expiresAt });
   }
 
   expire(key: string, now: number, expiresAt: number): 0 | 1 {
     const entry = this.live(key, now);
     if (entry === undefined) return 0;
     entry.expiresAt = expiresAt;
-    if (typeof entry.value === "string") this.#watcher.lengthened(key, entry.value, expiresAt);
+    if (typeof entry.value === "string") {
+      this.#watcher.lengthened(key, entry.value, expiresAt);
+      this.#changed(key, entry);
+    }
     return 1;
   }
 
@@ -65,7 +80,10 @@ export class Keys {
     const entry = this.live(key, now);
     if (entry === undefined) return 0;
     this.#entries.delete(key);
-    if (typeof entry.value === "string") this.#watcher.deleted(key, entry.value);
+    if (typeof entry.value === "string") {
+      this.#watcher.deleted(key, entry.value);
+      this.#changed(key, undefined);
+    }
     return 1;
   }
 
@@ -119,23 +137,9 @@ export class SimulatedRedis {
     if (lagMs !== undefined) {
       this.#replication = new Replication(this.machine, this.replica, lagMs);
     }
-    this.keys = new Keys({
-      set: (key, value, expiresAt) => {
-        watcher.set(key, value, expiresAt);
-        this.#changed(key, { value, expiresAt });
-      },
-      lengthened: (key, value, expiresAt) => {
-        watcher.lengthened(key, value, expiresAt);
-        this.#changed(key, { value, expiresAt });
-      },
-      deleted: (key, value) => {
-        watcher.deleted(key, value);
-        this.#changed(key, undefined);
-      },
-      expired: (key, value) => {
-        watcher.expired(key, value);
-        this.#changed(key, undefined);
-      },
+    this.keys = new Keys(watcher, (key, entry) => {
+      this.#replication?.changed(key, entry);
+      this.#watchExpiry(key, entry?.expiresAt);
     });
   }
 
@@ -179,7 +183,7 @@ export class SimulatedRedis {
   evaluate(
     script: string,
     keyNames: readonly string[],
-    args: readonly (string | number)[],
+    args: ScriptArguments,
     byDigest = false,
   ): unknown {
     if (this.#refusal !== undefined) throw new ReplyError(this.#refusal.text);
@@ -215,11 +219,7 @@ export class SimulatedRedis {
   }
 
   /** EVAL in another database than that of the locks, which nobody watches. */
-  evaluateElsewhere(
-    script: string,
-    keyNames: readonly string[],
-    args: readonly (string | number)[],
-  ): unknown {
+  evaluateElsewhere(script: string, keyNames: readonly string[], args: ScriptArguments): unknown {
     const nowUs = Math.floor(this.machine.wallMs() * 1_000);
     return runScript(this.#elsewhere, { script, keyNames, args, nowUs, memory: this.memory });
   }
@@ -294,11 +294,6 @@ export class SimulatedRedis {
     this.machine.setBack(ms);
     this.setBackMs += ms;
     for (const key of this.keys.names()) this.#watchExpiry(key, this.look(key)?.expiresAt);
-  }
-
-  #changed(key: string, entry: Entry | undefined): void {
-    this.#replication?.changed(key, entry);
-    this.#watchExpiry(key, entry?.expiresAt);
   }
 
   #watchExpiry(key: string, expiresAt: number | undefined): void {

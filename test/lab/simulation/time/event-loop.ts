@@ -14,35 +14,30 @@ export function installVirtualTime(): void {
   isInstalled = true;
   const real = {
     setTimeout: globalThis.setTimeout,
-    setInterval: globalThis.setInterval,
     setImmediate: globalThis.setImmediate,
+    setInterval: globalThis.setInterval,
     clearTimeout: globalThis.clearTimeout,
-    clearInterval: globalThis.clearInterval,
     now: Date.now,
     monotonic: performance.now,
     random: Math.random,
     sleep: timersPromises.setTimeout,
   };
 
-  const set =
-    (realSet: typeof setTimeout | typeof setInterval, everyTime: boolean) =>
-    (run: (...given: unknown[]) => void, ms?: number, ...given: unknown[]): unknown => {
-      const machine = runningMachine();
-      if (machine === undefined) return realSet(run, ms, ...given);
-      return machine.setTimer(ms, everyTime, () => run(...given));
-    };
-  const clear =
-    (realClear: typeof clearTimeout) =>
-    (timer?: unknown): void => {
-      if (timer instanceof Timer) timer.clear();
-      else realClear(timer as NodeJS.Timeout);
-    };
-
   Object.assign(globalThis, {
-    setTimeout: set(real.setTimeout, false),
-    setInterval: set(real.setInterval, true),
-    clearTimeout: clear(real.clearTimeout),
-    clearInterval: clear(real.clearInterval),
+    setTimeout: (run: (...given: unknown[]) => void, ms?: number, ...given: unknown[]): unknown => {
+      const machine = runningMachine();
+      if (machine === undefined) return real.setTimeout(run, ms, ...given);
+      return machine.setTimer(ms, () => run(...given));
+    },
+    clearTimeout: (timer?: unknown): void => {
+      if (timer instanceof Timer) timer.clear();
+      else real.clearTimeout(timer as NodeJS.Timeout);
+    },
+    // The sources set none.
+    setInterval: (...given: Parameters<typeof setInterval>): unknown => {
+      if (runningMachine() === undefined) return real.setInterval(...given);
+      throw new Error("an interval is not simulated");
+    },
     setImmediate: (run: (...given: unknown[]) => void, ...given: unknown[]): unknown => {
       const machine = runningMachine();
       if (machine === undefined) return real.setImmediate(run, ...given);
@@ -62,7 +57,7 @@ export function installVirtualTime(): void {
     const machine = runningMachine();
     if (machine === undefined) return real.sleep(ms, value, options);
     return new Promise<unknown>((resolve) => {
-      machine.setTimer(ms, false, () => resolve(value));
+      machine.setTimer(ms, () => resolve(value));
     });
   }) as typeof timersPromises.setTimeout;
   syncBuiltinESMExports();
@@ -280,49 +275,36 @@ export class Machine {
 
   /** A timer that is not among `timers`: the end of a run does not ask who has left it. */
   setUncountedTimer(ms: number, run: () => void): Timer {
-    const timer = this.setTimer(ms, false, run);
+    const timer = this.setTimer(ms, run);
     this.timers.delete(timer);
     return timer;
   }
 
-  setTimer(ms: unknown, everyTime: boolean, run: () => void): Timer {
+  setTimer(ms: unknown, run: () => void): Timer {
     const wanted = Math.trunc(Number(ms));
     const delayMs = wanted >= 1 && wanted <= 2 ** 31 - 1 ? wanted : 1;
-    const timer = new Timer(this, delayMs, everyTime, run);
-    this.timers.add(timer);
-    this.#arm(timer);
-    return timer;
-  }
-
-  #arm(timer: Timer): void {
+    const timer = new Timer(this.timers, delayMs);
     // Node counts from the start of its turn, so that a timer may come a little early, or late.
     const noise = this.#loop.noise.deviation(-0.9, 1.5);
-    const delayMs = Math.max(0.01, timer.delayMs / this.rate + noise);
-    timer.task = this.after(
-      delayMs,
-      () => {
-        if (!timer.everyTime) this.timers.delete(timer);
-        timer.run();
-        if (timer.everyTime && this.timers.has(timer)) this.#arm(timer);
-      },
-      phase.timers,
-    );
+    const fire = () => {
+      this.timers.delete(timer);
+      run();
+    };
+    timer.task = this.after(Math.max(0.01, delayMs / this.rate + noise), fire, phase.timers);
+    this.timers.add(timer);
+    return timer;
   }
 }
 
-/** What `setTimeout` and `setInterval` give. */
+/** What `setTimeout` gives. */
 export class Timer {
   readonly delayMs: number;
-  readonly everyTime: boolean;
-  readonly run: () => void;
   task: Task | undefined;
-  readonly #machine: Machine;
+  readonly #pending: Set<Timer>;
 
-  constructor(machine: Machine, delayMs: number, everyTime: boolean, run: () => void) {
-    this.#machine = machine;
+  constructor(pending: Set<Timer>, delayMs: number) {
+    this.#pending = pending;
     this.delayMs = delayMs;
-    this.everyTime = everyTime;
-    this.run = run;
   }
 
   /** No run ends by itself, so that no timer keeps it. */
@@ -335,7 +317,7 @@ export class Timer {
   }
 
   clear(): void {
-    this.#machine.timers.delete(this);
+    this.#pending.delete(this);
     if (this.task !== undefined) this.task.cancelled = true;
   }
 }
