@@ -1,13 +1,10 @@
 import { copyFile } from "node:fs/promises";
 import { join, posix } from "node:path";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Page } from "../docs/page.ts";
 import { freshUser } from "../support/ids.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { Consumers, ownVersions, type Project } from "./consumer-project.ts";
-
-// An install with an empty npm cache takes as long as the registry does.
-vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
 
 const PEERS = ownVersions("express", "koa", "fastify", "ioredis", "redis", "@opentelemetry/api");
 const EVERYTHING = {
