@@ -35,6 +35,7 @@ export default defineConfig({
     anchor: { slugify },
     attrs: { disable: true },
     languageAlias: { cjs: "js" },
+    theme: { light: "github-light-high-contrast", dark: "github-dark-high-contrast" },
     config: (md) => forgeMarkdown(md, address && `${address}/blob/${commit}`, attachments),
   },
   vite: {

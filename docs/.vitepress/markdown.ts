@@ -40,6 +40,7 @@ export function forgeMarkdown(
       }
       resolveLinks(token.children ?? [], page);
     }
+    withoutEmptyHeaders(state.tokens);
   });
 
   function resolveLinks(tokens: Token[], page: string): void {
@@ -99,7 +100,7 @@ function diagram(source: string): string {
   const own = svg.replace(/@import url\([^)]*\);/g, "");
   // Vue leaves out the style of an SVG in a template.
   const text = encodeURIComponent(own).replaceAll("'", "%27");
-  return `<div class="diagram" v-html="decodeURIComponent('${text}')"></div>\n`;
+  return `<div class="diagram" tabindex="0" v-html="decodeURIComponent('${text}')"></div>\n`;
 }
 
 /** The site's switch chooses the picture, and the system's setting does not. */
@@ -119,6 +120,15 @@ function picture(element: string): string {
 function html(content: string): string {
   if (/^\s*(<\/?(img|br|details|summary)\b|<!--)/.test(content)) return content;
   return content.replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll("{{", "&#123;&#123;");
+}
+
+/** A reader of the screen would announce a header without a name for each cell of its column. */
+function withoutEmptyHeaders(tokens: Token[]): void {
+  tokens.forEach((token, index) => {
+    if (token.type !== "th_open" || tokens[index + 1]?.content !== "") return;
+    token.tag = "td";
+    (tokens[index + 2] as Token).tag = "td";
+  });
 }
 
 function asText(token: Token): void {

@@ -22,6 +22,12 @@ interface Manifest {
   readonly scripts?: boolean;
 }
 
+/** What `npm pack --json` prints of a tarball. */
+interface Packed {
+  readonly filename: string;
+  readonly files: readonly { readonly path: string }[];
+}
+
 /**
  * Projects in a temporary folder that install the packed tarball, as its users do. Those with the
  * same packages share an install, because it takes longer than most of their tests.
@@ -29,12 +35,15 @@ interface Manifest {
 export class Consumers {
   readonly #folder: string;
   readonly #tarball: string;
+  /** The paths of what is in the tarball. */
+  readonly files: ReadonlySet<string>;
   /** The folder of the project that has installed these packages. */
   readonly #installs = new Map<string, Promise<string>>();
 
-  private constructor(folder: string, tarball: string) {
+  private constructor(folder: string, packed: Packed) {
     this.#folder = folder;
-    this.#tarball = tarball;
+    this.#tarball = join(folder, packed.filename);
+    this.files = new Set(packed.files.map(({ path }) => path));
   }
 
   /** Packs what the last build left in `dist`. */
@@ -46,7 +55,7 @@ export class Consumers {
     // Without scripts: `prepack` would empty `dist` under the tests that run beside this one.
     const args = ["pack", "--ignore-scripts", "--json", "--pack-destination", folder];
     const { stdout } = await exec("npm", args, { cwd: ROOT, ...SHELL });
-    return new Consumers(folder, join(folder, JSON.parse(stdout)[0].filename));
+    return new Consumers(folder, JSON.parse(stdout)[0]);
   }
 
   /** A project with the files of `projects/<name>`, the tarball and these packages, in a folder of its own. */

@@ -1,12 +1,10 @@
 import { copyFile } from "node:fs/promises";
-import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { join, posix } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Page } from "../docs/page.ts";
 import { freshUser } from "../support/ids.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { Consumers, ownVersions, type Project } from "./consumer-project.ts";
-
-// An install with an empty npm cache takes as long as the registry does.
-vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
 
 const PEERS = ownVersions("express", "koa", "fastify", "ioredis", "redis", "@opentelemetry/api");
 const EVERYTHING = {
@@ -34,6 +32,21 @@ afterAll(() => consumers?.remove());
 function redisEnv(): Record<string, string> {
   return { REDIS_URL: `redis://127.0.0.1:${sharedRedisPort()}`, TEST_USER: freshUser() };
 }
+
+test("no page in the tarball shows or links a file that is not in it", () => {
+  const files = [...consumers.files].filter((file) => file.endsWith(".md"));
+  expect(files).toContain("README.md");
+  const dead = files.flatMap((file) => {
+    const page = new Page(file);
+    const pictures = [...page.prose.matchAll(/ src(?:set)?="([^"]+)"/g)].map(([, path]) => path);
+    return [...page.links.map(({ target }) => target), ...(pictures as string[])]
+      .filter((target) => !/^(https:|#)/.test(target))
+      .map((target) => posix.join(posix.dirname(file), target.split("#")[0] as string))
+      .filter((target) => !consumers.files.has(target))
+      .map((target) => `${file}: ${target}`);
+  });
+  expect(dead).toEqual([]);
+});
 
 test("an ES module project protects Express, Koa, Fastify and handlers of fetch", async () => {
   const project = await consumers.install("esm", { type: "module", packages: EVERYTHING });

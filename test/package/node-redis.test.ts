@@ -1,6 +1,6 @@
 import { copyFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { RedisStore, type SubmitLock } from "../../src/index.ts";
 import { everyCommand } from "../support/cli.ts";
 import {
@@ -18,9 +18,6 @@ import { type RedisServer, sharedRedisPort, startRedis } from "../support/redis-
 import { certificate, startTls } from "../support/tls.ts";
 import { until } from "../support/until.ts";
 import { Consumers, ownVersions, type Project } from "./consumer-project.ts";
-
-// An install with an empty npm cache takes as long as the registry does.
-vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
 
 const compilers: Readonly<Record<string, string>> = {
   ...ownVersions("typescript"),

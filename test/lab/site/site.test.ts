@@ -12,6 +12,7 @@ import { moved } from "../../../docs/.vitepress/redirects.ts";
 import { page, ROOT } from "../../docs/page.ts";
 import { until } from "../../support/until.ts";
 import { startChromium } from "../browser/chromium.ts";
+import { objections } from "../browser/visitor.ts";
 
 let site: Awaited<ReturnType<typeof serveSite>>;
 let browser: { context: BrowserContext; close(): Promise<void> };
@@ -119,6 +120,7 @@ const searches = [
   ["NestJS", "guide/express"],
   ["ECONNRESET", "operations/redis"],
   ["NOPERM", "operations/redis"],
+  ["SUBMIT_UNANSWERED", "guide/browser"],
 ] as const;
 
 const codes = page("docs/reference/responses.md").prose.match(
@@ -199,6 +201,20 @@ test("a phone has the sidebar in a drawer, whose entries lead to their pages", a
   await reader.waitForURL(url);
   expect(await reader.isVisible(".vp-doc h1")).toBe(true);
 });
+
+test("axe objects to no page, in light and in dark", async () => {
+  await reader.setViewportSize({ width: 1_280, height: 800 });
+  const found: string[] = [];
+  // The pages of the API are all of one make.
+  for (const page of site.pages.filter((each) => !/^api\/.*\//.test(each))) {
+    await reader.goto(site.url + page, { waitUntil: "networkidle" });
+    for (const colorScheme of ["light", "dark"] as const) {
+      await reader.emulateMedia({ colorScheme });
+      found.push(...(await objections(reader)).map((each) => `${page}, ${colorScheme}: ${each}`));
+    }
+  }
+  expect(found).toEqual([]);
+}, 900_000);
 
 test("its console tells of no error, and nothing is asked of another host", () => {
   expect(troubles).toEqual([]);

@@ -1,0 +1,88 @@
+import express, { type RequestHandler } from "express";
+import supertest from "supertest";
+import { afterEach, beforeEach, describe, expect, type MockInstance, test, vi } from "vitest";
+import type * as expressEntry from "../../src/express/index.ts";
+import type * as coreEntry from "../../src/index.ts";
+import { until } from "../support/until.ts";
+import { canAcquire } from "./shop.ts";
+
+type Options = Omit<expressEntry.SubmitGuardOptions, "lock">;
+
+let given: MockInstance<typeof process.emitWarning>;
+beforeEach(() => {
+  given = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
+});
+afterEach(() => given.mockRestore());
+
+/** A shop on a copy of the package that has not warned yet. */
+async function freshShop(options: Options) {
+  vi.resetModules();
+  const { submitGuard }: typeof expressEntry = await import("../../src/express/index.ts");
+  const { MemoryStore, SubmitLock }: typeof coreEntry = await import("../../src/index.ts");
+  const lock = new SubmitLock({ store: new MemoryStore() });
+  const place: RequestHandler = (_req, res) => void res.sendStatus(201);
+  const app = express();
+  app.use(express.urlencoded({ extended: false }));
+  app.post("/orders", submitGuard({ lock, ...options }), place);
+  return async (form: object, [name, value] = ["Accept", "application/json"]) => {
+    const answer = await supertest(app).post("/orders").set(name, value).type("form").send(form);
+    await until(() => canAcquire(lock, "42"), { what: "the lock to be free" });
+    return answer.status;
+  };
+}
+
+const warningOf = (code: string, text: RegExp) => [
+  [expect.stringMatching(text), { type: "SubmitLockWarning", code }],
+];
+
+describe("a submissionId that finds nothing", () => {
+  const options: Options = {
+    userId: () => "42",
+    idempotency: { submissionId: (req) => req.body?.token },
+  };
+
+  test("in a body that was parsed is warned of once", async () => {
+    const submit = await freshShop(options);
+    expect(await submit({ tokn: "7" })).toBe(201);
+    expect(await submit({ tokn: "7" })).toBe(201);
+    expect(given.mock.calls).toEqual(
+      warningOf("SUBMIT_LOCK_NO_SUBMISSION_ID", /a later click is a second order.*"required"/),
+    );
+  });
+
+  test("is not warned of where the header has the key, or the key is required", async () => {
+    const submit = await freshShop(options);
+    expect(await submit({ token: "7" })).toBe(201);
+    expect(await submit({ tokn: "7" }, ["Idempotency-Key", "8e03978e"])).toBe(201);
+    const idempotency = { ...options.idempotency, key: "required" } as const;
+    const strict = await freshShop({ ...options, idempotency });
+    expect(await strict({ tokn: "7" })).toBe(400);
+    expect(given.mock.calls).toEqual([]);
+  });
+});
+
+describe("a userId that finds no user", () => {
+  const options: Options = { userId: (req) => req.get("x-user-id") };
+
+  test.each([
+    ["reject", 401],
+    ["proceed", 201],
+  ] as const)("in the first three requests is warned of once, with %j", async (answer, status) => {
+    const submit = await freshShop({ ...options, onAnonymous: answer });
+    for (let i = 1; i <= 2; i++) expect(await submit({})).toBe(status);
+    expect(given.mock.calls).toEqual([]);
+    const warned = /Mount the session or the authentication before the guard/;
+    for (let i = 3; i <= 4; i++) {
+      expect(await submit({})).toBe(status);
+      expect(given.mock.calls).toEqual(warningOf("SUBMIT_LOCK_NO_USER", warned));
+    }
+  });
+
+  test("after one that found a user is not warned of", async () => {
+    const submit = await freshShop(options);
+    expect(await submit({})).toBe(401);
+    expect(await submit({}, ["X-User-Id", "42"])).toBe(201);
+    for (let i = 1; i <= 4; i++) expect(await submit({})).toBe(401);
+    expect(given.mock.calls).toEqual([]);
+  });
+});
