@@ -1,4 +1,4 @@
-import { forget, idOf, made } from "./ids.ts";
+import { doubts, forget, idOf } from "./ids.ts";
 
 export { idOf } from "./ids.ts";
 export { type ProtectableForm, type ProtectFormOptions, protectForm } from "./protect-form.ts";
@@ -50,8 +50,6 @@ interface Flight {
 }
 
 const flights = new Map<string, Flight>();
-/** Ids that were sent without an answer: a 4xx may be overtaken by an order that is on its way. */
-const doubted = new Set<string>();
 /**
  * `fetch` for one order: its id is sent as `Idempotency-Key`, and again, with the same body, after a
  * lost connection, 408, 425, 429, 502, 503, 504 and 409 `idempotency_in_flight`. Behind a guard with
@@ -71,7 +69,7 @@ export async function submitOnce(
   const given = input instanceof Request ? input.clone() : undefined;
   // Throws where `fetch` would: its refusal looks like a lost connection.
   const request = new Request(given ?? input, { ...init, signal: null });
-  const signal = init.signal ?? (input as Partial<Request>).signal;
+  const signal = init.signal === undefined ? (input as Partial<Request>).signal : init.signal;
   if (signal?.aborted) throw signal.reason ?? new Error("aborted");
   // React Native's `URL` has no path.
   const name = once.name ?? (request.url.replace(/^\w+:\/\/[^/?#]*|[?#].*/g, "") || "/");
@@ -115,8 +113,8 @@ async function answerTo(flight: Flight, name: string, request: Request): Promise
       if (status === 409 && code === "idempotency_in_flight") reason = "in_flight";
       else if ([408, 425, 429, 502, 503, 504].includes(status)) reason = "unavailable";
       else {
-        const isDoubted = doubted.delete(flight.id) || !made.has(flight.id);
-        made.add(flight.id);
+        const isDoubted = doubts.get(flight.id) ?? true;
+        doubts.set(flight.id, false);
         // Behind a redirect, a 4xx is about the page of an order that may be placed.
         const isKept = status >= 500 || status === 401 || code === "submit_contended" || redirected;
         if (type !== "opaque" && (status < 400 || !(isKept || isDoubted))) forget(name, flight.id);
@@ -132,7 +130,7 @@ async function answerTo(flight: Flight, name: string, request: Request): Promise
     } catch (error) {
       flight.cause = error;
     }
-    doubted.add(flight.id);
+    doubts.set(flight.id, true);
     if (flight.stop.signal.aborted) throw flight.cause;
     for (const { onWaiting } of flight.callers) onWaiting?.({ reason, tries: flight.tries });
     await new Promise((resolve) => {

@@ -1,4 +1,6 @@
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { compiled } from "../support/compiled.ts";
 import { membersOf } from "../unit/docs/sources.ts";
 import { page } from "./page.ts";
 import { ReaderProject } from "./reader-project.ts";
@@ -29,10 +31,24 @@ await new Promise((resolve) => server.once("listening", resolve));
 const url = "http://127.0.0.1:" + (server.address() as { port: number }).port + "/orders";
 `;
 const end = `
-console.log(JSON.stringify(told), orders, answers > 2);
+console.log(JSON.stringify(told), orders, answers >= 2);
 server.closeAllConnections();
 server.close();
 await lock.close();
+`;
+
+/** Its storage outlives it. */
+const app = `
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { parentPort, workerData } from "node:worker_threads";
+import { order } from "./order.ts";
+const storage = {
+  getItem: async (key: string) => (existsSync(key) ? readFileSync(key, "utf8") : null),
+  setItem: async (key: string, value: string) => writeFileSync(key, value),
+  removeItem: async (key: string) => rmSync(key),
+};
+const { status } = await order(workerData, "17", storage);
+parentPort?.postMessage([status]);
 `;
 
 let project: ReaderProject;
@@ -58,6 +74,37 @@ told.push(await placeOrder(url, cart));`;
 for (let clicks = 0; clicks < 2; clicks++) await pay(url, "17", (address) => told.push(address));`;
     project.write("back.ts", `import { pay } from "./pay.ts";${shop}${clicks}${end}`);
     expect(await project.run("back.ts")).toBe('["/bank/1","/bank/1"] 1 true\n');
+  });
+
+  test("a single-page app: a component that goes leaves its id to the next one", async () => {
+    project.write("checkout.ts", guide.blockUnder("A single-page app"));
+    const clicks = `const first = checkout(url, "17");
+const left = first.order().catch((error) => error.code);
+while (answers === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+first.leave();
+const answer = await checkout(url, "17").order();
+const told = [await left, ((await answer.json()) as { redirect: string }).redirect];`;
+    project.write("leave.ts", `import { checkout } from "./checkout.ts";${shop}${clicks}${end}`);
+    expect(await project.run("leave.ts")).toBe('["SUBMIT_UNANSWERED","/bank/1"] 1 true\n');
+  });
+
+  test("a mobile app: one that was killed asks again", async () => {
+    project.write("order.ts", guide.blockUnder("A mobile app behind a lost network"));
+    project.write("app.ts", app);
+    const file = join(project.folder, "app.ts");
+    await compiled({ file, outfile: `${file}.mjs` });
+    const clicks = `const start = () => new Worker(new URL("app.ts.mjs", import.meta.url), { workerData: url });
+const killed = start();
+while (answers === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+await killed.terminate();
+const isKept = existsSync("order:17");
+const [told] = await once(start(), "message");
+told.push(isKept, existsSync("order:17"));`;
+    const imports = `import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { Worker } from "node:worker_threads";`;
+    project.write("phone.ts", `${imports}${shop}${clicks}${end}`);
+    expect(await project.run("phone.ts")).toBe("[201,true,false] 1 true\n");
   });
 
   test("names every option and every reason to wait", () => {

@@ -11,6 +11,7 @@ import { freshUser } from "../../support/ids.ts";
 import { type RedisProxy, startProxy } from "../../support/proxy.ts";
 import { sharedRedisPort } from "../../support/redis-server.ts";
 import { until } from "../../support/until.ts";
+import { Shop } from "../sequences/shop.ts";
 import {
   type Bank,
   type Command,
@@ -24,6 +25,8 @@ import {
 } from "./recipe.ts";
 
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
+
+const BUN = { version: "1.4.5", program: "node_modules/bun/bin/bun.exe" };
 
 let consumers: Consumers;
 beforeAll(async () => {
@@ -361,8 +364,7 @@ describe("runtimes", () => {
     },
     {
       name: "bun",
-      version: "1.4.5",
-      program: "node_modules/bun/bin/bun.exe",
+      ...BUN,
       shops: [
         { shop: "Express", args: ["shop.js"] },
         { shop: "Hono", args: ["run", "hono.js"] },
@@ -456,5 +458,61 @@ describe("runtimes", () => {
         await proxy.stop();
       }
     }
+  });
+});
+
+describe("submit-lock/browser", () => {
+  const apps = [
+    {
+      name: "Bun",
+      program: BUN.program,
+      file: "runtime.js",
+      manifest: { type: "module", packages: { bun: BUN.version }, scripts: true },
+    },
+    {
+      name: "the fetch of React Native",
+      program: process.execPath,
+      file: "react-native.js",
+      manifest: {
+        type: "module",
+        packages: {
+          "abort-controller": "3.0.0",
+          "whatwg-fetch": "3.6.20",
+          jsdom: "26.1.0",
+          ...ownVersions("esbuild"),
+        },
+      },
+    },
+  ] as const;
+
+  describe.each(apps)("on $name", ({ name, program, file, manifest }) => {
+    let folder: string;
+    let shop: Shop;
+    beforeAll(async () => {
+      ({ folder } = await consumers.installRecipe(["client"], manifest, name));
+      shop = await Shop.open(sharedRedisPort());
+    });
+    afterAll(() => shop?.close());
+
+    test.each([
+      ["an answer that is lost", "unanswered", "network"],
+      ["a 502", "502", "unavailable"],
+    ] as const)("%s is followed by that of the one order", async (_name, fate, reason) => {
+      const usual = { beforeMs: 50, afterMs: 0, declines: 0, waitMs: 0, leaves: false };
+      await shop.begin({ framework: "fetch", ...usual });
+      shop.received = 0;
+      shop.strike(fate, 1);
+      const cart = freshUser();
+      const args = [file, shop.url, cart];
+      const ended = await promisify(execFile)(resolve(folder, program), args, { cwd: folder });
+      const orders = shop.ordersOf(cart);
+      expect(orders).toHaveLength(1);
+      expect(JSON.parse(ended.stdout)).toEqual({
+        status: 201,
+        number: orders[0],
+        reasons: [reason],
+      });
+      expect(shop.received).toBe(2);
+    });
   });
 });

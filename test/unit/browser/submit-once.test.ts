@@ -1,3 +1,5 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { Page, TabStorage } from "../../support/page.ts";
 import {
@@ -15,6 +17,9 @@ const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{1
 const problem = (code: string) => ({ title: "…", code });
 const inFlight: Answer = [409, problem("idempotency_in_flight")];
 const order = { method: "POST", body: '{"cart":17}', headers: { "content-type": "text/plain" } };
+
+setFlagsFromString("--expose-gc");
+const collectGarbage = runInNewContext("gc") as () => void;
 
 let server: ScriptedServer;
 const pages = new Set<Page>();
@@ -248,6 +253,12 @@ describe("without a final answer", () => {
     expect((await again).status).toBe(201);
     expect(new Set(server.ids).size).toBe(1);
     await server.received[0]?.left;
+  });
+
+  test("the signal of a Request does not count if `init.signal` is null", async () => {
+    server.script();
+    const request = new Request(`${server.url}/`, { ...order, signal: AbortSignal.abort() });
+    expect((await openPage().submitOnce(request, { signal: null })).status).toBe(201);
   });
 
   test("aborted in a wait, nothing more is sent", async () => {
@@ -484,6 +495,21 @@ describe("the id of a name", () => {
     expect(storage.getItem(nameOf("/"))).toBe("newer");
     await submitOnce(`${server.url}/`, order);
     expect(server.ids[1]).toBe("newer");
+  });
+
+  test("is not left in a process that makes many orders", async () => {
+    const { submitOnce } = openPage();
+    const placeOrders = async (count: number): Promise<number> => {
+      for (let at = 0; at < count; at++) {
+        server.script();
+        const once = { id: `${at} `.padEnd(14_000, "x") };
+        await submitOnce(`${server.url}/`, { ...order, once });
+      }
+      collectGarbage();
+      return process.memoryUsage().heapUsed;
+    };
+    const heap = await placeOrders(20);
+    expect((await placeOrders(200)) - heap).toBeLessThan(1_500_000);
   });
 
   const refused = () => {
