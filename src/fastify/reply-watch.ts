@@ -74,8 +74,7 @@ export class ReplyWatch implements Capture {
     reply.send = (payload) => {
       this.#says(payload);
       // The error handler answers for a stream that has failed before its first byte.
-      const hasWebFailed = isErrored(this.#web as never) && !held.exchange.closed;
-      if (hasWebFailed && !reply.raw.headersSent) this.#hasFailed = true;
+      if (isErrored(this.#web as never) && !reply.raw.headersSent) this.#hasFailed = true;
       this.#sends++;
       // At each call, because `reply.callNotFound` changes the route.
       if (wanted !== undefined) hookInto(reply.request);
@@ -84,7 +83,9 @@ export class ReplyWatch implements Capture {
     // biome-ignore lint/suspicious/noThenProperty: Fastify's replies have one.
     reply.then = (fulfilled, rejected) => {
       this.#isAwaited = true;
-      Reflect.apply(then, reply, [fulfilled, rejected]);
+      // Fastify would wait forever for a response of HTTP/2 that has closed before.
+      if (held.exchange.closed) fulfilled();
+      else Reflect.apply(then, reply, [fulfilled, rejected]);
     };
   }
 

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { type RequestOptions, request } from "node:http";
-import { connect as connectHttp2 } from "node:http2";
+import { connect as connectHttp2, constants } from "node:http2";
 import { type AddressInfo, connect } from "node:net";
 import { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
@@ -55,7 +55,7 @@ const codeOf = (body: string) => JSON.parse(body).code;
 describe("Fastify's own times", () => {
   // Without a body: Fastify 5.12 stops this clock when a body has been read.
   test("handlerTimeout answers 503, and the lock is held until the handler is done", async () => {
-    const server = await openServer({ handlerTimeout: 250 });
+    const server = await openServer({ handlerTimeout: 1_000 });
     const port = await server.listen();
     await server.isFree();
     expect((await server.click(port)).status).toBe(503);
@@ -214,6 +214,22 @@ test("a request whose connection was upgraded before the guard frees its user", 
   expect(await text(socket)).toContain("101");
   await orders.whenFree();
   expect(runs).toBe(1);
+});
+
+test("a client on HTTP/2 that resets its stream has an order, and its retry is repeated", async () => {
+  const server = await openServer({ http2: true });
+  const session = connectHttp2(`http://127.0.0.1:${await server.listen()}`);
+  onTestFinished(() => session.destroy());
+  const click = () =>
+    session.request({ ":method": "POST", ":path": "/orders", ...server.headers }).end();
+  const left = click().on("error", () => {});
+  await server.begun;
+  left.close(constants.NGHTTP2_CANCEL);
+  const other = await text(click());
+  expect([codeOf(other), await server.isFree()]).toEqual(["idempotency_in_flight", false]);
+  server.goOn();
+  await server.whenFree();
+  expect([await text(click()), server.seen.runs]).toEqual(['{"a":1}', 1]);
 });
 
 describe("trailers", () => {

@@ -1,7 +1,7 @@
-import { createServer } from "node:http";
+import { createServer, type Server } from "node:http";
 import { createServer as createHttp2Server } from "node:http2";
 import { setTimeout as sleep } from "node:timers/promises";
-import { getRequestListener } from "@hono/node-server";
+import { createAdaptorServer } from "@hono/node-server";
 import { type Context, Hono } from "hono";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { type SubmitGuardOptions, submitGuard } from "../../src/fetch/index.ts";
@@ -40,9 +40,9 @@ async function openShop(http: 1 | 2, handler: Handler, options: Options = {}) {
   const app = new Hono();
   app.onError((_error, c) => c.text("no order", 500));
   app.on(["GET", "POST"], "/orders", (c) => answer(c.req.raw, c));
-  const listener = getRequestListener(app.fetch);
-  const server = http === 1 ? createServer(listener) : createHttp2Server(listener as never);
-  const client = openClient(http, await listen(server));
+  const create = { createServer: http === 1 ? createServer : createHttp2Server };
+  const server = createAdaptorServer({ fetch: app.fetch, ...(create as object) });
+  const client = openClient(http, await listen(server as Server));
   onTestFinished(() => {
     client.close();
     server.close();

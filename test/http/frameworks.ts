@@ -66,22 +66,32 @@ function fastify(http: 1 | 2): Framework {
   };
 }
 
-const fetchOnHono: Framework = {
-  name: "fetch, on Hono",
-  family: "fetch",
-  major: 4,
-  http: 1,
-  seesWork: true,
-  listener: fetchListener,
-  makeServer: (parts) => createServer(fetchListener(parts)),
-};
+function fetchOnHono(http: 1 | 2): Framework {
+  return {
+    name: `fetch, on Hono${http === 2 ? ", HTTP/2" : ""}`,
+    family: "fetch",
+    major: 4,
+    http,
+    seesWork: true,
+    listener: fetchListener,
+    makeServer: (parts) =>
+      http === 1
+        ? createServer(fetchListener(parts))
+        : createHttp2Server(fetchListener(parts) as never),
+  };
+}
 
 /** The workflow runs everything; `npm test` leaves out what others of the table show as well. */
 const isWhole = process.env["TEST_FRAMEWORKS"] === "all";
 const onlyWhole = (...more: Framework[]): Framework[] => (isWhole ? more : []);
 
 /** Where a guard protects a handler, and is no middleware among others. */
-export const newer: readonly Framework[] = [fastify(1), ...onlyWhole(fastify(2)), fetchOnHono];
+export const newer: readonly Framework[] = [
+  fastify(1),
+  ...onlyWhole(fastify(2)),
+  fetchOnHono(1),
+  ...onlyWhole(fetchOnHono(2)),
+];
 
 /** Express and Koa in every way to mount the guard. Express does not run on HTTP/2. */
 export const frameworks: readonly Framework[] = [

@@ -1,11 +1,19 @@
-import { connect } from "node:net";
+import type { IncomingMessage } from "node:http";
+import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { until } from "../support/until.ts";
-import { all, type Framework, onHttp1, seesOutside, writesByHand } from "./frameworks.ts";
+import {
+  all,
+  allOnHttp1,
+  type Framework,
+  onHttp1,
+  seesOutside,
+  writesByHand,
+} from "./frameworks.ts";
 import { gate } from "./gate.ts";
-import type { Submit } from "./http-client.ts";
-import { type OrderWork, sameWithoutLock } from "./shop.ts";
+import { openRaw, type Submit, submitBytes } from "./http-client.ts";
+import { type OrderWork, openShop, sameWithoutLock } from "./shop.ts";
 import type { Turn } from "./turn.ts";
 
 async function place(turn: Turn, work: OrderWork): Promise<void> {
@@ -45,6 +53,13 @@ const ways: readonly Answering[] = [
     handler: place,
     reply: { status: 201, body: "" },
     runsOn: (framework) => onHttp1.includes(framework),
+  },
+  {
+    what: "an answer to a request for a WebSocket",
+    submit: { headers: { connection: "Upgrade", upgrade: "websocket" } },
+    handler: place,
+    reply: { status: 201 },
+    runsOn: ({ http }) => http === 1,
   },
   {
     what: "the error handler's answer to a throw at once",
@@ -148,6 +163,45 @@ describe.each(all)("P5 and P8: answers, on $name", (framework: Framework) => {
       (of) => of.submit({ path: "/elsewhere" }).reply,
     );
     await shop.isOverAfter(framework.family === "koa" ? 1 : 0);
+  });
+});
+
+describe.each(allOnHttp1)("WebSockets beside the guarded route, on $name", (framework) => {
+  const upgrade =
+    "GET /orders HTTP/1.1\r\nHost: shop\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
+  const makeServer: Framework["makeServer"] = (parts) =>
+    framework.makeServer(parts).on("upgrade", (_req: IncomingMessage, socket: Socket) => {
+      socket.on("error", () => {}).write("HTTP/1.1 101 Switching Protocols\r\n\r\n");
+      socket.pipe(socket);
+    });
+
+  test.each([
+    ["of another connection", 2],
+    ["of the same connection, which its client leaves", 1],
+  ])("are no orders: one %s changes nothing of an order", async (_what, connections) => {
+    const goOn = gate();
+    const shop = await openShop({
+      framework: { ...framework, makeServer },
+      handler: async (turn, work) => {
+        await goOn.opened;
+        await place(turn, work);
+      },
+    });
+    const order = await openRaw(shop.port);
+    const echo = connections === 1 ? order : await openRaw(shop.port);
+    order.send(submitBytes(shop.user));
+    await until(() => shop.work.started === 1, { what: "the order to start" });
+    echo.send(upgrade);
+    await until(() => echo.text.includes("101"), { what: "the upgrade" });
+    echo.send("ping");
+    await until(() => echo.text.includes("ping"), { what: "the echo" });
+    if (connections === 1) order.socket.destroy();
+    expect(await shop.owner()).not.toBeNull();
+    goOn.open();
+    await shop.isOverAfter(1);
+    if (connections === 2) expect(order.text).toContain("201 Created");
+    expect(shop.work.started).toBe(1);
+    echo.socket.destroy();
   });
 });
 
