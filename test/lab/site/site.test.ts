@@ -120,7 +120,7 @@ const searches = [
   ["NestJS", "guide/express"],
   ["ECONNRESET", "operations/redis"],
   ["NOPERM", "operations/redis"],
-  ["SUBMIT_UNANSWERED", "guide/browser"],
+  ["SUBMIT_UNANSWERED", "reference/responses"],
 ] as const;
 
 const codes = page("docs/reference/responses.md").prose.match(
