@@ -113,15 +113,6 @@ function keepsValues(openStore: () => LockStore): void {
       expect(await lock.lookUp(user, { submission })).toEqual(completed);
       expect(await submit(lock, user)).toEqual(completed);
     });
-
-    test("is not made of the HTTP answer of another caller's complete", async () => {
-      const [lock, user] = [open(), freshUser()];
-      const attempt = await submit(lock, user);
-      if (attempt.outcome !== "acquired") throw new Error(attempt.outcome);
-      await attempt.lease.complete({ status: 200, body: '{"number":7}' });
-      const call = lock.once(user, submission, never);
-      await expect(call).rejects.toMatchObject({ code: "SUBMIT_LOCK_ANSWER_UNAVAILABLE" });
-    });
   });
 }
 
