@@ -81,7 +81,7 @@ describe.each(everyRedisClient)("with $name", ({ name, connect }) => {
   });
 });
 
-describe("redis one pair", () => {
+describe("one pair of connections", () => {
   let server: RedisServer;
   let redis: KeyObserver;
   const warnings: Error[] = [];

@@ -98,7 +98,7 @@ describe("what Redis holds", () => {
   });
 });
 
-describe("redis keys", () => {
+describe("what a lock finds at its key", () => {
   let lock: SubmitLock;
   let user: string;
   let key: string;

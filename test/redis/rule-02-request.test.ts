@@ -52,7 +52,8 @@ describe("rule 2: a request is in flight until its own answer", () => {
 
   test("a copy that comes after its deadline is refused by Redis, and writes nothing", async () => {
     const { store, proxy, redis } = await openFixture();
-    const late = commandOf({ times: { ...shortTimes, acquireTimeoutMs: 50 } });
+    const times = { ttlMs: 1_000, maxHoldMs: 1_000, acquireTimeoutMs: 50, commandTimeoutMs: 20 };
+    const late = commandOf({ times });
     proxy.holdRequests();
     const copy = asking(store).acquire(late);
     await until(async () => copy.deadlineMs !== undefined && Date.now() > copy.deadlineMs + 5, {
@@ -83,8 +84,6 @@ describe("rule 2: a request is in flight until its own answer", () => {
     });
   });
 });
-
-const shortTimes = { ttlMs: 1_000, maxHoldMs: 1_000, commandTimeoutMs: 20 };
 
 /** A node's connection comes back by itself, and the Cluster client tells nothing of it. */
 const clusterNodeRetryStrategy = () => 20;
