@@ -2,19 +2,10 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
 import { type Asking, asking } from "../support/asking.ts";
 import { type AnyRedis, closeClients, ioredis6, untilReady } from "../support/clients.ts";
-import { freshUser } from "../support/ids.ts";
-import { closeLocks, commandOf, leaseOf, openLock } from "../support/locks.ts";
+import { closeLocks, commandOf } from "../support/locks.ts";
 import { observer } from "../support/observer.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
-import {
-  answer,
-  foundBy,
-  onceOf,
-  recordKey,
-  recordOf,
-  submissionOf,
-  submit,
-} from "../support/submissions.ts";
+import { onceOf, recordOf } from "../support/submissions.ts";
 
 /** What version 0.1 does to a key: its values are bare UUIDs, and it compares them whole. */
 class Of01 {
@@ -81,15 +72,6 @@ describe("while a process of 0.1 holds, one of 0.2", () => {
     expect(await old.extend(key, ownerId)).toBe(1);
     expect(await old.release(key, ownerId)).toBe(1);
   });
-
-  test("still finds an answer that was kept before", async () => {
-    const [lock, user] = [openLock({ store }), freshUser()];
-    await (await submissionOf(lock, user)).complete(answer);
-    const { ownerId } = commandOf();
-    expect(await old.acquire(lock.keyFor(user), ownerId)).toBe(true);
-    expect(foundBy(await submit(lock, user))).toBe("order 7");
-    expect(await old.release(lock.keyFor(user), ownerId)).toBe(1);
-  });
 });
 
 describe("while a process of 0.2 holds, one of 0.1", () => {
@@ -108,20 +90,5 @@ describe("while a process of 0.2 holds, one of 0.1", () => {
     }
     expect(await redis.get(held.key)).toBe(was);
     expect(await now.release(held).reply).toMatchObject({ kind: "done" });
-  });
-
-  test("is kept out by a cooldown, and leaves records alone", async () => {
-    const [lock, user] = [openLock({ store }), freshUser()];
-    const lease = await submissionOf(lock, user);
-    await lease.complete(answer, { cooldownMs: 30_000 });
-    const kept = await redis.dump(recordKey(lease.key));
-    expect(await old.acquire(lease.key, lease.ownerId)).toBe(false);
-    expect(await old.release(lease.key, lease.ownerId)).toBe("foreign");
-    expect(await redis.get(lease.key)).toBe(`cooldown:${lease.ownerId}`);
-    await redis.send("DEL", lease.key);
-    expect(await old.acquire(lease.key, lease.ownerId)).toBe(true);
-    expect(await old.release(lease.key, lease.ownerId)).toBe(1);
-    expect(await redis.dump(recordKey(lease.key))).toEqual(kept);
-    await (await leaseOf(lock, user)).release();
   });
 });

@@ -113,15 +113,12 @@ describe("list", () => {
     const { port, url } = await forTest(startRedis());
     const locks = "for i = 1, 101000 do redis.call('SET', 'lock:submit:' .. i, 1) end";
     await command(port, "eval", locks, 0);
-    const args = ["--budget", "10min"];
-    const { code, stdout } = await runMain(["list", "--limit", "1", ...args], { REDIS_URL: url });
+    const args = ["list", "--limit", "1", "--budget", "10min"];
+    const { code, stdout } = await runMain(args, { REDIS_URL: url });
     expect(code).toBe(0);
     const said =
       /^Not complete: after .* about [\d ]+ of 101 000 keys had been looked at\. The scan stops at 100 000 locks\.$/m;
     expect(stdout).toMatch(said);
-    const doctor = await runMain(["doctor", ...args], { REDIS_URL: url });
-    expect(doctor.stdout).toContain("not all were looked at. The scan stops at 100 000 locks");
-    expect(doctor.stdout).not.toContain("--budget");
   });
 
   test.each([

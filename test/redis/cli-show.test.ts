@@ -1,11 +1,15 @@
-import { afterEach, describe, expect, test } from "vitest";
-import { visible } from "../../src/cli/terminal.ts";
-import { configModule, expectFailure, runMain, runProgram } from "../support/cli.ts";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { afterEach, beforeAll, describe, expect, test } from "vitest";
+import { submitKey } from "../../src/lock/submit-key.ts";
+import { Program } from "../support/child.ts";
+import { auditOf, bin, expectFailure, runMain } from "../support/cli.ts";
 import { ioredis6 } from "../support/clients.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
 import { leaseOf } from "../support/locks.ts";
-import { sharedRedisPort } from "../support/redis-server.ts";
+import { forTest, sharedRedisPort, startRedis } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
 import { closeFixtures, openDirect } from "./fixture.ts";
 
 afterEach(closeFixtures);
@@ -16,31 +20,25 @@ const env = { REDIS_URL: `redis://127.0.0.1:${port}` };
 describe("show", () => {
   test("tells who holds a lock, since when, and that its process is alive", async () => {
     const lock = await openDirect({ holder: "web-3:4711" });
-    const user = freshUser();
+    const user = `anna/ü {b}:${freshUser()}`;
     const lease = await leaseOf(lock, user);
-    const { code, stdout, stderr } = await runMain(["show", user], env);
-    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
-    const [first, ...lines] = stdout.split("\n");
-    expect(first).toBe(`User ${user} is placing an order right now.`);
-    expect(lines).toContain("  where    web-3:4711");
-    expect(lines).toContain(`  id       ${lease.ownerId.slice(0, 8)}`);
-    expect(stdout).toContain("(every 3.3 s): its process is alive");
-    expect(stdout).toContain(`To stop this order: npx --no-install submit-lock free ${user}\n`);
+    const id = lease.ownerId.slice(0, 8);
+    const { stdout, ...ended } = await runMain(["show", user], env);
+    expect(ended).toEqual({ code: 0, stderr: "" });
+    const said = [
+      `User ${user} is placing an order right now.`,
+      "  where    web-3:4711",
+      `  id       ${id}`,
+      "(every 3.3 s): its process is alive",
+      `To stop this order: npx --no-install submit-lock free '${user}'\n`,
+    ];
+    for (const each of said) expect(stdout).toContain(each);
     expect(stdout).not.toContain(lease.ownerId);
-    await lease.release();
-    expect((await runMain(["show", user], env)).stdout).toContain(`User ${user} is not locked`);
-  });
-
-  test("prints what inspect gives, and the user, as one JSON object", async () => {
-    const lock = await openDirect({ holder: "web-3:4711" });
-    const user = freshUser();
-    const lease = await leaseOf(lock, user);
-    const { code, stdout, stderr } = await runMain(["show", user, "--json"], env);
-    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
-    expect(JSON.parse(stdout)).toEqual({
+    const asJson = await runMain(["show", user, "--json"], env);
+    expect(JSON.parse(asJson.stdout)).toEqual({
       userId: user,
       state: "held",
-      id: lease.ownerId.slice(0, 8),
+      id,
       holder: "web-3:4711",
       heldMs: expect.any(Number),
       renewedMs: expect.any(Number),
@@ -48,48 +46,21 @@ describe("show", () => {
       endsInMs: expect.any(Number),
     });
     await lease.release();
+    expect((await runMain(["show", user], env)).stdout).toContain(`User ${user} is not locked`);
     const free = await runMain(["show", user, "--json"], env);
-    expect(free.stdout).toBe(`${JSON.stringify({ userId: user, state: "free" })}\n`);
+    expect(JSON.parse(free.stdout)).toEqual({ userId: user, state: "free" });
   });
 
-  test("finds the user of any id, as keyFor encodes it", async () => {
-    const lock = await openDirect({});
-    const user = `anna/ü {b}:${freshUser()}`;
-    const lease = await leaseOf(lock, user);
-    const { stdout } = await runMain(["show", user], env);
-    expect(stdout).toContain(`User ${user} is placing an order right now.`);
-    expect(stdout).toContain(`npx --no-install submit-lock free '${user}'`);
-    await lease.release();
-  });
-
-  test("quotes a user id with blanks at its ends, and warns of them", async () => {
-    for (const user of [` ${freshUser()}`, `${freshUser()}\t`, "\u00a042"]) {
-      const { code, stdout, stderr } = await runMain(["show", user], env);
-      expect(code).toBe(0);
-      expect(stdout).toContain(`User "${visible(user)}" is not locked`);
-      expect(stderr).toBe(
-        `The user id "${visible(user)}" has blanks at its ends. Were they pasted?\n`,
-      );
+  test("refuses what is no user id, and warns of blanks at its ends", async () => {
+    // Redis is not asked: nobody listens there.
+    const nowhere = { REDIS_URL: "redis://127.0.0.1:1" };
+    for (const user of ["", "x".repeat(201)]) {
+      expectFailure(await runMain(["show", user], nowhere), 2, "userId: expected a string");
     }
-  });
-
-  test("never shows a terminal what it would act upon", async () => {
-    const lock = await openDirect({ holder: "web-3" });
-    const user = `\u001b[2Janna\u202e${freshUser()}`;
-    const lease = await leaseOf(lock, user);
-    const value = String(await command(port, "get", lease.key)).replace("web-3", "%1B]0;x%07");
-    await command(port, "set", lease.key, value, "PX", 60_000);
-    for (const args of [
-      ["show", user],
-      ["list", "--limit", "10000"],
-      ["watch", user, "--for", "1ms"],
-    ]) {
-      const { stdout, stderr } = await runMain(args, env);
-      expect(stderr).toBe("");
-      expect(stdout).toContain("\\u{1B}]0;x\\u{7}");
-      for (const raw of ["\u001b", "\u0007", "\u202e"]) expect(stdout).not.toContain(raw);
-    }
-    await command(port, "del", lease.key);
+    const { code, stdout, stderr } = await runMain(["show", "42\t"], env);
+    expect(code).toBe(0);
+    expect(stdout).toContain('User "42\\u{9}" is not locked');
+    expect(stderr).toBe('The user id "42\\u{9}" has blanks at its ends. Were they pasted?\n');
   });
 
   test("looks under the prefix of the lock, and behind that of the client", async () => {
@@ -110,46 +81,148 @@ describe("show", () => {
   test("says so where Redis' clock was set back, and so does doctor", async () => {
     const lock = await openDirect({ ttlMs: 60_000, maxHoldMs: 60_000 });
     const user = freshUser();
-    const { key } = await leaseOf(lock, user);
+    const { key, ownerId } = await leaseOf(lock, user);
     await command(port, "pexpire", key, 3_600_000);
     const { stdout } = await runMain(["show", user], env);
     expect(stdout).toMatch(/for another (59 min|1 h).*because Redis' clock was set back;/);
     const { stdout: found } = await runMain(["doctor", "--budget", "60s"], env);
     expect(found).toMatch(/warn {2}Redis' clock was set back: \d+ keys? under lock:submit:/);
-    const freed = await runMain(
-      ["free", user, "--id", /id {7}(\w+)/.exec(stdout)?.[1] ?? "", "--reason", "x"],
-      env,
-    );
+    const freed = await runMain(["free", user, "--id", ownerId, "--reason", "x"], env);
     expect(freed.stdout).toContain("can order again in 1 min");
     await command(port, "del", key);
   });
 });
 
-describe("--config", () => {
-  test("uses the shop's own lock, with its prefix, its client and its times", async () => {
-    const file = configModule(
-      `export const redis = new Redis(process.env.REDIS_URL);
-       export default new SubmitLock({ store: new RedisStore(redis), keyPrefix: "lock:config:" });`,
-    );
-    const lock = await openDirect({ keyPrefix: "lock:config:" });
+describe("watch", () => {
+  const watching = (user: string, url: string) =>
+    new Program(process.execPath, [bin, "watch", user], {
+      env: { ...process.env, REDIS_URL: url },
+    });
+
+  test("prints what happens to a lock, until it is interrupted", async () => {
+    const lock = await openDirect({ ttlMs: 3_000, holder: "web-3:4711" });
     const user = freshUser();
+    const watch = watching(user, env.REDIS_URL);
+    await watch.prints(/free/);
     const lease = await leaseOf(lock, user);
-    const shown = await runProgram(["show", user, "--config", file], env);
-    expect(shown.stderr).toBe("");
-    expect(shown.stdout).toContain("is placing an order right now");
-    const listed = await runProgram(["list", "--config", file], env);
-    expect(listed.stdout).toContain(user);
+    const id = lease.ownerId.slice(0, 8);
+    await watch.prints(new RegExp(`taken    web-3:4711 ${id}`));
+    await watch.prints(/renewed/);
+    const asJson = await runMain(["watch", user, "--json", "--for", "1ms"], env);
+    const time = expect.stringMatching(/^\d{4}-/);
+    const line = { time, userId: user, change: "taken", state: "held", id };
+    expect(JSON.parse(asJson.stdout)).toMatchObject(line);
     await lease.release();
+    await watch.prints(/free {5}after about /);
+    const lines = watch.output().trim().split("\n");
+    for (const each of lines) expect(each).toMatch(/^\d\d:\d\d:\d\d\.\d{3} (free|taken|renewed)/);
+    watch.kill("SIGINT");
+    expect(await watch.ended).toBe("SIGINT");
   });
 
-  test("says what is missing", async () => {
-    const file = configModule("export default 42;");
-    for (const [given, said] of [
-      [[file], "to default-export a SubmitLock"],
-      [["./nowhere.mjs"], "cannot load ./nowhere.mjs"],
-      [[file, "--prefix", "a:"], "--config and --prefix exclude each other"],
-    ] as const) {
-      expectFailure(await runMain(["show", "42", "--config", ...given], env), 2, said);
+  test("ends with 3 when Redis falls silent", async () => {
+    const redis = await forTest(startRedis());
+    const watch = watching(freshUser(), redis.url);
+    await watch.prints(/free/);
+    redis.pause();
+    expect(await watch.ended).toBe(3);
+    expect(watch.output()).toContain("submit-lock: no answer from 127.0.0.1:");
+  });
+});
+
+// Of util-linux: macOS has another one.
+describe.skipIf(process.platform !== "linux")("on a real terminal", () => {
+  function onTerminal(args: string[], more: Record<string, string> = {}, redirection = "") {
+    const words = [process.execPath, bin, ...args].map((word) => `'${word}'`);
+    const line = `${words.join(" ")} ${redirection}`;
+    const terminal = { ...process.env, ...env, TERM: "xterm", NO_COLOR: "", ...more };
+    const child = spawn("script", ["-qec", line, "/dev/null"], { env: terminal });
+    const seen = { child, printed: "", ended: once(child, "close") };
+    child.stdout.on("data", (chunk) => {
+      seen.printed += chunk;
+    });
+    return seen;
+  }
+
+  test("free asks for the reason and the id, unless its input is no terminal", async () => {
+    const user = freshUser();
+    await command(port, "set", `lock:submit:${user}`, "1", "PX", 7_200_000);
+    const unasked = onTerminal(["free", user], {}, "< /dev/null");
+    expect(await unasked.ended).toEqual([2, null]);
+    expect(unasked.printed).toContain("without a terminal, free needs --id and --reason");
+    const seen = onTerminal(["free", user]);
+    const asks = (what: string) => until(() => seen.printed.includes(what), { what });
+    await asks("Why, for the audit line");
+    seen.child.stdin.write("ticket 4711\n");
+    await asks("Type the id (356a192b)");
+    seen.child.stdin.write("356a192b\n");
+    expect(await seen.ended).toEqual([0, null]);
+    expect(seen.printed).toContain(`User ${user} can order again now.`);
+  });
+
+  test("list shows its progress, leaves nothing of it, and is coloured unless NO_COLOR is set", async () => {
+    const seen = [onTerminal(["list"]), onTerminal(["list"], { NO_COLOR: "1" })] as const;
+    for (const { ended } of seen) expect(await ended).toEqual([0, null]);
+    const [coloured, plain] = seen.map(({ printed }) => printed.replaceAll("\u001b", "ESC"));
+    expect(coloured).toMatch(/\rESC\[Klooked at [\d ]+ keys\r/);
+    expect(coloured).toMatch(/\rESC\[KESC\[1mlock:submit: on /);
+    expect(plain).toMatch(/\rESC\[Klock:submit: on /);
+  });
+});
+
+/** Sets the title of a terminal, begins an escape sequence, turns the text round, and hides in a tag. */
+const acting = "\u001b]0;x\u0007\u009b2J\u202e\u{e0041}";
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.
+const raw = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202e\u{e0041}]/u;
+
+const foreign = freshUser();
+beforeAll(() => command(port, "set", `lock:submit:${foreign}`, "1", "PX", 600_000));
+
+describe("what is echoed is never acted upon by a terminal", () => {
+  test.each<[string, string[]]>([
+    ["an unknown command", [acting]],
+    ["an unknown option", ["show", "42", `--${acting}`]],
+    ["a state", ["list", "--state", acting]],
+    ["a module", ["show", "42", "--config", `./${acting}.mjs`]],
+    ["a Sentinel", ["show", "42", "--sentinel", `${acting}:1`, "--master", acting]],
+    ["a prefix of list", ["list", "--prefix", acting]],
+    ["a prefix of show", ["show", "42", "--prefix", acting, "--ioredis-prefix", acting]],
+    ["an id", ["free", foreign, "--id", acting, "--reason", "x"]],
+  ])("of %s", async (_what, args) => {
+    const { code, stdout, stderr } = await runMain(args, env);
+    expect({ stdout, stderr }).not.toMatchObject({ stdout: "", stderr: "" });
+    expect([code, raw.exec(stdout), raw.exec(stderr)]).toEqual([code, null, null]);
+  });
+
+  test("of a key, its holder and its user, in texts and in JSON, which still says the same", async () => {
+    const user = freshUser() + acting;
+    const prefix = `echo:${freshUser()}:`;
+    const where = ["--prefix", prefix];
+    const key = prefix + submitKey("", user);
+    const lock = await openDirect({ keyPrefix: prefix, holder: "web-3" });
+    const lease = await leaseOf(lock, user);
+    const value = String(await command(port, "get", key)).replace("web-3", "%1B]0;x%07");
+    await command(port, "set", key, value, "PX", 60_000);
+    const id = lease.ownerId.slice(0, 8);
+    const freeing = ["free", user, "--id", id, "--reason", "x\u202e", "--by", "y\u202e"];
+    for (const args of [
+      ["show", user],
+      ["show", user, "--json"],
+      ["list"],
+      ["list", "--json"],
+      ["watch", user, "--for", "1ms"],
+      ["watch", user, "--json", "--for", "1ms"],
+      ["doctor", "--json"],
+      ["doctor"],
+      ["free", user, "--id", id, "--reason", acting],
+      freeing,
+    ]) {
+      const { stdout, stderr } = await runMain([...args, ...where], env);
+      expect(`${args[0]} ${raw.exec(stdout)} ${raw.exec(stderr)}`).toBe(`${args[0]} null null`);
+      if (args[1] === user && args[2] !== "--id") expect(stdout).toMatch(/x\\u(\{7\}|0007)/);
+      if (args[0] === "show" && args[2]) expect(JSON.parse(stdout)).toMatchObject({ userId: user });
+      if (args === freeing) expect(auditOf(stderr)).toMatchObject({ userId: user, key });
     }
+    await command(port, "del", key);
   });
 });

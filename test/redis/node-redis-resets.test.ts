@@ -12,7 +12,7 @@ import { forTest, sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 
 /** Of each run of the suite; the nightly workflow has more. */
-const resets = Number(process.env["RESETS"] ?? 30);
+const resets = Number(process.env["RESETS"] ?? 20);
 const callers = 12;
 /** An owner that no caller knows. */
 const stranger = "00000000-0000-4000-8000-000000000000";

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { createClient, createCluster, RESP_TYPES, type RedisClientOptions } from "redis";
+import { createClient, createCluster } from "redis";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { LockMisconfiguredError, RedisStore, type SubmitLock } from "../../src/index.ts";
 import { portOf, type RedisClient } from "../../src/stores/redis/clients/port-of.ts";
@@ -13,7 +13,6 @@ import { type KeyObserver, observer } from "../support/observer.ts";
 import { type RedisProxy, startProxy } from "../support/proxy.ts";
 import { type RedisCluster, startCluster } from "../support/redis-cluster.ts";
 import { forTest, type RedisServer, sharedRedisPort, startRedis } from "../support/redis-server.ts";
-import { userOnFirst } from "../support/slot-move.ts";
 import { certificate, startTls } from "../support/tls.ts";
 import { until } from "../support/until.ts";
 import { isAcquire } from "./fixture.ts";
@@ -88,31 +87,6 @@ describe("a call", () => {
     expect(await client.ping()).toBe("PONG");
     expect(await observer().exists(key)).toBe(false);
   });
-
-  test("has no time-out of the client", async () => {
-    const proxy = await openProxy();
-    await proxy.refuse(true);
-    const client = open({ socket: at(proxy.port), commandOptions: { timeout: 20 } });
-    const ours = portOf(client).ask(["PING"]);
-    await expect(client.ping()).rejects.toThrow();
-    await sleep(50);
-    await proxy.refuse(false);
-    expect(await ours).toBe("PONG");
-  });
-
-  test.each([2, 3] as const)("has plain replies, with RESP %i", async (RESP) => {
-    const typeMapping = { [RESP_TYPES.BLOB_STRING]: Buffer, [RESP_TYPES.NUMBER]: String };
-    const options = { socket: at(sharedRedisPort()), commandOptions: { typeMapping }, RESP };
-    const client = await openReady(options as RedisClientOptions);
-    for (const each of [client, client.withTypeMapping(typeMapping)]) {
-      expect(await portOf(each).ask(["ECHO", "plain"])).toBe("plain");
-      expect(await portOf(each).ask(["PTTL", freshUser()])).toBe(-2);
-      const [lock, user] = [lockOn(each), freshUser()];
-      const lease = await leaseOf(lock, user);
-      expect((await lock.acquire(user)).outcome).toBe("contended");
-      expect(await lease.release()).toBe("released");
-    }
-  });
 });
 
 describe("the second connection is in the database", () => {
@@ -143,33 +117,6 @@ test("a user who may not CLIENT INFO is a misconfiguration that says what to per
   const cause = causeOf(await lockOn(client).acquire(freshUser()));
   expect(cause).toBeInstanceOf(LockMisconfiguredError);
   expect(cause.message).toContain("+client|info");
-});
-
-test("a full queue makes the lock unavailable in time, and it serves again afterwards", async () => {
-  const proxy = await openProxy();
-  const client = await openReady({ socket: at(proxy.port), commandsQueueMaxLength: 20 });
-  const [lock, user] = [lockOn(client), freshUser()];
-  await (await leaseOf(lock, freshUser())).release();
-  proxy.holdRequests();
-  const pings = Array.from({ length: 50 }, () => client.ping().catch(({ message }) => message));
-  const from = performance.now();
-  expect((await lock.acquire(user)).outcome).toBe("unavailable");
-  expect(performance.now() - from).toBeLessThan(2 * times.acquireTimeoutMs);
-  proxy.releaseHeld();
-  expect(await Promise.all(pings)).toContain("The queue is full");
-  expect(await (await leaseOf(lock, user)).release()).toBe("released");
-});
-
-test("without an offline queue, the lock is unavailable while Redis is away, and serves again", async () => {
-  const proxy = await openProxy();
-  const client = await openReady({ socket: at(proxy.port), disableOfflineQueue: true });
-  const lock = lockOn(client);
-  await (await leaseOf(lock, freshUser())).release();
-  await proxy.refuse(true);
-  proxy.resetAll();
-  expect((await lock.acquire(freshUser())).outcome).toBe("unavailable");
-  await proxy.refuse(false);
-  expect(await (await leaseOf(lock, freshUser())).release()).toBe("released");
 });
 
 test("a ping of the client that fails is not a loss", async () => {
@@ -303,27 +250,5 @@ describe("on a Cluster", () => {
     const client = await openCluster({ defaults: { username, password: "secret" } });
     expect(portOf(client).user).toBe(username);
     await orderAll(lockOn(client));
-  });
-
-  // The last: one node stays silent.
-  test("a master that is replaced while it is silent is found within 3 s", async () => {
-    const lock = lockOn(await openCluster({}));
-    const user = userOnFirst(cluster, (one) => lock.keyFor(one));
-    await (await leaseOf(lock, user)).release();
-    const [silent, ...others] = cluster.nodes as [RedisServer, RedisServer, RedisServer];
-    const slot = await command(silent.port, "CLUSTER", "KEYSLOT", lock.keyFor(user));
-    silent.pause();
-    closing.push(() => silent.resume());
-    // The second client finds the slot where it was.
-    expect((await lock.acquire(user)).outcome).toBe("unavailable");
-    const heir = String(await command(others[0].port, "CLUSTER", "MYID"));
-    for (const { port } of others) {
-      await command(port, "CLUSTER", "SETSLOT", String(slot), "NODE", heir);
-    }
-    const from = performance.now();
-    await until(async () => (await lock.acquire(user)).outcome === "acquired", {
-      what: "the heir to be found",
-    });
-    expect(performance.now() - from).toBeLessThan(3_000);
   });
 });

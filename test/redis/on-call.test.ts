@@ -1,10 +1,9 @@
 import { createHash, randomUUID } from "node:crypto";
 import { afterEach, describe, expect, test } from "vitest";
 import { LockMisconfiguredError, LockUnavailableError, RedisStore } from "../../src/index.ts";
-import { closeClient, redisClients, statusOf, untilReady } from "../support/clients.ts";
+import { redisClients, untilReady } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { leaseOf, openLock } from "../support/locks.ts";
-import { until } from "../support/until.ts";
 import { closeFixtures, isFree, isInspect, openFixture, openHeld, takePulse } from "./fixture.ts";
 
 afterEach(closeFixtures);
@@ -13,23 +12,9 @@ const why = { by: "anna@ops-1", reason: "ticket 4711" };
 const sha1 = (text: string) => createHash("sha1").update(text).digest("hex");
 
 describe.each(redisClients)("what a person finds at a key, with $name", ({ connect }) => {
-  test("the two-hour SETNX of an old lock is foreign, and freed at once by its id", async () => {
-    const { lock, redis } = await openFixture({ connect });
-    const user = freshUser();
-    const key = lock.keyFor(user);
-    await redis.send("SET", key, "1", "NX", "PX", 7_200_000);
-    const found = await lock.inspect(user);
-    const id = sha1("1").slice(0, 8);
-    expect(found).toEqual({ state: "foreign", id, expiresInMs: expect.any(Number) });
-    expect((found as { expiresInMs: number }).expiresInMs).toBeGreaterThan(7_000_000);
-    expect(await lock.free(user, { id, ...why })).toEqual({ outcome: "freed", freeInMs: 0 });
-    expect(await redis.exists(key)).toBe(false);
-  });
-
   test.each([
     ["empty", ""],
-    ["a secret", "hunter2"],
-    ["bytes that are no text", "\u0000\u0001ÿ:"],
+    ["the incident's", "1"],
     ["freed: and no owner id", "freed:me:anna:1:x"],
     ["cooldown: and no owner id", "cooldown:soon"],
     ["a tombstone that says no more", `freed:${"0".repeat(36)}`],
@@ -41,7 +26,9 @@ describe.each(redisClients)("what a person finds at a key, with $name", ({ conne
     const found = await lock.inspect(user);
     expect(found).toMatchObject({ state: "foreign", id: sha1(value).slice(0, 8) });
     expect(await redis.dump(lock.keyFor(user))).toEqual(before);
-    expect(await lock.free(user, { id: sha1(value), ...why })).toMatchObject({ freeInMs: 0 });
+    const freed = await lock.free(user, { id: sha1(value), ...why });
+    expect(freed).toEqual({ outcome: "freed", freeInMs: 0 });
+    expect(await redis.exists(lock.keyFor(user))).toBe(false);
   });
 
   test("a key without an expiry has none, which JSON writes as null", async () => {
@@ -56,8 +43,6 @@ describe.each(redisClients)("what a person finds at a key, with $name", ({ conne
 
   test.each([
     ["list", "RPUSH", ["somebody", "else"]],
-    ["hash", "HSET", ["somebody", "else"]],
-    ["set", "SADD", ["somebody"]],
     ["stream", "XADD", ["*", "somebody", "else"]],
   ])("a %s is foreign, and freed by the id of its key's name", async (_what, name, values) => {
     const { lock, redis } = await openFixture({ connect });
@@ -170,14 +155,6 @@ describe("a Redis that is away or refuses", () => {
     expect(await lock.inspect(user)).toMatchObject({ state: "freed", id });
   });
 
-  test("an answer that takes longer than commandTimeoutMs counts", async () => {
-    const { lock, proxy } = await openFixture(patient);
-    proxy.holdRequests(350);
-    const from = performance.now();
-    expect(await lock.inspect(freshUser())).toEqual({ state: "free" });
-    expect(performance.now() - from).toBeGreaterThan(300);
-  });
-
   test("silence ends in an error within acquireTimeoutMs", async () => {
     const { lock, proxy } = await openFixture({ acquireTimeoutMs: 600, ttlMs: 4_000 });
     proxy.holdRequests();
@@ -190,21 +167,9 @@ describe("a Redis that is away or refuses", () => {
     expect(performance.now() - from).toBeLessThan(pulse.atMost(650));
   });
 
-  test("a client that has ended is told at once", async () => {
-    const { lock, client } = await openFixture(patient);
-    closeClient(client);
-    await until(() => statusOf(client) === "end", { what: "the client's end" });
-    const pulse = await takePulse();
-    const from = performance.now();
-    await expect(lock.inspect("42")).rejects.toBeInstanceOf(LockUnavailableError);
-    expect(performance.now() - from).toBeLessThan(pulse.atMost(1_000));
-  });
-
   test.each([
     ["eval", ["inspect", "free"]],
     ["get", ["inspect", "free"]],
-    ["pttl", ["inspect", "free"]],
-    ["pexpire", ["free"]],
     ["set", ["free"]],
   ])("a user who may not %s is told what is missing", async (name, refused) => {
     const { redis, proxy, user, lease } = await openHeld({ ttlMs: 40_000 });

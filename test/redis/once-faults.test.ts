@@ -1,13 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
-import { record } from "../support/channels.ts";
 import { redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { begun, never, submission } from "../support/once-call.ts";
-import { forTest, startRedis } from "../support/redis-server.ts";
 import { recordKey } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, isAcquire, isComplete, openFixture } from "./fixture.ts";
+import { closeFixtures, isAcquire, openFixture } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -20,19 +18,6 @@ describe.each(redisClients)("once and a Redis in trouble, with $name", ({ connec
     await lost;
     expect(first).toEqual({ value: 7, replayed: false, ageMs: 0 });
     expect(await lock.once(user, submission, never)).toMatchObject({ value: 7, replayed: true });
-  });
-
-  test("a lost reply to the record: its value is returned, and repeated", async () => {
-    const { lock, proxy, redis } = await openFixture({ connect });
-    const user = freshUser();
-    const completes = record("submit-lock:complete", lock.keyFor(user));
-    const lost = proxy.loseReplyOnce(isComplete);
-    expect(await lock.once(user, submission, () => 7)).toMatchObject({ value: 7 });
-    await lost;
-    await until(() => completes.length > 0, { what: "the complete to be answered" });
-    expect(completes).toMatchObject([{ outcome: "recorded" }]);
-    expect(await lock.once(user, submission, never)).toMatchObject({ value: 7, replayed: true });
-    expect(await redis.exists(lock.keyFor(user))).toBe(false);
   });
 
   test("no Redis: it does not run, and does not wait for waitMs", async () => {
@@ -102,14 +87,5 @@ describe.each(redisClients)("once and a Redis in trouble, with $name", ({ connec
     first.end(7);
     expect(await waiting).toMatchObject({ value: 7, replayed: true });
     await first.result;
-  });
-
-  test("a Redis that denies what a lock needs is misconfigured", async () => {
-    const server = await forTest(startRedis());
-    const { lock, redis } = await openFixture({ connect, port: server.port });
-    await redis.send("ACL", "SETUSER", "default", "-set");
-    const call = lock.once(freshUser(), submission, never, { waitMs: 30_000 });
-    await expect(call).rejects.toMatchObject({ code: "SUBMIT_LOCK_MISCONFIGURED" });
-    await redis.send("ACL", "SETUSER", "default", "+set");
   });
 });

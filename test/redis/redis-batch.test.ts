@@ -39,11 +39,6 @@ test("the acquires of one turn travel in a few calls, so that Redis and this pro
   expect(keysOfCalls()).toEqual([10, 10, 10, 10]);
 });
 
-test("few acquires of one turn travel in one call", async () => {
-  await Promise.all(many(8).map((command) => asked.acquire(command).reply));
-  expect(keysOfCalls()).toEqual([8]);
-});
-
 test("while calls are under way, what comes in one turn shares one", async () => {
   proxy.holdReplies();
   const first = many(40).map((command) => asked.acquire(command).reply);
@@ -108,20 +103,6 @@ test("locks of different times share a store, and each key gets the life of its 
   expect(await redis.pttl(`lock:short:${user}`)).toBeLessThanOrEqual(1_000 + 2);
   expect(await redis.pttl(`lock:long:${user}`)).toBeGreaterThan(100_000);
   await Promise.all(leases.map((lease) => lease.release()));
-});
-
-test("an attached lock hears of every connection that comes up", async () => {
-  let heard = 0;
-  let ready = 0;
-  const detach = store.attach(() => heard++);
-  client.on("ready", () => ready++);
-  proxy.resetAll();
-  await until(() => ready === 1, { what: "the connection to be up again" });
-  expect(heard).toBe(1);
-  await detach();
-  proxy.resetAll();
-  await until(() => ready === 2, { what: "the connection to be up once more" });
-  expect(heard).toBe(1);
 });
 
 test("the scripts travel without comments and indentation", async () => {

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { RedisStore, type SubmitLock } from "../../src/index.ts";
+import { type AnySubmitLockError, RedisStore, type SubmitLock } from "../../src/index.ts";
 import { asking } from "../support/asking.ts";
 import {
   type AnyRedis,
@@ -15,108 +15,73 @@ import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, causeOf, closeLocks, commandOf, leaseOf, openLock } from "../support/locks.ts";
 import { type KeyObserver, observer } from "../support/observer.ts";
-import { startProxy } from "../support/proxy.ts";
 import { startCluster } from "../support/redis-cluster.ts";
 import { forTest, type RedisServer, sharedRedisPort, startRedis } from "../support/redis-server.ts";
 import { userOnFirst } from "../support/slot-move.ts";
 import { answer, foundBy, submissionOf, submit } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
 
-describe("redis clients", () => {
-  const redis = observer();
-  afterEach(async () => {
-    await closeLocks();
-    closeClients();
+afterEach(async () => {
+  await closeLocks();
+  closeClients();
+});
+
+describe.each(everyRedisClient)("with $name", ({ name, connect }) => {
+  test.each([
+    ["stringNumbers", { stringNumbers: true }],
+    ["enableAutoPipelining", { enableAutoPipelining: true }],
+    ["no ready check", { enableReadyCheck: false }],
+    ["no offline queue", { enableOfflineQueue: false }],
+    ["a commandTimeout", { commandTimeout: 5_000 }],
+    ["no second tries", { maxRetriesPerRequest: 0, retryStrategy: null }],
+  ])("a client with %s serves", async (_name, options) => {
+    const client = connect(sharedRedisPort(), options);
+    await untilReady(client);
+    const [lock, user] = [openLock({ store: new RedisStore(client) }), freshUser()];
+    const { lease, confirmed } = acquired(await lock.acquire(user));
+    expect(confirmed).toBe(false);
+    expect((await lock.acquire(user)).outcome).toBe("contended");
+    expect(await lease.release()).toBe("released");
   });
 
-  describe.each(everyRedisClient)("with $name", ({ name, connect }) => {
-    test.each([
-      ["stringNumbers", { stringNumbers: true }],
-      ["enableAutoPipelining", { enableAutoPipelining: true }],
-      ["no ready check", { enableReadyCheck: false }],
-      ["no offline queue", { enableOfflineQueue: false }],
-      ["a commandTimeout", { commandTimeout: 5_000 }],
-      ["no second tries", { maxRetriesPerRequest: 0, retryStrategy: null }],
-    ])("a client with %s serves", async (_name, options) => {
-      const client = connect(sharedRedisPort(), options);
-      await untilReady(client);
-      const [lock, user] = [openLock({ store: new RedisStore(client) }), freshUser()];
-      const { lease, confirmed } = acquired(await lock.acquire(user));
-      expect(confirmed).toBe(false);
-      expect((await lock.acquire(user)).outcome).toBe("contended");
-      expect(await lease.release()).toBe("released");
-    });
+  // A node-redis client is connected by the application alone.
+  test.skipIf(isNodeRedis(name))(
+    "a lazy client is connected by its first lock, and acquires as soon as it is up",
+    async () => {
+      const client = connect(sharedRedisPort(), { lazyConnect: true });
+      const store = new RedisStore(client);
+      expect(statusOf(client)).toBe("wait");
+      const lock = openLock({ store });
+      expect(statusOf(client)).not.toBe("wait");
+      expect(await (await leaseOf(lock, freshUser())).release()).toBe("released");
+    },
+  );
 
-    test("the keyPrefix of the client stands before the key, also for the release", async () => {
-      const client = connect(sharedRedisPort(), { keyPrefix: "shop:" });
-      await untilReady(client);
-      const [lock, user] = [openLock({ store: new RedisStore(client) }), freshUser()];
-      const lease = await leaseOf(lock, user);
-      expect(await redis.ownerOf(`shop:lock:submit:${user}`)).toBe(lease.ownerId);
-      expect(await redis.exists(`lock:submit:${user}`)).toBe(false);
-      expect(await lease.release()).toBe("released");
-      expect(await redis.exists(`shop:lock:submit:${user}`)).toBe(false);
-    });
+  test.skipIf(isNodeRedis(name))(
+    "a lazy client that finds no server makes no unhandled rejection",
+    async () => {
+      const client = connect(1, { lazyConnect: true, retryStrategy: null });
+      const lock = openLock({ store: new RedisStore(client), acquireTimeoutMs: 50 });
+      expect((await lock.acquire(freshUser())).outcome).toBe("unavailable");
+      await until(() => statusOf(client) === "end", { what: "the client to give up" });
+    },
+  );
 
-    // A node-redis client is connected by the application alone.
-    test.skipIf(isNodeRedis(name))(
-      "a lazy client is connected by its first lock, and acquires as soon as it is up",
-      async () => {
-        const client = connect(sharedRedisPort(), { lazyConnect: true });
-        const store = new RedisStore(client);
-        expect(statusOf(client)).toBe("wait");
-        const lock = openLock({ store });
-        expect(statusOf(client)).not.toBe("wait");
-        expect(await (await leaseOf(lock, freshUser())).release()).toBe("released");
-      },
-    );
-
-    test.skipIf(isNodeRedis(name))(
-      "a lazy client that finds no server makes no unhandled rejection",
-      async () => {
-        const client = connect(1, { lazyConnect: true, retryStrategy: null });
-        const lock = openLock({ store: new RedisStore(client), acquireTimeoutMs: 50 });
-        expect((await lock.acquire(freshUser())).outcome).toBe("unavailable");
-        await until(() => statusOf(client) === "end", { what: "the client to give up" });
-      },
-    );
-
-    test("the second connection goes to the database that was selected at run time", async () => {
-      const proxy = await forTest(startProxy(sharedRedisPort()));
-      const client = connect(proxy.port);
-      await client.select(3);
-      const [lock, user] = [openLock({ store: new RedisStore(client) }), freshUser()];
-      const lost = proxy.loseReplyOnce(([name]) => name === "eval");
-      const { lease, confirmed } = acquired(await lock.acquire(user));
-      await lost;
-      expect(confirmed).toBe(true);
-      expect(proxy.connections).toBe(2);
-      // In any other database the confirm would have found the key free, and taken a second one.
-      expect(await redis.exists(lease.key)).toBe(false);
-      expect(await lease.release()).toBe("released");
-      const inThree = connect(sharedRedisPort(), { db: 3 });
-      await until(async () => (await inThree.exists(lease.key)) === 0, {
-        what: "no key to be left",
-      });
-      await closeLocks();
-    });
-
-    test("the application's own client is left open, and as it was", async () => {
-      const client = connect(sharedRedisPort());
-      await untilReady(client);
-      const events = ["ready", "close", "end", "error", "-node"];
-      const before = events.map((event) => client.listenerCount(event));
-      const lock = openLock({ store: new RedisStore(client) });
-      await lock.withLock(freshUser(), {}, () => {});
-      await lock.close();
-      expect(statusOf(client)).toBe("ready");
-      expect(await client.ping()).toBe("PONG");
-      expect(events.map((event) => client.listenerCount(event))).toEqual(before);
-    });
+  test("the application's own client is left open, and as it was", async () => {
+    const client = connect(sharedRedisPort());
+    await untilReady(client);
+    const events = ["ready", "close", "end", "error", "-node", "select"];
+    const before = events.map((event) => client.listenerCount(event));
+    const lock = openLock({ store: new RedisStore(client) });
+    await lock.withLock(freshUser(), {}, () => {});
+    await lock.close();
+    expect(statusOf(client)).toBe("ready");
+    expect(await client.ping()).toBe("PONG");
+    expect(events.map((event) => client.listenerCount(event))).toEqual(before);
   });
 });
 
-describe("redis one pair", () => {
+describe("one pair of connections", () => {
   let server: RedisServer;
   let redis: KeyObserver;
   const warnings: Error[] = [];
@@ -189,86 +154,68 @@ describe("redis one pair", () => {
         new RedisStore(client);
         expect(listenersOf(client)).toEqual(listeners);
       });
-
-      test("stores of other clients share nothing", async () => {
-        const clients = [connect(server.port), connect(server.port)];
-        const [one, other] = clients.map((client) => openLock({ store: new RedisStore(client) }));
-        expect(clients.map((client) => client.listenerCount("ready"))).toEqual([1, 1]);
-        await one?.close();
-        expect(clients.map((client) => client.listenerCount("ready"))).toEqual([0, 1]);
-        await other?.withLock(freshUser(), { waitMs: 5_000 }, () => {});
-      });
     },
   );
 });
 
-describe("redis cluster down", () => {
-  afterEach(async () => {
-    await closeLocks();
-    closeClients();
-  });
+const times = {
+  ttlMs: 20_000,
+  acquireTimeoutMs: 1_000,
+  commandTimeoutMs: 250,
+  maxHoldMs: 60_000,
+};
 
-  const times = {
-    ttlMs: 20_000,
-    acquireTimeoutMs: 1_000,
-    commandTimeoutMs: 250,
-    maxHoldMs: 60_000,
-  };
+describe.each(clusterClients)("a Cluster that is down, with $name", ({ connect }) => {
+  test("grants nothing, and answers what cluster-allow-reads-when-down lets it read", async () => {
+    const cluster = await forTest(startCluster(["--cluster-node-timeout", "500"]));
+    const client = await untilReady(connect(cluster.ports));
+    const store = new RedisStore(client);
+    const lock = openLock({ store, ...times });
+    const newUser = () => userOnFirst(cluster, (one) => lock.keyFor(one));
+    const [holder, buyer, fresh, user] = [newUser(), newUser(), newUser(), newUser()];
+    const lease = await leaseOf(lock, holder);
+    await (await submissionOf(lock, buyer)).complete(answer);
+    const own = commandOf({ key: lock.keyFor(user), times });
+    const asked = asking(store);
+    expect((await asked.acquire(own).reply).kind).toBe("taken");
 
-  describe.each(clusterClients)("a Cluster that is down, with $name", ({ connect }) => {
-    test.each([
-      { reads: "no", held: "unavailable", submitted: "unavailable", found: "unknown", seen: "no" },
-      { reads: "yes", held: "contended", submitted: "order 7", found: "completed", seen: "held" },
-    ])(
-      "grants nothing, and with cluster-allow-reads-when-down $reads answers that",
-      async (row) => {
-        const reads = ["--cluster-allow-reads-when-down", row.reads];
-        const cluster = await forTest(startCluster([...reads, "--cluster-node-timeout", "500"]));
-        const client = await untilReady(connect(cluster.ports));
-        const store = new RedisStore(client);
-        const lock = openLock({ store, ...times });
-        const newUser = () => userOnFirst(cluster, (one) => lock.keyFor(one));
-        const [holder, buyer, fresh, user] = [newUser(), newUser(), newUser(), newUser()];
-        const lease = await leaseOf(lock, holder);
-        await (await submissionOf(lock, buyer)).complete(answer);
-        const own = commandOf({ key: lock.keyFor(user), times });
-        const asked = asking(store);
-        expect((await asked.acquire(own).reply).kind).toBe("taken");
+    await cluster.nodes[2]?.kill();
+    const [port, other] = cluster.ports as [number, number];
+    const isDown = async () =>
+      String(await command(port, "CLUSTER", "INFO")).includes("cluster_state:fail");
+    await until(isDown, { what: "the Cluster to be down" });
+    for (const [reads, ...expected] of [
+      ["no", "unavailable", "unavailable", "unknown", "no"],
+      ["yes", "contended", "order 7", "completed", "held"],
+    ] as const) {
+      await command(port, "CONFIG", "SET", "cluster-allow-reads-when-down", reads);
+      const { code } = causeOf(await lock.acquire(fresh)) as AnySubmitLockError;
+      expect(code).toBe("SUBMIT_LOCK_UNAVAILABLE");
+      expect([
+        (await lock.acquire(holder)).outcome,
+        foundBy(await submit(lock, buyer)),
+        (await lock.lookUp(buyer, { submission: { id: "cart 7" } })).outcome,
+        (await lock.inspect(holder).catch(() => ({ state: "no" }))).state,
+      ]).toEqual(expected);
+      // A confirm reads its own lock, which nobody else can have been given.
+      const confirmed = (await asked.acquire(own).reply).kind;
+      expect(confirmed === "mine").toBe(reads === "yes");
+      for (const ask of [asked.extend, asked.release]) {
+        expect(["unsent", "unknown"]).toContain((await ask(own).reply).kind);
+      }
+    }
 
-        await cluster.nodes[2]?.kill();
-        const [port, other] = cluster.ports as [number, number];
-        const isDown = async () =>
-          String(await command(port, "CLUSTER", "INFO")).includes("cluster_state:fail");
-        await until(isDown, { what: "the Cluster to be down" });
-        expect(causeOf(await lock.acquire(fresh))).toMatchObject({
-          code: "SUBMIT_LOCK_UNAVAILABLE",
-        });
-        expect((await lock.acquire(holder)).outcome).toBe(row.held);
-        expect(foundBy(await submit(lock, buyer))).toBe(row.submitted);
-        const submission = { id: "cart 7" };
-        expect((await lock.lookUp(buyer, { submission })).outcome).toBe(row.found);
-        const seen = await lock.inspect(holder).catch(() => ({ state: "no" }));
-        expect(seen.state).toBe(row.seen);
-        // A confirm reads its own lock, which nobody else can have been given.
-        const confirmed = (await asked.acquire(own).reply).kind;
-        expect(confirmed === "mine").toBe(row.reads === "yes");
-        for (const ask of [asked.extend, asked.release]) {
-          expect(["unsent", "unknown"]).toContain((await ask(own).reply).kind);
-        }
-
-        // The nodes that are left serve on: nothing was taken meanwhile, and nothing is left.
-        for (const node of [port, other]) {
-          await command(node, "CONFIG", "SET", "cluster-require-full-coverage", "no");
-        }
-        await lock.withLock(fresh, { waitMs: 20_000 }, () => {});
-        // ioredis may have repeated the release of before; a busy node may answer late.
-        await until(async () => ["done", "gone"].includes((await asked.release(own).reply).kind), {
-          what: "the release",
-        });
-        expect(await lease.release()).toBe("released");
-        await until(() => lock.stats().retiring === 0, { what: "every retire to end" });
-        expect(await command(port, "EXISTS", lock.keyFor(fresh))).toBe(0);
-      },
-    );
+    // The nodes that are left serve on: nothing was taken meanwhile, and nothing is left.
+    for (const node of [port, other]) {
+      await command(node, "CONFIG", "SET", "cluster-require-full-coverage", "no");
+    }
+    await lock.withLock(fresh, { waitMs: 20_000 }, () => {});
+    // ioredis may have repeated the release of before; a busy node may answer late.
+    await until(async () => ["done", "gone"].includes((await asked.release(own).reply).kind), {
+      what: "the release",
+    });
+    expect(await lease.release()).toBe("released");
+    await until(() => lock.stats().retiring === 0, { what: "every retire to end" });
+    expect(await command(port, "EXISTS", lock.keyFor(fresh))).toBe(0);
   });
 });

@@ -3,11 +3,9 @@ import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import { afterEach, describe, expect, test } from "vitest";
 import { type Lease, RedisStore } from "../../src/index.ts";
-import { asking } from "../support/asking.ts";
-import { runChild, sourceUrl } from "../support/child.ts";
 import { ioredisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
-import { acquired, commandOf, leaseOf, openLock } from "../support/locks.ts";
+import { acquired, leaseOf, openLock } from "../support/locks.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { closeFixtures, isAcquire, openFixture } from "./fixture.ts";
@@ -41,21 +39,6 @@ const countOf = (seen: Seen[], ...names: string[]) =>
 describe.each(ioredisClients)(
   "the context of no request reaches Redis' client, with $name",
   ({ connect }) => {
-    test("a call that carries the commands of several requests has the context of none", async () => {
-      const { store, client } = await openFixture({ connect });
-      const seen = contextsOf(client);
-      const asked = asking(store);
-      const commands = Array.from({ length: 20 }, () => commandOf());
-      for (const method of ["acquire", "extend", "release"] as const) {
-        const replies = commands.map((command, i) =>
-          context.run(`request ${i}`, () => asked[method](command).reply),
-        );
-        await Promise.all(replies);
-      }
-      expect(seen.length).toBeGreaterThanOrEqual(3);
-      expect(withContext(seen)).toEqual([]);
-    });
-
     test("nor has any acquire, extend or release of a lock the context of a request", async () => {
       const { lock, client } = await openFixture({
         connect,
@@ -99,60 +82,6 @@ describe.each(ioredisClients)(
     });
   },
 );
-
-test("a request that has ended stays in memory by no call, no timer and no second connection", async () => {
-  const { stdout, stderr } = await runChild(
-    `
-    import { AsyncLocalStorage } from "node:async_hooks";
-    import { once } from "node:events";
-    import { setTimeout as sleep } from "node:timers/promises";
-    const { Redis } = await import("ioredis");
-    const { RedisStore, SubmitLock } = await import(${JSON.stringify(sourceUrl("index.ts"))});
-    const context = new AsyncLocalStorage();
-    const redis = new Redis(${sharedRedisPort()}, { connectionName: "only-here" });
-    await once(redis, "ready");
-    const kept = new Map();
-    async function request(name, work) {
-      const store = { large: new Uint8Array(1024) };
-      kept.set(name, new WeakRef(store));
-      await context.run(store, work);
-    }
-    const store = new RedisStore(redis);
-    let lock;
-    await request("the one that made the lock", async () => {
-      lock = new SubmitLock({ store, ttlMs: 2_000, acquireTimeoutMs: 1_000, commandTimeoutMs: 100 });
-      await lock.withLock(${JSON.stringify(freshUser())}, () => {});
-    });
-    // Redis is slow, and a call that nobody waits for has found that out.
-    for (const name of ["eval", "evalsha"]) {
-      redis[name] = async (...args) => {
-        await sleep(500);
-        return await Redis.prototype[name].apply(redis, args);
-      };
-    }
-    const command = { key: "lock:test:none", ownerId: "nobody", times: { commandTimeoutMs: 100 } };
-    store.release({ command, deadlineMs: undefined, answer() {} });
-    await sleep(150);
-    await request("the one that opened the second connection", () =>
-      lock.withLock(${JSON.stringify(freshUser())}, () => {}),
-    );
-    delete redis.eval;
-    delete redis.evalsha;
-    if ((await redis.client("LIST")).split(" name=only-here ").length < 3) throw new Error("no second connection");
-    // A request that waits for its answer is kept; now all have theirs.
-    const left = () => [...kept].filter(([, each]) => each.deref() !== undefined);
-    for (let round = 0; round < 100 && left().length > 0; round++) {
-      await sleep(20);
-      globalThis.gc();
-    }
-    console.log(JSON.stringify(left().map(([name]) => name)));
-    await lock.close();
-    redis.disconnect();`,
-    { NODE_OPTIONS: "--expose-gc" },
-  );
-  expect(stderr).toBe("");
-  expect(JSON.parse(stdout)).toEqual([]);
-});
 
 /** Leases that are soon lost. */
 const brief = { ttlMs: 200, maxHoldMs: 200, acquireTimeoutMs: 100, commandTimeoutMs: 50 } as const;

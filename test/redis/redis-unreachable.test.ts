@@ -1,5 +1,4 @@
-import { Cluster, Redis } from "ioredis";
-import { Cluster as Cluster5, Redis as Redis5 } from "ioredis5";
+import type { Redis } from "ioredis";
 import { createClient, createCluster } from "redis";
 import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import {
@@ -15,6 +14,8 @@ import { record } from "../support/channels.ts";
 import {
   closeClient,
   closeClients,
+  cluster6,
+  ioredis6,
   isNodeRedis,
   redisClients,
   statusOf,
@@ -23,7 +24,6 @@ import {
 import { freePort } from "../support/free-port.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, causeOf as causeOfAttempt, closeLocks, openLock } from "../support/locks.ts";
-import { observer } from "../support/observer.ts";
 import { startProxy } from "../support/proxy.ts";
 import { startCluster } from "../support/redis-cluster.ts";
 import { forTest, sharedRedisPort, startRedis } from "../support/redis-server.ts";
@@ -79,16 +79,6 @@ describe.each(redisClients)(
       },
     );
 
-    test("nobody is there, and the client does not try again", async () => {
-      const port = await freePort();
-      const client = connect(port, { retryStrategy: null });
-      const lock = lockOn(client);
-      await until(() => statusOf(client) === "end", { what: "the client to give up" });
-      const error = await causeOf(lock, /"end"/);
-      expect(error.message).toContain(`the connection to 127.0.0.1:${port} is "end"`);
-      expect((error.cause as Error).cause).toMatchObject({ code: "ECONNREFUSED" });
-    });
-
     test("somebody accepts the connection and says nothing", async () => {
       const proxy = await forTest(startProxy(sharedRedisPort()));
       proxy.swallowRequests(true);
@@ -136,113 +126,31 @@ describe.each(redisClients)(
       expect(error.message).not.toMatch(/EVAL|wrong"/);
       expect((error.cause as Error).message).toMatch(said);
     });
-
-    test("a missing permission names the commands that a lock needs", async () => {
-      const user = freshUser();
-      const rules = ["on", ">secret", "~*", "+@all", "-eval"];
-      await observer().send("ACL", "SETUSER", user, ...rules);
-      const client = connect(sharedRedisPort(), { username: user, password: "secret" });
-      await untilReady(client);
-      const error = await causeOf(lockOn(client), /NOPERM/);
-      expect(error).toBeInstanceOf(LockMisconfiguredError);
-      expect(error.message).toMatch(
-        /^Redis does not permit what a lock needs \(EVAL, and GET, SET, PTTL, PEXPIRE, DEL and TIME within it, on its keys\): NOPERM/,
-      );
-      await observer().send("ACL", "DELUSER", user);
-    });
   },
 );
 
-describe.each([
-  ["ioredis 6", Redis, Cluster],
-  ["ioredis 5", Redis5, Cluster5],
-] as const)("of more than one server, with %s", (_name, AnyRedis, AnyCluster) => {
-  const clients: { disconnect(): void }[] = [];
-  afterEach(() => {
-    for (const client of clients.splice(0)) client.disconnect();
-  });
-  function kept<C extends Redis | Redis5 | Cluster | Cluster5>(client: C): C {
-    (client as Redis).on("error", () => {});
-    clients.push(client);
-    return client;
-  }
-  const retry = () => 50;
-
-  test("the Sentinels and the name of the master are named", async () => {
-    const port = await freePort();
-    const sentinels = [
-      { host: "127.0.0.1", port },
-      { host: "sentinel.invalid", port: 26_379 },
-    ];
-    const client = kept(
-      new (AnyRedis as typeof Redis)({
-        sentinels,
-        name: "shop",
-        sentinelPassword: "secret",
-        sentinelRetryStrategy: retry,
-      }),
-    );
-    const error = await causeOf(lockOn(client), /All sentinels/);
-    expect(error.message).toContain(
-      `the connection to the master "shop" of the Sentinels at 127.0.0.1:${port} and 1 more is "`,
-    );
-    expect(error.message).toContain("All sentinels are unreachable");
-  });
-
-  test("the first node of a Cluster is named, and never a password", async () => {
-    const port = await freePort();
-    const nodes = [`redis://shop:secret@127.0.0.1:${port}`, { host: "127.0.0.1", port: port + 1 }];
-    const client = kept(new (AnyCluster as typeof Cluster)(nodes, { clusterRetryStrategy: retry }));
-    const error = await causeOf(lockOn(client), /Failed to refresh/);
-    expect(error.message).toContain(
-      `the connection to the Cluster at 127.0.0.1:${port} and 1 more is "`,
-    );
-    expect((error.cause as Error).message).toBe("Failed to refresh slots cache.");
-    expect(error.message).not.toContain("secret");
-  });
-
-  test("a wrong password of a Cluster is a matter of the password", async () => {
-    const server = await forTest(startRedis({ cluster: true, args: ["--requirepass", "secret"] }));
-    const nodes = [{ host: "127.0.0.1", port: server.port }];
-    const options = { clusterRetryStrategy: retry, redisOptions: { password: "wrong" } };
-    const client = kept(new (AnyCluster as typeof Cluster)(nodes, options));
-    const error = await causeOf(lockOn(client), /WRONGPASS/);
-    expect(error).toBeInstanceOf(LockMisconfiguredError);
-    expect(error.message).toMatch(/^Redis did not accept the client's password: WRONGPASS/);
-  });
+test("a wrong password of a Cluster is a matter of the password", async () => {
+  const server = await forTest(startRedis({ cluster: true, args: ["--requirepass", "secret"] }));
+  const client = cluster6.connect([server.port], { redisOptions: { password: "wrong" } });
+  const error = await causeOf(lockOn(client), /WRONGPASS/);
+  expect(error).toBeInstanceOf(LockMisconfiguredError);
+  expect(error.message).toMatch(/^Redis did not accept the client's password: WRONGPASS/);
 });
 
 describe("a call that the client has not written took nothing", () => {
-  test.each([
-    ["ioredis 6", (port: number) => new Redis(port, { protocol: 2 })],
-    ["ioredis 5", (port: number) => new Redis5(port)],
-  ] as const)("while %s is in subscriber mode", async (_name, connect) => {
-    const client = connect(sharedRedisPort());
-    onTestFinished(() => client.disconnect());
-    const [lock, user] = [lockOn(client), freshUser()];
-    const retired = record("submit-lock:retire", lock.keyFor(user));
-    await client.subscribe(user);
-    // The second connection serves, and nothing of the first one's is in doubt.
-    const { confirmed, lease } = acquired(await lock.acquire(user));
-    expect(await lease.release()).toBe("released");
-    expect({ confirmed, retired }).toEqual({ confirmed: false, retired: [] });
-  });
-
-  test.each([
-    ["ioredis 6", Redis],
-    ["ioredis 5", Redis5],
-  ] as const)("where %s has just begun to close its connection", async (_name, AnyRedis) => {
-    const options = { enableOfflineQueue: false, retryStrategy: () => 10 };
-    const client = new (AnyRedis as typeof Redis)(sharedRedisPort(), "127.0.0.1", options);
-    client.on("error", () => {});
-    onTestFinished(() => client.disconnect());
-    await until(() => client.status === "ready", { what: "the client to be ready" });
+  test.each<[when: string, begin: (client: Redis) => unknown]>([
+    ["is in subscriber mode", (client) => client.subscribe(freshUser())],
+    ["has just begun to close its connection", (client) => client.disconnect(true)],
+  ])("while ioredis %s", async (_when, begin) => {
+    const options = { protocol: 2, enableOfflineQueue: false, retryStrategy: () => 10 } as const;
+    const client = await untilReady(ioredis6.connect(sharedRedisPort(), options));
     const store = new RedisStore(client);
     const lock = openLock({ store, ttlMs: 20_000, acquireTimeoutMs: 10_000 });
     const user = freshUser();
     const retired = record("submit-lock:retire", lock.keyFor(user));
-    client.disconnect(true);
+    await begin(client);
     expect(client.status).toBe("ready");
+    // The second connection serves, and nothing of the first one's is in doubt.
     const { confirmed, lease } = acquired(await lock.acquire(user));
     expect(await lease.release()).toBe("released");
     expect({ confirmed, retired }).toEqual({ confirmed: false, retired: [] });

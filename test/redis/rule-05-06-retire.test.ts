@@ -48,15 +48,6 @@ describe("rule 5, P3: an ending with an open copy retires its owner id", () => {
     expect(await redis.exists(lease.key)).toBe(false);
   });
 
-  test("acquired: not before its release", async () => {
-    const { proxy, redis, lease, retired } = await openWithHeldCopy(quick);
-    expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
-    expect(proxy.commands.filter(isRelease)).toEqual([]);
-    expect(await lease.release()).toBe("released");
-    expect(await retired()).toBe("final");
-    expect(await redis.exists(lease.key)).toBe(false);
-  });
-
   test("without open copies a release is one call, and nothing follows", async () => {
     const { lock, proxy } = await openFixture(patient);
     const leases = [await leaseOf(lock, freshUser()), await leaseOf(lock, freshUser())];
@@ -70,89 +61,74 @@ describe("rule 5, P3: an ending with an open copy retires its owner id", () => {
   });
 });
 
-describe("rule 06 retire until", async () => {
-  const server = await startRedis();
-  const redis = observer(server.port);
-  afterAll(() => server.stop());
-  afterEach(closeFixtures);
-
-  describe("rule 6, P3: a retire is final only past every open deadline", () => {
-    test("a held copy that lands within its deadline, after its client has gone, leaves no orphan", async () => {
-      const { proxy, client, lease, retired } = await openWithHeldCopy({
-        port: server.port,
-        // A busy machine may take a while to bring the client back.
-        ttlMs: 20_000,
-        acquireTimeoutMs: 5_000,
-      });
-      expect(await lease.release()).toBe("released");
-      client.disconnect(true);
-      await until(() => client.status === "ready", { what: "the client's next connection" });
-      const before = await executed(redis, "set");
-      proxy.releaseHeld();
-      // On a busy machine a third request may have been sent, and held behind the first one.
-      await until(async () => (await executed(redis, "set")) > before, {
-        what: "the held copy to take effect",
-      });
-      await until(async () => !(await redis.exists(lease.key)), {
-        what: "the orphan to be deleted",
-      });
-      expect(await retired()).toBe("final");
-      expect(await redis.exists(lease.key)).toBe(false);
+const server = await startRedis();
+const redis = observer(server.port);
+afterAll(() => server.stop());
+describe("rule 6, P3: a retire is final only past every open deadline", () => {
+  test("a held copy that lands within its deadline, after its client has gone, leaves no orphan", async () => {
+    const { proxy, client, lease, retired } = await openWithHeldCopy({
+      port: server.port,
+      // A busy machine may take a while to bring the client back.
+      ttlMs: 20_000,
+      acquireTimeoutMs: 5_000,
     });
-
-    test("it goes on until Redis' clock has passed the deadline, and a copy that lands then is refused", async () => {
-      const options = { port: server.port, acquireTimeoutMs: 1_000 };
-      const { proxy, lease, retired } = await openWithHeldCopy(options);
-      await lease.release();
-      await retired();
-      const deadline = Number(proxy.commands.find(isAcquire)?.[4]);
-      expect(Date.now()).toBeGreaterThanOrEqual(deadline);
-      expect(proxy.commands.filter(isRelease).length).toBeGreaterThan(2);
-      const before = { scripts: await executedScripts(redis), set: await executed(redis, "set") };
-      proxy.releaseHeld();
-      await until(async () => (await executedScripts(redis)) > before.scripts, {
-        what: "the held copy to be executed",
-      });
-      expect(await executed(redis, "set")).toBe(before.set);
-      expect(await redis.exists(lease.key)).toBe(false);
+    expect(await lease.release()).toBe("released");
+    client.disconnect(true);
+    await until(() => client.status === "ready", { what: "the client's next connection" });
+    const before = await executed(redis, "set");
+    proxy.releaseHeld();
+    // On a busy machine a third request may have been sent, and held behind the first one.
+    await until(async () => (await executed(redis, "set")) > before, {
+      what: "the held copy to take effect",
     });
-
-    test("when it is final, nothing more is sent", async () => {
-      const options = { port: server.port, acquireTimeoutMs: 700 };
-      const { proxy, lease, retired } = await openWithHeldCopy(options);
-      await lease.release();
-      await retired();
-      const sent = proxy.commands.filter(isRelease).length;
-      const at = performance.now() + 150;
-      await until(() => performance.now() > at, { what: "three rounds of the retire loop" });
-      expect(proxy.commands.filter(isRelease)).toHaveLength(sent);
+    await until(async () => !(await redis.exists(lease.key)), {
+      what: "the orphan to be deleted",
     });
+    expect(await retired()).toBe("final");
+    expect(await redis.exists(lease.key)).toBe(false);
+  });
 
-    test("a Redis that stays silent is given up after 2 × acquireTimeoutMs + ttlMs", async () => {
-      const times = { ttlMs: 200, acquireTimeoutMs: 60, commandTimeoutMs: 20 };
-      const { lock, proxy } = await openFixture({ port: server.port, ...times });
-      const user = freshUser();
-      const retire = record("submit-lock:retire", `lock:submit:${user}`);
-      proxy.holdRequests();
-      expect((await lock.acquire(user)).outcome).toBe("unavailable");
-      await until(() => retire.length > 0, { what: "the retire to be given up" });
-      expect(retire[0]?.outcome).toBe("abandoned");
-      expect(retire[0]?.durationMs).toBeGreaterThan(2 * 60 + 200);
+  test("it goes on until Redis' clock has passed the deadline, and a copy that lands then is refused", async () => {
+    const options = { port: server.port, acquireTimeoutMs: 1_000 };
+    const { proxy, lease, retired } = await openWithHeldCopy(options);
+    await lease.release();
+    await retired();
+    const deadline = Number(proxy.commands.find(isAcquire)?.[4]);
+    expect(Date.now()).toBeGreaterThanOrEqual(deadline);
+    expect(proxy.commands.filter(isRelease).length).toBeGreaterThan(2);
+    const before = { scripts: await executedScripts(redis), set: await executed(redis, "set") };
+    proxy.releaseHeld();
+    await until(async () => (await executedScripts(redis)) > before.scripts, {
+      what: "the held copy to be executed",
     });
+    expect(await executed(redis, "set")).toBe(before.set);
+    expect(await redis.exists(lease.key)).toBe(false);
+  });
 
-    test("many owner ids are retired in gathered calls, not one by one", async () => {
-      const { lock, proxy } = await openFixture({ port: server.port, acquireTimeoutMs: 300 });
-      const users = Array.from({ length: 30 }, freshUser);
-      proxy.holdReplies();
-      await Promise.all(users.map((user) => lock.acquire(user)));
-      proxy.releaseHeld();
-      const keyOf = (user: string) => `lock:submit:${user}`;
-      for (const user of users) {
-        await until(async () => !(await redis.exists(keyOf(user))), { what: "the key to be free" });
-      }
-      const calls = proxy.commands.filter(isRelease).map(([, , keys]) => Number(keys));
-      const keys = calls.reduce((sum, count) => sum + count, 0);
-      expect(keys / calls.length).toBeGreaterThan(3);
-    });
+  test("a Redis that stays silent is given up after 2 × acquireTimeoutMs + ttlMs", async () => {
+    const times = { ttlMs: 200, acquireTimeoutMs: 60, commandTimeoutMs: 20 };
+    const { lock, proxy } = await openFixture({ port: server.port, ...times });
+    const user = freshUser();
+    const retire = record("submit-lock:retire", `lock:submit:${user}`);
+    proxy.holdRequests();
+    expect((await lock.acquire(user)).outcome).toBe("unavailable");
+    await until(() => retire.length > 0, { what: "the retire to be given up" });
+    expect(retire[0]?.outcome).toBe("abandoned");
+    expect(retire[0]?.durationMs).toBeGreaterThan(2 * 60 + 200);
+  });
+
+  test("many owner ids are retired in gathered calls, not one by one", async () => {
+    const { lock, proxy } = await openFixture({ port: server.port, acquireTimeoutMs: 300 });
+    const users = Array.from({ length: 30 }, freshUser);
+    proxy.holdReplies();
+    await Promise.all(users.map((user) => lock.acquire(user)));
+    proxy.releaseHeld();
+    const keyOf = (user: string) => `lock:submit:${user}`;
+    for (const user of users) {
+      await until(async () => !(await redis.exists(keyOf(user))), { what: "the key to be free" });
+    }
+    const calls = proxy.commands.filter(isRelease).map(([, , keys]) => Number(keys));
+    const keys = calls.reduce((sum, count) => sum + count, 0);
+    expect(keys / calls.length).toBeGreaterThan(3);
   });
 });

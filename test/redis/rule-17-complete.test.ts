@@ -6,7 +6,6 @@ import { record } from "../support/channels.ts";
 import {
   type AnyCluster,
   type AnyRedis,
-  closeClients,
   ioredisClients,
   ioredisClusters,
   redisClients,
@@ -39,347 +38,274 @@ import {
   patient,
 } from "./fixture.ts";
 
-describe("rule 17 complete", () => {
-  afterEach(closeFixtures);
+afterEach(closeFixtures);
 
-  const body = (text: string) => ({ status: 201, body: text });
+const body = (text: string) => ({ status: 201, body: text });
 
-  describe.each(redisClients)(
-    "rule 17, P9: complete is sent until it is answered, with $name",
-    ({ connect }) => {
-      test("by a Redis that was unreachable and is back", async () => {
-        const { lock, proxy, redis, user, lease } = await openOrder({ connect, ttlMs: 20_000 });
-        await proxy.refuse(true);
-        proxy.resetAll();
-        const completing = lease.complete(answer);
-        await sleep(500);
-        expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
-        await proxy.refuse(false);
-        const from = performance.now();
-        expect(await completing).toBe("recorded");
-        expect(performance.now() - from).toBeLessThan(3_000);
-        expect(foundBy(await submit(lock, user))).toBe("order 7");
-        expect(await redis.exists(lease.key)).toBe(false);
-      });
+describe.each(redisClients)(
+  "rule 17, P9: complete is sent until it is answered, with $name",
+  ({ connect }) => {
+    test("by a Redis that was unreachable and is back", async () => {
+      const { lock, proxy, redis, user, lease } = await openOrder({ connect, ttlMs: 20_000 });
+      await proxy.refuse(true);
+      proxy.resetAll();
+      const completing = lease.complete(answer);
+      await sleep(500);
+      expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
+      await proxy.refuse(false);
+      const from = performance.now();
+      expect(await completing).toBe("recorded");
+      expect(performance.now() - from).toBeLessThan(3_000);
+      expect(foundBy(await submit(lock, user))).toBe("order 7");
+      expect(await redis.exists(lease.key)).toBe(false);
+    });
 
-      test("by a Redis that stood still and goes on", async () => {
-        const server = await forTest(startRedis());
-        const { lock, user, lease } = await openOrder({
-          connect,
-          port: server.port,
-          ttlMs: 20_000,
-        });
-        server.pause();
-        const completing = lease.complete(answer);
-        await sleep(700);
-        server.resume();
-        expect(await completing).toBe("recorded");
-        expect(foundBy(await submit(lock, user))).toBe("order 7");
-      });
-
-      test("and a retry meanwhile is told that the order is in flight, not run again", async () => {
-        const { proxy, user, lease } = await openOrder({ connect });
-        const { lock: other } = await openFixture({ connect });
-        proxy.holdRequests();
-        const completing = lease.complete(answer);
-        for (let i = 0; i < 5; i++) {
-          const attempt = await submit(other, user);
-          expect(attempt).toMatchObject({ outcome: "contended", sameSubmission: true });
-          await sleep(50);
-        }
-        proxy.releaseHeld();
-        expect(await completing).toBe("recorded");
-        expect(foundBy(await submit(other, user))).toBe("order 7");
-      });
-    },
-  );
-
-  describe("rule 17: until complete is answered", () => {
-    test("nothing of the attempt deletes its lock, and then its late requests are retired", async () => {
-      const { lock, proxy, redis } = await openFixture({ ttlMs: 20_000, acquireTimeoutMs: 4_000 });
-      const user = freshUser();
-      const retire = record("submit-lock:retire", lock.keyFor(user));
-      const held = proxy.holdRequestOnce(isAcquire, { resetClientAfterMs: 0 });
-      const { lease, confirmed } = acquired(await submit(lock, user));
-      await held;
-      expect(confirmed).toBe(true);
+    test("and a retry meanwhile is told that the order is in flight, not run again", async () => {
+      const { proxy, user, lease } = await openOrder({ connect });
+      const { lock: other } = await openFixture({ connect });
       proxy.holdRequests();
       const completing = lease.complete(answer);
-      await until(() => proxy.commands.filter(isComplete).length > 0, { what: "the first copy" });
-      await sleep(300);
-      expect(proxy.commands.some(isRelease)).toBe(false);
-      expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
-      proxy.releaseHeld();
-      expect(await completing).toBe("recorded");
-      await until(() => retire.length > 0, { what: "the owner id to be retired" });
-      expect(retire).toMatchObject([{ outcome: "final" }]);
-      expect(proxy.commands.some(isRelease)).toBe(true);
-      expect(await redis.exists(lease.key)).toBe(false);
-      expect(foundBy(await submit(lock, user))).toBe("order 7");
-    });
-
-    test("a lease without late requests is not released at all", async () => {
-      const { proxy, lease } = await openOrder();
-      await lease.complete(answer);
-      await lease.release();
-      await sleep(120);
-      expect(proxy.commands.some(isRelease)).toBe(false);
-    });
-
-    test("the lease is extended", async () => {
-      const server = await forTest(startRedis());
-      const times = { ttlMs: 1_500, acquireTimeoutMs: 700, commandTimeoutMs: 50 };
-      const { redis, lease } = await openOrder({ ...times, port: server.port });
-      // What a complete needs and an extend does not.
-      await redis.send("ACL", "SETUSER", "default", "-set");
-      const completing = lease.complete(answer);
-      const from = performance.now();
-      while (performance.now() - from < 1_700) {
-        expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
+      for (let i = 0; i < 5; i++) {
+        const attempt = await submit(other, user);
+        expect(attempt).toMatchObject({ outcome: "contended", sameSubmission: true });
         await sleep(50);
       }
-      await redis.send("ACL", "SETUSER", "default", "+set");
-      expect(await completing).toBe("recorded");
-    });
-
-    test("an extend that meets what it did is not lost, and is the last one", async () => {
-      const { lock, proxy, redis, user, lease } = await openOrder({
-        ttlMs: 1_200,
-        acquireTimeoutMs: 600,
-      });
-      const lost = record("submit-lock:lost", lock.keyFor(user));
-      const { signal } = lease;
-      // Done, and for as long as the lease would live nobody hears of it.
-      proxy.swallowReplies(true);
-      const completing = lease.complete(answer);
-      await until(() => redis.exists(recordKey(lease.key)), { what: "the record" });
-      await sleep(500);
-      proxy.swallowReplies(false);
-      proxy.resetAll();
-      expect(await completing).toBe("recorded");
-      await sleep(500);
-      expect(lost).toEqual([]);
-      expect(signal.aborted).toBe(false);
-      const extended = proxy.commands.filter(isExtend).length;
-      await sleep(900);
-      expect(proxy.commands.filter(isExtend)).toHaveLength(extended);
-    });
-
-    test("an extend that meets a rival's lock is not lost, either", async () => {
-      const { lock, proxy, redis, client, user, lease } = await openOrder({ ttlMs: 30_000 });
-      const lost = record("submit-lock:lost", lock.keyFor(user));
-      const held = proxy.holdReplyOnce(isComplete, { releaseAfterMs: 1_000 });
-      const completing = lease.complete(answer);
-      await held;
-      await until(() => redis.exists(recordKey(lease.key)), { what: "the record" });
-      await redis.send("SET", lease.key, "a rival", "PX", 20_000);
-      // A connection that comes up makes every lease extend.
-      client.disconnect(true);
-      await completing;
-      await until(() => statusOf(client) === "ready", { what: "the client to be back" });
-      await sleep(200);
-      expect(lost).toEqual([]);
-      expect(lease.signal.aborted).toBe(false);
-      expect(await redis.get(lease.key)).toBe("a rival");
-    });
-  });
-
-  describe("rule 17: a complete that is given up", () => {
-    const times = { ttlMs: 600, acquireTimeoutMs: 200, commandTimeoutMs: 30 } as const;
-    /** 2 × acquireTimeoutMs + ttlMs. */
-    const patienceMs = 1_000;
-
-    test("is unconfirmed after 2 × acquireTimeoutMs + ttlMs, goes on, and is recorded when it can be", async () => {
-      const { lock, proxy, redis, user, lease } = await openOrder(times);
-      const complete = record("submit-lock:complete", lock.keyFor(user));
-      proxy.holdRequests();
-      const from = performance.now();
-      expect(await lease.complete(answer)).toBe("unconfirmed");
-      expect(performance.now() - from).toBeGreaterThanOrEqual(patienceMs - 1);
-      expect(complete).toMatchObject([
-        { outcome: "unconfirmed", cause: expect.any(LockUnavailableError) },
-      ]);
       proxy.releaseHeld();
-      await until(() => redis.exists(recordKey(lease.key)), { what: "the record" });
-      expect(foundBy(await submit(lock, user))).toBe("order 7");
-      expect(complete).toHaveLength(1);
+      expect(await completing).toBe("recorded");
+      expect(foundBy(await submit(other, user))).toBe("order 7");
     });
+  },
+);
 
-    test("is not extended any longer, and its lock is left to run out", async () => {
-      const server = await forTest(startRedis());
-      const { lock, proxy, redis, user, lease } = await openOrder({ ...times, port: server.port });
-      const complete = record("submit-lock:complete", lock.keyFor(user));
-      await redis.send("ACL", "SETUSER", "default", "-set");
-      const from = performance.now();
-      expect(await lease.complete(answer)).toBe("unconfirmed");
-      expect(complete).toMatchObject([{ cause: expect.any(LockMisconfiguredError) }]);
-      await until(async () => !(await redis.exists(lease.key)), { what: "the lock to run out" });
-      const heldMs = performance.now() - from;
-      expect(heldMs).toBeGreaterThan(patienceMs);
-      expect(proxy.commands.some(isRelease)).toBe(false);
-      await redis.send("ACL", "SETUSER", "default", "+set");
-      await until(() => redis.exists(recordKey(lease.key)), { what: "the record" });
-    });
-
-    test("is not sent any more after maxHoldMs", async () => {
-      const { client, lock, proxy, redis, lease } = await openOrder({ ...times, maxHoldMs: 1_500 });
-      await proxy.refuse(true);
-      proxy.resetAll();
-      await until(() => statusOf(client) !== "ready", { what: "the client to notice" });
-      expect(await lease.complete(answer)).toBe("unconfirmed");
-      await sleep(1_000);
-      await proxy.refuse(false);
-      await until(async () => (await lock.acquire(freshUser())).outcome === "acquired", {
-        what: "Redis to be back",
-      });
-      await sleep(200);
-      expect(await redis.exists(recordKey(lease.key))).toBe(false);
-      expect(proxy.commands.some(isComplete)).toBe(false);
-    });
+describe("rule 17: until complete is answered", () => {
+  test("nothing of the attempt deletes its lock, and then its late requests are retired", async () => {
+    const { lock, proxy, redis } = await openFixture({ ttlMs: 20_000, acquireTimeoutMs: 2_000 });
+    const user = freshUser();
+    const retire = record("submit-lock:retire", lock.keyFor(user));
+    const held = proxy.holdRequestOnce(isAcquire, { resetClientAfterMs: 0 });
+    const { lease, confirmed } = acquired(await submit(lock, user));
+    await held;
+    expect(confirmed).toBe(true);
+    proxy.holdRequests();
+    const completing = lease.complete(answer);
+    await until(() => proxy.commands.filter(isComplete).length > 0, { what: "the first copy" });
+    await sleep(300);
+    expect(proxy.commands.some(isRelease)).toBe(false);
+    expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
+    proxy.releaseHeld();
+    expect(await completing).toBe("recorded");
+    await until(() => retire.length > 0, { what: "the owner id to be retired" });
+    expect(retire).toMatchObject([{ outcome: "final" }]);
+    expect(proxy.commands.some(isRelease)).toBe(true);
+    expect(await redis.exists(lease.key)).toBe(false);
+    expect(foundBy(await submit(lock, user))).toBe("order 7");
   });
 
-  describe("rule 17: whichever of complete and release is called first decides", () => {
-    test("a complete after a release keeps nothing", async () => {
-      const { proxy, redis, lease } = await openOrder();
-      const released = lease.release();
-      expect(await lease.complete(answer)).toBe("unconfirmed");
-      expect(await released).toBe("released");
-      expect(await redis.exists(recordKey(lease.key))).toBe(false);
-      expect(proxy.commands.some(isComplete)).toBe(false);
-    });
-
-    test("a release after a complete waits for it, and a second complete is the first", async () => {
-      const { lock, proxy, user, lease } = await openOrder(patient);
-      const completing = lease.complete(body("first"));
-      const [released, again] = [lease.release(), lease.complete(body("second"))];
-      expect(again).toBe(completing);
-      expect(await Promise.all([completing, released])).toEqual(["recorded", "released"]);
-      expect(await lease.release()).toBe("released");
-      expect(proxy.commands.filter(isComplete)).toHaveLength(1);
-      expect(proxy.commands.some(isRelease)).toBe(false);
-      expect(foundBy(await submit(lock, user))).toBe("first");
-    });
-
-    test("a completed lease has no time left, and its signal never aborts", async () => {
-      const { redis, lease } = await openOrder({ ttlMs: 600, acquireTimeoutMs: 200 });
-      const { signal } = lease;
-      const completing = lease.complete(answer);
-      expect(lease.remainingMs()).toBe(0);
-      await completing;
-      await sleep(800);
-      expect(signal.aborted).toBe(false);
-      expect(await redis.exists(lease.key)).toBe(false);
-    });
+  test("the lease is extended", async () => {
+    const server = await forTest(startRedis());
+    const times = { ttlMs: 1_500, acquireTimeoutMs: 700, commandTimeoutMs: 50 };
+    const { redis, lease } = await openOrder({ ...times, port: server.port });
+    // What a complete needs and an extend does not.
+    await redis.send("ACL", "SETUSER", "default", "-set");
+    const completing = lease.complete(answer);
+    const from = performance.now();
+    while (performance.now() - from < 1_700) {
+      expect(await redis.ownerOf(lease.key)).toBe(lease.ownerId);
+      await sleep(50);
+    }
+    await redis.send("ACL", "SETUSER", "default", "+set");
+    expect(await completing).toBe("recorded");
   });
 
-  describe("rule 17: what waits in memory is bounded", () => {
-    const mebibyte = 1024 * 1024;
-
-    test("five hundred answers that Redis was away for are kept when it is back, whole", async () => {
-      const { lock, proxy, client } = await openFixture({ ttlMs: 60_000 });
-      const { lock: other } = await openFixture();
-      const complete = record("submit-lock:complete");
-      const users = Array.from({ length: 500 }, freshUser);
-      const leases = await Promise.all(users.map((user) => submissionOf(lock, user)));
-      await proxy.refuse(true);
-      proxy.resetAll();
-      await until(() => statusOf(client) !== "ready", { what: "the client to notice" });
-      const text = "x".repeat(4_096);
-      const completing = leases.map((lease) => lease.complete(body(text)));
-      await sleep(500);
-      await proxy.refuse(false);
-      expect(new Set(await Promise.all(completing))).toEqual(new Set(["recorded"]));
-      for (const user of users) expect(foundBy(await submit(other, user))).toBe(text);
-      expect(complete.filter(({ bodyDropped }) => bodyDropped)).toEqual([]);
+  test("an extend that meets what it did is not lost, and is the last one", async () => {
+    const { lock, proxy, redis, user, lease } = await openOrder({
+      ttlMs: 1_200,
+      acquireTimeoutMs: 600,
     });
-
-    test("beyond 8 Mi characters bodies are dropped, and said to be; afterwards they are kept again", async () => {
-      const { lock, proxy } = await openFixture({ ttlMs: 60_000 });
-      const users = Array.from({ length: 10 }, freshUser);
-      const complete = record("submit-lock:complete");
-      const leases = [];
-      for (const user of users) leases.push(await submissionOf(lock, user));
-      proxy.holdRequests();
-      const completing = leases.map((lease, i) => lease.complete(body(`${i}`.repeat(mebibyte))));
-      await until(() => proxy.commands.some(isComplete), { what: "the first copies" });
-      // A lease that waits for its complete is extended, and is not held any more.
-      expect(lock.stats().held).toBe(0);
-      proxy.releaseHeld();
-      expect(new Set(await Promise.all(completing))).toEqual(new Set(["recorded"]));
-      const dropped = users.map((user) => {
-        const key = lock.keyFor(user);
-        return complete.find((message) => message.key === key)?.bodyDropped;
-      });
-      expect(dropped).toEqual([...Array(7).fill(false), true, true, true]);
-      for (const [i, user] of users.entries()) {
-        const attempt = await submit(lock, user);
-        if (attempt.outcome !== "completed") throw new Error(attempt.outcome);
-        expect(attempt.answer.status).toBe(201);
-        expect(attempt.answer.body?.length).toBe(i < 7 ? mebibyte : undefined);
-      }
-      const later = freshUser();
-      await (await submissionOf(lock, later)).complete(body("x".repeat(mebibyte)));
-      expect(foundBy(await submit(lock, later))).toHaveLength(mebibyte);
-    });
+    const lost = record("submit-lock:lost", lock.keyFor(user));
+    const { signal } = lease;
+    // Done, and for as long as the lease would live nobody hears of it.
+    proxy.swallowReplies(true);
+    const completing = lease.complete(answer);
+    await until(() => redis.exists(recordKey(lease.key)), { what: "the record" });
+    await sleep(500);
+    const copies = () => proxy.commands.filter(isComplete).length;
+    await until(() => copies() > 1, { what: "it to be sent again" });
+    proxy.swallowReplies(false);
+    proxy.resetAll();
+    expect(await completing).toBe("recorded");
+    await sleep(500);
+    expect(lost).toEqual([]);
+    expect(signal.aborted).toBe(false);
+    const extended = proxy.commands.filter(isExtend).length;
+    await sleep(900);
+    expect(proxy.commands.filter(isExtend)).toHaveLength(extended);
   });
 });
 
-describe("complete order", async () => {
-  const cluster = await startCluster();
-  afterAll(() => cluster.stop());
-  afterEach(closeClients);
+describe("rule 17: a complete that is given up", () => {
+  const times = { ttlMs: 600, acquireTimeoutMs: 200, commandTimeoutMs: 30 } as const;
+  /** 2 × acquireTimeoutMs + ttlMs. */
+  const patienceMs = 1_000;
 
-  type Connect = (options: { enableAutoPipelining: boolean }) => AnyRedis | AnyCluster;
+  test("is unconfirmed after 2 × acquireTimeoutMs + ttlMs, goes on, and is recorded when it can be", async () => {
+    const { lock, proxy, redis, user, lease } = await openOrder(times);
+    const complete = record("submit-lock:complete", lock.keyFor(user));
+    proxy.holdRequests();
+    const from = performance.now();
+    expect(await lease.complete(answer)).toBe("unconfirmed");
+    expect(performance.now() - from).toBeGreaterThanOrEqual(patienceMs - 1);
+    expect(complete).toMatchObject([
+      { outcome: "unconfirmed", cause: expect.any(LockUnavailableError) },
+    ]);
+    proxy.releaseHeld();
+    await until(() => redis.exists(recordKey(lease.key)), { what: "the record" });
+    expect(foundBy(await submit(lock, user))).toBe("order 7");
+    expect(complete).toHaveLength(1);
+  });
 
-  const clients: [name: string, connect: Connect][] = [
-    ...ioredisClients.map(({ name, connect }): [string, Connect] => [
-      name,
-      (options) => connect(sharedRedisPort(), options),
-    ]),
-    ...ioredisClusters.map(({ name, connect }): [string, Connect] => [
-      name,
-      (options) => connect(cluster.ports, options),
-    ]),
-  ];
+  test("is not extended any longer, and its lock is left to run out", async () => {
+    const server = await forTest(startRedis());
+    const { lock, proxy, redis, user, lease } = await openOrder({ ...times, port: server.port });
+    const complete = record("submit-lock:complete", lock.keyFor(user));
+    await redis.send("ACL", "SETUSER", "default", "-set");
+    const from = performance.now();
+    expect(await lease.complete(answer)).toBe("unconfirmed");
+    expect(complete).toMatchObject([{ cause: expect.any(LockMisconfiguredError) }]);
+    await until(async () => !(await redis.exists(lease.key)), { what: "the lock to run out" });
+    const heldMs = performance.now() - from;
+    expect(heldMs).toBeGreaterThan(patienceMs);
+    expect(proxy.commands.some(isRelease)).toBe(false);
+    await redis.send("ACL", "SETUSER", "default", "+set");
+    await until(() => redis.exists(recordKey(lease.key)), { what: "the record" });
+  });
 
-  /** Whether the complete is its request's second copy, which goes in two steps on a Cluster. */
-  const ways = [
-    { autoPipelining: false, isAgain: false, ackReplicas: undefined },
-    { autoPipelining: true, isAgain: false, ackReplicas: undefined },
-    { autoPipelining: false, isAgain: true, ackReplicas: undefined },
-    { autoPipelining: true, isAgain: true, ackReplicas: undefined },
-    { autoPipelining: false, isAgain: false, ackReplicas: 1 },
-  ];
-
-  test.each(clients.flatMap(([name, connect]) => ways.map((way) => ({ name, connect, ...way }))))(
-    "a complete is handed to the client within its turn and ahead of later acquires: $name, autopipelining $autoPipelining, second copy $isAgain, replicas $ackReplicas",
-    async ({ connect, autoPipelining, isAgain, ackReplicas }) => {
-      const client = await untilReady(connect({ enableAutoPipelining: autoPipelining }));
-      const plain = asking(new RedisStore(client));
-      const other = asking(new RedisStore(client));
-      const store = ackReplicas ? asking(new RedisStore(client, { ackReplicas })) : plain;
-      const mine = onceOf();
-      expect(await plain.acquire(mine).reply).toMatchObject({ kind: "taken" });
-      const plan = { record: recordOf(mine), expiresAtMs: Date.now() + 60_000 };
-      const calls = scriptCallsOf(client);
-      const records = () =>
-        calls.flatMap(({ argv }) => argv.filter((arg) => arg === plan.record)).length;
-
-      // While something is in flight, acquires and releases wait for the end of their turn.
-      const busy = plain.acquire(commandOf()).reply;
-      await endOfTicks();
-      if (isAgain) store.complete(mine, plan);
-      store.complete(mine, plan);
-      const rivals = [plain, other].map((by) => by.acquire(onceOf({ ...mine, ownerId: "rival" })));
-      await endOfTicks();
-      expect(records()).toBe(isAgain ? 2 : 1);
-      for (const { reply } of rivals) expect(await reply).toMatchObject({ kind: "completed" });
-      await busy;
-    },
-  );
-
-  /** What was asked for by now has run, and no answer of a server has been read. */
-  async function endOfTicks(): Promise<void> {
-    for (let tick = 0; tick < 3; tick++) await new Promise<void>(process.nextTick);
-  }
+  test("is not sent any more after maxHoldMs", async () => {
+    const { client, lock, proxy, redis, lease } = await openOrder({ ...times, maxHoldMs: 1_500 });
+    await proxy.refuse(true);
+    proxy.resetAll();
+    await until(() => statusOf(client) !== "ready", { what: "the client to notice" });
+    expect(await lease.complete(answer)).toBe("unconfirmed");
+    await sleep(1_000);
+    await proxy.refuse(false);
+    await until(async () => (await lock.acquire(freshUser())).outcome === "acquired", {
+      what: "Redis to be back",
+    });
+    await sleep(200);
+    expect(await redis.exists(recordKey(lease.key))).toBe(false);
+    expect(proxy.commands.some(isComplete)).toBe(false);
+  });
 });
+
+describe("rule 17: whichever of complete and release is called first decides", () => {
+  test("a complete after a release keeps nothing", async () => {
+    const { proxy, redis, lease } = await openOrder();
+    const released = lease.release();
+    expect(await lease.complete(answer)).toBe("unconfirmed");
+    expect(await released).toBe("released");
+    expect(await redis.exists(recordKey(lease.key))).toBe(false);
+    expect(proxy.commands.some(isComplete)).toBe(false);
+  });
+
+  test("a release after a complete waits for it, and a second complete is the first", async () => {
+    const { lock, proxy, user, lease } = await openOrder(patient);
+    const completing = lease.complete(body("first"));
+    const [released, again] = [lease.release(), lease.complete(body("second"))];
+    expect(again).toBe(completing);
+    expect(await Promise.all([completing, released])).toEqual(["recorded", "released"]);
+    expect(await lease.release()).toBe("released");
+    expect(proxy.commands.filter(isComplete)).toHaveLength(1);
+    expect(proxy.commands.some(isRelease)).toBe(false);
+    expect(foundBy(await submit(lock, user))).toBe("first");
+  });
+});
+
+describe("rule 17: what waits in memory is bounded", () => {
+  const mebibyte = 1024 * 1024;
+
+  test("beyond 8 Mi characters bodies are dropped, and said to be; afterwards they are kept again", async () => {
+    const { lock, proxy } = await openFixture({ ttlMs: 60_000 });
+    const users = Array.from({ length: 10 }, freshUser);
+    const complete = record("submit-lock:complete");
+    const leases = [];
+    for (const user of users) leases.push(await submissionOf(lock, user));
+    proxy.holdRequests();
+    const completing = leases.map((lease, i) => lease.complete(body(`${i}`.repeat(mebibyte))));
+    await until(() => proxy.commands.some(isComplete), { what: "the first copies" });
+    // A lease that waits for its complete is extended, and is not held any more.
+    expect(lock.stats().held).toBe(0);
+    proxy.releaseHeld();
+    expect(new Set(await Promise.all(completing))).toEqual(new Set(["recorded"]));
+    const dropped = users.map((user) => {
+      const key = lock.keyFor(user);
+      return complete.find((message) => message.key === key)?.bodyDropped;
+    });
+    expect(dropped).toEqual([...Array(7).fill(false), true, true, true]);
+    for (const [i, user] of users.entries()) {
+      const attempt = await submit(lock, user);
+      if (attempt.outcome !== "completed") throw new Error(attempt.outcome);
+      expect(attempt.answer.status).toBe(201);
+      expect(attempt.answer.body?.length).toBe(i < 7 ? mebibyte : undefined);
+    }
+    const later = freshUser();
+    await (await submissionOf(lock, later)).complete(body("x".repeat(mebibyte)));
+    expect(foundBy(await submit(lock, later))).toHaveLength(mebibyte);
+  });
+});
+
+const cluster = await startCluster();
+afterAll(() => cluster.stop());
+
+type Connect = (options: { enableAutoPipelining: boolean }) => AnyRedis | AnyCluster;
+
+const clients: [name: string, connect: Connect][] = [
+  ...ioredisClients.map(({ name, connect }): [string, Connect] => [
+    name,
+    (options) => connect(sharedRedisPort(), options),
+  ]),
+  ...ioredisClusters.map(({ name, connect }): [string, Connect] => [
+    name,
+    (options) => connect(cluster.ports, options),
+  ]),
+];
+
+/** Whether the complete is its request's second copy, which goes in two steps on a Cluster. */
+const ways = [
+  { autoPipelining: false, isAgain: false, ackReplicas: undefined },
+  { autoPipelining: true, isAgain: false, ackReplicas: undefined },
+  { autoPipelining: false, isAgain: true, ackReplicas: undefined },
+  { autoPipelining: true, isAgain: true, ackReplicas: undefined },
+  { autoPipelining: false, isAgain: false, ackReplicas: 1 },
+];
+
+test.each(clients.flatMap(([name, connect]) => ways.map((way) => ({ name, connect, ...way }))))(
+  "a complete is handed to the client within its turn and ahead of later acquires: $name, autopipelining $autoPipelining, second copy $isAgain, replicas $ackReplicas",
+  async ({ connect, autoPipelining, isAgain, ackReplicas }) => {
+    const client = await untilReady(connect({ enableAutoPipelining: autoPipelining }));
+    const plain = asking(new RedisStore(client));
+    const other = asking(new RedisStore(client));
+    const store = ackReplicas ? asking(new RedisStore(client, { ackReplicas })) : plain;
+    const mine = onceOf();
+    expect(await plain.acquire(mine).reply).toMatchObject({ kind: "taken" });
+    const plan = { record: recordOf(mine), expiresAtMs: Date.now() + 60_000 };
+    const calls = scriptCallsOf(client);
+    const records = () =>
+      calls.flatMap(({ argv }) => argv.filter((arg) => arg === plan.record)).length;
+
+    // While something is in flight, acquires and releases wait for the end of their turn.
+    const busy = plain.acquire(commandOf()).reply;
+    await endOfTicks();
+    if (isAgain) store.complete(mine, plan);
+    store.complete(mine, plan);
+    const rivals = [plain, other].map((by) => by.acquire(onceOf({ ...mine, ownerId: "rival" })));
+    await endOfTicks();
+    expect(records()).toBe(isAgain ? 2 : 1);
+    for (const { reply } of rivals) expect(await reply).toMatchObject({ kind: "completed" });
+    await busy;
+  },
+);
+
+/** What was asked for by now has run, and no answer of a server has been read. */
+async function endOfTicks(): Promise<void> {
+  for (let tick = 0; tick < 3; tick++) await new Promise<void>(process.nextTick);
+}

@@ -19,7 +19,7 @@ import {
   submit,
 } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, isAcquire, isRelease, openFixture, openHeld, patient } from "./fixture.ts";
+import { closeFixtures, isAcquire, isRelease, openFixture, openHeld } from "./fixture.ts";
 
 afterEach(closeFixtures);
 
@@ -166,23 +166,6 @@ describe("rule 18: a life that a clock has lengthened", () => {
     expect(await lease.release()).toBe("released");
   });
 
-  test("ends with the holder's, whose process has died", async () => {
-    const { proxy, redis, user, lease } = await openHeld(times);
-    const { lock: other } = await openFixture(times);
-    const { key } = lease;
-    await proxy.refuse(true);
-    proxy.resetAll();
-    await setBack(redis, key);
-    const next = await until(
-      async () => {
-        const attempt = await other.acquire(user);
-        return attempt.outcome === "acquired" && attempt.lease;
-      },
-      { what: "the user to be free" },
-    );
-    await next.release();
-  });
-
   test("is never lengthened: a shorter one stays", async () => {
     const { lock, redis, user, lease } = await openHeld(still);
     const { key } = lease;
@@ -317,12 +300,6 @@ const refusals: [
     { outcome: "contended", isCooldown: true },
   ],
   [
-    "a submission is looked up that nobody knows",
-    leaseOf,
-    (lock, user) => lock.lookUp(user, { submission: { id: "cart 7" } }),
-    { outcome: "none" },
-  ],
-  [
     "a submission is looked up that is in flight",
     (lock, user) => submissionOf(lock, user, payload),
     (lock, user) => lock.lookUp(user, { submission: { id: "cart 7", ...payload } }),
@@ -333,12 +310,6 @@ const refusals: [
     async (lock, user) => (await submissionOf(lock, user, payload)).complete(answer),
     (lock, user) => lock.lookUp(user, { submission: { id: "cart 7", ...payload } }),
     { outcome: "completed" },
-  ],
-  [
-    "a submission is looked up while the key is free",
-    async () => {},
-    (lock, user) => lock.lookUp(user, { submission: { id: "cart 7" } }),
-    { outcome: "none" },
   ],
 ];
 
@@ -384,15 +355,5 @@ describe("rule 18: what an attempt that was refused has on its way is retired", 
     expect(retire).toMatchObject([{ outcome: "final" }]);
     expect(proxy.commands.filter(isRelease).length).toBeGreaterThan(1);
     expect(await redis.exists(lock.keyFor(user))).toBe(false);
-  });
-
-  test("and a replay that was answered at once costs one call and nothing behind it", async () => {
-    const { lock, proxy } = await openFixture(patient);
-    const user = freshUser();
-    await (await submissionOf(lock, user)).complete(answer);
-    const before = proxy.count("eval");
-    expect(foundBy(await submit(lock, user))).toBe("order 7");
-    await (await leaseOf(lock, freshUser())).release();
-    expect(proxy.count("eval")).toBe(before + 3);
   });
 });

@@ -6,14 +6,13 @@ import { redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, leaseOf } from "../support/locks.ts";
 import { forTest, startRedis } from "../support/redis-server.ts";
-import { answer, foundBy, submissionOf, submit } from "../support/submissions.ts";
+import { answer, foundBy, submit } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
 import {
   closeFixtures,
   type Fixture,
   isAcquire,
   isComplete,
-  isExtend,
   isRelease,
   openFixture,
   openHeld,
@@ -73,24 +72,6 @@ describe.each(redisClients)("rule 19: a lease that was freed, with $name", ({ co
     proxy.releaseHeld();
     await (await leaseOf(lock, user)).release();
     expect(await lease.release()).toBe("freed");
-  });
-
-  test("is not lost where it was being completed: the extend only ends the watchdog", async () => {
-    const fixture = await openFixture({ connect, ttlMs: 1_500, acquireTimeoutMs: 700 });
-    const { lock, proxy } = fixture;
-    const user = freshUser();
-    const lease = await submissionOf(lock, user);
-    const lost = record("submit-lock:lost", lease.key);
-    const { signal } = lease;
-    const swallowed = proxy.holdRequestOnce(isComplete, { releaseAfterMs: 1_200 });
-    const completing = lease.complete(answer);
-    await swallowed;
-    const extendsBefore = proxy.commands.filter(isExtend).length;
-    await lock.free(user, { id: idOf(lease), ...why }).catch(() => {});
-    expect(["late", "recorded"]).toContain(await completing);
-    expect(proxy.commands.filter(isExtend).length).toBeGreaterThanOrEqual(extendsBefore);
-    expect(lost).toEqual([]);
-    expect(signal.aborted).toBe(false);
   });
 
   test("says freed also where the answer to its release was lost", async () => {
@@ -173,17 +154,6 @@ describe("rule 19: a lease that ran to its end", () => {
     expect(proxy.commands.filter(isRelease)).toHaveLength(1);
   });
 
-  test("is given back by its handler where that ends in time", async () => {
-    const { proxy, lease } = await openHeld(times);
-    const { signal } = lease;
-    const releasing = new Promise<string>((resolve) => {
-      signal.addEventListener("abort", () => resolve(lease.release()));
-    });
-    expect(["released", "gone"]).toContain(await releasing);
-    await sleep(200);
-    expect(proxy.commands.filter(isRelease)).toHaveLength(1);
-  });
-
   test("is not deleted beside its own complete", async () => {
     const { lock, proxy, user, lease } = await openOrder(times);
     const { signal } = lease;
@@ -215,21 +185,6 @@ function leftOf(attempt: SubmissionAttempt): number {
 
 describe.each(redisClients)("rule 19: a cooldown, with $name", ({ connect }) => {
   describe.each(endings)("that a %s leaves", (_name, end, isEnding) => {
-    test("ends at the same time in every copy: one that comes late does not lengthen it", async () => {
-      const { proxy, redis, lease } = await openOrder({ connect });
-      const held = proxy.holdRequestOnce(isEnding, { releaseAfterMs: 900 });
-      const ending = end(lease, 3_000);
-      await held;
-      expect(["released", "recorded"]).toContain(await ending);
-      const first = Number(await redis.send("PEXPIRETIME", lease.key));
-      expect(first).toBeLessThanOrEqual(Date.now() + 3_000);
-      await sleep(1_000);
-      expect(await redis.send("PEXPIRETIME", lease.key)).toBe(first);
-      const copies = proxy.commands.filter(isEnding);
-      expect(copies.length).toBeGreaterThan(1);
-      expect(new Set(copies.map((argv) => argv.join(" "))).size).toBe(1);
-    });
-
     test("is proven to be one's own where the first answer was lost", async () => {
       const { lock, proxy, user, lease } = await openOrder({ connect });
       const lost = proxy.loseReplyOnce(isEnding, { resetAfterMs: 0 });
@@ -286,16 +241,5 @@ describe("rule 19: a cooldown", () => {
     await client.ping();
     expect(await retired()).toBe("final");
     expect(await redis.get(lease.key)).toBe(null);
-  });
-
-  test("that somebody has made to last for ever is given an end", async () => {
-    const { lock, redis, user, lease } = await openHeld({ maxHoldMs: 60_000 });
-    await lease.release({ cooldownMs: 30_000 });
-    await redis.send("PERSIST", lease.key);
-    expect((await lock.acquire(user)).outcome).toBe("contended");
-    const left = await redis.pttl(lease.key);
-    expect(left).toBeGreaterThan(0);
-    expect(left).toBeLessThanOrEqual(60_000 + 2);
-    await redis.send("DEL", lease.key);
   });
 });

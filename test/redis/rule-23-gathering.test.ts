@@ -188,19 +188,6 @@ describe.each(clusterClients)("rule 23: gathering by node, with $name", ({ name,
     expect(calls.flatMap(({ keys }) => keys)).toEqual([]);
   });
 
-  test.skipIf(isNodeRedis(name))(
-    "with automatic pipelining on the nodes' connections every call declares its keys",
-    async () => {
-      const { lock } = await openBench({ redisOptions: { enableAutoPipelining: true } });
-      const all = await startLogs();
-      const users = Array.from({ length: 60 }, freshUser);
-      for (let turn = 0; turn < 3; turn++) await pairsOf(lock, users);
-      const calls = (await callsOf(all)).flat();
-      expect(calls.length).toBeGreaterThanOrEqual(360);
-      expect(calls.filter(({ keys }) => keys.length === 0)).toEqual([]);
-    },
-  );
-
   describe("a slot on the move", () => {
     /** A lock on the first master, and neighbours of other slots there. */
     function lockAndNeighbours() {
@@ -329,8 +316,6 @@ describe.each(clusterClients)("rule 23: gathering by node, with $name", ({ name,
   describe("what a node refuses", () => {
     const onAll = (name: string, ...args: (string | number)[]) =>
       Promise.all(cluster.ports.map((port) => command(port, name, ...args)));
-    const first = (name: string, ...args: (string | number)[]) =>
-      command(cluster.ports[0] as number, name, ...args);
 
     test("a key that the Redis user may not use is a misconfiguration, and its neighbours are served", async () => {
       const [username, password] = [freshUser(), "secret"];
@@ -361,39 +346,6 @@ describe.each(clusterClients)("rule 23: gathering by node, with $name", ({ name,
       expect(new Set(released)).toEqual(new Set(["released"]));
       const plain = await untilReady(connect(cluster.ports));
       for (const user of others) expect(await plain.exists(lock.keyFor(user))).toBe(0);
-    });
-
-    test("a full node takes no lock, and lets go of those that it has", async () => {
-      const { lock } = await openGathering();
-      const users = Array.from({ length: 40 }, () =>
-        userOnFirst(cluster, (one) => lock.keyFor(one)),
-      );
-      const leases = await Promise.all(users.map((user) => leaseOf(lock, user)));
-      await first("CONFIG", "SET", "maxmemory-policy", "noeviction");
-      await first("CONFIG", "SET", "maxmemory", "1");
-      try {
-        const [log] = (await startLogs()) as [ServerLog];
-        const others = Array.from({ length: 20 }, () =>
-          userOnFirst(cluster, (one) => lock.keyFor(one)),
-        );
-        const attempts = await Promise.all(others.map((user) => lock.acquire(user)));
-        for (const attempt of attempts) {
-          expect((causeOf(attempt).cause as Error).message).toMatch(/^OOM\b/);
-        }
-        await log.calls();
-        const endings = leases.map((lease, index) =>
-          lease.release(index % 2 === 0 ? {} : { cooldownMs: 60_000 }),
-        );
-        expect(new Set(await Promise.all(endings))).toEqual(new Set(["released"]));
-        const calls = await log.calls();
-        expect(calls.length).toBeLessThanOrEqual(4);
-        expect(calls.flatMap(({ keys }) => keys)).toEqual([]);
-        for (const [index, { key, ownerId }] of leases.entries()) {
-          expect(await first("GET", key)).toBe(index % 2 === 0 ? null : `cooldown:${ownerId}`);
-        }
-      } finally {
-        await first("CONFIG", "SET", "maxmemory", "0");
-      }
     });
   });
 

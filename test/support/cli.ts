@@ -100,3 +100,8 @@ async function run(
   const code = await main(args, terminal);
   return { code, stdout: out.join(""), stderr: err.join(""), questions };
 }
+
+/** What `free` writes on its last line of stderr. */
+export function auditOf(stderr: string): Record<string, unknown> {
+  return JSON.parse(stderr.trim().split("\n").at(-1) ?? "");
+}

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import type { LockStore, SubmitLock, SubmitLockOptions } from "../../src/index.ts";
 import { asking } from "./asking.ts";
 import { freshUser } from "./ids.ts";
-import { commandOf, leaseOf, openLock, roomyTimes } from "./locks.ts";
+import { commandOf, leaseOf, openLock } from "./locks.ts";
 import { answer, foundBy, onceOf, submissionOf, submit } from "./submissions.ts";
 import { until } from "./until.ts";
 
@@ -20,10 +20,6 @@ export function isSeenAndFreed(open: () => LockStore): void {
     if (found.state === "free") throw new Error(`no id: ${found.state}`);
     return found.id;
   };
-
-  test("a user whom nothing locks is free", async () => {
-    expect(await lockWith().inspect(freshUser())).toEqual({ state: "free" });
-  });
 
   test("a lock that is held tells who holds it and since when, and not its owner id", async () => {
     const [lock, user] = [lockWith({ holder: "web 3: näh%" }), freshUser()];
@@ -190,36 +186,5 @@ export function isSeenAndFreed(open: () => LockStore): void {
     expect(await store.acquire(rival).reply).toMatchObject({ kind: "contended" });
     const inspected = await store.inspect(mine).reply;
     expect(inspected).toMatchObject({ found: { state: "freed", by: "anna", reason: "4711" } });
-  });
-
-  test("a key that is freed is free when the life it had is over", async () => {
-    const store = asking(open());
-    const mine = commandOf({ times: { ...roomyTimes, ttlMs: 300 } });
-    await store.acquire(mine).reply;
-    const given = { id: mine.ownerId, by: "anna", reason: "4711", now: false };
-    const reply = await store.free(mine, given).reply;
-    if (reply.kind !== "answered" || reply.result.outcome !== "freed") throw new Error(reply.kind);
-    expect(reply.result.freeInMs).toBeLessThanOrEqual(300);
-    const next = commandOf({ key: mine.key });
-    await until(async () => (await store.acquire(next).reply).kind === "taken", {
-      what: "the key to be free",
-    });
-    expect(await store.extend(mine).reply).toMatchObject({ kind: "foreign" });
-  });
-
-  test("stats tell how many leases are held, and since when", async () => {
-    const lock = lockWith();
-    expect(lock.stats()).toEqual({ attempting: 0, held: 0, retiring: 0, oldestHeldMs: 0 });
-    const from = performance.now();
-    const attempts = [leaseOf(lock, freshUser()), leaseOf(lock, freshUser())];
-    const leases = await Promise.all(attempts);
-    await sleep(20);
-    const { held, attempting, oldestHeldMs } = lock.stats();
-    expect({ held, attempting }).toEqual({ held: 2, attempting: 0 });
-    expect(oldestHeldMs).toBeGreaterThanOrEqual(20 - 1);
-    expect(oldestHeldMs).toBeLessThanOrEqual(performance.now() - from);
-    await Promise.all(leases.map((lease) => lease.release()));
-    expect(lock.stats()).toMatchObject({ held: 0, attempting: 0, oldestHeldMs: 0 });
-    await until(() => lock.stats().retiring === 0, { what: "the releases to be over" });
   });
 }

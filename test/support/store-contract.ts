@@ -4,20 +4,11 @@ import type { LockStore } from "../../src/index.ts";
 import { asking } from "./asking.ts";
 import { freshUser } from "./ids.ts";
 import { commandOf, expiresInMs, roomyTimes } from "./locks.ts";
-import { until } from "./until.ts";
 
 /** What the lock relies on, whatever holds the keys. */
 export function keepsTheContract(openStore: () => LockStore): void {
   const open = () => asking(openStore());
   const rivalOf = (key: string) => commandOf({ key });
-
-  test("a key that is held is contended, with the rest of its life", async () => {
-    const [store, mine] = [open(), commandOf()];
-    await store.acquire(mine).reply;
-    const left = await expiresInMs(store.acquire(rivalOf(mine.key)));
-    expect(left).toBeGreaterThan(0);
-    expect(left).toBeLessThanOrEqual(roomyTimes.ttlMs + 2);
-  });
 
   test("a second copy finds the key to be mine, and leaves its life as it is", async () => {
     const [store, mine] = [open(), commandOf()];
@@ -31,14 +22,6 @@ export function keepsTheContract(openStore: () => LockStore): void {
     expect(left).toBeLessThanOrEqual(roomyTimes.ttlMs - (askedAfter - takenBefore) + 2);
   });
 
-  test("of many owners at once exactly one takes the key", async () => {
-    const [store, { key }] = [open(), commandOf()];
-    const copies = Array.from({ length: 20 }, () => store.acquire(rivalOf(key)));
-    const kinds = (await Promise.all(copies.map((copy) => copy.reply))).map(({ kind }) => kind);
-    expect(kinds.filter((kind) => kind === "taken")).toHaveLength(1);
-    expect(kinds.filter((kind) => kind === "contended")).toHaveLength(19);
-  });
-
   test("250 keys of one turn each get the answer that is theirs", async () => {
     const store = open();
     const held = Array.from({ length: 125 }, () => commandOf());
@@ -46,26 +29,6 @@ export function keepsTheContract(openStore: () => LockStore): void {
     const asked = held.flatMap(({ key }) => [rivalOf(key), commandOf()]);
     const replies = await Promise.all(asked.map((command) => store.acquire(command).reply));
     expect(replies.map(({ kind }) => kind)).toEqual(held.flatMap(() => ["contended", "taken"]));
-  });
-
-  test("a key is free again when its life is over", async () => {
-    const [store, mine] = [open(), commandOf({ times: { ...roomyTimes, ttlMs: 100 } })];
-    await store.acquire(mine).reply;
-    await until(async () => (await store.acquire(rivalOf(mine.key)).reply).kind === "taken", {
-      what: "the key to be free",
-    });
-    expect(await store.extend(mine).reply).toMatchObject({ kind: "foreign" });
-  });
-
-  test("an extend gives the full life again", async () => {
-    const [store, mine] = [open(), commandOf()];
-    await store.acquire(mine).reply;
-    await sleep(50);
-    const extendedAfter = performance.now();
-    expect(await store.extend(mine).reply).toMatchObject({ kind: "done" });
-    const left = await expiresInMs(store.acquire(rivalOf(mine.key)));
-    const passed = performance.now() - extendedAfter;
-    expect(left).toBeGreaterThanOrEqual(roomyTimes.ttlMs - passed - 2);
   });
 
   test("an extend never shortens a life", async () => {

@@ -1,0 +1,240 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, onTestFinished, test } from "vitest";
+import { slotOf } from "../../src/stores/redis/clients/slots.ts";
+import {
+  auditOf,
+  configModule,
+  expectFailure,
+  runEvery,
+  runMain,
+  runProgram,
+} from "../support/cli.ts";
+import { command } from "../support/command.ts";
+import { freePort } from "../support/free-port.ts";
+import { freshUser } from "../support/ids.ts";
+import { startProxy } from "../support/proxy.ts";
+import { startCluster } from "../support/redis-cluster.ts";
+import { forTest, sharedRedisPort, startRedis } from "../support/redis-server.ts";
+import { certificate, startTls } from "../support/tls.ts";
+import { until } from "../support/until.ts";
+
+const redis = await startRedis();
+afterAll(() => redis.stop());
+const at = `127.0.0.1:${redis.port}`;
+/** The line of the page on permissions, without `+select`. */
+const rights = ["+eval", "+evalsha", "+get", "+set", "+pttl", "+pexpire", "+del", "+time", "+info"];
+const rules = ["on", ">pw", "~lock:submit:*", ...rights, "+scan"];
+await command(redis.port, "acl", "setuser", "checkout", ...rules);
+
+/** Runs every command, and looks that a lock in database 0 was left alone. */
+async function refusals(...given: Parameters<typeof runEvery>) {
+  const key = "lock:submit:42";
+  await command(redis.port, "set", key, "1");
+  const ends = await runEvery(...given);
+  expect(await command(redis.port, "get", key)).toBe("1");
+  return ends;
+}
+
+describe("P10: every command proves where it is before it looks", () => {
+  test.each<[what: string, url: string, code: number, said: string]>([
+    ["nobody listens", "redis://127.0.0.1:1", 3, "ECONNREFUSED"],
+    ["no address is given", "", 2, "where is Redis?"],
+    ["the password is wrong", `redis://checkout:wrong-one@${at}`, 4, "user name or password"],
+    ["there is no such database", `redis://${at}/99`, 2, `database 99 of ${at} does not exist`],
+    ["the user may not select", `redis://checkout:pw@${at}/5`, 4, "ACL SETUSER <user> +select"],
+  ])("and ends with its code where %s", async (_what, url, code, said) => {
+    for (const ended of await refusals(url)) {
+      expectFailure(ended, code, said);
+      expect(ended.stderr).not.toContain("wrong-one");
+    }
+  });
+
+  test("and ends with 3 where Redis does not answer, and does not hang", async () => {
+    const { url, pause } = await forTest(startRedis());
+    pause();
+    // A process that had something left to wait for would not end.
+    const program = await runProgram(["doctor"], { REDIS_URL: url });
+    for (const ended of [program, ...(await runEvery(url))]) {
+      expectFailure(ended, 3, "no answer from 127.0.0.1:");
+    }
+  });
+
+  test("and a user without +select may look into database 0", async () => {
+    const env = { REDIS_URL: `redis://checkout:pw@${at}/0` };
+    expect(await runMain(["show", "43"], env)).toMatchObject({ code: 0, stderr: "" });
+  });
+
+  test("and free names it in the audit line", async () => {
+    const user = freshUser();
+    const set = "redis.call('SELECT', 5) redis.call('SET', KEYS[1], 1)";
+    await command(redis.port, "eval", set, 1, `lock:submit:${user}`);
+    const args = ["free", user, "--id", "356a192b", "--reason", "x"];
+    const { code, stderr } = await runMain(args, { REDIS_URL: `redis://${at}/5` });
+    expect(code).toBe(0);
+    expect(auditOf(stderr)).toMatchObject({ outcome: "freed", database: 5, redis: at });
+  });
+});
+
+test.each([
+  ["list", "scan"],
+  ["doctor", "info"],
+])("%s ends with 3 where Redis falls silent at %s", async (name, lost) => {
+  const proxy = await forTest(startProxy(sharedRedisPort()));
+  void proxy.loseReplyOnce(([command]) => command === lost, { deaf: true });
+  const env = { REDIS_URL: `redis://127.0.0.1:${proxy.port}` };
+  expectFailure(await runMain([name], env), 3, "within 2 s");
+});
+
+describe("P10: the client of --config", () => {
+  const config = (options: string, more = ""): string =>
+    configModule(
+      `export const redis = new Redis({ port: ${redis.port}, host: "127.0.0.1", ...${options} });
+       ${more}
+       export default new SubmitLock({ store: new RedisStore(redis) });`,
+    );
+
+  test.each([
+    ["of no such database", "{ db: 99 }", "", 2, "database 99 of"],
+    ["selected later", "{}", "redis.select(99).catch(() => {});", 2, "database 99 of"],
+    ["not permitted", '{ db: 5, username: "checkout", password: "pw" }', "", 4, "+select"],
+    ["not reachable", "{ db: 5, port: 1 }", "", 3, "ECONNREFUSED"],
+  ])("is refused where its database is %s", async (_what, options, more, code, said) => {
+    for (const ended of await refusals("", ["--config", config(options, more)])) {
+      expectFailure(ended, code, said);
+    }
+  });
+
+  test.each([
+    ["lazily", "{ db: 5, lazyConnect: true }", ""],
+    ["at run time", "{}", "void redis.select(5);"],
+  ])("looks into the database that it chose %s, and says which", async (_how, options, more) => {
+    const shown = await runMain(["show", "42", "--config", config(options, more)]);
+    expect(shown).toMatchObject({ code: 0, stderr: "" });
+    expect(shown.stdout).toContain(`in database 5 of ${at}`);
+  });
+
+  test("is that of the shop's own lock, with its prefix", async () => {
+    const file = configModule(
+      `export const redis = new Redis(process.env.REDIS_URL);
+       export default new SubmitLock({ store: new RedisStore(redis), keyPrefix: "lock:config:" });`,
+    );
+    await command(redis.port, "set", "lock:config:47", "1");
+    const shown = await runProgram(["show", "47", "--config", file], { REDIS_URL: redis.url });
+    expect(shown).toMatchObject({ code: 0, stderr: "" });
+    expect(shown.stdout).toContain("is not submit-lock");
+  });
+
+  test.each([
+    [() => [configModule("export default 42;")], "to default-export a SubmitLock"],
+    [() => ["./nowhere.mjs"], "cannot load ./nowhere.mjs"],
+    [() => ["./any.mjs", "--prefix", "a:"], "--config and --prefix exclude each other"],
+  ])("is missed: %#", async (given, said) => {
+    expectFailure(await runMain(["show", "42", "--config", ...given()]), 2, said);
+  });
+});
+
+describe("P10: an address", () => {
+  const ends = ["?db=5", "/?db=5", "/0#5", "/0/1", "/5/", "//5", "/5000000000", "/one"];
+  const passwords = [
+    "/S3cret",
+    "12/34/S3cret",
+    "12?S3cret",
+    "12#S3cret",
+    "S3%cret",
+    "S3cret\u001b/",
+  ];
+
+  test.each([
+    "http://127.0.0.1",
+    "127.0.0.1:6379",
+    // The database is the path alone.
+    ...ends.map((end) => `redis://127.0.0.1:6379${end}`),
+    ...passwords.flatMap((password) => [
+      `redis://shop:${password}@127.0.0.1:6379/0`,
+      `redis://shop:${password}@127.0.0.1/5?a=b`,
+    ]),
+  ])("such as %j is refused, and no password is shown", async (address) => {
+    const ended = await runMain(["show", "42"], { REDIS_URL: address });
+    expectFailure(ended, 2, "expected an address such as redis://user:password@host:6379/0");
+    expect(ended.stderr).not.toMatch(/S3|cret|34/);
+  });
+
+  test("of a Cluster has no database", async () => {
+    const show = (url: string) => runMain(["show", "42", "--cluster"], { REDIS_URL: url });
+    expectFailure(await show("redis://127.0.0.1:1/5"), 2, "a Cluster has only database 0");
+    // Nothing answers here, and so the address was right.
+    expectFailure(await show("redis://127.0.0.1:1/0"), 3);
+  });
+});
+
+describe("a Cluster", () => {
+  test("is asked as a whole, also when a part of it is down", async () => {
+    const [first, second] = (await forTest(startCluster())).nodes;
+    if (first === undefined || second === undefined) throw new Error("no nodes");
+    const env = { REDIS_URL: first.url };
+    // Users of the first and of the second third of the slots.
+    const userBetween = (from: number, to: number) => {
+      for (;;) {
+        const user = freshUser();
+        const slot = slotOf(`lock:submit:${user}`);
+        if (slot >= from && slot < to) return user;
+      }
+    };
+    const [mine, others] = [userBetween(0, 5_000), userBetween(6_000, 10_000)];
+    await command(second.port, "set", `lock:submit:${others}`, "1", "PX", 600_000);
+
+    const shown = await runMain(["show", others, "--cluster"], env);
+    expect(shown.stdout).toContain("is not submit-lock");
+    expect(shown.stdout).toContain(`submit-lock free --cluster ${others}`);
+    expect((await runMain(["list", "--cluster"], env)).stdout).toContain(others);
+    expectFailure(await runMain(["show", others], env), 2, "Add --cluster");
+    const other = { REDIS_URL: `${first.url}/5` };
+    expectFailure(await runMain(["show", others], other), 2, "leave the database out of the URL");
+
+    await second.kill();
+    const isDown = async () =>
+      String(await command(first.port, "cluster", "info")).includes("cluster_state:fail");
+    await until(isDown, { what: "the Cluster to notice", boundMs: 30_000 });
+    for (const user of [mine, others]) {
+      expectFailure(
+        await runMain(["show", user, "--cluster"], env),
+        3,
+        "the Cluster at 127.0.0.1:",
+      );
+    }
+    const examined = await runMain(["doctor", "--cluster"], env);
+    expect(examined.code).toBe(1);
+    expect(examined.stdout).toMatch(/FAIL {2}cluster_state of this node is fail/);
+  });
+
+  test("that is none is said to be none", async () => {
+    const ended = await runMain(["show", "42", "--cluster"], { REDIS_URL: redis.url });
+    expectFailure(ended, 2, "is not a Cluster. Leave --cluster out");
+  });
+});
+
+test("Sentinels that do not answer are named", async () => {
+  const sentinel = `127.0.0.1:${await freePort()}`;
+  const args = ["show", "42", "--sentinel", sentinel, "--master", "mymaster"];
+  const said = `the master "mymaster" of the Sentinels at ${sentinel}: no Sentinel answered`;
+  expectFailure(await runMain(args), 3, said);
+});
+
+test("TLS is spoken with rediss:// and the authority of --tls-ca, and nothing else", async () => {
+  const tls = await forTest(startTls(sharedRedisPort()));
+  const folder = mkdtempSync(join(tmpdir(), "submit-lock-tls-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const authority = join(folder, "ca.pem");
+  writeFileSync(authority, certificate);
+  const show = async (database: string, ...args: string[]) =>
+    await runMain(["show", "42", ...args], {
+      REDIS_URL: `rediss://127.0.0.1:${tls.port}${database}`,
+    });
+  expect(await show("", "--tls-ca", authority)).toMatchObject({ code: 0, stderr: "" });
+  expectFailure(await show("/99", "--tls-ca", authority), 2, "database 99 of 127.0.0.1:");
+  expectFailure(await show(""), 3, "no secure connection", "with --tls-ca");
+  const none = join(folder, "none.pem");
+  expectFailure(await show("", "--tls-ca", none), 2, "--tls-ca: cannot read");
+});
