@@ -96,6 +96,24 @@ describe("free", () => {
     await lease.release();
   });
 
+  test("has nothing to do for a user who is free", async () => {
+    const user = freshUser();
+    const { code, stdout, stderr } = await runMain(["free", user, "--id", "deadbeef", ...why], env);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(stdout).toBe(`User ${user} is free already. Nothing was changed.\n`);
+  });
+
+  test("asks nothing without a terminal, and names what it needs", async () => {
+    const user = freshUser();
+    for (const [given, named] of [
+      [[], "--id and --reason"],
+      [["--id", "deadbeef"], "free needs --reason"],
+      [["--reason", "x"], "free needs --id"],
+    ] as const) {
+      expectFailure(await runMain(["free", user, ...given], env), 2, named);
+    }
+  });
+
   test("changes nothing in a dry run, and says how long the user waits at most", async () => {
     const { user, lease } = await openHeld({ ttlMs: 20_000, acquireTimeoutMs: 5_000 });
     const { code, stdout } = await runMain(["free", user, "--dry-run"], env);

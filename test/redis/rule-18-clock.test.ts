@@ -300,6 +300,12 @@ const refusals: [
     { outcome: "contended", isCooldown: true },
   ],
   [
+    "a submission is looked up that nobody knows",
+    leaseOf,
+    (lock, user) => lock.lookUp(user, { submission: { id: "cart 7" } }),
+    { outcome: "none" },
+  ],
+  [
     "a submission is looked up that is in flight",
     (lock, user) => submissionOf(lock, user, payload),
     (lock, user) => lock.lookUp(user, { submission: { id: "cart 7", ...payload } }),
