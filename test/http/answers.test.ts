@@ -1,15 +1,9 @@
-import type { Server } from "node:http";
 import express5, { type ErrorRequestHandler } from "express";
 import express4 from "express4";
-import Koa3 from "koa";
 import supertest from "supertest";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { submitGuard as expressGuard, type SubmitGuardOptions } from "../../src/express/index.ts";
 import { MemoryStore, SubmitLock } from "../../src/index.ts";
-import {
-  type SubmitGuardOptions as KoaSubmitGuardOptions,
-  submitGuard as koaGuard,
-} from "../../src/koa/index.ts";
 import { ioredis6 } from "../support/clients.ts";
 import { freePort } from "../support/free-port.ts";
 import { acquired } from "../support/locks.ts";
@@ -38,14 +32,12 @@ const refusals = [
   {
     status: 401,
     code: "submit_anonymous",
-    title: "Unauthorized",
     retryAfter: undefined,
     open: async (options: ShopOptions) => ({ shop: await openShop(options), user: undefined }),
   },
   {
     status: 409,
     code: "submit_contended",
-    title: "Conflict",
     retryAfter: "1",
     open: async (options: ShopOptions) => {
       const shop = await openShop(options);
@@ -56,7 +48,6 @@ const refusals = [
   {
     status: 503,
     code: "submit_unavailable",
-    title: "Service Unavailable",
     retryAfter: "1",
     open: async (options: ShopOptions) => {
       const redis = ioredis6.connect(await freePort());
@@ -78,7 +69,7 @@ function submit(shop: Shop, user: string | undefined, method: "post" | "head" | 
 describe.each(newest)("$name", (framework: Framework) => {
   test.each(refusals)(
     "$status keeps the headers set before, and reaches no error handler, log or order",
-    async ({ status, code, title, retryAfter, open }) => {
+    async ({ status, code, retryAfter, open }) => {
       const { shop, user } = await open({ framework, handler, outside: [cors] });
       const { headers, text, ...reply } = await submit(shop, user, "post");
       expect(reply.status).toBe(status);
@@ -87,8 +78,7 @@ describe.each(newest)("$name", (framework: Framework) => {
       expect(headers["cache-control"]).toBe("no-store");
       expect(headers["access-control-allow-origin"]).toBe("https://shop.example");
       expect(headers["content-length"]).toBe(String(Buffer.byteLength(text)));
-      const detail = expect.stringMatching(/^[A-Z].*\.$/);
-      expect(JSON.parse(text)).toEqual({ type: "about:blank", title, status, detail, code });
+      expect(JSON.parse(text)).toMatchObject({ status, code });
 
       const head = await submit(shop, user, "head");
       expect([head.status, head.text || ""]).toEqual([status, ""]);
@@ -115,23 +105,6 @@ describe.each(newest)("$name", (framework: Framework) => {
   ])("with %s the answer is as it says", async (_how, skip, status) => {
     const shop = await openShop({ framework, handler, guard: { skip } });
     expect((await submit(shop, undefined, "post")).status).toBe(status);
-  });
-
-  test('with "proceed" a guest, or a submit in an outage, goes on without a lease', async () => {
-    const leases: unknown[] = [];
-    const shop = await openShop({
-      framework,
-      redis: ioredis6.connect(await freePort()),
-      times: { acquireTimeoutMs: 60, commandTimeoutMs: 30 },
-      guard: { onAnonymous: "proceed", onUnavailable: "proceed" },
-      handler: (turn) => {
-        leases.push(turn.lease);
-        handler(turn);
-      },
-    });
-    expect((await submit(shop, undefined, "post")).status).toBe(201);
-    expect((await submit(shop, shop.user, "post")).status).toBe(201);
-    expect(leases).toEqual([undefined, undefined]);
   });
 
   test("a lock that was closed answers 503", async () => {
@@ -214,20 +187,4 @@ describe.each(mounts)("an answer function on Express $major, $mount,", ({ major,
     expect(reply.status).toBe(418);
     expect(seen).toMatchObject({ ran: 0, errors: [{ code: "SUBMIT_LOCK_ANSWERED_TWICE" }] });
   });
-});
-
-test.each<[string, KoaSubmitGuardOptions["onAnonymous"], number]>([
-  ["throws with a status", async (ctx) => ctx.throw(429, "slowly"), 429],
-  ["rejects", () => Promise.reject(new Error("theirs")), 500],
-])("an answer function on Koa that %s reaches the error handler", async (_how, answer, status) => {
-  const seen = { ran: 0, errors: [] as unknown[] };
-  const app = new Koa3();
-  app.on("error", (error) => seen.errors.push(error));
-  app.use(koaGuard({ lock, userId, onAnonymous: answer }));
-  app.use((ctx) => {
-    seen.ran++;
-    ctx.status = 201;
-  });
-  const reply = await supertest(app.callback() as unknown as Server).post("/orders");
-  expect([reply.status, seen]).toEqual([status, { ran: 0, errors: [expect.any(Error)] }]);
 });

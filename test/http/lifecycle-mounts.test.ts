@@ -7,9 +7,9 @@ import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { all, type Framework, writesByHand } from "./frameworks.ts";
 import { gate } from "./gate.ts";
-import { anotherCopy, guardLayer } from "./layers.ts";
+import { anotherCopy, guardLayer, layerThatWaits } from "./layers.ts";
 import { leavesAndRetries, type OrderWork, openShop, patientTimes, sharedRedis } from "./shop.ts";
-import type { Layer, Turn } from "./turn.ts";
+import type { Turn } from "./turn.ts";
 
 afterEach(closeLocks);
 
@@ -111,25 +111,7 @@ describe.each(all)("rule 13: mounts, on $name", (framework: Framework) => {
 
   test("a lease that was lost is not borrowed: the second guard makes an attempt of its own", async () => {
     const outer = lockOf();
-    const layers: Layer[] = [
-      guardLayer(outer),
-      {
-        fastify: (_app, handler) =>
-          async function (request, reply) {
-            await outer.close({ timeoutMs: 0 });
-            return handler.call(this, request, reply);
-          },
-        hono: () => async (_c, next) => {
-          await outer.close({ timeoutMs: 0 });
-          await next();
-        },
-        express: () => (_req, _res, next) => void outer.close({ timeoutMs: 0 }).then(() => next()),
-        koa: () => async (_ctx, next) => {
-          await outer.close({ timeoutMs: 0 });
-          await next();
-        },
-      },
-    ];
+    const layers = [guardLayer(outer), layerThatWaits(() => outer.close({ timeoutMs: 0 }))];
     const shop = await openShop({ framework, handler: place, outside: layers });
     // The key of the lost lease is still there, and it runs out by itself.
     expect((await shop.submit().reply).status).toBe(409);

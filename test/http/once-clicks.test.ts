@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
-import { freshUser } from "../support/ids.ts";
 import { all, type Framework } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { codeOf, onAll, openOnce, openWaiting, orderKey, unmarked } from "./once-shop.ts";
@@ -114,40 +113,6 @@ describe.each(onAll)("$name", (framework: Framework) => {
     goOn.open();
     expect((await second.reply).body).toBe('{"run":2}');
     expect(once.runs).toBe(2);
-  });
-
-  test("one key of two users is two submissions, each with an id that a retry keeps", async () => {
-    const submissions: string[] = [];
-    const once = await openOnce({
-      framework,
-      handler: (turn, run) => {
-        submissions.push(turn.submission?.id ?? "");
-        turn.answer(run === 1 ? 500 : 201, { run });
-      },
-    });
-    const other = freshUser();
-    expect((await once.submit({ key: orderKey })).status).toBe(500);
-    await once.whenKept(0);
-    const [first, again] = await once.twice();
-    const theirs = await once.submit({ key: orderKey, user: other });
-    expect([first.body, again.body, theirs.body]).toEqual(['{"run":2}', '{"run":2}', '{"run":3}']);
-    expect(theirs.headers["idempotent-replayed"]).toBeUndefined();
-    const [id, retried, another] = submissions;
-    expect(id).toMatch(/^[\w-]{22}$/);
-    expect(retried).toBe(id);
-    expect(another).not.toBe(id);
-  });
-
-  test("one key at two routes or methods is two submissions, and at one route it is one", async () => {
-    const once = await openOnce({ framework });
-    const posted = await once.submit({ key: orderKey });
-    await once.whenKept(1);
-    expect((await once.submit({ key: orderKey, method: "PUT" })).body).toBe('{"run":2}');
-    await once.whenKept(2);
-    // The query is a part of the payload and not of the route.
-    const queried = await once.submit({ key: orderKey, path: "/orders?gift=1" });
-    expect(codeOf(queried)).toBe("idempotency_conflict");
-    expect(unmarked(await once.submit({ key: orderKey }))).toEqual(unmarked(posted));
   });
 });
 

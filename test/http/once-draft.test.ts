@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { freshUser } from "../support/ids.ts";
 import { until } from "../support/until.ts";
-import { allMain } from "./frameworks.ts";
+import { newest } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { type OnceOptions, type OnceSubmit, openOnce } from "./once-shop.ts";
 
@@ -16,7 +16,7 @@ const docs = "https://shop.example/docs/idempotency";
 /** `key`: null for none. */
 type Sent = Omit<OnceSubmit, "key"> & { key?: string | null };
 
-describe.each(allMain)("on $name", (framework) => {
+describe.each(newest)("on $name", (framework) => {
   type Options = Omit<OnceOptions, "framework" | "guard">;
 
   /** A shop, and a customer who sends the same request again and again, but for what is said. */

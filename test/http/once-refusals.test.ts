@@ -29,8 +29,6 @@ interface Refusing {
   readonly code: string;
   readonly status: number;
   readonly retryAfter: RegExp | undefined;
-  /** What a person reads first. */
-  readonly heading: string;
   readonly told: Told;
   arrange(options: OnceOptions): Promise<(headers?: Record<string, string>) => Promise<Reply>>;
 }
@@ -61,7 +59,6 @@ const refusals: Refusing[] = [
     status: 401,
     code: "submit_anonymous",
     retryAfter: undefined,
-    heading: "Your order was not placed",
     told: { reason: "anonymous" },
     arrange: async (options) => {
       const guard = { ...options.guard, userId: () => undefined };
@@ -73,7 +70,6 @@ const refusals: Refusing[] = [
     status: 409,
     code: "submit_contended",
     retryAfter: /^1$/,
-    heading: "You already have an order in progress",
     told: { reason: "contended", expiresInMs: expect.any(Number), ...contended },
     arrange: during({ key: "another" }),
   },
@@ -81,7 +77,6 @@ const refusals: Refusing[] = [
     status: 409,
     code: "submit_contended",
     retryAfter: /^(29|30)$/,
-    heading: "You already have an order in progress",
     told: { reason: "contended", expiresInMs: expect.any(Number), ...contended, isCooldown: true },
     arrange: after({ key: orderKey }, { key: "another" }, { guard: { cooldownMs: 30_000 } }),
   },
@@ -89,7 +84,6 @@ const refusals: Refusing[] = [
     status: 409,
     code: "idempotency_in_flight",
     retryAfter: /^1$/,
-    heading: "Your order is being processed",
     told: {
       reason: "contended",
       expiresInMs: expect.any(Number),
@@ -102,7 +96,6 @@ const refusals: Refusing[] = [
     status: 409,
     code: "idempotency_answer_unavailable",
     retryAfter: undefined,
-    heading: "Your order was submitted before",
     told: {
       reason: "contended",
       expiresInMs: 0,
@@ -119,7 +112,6 @@ const refusals: Refusing[] = [
     status: 422,
     code: "idempotency_conflict",
     retryAfter: undefined,
-    heading: "Your order was not placed",
     told: { reason: "mismatch", inFlight: false },
     arrange: after({ key: orderKey }, { key: orderKey, body: { cart: 8 } }),
   },
@@ -127,7 +119,6 @@ const refusals: Refusing[] = [
     status: 422,
     code: "idempotency_conflict",
     retryAfter: undefined,
-    heading: "Your order was not placed",
     told: { reason: "mismatch", inFlight: true },
     arrange: during({ key: orderKey, body: { cart: 8 } }),
   },
@@ -135,7 +126,6 @@ const refusals: Refusing[] = [
     status: 400,
     code: "idempotency_key_required",
     retryAfter: undefined,
-    heading: "Your order was not placed",
     told: { reason: "key-missing" },
     arrange: async (options) => {
       const idempotency = { ...options.guard?.idempotency, key: "required" as const };
@@ -147,8 +137,7 @@ const refusals: Refusing[] = [
     status: 400,
     code: "idempotency_key_invalid",
     retryAfter: undefined,
-    heading: "Your order was not placed",
-    told: { reason: "key-invalid", why: expect.stringMatching(/^Send one key of .*\.$/) },
+    told: { reason: "key-invalid", why: expect.any(String) },
     arrange: async (options) => {
       const once = await openOnce(options);
       return (headers = {}) => once.submit({ key: "secret, list", headers });
@@ -158,8 +147,7 @@ const refusals: Refusing[] = [
     status: 400,
     code: "idempotency_id_invalid",
     retryAfter: undefined,
-    heading: "Your order was not placed",
-    told: { reason: "id-invalid", why: expect.stringMatching(/^The id .*\.$/) },
+    told: { reason: "id-invalid", why: expect.any(String) },
     arrange: async (options) => {
       const idempotency = { ...options.guard?.idempotency, submissionId: () => 7 as never };
       const once = await openOnce({ ...options, guard: { idempotency } });
@@ -170,7 +158,6 @@ const refusals: Refusing[] = [
     status: 503,
     code: "submit_unavailable",
     retryAfter: /^1$/,
-    heading: "We cannot place your order now",
     told: { reason: "unavailable", cause: expect.any(Error) },
     arrange: async (options) => {
       const redis = ioredis6.connect(await freePort());
@@ -191,7 +178,7 @@ const leak = /lock:|redis|ECONN|127\.0\.0\.1|secret|8e03978e|[0-9a-f]{8}-[0-9a-f
 
 describe.each(newest)("$name", (framework: Framework) => {
   describe.each(refusals)("$status $code ($told.reason)", (refusing) => {
-    const { arrange, code, heading, retryAfter, status, told } = refusing;
+    const { arrange, code, retryAfter, status, told } = refusing;
 
     test("is a problem document, or a page for who prefers HTML, and leaks nothing", async () => {
       const logged = [vi.spyOn(console, "error"), vi.spyOn(console, "log")];
@@ -218,8 +205,6 @@ describe.each(newest)("$name", (framework: Framework) => {
       expect(page.status).toBe(status);
       expect(page.headers["content-type"]).toBe("text/html; charset=utf-8");
       expect(page.body).toMatch(/^<!doctype html>\n<html lang="en">/);
-      expect(page.body).toContain(`<title>${heading}</title>`);
-      expect(page.body).toContain(`<h1>${heading}</h1>`);
       expect(page.body).toContain(code);
       expect(page.body).not.toMatch(/<script|<style|<form|http-equiv|href/);
 
