@@ -66,7 +66,8 @@ describe("Fastify's own times", () => {
     expect([server.seen.ended, server.seen.aborted]).toEqual([1, true]);
     // As after every 5xx, a retry is an order of its own.
     expect(await server.records()).toEqual([]);
-    expect((await server.click(port)).status).toBe(201);
+    const retried = async () => (await server.click(port)).status === 201;
+    await until(retried, { what: "a retry that a busy machine answers in time" });
   });
 
   test("handlerTimeout during the guard's own work: nothing runs", async () => {
@@ -135,19 +136,6 @@ describe("close", () => {
     expect(await text(socket)).toContain("503 Service Unavailable");
     server.goOn();
     expect([(await order).status, server.seen.runs]).toEqual([201, 1]);
-    await closed;
-    await server.whenFree();
-    expect(await server.records()).toHaveLength(1);
-  });
-
-  test("with forceCloseConnections, the order goes on under the lock, and is kept", async () => {
-    const server = await openServer();
-    const order = server.click(await server.listen());
-    await server.begun;
-    const closed = server.app.close();
-    expect((await order).status).toBe(0);
-    expect(await server.isFree()).toBe(false);
-    server.goOn();
     await closed;
     await server.whenFree();
     expect(await server.records()).toHaveLength(1);

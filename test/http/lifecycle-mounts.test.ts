@@ -9,7 +9,7 @@ import { all, type Framework, writesByHand } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { anotherCopy, guardLayer, layerThatWaits } from "./layers.ts";
 import { leavesAndRetries, type OrderWork, openShop, patientTimes, sharedRedis } from "./shop.ts";
-import type { Turn } from "./turn.ts";
+import type { Layer, Turn } from "./turn.ts";
 
 afterEach(closeLocks);
 
@@ -111,7 +111,17 @@ describe.each(all)("rule 13: mounts, on $name", (framework: Framework) => {
 
   test("a lease that was lost is not borrowed: the second guard makes an attempt of its own", async () => {
     const outer = lockOf();
-    const layers = [guardLayer(outer), layerThatWaits(() => outer.close({ timeoutMs: 0 }))];
+    const close = () => outer.close({ timeoutMs: 0 });
+    const losing: Layer = {
+      ...layerThatWaits(close),
+      // Behind the outer guard, as no hook is.
+      fastify: (_app, handler) =>
+        async function (request, reply) {
+          await close();
+          return handler.call(this, request, reply);
+        },
+    };
+    const layers = [guardLayer(outer), losing];
     const shop = await openShop({ framework, handler: place, outside: layers });
     // The key of the lost lease is still there, and it runs out by itself.
     expect((await shop.submit().reply).status).toBe(409);

@@ -78,24 +78,6 @@ describe.each(onAll)("$name", (framework: Framework) => {
     expect(once.runs).toBe(1);
   });
 
-  test("after the answer, another payload is refused and changes nothing", async () => {
-    const once = await openOnce({ framework });
-    const [first, second] = await once.twice({ key: orderKey, body: { cart: 7 } });
-    expect(unmarked(second)).toEqual(unmarked(first));
-    const before = await once.everything();
-    const other = await once.submit({ key: orderKey, body: { cart: 8 } });
-    expect([other.status, codeOf(other)]).toEqual([422, "idempotency_conflict"]);
-    // In another spelling it is the same payload.
-    const again = await once.submit({
-      key: `"${orderKey}"`,
-      body: '{ "cart": 7.0 }',
-      headers: json,
-    });
-    expect(unmarked(again)).toEqual(unmarked(first));
-    expect(await once.everything()).toEqual(before);
-    expect(once.runs).toBe(1);
-  });
-
   test("an answer is repeated while another order of the user is at work", async () => {
     const goOn = gate();
     const once = await openOnce({
@@ -115,5 +97,3 @@ describe.each(onAll)("$name", (framework: Framework) => {
     expect(once.runs).toBe(2);
   });
 });
-
-const json = { "content-type": "application/json" };

@@ -171,18 +171,6 @@ describe.each(onAll)("$name", (framework: Framework) => {
     expect(completed.filter((each) => each.key === key.is)).toMatchObject([{ outcome: "late" }]);
   });
 
-  test("a retry after retainMs runs again", async () => {
-    const once = await openOnce({
-      framework,
-      guard: { idempotency: { retainMs: 1_000 } },
-      times: { acquireTimeoutMs: 500, commandTimeoutMs: 250 },
-    });
-    await once.submit({ key: orderKey });
-    await once.whenKept(1);
-    await until(async () => (await once.records()).length === 0, { what: "the record to run out" });
-    expect((await once.submit({ key: orderKey })).body).toBe('{"run":2}');
-  });
-
   test.each([
     ["after its first byte has answered, and is not run again", ["x".repeat(100_000)], 1],
     ["before its first byte has answered nothing", [], 2],

@@ -8,6 +8,7 @@ import { until } from "../support/until.ts";
 import { type Framework, newest } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { listen, openClient, type Reply } from "./http-client.ts";
+import { layerThatWaits } from "./layers.ts";
 import {
   codeOf,
   type OnceOptions,
@@ -30,7 +31,9 @@ interface Refusing {
   readonly status: number;
   readonly retryAfter: RegExp | undefined;
   readonly told: Told;
-  arrange(options: OnceOptions): Promise<(headers?: Record<string, string>) => Promise<Reply>>;
+  arrange(
+    options: OnceOptions,
+  ): Promise<(headers?: Record<string, string>, method?: string) => Promise<Reply>>;
 }
 
 const contended = { sameSubmission: false, answerUnavailable: false, isCooldown: false };
@@ -44,14 +47,14 @@ const after =
     });
     await once.submit(first);
     await until(async () => (await once.records()).length === 1, { what: "the answer to be kept" });
-    return (headers = {}) => once.submit({ ...second, headers });
+    return (headers = {}, method = "POST") => once.submit({ ...second, headers, method });
   };
 /** While an order of the key is at work. */
 const during = (second: OnceSubmit) => async (options: OnceOptions) => {
   const goOn = gate();
   const once = await openOnce({ ...options, handler: () => goOn.opened });
   await once.start({ key: orderKey });
-  return (headers = {}) => once.submit({ ...second, headers });
+  return (headers = {}, method = "POST") => once.submit({ ...second, headers, method });
 };
 
 const refusals: Refusing[] = [
@@ -63,7 +66,7 @@ const refusals: Refusing[] = [
     arrange: async (options) => {
       const guard = { ...options.guard, userId: () => undefined };
       const once = await openOnce({ ...options, guard });
-      return (headers = {}) => once.submit({ key: orderKey, headers });
+      return (headers = {}, method = "POST") => once.submit({ key: orderKey, headers, method });
     },
   },
   {
@@ -130,7 +133,7 @@ const refusals: Refusing[] = [
     arrange: async (options) => {
       const idempotency = { ...options.guard?.idempotency, key: "required" as const };
       const once = await openOnce({ ...options, guard: { idempotency } });
-      return (headers = {}) => once.submit({ headers });
+      return (headers = {}, method = "POST") => once.submit({ headers, method });
     },
   },
   {
@@ -140,7 +143,8 @@ const refusals: Refusing[] = [
     told: { reason: "key-invalid", why: expect.any(String) },
     arrange: async (options) => {
       const once = await openOnce(options);
-      return (headers = {}) => once.submit({ key: "secret, list", headers });
+      return (headers = {}, method = "POST") =>
+        once.submit({ key: "secret, list", headers, method });
     },
   },
   {
@@ -151,7 +155,7 @@ const refusals: Refusing[] = [
     arrange: async (options) => {
       const idempotency = { ...options.guard?.idempotency, submissionId: () => 7 as never };
       const once = await openOnce({ ...options, guard: { idempotency } });
-      return (headers = {}) => once.submit({ headers });
+      return (headers = {}, method = "POST") => once.submit({ headers, method });
     },
   },
   {
@@ -166,12 +170,17 @@ const refusals: Refusing[] = [
         redis,
         times: { acquireTimeoutMs: 60, commandTimeoutMs: 30 },
       });
-      return (headers = {}) => once.submit({ key: orderKey, headers });
+      return (headers = {}, method = "POST") => once.submit({ key: orderKey, headers, method });
     },
   },
 ];
 
 const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+
+/** What a CORS middleware would have set before. */
+const cors = layerThatWaits(async (_req, res) => {
+  res.setHeader("access-control-allow-origin", "https://shop.example");
+});
 
 /** Neither a key, an id or an owner id in any form, nor what Redis or the network said. */
 const leak = /lock:|redis|ECONN|127\.0\.0\.1|secret|8e03978e|[0-9a-f]{8}-[0-9a-f]{4}-|[\w-]{22}\b/i;
@@ -182,13 +191,21 @@ describe.each(newest)("$name", (framework: Framework) => {
 
     test("is a problem document, or a page for who prefers HTML, and leaks nothing", async () => {
       const logged = [vi.spyOn(console, "error"), vi.spyOn(console, "log")];
-      const submit = await arrange({ framework, guard: { idempotency: { docs } } });
+      const errors: unknown[] = [];
+      const submit = await arrange({
+        framework,
+        guard: { idempotency: { docs } },
+        outside: [cors],
+        onError: (error) => errors.push(error),
+      });
       const problem = await submit();
       expect(problem).toMatchObject({
         status,
         headers: { "content-type": "application/problem+json", "cache-control": "no-store" },
       });
       expect(codeOf(problem)).toBe(code);
+      expect(problem.headers["access-control-allow-origin"]).toBe("https://shop.example");
+      expect(problem.headers["content-length"]).toBe(`${Buffer.byteLength(problem.body)}`);
       expect(JSON.parse(problem.body)).toMatchObject({
         status,
         detail: expect.stringMatching(/^[A-Z].*\.$/),
@@ -214,6 +231,16 @@ describe.each(newest)("$name", (framework: Framework) => {
         );
       }
       for (const spy of logged) expect(spy).not.toHaveBeenCalled();
+      expect(errors).toEqual([]);
+
+      // No submission has a HEAD, and the lock has.
+      if (isOfSubmissions) return;
+      const head = await submit({}, "HEAD");
+      expect([head.status, head.body]).toEqual([status, ""]);
+      const names = ["content-type", "cache-control"];
+      // On fetch, the platform counts the body, and a HEAD has none.
+      if (framework.family !== "fetch") names.push("content-length");
+      for (const name of names) expect(head.headers[name]).toBe(problem.headers[name]);
     });
 
     test("is answered by the application where it has an answer of its own, and told the default one", async () => {

@@ -46,6 +46,13 @@ async function startShopProcess(
   };
 }
 
+const names = newest.map(({ name }) => name);
+/** Each framework once first and once second. */
+const pairs = names.map((first, i) => ({
+  first,
+  second: names[(i + 1) % names.length] as string,
+}));
+
 describe("two processes", () => {
   /** How often the crowd submits, or as often as the machine can within a minute. 1 000 in the workflow. */
   const rounds = Number(process.env["CROWD_ROUNDS"] ?? 50);
@@ -69,13 +76,6 @@ describe("two processes", () => {
     if (shop === undefined) throw new Error(`There is no shop on ${name}.`);
     return shop;
   }
-
-  const names = newest.map(({ name }) => name);
-  /** Each framework once first and once second. */
-  const pairs = names.map((first, i) => ({
-    first,
-    second: names[(i + 1) % names.length] as string,
-  }));
 
   test.each(pairs)(
     "a client that leaves $first and retries on $second waits for the first order",
@@ -176,12 +176,6 @@ describe("once processes", () => {
     clients.push(client);
     return client.call({ headers }).reply;
   }
-
-  const names = newest.map(({ name }) => name);
-  const pairs = names.map((first, i) => ({
-    first,
-    second: names[(i + 1) % names.length] as string,
-  }));
 
   describe.each(pairs)("$first and $second", ({ first, second }) => {
     test("a submission whose process was killed runs again as soon as its lease has run out", async () => {
