@@ -112,14 +112,16 @@ describe.each(newest.filter(writesByHand))(
     test.each(["exit", "abort"])(
       "is whole where the handler goes on with process.%s()",
       async (how) => {
-        const file = new URL("./exiting-shop.ts", import.meta.url);
-        const args = [name, `${sharedRedisPort()}`, how, placed];
-        const child = new Child<{ port: number }>(await compiled({ file }), args);
+        const file = new URL("./shop-process.ts", import.meta.url);
+        const child = new Child<{ port: number }>(await compiled({ file }), [
+          name,
+          `${sharedRedisPort()}`,
+        ]);
         closing.push(() => child.signal("SIGKILL"));
         const { port } = await child.next();
         const client = openClient(http, port);
         closing.push(() => client.close());
-        const headers = { "x-user": freshUser(), "idempotency-key": orderKey };
+        const headers = { "x-user": freshUser(), "idempotency-key": orderKey, "x-ends": how };
         expect((await client.call({ headers }).reply).body).toBe(placed);
       },
     );

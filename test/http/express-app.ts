@@ -3,7 +3,7 @@ import { pipeline } from "node:stream/promises";
 import type express5 from "express";
 import type { ErrorRequestHandler, Request, RequestHandler, Response } from "express";
 import { type SubmitGuard, submitGuard } from "../../src/express/index.ts";
-import { type AppParts, answersOf, paths, type Told, type Turn, userOf } from "./turn.ts";
+import { type AppParts, answersOf, orderPaths, type Told, type Turn, userOf } from "./turn.ts";
 
 /** An application with the order handler, and an error handler. */
 export function expressListener(
@@ -13,23 +13,25 @@ export function expressListener(
 ): RequestListener {
   const app = lib();
   const handler = orderHandler(parts);
+  const paths = [...(parts.paths ?? orderPaths)];
   const inside = (parts.inside ?? []).map((layer) => layer.express());
   // Parsed first, as usual: afterwards `req.destroyed` is true on a healthy connection.
   if (!parts.unparsed) app.use(lib.json());
   for (const layer of parts.outside ?? []) app.use(layer.express());
   if (parts.lock === undefined) {
-    app.all([...paths], ...inside, forwarding(handler));
+    app.all(paths, ...inside, forwarding(handler));
   } else {
     const guard: SubmitGuard = submitGuard({
       ...(parts.guard as object),
       ...answerFunctions(parts),
       lock: parts.lock,
       userId: (parts.guard?.userId as typeof userOf | undefined) ?? userOf,
+      ...parts.recipe?.express,
     });
-    if (mount === "guard") app.all([...paths], guard, ...inside, forwarding(handler));
+    if (mount === "guard") app.all(paths, guard, ...inside, forwarding(handler));
     // Something can stand between guard and handler only if the guard is mounted before it as well.
-    else if (inside.length > 0) app.all([...paths], guard, ...inside, guard.protect(handler));
-    else app.all([...paths], guard.protect(handler));
+    else if (inside.length > 0) app.all(paths, guard, ...inside, guard.protect(handler));
+    else app.all(paths, guard.protect(handler));
   }
   app.use(errorHandler(parts));
   return app;

@@ -10,7 +10,7 @@ import {
   type AppParts,
   answersOf,
   type Layer,
-  paths,
+  orderPaths,
   type Told,
   type Turn,
   userOf,
@@ -49,7 +49,7 @@ export function fastifyListener(parts: AppParts, http: 1 | 2): RequestListener {
   };
   const guarded = parts.lock === undefined ? bare : guardOf(parts).protect(handler);
   const mounted = mount(app, parts.outside, guarded);
-  for (const path of paths) app.all(path, mounted);
+  for (const path of parts.paths ?? orderPaths) app.all(path, mounted);
   const ready = app.ready();
   let isReady = false;
   return (req, res) => {
@@ -91,6 +91,7 @@ function guardOf(parts: AppParts) {
     lock: parts.lock as NonNullable<AppParts["lock"]>,
     userId: ({ raw }) => userId(raw) as string,
     skip: skip && (({ raw }) => skip(raw)),
+    ...parts.recipe?.fastify,
   });
 }
 

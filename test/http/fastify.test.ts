@@ -1,56 +1,9 @@
-import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { FastifyReply } from "fastify";
 import { expect, test } from "vitest";
 import { InvalidOptionError } from "../../src/index.ts";
 import { openOrdersForTest } from "./fastify-orders.ts";
 import { gate } from "./gate.ts";
-
-test("a repeat has no cookie of the first answer", async () => {
-  const { place, submit, whenFree } = openOrdersForTest();
-  place(async (_request, reply) => reply.header("set-cookie", "sid=1").send({}));
-  expect((await submit()).headers["set-cookie"]).toBe("sid=1");
-  await whenFree();
-  expect((await submit()).headers).not.toHaveProperty("set-cookie");
-});
-
-test.each([
-  ["throws", true],
-  ["sends an error", false],
-])("a handler that %s stores nothing, and its error handler answers", async (_how, throws) => {
-  const { app, place, submit, whenFree } = openOrdersForTest();
-  let runs = 0;
-  app.setErrorHandler((error, _request, reply) => {
-    void reply.code(200).send({ failed: (error as Error).message });
-  });
-  place(async (_request, reply) => {
-    runs++;
-    const error = new Error("theirs");
-    if (throws) throw error;
-    return await reply.send(error);
-  });
-  for (let i = 0; i < 2; i++) {
-    expect((await submit()).json()).toEqual({ failed: "theirs" });
-    await whenFree();
-  }
-  expect(runs).toBe(2);
-});
-
-test("a handler without a promise holds the lock until it has sent", async () => {
-  const { place, submit, isFree, whenFree } = openOrdersForTest();
-  const [begun, over] = [gate(), gate()];
-  place((_request, reply) => {
-    begun.open();
-    void over.opened.then(() => reply.code(201).send({ run: 1 }));
-  });
-  const answer = submit();
-  await begun.opened;
-  await sleep(30);
-  expect(await isFree()).toBe(false);
-  over.open();
-  expect((await answer).statusCode).toBe(201);
-  await whenFree();
-});
 
 test.each(["return reply", "return reply behind hijack", "a callback"])(
   "a client that leaves does not end work that goes on unseen: %s",
@@ -86,26 +39,6 @@ test.each(["return reply", "return reply behind hijack", "a callback"])(
     await whenFree();
   },
 );
-
-test("a stream that is returned holds the lock until it has ended", async () => {
-  const { place, submit, isFree, whenFree } = openOrdersForTest();
-  const [begun, over] = [gate(), gate()];
-  async function* parts() {
-    begun.open();
-    yield "a";
-    await over.opened;
-    yield "b";
-  }
-  place(async () => Readable.from(parts()));
-  const answer = submit();
-  await begun.opened;
-  await sleep(30);
-  expect(await isFree()).toBe(false);
-  over.open();
-  expect((await answer).body).toBe("ab");
-  await whenFree();
-  expect((await submit()).json().code).toBe("idempotency_answer_unavailable");
-});
 
 test.each([
   [

@@ -3,7 +3,7 @@ import { Readable } from "node:stream";
 import { getRequestListener } from "@hono/node-server";
 import { type Context, Hono } from "hono";
 import { leaseOf, submissionOf, submitGuard } from "../../src/fetch/index.ts";
-import { type AppParts, answersOf, paths, type Told, type Turn, userOf } from "./turn.ts";
+import { type AppParts, answersOf, orderPaths, type Told, type Turn, userOf } from "./turn.ts";
 
 type Body = ConstructorParameters<typeof Response>[0];
 
@@ -39,7 +39,8 @@ export function fetchListener(parts: AppParts): RequestListener {
     return answered();
   };
   const protectedHandler = parts.lock === undefined ? handler : guardOf(parts).protect(handler);
-  for (const path of paths) app.all(path, (c) => protectedHandler(c.req.raw, c));
+  for (const path of parts.paths ?? orderPaths)
+    app.all(path, (c) => protectedHandler(c.req.raw, c));
   return getRequestListener(app.fetch);
 }
 
@@ -56,6 +57,7 @@ function guardOf(parts: AppParts) {
     lock: parts.lock as NonNullable<AppParts["lock"]>,
     userId: (request) => userId(headersOf(request)) as string,
     skip: skip && ((request) => skip(headersOf(request))),
+    ...parts.recipe?.fetch,
   });
 }
 

@@ -8,11 +8,11 @@ import { expressListener } from "./express-app.ts";
 import { fastifyListener } from "./fastify-app.ts";
 import { fetchListener } from "./fetch-app.ts";
 import { koaListener } from "./koa-app.ts";
-import type { AppParts } from "./turn.ts";
+import type { AppParts, Family } from "./turn.ts";
 
 export interface Framework {
   readonly name: string;
-  readonly family: "express" | "koa" | "fastify" | "fetch";
+  readonly family: Family;
   readonly major: number;
   readonly http: 1 | 2;
   /** Whether the adapter sees when the handler is done, and not only when the response has ended. */

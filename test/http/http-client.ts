@@ -1,11 +1,5 @@
 import { once } from "node:events";
-import {
-  Agent,
-  type ClientRequest,
-  type IncomingHttpHeaders,
-  request,
-  type Server,
-} from "node:http";
+import { Agent, type IncomingHttpHeaders, request, type Server } from "node:http";
 import { type ClientHttp2Session, connect, constants, type Http2Server } from "node:http2";
 import { type AddressInfo, connect as connectSocket, type Socket } from "node:net";
 import { until } from "../support/until.ts";
@@ -61,15 +55,11 @@ function http1Client(port: number): HttpClient {
           });
           req.end(body);
         }),
-        () => abortHttp1(req),
+        () => void req.destroy(),
       );
     },
     close: () => agent.destroy(),
   };
-}
-
-function abortHttp1(req: ClientRequest): void {
-  req.destroy();
 }
 
 function http2Client(port: number): HttpClient {

@@ -7,11 +7,12 @@ import {
   type RequestSubmission,
   submitGuard,
 } from "../../src/koa/index.ts";
-import { type AppParts, answersOf, paths, type Told, type Turn, userOf } from "./turn.ts";
+import { type AppParts, answersOf, orderPaths, type Told, type Turn, userOf } from "./turn.ts";
 
 /** An application with the order handler, and an error handler around everything. */
 export function koaListener(lib: typeof Koa, parts: AppParts): RequestListener {
   const app = new lib();
+  const { paths = orderPaths } = parts;
   app.silent = true;
   // Signs the cookie of a session.
   app.keys = ["a key for tests"];
@@ -36,6 +37,7 @@ function guardOf(parts: AppParts): Middleware {
     lock: parts.lock as NonNullable<AppParts["lock"]>,
     userId: (ctx) => userId(ctx.req) as string,
     skip: skip && ((ctx) => skip(ctx.req)),
+    ...parts.recipe?.koa,
   });
 }
 

@@ -52,16 +52,21 @@ const guards = {
 };
 export type Guards = typeof guards;
 
-/** One more guard, perhaps of another copy of the package. */
+/** One more guard, perhaps of another copy of the package, or with more options. */
 export function guardLayer(
   lock: express.GuardLock,
   { expressGuard, fastifyGuard, fetchGuard, koaGuard }: Guards = guards,
+  options: object = {},
 ): Layer {
   return {
     fastify: (_app, handler) =>
-      fastifyGuard({ lock, userId: ({ raw }) => userOf(raw) }).protect(handler),
+      fastifyGuard({ ...options, lock, userId: ({ raw }) => userOf(raw) }).protect(handler),
     hono: () => {
-      const guard = fetchGuard({ lock, userId: ({ headers }) => headers.get("x-user") });
+      const guard = fetchGuard({
+        ...options,
+        lock,
+        userId: ({ headers }) => headers.get("x-user"),
+      });
       const around = guard.protect(async (_request: Request, c: Context, next: Next) => {
         await next();
         return c.res;
@@ -71,8 +76,8 @@ export function guardLayer(
         c.res = await around(c.req.raw, c, next);
       };
     },
-    express: () => expressGuard({ lock, userId: userOf }),
-    koa: () => koaGuard({ lock, userId: (ctx) => userOf(ctx.req) }),
+    express: () => expressGuard({ ...options, lock, userId: userOf }),
+    koa: () => koaGuard({ ...options, lock, userId: (ctx) => userOf(ctx.req) }),
   };
 }
 

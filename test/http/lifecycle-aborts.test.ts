@@ -89,31 +89,6 @@ describe.each(all)("P5: a client that leaves, on $name", (framework: Framework) 
     },
   );
 
-  test.runIf(writesByHand(framework))(
-    "a client that leaves between two writes is no end of the order",
-    async () => {
-      const handler = async (turn: Turn, work: OrderWork, { started, goOn }: Moments) => {
-        const res = turn.byHand();
-        res.write("the first part", () => started());
-        await goOn;
-        res.write("the second part");
-        await sleep(10);
-        await work.over();
-        res.end();
-      };
-      await leavesAndRetries({ framework, handler });
-    },
-  );
-
-  test("a client that leaves after its answer changes nothing", async () => {
-    const shop = await openShop({ framework, handler: answers });
-    const call = shop.submit();
-    await call.begun;
-    call.abort();
-    expect((await shop.rival()).status).toBe(201);
-    await shop.isOverAfter(2);
-  });
-
   test.each(["before the guard", "while its user is looked up"])(
     "a client that leaves %s starts no order",
     async (when) => {

@@ -8,19 +8,8 @@ import { departure, gate } from "./gate.ts";
 import { listen, openClient } from "./http-client.ts";
 import { layerThatWaits, onKoa } from "./layers.ts";
 import { codeOf, openOnce, orderKey } from "./once-shop.ts";
-import {
-  clicksAgain,
-  endless,
-  leavesAndRetries,
-  type OrderWork,
-  openShop,
-  type Shop,
-  sameWithoutLock,
-  shortTimes,
-} from "./shop.ts";
+import { clicksAgain, endless, leavesAndRetries, openShop, shortTimes } from "./shop.ts";
 import type { Layer, Turn } from "./turn.ts";
-
-const once = (shop: Shop) => shop.submit().reply;
 
 describe.each(koas)("$name", (framework: Framework) => {
   test("a body that is still writing the order keeps the lock when its client has left", async () => {
@@ -60,17 +49,6 @@ describe.each(koas)("$name", (framework: Framework) => {
     });
   });
 
-  test("a response that is ended by hand after its client has left ends the lock", async () => {
-    await leavesAndRetries({
-      framework,
-      handler: (turn, work, { started, goOn }) => {
-        const res = turn.byHand();
-        started();
-        void goOn.then(() => work.over()).then(() => res.end("by hand"));
-      },
-    });
-  });
-
   test("a body that is set after the client has left writes no order without the lock", async () => {
     const leaving = departure();
     const held: boolean[] = [];
@@ -100,28 +78,6 @@ describe.each(koas)("$name", (framework: Framework) => {
 });
 
 describe.each(koas.filter(({ major }) => major === 3))("$name", (framework: Framework) => {
-  test("a web stream is sent as before, and ends the lock when it has ended", async () => {
-    const handler = async (turn: Turn, work: OrderWork) => {
-      const parts = ["one ", "two ", "three"];
-      const body = new ReadableStream({
-        async pull(controller) {
-          await sleep(2);
-          const part = parts.shift();
-          if (part !== undefined) return controller.enqueue(Buffer.from(part));
-          await work.over();
-          controller.close();
-        },
-      });
-      turn.answer(200, body);
-    };
-    const shop = await sameWithoutLock({ framework, handler }, async (of) => {
-      const reply = await once(of);
-      expect(reply.body).toBe("one two three");
-      return reply;
-    });
-    await shop.isOverAfter(1);
-  });
-
   test.each([
     ["a web stream", (stream: ReadableStream) => stream],
     ["a Response", (stream: ReadableStream) => new Response(stream)],

@@ -7,7 +7,7 @@ import { sharedRedisPort } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { all, type Framework, writesByHand } from "./frameworks.ts";
 import { gate } from "./gate.ts";
-import { anotherCopy, guardLayer } from "./layers.ts";
+import { anotherCopy, guardLayer, layerThatWaits } from "./layers.ts";
 import { leavesAndRetries, type OrderWork, openShop, patientTimes, sharedRedis } from "./shop.ts";
 import type { Layer, Turn } from "./turn.ts";
 
@@ -111,25 +111,17 @@ describe.each(all)("rule 13: mounts, on $name", (framework: Framework) => {
 
   test("a lease that was lost is not borrowed: the second guard makes an attempt of its own", async () => {
     const outer = lockOf();
-    const layers: Layer[] = [
-      guardLayer(outer),
-      {
-        fastify: (_app, handler) =>
-          async function (request, reply) {
-            await outer.close({ timeoutMs: 0 });
-            return handler.call(this, request, reply);
-          },
-        hono: () => async (_c, next) => {
-          await outer.close({ timeoutMs: 0 });
-          await next();
+    const close = () => outer.close({ timeoutMs: 0 });
+    const losing: Layer = {
+      ...layerThatWaits(close),
+      // Behind the outer guard, as no hook is.
+      fastify: (_app, handler) =>
+        async function (request, reply) {
+          await close();
+          return handler.call(this, request, reply);
         },
-        express: () => (_req, _res, next) => void outer.close({ timeoutMs: 0 }).then(() => next()),
-        koa: () => async (_ctx, next) => {
-          await outer.close({ timeoutMs: 0 });
-          await next();
-        },
-      },
-    ];
+    };
+    const layers = [guardLayer(outer), losing];
     const shop = await openShop({ framework, handler: place, outside: layers });
     // The key of the lost lease is still there, and it runs out by itself.
     expect((await shop.submit().reply).status).toBe(409);

@@ -1,6 +1,5 @@
 import type { Socket } from "node:net";
 import { Readable } from "node:stream";
-import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { type AnyRedis, ioredis6 } from "../support/clients.ts";
 import { startProxy } from "../support/proxy.ts";
@@ -81,17 +80,6 @@ describe.each(allOnHttp1)("$name", (framework: Framework) => {
       '201 {"order":"second"}',
     ]);
     await until(() => of.isFree("first"), { what: "the lock of the first order to be free" });
-  });
-
-  test("pipelined orders whose client has left keep their locks until they are done", async () => {
-    const of = await pipelinedShop(framework);
-    of.connection.send(of.bytes("first"), of.bytes("second"));
-    await of.bothStarted();
-    of.connection.socket.destroy();
-    await sleep(40);
-    expect([await of.isFree("first"), await of.isFree("second")]).toEqual([false, false]);
-    for (const order of ["second", "first"] as const) await of.ends(order);
-    expect(of.shop.published.releases.map(({ outcome }) => outcome)).not.toContain("gone");
   });
 
   const leaving = "a pipelined submit whose client leaves while its lock is being acquired";

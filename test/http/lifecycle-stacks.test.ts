@@ -2,15 +2,7 @@ import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { until } from "../support/until.ts";
-import {
-  all,
-  allSeeing,
-  expresses,
-  type Framework,
-  frameworks,
-  hasLayers,
-  seesOutside,
-} from "./frameworks.ts";
+import { all, allSeeing, expresses, type Framework, hasLayers, seesOutside } from "./frameworks.ts";
 import { departure } from "./gate.ts";
 import { compressionLayer, sessionLayer } from "./layers.ts";
 import {
@@ -19,8 +11,6 @@ import {
   type Moments,
   type OrderWork,
   openShop,
-  type Shop,
-  sameWithoutLock,
 } from "./shop.ts";
 import type { Layer, Turn } from "./turn.ts";
 
@@ -45,29 +35,9 @@ const ordersOn = (framework: Framework) =>
 const long = "an order of many items, ".repeat(2_000);
 
 const gzip = { "accept-encoding": "gzip" };
-const zipped = (shop: Shop) => shop.submit({ headers: gzip }).reply;
 
 describe.each(all)("$name", (framework: Framework) => {
-  describe.each(ordersOn(framework))("$stack", ({ stack, parts }) => {
-    test("an answer is what it was, and ends the lock", async () => {
-      const handler = async (turn: Turn, work: OrderWork) => {
-        await sleep(2);
-        await work.over();
-        turn.answer(201, long, "text/plain");
-      };
-      const bare = await openShop({ framework, handler, ...parts(), bare: true });
-      const expected = await zipped(bare);
-      const shop = await openShop({ framework, handler, ...parts() });
-      expect(await zipped(shop)).toEqual(expected);
-      if (stack.includes("compression")) {
-        expect(expected.headers).toMatchObject({ "content-encoding": "gzip" });
-      }
-      if (stack.includes("session")) {
-        expect(expected.headers).toMatchObject({ "set-cookie": expect.anything() });
-      }
-      await shop.isOverAfter(1);
-    });
-
+  describe.each(ordersOn(framework))("$stack", ({ parts }) => {
     test("an order whose client has left keeps the lock until it is done, and not longer", async () => {
       const handler = async (turn: Turn, work: OrderWork, { started, goOn }: Moments) => {
         started();
@@ -142,26 +112,6 @@ describe.each(allSeeing)("$name", (framework: Framework) => {
       await leavesInTheMiddle({ framework, handler, ...parts() }, gzip);
     },
   );
-});
-
-describe.each(frameworks)("$name", (framework: Framework) => {
-  test("a compressed response that is written by hand is what it was", async () => {
-    const handler = async (turn: Turn, work: OrderWork) => {
-      const res = turn.byHand();
-      res.setHeader("content-type", "text/plain");
-      for (let i = 0; i < 3; i++) {
-        res.write(long);
-        await sleep(2);
-      }
-      await work.over();
-      res.end();
-    };
-    const shop = await sameWithoutLock(
-      { framework, handler, outside: [compressionLayer()] },
-      async (of) => (await zipped(of)).headers,
-    );
-    await shop.isOverAfter(1);
-  });
 });
 
 /** Text that compression cannot make much shorter, so that some of it is sent at once. */

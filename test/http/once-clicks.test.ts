@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
-import { freshUser } from "../support/ids.ts";
 import { all, type Framework } from "./frameworks.ts";
 import { gate } from "./gate.ts";
 import { codeOf, onAll, openOnce, openWaiting, orderKey, unmarked } from "./once-shop.ts";
@@ -79,24 +78,6 @@ describe.each(onAll)("$name", (framework: Framework) => {
     expect(once.runs).toBe(1);
   });
 
-  test("after the answer, another payload is refused and changes nothing", async () => {
-    const once = await openOnce({ framework });
-    const [first, second] = await once.twice({ key: orderKey, body: { cart: 7 } });
-    expect(unmarked(second)).toEqual(unmarked(first));
-    const before = await once.everything();
-    const other = await once.submit({ key: orderKey, body: { cart: 8 } });
-    expect([other.status, codeOf(other)]).toEqual([422, "idempotency_conflict"]);
-    // In another spelling it is the same payload.
-    const again = await once.submit({
-      key: `"${orderKey}"`,
-      body: '{ "cart": 7.0 }',
-      headers: json,
-    });
-    expect(unmarked(again)).toEqual(unmarked(first));
-    expect(await once.everything()).toEqual(before);
-    expect(once.runs).toBe(1);
-  });
-
   test("an answer is repeated while another order of the user is at work", async () => {
     const goOn = gate();
     const once = await openOnce({
@@ -115,40 +96,4 @@ describe.each(onAll)("$name", (framework: Framework) => {
     expect((await second.reply).body).toBe('{"run":2}');
     expect(once.runs).toBe(2);
   });
-
-  test("one key of two users is two submissions, each with an id that a retry keeps", async () => {
-    const submissions: string[] = [];
-    const once = await openOnce({
-      framework,
-      handler: (turn, run) => {
-        submissions.push(turn.submission?.id ?? "");
-        turn.answer(run === 1 ? 500 : 201, { run });
-      },
-    });
-    const other = freshUser();
-    expect((await once.submit({ key: orderKey })).status).toBe(500);
-    await once.whenKept(0);
-    const [first, again] = await once.twice();
-    const theirs = await once.submit({ key: orderKey, user: other });
-    expect([first.body, again.body, theirs.body]).toEqual(['{"run":2}', '{"run":2}', '{"run":3}']);
-    expect(theirs.headers["idempotent-replayed"]).toBeUndefined();
-    const [id, retried, another] = submissions;
-    expect(id).toMatch(/^[\w-]{22}$/);
-    expect(retried).toBe(id);
-    expect(another).not.toBe(id);
-  });
-
-  test("one key at two routes or methods is two submissions, and at one route it is one", async () => {
-    const once = await openOnce({ framework });
-    const posted = await once.submit({ key: orderKey });
-    await once.whenKept(1);
-    expect((await once.submit({ key: orderKey, method: "PUT" })).body).toBe('{"run":2}');
-    await once.whenKept(2);
-    // The query is a part of the payload and not of the route.
-    const queried = await once.submit({ key: orderKey, path: "/orders?gift=1" });
-    expect(codeOf(queried)).toBe("idempotency_conflict");
-    expect(unmarked(await once.submit({ key: orderKey }))).toEqual(unmarked(posted));
-  });
 });
-
-const json = { "content-type": "application/json" };

@@ -84,17 +84,6 @@ describe.each(newest)("P6 and P7: an outage, on $name", (framework: Framework) =
     });
   });
 
-  test("a Redis that refuses connections means 503 soon, until it accepts them again", async () => {
-    const proxy = await openProxy();
-    await proxy.refuse(true);
-    const redis = ioredis6.connect(proxy.port, { retryStrategy: () => 20 });
-    const shop = await openShop({ framework, handler, times, redis });
-    await isRefusedSoon(shop);
-    await proxy.refuse(false);
-    await goesThrough(shop);
-    await shop.keyIsGone();
-  });
-
   test("a Redis that is silent means 503 soon, until it answers again", async () => {
     const proxy = await openProxy();
     const shop = await openShop({ framework, handler, times, redis: ioredis6.connect(proxy.port) });

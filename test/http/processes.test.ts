@@ -1,7 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { Child } from "../support/child.ts";
 import { closeClients, ioredis6 } from "../support/clients.ts";
+import { compiled } from "../support/compiled.ts";
 import { freshUser } from "../support/ids.ts";
 import { observer } from "../support/observer.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
@@ -10,11 +12,50 @@ import { Crowd } from "./crowd.ts";
 import { newest } from "./frameworks.ts";
 import { type HttpClient, openClient, type Reply, submitBytes } from "./http-client.ts";
 import { codeOf, unmarked } from "./once-shop.ts";
-import { type ShopProcess, startShopProcess } from "./shop-processes.ts";
+import type { FromShop, ToShop } from "./shop-process.ts";
+
+/** A server process, seen from outside. */
+interface ShopProcess {
+  readonly port: number;
+  /** Every order whose handler has begun, and how many of its user's were running then. */
+  readonly started: Extract<FromShop, { started: string }>[];
+  finish(order: string): void;
+  /** SIGKILL. */
+  stop(): Promise<void>;
+}
+
+const file = new URL("./shop-process.ts", import.meta.url);
+
+async function startShopProcess(
+  framework: string,
+  redisPort: number,
+  ttlMs?: number,
+): Promise<ShopProcess> {
+  const args = [framework, `${redisPort}`, ...(ttlMs === undefined ? [] : [`${ttlMs}`])];
+  const child = new Child<FromShop, ToShop>(await compiled({ file }), args);
+  const started: ShopProcess["started"] = [];
+  child.onMessage((message) => {
+    if ("started" in message) started.push(message);
+  });
+  const { port } = (await child.next()) as { port: number };
+  return {
+    port,
+    started,
+    finish: (order) => child.send({ finish: order }),
+    stop: () => child.kill(),
+  };
+}
+
+const names = newest.map(({ name }) => name);
+/** Each framework once first and once second. */
+const pairs = names.map((first, i) => ({
+  first,
+  second: names[(i + 1) % names.length] as string,
+}));
 
 describe("two processes", () => {
   /** How often the crowd submits, or as often as the machine can within a minute. 1 000 in the workflow. */
-  const rounds = Number(process.env["CROWD_ROUNDS"] ?? 200);
+  const rounds = Number(process.env["CROWD_ROUNDS"] ?? 50);
   const roundsMs = process.env["CROWD_ROUNDS"] ? Number.POSITIVE_INFINITY : 60_000;
 
   const shops = new Map<string, ShopProcess>();
@@ -35,13 +76,6 @@ describe("two processes", () => {
     if (shop === undefined) throw new Error(`There is no shop on ${name}.`);
     return shop;
   }
-
-  const names = newest.map(({ name }) => name);
-  /** Each framework once first and once second. */
-  const pairs = names.map((first, i) => ({
-    first,
-    second: names[(i + 1) % names.length] as string,
-  }));
 
   test.each(pairs)(
     "a client that leaves $first and retries on $second waits for the first order",
@@ -143,12 +177,6 @@ describe("once processes", () => {
     return client.call({ headers }).reply;
   }
 
-  const names = newest.map(({ name }) => name);
-  const pairs = names.map((first, i) => ({
-    first,
-    second: names[(i + 1) % names.length] as string,
-  }));
-
   describe.each(pairs)("$first and $second", ({ first, second }) => {
     test("a submission whose process was killed runs again as soon as its lease has run out", async () => {
       const ttlMs = 2_000;
@@ -201,7 +229,7 @@ describe("once processes", () => {
     const ports = processes.map(({ port }) => port);
     const crowd = await Crowd.open(ports, 20);
     const user = freshUser();
-    const rounds = 50;
+    const rounds = 20;
     for (let round = 0; round < rounds; round++) {
       const statuses: number[] = [];
       const headers = {

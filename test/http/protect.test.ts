@@ -141,25 +141,6 @@ describe("protect", () => {
       },
     );
 
-    test("goes on to the next handler under the lock", async () => {
-      let free: boolean | undefined;
-      const shop: { isFree?: () => Promise<boolean> } = {};
-      const began = gate();
-      const made = await shopWith(lib, (guard) => [
-        guard.protect((_req, _res, next) => next()),
-        async (_req, res) => {
-          await began.opened;
-          free = await shop.isFree?.();
-          res.status(201).end();
-        },
-      ]);
-      shop.isFree = made.isFree;
-      began.open();
-      expect((await made.submit.reply).status).toBe(201);
-      expect(free).toBe(false);
-      await made.isFreeSoon();
-    });
-
     test("a refusal of a request that somebody has half answered breaks the connection off", async () => {
       const lock = patientLock();
       const user = freshUser();

@@ -136,28 +136,8 @@ describe.each(newest)("$name", (framework: Framework) => {
     expect((await shop.submit().reply).status).toBe(201);
   });
 
-  test("a userId that fails reaches the error handler, and nothing is locked", async () => {
-    const error = new Error("no session store");
-    const throws = () => {
-      throw error;
-    };
-    for (const userId of [throws, () => Promise.reject(error)]) await isRefused(userId, error);
-  });
-
   test.runIf(catchesAnything(framework)).each([undefined, null, "route", "router"])(
     "a userId that rejects with %j starts no handler",
     (reason) => isRefused(() => Promise.reject(reason)),
   );
-
-  test("a skip that rejects reaches the error handler, and nothing is locked", async () => {
-    const shop = await openShop({
-      framework,
-      handler: (turn) => turn.answer(201, {}),
-      guard: { skip: () => Promise.reject(new Error("no flags")) },
-    });
-    expect((await shop.submit().reply).status).toBe(500);
-    expect(shop.errors).toEqual([new Error("no flags")]);
-    expect(shop.work.started).toBe(0);
-    expect(await shop.owner()).toBeNull();
-  });
 });

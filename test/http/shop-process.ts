@@ -19,7 +19,8 @@ export interface ToShop {
 
 /**
  * A server process of its own: `shop-process.ts FRAMEWORK REDIS_PORT [TTL_MS]`. An order runs until
- * the parent lets it finish, or for as long as its header `X-Work-Ms` says. That no two orders of one
+ * the parent lets it finish, or for as long as its header `X-Work-Ms` says; with `X-Ends: exit` or
+ * `abort`, its process ends right behind its answer. That no two orders of one
  * user run at a time, in whichever process, is counted in Redis itself.
  */
 const [name, redisPort, ttlMs = 60_000] = process.argv.slice(2);
@@ -52,6 +53,12 @@ async function handler(turn: Turn): Promise<void> {
   const till = `till:${turn.req.headers["x-user"]}`;
   const running = await counter.incr(till);
   tell({ started: order, running });
+  const ends = turn.req.headers["x-ends"];
+  if (ends !== undefined) {
+    turn.byHand().end("placed".repeat(1_000));
+    if (ends === "abort") process.abort();
+    process.exit();
+  }
   const workMs = turn.req.headers["x-work-ms"];
   await (workMs === undefined ? mayFinish(order) : sleep(Number(workMs)));
   await counter.decr(till);

@@ -70,6 +70,8 @@ type AnswerName =
   | "onMismatch"
   | "onReplay";
 
+export type Family = "express" | "koa" | "fastify" | "fetch";
+
 /** What an application is made of, whatever its framework. */
 export interface AppParts {
   /** Without one, the same application unprotected. */
@@ -78,6 +80,10 @@ export interface AppParts {
   guard?: GuardChoices;
   /** The application's own answers: a status, and a body as JSON. */
   answers?: Partial<Record<AnswerName, (told: Told) => readonly [number, object]>>;
+  /** More options of the guard, in each framework's own words. */
+  recipe?: Readonly<Record<Family, object>>;
+  /** @defaultValue {@link orderPaths} */
+  paths?: readonly string[];
   /** No parser stands before the guard. */
   unparsed?: boolean;
   /** Around the guard. */
@@ -98,7 +104,7 @@ export function answersOf({ answers = {} }: AppParts, made: (answer: Answer) => 
 }
 
 /** Where the order handler is. */
-export const paths: readonly string[] = ["/orders", "/refunds"];
+export const orderPaths: readonly string[] = ["/orders", "/refunds"];
 
 /** Whose request it is, in every test. */
 export function userOf(req: IncomingMessage): string | undefined {
