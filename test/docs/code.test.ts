@@ -125,8 +125,8 @@ describe("a quick start", () => {
   const endless = (code: string) =>
     code
       .replace(
-        /await charge\(500\);(?=\s+(\S+)\.throwIfAborted)/,
-        "while (!$1.aborted) await charge(50);",
+        /await sleep\(500\);.*(?=\s+(\S+)\.throwIfAborted)/,
+        "while (!$1.aborted) await sleep(50);",
       )
       .replace("new RedisStore(redis) }", "new RedisStore(redis), ttlMs: 2_000 }");
 
