@@ -129,8 +129,6 @@ describe("rule 17: until complete is answered", () => {
     const completing = lease.complete(answer);
     await until(() => redis.exists(recordKey(lease.key)), { what: "the record" });
     await sleep(500);
-    const copies = () => proxy.commands.filter(isComplete).length;
-    await until(() => copies() > 1, { what: "it to be sent again" });
     proxy.swallowReplies(false);
     proxy.resetAll();
     expect(await completing).toBe("recorded");
