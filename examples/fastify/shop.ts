@@ -4,7 +4,6 @@ import { readFile } from "node:fs/promises";
 import { setTimeout } from "node:timers/promises";
 import { PGlite } from "@electric-sql/pglite";
 import cookie from "@fastify/cookie";
-import formbody from "@fastify/formbody";
 import Fastify, { type FastifyReply, type FastifyRequest } from "fastify";
 import { Redis } from "ioredis";
 import { MemoryStore, RedisStore, SubmitLock } from "submit-lock";
@@ -19,7 +18,11 @@ await db.exec("CREATE TABLE orders (number serial, buyer text, token text, UNIQU
 
 const app = Fastify();
 await app.register(cookie, { secret: randomUUID() }); // yours: a secret
-await app.register(formbody);
+app.addContentTypeParser(
+  "application/x-www-form-urlencoded",
+  { parseAs: "string" },
+  async (_request: FastifyRequest, body: string) => Object.fromEntries(new URLSearchParams(body)),
+);
 
 const signedIn = ({ cookies }: FastifyRequest) =>
   app.unsignCookie(cookies["user"] ?? "").value ?? undefined;

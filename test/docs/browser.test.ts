@@ -1,7 +1,6 @@
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { compiled } from "../support/compiled.ts";
-import { membersOf } from "../unit/docs/sources.ts";
 import { page } from "./page.ts";
 import { ReaderProject } from "./reader-project.ts";
 
@@ -105,15 +104,5 @@ import { existsSync } from "node:fs";
 import { Worker } from "node:worker_threads";`;
     project.write("phone.ts", `${imports}${shop}${clicks}${end}`);
     expect(await project.run("phone.ts")).toBe("[201,true,false] 1 true\n");
-  });
-
-  test("names every option and every reason to wait", () => {
-    const rows = guide.tableUnder("A cart").map(([name]) => name);
-    expect(rows).toEqual(membersOf("SubmitOnceOptions").map((name) => `\`${name}\``));
-    for (const option of membersOf("ProtectFormOptions"))
-      expect(guide.text).toContain(`\`${option}\``);
-    for (const reason of ["network", "in_flight", "unavailable"]) {
-      expect(guide.text).toContain(`\`"${reason}"\``);
-    }
   });
 });

@@ -1,10 +1,10 @@
 import { once } from "node:events";
-import { createServer, type IncomingMessage, request, type Server } from "node:http";
+import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { text as textOf } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { command } from "../support/command.ts";
-import { freePort } from "../support/free-port.ts";
 import { freshUser } from "../support/ids.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
@@ -16,17 +16,11 @@ const guide = page("docs/guide/once.md");
 
 let project: ReaderProject;
 let redis: RedisServer;
-const proxies = new Set<Server>();
 
 beforeAll(async () => {
   project = new ReaderProject();
   redis = await startRedis();
   project.write("shop.ts", shop);
-});
-
-afterEach(() => {
-  for (const proxy of proxies) proxy.close().closeAllConnections();
-  proxies.clear();
 });
 
 afterAll(async () => {
@@ -45,7 +39,7 @@ describe("P9: the recipes of the guide", () => {
     const second = await click(1);
     expect([first.status, second.status]).toEqual([201, 201]);
     expect(second.text).toBe(first.text);
-    expect(second.headers["idempotent-replayed"]).toBe("true");
+    expect(second.headers.get("idempotent-replayed")).toBe("true");
     // The cart as it is now is another submission, and an old version is refused.
     expect((await click(2)).json["number"]).not.toBe(first.json["number"]);
     expect((await click(7)).status).toBe(409);
@@ -60,9 +54,9 @@ describe("P9: the recipes of the guide", () => {
     const click = () => submit({ user, form: `submission=${token}` });
     const [first, second] = await Promise.all([click(), click()]);
     expect([first.status, second.status]).toEqual([303, 303]);
-    expect(second.headers["location"]).toBe(first.headers["location"]);
+    expect(second.headers.get("location")).toBe(first.headers.get("location"));
     const back = await click();
-    expect(back.headers["location"]).toBe(first.headers["location"]);
+    expect(back.headers.get("location")).toBe(first.headers.get("location"));
     const reloaded = /value="([^"]+)"/.exec(
       (await submit({ user, method: "GET", path: "/checkout" })).text,
     )?.[1];
@@ -71,12 +65,12 @@ describe("P9: the recipes of the guide", () => {
 
   test("the header: a client whose answer was lost gets it, and one order is placed", async () => {
     const placed = await serve("Answers from your own database");
-    const lossy = await losingFirstAnswer(placed.port);
+    const lossy = await losingFirstAnswer(placed.url);
     project.write("client.ts", guide.blockUnder("The header, for API clients"));
     project.write(
       "order.ts",
       `import { placeOrder } from "./client.ts";
-const answer = await placeOrder("http://127.0.0.1:${lossy}/orders", "${freshUser()}", { item: 1 });
+const answer = await placeOrder("${lossy}/orders", "${freshUser()}", { item: 1 });
 console.log(answer.status, answer.headers.get("idempotent-replayed"), JSON.stringify(await answer.json()));`,
     );
     expect(await project.run("order.ts")).toMatch(/^201 true {"number":1,/);
@@ -99,7 +93,7 @@ await db.exec(${JSON.stringify(guide.blockUnder(heading, "sql"))});`;
     const record = await until(async () => (await records())[0], { what: "the record" });
     await command(redis.port, "del", record);
     const again = await click();
-    expect(again.headers["idempotent-replayed"]).toBeUndefined();
+    expect(again.headers.get("idempotent-replayed")).toBeNull();
     expect(again).toMatchObject({ status: 201, text: first.text });
     const other = await submit({ user, key: "k-2", body: { cents: 990 } });
     expect(Number(other.json["number"])).toBeGreaterThan(Number(first.json["number"]));
@@ -112,8 +106,8 @@ await db.exec(${JSON.stringify(guide.blockUnder(heading, "sql"))});`;
     const first = await click();
     const again = await click();
     expect(again).toMatchObject({ status: 201, json: first.json });
-    expect(again.headers["idempotent-replayed"]).toBe("true");
-    expect(again.headers["location"]).toBe(first.headers["location"]);
+    expect(again.headers.get("idempotent-replayed")).toBe("true");
+    expect(again.headers.get("location")).toBe(first.headers.get("location"));
     const [record] = (await command(redis.port, "keys", `{lock:submit:${user}}:*`)) as string[];
     expect(await command(redis.port, "get", record as string)).toContain('"e":"-"');
   });
@@ -137,7 +131,7 @@ app.post("/login", async (req, res) => {
   /** Opens the cart's page, as a browser that keeps its cookie. */
   const guest = async (submit: Client) => {
     const shown = await submit({ method: "GET", path: "/cart" });
-    const cookie = String(shown.headers["set-cookie"]).split(";")[0] as string;
+    const cookie = String(shown.headers.get("set-cookie")).split(";")[0] as string;
     const path = `/carts/${shown.json["id"]}/order`;
     return { cookie, click: () => submit({ cookie, path, body: { version: 1 } }) };
   };
@@ -149,7 +143,7 @@ app.post("/login", async (req, res) => {
     expect([first.status, second.status].sort()).toEqual([201, 409]);
     expect(others.status).toBe(201);
     const late = await one.click();
-    expect(late).toMatchObject({ status: 201, headers: { "idempotent-replayed": "true" } });
+    expect([late.status, late.headers.get("idempotent-replayed")]).toEqual([201, "true"]);
     expect(late.json["number"]).not.toBe(others.json["number"]);
     const path = "/carts/cart-of-undefined/order";
     expect((await submit({ path, body: { version: 1 } })).status).toBe(401);
@@ -171,7 +165,7 @@ app.post("/login", async (req, res) => {
 
 interface Reply {
   readonly status: number;
-  readonly headers: IncomingMessage["headers"];
+  readonly headers: Headers;
   readonly text: string;
   readonly json: Record<string, unknown>;
 }
@@ -186,7 +180,7 @@ interface Submit {
   readonly form?: string;
 }
 
-type Client = ((submit: Submit) => Promise<Reply>) & { readonly port: number };
+type Client = ((submit: Submit) => Promise<Reply>) & { readonly url: string };
 
 /** Starts the quick start with the recipe under a heading, and gives a client of it. */
 async function serve(heading: string, before = ""): Promise<Client> {
@@ -196,61 +190,35 @@ async function serve(heading: string, before = ""): Promise<Client> {
 }
 
 async function start(file: string, code: string, env: object = {}): Promise<Client> {
-  const port = await freePort();
-  project.write(`${port}-${file}`, code);
-  await project.start(`${port}-${file}`, { PORT: `${port}`, REDIS_URL: redis.url, ...env });
-  const client = (submit: Submit) => send(port, submit);
-  const answers = () =>
-    client({ user: "", method: "GET", path: "/" }).then(
-      () => true,
-      () => false,
-    );
-  await until(answers, { what: file, boundMs: 60_000, everyMs: 50 });
-  return Object.assign(client, { port });
+  const { url } = await project.serve(file, code, { REDIS_URL: redis.url, ...env });
+  return Object.assign((submit: Submit) => send(url, submit), { url });
 }
 
-async function send(port: number, submit: Submit): Promise<Reply> {
+async function send(url: string, submit: Submit): Promise<Reply> {
   const { body, cookie, form, key, method = "POST", path = "/orders", user } = submit;
-  const req = request({ host: "127.0.0.1", port, method, path, agent: false });
-  if (user !== undefined) req.setHeader("X-User-Id", user);
-  if (cookie !== undefined) req.setHeader("Cookie", cookie);
-  if (key !== undefined) req.setHeader("Idempotency-Key", key);
-  req.setHeader("Content-Type", form ? "application/x-www-form-urlencoded" : "application/json");
-  req.end(method === "GET" ? undefined : (form ?? JSON.stringify(body ?? {})));
-  const [res] = (await once(req, "response")) as [IncomingMessage];
-  const text = await textOf(res);
-  const isJson = /json/.test(String(res.headers["content-type"]));
-  return {
-    status: res.statusCode ?? 0,
-    headers: res.headers,
-    text,
-    json: isJson ? JSON.parse(text) : {},
-  };
+  const headers = new Headers();
+  if (user !== undefined) headers.set("X-User-Id", user);
+  if (cookie !== undefined) headers.set("Cookie", cookie);
+  if (key !== undefined) headers.set("Idempotency-Key", key);
+  headers.set("Content-Type", form ? "application/x-www-form-urlencoded" : "application/json");
+  const sent = method === "GET" ? null : (form ?? JSON.stringify(body ?? {}));
+  const res = await fetch(url + path, { method, headers, body: sent, redirect: "manual" });
+  const text = await res.text();
+  const isJson = /json/.test(String(res.headers.get("content-type")));
+  return { status: res.status, headers: res.headers, text, json: isJson ? JSON.parse(text) : {} };
 }
 
 /** In front of a server: its first answer never comes to the client. */
-async function losingFirstAnswer(port: number): Promise<number> {
+async function losingFirstAnswer(url: string): Promise<string> {
   let answers = 0;
   const proxy = createServer(async (req, res) => {
-    const { headers, method = "", url: path = "" } = req;
-    const forward = request({ host: "127.0.0.1", port, method, path, headers, agent: false });
-    req.pipe(forward);
-    const [answer] = (await once(forward, "response")) as [IncomingMessage];
-    const text = await textOf(answer);
+    const { connection: _c, host: _h, "content-length": _l, ...headers } = req.headers;
+    const init = { method: "POST", headers: headers as Record<string, string> };
+    const answer = await fetch(`${url}${req.url}`, { ...init, body: await textOf(req) });
     if (++answers === 1) req.socket.destroy();
-    else res.writeHead(answer.statusCode ?? 0, answer.headers).end(text);
+    else res.writeHead(answer.status, Object.fromEntries(answer.headers)).end(await answer.text());
   }).listen(0, "127.0.0.1");
-  proxies.add(proxy);
+  onTestFinished(() => void proxy.close().closeAllConnections());
   await once(proxy, "listening");
-  return portOf(proxy);
-}
-
-function portOf(server: Server): number {
-  return (server.address() as AddressInfo).port;
-}
-
-async function textOf(res: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of res) chunks.push(chunk);
-  return Buffer.concat(chunks).toString();
+  return `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
 }

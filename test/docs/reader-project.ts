@@ -13,6 +13,8 @@ import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { Program } from "../support/child.ts";
 import { compiled } from "../support/compiled.ts";
+import { freePort } from "../support/free-port.ts";
+import { until } from "../support/until.ts";
 import { ROOT } from "./page.ts";
 
 const exec = promisify(execFile);
@@ -38,6 +40,12 @@ const packages = [
   "@types/express-session",
   "@types/koa",
 ];
+
+interface Served {
+  readonly url: string;
+  /** What it has printed, at its end; rejects where it failed or was killed. */
+  readonly ended: Promise<string>;
+}
 
 /** A project of somebody who copies from the documents. It uses what `npm run build` left in `dist`. */
 export class ReaderProject {
@@ -97,12 +105,34 @@ export class ReaderProject {
     return program.output();
   }
 
-  /** Runs a file that serves until `remove` ends it. One that ends by itself says so in the log. */
-  async start(file: string, env: Record<string, string>): Promise<void> {
-    const program = await this.#spawn(file, env);
-    void program.ended.then((code) => {
-      if (code !== "SIGKILL") console.error(`${file} ended with ${code}:\n${program.output()}`);
-    });
+  /** Runs code that serves until `remove` ends it, and waits until it answers. */
+  async serve(file: string, code: string, env: Record<string, string> = {}): Promise<Served> {
+    const port = await freePort();
+    this.write(`${port}-${file}`, code);
+    const url = `http://127.0.0.1:${port}`;
+    const start = () => {
+      const ended = this.run(`${port}-${file}`, { PORT: `${port}`, ...env });
+      ended.catch((error: Error) => {
+        failure = error;
+      });
+      return ended;
+    };
+    let failure: Error | undefined;
+    let ended = start();
+    const answers = async () => {
+      if (failure !== undefined) {
+        // On a busy machine the first check may come too late: a process manager starts it again.
+        if (!failure.message.includes("LockUnavailableError")) throw failure;
+        failure = undefined;
+        ended = start();
+      }
+      return await fetch(url).then(
+        () => true,
+        () => false,
+      );
+    };
+    await until(answers, { what: file, boundMs: 300_000, everyMs: 50 });
+    return { url, ended };
   }
 
   async #spawn(file: string, env: Record<string, string>): Promise<Program> {

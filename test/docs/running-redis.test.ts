@@ -1,208 +1,195 @@
-import { Cluster, Redis, type RedisOptions } from "ioredis";
-import { Redis as Redis5 } from "ioredis5";
 import { createClient, RESP_TYPES, type RedisClientOptions } from "redis";
 import { afterEach, describe, expect, test } from "vitest";
-import { type LockStore, RedisStore, type SubmitLock } from "../../src/index.ts";
+import { type RedisClient, RedisStore, type SubmitLock } from "../../src/index.ts";
 import {
+  type AnyClient,
   type AnyCluster,
   closeClients,
+  cluster6,
+  ioredis5,
+  ioredis6,
   nodeRedis6,
   nodeRedisCluster6,
+  type RedisOptions,
+  type SharedOptions,
+  untilReady,
 } from "../support/clients.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
 import { acquired, causeOf, closeLocks, leaseOf, openLock } from "../support/locks.ts";
 import { startCluster } from "../support/redis-cluster.ts";
-import { type RedisServer, startRedis } from "../support/redis-server.ts";
+import { forTest, type RedisServer, startRedis } from "../support/redis-server.ts";
+import { foundBy, submissionOf, submit } from "../support/submissions.ts";
 import { until } from "../support/until.ts";
 import { page } from "./page.ts";
 
 const { blocks, prose: aboutRedis } = page("docs/operations/redis.md");
 
-const clients = new Set<{ disconnect(): void }>();
-const servers = new Set<{ stop(): Promise<void> | void }>();
-
+const nodeRedisClients = new Set<{ destroy(): void }>();
 afterEach(async () => {
   await closeLocks();
   closeClients();
-  for (const client of clients) client.disconnect();
-  for (const server of servers) await server.stop();
-  clients.clear();
-  servers.clear();
+  for (const client of nodeRedisClients) client.destroy();
+  nodeRedisClients.clear();
 });
 
-async function server(...args: string[]): Promise<RedisServer> {
-  const started = await startRedis({ args });
-  servers.add(started);
-  return started;
-}
+const server = (...args: string[]): Promise<RedisServer> => forTest(startRedis({ args }));
 
-function connect(port: number, options: Omit<RedisOptions, "replyMapping"> = {}): Redis {
-  const redis = new Redis(port, "127.0.0.1", options);
-  redis.on("error", () => {});
-  clients.add(redis);
-  return redis;
-}
+const lockOn = (client: unknown, given: object = {}): SubmitLock =>
+  openLock({ store: new RedisStore(client as RedisClient), ...given });
 
-function lockOn(store: LockStore, given: object = {}): SubmitLock {
-  return openLock({ store, ...given });
-}
-
-async function commandStats(port: number): Promise<string> {
-  return (await command(port, "info", "commandstats")) as string;
-}
+/** Executes a line of Lua on a key of any database. */
+const inDatabase = (port: number, database: number, key: string, line: string) =>
+  command(port, "eval", `redis.call('SELECT', ${database}) ${line}`, 1, key);
 
 /** Everything that a lock does with Redis, with each of its commands. */
-async function everything(lock: SubmitLock, port: number, database = 0): Promise<void> {
-  await lock.check();
+async function everything(lock: SubmitLock, port: number, { db = 0, keyPrefix = "" } = {}) {
+  await lock.check({ submissions: true });
   const user = freshUser();
   const lease = await leaseOf(lock, user);
   expect((await lock.acquire(user)).outcome).toBe("contended");
-  const extended = async () => /cmdstat_pexpire/.test(await commandStats(port));
+  const extended = async () =>
+    /cmdstat_pexpire/.test((await command(port, "info", "commandstats")) as string);
   await until(async () => lease.remainingMs() === 0 || (await extended()), { what: "an extend" });
   expect(lease.remainingMs()).toBeGreaterThan(0);
   expect(await lease.release()).toBe("released");
+
+  const done = await submissionOf(lock, user);
+  expect(await done.complete({ status: 201, body: "order 7" })).toBe("recorded");
+  expect(foundBy(await submit(lock, user))).toBe("order 7");
+
+  const id = (await leaseOf(lock, user)).ownerId.slice(0, 8);
+  const why = { id, by: "anna", reason: "ticket 4711" };
+  expect(await lock.inspect(user)).toMatchObject({ state: "held", id });
+  expect(await lock.free(user, why)).toMatchObject({ outcome: "freed" });
+  expect(await lock.inspect(user)).toMatchObject({ state: "freed", id });
+  expect(await lock.free(user, { ...why, now: true })).toMatchObject({ freeInMs: 0 });
+
   const old = freshUser();
-  const legacy = lock.keyFor(old);
-  const inDatabase = (then: string) =>
-    command(port, "eval", `redis.call('SELECT', ${database}) ${then}`, 1, legacy);
-  await inDatabase("redis.call('SET', KEYS[1], 'an old lock without an expiry')");
+  const legacy = keyPrefix + lock.keyFor(old);
+  await inDatabase(port, db, legacy, "redis.call('SET', KEYS[1], 'an old lock without an expiry')");
   expect((await lock.acquire(old)).outcome).toBe("contended");
-  expect(await inDatabase("return redis.call('PTTL', KEYS[1])")).toBeGreaterThan(0);
+  const left = await inDatabase(port, db, legacy, "return redis.call('PTTL', KEYS[1])");
+  expect(left).toBeGreaterThan(0);
 }
 
-/** The commands that are permitted. */
-const permitted = (/^ACL SETUSER (.*)$/m.exec(blocks.map(({ code }) => code).join("\n"))?.[1] ?? "")
-  .split(" ")
-  .filter((rule) => rule.startsWith("+"));
+/** The rules of the two lines that are shown: for a client without a prefix, and with one. */
+const [plain = [], prefixed = []] = blocks.flatMap(({ code }) =>
+  [...code.matchAll(/^ACL SETUSER \S+ (.*)$/gm)].map(([, rules = ""]) => rules.split(" ")),
+);
+const without = (...rules: string[]) => plain.filter((rule) => !rules.includes(rule));
 
-async function clerk(
-  port: number,
-  rules: string[],
-): Promise<Record<"username" | "password", string>> {
-  const login = ["reset", "on", ">pass", "~lock:submit:*"];
-  await command(port, "acl", "setuser", "clerk", ...login, ...rules);
-  return { username: "clerk", password: "pass" };
+async function allow(port: number, rules: readonly string[]): Promise<SharedOptions> {
+  await command(port, "acl", "setuser", "checkout", "reset", ...rules);
+  return { username: "checkout", password: "password" };
 }
 
-/** What was asked for and not permitted. */
-async function refusals(port: number): Promise<string[]> {
+/** What was asked for and not permitted, but for `CLIENT SETINFO`, which costs nothing. */
+async function denials(port: number): Promise<string[]> {
   const entries = (await command(port, "acl", "log")) as (string[] | { object: string })[];
-  return entries.map((entry) =>
+  const objects = entries.map((entry) =>
     Array.isArray(entry) ? (entry[entry.indexOf("object") + 1] as string) : entry.object,
   );
-}
-
-/** Those that matter: a server of today refuses `CLIENT SETINFO`, and nobody minds. */
-async function denials(port: number): Promise<string[]> {
-  return (await refusals(port)).filter((object) => object !== "client|setinfo");
+  return [...new Set(objects.filter((object) => object !== "client|setinfo"))];
 }
 
 describe("the permissions", () => {
-  test.each([
-    ["ioredis 6", (port: number, options: object) => connect(port, options)],
-    ["ioredis 5", (port: number, options: object) => new Redis5(port, "127.0.0.1", options)],
-  ])("are enough for %s", async (_name, open) => {
+  const ofHashTag = [
+    ...plain.filter((rule) => !rule.startsWith("~")),
+    /`(~\{shop\}\S+)`/.exec(aboutRedis)?.[1] ?? "no pattern for a hash tag",
+  ];
+  const ofNodeRedis = [...without("+info"), "+client|info"];
+  const noCheck = { enableReadyCheck: false, disableClientInfo: true };
+
+  test.each<{
+    client: string;
+    rules: string[];
+    open?: (port: number, options: SharedOptions) => unknown;
+    options?: SharedOptions;
+    denied?: string[];
+  }>([
+    { client: "ioredis", rules: plain },
+    { client: "ioredis 5", rules: plain, open: ioredis5.connect },
+    { client: "ioredis with a prefix", rules: prefixed, options: { keyPrefix: "shop:" } },
+    { client: "ioredis with a hash tag", rules: ofHashTag, options: { keyPrefix: "{shop}:" } },
+    {
+      client: "ioredis in database 1, without its ready check",
+      rules: [...without("+info"), "+select"],
+      open: (port, options) => ioredis6.connect(port, { ...options, ...noCheck }),
+      options: { db: 1 },
+    },
+    { client: "ioredis without evalsha", rules: without("+evalsha"), denied: ["evalsha"] },
+    { client: "node-redis", rules: ofNodeRedis, open: nodeRedis6.connect },
+    {
+      client: "node-redis in database 5",
+      rules: [...ofNodeRedis, "+select"],
+      open: nodeRedis6.connect,
+      options: { db: 5 },
+    },
+  ])("are enough for $client", async (each) => {
+    const { denied = [], open = ioredis6.connect, options = {}, rules } = each;
     const { port } = await server();
-    const client = open(port, await clerk(port, permitted));
-    clients.add(client);
-    await everything(lockOn(new RedisStore(client), { ttlMs: 900 }), port);
-    expect(await denials(port)).toEqual([]);
+    const client = open(port, { ...(await allow(port, rules)), ...options });
+    await untilReady(client as AnyClient);
+    await everything(lockOn(client, { ttlMs: 3_000, acquireTimeoutMs: 1_500 }), port, options);
+    expect(await denials(port)).toEqual(denied);
   });
 
-  /** With the right that the page adds, and without that for the ready check of ioredis. */
-  const ofNodeRedis = [...permitted.filter((rule) => rule !== "+info"), "+client|info"];
-
-  test.each([
-    [0, []],
-    [5, ["+select"]],
-  ])("with +client|info are enough for node-redis in database %d", async (db, more) => {
+  test("have none to spare", async () => {
     const { port } = await server();
-    const login = await clerk(port, [...ofNodeRedis, ...more]);
-    const client = nodeRedis6.connect(port, { ...login, db });
-    await everything(lockOn(new RedisStore(client), { ttlMs: 900 }), port, db);
-    expect(await denials(port)).toEqual([]);
-    expect(aboutRedis).toContain("`+client\\|info`");
+    const needed = plain.filter((rule) => /^\+(?!info|evalsha)/.test(rule));
+    expect(needed.length).toBeGreaterThan(5);
+    for (const rule of needed) {
+      // A script that is known would need no EVAL.
+      await command(port, "script", "flush");
+      const lock = lockOn(ioredis6.connect(port, await allow(port, without(rule))));
+      const error = { code: "SUBMIT_LOCK_MISCONFIGURED" };
+      await expect(lock.check(), rule).rejects.toMatchObject(error);
+      expect(await denials(port)).toContain(rule.slice(1));
+    }
   });
 
-  test("without +client|info are a misconfiguration of node-redis that names it", async () => {
-    const { port } = await server();
-    const client = nodeRedis6.connect(port, await clerk(port, permitted));
-    const error = {
-      code: "SUBMIT_LOCK_MISCONFIGURED",
-      message: expect.stringContaining("+client|info"),
-    };
-    await expect(lockOn(new RedisStore(client)).check()).rejects.toMatchObject(error);
-    expect(await denials(port)).toContain("client|info");
-  });
-
-  test("serve without evalsha, and ACL LOG shows it", async () => {
-    const { port } = await server();
-    const rules = permitted.filter((rule) => rule !== "+evalsha");
-    const client = connect(port, await clerk(port, rules));
-    await everything(lockOn(new RedisStore(client), { ttlMs: 900 }), port);
-    expect(new Set(await denials(port))).toEqual(new Set(["evalsha"]));
-  });
-
-  const needed = permitted.filter((rule) => rule !== "+info" && rule !== "+evalsha");
-  test.each(needed)("are not enough without %s", async (rule) => {
-    const { port } = await server();
-    const rules = permitted.filter((each) => each !== rule);
-    const client = connect(port, await clerk(port, rules));
-    const error = { code: "SUBMIT_LOCK_MISCONFIGURED" };
-    await expect(lockOn(new RedisStore(client)).check()).rejects.toMatchObject(error);
-    expect(await denials(port)).toContain(rule.slice(1));
-  });
-
-  test("need no info without the ready check, and select for another database", async () => {
-    const { port } = await server();
-    const rules = [...permitted.filter((rule) => rule !== "+info"), "+select"];
-    const options = {
-      ...(await clerk(port, rules)),
-      enableReadyCheck: false,
-      disableClientInfo: true,
-      db: 1,
-    };
-    await lockOn(new RedisStore(connect(port, options))).check();
-    expect(await refusals(port)).toEqual([]);
-    expect(aboutRedis).toContain("`disableClientInfo: true`");
-    expect(aboutRedis).toContain("`enableReadyCheck: false`");
-    expect(aboutRedis).toContain("`+select`");
-  });
-
-  const login = { username: "clerk", password: "pass" };
-
-  test.each<[string, string[], (ports: readonly number[]) => AnyCluster]>([
-    [
-      "ioredis",
-      permitted,
-      (ports) => {
-        const nodes = ports.map((port) => ({ host: "127.0.0.1", port }));
-        const client = new Cluster(nodes, { redisOptions: login });
-        clients.add(client);
-        return client;
-      },
-    ],
-    [
-      "node-redis",
-      permitted.filter((rule) => rule !== "+info"),
-      (ports) => nodeRedisCluster6.connect(ports, { redisOptions: login }),
-    ],
+  const login = { redisOptions: { username: "checkout", password: "password" } };
+  test.each<[name: string, rules: string[], open: (ports: readonly number[]) => AnyCluster]>([
+    ["ioredis", plain, (ports) => cluster6.connect(ports, login)],
+    ["node-redis", without("+info"), (ports) => nodeRedisCluster6.connect(ports, login)],
   ])("are enough on a Cluster with what %s needs besides", async (name, own, open) => {
-    const cluster = await startCluster();
-    servers.add(cluster);
-    const asks = new RegExp(`On a Cluster ${name} also asks for (.*)\\.`);
-    const more = [...(asks.exec(aboutRedis)?.[1] ?? "").matchAll(/`(.*?)`/g)];
-    const rules = [...own, ...more.map(([, rule]) => rule as string)];
-    expect(rules).toContain("+cluster|slots");
-    for (const port of cluster.ports) await clerk(port, rules);
-    await lockOn(new RedisStore(open(cluster.ports))).check();
+    const cluster = await forTest(startCluster());
+    const asks = new RegExp(`On a Cluster ${name} also asks for (.*)\\.`).exec(aboutRedis)?.[1];
+    const more = [...(asks ?? "").matchAll(/`(.*?)`/g)].map(([, rule]) => rule as string);
+    expect(more).toContain("+cluster|slots");
+    for (const port of cluster.ports) await allow(port, [...own, ...more]);
+    const client = await untilReady(open(cluster.ports));
+    await lockOn(client).check({ submissions: true });
     for (const port of cluster.ports) expect(await denials(port)).toEqual([]);
   });
 });
 
-describe("the options of ioredis", () => {
-  test.each<Omit<RedisOptions, "replyMapping">>([
+type NodeRedisOptions = Omit<RedisClientOptions, "RESP"> & { readonly RESP?: 2 | 3 };
+
+/** A client of node-redis that is not connected yet. */
+function newNodeRedis(port: number, options: NodeRedisOptions = {}) {
+  const socket = { host: "127.0.0.1", port, ...options.socket } as { port: number };
+  const client = createClient({ ...options, socket } as RedisClientOptions);
+  client.on("error", () => {});
+  nodeRedisClients.add(client);
+  return client;
+}
+
+describe("the options of a client", () => {
+  /** A lock is taken, contended and released, and its key is where it belongs. */
+  async function works(lock: SubmitLock, port: number, { db = 0, keyPrefix = "" } = {}) {
+    const user = freshUser();
+    const lease = await leaseOf(lock, user);
+    expect((await lock.acquire(user)).outcome).toBe("contended");
+    const exists = () =>
+      inDatabase(port, db, keyPrefix + lease.key, "return redis.call('EXISTS', KEYS[1])");
+    expect(await exists()).toBe(1);
+    expect(await lease.release()).toBe("released");
+    expect(await exists()).toBe(0);
+  }
+
+  test.each<RedisOptions>([
     { keyPrefix: "shop:" },
     { enableAutoPipelining: true },
     { stringNumbers: true },
@@ -213,104 +200,40 @@ describe("the options of ioredis", () => {
     { maxRetriesPerRequest: null },
     { autoResendUnfulfilledCommands: false },
     { socketTimeout: 5_000 },
-  ])("work: %j", async (options) => {
+  ])("work with ioredis: %j", async (options) => {
     const { port } = await server();
-    const lock = lockOn(new RedisStore(connect(port, options)));
-    const user = freshUser();
-    const { lease } = acquired(await lock.acquire(user));
-    expect((await lock.acquire(user)).outcome).toBe("contended");
-    const key = `${options.keyPrefix ?? ""}${lease.key}`;
-    expect(await command(port, "exists", key)).toBe(1);
-    expect(await lease.release()).toBe("released");
-    expect(await command(port, "exists", key)).toBe(0);
+    const { keyPrefix = "" } = options;
+    await works(lockOn(ioredis6.connect(port, options)), port, { keyPrefix });
   });
 
-  test("do not revive a client that has ended", async () => {
+  const typeMapping = { [RESP_TYPES.NUMBER]: String, [RESP_TYPES.BLOB_STRING]: Buffer };
+  test.each<{ options: NodeRedisOptions }>([
+    { options: { RESP: 2 } },
+    { options: { RESP: 3 } },
+    { options: { database: 5 } },
+    { options: { keyPrefix: "shop:" } },
+    { options: { disableOfflineQueue: true } },
+    { options: { commandsQueueMaxLength: 20 } },
+    { options: { pingInterval: 50 } },
+    { options: { commandOptions: { timeout: 1 } } },
+    { options: { commandOptions: { typeMapping } } },
+    { options: { disableClientInfo: true } },
+    { options: { socket: { connectTimeout: 1_000, reconnectStrategy: false } } },
+  ])("work with node-redis: $options", async ({ options }) => {
     const { port } = await server();
-    const redis = connect(port);
-    const lock = lockOn(new RedisStore(redis));
-    await lock.check();
-    await redis.quit();
-    await until(() => redis.status === "end", { what: "the end of the client" });
-    const said = (at: number) => `the connection to 127.0.0.1:${at} is "end"`;
-    expect(causeOf(await lock.acquire(freshUser())).message).toContain(said(port));
-    expect(aboutRedis).toContain(`\`${said(6379)}\``);
-  });
-});
-
-type NodeRedisOptions = Omit<RedisClientOptions, "RESP"> & { readonly RESP?: 2 | 3 };
-
-describe("the options of node-redis", () => {
-  function open(port: number, options: NodeRedisOptions = {}) {
-    const socket = { host: "127.0.0.1", port, ...options.socket } as { port: number };
-    const client = createClient({ ...options, socket } as RedisClientOptions);
-    client.on("error", () => {});
-    clients.add({ disconnect: () => client.destroy() });
-    return client;
-  }
-  const inDatabase = (port: number, database: number, key: string) =>
-    command(
-      port,
-      "eval",
-      `redis.call('SELECT', ${database}) return redis.call('EXISTS', KEYS[1])`,
-      1,
-      key,
-    );
-
-  const settings: NodeRedisOptions[] = [
-    { RESP: 2 },
-    { RESP: 3 },
-    { database: 5 },
-    { keyPrefix: "shop:" },
-    { disableOfflineQueue: true },
-    { commandsQueueMaxLength: 20 },
-    { pingInterval: 50 },
-    { commandOptions: { timeout: 1 } },
-    {
-      commandOptions: {
-        typeMapping: { [RESP_TYPES.NUMBER]: String, [RESP_TYPES.BLOB_STRING]: Buffer },
-      },
-    },
-    { disableClientInfo: true },
-    { socket: { connectTimeout: 1_000, reconnectStrategy: false } },
-  ];
-
-  test.each(settings.map((options) => ({ options })))("work: $options", async ({ options }) => {
-    const { port } = await server();
-    const client = open(port, options);
-    const lock = lockOn(new RedisStore(client as never));
+    const client = newNodeRedis(port, options);
+    const lock = lockOn(client);
     await client.connect();
-    const user = freshUser();
-    const lease = await leaseOf(lock, user);
-    expect((await lock.acquire(user)).outcome).toBe("contended");
-    const key = `${options.keyPrefix ?? ""}${lease.key}`;
-    expect(await inDatabase(port, options.database ?? 0, key)).toBe(1);
-    expect(await lease.release()).toBe("released");
-    expect(await inDatabase(port, options.database ?? 0, key)).toBe(0);
-    for (const name of Object.keys(options).filter(
-      (each) => each !== "socket" && each !== "disableClientInfo",
-    )) {
-      expect(aboutRedis).toContain(`\`${name}\``);
-    }
+    await works(lock, port, { db: options.database ?? 0, keyPrefix: `${options.keyPrefix ?? ""}` });
   });
 
-  test("keep a select that comes before the first lock", async () => {
-    const { port } = await server();
-    const client = open(port);
-    await client.connect();
-    await client.select(3);
-    const lock = lockOn(new RedisStore(client as never));
-    const lease = await leaseOf(lock, freshUser());
-    expect(await inDatabase(port, 3, lease.key)).toBe(1);
-    expect(await lease.release()).toBe("released");
-  });
-
-  test("end a client whose socket times out with the default strategy", async () => {
+  test("end a client of node-redis whose socket times out with the default strategy", async () => {
     const { port, pause } = await server();
-    const ends = open(port, { socket: { socketTimeout: 200 } as never });
-    const stays = open(port, {
-      socket: { socketTimeout: 200, reconnectStrategy: () => 50 } as never,
-    });
+    const socket = { socketTimeout: 200 };
+    const ends = newNodeRedis(port, { socket } as never);
+    const stays = newNodeRedis(port, {
+      socket: { ...socket, reconnectStrategy: () => 50 },
+    } as never);
     await Promise.all([ends.connect(), stays.connect()]);
     pause();
     await until(() => !ends.isOpen, { what: "the client to end" });
@@ -318,15 +241,54 @@ describe("the options of node-redis", () => {
   });
 });
 
-describe("a Redis without eviction whose memory is full", () => {
-  test("refuses the acquire and takes the release", async () => {
-    const { port } = await server("--maxmemory-policy", "noeviction");
-    const lock = lockOn(new RedisStore(connect(port)));
-    const { lease } = acquired(await lock.acquire(freshUser()));
-    await command(port, "config", "set", "maxmemory", "1");
-    const cause = causeOf(await lock.acquire(freshUser()));
-    expect(cause).toMatchObject({ code: "SUBMIT_LOCK_UNAVAILABLE" });
-    expect(cause.message).toContain("OOM");
-    expect(await lease.release()).toBe("released");
+describe("the memory of records", () => {
+  const numberIn = (cell: string) => Number(/^\d[\d\s]*/.exec(cell)?.[0].replace(/\s/g, "") ?? 0);
+  const measured = page("docs/operations/stored-data.md")
+    .tableUnder("Memory")
+    .map((cells) => {
+      const [bytes = 0, usage = 0] = cells.map(numberIn);
+      return { bytes, usage };
+    });
+
+  /** The key of the record of an answer with this body. */
+  async function recordOf(port: number, body: string | Uint8Array | undefined): Promise<string> {
+    const lease = await submissionOf(lockOn(ioredis6.connect(port)), freshUser());
+    const headers = { "content-type": "application/json; charset=utf-8" };
+    expect(await lease.complete({ status: 201, headers, body })).toBe("recorded");
+    const [key] = (await command(port, "keys", "{*")) as string[];
+    return key as string;
+  }
+
+  test.each(measured)("is, for an answer of $bytes bytes, as it says", async ({ bytes, usage }) => {
+    const { port } = await server();
+    // As many quotes as the JSON of an order has.
+    const body = '{"sku":"5f1c","quantity":1,"cents":2190},'.repeat(bytes / 41 + 1).slice(0, bytes);
+    const key = await recordOf(port, body || undefined);
+    const found = Number(await command(port, "memory", "usage", key));
+    // Other headers, another user id, another server: not to the byte.
+    expect(found).toBeGreaterThan(0.6 * usage);
+    expect(found).toBeLessThan(1.4 * usage);
   });
+
+  test("is a third more where a body is no text", async () => {
+    const { port } = await server();
+    const length = await command(port, "strlen", await recordOf(port, Buffer.alloc(30_000, 0xff)));
+    expect(length).toBeGreaterThan(40_000);
+    expect(length).toBeLessThan(40_500);
+  });
+});
+
+test("a Redis without eviction whose memory is full refuses an order, and takes the end of one", async () => {
+  const { port } = await server("--maxmemory-policy", "noeviction");
+  const lock = lockOn(ioredis6.connect(port));
+  const user = freshUser();
+  const completed = await submissionOf(lock, user);
+  const released = acquired(await lock.acquire(freshUser())).lease;
+  await command(port, "config", "set", "maxmemory", "1");
+  const cause = causeOf(await lock.acquire(freshUser()));
+  expect(cause).toMatchObject({ code: "SUBMIT_LOCK_UNAVAILABLE" });
+  expect(cause.message).toContain("OOM");
+  expect(await released.release()).toBe("released");
+  expect(await completed.complete({ status: 201, body: "placed" })).toBe("recorded");
+  expect(foundBy(await submit(lock, user))).toBe("placed");
 });

@@ -12,7 +12,7 @@ interface Origin {
 }
 
 /** A name of the package, found in the module that declares it. */
-export interface Declaration {
+interface Declaration {
   readonly id: string;
   readonly name: string;
   /** Without `export` and `declare`; several for overloads. */
@@ -35,7 +35,7 @@ interface Module {
  * The declarations that `tsc --removeComments` wrote into a folder. Its output is so regular that
  * lines are enough: a statement begins at the margin, and what continues it is indented or a brace.
  */
-export class Declarations {
+class Declarations {
   readonly #folder: string;
   readonly #modules = new Map<string, Module>();
   readonly #resolved = new Map<string, Declaration>();

@@ -1,8 +1,8 @@
 import { execFile } from "node:child_process";
-import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import type { Ended } from "../support/child.ts";
@@ -77,16 +77,30 @@ export class Consumers {
     return await this.#installed(folder, name, manifest);
   }
 
-  /** A project with nothing but one file, the tarball and these packages. */
-  async installInto(
+  /**
+   * A project with the files of `projects/<name>` and the unpacked tarball, which finds these packages
+   * of this repository and no others. It costs no install.
+   *
+   * @param packages their names in the project, and here
+   */
+  async link(
     name: string,
-    code: { readonly file: string; readonly text: string },
-    manifest: Manifest,
+    type: Manifest["type"],
+    packages: Readonly<Record<string, string>> = {},
   ): Promise<Project> {
     const folder = join(this.#folder, name);
-    mkdirSync(folder);
-    writeFileSync(join(folder, code.file), code.text);
-    return await this.#installed(folder, name, manifest);
+    cpSync(join(PROJECTS, name), folder, { recursive: true });
+    cpSync(join(PROJECTS, "shared"), folder, { recursive: true });
+    await writeFile(join(folder, "package.json"), JSON.stringify({ name, private: true, type }));
+    const unpacked = join(folder, "node_modules/submit-lock");
+    mkdirSync(unpacked, { recursive: true });
+    await exec("tar", ["-xzf", this.#tarball, "-C", unpacked, "--strip-components=1"]);
+    for (const [as, own] of Object.entries({ uuid: "uuid", ...packages })) {
+      const link = join(folder, "node_modules", as);
+      mkdirSync(dirname(link), { recursive: true });
+      symlinkSync(join(ROOT, "node_modules", own), link, "junction");
+    }
+    return new Project(folder);
   }
 
   async #installed(folder: string, name: string, manifest: Manifest): Promise<Project> {
@@ -142,10 +156,24 @@ export class Project {
   }
 
   /** Runs a program of `node_modules/.bin`, as npx does. */
-  async bin(name: string, args: string[], env: Record<string, string> = {}): Promise<Ended> {
-    const program = join(this.folder, "node_modules", ".bin", name);
-    const options = { cwd: this.folder, env: { ...process.env, ...env }, ...SHELL };
-    return await exec(program, args, options).then(
+  bin(name: string, args: readonly string[], env: Record<string, string> = {}): Promise<Ended> {
+    return this.#run(join(this.folder, "node_modules/.bin", name), args, { env, ...SHELL });
+  }
+
+  /** Runs a command of the package, as npx does where npm has installed it. */
+  submitLock(args: readonly string[], env: Record<string, string> = {}): Promise<Ended> {
+    if (this.has(".bin/submit-lock")) return this.bin("submit-lock", args, env);
+    const linked = "node_modules/submit-lock/dist/esm/cli/index.js";
+    return this.#run(process.execPath, [linked, ...args], { env });
+  }
+
+  #run(
+    program: string,
+    args: readonly string[],
+    { env, ...more }: { readonly env: Record<string, string>; readonly shell?: boolean },
+  ): Promise<Ended> {
+    const options = { cwd: this.folder, env: { ...process.env, ...env }, ...more };
+    return exec(program, args, options).then(
       ({ stdout, stderr }) => ({ code: 0, stdout, stderr }),
       ({ code, stdout, stderr }) => ({ code: Number(code), stdout, stderr }),
     );

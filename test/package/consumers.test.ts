@@ -1,18 +1,36 @@
-import { copyFile } from "node:fs/promises";
+import { copyFile, writeFile } from "node:fs/promises";
 import { join, posix } from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { Page } from "../docs/page.ts";
 import { freshUser } from "../support/ids.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
 import { Consumers, ownVersions, type Project } from "./consumer-project.ts";
 
-const PEERS = ownVersions("express", "koa", "fastify", "ioredis", "redis", "@opentelemetry/api");
-const EVERYTHING = {
-  ...PEERS,
-  ...ownVersions("@types/express", "@types/koa", "@types/node", "typescript"),
-  "typescript-6.0": "npm:typescript@6.0.3",
-  "typescript-5.9": "npm:typescript@5.9.3",
+// An install with an empty npm cache takes as long as the registry does.
+vi.setConfig({ testTimeout: 900_000, hookTimeout: 900_000 });
+
+/** With `TEST_HEAVY=all`, as in the workflow, every compiler resolves modules in each way. */
+const isWhole = process.env["TEST_HEAVY"] === "all";
+const newest = "typescript";
+const others: Readonly<Record<string, string>> = {
   "typescript-5.0": "npm:typescript@5.0.4",
+  ...(isWhole && {
+    "typescript-5.9": "npm:typescript@5.9.3",
+    "typescript-6.0": "npm:typescript@6.0.3",
+  }),
+};
+const compilers = [...Object.keys(others), newest];
+
+/** The versions of node-redis that are told apart. */
+const nodeRedisVersions = ["4.7.1", "5.12.1", "6.1.0", "6.2.0"];
+
+/** Of everything that a project of these tests needs, so that npm installs once. */
+const packages = {
+  ...ownVersions("express", "koa", "fastify", "ioredis", "redis", "@opentelemetry/api"),
+  ...ownVersions("@types/express", "@types/koa", "@types/node", newest),
+  ...others,
+  ...Object.fromEntries(nodeRedisVersions.map((each) => [`redis-${each}`, `npm:redis@${each}`])),
+  jest: "^30.0.0",
 };
 
 /** Of two clicks on each framework. */
@@ -49,123 +67,155 @@ test("no page in the tarball shows or links a file that is not in it", () => {
 });
 
 test("an ES module project protects Express, Koa, Fastify and handlers of fetch", async () => {
-  const project = await consumers.install("esm", { type: "module", packages: EVERYTHING });
+  const project = await consumers.install("esm", { type: "module", packages });
   const printed = await project.node(["main.js"], redisEnv());
   expect(JSON.parse(printed)).toEqual(oneOrderEach);
 
-  const user = freshUser();
-  const shown = await project.bin("submit-lock", ["show", user], redisEnv());
+  const shown = await project.submitLock(["show", freshUser()], redisEnv());
   expect(shown).toEqual({ code: 0, stdout: expect.stringContaining("is not locked"), stderr: "" });
 });
 
 test("a CommonJS project protects Express, Koa, Fastify and handlers of fetch", async () => {
-  const project = await consumers.install("commonjs", { type: "commonjs", packages: EVERYTHING });
+  const project = await consumers.install("commonjs", { type: "commonjs", packages });
   const printed = await project.node(["main.js"], redisEnv());
   expect(JSON.parse(printed)).toEqual(oneOrderEach);
 });
 
 test("a Jest 30 project in CommonJS runs its tests", async () => {
-  const packages = { ...ownVersions("express", "fastify"), jest: "^30.0.0" };
   const project = await consumers.install("jest", { type: "commonjs", packages });
   await project.node(["node_modules/jest/bin/jest.js", "--ci"]);
 });
 
-test("the core runs without any peer, and import and require give one copy", async () => {
-  const project = await consumers.install("bare", { type: "module", packages: {} });
-  expect([...Object.keys(PEERS), "uuid"].filter((name) => project.has(name))).toEqual(["uuid"]);
+test("the core and the adapters run without any peer, and import and require give one copy", async () => {
+  const project = await consumers.link("bare", "module");
   expect(JSON.parse(await project.node(["main.mjs"]))).toEqual({
     outcomes: ["acquired", "contended", "released"],
+    adapters: ["function", "function", "object", "object"],
     // In Node's own words.
     withoutApi: expect.stringMatching(/^Cannot find package '@opentelemetry\/api' imported from/),
     oneCopy: true,
   });
 
   // The commands need it, and say how to get it.
-  const help = await project.bin("submit-lock", ["--help"]);
-  expect(help).toMatchObject({ code: 0, stderr: "" });
-  for (const args of [["show", "42"], ["doctor"]]) {
-    const { code, stdout, stderr } = await project.bin("submit-lock", args, redisEnv());
-    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
-    expect(stderr).toContain(
-      "neither ioredis nor redis is installed. Install one with: npm install ioredis",
-    );
-  }
+  expect(await project.submitLock(["--help"])).toMatchObject({ code: 0, stderr: "" });
+  const { code, stdout, stderr } = await project.submitLock(["show", "42"], redisEnv());
+  expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+  expect(stderr).toContain(
+    "neither ioredis nor redis is installed. Install one with: npm install ioredis",
+  );
 });
 
 test("the commands run in a CommonJS project with ioredis 5, also on its own lock", async () => {
-  const packages = { ioredis: ownVersions("ioredis5")["ioredis5"] as string };
-  const project = await consumers.install("shell", { type: "commonjs", packages });
+  const project = await consumers.link("shell", "commonjs", { ioredis: "ioredis5" });
   const env = redisEnv();
-  const user = freshUser();
-  for (const where of [[], ["--config", "lock.js"]]) {
-    const shown = await project.bin("submit-lock", ["show", user, ...where], env);
-    expect(shown).toEqual({
-      code: 0,
-      stdout: expect.stringContaining("is not locked"),
-      stderr: "",
-    });
-    const listed = await project.bin("submit-lock", ["list", "--limit", "1", ...where], env);
+  for (const [where, prefix] of [
+    [[], "lock:submit:"],
+    [["--config", "lock.js"], "lock:shell:"],
+  ] as const) {
+    const listed = await project.submitLock(["list", "--limit", "1", ...where], env);
     expect(listed).toMatchObject({ code: 0, stderr: "" });
-    const prefix = where.length === 0 ? "lock:submit:" : "lock:shell:";
     expect(listed.stdout).toContain(`${prefix} on database 0 of 127.0.0.1:`);
   }
-  const examined = await project.bin("submit-lock", ["doctor"], env);
+  const examined = await project.submitLock(["doctor"], env);
   expect(examined.stderr).toBe("");
   expect(examined.stdout).toContain("acquire, extend and release of a lock work");
 });
 
-describe("a TypeScript project", () => {
-  let project: Project;
-  beforeAll(async () => {
-    project = await consumers.install("typescript", { type: "module", packages: EVERYTHING });
-    await copyFile(join(project.folder, "shop.mts"), join(project.folder, "shop.cts"));
-  });
-
-  const strict = ["--noEmit", "--strict", "--exactOptionalPropertyTypes", "--types", "node"];
-  const loose = [...strict, "--esModuleInterop", "--skipLibCheck", "--target", "es2022"];
+describe("TypeScript", () => {
+  const strict = ["--noEmit", "--strict", "--exactOptionalPropertyTypes", "--target", "es2022"];
   const modes = {
     nodenext: ["--module", "nodenext"],
     node16: ["--module", "node16"],
     bundler: ["--module", "esnext", "--moduleResolution", "bundler"],
   };
+  type Mode = keyof typeof modes;
 
-  const tsc = (compiler: string, ...args: string[]): Promise<string> =>
-    project.node([join("node_modules", compiler, "bin", "tsc"), ...args]);
-
-  const compilers = ["typescript-5.0", "typescript-5.9", "typescript-6.0", "typescript"];
-  test.each(compilers)("finds the browser's half with %s, each way", async (compiler) => {
-    for (const mode of Object.values(modes)) {
-      await tsc(compiler, ...strict, "--target", "es2022", ...mode, "page.mts");
+  let project: Project;
+  beforeAll(async () => {
+    project = await consumers.install("typescript", { type: "module", packages });
+    for (const name of ["shop", "node-redis"]) {
+      await copyFile(join(project.folder, `${name}.mts`), join(project.folder, `${name}.cts`));
     }
   });
 
-  // Each way to resolve a module is tried with the newest compiler.
-  describe.each([
-    { compiler: "typescript", ways: ["nodenext", "node16", "bundler"] },
-    { compiler: "typescript-5.9", ways: ["nodenext"] },
-  ] as const)("with $compiler", ({ compiler, ways }) => {
-    test.each(ways)("compiles under %s", async (mode) => {
-      // A bundler knows one kind of module; Node's modes are also tried from CommonJS.
-      const files = mode === "bundler" ? ["shop.mts"] : ["shop.mts", "shop.cts"];
-      await tsc(compiler, ...loose, ...modes[mode], ...files);
-    });
+  const tsc = (compiler: string, ...args: string[]): Promise<string> =>
+    project.node([join("node_modules", compiler, "bin", "tsc"), ...args, "--types", "node"]);
 
-    test("finds the declarations themselves free of errors", async () => {
-      await tsc(compiler, ...strict, "--target", "es2022", ...modes.nodenext, "core.mts");
-    });
+  const ways = compilers.flatMap((compiler) =>
+    (Object.keys(modes) as Mode[])
+      .filter((mode) => isWhole || compiler === newest || mode === "nodenext")
+      .map((mode) => ({ compiler, mode })),
+  );
+
+  test.each(ways)("$compiler finds the declarations free of errors under $mode", async (way) => {
+    const { compiler, mode } = way;
+    // Those of Node.js and of the core are too new for it.
+    const files = compiler === "typescript-5.0" ? ["page.mts"] : ["page.mts", "core.mts"];
+    await tsc(compiler, ...strict, ...modes[mode], ...files);
   });
+
+  test.each(ways)("$compiler compiles a shop under $mode", async ({ compiler, mode }) => {
+    // An inline handler has the route's types from 5.9 on.
+    const names = compiler === "typescript-5.0" ? ["node-redis"] : ["node-redis", "shop"];
+    // A bundler knows one kind of module; Node's modes are also tried from CommonJS.
+    const kinds = mode === "bundler" ? ["mts"] : ["mts", "cts"];
+    const files = names.flatMap((name) => kinds.map((kind) => `${name}.${kind}`));
+    await tsc(compiler, ...strict, "--esModuleInterop", "--skipLibCheck", ...modes[mode], ...files);
+  });
+
+  test.each(Object.keys(others).filter((name) => name !== "typescript-6.0"))(
+    "%s compiles an older project, with `module: commonjs` and nothing about resolution, and it runs",
+    async (compiler) => {
+      const manifest = { type: "commonjs", packages } as const;
+      const older = await consumers.install("older-typescript", manifest);
+      await older.node([join("node_modules", compiler, "bin", "tsc")]);
+      const printed = await older.node(["shop.js"], redisEnv());
+      expect(JSON.parse(printed)).toEqual(oneOrderEach);
+    },
+  );
 });
 
-describe("an older TypeScript project, with `module: commonjs` and nothing about resolution", () => {
-  let project: Project;
-  beforeAll(async () => {
-    const manifest = { type: "commonjs", packages: EVERYTHING } as const;
-    project = await consumers.install("older-typescript", manifest);
+test("clients of node-redis are taken from 6.2 on, and refused below", async () => {
+  const several = await consumers.install("node-redis", { type: "module", packages });
+  const text = `import { RedisStore } from "submit-lock";
+    const told = {};
+    for (const version of ${JSON.stringify(nodeRedisVersions)}) {
+      const redis = await import("redis-" + version);
+      const clients = {
+        one: () => redis.createClient(),
+        cluster: () => redis.createCluster({ rootNodes: [{ url: "redis://127.0.0.1:1" }] }),
+        pool: () => redis.createClientPool(),
+        sentinel: () => redis.createSentinel({ name: "shop", sentinelRootNodes: [{ host: "127.0.0.1", port: 1 }] }),
+      };
+      for (const [kind, open] of Object.entries(clients)) {
+        if (version.startsWith("4") && kind !== "one" && kind !== "cluster") continue;
+        try {
+          new RedisStore(open());
+          told[version + " " + kind] = "taken";
+        } catch ({ code, message }) {
+          told[version + " " + kind] = code + " " + message.split(", got ")[1];
+        }
+      }
+    }
+    console.log(JSON.stringify(told));
+    process.exit();`;
+  await writeFile(join(several.folder, "versions.js"), text);
+  const refused = (what: string) => expect.stringMatching(`^SUBMIT_LOCK_INVALID_OPTION ${what}`);
+  const unusable = (version: string) => ({
+    [`${version} pool`]: refused("a pool of node-redis, "),
+    [`${version} sentinel`]: refused("node-redis' Sentinel client, "),
   });
-
-  test.each(["5.9", "5.0"])("compiles with TypeScript %s and runs", async (version) => {
-    await project.node([join("node_modules", `typescript-${version}`, "bin", "tsc")]);
-    const printed = await project.node(["shop.js"], redisEnv());
-    expect(JSON.parse(printed)).toEqual(oneOrderEach);
+  expect(JSON.parse(await several.node(["versions.js"]))).toEqual({
+    "4.7.1 one": refused("node-redis 4 or older, "),
+    "4.7.1 cluster": refused("node-redis 4 or older, "),
+    "5.12.1 one": refused("node-redis 5, "),
+    "5.12.1 cluster": refused("node-redis 5, "),
+    ...unusable("5.12.1"),
+    "6.1.0 one": refused("node-redis 5, 6.0 or 6.1"),
+    "6.1.0 cluster": refused("node-redis 5, 6.0 or 6.1"),
+    ...unusable("6.1.0"),
+    "6.2.0 one": "taken",
+    "6.2.0 cluster": "taken",
+    ...unusable("6.2.0"),
   });
 });

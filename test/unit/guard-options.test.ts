@@ -1,4 +1,3 @@
-import { Redis } from "ioredis";
 import { describe, expect, test, vi } from "vitest";
 import { submitGuard as expressGuard } from "../../src/express/index.ts";
 import { submitGuard as fastifyGuard } from "../../src/fastify/index.ts";
@@ -6,7 +5,6 @@ import { submitGuard as fetchGuard } from "../../src/fetch/index.ts";
 import type * as entry from "../../src/index.ts";
 import { MemoryStore, SubmitLock } from "../../src/index.ts";
 import { submitGuard as koaGuard } from "../../src/koa/index.ts";
-import { invalidOption } from "./invalid-option.ts";
 
 const lock = new SubmitLock({ store: new MemoryStore() });
 const userId = () => "42";
@@ -18,103 +16,10 @@ const adapters: { name: string; submitGuard: (options: never) => unknown }[] = [
   { name: "fetch", submitGuard: fetchGuard },
 ];
 
-/** Something that was passed, and how the message says so: option, expected, came. */
-const wrong: [string, unknown, string[]][] = [
-  ["no options", undefined, ["options", "an object", "undefined"]],
-  ["null", null, ["options", "an object", "null"]],
-  ["an array", [], ["options", "an object", "an array"]],
-  ["a function", () => {}, ["options", "an object", "a function"]],
-  ["an unknown option", { lock, userId, onConflict: () => {} }, ["lock, userId", '"onConflict"']],
-  ["a misspelt option", { lock, userID: userId }, ["userId", '"userID"']],
-  ["no lock", { userId }, ["lock", "a SubmitLock", "undefined"]],
-  ["a store as the lock", { lock: new MemoryStore(), userId }, ["lock", "a SubmitLock", "a store"]],
-  ["an empty object as the lock", { lock: {}, userId }, ["lock", "a SubmitLock", "an object"]],
-  ["a string as the lock", { lock: "redis", userId }, ["lock", "a SubmitLock", '"redis"']],
-  ["no userId", { lock }, ["userId", "a function", "undefined"]],
-  ["a user id as userId", { lock, userId: "42" }, ["userId", "a function", '"42"']],
-  ["a wrong skip", { lock, userId, skip: true }, ["skip", "a function", "true"]],
-  ["a null skip", { lock, userId, skip: null }, ["skip", "a function", "null"]],
-  [
-    "a word for onContended",
-    { lock, userId, onContended: "proceed" },
-    ["onContended", "a function", '"proceed"'],
-  ],
-  [
-    "a number for onContended",
-    { lock, userId, onContended: 409 },
-    ["onContended", "a function", "409"],
-  ],
-  [
-    "a wrong word for onAnonymous",
-    { lock, userId, onAnonymous: "allow" },
-    ["onAnonymous", '"reject", "proceed" or a function', '"allow"'],
-  ],
-  [
-    "null for onAnonymous",
-    { lock, userId, onAnonymous: null },
-    ["onAnonymous", '"reject", "proceed" or a function', "null"],
-  ],
-  [
-    "a wrong word for onUnavailable",
-    { lock, userId, onUnavailable: "open" },
-    ["onUnavailable", '"reject", "proceed" or a function', '"open"'],
-  ],
-  [
-    "true for onUnavailable",
-    { lock, userId, onUnavailable: true },
-    ["onUnavailable", '"reject", "proceed" or a function', "true"],
-  ],
-  [
-    "true for idempotency",
-    { lock, userId, idempotency: true },
-    ["idempotency", "an object", "true"],
-  ],
-  [
-    "an unknown option of idempotency",
-    { lock, userId, idempotency: { ttlMs: 1_000 } },
-    ["idempotency", "retainMs", '"ttlMs"'],
-  ],
-  [
-    "a retention that is too short for the lock",
-    { lock, userId, idempotency: { retainMs: 1_000 } },
-    ["idempotency.retainMs", "from 2000", "1000"],
-  ],
-  [
-    "a cooldown of more than a minute",
-    { lock, userId, cooldownMs: 60_001 },
-    ["cooldownMs", "from 0 to 60000", "60001"],
-  ],
-  ["a negative cooldown", { lock, userId, cooldownMs: -1 }, ["cooldownMs", "from 0", "-1"]],
-  ["half a millisecond", { lock, userId, cooldownMs: 0.5 }, ["cooldownMs", "whole number", "0.5"]],
-  ...["onKeyMissing", "onMismatch", "onReplay"].map((name): [string, unknown, string[]] => [
-    `a word for ${name}`,
-    { lock, userId, [name]: "proceed" },
-    [name, "a function", '"proceed"'],
-  ]),
-  [
-    "an object that looks like a lock",
-    { lock: { acquire: () => {}, keyFor: () => "", lookUp: () => {} }, userId },
-    ["a SubmitLock", "an object", "new MemoryStore()", "LockStore"],
-  ],
-];
-
-test.each(wrong)("%s is refused with a message that says why", (_what, options, parts) => {
-  expect(() => expressGuard(options as never)).toThrow(invalidOption(parts));
-});
-
-test("a bare client as the lock is refused", () => {
-  const redis = new Redis({ lazyConnect: true });
-  expect(() => expressGuard({ lock: redis, userId } as never)).toThrow(
-    /lock: expected a SubmitLock/,
-  );
-  redis.disconnect();
-});
-
 describe.each(adapters)("on $name", ({ submitGuard }) => {
   test("a wrong option is refused", () => {
-    expect(() => submitGuard({ lock, userId, skip: true } as never)).toThrow(
-      invalidOption(["skip", "a function", "true"]),
-    );
+    const refused = /^skip: expected a function, got true$/;
+    expect(() => submitGuard({ lock, userId, skip: true } as never)).toThrow(refused);
   });
 
   test("an option that is undefined is absent", () => {

@@ -167,54 +167,40 @@ describe("a store that has locks and no more", () => {
 });
 
 describe("a store that answers at once", () => {
-  test("a subscriber who hears of the release finds the lease released, and releases it no second time", async () => {
-    const lock = openLock({ store: new MemoryStore() });
-    const [user, other] = [freshUser(), freshUser()];
-    const kept = await leaseOf(lock, other);
-    const lease = await leaseOf(lock, user);
-    const remaining: number[] = [];
-    const listener = () => {
-      remaining.push(lease.remainingMs());
-      void lease.release();
-    };
-    channel("submit-lock:release").subscribe(listener);
-    expect(await lease.release()).toBe("released");
-    channel("submit-lock:release").unsubscribe(listener);
-    expect(remaining).toEqual([0]);
-    // A lease that was counted as gone twice would let close pass over the one that is still held.
-    let closed = false;
-    const closing = lock.close({ timeoutMs: 10_000 }).then(() => {
-      closed = true;
-    });
-    await sleep(20);
-    expect(closed).toBe(false);
-    await kept.release();
-    await closing;
-  });
-
-  test("a subscriber who hears of the complete finds the lease completed, and ends it no second time", async () => {
-    const lock = openLock({ store: new MemoryStore() });
-    const user = freshUser();
-    const kept = await leaseOf(lock, freshUser());
-    const lease = await submissionOf(lock, user);
-    const endings: Promise<unknown>[] = [];
-    const listener = () => {
-      endings.push(lease.complete({ status: 500 }), lease.release());
-    };
-    channel("submit-lock:complete").subscribe(listener);
-    expect(await lease.complete(answer)).toBe("recorded");
-    channel("submit-lock:complete").unsubscribe(listener);
-    expect(await Promise.all(endings)).toEqual(["recorded", "released"]);
-    expect(foundBy(await submit(lock, user))).toBe("order 7");
-    let closed = false;
-    const closing = lock.close({ timeoutMs: 10_000 }).then(() => {
-      closed = true;
-    });
-    await sleep(20);
-    expect(closed).toBe(false);
-    await kept.release();
-    await closing;
-  });
+  test.each<["release" | "complete", string, (lease: Lease) => Promise<unknown>]>([
+    ["release", "released", (lease) => lease.release()],
+    ["complete", "recorded", (lease) => lease.complete(answer)],
+  ])(
+    "a subscriber who hears of the %s finds the lease %s, and ends it no second time",
+    async (...given) => {
+      const [name, outcome, end] = given;
+      const lock = openLock({ store: new MemoryStore() });
+      const user = freshUser();
+      const kept = await leaseOf(lock, freshUser());
+      const lease = await submissionOf(lock, user);
+      const remaining: number[] = [];
+      const endings: Promise<unknown>[] = [];
+      const listener = () => {
+        remaining.push(lease.remainingMs());
+        endings.push(end(lease), lease.release());
+      };
+      channel(`submit-lock:${name}`).subscribe(listener);
+      expect(await end(lease)).toBe(outcome);
+      channel(`submit-lock:${name}`).unsubscribe(listener);
+      expect(remaining).toEqual([0]);
+      expect(await Promise.all(endings)).toEqual([outcome, "released"]);
+      if (name === "complete") expect(foundBy(await submit(lock, user))).toBe("order 7");
+      // A lease that was counted as gone twice would let close pass over the one that is still held.
+      let closed = false;
+      const closing = lock.close({ timeoutMs: 10_000 }).then(() => {
+        closed = true;
+      });
+      await sleep(20);
+      expect(closed).toBe(false);
+      await kept.release();
+      await closing;
+    },
+  );
 
   test("a lease that is released while others are extended is extended no more", async () => {
     const store = new OddStore();

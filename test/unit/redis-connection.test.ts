@@ -97,19 +97,6 @@ test("a connection that is not ready is not probed", async () => {
   expect(connection.silentAt).toBe(Number.NEGATIVE_INFINITY);
 });
 
-test("the end of the watch counts as closed what is in flight, and leaves no listener", async () => {
-  const client = new HeldClient();
-  const connection = new Connection(new IoredisPort(client));
-  connection.watch(unheard);
-  const told: string[] = [];
-  connection.send("", "a call", ["key"], [], ({ kind }) => told.push(kind));
-  connection.unwatch();
-  client.calls[0]?.answer(1);
-  await sleep(0);
-  expect(told).toEqual(["closed"]);
-  expect(client.eventNames()).toEqual([]);
-});
-
 const byDigest = `by ${createHash("sha1").update("a call").digest("hex")}`;
 
 function replyError(message: string): Error {
@@ -132,23 +119,6 @@ async function loadedConnection(members: object = {}) {
   expect(told.splice(0)).toEqual(["value"]);
   return { client, connection, told, send, sent, last };
 }
-
-test("a script goes by its digest to a node that has executed it, and to no other", async () => {
-  const { send, sent } = await loadedConnection();
-  send();
-  send("another node");
-  expect(sent()).toEqual(["a call", byDigest, "a call"]);
-});
-
-test("a digest that the node does not know was not executed, and the text is next", async () => {
-  const { told, send, sent, last } = await loadedConnection();
-  send();
-  last()?.giveUp(replyError("NOSCRIPT No matching script. Please use EVAL."));
-  await sleep(0);
-  expect(told).toEqual(["not-loaded"]);
-  send();
-  expect(sent()).toEqual(["a call", byDigest, "a call"]);
-});
 
 test.each([
   "NOPERM this user has no permissions to run the 'evalsha' command or its subcommand",
@@ -192,15 +162,6 @@ test.each([
   expect(told).toEqual(["error"]);
   send();
   expect(sent().at(-1)).toBe(byDigest);
-});
-
-test("rule 2: what was closed before it was found unknown is told once", async () => {
-  const { client, told, send, last } = await loadedConnection();
-  send();
-  client.emit("close");
-  last()?.giveUp(replyError("NOSCRIPT No matching script. Please use EVAL."));
-  await sleep(0);
-  expect(told).toEqual(["closed"]);
 });
 
 test("a client without EVALSHA is called by the text", async () => {

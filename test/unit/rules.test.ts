@@ -33,6 +33,19 @@ function promisesIn(title: string): number[] {
   });
 }
 
+test("no file of src is longer than 350 lines", () => {
+  const lengths = textsOf("src").map((text) => text.trimEnd().split("\n").length);
+  expect(Math.max(...lengths)).toBeLessThanOrEqual(350);
+});
+
+test("every room of src has rules for its imports", () => {
+  const rules = readFileSync(join(ROOT, "biome.json"), "utf8");
+  const entries = readdirSync(join(ROOT, "src"), { withFileTypes: true });
+  for (const { name } of entries.filter((each) => each.isDirectory())) {
+    expect(rules).toContain(`"src/${name}/`);
+  }
+});
+
 test("every rule of the protocol is named where the code keeps it, and no other", () => {
   expect(rules.length).toBeGreaterThan(13);
   // As in `Rule 7` and `Rules 5 and 6`.

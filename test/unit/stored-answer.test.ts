@@ -64,47 +64,6 @@ describe("what is stored", () => {
       "x_y",
     ]);
   });
-
-  test.each([
-    "set-cookie",
-    "Set-Cookie",
-    "connection",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "Proxy-Connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "Date",
-    "Content-Length",
-    "www-authenticate",
-  ])("is never %s", (name) => {
-    expect(() => resolveStoredHeaders(["x-order", name])).toThrow(
-      expect.objectContaining({
-        code: "SUBMIT_LOCK_INVALID_OPTION",
-        message: expect.stringMatching(
-          new RegExp(`idempotency.replayHeaders: expected .*, got "${name}", which is never`),
-        ),
-      }),
-    );
-  });
-
-  test.each<[what: string, value: unknown, came: string]>([
-    ["a string", "x-order", '"x-order"'],
-    ["null", null, "null"],
-    ["a Set", new Set(["x-order"]), "an object"],
-    ["a number in it", [7], "7"],
-    ["an empty name", [""], '""'],
-    ["a name with a space", ["x order"], '"x order"'],
-    ["a name with a colon", ["x-order:"], '"x-order:"'],
-    ["a name with a line end", ["x-order\n"], '"x-order\\n"'],
-  ])("is not told by %s", (_what, value, came) => {
-    expect(() => resolveStoredHeaders(value as never)).toThrow(
-      `idempotency.replayHeaders: expected an array of header names, got ${came}`,
-    );
-  });
 });
 
 describe("of an answer's headers", () => {

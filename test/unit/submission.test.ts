@@ -7,7 +7,6 @@ import {
   resolveRetainMs,
   resolveSubmission,
 } from "../../src/lock/submission.ts";
-import { invalidOption } from "./invalid-option.ts";
 
 const resolve = (submission: unknown) => resolveSubmission(submission as never, 1_000);
 
@@ -59,42 +58,6 @@ describe("a submission", () => {
       expect(resolved).not.toBe(fingerprint);
     }
   });
-});
-
-/** What is wrong, and how the message says so. */
-test.each<[what: string, submission: unknown, parts: string[]]>([
-  ["no submission", undefined, ["submission options", "an object", "undefined"]],
-  ["a string", "cart-7", ["submission options", "an object", '"cart-7"']],
-  ["an unknown member", { id: "a", retainMS: 1 }, ["fingerprint, retainMs", '"retainMS"']],
-  ["no id", {}, ["submission.id", "a string of 1 to 1024 characters", "undefined"]],
-  ["a number as the id", { id: 7 }, ["submission.id", "a string", "7"]],
-  ["an empty id", { id: "" }, ["submission.id", "a string of 0 characters"]],
-  ["a long id", { id: "x".repeat(1_025) }, ["submission.id", "a string of 1025 characters"]],
-  ["half a character", { id: "secret\ud800" }, ["submission.id", "a lone surrogate"]],
-  ["a null fingerprint", { id: "a", fingerprint: null }, ["submission.fingerprint", "null"]],
-  ["an empty fingerprint", { id: "a", fingerprint: "" }, ["submission.fingerprint", "0 char"]],
-  [
-    "a long fingerprint",
-    { id: "a", fingerprint: "secret".repeat(200) },
-    ["submission.fingerprint", "a string of 1200 characters"],
-  ],
-  [
-    "half a character in a fingerprint",
-    { id: "a", fingerprint: "\udc00secret" },
-    ["submission.fingerprint", "a lone surrogate"],
-  ],
-  [
-    "a short retention",
-    { id: "a", retainMs: 999 },
-    ["submission.retainMs", "milliseconds from 2000 to 604800000", "999"],
-  ],
-  ["a retention of 8 days", { id: "a", retainMs: 691_200_000 }, ["retainMs", "691200000"]],
-  ["half a millisecond", { id: "a", retainMs: 2_000.5 }, ["retainMs", "whole number", "2000.5"]],
-  ["a null retention", { id: "a", retainMs: null }, ["submission.retainMs", "null"]],
-])("%s is refused with a message that says why", (_what, submission, parts) => {
-  const refused = () => resolve(submission);
-  expect(refused).toThrow(invalidOption(parts));
-  expect(refused).not.toThrow(/secret/);
 });
 
 test("1 024 characters are an id", () => {

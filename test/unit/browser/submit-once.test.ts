@@ -84,28 +84,22 @@ describe("an order", () => {
     expect(server.received.map(({ body }) => body)).toEqual(Array(3).fill(order.body));
   });
 
-  const forgetting: Answer[] = [
-    ...[200, 201, 204, 400, 402, 403, 404, 409, 410, 413, 415, 422].map((s): Answer => [s]),
-    [409, problem("idempotency_answer_unavailable")],
-    [409, { code: "cart_changed" }],
-    [422, problem("idempotency_conflict")],
+  const finals: [next: "a new" | "the same", ...Answer][] = [
+    ...[200, 201, 204, 400, 402, 403, 404, 409, 410, 413, 415, 422].map(
+      (status): ["a new", ...Answer] => ["a new", status],
+    ),
+    ["a new", 409, problem("idempotency_answer_unavailable")],
+    ["a new", 409, { code: "cart_changed" }],
+    ["a new", 422, problem("idempotency_conflict")],
+    ...[401, 500, 501, 520].map((status): ["the same", ...Answer] => ["the same", status]),
+    ["the same", 409, problem("submit_contended")],
   ];
-  test.each(forgetting)(
-    "with the final answer %s %o is followed by a new id",
-    async (...answer) => {
-      const [first, second, ...more] = await idsOver([answer as unknown as Answer]);
+  test.each(finals)(
+    "is followed by %s id after the final answer %s %o",
+    async (next, ...answer) => {
+      const [first, second, ...more] = await idsOver([answer]);
       expect(more).toEqual([]);
-      expect(second).not.toBe(first);
-    },
-  );
-
-  const keeping: Answer[] = [[401], [500], [501], [520], [409, problem("submit_contended")]];
-  test.each(keeping)(
-    "with the final answer %s %o is followed by the same id",
-    async (...answer) => {
-      const [first, second, ...more] = await idsOver([answer as unknown as Answer]);
-      expect(more).toEqual([]);
-      expect(second).toBe(first);
+      expect(second === first).toBe(next === "the same");
     },
   );
 
@@ -543,29 +537,27 @@ describe("a 4xx after an order that was sent without an answer", () => {
     ["a lost connection", lost],
     ["504", [504]],
     ["409 idempotency_in_flight", inFlight],
+    ["reload", silent],
+    ["abort", silent],
   ];
-  test.each(steps)("keeps the id, once: %s", async (_name, step) => {
-    const { submitOnce } = openPage();
-    server.script(step, [402], [402]);
-    for (let clicks = 0; clicks < 3; clicks++) await submitOnce(`${server.url}/`, order);
-    const [first, second, third, fourth] = server.ids;
-    expect([second, third]).toEqual([first, first]);
-    expect(fourth).not.toBe(first);
-  });
-
-  test.each(["reload", "abort"])("keeps the id, once: %s", async (how) => {
+  test.each(steps)("keeps the id, once: %s", async (name, step) => {
     const storage = new TabStorage();
-    const page = openPage({ storage });
-    server.script(silent, [402], [402]);
-    const leaving = new AbortController();
-    const { signal } = leaving;
-    const call = page.submitOnce(`${server.url}/`, { ...order, signal }).catch(() => {});
-    await until(() => server.received.length === 1, { what: "the order" });
-    if (how === "reload") page.close();
-    else leaving.abort();
-    if (how === "abort") await call;
-    const { submitOnce } = how === "reload" ? openPage({ storage }) : page;
-    for (let clicks = 0; clicks < 3; clicks++) await submitOnce(`${server.url}/`, order);
+    let page = openPage({ storage });
+    server.script(step, [402], [402]);
+    if (step === silent) {
+      const leaving = new AbortController();
+      const init = { ...order, signal: leaving.signal };
+      const call = page.submitOnce(`${server.url}/`, init).catch(() => {});
+      await until(() => server.received.length === 1, { what: "the order" });
+      if (name === "reload") {
+        page.close();
+        page = openPage({ storage });
+      } else {
+        leaving.abort();
+        await call;
+      }
+    }
+    for (let clicks = 0; clicks < 3; clicks++) await page.submitOnce(`${server.url}/`, order);
     const [first, second, third, fourth] = server.ids;
     expect([second, third]).toEqual([first, first]);
     expect(fourth).not.toBe(first);

@@ -1,7 +1,14 @@
 import { describe, expect, test } from "vitest";
 import type { Report } from "../../../src/cli/doctor.ts";
-import { right, rightFacts, rightServer } from "./cases.ts";
-import { examined, type Facts, type Info, type ServerFacts } from "./fakes.ts";
+import {
+  examined,
+  type Facts,
+  type Info,
+  right,
+  rightFacts,
+  rightServer,
+  type ServerFacts,
+} from "./fakes.ts";
 
 async function reportOn(facts: Partial<Facts>): Promise<Report> {
   const [line = ""] = await examined({ ...rightFacts, ...facts }, undefined, "--json");
@@ -132,6 +139,23 @@ describe("doctor", () => {
     const all = [...servers.flatMap((each) => each.findings), ...findings];
     const text = `no answer from ${address} within 2 s. Can this host reach it?`;
     expect(all).toContainEqual(expect.objectContaining({ text }));
+  });
+
+  test("prints a line for each finding, its remedy below it, and the sum", async () => {
+    const given = { ...right, maxmemory: "100000000", maxmemory_policy: "volatile-ttl" };
+    const info = { ...given, evicted_keys: "1204", aof_enabled: "0" };
+    const facts = { ...rightFacts, servers: [{ ...rightServer, info }] };
+    const lines = await examined({ ...facts, prefixes: undefined }, "checkout");
+    expect(lines[0]).toBe(
+      "redis-1:6379, Redis 7.0.15, standalone, master, 0 replicas, as user checkout",
+    );
+    expect(lines.slice(1).map((line) => line.slice(0, 8))).toEqual([
+      ...["  FAIL  ", "        ", "  warn  ", "        ", "  ok    ", "  ?     "],
+      ...["CONFIG S", "1 failur"],
+    ]);
+    expect(lines[1]).toContain("volatile-ttl");
+    expect(lines[1]).toContain("1204 keys");
+    expect(lines[6]).toContain("+scan");
   });
 
   test("names a remedy for whatever is wrong with a server", async () => {

@@ -94,6 +94,33 @@ export interface Facts {
   readonly prefixes: readonly PrefixFacts[] | undefined;
 }
 
+/** Of a server that has nothing wrong. */
+export const right: Info = {
+  redis_version: "7.0.15",
+  redis_mode: "standalone",
+  role: "master",
+  connected_slaves: "0",
+  maxmemory: "0",
+  maxmemory_policy: "noeviction",
+  evicted_keys: "0",
+  aof_enabled: "1",
+  aof_last_write_status: "ok",
+  rdb_last_bgsave_status: "ok",
+};
+
+export const rightServer: ServerFacts = {
+  address: "redis-1:6379",
+  info: right,
+  isClusterNode: false,
+};
+
+export const rightFacts: Facts = {
+  servers: [rightServer],
+  sentinels: [],
+  check: { tookMs: 0.8, failure: undefined },
+  prefixes: [{ keyPrefix: "lock:submit:", foreign: 0, endless: 0, setBack: 0, isComplete: true }],
+};
+
 const refused = new Error("NOPERM this user has no permissions");
 
 const infoText = (info: Info) =>

@@ -1,33 +1,255 @@
 import { describe, expect, test } from "vitest";
 import { Arguments, helpOf } from "../../../src/cli/context.ts";
 import { exitCode } from "../../../src/cli/failure.ts";
+import { free } from "../../../src/cli/free.ts";
+import { type Listed, listText } from "../../../src/cli/list.ts";
 import { commands } from "../../../src/cli/main.ts";
-import { Page, page, pages } from "../../docs/page.ts";
-import { inSources } from "../docs/sources.ts";
-import { cases } from "./cases.ts";
+import { type Found, show } from "../../../src/cli/show.ts";
+import { plain } from "../../../src/cli/terminal.ts";
+import { changeOf, watchLine } from "../../../src/cli/watch.ts";
+import type { FreedInspection, Inspection } from "../../../src/lock/store.ts";
+import { page } from "../../docs/page.ts";
+import { at, examined, linesOf, lockOf, rightFacts } from "./fakes.ts";
 
-const reference = page("docs/reference/cli.md");
-const texts = new Page("test/unit/cli/texts.md");
+const npx = "npx --no-install submit-lock";
 
-describe.each(Object.entries(cases))("the text of %s", (_command, all) => {
-  test.each(all)("is that of texts.md: $title", ({ title, command, lines }) => {
-    const [block] = texts.blocks.filter(({ heading }) => heading === title);
-    expect(`$ ${command}\n${lines.join("\n")}\n`).toBe(block?.code);
+const working: Found = {
+  state: "held",
+  id: "0f8fad5b",
+  holder: "api-7f9c5d4b8-x2z7q:17",
+  heldMs: 4_200,
+  renewedMs: 900,
+  expiresInMs: 9_100,
+  endsInMs: 55_800,
+};
+const silent: Found = {
+  state: "held",
+  id: "9c41be07",
+  holder: "api-7f9c5d4b8-m4k2p:17",
+  heldMs: 25_100,
+  renewedMs: 8_800,
+  expiresInMs: 1_200,
+  endsInMs: 34_900,
+};
+/** Of 0.1, or of another library that keeps a bare UUID. */
+const older: Found = {
+  state: "held",
+  id: "6fa459ea",
+  holder: "",
+  heldMs: undefined,
+  renewedMs: undefined,
+  expiresInMs: 6_720_000,
+  endsInMs: undefined,
+};
+const foreign: Found = { state: "foreign", id: "356a192b", expiresInMs: 6_720_000 };
+const endless: Found = { ...foreign, expiresInMs: Number.POSITIVE_INFINITY };
+const noText: Found = { ...endless, notText: true };
+const freed: FreedInspection = {
+  state: "freed",
+  id: "0f8fad5b",
+  by: "anna@ops-1",
+  reason: "ticket 4711",
+  expiresInMs: 8_800,
+};
+const cooldown: Found = { state: "cooldown", id: "0f8fad5b", expiresInMs: 1_400 };
+const last = { ...working, renewedMs: 3_000, expiresInMs: 7_000, endsInMs: 7_000 };
+const setBack = { expiresInMs: 3_604_000, clockSetBack: true } as const;
+
+describe("show tells of a lock", () => {
+  test.each<[what: string, found: Inspection, facts: string[], not?: string[]]>([
+    [
+      "whose process is alive",
+      working,
+      [
+        ...["13:05:02, 4.2 s ago", "api-7f9c5d4b8-x2z7q:17", "0.9 s ago (every 3.3 s)"],
+        ...["13:06:02 (in 55.8 s)", "0f8fad5b", "in 10.0 s at most", `${npx} free 42`],
+      ],
+      ["--now"],
+    ],
+    ["of a holder without a name", { ...working, holder: "" }, ["4.2 s ago"], ["where"]],
+    [
+      "near maxHoldMs: it was renewed for the last time",
+      { ...last, heldMs: 53_000 },
+      ["13:04:13, 53.0 s ago", "3.0 s ago, for the last time", "at the latest in 7.0 s"],
+      ["every"],
+    ],
+    ["that is never renewed", { ...last, heldMs: 3_000 }, ["renewed  never"], ["for the last"]],
+    [
+      "whose process has died",
+      silent,
+      ["missed 2 renewals", "13:04:41, 25.1 s ago", "by itself in 1.2 s"],
+      [`${npx} free`, "renewed  "],
+    ],
+    ["that is free", { state: "free" }, ["lock:submit:42 in database 0 of redis-1:6379"]],
+    ["that was freed", freed, ["anna@ops-1 (ticket 4711)", "in 8.8 s"], [`${npx} free`]],
+    ["in a cooldown", cooldown, ["at 13:05:07 (in 1.4 s)", "Do not free"], [`${npx} free`]],
+    ["of another lock", foreign, ["1 h 52 min", "not notified", `${npx} free 42`], ["maxHoldMs"]],
+    ["without an expiry", endless, ["no expiry", "maxHoldMs", `${npx} free 42`]],
+    ["that holds no text", noText, ["holds no text", "another prefix"], ["not notified"]],
+    ["of version 0.1", older, ["0.1 or another library", "1 h 52 min", `${npx} free --now 42`]],
+    [
+      "after Redis' clock was set back",
+      { ...working, ...setBack, heldMs: 0, renewedMs: 0 },
+      ["Redis' clock was set back", "for another 1 h", "to ttlMs", `${npx} free --now 42`],
+      ["since", "renewed  "],
+    ],
+    [
+      "in a cooldown that was stamped before the clock was set back",
+      { ...cooldown, ...setBack },
+      ["14:05:10 (in 1 h)", "cuts the time to 1 min"],
+    ],
+  ])("%s", async (_what, found, facts, not = []) => {
+    const text = (await linesOf(show, ["show", "42"], lockOf(found))).join("\n");
+    for (const fact of facts) expect(text).toContain(fact);
+    for (const each of not) expect(text).not.toContain(each);
   });
 });
 
-test("texts.md has no other text", () => {
-  const titles = Object.values(cases).flatMap((all) => all.map(({ title }) => title));
-  expect(texts.blocks.map(({ heading }) => heading)).toEqual(titles);
+// What it does is tried on a real Redis: test/redis/cli-free.test.ts.
+describe("free tells a person", () => {
+  const asked = (found: Found, ...options: string[]) =>
+    linesOf(free, ["free", "42", "--by", "anna@ops-1", ...options], lockOf(found, 8_800), []);
+
+  test.each([working, silent, older, foreign, noText, cooldown])(
+    "of the lock what show tells, before it asks: %o",
+    async (found) => {
+      const shown = await linesOf(show, ["show", "42"], lockOf(found));
+      const lines = await asked(found);
+      expect(lines).toEqual(shown.slice(0, lines.length));
+      expect(lines.length).toBeGreaterThanOrEqual(shown.length - 1);
+    },
+  );
+
+  test("how long the next order waits without --now", async () => {
+    expect((await asked(working, "--now")).join("\n")).toMatch(/--now .* in 10\.0 s at most/);
+  });
+
+  test("that the lock was freed already, and how much a clock that was set back adds", async () => {
+    expect((await asked(freed)).join()).toMatch(/^Already freed .* in 8\.8 s\./);
+    const late = await asked({ ...freed, ...setBack });
+    expect(late.join()).toMatch(/ in 1 h, or 5 min after the next click\./);
+  });
 });
 
-test("the reference shows one output of each command, as it is", () => {
-  const shown = reference.blocks.filter(({ language }) => language === "text");
-  expect(shown.map(({ heading }) => heading)).toEqual(Object.keys(commands));
-  for (const { heading, code } of shown) {
-    const outputs = cases[heading]?.map(({ command, lines }) => [`$ ${command}`, ...lines, ""]);
-    expect(outputs?.map((lines) => lines.join("\n"))).toContain(code);
-  }
+const large: Listed = {
+  keyPrefix: "lock:submit:",
+  locks: [
+    { user: "1009", found: foreign },
+    { user: "77", found: silent },
+    { user: "42", found: working },
+    { user: "anna@x.de", found: { ...working, heldMs: 300, renewedMs: 300, endsInMs: 59_700 } },
+    { user: "44", found: freed },
+    { user: "47", found: cooldown },
+  ],
+  looked: 910_000,
+  total: 104_000_000,
+  partial: "Use a longer --budget",
+  tookMs: 10_003,
+};
+
+function list(found: Partial<Listed>, ...options: string[]): string[] {
+  const args = new Arguments(["list", ...options]);
+  return listText({ ...large, ...found }, "database 0 of redis-1:6379", args, plain);
+}
+
+describe("list", () => {
+  test("has a column for each thing that is known of a lock", () => {
+    const seldom = [
+      { user: "1010", found: endless },
+      { user: "49", found: noText },
+      { user: "48", found: older },
+    ];
+    const lines = list({ locks: [...large.locks, ...seldom], partial: undefined });
+    expect(lines[0]).toContain("9 locks (2 working, 1 silent, 1 unknown, 1 freed, 1 cooldown, 3 ");
+    expect(lines[0]).toContain("held for 25.1 s");
+    const columns = lines.slice(2, -1).map((line) => line.split(/ {2,}/));
+    expect(columns.map((cells) => cells.slice(0, 5))).toEqual([
+      ["1009", "foreign", "?", "-", "1 h 52 min"],
+      ["77", "silent", "25.1 s", "8.8 s (2)", "1.2 s"],
+      ["42", "working", "4.2 s", "0.9 s", "≤ 55.8 s"],
+      ["anna@x.de", "working", "0.3 s", "0.3 s", "≤ 59.7 s"],
+      ["44", "freed", "-", "-", "8.8 s"],
+      ["47", "cooldown", "-", "-", "1.4 s"],
+      ["1010", "foreign", "?", "-", "never"],
+      ["49", "foreign", "?", "-", "never"],
+      ["48", "unknown", "?", "?", "1 h 52 min"],
+    ]);
+    const holders = columns.map((cells) => cells[5]);
+    expect(holders.slice(1, 3)).toEqual(["api-7f9c5d4b8-m4k2p:17", "api-7f9c5d4b8-x2z7q:17"]);
+    expect(holders[0]).toContain(`${npx} show 1009`);
+    expect(holders[4]).toContain("anna@ops-1 (ticket 4711)");
+    expect(holders[7]).toContain("no text");
+  });
+
+  test("of no lock says where to look", () => {
+    const lines = list({ locks: [], looked: 3, partial: undefined });
+    expect(lines.join("\n")).toMatch(new RegExp(`0 locks\n.*${npx} show <user>\n.*3 keys`));
+  });
+});
+
+/** The looks of `watch` that saw a change or stand before one, each so many ms after the first. */
+function watched(looks: readonly (readonly [afterMs: number, found: Inspection])[]): string[] {
+  return looks.flatMap(([afterMs, found], look) => {
+    const before = looks[look - 1]?.[1];
+    const change = changeOf(before, found);
+    const now = new Date(at.getTime() + afterMs);
+    return change === undefined ? [] : [watchLine(now, change, found, before)];
+  });
+}
+
+test("watch has a line for each change, with the time of the clock", () => {
+  const taken: Found = { ...working, heldMs: 100, renewedMs: 100 };
+  const lines = watched([
+    [0, { state: "free" }],
+    [1_000, taken],
+    [4_200, { ...taken, heldMs: 3_300, renewedMs: 3_300 }],
+    [4_400, { ...taken, heldMs: 3_500, renewedMs: 150 }],
+    [4_600, { ...taken, heldMs: 3_700, renewedMs: 350 }],
+    [4_800, { ...cooldown, expiresInMs: 1_900 }],
+    [6_800, { state: "free" }],
+    [9_000, { ...silent, id: "77ab01c2", heldMs: 50, renewedMs: 50 }],
+    [10_200, { ...freed, id: "77ab01c2" }],
+    [19_000, { state: "free" }],
+  ]);
+  expect(lines.map((line) => line.split(/ +/).slice(0, 2).join(" "))).toEqual([
+    "13:05:06.200 free",
+    "13:05:07.200 taken",
+    "13:05:10.600 renewed",
+    "13:05:11.000 cooldown",
+    "13:05:13.000 free",
+    "13:05:15.200 taken",
+    "13:05:16.400 freed",
+    "13:05:25.200 free",
+  ]);
+  expect(lines[1]).toContain("api-7f9c5d4b8-x2z7q:17 0f8fad5b");
+  expect(lines[3]).toContain("1.9 s");
+  expect(lines[6]).toContain("anna@ops-1 (ticket 4711), ends in 8.8 s");
+});
+
+const reference = page("docs/reference/cli.md");
+
+describe("the reference shows of", () => {
+  const given = ["--id", "0f8fad5b", "--reason", "ticket 4711", "--by", "anna@ops-1"];
+  const shown: Record<string, () => string[] | Promise<string[]>> = {
+    show: () => linesOf(show, ["show", "77"], lockOf(silent)),
+    free: () => linesOf(free, ["free", "42", ...given], lockOf(working, 8_800)),
+    list: () => list({}, "--no-ids", "--limit", "2"),
+    watch: () =>
+      watched([
+        [0, endless],
+        [200, endless],
+        [400, { state: "free" }],
+        [1_400, foreign],
+      ]),
+    doctor: () => examined(rightFacts),
+  };
+
+  test.each(Object.keys(commands))("%s an output as it is", async (name) => {
+    const lines = (await shown[name]?.()) ?? [];
+    const [command, ...output] = reference.blockUnder(name, "text").trimEnd().split("\n");
+    expect(command).toMatch(new RegExp(`^\\$ ${npx} ${name}`));
+    expect(lines).toEqual(output);
+  });
 });
 
 /** The options of a help text, as they are typed. */
@@ -42,12 +264,8 @@ describe.each(Object.keys(commands))("the options of %s", (name) => {
     for (const option of typed.filter((each) => each !== "--help")) {
       const [flag = "", value] = option.split(" ");
       const user = helpOf(name)[0]?.includes("<user>") ? ["42"] : [];
-      const args = new Arguments([
-        name,
-        ...user,
-        flag,
-        ...(value === undefined ? [] : ["a value"]),
-      ]);
+      const more = value === undefined ? [] : ["a value"];
+      const args = new Arguments([name, ...user, flag, ...more]);
       expect(args.has(flag.slice(2))).toBe(true);
       expect(args.text(flag.slice(2))).toBe(value && "a value");
       expect(() => new Arguments([name, ...user, `${flag}x`])).toThrow("Unknown option");
@@ -60,14 +278,6 @@ describe.each(Object.keys(commands))("the options of %s", (name) => {
     );
     expect(rows.sort()).toEqual(typed);
   });
-});
-
-test("no text runs a package that npx would have to fetch first", () => {
-  const texts = [page("CHANGELOG.md"), ...pages].map(({ text }) => text);
-  const all = [...texts, ...inSources(/.*npx .*/g)].join("\n");
-  const runs = all.split("\n").filter((line) => /\bnpx\b.*submit-lock/.test(line));
-  expect(runs.length).toBeGreaterThan(5);
-  for (const line of runs) expect(line).toContain("npx --no-install submit-lock");
 });
 
 test("the help fits into 100 columns", () => {

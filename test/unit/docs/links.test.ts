@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join, posix } from "node:path";
 import { describe, expect, test } from "vitest";
 import {
@@ -11,8 +11,8 @@ import {
 import { moved } from "../../../docs/.vitepress/redirects.ts";
 import { documents, Page, ROOT } from "../../docs/page.ts";
 import { laboratories } from "../../lab/run.ts";
+import { inSources } from "./sources.ts";
 
-const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
 /** Written by the bench and the laboratories, and linked by the documents. */
 const results = shipped()
   .filter((file) => file.endsWith("/results.md"))
@@ -29,97 +29,94 @@ const elsewhere = [
 ];
 
 describe.each(all)("$file", (page) => {
-  const links = page.links.map(({ target }) => target);
-
   test("has a target for every link and picture", () => {
+    const links = page.links.map(({ target }) => target);
     for (const link of links.filter((each) => !each.startsWith("https://"))) {
       const [path = "", anchor] = link.split("#");
       const file = path === "" ? page.file : posix.join(dirname(page.file), path);
       expect(existsSync(join(ROOT, file)), link).toBe(true);
       if (anchor !== undefined) expect(anchors.get(file), link).toContain(anchor);
     }
-  });
-
-  test("has each heading once, so that its link is the one", () => {
-    if (page.file === "CHANGELOG.md") return;
-    expect(new Set(page.anchors).size).toBe(page.anchors.length);
-  });
-
-  test("lists its own headings as they are, where it lists them", () => {
-    const listed = [...page.prose.matchAll(/^- \[[^\]]*\]\(#([^)]+)\)$/gm)].map(([, to]) => to);
-    if (listed.length === 0) return;
-    const sections = [...page.prose.matchAll(/^## (.*)$/gm)].map(([heading]) => heading);
-    expect(listed).toHaveLength(sections.length);
+    // Each heading once, so that its link is the one.
+    const isHistory = page.file === "CHANGELOG.md";
+    if (!isHistory) expect(new Set(page.anchors).size).toBe(page.anchors.length);
   });
 
   test("invents no address", () => {
-    const addresses = [...page.prose.matchAll(/https?:\/\/[^\s)`"]+/g)].map(([address]) => address);
-    for (const address of addresses) {
-      expect(
-        elsewhere.some((known) => address.startsWith(known)),
-        address,
-      ).toBe(true);
+    for (const [address] of page.prose.matchAll(/https?:\/\/[^\s)`"]+/g)) {
+      const isKnown = elsewhere.some((known) => address.startsWith(known));
+      expect(isKnown, address).toBe(true);
     }
   });
+});
 
-  test("names only commands that there are", () => {
-    if (page.file === "CHANGELOG.md") return;
-    const named = [...page.text.matchAll(/\bnpm run ([a-z][\w:-]*)/g)].map(([, name]) => name);
-    for (const name of named) expect(Object.keys(scripts)).toContain(name);
-    const labs = [...page.text.matchAll(/\bnpm run lab -- ([a-z-]+)/g)].map(([, name]) => name);
-    for (const name of labs) expect(Object.keys(laboratories)).toContain(name);
-    const own = [
-      "ci",
-      "run",
-      "test",
-      "install",
-      "pack",
-      "registry",
-      "version",
-      "publish",
-      "audit",
-      "i",
-    ];
-    const others = [...page.prose.matchAll(/`npm ([a-z-]+)/g)].map(([, name]) => name);
-    for (const name of others) expect(own).toContain(name);
+const workflows = readdirSync(join(ROOT, ".github/workflows")).map((file) => ({
+  file,
+  text: readFileSync(join(ROOT, ".github/workflows", file), "utf8"),
+}));
+
+test("documents and workflows name only commands that there are", () => {
+  const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+  for (const { file, text } of [...all, ...workflows]) {
+    if (file === "CHANGELOG.md") continue;
+    for (const [, name] of text.matchAll(/\bnpm run ([a-z][\w:-]*)/g)) {
+      expect(Object.keys(scripts), file).toContain(name);
+    }
+    for (const [, name] of text.matchAll(/\bnpm run lab -- ([a-z-]+)/g)) {
+      expect(Object.keys(laboratories), file).toContain(name);
+    }
+  }
+});
+
+test("no text runs a package that npx would have to fetch first", () => {
+  const lines = [...all.map(({ text }) => text), ...inSources(/.*npx .*/g)].join("\n").split("\n");
+  const runs = lines.filter((line) => /\bnpx\b.*submit-lock/.test(line));
+  expect(runs.length).toBeGreaterThan(5);
+  for (const line of runs) expect(line).toContain("npx --no-install submit-lock");
+});
+
+describe("the site", () => {
+  const filesOf = (entries: readonly Entry[]): string[] =>
+    entries.flatMap(({ file, items = [] }) => [...(file ? [file] : []), ...filesOf(items)]);
+
+  test("has every document once in its sidebar, and each page at a path of its own", () => {
+    // It throws if the index of the manual leaves a page out.
+    const files = filesOf(manualSidebar());
+    const others = documents.map(({ file }) => file).filter((file) => file !== "docs/README.md");
+    expect(files).toEqual(expect.arrayContaining(others));
+    expect(new Set(files).size).toBe(files.length);
+    for (const file of files) expect(existsSync(join(ROOT, file)), file).toBe(true);
+    const paths = pages().map(routeOf);
+    expect(new Set(paths).size).toBe(paths.length);
+  });
+
+  test("leads from a page that has moved to a page and a heading that are there", () => {
+    for (const [from, to] of Object.entries(moved)) {
+      const [file = "", anchor] = to.split("#");
+      expect(existsSync(join(ROOT, "docs", from)), from).toBe(false);
+      const found = documents.find((page) => page.file === `docs/${file}`);
+      expect(found, to).toBeDefined();
+      if (anchor !== undefined) expect(found?.anchors, from).toContain(anchor);
+    }
   });
 });
 
-function filesOf(entries: readonly Entry[]): string[] {
-  return entries.flatMap(({ file, items = [] }) => [...(file ? [file] : []), ...filesOf(items)]);
-}
+describe.each(workflows)("the workflow $file", ({ file, text }) => {
+  test("pins every action by a commit, and says which version that is", () => {
+    const uses = [...text.matchAll(/uses: (.*)$/gm)].map(([, action]) => action as string);
+    expect(uses.length).toBeGreaterThan(0);
+    const pinned = /^[\w-]+\/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$/;
+    for (const action of uses) expect(action).toMatch(pinned);
+  });
 
-const others = documents.map(({ file }) => file).filter((file) => file !== "docs/README.md");
-
-test("the sidebar of the site has every document once", () => {
-  // It throws if the index of the manual leaves a page out.
-  const files = filesOf(manualSidebar());
-  for (const file of others) expect(files).toContain(file);
-  expect(new Set(files).size).toBe(files.length);
-  for (const file of files) expect(existsSync(join(ROOT, file)), file).toBe(true);
-});
-
-test("the headings of the manual's index are the groups of the sidebar", () => {
-  const index = readFileSync(join(ROOT, "docs/README.md"), "utf8");
-  const headings = [...index.matchAll(/^## (.*)$/gm)].map(([, heading]) => heading);
-  const groups = manualSidebar()
-    .slice(1, -1)
-    .map(({ text }) => text);
-  expect(groups.length).toBeGreaterThan(2);
-  expect(headings.filter((heading) => groups.includes(heading as string))).toEqual(groups);
-});
-
-test("no two pages of the site have the same path", () => {
-  const paths = pages().map(routeOf);
-  expect(new Set(paths).size).toBe(paths.length);
-});
-
-test("a page that has moved leads to a page and a heading that are there", () => {
-  for (const [from, to] of Object.entries(moved)) {
-    const [file = "", anchor] = to.split("#");
-    expect(existsSync(join(ROOT, "docs", from)), from).toBe(false);
-    const found = documents.find((page) => page.file === `docs/${file}`);
-    expect(found, to).toBeDefined();
-    if (anchor !== undefined) expect(found?.anchors, from).toContain(anchor);
-  }
+  test("has no more rights than it says, and none where the site is built", () => {
+    expect(text).toMatch(/^permissions:\n {2}contents: read\n/m);
+    const others = file === "site.yml" ? /(id-token|pages): write$/ : /id-token: write$/;
+    for (const [right] of text.matchAll(/[\w-]+: write\b/g)) expect(right).toMatch(others);
+    if (file !== "site.yml") return;
+    const [build = "", publish = ""] = text.split(/^ {2}publish:$/m);
+    expect(build).not.toContain(": write");
+    expect(publish).toContain("if: github.ref == 'refs/heads/main'");
+    expect(publish).not.toMatch(/\brun:|actions\/checkout/);
+  });
 });

@@ -13,11 +13,6 @@ export function inSources(pattern: RegExp): string[] {
   return [...new Set([...sources.matchAll(pattern)].map(([match]) => match))].sort();
 }
 
-/** The codes of the problem documents. */
-export const codesOfAnswers: readonly string[] = inSources(
-  /(?<=")(submit|idempotency)_[a-z_]+(?=")/g,
-);
-
 /** The members of an interface, without its comments. */
 export function membersOf(name: string): string[] {
   const body = new RegExp(`interface ${name}\\b[^{]*{(.*?)^}`, "ms").exec(sources)?.[1];

@@ -8,6 +8,11 @@ const second = await lock.acquire("42");
 const released = await first.lease.release();
 await lock.close();
 
+const adapters = [];
+for (const name of ["express", "koa", "fastify", "fetch"]) {
+  const { submitGuard } = await import(`submit-lock/${name}`);
+  adapters.push(typeof submitGuard({ lock, userId: () => "42" }));
+}
 const required = createRequire(import.meta.url)("submit-lock");
 const withoutApi = await import("submit-lock/opentelemetry").then(
   () => "loaded",
@@ -16,6 +21,7 @@ const withoutApi = await import("submit-lock/opentelemetry").then(
 console.log(
   JSON.stringify({
     outcomes: [first.outcome, second.outcome, released],
+    adapters,
     withoutApi,
     oneCopy: required.SubmitLock === imported.SubmitLock,
   }),
