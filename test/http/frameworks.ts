@@ -84,7 +84,7 @@ const onlyWhole = (...more: Framework[]): Framework[] => (isWhole ? more : []);
 export const newer: readonly Framework[] = [fastify(1), ...onlyWhole(fastify(2)), fetchOnHono];
 
 /** Express and Koa in every way to mount the guard. Express does not run on HTTP/2. */
-export const frameworks: readonly Framework[] = [
+const frameworks: readonly Framework[] = [
   express(4, express4, "protect"),
   ...onlyWhole(express(4, express4, "guard")),
   express(5, express5, "protect"),
