@@ -61,9 +61,7 @@ describe("plain requests", () => {
       Response.json({ mine: problem.code }, { status: 401 });
     const mine = open({ onAnonymous }).guard.protect(() => new Response("never"));
     const anonymous = { headers: { "x-user": "" } };
-    expect(await (await mine(order(anonymous))).json()).toEqual({
-      mine: "submit_anonymous",
-    });
+    expect(await (await mine(order(anonymous))).json()).toEqual({ mine: "submit_anonymous" });
     const none = open({ onAnonymous: (() => undefined) as never });
     const post = none.guard.protect(() => new Response("never"));
     await expect(post(order(anonymous))).rejects.toThrow(InvalidOptionError);
@@ -100,6 +98,11 @@ describe("the body that is compared", () => {
       expect((await guard.protect(placed)(sent())).status).toBe(200);
     },
   );
+
+  test("JSON that is nested too deeply is the client's fault", async () => {
+    const body = `${"[".repeat(100)}${"]".repeat(100)}`;
+    expect((await open().guard.protect(placed)(order({ body }))).status).toBe(422);
+  });
 });
 
 describe("streams", () => {
@@ -190,6 +193,38 @@ describe("streams", () => {
     expect(await codeOf(await post(order()))).toBe("idempotency_answer_unavailable");
   });
 
+  test("one that answers HEAD is cancelled: its body is never read", async () => {
+    const { guard, isFree, whenFree } = open();
+    const { over, stream } = twoParts();
+    const post = guard.protect(() => new Response(stream, { headers: { "x-order": "7" } }));
+    const { body, headers } = await post(order({ method: "HEAD", body: null }));
+    expect([body, headers.get("x-order"), await isFree()]).toEqual([null, "7", false]);
+    over.open();
+    await whenFree();
+  });
+
+  test.each<[what: string, make: () => Response, runs: number]>([
+    // Such as Hono's own, whose body is that of another one.
+    ["a proxy is sent as it is, and not run again", () => new Proxy(new Response("a"), {}), 1],
+    ["what is no Response frees its user", () => 7 as never, 2],
+    [
+      "one that fails at once is no answer",
+      () => new Response(new ReadableStream({ pull: () => Promise.reject(new Error("theirs")) })),
+      2,
+    ],
+  ])("%s", async (_what, make, expected) => {
+    const { guard, whenFree } = open();
+    let runs = 0;
+    const post = guard.protect(() => {
+      runs++;
+      return make();
+    });
+    await post(order());
+    await whenFree();
+    await post(order());
+    expect(runs).toBe(expected);
+  });
+
   test("one that nobody reads or cancels holds the lock", async () => {
     const { guard, isFree } = open();
     const post = guard.protect(() => new Response(twoParts().stream));
@@ -202,9 +237,7 @@ describe("streams", () => {
 describe("waitUntil", () => {
   test("is given the release or the record, with the arguments of the handler", async () => {
     const given: unknown[][] = [];
-    const { guard, isFree } = open({
-      waitUntil: (...args) => void given.push(args),
-    });
+    const { guard, isFree } = open({ waitUntil: (...args) => void given.push(args) });
     const post = guard.protect((_request, _context: object) => new Response("placed"));
     const request = order();
     const context = {};
@@ -216,9 +249,7 @@ describe("waitUntil", () => {
 
   test("is given the end of a stream before the response is sent", async () => {
     const given: Promise<unknown>[] = [];
-    const { guard, isFree } = open({
-      waitUntil: (promise) => void given.push(promise),
-    });
+    const { guard, isFree } = open({ waitUntil: (promise) => void given.push(promise) });
     const over = gate();
     const stream = new ReadableStream({
       async pull(controller) {
@@ -233,6 +264,12 @@ describe("waitUntil", () => {
     await response.text();
     await given[0];
     expect(await isFree()).toBe(true);
+  });
+
+  test("that fails costs neither the answer nor the release", async () => {
+    const { guard, whenFree } = open({ waitUntil: () => Promise.reject(new Error("no context")) });
+    expect((await guard.protect(() => new Response("placed"))(order())).status).toBe(200);
+    await whenFree();
   });
 
   test("must be a function, and so must a handler", () => {

@@ -94,7 +94,7 @@ export const newer: readonly Framework[] = [
 ];
 
 /** Express and Koa in every way to mount the guard. Express does not run on HTTP/2. */
-export const frameworks: readonly Framework[] = [
+const frameworks: readonly Framework[] = [
   express(4, express4, "protect"),
   ...onlyWhole(express(4, express4, "guard")),
   express(5, express5, "protect"),

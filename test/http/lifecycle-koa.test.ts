@@ -12,22 +12,6 @@ import { clicksAgain, endless, leavesAndRetries, openShop, shortTimes } from "./
 import type { Layer, Turn } from "./turn.ts";
 
 describe.each(koas)("$name", (framework: Framework) => {
-  test("a body that is still writing the order keeps the lock when its client has left", async () => {
-    await leavesAndRetries({
-      framework,
-      handler: (turn, work, { started, goOn }) => {
-        const parts = async function* () {
-          yield "the first part";
-          started();
-          await goOn;
-          await work.over();
-          yield "the second part";
-        };
-        turn.stream(Readable.from(parts()));
-      },
-    });
-  });
-
   test("a generator that cleans up after its client has left keeps the lock until it has", async () => {
     await leavesAndRetries({
       framework,

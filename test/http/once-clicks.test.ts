@@ -57,9 +57,7 @@ describe.each(all)("$name", (framework: Framework) => {
 
 describe.each(onAll)("$name", (framework: Framework) => {
   test("a retry while the first is at work is told so, and what it finds stays as it is", async () => {
-    const { goOn, once } = await openWaiting({
-      framework,
-    });
+    const { goOn, once } = await openWaiting({ framework });
     const body = { cart: 7 };
     const first = await once.start({ key: orderKey, body });
     const before = await once.everything();

@@ -44,14 +44,6 @@ describe("once cost", () => {
       expect(once.runs).toBe(1);
     });
 
-    test("a submit that is contended costs one command", async () => {
-      const { once, commands } = await warm({ framework });
-      await once.shop.lock.acquire(once.shop.user);
-      const before = commands().length;
-      expect((await once.submit()).status).toBe(409);
-      expect(commands()).toHaveLength(before + 1);
-    });
-
     test.each([
       ["record", {}],
       ["release", { idempotency: undefined } as object],

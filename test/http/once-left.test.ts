@@ -141,9 +141,7 @@ describe.each(onHttp1.filter(({ seesWork }) => seesWork))("$name", (framework: F
   });
 
   test("an order on a connection that then sends what is no HTTP is repeated", async () => {
-    const { goOn, once } = await openWaiting({
-      framework,
-    });
+    const { goOn, once } = await openWaiting({ framework });
     const connection = await openRaw(once.shop.port);
     connection.send(submitBytes(once.shop.user, { "Idempotency-Key": orderKey }));
     await until(() => once.runs === 1, { what: "the order to start" });

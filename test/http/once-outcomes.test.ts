@@ -71,6 +71,14 @@ describe.each(onAll)("$name", (framework: Framework) => {
     ]);
   });
 
+  test("a store function that throws keeps nothing, and the answer is sent", async () => {
+    const store = () => {
+      throw new Error("theirs");
+    };
+    const { first, runs } = await retried(tells(201), { guard: { idempotency: { store } } });
+    expect([first.status, runs]).toEqual([201, 2]);
+  });
+
   test.each<[string, (turn: Turn) => unknown]>([
     ["fails, and the error handler answers 200", () => Promise.reject(errorWith(200))],
     [

@@ -39,7 +39,8 @@ describe.each(newest)("$name", (framework: Framework) => {
     const [first, second] = await once.twice();
     expect(first.body).toBe('{"run":1}');
     expect([second.status, second.body]).toEqual([200, '{"order":"as it is now"}']);
-    const headers = { "content-type": expect.stringMatching(/^application\/json/) };
+    const type = { "content-type": expect.stringMatching(/^application\/json/) };
+    const headers = expect.objectContaining(type);
     const answer = expect.objectContaining({ status: 201, headers, body: undefined });
     expect(infos).toEqual([{ reason: "replay", answer, ageMs: expect.any(Number) }]);
     expect(once.runs).toBe(1);
@@ -284,12 +285,13 @@ describe.each(newest)("$name", (framework: Framework) => {
     const guard = { cooldownMs: 30_000 };
 
     test("an order is followed by none until it is over", async () => {
-      const once = await openOnce({ framework, guard: { cooldownMs: 300 } });
+      const once = await openOnce({ framework, guard: { cooldownMs: 2_000 } });
       expect((await once.submit()).status).toBe(201);
       const second = await once.submit();
-      expect([second.status, second.headers["retry-after"]]).toEqual([409, "1"]);
-      await sleep(350);
-      expect((await once.submit()).body).toBe('{"run":2}');
+      expect([second.status, Number(second.headers["retry-after"]) <= 2]).toEqual([409, true]);
+      const isOver = async () => (await once.submit()).status === 201;
+      await until(isOver, { what: "the end of the cooldown" });
+      expect(once.runs).toBe(2);
     });
 
     test.each([
