@@ -107,27 +107,16 @@ describe("fencing", () => {
       return [older, await leaseOf(lock, user)];
     }
 
-    test("lets the same lease write twice, and the later one after it", async () => {
+    test.each<[where: string, write: (cart: string, lease: Lease) => Promise<number>]>([
+      ["the cart's", (cart, { fencingToken }) => rowsOf(fencingSql.claim, cart, fencingToken)],
+      [
+        "a service that knows no cart",
+        (cart, { fencingToken }) => rowsOf(fencingSql.reserve, cart, "shoe", fencingToken),
+      ],
+    ])("keeps the earlier lease out once the later one was there: %s", async (_where, write) => {
       const [cart, [older, newer]] = [await freshCart(), await twoLeases()];
-      for (const { fencingToken } of [older, older, newer, newer]) {
-        expect(await rowsOf(fencingSql.claim, cart, fencingToken)).toBe(1);
-      }
-    });
-
-    test("keeps the earlier lease out once the later one was there", async () => {
-      const [cart, [older, newer]] = [await freshCart(), await twoLeases()];
-      expect(await rowsOf(fencingSql.claim, cart, newer.fencingToken)).toBe(1);
-      expect(await rowsOf(fencingSql.claim, cart, older.fencingToken)).toBe(0);
-    });
-
-    test("does so in a service that knows no cart", async () => {
-      const [cart, [older, newer]] = [await freshCart(), await twoLeases()];
-      const reserve = (lease: Lease) =>
-        rowsOf(fencingSql.reserve, cart, "shoe", lease.fencingToken);
-      expect(await reserve(older)).toBe(1);
-      expect(await reserve(newer)).toBe(1);
-      expect(await reserve(newer)).toBe(1);
-      expect(await reserve(older)).toBe(0);
+      for (const lease of [older, older, newer, newer]) expect(await write(cart, lease)).toBe(1);
+      expect(await write(cart, older)).toBe(0);
     });
 
     test("is a number that JSON and a bigint of SQL give back unchanged", async () => {

@@ -170,7 +170,7 @@ describe("TypeScript", () => {
       const older = await consumers.install("older-typescript", manifest);
       await older.node([join("node_modules", compiler, "bin", "tsc")]);
       const printed = await older.node(["shop.js"], redisEnv());
-      expect(JSON.parse(printed)).toEqual(oneOrderEach);
+      expect(JSON.parse(printed)).toEqual({ onExpress: [201, 409] });
     },
   );
 });

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { resolveIdempotencyOptions } from "../../src/http/options.ts";
-import { problemOf, type RefusalReason } from "../../src/http/refusals.ts";
+import { problemOf } from "../../src/http/refusals.ts";
 import { resolveStoredHeaders } from "../../src/http/stored-answer.ts";
 import { parseIdempotencyKey } from "../../src/http/submission.ts";
 
@@ -145,19 +145,9 @@ test("the defaults are those of the documentation", () => {
     acquireTimeoutMs: 1_000,
   };
   expect(resolve({})).toEqual(resolved);
-  const absent = Object.fromEntries(
-    [
-      "key",
-      "submissionId",
-      "fingerprint",
-      "retainMs",
-      "store",
-      "replayHeaders",
-      "maxBodyBytes",
-      "waitMs",
-      "docs",
-    ].map((name) => [name, undefined]),
-  );
+  const names = Object.keys({ ...resolved, replayHeaders: undefined });
+  const options = names.filter((name) => !/^(storedHeaders|acquireTimeoutMs)$/.test(name));
+  const absent = Object.fromEntries(options.map((name) => [name, undefined]));
   expect(resolve(absent)).toEqual(resolved);
 });
 
@@ -196,78 +186,20 @@ test("an answer is kept for twice the budget of the lock's acquire at least", ()
   expect(() => resolve({ retainMs: 299_999 }, 150_000)).toThrow(/from 300000 to/);
 });
 
-const docs = "https://shop.example/docs#once";
-const contended = {
-  reason: "contended" as const,
-  expiresInMs: 60_000,
-  sameSubmission: true,
-  answerUnavailable: false,
-  isCooldown: false,
-};
-const refusals = {
-  keyRequired: { reason: "key-missing" },
-  keyInvalid: { reason: "key-invalid", why: "Send one key." },
-  idInvalid: { reason: "id-invalid", why: "The id is a list." },
-  inFlight: contended,
-  ended: { ...contended, hasEnded: true },
-  answerUnavailable: { ...contended, answerUnavailable: true },
-  conflict: { reason: "mismatch", inFlight: false },
-} as const satisfies Record<string, RefusalReason>;
+// The documents themselves: test/http/once-refusals.test.ts.
+describe("the problem of a refusal", () => {
+  const refusal = {
+    ...{ reason: "contended" as const, expiresInMs: 60_000, sameSubmission: false },
+    ...{ answerUnavailable: false, isCooldown: true },
+  };
+  const audience = { docs: "https://shop.example/docs#once", isDerived: false, prefersPage: false };
 
-const problemFor = (name: keyof typeof refusals, docs?: string, isDerived = false) =>
-  problemOf(refusals[name], { docs, isDerived, prefersPage: false });
+  test("of a cooldown tells that the order before has ended", () => {
+    expect(problemOf(refusal, audience).body).toContain("ended a moment ago");
+  });
 
-const bare = { "Content-Type": "application/problem+json", "Cache-Control": "no-store" };
-
-/** The titles of the first three are those of the draft, section 2.7. */
-test.each<[keyof typeof refusals, number, string, string, Record<string, string>]>([
-  ["keyRequired", 400, "Idempotency-Key is missing", "idempotency_key_required", {}],
-  ["conflict", 422, "Idempotency-Key is already used", "idempotency_conflict", {}],
-  [
-    "inFlight",
-    409,
-    "A request is outstanding for this Idempotency-Key",
-    "idempotency_in_flight",
-    { "Retry-After": "1" },
-  ],
-  ["keyInvalid", 400, "Idempotency-Key is invalid", "idempotency_key_invalid", {}],
-  ["idInvalid", 400, "The id of the submission is invalid", "idempotency_id_invalid", {}],
-  ["answerUnavailable", 409, "The answer is not available", "idempotency_answer_unavailable", {}],
-])("%s is a problem document with or without docs", (name, status, title, code, headers) => {
-  const without = problemFor(name);
-  expect(without).toMatchObject({ status, headers: { ...bare, ...headers } });
-  expect(Object.keys(without.headers)).toHaveLength(2 + Object.keys(headers).length);
-  const detail = expect.stringMatching(/^[A-Z].+\.$/);
-  expect(JSON.parse(without.body)).toEqual({ type: "about:blank", title, status, detail, code });
-
-  const documented = problemFor(name, docs);
-  const Link = `<${docs}>; rel="describedby"`;
-  expect(documented).toMatchObject({ status, headers: { ...bare, ...headers, Link } });
-  expect(JSON.parse(documented.body)).toEqual({ ...JSON.parse(without.body), type: docs });
-});
-
-test("problems of a submissionId do not mention an Idempotency-Key", () => {
-  for (const name of Object.keys(refusals) as (keyof typeof refusals)[]) {
-    const { code, title, detail } = JSON.parse(problemFor(name, docs, true).body);
-    const isOfKey = code === "idempotency_key_invalid";
-    expect([code, `${title} ${detail}`.includes("Idempotency-Key")]).toEqual([code, isOfKey]);
-  }
-});
-
-test("no application can change the headers of a problem", () => {
-  const { headers } = problemFor("inFlight", docs);
-  expect(() => Object.assign(headers, { "Retry-After": "60" })).toThrow(TypeError);
-});
-
-test("the problems of the lock do not mention the docs of submissions", () => {
-  const audience = { docs, isDerived: false, prefersPage: false };
-  const { body, headers } = problemOf({ reason: "anonymous" }, audience);
-  expect(JSON.parse(body).type).toBe("about:blank");
-  expect(headers).not.toHaveProperty("Link");
-});
-
-test("the problem of a cooldown tells that the order before has ended", () => {
-  const cooldown = { ...contended, sameSubmission: false, isCooldown: true };
-  const { body } = problemOf(cooldown, { docs, isDerived: false, prefersPage: false });
-  expect(JSON.parse(body).detail).toContain("ended a moment ago");
+  test("has headers that no application can change", () => {
+    const { headers } = problemOf(refusal, audience);
+    expect(() => Object.assign(headers, { "Retry-After": "60" })).toThrow(TypeError);
+  });
 });

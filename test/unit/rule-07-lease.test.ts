@@ -48,23 +48,22 @@ describe("rule 7: a lease is valid for what it was promised, in virtual time", (
     expect(fixture.look(() => lease.remainingMs())).toBeCloseTo(0.99 * 3_000 - 2 - age, 3);
   });
 
-  test("when one connection is silent, it is extended on the other, and goes on", async () => {
+  test.each<[what: string, happens: (fixture: VirtualFixture) => void, on: string]>([
+    ["is silent", (fixture) => fixture.befalls("extend", { requestMs: never }), "second"],
+    [
+      "was away for a while",
+      (fixture) => {
+        fixture.cutOff(1_500);
+        fixture.reset();
+      },
+      "first",
+    ],
+  ])("it goes on when its connection %s", async (_what, happens, on) => {
     const fixture = new VirtualFixture(times);
     const lease = await held(fixture);
-    fixture.befalls("extend", { requestMs: never });
+    happens(fixture);
     await fixture.pass(20_000);
-    expect(new Set(fixture.writesOf("extend").map(({ on }) => on))).toContain("second");
-    expect(lease.signal.aborted).toBe(false);
-    expect(fixture.server.look(lease.key)?.value).toMatch(new RegExp(`^${lease.ownerId}:`));
-    expect(await fixture.run(() => lease.release())).toBe("released");
-  });
-
-  test("it goes on across a connection that was away for a while", async () => {
-    const fixture = new VirtualFixture(times);
-    const lease = await held(fixture);
-    fixture.cutOff(1_500);
-    fixture.reset();
-    await fixture.pass(20_000);
+    expect(new Set(fixture.writesOf("extend").map((write) => write.on))).toContain(on);
     expect(lease.signal.aborted).toBe(false);
     expect(fixture.server.look(lease.key)?.value).toMatch(new RegExp(`^${lease.ownerId}:`));
     expect(await fixture.run(() => lease.release())).toBe("released");

@@ -3,7 +3,7 @@ import { describe, expect, test, vi } from "vitest";
 import { Timer, TimerWheel } from "../../src/timer-wheel.ts";
 import { VirtualFixture } from "../lab/simulation/virtual-fixture.ts";
 import { runChild, sourceUrl } from "../support/child.ts";
-import { acquired, causeOf, leaseOf } from "../support/locks.ts";
+import { causeOf, leaseOf } from "../support/locks.ts";
 import { until } from "../support/until.ts";
 
 class Guest extends Timer {
@@ -119,57 +119,49 @@ test("it tells whose timers are set", async () => {
   expect(timers.armed()).toEqual([]);
 });
 
-test("one that throws when it is woken takes nobody's alarm away", async () => {
-  const code = `
+describe("in a process of its own", () => {
+  const head = `
     const { TimerWheel, Timer } = await import(${JSON.stringify(sourceUrl("timer-wheel.ts"))});
     process.on("uncaughtException", ({ message }) => console.log(message));
+    process.on("exit", () => console.log("over"));
     class Guest extends Timer { constructor(awake) { super(); this.onDue = awake; } }
-    const timers = new TimerWheel(5, true);
-    const at = performance.now() + 10;
-    timers.set(new Guest(() => { throw new Error("thrown"); }), at);
-    timers.set(new Guest(() => console.log("woken")), at);`;
-  const { stdout } = await runChild(code);
-  expect(stdout.trim().split("\n")).toEqual(["thrown", "woken"]);
-});
+    const woken = new Guest(() => console.log("woken"));
+    const thrower = new Guest(() => { throw new Error("thrown"); });
+    const inMs = (ms) => performance.now() + ms;`;
 
-test.each([
-  ["keeps the process alive", true, "woken"],
-  ["lets the process end", false, ""],
-])("an alarm %s if that is wanted", async (_what, keepsAlive, expected) => {
-  const code = `
-    const { TimerWheel, Timer } = await import(${JSON.stringify(sourceUrl("timer-wheel.ts"))});
-    class Guest extends Timer { onDue() { console.log("woken"); } }
-    new TimerWheel(5, ${keepsAlive}).set(new Guest(), performance.now() + 300);`;
-  expect((await runChild(code)).stdout.trim()).toBe(expected);
-});
-
-test("timers that were called off keep no process alive", async () => {
-  const code = `
-    const { TimerWheel, Timer } = await import(${JSON.stringify(sourceUrl("timer-wheel.ts"))});
-    class Guest extends Timer { onDue() {} }
-    const timers = new TimerWheel(5, true);
-    const guest = new Guest();
-    timers.set(guest, performance.now() + 60_000);
-    timers.clear(guest);
-    timers.set(guest, performance.now() + 60_000);
-    timers.clear(guest);
-    process.on("exit", () => console.log("over"));`;
-  expect((await runChild(code)).stdout.trim()).toBe("over");
+  test.each([
+    [
+      "one that throws when it is woken takes nobody's alarm away",
+      `const [timers, at] = [new TimerWheel(5, true), inMs(10)];
+       for (const guest of [thrower, woken]) timers.set(guest, at);`,
+      ["thrown", "woken", "over"],
+    ],
+    [
+      "an alarm keeps the process alive if that is wanted",
+      "new TimerWheel(5, true).set(woken, inMs(300));",
+      ["woken", "over"],
+    ],
+    [
+      "an alarm lets the process end if that is wanted",
+      "new TimerWheel(5, false).set(woken, inMs(300));",
+      ["over"],
+    ],
+    [
+      "timers that were called off keep no process alive",
+      `const timers = new TimerWheel(5, true);
+       for (const round of [1, 2]) {
+         timers.set(woken, inMs(60_000));
+         timers.clear(woken);
+       }`,
+      ["over"],
+    ],
+  ])("%s", async (_what, code, printed) => {
+    const { stdout } = await runChild(head + code);
+    expect(stdout.trim().split("\n")).toEqual(printed);
+  });
 });
 
 describe("rule 10: our own timers, in virtual time", () => {
-  test("after a blocked event loop the answer is read before the timer is believed", async () => {
-    const fixture = new VirtualFixture();
-    await fixture.pass(10);
-    // The call goes out in this turn, and its answer lies behind the timer that has passed.
-    const attempt = fixture.run(() => {
-      fixture.block(900);
-      return fixture.lock.acquire("42");
-    });
-    expect(acquired(await attempt).confirmed).toBe(false);
-    expect(fixture.writesOf("acquire")).toHaveLength(1);
-  });
-
   test("after an event loop that was blocked beyond acquireTimeoutMs the answer is too late", async () => {
     const fixture = new VirtualFixture();
     await fixture.pass(10);

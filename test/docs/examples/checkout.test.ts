@@ -6,7 +6,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import { listen, portFrom } from "../../../examples/demo/listen.ts";
 import { openDatabase } from "../../../examples/demo/shop/database.ts";
 import { openStore } from "../../../examples/store.ts";
-import { endAll, type Program } from "../../support/child.ts";
+import { endAll, Program } from "../../support/child.ts";
 import { command } from "../../support/command.ts";
 import { freePort } from "../../support/free-port.ts";
 import { type RedisServer, startRedis } from "../../support/redis-server.ts";
@@ -184,4 +184,12 @@ test("another port is taken when 3000 is taken, and none when the given one is",
     somebody.close();
     shop.close();
   }
+});
+
+test("a silent command of the demo has dots until the invitation, and keeps its exit code", async () => {
+  const command = "sleep 3; echo first; echo Now it is your turn; sleep 3; exit 3";
+  const args = ["examples/demo/never-silent.js", "Waiting", command];
+  const program = new Program(process.execPath, args);
+  expect(await program.ended).toBe(3);
+  expect(program.output()).toMatch(/^Waiting …\n {2}\.+\nfirst\nNow it is your turn\n$/);
 });

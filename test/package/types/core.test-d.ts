@@ -9,7 +9,6 @@ import {
   type LockStore,
   MemoryStore,
   RedisStore,
-  type ReleaseOutcome,
   SubmitLock,
 } from "submit-lock";
 
@@ -43,20 +42,6 @@ new RedisStore(clients.redis6.pipeline());
 // @ts-expect-error
 new RedisStore(clients.redis5.multi());
 
-/** As `createClient` of node-redis 4 gives it. */
-declare const nodeRedis4: {
-  readonly isOpen: boolean;
-  readonly isReady: boolean;
-  connect(): Promise<unknown>;
-  disconnect(): Promise<void>;
-  duplicate(overrides?: object): unknown;
-  eval(script: string, options?: { keys?: string[]; arguments?: string[] }): Promise<unknown>;
-  on(event: string, listener: (...args: unknown[]) => void): unknown;
-  off(event: string, listener: (...args: unknown[]) => void): unknown;
-  sendCommand(args: readonly string[]): Promise<unknown>;
-};
-// @ts-expect-error
-new RedisStore(nodeRedis4);
 // @ts-expect-error
 new RedisStore(clients.nodeRedis.multi());
 // @ts-expect-error
@@ -114,36 +99,12 @@ export async function used(): Promise<void> {
   void text;
 }
 
-/** Every outcome of a release. */
-export const outcomes: Record<ReleaseOutcome, true> = {
-  released: true,
-  gone: true,
-  freed: true,
-  foreign: true,
-  unconfirmed: true,
-};
-
-/** A lease of one's own, for a unit test of a handler: `Lease` is an interface. */
-export const fakeLease: Lease = {
-  key: "lock:submit:42",
-  ownerId: "",
-  signal: new AbortController().signal,
-  fencingToken: undefined,
-  remainingMs: () => 1_000,
-  release: () => Promise.resolve("released"),
-  complete: () => Promise.resolve("recorded"),
-};
-
 /** The code tells the errors apart. */
 export function told(error: unknown): number | string {
   if (!isSubmitLockError(error)) return "";
   switch (error.code) {
     case "SUBMIT_LOCK_CONTENDED":
       return error.hasEnded || error.isCooldown ? 0 : error.expiresInMs;
-    case "SUBMIT_LOCK_MISMATCHED":
-      return error.inFlight ? 1 : 0;
-    case "SUBMIT_LOCK_MISCONFIGURED":
-      return error.status;
     case "SUBMIT_LOCK_LOST":
       return error.reason;
     default:

@@ -60,6 +60,8 @@ class AnsweringStore extends MemoryStore {
 /** Bounds so short that what is to run out runs out within the test. */
 const brief = { ttlMs: 300, maxHoldMs: 10_000, acquireTimeoutMs: 100, commandTimeoutMs: 40 };
 
+const patient = { ttlMs: brief.maxHoldMs, acquireTimeoutMs: 1_000 };
+
 const storeTimeMs = 0;
 const unknown = { kind: "unknown", cause: new Error("the connection was lost") } as const;
 const rejected = { kind: "rejected", cause: new Error("NOPERM"), misconfigured: true } as const;
@@ -85,7 +87,7 @@ export async function everyOutcome(): Promise<string[]> {
 
 async function acquires(user: () => string): Promise<void> {
   // On a busy machine, the first lease must not run out before the second acquire is contended.
-  const { lock, store } = open({ ttlMs: brief.maxHoldMs });
+  const { lock, store } = open(patient);
   const [first, second] = [user(), user()];
   await leaseOf(lock, first);
   await lock.acquire(first);
@@ -114,7 +116,7 @@ async function releases(user: () => string): Promise<void> {
 }
 
 async function completes(user: () => string): Promise<void> {
-  const { lock, store } = open();
+  const { lock, store } = open(patient);
   const kinds = ["recorded", "late", "expired", "duplicate", "unrecordable"] as const;
   for (const kind of kinds satisfies readonly CompleteReply["kind"][]) {
     const lease = await submissionOf(lock, user());
