@@ -6,7 +6,7 @@ import type { StorePolicy } from "./public.ts";
 
 const passing = new Set([401, 403, 407, 408, 409, 421, 423, 425, 429]);
 
-/** @throws InvalidOptionError where the policy's function returns no boolean, and errors of it. */
+/** @throws InvalidOptionError if the policy's function returns no boolean; errors of the function. */
 export function isStored(policy: StorePolicy, answer: AnswerToStore): boolean {
   const { body, headers = {}, status } = answer;
   // 1xx is not an answer, and 5xx is never kept.
