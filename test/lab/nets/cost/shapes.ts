@@ -13,12 +13,15 @@ export interface Shape {
 
 /** About `length` characters of a shape. */
 export function textOf({ close, mirror, open, separator, unit }: Shape, length: number): string {
-  const each = unit.length + separator.length + mirror.length;
-  const count = Math.max(1, Math.floor((length - open.length - close.length) / Math.max(1, each)));
-  const units = unit.includes("#")
-    ? Array.from({ length: count }, (_, i) => unit.replaceAll("#", `${i}`)).join(separator)
-    : (unit + separator).repeat(count - 1) + unit;
-  return open + units + mirror.repeat(mirror === "" ? 0 : count) + close;
+  const room = length - open.length - close.length;
+  const units: string[] = [];
+  for (let used = 0; used < room || units.length === 0; ) {
+    // Its digits count, too: half a million numbers are three times as long as their places.
+    const next = unit.replaceAll("#", `${units.length}`);
+    units.push(next);
+    used += Math.max(1, next.length + separator.length + mirror.length);
+  }
+  return open + units.join(separator) + mirror.repeat(units.length) + close;
 }
 
 /** What a client can write into one input. */
