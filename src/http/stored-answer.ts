@@ -98,7 +98,9 @@ export function resolveStoredHeaders(replayHeaders: readonly string[] = []): Rea
 /** @param earlier the `Vary` that outer middleware has set: the kept one is joined to it. */
 export function headersToRepeat(headers: AnswerHeaders, earlier?: unknown): Picked {
   const repeated = { ...headers, "Idempotent-Replayed": "true" } as Picked;
-  const { vary } = headers;
+  const { vary, "content-type": type } = headers;
+  // Koa reads the type as a text, and fails for the list of a handler that has set it twice.
+  if (Array.isArray(type)) repeated["content-type"] = type.join(", ");
   if (vary !== undefined) {
     const names = listOf([earlier ?? [], vary]);
     const union = new Map(names.map((name) => [name.toLowerCase(), name]));
