@@ -20,7 +20,7 @@ export function describe(value: unknown): string {
   return String(value);
 }
 
-/** The text of a value that was thrown: an object without a prototype has none, and `String` throws. */
+/** Returns the text of a thrown value. `String` throws for an object without a prototype. */
 export function textOfThrown(value: unknown): string {
   try {
     return String(value);

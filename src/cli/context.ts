@@ -151,7 +151,7 @@ export class Arguments {
     throw new CliError(`--${option}: expected a time such as 30s, 2min or 1h, got "${typed}"`);
   }
 
-  /** Another command about the same lock, as a person types it, and without a secret. */
+  /** Returns another command for the same lock, as a person types it, without a password. */
   suggest(command: string): string {
     const repeated = ["cluster", "sentinel", "master", "ioredis-prefix", "config", "prefix"];
     const options = repeated.flatMap((option) =>

@@ -174,7 +174,8 @@ export class ReplyWatch implements Capture {
       Object.assign(headers, listedHeaders(storedHeaders, [...body.headers]));
       return { status: body.status, headers, body: body.body === null ? "" : undefined };
     }
-    const kept = body ?? "";
+    // Fastify sends no body with a 204, whatever the handler has returned.
+    const kept = status === 204 ? "" : (body ?? "");
     if (typeof kept !== "string" && !(kept instanceof Uint8Array)) return { status, headers };
     if (Buffer.byteLength(kept) > maxBodyBytes) return { status, headers };
     // Bytes are copied, because the handler may overwrite its buffer later.

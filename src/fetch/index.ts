@@ -153,7 +153,7 @@ export function submitGuard<Req extends Request = Request>(
       }
       const { sent, cancel } = await untilOver(response, wanted?.maxBodyBytes ?? 0, isOver);
       if (cancel === undefined) return sent;
-      // The platform is told now, while the request has a context.
+      // `waitUntil` is called now, while the platform still has the context of the request.
       if (waitUntil !== undefined && !exchange.ended) void keepAlive(endOf(exchange, held));
       exchange.onClosed(cancel);
       if (request.method !== "HEAD") return sent;
@@ -194,7 +194,7 @@ function endOf(exchange: FetchExchange, { lease: { signal } }: RequestLease): Pr
   });
 }
 
-/** Without `Content-Length`: outer middleware may take the headers for a body of its own. */
+/** Sets no `Content-Length`: outer middleware may copy the headers to another body. */
 function responseOf({ status, headers, body }: Omit<Problem, "code">): Response {
   return new Response(body, { status, headers });
 }

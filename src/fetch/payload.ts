@@ -25,8 +25,10 @@ export async function payloadOf(request: Request): Promise<unknown> {
 }
 
 async function bytesOf(request: Request): Promise<Buffer> {
-  if (request.body === null && !request.bodyUsed) return Buffer.alloc(0);
+  // Before `body` is touched: Hono's server then reads what the client still sends, so that the
+  // client sees the answer.
   if (Number(request.headers.get("content-length")) > maxBytes) throw tooLong();
+  if (request.body === null && !request.bodyUsed) return Buffer.alloc(0);
   let clone: Request;
   try {
     clone = request.clone();

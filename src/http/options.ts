@@ -1,22 +1,26 @@
 import { InvalidOptionError } from "../errors.ts";
 import { resolveRetainMs } from "../lock/submission.ts";
 import type { UserId } from "../lock/submit-key.ts";
-import { isSubmitLock } from "../lock/submit-lock.ts";
+import { isSubmitLock, type SubmitLock } from "../lock/submit-lock.ts";
 import { checkMs, checkOptionNames, describe, hasMembers, invalidOption } from "../validation.ts";
 import type { Adapter, AnswerFunction, WantedAnswer } from "./port.ts";
 import type {
   Anonymous,
   Contended,
-  GuardLock,
   IdempotencyOptions,
   KeyMissing,
   Mismatch,
-  NoUser,
   Replay,
   StorePolicy,
   Unavailable,
 } from "./public.ts";
 import { resolveStoredHeaders } from "./stored-answer.ts";
+
+/** A `SubmitLock` of any copy of the package, by the members that a guard calls. */
+export type GuardLock = Pick<SubmitLock, "acquire" | "keyFor" | "lookUp" | "requireRecords">;
+
+/** No user: the submission is anonymous. */
+type NoUser = undefined | null | "";
 
 /**
  * The options of a guard. Its callbacks get a `Source`, such as a request. Its functions that answer

@@ -1,17 +1,10 @@
 /** The types that every adapter exports beside its guard. This file has no values. */
 import type { StoredAnswer } from "../lock/record.ts";
-import type { SubmitLock } from "../lock/submit-lock.ts";
 
 export type { ReplayMessage } from "../lock/channels.ts";
 
-/** A `SubmitLock` of any copy of the package, by the members that a guard calls. */
-export type GuardLock = Pick<SubmitLock, "acquire" | "keyFor" | "lookUp" | "requireRecords">;
-
-/** No user: the submission is anonymous. */
-export type NoUser = undefined | null | "";
-
 /** No id that distinguishes this submission from others. */
-export type NoId = undefined | null | "";
+type NoId = undefined | null | "";
 
 /** How a guard recognises a submission that is sent again. Its callbacks get a `Source`. */
 export interface IdempotencyOptions<Source> {

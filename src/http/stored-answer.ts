@@ -6,7 +6,7 @@ import type { StorePolicy } from "./public.ts";
 
 const passing = new Set([401, 403, 407, 408, 409, 421, 423, 425, 429]);
 
-/** @throws InvalidOptionError where the policy's function returns no boolean, and errors of it. */
+/** @throws InvalidOptionError if the policy's function returns no boolean; errors of the function. */
 export function isStored(policy: StorePolicy, answer: AnswerToStore): boolean {
   const { body, headers = {}, status } = answer;
   // 1xx is not an answer, and 5xx is never kept.
@@ -98,7 +98,9 @@ export function resolveStoredHeaders(replayHeaders: readonly string[] = []): Rea
 /** @param earlier the `Vary` that outer middleware has set: the kept one is joined to it. */
 export function headersToRepeat(headers: AnswerHeaders, earlier?: unknown): Picked {
   const repeated = { ...headers, "Idempotent-Replayed": "true" } as Picked;
-  const { vary } = headers;
+  const { vary, "content-type": type } = headers;
+  // Koa reads the type as a text, and fails for the list of a handler that has set it twice.
+  if (Array.isArray(type)) repeated["content-type"] = type.join(", ");
   if (vary !== undefined) {
     const names = listOf([earlier ?? [], vary]);
     const union = new Map(names.map((name) => [name.toLowerCase(), name]));

@@ -31,6 +31,8 @@ export class ContextCapture implements Capture {
   #hasFailed = false;
   /** As it was when everything downstream had settled. */
   #said: (Head & AnswerToStore) | undefined;
+  /** The web stream that was the body then. */
+  #web: ReadableStream | null | undefined;
 
   constructor(ctx: AnyContext, wanted: WantedAnswer) {
     this.#ctx = ctx;
@@ -69,7 +71,7 @@ export class ContextCapture implements Capture {
   }
 
   answer(): AnswerToStore | undefined {
-    if (isErrored(webStreamOf(this.#ctx.body) as never)) this.bodyFailed();
+    if (isErrored(this.#web as never)) this.bodyFailed();
     const said = this.#said;
     if (said === undefined) return this.#response.answer();
     const head = this.#response.head ?? said;
@@ -95,7 +97,8 @@ export class ContextCapture implements Capture {
       sent = text;
     } else if (typeof body !== "string" && !Buffer.isBuffer(body)) {
       // Status and headers only: the bytes of a stream are not captured.
-      const isOfWeb = webStreamOf(body) !== undefined || body instanceof Blob;
+      this.#web = webStreamOf(body);
+      const isOfWeb = this.#web !== undefined || body instanceof Blob;
       if (isOfWeb || isNodeStream(body)) return { status, headers };
       sent = JSON.stringify(body);
     }

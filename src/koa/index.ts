@@ -97,7 +97,7 @@ function watch(ctx: AnyContext, bodies: BodyStreams, held: RequestLease, capture
     if ((hasErrored || hasFailed) && !isDisconnected(ctx.req, ctx.res)) capture?.bodyFailed();
     if (hasFailed) (held.exchange as NodeExchange).close();
     held.detached(() => {
-      // Koa does not end the response of a client that has left, and all of its work was seen.
+      // Koa never ends the response to a client that has left; the end of all streams was seen.
       if (ctx.respond !== false && !bodies.isUnseen) held.end(outerWorkMs);
     });
   });

@@ -40,7 +40,7 @@ export interface ReleaseMessage extends OfKey {
   readonly durationMs: number;
   /** From before the acquire was sent to the call of `release`. */
   readonly heldMs: number;
-  /** Unconfirmed: why. */
+  /** The reason of an `unconfirmed` outcome. */
   readonly cause: Error | undefined;
 }
 
@@ -65,7 +65,7 @@ export interface CompleteMessage extends OfKey {
   readonly length: number;
   /** Body or value was left out: the lock's unanswered records would have passed 8 Mi characters. */
   readonly bodyDropped: boolean;
-  /** Unconfirmed: why. */
+  /** The reason of an `unconfirmed` outcome. */
   readonly cause: Error | undefined;
 }
 

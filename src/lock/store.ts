@@ -80,7 +80,7 @@ export type InspectRequest = LockRequest<InspectReply>;
 
 /** Takes the lock away from the holder with the id. */
 export interface FreeRequest extends LockRequest<FreeReply> {
-  /** 8 digits or more of an owner id, or of the SHA-1 of a value that is not ours. */
+  /** 8 or more digits of an owner id, or of the SHA-1 of a value that submit-lock did not write. */
   readonly id: string;
   /** The person who frees and why, both percent-encoded like a user id. */
   readonly by: string;
@@ -142,7 +142,7 @@ export type NoAnswer =
       /** Misconfigured: a sentence on the meaning of `cause`, for the message of the error. */
       readonly advice?: string | undefined;
     }
-  /** Perhaps written, and nothing can be said about its effect. */
+  /** The request may have been written, and its effect is unknown. */
   | { readonly kind: "unknown"; readonly cause: Error };
 
 /**

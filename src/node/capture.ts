@@ -20,7 +20,7 @@ export function isNodeStream(body: unknown): body is NodeStream {
   return typeof (body as Partial<NodeStream> | null | undefined)?.pipe === "function";
 }
 
-/** The end of the work behind such a stream cannot be seen, unless `isErrored`. */
+/** Returns the web stream of a body. The end of its work cannot be seen, unless `isErrored`. */
 export function webStreamOf(body: unknown): ReadableStream | null | undefined {
   if (body instanceof Response) return body.body;
   return body instanceof ReadableStream ? body : undefined;

@@ -20,7 +20,7 @@ interface Entry extends Pick<LockCommand, "ownerId" | "submission" | "times"> {
   readonly holder: string;
   readonly fencingToken: number;
   readonly takenAt: number;
-  /** Who has freed the lease, and why; both `""` without. */
+  /** Who has freed the lease, and why; both are `""` unless it was freed. */
   readonly by: string;
   readonly reason: string;
   expiresAt: number;

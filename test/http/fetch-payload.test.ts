@@ -1,8 +1,13 @@
+import { Agent, createServer, request } from "node:http";
 import { isDeepStrictEqual } from "node:util";
+import { getRequestListener } from "@hono/node-server";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { submitGuard } from "../../src/fetch/index.ts";
 import { payloadOf } from "../../src/fetch/payload.ts";
 import { canonicalJson } from "../../src/http/fingerprint.ts";
+import { MemoryStore, SubmitLock } from "../../src/index.ts";
+import { listen } from "./http-client.ts";
 
 const json = "application/json";
 const form = "application/x-www-form-urlencoded";
@@ -176,4 +181,25 @@ test("a body of more than 4 096 chunks is refused: its clone would block the han
     code: "SUBMIT_LOCK_NO_FINGERPRINT",
     status: 413,
   });
+});
+
+test("a client that announces too long a body gets a 413 each time, and not a broken connection", async () => {
+  const lock = new SubmitLock({ store: new MemoryStore() });
+  const guard = submitGuard({ lock, userId: () => "42", idempotency: {} });
+  const server = createServer(getRequestListener(guard.protect(() => new Response("placed"))));
+  const path = `http://127.0.0.1:${await listen(server)}/orders`;
+  const agent = new Agent({ keepAlive: true });
+  for (let n = 0; n < 20; n++) {
+    const status = await new Promise((resolve, reject) => {
+      const headers = { "idempotency-key": `large-${n}`, "content-type": "text/plain" };
+      const sent = request(path, { method: "POST", headers, agent }, (res) => {
+        res.resume().once("end", () => resolve(res.statusCode));
+      });
+      sent.once("error", reject).end("a".repeat(2_000_000));
+    });
+    expect(status).toBe(413);
+  }
+  agent.destroy();
+  server.close();
+  await lock.close();
 });

@@ -54,7 +54,7 @@ export type Guards = typeof guards;
 
 /** One more guard, perhaps of another copy of the package, or with more options. */
 export function guardLayer(
-  lock: express.GuardLock,
+  lock: express.SubmitGuardOptions["lock"],
   { expressGuard, fastifyGuard, fetchGuard, koaGuard }: Guards = guards,
   options: object = {},
 ): Layer {

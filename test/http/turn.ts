@@ -4,7 +4,11 @@ import type { Request, RequestHandler, Response } from "express";
 import type { FastifyInstance, FastifyReply, RouteHandler } from "fastify";
 import type { Context as HonoContext, MiddlewareHandler } from "hono";
 import type { Context, Middleware } from "koa";
-import type { GuardLock, IdempotencyOptions, RequestSubmission } from "../../src/express/index.ts";
+import type {
+  IdempotencyOptions,
+  RequestSubmission,
+  SubmitGuardOptions,
+} from "../../src/express/index.ts";
 import type { Lease } from "../../src/index.ts";
 
 /** One run of the order handler, in the same words on every framework. */
@@ -75,7 +79,7 @@ export type Family = "express" | "koa" | "fastify" | "fetch";
 /** What an application is made of, whatever its framework. */
 export interface AppParts {
   /** Without one, the same application unprotected. */
-  lock: GuardLock | undefined;
+  lock: SubmitGuardOptions["lock"] | undefined;
   handler: (turn: Turn) => unknown;
   guard?: GuardChoices;
   /** The application's own answers: a status, and a body as JSON. */

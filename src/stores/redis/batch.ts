@@ -98,8 +98,8 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     const { connection, node, own } = route;
     const { clock } = this.#connections;
     const [{ command, deadlineMs: first }] = requests as [Request];
-    // Rule 2: stamped when it is written, so that a request that waited in a queue has all its
-    // time. Written again it keeps its deadline: a retire may be waiting for that one.
+    // Rule 2: the deadline counts from the first write, so that time in a queue is not lost. A
+    // repeated write keeps its deadline, which a retire may be waiting for.
     const deadlineMs = first ?? clock.now() + command.times.acquireTimeoutMs;
     const keys: string[] = [];
     const floorUs = this.#command.headLength === 2 ? clock.floorUs(node) : 0;

@@ -135,7 +135,7 @@ export class ConnectionPair {
       if (!isReady) second.suspect(slot, key, silenceMs);
       const isOfMaster = isReady && !second.isReplica;
       this.#judge(second, isOfMaster, commandTimeoutMs);
-      // Its last answer may be old: where the primary is unusable, only a request can tell.
+      // `isReplica` may be outdated. While the primary is unusable, only a request can tell.
       if (isOfMaster || (isReady && !primaryUsable)) return second;
     }
     return primaryUsable ? primary : undefined;

@@ -48,9 +48,9 @@ export class Connection {
   isReplica = false;
   /** By node, oldest first. */
   readonly #unanswered = new Map<string, Call[]>();
-  /** Calls that the client itself repeats: their node has answered a later one, and not them. */
+  /** Calls without an answer, although their node has answered a later call: the client repeats them. */
   readonly #repeated = new Set<Call>();
-  /** By node, the SHA-1 of each script that it is known to have, for calls without the text. */
+  /** By node, the SHA-1 of each script that the node has: calls can leave out the text. */
   readonly #digests = new Map<string, Map<string, string>>();
   /** The server does not permit this user EVALSHA. */
   #needsTexts = false;

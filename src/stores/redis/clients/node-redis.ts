@@ -87,7 +87,7 @@ export function listen(client: object, listeners: Listeners): () => void {
   };
 }
 
-/** No error of the client itself begins so. */
+/** The texts of the server's errors begin so; those of the client's own errors do not. */
 const serverError = /^[A-Z][A-Z0-9_]+(?: |$)/;
 
 function named(error: unknown): unknown {

@@ -64,7 +64,7 @@ export interface ClientPort extends ServerPort {
   readonly status: ClientStatus;
   /** How to connect a client that the store cannot connect. */
   readonly advice?: string;
-  /** In front of every key; `undefined` where it is no text. */
+  /** The client's own prefix of every key; `undefined` if it is not a text. */
   readonly keyPrefix: string | undefined;
   readonly user: string | undefined;
   /** The database that the client has selected, as far as is known; 0 on a Cluster. */

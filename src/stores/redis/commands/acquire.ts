@@ -13,7 +13,7 @@ import {
 } from "./command.ts";
 import { longestLife } from "./on-call.ts";
 
-/** Codes that carry a number are this less the number. A token is higher than the rest. */
+/** A code that carries a number is its constant minus the number. A token is above all codes. */
 const sameSubmission = -1_000;
 const cooldown = -1_000_000_000;
 /** In µs since 1970: the clocks of September 2001 passed it. */

@@ -52,6 +52,24 @@ const known: readonly Program[] = [
     outside: ["session", "fails"],
     script: [["sendStream", { chunks: ["placed"], as: "bytes", pause: 0, fails: -1 }]],
   },
+  {
+    ...{ ...usual, framework: "Fastify 5", family: "fastify" },
+    outside: [],
+    script: [
+      ["type", "text/html"],
+      ["code", 204],
+      ["returnObject", "order"],
+    ],
+  },
+  {
+    ...{ ...usual, framework: "Koa 3", family: "koa" },
+    outside: [],
+    script: [
+      ["by hand"],
+      ["raw appendHeader", ["content-type", "text/plain"]],
+      ["raw appendHeader", ["content-type", "text/csv"]],
+    ],
+  },
 ];
 
 async function net(plan: Plan): Promise<Haul> {

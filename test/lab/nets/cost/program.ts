@@ -23,7 +23,7 @@ const strict: Bounds = { ratio: 2.5, noiseMs: 10, blockMs: 50 };
 /** A square at its full length costs a second and more, and a line some milliseconds. */
 const generous: Bounds = { ratio: 3, noiseMs: 60, blockMs: 500 };
 
-/** Headers and bodies in characters: headers are longer than Node.js admits by default. */
+/** Headers and bodies in bytes: headers are longer than Node.js admits by default. */
 const lengthOf = (input: InputName) => Math.min(64_000, 4 * inputs[input].admitted);
 const tries = 8;
 
@@ -86,7 +86,7 @@ class Weighing {
       if (steps.length === 0 && added <= noiseMs && (await this.#added(full, noiseMs)) <= noiseMs) {
         return undefined;
       }
-      steps.push(`${length} characters: ${added.toFixed(1)} ms`);
+      steps.push(`${length} bytes: ${added.toFixed(1)} ms`);
       if (added > most) {
         const what = `costs more than ${ratio} times as much for twice the text`;
         return [`${this.#where()} ${what}`, ...steps].join("\n");
@@ -109,7 +109,7 @@ class Weighing {
       blockMs = Math.max(...guarded.map((ms, n) => ms - (bare[n] ?? 0)));
       if (blockMs <= this.#bounds.blockMs) return undefined;
     }
-    return `${this.#where()} blocks the event loop for ${blockMs.toFixed(0)} ms with ${admitted} characters`;
+    return `${this.#where()} blocks the event loop for ${blockMs.toFixed(0)} ms with ${admitted} bytes`;
   }
 
   /** What a guard adds for a text of this length: the least of some tries, if it is more than `most`. */

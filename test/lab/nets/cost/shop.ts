@@ -180,7 +180,7 @@ function watchTurns(): () => number[] {
 }
 
 function guardOf(name: InputName): Guard {
-  if (name === "a record of the store's") return "record";
+  if (name.startsWith("a record's")) return "record";
   return name === "a header that submissionId reads" ? "submissionId" : "key";
 }
 
