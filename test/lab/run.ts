@@ -83,12 +83,12 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
   },
   "linear-cost": {
     shows: "that twice the input costs at most 2.5 times the time",
-    minutes: 20,
+    minutes: 5,
     run: () => net("linear-cost"),
   },
   "fail-anywhere": {
     shows: "that each foreign call may fail in each way",
-    minutes: 20,
+    minutes: 2,
     run: () => net("fail-anywhere"),
   },
   "browser-sequences": {
