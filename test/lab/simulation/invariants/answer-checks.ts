@@ -307,12 +307,16 @@ export class AnswerChecks extends Watch {
     const key = this.world.recordKeyOf(owner);
     const own = this.world.recordWatch.history(key).filter((kept) => kept.owner === owner);
     const isOwn = own.length > 0;
-    const isOwnLost = own.every(({ serverLife, isLost }) => isLost || serverLife !== server.life);
-    const hadOther = this.world.recordWatch.since(key, began).some((kept) => kept.owner !== owner);
+    const others = this.world.recordWatch.since(key, began).filter((kept) => kept.owner !== owner);
+    // A later copy may write the own record when the other one, which the answer is about, is over.
+    const isOtherFirst = own.every(
+      ({ from, serverLife, isLost }) =>
+        isLost || serverLife !== server.life || others.some((other) => other.from < from),
+    );
     const isTrue = {
       recorded: isOwn,
       late: isOwn,
-      duplicate: isOwnLost && hadOther,
+      duplicate: isOtherFirst && others.length > 0,
       // Nothing is kept, whether or not an earlier copy had been in time.
       expired: server.nowMs + server.setBackMs >= Number(owner.recordUntil),
       unconfirmed: true,
