@@ -124,6 +124,8 @@ function mustBeKept({ inside, script }: Program, answer: Answer): boolean {
 
 /** Work whose end cannot be seen, such as a stream that outer middleware of fetch has replaced. */
 function isUnseen({ family, method, outside, script }: Program): boolean {
+  // `pipeline` to a response that has ended rejects, or never settles: that depends on the turn.
+  if (script.filter(([name]) => /pipe(line)?$/.test(name)).length > 1) return true;
   if (family === "fetch") return outside.includes("fails");
   if (family !== "koa") return false;
   return method === "HEAD" || script.some(([name]) => /^(web|response|by hand)$/.test(name));
