@@ -211,7 +211,12 @@ describe("streams", () => {
 
   test.each<[what: string, make: () => Response, runs: number]>([
     // Such as Hono's own, whose body is that of another one.
-    ["a proxy is sent as it is, and not run again", () => new Proxy(new Response("a"), {}), 1],
+    [
+      "a proxy is sent as it is, and not run again",
+      // Node 24 reads the members of a Response from the Response itself alone.
+      () => new Proxy(new Response("a"), { get: (target, name) => Reflect.get(target, name) }),
+      1,
+    ],
     ["what is no Response frees its user", () => 7 as never, 2],
     [
       "one that fails at once is no answer",
