@@ -170,9 +170,13 @@ export const differences: readonly Difference[] = [
   {
     name: "miscounted",
     families: ["express", "koa"],
-    why: "Of an answer that is longer than the `Content-Length` that its handler has set, a client reads the announced part, and a repeat has all.",
+    why: "Of an answer that is longer than its `Content-Length`, a client reads the announced part, and a repeat has all. Koa leaves that of an earlier body with a web stream, whose end is not seen: it is held to `maxHoldMs`, and then runs again.",
     allows: (found) =>
-      isRepeat(found) && found.part === "body" && found.got.startsWith(found.expected),
+      isRepeat(found) &&
+      ((found.part === "body" && found.got.startsWith(found.expected)) ||
+        (found.part === "runs" &&
+          has(found, /^(web|response)$/) &&
+          found.answers[0].headers.has("content-length"))),
   },
   {
     name: "failed at once",
