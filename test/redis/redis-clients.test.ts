@@ -159,7 +159,7 @@ describe("one pair of connections", () => {
 });
 
 const times = {
-  ttlMs: 20_000,
+  ttlMs: 60_000,
   acquireTimeoutMs: 1_000,
   commandTimeoutMs: 250,
   maxHoldMs: 60_000,
@@ -198,8 +198,10 @@ describe.each(clusterClients)("a Cluster that is down, with $name", ({ connect }
         (await lock.inspect(holder).catch(() => ({ state: "no" }))).state,
       ]).toEqual(expected);
       // A confirm reads its own lock, which nobody else can have been given.
-      const confirmed = (await asked.acquire(own).reply).kind;
-      expect(confirmed === "mine").toBe(reads === "yes");
+      const isConfirmed = async () => (await asked.acquire(own).reply).kind === "mine";
+      if (reads === "no") expect(await isConfirmed()).toBe(false);
+      // A busy node may answer late.
+      else await until(isConfirmed, { what: "the confirm" });
       for (const ask of [asked.extend, asked.release]) {
         expect(["unsent", "unknown"]).toContain((await ask(own).reply).kind);
       }
