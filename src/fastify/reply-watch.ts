@@ -8,7 +8,7 @@ import type { AnswerToStore } from "../lock/record.ts";
 import { isNodeStream, type NodeStream, ResponseCapture, webStreamOf } from "../node/capture.ts";
 import type { NodeExchange } from "../node/exchange.ts";
 
-/** Of a reply: is given the payload before `onSend`, and may return another one. */
+/** The function for a reply is given the payload before `onSend`, and may return another one. */
 const firstHooks = new WeakMap<FastifyReply, (body: unknown) => unknown>();
 
 type Done = (error: null, body: unknown) => void;

@@ -83,7 +83,7 @@ export interface ResolvedIdempotency<Source>
   readonly waitMs: number;
   /** Has been validated for use in a header. */
   readonly docs: string | undefined;
-  /** Of the guard's lock, in milliseconds. */
+  /** The value of the guard's lock, in milliseconds. */
   readonly acquireTimeoutMs: number;
 }
 

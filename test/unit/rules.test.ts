@@ -9,7 +9,7 @@ const rules = numbers(protocol, /^(\d+)\. \*\*/gm);
 const promises = numbers(page("README.md").text, /^\| P(\d+) \|/gm);
 
 const titles = textsOf("test").flatMap((source) => {
-  // After `test(` and `describe.skip(`, or behind the table of an `each`.
+  // After `test(` or `describe(`, with or without a modifier, or behind the table of an `each`.
   const title = /(?:\b(?:test|describe)(?:\.\w+)*|\))\(\s*(["`])(.*?)\1/gs;
   return [...source.matchAll(title)].map(([, , text]) => text as string);
 });

@@ -161,7 +161,7 @@ export class NodeRedisServer implements ServerPort {
     return this.ask(words);
   }
 
-  /** What one turn sends leaves on one connection, and in one piece. */
+  /** Commands of one turn leave on one connection, and in one piece. */
   async together(
     _slot: number,
     script: string,

@@ -153,7 +153,7 @@ export function textPrefix(prefix: unknown): string | undefined {
   return String(prefix ?? "");
 }
 
-/** Of a second client, in ms: it is opened when an answer is overdue. */
+/** For a second client, in ms: it is opened when an answer is overdue. */
 export function connectTimeoutOf(given: number | undefined): number {
   return Math.min(given ?? 1_000, 1_000);
 }

@@ -110,15 +110,16 @@ function isUnavailable(first: Answer, repeat: Answer): boolean {
 
 /** Texts and bytes of a moderate length, in a coding that every client reads. */
 function mustBeKept({ inside, script }: Program, answer: Answer): boolean {
-  const { ending, headers, status } = answer;
+  const { body, ending, headers, status } = answer;
   const isStream = script.some(([name]) => /stream|pipe|web|response|events|blob/i.test(name));
   return (
     ending === "whole" &&
     !isStream &&
     (status === 204 || !inside.some((name) => /buffer|compress|session|slowly/.test(name))) &&
     status < 300 &&
-    // A client reads no more than the announced part of an answer that is too long to be kept.
-    !JSON.stringify(script).includes('"LONG"') &&
+    body.length < 60_000 &&
+    // Koa announces a length with the flushed head, and a client reads no more of a longer answer.
+    !(script.some(([name]) => name === "flush") && JSON.stringify(script).includes('"LONG"')) &&
     !headers.has("content-encoding")
   );
 }
