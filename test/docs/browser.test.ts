@@ -23,7 +23,7 @@ app.use((req, _res, next) => {
 });
 app.post("/orders", guard.protect(async (_req, res) => {
   await new Promise((resolve) => setTimeout(resolve, 100));
-  res.status(201).json({ redirect: "/bank/" + ++orders });
+  res.status(201).json({ order: ++orders });
 }));
 const server = app.listen(0);
 await new Promise((resolve) => server.once("listening", resolve));
@@ -65,26 +65,6 @@ told.push(await placeOrder(url, cart));`;
     project.write("clicks.ts", `import { placeOrder } from "./cart.ts";${shop}${clicks}${end}`);
     const placed = JSON.stringify(Array(3).fill("Your order is placed."));
     expect(await project.run("clicks.ts")).toBe(`${placed} 1 true\n`);
-  });
-
-  test("a payment redirect: who comes back gets the same payment", async () => {
-    project.write("pay.ts", guide.blockUnder("A payment redirect"));
-    const clicks = `const told: string[] = [];
-for (let clicks = 0; clicks < 2; clicks++) await pay(url, "17", (address) => told.push(address));`;
-    project.write("back.ts", `import { pay } from "./pay.ts";${shop}${clicks}${end}`);
-    expect(await project.run("back.ts")).toBe('["/bank/1","/bank/1"] 1 true\n');
-  });
-
-  test("a single-page app: a component that goes leaves its id to the next one", async () => {
-    project.write("checkout.ts", guide.blockUnder("A single-page app"));
-    const clicks = `const first = checkout(url, "17");
-const left = first.order().catch((error) => error.code);
-while (answers === 0) await new Promise((resolve) => setTimeout(resolve, 5));
-first.leave();
-const answer = await checkout(url, "17").order();
-const told = [await left, ((await answer.json()) as { redirect: string }).redirect];`;
-    project.write("leave.ts", `import { checkout } from "./checkout.ts";${shop}${clicks}${end}`);
-    expect(await project.run("leave.ts")).toBe('["SUBMIT_UNANSWERED","/bank/1"] 1 true\n');
   });
 
   test("a mobile app: one that was killed asks again", async () => {

@@ -19,7 +19,6 @@ import {
   session,
   shop,
   useOfLedger,
-  useOfMapStore,
 } from "./reader-project.ts";
 
 let project: ReaderProject;
@@ -178,55 +177,69 @@ describe("a quick start", () => {
     .replaceAll("server.", "app.server.");
 
   test.each([
-    { name: "Express", code: readme + shutting },
-    { name: "Koa", code: koa + shutting },
-    { name: "Fastify", code: onFastify + onItsServer },
-    { name: "Hono", code: hono + shutting },
-  ])("on $name repeats its answer with a key, and SIGTERM lets an order end", async ({ code }) => {
-    const { ended, url } = await project.serve("pasted.ts", code, env());
-    const [lock, user] = [looking(), freshUser()];
-    const click = async (token: string) => {
-      const headers = { "content-type": "application/json", "idempotency-key": token };
-      const answer = await fetch(`${url}/orders`, {
-        method: "POST",
-        headers: { ...headers, "x-user-id": user },
-        body: JSON.stringify({ token }),
-      });
-      return { status: answer.status, text: await answer.text() };
-    };
-    const [first, second] = await Promise.all([click("t-1"), click("t-1")]);
-    const text = expect.stringMatching(/"order":"[\w-]{22}"/);
-    expect(first).toMatchObject({ status: 201, text });
-    expect(second).toEqual(first);
-    expect(await click("t-1")).toEqual(first);
+    { name: "Express", language: "js", code: readme + shutting },
+    { name: "Koa", language: "js", code: koa + shutting },
+    { name: "Fastify", language: "js", code: onFastify + onItsServer },
+    { name: "Hono", language: "ts", code: hono + shutting },
+  ])(
+    "on $name repeats its answer with a key, and SIGTERM lets an order end",
+    async ({ code, language }) => {
+      const { ended, url } = await project.serve(`pasted.${language}`, code, env());
+      const [lock, user] = [looking(), freshUser()];
+      const click = async (token: string) => {
+        const headers = { "content-type": "application/json", "idempotency-key": token };
+        const answer = await fetch(`${url}/orders`, {
+          method: "POST",
+          headers: { ...headers, "x-user-id": user },
+          body: JSON.stringify({ token }),
+        });
+        return { status: answer.status, text: await answer.text() };
+      };
+      const [first, second] = await Promise.all([click("t-1"), click("t-1")]);
+      const text = expect.stringMatching(/"order":"[\w-]{22}"/);
+      expect(first).toMatchObject({ status: 201, text });
+      expect(second).toEqual(first);
+      expect(await click("t-1")).toEqual(first);
 
-    const last = click("t-2");
-    const { holder = "" } = await heldBy(lock, user);
-    process.kill(Number(/:(\d+)$/.exec(holder)?.[1]), "SIGTERM");
-    expect((await last).status).toBe(201);
-    await ended;
-    expect(await lock.inspect(user)).toEqual({ state: "free" });
-  });
+      const last = click("t-2");
+      const { holder = "" } = await heldBy(lock, user);
+      process.kill(Number(/:(\d+)$/.exec(holder)?.[1]), "SIGTERM");
+      expect((await last).status).toBe(201);
+      await ended;
+      expect(await lock.inspect(user)).toEqual({ state: "free" });
+    },
+  );
 });
 
 describe("answers in your own format", () => {
   const own = page("docs/reference/responses.md");
   const [options = ""] =
     /^ {2}idempotency[\s\S]*?(?=^}\);)/m.exec(own.blockUnder("On Express")) ?? [];
+  /** What the table says for a framework, as a function. */
+  const elsewhere = (framework: string, parameters: string) => {
+    const row = own.tableUnder("Elsewhere").find(([name]) => name === framework);
+    const code = row?.[1]?.replaceAll("`", "");
+    const types = `import type { Problem } from "submit-lock/${framework.toLowerCase()}";`;
+    return `${types}\nconst answer = (${parameters}, { problem }: { problem: Problem }) => ${code};`;
+  };
   const placed = `{ placed: true }`;
   const apps = {
     express: inQuickStart(own.blockUnder("On Express"), "express", {
       after: `app.post("/orders", guard.protect(async (_req, res) => void res.status(201).json(${placed})));`,
     }),
-    koa: inQuickStart(own.blockUnder("On Koa"), "koa", {
+    koa: inQuickStart(elsewhere("Koa", "ctx: import('koa').Context"), "koa", {
       after: `app.use(submitGuard({ lock, userId: (ctx) => ctx.get("x-user-id"), ${options} }));
 app.use((ctx) => { ctx.status = 201; ctx.body = ${placed}; });`,
     }),
-    fastify: inQuickStart(own.blockUnder("On Fastify"), "fastify", {
-      after: `const guard = submitGuard({ lock, userId: ({ headers }) => headers["x-user-id"]?.toString(), ${options} });
+    fastify: inQuickStart(
+      elsewhere("Fastify", "_req: unknown, reply: import('fastify').FastifyReply"),
+      "fastify",
+      {
+        after: `const guard = submitGuard({ lock, userId: ({ headers }) => headers["x-user-id"]?.toString(), ${options} });
 app.post("/orders", guard.protect(async (_req, reply) => reply.code(201).send(${placed})));`,
-    }),
-    fetch: inQuickStart(own.blockUnder("On fetch"), "fetch", {
+      },
+    ),
+    fetch: inQuickStart(elsewhere("fetch", "_request: Request"), "fetch", {
       after: `const guard = submitGuard({ lock, userId: ({ headers }) => headers.get("x-user-id"), ${options} });
 const placeOrder = guard.protect(async () => Response.json(${placed}, { status: 201 }));
 app.post("/orders", (c) => placeOrder(c.req.raw));`,
@@ -290,12 +303,6 @@ describe("the other code of the documents", () => {
   test("tests a service", async () => {
     project.write("service.ts", page("docs/guide/express.md").blockUnder("Testing your service"));
     expect(await project.run("service.ts")).toBe("");
-  });
-
-  test("is a store that works", async () => {
-    const store = page("docs/reference/options.md").blockUnder("A store of your own");
-    project.write("map-store.ts", store + useOfMapStore);
-    expect(await project.run("map-store.ts")).toBe("contended released\nacquired\n");
   });
 
   test("waits for a Redis that comes up later", async () => {

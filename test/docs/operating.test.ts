@@ -9,6 +9,7 @@ import { freshUser } from "../support/ids.ts";
 import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
+import { inQuickStart } from "./in-quick-start.ts";
 import { page } from "./page.ts";
 import { ReaderProject } from "./reader-project.ts";
 
@@ -24,6 +25,14 @@ export async function placeOrder(cart: string): Promise<{ cart: string }> {
   while (existsSync(process.env["HOLD"] ?? "")) await sleep(20);
   return { cart };
 }
+`;
+
+const route = `
+import { cartOf, placeOrder } from "./shop.ts";
+const guard = submitGuard({ lock, userId, idempotency: {} });
+app.post("/orders", guard.protect(async (req, res) => {
+  res.status(201).json(await placeOrder(await cartOf(userId(req))));
+}));
 `;
 
 const patience = { acquireTimeoutMs: 5_000 };
@@ -53,7 +62,9 @@ describe("several servers", () => {
 
   beforeAll(async () => {
     const deploying = page("docs/operations/deploying.md");
-    const shown = deploying.blockUnder("A server") + deploying.blockUnder("Shutting down");
+    const shown =
+      inQuickStart(deploying.blockUnder("A server"), "express", { after: route }) +
+      deploying.blockUnder("Shutting down");
     // Patient, for a machine that is busy with other tests.
     const patient = shown
       .replace("drainMs = 0;", "drainMs = 1_000;")

@@ -70,7 +70,13 @@ export class ReaderProject {
     symlinkSync(target, link, "junction");
   }
 
+  /** Node refuses a name that two imports bind, which bundlers let pass. */
   write(file: string, text: string): void {
+    const lists = [...text.matchAll(/^import (?:type )?\{?([^"]*?)\}? from "/gm)];
+    const names = lists.flatMap(([, list]) => list?.split(",") ?? []);
+    const bound = names.map((name) => /(\w+)\s*$/.exec(name)?.[1]).filter(Boolean);
+    const twice = bound.find((name, i) => bound.indexOf(name) !== i);
+    if (twice !== undefined) throw new Error(`${file} imports ${twice} twice:\n${text}`);
     writeFileSync(join(this.folder, file), text);
   }
 
@@ -169,19 +175,6 @@ export function createApp(lock: SubmitLock): express.Express {
 }
 `;
 
-/** Beside the store that is shown: it holds, contends and releases as a lock expects. */
-export const useOfMapStore = `
-import { SubmitLock } from "submit-lock";
-const lock = new SubmitLock({ store: new MapStore(), ttlMs: 150, maxHoldMs: 5_000 });
-await lock.check();
-const attempt = await lock.acquire("42");
-if (attempt.outcome !== "acquired") throw new Error(attempt.outcome);
-await new Promise((resolve) => setTimeout(resolve, 400));
-console.log((await lock.acquire("42")).outcome, await attempt.lease.release());
-console.log((await lock.acquire("42")).outcome);
-await lock.close({ timeoutMs: 0 });
-`;
-
 /** The shop behind the recipes. It tells the test of each order, and takes 50 ms for it. */
 export const shop = `
 import { appendFileSync } from "node:fs";
@@ -245,6 +238,7 @@ export async function userOfSession(): Promise<string> {
 
 /** An order that never ends; its client tells when it was cut off. */
 export const neverAnswering = `
+import { setTimeout as sleep } from "node:timers/promises";
 import express from "express";
 import { Redis } from "ioredis";
 import { RedisStore, SubmitLock } from "submit-lock";
@@ -271,12 +265,16 @@ declare global {
   const submitGuard: typeof import("submit-lock/express").submitGuard;
   const app: import("express").Express;
   const db: import("@electric-sql/pglite").PGlite;
+  const event: { readonly id: string };
+  const express: typeof import("express");
   const lock: import("submit-lock").SubmitLock;
   const redis: import("ioredis").Redis;
   const placeOrder: import("express").RequestHandler;
   const refund: import("express").RequestHandler;
   const server: import("node:http").Server;
+  const sleep: typeof import("node:timers/promises").setTimeout;
   const store: import("submit-lock").LockStore;
+  const work: () => Promise<void>;
   const userId: (req: import("express").Request) => string | undefined;
 }
 `;

@@ -1,5 +1,4 @@
 import { execFile } from "node:child_process";
-import { readFileSync } from "node:fs";
 import { mkdir, rename, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
@@ -240,17 +239,6 @@ describe("NestJS", () => {
         expect(bank.charges).toBe(2);
       });
     });
-  });
-
-  test("the code of the page on NestJS is that of its recipe", () => {
-    const squeezed = (text: string) => text.replace(/\s+/g, " ").trim();
-    const read = (file: string) =>
-      readFileSync(new URL(`nest/${file}.ts`, import.meta.url), "utf8");
-    const recipe = squeezed(read("shop") + read("once"));
-    const { blocks: all } = page("docs/guide/express.md");
-    const blocks = all.filter(({ heading }) => heading === "NestJS");
-    expect(blocks.length).toBeGreaterThan(0);
-    for (const { code } of blocks) expect(recipe).toContain(squeezed(code));
   });
 });
 

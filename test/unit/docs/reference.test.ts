@@ -3,7 +3,6 @@ import { resolveIdempotencyOptions } from "../../../src/http/options.ts";
 import { isStored, resolveStoredHeaders } from "../../../src/http/stored-answer.ts";
 import { MemoryStore, SubmitLock } from "../../../src/index.ts";
 import { type Page, page } from "../../docs/page.ts";
-import { differences } from "../../lab/nets/answers/differences.ts";
 import { alerts } from "../../support/board.ts";
 import { documentedMetrics, prometheusNames } from "../../support/documented-metrics.ts";
 import { foundInSources, inSources, membersOf } from "./sources.ts";
@@ -58,14 +57,6 @@ test.each<[what: string, rows: string[], inSource: string[]]>([
   ["channel", [...new Set(observing.text.match(/\bsubmit-lock:[a-z]+/g))], channels],
   ["metric", column(observing, ["Metrics"]), Object.keys(documentedMetrics)],
   ["alert", column(observing, ["The board and the alerts"]), wordsIn(alerts, /- alert: (\w+)$/gm)],
-  [
-    "difference that the same-answer net allows",
-    wordsIn(
-      page("docs/internals/http-lifecycle.md").text.split("## Differences that are meant")[1] ?? "",
-      /^\| ([^|-].*?) \|/gm,
-    ).slice(1),
-    differences.map(({ name }) => name),
-  ],
 ])("every %s has a row, and no row is of another", (_what, rows, inSource) => {
   expect(inSource.length).toBeGreaterThan(0);
   expect(rows.sort()).toEqual([...inSource].sort());
