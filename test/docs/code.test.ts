@@ -81,7 +81,11 @@ describe("a quick start", () => {
   const koa = page("docs/guide/koa.md").blockUnder("Quick start", "js");
   const [express, koaGuide] = ["docs/guide/express.md", "docs/guide/koa.md"];
   const [fastify, fetchGuide] = ["docs/guide/fastify.md", "docs/guide/fetch.md"];
-  const commonjs = page(express).blockUnder("In CommonJS", "cjs");
+  // As the page says.
+  const commonjs = `${page(express).blockUnder("In CommonJS", "cjs")}${readme
+    .replace(/^(import .*|\/\/ shop\.mjs)\n/gm, "")
+    .replace(/^await lock\.check\(\).*\n/m, "")
+    .replace(/^const server = (.*)$/m, "void (async () => {\n  await lock.check();\n  $1\n})();")}`;
   const hono = page(fetchGuide).blockUnder("Hono");
   const onFastify = page(fastify).blockUnder("Quick start", "js");
   const starts = [

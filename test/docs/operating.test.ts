@@ -265,6 +265,14 @@ describe("P10: the page for support", () => {
   });
 });
 
+/** Above the code that is shown. */
+const itsLock = `
+import { Redis } from "ioredis";
+import { RedisStore, SubmitLock } from "submit-lock";
+const redis = new Redis(process.env["REDIS_URL"] ?? "");
+const lock = new SubmitLock({ store: new RedisStore(redis) });
+`;
+
 /**
  * Below the code that is shown: ten orders a second, one after another. A machine that is busy with
  * other tests may be late with one; what became of it is in the metrics.
@@ -279,7 +287,7 @@ for (;;) {
 test("the code of the page on observing exports metrics to Prometheus", async () => {
   const port = await freePort();
   const code = page("docs/operations/observing.md").blockUnder("OpenTelemetry");
-  project.write("observed.ts", code + orders);
+  project.write("observed.ts", itsLock + code + orders);
   const env = { METRICS_PORT: `${port}`, REDIS_URL: redis.url };
   // Until it is killed.
   void project.run("observed.ts", env).catch(() => {});

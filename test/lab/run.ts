@@ -19,7 +19,7 @@ const net = async (name: "linear-cost" | "fail-anywhere" | "same-answer") =>
 
 export const laboratories: Readonly<Record<string, Laboratory>> = {
   faults: {
-    shows: "every fault of Redis and the network, with every client",
+    shows: "P1 to P9 under every fault of Redis and the network, with every client",
     minutes: 20,
     run: () => import("./faults/matrix.ts"),
   },
@@ -29,12 +29,12 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     run: () => import("./topologies/run.ts").then((lab) => lab.run()),
   },
   resharding: {
-    shows: "a Cluster whose slots move and whose masters are replaced",
+    shows: "rule 23 and P9 while slots move and masters are replaced",
     minutes: 6,
     run: () => import("./topologies/resharding.ts").then((lab) => lab.run()),
   },
   simulation: {
-    shows: "random schedules of the real code in virtual time",
+    shows: "rules 1 to 23 under random schedules of the real code in virtual time",
     minutes: 6,
     run: () => import("./simulation/hunt.ts").then((hunt) => hunt.runLaboratory()),
   },
@@ -49,17 +49,17 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     run: () => import("./model/run.ts"),
   },
   outage: {
-    shows: "a Redis that is away, and one that is silent",
+    shows: "P6 and P7 while Redis is away or silent",
     minutes: 4,
     run: () => import("./shop/outage.ts").then((shop) => shop.run()),
   },
   soak: {
-    shows: "mixed traffic under random faults, without a leak",
+    shows: "P7 under mixed traffic and random faults: no leak",
     minutes: 10,
     run: () => import("./shop/soak.ts").then((shop) => shop.run()),
   },
   freed: {
-    shows: "that freeing a lock never makes two orders",
+    shows: "P10: a freed lock never makes two orders",
     minutes: 3,
     run: () => import("./shop/freed.ts").then((shop) => shop.run()),
   },
@@ -92,7 +92,7 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     run: () => net("fail-anywhere"),
   },
   "browser-sequences": {
-    shows: "one order for a cart, whatever happens to its page",
+    shows: "P9 whatever happens to a page; --table: what a key for each click does",
     minutes: 2,
     run: () => import("./sequences/run.ts").then((sequences) => sequences.run()),
   },
@@ -116,7 +116,7 @@ async function main(): Promise<void> {
     console.log("npm run lab -- <name> [arguments]\n");
     for (const [name, { minutes, shows, writes }] of Object.entries(laboratories)) {
       const page = writes === undefined ? "" : `; writes ${writes}`;
-      console.log(`${name.padEnd(15)}${`${minutes}`.padStart(3)} min  ${shows}${page}`);
+      console.log(`${name.padEnd(18)}${`${minutes}`.padStart(3)} min  ${shows}${page}`);
     }
     if (name === "") return;
     console.error(`\nThere is no laboratory "${name}".`);

@@ -9,7 +9,7 @@ import { plain } from "../../../src/cli/terminal.ts";
 import { changeOf, watchLine } from "../../../src/cli/watch.ts";
 import type { FreedInspection, Inspection } from "../../../src/lock/store.ts";
 import { page } from "../../docs/page.ts";
-import { at, examined, linesOf, lockOf, rightFacts } from "./fakes.ts";
+import { at, linesOf, lockOf } from "./fakes.ts";
 
 const npx = "npx --no-install submit-lock";
 
@@ -234,17 +234,9 @@ describe("the reference shows of", () => {
     show: () => linesOf(show, ["show", "77"], lockOf(silent)),
     free: () => linesOf(free, ["free", "42", ...given], lockOf(working, 8_800)),
     list: () => list({}, "--no-ids", "--limit", "2"),
-    watch: () =>
-      watched([
-        [0, endless],
-        [200, endless],
-        [400, { state: "free" }],
-        [1_400, foreign],
-      ]),
-    doctor: () => examined(rightFacts),
   };
 
-  test.each(Object.keys(commands))("%s an output as it is", async (name) => {
+  test.each(Object.keys(shown))("%s an output as it is", async (name) => {
     const lines = (await shown[name]?.()) ?? [];
     const [command, ...output] = reference.blockUnder(name, "text").trimEnd().split("\n");
     expect(command).toMatch(new RegExp(`^\\$ ${npx} ${name}`));
