@@ -13,12 +13,10 @@ import { page, pages } from "./page.ts";
 import {
   appOfReader,
   atHand,
-  ledger,
   neverAnswering,
   ReaderProject,
   session,
   shop,
-  useOfLedger,
 } from "./reader-project.ts";
 
 let project: ReaderProject;
@@ -29,7 +27,6 @@ beforeAll(async () => {
   redis = await startRedis();
   project.write("app.ts", appOfReader);
   project.write("shop.ts", shop);
-  project.write("ledger.ts", ledger);
   project.write("at-hand.ts", atHand);
   project.write("session.ts", session);
   project.write("lock.ts", page("docs/guide/any-function.md").blockUnder("One lock"));
@@ -290,64 +287,9 @@ app.post("/orders", (c) => placeOrder(c.req.raw));`,
 });
 
 describe("the other code of the documents", () => {
-  test("takes a long job in steps, between which an order has its turn", async () => {
-    project.write("steps.ts", page("docs/guide/any-function.md").blockUnder("Long jobs"));
-    project.write("settling.ts", useOfLedger);
-    const output = await project.run("settling.ts", env());
-    const lines = output.trim().split("\n");
-    const pages = lines.filter((line) => line.startsWith("page"));
-    expect(pages.map((line) => line.split(" ")[1])).toEqual(["1", "2", "3"]);
-    expect(lines.at(-1)).not.toBe("order");
-    expect(lines).toContain("order");
-    const tokens = pages.map((line) => Number(line.split(" ")[2]));
-    expect(tokens).toEqual([...tokens].sort((a, b) => a - b));
-    expect(new Set(tokens).size).toBe(3);
-  });
-
   test("tests a service", async () => {
     project.write("service.ts", page("docs/guide/express.md").blockUnder("Testing your service"));
     expect(await project.run("service.ts")).toBe("");
-  });
-
-  test("waits for a Redis that comes up later", async () => {
-    const port = await freePort();
-    const waiting = page("docs/operations/redis.md").blockUnder("Waiting for Redis at boot");
-    project.write("boot.ts", `${waiting}await lock.close();\nredis.disconnect();\n`);
-    const booted = project.run("boot.ts", { REDIS_URL: `redis://127.0.0.1:${port}` });
-    // Long enough for its first check to have failed.
-    await new Promise((resolve) => setTimeout(resolve, 10_000));
-    const late = await startRedis({ port });
-    try {
-      expect(await booted).toMatch(/redis: .*ECONNREFUSED[\s\S]*ready\n$/);
-    } finally {
-      await late.stop();
-    }
-  });
-
-  test("does not wait for a permission that is missing", async () => {
-    await command(redis.port, "acl", "setuser", "nobody", "on", ">pass", "~*", "+@all", "-eval");
-    const waiting = page("docs/operations/redis.md").blockUnder("Waiting for Redis at boot");
-    project.write("refused.ts", waiting);
-    const REDIS_URL = `redis://nobody:pass@127.0.0.1:${redis.port}`;
-    await expect(project.run("refused.ts", { REDIS_URL })).rejects.toThrow("MISCONFIGURED");
-  });
-
-  test("sends a form that was clicked twice to a page, not to a refusal", async () => {
-    const recipe = page("docs/reference/responses.md").blockUnder("A page for a form");
-    const after = `import { placeOrder } from "./shop.ts";
-app.post("/orders", guard.protect(async (_req, res) => {
-  const order = await placeOrder({ id: "form", version: 1 });
-  res.redirect(303, \`/orders/\${order.number}\`);
-}));`;
-    const code = inQuickStart(recipe, "express", { after });
-    const { url } = await project.serve("form.ts", code, { ...env(), ORDER_MS: "2000" });
-    const headers = { "x-user-id": "form" };
-    const submit = () => fetch(`${url}/orders`, { method: "POST", headers, redirect: "manual" });
-    const clicks = await Promise.all([submit(), submit()]);
-    expect(clicks.map(({ status }) => status)).toEqual([303, 303]);
-    const locations = clicks.map((answer) => answer.headers.get("location")).sort();
-    expect(locations).toEqual(["/orders/1", "/orders/pending"]);
-    expect(await (await fetch(`${url}/orders/pending`)).text()).toContain("being placed");
   });
 
   test("shuts down with a handler that never answers, within its bound", async () => {

@@ -1,4 +1,4 @@
-import { rmSync, writeFileSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
@@ -10,7 +10,7 @@ import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { inQuickStart } from "./in-quick-start.ts";
-import { page } from "./page.ts";
+import { page, ROOT } from "./page.ts";
 import { ReaderProject } from "./reader-project.ts";
 
 /** A shop whose orders take as long as the file HOLD is there. */
@@ -188,12 +188,12 @@ redis.disconnect();`,
   });
 });
 
-const onCall = page("docs/operations/on-call.md");
-
 /** The reader's application around the two routes. */
 const application = `
 import { Redis } from "ioredis";
+import express from "express";
 import { RedisStore, SubmitLock } from "submit-lock";
+import { supportPage } from "./page.ts";
 const lock = new SubmitLock({ store: new RedisStore(new Redis(process.env["REDIS_URL"]!)) });
 await lock.check();
 const app = express();
@@ -201,13 +201,14 @@ app.use((_req, res, next) => {
   res.locals["agent"] = "anna";
   next();
 });
-${onCall.blockUnder("A page for support")}
+app.use("/support", supportPage(lock));
 app.listen(Number(process.env["PORT"]), "127.0.0.1");
 `;
 
 describe("P10: the page for support", () => {
   let base: string;
   beforeAll(async () => {
+    project.write("page.ts", readFileSync(join(ROOT, "examples/support.ts"), "utf8"));
     const { url } = await project.serve("support.ts", application, { REDIS_URL: redis.url });
     expect(await project.typeErrors()).toBe("");
     base = `${url}/support`;

@@ -205,30 +205,6 @@ export async function findOrder(number: number): Promise<Order | undefined> {
 }
 `;
 
-/** The database behind a long job: an account with three pages to settle. */
-export const ledger = `
-let settled = 0;
-export async function nextPage(_account: string): Promise<number | undefined> {
-  return settled < 3 ? settled + 1 : undefined;
-}
-export async function settle(page: number, token: number | undefined): Promise<void> {
-  settled = page;
-  console.log("page", page, token);
-}
-`;
-
-/** Beside the long job: an order of the same account, which waits for its turn. */
-export const useOfLedger = `
-import { lock, redis } from "./lock.ts";
-import { settleAccount } from "./steps.ts";
-await lock.check();
-const settling = settleAccount("ledger");
-const order = lock.withLock("ledger", { waitMs: 60_000 }, async () => console.log("order"));
-await Promise.all([settling, order]);
-await lock.close();
-redis.disconnect();
-`;
-
 /** Whose server action it is. */
 export const session = `
 export async function userOfSession(): Promise<string> {
