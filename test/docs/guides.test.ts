@@ -1,3 +1,5 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { command } from "../support/command.ts";
@@ -5,7 +7,7 @@ import { freshUser } from "../support/ids.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { inQuickStart } from "./in-quick-start.ts";
-import { page } from "./page.ts";
+import { page, ROOT } from "./page.ts";
 import { ReaderProject, shop } from "./reader-project.ts";
 
 const guide = page("docs/guide/once.md");
@@ -97,19 +99,31 @@ await db.exec(${JSON.stringify(guide.blockUnder(heading, "sql"))});`;
 });
 
 describe("guests", () => {
-  const guests = guide.blockUnder("Guests");
-  const route = guide.blockUnder("Cart and version").replace(/^[\s\S]*?(?=^app\.post)/m, "");
-  const code = inQuickStart(guests, "express", {
-    before: `import session from "express-session";
+  // The page says that the route is this one, with `buyer`.
+  const code = inQuickStart(
+    guide
+      .blockUnder("Cart and version")
+      .replaceAll(/userId\(req\)|userId(?=,)/g, (found) =>
+        found === "userId" ? "userId: buyer" : "buyer(req)",
+      ),
+    "express",
+    {
+      before: `import session from "express-session";
+import { buyer, takeCart, welcome } from "./buyer.ts";
 app.use(session({ secret: "a test", resave: false, saveUninitialized: false }));`,
-    // The page says that the route is this one, with `buyer`.
-    after: `import { findOrder, placeOrder } from "./shop.ts";
-${route.replaceAll("userId(req)", "buyer(req)")}
+      after: `import { findOrder, moveCart } from "./shop.ts";
+app.get("/cart", welcome, async (req, res) => {
+  res.json(await cartOf(buyer(req)));
+});
 app.post("/login", async (req, res) => {
-  if (req.session.guestId) await takeCart(req.session.guestId, "ada");
+  await takeCart(lock, req, (guest) => moveCart(guest, "ada"));
   req.session.userId = "ada";
   res.json({ order: await findOrder(1) });
 });`,
+    },
+  );
+  beforeAll(() => {
+    project.write("buyer.ts", readFileSync(join(ROOT, "examples/guests.ts"), "utf8"));
   });
   /** Opens the cart's page, as a browser that keeps its cookie. */
   const guest = async (submit: Client) => {

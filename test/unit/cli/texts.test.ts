@@ -233,7 +233,6 @@ describe("the reference shows of", () => {
   const shown: Record<string, () => string[] | Promise<string[]>> = {
     show: () => linesOf(show, ["show", "77"], lockOf(silent)),
     free: () => linesOf(free, ["free", "42", ...given], lockOf(working, 8_800)),
-    list: () => list({}, "--no-ids", "--limit", "2"),
   };
 
   test.each(Object.keys(shown))("%s an output as it is", async (name) => {

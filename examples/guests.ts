@@ -1,0 +1,32 @@
+import { randomUUID } from "node:crypto";
+import type { Request, RequestHandler } from "express";
+import "express-session";
+import type { SubmitLock } from "submit-lock";
+
+declare module "express-session" {
+  interface SessionData {
+    /** Is set at login. */
+    userId: string;
+    guestId: string;
+  }
+}
+
+/** For `userId` of the guard: a customer, or a guest, with a prefix that begins no user's id. */
+export const buyer = ({ session }: Request): string | undefined =>
+  session.userId ?? (session.guestId && `guest:${session.guestId}`);
+
+/** In front of the cart's page: it makes the id, so both clicks of a double click have it. */
+export const welcome: RequestHandler = ({ session }, _res, next) => {
+  if (!session.userId) session.guestId ??= randomUUID();
+  next();
+};
+
+/** At login, before `session.userId` is set: waits for an order under way, then moves the cart. */
+export async function takeCart(
+  lock: SubmitLock,
+  { session }: Request,
+  moveCart: (from: string) => Promise<void>,
+): Promise<void> {
+  const guest = session.guestId && `guest:${session.guestId}`;
+  if (guest) await lock.withLock(guest, { waitMs: 5_000 }, () => moveCart(guest));
+}
