@@ -108,7 +108,7 @@ test.each(Object.entries(moved))("the page %s of 0.2 leads to %s", async (from, 
 /** What a developer types, with the page that has to be among the first five. */
 const searches = [
   ["double click", "guide/once"],
-  ["double order", "manual"],
+  ["double order", "guide/once"],
   ["guest", "guide/once"],
   ["retry", "guide/once"],
   ["mobile app", "guide/once"],
@@ -116,7 +116,7 @@ const searches = [
   ["serverless", "guide/fetch"],
   ["queue", "guide/any-function"],
   ["GraphQL", "guide/once"],
-  ["Redis down", "manual"],
+  ["Redis down", "operations/redis"],
   ["NestJS", "guide/express"],
   ["ECONNRESET", "operations/redis"],
   ["NOPERM", "operations/redis"],
