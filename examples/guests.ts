@@ -21,7 +21,10 @@ export const welcome: RequestHandler = ({ session }, _res, next) => {
   next();
 };
 
-/** At login, before `session.userId` is set: waits for an order under way, then moves the cart. */
+/**
+ * At login, before the session is made anew: waits up to 5 s for an order under way, then moves the
+ * cart. Rejects after that, or without Redis: catch it, and leave the cart to the next login.
+ */
 export async function takeCart(
   lock: SubmitLock,
   { session }: Request,

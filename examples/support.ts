@@ -1,7 +1,10 @@
 import express, { type Router } from "express";
 import type { SubmitLock } from "submit-lock";
 
-/** Mount it behind the login of the support team, which sets `res.locals["agent"]`. */
+/**
+ * Mount it behind the login of the support team, which sets `res.locals["agent"]`. On Express 4,
+ * pass what `inspect` and `free` reject with to `next`.
+ */
 export function supportPage(lock: SubmitLock): Router {
   const router = express.Router();
   router.get("/locks/:user", async (req, res) => {
