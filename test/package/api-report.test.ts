@@ -47,11 +47,11 @@ describe("the tarball", () => {
     for (const target of targetsOf(file)) expect(packed).toContain(target);
   });
 
-  test("has the package and no sources, tests or tools", () => {
+  test("has the package, what one copies from the manual, and no sources, tests or tools", () => {
     expect(packed).toContain("dist/esm/index.js");
     expect(packed).toContain("dist/cjs/package.json");
     const others = [...packed].filter((path) => !path.startsWith("dist/"));
-    const expected = /\.(md|svg)$|^docs\/[^.]|^(LICENSE|package\.json)$/;
+    const expected = /\.(md|svg)$|^docs\/[^.]|^examples\/\w+\.ts$|^(LICENSE|package\.json)$/;
     expect(others.filter((path) => !expected.test(path))).toEqual([]);
   });
 });
