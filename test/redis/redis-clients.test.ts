@@ -79,6 +79,25 @@ describe.each(everyRedisClient)("with $name", ({ name, connect }) => {
     expect(await client.ping()).toBe("PONG");
     expect(events.map((event) => client.listenerCount(event))).toEqual(before);
   });
+
+  test("an application that takes listeners back before the store does keeps its others", async () => {
+    const client = connect(sharedRedisPort());
+    await untilReady(client);
+    const errors: Error[] = [];
+    client.on("error", (error: Error) => void errors.push(error));
+    const events = ["connect", "ready", "reconnecting", "close", "end", "terminated"];
+    const listener = () => {};
+    for (let i = 0; i < 2; i++) {
+      for (const event of events) client.on(event, listener);
+      const lock = openLock({ store: new RedisStore(client) });
+      await lock.withLock(freshUser(), {}, () => {});
+      for (const event of events) client.off(event, listener);
+      await lock.close();
+    }
+    // Of an emitter without a listener, this would end the process.
+    client.emit("error", new Error("an error of the client"));
+    expect(errors).toHaveLength(1);
+  });
 });
 
 describe("one pair of connections", () => {

@@ -67,23 +67,37 @@ export const neutral: object = {
   askRedirect: undefined,
 };
 
-const kept = Symbol("submit-lock");
-
 type Listeners = readonly (readonly [string | symbol, (error: unknown) => void])[];
 
+/** How many events an emitter counts for listeners of ours. */
+const counts = new WeakMap<EventEmitter, number>();
+
 /**
- * Listens on the object that emits a client's events: `off` on the client itself, which inherits
- * from it, would make later listeners deaf. With its last counted listener the emitter would drop
- * those that the application has added through the client, so one of ours stays.
+ * Listens on the object that emits a client's events: `off` on the client, which inherits from it,
+ * would make later listeners deaf. With its last counted event the emitter would drop all that the
+ * application has added through the client, uncounted: so one event that is never emitted stays,
+ * and one more for each that `off` counts down although `on` has not counted it.
  *
  * @returns ends that.
  */
 export function listen(client: object, listeners: Listeners): () => void {
   const emitter = ((client as { _self?: unknown })._self ?? client) as EventEmitter;
-  if (emitter.listenerCount(kept) === 0) emitter.on(kept, () => {});
-  for (const [event, listener] of listeners) emitter.on(event, listener);
+  const keep = () => emitter.on(Symbol("submit-lock"), () => {});
+  if (!counts.has(emitter)) keep();
+  for (const [event, listener] of listeners) {
+    const isFirst = emitter.listenerCount(event) === 0;
+    counts.set(emitter, (counts.get(emitter) ?? 0) + (isFirst ? 1 : 0));
+    emitter.on(event, listener);
+  }
   return () => {
-    for (const [event, listener] of listeners) emitter.off(event, listener);
+    for (const [event, listener] of listeners) {
+      const count = counts.get(emitter) ?? 0;
+      if (emitter.listenerCount(event) === 1) {
+        if (count === 0) keep();
+        else counts.set(emitter, count - 1);
+      }
+      emitter.off(event, listener);
+    }
   };
 }
 
