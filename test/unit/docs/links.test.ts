@@ -35,6 +35,8 @@ describe.each(all)("$file", (page) => {
       const [path = "", anchor] = link.split("#");
       const file = path === "" ? page.file : posix.join(dirname(page.file), path);
       expect(existsSync(join(ROOT, file)), link).toBe(true);
+      // The site has no other page of these folders.
+      expect(file).not.toMatch(/^(bench|examples|src|test)\/.*(?<!\/results)\.md$/);
       if (anchor !== undefined) expect(anchors.get(file), link).toContain(anchor);
     }
     // Each heading once, so that its link is the one.
