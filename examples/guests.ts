@@ -11,9 +11,12 @@ declare module "express-session" {
   }
 }
 
-/** For `userId` of the guard: a customer, or a guest, with a prefix that begins no user's id. */
-export const buyer = ({ session }: Request): string | undefined =>
-  session.userId ?? (session.guestId && `guest:${session.guestId}`);
+/** With a prefix that begins no user's id. */
+const guestOf = ({ session }: Request): string | undefined =>
+  session.guestId && `guest:${session.guestId}`;
+
+/** For `userId` of the guard: a customer, or a guest. */
+export const buyer = (req: Request): string | undefined => req.session.userId ?? guestOf(req);
 
 /** In front of the cart's page: it makes the id, so both clicks of a double click have it. */
 export const welcome: RequestHandler = ({ session }, _res, next) => {
@@ -27,9 +30,9 @@ export const welcome: RequestHandler = ({ session }, _res, next) => {
  */
 export async function takeCart(
   lock: SubmitLock,
-  { session }: Request,
+  req: Request,
   moveCart: (from: string) => Promise<void>,
 ): Promise<void> {
-  const guest = session.guestId && `guest:${session.guestId}`;
+  const guest = guestOf(req);
   if (guest) await lock.withLock(guest, { waitMs: 5_000 }, () => moveCart(guest));
 }

@@ -1,5 +1,3 @@
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { command } from "../support/command.ts";
@@ -7,7 +5,7 @@ import { freshUser } from "../support/ids.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { inQuickStart } from "./in-quick-start.ts";
-import { page, ROOT } from "./page.ts";
+import { page } from "./page.ts";
 import { ReaderProject, shop } from "./reader-project.ts";
 
 const guide = page("docs/guide/once.md");
@@ -123,7 +121,7 @@ app.post("/login", async (req, res) => {
     },
   );
   beforeAll(() => {
-    project.write("buyer.ts", readFileSync(join(ROOT, "examples/guests.ts"), "utf8"));
+    project.copy("guests.ts", "buyer.ts");
   });
   /** Opens the cart's page, as a browser that keeps its cookie. */
   const guest = async (submit: Client) => {

@@ -1,4 +1,4 @@
-import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
@@ -10,7 +10,7 @@ import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { inQuickStart } from "./in-quick-start.ts";
-import { page, ROOT } from "./page.ts";
+import { page } from "./page.ts";
 import { ReaderProject } from "./reader-project.ts";
 
 /** A shop whose orders take as long as the file HOLD is there. */
@@ -46,6 +46,7 @@ beforeAll(async () => {
   redis = await startRedis();
   hold = join(project.folder, "hold");
   project.write("shop.ts", shop);
+  project.write("lock.ts", page("docs/guide/any-function.md").blockUnder("One lock"));
 });
 
 afterAll(async () => {
@@ -190,11 +191,9 @@ redis.disconnect();`,
 
 /** The reader's application around the two routes. */
 const application = `
-import { Redis } from "ioredis";
 import express from "express";
-import { RedisStore, SubmitLock } from "submit-lock";
+import { lock } from "./lock.ts";
 import { supportPage } from "./page.ts";
-const lock = new SubmitLock({ store: new RedisStore(new Redis(process.env["REDIS_URL"]!)) });
 await lock.check();
 const app = express();
 app.use((_req, res, next) => {
@@ -208,7 +207,7 @@ app.listen(Number(process.env["PORT"]), "127.0.0.1");
 describe("P10: the page for support", () => {
   let base: string;
   beforeAll(async () => {
-    project.write("page.ts", readFileSync(join(ROOT, "examples/support.ts"), "utf8"));
+    project.copy("support.ts", "page.ts");
     const { url } = await project.serve("support.ts", application, { REDIS_URL: redis.url });
     expect(await project.typeErrors()).toBe("");
     base = `${url}/support`;
@@ -266,14 +265,6 @@ describe("P10: the page for support", () => {
   });
 });
 
-/** Above the code that is shown. */
-const itsLock = `
-import { Redis } from "ioredis";
-import { RedisStore, SubmitLock } from "submit-lock";
-const redis = new Redis(process.env["REDIS_URL"] ?? "");
-const lock = new SubmitLock({ store: new RedisStore(redis) });
-`;
-
 /**
  * Below the code that is shown: ten orders a second, one after another. A machine that is busy with
  * other tests may be late with one; what became of it is in the metrics.
@@ -288,7 +279,7 @@ for (;;) {
 test("the code of the page on observing exports metrics to Prometheus", async () => {
   const port = await freePort();
   const code = page("docs/operations/observing.md").blockUnder("OpenTelemetry");
-  project.write("observed.ts", itsLock + code + orders);
+  project.write("observed.ts", `import { lock } from "./lock.ts";\n${code}${orders}`);
   const env = { METRICS_PORT: `${port}`, REDIS_URL: redis.url };
   // Until it is killed.
   void project.run("observed.ts", env).catch(() => {});

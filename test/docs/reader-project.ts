@@ -3,6 +3,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readFileSync,
   realpathSync,
   rmSync,
   symlinkSync,
@@ -70,7 +71,7 @@ export class ReaderProject {
     symlinkSync(target, link, "junction");
   }
 
-  /** Node refuses a name that two imports bind, which bundlers let pass. */
+  /** Node refuses a name that two imports bind, which esbuild lets pass. */
   write(file: string, text: string): void {
     const lists = [...text.matchAll(/^import (?:type )?\{?([^"]*?)\}? from "/gm)];
     const names = lists.flatMap(([, list]) => list?.split(",") ?? []);
@@ -78,6 +79,11 @@ export class ReaderProject {
     const twice = bound.find((name, i) => bound.indexOf(name) !== i);
     if (twice !== undefined) throw new Error(`${file} imports ${twice} twice:\n${text}`);
     writeFileSync(join(this.folder, file), text);
+  }
+
+  /** Writes an example as it is. */
+  copy(example: string, file: string): void {
+    this.write(file, readFileSync(join(ROOT, "examples", example), "utf8"));
   }
 
   /** What the compiler says about every `.ts` file of the project; nothing, if all is well. */
@@ -246,7 +252,6 @@ declare global {
   const lock: import("submit-lock").SubmitLock;
   const redis: import("ioredis").Redis;
   const placeOrder: import("express").RequestHandler;
-  const refund: import("express").RequestHandler;
   const server: import("node:http").Server;
   const sleep: typeof import("node:timers/promises").setTimeout;
   const store: import("submit-lock").LockStore;
