@@ -1,6 +1,6 @@
 import { Timer } from "../timer-wheel.ts";
 import { acquireChannel } from "./channels.ts";
-import { HeldLease } from "./held-lease.ts";
+import { HeldLease, LeaseClock } from "./held-lease.ts";
 import { closedAttempt, type SubmissionAttempt, UserLease } from "./lease.ts";
 import { completedOf } from "./record.ts";
 import { Releasing } from "./release.ts";
@@ -31,7 +31,7 @@ export type OnEnd = (attempt: SubmissionAttempt, held?: HeldLease) => void;
  */
 export class Acquiring extends Timer {
   /** Rule 1: the lease counts from before the first send. */
-  readonly #startedAt = performance.now();
+  readonly #clock = new LeaseClock();
   readonly #endsAt: number;
   readonly #runtime: LockRuntime;
   readonly #command: CallerCommand;
@@ -50,12 +50,12 @@ export class Acquiring extends Timer {
     this.#runtime = runtime;
     this.#command = command;
     this.#onEnd = onEnd;
-    this.#endsAt = this.#startedAt + command.times.acquireTimeoutMs;
+    this.#endsAt = this.#clock.startedAt + command.times.acquireTimeoutMs;
   }
 
   begin(): void {
     this.#runtime.active.count++;
-    this.#send(this.#startedAt);
+    this.#send(this.#clock.startedAt);
   }
 
   #send(now: number): void {
@@ -91,7 +91,7 @@ export class Acquiring extends Timer {
     switch (reply.kind) {
       case "taken":
       case "mine": {
-        const now = performance.now();
+        const now = this.#clock.now();
         // Rule 3: too late, because the caller was promised an answer within `acquireTimeoutMs`.
         if (now >= this.#endsAt) {
           this.#unavailable(true);
@@ -104,7 +104,7 @@ export class Acquiring extends Timer {
           this.#runtime,
           this.#command,
           inFlight,
-          this.#startedAt,
+          this.#clock,
           fencingToken,
           storeTimeMs - now,
         );
@@ -168,7 +168,8 @@ export class Acquiring extends Timer {
 
   /** @param isHeld the key holds the owner id although nothing was acquired. */
   #unavailable(isHeld = false): void {
-    const cause = toLockError(this.#lastFailure, this.#command.times.acquireTimeoutMs);
+    const lateMs = this.#clock.now() - this.#endsAt;
+    const cause = toLockError(this.#lastFailure, this.#command.times.acquireTimeoutMs, lateMs);
     this.#end({ outcome: "unavailable", cause }, undefined, isHeld);
   }
 
@@ -179,7 +180,7 @@ export class Acquiring extends Timer {
       const { outcome } = attempt;
       publish(acquireChannel, this.#command, {
         outcome,
-        durationMs: performance.now() - this.#startedAt,
+        durationMs: performance.now() - this.#clock.startedAt,
         copies: this.#copies,
         confirmed: outcome === "acquired" && attempt.confirmed,
         fencingToken: outcome === "acquired" ? attempt.lease.fencingToken : undefined,

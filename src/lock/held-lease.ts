@@ -8,7 +8,21 @@ import { type OnReleased, Releasing } from "./release.ts";
 import { type CallerCommand, type InFlight, type LockRuntime, publish, write } from "./runtime.ts";
 import type { LockTimes, OwnedReply } from "./store.ts";
 
-/** Rule 7: the times of one lease, all by the monotonic clock. */
+/**
+ * Rule 7: the time of one attempt and its lease, in ms: the larger of what the monotonic and the wall
+ * clock say since its start. While a machine sleeps, only its wall clock goes on, as Redis' does.
+ */
+export class LeaseClock {
+  readonly startedAt: number = performance.now();
+  /** One more, because `Date.now()` is rounded down: without a sleep the monotonic clock counts. */
+  readonly #wallOffset: number = Date.now() + 1 - this.startedAt;
+
+  now(): number {
+    return Math.max(performance.now(), Date.now() - this.#wallOffset);
+  }
+}
+
+/** Rule 7: the times of one lease, all by its {@link LeaseClock}. */
 class Validity {
   readonly startedAt: number;
   readonly #times: LockTimes;
@@ -70,6 +84,7 @@ export class HeldLease extends Timer {
   readonly runtime: LockRuntime;
   readonly command: CallerCommand;
   readonly fencingToken: number | undefined;
+  readonly clock: LeaseClock;
   readonly validity: Validity;
   readonly #inFlight: InFlight;
   /** A request of the acquire was in flight: it may take the key again after another owner. */
@@ -88,14 +103,14 @@ export class HeldLease extends Timer {
 
   /**
    * @param inFlight the requests of its acquire that may still take effect.
-   * @param startedAt the monotonic time before the first send: the lease counts from here.
-   * @param storeOffsetMs the store's clock at the acquire, less the monotonic clock at its answer.
+   * @param clock begun before the first send: the lease counts from there.
+   * @param storeOffsetMs the store's clock at the acquire, less the lease's at its answer.
    */
   constructor(
     runtime: LockRuntime,
     command: CallerCommand,
     inFlight: InFlight,
-    startedAt: number,
+    clock: LeaseClock,
     fencingToken: number | undefined,
     storeOffsetMs: number,
   ) {
@@ -104,7 +119,8 @@ export class HeldLease extends Timer {
     this.command = command;
     this.#inFlight = inFlight;
     this.#mayBeRetaken = inFlight.first !== undefined;
-    this.validity = new Validity(command.times, startedAt);
+    this.clock = clock;
+    this.validity = new Validity(command.times, clock.startedAt);
     this.fencingToken = fencingToken;
     this.#storeOffsetMs = storeOffsetMs;
     this.#setTimer();
@@ -112,25 +128,39 @@ export class HeldLease extends Timer {
 
   /** Most handlers never look at it, so its parts are made on first use. */
   get signal(): AbortSignal {
+    this.look();
     if (this.#aborter === undefined) {
       this.#aborter = new AbortController();
       this.#signalContext = new AsyncResource("submit-lock");
       if (this.#lost !== undefined) this.#aborter.abort(this.#lost);
+      lookedAt(this.#aborter.signal, () => this.look());
     }
     return this.#aborter.signal;
   }
 
   remainingMs(): number {
-    return this.isHeld ? Math.max(0, this.validity.endsAt - performance.now()) : 0;
+    return this.isHeld ? Math.max(0, this.validity.endsAt - this.clock.now()) : 0;
+  }
+
+  /**
+   * Rule 7: the end is judged by the clock when the holder asks. A process that was stopped runs its
+   * timers later than the answer for which its handler waits: it would place a second order.
+   */
+  look(): void {
+    if (this.clock.now() >= this.validity.notifyAt) this.lose(this.#endReason);
+  }
+
+  get #endReason(): LostReason {
+    return this.validity.extendAt < Number.POSITIVE_INFINITY ? "expired" : "max-hold";
   }
 
   get isHeld(): boolean {
     return !this.#isReleased && this.#lost === undefined;
   }
 
-  /** The store's clock, in whole ms: its time at the acquire plus the monotonic time since. */
+  /** The store's clock, in whole ms: its time at the acquire plus the time since. */
   #storeTimeMs(): number {
-    return Math.ceil(performance.now() + this.#storeOffsetMs);
+    return Math.ceil(this.clock.now() + this.#storeOffsetMs);
   }
 
   /** Call once, and not after `complete`. */
@@ -145,15 +175,16 @@ export class HeldLease extends Timer {
     this.runtime.active.done();
     // Rule 19: only a lease that is not lost leaves a cooldown, and its end is stamped once.
     const cooldownUntil = cooldownMs === 0 ? 0 : this.#storeTimeMs() + cooldownMs;
-    const { command, runtime } = this;
+    const { clock, command, runtime } = this;
     const { validUntil } = this.validity;
+    const isValid = () => clock.now() < validUntil;
     // Rule 5: also retires the requests of the acquire that are in flight.
-    new Releasing(runtime, command, this.#inFlight, validUntil, onReleased, cooldownUntil).begin();
+    new Releasing(runtime, command, this.#inFlight, isValid, onReleased, cooldownUntil).begin();
   }
 
   /** Call once, and not after `release`. @throws InvalidOptionError without a submission. */
   complete(content: RecordContent, cooldownMs: number, onCompleted: OnCompleted): void {
-    const now = performance.now();
+    const now = this.clock.now();
     const isLost = this.#lost !== undefined;
     const completing = new Completing(
       this.runtime,
@@ -186,13 +217,13 @@ export class HeldLease extends Timer {
     this.#unwatch();
     this.runtime.active.done();
     if (lostChannel.hasSubscribers) {
-      const durationMs = performance.now() - this.validity.startedAt;
+      const durationMs = this.clock.now() - this.clock.startedAt;
       publish(lostChannel, command, { outcome: reason, fencingToken, durationMs });
     }
     // Rule 19: a lost lease retires itself. Where the key may still be its own, it waits for the
     // end of its time, so that the holder can stop; after `close` the key runs out by itself.
     if (reason === "freed" || reason === "overtaken") this.#retire();
-    else if (reason !== "closed") this.runtime.watchdogs.set(this, this.validity.endsAt);
+    else if (reason !== "closed") this.#setTimer(this.validity.endsAt);
     // Last, because listeners of the signal may call `release` or `complete`.
     this.#signalContext?.runInAsyncScope(() => this.#aborter?.abort(lost));
   }
@@ -202,7 +233,7 @@ export class HeldLease extends Timer {
     const isGone = this.#retired !== undefined;
     this.#retired ??= new Promise((resolve) => {
       const onRetired: OnReleased = (...result) => resolve(result);
-      new Releasing(this.runtime, this.command, this.#inFlight, 0, onRetired).begin();
+      new Releasing(this.runtime, this.command, this.#inFlight, undefined, onRetired).begin();
     });
     if (onReleased === undefined) return;
     void this.#retired.then(([outcome, cause]) =>
@@ -214,7 +245,7 @@ export class HeldLease extends Timer {
   extendNow(): void {
     // A listener of another lease's signal may have ended this one a moment ago.
     if (this.#isWatched && this.validity.extendAt < Number.POSITIVE_INFINITY) {
-      this.#extend(performance.now());
+      this.#extend(this.clock.now());
     }
   }
 
@@ -223,9 +254,10 @@ export class HeldLease extends Timer {
     this.runtime.watchdogs.clear(this);
   }
 
-  #setTimer(): void {
-    const { extendAt, notifyAt } = this.validity;
-    this.runtime.watchdogs.set(this, Math.min(extendAt, notifyAt));
+  /** @param at by the lease's clock, which may be ahead of that of the wheel. */
+  #setTimer(at = Math.min(this.validity.extendAt, this.validity.notifyAt)): void {
+    const aheadMs = this.clock.now() - performance.now();
+    this.runtime.watchdogs.set(this, at - aheadMs);
   }
 
   override onDue(): void {
@@ -233,11 +265,10 @@ export class HeldLease extends Timer {
       this.#retire();
       return;
     }
-    const now = performance.now();
+    const now = this.clock.now();
     const { extendAt, notifyAt } = this.validity;
     if (this.#isReleased && now >= this.#extendUntil) this.#unwatch();
-    else if (now >= notifyAt)
-      this.#end(extendAt < Number.POSITIVE_INFINITY ? "expired" : "max-hold");
+    else if (now >= notifyAt) this.#end(this.#endReason);
     else if (now >= extendAt) this.#extend(now);
     else this.#setTimer();
   }
@@ -262,7 +293,7 @@ export class HeldLease extends Timer {
     if (kind !== "done") return;
     // Rule 7: our owner id in the key proves that no other held it in between, even after the lease
     // has expired: unless a late request of the acquire may have taken the key again.
-    if (this.#mayBeRetaken && performance.now() >= this.validity.validUntil) {
+    if (this.#mayBeRetaken && this.clock.now() >= this.validity.validUntil) {
       this.#end("expired");
       return;
     }
@@ -275,4 +306,26 @@ export class HeldLease extends Timer {
     if (this.#isReleased) this.#unwatch();
     else this.lose(reason);
   }
+}
+
+/** Calls `look` before the signal says whether, or why, it is aborted. */
+function lookedAt(signal: AbortSignal, look: () => void): void {
+  const own = (name: "aborted" | "reason") => {
+    const get = Object.getOwnPropertyDescriptor(AbortSignal.prototype, name)?.get;
+    return {
+      configurable: true,
+      get: () => {
+        look();
+        return get?.call(signal);
+      },
+    };
+  };
+  const throwIfAborted = () => {
+    if (signal.aborted) throw signal.reason;
+  };
+  Object.defineProperties(signal, {
+    aborted: own("aborted"),
+    reason: own("reason"),
+    throwIfAborted: { configurable: true, value: throwIfAborted },
+  });
 }

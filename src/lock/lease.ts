@@ -71,7 +71,9 @@ export interface Lease {
    * (`expired`, `max-hold`) is lost the smaller of 1 s and a tenth of `ttlMs` before its end. Never
    * aborts once `release` or `complete` was called.
    *
-   * A paused process is notified only when it goes on: keep a unique key in the order table, too.
+   * Whoever looks at it (`aborted`, `reason`, `throwIfAborted`) is told by the clock, also in a process
+   * that was stopped or on a machine that slept; its listeners are told when a timer has run. Between
+   * a look and the database a process can still stop: keep a unique key in the order table, too.
    */
   readonly signal: AbortSignal;
   /**
@@ -138,6 +140,7 @@ export class UserLease implements Lease {
   }
 
   remainingMs(): number {
+    this.#held.look();
     return this.#held.remainingMs();
   }
 
@@ -205,7 +208,7 @@ export class UserLease implements Lease {
 
   /** For JSON and loggers: never the owner id. */
   toJSON(): { key: string; remainingMs: number } {
-    return { key: this.key, remainingMs: Math.floor(this.remainingMs()) };
+    return { key: this.key, remainingMs: Math.floor(this.#held.remainingMs()) };
   }
 }
 

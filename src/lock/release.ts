@@ -10,11 +10,11 @@ import {
 } from "./runtime.ts";
 import type { LockRequest, NoAnswer, OwnedReply, ReleaseRequest } from "./store.ts";
 
-/** How long, in ms, until a request is sent again after an error, or by a retire. */
+/** How long, in ms, until a request that was not written is sent again, or one of a retire. */
 const retryEveryMs = 50;
 
-/** How long, in ms, until it is sent again after a rejection that waiting does not fix. */
-const permissionRetryMs = 1_000;
+/** How long, in ms, until it is sent again after the server's errors: 50, 100, 200, … up to this. */
+const longestPauseMs = 1_000;
 
 /** Called once with the outcome; `cause` says why it is unconfirmed. */
 export type OnReport<Outcome> = (outcome: Outcome | "unconfirmed", cause?: Error) => void;
@@ -25,7 +25,8 @@ export type OnReport<Outcome> = (outcome: Outcome | "unconfirmed", cause?: Error
  * ```
  * sent ── answered ─────────────────────────▶ decided by the subclass
  *   │ ─── unknown ──────────────────────────▶ sent again: the first time at once, then as below
- *   │ ─── unsent, rejected ─────────────────▶ sent again after 50 ms
+ *   │ ─── unsent, connection lost ──────────▶ sent again after 50 ms
+ *   │ ─── an error of the server ───────────▶ sent again after 50 ms, then twice as long, up to 1 s
  *   │ ─── rejected as misconfigured ────────▶ sent again after 1 s
  *   │ ─── no answer for commandTimeoutMs ───▶ sent again, now ambiguous
  *   │ ─── reportAfterMs is over ────────────▶ reported as unconfirmed, and sent on
@@ -43,8 +44,8 @@ export abstract class UntilAnswered<
   /** An earlier try was not answered, or `unknown`: it may have taken effect. */
   protected isAmbiguous = false;
   protected lastFailure: NoAnswer | undefined;
-  /** The time of the next send after a rejection as misconfigured; 0 without one. */
-  protected notBefore = 0;
+  /** The store does not permit the command. */
+  protected isDenied = false;
   protected hasEnded = false;
   readonly #method: "release" | "complete";
   readonly #timers: TimerWheel;
@@ -53,6 +54,9 @@ export abstract class UntilAnswered<
   #onReport: OnReport<Outcome> | undefined;
   #unanswered: Request | undefined;
   #sentAt = 0;
+  #failures = 0;
+  /** The time of the next send after an error of the server. */
+  #notBefore = 0;
 
   /** The caller waits for `reportAfterMs`; the request is sent again until `giveUpAfterMs`. */
   constructor(
@@ -108,7 +112,7 @@ export abstract class UntilAnswered<
     if (ageMs >= this.#reportAfterMs) this.report("unconfirmed");
     if (ageMs >= this.#giveUpAfterMs) {
       this.end();
-    } else if (now < (isSilent ? silentUntil : this.notBefore)) {
+    } else if (now < (isSilent ? silentUntil : this.#notBefore)) {
       this.#setTimer(now);
     } else {
       this.isAmbiguous ||= isSilent;
@@ -125,15 +129,21 @@ export abstract class UntilAnswered<
       return;
     }
     this.lastFailure = failure;
-    if (failure.kind === "rejected" && failure.misconfigured) {
-      const isFirst = this.notBefore === 0;
-      this.notBefore = performance.now() + permissionRetryMs;
-      if (isFirst) this.denied();
-    } else if (failure.kind === "unknown" && !this.isAmbiguous) {
+    const now = performance.now();
+    if (failure.kind === "unknown" && !this.isAmbiguous) {
       this.isAmbiguous = true;
       // The first time at once: another connection may be ready.
-      this.send(performance.now());
+      this.send(now);
+      return;
     }
+    if (failure.kind === "unsent" || (failure.kind === "unknown" && !failure.isAnswered)) return;
+    // A quota or a full disk is not over sooner for being asked 20 times a second with each record.
+    const isFinal = failure.kind === "rejected" && failure.misconfigured;
+    const pauseMs = isFinal ? longestPauseMs : retryEveryMs * 2 ** this.#failures++;
+    this.#notBefore = now + Math.min(pauseMs, longestPauseMs);
+    if (!isFinal || this.isDenied) return;
+    this.isDenied = true;
+    this.denied();
   }
 
   protected report(outcome: Outcome | "unconfirmed", closed?: (cause: Error) => Error): void {
@@ -173,19 +183,19 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
   readonly #inFlight: InFlight;
   /** Whether a request of the acquire was in flight at the beginning: then this is a retire. */
   readonly #retires: boolean;
-  readonly #validUntil: number;
+  readonly #isValid: () => boolean;
   #cooldownUntilMs: number;
 
   /**
    * @param inFlight the requests of the acquire that may still take effect.
-   * @param validUntil the monotonic time before which only this release deletes the key; or 0.
+   * @param isValid whether only this release can have deleted the key until now.
    * @param cooldownUntilMs the end of a cooldown by the store's clock; 0 for none.
    */
   constructor(
     runtime: LockRuntime,
     command: CallerCommand,
     inFlight: InFlight,
-    validUntil = 0,
+    isValid: () => boolean = () => false,
     onReleased?: OnReleased,
     cooldownUntilMs = 0,
   ) {
@@ -194,7 +204,7 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
     super(runtime, command, "release", timers, times.acquireTimeoutMs, giveUpAfterMs, onReleased);
     this.#inFlight = inFlight;
     this.#retires = inFlight.first !== undefined;
-    this.#validUntil = validUntil;
+    this.#isValid = isValid;
     this.#cooldownUntilMs = cooldownUntilMs;
   }
 
@@ -219,7 +229,7 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
     const { kind } = reply;
     // Rule 8: only an earlier try can have deleted the key of a lease that would still be valid. After
     // `freed` (rule 19) none has: the tombstone has this owner id.
-    const isOurDoing = kind !== "freed" && this.isAmbiguous && performance.now() < this.#validUntil;
+    const isOurDoing = kind !== "freed" && this.isAmbiguous && this.#isValid();
     this.report(kind === "done" || isOurDoing ? "released" : kind);
     // Rule 19: requests after the first answer only retire, and a retire sets no cooldown.
     this.#cooldownUntilMs = 0;
@@ -240,6 +250,6 @@ export class Releasing extends UntilAnswered<Request, OwnedReply, ReleaseOutcome
       const durationMs = performance.now() - this.startedAt;
       publish(retireChannel, this.command, { outcome, durationMs });
     }
-    if (this.notBefore === 0) this.runtime.releases.done();
+    if (!this.isDenied) this.runtime.releases.done();
   }
 }

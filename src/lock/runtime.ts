@@ -140,12 +140,19 @@ export function isNoAnswer(reply: { readonly kind: string }): reply is NoAnswer 
   return reply.kind === "unsent" || reply.kind === "rejected" || reply.kind === "unknown";
 }
 
+/** How late, in ms, a timer is that only a process can be the reason of. */
+const busyMs = 100;
+
+/** @param lateMs how long after `withinMs` the process has looked. */
 export function toLockError(
   lastFailure: NoAnswer | OwnedReply | undefined,
   withinMs: number,
+  lateMs = 0,
 ): LockUnavailableError | LockMisconfiguredError {
   if (lastFailure === undefined) {
-    return new LockUnavailableError(`the store did not answer within ${withinMs} ms`);
+    const late = Math.round(lateMs);
+    const why = late < busyMs ? "" : `: this process was busy, and looked ${late} ms later`;
+    return new LockUnavailableError(`the store did not answer within ${withinMs} ms${why}`);
   }
   if (!isNoAnswer(lastFailure)) {
     return new LockUnavailableError(`an extend found the key ${lastFailure.kind}`);

@@ -143,7 +143,12 @@ export type NoAnswer =
       readonly advice?: string | undefined;
     }
   /** The request may have been written, and its effect is unknown. */
-  | { readonly kind: "unknown"; readonly cause: Error };
+  | {
+      readonly kind: "unknown";
+      readonly cause: Error;
+      /** The store did answer, without saying whether it was executed: it is asked more slowly. */
+      readonly isAnswered?: true;
+    };
 
 /**
  * - `taken`: the key was free and holds the owner id now, with its full life.

@@ -6,7 +6,7 @@ export function unexpectedReply(value: unknown): NoAnswer {
   const text = value === null ? "null" : Array.isArray(value) ? "an array" : typeof value;
   const came = typeof value === "number" ? value : text;
   const message = `Redis gave an unexpected reply (${came}) to a script of submit-lock`;
-  return { kind: "unknown", cause: new Error(message) };
+  return { kind: "unknown", cause: new Error(message), isAnswered: true };
 }
 
 /**
@@ -17,6 +17,11 @@ const notExecuted = /^(LOADING|OOM|MISCONF|NOREPLICAS|BUSY|CROSSSLOT)\b/;
 
 /** Not executed either: a slot is moving, or there is no master for now. */
 const elsewhere = /^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN)\b/;
+
+/** The keys of one call are in more than one slot: it was not executed. */
+export function isCrossSlot(reply: unknown): boolean {
+  return isServerError(reply) && reply.message.startsWith("CROSSSLOT");
+}
 
 /** A replica has not executed the request. */
 export function isOfReplica(reply: unknown): boolean {
@@ -77,6 +82,7 @@ export function toNoAnswer(
     }
     const misconfigured = misconfiguration(cause);
     if (misconfigured !== undefined) return misconfigured;
+    return { kind: "unknown", cause, isAnswered: true };
   }
   return { kind: "unknown", cause };
 }

@@ -161,6 +161,8 @@ export class Attempts {
     const given = world.leaseWatch.begin(lease, owner, process);
     await new Promise<void>((resolve) => {
       const work = process.machine.setTimer(plan.workMs, resolve);
+      // An answer that the handler waits for, as that of a bank: read before any timer of its turn.
+      process.machine.after(plan.looksAtMs, () => world.leaseWatch.looks(lease));
       lease.signal.addEventListener("abort", () => {
         world.note(() => `${process.machine.name}  ${owner.name} is told: ${lease.signal.reason}`);
         world.count(`lost: ${lease.signal.reason.reason}`);

@@ -10,6 +10,14 @@ const refusals = [
   "NOPERM this user has no permissions to run the 'eval' command",
 ];
 
+/**
+ * How long until what was refused is written again: the pause doubles with each refusal, and so is
+ * never much longer than the refusals have lasted.
+ */
+function longestPauseMs(refusedForMs: number): number {
+  return Math.min(1_000, refusedForMs + 50);
+}
+
 /** Lets everything happen that a schedule has planned for servers, processes and networks. */
 export class Faults {
   readonly #world: World;
@@ -72,7 +80,7 @@ export class Faults {
         break;
       case "server refusing":
         server.refuse(refusals[fault.atMs % refusals.length] as string, forMs);
-        this.#trouble(processes, forMs);
+        this.#trouble(processes, forMs + longestPauseMs(forMs));
         break;
       case "server full":
         server.fill("full", forMs);
@@ -80,7 +88,7 @@ export class Faults {
         break;
       case "server strictly full":
         server.fill("strictly full", forMs);
-        this.#trouble(processes, forMs);
+        this.#trouble(processes, forMs + longestPauseMs(forMs));
         break;
       case "scripts flushed":
         server.forgetScripts();
@@ -99,6 +107,10 @@ export class Faults {
         break;
       case "process paused":
         process.machine.pause(forMs);
+        this.#trouble([process], forMs);
+        break;
+      case "process suspended":
+        process.machine.suspend(forMs);
         this.#trouble([process], forMs);
         break;
       case "process cut off":

@@ -5,6 +5,7 @@ export const invariants = {
   exclusion: "one valid lease a user at a time",
   backed: "a valid lease is backed by a key that lives longer",
   told: "a lost lease is signalled before its key can be somebody else's",
+  looked: "a holder that looks is told when its key may be another's",
   kept: "a lease is kept for as long as Redis can be reached",
   closed: "a closed lock holds nothing",
   inTime: "acquired only within the budget, and with time left",

@@ -1,6 +1,6 @@
 import type { LostReason } from "../../../../src/errors.ts";
-import type { Lease } from "../../../../src/lock/lease.ts";
-import { on } from "../time/event-loop.ts";
+import type { Lease, UserLease } from "../../../../src/lock/lease.ts";
+import { on, phase } from "../time/event-loop.ts";
 import type { SimulatedProcess, World } from "../world.ts";
 import { slackMs, Watch } from "./invariants.ts";
 import type { Owner } from "./owners.ts";
@@ -14,6 +14,7 @@ interface Holding {
   /** An extend has found the key gone, or somebody else's. */
   isGone: boolean;
   isGivenBack: boolean;
+  isTold: boolean;
 }
 
 /** Watches every lease that was handed out and not given back, after every step. */
@@ -30,11 +31,13 @@ export class LeaseWatch extends Watch {
       process,
       isGone: false,
       isGivenBack: false,
+      isTold: lease.signal.aborted,
     };
     this.#holdings.add(holding);
     const since = this.world.loop.now;
     let isQuiet = false;
     lease.signal.addEventListener("abort", () => {
+      holding.isTold = true;
       this.#checkKept(holding, since);
       this.#checkReason(holding);
       if (isQuiet) this.world.broken("quiet", `${owner.name} was completed, and then lost`);
@@ -44,6 +47,15 @@ export class LeaseWatch extends Watch {
       holding.isGivenBack = true;
       this.#holdings.delete(holding);
     };
+  }
+
+  /** The handler looks, at whatever moment. One that is not told goes on to the database. */
+  looks({ ownerId, signal }: Lease): void {
+    const holding = [...this.#holdings].find(({ owner }) => owner.id === ownerId);
+    if (holding === undefined) return;
+    const { owner } = holding;
+    if (signal.aborted || !this.#keptItsData(owner) || isAtKey(this.world, owner)) return;
+    this.world.broken("looked", `${owner.name} looked, and its key was not there`);
   }
 
   /** A process is dead, and its leases with it. */
@@ -68,7 +80,10 @@ export class LeaseWatch extends Watch {
     if (this.#holdings.size === 0) return;
     const valid = new Map<string, Owner>();
     for (const holding of this.#holdings) {
-      const remainingMs = on(holding.process.machine, () => holding.lease.remainingMs());
+      // Without looking: who looks is told.
+      const { remainingMs } = on(holding.process.machine, () =>
+        (holding.lease as UserLease).toJSON(),
+      );
       const keptItsData = this.#keptItsData(holding.owner);
       if (remainingMs > 0 && keptItsData) {
         const { name, key } = holding.owner;
@@ -110,17 +125,19 @@ export class LeaseWatch extends Watch {
   }
 
   #checkTold(holding: Holding, remainingMs: number, keptItsData: boolean): void {
-    const { lease, owner, process } = holding;
+    const { owner, process } = holding;
     const { now } = this.world.loop;
     if (remainingMs > 0) holding.endedAt = undefined;
     else holding.endedAt ??= now;
-    if (lease.signal.aborted) return;
+    if (holding.isTold) return;
     if (holding.isGone && !holding.isGivenBack) {
       this.world.broken("told", `an extend of ${owner.name} found its key gone, and it goes on`);
     }
     const { machine } = process;
     // Nobody can tell a process that does not run; it is told when it goes on.
     if (machine.isPaused || now - machine.resumedAt <= slackMs) return;
+    // The timers of a machine that slept are late: only a holder that looks is told in time.
+    if (machine.sleptMs > 0) return;
     if (keptItsData && !isAtKey(this.world, holding.owner)) {
       this.world.broken("told", `the key of ${owner.name} is gone, and nobody has told its holder`);
     } else if (holding.endedAt !== undefined && now - holding.endedAt > slackMs) {
@@ -145,7 +162,8 @@ export class LeaseWatch extends Watch {
     const { maxHoldMs, ttlMs } = this.world.schedule.times;
     const neverExtends = maxHoldMs === ttlMs;
     const { reason } = lease.signal.reason as { reason: LostReason };
-    if (reason === "expired") this.#expiredAt.set(owner.id, now);
+    // By a timer, which gives an answer its turn. A look does not wait for one.
+    if (reason === "expired" && this.world.loop.phase === phase.check) this.#expiredAt.set(owner.id, now);
     if (reason === "max-hold" || reason === "closed" || neverExtends) return;
     if (owner.serverLife !== this.world.server.life) return;
     if (process.health.longestHealthy(since, now) < now - since) return;

@@ -10,6 +10,8 @@ interface Call {
   readonly process: SimulatedProcess;
   readonly dueAt: number;
   readonly afterPauseMs: number;
+  /** For how long its machine had slept before. */
+  readonly sleptMs: number;
 }
 
 /** Watches that every call settles within its bound, by the clock of its process. */
@@ -28,7 +30,8 @@ export class CallWatch extends Watch {
     afterPauseMs = 0,
   ): Promise<Result> {
     const dueAt = this.world.loop.now + boundMs / process.machine.rate + slackMs;
-    const call: Call = { what, process, dueAt, afterPauseMs };
+    const { sleptMs } = process.machine;
+    const call: Call = { what, process, dueAt, afterPauseMs, sleptMs };
     this.#calls.add(call);
     try {
       return await promise;
@@ -39,9 +42,9 @@ export class CallWatch extends Watch {
 
   check(): void {
     const { now } = this.world.loop;
-    for (const { what, process, dueAt, afterPauseMs } of this.#calls) {
-      if (now <= dueAt) continue;
+    for (const { what, process, dueAt, afterPauseMs, sleptMs } of this.#calls) {
       const { machine } = process;
+      if (now <= dueAt + machine.sleptMs - sleptMs) continue;
       // A process that is paused answers when it goes on.
       if (
         machine.isDead ||

@@ -129,6 +129,18 @@ export class EventLoop {
     this.#tasks.splice(later + 1, 0, task);
   }
 
+  /** The timers of a machine that sleeps come so much later. */
+  delayTimers(machine: Machine, ms: number): void {
+    const isOne = (task: Task) => task.machine === machine && task.phase === phase.timers;
+    const delayed = this.#tasks.filter(isOne);
+    const others = this.#tasks.filter((task) => !isOne(task));
+    this.#tasks.splice(0, this.#tasks.length, ...others);
+    for (const task of delayed) {
+      task.at += ms;
+      this.#insert(task);
+    }
+  }
+
   /** Goes on until the condition holds, which is looked at between steps, or nothing is left to do. */
   async until(isDone: () => boolean): Promise<void> {
     for (;;) {
@@ -215,6 +227,8 @@ export class Machine {
   isDead = false;
   pausedUntil = 0;
   resumedAt = 0;
+  /** For how long its monotonic clock has stood still. */
+  sleptMs = 0;
   readonly #loop: EventLoop;
   readonly #startsAt: number;
   #wallOffsetMs: number;
@@ -233,7 +247,7 @@ export class Machine {
   }
 
   monotonicMs(): number {
-    return this.#startsAt + this.#loop.now * this.rate;
+    return this.#startsAt + (this.#loop.now - this.sleptMs) * this.rate;
   }
 
   wallMs(): number {
@@ -258,6 +272,16 @@ export class Machine {
   pause(forMs: number): void {
     this.pausedUntil = Math.max(this.pausedUntil, this.#loop.now + forMs);
     this.resumedAt = this.pausedUntil;
+  }
+
+  /**
+   * A laptop that is closed, or a virtual machine that is moved: as paused, but its monotonic clock
+   * stands still, and its timers with it.
+   */
+  suspend(forMs: number): void {
+    this.pause(forMs);
+    this.sleptMs += forMs;
+    this.#loop.delayTimers(this, forMs);
   }
 
   /** Lets time pass for all machines, by the right clock. */

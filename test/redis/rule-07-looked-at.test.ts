@@ -1,0 +1,190 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest";
+import {
+  type Lease,
+  LockLostError,
+  MemoryStore,
+  RedisStore,
+  type SubmitLock,
+} from "../../src/index.ts";
+import { Child, sourceUrl } from "../support/child.ts";
+import { closeClients, ioredis6, untilReady } from "../support/clients.ts";
+import { compiled } from "../support/compiled.ts";
+import { freshUser } from "../support/ids.ts";
+import { causeOf, closeLocks, leaseOf, openLock } from "../support/locks.ts";
+import { observer } from "../support/observer.ts";
+import { sharedRedisPort } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
+import { block, isAcquire, openFixture } from "./fixture.ts";
+
+afterEach(async () => {
+  vi.restoreAllMocks();
+  await closeLocks();
+  closeClients();
+});
+
+const ttlMs = 1_000;
+const times = { ttlMs, acquireTimeoutMs: 400, commandTimeoutMs: 200 };
+const hour = 3_600_000;
+
+async function onRedis(): Promise<SubmitLock> {
+  const client = ioredis6.connect(sharedRedisPort());
+  await untilReady(client);
+  return openLock({ store: new RedisStore(client), ...times });
+}
+
+const stores = [
+  ["Redis", onRedis],
+  ["a MemoryStore", async () => openLock({ store: new MemoryStore(), ...times })],
+] as const;
+
+/** Each way to find out whether a lease is over, as a predicate. */
+const looks: readonly (readonly [string, (lease: Lease, signal: AbortSignal) => boolean])[] = [
+  ["signal.aborted of a signal that was taken before", (_, signal) => signal.aborted],
+  ["signal.reason", (_, signal) => signal.reason instanceof LockLostError],
+  ["throwIfAborted()", (_, signal) => throws(() => signal.throwIfAborted())],
+  ["the signal, taken now", (lease) => lease.signal.aborted],
+  ["remainingMs()", (lease) => lease.remainingMs() === 0],
+  ["AbortSignal.any()", (_, signal) => AbortSignal.any([signal]).aborted],
+  [
+    "a fetch that is given the signal",
+    (_, signal) => new Request("http://a", { signal }).signal.aborted,
+  ],
+];
+
+function throws(call: () => void): boolean {
+  try {
+    call();
+    return false;
+  } catch (error) {
+    return error instanceof LockLostError;
+  }
+}
+
+/** The wall clock goes on, and the monotonic one does not: the machine has slept. */
+function sleepMachine(ms: number): void {
+  const wall = Date.now;
+  vi.spyOn(Date, "now").mockImplementation(() => wall() + ms);
+}
+
+describe.each(stores)("rule 7: on %s", (_store, open) => {
+  test.each(looks)("behind a loop that was blocked, %s tells of the end", async (_how, isOver) => {
+    const lease = await leaseOf(await open(), freshUser());
+    const { signal } = lease;
+    expect(isOver(lease, signal)).toBe(false);
+    // No timer and no answer of Redis has had its turn when the handler goes on.
+    block(ttlMs + 50);
+    expect(isOver(lease, signal)).toBe(true);
+    expect(lease.signal.reason).toMatchObject({ code: "SUBMIT_LOCK_LOST", reason: "expired" });
+  });
+
+  test.each(looks)("on a machine that has slept, %s tells of the end", async (_how, isOver) => {
+    const lease = await leaseOf(await open(), freshUser());
+    const { signal } = lease;
+    sleepMachine(hour);
+    expect(isOver(lease, signal)).toBe(true);
+  });
+
+  test("a lease that was released or completed is not lost by a look", async () => {
+    const lock = await open();
+    const lease = await leaseOf(lock, freshUser());
+    const { signal } = lease;
+    const released = lease.release();
+    sleepMachine(hour);
+    expect(signal.aborted).toBe(false);
+    await released;
+  });
+
+  test("a wall clock that is set back takes no lease, and gives none more time", async () => {
+    const lease = await leaseOf(await open(), freshUser());
+    sleepMachine(-hour);
+    expect(lease.signal.aborted).toBe(false);
+    block(ttlMs + 50);
+    expect(lease.signal.aborted).toBe(true);
+  });
+
+  test("withLock and once hand on a lease that is judged in the same way", async () => {
+    const lock = await open();
+    const work = (lease: Lease) => {
+      const before = lease.signal.aborted;
+      block(ttlMs + 50);
+      return [before, lease.signal.aborted];
+    };
+    expect(await lock.withLock(freshUser(), work)).toEqual([false, true]);
+    expect((await lock.once(freshUser(), { id: "cart" }, work)).value).toEqual([false, true]);
+  });
+});
+
+test("rule 7: to log a lease is no look", async () => {
+  const lease = await leaseOf(await onRedis(), freshUser());
+  const told = vi.fn();
+  lease.signal.addEventListener("abort", told);
+  sleepMachine(hour);
+  expect(JSON.stringify(lease)).toContain('"remainingMs":0');
+  expect(told).not.toHaveBeenCalled();
+});
+
+test("rule 1: an answer that a machine reads when it has slept is no lease", async () => {
+  const { lock, proxy } = await openFixture({ ttlMs: 2_000, acquireTimeoutMs: 1_000 });
+  const user = freshUser();
+  const held = proxy.holdReplyOnce(isAcquire);
+  const attempt = lock.acquire(user);
+  await held;
+  sleepMachine(hour);
+  proxy.releaseHeld();
+  expect(causeOf(await attempt).name).toBe("LockUnavailableError");
+});
+
+test("P1: a process that is stopped beyond its lease, and wakes with its bank's answer, places nothing", async () => {
+  const redis = observer(sharedRedisPort());
+  const user = freshUser();
+  const placed = `placed:${user}`;
+  // The bank answers while the process is stopped: its answer is read before any timer has run.
+  let answer = (): void => {};
+  const bank = createServer((_request, response) => {
+    answer = () => response.end("paid");
+    bank.emit("asked");
+  }).listen(0, "127.0.0.1");
+  onTestFinished(() => void bank.close());
+  await once(bank, "listening");
+  const asked = once(bank, "asked");
+  const { port: bankPort } = bank.address() as AddressInfo;
+  const code = `
+    import { Redis } from "ioredis";
+    import { RedisStore, SubmitLock } from ${JSON.stringify(sourceUrl("index.ts"))};
+    const client = new Redis(${sharedRedisPort()}, "127.0.0.1");
+    const lock = new SubmitLock({ store: new RedisStore(client), ttlMs: ${ttlMs}, acquireTimeoutMs: 400, commandTimeoutMs: 200 });
+    await lock.withLock(${JSON.stringify(user)}, { waitMs: 5_000 }, async ({ signal }) => {
+      await (await fetch("http://127.0.0.1:${bankPort}/")).text();
+      try {
+        signal.throwIfAborted();
+        await client.incr(${JSON.stringify(placed)});
+        process.send({ ended: "placed" });
+      } catch (error) {
+        process.send({ ended: error.code });
+      }
+    });
+    process.disconnect();
+    client.disconnect();
+  `;
+  const child = new Child<{ ended: string }>(await compiled({ code }), []);
+  onTestFinished(() => child.kill());
+  const ended = child.next();
+  await asked;
+  child.signal("SIGSTOP");
+  const key = `lock:submit:${user}`;
+  const isFree = async () => (await redis.send("EXISTS", key)) === 0;
+  await until(isFree, { what: "the lease to run out" });
+  answer();
+  // The second click of the same customer, at another process.
+  const other = await leaseOf(await onRedis(), user);
+  await redis.send("INCR", placed);
+  await sleep(50);
+  child.signal("SIGCONT");
+  expect(await ended).toEqual({ ended: "SUBMIT_LOCK_LOST" });
+  expect(await redis.send("GET", placed)).toBe("1");
+  await other.release();
+});
