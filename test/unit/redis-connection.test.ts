@@ -238,7 +238,7 @@ function reply(clock: RedisClock, ahead: number, out: number, back: number): voi
   const executedAt = readAt - back;
   clock.learn("", Math.floor(executedAt + ahead), 0, executedAt - out, readAt);
 }
-const errorOf = (clock: RedisClock, ahead: number) => clock.now() - (performance.now() + ahead);
+const errorOf = (clock: RedisClock, ahead: number) => clock.now("") - (performance.now() + ahead);
 const wallClock = Date.now() - performance.now();
 
 test("the clock's estimate starts at the wall clock of this process", () => {
@@ -279,5 +279,5 @@ test("the clock's estimate lies within the bounds of the last reply, whatever ca
 });
 
 test("the time is a whole number, as the script compares whole numbers", () => {
-  expect(Number.isSafeInteger(new RedisClock().now())).toBe(true);
+  expect(Number.isSafeInteger(new RedisClock().now(""))).toBe(true);
 });

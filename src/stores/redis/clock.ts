@@ -1,17 +1,23 @@
+interface NodeClock {
+  /** Redis' time less the monotonic clock, in ms. */
+  offset: number;
+  /** The highest fencing token or clock in the node's replies so far, in µs; 0 without any. */
+  floorUs: number;
+}
+
 /**
- * Rules 12 and 20: an estimate of Redis' clock, and the floors of fencing tokens. No safety of the
- * lock rests on them. The estimate stamps deadlines, and a wrong stamp costs one more round trip.
+ * Rules 12 and 20: estimates of the servers' clocks, and the floors of fencing tokens. No safety of
+ * the lock rests on them. An estimate stamps deadlines, and a wrong stamp costs one more round trip.
  */
 export class RedisClock {
-  /** Redis' time less the monotonic clock, in ms; until a reply, by this process' wall clock. */
-  #offset: number = Date.now() - performance.now();
-
-  /** Rule 20, by node: the clocks of a Cluster's masters differ, and so do their tokens. */
-  readonly #floorsUs = new Map<string, number>();
+  /** By node: the clocks of a Cluster's masters differ. */
+  readonly #nodes = new Map<string, NodeClock>();
+  /** The newest estimate, which a node without a reply begins with: at first this process' clock. */
+  #newestOffset: number = Date.now() - performance.now();
 
   /** Redis' time as estimated, in whole milliseconds. */
-  now(): number {
-    return Math.floor(performance.now() + this.#offset);
+  now(node: string): number {
+    return Math.floor(performance.now() + (this.#nodes.get(node)?.offset ?? this.#newestOffset));
   }
 
   /**
@@ -20,16 +26,20 @@ export class RedisClock {
    * bounds are wide, moves a right estimate little. Rule 20: raises the node's floor.
    */
   learn(node: string, redisTimeMs: number, token: number, sentAt: number, readAt: number): void {
+    let clock = this.#nodes.get(node);
+    if (clock === undefined) {
+      clock = { offset: this.#newestOffset, floorUs: 0 };
+      this.#nodes.set(node, clock);
+    }
     const lowest = redisTimeMs - readAt;
     // Redis' milliseconds are rounded down.
     const highest = redisTimeMs + 1 - sentAt;
-    this.#offset = Math.min(Math.max(this.#offset, lowest), highest);
-    const heardUs = Math.max(redisTimeMs * 1_000, token);
-    if (heardUs > (this.#floorsUs.get(node) ?? 0)) this.#floorsUs.set(node, heardUs);
+    clock.offset = Math.min(Math.max(clock.offset, lowest), highest);
+    this.#newestOffset = clock.offset;
+    clock.floorUs = Math.max(clock.floorUs, redisTimeMs * 1_000, token);
   }
 
-  /** The highest fencing token or clock in the node's replies so far, in µs; 0 without any. */
   floorUs(node: string): number {
-    return this.#floorsUs.get(node) ?? 0;
+    return this.#nodes.get(node)?.floorUs ?? 0;
   }
 }

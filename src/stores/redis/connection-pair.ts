@@ -1,6 +1,6 @@
 import type { LockCommand, NoAnswer } from "../../lock/store.ts";
 import { inNeutralContext } from "../../timer-wheel.ts";
-import type { ClientPort, ClientStatus, ServerPort } from "./clients/port.ts";
+import { type ClientPort, type ClientStatus, plainError, type ServerPort } from "./clients/port.ts";
 import { recordKeyOf, slotOf } from "./clients/slots.ts";
 import { RedisClock } from "./clock.ts";
 import { Connection, type ConnectionWatcher } from "./connection.ts";
@@ -27,6 +27,12 @@ const silentMs = 1_000;
 
 /** As `silentMs`, in any other status and on a Cluster: there the client looks by itself. */
 const unusableMs = 5_000;
+
+/** How long no second connection is opened after the server has refused one for their number. */
+const fullMs = 5_000;
+
+/** How long none is opened after the client could not make one. */
+const failedMs = 1_000;
 
 export interface Route {
   readonly connection: Connection;
@@ -62,8 +68,11 @@ export class ConnectionPair {
   /** Since when the second is unusable, and the status that its client has had since. */
   #unusable: { readonly status: ClientStatus; readonly since: number } | undefined;
   #idleTimer: NodeJS.Timeout | undefined;
-  /** The last `error` event or refused `SELECT` of either connection, until one comes up. */
+  /** Before this time no second one is opened: the last could not be, or the server had no room. */
+  #secondAt = 0;
+  /** The last `error` event or refused `SELECT` of each connection, until one comes up. */
   #lastError: Error | undefined;
+  #lastErrorOfSecond: Error | undefined;
 
   static of(client: ClientPort): ConnectionPair {
     const pair = ConnectionPair.#pairs.get(client) ?? new ConnectionPair(client);
@@ -85,7 +94,17 @@ export class ConnectionPair {
     return this.isCluster ? slotOf((this.#client.keyPrefix ?? "") + key) : 0;
   }
 
-  routeOf(
+  /** `undefined` also where the application's client throws: its members may be anybody's. */
+  routeOf(command: LockCommand, script: { readonly gatheredScript?: string }): Route | undefined {
+    try {
+      return this.#routeOf(command, script);
+    } catch (error) {
+      this.#lastError = plainError(error);
+      return undefined;
+    }
+  }
+
+  #routeOf(
     { key, times }: LockCommand,
     { gatheredScript }: { readonly gatheredScript?: string },
   ): Route | undefined {
@@ -141,11 +160,20 @@ export class ConnectionPair {
     return primaryUsable ? primary : undefined;
   }
 
-  /** Why `pick` has returned `undefined`, as the answer to its requests. */
+  /** Why `routeOf` has returned `undefined`, as the answer to its requests. */
   unavailableReason(): NoAnswer {
+    const cause = this.#lastError ?? this.#lastErrorOfSecond;
+    try {
+      return this.#unavailableReason(cause);
+    } catch {
+      return { kind: "unsent", reason: "the Redis client throws", cause };
+    }
+  }
+
+  #unavailableReason(cause: Error | undefined): NoAnswer {
     const { address, advice, database, status } = this.#client;
-    const cause = this.#lastError;
-    const misconfigured = cause && misconfiguration(cause);
+    // The second may know a password that was valid when the application's client was made.
+    const misconfigured = this.#lastError && misconfiguration(this.#lastError);
     if (misconfigured !== undefined) return misconfigured;
     const unready = this.#primary.isInDatabase ? "silent" : `not in database ${database} yet`;
     const state = status === "ready" ? unready : `"${status}"`;
@@ -166,20 +194,36 @@ export class ConnectionPair {
   }
 
   #close(): void {
-    this.#lastError = undefined;
+    this.#forgetErrors();
     this.#primary.unwatch();
     this.#closeSecond();
   }
 
   readonly #watcher: ConnectionWatcher = {
     ready: () => {
-      this.#lastError = undefined;
+      this.#forgetErrors();
       for (const onReady of this.#users) onReady();
     },
     failed: (error) => {
       this.#lastError = error;
     },
   };
+
+  readonly #watcherOfSecond: ConnectionWatcher = {
+    ready: this.#watcher.ready,
+    failed: (error) => {
+      this.#lastErrorOfSecond = error;
+      if (!/max number of clients/i.test(error.message)) return;
+      // Its tries, ten a second in each process, would keep a new process of the shop out.
+      this.#secondAt = performance.now() + fullMs;
+      this.#closeSecond();
+    },
+  };
+
+  #forgetErrors(): void {
+    this.#lastError = undefined;
+    this.#lastErrorOfSecond = undefined;
+  }
 
   #needSecond(isSoonUsable: boolean): Connection | undefined {
     this.#client.wake?.();
@@ -190,7 +234,7 @@ export class ConnectionPair {
     this.#second ??= this.#openSecond();
     clearTimeout(this.#idleTimer);
     this.#idleTimer = setTimeout(() => {
-      this.#lastError = undefined;
+      this.#forgetErrors();
       this.#closeSecond();
     }, distrustMs).unref();
     return this.#second;
@@ -205,12 +249,20 @@ export class ConnectionPair {
     return this.#primary.everReady || !isConnecting;
   }
 
-  #openSecond(): Connection {
-    const client = this.#client.second();
-    client.ignoreErrors();
-    const second = new Connection(client);
-    second.watch(this.#watcher);
-    return second;
+  /** `undefined` where that fails: an application may have a `duplicate()` of its own. */
+  #openSecond(): Connection | undefined {
+    if (performance.now() < this.#secondAt) return undefined;
+    try {
+      const client = this.#client.second();
+      client.ignoreErrors();
+      const second = new Connection(client);
+      second.watch(this.#watcherOfSecond);
+      return second;
+    } catch (error) {
+      this.#lastErrorOfSecond = plainError(error);
+      this.#secondAt = performance.now() + failedMs;
+      return undefined;
+    }
   }
 
   #judge({ client: { status } }: Connection, isUsable: boolean, commandTimeoutMs: number): void {
@@ -227,7 +279,11 @@ export class ConnectionPair {
     this.#unusable = undefined;
     const second = this.#second;
     this.#second = undefined;
-    second?.unwatch();
-    second?.client.close();
+    try {
+      second?.unwatch();
+      second?.client.close();
+    } catch {
+      // It is called by timers and by events, where an error would end the process.
+    }
   }
 }

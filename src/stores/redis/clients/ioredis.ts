@@ -54,6 +54,8 @@ export interface IoredisInternals extends IoredisClient {
   call?(...words: readonly string[]): Promise<unknown>;
   nodes?(role: "master" | "all"): readonly IoredisInternals[];
   refreshSlotsCache?(): void;
+  /** With Sentinels: those that were named, and those that it has learned from them. */
+  readonly connector?: { readonly sentinelIterator?: { readonly sentinels?: readonly Address[] } };
   /** On a Cluster: the clients of its nodes, by the names in `slots`. */
   readonly connectionPool?: { getInstanceByKey?(name: string): IoredisInternals | undefined };
   /** On a Cluster: the nodes of each slot, the master first. */

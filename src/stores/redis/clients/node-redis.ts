@@ -312,7 +312,11 @@ export class NodeRedisPort extends NodeRedisServer implements ClientPort {
   async askDatabase(): Promise<number | undefined> {
     const info = String(await this.ask(["CLIENT", "INFO"]));
     const found = /\bdb=(\d+)/.exec(info)?.[1];
-    if (found === undefined) return undefined;
+    if (found === undefined) {
+      const came = info.length > 60 ? `${info.slice(0, 60)}…` : info;
+      const message = `CLIENT INFO was asked for the database, and came without db=: "${came}"`;
+      throw Object.assign(new Error(message), { name: "ReplyError" });
+    }
     if (this.#wanted === undefined) this.database = Number(found);
     return Number(found);
   }

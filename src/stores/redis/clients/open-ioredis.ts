@@ -23,8 +23,8 @@ export function openSecond(client: IoredisInternals, database: number): IoredisC
   // ioredis counts from 1.
   const retry = (times: number) => pauseBeforeConnect(times - 1);
   if (isCluster === true) {
-    const duplicateCluster = client.duplicate as (nodes: [], options: object) => unknown;
-    return duplicateCluster.call(client, [], {
+    const duplicateCluster = client.duplicate as (nodes: unknown[], options: object) => unknown;
+    return duplicateCluster.call(client, knownNodes(client), {
       ...common,
       redisOptions: { ...options?.redisOptions, ...connection },
       clusterRetryStrategy: retry,
@@ -35,15 +35,26 @@ export function openSecond(client: IoredisInternals, database: number): IoredisC
     }) as IoredisClient;
   }
   const duplicateRedis = client.duplicate as (options: object) => IoredisClient;
+  // With the Sentinels that the first has learned: the one that is named may be on the master's host.
+  const sentinels = client.connector?.sentinelIterator?.sentinels;
   return duplicateRedis.call(client, {
     ...common,
     ...connection,
+    ...(sentinels && { sentinels: [...sentinels] }),
     retryStrategy: retry,
     // A Sentinel may be silent, too: often it is on the host of a master that is silent.
     sentinelCommandTimeout: shorter(options?.sentinelCommandTimeout),
     // `select` at run time changes the database of the connection, not the options that are copied.
     db: database,
   });
+}
+
+/** The nodes that the client has learned, then those that were named: one of these may hang. */
+function knownNodes(client: IoredisInternals): unknown[] {
+  const learned = (client.nodes?.("all") ?? []).flatMap(({ options }) =>
+    options?.host === undefined ? [] : { host: options.host, port: Number(options.port) },
+  );
+  return [...learned, ...(client.startupNodes ?? [])];
 }
 
 /** A Sentinel has no database, and a password of its own or none. */

@@ -1,0 +1,218 @@
+import type { Redis } from "ioredis";
+import { afterEach, describe, expect, inject, test, vi } from "vitest";
+import { RedisStore } from "../../src/index.ts";
+import { slotOf } from "../../src/stores/redis/clients/slots.ts";
+import { startSentinels } from "../lab/topologies/sentinel.ts";
+import {
+  closeClients,
+  ioredis6,
+  ioredisClients,
+  ioredisClusters,
+  nodeRedis6,
+  untilReady,
+} from "../support/clients.ts";
+import { command } from "../support/command.ts";
+import { freshUser } from "../support/ids.ts";
+import { causeOf, closeLocks, leaseOf, openLock } from "../support/locks.ts";
+import { startProxy } from "../support/proxy.ts";
+import { startCluster } from "../support/redis-cluster.ts";
+import { forTest, type RedisServer, sharedRedisPort, startRedis } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
+import { isAcquire, openFixture } from "./fixture.ts";
+
+afterEach(async () => {
+  vi.restoreAllMocks();
+  await closeLocks();
+  closeClients();
+});
+
+const times = { ttlMs: 2_000, acquireTimeoutMs: 600, commandTimeoutMs: 100 } as const;
+
+describe.each(ioredisClusters)("rule 9: the second connection of $name", ({ connect }) => {
+  test("is made with every node that the first has learned, for the one that was named may hang", async () => {
+    const cluster = await forTest(
+      startCluster(["--cluster-require-full-coverage", "no", "--cluster-node-timeout", "60000"]),
+    );
+    const [named, heir, other] = cluster.nodes as [RedisServer, RedisServer, RedisServer];
+    const client = await untilReady(connect([named.port]));
+    const lock = openLock({ store: new RedisStore(client), ...times });
+    await lock.check();
+    const user = Array.from({ length: 1_000 }, freshUser).find(
+      (each) => slotOf(`lock:submit:${each}`) < 16_384 / 3,
+    ) as string;
+    await lock.withLock(user, { waitMs: 10_000 }, () => {});
+
+    named.pause();
+    try {
+      const slot = slotOf(`lock:submit:${user}`);
+      const id = String(await command(heir.port, "CLUSTER", "MYID"));
+      for (const { port } of [other, heir]) {
+        await command(port, "CLUSTER", "SETSLOT", slot, "NODE", id);
+      }
+      // While the named host hangs, and long before it wakes.
+      await lock.withLock(user, { waitMs: 60_000 }, () => {});
+    } finally {
+      named.resume();
+    }
+  });
+});
+
+describe.each(ioredisClients)("rule 9: the second connection of $name", ({ connect }) => {
+  test("asks the Sentinels that the first has learned, for the one that was named may hang", async () => {
+    const trio = await forTest(startSentinels(inject("redisServerBinary")));
+    const { target } = trio;
+    if (target.kind !== "sentinel") throw new Error("no Sentinels");
+    const proxy = await forTest(startProxy(target.ports[0] as number));
+    const client = connect(0, {
+      name: target.name,
+      sentinels: [{ host: "127.0.0.1", port: proxy.port }],
+    });
+    await untilReady(client);
+    const lock = openLock({ store: new RedisStore(client), ...times });
+    await lock.check();
+    const master = await trio.masterOf("");
+    proxy.swallowRequests(true);
+    master.pause();
+    try {
+      await lock.withLock(freshUser(), { waitMs: 60_000 }, () => {});
+    } finally {
+      master.resume();
+    }
+  });
+
+  const broken: readonly (readonly [string, (client: Redis) => void])[] = [
+    ["throws", (client) => vi.spyOn(client, "duplicate").mockImplementation(boom)],
+    [
+      "returns nothing",
+      (client) => vi.spyOn(client, "duplicate").mockReturnValue(undefined as never),
+    ],
+    [
+      "returns something else",
+      (client) => vi.spyOn(client, "duplicate").mockReturnValue({} as never),
+    ],
+    [
+      "returns a client whose getters throw",
+      (client) =>
+        vi.spyOn(client, "duplicate").mockReturnValue(
+          Object.defineProperty({ on: boom, off: boom, disconnect: boom }, "status", {
+            get: boom,
+          }) as never,
+        ),
+    ],
+  ];
+  test.each(broken)(
+    "ends no process where duplicate() of the application %s",
+    async (_how, breakIt) => {
+      const { client, lock, proxy } = await openFixture({ ...times, connect });
+      await lock.check();
+      breakIt(client as Redis);
+      proxy.swallowRequests(true);
+      const users = Array.from({ length: 3 }, freshUser);
+      const attempts = await Promise.all(users.map((user) => lock.acquire(user)));
+      expect(attempts.map(({ outcome }) => outcome)).toEqual(users.map(() => "unavailable"));
+      expect(causeOf(attempts[0] as never)).toMatchObject({ code: "SUBMIT_LOCK_UNAVAILABLE" });
+      vi.restoreAllMocks();
+      proxy.swallowRequests(false);
+      proxy.resetAll();
+      await lock.withLock(freshUser(), { waitMs: 20_000 }, () => {});
+    },
+  );
+
+  test("a client whose own getters throw makes an attempt unavailable, and ends no process", async () => {
+    const { client, lock } = await openFixture({ ...times, connect });
+    await lock.check();
+    Object.defineProperty(client, "status", { configurable: true, get: boom });
+    const cause = causeOf(await lock.acquire(freshUser()));
+    Reflect.deleteProperty(client, "status");
+    expect(cause.message).toContain("boom");
+  });
+});
+
+function boom(): never {
+  throw new Error("boom");
+}
+
+test("rule 9: a second connection that a full server refuses is tried again after seconds", async () => {
+  const server = await forTest(startRedis({ args: ["--maxclients", "40"] }));
+  const { client, lock, proxy } = await openFixture({ ...times, port: server.port });
+  await lock.check();
+  const duplicate = vi.spyOn(client as Redis, "duplicate");
+  const before = await connections(server.port);
+  // No room but for those that are there.
+  await command(server.port, "CONFIG", "SET", "maxclients", 2);
+  void proxy.holdRequestOnce(isAcquire);
+  const from = performance.now();
+  while (performance.now() - from < 3_000) await lock.acquire(freshUser());
+  expect(duplicate.mock.calls.length).toBe(1);
+  proxy.resetAll();
+  const isBack = () => command(server.port, "CONFIG", "SET", "maxclients", 100).catch(() => "");
+  await until(async () => (await isBack()) === "OK", { what: "room for another connection" });
+  // The looks of this test are among them. Without a pause it was tried ten times a second.
+  expect((await connections(server.port)) - before).toBeLessThan(25);
+}, 30_000);
+
+async function connections(port: number): Promise<number> {
+  const info = String(await command(port, "INFO", "stats"));
+  return Number(/total_connections_received:(\d+)/.exec(info)?.[1]);
+}
+
+test("rule 9: what a second connection is refused for is a cause, and no verdict", async () => {
+  const server = await forTest(startRedis({ args: ["--requirepass", "old"] }));
+  const { lock, proxy } = await openFixture({
+    ...times,
+    port: server.port,
+    clientOptions: { password: "old" },
+  });
+  await lock.check();
+  // The password is rotated: the connection that is there goes on, and no new one gets in.
+  const admin = ioredis6.connect(server.port, { password: "old" });
+  await admin.call("CONFIG", "SET", "requirepass", "new");
+  void proxy.holdRequestOnce(isAcquire);
+  const cause = await until(
+    async () => {
+      const found = causeOf(await lock.acquire(freshUser()));
+      return found.message.includes("WRONGPASS") && found;
+    },
+    { what: "the second connection to be refused" },
+  );
+  expect(cause).toMatchObject({ code: "SUBMIT_LOCK_UNAVAILABLE" });
+});
+
+test("rule 6: what a server answers with an error is sent ever more slowly, up to once a second", async () => {
+  const client = ioredis6.connect(sharedRedisPort());
+  await untilReady(client);
+  const lock = openLock({ store: new RedisStore(client), ttlMs: 20_000, acquireTimeoutMs: 4_000 });
+  const user = freshUser();
+  const lease = await leaseOf(lock, user);
+  let refused = 0;
+  for (const name of ["eval", "evalsha"] as const) {
+    const pass = client[name].bind(client) as (...args: unknown[]) => Promise<unknown>;
+    client[name] = ((...args: unknown[]) => {
+      if (!args.includes(lock.keyFor(user))) return pass(...args);
+      refused++;
+      // A quota, as a proxy says it: whether the release was executed is not known.
+      const error = Object.assign(new Error("ERR quota exceeded"), { name: "ReplyError" });
+      return Promise.reject(error);
+    }) as never;
+  }
+  void lease.release();
+  const from = performance.now();
+  await until(() => performance.now() - from > 4_000, { what: "four seconds", boundMs: 30_000 });
+  // 50, 100, 200, 400, 800 ms and from then on a second apart: 80 without that.
+  expect(refused).toBeGreaterThan(3);
+  expect(refused).toBeLessThanOrEqual(11);
+});
+
+test("rule 22: a reply to CLIENT INFO without a database says what was asked, and what came", async () => {
+  const client = nodeRedis6.connect(sharedRedisPort());
+  await untilReady(client);
+  const own = client as unknown as { sendCommand(...args: unknown[]): Promise<unknown> };
+  const pass = own.sendCommand.bind(own);
+  own.sendCommand = (words, ...more) =>
+    String(words) === "CLIENT,INFO" ? Promise.resolve("OK") : pass(words, ...more);
+  const lock = openLock({ store: new RedisStore(client), ...times });
+  const cause = causeOf(await lock.acquire(freshUser()));
+  expect(cause.message).toContain(
+    'CLIENT INFO was asked for the database, and came without db=: "OK"',
+  );
+});
