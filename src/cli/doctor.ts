@@ -1,6 +1,6 @@
 import type { ServerPort } from "../stores/redis/clients/port.ts";
 import { slotOf } from "../stores/redis/clients/slots.ts";
-import { askNode } from "../stores/redis/gathering.ts";
+import { askNode, askSharing } from "../stores/redis/gathering.ts";
 import { refusals } from "../stores/redis/no-answers.ts";
 import { answerOf, connected } from "./connect.ts";
 import type { CliTarget, Context } from "./context.ts";
@@ -86,6 +86,8 @@ async function examine(target: CliTarget, node: ServerPort, ttlMs: number): Prom
     if (isClusterNode) {
       await lookAtCluster(node, ttlMs, add);
       await lookAtGathering(target, node, add);
+    } else {
+      await lookAtSharing(target, node, info, add);
     }
     const { valkey_version: valkey, redis_version: redis, redis_mode: mode, role } = info;
     return {
@@ -201,6 +203,22 @@ async function lookAtGathering(connection: CliTarget, node: ServerPort, add: Add
   const isAlone =
     "each lock is a call of its own: the server is below 7.0, or refuses undeclared keys";
   add("ok", "gathering", answer === "yes" ? "the locks of many users share a call" : isAlone);
+}
+
+/** Rule 24: reports whether one address has all keys. If not, orders cost more. */
+async function lookAtSharing(target: CliTarget, node: ServerPort, info: Info, add: Add) {
+  const isAlone = "each lock is a call of its own";
+  if (info["redis_mode"] === "cluster") {
+    const remedy = "use the Cluster client of ioredis or node-redis, and --cluster here";
+    add("warn", "sharing", `cluster mode, but a plain client: ${isAlone}`, remedy);
+    return;
+  }
+  const key = target.locks[0].keyFor("doctor");
+  const answer = await answerOf(node.address, askSharing(node, key));
+  const text = answer === "yes" ? "the locks of many users share a call" : isAlone;
+  const remedy = "the address leads to more than one server, or Redis refuses a write";
+  if (answer === "yes") add("ok", "sharing", text);
+  else add("warn", "sharing", text, remedy);
 }
 
 function longer(ms: number, ttlMs: number): string {

@@ -185,8 +185,8 @@ export class SubmitLock {
   }
 
   /**
-   * Resolves if the lock can do its work: one throwaway lock is acquired, extended and released, or
-   * with `submissions` completed. For boot and readiness checks. Publishes no message.
+   * Resolves if the lock can do its work: two throwaway locks are acquired, extended and released,
+   * or with `submissions` completed. For boot and readiness checks. Publishes no message.
    *
    * @throws LockUnavailableError, LockMisconfiguredError or LockClosedError, as a rejection.
    */
@@ -198,8 +198,10 @@ export class SubmitLock {
     const { acquireTimeoutMs } = this.#runtime.times;
     const shortest = { id: "check", retainMs: Math.max(1_000, 2 * acquireTimeoutMs) };
     const submission = submissions ? resolveSubmission(shortest, acquireTimeoutMs) : undefined;
-    const command = this.#command(this.keyFor(`check-${uuid()}`), submission);
-    await check(this.#runtime, { ...command, isCheck: true });
+    const throwaway = () => this.#command(this.keyFor(`check-${uuid()}`), submission);
+    // Two in one turn, as two customers come: a store that gathers them finds out whether it may.
+    const both = [throwaway(), throwaway()];
+    await Promise.all(both.map((command) => check(this.#runtime, { ...command, isCheck: true })));
   }
 
   /**

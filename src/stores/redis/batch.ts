@@ -1,9 +1,9 @@
 import type { LockRequest, NoAnswer } from "../../lock/store.ts";
-import type { ServerPort } from "./clients/port.ts";
+import { isServerError, type ServerPort } from "./clients/port.ts";
 import { type Command, maxEntries } from "./commands/command.ts";
 import type { CallResult } from "./connection.ts";
 import type { ConnectionPair, Route } from "./connection-pair.ts";
-import { toNoAnswer, unexpectedReply } from "./no-answers.ts";
+import { isCrossSlot, toNoAnswer, unexpectedReply } from "./no-answers.ts";
 
 /**
  * How many calls should be in flight to a node. Pairs a second, 4 calls being 1 (32 and 64 callers):
@@ -64,12 +64,19 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
       const inFlight = route?.connection.inFlightTo(route.node) ?? 0;
       const wanted = Math.max(1, this.#callsAtOnce - inFlight);
       const calls = Math.min(wanted, Math.ceil(requests.length / leastEntries));
-      const most = this.#command.maxEntries ?? maxEntries;
+      const most = this.#mayShare(requests, route) ? (this.#command.maxEntries ?? maxEntries) : 1;
       const entries = Math.min(Math.ceil(requests.length / calls), most);
       for (let from = 0; from < requests.length; from += entries) {
         this.#send(requests.slice(from, from + entries), route);
       }
     }
+  }
+
+  /** Rule 24. On a Cluster, a group of several has been gathered by rule 23. */
+  #mayShare(requests: readonly Request[], route: Route | undefined): boolean {
+    const [first] = requests;
+    if (route === undefined || first === undefined || requests.length === 1) return true;
+    return this.#connections.isCluster || route.connection.gathering.mayShare(first.command);
   }
 
   /** Rule 23: groups requests that may share a call; one whose key must be declared is alone. */
@@ -100,7 +107,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     const [{ command, deadlineMs: first }] = requests as [Request];
     // Rule 2: the deadline counts from the first write, so that time in a queue is not lost. A
     // repeated write keeps its deadline, which a retire may be waiting for.
-    const deadlineMs = first ?? clock.now() + command.times.acquireTimeoutMs;
+    const deadlineMs = first ?? clock.now(node) + command.times.acquireTimeoutMs;
     const keys: string[] = [];
     const floorUs = this.#command.headLength === 2 ? clock.floorUs(node) : 0;
     const args = this.#command.head?.({ command, deadlineMs, floorUs }) ?? [];
@@ -113,6 +120,7 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
       // Rule 2: nothing was executed. Rule 9 chooses the connection anew.
       if (result.kind === "not-loaded") this.#write(requests);
       else if (result.kind === "value") this.#answered(requests, result.value, route, sentAt);
+      else if (this.#isRefusedTogether(requests, route, result)) this.#write(requests);
       else answerAll(requests, toNoAnswer(result));
     };
     const { gatheredScript, script } = this.#command;
@@ -122,6 +130,18 @@ export class CommandBatch<Request extends LockRequest<Reply | NoAnswer>, Reply> 
     }
     for (const key of keys) args.push(connection.gathering.prefix + key);
     connection.send(node, gatheredScript, [], [...args, keys.length], answered, own);
+  }
+
+  /** Rule 24: a call that Redis refuses for its keys was not executed: each goes again, alone. */
+  #isRefusedTogether(requests: readonly Request[], route: Route, result: CallResult): boolean {
+    const [first, second] = requests;
+    if (first === undefined || second === undefined || result.kind !== "error") return false;
+    if (this.#connections.isCluster || !isServerError(result.error)) return false;
+    const isRefused = isCrossSlot(result.error);
+    // A proxy may say it in words of its own. Whether such a call was executed, is not known.
+    const isUnknown = toNoAnswer(result).kind === "unknown";
+    if (isRefused || isUnknown) route.connection.gathering.refusedTogether(first.command);
+    return isRefused;
   }
 
   #answered(requests: readonly Request[], value: unknown, route: Route, sentAt: number): void {

@@ -65,7 +65,9 @@ export class Connection {
 
   constructor(client: ClientPort) {
     this.client = client;
-    this.gathering = new Gathering(client);
+    this.gathering = new Gathering(client, (answer) =>
+      this.follow("", answer, performance.now(), ofProbe),
+    );
     this.#needsProof = client.needsProof;
   }
 

@@ -1,4 +1,8 @@
+import { randomUUID } from "node:crypto";
+import type { LockCommand, LockTimes } from "../../lock/store.ts";
+import { warnOnce } from "../../validation.ts";
 import type { ClientPort, ServerPort } from "./clients/port.ts";
+import { isCrossSlot } from "./no-answers.ts";
 
 /** Servers below 7.0 have no `REDIS_VERSION_NUM`, and so answer with an empty array. */
 const question = "return {redis.REDIS_VERSION_NUM, redis.pcall('GET', ARGV[1])}";
@@ -11,23 +15,40 @@ const askAgainMs = { first: 10_000, most: 600_000 };
 /** For how long a slot goes alone, unless another node has it before. */
 const aloneMs = 10_000;
 
+/** Rule 24: sets all keys in one call, for no longer than an answer may take. */
+export const writeTogether: string =
+  "for _, key in ipairs(KEYS) do redis.call('SET', key, ARGV[1], 'PX', 10000) end";
+
+/** Rule 24: reads one of them back. */
+export const takeBack: string =
+  "local value = redis.call('GET', KEYS[1]) redis.call('DEL', KEYS[1]) return value";
+
+/** Behind two equal shards, fewer keys than this are all on one of them once in 2 ^ 31 times. */
+const askedKeys = 32;
+
+type Follow = (answer: Promise<unknown>) => void;
+
 interface Verdict {
   readonly connection: unknown;
-  mayGather: boolean;
+  isYes: boolean;
   askAt: number;
   pauseMs: number;
 }
 
-/** Rule 23: whether the calls to a node of a Cluster may have keys of all its slots. */
+/** Rules 23 and 24: whether the calls of one connection may have the keys of many customers. */
 export class Gathering {
   readonly #client: ClientPort;
+  readonly #follow: Follow;
   /** The client puts it in front of declared keys alone. */
   readonly prefix: string;
-  readonly #verdicts = new WeakMap<ServerPort, Verdict>();
+  /** By node of a Cluster; on one address, by the times that each lock has of its own. */
+  readonly #verdicts = new WeakMap<ServerPort | LockTimes, Verdict>();
   readonly #alone = new Map<number, { readonly name: string; readonly until: number }>();
 
-  constructor(client: ClientPort) {
+  /** @param follow counts an answer that is missing as a silence of the connection (rule 9). */
+  constructor(client: ClientPort, follow: Follow = () => {}) {
     this.#client = client;
+    this.#follow = follow;
     this.prefix = client.keyPrefix ?? "";
   }
 
@@ -38,7 +59,23 @@ export class Gathering {
       this.#alone.delete(slot);
     if (!this.#client.mayGather || this.#alone.has(slot)) return undefined;
     const node = this.#client.master(name);
-    return node !== undefined && this.#saidYes(node, key) ? node : undefined;
+    if (node === undefined) return undefined;
+    return this.#saidYes(node, node, () => askNode(node, this.prefix + key)) ? node : undefined;
+  }
+
+  /**
+   * Rule 24, without a Cluster client: whether a call may have the keys of many customers of this
+   * lock. Until the answer is yes, each customer has a call of its own.
+   */
+  mayShare({ key, times }: LockCommand): boolean {
+    return this.#saidYes(times, this.#client, () => askSharing(this.#client, key, this.#follow));
+  }
+
+  /** The server has refused a call of many customers. */
+  refusedTogether({ times }: LockCommand): void {
+    const verdict = this.#verdictOf(times, this.#client);
+    verdict.isYes = false;
+    verdict.askAt = Number.POSITIVE_INFINITY;
   }
 
   /** The slot may be on the move. */
@@ -46,24 +83,30 @@ export class Gathering {
     this.#alone.set(slot, { name, until: performance.now() + aloneMs });
   }
 
-  #saidYes(node: ServerPort, key: string): boolean {
-    const { connection } = node;
-    let verdict = this.#verdicts.get(node);
-    if (verdict === undefined || verdict.connection !== connection) {
-      verdict = { connection, mayGather: false, askAt: 0, pauseMs: askAgainMs.first };
-      this.#verdicts.set(node, verdict);
-    }
-    const isToAsk = !verdict.mayGather && performance.now() >= verdict.askAt;
-    if (isToAsk) void this.#ask(node, key, verdict);
-    return verdict.mayGather;
+  #verdictOf(of: ServerPort | LockTimes, { connection }: ServerPort): Verdict {
+    const known = this.#verdicts.get(of);
+    if (known !== undefined && known.connection === connection) return known;
+    const verdict = { connection, isYes: false, askAt: 0, pauseMs: askAgainMs.first };
+    this.#verdicts.set(of, verdict);
+    return verdict;
   }
 
-  async #ask(node: ServerPort, key: string, verdict: Verdict): Promise<void> {
-    verdict.askAt = performance.now() + verdict.pauseMs;
-    verdict.pauseMs = Math.min(2 * verdict.pauseMs, askAgainMs.most);
-    const answer = await askNode(node, this.prefix + key);
-    verdict.mayGather = answer === "yes";
-    if (answer === "too old") verdict.askAt = Number.POSITIVE_INFINITY;
+  #saidYes(
+    of: ServerPort | LockTimes,
+    server: ServerPort,
+    ask: () => Promise<"yes" | "no" | "too old">,
+  ): boolean {
+    const verdict = this.#verdictOf(of, server);
+    if (!verdict.isYes && performance.now() >= verdict.askAt) {
+      verdict.askAt = performance.now() + verdict.pauseMs;
+      verdict.pauseMs = Math.min(2 * verdict.pauseMs, askAgainMs.most);
+      void ask().then((answer) => {
+        // A call of many customers may have been refused since.
+        if (verdict.askAt < Number.POSITIVE_INFINITY) verdict.isYes = answer === "yes";
+        if (answer === "too old") verdict.askAt = Number.POSITIVE_INFINITY;
+      });
+    }
+    return verdict.isYes;
   }
 }
 
@@ -79,4 +122,37 @@ export async function askNode(node: ServerPort, key: string): Promise<"yes" | "n
   } catch {
     return "no";
   }
+}
+
+/**
+ * Rule 24: behind a proxy that shards by the first key, a call with the keys of two customers would
+ * take the second lock on a server where no other call finds it: two holders. So many keys are
+ * written by one call, and each is read by a call of its own.
+ *
+ * @param key in front of the keys that it writes, which are gone at once, or after 10 s.
+ */
+export async function askSharing(
+  server: ServerPort,
+  key: string,
+  follow: Follow = () => {},
+): Promise<"yes" | "no"> {
+  const value = randomUUID();
+  const keys = Array.from({ length: askedKeys }, (_, index) => `${key}:shared-${value}-${index}`);
+  try {
+    // In one piece: a later write might meet a connection that has fallen silent.
+    const asked = [
+      server.eval(writeTogether, keys, [value]),
+      ...keys.map((each) => server.eval(takeBack, [each], [])),
+    ];
+    for (const each of asked) follow(each);
+    const [, ...found] = await Promise.all(asked);
+    if (found.every((each) => each === value)) return "yes";
+  } catch (error) {
+    if (!isCrossSlot(error)) return "no";
+  }
+  warnOnce(
+    "SUBMIT_LOCK_SHARDED_REDIS",
+    `${server.address} keeps keys on more than one shard, and the client is none of a Cluster. Each lock is a call of its own. Use a Cluster client where the server is in cluster mode.`,
+  );
+  return "no";
 }

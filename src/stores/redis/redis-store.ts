@@ -211,11 +211,20 @@ export class RedisStore implements LockStore {
   readonly #flush = (): void => {
     const isLone = this.#waiting === 1;
     this.#waiting = 0;
-    const uncork = isLone || !this.#connections.isCluster ? undefined : this.#client.cork?.();
+    const uncork = isLone || !this.#connections.isCluster ? undefined : this.#cork();
     try {
       for (const batch of this.#inOrder) batch.flush();
     } finally {
       uncork?.();
     }
   };
+
+  #cork(): (() => void) | undefined {
+    try {
+      return this.#client.cork?.();
+    } catch {
+      // The client's members may be anybody's: then each call is a write of its own.
+      return undefined;
+    }
+  }
 }

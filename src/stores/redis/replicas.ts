@@ -126,7 +126,10 @@ export class ReplicaWait {
       ended();
       return;
     }
-    const calls = callsOf(touches, pair);
+    // Rule 24, for each lock whose keys would be in a call.
+    const mayShare = ({ command }: Touch) => connection.gathering.mayShare(command);
+    const isGathered = touches.length === 1 || pair.isCluster || touches.every(mayShare);
+    const calls = callsOf(touches, pair, isGathered ? maxEntries : 1);
     const scriptCalls = calls.map((call) => ({
       keys: call.map((touch) => touch.key),
       args: call.map((touch) => touch.command.ownerId),
@@ -197,13 +200,13 @@ export class ReplicaWait {
   };
 }
 
-function callsOf(touches: readonly Touch[], pair: ConnectionPair): Touch[][] {
+function callsOf(touches: readonly Touch[], pair: ConnectionPair, most: number): Touch[][] {
   const open = new Map<number, Touch[]>();
   const calls: Touch[][] = [];
   for (const touch of touches) {
     const slot = pair.slotOf(touch.key);
     let call = open.get(slot);
-    if (call === undefined || call.length === maxEntries) {
+    if (call === undefined || call.length === most) {
       call = [];
       open.set(slot, call);
       calls.push(call);

@@ -79,6 +79,8 @@ function operationPlan(times: LockTimes) {
       fc.nat({ max: 3 * times.ttlMs }),
     ),
     waitMs: fc.oneof(fc.constant(0), fc.nat({ max: times.ttlMs })),
+    /** When it looks at its signal, counted from its beginning. */
+    looksAtMs: fc.nat({ max: 3 * times.ttlMs }),
     /** Whether the work stops when the signal aborts. */
     heedsSignal: fc.boolean(),
     /** Which of the user's submissions it is about; for `submit` and `lookUp`. */
@@ -114,6 +116,7 @@ function faultPlan(times: LockTimes) {
   return fc.record({
     kind: fc.constantFrom(
       "process paused",
+      "process suspended",
       "process cut off",
       "connections reset",
       "server paused",
@@ -170,6 +173,13 @@ export const schedules = fc.constantFrom(...timesOfLocks).chain((times) =>
     redisRate: fc.constantFrom(0, 0, -5, 5),
     /** Whether the server is a Cluster, of one node. */
     isCluster: fc.constantFrom(false, false, true),
+    /** Whether one address has several shards: a proxy sends a call where its first key is. */
+    sharded: fc.constantFrom(
+      undefined,
+      undefined,
+      "by a proxy" as const,
+      "in cluster mode" as const,
+    ),
     /** Where another database than 0 comes from; 0 on a Cluster. */
     database: fc.constantFrom("0", "0", "of the options", "selected at run time"),
     /** Of a Cluster: when it is moving the slot, so that only single keys can be reached. */

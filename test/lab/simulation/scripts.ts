@@ -4,6 +4,7 @@ import { completeScript, recordScript } from "../../../src/stores/redis/commands
 import { freeScript, inspectScript } from "../../../src/stores/redis/commands/on-call.ts";
 import { extendScript, releaseScript } from "../../../src/stores/redis/commands/release.ts";
 import { touchScript } from "../../../src/stores/redis/commands/touch.ts";
+import { takeBack, writeTogether } from "../../../src/stores/redis/gathering.ts";
 import { sha1hex } from "./server/script-runner.ts";
 
 /** The scripts of the store, and how their arguments lie: how many are everybody's, and what each entry has. */
@@ -32,6 +33,9 @@ const layouts = {
   inspect: { script: inspectScript, head: 0, keys: ["lock"], args: [] },
   free: { script: freeScript, head: 0, keys: ["lock"], args: ["freeId"] },
   touch: { script: touchScript, head: 0, keys: ["lock"], args: ["ownerId"] },
+  // Ask whether a call may have the keys of many locks.
+  shared: { script: writeTogether, head: 1, keys: ["lock"], args: [] },
+  back: { script: takeBack, head: 0, keys: ["lock"], args: [] },
   // Asks whether the server still answers.
   probe: { script: "return 1", head: 0, keys: ["lock"], args: [] },
 };

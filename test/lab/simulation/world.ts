@@ -138,9 +138,10 @@ export class World {
     this.schedule = schedule;
     this.#isTold = isTold;
     this.loop = new EventLoop(new Noise(schedule.noise));
-    const { database, isCluster, processes, redisRate, replica } = schedule;
+    const { database, isCluster, processes, redisRate, replica, sharded } = schedule;
     const rate = 1 + redisRate / 1_000;
     this.server = new SimulatedRedis(this.loop, rate, this.keyWatch, replica?.lagMs);
+    this.server.sharded = isCluster ? undefined : sharded;
     this.server.database = database === "0" || isCluster ? 0 : 5;
     this.processes = processes.map((plan, index) => new SimulatedProcess(this, plan, index));
   }

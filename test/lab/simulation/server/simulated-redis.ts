@@ -125,8 +125,12 @@ export class SimulatedRedis {
   readonly #replication: Replication | undefined;
   /** What is in database 0 where the locks are in another one. */
   readonly #elsewhere = new Keys(nobody);
+  /** What a client writes to find out whether a call may have the keys of many locks: unwatched. */
+  readonly #asked = new Keys(nobody);
   /** The database of the locks. */
   database = 0;
+  /** Two servers are behind its address: a proxy sends a call where its first key is. */
+  sharded: "by a proxy" | "in cluster mode" | undefined;
 
   /** @param lagMs how far behind its replica is; `undefined` where it has none. */
   constructor(loop: EventLoop, rate: number, watcher: KeyWatcher, lagMs?: number) {
@@ -197,8 +201,16 @@ export class SimulatedRedis {
     const nowUs = Math.floor(this.machine.wallMs() * 1_000);
     const { memory } = this;
     const moved = this.isMoving ? this.#moved : undefined;
-    const evaluation = { script, keyNames, args, nowUs, memory, moved };
-    const run = () => runScript(this.keys, evaluation);
+    const [first = ""] = keyNames;
+    const home = homeOf(first);
+    const isStrange = (key: string) => this.sharded !== undefined && homeOf(key) !== home;
+    if (this.sharded === "in cluster mode" && keyNames.some(isStrange)) {
+      throw new ReplyError("CROSSSLOT Keys in request don't hash to the same slot");
+    }
+    const names = keyNames.map((key) => (isStrange(key) ? `${key} at ${home}` : key));
+    const evaluation = { script, keyNames: names, args, nowUs, memory, moved };
+    const keys = first.includes(":shared-") ? this.#asked : this.keys;
+    const run = () => runScript(keys, evaluation);
     return this.#replication === undefined ? run() : this.#replication.together(run);
   }
 
@@ -301,4 +313,10 @@ export class SimulatedRedis {
     const leftMs = Math.max(0, this.goneAt(expiresAt) - this.#loop.now);
     this.#physics.after(leftMs + 0.001, () => this.look(key));
   }
+}
+
+/** On which of two servers a key is: by its last character, or that of its hash tag. */
+function homeOf(key: string): number {
+  const tag = /\{(.+?)\}/.exec(key)?.[1] ?? key;
+  return tag.charCodeAt(tag.length - 1) % 2;
 }

@@ -1,0 +1,68 @@
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createConnection } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { atExit } from "./at-exit.ts";
+import { freePort } from "./free-port.ts";
+import { installOnDebian } from "./server-binary.ts";
+import { until } from "./until.ts";
+
+const running = new Set<ChildProcess>();
+atExit(() => {
+  for (const child of running) child.kill("SIGKILL");
+});
+
+/** Whether twemproxy is here, or could be installed now: Debian calls it `nutcracker`. */
+export function hasTwemproxy(): boolean {
+  const isHere = () => spawnSync("nutcracker", ["--version"]).status === 0;
+  return isHere() || (installOnDebian("nutcracker", "nutcracker") && isHere());
+}
+
+/** A twemproxy in front of several servers, as a shop that has sharded its Redis by hand has it. */
+export interface Twemproxy {
+  readonly port: number;
+  stop(): Promise<void>;
+}
+
+export async function startTwemproxy(ports: readonly number[]): Promise<Twemproxy> {
+  const dir = mkdtempSync(join(tmpdir(), "submit-lock-twemproxy-"));
+  const [port, statsPort] = [await freePort(), await freePort()];
+  const config = join(dir, "proxy.yml");
+  const servers = ports.map((each) => `   - 127.0.0.1:${each}:1`).join("\n");
+  writeFileSync(
+    config,
+    `shop:\n  listen: 127.0.0.1:${port}\n  hash: fnv1a_64\n  distribution: modula\n  redis: true\n  servers:\n${servers}\n`,
+  );
+  const args = ["-c", config, "-a", "127.0.0.1", "-s", `${statsPort}`, "-p", join(dir, "pid")];
+  const child = spawn("nutcracker", args, { stdio: "ignore" });
+  running.add(child);
+  child.once("exit", () => running.delete(child));
+  await until(() => answersEval(port), { what: "twemproxy to answer", boundMs: 30_000 });
+  return {
+    port,
+    async stop() {
+      const exited = once(child, "exit");
+      child.kill("SIGTERM");
+      await exited;
+      rmSync(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+/** It has no PING, no INFO and no HELLO. */
+function answersEval(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = createConnection({ port, host: "127.0.0.1" });
+    const done = (answered: boolean): void => {
+      socket.destroy();
+      resolve(answered);
+    };
+    socket.setTimeout(1_000, () => done(false));
+    socket.once("error", () => done(false));
+    socket.once("close", () => done(false));
+    socket.once("data", (reply) => done(reply.toString().startsWith(":1")));
+    socket.write("*4\r\n$4\r\neval\r\n$8\r\nreturn 1\r\n$1\r\n1\r\n$1\r\na\r\n");
+  });
+}
