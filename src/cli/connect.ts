@@ -8,6 +8,7 @@ import { type ClientPort, type Place, plainError } from "../stores/redis/clients
 import { portOf, type RedisClient } from "../stores/redis/clients/port-of.ts";
 import { refusals } from "../stores/redis/no-answers.ts";
 import { RedisStore } from "../stores/redis/redis-store.ts";
+import { setImmediate } from "../time.ts";
 import { within } from "../timer-wheel.ts";
 import { hasMembers } from "../validation.ts";
 import type { Arguments, CliLock, CliTarget } from "./context.ts";

@@ -2,6 +2,7 @@ import type { ServerPort } from "../stores/redis/clients/port.ts";
 import { slotOf } from "../stores/redis/clients/slots.ts";
 import { askNode } from "../stores/redis/gathering.ts";
 import { refusals } from "../stores/redis/no-answers.ts";
+import { performance } from "../time.ts";
 import { answerOf, connected } from "./connect.ts";
 import type { CliTarget, Context } from "./context.ts";
 import { exitCode, toCliError } from "./failure.ts";

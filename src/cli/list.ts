@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import type { ServerPort } from "../stores/redis/clients/port.ts";
+import { performance, sleep } from "../time.ts";
 import { answerOf, redisOf } from "./connect.ts";
 import type { Arguments, CliLock, CliTarget, Context } from "./context.ts";
 import { CliError, exitCode } from "./failure.ts";

@@ -1,5 +1,6 @@
 import { AsyncResource } from "node:async_hooks";
 import { LockLostError, type LostReason } from "../errors.ts";
+import { performance } from "../time.ts";
 import { Timer } from "../timer-wheel.ts";
 import { lostChannel } from "./channels.ts";
 import { Completing, type OnCompleted, patienceMs } from "./complete.ts";

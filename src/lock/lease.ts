@@ -4,6 +4,7 @@ import {
   type LockMisconfiguredError,
   type LockUnavailableError,
 } from "../errors.ts";
+import { performance } from "../time.ts";
 import { checkMs, checkOptionNames, longestCooldownMs } from "../validation.ts";
 import { type CompleteOutcome, type ReleaseOutcome, releaseChannel } from "./channels.ts";
 import type { HeldLease } from "./held-lease.ts";

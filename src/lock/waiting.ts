@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import { LockContendedError, LockUnavailableError } from "../errors.ts";
+import { performance, sleep } from "../time.ts";
 import { within } from "../timer-wheel.ts";
 import type { Attempt, Lease } from "./lease.ts";
 import { completedOf, type StoredAnswer } from "./record.ts";

@@ -1,10 +1,12 @@
+import { performance, wallClock } from "../../time.ts";
+
 /**
  * Rules 12 and 20: an estimate of Redis' clock, and the floors of fencing tokens. No safety of the
  * lock rests on them. The estimate stamps deadlines, and a wrong stamp costs one more round trip.
  */
 export class RedisClock {
   /** Redis' time less the monotonic clock, in ms; until a reply, by this process' wall clock. */
-  #offset: number = Date.now() - performance.now();
+  #offset: number = wallClock.now() - performance.now();
 
   /** Rule 20, by node: the clocks of a Cluster's masters differ, and so do their tokens. */
   readonly #floorsUs = new Map<string, number>();

@@ -1,4 +1,5 @@
 import type { LockCommand, NoAnswer } from "../../lock/store.ts";
+import { clearTimeout, performance, setTimeout } from "../../time.ts";
 import { inNeutralContext } from "../../timer-wheel.ts";
 import type { ClientPort, ClientStatus, ServerPort } from "./clients/port.ts";
 import { recordKeyOf, slotOf } from "./clients/slots.ts";

@@ -1,3 +1,4 @@
+import { performance } from "../../time.ts";
 import type { ClientPort, ServerPort } from "./clients/port.ts";
 
 /** Servers below 7.0 have no `REDIS_VERSION_NUM`, and so answer with an empty array. */

@@ -1,4 +1,5 @@
 import type { LockCommand, NoAnswer } from "../../lock/store.ts";
+import { nextTick, performance, setImmediate } from "../../time.ts";
 import { inNeutralContext } from "../../timer-wheel.ts";
 import type { ClientPort } from "./clients/port.ts";
 import { maxEntries } from "./commands/command.ts";
@@ -93,7 +94,7 @@ export class ReplicaWait {
     node.isToFlush = true;
     // While calls are in flight, further replies may add touches in this turn.
     const isBusy = ConnectionPair.of(this.#client).inFlight > 0;
-    inNeutralContext(isBusy ? setImmediate : process.nextTick, () => this.#flush(node));
+    inNeutralContext(isBusy ? setImmediate : nextTick, () => this.#flush(node));
   }
 
   #flush(node: Node): void {

@@ -6,6 +6,7 @@ import type { AddressInfo, Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Redis } from "ioredis";
 import { type Lease, RedisStore, SubmitLock } from "../../../src/index.ts";
+import { wallClock } from "../../../src/time.ts";
 import { all } from "../../http/frameworks.ts";
 import type { Turn } from "../../http/turn.ts";
 import { connect } from "./connect.ts";
@@ -22,8 +23,9 @@ const { clockAheadMs = 0 } = settings;
 const framework = all.find(({ name }) => name === settings.framework);
 if (framework === undefined) throw new Error(`There is no framework ${settings.framework}.`);
 
-const { now: rightTime } = Date;
-Date.now = () => rightTime() + clockAheadMs;
+const { now: rightTime } = wallClock;
+wallClock.now = () => rightTime() + clockAheadMs;
+Date.now = wallClock.now;
 
 const tell = (message: FromService) => {
   if (process.connected) process.send?.(message);
