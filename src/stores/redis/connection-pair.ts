@@ -163,7 +163,6 @@ export class ConnectionPair {
   #open(): void {
     this.#primary = new Connection(this.#client);
     this.#primary.watch(this.#watcher);
-    this.#client.wake?.();
   }
 
   #close(): void {

@@ -64,8 +64,9 @@ export class ReplicaWait {
     const user = {};
     this.#users.add(user);
     if (this.#users.size === 1) {
-      this.#endWatch = this.#client.watch({ ended: this.#close });
-      this.#pair();
+      this.#endWatch = this.#client.watch({ up: () => this.#pair(), ended: this.#close });
+      // The application has not connected its client yet, so none is opened beside it.
+      if (this.#client.status !== "wait") this.#pair();
     }
     return () => {
       if (!this.#users.delete(user) || this.#users.size > 0) return;
