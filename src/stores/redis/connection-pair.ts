@@ -1,6 +1,7 @@
 import type { LockCommand, NoAnswer } from "../../lock/store.ts";
 import { clearTimeout, performance, setTimeout } from "../../time.ts";
 import { inNeutralContext } from "../../timer-wheel.ts";
+import { warnOnce } from "../../validation.ts";
 import type { ClientPort, ClientStatus, ServerPort } from "./clients/port.ts";
 import { recordKeyOf, slotOf } from "./clients/slots.ts";
 import { RedisClock } from "./clock.ts";
@@ -28,6 +29,9 @@ const silentMs = 1_000;
 
 /** As `silentMs`, in any other status and on a Cluster: there the client looks by itself. */
 const unusableMs = 5_000;
+
+/** Nobody needs so many: one is made for each request, costs 4 kB, and is never closed. */
+const manyLocks = 1_000;
 
 export interface Route {
   readonly connection: Connection;
@@ -112,6 +116,12 @@ export class ConnectionPair {
     const user = () => onReady();
     if (this.#users.size === 0) inNeutralContext(() => this.#open());
     this.#users.add(user);
+    if (this.#users.size === manyLocks) {
+      warnOnce(
+        "SUBMIT_LOCK_MANY_LOCKS",
+        `${manyLocks} locks are open on one Redis client: make one for the process, and not one for each request, or close() it`,
+      );
+    }
     return () => {
       if (this.#users.delete(user) && this.#users.size === 0) inNeutralContext(() => this.#close());
     };
