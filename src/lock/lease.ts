@@ -99,6 +99,8 @@ export interface Lease {
    * @throws InvalidOptionError for an invalid argument, or a lease acquired without a submission.
    */
   complete(answer: AnswerToStore, options?: ReleaseOptions): Promise<CompleteOutcome>;
+  /** For `await using`: releases the lock at the end of the block, unless it was completed. */
+  [Symbol.asyncDispose](): Promise<void>;
 }
 
 /** The work under the lock. */
@@ -163,6 +165,10 @@ export class UserLease implements Lease {
       settle(outcome);
     }, cooldownMs);
     return this.#released;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.release();
   }
 
   complete(answer: AnswerToStore, options?: ReleaseOptions): Promise<CompleteOutcome> {
