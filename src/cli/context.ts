@@ -70,6 +70,7 @@ const commonHelp = `  --prefix <text>          the lock's keyPrefix; list and do
 
 Where Redis is:
   --url <url>              redis://user:password@host:port/db (TLS: rediss://); default $REDIS_URL
+                           or the path of a Unix socket; ?family=0 for IPv4 and IPv6
   --cluster                the URL is of a node of a Cluster
   --sentinel <host:port,…> the Sentinels; user, password and db are those of the URL
   --master <name>          the master's name at the Sentinels

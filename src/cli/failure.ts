@@ -43,7 +43,7 @@ const remedies: readonly (readonly [RegExp, code: number, sentence: string])[] =
   [
     /certificate|self[- ]signed|altname|wrong version number|ssl3_get_record/i,
     noRedis,
-    ": no secure connection. Use rediss:// exactly where Redis uses TLS, and pass the server's authority with --tls-ca.",
+    ": no secure connection. Use rediss:// exactly where Redis uses TLS, and pass the server's authority with --tls-ca, or a client of the shop's own, with its certificate, by --config.",
   ],
   [/\bCLUSTERDOWN\b/, noRedis, ": a part of the Cluster is down. See doctor --cluster."],
   [/\bREADONLY\b/, noRedis, " is a replica, and nothing can be changed there. Use the master."],
