@@ -7,7 +7,7 @@ import { isSubmitLockError, SubmitLock } from "submit-lock";
 import { openStore } from "./store.ts";
 
 async function main(): Promise<void> {
-  const { store, place, quit } = await openStore(process.env["REDIS_URL"]);
+  const { store, place, end } = await openStore(process.env["REDIS_URL"]);
   const lock = new SubmitLock({ store, keyPrefix: "demo:lock:account:" });
   const beganAt = performance.now();
   const say = (text: string) => {
@@ -45,7 +45,7 @@ async function main(): Promise<void> {
     ]);
   } finally {
     await lock.close();
-    await quit();
+    end();
   }
 }
 

@@ -7,7 +7,8 @@ export interface OpenStore {
   readonly store: LockStore;
   /** For the terminal. */
   readonly place: string;
-  quit(): Promise<void>;
+  /** When the locks are closed. */
+  end(): void;
 }
 
 /** How long Redis may take to be ready. */
@@ -21,7 +22,7 @@ const readyWithinMs = 5_000;
 export async function openStore(url: string | undefined): Promise<OpenStore> {
   if (url === undefined || url === "") {
     const place = "in the memory of this process (set REDIS_URL to keep them in Redis)";
-    return { store: new MemoryStore(), place, quit: () => Promise.resolve() };
+    return { store: new MemoryStore(), place, end: () => {} };
   }
   const isNodeRedis = process.env["REDIS_CLIENT"] === "node-redis";
   const { redis, end } = isNodeRedis ? nodeRedisAt(url) : ioredisAt(url);
@@ -40,10 +41,8 @@ export async function openStore(url: string | undefined): Promise<OpenStore> {
   return {
     store: new RedisStore(redis),
     place: `in Redis at ${withoutPassword(url)}`,
-    quit: async () => {
-      // Nothing is left to be said to a server that has gone.
-      await redis.quit().catch(end);
-    },
+    // A QUIT would wait for a server that is silent, and the locks have waited already.
+    end,
   };
 }
 

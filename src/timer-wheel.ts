@@ -1,4 +1,5 @@
 import { AsyncResource } from "node:async_hooks";
+import { clearTimeout, performance, setImmediate, setTimeout } from "./time.ts";
 
 /**
  * The asynchronous context in which the package was loaded. A timer or a socket that serves many

@@ -18,7 +18,7 @@ export async function serveChild(makeServer: MakeServer): Promise<void> {
 
   const url = process.env["DATABASE_URL"] ?? "";
   const db = url === "" ? lentDatabase() : await openDatabase(url);
-  const { store, quit } = await openStore(process.env["REDIS_URL"]);
+  const { store, end } = await openStore(process.env["REDIS_URL"]);
   const lock = lockOn(store, process.env["SERVER_NAME"] ?? "");
   const keyed = process.env["PAYMENTS_KEYED"] !== "no";
   const payments = new Payments(process.env["PAYMENTS_URL"] ?? "", { keyed });
@@ -29,7 +29,7 @@ export async function serveChild(makeServer: MakeServer): Promise<void> {
     if (!close) return;
     await drain(server);
     await lock.close();
-    await quit();
+    end();
     await db.close();
     process.exit();
   });

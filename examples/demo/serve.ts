@@ -50,7 +50,7 @@ async function run(framework: string, makeServer: MakeServer): Promise<void> {
     // The terminal play needs nothing but Node; the page also shows what takes a Redis.
     const found = isOnce ? { url: process.env["REDIS_URL"] } : await findRedis();
     const redis = opened(found, (each) => each.stop?.());
-    const { store, place } = opened(await openStore(redis.url), ({ quit }) => quit());
+    const { store, place } = opened(await openStore(redis.url), ({ end }) => end());
     const lock = opened(lockOn(store, "server"), (each) => each.close());
     await lock.check();
     const db = opened(await openDatabase(process.env["DATABASE_URL"]), (each) => each.close());

@@ -8,6 +8,7 @@ import { type ClientPort, type Place, plainError } from "../stores/redis/clients
 import { portOf, type RedisClient } from "../stores/redis/clients/port-of.ts";
 import { refusals } from "../stores/redis/no-answers.ts";
 import { RedisStore } from "../stores/redis/redis-store.ts";
+import { setImmediate } from "../time.ts";
 import { within } from "../timer-wheel.ts";
 import { hasMembers } from "../validation.ts";
 import type { Arguments, CliLock, CliTarget } from "./context.ts";
@@ -42,6 +43,9 @@ function placeOf(args: Arguments, url: string): Place {
     throw new CliError("--sentinel and --cluster exclude each other");
   }
   const login = fromUrl(url === "" ? "redis://127.0.0.1" : url);
+  if (isCluster && login.path !== undefined) {
+    throw new CliError("--cluster needs the address of a node, and no Unix socket");
+  }
   if (isCluster && login.database !== 0) {
     throw new CliError("a Cluster has only database 0: leave the database out of the URL");
   }
@@ -83,23 +87,29 @@ function installed<Client>(opening: Promise<Client>): Promise<Client | undefined
 
 function fromUrl(text: string) {
   try {
-    const { protocol, hostname, port, pathname, username, password } = new URL(text);
+    // As ioredis takes it: the path, and the database behind it.
+    const [, path, pathDb] = /^(\/[^/?#][^?#]*)(?:\?db=(\d{1,9}))?$/.exec(text) ?? [];
+    const [, plain = "", family] = /^(.*?)(?:\?family=([046]))?$/.exec(text) ?? [];
+    const url = new URL(path === undefined ? plain : "redis://127.0.0.1");
+    const { protocol, hostname, port, pathname, username, password } = url;
     const [, db] = /^\/?(\d{0,9})$/.exec(pathname) ?? [];
     // ioredis obeys ?db=5: a command that ignored it would look into another database.
-    const isPlain = !/[?#]/.test(text) && /^rediss?:$/.test(protocol);
+    const isPlain = path !== undefined || (!/[?#]/.test(plain) && /^rediss?:$/.test(protocol));
     if (db === undefined || hostname === "" || !isPlain) throw new Error();
     return {
+      path,
+      ...(family !== undefined && { family: Number(family) }),
       host: hostname.replace(/^\[(.*)\]$/, "$1"),
       port: Number(port || 6379),
       username: decodeURIComponent(username),
       password: decodeURIComponent(password),
-      database: Number(db),
+      database: Number(pathDb ?? db),
       tls: protocol === "rediss:" ? {} : undefined,
     };
   } catch {
     // The message leaves the URL out: the part that is not valid is usually the password.
     throw new CliError(
-      "--url or REDIS_URL: expected an address such as redis://user:password@host:6379/0, with the database as its path, without ? and #, and with special characters in the password percent-encoded",
+      "--url or REDIS_URL: expected an address such as redis://user:password@host:6379/0, with the database as its path, without ? and # (but ?family=0), and with special characters in the password percent-encoded, or the path of a Unix socket such as /run/redis.sock?db=0. Anything else is for --config",
     );
   }
 }

@@ -48,7 +48,7 @@ Lists the locks, the longest held first. Needs +scan.
   --state <state,…>        only these: working, silent, unknown, freed, cooldown, foreign
   --older <time>           only locks held at least this long, such as 30s, or of unknown age
   --limit <count>          show at most this many locks; default 100
-  --budget <time>          scan keys for at most this long; default 10s
+  --budget <time>          look for at most this long; default 10s
   --no-ids                 leave the user ids out
 `,
   watch: `watch <user>
@@ -60,7 +60,7 @@ Prints each change of a user's lock, which it looks at every 200 ms.
 Checks a Redis server for settings that lose or refuse locks, and suggests fixes.
 
   --ttl <time>             the ttlMs of the lock; default 10s
-  --budget <time>          scan keys for at most this long; default 2s
+  --budget <time>          look at keys for at most this long; default 2s
 `,
 };
 
@@ -70,6 +70,7 @@ const commonHelp = `  --prefix <text>          the lock's keyPrefix; list and do
 
 Where Redis is:
   --url <url>              redis://user:password@host:port/db (TLS: rediss://); default $REDIS_URL
+                           or the path of a Unix socket; ?family=0 for IPv4 and IPv6
   --cluster                the URL is of a node of a Cluster
   --sentinel <host:port,…> the Sentinels; user, password and db are those of the URL
   --master <name>          the master's name at the Sentinels

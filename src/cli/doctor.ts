@@ -2,6 +2,7 @@ import type { ServerPort } from "../stores/redis/clients/port.ts";
 import { slotOf } from "../stores/redis/clients/slots.ts";
 import { askNode, askSharing } from "../stores/redis/gathering.ts";
 import { refusals } from "../stores/redis/no-answers.ts";
+import { performance } from "../time.ts";
 import { answerOf, connected } from "./connect.ts";
 import type { CliTarget, Context } from "./context.ts";
 import { exitCode, toCliError } from "./failure.ts";
@@ -215,10 +216,9 @@ async function lookAtSharing(target: CliTarget, node: ServerPort, info: Info, ad
   }
   const key = target.locks[0].keyFor("doctor");
   const answer = await answerOf(node.address, askSharing(node, key));
-  const text = answer === "yes" ? "the locks of many users share a call" : isAlone;
-  const remedy = "the address leads to more than one server, or Redis refuses a write";
-  if (answer === "yes") add("ok", "sharing", text);
-  else add("warn", "sharing", text, remedy);
+  const shared = "the locks of many users share a call";
+  const why = "the address leads to more than one server, or Redis refused the question";
+  add("ok", "sharing", answer === "yes" ? shared : `${isAlone}: ${why}`);
 }
 
 function longer(ms: number, ttlMs: number): string {

@@ -43,7 +43,7 @@ const remedies: readonly (readonly [RegExp, code: number, sentence: string])[] =
   [
     /certificate|self[- ]signed|altname|wrong version number|ssl3_get_record/i,
     noRedis,
-    ": no secure connection. Use rediss:// exactly where Redis uses TLS, and pass the server's authority with --tls-ca.",
+    ": no secure connection. Use rediss:// exactly where Redis uses TLS, and pass the server's authority with --tls-ca, or a client of the shop's own, with its certificate, by --config.",
   ],
   [/\bCLUSTERDOWN\b/, noRedis, ": a part of the Cluster is down. See doctor --cluster."],
   [/\bREADONLY\b/, noRedis, " is a replica, and nothing can be changed there. Use the master."],
@@ -68,7 +68,9 @@ export function toCliError(error: unknown, at: string): CliError {
   const code = isSubmitLockError(error) && error.code;
   const useId = "Use the id that the guard's userId returns";
   if (code === "SUBMIT_LOCK_INVALID_USER_ID") return new CliError(`${text}. ${useId}`);
-  if (code === "SUBMIT_LOCK_INVALID_OPTION") return new CliError(text);
+  if (code === "SUBMIT_LOCK_INVALID_OPTION") {
+    return new CliError(text.replace(/^keyPrefix:/, "--prefix:"));
+  }
   const found = remedies.find(([pattern]) => reasons.some((reason) => pattern.test(reason)));
   if (found !== undefined) return new CliError(`${at}${found[2]} (${text})`, found[1], error);
   const silence = `no answer from ${at}. Is the address right, and can this host reach it?`;

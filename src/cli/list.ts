@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import type { ServerPort } from "../stores/redis/clients/port.ts";
+import { performance, sleep } from "../time.ts";
 import { answerOf, redisOf } from "./connect.ts";
 import type { Arguments, CliLock, CliTarget, Context } from "./context.ts";
 import { CliError, exitCode } from "./failure.ts";
@@ -103,6 +103,18 @@ export async function findLocks(
   const total = counted?.reduce((sum: number, size) => sum + Number(size), 0);
   let looked = 0;
   let partial: string | undefined;
+  const locks: { user: string; found: Found }[] = [];
+  // Between two SCANs, so that the budget bounds both, and what it allows is shown.
+  const inspect = async (ids: readonly string[]): Promise<void> => {
+    for (let at = 0; at < ids.length; at += asked) {
+      const inspections = ids.slice(at, at + asked).map(async (user) => {
+        users.add(user);
+        const found = await answerOf(connection.address, lock.inspect(user));
+        if (found.state !== "free") locks.push({ user, found });
+      });
+      await Promise.all(inspections);
+    }
+  };
   for (const node of masters) {
     const { address } = node;
     let cursor = "0";
@@ -118,10 +130,10 @@ export async function findLocks(
         throw new CliError(text, exitCode.notPermitted);
       });
       const [next, keys] = reply as [cursor: string, keys: string[]];
-      for (const key of keys) {
-        const user = userOf(lock, key.slice(clientPrefix.length));
-        if (user !== undefined) users.add(user);
-      }
+      const found = new Set(keys.map((key) => userOf(lock, key.slice(clientPrefix.length))));
+      await inspect(
+        [...found].filter((user) => user !== undefined && !users.has(user)) as string[],
+      );
       looked = Math.min(looked + batch, total ?? Number.POSITIVE_INFINITY);
       progress?.(looked);
       cursor = next;
@@ -130,16 +142,6 @@ export async function findLocks(
   const tookMs = performance.now() - startedAt;
   // `looked` is a sum of COUNTs, and a SCAN looks at only about so many keys.
   if (partial === undefined && total !== undefined) looked = total;
-
-  const locks: { user: string; found: Found }[] = [];
-  const ids = [...users];
-  for (let at = 0; at < ids.length; at += asked) {
-    const inspections = ids.slice(at, at + asked).map(async (user) => {
-      const found = await answerOf(connection.address, lock.inspect(user));
-      if (found.state !== "free") locks.push({ user, found });
-    });
-    await Promise.all(inspections);
-  }
   return { keyPrefix, locks, looked, total, partial, tookMs };
 }
 

@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import type { Inspection } from "../lock/store.ts";
+import { performance, sleep } from "../time.ts";
 import { answerOf } from "./connect.ts";
 import type { Context } from "./context.ts";
 import { clock, duration, json, visibleTexts } from "./terminal.ts";

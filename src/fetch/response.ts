@@ -1,5 +1,5 @@
-import { setImmediate } from "node:timers/promises";
 import { isProxy, isUint8Array } from "node:util/types";
+import { nextTurn } from "../time.ts";
 
 /** How many chunks may be read ahead: a stream that never pauses would be read forever. */
 const maxReads = 64;
@@ -39,7 +39,7 @@ export async function untilOver(
   }
   const reader = body.getReader();
   const chunks: Uint8Array[] = [];
-  const turn = setImmediate(turnIsOver);
+  const turn = nextTurn(turnIsOver);
   let next: ReturnType<typeof reader.read> | undefined;
   while (chunks.length < maxReads) {
     next = reader.read();

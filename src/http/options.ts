@@ -31,7 +31,8 @@ export interface GuardOptions<Source, Args extends unknown[], Result = unknown> 
   readonly lock: GuardLock;
   /**
    * Whose submission this is: 1 to 200 characters, a safe integer or a bigint, from the verified
-   * session or token and never from the body. `undefined`, `null` and `""` are anonymous.
+   * session or token and never from the body; unique over all tenants and shops that share the
+   * lock's `keyPrefix`. `undefined`, `null` and `""` are anonymous.
    */
   readonly userId: (source: Source) => UserId | NoUser | Promise<UserId | NoUser>;
   /** Returns whether a request runs without a lock; `OPTIONS` always does. @defaultValue none */

@@ -1,3 +1,4 @@
+import { performance } from "../time.ts";
 import { Timer } from "../timer-wheel.ts";
 import { acquireChannel } from "./channels.ts";
 import { HeldLease, LeaseClock } from "./held-lease.ts";

@@ -1,4 +1,5 @@
 import { InvalidOptionError, LockClosedError } from "../errors.ts";
+import { performance } from "../time.ts";
 import { notARecord } from "../validation.ts";
 import { type CompleteOutcome, completeChannel, duplicateChannel } from "./channels.ts";
 import { encodeRecord, type RecordContent } from "./record.ts";

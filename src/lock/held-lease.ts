@@ -1,5 +1,6 @@
 import { AsyncResource } from "node:async_hooks";
 import { LockLostError, type LostReason } from "../errors.ts";
+import { performance, wallClock } from "../time.ts";
 import { Timer } from "../timer-wheel.ts";
 import { lostChannel } from "./channels.ts";
 import { Completing, type OnCompleted, patienceMs } from "./complete.ts";
@@ -14,11 +15,11 @@ import type { LockTimes, OwnedReply } from "./store.ts";
  */
 export class LeaseClock {
   readonly startedAt: number = performance.now();
-  /** One more, because `Date.now()` is rounded down: without a sleep the monotonic clock counts. */
-  readonly #wallOffset: number = Date.now() + 1 - this.startedAt;
+  /** One more, because `wallClock.now()` is rounded down: without a sleep the monotonic clock counts. */
+  readonly #wallOffset: number = wallClock.now() + 1 - this.startedAt;
 
   now(): number {
-    return Math.max(performance.now(), Date.now() - this.#wallOffset);
+    return Math.max(performance.now(), wallClock.now() - this.#wallOffset);
   }
 }
 

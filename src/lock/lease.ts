@@ -4,6 +4,7 @@ import {
   type LockMisconfiguredError,
   type LockUnavailableError,
 } from "../errors.ts";
+import { performance } from "../time.ts";
 import { checkMs, checkOptionNames, longestCooldownMs } from "../validation.ts";
 import { type CompleteOutcome, type ReleaseOutcome, releaseChannel } from "./channels.ts";
 import type { HeldLease } from "./held-lease.ts";
@@ -100,6 +101,8 @@ export interface Lease {
    * @throws InvalidOptionError for an invalid argument, or a lease acquired without a submission.
    */
   complete(answer: AnswerToStore, options?: ReleaseOptions): Promise<CompleteOutcome>;
+  /** For `await using`: releases the lock at the end of the block, unless it was completed. */
+  [Symbol.asyncDispose](): Promise<void>;
 }
 
 /** The work under the lock. */
@@ -165,6 +168,10 @@ export class UserLease implements Lease {
       settle(outcome);
     }, cooldownMs);
     return this.#released;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.release();
   }
 
   complete(answer: AnswerToStore, options?: ReleaseOptions): Promise<CompleteOutcome> {

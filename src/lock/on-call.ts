@@ -1,4 +1,5 @@
 import { InvalidOptionError, LockUnavailableError } from "../errors.ts";
+import { performance } from "../time.ts";
 import { within } from "../timer-wheel.ts";
 import { checkOptionNames, invalidOption } from "../validation.ts";
 import { Acquiring, type OnEnd } from "./acquire.ts";

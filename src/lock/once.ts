@@ -7,7 +7,7 @@ import {
 import { within } from "../timer-wheel.ts";
 import { type LockedWork, type SubmissionAttempt, UserLease } from "./lease.ts";
 import type { LockRuntime } from "./runtime.ts";
-import { type LookUp, silentStore, waitForEnd } from "./waiting.ts";
+import { type LookUp, ownHolder, silentStore, waitForEnd } from "./waiting.ts";
 
 /** Options of `once`. */
 export interface OnceOptions {
@@ -51,6 +51,7 @@ const maxValueBytes = 1_048_576;
  */
 export async function once<Value>(
   runtime: LockRuntime,
+  key: string,
   attempt: SubmissionAttempt,
   work: LockedWork<Value>,
   waitMs: number,
@@ -69,7 +70,7 @@ export async function once<Value>(
       }
       const why = isCooldown
         ? "the user's last submission has left a cooldown that is not over"
-        : "another submission of this user is in flight";
+        : `another submission of this user is in flight${ownHolder(runtime, key)}`;
       throw new LockContendedError(why, expiresInMs, { isCooldown });
     }
     default:

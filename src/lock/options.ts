@@ -9,7 +9,7 @@ import {
   longestTtlMs,
 } from "../validation.ts";
 import type { LockStore, LockTimes } from "./store.ts";
-import { encodeKeyPart } from "./submit-key.ts";
+import { encodeKeyPart, mayBeInId } from "./submit-key.ts";
 
 /** The options of a {@link SubmitLock}. Every time is a whole number of milliseconds. */
 export interface SubmitLockOptions {
@@ -38,8 +38,9 @@ export interface SubmitLockOptions {
    */
   readonly commandTimeoutMs?: number | undefined;
   /**
-   * The beginning of every key, before the user id. 1 to 128 characters without whitespace, braces,
-   * control or format characters.
+   * The beginning of every key, before the user id: another one for each shop that shares a Redis,
+   * because a user id is one user to all locks of one prefix. 1 to 128 characters without whitespace,
+   * braces, control or format characters, at the end one that no encoded id has, such as `:`.
    * @defaultValue "lock:submit:"
    */
   readonly keyPrefix?: string | undefined;
@@ -108,10 +109,13 @@ function clamp(value: number, min: number, max: number): number {
 function checkKeyPrefix(keyPrefix: unknown = "lock:submit:"): string {
   // \p{Cf} holds the invisible format characters, \p{Cs} lone surrogates.
   const allowed = /^[^\s{}\p{Cc}\p{Cf}\p{Cs}]+$/u;
-  if (typeof keyPrefix === "string" && keyPrefix.length <= 128 && allowed.test(keyPrefix)) {
-    return keyPrefix;
+  if (typeof keyPrefix !== "string" || keyPrefix.length > 128 || !allowed.test(keyPrefix)) {
+    const expected = "1 to 128 characters without whitespace, braces, control or format characters";
+    throw invalidOption("keyPrefix", expected, keyPrefix);
   }
-  const expected = "1 to 128 characters without whitespace, braces, control or format characters";
+  if (!mayBeInId.test(keyPrefix.slice(-1))) return keyPrefix;
+  // User 42 of the prefix `shop1` and user 142 of the prefix `shop` would be one key.
+  const expected = 'an end that no user id has in a key, such as ":"';
   throw invalidOption("keyPrefix", expected, keyPrefix);
 }
 

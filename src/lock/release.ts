@@ -1,3 +1,4 @@
+import { performance } from "../time.ts";
 import { Timer, type TimerWheel } from "../timer-wheel.ts";
 import { type ReleaseOutcome, type RetireMessage, retireChannel } from "./channels.ts";
 import {

@@ -9,14 +9,17 @@ const maxLength = 200;
 
 const plain = /^[A-Za-z0-9\-._~@]+$/;
 
+/** A character of an encoded id. */
+export const mayBeInId: RegExp = /[A-Za-z0-9\-._~@%]/;
+
 /** `encodeURIComponent` leaves these alone, but encodes `@`. */
 const leftOver = /[!*'()]|%40/g;
 
 const suspicious: ReadonlySet<string> = new Set(["undefined", "null", "NaN", "[object Object]"]);
 
 /**
- * The key that locks a user: the prefix and the encoded user id. Two different ids never share a
- * key, and no id can smuggle a brace, a colon or a line end into it.
+ * The key that locks a user: the prefix and the encoded user id. Two different ids, and two different
+ * prefixes of locks, never share a key, and no id can smuggle a brace, a colon or a line end into it.
  */
 export function submitKey(keyPrefix: string, userId: UserId): string {
   let id = userId;

@@ -142,7 +142,7 @@ export class SubmitLock {
     checkMs("waitMs", waitMs, 0, 600_000);
     if (typeof work !== "function") throw invalidOption("work", "a function", work);
     const key = this.keyFor(userId);
-    const lease = await waitForLease(key, waitMs, () => this.acquire(userId));
+    const lease = await waitForLease(this.#runtime, key, waitMs, () => this.acquire(userId));
     try {
       return await work(lease);
     } finally {
@@ -181,7 +181,7 @@ export class SubmitLock {
     if (typeof work !== "function") throw invalidOption("work", "a function", work);
     const attempt = await this.acquire(userId, { submission });
     const look = () => this.lookUp(userId, { submission });
-    return await once(this.#runtime, attempt, work, waitMs, look);
+    return await once(this.#runtime, this.keyFor(userId), attempt, work, waitMs, look);
   }
 
   /**

@@ -1,9 +1,9 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import { LockContendedError, LockUnavailableError } from "../errors.ts";
+import { performance, sleep } from "../time.ts";
 import { within } from "../timer-wheel.ts";
 import type { Attempt, Lease } from "./lease.ts";
 import { completedOf, type StoredAnswer } from "./record.ts";
-import { write } from "./runtime.ts";
+import { type LockRuntime, write } from "./runtime.ts";
 import type { AcquireReply, LockCommand, LockStore } from "./store.ts";
 
 /** Options of `withLock`. */
@@ -25,6 +25,7 @@ export async function pauseBeforeRetry(round: number, endsAt: number): Promise<v
 
 /** @throws the error of the last attempt, once `waitMs` is over or waiting does not help. */
 export async function waitForLease(
+  runtime: LockRuntime,
   key: string,
   waitMs: number,
   attempt: () => Promise<Attempt>,
@@ -37,12 +38,21 @@ export async function waitForLease(
     if (came.outcome === "unavailable") {
       if (isOver || !(came.cause instanceof LockUnavailableError)) throw came.cause;
     } else if (isOver) {
-      const why = came.isCooldown ? `${key} is in its cooldown` : `${key} has another holder`;
       const { expiresInMs, isCooldown } = came;
+      const other = `${key} has another holder${ownHolder(runtime, key)}`;
+      const why = isCooldown ? `${key} is in its cooldown` : other;
       throw new LockContendedError(why, expiresInMs, { isCooldown });
     }
     await pauseBeforeRetry(round, endsAt);
   }
+}
+
+/** For an error: a guarded request that asks for its own user's lock again is its own rival. */
+export function ownHolder({ watchdogs }: LockRuntime, key: string): string {
+  const isOurs = watchdogs.armed().some((lease) => lease.isHeld && lease.command.key === key);
+  return isOurs
+    ? " in this process. If that is the request or the work that asks, use the lease it has: there is no second one"
+    : "";
 }
 
 /** The state of a submission. */

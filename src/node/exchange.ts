@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2Stream } from "node:http2";
 import { Socket } from "node:net";
 import type { Exchange } from "../http/port.ts";
+import { performance, setTimeout } from "../time.ts";
 import { Timer, TimerWheel } from "../timer-wheel.ts";
 
 /**

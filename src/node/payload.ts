@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import type { Http2ServerRequest } from "node:http2";
-import { setImmediate } from "node:timers/promises";
 import { NoFingerprintError } from "../errors.ts";
 import { isPlain, queryOf } from "../http/fingerprint.ts";
+import { nextTurn } from "../time.ts";
 
 export interface RequestContent {
   /** As the client sent it. */
@@ -49,7 +49,7 @@ export async function checkParsed(
 ): Promise<void> {
   if (files.some((each) => each !== undefined) || !bodyIsUnparsed(req, body)) return;
   // On HTTP/2 an announced body may turn out to be empty.
-  await setImmediate();
+  await nextTurn();
   if (!bodyIsUnparsed(req, body)) return;
   const isOfClient = hasParser || !usualTypes.test(req.headers["content-type"] ?? "");
   const reason = isOfClient ? "no body parser took its content type" : "its body was not parsed";

@@ -12,6 +12,7 @@ import type {
   OwnedReply,
   ReleaseRequest,
 } from "../lock/store.ts";
+import { performance } from "../time.ts";
 import { checkOptionNames, warnOnce } from "../validation.ts";
 
 /** A lease, or its tombstone or cooldown. `…At` is by the monotonic clock. */

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { RedisStore, type SubmitLock } from "../../src/index.ts";
 import { closeClients, ioredis6 } from "../support/clients.ts";
@@ -6,6 +7,7 @@ import { command } from "../support/command.ts";
 import { freePort } from "../support/free-port.ts";
 import { freshUser } from "../support/ids.ts";
 import { closeLocks, openLock } from "../support/locks.ts";
+import { startProxy } from "../support/proxy.ts";
 import { forTest, type RedisServer, startRedis } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { inQuickStart, onNodeRedis } from "./in-quick-start.ts";
@@ -17,6 +19,7 @@ import {
   ReaderProject,
   session,
   shop,
+  silentShop,
 } from "./reader-project.ts";
 
 let project: ReaderProject;
@@ -177,13 +180,13 @@ describe("a quick start", () => {
     .replaceAll("server.", "app.server.");
 
   test.each([
-    { name: "Express", language: "js", code: readme + shutting },
-    { name: "Koa", language: "js", code: koa + shutting },
-    { name: "Fastify", language: "js", code: onFastify + onItsServer },
-    { name: "Hono", language: "ts", code: hono + shutting },
+    { name: "Express", language: "js", code: readme + shutting, signals: ["SIGINT", "SIGINT"] },
+    { name: "Koa", language: "js", code: koa + shutting, signals: ["SIGTERM"] },
+    { name: "Fastify", language: "js", code: onFastify + onItsServer, signals: ["SIGINT"] },
+    { name: "Hono", language: "ts", code: hono + shutting, signals: ["SIGTERM", "SIGINT"] },
   ])(
-    "on $name repeats its answer with a key, and SIGTERM lets an order end",
-    async ({ code, language }) => {
+    "on $name repeats its answer with a key, and $signals let an order end",
+    async ({ code, language, signals }) => {
       const { ended, url } = await project.serve(`pasted.${language}`, code, env());
       const [lock, user] = [looking(), freshUser()];
       const click = async (token: string) => {
@@ -203,7 +206,9 @@ describe("a quick start", () => {
 
       const last = click("t-2");
       const { holder = "" } = await heldBy(lock, user);
-      process.kill(Number(/:(\d+)$/.exec(holder)?.[1]), "SIGTERM");
+      const pid = Number(/:(\d+)$/.exec(holder)?.[1]);
+      // A Ctrl-C below npm comes twice.
+      for (const signal of signals) process.kill(pid, signal);
       expect((await last).status).toBe(201);
       await ended;
       expect(await lock.inspect(user)).toEqual({ state: "free" });
@@ -298,5 +303,33 @@ describe("the other code of the documents", () => {
     project.write("shutdown.ts", neverAnswering + shown.replace("10_000", "500"));
     const ended = project.run("shutdown.ts", { PORT: `${port}`, REDIS_URL: redis.url });
     expect(await ended).toBe("the order was cut off\n");
+  });
+
+  test.each([
+    ["ioredis", silentShop, (code: string) => code],
+    [
+      "node-redis",
+      silentShop.replace(/import.*ioredis.*/, 'import { createClient } from "redis";').replace(
+        /const redis = .*/,
+        `const redis = createClient({ url: process.env["REDIS_URL"] ?? "" }).on("error", () => {});
+void redis.connect();`,
+      ),
+      (code: string) => code.replace("redis.disconnect()", "redis.destroy()"),
+    ],
+  ])("shuts down while Redis is silent, with %s", async (_name, shop, ending) => {
+    const proxy = await forTest(startProxy(redis.port));
+    const shutting = ending(page("docs/operations/deploying.md").blockUnder("Shutting down"));
+    const env = { REDIS_URL: `redis://127.0.0.1:${proxy.port}` };
+    const { ended, url } = await project.serve("silent.ts", shop + shutting, env);
+    const order = () => fetch(`${url}/orders`, { method: "POST" });
+    await until(async () => (await order()).status === 201, { what: "a first order" });
+    const pid = Number(await (await order()).text());
+    proxy.swallowRequests(true);
+    proxy.swallowReplies(true);
+    expect((await order()).status).toBe(503);
+    process.kill(pid, "SIGINT");
+    const isOver = ended.then(() => true);
+    // lock.close() takes 7 s at most.
+    expect(await Promise.race([isOver, sleep(30_000, false)])).toBe(true);
   });
 });

@@ -239,6 +239,23 @@ const server = app.listen(Number(process.env["PORT"]), "127.0.0.1", () => {
 });
 `;
 
+/** Orders that tell which process serves them. */
+export const silentShop = `
+import { setTimeout as sleep } from "node:timers/promises";
+import express from "express";
+import { Redis } from "ioredis";
+import { RedisStore, SubmitLock } from "submit-lock";
+import { submitGuard } from "submit-lock/express";
+const redis = new Redis(process.env["REDIS_URL"] ?? "");
+const lock = new SubmitLock({ store: new RedisStore(redis) });
+const app = express();
+const guard = submitGuard({ lock, userId: () => "silent" });
+app.post("/orders", guard.protect(async (_req, res) => {
+  res.status(201).send(String(process.pid));
+}));
+const server = app.listen(Number(process.env["PORT"]), "127.0.0.1");
+`;
+
 /** What a reader has at hand by then, for the blocks that do not make it themselves. */
 export const atHand = `
 import "submit-lock/express";

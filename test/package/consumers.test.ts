@@ -31,6 +31,8 @@ const packages = {
   ...others,
   ...Object.fromEntries(nodeRedisVersions.map((each) => [`redis-${each}`, `npm:redis@${each}`])),
   jest: "^30.0.0",
+  "jest-environment-jsdom": "^30.0.0",
+  sinon: "^22.0.0",
 };
 
 /** Of two clicks on each framework. */

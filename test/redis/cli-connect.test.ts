@@ -17,7 +17,7 @@ import { freshUser } from "../support/ids.ts";
 import { startProxy } from "../support/proxy.ts";
 import { startCluster } from "../support/redis-cluster.ts";
 import { forTest, sharedRedisPort, startRedis } from "../support/redis-server.ts";
-import { certificate, startTls } from "../support/tls.ts";
+import { certificate, nameCertificate, startTls } from "../support/tls.ts";
 import { until } from "../support/until.ts";
 
 const redis = await startRedis();
@@ -27,6 +27,23 @@ const at = `127.0.0.1:${redis.port}`;
 const rights = ["+eval", "+evalsha", "+get", "+set", "+pttl", "+pexpire", "+del", "+time", "+info"];
 const rules = ["on", ">pw", "~lock:submit:*", ...rights, "+scan"];
 await command(redis.port, "acl", "setuser", "checkout", ...rules);
+
+function authorityOf(pem: string): { readonly folder: string; readonly authority: string } {
+  const folder = mkdtempSync(join(tmpdir(), "submit-lock-tls-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const authority = join(folder, "ca.pem");
+  writeFileSync(authority, pem);
+  return { folder, authority };
+}
+
+/** A user whose slot is one of these. */
+function userBetween(from: number, to: number): string {
+  for (;;) {
+    const user = freshUser();
+    const slot = slotOf(`lock:submit:${user}`);
+    if (slot >= from && slot < to) return user;
+  }
+}
 
 /** Runs every command, and looks that a lock in database 0 was left alone. */
 async function refusals(...given: Parameters<typeof runEvery>) {
@@ -175,13 +192,6 @@ describe("a Cluster", () => {
     if (first === undefined || second === undefined) throw new Error("no nodes");
     const env = { REDIS_URL: first.url };
     // Users of the first and of the second third of the slots.
-    const userBetween = (from: number, to: number) => {
-      for (;;) {
-        const user = freshUser();
-        const slot = slotOf(`lock:submit:${user}`);
-        if (slot >= from && slot < to) return user;
-      }
-    };
     const [mine, others] = [userBetween(0, 5_000), userBetween(6_000, 10_000)];
     await command(second.port, "set", `lock:submit:${others}`, "1", "PX", 600_000);
 
@@ -215,6 +225,59 @@ describe("a Cluster", () => {
   });
 });
 
+test("a Unix socket is reached by its path, and its database by ?db", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "submit-lock-socket-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const path = join(folder, "redis.sock");
+  const server = await forTest(startRedis({ args: ["--unixsocket", path] }));
+  const set = "redis.call('SELECT', 5) redis.call('SET', KEYS[1], 1)";
+  await command(server.port, "eval", set, 1, "lock:submit:51");
+  const show = (end: string) => runMain(["show", "51"], { REDIS_URL: `${path}${end}` });
+  expect((await show("?db=5")).stdout).toContain("is not submit-lock");
+  expect((await show("")).stdout).toContain("is not locked");
+  expectFailure(await show("?db=99"), 2, `database 99 of ${path} does not exist`);
+  expectFailure(await show("?db=x"), 2, "--config");
+  expectFailure(await runMain(["show", "51", "--cluster"], { REDIS_URL: path }), 2, "--cluster");
+});
+
+test("?family chooses the addresses of a name", async () => {
+  const show = (end: string, ...args: string[]) =>
+    runMain(["show", "42", ...args], { REDIS_URL: `redis://localhost:${redis.port}${end}` });
+  // The server listens on 127.0.0.1 alone.
+  for (const end of ["?family=4", "/0?family=0"]) {
+    expect(await show(end)).toMatchObject({ code: 0, stderr: "" });
+  }
+  expectFailure(await show("?family=6"), 3, "localhost");
+  expectFailure(await show("?family=5"), 2, "?family=0");
+});
+
+test("a TLS Cluster is reached whose certificate is for names", async () => {
+  const [server] = (await forTest(startCluster(["--cluster-announce-hostname", "localhost"])))
+    .nodes;
+  if (server === undefined) throw new Error("no nodes");
+  const tls = await forTest(startTls(server.port, { of: "name" }));
+  await command(server.port, "config", "set", "cluster-preferred-endpoint-type", "hostname");
+  await command(server.port, "config", "set", "cluster-announce-port", `${tls.port}`);
+  const { authority } = authorityOf(nameCertificate);
+  const user = userBetween(0, 5_000);
+  const args = ["show", user, "--cluster", "--tls-ca", authority];
+  const shown = await runMain(args, { REDIS_URL: `rediss://localhost:${tls.port}` });
+  expect(shown).toMatchObject({ code: 0, stderr: "" });
+  expect(shown.stdout).toContain("is not locked");
+});
+
+test("a server that wants a client certificate is for --config, and the message says so", async () => {
+  const tls = await forTest(startTls(sharedRedisPort(), { asksClients: true }));
+  const { authority } = authorityOf(certificate);
+  const env = { REDIS_URL: `rediss://127.0.0.1:${tls.port}` };
+  expectFailure(
+    await runMain(["show", "42", "--tls-ca", authority], env),
+    3,
+    "certificate",
+    "--config",
+  );
+});
+
 test("Sentinels that do not answer are named", async () => {
   const sentinel = `127.0.0.1:${await freePort()}`;
   const args = ["show", "42", "--sentinel", sentinel, "--master", "mymaster"];
@@ -224,10 +287,7 @@ test("Sentinels that do not answer are named", async () => {
 
 test("TLS is spoken with rediss:// and the authority of --tls-ca, and nothing else", async () => {
   const tls = await forTest(startTls(sharedRedisPort()));
-  const folder = mkdtempSync(join(tmpdir(), "submit-lock-tls-"));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-  const authority = join(folder, "ca.pem");
-  writeFileSync(authority, certificate);
+  const { authority, folder } = authorityOf(certificate);
   const show = async (database: string, ...args: string[]) =>
     await runMain(["show", "42", ...args], {
       REDIS_URL: `rediss://127.0.0.1:${tls.port}${database}`,

@@ -1,6 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { CliLock } from "../../src/cli/context.ts";
+import { findLocks } from "../../src/cli/list.ts";
+import { RedisStore } from "../../src/index.ts";
+import { portOf } from "../../src/stores/redis/clients/port-of.ts";
 import { expectFailure, runMain } from "../support/cli.ts";
+import { closeClients, ioredis6, untilReady } from "../support/clients.ts";
 import { command } from "../support/command.ts";
+import { closeLocks, openLock } from "../support/locks.ts";
 import { forTest, startRedis } from "../support/redis-server.ts";
 
 const dashes = "-".repeat(22);
@@ -107,6 +113,32 @@ describe("list", () => {
     const { code, stdout } = await runMain(["list", "--budget", "1ms"], env);
     expect(code).toBe(0);
     expect(stdout).toMatch(/Not complete: after .* about [\d ]+ of 2 511 keys had been looked at/);
+  });
+
+  test("inspects within its budget, too, and shows what it has seen", async () => {
+    const { port } = await forTest(startRedis());
+    const locks = "for i = 1, 30000 do redis.call('SET', 'lock:submit:' .. i, 1) end";
+    await command(port, "eval", locks, 0);
+    const client = ioredis6.connect(port);
+    await untilReady(client);
+    const lock = openLock({ store: new RedisStore(client), acquireTimeoutMs: 5_000 });
+    const budgetMs = 300;
+    const from = performance.now();
+    let late = 0;
+    const counting = {
+      ...{ keyPrefix: lock.keyPrefix, keyFor: (user: string) => lock.keyFor(user) },
+      inspect: (user: string) => {
+        if (performance.now() - from > budgetMs) late++;
+        return lock.inspect(user);
+      },
+    } as unknown as CliLock;
+    const target = { address: "Redis", client: portOf(client), clientPrefix: "" };
+    const listed = await findLocks({ ...target, locks: [counting] }, counting, budgetMs);
+    await closeLocks();
+    closeClients();
+    expect(listed.locks.length).toBeGreaterThan(0);
+    // Those of the last SCAN.
+    expect(late).toBeLessThan(1_000);
   });
 
   test("advises no longer budget where it stops at 100 000 locks", async () => {

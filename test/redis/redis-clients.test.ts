@@ -1,5 +1,12 @@
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { type AnySubmitLockError, RedisStore, type SubmitLock } from "../../src/index.ts";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Redis } from "ioredis";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import {
+  type AnySubmitLockError,
+  RedisStore,
+  type RedisStoreOptions,
+  type SubmitLock,
+} from "../../src/index.ts";
 import { asking } from "../support/asking.ts";
 import {
   type AnyRedis,
@@ -44,16 +51,29 @@ describe.each(everyRedisClient)("with $name", ({ name, connect }) => {
     expect(await lease.release()).toBe("released");
   });
 
+  test.each<RedisStoreOptions>([{}, { ackReplicas: 1 }])(
+    "a lock on a client that was not connected yet connects nothing: %j",
+    async (options) => {
+      const client = connect(sharedRedisPort(), { lazyConnect: true });
+      const duplicate = vi.spyOn(client as Redis, "duplicate");
+      openLock({ store: new RedisStore(client, options) });
+      await sleep(100);
+      expect([statusOf(client), duplicate.mock.calls.length]).toEqual(["wait", 0]);
+      await client.connect();
+      if (options.ackReplicas === undefined) return;
+      await until(() => duplicate.mock.calls.length === 1, { what: "the connection that waits" });
+    },
+  );
+
   // A node-redis client is connected by the application alone.
   test.skipIf(isNodeRedis(name))(
-    "a lazy client is connected by its first lock, and acquires as soon as it is up",
+    "a lazy client is connected by the first attempt, which acquires as soon as it is up",
     async () => {
       const client = connect(sharedRedisPort(), { lazyConnect: true });
-      const store = new RedisStore(client);
-      expect(statusOf(client)).toBe("wait");
-      const lock = openLock({ store });
-      expect(statusOf(client)).not.toBe("wait");
-      expect(await (await leaseOf(lock, freshUser())).release()).toBe("released");
+      const lock = openLock({ store: new RedisStore(client) });
+      const attempt = lock.acquire(freshUser());
+      await until(() => statusOf(client) !== "wait", { what: "the attempt to connect it" });
+      expect(await acquired(await attempt).lease.release()).toBe("released");
     },
   );
 

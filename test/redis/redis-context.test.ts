@@ -76,9 +76,12 @@ describe.each(ioredisClients)(
       const client = connect(sharedRedisPort(), { lazyConnect: true });
       const seen = contextsOf(client);
       const ready = once(client, "ready");
-      context.run("request", () => openLock({ store: new RedisStore(client) }));
+      const lock = openLock({ store: new RedisStore(client) });
+      const attempt = context.run("request", () => lock.acquire(freshUser()));
       await ready;
-      expect(seen).toEqual([{ method: "connect", context: undefined }]);
+      await attempt;
+      expect(seen[0]).toEqual({ method: "connect", context: undefined });
+      expect(withContext(seen)).toEqual([]);
     });
   },
 );

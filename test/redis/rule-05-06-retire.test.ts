@@ -11,8 +11,8 @@ import {
   executedScripts,
   isAcquire,
   isRelease,
+  openDirect,
   openFixture,
-  openHeld,
   openWithHeldCopy,
   outcomeOf,
   patient,
@@ -35,7 +35,10 @@ describe("rule 5, P3: an ending with an open copy retires its owner id", () => {
   });
 
   test("contended: an earlier copy of the same attempt may still be on its way", async () => {
-    const { lock, proxy, redis, user, lease } = await openHeld(quick);
+    const { lock, proxy, redis } = await openFixture(quick);
+    const user = freshUser();
+    // Patient: an acquire of the holder that is late would be retired, too, and heard here.
+    const lease = await leaseOf(await openDirect(patient), user);
     const retire = record("submit-lock:retire", lease.key);
     const held = proxy.holdRequestOnce(isAcquire);
     expect((await lock.acquire(user)).outcome).toBe("contended");

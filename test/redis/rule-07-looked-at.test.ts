@@ -10,6 +10,7 @@ import {
   RedisStore,
   type SubmitLock,
 } from "../../src/index.ts";
+import { wallClock } from "../../src/time.ts";
 import { Child, sourceUrl } from "../support/child.ts";
 import { closeClients, ioredis6, untilReady } from "../support/clients.ts";
 import { compiled } from "../support/compiled.ts";
@@ -66,8 +67,8 @@ function throws(call: () => void): boolean {
 
 /** The wall clock goes on, and the monotonic one does not: the machine has slept. */
 function sleepMachine(ms: number): void {
-  const wall = Date.now;
-  vi.spyOn(Date, "now").mockImplementation(() => wall() + ms);
+  const wall = wallClock.now;
+  vi.spyOn(wallClock, "now").mockImplementation(() => wall() + ms);
 }
 
 describe.each(stores)("rule 7: on %s", (_store, open) => {

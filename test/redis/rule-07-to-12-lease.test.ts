@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, onTestFinished, test } from "vitest";
 import { RedisStore } from "../../src/index.ts";
+import { wallClock } from "../../src/time.ts";
 import { record } from "../support/channels.ts";
 import { closeClient, isNodeRedis, redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
@@ -141,10 +142,10 @@ describe("rule 12: a wrong clock costs one more request for each client, and not
     ["an hour behind", -3_600_000, 2],
     ["right", 0, 1],
   ])("of a process whose clock is %s", async (_name, skewMs, firstCopies) => {
-    const { now } = Date;
-    Date.now = () => now() + skewMs;
+    const { now } = wallClock;
+    wallClock.now = () => now() + skewMs;
     onTestFinished(() => {
-      Date.now = now;
+      wallClock.now = now;
     });
     const { client, lock, redis } = await openFixture(patient);
     const user = freshUser();

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
+import { wallClock } from "../../src/time.ts";
 import { record } from "../support/channels.ts";
 import { redisClients } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
@@ -49,10 +50,10 @@ describe.each(redisClients)("rule 15, P9: once, with $name", ({ connect }) => {
 describe("rule 15, P9: a record", () => {
   test("is kept for retainMs by Redis' clock, however wrong the process' own is", async () => {
     const retainMs = 60_000;
-    const { now } = Date;
-    Date.now = () => now() - 3_600_000;
+    const { now } = wallClock;
+    wallClock.now = () => now() - 3_600_000;
     const { lock, redis } = await openFixture().finally(() => {
-      Date.now = now;
+      wallClock.now = now;
     });
     const lease = await submissionOf(lock, freshUser(), { retainMs });
     await lease.complete(answer);

@@ -1,6 +1,8 @@
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { format, inspect } from "node:util";
-import { afterEach, describe, expect, test } from "vitest";
-import { type Lease, MemoryStore } from "../../src/index.ts";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { type Lease, MemoryStore, type SubmitLock } from "../../src/index.ts";
+import { freshUser } from "../support/ids.ts";
 import { acquired, closeLocks, leaseOf, openLock } from "../support/locks.ts";
 
 afterEach(closeLocks);
@@ -24,7 +26,7 @@ describe("a lease in a user's hands", () => {
     expect(new Set(named)).toEqual(
       new Set([
         ...["key", "ownerId", "signal", "fencingToken", "remainingMs", "release", "complete"],
-        ...["toJSON", inspect.custom],
+        ...["toJSON", inspect.custom, Symbol.asyncDispose],
       ]),
     );
     expect(Object.keys(lease)).toEqual([]);
@@ -98,5 +100,63 @@ describe("a lease in a user's hands", () => {
     const all = [attempt, await lock.acquire("42"), error];
     const shown = inspect(all, { showHidden: true, depth: 10 }) + JSON.stringify(all);
     expect(shown).not.toContain(attempt.lease.ownerId.slice(0, 8));
+  });
+});
+
+describe("await using", () => {
+  const outcomes = new Map<string, string[]>();
+  const onRelease = (message: unknown) => {
+    const { key, outcome } = message as { key: string; outcome: string };
+    outcomes.set(key, [...(outcomes.get(key) ?? []), outcome]);
+  };
+  let lock: SubmitLock;
+  beforeEach(() => {
+    lock = openLock({ store: new MemoryStore() });
+  });
+  beforeAll(() => subscribe("submit-lock:release", onRelease));
+  afterAll(() => void unsubscribe("submit-lock:release", onRelease));
+
+  test("releases the lock at the end of the block", async () => {
+    const user = freshUser();
+    {
+      await using lease = await leaseOf(lock, user);
+      expect((await lock.acquire(user)).outcome).toBe("contended");
+      expect(lease.remainingMs()).toBeGreaterThan(0);
+    }
+    expect(await lock.inspect(user)).toEqual({ state: "free" });
+    expect(outcomes.get(lock.keyFor(user))).toEqual(["released"]);
+  });
+
+  test("releases it when the block throws, and passes the error on", async () => {
+    const user = freshUser();
+    const work = async () => {
+      await using _lease = await leaseOf(lock, user);
+      throw new Error("no stock");
+    };
+    await expect(work()).rejects.toThrow("no stock");
+    expect(await lock.inspect(user)).toEqual({ state: "free" });
+  });
+
+  test("leaves the answer that the block has kept, and does not release twice", async () => {
+    const user = freshUser();
+    const submission = { id: "cart-7" };
+    {
+      await using lease = acquired(await lock.acquire(user, { submission })).lease;
+      void lease.complete({ status: 201 });
+    }
+    expect(await lock.acquire(user, { submission })).toMatchObject({ outcome: "completed" });
+    expect(outcomes.get(lock.keyFor(user))).toBeUndefined();
+  });
+
+  test("takes an attempt that has no lease", async () => {
+    const user = freshUser();
+    const first = await leaseOf(lock, user);
+    {
+      const attempt = await lock.acquire(user);
+      await using lease = attempt.outcome === "acquired" ? attempt.lease : undefined;
+      expect(lease).toBeUndefined();
+    }
+    expect((await lock.inspect(user)).state).toBe("held");
+    await first.release();
   });
 });

@@ -40,7 +40,7 @@ describe("rule 14: close", () => {
     await fixture.pass(10);
     const held = await fixture.run(() => leaseOf(fixture.lock, "held"));
     const released = await fixture.run(() => leaseOf(fixture.lock, "released"));
-    const { signal } = fixture.look(() => held);
+    const signal = fixture.look(() => held.signal);
     fixture.server.machine.pause(1_000_000);
     const from = fixture.now;
     await fixture.run(() => {
@@ -50,7 +50,7 @@ describe("rule 14: close", () => {
     // What is held has 100 ms, and what is retired as long as any of its requests could be late.
     expect(fixture.now - from).toBeGreaterThanOrEqual(699);
     expect(fixture.now - from).toBeLessThan(720);
-    expect(signal.reason).toMatchObject({ reason: "closed" });
+    expect(fixture.look(() => signal.reason)).toMatchObject({ reason: "closed" });
   });
 
   test("a lease that nobody released keeps no process alive", async () => {

@@ -1,15 +1,20 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { type IoredisClient, IoredisPort } from "../../src/stores/redis/clients/ioredis.ts";
 import { Gathering } from "../../src/stores/redis/gathering.ts";
+import { performance } from "../../src/time.ts";
 
+let now: number;
 beforeEach(() => {
-  vi.useFakeTimers({ toFake: ["performance"] });
+  now = performance.now();
+  vi.spyOn(performance, "now").mockImplementation(() => now);
 });
 afterEach(() => {
-  vi.useRealTimers();
+  vi.restoreAllMocks();
 });
 
-const pass = (ms: number) => vi.advanceTimersByTime(ms);
+const pass = (ms: number) => {
+  now += ms;
+};
 
 /** Redis 7.0.15. */
 const version = 0x07_00_0f;

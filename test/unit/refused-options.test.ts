@@ -14,6 +14,7 @@ const never = () => expect.fail("it ran");
 const bareClient = new Redis({ lazyConnect: true });
 const storeNeeded = "a LockStore such as new RedisStore(redis) or new MemoryStore()";
 const prefix = "1 to 128 characters";
+const prefixEnd = 'an end that no user id has in a key, such as ":"';
 const word = '"reject", "proceed" or a function';
 const free = { id: "0f8fad5b", by: "anna@ops-1", reason: "ticket 4711" };
 
@@ -185,9 +186,12 @@ const places: Record<string, { readonly pass: (given: never) => unknown; readonl
       [{ acquireTimeoutMs: Number.NaN }, "acquireTimeoutMs: ", "a whole number", "got NaN"],
       [{ commandTimeoutMs: 3_000.1 }, "commandTimeoutMs: ", "a whole number", "got 3000.1"],
       ...["", "lock: ", "lock:\n", "lock:{a", "lock:a}", "lock:\u0000", "lock:\u007f"]
-        .concat("lock:\u200b", "\ufefflock:", "lock:\ud800", "x".repeat(129))
+        .concat("lock:\u200b", "\ufefflock:", "lock:\ud800", `${"x".repeat(128)}:`)
         .map((keyPrefix): Row => [{ keyPrefix }, "keyPrefix: ", prefix]),
       [{ keyPrefix: 1 }, "keyPrefix: ", prefix],
+      ...["shop1", "shop.", "shop-", "shop_", "shop~", "shop@", "shop%3A", "shop%", "S", ":Z"].map(
+        (keyPrefix): Row => [{ keyPrefix }, "keyPrefix: ", prefixEnd, `got "${keyPrefix}"`],
+      ),
       [{ store: undefined }, `store: expected ${storeNeeded}, got undefined`],
       [{ store: null }, `store: expected ${storeNeeded}, got null`],
       [{ store: "redis://localhost" }, storeNeeded, '"redis://localhost"'],

@@ -37,7 +37,7 @@ test.each<[string, Given, ReturnType<typeof times>]>([
   expect(timesOf(given)).toEqual(resolved);
 });
 
-test.each(["lock:refund:", "x", "x".repeat(128), "größe/"])(
+test.each(["lock:refund:", ":", `${"x".repeat(127)}:`, "größe/", "shop|", "lock#", "é"])(
   "the keyPrefix %j is taken",
   (prefix) => {
     expect(resolveLockOptions({ store, keyPrefix: prefix }).keyPrefix).toBe(prefix);

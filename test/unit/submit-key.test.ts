@@ -17,6 +17,14 @@ const ids = fc
   )
   .filter((id) => id.length <= 200 && !/\p{Cs}/u.test(id));
 
+function isTaken(keyPrefix: string): boolean {
+  try {
+    return new SubmitLock({ store: new MemoryStore(), keyPrefix }).keyPrefix === keyPrefix;
+  } catch {
+    return false;
+  }
+}
+
 describe("properties", () => {
   test("two different ids never share a key", () => {
     fc.assert(
@@ -24,6 +32,20 @@ describe("properties", () => {
       {
         numRuns: 2_000,
       },
+    );
+  });
+
+  test("two locks of different prefixes never share a key, whatever the ids", () => {
+    const whole = fc.string({ unit: fc.constantFrom("a", "1", ":", "3", "A", "."), minLength: 3 });
+    fc.assert(
+      fc.property(whole, fc.nat(), fc.nat(), (text, one, other) => {
+        // The same text, cut into a prefix and an id at two places.
+        const cuts = [one, other].map((at) => 1 + (at % (text.length - 1)));
+        if (cuts[0] === cuts[1] || !cuts.every((at) => isTaken(text.slice(0, at)))) return true;
+        const keys = cuts.map((at) => submitKey(text.slice(0, at), text.slice(at)));
+        return keys[0] !== keys[1];
+      }),
+      { numRuns: 5_000 },
     );
   });
 

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test, vi } from "vitest";
+import * as time from "../../src/time.ts";
 import { Timer, TimerWheel } from "../../src/timer-wheel.ts";
 import { VirtualFixture } from "../lab/simulation/virtual-fixture.ts";
 import { runChild, sourceUrl } from "../support/child.ts";
@@ -91,18 +92,20 @@ test("a time that passes while the timer's own turn is blocked gets a turn of it
     // Stands for an answer that lay ready.
     setImmediate(() => events.push("the turn between"));
   });
-  const now = vi.spyOn(performance, "now").mockReturnValue(1_000);
+  const now = vi.spyOn(time.performance, "now").mockReturnValue(1_000);
   timers.set(first, 1_005);
   timers.set(second, 1_015);
   now.mockReturnValue(1_005);
   // The loop is blocked after the timer has fired, and before the immediate that it has asked for.
-  const { setImmediate: real } = globalThis;
-  vi.spyOn(globalThis, "setImmediate").mockImplementation((run, ...args) => {
+  const real = { ...time };
+  const immediate = (run: (...args: unknown[]) => void, ...args: unknown[]) => {
     // This wheel's: other tests of the process may have immediates of their own.
-    if ((args as unknown[])[0] === 1_005) now.mockReturnValue(1_030);
-    return real(run, ...args);
-  });
+    if (args[0] === 1_005) now.mockReturnValue(1_030);
+    return real.setImmediate(run, ...args);
+  };
+  time.replaceTimers({ ...real, setImmediate: Object.assign(immediate, real.setImmediate) });
   while (events.length < 3) await sleep(1);
+  time.replaceTimers(real);
   vi.restoreAllMocks();
   expect(events).toEqual(["first", "the turn between", "second"]);
 });

@@ -1,4 +1,5 @@
 import type { LockRequest, NoAnswer } from "../../lock/store.ts";
+import { performance } from "../../time.ts";
 import { isServerError, type ServerPort } from "./clients/port.ts";
 import { type Command, maxEntries } from "./commands/command.ts";
 import type { CallResult } from "./connection.ts";

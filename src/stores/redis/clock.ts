@@ -1,3 +1,5 @@
+import { performance, wallClock } from "../../time.ts";
+
 interface NodeClock {
   /** Redis' time less the monotonic clock, in ms. */
   offset: number;
@@ -13,7 +15,7 @@ export class RedisClock {
   /** By node: the clocks of a Cluster's masters differ. */
   readonly #nodes = new Map<string, NodeClock>();
   /** The newest estimate, which a node without a reply begins with: at first this process' clock. */
-  #newestOffset: number = Date.now() - performance.now();
+  #newestOffset: number = wallClock.now() - performance.now();
 
   /** Redis' time as estimated, in whole milliseconds. */
   now(node: string): number {

@@ -1,5 +1,7 @@
 import type { LockCommand, NoAnswer } from "../../lock/store.ts";
+import { clearTimeout, performance, setTimeout } from "../../time.ts";
 import { inNeutralContext } from "../../timer-wheel.ts";
+import { warnOnce } from "../../validation.ts";
 import { type ClientPort, type ClientStatus, plainError, type ServerPort } from "./clients/port.ts";
 import { recordKeyOf, slotOf } from "./clients/slots.ts";
 import { RedisClock } from "./clock.ts";
@@ -33,6 +35,8 @@ const fullMs = 5_000;
 
 /** How long none is opened after the client could not make one. */
 const failedMs = 1_000;
+/** Nobody needs so many: one is made for each request, costs 4 kB, and is never closed. */
+const manyLocks = 1_000;
 
 export interface Route {
   readonly connection: Connection;
@@ -130,6 +134,12 @@ export class ConnectionPair {
     const user = () => onReady();
     if (this.#users.size === 0) inNeutralContext(() => this.#open());
     this.#users.add(user);
+    if (this.#users.size === manyLocks) {
+      warnOnce(
+        "SUBMIT_LOCK_MANY_LOCKS",
+        `${manyLocks} locks are open on one Redis client: make one for the process, and not one for each request, or close() it`,
+      );
+    }
     return () => {
       if (this.#users.delete(user) && this.#users.size === 0) inNeutralContext(() => this.#close());
     };
@@ -190,7 +200,6 @@ export class ConnectionPair {
   #open(): void {
     this.#primary = new Connection(this.#client);
     this.#primary.watch(this.#watcher);
-    this.#client.wake?.();
   }
 
   #close(): void {

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { performance } from "../../time.ts";
 import { type ClientPort, isServerError, plainError, type ServerPort } from "./clients/port.ts";
 import { Gathering } from "./gathering.ts";
 import { isOfReplica } from "./no-answers.ts";

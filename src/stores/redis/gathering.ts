@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { LockCommand, LockTimes } from "../../lock/store.ts";
+import { performance } from "../../time.ts";
 import { warnOnce } from "../../validation.ts";
 import type { ClientPort, ServerPort } from "./clients/port.ts";
 import { isCrossSlot } from "./no-answers.ts";

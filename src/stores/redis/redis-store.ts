@@ -11,6 +11,7 @@ import type {
   OwnedReply,
   ReleaseRequest,
 } from "../../lock/store.ts";
+import { nextTick, setImmediate } from "../../time.ts";
 import { inNeutralContext, within } from "../../timer-wheel.ts";
 import { checkOptionNames, invalidOption } from "../../validation.ts";
 import { CommandBatch, type Confirmed } from "./batch.ts";
@@ -140,7 +141,7 @@ export class RedisStore implements LockStore {
     if (this.#connections.isCluster) this.#completed.add(command);
     if (this.#areCompletesToFlush) return;
     this.#areCompletesToFlush = true;
-    inNeutralContext(process.nextTick, this.#flushCompletes);
+    inNeutralContext(nextTick, this.#flushCompletes);
   }
 
   readonly #flushCompletes = (): void => {
@@ -204,7 +205,7 @@ export class RedisStore implements LockStore {
   #add<Request>(batch: { readonly waiting: Request[] }, request: Request): void {
     batch.waiting.push(request);
     if (++this.#waiting > 1) return;
-    if (this.#connections.inFlight === 0) inNeutralContext(process.nextTick, this.#flush);
+    if (this.#connections.inFlight === 0) inNeutralContext(nextTick, this.#flush);
     else inNeutralContext(setImmediate, this.#flush);
   }
 

@@ -1,4 +1,5 @@
 import type { LockCommand, NoAnswer } from "../../lock/store.ts";
+import { nextTick, performance, setImmediate } from "../../time.ts";
 import { inNeutralContext } from "../../timer-wheel.ts";
 import type { ClientPort } from "./clients/port.ts";
 import { maxEntries } from "./commands/command.ts";
@@ -63,8 +64,9 @@ export class ReplicaWait {
     const user = {};
     this.#users.add(user);
     if (this.#users.size === 1) {
-      this.#endWatch = this.#client.watch({ ended: this.#close });
-      this.#pair();
+      this.#endWatch = this.#client.watch({ up: () => this.#pair(), ended: this.#close });
+      // The application has not connected its client yet, so none is opened beside it.
+      if (this.#client.status !== "wait") this.#pair();
     }
     return () => {
       if (!this.#users.delete(user) || this.#users.size > 0) return;
@@ -93,7 +95,7 @@ export class ReplicaWait {
     node.isToFlush = true;
     // While calls are in flight, further replies may add touches in this turn.
     const isBusy = ConnectionPair.of(this.#client).inFlight > 0;
-    inNeutralContext(isBusy ? setImmediate : process.nextTick, () => this.#flush(node));
+    inNeutralContext(isBusy ? setImmediate : nextTick, () => this.#flush(node));
   }
 
   #flush(node: Node): void {

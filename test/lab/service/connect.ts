@@ -9,7 +9,7 @@ import type { Target } from "./protocol.ts";
 /** A client of Redis, and how the application leaves. */
 interface Connected {
   readonly redis: RedisClient;
-  quit(): Promise<unknown>;
+  end(): void;
 }
 
 /** What the documentation recommends. */
@@ -38,7 +38,7 @@ export function connect(target: Target, client: ClientName, commandTimeout?: num
   if (client === "node-redis 6") return connectNodeRedis(target);
   const redis = connectIoredis(target, client, commandTimeout);
   (redis as EventEmitter).on("error", () => {});
-  return { redis, quit: () => redis.quit() };
+  return { redis, end: () => redis.disconnect() };
 }
 
 function connectIoredis(target: Target, client: ClientName, commandTimeout: number | undefined) {
@@ -74,5 +74,5 @@ function connectNodeRedis(target: Target): Connected {
         });
   (redis as EventEmitter).on("error", () => {});
   void redis.connect().catch(() => {});
-  return { redis: redis as RedisClient, quit: async () => await redis.close() };
+  return { redis: redis as RedisClient, end: () => redis.destroy() };
 }

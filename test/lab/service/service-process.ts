@@ -6,6 +6,7 @@ import type { AddressInfo, Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Redis } from "ioredis";
 import { type Lease, RedisStore, SubmitLock } from "../../../src/index.ts";
+import { wallClock } from "../../../src/time.ts";
 import { all } from "../../http/frameworks.ts";
 import type { Turn } from "../../http/turn.ts";
 import { connect } from "./connect.ts";
@@ -22,8 +23,9 @@ const { clockAheadMs = 0 } = settings;
 const framework = all.find(({ name }) => name === settings.framework);
 if (framework === undefined) throw new Error(`There is no framework ${settings.framework}.`);
 
-const { now: rightTime } = Date;
-Date.now = () => rightTime() + clockAheadMs;
+const { now: rightTime } = wallClock;
+wallClock.now = () => rightTime() + clockAheadMs;
+Date.now = wallClock.now;
 
 const tell = (message: FromService) => {
   if (process.connected) process.send?.(message);
@@ -36,7 +38,7 @@ for (const event of ["unhandledRejection", "uncaughtException", "warning"]) {
   process.on(event, (error) => tell({ uncaught: String((error as Error)?.stack ?? error) }));
 }
 
-const { redis, quit } = connect(settings.target, settings.redisClient, settings.commandTimeoutMs);
+const { redis, end } = connect(settings.target, settings.redisClient, settings.commandTimeoutMs);
 const lock = new SubmitLock({ store: new RedisStore(redis, settings.store), ...settings.times });
 
 let underWay = 0;
@@ -171,16 +173,10 @@ process.once("SIGTERM", async () => {
   await closed;
   clearInterval(sweeping);
   await lock.close();
-  // A fault may have left the connection silent: its QUIT fails, or is never answered.
-  const hasQuit = quit().then(
-    () => true,
-    () => false,
-  );
-  const isSilent = !(await Promise.race([hasQuit, sleep(3_000, false, { ref: false })]));
+  end();
   tell({ drained: true });
   process.off("disconnect", orphaned);
   process.channel?.unref();
-  if (isSilent) process.exit(0);
   // One that does not end says what keeps it.
   setTimeout(() => {
     const uncaught = `kept alive by ${process.getActiveResourcesInfo()}`;

@@ -35,6 +35,15 @@ describe("what is typed", () => {
     expect(() => new Arguments(argv)).toThrow(expect.objectContaining({ exitCode: 2 }));
   });
 
+  test("is named where the lock refuses a prefix", async () => {
+    const make = async () => new SubmitLock({ store: new MemoryStore(), keyPrefix: "shop1" });
+    const refused = toCliError(await make().catch((error) => error), "redis-1:6379");
+    expect([refused.message, refused.exitCode]).toEqual([
+      '--prefix: expected an end that no user id has in a key, such as ":", got "shop1"',
+      2,
+    ]);
+  });
+
   test("may repeat the prefix where several locks are looked at", () => {
     const args = new Arguments(["list", "--prefix", "a:", "--prefix", "b:"]);
     expect(args.texts("prefix")).toEqual(["a:", "b:"]);

@@ -5,6 +5,7 @@ import { plain } from "../../../src/cli/terminal.ts";
 import type { SubmitLock } from "../../../src/index.ts";
 import type { Inspection } from "../../../src/lock/store.ts";
 import { type IoredisClient, IoredisPort } from "../../../src/stores/redis/clients/ioredis.ts";
+import { performance } from "../../../src/time.ts";
 
 /** 13:05:06.2, wherever the test runs. */
 export const at: Date = new Date(2026, 10, 21, 13, 5, 6, 200);

@@ -1,4 +1,5 @@
 import { errorMonitor } from "node:events";
+import { performance, setTimeout } from "../../../time.ts";
 import {
   advice,
   errorOf,

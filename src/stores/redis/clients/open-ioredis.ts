@@ -72,6 +72,7 @@ export function openSentinel(
 export async function openIoredis(place: Place): Promise<IoredisClient> {
   const { Cluster, Redis } = await import("ioredis");
   const { host, port, username, password, database, keyPrefix, masterName, withinMs } = place;
+  const { family, path } = place;
   const once = {
     lazyConnect: true,
     enableOfflineQueue: false,
@@ -82,18 +83,21 @@ export async function openIoredis(place: Place): Promise<IoredisClient> {
     enableReadyCheck: false,
     retryStrategy: () => null,
   };
-  const login = { username, password, db: database, ...(place.tls && { tls: place.tls }) };
+  const network = { ...(place.tls && { tls: place.tls }), ...(family !== undefined && { family }) };
+  const login = { username, password, db: database, ...network };
   if (place.isCluster) {
     return new Cluster([{ host, port }], {
       ...once,
       clusterRetryStrategy: () => null,
       slotsRefreshTimeout: withinMs,
       keyPrefix,
+      // By default the nodes' names are looked up, and no certificate is for their addresses.
+      ...(place.tls && { dnsLookup: (name, found) => found(null, name) }),
       redisOptions: { ...login, ...once },
     });
   }
   const sentinels = place.sentinels && { sentinels: [...place.sentinels], name: masterName };
-  const at = sentinels ?? { host, port };
+  const at = sentinels ?? (path === undefined ? { host, port } : { path });
   const options = { ...login, ...once, ...at, keyPrefix, sentinelRetryStrategy: () => null };
   return new Redis(options);
 }

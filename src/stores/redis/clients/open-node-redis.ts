@@ -7,9 +7,11 @@ import type { Place } from "./port.ts";
  */
 export async function openNodeRedis(place: Place): Promise<NodeRedisClient> {
   const { createClient, createCluster } = await import("redis");
-  const { database, host, isCluster, keyPrefix, port, tls } = place;
+  const { database, family, host, isCluster, keyPrefix, path, port, tls } = place;
   const socket = {
-    ...{ host, port, connectTimeout: place.withinMs, reconnectStrategy: false as const },
+    ...(path === undefined ? { host, port } : { path }),
+    ...(family !== undefined && { family }),
+    ...{ connectTimeout: place.withinMs, reconnectStrategy: false as const },
     ...(tls && { tls: true as const, ...tls }),
   };
   const login = {

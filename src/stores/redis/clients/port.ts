@@ -186,6 +186,10 @@ export function hostAndPort(node: Address | string | number | undefined): string
 export interface Place {
   readonly host: string;
   readonly port: number;
+  /** Instead of host and port: a Unix socket. */
+  readonly path?: string | undefined;
+  /** Of IP addresses: 4, 6 or, for both, 0. */
+  readonly family?: number | undefined;
   readonly username: string;
   readonly password: string;
   readonly database: number;

@@ -140,8 +140,9 @@ if lease or life ~= left then
   -- PEXPIRE of 0 would delete the key.
   left = math.max(life, 1)
   -- Rule 16: a full Redis refuses only a first write that needs memory. PEXPIRE needs none, and
-  -- takes no life away that the holder counts on.
-  reply = redis.pcall('PEXPIRE', key, string.format('%.0f', left))
+  -- takes no life away that the holder counts on. LT: up to Redis 7.0 a millisecond may end after
+  -- PTTL, and the same life again would end later.
+  reply = redis.pcall('PEXPIRE', key, string.format('%.0f', left), 'LT')
 end
 if lease and not failed(reply) then
   local us = string.format('%.0f', time[1] * 1000000 + time[2])

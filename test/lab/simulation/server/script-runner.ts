@@ -154,13 +154,21 @@ class Commands {
         return this.#set(args, now);
       case "PEXPIRE":
         this.#wrote = true;
-        return wholeNumber(value) ? this.#keys.expire(key, now, now + Number(value)) : notWhole;
+        if (!wholeNumber(value)) return notWhole;
+        if (args[2] === "LT" && !this.#endsAfter(key, now, Number(value))) return 0;
+        return this.#keys.expire(key, now, now + Number(value));
       case "DEL":
         this.#wrote = true;
         return this.#delete(key, now);
       default:
         throw new Error(`the simulated Redis has no command ${name}`);
     }
+  }
+
+  /** Whether the key lives for longer, or without an end. */
+  #endsAfter(key: string, now: number, lifeMs: number): boolean {
+    const left = this.#keys.remaining(key, now);
+    return left === -1 || left > lifeMs;
   }
 
   #get(key: string, now: number): LuaValue {

@@ -1,29 +1,35 @@
-import { syncBuiltinESMExports } from "node:module";
-import timersPromises from "node:timers/promises";
+import {
+  clearTimeout,
+  performance,
+  replaceTimers,
+  setImmediate,
+  setTimeout,
+  sleep,
+  wallClock,
+} from "../../../../src/time.ts";
 import type { Noise } from "./random.ts";
 
 let isInstalled = false;
 
 /**
- * Puts virtual time in the place of Node's, once and for good, for code that runs on a simulated
+ * Puts virtual time in the place of the package's, once and for good, for code that runs on a simulated
  * machine and for no other: whatever else runs in this process keeps the real one.
  * `process.nextTick` and promises stay Node's own.
  */
 export function installVirtualTime(): void {
   if (isInstalled) return;
   isInstalled = true;
-  const real = {
-    setTimeout: globalThis.setTimeout,
-    setImmediate: globalThis.setImmediate,
-    setInterval: globalThis.setInterval,
-    clearTimeout: globalThis.clearTimeout,
-    now: Date.now,
-    monotonic: performance.now,
-    random: Math.random,
-    sleep: timersPromises.setTimeout,
-  };
+  const real = { clearTimeout, setImmediate, setTimeout, sleep };
+  const { now: monotonicNow } = performance;
+  const { now: wallNow } = Date;
+  const { random } = Math;
 
-  Object.assign(globalThis, {
+  Date.now = () => {
+    const machine = runningMachine();
+    return machine === undefined ? wallNow() : Math.floor(machine.wallMs());
+  };
+  Math.random = () => runningMachine()?.random() ?? random();
+  const virtual = {
     setTimeout: (run: (...given: unknown[]) => void, ms?: number, ...given: unknown[]): unknown => {
       const machine = runningMachine();
       if (machine === undefined) return real.setTimeout(run, ms, ...given);
@@ -33,38 +39,29 @@ export function installVirtualTime(): void {
       if (timer instanceof Timer) timer.clear();
       else real.clearTimeout(timer as NodeJS.Timeout);
     },
-    // The sources set none.
-    setInterval: (...given: Parameters<typeof setInterval>): unknown => {
-      if (runningMachine() === undefined) return real.setInterval(...given);
-      throw new Error("an interval is not simulated");
-    },
     setImmediate: (run: (...given: unknown[]) => void, ...given: unknown[]): unknown => {
       const machine = runningMachine();
       if (machine === undefined) return real.setImmediate(run, ...given);
       return machine.after(0, () => run(...given), phase.check);
     },
-  });
-  Date.now = () => {
-    const machine = runningMachine();
-    return machine === undefined ? real.now() : Math.floor(machine.wallMs());
+    sleep: (ms?: number, value?: unknown, options?: object): Promise<unknown> => {
+      const machine = runningMachine();
+      if (machine === undefined) return real.sleep(ms, value, options);
+      return new Promise((resolve) => {
+        machine.setTimer(ms, () => resolve(value));
+      });
+    },
   };
+  replaceTimers(virtual as Parameters<typeof replaceTimers>[0]);
   performance.now = () => {
     const machine = runningMachine();
-    return machine === undefined ? real.monotonic.call(performance) : machine.monotonicMs();
+    return machine === undefined ? monotonicNow() : machine.monotonicMs();
   };
-  Math.random = () => runningMachine()?.random() ?? real.random();
-  timersPromises.setTimeout = ((ms?: number, value?: unknown, options?: object) => {
-    const machine = runningMachine();
-    if (machine === undefined) return real.sleep(ms, value, options);
-    return new Promise<unknown>((resolve) => {
-      machine.setTimer(ms, () => resolve(value));
-    });
-  }) as typeof timersPromises.setTimeout;
-  syncBuiltinESMExports();
+  wallClock.now = Date.now;
 }
 
 // Taken before anything is replaced.
-const nextRealTurn = globalThis.setImmediate;
+const nextRealTurn = setImmediate;
 
 /** How many steps are taken in one turn of the real event loop. */
 const stepsInOneTurn = 64;

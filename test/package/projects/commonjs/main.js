@@ -59,7 +59,7 @@ async function main() {
 
   instrumentation.disable();
   await lock.close();
-  await redis.quit();
+  redis.disconnect();
   console.log(JSON.stringify({ onExpress, onKoa, onFastify, onFetch }));
 }
 

@@ -62,5 +62,5 @@ const onFetch = await twoClicks((work) => {
 
 instrumentation.disable();
 await lock.close();
-await redis.quit();
+redis.disconnect();
 console.log(JSON.stringify({ onExpress, onKoa, onFastify, onFetch }));

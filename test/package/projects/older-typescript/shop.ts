@@ -59,7 +59,7 @@ async function main(): Promise<void> {
 
   instrumentation.disable();
   await lock.close();
-  await redis.quit();
+  redis.disconnect();
   await other.close();
   await nodeRedis.close();
   console.log(JSON.stringify({ onExpress }));

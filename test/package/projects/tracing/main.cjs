@@ -35,7 +35,7 @@ async function main() {
   const { key, ownerId } = lease;
   await lease.release();
   await lock.close();
-  await redis.quit();
+  redis.disconnect();
   const finished = exporter.getFinishedSpans();
   const nameOf = (id) => finished.find((span) => span.spanContext().spanId === id)?.name;
   const spans = finished.map(({ name, attributes, events, status, parentSpanContext }) => {
