@@ -140,6 +140,7 @@ export function isNoAnswer(reply: { readonly kind: string }): reply is NoAnswer 
   return reply.kind === "unsent" || reply.kind === "rejected" || reply.kind === "unknown";
 }
 
+/** No text of the store is in a message, because error handlers show those to clients. */
 export function toLockError(
   lastFailure: NoAnswer | OwnedReply | undefined,
   withinMs: number,
@@ -153,13 +154,12 @@ export function toLockError(
   const { cause, kind } = lastFailure;
   if (kind === "unsent") {
     const { reason } = lastFailure;
-    const why = cause === undefined ? reason : `${reason} (${cause.message})`;
-    const message = `no answer within ${withinMs} ms, and the last request was not executed: ${why}`;
+    const message = `no answer within ${withinMs} ms, and the last request was not executed: ${reason}`;
     return new LockUnavailableError(message, cause && { cause });
   }
   if (kind === "rejected" && lastFailure.misconfigured) {
     const { advice = "the store does not permit what a lock needs" } = lastFailure;
-    return new LockMisconfiguredError(`${advice}: ${cause.message}`, { cause });
+    return new LockMisconfiguredError(`${advice}: see cause`, { cause });
   }
-  return new LockUnavailableError(`the store gave no usable answer: ${cause.message}`, { cause });
+  return new LockUnavailableError("the store gave no usable answer: see cause", { cause });
 }

@@ -37,9 +37,9 @@ export async function waitForLease(
     if (came.outcome === "unavailable") {
       if (isOver || !(came.cause instanceof LockUnavailableError)) throw came.cause;
     } else if (isOver) {
-      const why = came.isCooldown ? `${key} is in its cooldown` : `${key} has another holder`;
       const { expiresInMs, isCooldown } = came;
-      throw new LockContendedError(why, expiresInMs, { isCooldown });
+      const why = isCooldown ? "the lock is in its cooldown" : "the lock has another holder";
+      throw new LockContendedError(why, expiresInMs, { isCooldown, key });
     }
     await pauseBeforeRetry(round, endsAt);
   }
