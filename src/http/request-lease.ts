@@ -156,13 +156,13 @@ export function endLease(
   exchange.leaseEnds?.(ended);
 }
 
-/** Warns at `maxHoldMs`: the client of this lease has left, and its handler returned no promise. */
+/** Warns at `maxHoldMs`: the client of this lease has left, and no promise shows the end of its work. */
 export function warnIfHeldToMaxHold({ lease: { signal } }: RequestLease): void {
   const warn = () => {
     if ((signal.reason as LockLostError).reason !== "max-hold") return;
     warnOnce(
       "SUBMIT_LOCK_UNSEEN_HANDLER",
-      "a client left, and its user stayed locked out for maxHoldMs, because the handler passed to guard.protect() did not return a promise, so the guard could not tell when it finished. Write the handler async, and await everything that it starts, such as await pipeline(source, res)",
+      "a client left, and its user stayed locked out for maxHoldMs, because the handler passed to guard.protect() returned no promise, or one that resolved before anything was answered, so the guard could not tell when it finished. Write the handler async, and await everything that it starts, such as await pipeline(source, res)",
     );
   };
   // Listens only once the client has left: making the signal costs time, and few requests need it.
