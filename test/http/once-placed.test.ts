@@ -57,11 +57,13 @@ describe.each(onAll)("P9: behind placed(), no retry runs, on $name", (framework:
   test("when the client leaves, and the handler answers nothing", async () => {
     const left = gate();
     const once = await open({
-      handler: placed(async (turn) => {
+      handler: (turn) => {
         turn.res.once("close", left.open);
-        await left.opened;
-        throw failure();
-      }),
+        return placed(async () => {
+          await left.opened;
+          throw failure();
+        })(turn);
+      },
     });
     (await once.start({ key })).abort();
     await once.whenKept(1);

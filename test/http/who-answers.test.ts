@@ -177,15 +177,18 @@ describe.each(expresses.filter(({ seesWork }) => seesWork))("$name", (framework:
   });
 
   test("P9: connect-timeout passes an error on, and placed() keeps a retry from running", async () => {
+    let clicks = 0;
+    const [begun, goOn] = [gate(), gate()];
     const timeOut: RequestHandler = (_req, _res, next) => {
-      setTimeout(() => next(Object.assign(new Error("too late"), { status: 503 })), 20);
+      const tooLate = Object.assign(new Error("too late"), { status: 503 });
+      if (++clicks === 1) void begun.opened.then(() => next(tooLate));
       next();
     };
-    const goOn = gate();
     const once = await openOnce({
       framework,
       outside: [{ express: () => timeOut, koa: () => () => {} }],
       handler: async (turn) => {
+        begun.open();
         await goOn.opened;
         turn.submission?.placed();
         // Fails, because the headers were sent.
