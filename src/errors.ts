@@ -20,6 +20,17 @@ export type SubmitLockErrorCode =
   | "SUBMIT_LOCK_ANSWERED_TWICE"
   | "SUBMIT_LOCK_NO_FINGERPRINT";
 
+interface CodeHeader {
+  readonly "Submit-Lock-Code": string;
+}
+
+/** So a client recognises a refusal in the answer of an error handler that sends `error.headers`. */
+function labelled(code: string): CodeHeader {
+  return Object.freeze({ "Submit-Lock-Code": code });
+}
+
+const unavailable = labelled("submit_unavailable");
+
 /** The base of all error classes with a `code`. Recognise them with {@link isSubmitLockError}. */
 export abstract class SubmitLockError extends Error {
   abstract readonly code: SubmitLockErrorCode;
@@ -49,6 +60,8 @@ export interface ContentionDetails {
   readonly sameSubmission?: boolean | undefined;
   /** There is no holder: the cooldown that the user's last lease left is not over. */
   readonly isCooldown?: boolean | undefined;
+  /** The key of the lock, where the error names one. */
+  readonly key?: string | undefined;
   /**
    * `once` has waited, and the submission is no longer in flight: its work has failed, its process
    * has died, or its lock was taken away. No value is kept, and a new call may run.
@@ -74,10 +87,16 @@ export class LockContendedError extends SubmitLockError {
   readonly isCooldown: boolean;
   /** As in {@link ContentionDetails}; `false` unless `once` says otherwise. */
   readonly hasEnded: boolean;
+  /** The key of the lock, from `withLock`: no message has it. */
+  readonly key: string | undefined;
+  /** For an error handler to send. */
+  readonly headers: CodeHeader;
 
   constructor(message: string, expiresInMs: number, details: ContentionDetails = {}) {
     super(message);
     this.expiresInMs = expiresInMs;
+    this.key = details.key;
+    this.headers = labelled(details.sameSubmission ? "idempotency_in_flight" : "submit_contended");
     const { sameSubmission = false, isCooldown = false, hasEnded = false } = details;
     this.sameSubmission = sameSubmission;
     this.isCooldown = isCooldown;
@@ -92,6 +111,8 @@ export class SubmissionMismatchError extends SubmitLockError {
   readonly status = 422;
   readonly statusCode = 422;
   readonly expose = false;
+  /** For an error handler to send. */
+  readonly headers: CodeHeader = labelled("idempotency_conflict");
   /** `true` if that submission is still being processed, `false` if it was completed. */
   readonly inFlight: boolean;
 
@@ -111,6 +132,8 @@ export class AnswerUnavailableError extends SubmitLockError {
   readonly status = 409;
   readonly statusCode = 409;
   readonly expose = false;
+  /** For an error handler to send. */
+  readonly headers: CodeHeader = labelled("idempotency_answer_unavailable");
 }
 
 /**
@@ -123,15 +146,19 @@ export class InvalidValueError extends SubmitLockError {
   readonly status = 500;
   readonly statusCode = 500;
   readonly expose = false;
+  /** For an error handler to send. */
+  readonly headers: CodeHeader = labelled("idempotency_answer_unavailable");
 }
 
-/** The store gave no usable answer in time. The message says why; `cause` is the store's error. */
+/** The store gave no usable answer in time. `cause` is its error, whose text no message repeats. */
 export class LockUnavailableError extends SubmitLockError {
   override readonly name = "LockUnavailableError";
   readonly code = "SUBMIT_LOCK_UNAVAILABLE";
   readonly status = 503;
   readonly statusCode = 503;
   readonly expose = false;
+  /** For an error handler to send. */
+  readonly headers: CodeHeader = unavailable;
 }
 
 /**
@@ -144,6 +171,8 @@ export class LockMisconfiguredError extends SubmitLockError {
   readonly status = 503;
   readonly statusCode = 503;
   readonly expose = false;
+  /** For an error handler to send. */
+  readonly headers: CodeHeader = unavailable;
 }
 
 /** `close` was called: the lock takes no new work, and gives up a complete that is not answered. */
@@ -153,6 +182,8 @@ export class LockClosedError extends SubmitLockError {
   readonly status = 503;
   readonly statusCode = 503;
   readonly expose = false;
+  /** For an error handler to send. */
+  readonly headers: CodeHeader = unavailable;
 }
 
 /**
@@ -169,11 +200,16 @@ export class LockLostError extends SubmitLockError {
   readonly status = 503;
   readonly statusCode = 503;
   readonly expose = false;
+  /** For an error handler to send. */
+  readonly headers: CodeHeader = labelled("submit_lock_lost");
   readonly reason: LostReason;
+  /** The key of the lock, which the message leaves out: an error handler may show that. */
+  readonly key: string;
 
-  constructor(message: string, reason: LostReason) {
+  constructor(message: string, reason: LostReason, key: string) {
     super(message);
     this.reason = reason;
+    this.key = key;
   }
 }
 
@@ -190,7 +226,7 @@ export class AnsweredTwiceError extends SubmitLockError {
  *   neither in memory nor hashed; `fingerprint` returned a value that is not JSON, text or bytes.
  * - Status 415: no body parser took the request's content type.
  * - Status 413, with `submit-lock/fetch`: its body is longer than 1 MiB.
- * - Status 422: the payload is nested deeper than 64 levels.
+ * - Status 422: the payload is nested deeper than 64 levels, or has a number that is not finite.
  */
 export class NoFingerprintError extends SubmitLockError {
   override readonly name = "NoFingerprintError";
@@ -199,6 +235,8 @@ export class NoFingerprintError extends SubmitLockError {
   readonly status: 500 | 422 | 415 | 413;
   readonly statusCode: 500 | 422 | 415 | 413;
   readonly expose = false;
+  /** For an error handler to send. */
+  readonly headers: CodeHeader = labelled("SUBMIT_LOCK_NO_FINGERPRINT");
 
   constructor(
     message: string,

@@ -105,7 +105,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
     replay: (_req, res, _next, { answer: { status, headers, body } }) =>
       send(res, status, headersToRepeat(headers, res.getHeader("vary")), body),
     path: (req) => urlOf(req).replace(/\?.*/s, ""),
-    payload: (req) => payloadOf(req, contentOf(req)),
+    payload: (req, except) => payloadOf(req, contentOf(req), except),
     checkParsed: (req) => checkParsed(req, contentOf(req)),
   });
 
@@ -120,6 +120,8 @@ export function submitGuard<Req extends IncomingMessage = Request>(
       const admission = await admit(resolved, req as Req, new NodeExchange(req, res));
       if (admission.kind === "gone") return;
       if (admission.kind === "answer") {
+        const { code } = admission;
+        if (code !== undefined && !res.headersSent) res.setHeader("Submit-Lock-Code", code);
         await admission.answer(req as Req, res as Response, (error) => {
           const why =
             "one of the guard's functions that answer (onContended and the others) called next() without an error. Send an answer, or call next(error)";
@@ -135,7 +137,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
       (req as Request).submitLease = held.lease;
       if (held.submission !== undefined) (req as Request).submission = held.submission;
       held.begin(wanted && new ResponseCapture(res, wanted));
-      await run(handler, next, held);
+      await run(handler, next, held, res);
     } catch (error) {
       if (!goesOn(error)) return next(error);
       const text = `the handler or a callback threw ${textOfThrown(error)} instead of an Error`;
@@ -164,7 +166,12 @@ export function submitGuard<Req extends IncomingMessage = Request>(
   return Object.assign(submitGuardMiddleware, { protect: protect as SubmitGuard["protect"] });
 }
 
-async function run(handler: Work, next: Next, held: RequestLease): Promise<void> {
+async function run(
+  handler: Work,
+  next: Next,
+  held: RequestLease,
+  res: ServerResponse,
+): Promise<void> {
   let passedOn = false;
   let isPromise = false;
   // After next(), later handlers go on unseen; after next(error), the answer is not the handler's.
@@ -184,9 +191,10 @@ async function run(handler: Work, next: Next, held: RequestLease): Promise<void>
     else held.detached();
     throw error;
   }
+  // Nothing was answered to a client that waits, so a callback must be at work behind the promise.
+  const isUnseen = !isPromise || !(res.headersSent || held.exchange.ended || held.exchange.closed);
   if (passedOn) held.detached();
-  else if (isPromise) held.finished();
-  // The end of a handler without a promise cannot be seen.
+  else if (!isUnseen) held.finished();
   else held.detached(warnIfHeldToMaxHold);
 }
 

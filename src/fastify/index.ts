@@ -74,7 +74,7 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
       return sendAgain(reply, body, headers["content-type"]);
     },
     path: ({ originalUrl }) => originalUrl.replace(/\?.*/s, ""),
-    payload: (request) => payloadOf(request.raw, contentOf(request)),
+    payload: (request, except) => payloadOf(request.raw, contentOf(request), except),
     checkParsed: (request) => checkParsed(request.raw, contentOf(request)),
   });
 
@@ -90,7 +90,10 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
     const run = () => Reflect.apply(handler, app, [request, reply]);
     // Fastify sends an empty answer for a promise of `undefined`, and waits for `reply`.
     const orReply = (value: unknown) => (value === undefined ? reply : value);
-    if (admission.kind === "answer") return orReply(await admission.answer(request, reply));
+    if (admission.kind === "answer") {
+      if (admission.code !== undefined) reply.header("Submit-Lock-Code", admission.code);
+      return orReply(await admission.answer(request, reply));
+    }
     if (admission.kind === "unlocked") return orReply(run());
     const { held, isOwner, wanted } = admission;
     request.submitLease = held.lease;

@@ -57,6 +57,12 @@ export class ReplyWatch implements Capture {
   /** The handler has sent or returned a payload. */
   #hasSaid = false;
   #hasFailed = false;
+  /** The handler has sent or returned a payload with a status below 400. */
+  #isWell = false;
+  /** The status when the response had ended and the handler had not. */
+  #endedStatus: number | undefined;
+  /** Another has answered, such as a time-out, and the handler has ended well behind that. */
+  #isLate = false;
   /** The handler waits for the response: `await reply`, or `return reply` of an async function. */
   #isAwaited = false;
   /** A stream that was sent, and whose work may go on unseen. */
@@ -72,6 +78,7 @@ export class ReplyWatch implements Capture {
     }
     const { send, then } = reply;
     reply.send = (payload) => {
+      this.#saysLate(payload);
       this.#says(payload);
       // The error handler answers for a stream that has failed before its first byte.
       if (isErrored(this.#web as never) && !reply.raw.headersSent) this.#hasFailed = true;
@@ -105,6 +112,7 @@ export class ReplyWatch implements Capture {
         held.detached(this.#abandoned);
         return reply;
       }
+      this.#saysLate(value);
       this.#says(value);
       if (this.#web) held.detached(this.#abandoned);
       else held.finished();
@@ -129,12 +137,29 @@ export class ReplyWatch implements Capture {
     if (payload instanceof Error && !this.#hasSaid) this.failed();
     if (this.#hasSaid || this.#reply.sent || this.#hasFailed) return;
     this.#hasSaid = true;
+    const { status = this.#reply.statusCode } = payload instanceof Response ? payload : {};
+    this.#isWell = status < 400;
     this.#raw?.discard();
     this.#web = webStreamOf(payload);
     if (isNodeStream(payload)) this.#watch(payload);
     // For a client that has left, Fastify sends no empty answer.
     else if (payload === undefined) this.#serialised(payload);
     else if (!this.#web) (this.#held.exchange as NodeExchange).willEnd();
+  }
+
+  responseEnded(): void {
+    this.#endedStatus ??= this.#reply.statusCode;
+  }
+
+  #saysLate(payload: unknown): void {
+    const reply = this.#reply;
+    const isPayload = payload !== undefined && payload !== reply && !(payload instanceof Error);
+    if (!isPayload || this.#endedStatus === undefined) return;
+    this.#isLate ||= reply.statusCode < 400 || reply.statusCode === this.#endedStatus;
+  }
+
+  get isDone(): boolean {
+    return this.#isLate || (this.#isWell && !this.#hasFailed && this.#answer === undefined);
   }
 
   /** Only for the first payload: behind it comes the error handler's. */
@@ -195,7 +220,9 @@ export class ReplyWatch implements Capture {
     const { raw } = this.#reply;
     raw.once("close", () => {
       const isLeft = raw.writableEnded && stream instanceof Readable;
-      if (isLeft && !Readable.isDisturbed(stream)) stream.destroy();
+      // Fastify reads a stream that it does not send, as with a 204.
+      const isRead = isLeft && (Readable.isDisturbed(stream) || stream.readableFlowing === true);
+      if (isLeft && !isRead) stream.destroy();
     });
   }
 }

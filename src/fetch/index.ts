@@ -9,7 +9,7 @@ import type { AnswerToStore, StoredAnswer } from "../lock/record.ts";
 import { describe, invalidOption, textOfThrown, warnOnce } from "../validation.ts";
 import { FetchExchange } from "./exchange.ts";
 import { payloadOf } from "./payload.ts";
-import { mayHaveBody, untilOver } from "./response.ts";
+import { headOf, mayHaveBody, untilOver } from "./response.ts";
 
 export type * from "../http/public.ts";
 
@@ -111,7 +111,7 @@ export function submitGuard<Req extends Request = Request>(
     if (admission.kind === "gone") return new Response(null, { status: 499 });
     if (admission.kind === "answer") {
       const answer = await admission.answer(request);
-      if (isResponse(answer)) return answer;
+      if (isResponse(answer)) return labelled(answer, admission.code);
       throw new InvalidOptionError(
         `the guard's functions that answer (onContended and the others): expected a Response, got ${describe(answer)}`,
       );
@@ -159,7 +159,7 @@ export function submitGuard<Req extends Request = Request>(
       if (request.method !== "HEAD") return sent;
       // Its body is never read, not even by Hono, which answers it from the route of GET.
       cancel();
-      return new Response(null, sent);
+      return new Response(null, headOf(sent));
     } catch {
       // It cannot be watched: no Response, or one that cannot be sent.
       isOver(undefined, true);
@@ -187,6 +187,19 @@ function isResponse(value: unknown): value is Response {
   return typeof status === "number" && headers !== undefined && "body" in Object(value);
 }
 
+function labelled(response: Response, code: string | undefined): Response {
+  if (code === undefined || response.headers.get("submit-lock-code") === code) return response;
+  try {
+    response.headers.set("Submit-Lock-Code", code);
+    return response;
+  } catch {
+    // Immutable, as in a response of `fetch` and of `Response.redirect`.
+    const copy = new Response(response.body, headOf(response));
+    copy.headers.set("Submit-Lock-Code", code);
+    return copy;
+  }
+}
+
 function endOf(exchange: FetchExchange, { lease: { signal } }: RequestLease): Promise<unknown> {
   return new Promise((resolve) => {
     exchange.leaseEnds = resolve;
@@ -200,11 +213,13 @@ function responseOf({ status, headers, body }: Omit<Problem, "code">): Response 
 }
 
 /** Not with the error's message, which is for the application's developers. */
-function refused({ code, status }: NoFingerprintError): Response {
+function refused({ code, headers: label, status }: NoFingerprintError): Response {
   const isTooLong = status === 413;
   const title = isTooLong ? "Content Too Large" : "Unprocessable Content";
-  const detail = `The body of this request is ${isTooLong ? "too long" : "nested too deep"} to be compared with that of an earlier one.`;
-  const headers = { "Content-Type": "application/problem+json", "Cache-Control": "no-store" };
+  const why = isTooLong ? "is too long" : "is nested too deep, or has a number that is too large,";
+  const detail = `The body of this request ${why} to be compared with that of an earlier one.`;
+  const type = "application/problem+json";
+  const headers = { ...label, "Content-Type": type, "Cache-Control": "no-store" };
   const problem = { type: "about:blank", title, status, detail, code };
   return responseOf({ status, headers, body: JSON.stringify(problem) });
 }

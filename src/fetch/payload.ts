@@ -1,5 +1,5 @@
 import { NoFingerprintError } from "../errors.ts";
-import { fieldsOf, queryOf } from "../http/fingerprint.ts";
+import { fieldsOf, queryOf, without } from "../http/fingerprint.ts";
 
 /** The longest body that is compared, in bytes: its clone is kept in memory until it was read. */
 const maxBytes = 1_048_576;
@@ -18,10 +18,11 @@ const remedy = "Set idempotency.fingerprint";
  * @throws NoFingerprintError (as a rejection) for a body that was read before, 500, and for one of
  * more than 1 MiB or 4 096 chunks, 413.
  */
-export async function payloadOf(request: Request): Promise<unknown> {
+export async function payloadOf(request: Request, except?: readonly string[]): Promise<unknown> {
   const bytes = await bytesOf(request);
   const type = request.headers.get("content-type") ?? "";
-  return [queryOf(new URL(request.url).search), bytes.length === 0 ? null : contentOf(bytes, type)];
+  const content = bytes.length === 0 ? null : contentOf(bytes, type, except);
+  return [queryOf(new URL(request.url).search), content];
 }
 
 async function bytesOf(request: Request): Promise<Buffer> {
@@ -63,15 +64,18 @@ function tooLong(): NoFingerprintError {
  * Parses a body, so that two spellings of one content are equal. Returns the bytes of a body that is
  * too long, of another type or charset, does not parse, or could be mistaken for another one.
  */
-function contentOf(bytes: Buffer, type: string): unknown {
+function contentOf(bytes: Buffer, type: string, except?: readonly string[]): unknown {
   const boundary = /^multipart\/.*?\bboundary=(?:"([^"]+)"|([^\s;"]+))/i.exec(type);
-  if (boundary !== null) return partsOf(bytes, boundary[1] ?? boundary[2] ?? "");
-  if (bytes.length > maxParsed || /\bcharset=(?!"?utf-?8\b)/i.test(type)) return bytes;
+  if (boundary !== null) return partsOf(bytes, boundary[1] ?? boundary[2] ?? "", except);
+  const isLong = bytes.length > maxParsed && except === undefined;
+  if (isLong || /\bcharset=(?!"?utf-?8\b)/i.test(type)) return bytes;
   try {
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
     // The bytes of `null`, which no body at all is written as.
-    if (/^application\/([\w.+-]+\+)?json\b/i.test(type)) return JSON.parse(text) ?? bytes;
-    if (/^application\/x-www-form-urlencoded\b/i.test(type)) return fieldsOf(text) ?? bytes;
+    if (/^application\/([\w.+-]+\+)?json\b/i.test(type))
+      return without(JSON.parse(text), except) ?? bytes;
+    const isForm = /^application\/x-www-form-urlencoded\b/i.test(type);
+    if (isForm) return without(fieldsOf(text), except) ?? bytes;
     return /^text\//i.test(type) ? text : bytes;
   } catch {
     // The handler will refuse it, or decode it in a way of its own.
@@ -80,8 +84,13 @@ function contentOf(bytes: Buffer, type: string): unknown {
 }
 
 /** The bytes of a form with files, without its boundary, which is new each time. */
-function partsOf(bytes: Buffer, boundary: string): Buffer {
-  const parts = `\r\n${bytes.toString("latin1")}`.split(`\r\n--${boundary}`);
+function partsOf(bytes: Buffer, boundary: string, except: readonly string[] = []): Buffer {
+  const isExcepted = (part: string) => {
+    const [, name] = /[; ]name="([^"]*)"/i.exec(part.split("\r\n\r\n", 1)[0] ?? "") ?? [];
+    return name !== undefined && except.includes(Buffer.from(name, "latin1").toString());
+  };
+  const sent = `\r\n${bytes.toString("latin1")}`.split(`\r\n--${boundary}`);
+  const parts = except.length === 0 ? sent : sent.filter((part) => !isExcepted(part));
   // Beyond latin1, so that no byte equals it.
   return Buffer.from(parts.join("\u0100"));
 }

@@ -15,6 +15,28 @@ export function mayHaveBody(status: number): boolean {
   return status >= 200 && status < 600 && ![204, 205, 304].includes(status);
 }
 
+/** Whether a head says that its body is sent in chunks: bytes would get a length as well. */
+function isChunked({ headers }: Response): boolean {
+  return headers.has("transfer-encoding") || headers.has("trailer");
+}
+
+/** Libraries have a `Response` of their own, whose headers the platform reads as a plain object. */
+export function headOf(response: Response): ResponseInit {
+  if (response instanceof Response) return response;
+  const { headers, status, statusText } = response as Response;
+  // As pairs, which have each `Set-Cookie` by itself.
+  return { status, statusText, headers: new Headers([...headers]) };
+}
+
+function streamOf(chunks: readonly Uint8Array[]): ReadableStream<Uint8Array> {
+  return new ReadableStream({
+    start(controller) {
+      for (const chunk of chunks) controller.enqueue(chunk);
+      controller.close();
+    },
+  });
+}
+
 /**
  * Reads the body of a response as far as it is there at once, within one turn of the event loop. A
  * body that is complete by then is sent as it was; a stream passes through, chunk by chunk.
@@ -49,7 +71,7 @@ export async function untilOver(
     next = undefined;
     if (part.done) {
       const bytes = Buffer.concat(chunks);
-      const sent = new Response(bytes, response);
+      const sent = new Response(isChunked(response) ? streamOf(chunks) : bytes, headOf(response));
       isOver(bytes.length <= keptBytes ? bytes : undefined);
       return { sent };
     }
@@ -99,7 +121,7 @@ export async function untilOver(
     cancel,
   });
   return {
-    sent: new Response(stream, response),
+    sent: new Response(stream, headOf(response)),
     cancel: () => void cancel().catch(() => {}),
   };
 }

@@ -7,8 +7,8 @@ import { silentStore, waitForEnd } from "../lock/waiting.ts";
 import { warnOnce } from "../validation.ts";
 import type { GuardLock, ResolvedGuardOptions, ResolvedIdempotency } from "./options.ts";
 import type { AnswerFunction, Exchange, WantedAnswer } from "./port.ts";
-import type { Replay } from "./public.ts";
-import { prefersHtml, problemOf, type RefusalReason } from "./refusals.ts";
+import type { ProblemCode, Replay } from "./public.ts";
+import { codeOf, prefersHtml, problemOf, type RefusalReason } from "./refusals.ts";
 import { endLease, findLease, type HoldOptions, RequestLease } from "./request-lease.ts";
 import { isReadable, listedHeaders } from "./stored-answer.ts";
 import { type IdentifiedSubmission, identify } from "./submission.ts";
@@ -24,12 +24,16 @@ export type Admission<Args extends unknown[]> =
       /** The part of the answer to capture; `undefined` for none. */
       readonly wanted?: WantedAnswer | undefined;
     }
-  /** Run the handler without a lease: `OPTIONS`, `skip`, "proceed". */
+  /** Run the handler without a lease: a preflight, `skip`, "proceed". */
   | { readonly kind: "unlocked" }
   /** Neither run the handler nor answer: the client has left, or the request was answered. */
   | { readonly kind: "gone" }
-  /** Call `answer`, and do not run the handler. */
-  | { readonly kind: "answer"; readonly answer: (...args: Args) => unknown };
+  /** Call `answer`, and do not run the handler. A refusal has a `code`, whoever words the answer. */
+  | {
+      readonly kind: "answer";
+      readonly code?: ProblemCode | undefined;
+      readonly answer: (...args: Args) => unknown;
+    };
 
 const unlocked = { kind: "unlocked" } as const;
 const gone = { kind: "gone" } as const;
@@ -48,8 +52,7 @@ export async function admit<Source, Args extends unknown[]>(
   source: Source,
   exchange: Exchange,
 ): Promise<Admission<Args>> {
-  // OPTIONS, such as a preflight of CORS, is not a submission.
-  if (exchange.method === "OPTIONS") return unlocked;
+  if (exchange.method === "OPTIONS" && isPreflight(exchange)) return unlocked;
   // Before the first await, because the response may end during an await.
   exchange.watch();
   let isOwner = false;
@@ -62,6 +65,12 @@ export async function admit<Source, Args extends unknown[]>(
   } finally {
     if (!isOwner) exchange.stop();
   }
+}
+
+/** Any other `OPTIONS` may reach the handler of `app.all`. */
+function isPreflight(exchange: Exchange): boolean {
+  const names = ["origin", "access-control-request-method"];
+  return names.every((name) => exchange.header(name) !== undefined);
 }
 
 function isTooLate({ closed, ended }: Exchange): boolean {
@@ -191,6 +200,8 @@ function replayOf(
   exchange: Exchange,
 ): Replay | undefined {
   const headers = listedHeaders(idempotency?.storedHeaders ?? new Set(), stored.headers);
+  // Of the body that was not kept.
+  if (stored.body === undefined) delete headers["content-encoding"];
   const answer = { ...stored, headers };
   // A handler that calls `lease.complete` may have kept a status that a guard never keeps.
   if (answer.status < 200 || answer.status >= 500) return undefined;
@@ -218,7 +229,7 @@ function refuse<Source, Args extends unknown[]>(
     const problem = problemOf(why, { docs, isDerived, prefersPage });
     return respond(...args, { ...why, problem } as never);
   };
-  return { kind: "answer", answer };
+  return { kind: "answer", code: codeOf(why), answer };
 }
 
 const optionFor = {

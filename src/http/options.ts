@@ -35,7 +35,7 @@ export interface GuardOptions<Source, Args extends unknown[], Result = unknown> 
    * lock's `keyPrefix`. `undefined`, `null` and `""` are anonymous.
    */
   readonly userId: (source: Source) => UserId | NoUser | Promise<UserId | NoUser>;
-  /** Returns whether a request runs without a lock; `OPTIONS` always does. @defaultValue none */
+  /** Returns whether a request runs without a lock; a CORS preflight does. @defaultValue none */
   readonly skip?: ((source: Source) => boolean | Promise<boolean>) | undefined;
   /**
    * Recognises a submission that is sent again, and repeats its answer instead of running it again.
@@ -76,8 +76,11 @@ export interface ResolvedGuardOptions<Source, Args extends unknown[]>
 }
 
 export interface ResolvedIdempotency<Source>
-  extends Pick<IdempotencyOptions<Source>, "submissionId" | "fingerprint">,
+  extends Pick<IdempotencyOptions<Source>, "submissionId">,
     WantedAnswer {
+  readonly fingerprint: ((source: Source) => unknown) | undefined;
+  /** The members of the body that the default content leaves out; `undefined` without the option. */
+  readonly except: readonly string[] | undefined;
   readonly key: "optional" | "required" | "ignored";
   readonly retainMs: number;
   readonly store: StorePolicy;
@@ -142,7 +145,7 @@ export function resolveIdempotencyOptions<Source>(
     throw invalidOption("idempotency.key", '"optional", "required" or "ignored"', key);
   }
   checkFunction("idempotency.submissionId", options.submissionId);
-  checkFunction("idempotency.fingerprint", options.fingerprint);
+  const { fingerprint } = options;
   if (key === "ignored" && options.submissionId === undefined) {
     throw new InvalidOptionError(
       'idempotency: expected submissionId beside key: "ignored", got none, so nothing would identify a submission',
@@ -156,7 +159,8 @@ export function resolveIdempotencyOptions<Source>(
   return {
     key,
     submissionId: options.submissionId,
-    fingerprint: options.fingerprint,
+    fingerprint: typeof fingerprint === "function" ? fingerprint : undefined,
+    except: typeof fingerprint === "function" ? undefined : resolveExcept(fingerprint),
     retainMs: resolveRetainMs("idempotency.retainMs", options.retainMs, acquireTimeoutMs),
     store,
     storedHeaders: resolveStoredHeaders(options.replayHeaders),
@@ -165,6 +169,22 @@ export function resolveIdempotencyOptions<Source>(
     docs: resolveDocs(options.docs),
     acquireTimeoutMs,
   };
+}
+
+function resolveExcept(fingerprint: unknown): readonly string[] | undefined {
+  if (fingerprint === undefined) return undefined;
+  const option = "idempotency.fingerprint";
+  if (!hasMembers(fingerprint, ["except"])) {
+    throw invalidOption(option, 'a function or { except: ["member"] }', fingerprint);
+  }
+  checkOptionNames(option, fingerprint, ["except"]);
+  const { except } = fingerprint as { except: unknown };
+  const expected = "an array with the names of top-level members of the body";
+  if (!Array.isArray(except)) throw invalidOption(`${option}.except`, expected, except);
+  for (const name of except) {
+    if (typeof name !== "string") throw invalidOption(`${option}.except`, expected, name);
+  }
+  return [...except];
 }
 
 /** Returns the `URL.href` form, which has no character that could end a `Link` or a header line. */

@@ -31,6 +31,10 @@ export interface Capture {
   answer(): AnswerToStore | undefined;
   /** The handler has failed: an answer that is given from now on is not its own. */
   failed(): void;
+  /** The response has ended while work goes on: another may have answered, such as a time-out. */
+  responseEnded?(): void;
+  /** The handler has ended well (2xx, 3xx), and something else has taken or broken its answer. */
+  readonly isDone?: boolean;
 }
 
 /** The part of an answer to capture. */
@@ -51,8 +55,8 @@ export interface Adapter<Source, Args extends unknown[]> {
   readonly replay: AnswerFunction<Args, Replay>;
   /** The path as the client sent it, with the mount path that a router may cut off. */
   path(source: Source): string;
-  /** The content of a request that has an `Idempotency-Key`, where there is no `fingerprint`. */
-  payload(source: Source): unknown;
+  /** The default content of a request, without these top-level members of its body. */
+  payload(source: Source, except?: readonly string[]): unknown;
   /**
    * Rejects with a `NoFingerprintError` for a body that no parser has read. Absent where handlers
    * read the body by themselves.

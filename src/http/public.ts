@@ -19,9 +19,13 @@ export interface IdempotencyOptions<Source> {
   readonly submissionId?: ((source: Source) => string | NoId | Promise<string | NoId>) | undefined;
   /**
    * Returns the content that must be equal on a retry: JSON, text, bytes, or a promise of them; the
-   * rest is a `NoFingerprintError`. @defaultValue query, body and files; none with `submissionId`
+   * rest is a `NoFingerprintError`. `{ except: ["captcha"] }`: query, body and files, without these
+   * top-level members of the body. @defaultValue query, body and files; none with `submissionId`
    */
-  readonly fingerprint?: ((source: Source) => unknown) | undefined;
+  readonly fingerprint?:
+    | ((source: Source) => unknown)
+    | { readonly except: readonly string[] }
+    | undefined;
   /**
    * How long an answer is kept, in milliseconds: 1 000 to 604 800 000, and at least twice the
    * lock's `acquireTimeoutMs`. @defaultValue 86 400 000
@@ -33,7 +37,7 @@ export interface IdempotencyOptions<Source> {
   readonly replayHeaders?: readonly string[] | undefined;
   /**
    * The longest body that is kept, in bytes: 0 to 1 048 576. Of an answer with a longer one, status
-   * and headers are kept: a retry gets them if 3xx or with `Location`, else 409. @defaultValue 65 536
+   * and headers are kept: a retry gets them if 3xx, else 409. @defaultValue 65 536
    */
   readonly maxBodyBytes?: number | undefined;
   /** How long a retry of a submission in flight waits, in ms: 0 to 30 000. @defaultValue 0 */
@@ -62,8 +66,15 @@ export interface RequestSubmission {
   readonly id: string;
   /** Whether the client's `Idempotency-Key` header gave the id, or the option `submissionId`. */
   readonly source: "key" | "derived";
-  /** Call it to keep no answer of this request: the next retry runs. */
+  /** Call it to keep no answer of this request: the next retry runs, unless it was `placed`. */
   doNotStore(): void;
+  /**
+   * Call it behind the order's commit, before the answer: from here on no retry runs, also if the
+   * handler throws, a 5xx is answered, the client leaves, or nothing is ever written. An answer that
+   * can be kept is repeated, any other is 409 `idempotency_answer_unavailable`. The record is
+   * written when the request is over or its lease is lost: a process that dies before runs again.
+   */
+  placed(): void;
 }
 
 /** The stable codes of the answers to a request that does not run. */
@@ -85,7 +96,10 @@ export type ProblemCode =
 export interface Problem {
   readonly status: number;
   readonly code: ProblemCode;
-  /** `Content-Type`, `Cache-Control: no-store`, and `Retry-After` and `Link` where they apply. */
+  /**
+   * `Submit-Lock-Code` (the code), `Content-Type`, `Cache-Control: no-store`, and `Retry-After` and
+   * `Link` where they apply.
+   */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
 }

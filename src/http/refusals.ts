@@ -55,6 +55,7 @@ export function problemOf(
     // Frozen, because the application's functions (onContended and the others) get this object.
     headers: Object.freeze({
       ...(type === undefined ? {} : { Link: `<${type}>; rel="describedby"` }),
+      "Submit-Lock-Code": code,
       ...(retryAfterS === undefined ? {} : { "Retry-After": `${retryAfterS}` }),
       "Content-Type": prefersPage ? "text/html; charset=utf-8" : "application/problem+json",
       // A cache must not answer the next submit, which may be let through.
@@ -64,6 +65,11 @@ export function problemOf(
       ? pageOf(code, advice, heading)
       : JSON.stringify({ type: type ?? "about:blank", title, status, detail, code }),
   };
+}
+
+export function codeOf(refusal: RefusalReason): ProblemCode {
+  const [[, code]] = contentOf(refusal, false);
+  return code;
 }
 
 /** `Retry-After`, in seconds: few orders take longer than one, and 0 would invite a storm. */
@@ -88,8 +94,8 @@ function contentOf(refusal: RefusalReason, isDerived: boolean): Content {
       return [
         [401, "submit_anonymous"],
         "Unauthorized",
-        "You are not signed in. Sign in and submit again.",
-        "You are not signed in. Sign in, and submit your order again.",
+        "You are not signed in. Sign in, and check whether an earlier submission succeeded before you submit again.",
+        "You are not signed in. Sign in, and look at your orders first: if yours is not there, submit it again.",
       ];
     case "unavailable":
       return [

@@ -6,7 +6,7 @@ import { textOfThrown, warnOnce } from "../validation.ts";
 import type { ResolvedGuardOptions } from "./options.ts";
 import type { Capture, Exchange } from "./port.ts";
 import { isStored } from "./stored-answer.ts";
-import { IdentifiedSubmission } from "./submission.ts";
+import { done, IdentifiedSubmission } from "./submission.ts";
 
 export type HoldOptions = Pick<ResolvedGuardOptions<never, never>, "cooldownMs" | "idempotency">;
 
@@ -36,6 +36,7 @@ export class RequestLease {
     this.lease = lease;
     this.options = options;
     this.submission = submission;
+    if (submission !== undefined) IdentifiedSubmission.acquired(submission, lease);
     exchange.watcher = this;
     const others = leases.get(exchange.request);
     if (others === undefined) leases.set(exchange.request, [this]);
@@ -71,8 +72,12 @@ export class RequestLease {
   }
 
   responseChanged(): void {
-    if (!this.#isHeld || this.#running > 0) return;
+    if (!this.#isHeld) return;
     const { exchange } = this;
+    if (this.#running > 0) {
+      if (exchange.ended) this.#capture?.responseEnded?.();
+      return;
+    }
     if (exchange.ended || (this.#isFinished && exchange.isOver)) {
       this.end();
     } else if (exchange.closed && !this.#isFinished) {
@@ -96,13 +101,22 @@ export class RequestLease {
     const answer = this.#capture?.answer();
     const hasSucceeded = answer !== undefined && answer.status >= 200 && answer.status < 400;
     const cooldownMs = hasSucceeded ? this.options.cooldownMs : 0;
-    const kept = answer !== undefined && this.#isKept(answer) ? answer : undefined;
+    const otherwise = this.#isDone() ? done : undefined;
+    const kept = answer !== undefined && this.#isKept(answer) ? answer : otherwise;
     try {
       endLease(lease, kept, Math.max(cooldownMs, outerWorkMs), exchange);
     } catch {
       // The store has no cooldowns, or cannot keep such an answer: nothing was ended.
-      setTimeout(() => endLease(lease, undefined, 0, exchange), outerWorkMs);
+      setTimeout(() => endLease(lease, otherwise, 0, exchange), outerWorkMs);
     }
+  }
+
+  /** Whether no retry may run, although no answer can be kept. */
+  #isDone(): boolean {
+    const { submission } = this;
+    if (submission === undefined) return false;
+    if (IdentifiedSubmission.isPlaced(submission)) return true;
+    return this.#capture?.isDone === true && IdentifiedSubmission.isStored(submission);
   }
 
   #isKept(answer: AnswerToStore): boolean {
@@ -143,13 +157,13 @@ export function endLease(
   exchange.leaseEnds?.(ended);
 }
 
-/** Warns at `maxHoldMs`: the client of this lease has left, and its handler returned no promise. */
+/** Warns at `maxHoldMs`: the client of this lease has left, and no promise shows the end of its work. */
 export function warnIfHeldToMaxHold({ lease: { signal } }: RequestLease): void {
   const warn = () => {
     if ((signal.reason as LockLostError).reason !== "max-hold") return;
     warnOnce(
       "SUBMIT_LOCK_UNSEEN_HANDLER",
-      "a client left, and its user stayed locked out for maxHoldMs, because the handler passed to guard.protect() did not return a promise, so the guard could not tell when it finished. Write the handler async, and await everything that it starts, such as await pipeline(source, res)",
+      "a client left, and its user stayed locked out for maxHoldMs, because the handler passed to guard.protect() returned no promise, or one that resolved before anything was answered, so the guard could not tell when it finished. Write the handler async, and await everything that it starts, such as await pipeline(source, res)",
     );
   };
   // Listens only once the client has left: making the signal costs time, and few requests need it.

@@ -30,8 +30,8 @@ export function isReadable(answer: StoredAnswer, accept: string | undefined): bo
   if (body !== undefined) {
     return isCodingAccepted(headers["content-encoding"] ?? "", accept ?? "");
   }
-  // Without its body, an answer can be repeated only if its headers say where to go.
-  return (status >= 300 && status < 400) || headers["location"] !== undefined;
+  // A redirect says all that it has to say in its headers. A success without its body would not.
+  return status >= 300 && status < 400;
 }
 
 /**
@@ -98,9 +98,7 @@ export function resolveStoredHeaders(replayHeaders: readonly string[] = []): Rea
 /** @param earlier the `Vary` that outer middleware has set: the kept one is joined to it. */
 export function headersToRepeat(headers: AnswerHeaders, earlier?: unknown): Picked {
   const repeated = { ...headers, "Idempotent-Replayed": "true" } as Picked;
-  const { vary, "content-type": type } = headers;
-  // Koa reads the type as a text, and fails for the list of a handler that has set it twice.
-  if (Array.isArray(type)) repeated["content-type"] = type.join(", ");
+  const { vary } = headers;
   if (vary !== undefined) {
     const names = listOf([earlier ?? [], vary]);
     const union = new Map(names.map((name) => [name.toLowerCase(), name]));

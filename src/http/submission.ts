@@ -1,3 +1,5 @@
+import type { Lease } from "../lock/lease.ts";
+import type { AnswerToStore } from "../lock/record.ts";
 import { type AcquireOptions, checkText, hash22, isText } from "../lock/submission.ts";
 import { warnOnce } from "../validation.ts";
 import { fingerprintOf } from "./fingerprint.ts";
@@ -5,10 +7,15 @@ import type { ResolvedIdempotency } from "./options.ts";
 import type { Adapter, Exchange } from "./port.ts";
 import type { KeyMissing, RequestSubmission } from "./public.ts";
 
+/** The submission is done, and its answer is not kept: no guard keeps or repeats a status of 100. */
+export const done: AnswerToStore = { status: 100 };
+
 export class IdentifiedSubmission implements RequestSubmission {
   readonly id: string;
   readonly source: "key" | "derived";
   #isStored = true;
+  #isPlaced = false;
+  #lease: Lease | undefined;
 
   constructor(id: string, source: "key" | "derived") {
     this.id = id;
@@ -19,9 +26,27 @@ export class IdentifiedSubmission implements RequestSubmission {
     this.#isStored = false;
   }
 
-  /** Static, so that handlers do not see it. */
+  placed(): void {
+    this.#isPlaced = true;
+    const lease = this.#lease;
+    if (lease === undefined) return;
+    // Without a lease, a retry runs beside this request: it is recorded before its answer is known.
+    const record = () => void lease.complete(done);
+    if (lease.signal.aborted) record();
+    else lease.signal.addEventListener("abort", record, { once: true });
+  }
+
+  // Static, so that handlers do not see them.
+  static acquired(submission: IdentifiedSubmission, lease: Lease): void {
+    submission.#lease = lease;
+  }
+
   static isStored(submission: IdentifiedSubmission): boolean {
     return submission.#isStored;
+  }
+
+  static isPlaced(submission: IdentifiedSubmission): boolean {
+    return submission.#isPlaced;
   }
 }
 
@@ -43,7 +68,8 @@ export async function identify<Source>(
   exchange: Exchange,
   scope: string,
 ): Promise<Identification | undefined> {
-  const { fingerprint: chosen, retainMs } = options;
+  const { except, retainMs } = options;
+  const chosen = options.fingerprint ?? (except && (() => payload(source, except)));
   const { method } = exchange;
   // GET and HEAD have no submission: they take the plain lock, and no answer is kept.
   if (method === "GET" || method === "HEAD") return undefined;

@@ -81,8 +81,8 @@ export class BodyStreams {
     for (const stream of this.#streams) {
       if (stream.closed === true) streamEnded(stream, stream.errored instanceof Error);
       // Nothing has read this stream. On HTTP/2 Koa would begin to, and so to write the order.
-      else if (isDisconnected && stream instanceof Readable && !Readable.isDisturbed(stream)) {
-        stream.destroy();
+      else if (isDisconnected && stream instanceof Readable) {
+        if (!Readable.isDisturbed(stream) && stream.readableFlowing !== true) stream.destroy();
       }
     }
     if (open.size === 0) return;

@@ -31,6 +31,9 @@ export class ContextCapture implements Capture {
   #hasFailed = false;
   /** As it was when everything downstream had settled. */
   #said: (Head & AnswerToStore) | undefined;
+  isDone = false;
+  /** The body when middleware around the guard had answered, and the status that was set later. */
+  #late: { readonly body: unknown; status?: number } | undefined;
   /** The web stream that was the body then. */
   #web: ReadableStream | null | undefined;
 
@@ -45,9 +48,32 @@ export class ContextCapture implements Capture {
     this.#response.failed();
   }
 
+  /** Koa ignores a status from now on, so it is noted. */
+  responseEnded(): void {
+    const { body, res, response } = this.#ctx;
+    if (this.#late !== undefined || this.#ctx.respond === false) return;
+    const late: { body: unknown; status?: number } = { body };
+    this.#late = late;
+    Object.defineProperty(response, "status", {
+      configurable: true,
+      get: () => res.statusCode,
+      set: (status: number) => {
+        late.status = status;
+      },
+    });
+  }
+
   /** Reads the answer once everything downstream has settled: outer middleware may change it. */
   settled(): void {
-    if (this.#hasFailed || this.#ctx.respond === false || this.#response.hasBody) return;
+    if (this.#hasFailed || this.#ctx.respond === false) return;
+    const { body, status } = this.#ctx;
+    if (this.#response.hasBody) {
+      const late = this.#late;
+      if (late !== undefined) {
+        this.isDone = late.status === undefined ? late.body !== body : late.status < 400;
+      }
+      return;
+    }
     const isSent = this.#response.head !== undefined;
     try {
       const said = this.#read();
@@ -57,7 +83,9 @@ export class ContextCapture implements Capture {
       this.#response.settle(said);
     } catch {
       // Such as a body that JSON cannot hold: Koa cannot send it either, and answers 500.
-      if (!isSent) this.#response.discard();
+      if (isSent) return;
+      this.#response.discard();
+      this.isDone = status < 400;
     }
   }
 

@@ -25,7 +25,7 @@ export interface SubmitGuardOptions<Ctx extends AnyContext = Context>
 /**
  * One submission of a user at a time, for Koa 2 and 3: 409 while another one is processed, 401
  * without a user, 503 while Redis does not answer. The lease is at `ctx.state.submitLease`,
- * except for `OPTIONS`, `skip` and "proceed". It is held until everything downstream has settled and
+ * except for a preflight, `skip` and "proceed". It is held until everything downstream has settled and
  * the response is over.
  *
  * Work behind `ctx.respond = false`, a web `ReadableStream` or a `Response` cannot be seen: after
@@ -50,10 +50,13 @@ export function submitGuard<Ctx extends AnyContext = Context>(
     },
     replay: (ctx: AnyContext, { answer }) => {
       repeat(ctx, answer);
-      ctx.set(headersToRepeat(answer.headers, ctx.res.getHeader("vary")));
+      const headers = headersToRepeat(answer.headers, ctx.res.getHeader("vary"));
+      // Koa reads the type as a text, and fails for the list of a handler that has set it twice.
+      const { "content-type": type } = headers;
+      ctx.set(Array.isArray(type) ? { ...headers, "content-type": type.join(", ") } : headers);
     },
     path: ({ originalUrl }: AnyContext) => originalUrl.replace(/\?.*/s, ""),
-    payload: (ctx: AnyContext) => payloadOf(ctx.req, contentOf(ctx)),
+    payload: (ctx: AnyContext, except) => payloadOf(ctx.req, contentOf(ctx), except),
     checkParsed: (ctx: AnyContext) => checkParsed(ctx.req, contentOf(ctx)),
   });
   return async function submitGuardMiddleware(ctx, next) {
@@ -61,8 +64,10 @@ export function submitGuard<Ctx extends AnyContext = Context>(
     const admission = await admit(resolved, source, new NodeExchange(ctx.req, ctx.res));
     // The request was answered, or its client has left: Koa's own answer would be wrong either way.
     if (admission.kind === "gone") ctx.respond = false;
-    else if (admission.kind === "answer") await admission.answer(source);
-    else if (admission.kind === "unlocked") await next();
+    else if (admission.kind === "answer") {
+      if (admission.code !== undefined) ctx.set("Submit-Lock-Code", admission.code);
+      await admission.answer(source);
+    } else if (admission.kind === "unlocked") await next();
     else {
       const { held, wanted } = admission;
       ctx.state["submitLease"] = held.lease;

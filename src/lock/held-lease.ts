@@ -213,7 +213,7 @@ export class HeldLease extends Timer {
     if (!this.isHeld) return;
     const { command, fencingToken } = this;
     const why = explanations[reason];
-    const lost = new LockLostError(`the lease on ${command.key} was lost: ${why}`, reason);
+    const lost = new LockLostError(`the lease was lost: ${why}`, reason, command.key);
     this.#lost = lost;
     this.#unwatch();
     this.runtime.active.done();

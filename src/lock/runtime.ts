@@ -143,7 +143,11 @@ export function isNoAnswer(reply: { readonly kind: string }): reply is NoAnswer 
 /** How late, in ms, a timer is that only a process can be the reason of. */
 const busyMs = 100;
 
-/** @param lateMs how long after `withinMs` the process has looked. */
+/**
+ * No text of the store is in a message, because error handlers show those to clients.
+ *
+ * @param lateMs how long after `withinMs` the process has looked.
+ */
 export function toLockError(
   lastFailure: NoAnswer | OwnedReply | undefined,
   withinMs: number,
@@ -160,13 +164,12 @@ export function toLockError(
   const { cause, kind } = lastFailure;
   if (kind === "unsent") {
     const { reason } = lastFailure;
-    const why = cause === undefined ? reason : `${reason} (${cause.message})`;
-    const message = `no answer within ${withinMs} ms, and the last request was not executed: ${why}`;
+    const message = `no answer within ${withinMs} ms, and the last request was not executed: ${reason}`;
     return new LockUnavailableError(message, cause && { cause });
   }
   if (kind === "rejected" && lastFailure.misconfigured) {
     const { advice = "the store does not permit what a lock needs" } = lastFailure;
-    return new LockMisconfiguredError(`${advice}: ${cause.message}`, { cause });
+    return new LockMisconfiguredError(`${advice}: see cause`, { cause });
   }
-  return new LockUnavailableError(`the store gave no usable answer: ${cause.message}`, { cause });
+  return new LockUnavailableError("the store gave no usable answer: see cause", { cause });
 }

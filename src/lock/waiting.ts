@@ -39,9 +39,9 @@ export async function waitForLease(
       if (isOver || !(came.cause instanceof LockUnavailableError)) throw came.cause;
     } else if (isOver) {
       const { expiresInMs, isCooldown } = came;
-      const other = `${key} has another holder${ownHolder(runtime, key)}`;
-      const why = isCooldown ? `${key} is in its cooldown` : other;
-      throw new LockContendedError(why, expiresInMs, { isCooldown });
+      const other = `the lock has another holder${ownHolder(runtime, key)}`;
+      const why = isCooldown ? "the lock is in its cooldown" : other;
+      throw new LockContendedError(why, expiresInMs, { isCooldown, key });
     }
     await pauseBeforeRetry(round, endsAt);
   }

@@ -91,7 +91,10 @@ export class NodeExchange extends Timer implements Exchange {
     const { request: req } = this;
     const res = this.#res;
     // HTTP/2 emits `finish` for a stream that was reset.
-    const update = () => (res.writableEnded ? this.#end() : this.close());
+    const update = () => {
+      if (res.writableEnded || this.#isStreamEnded()) this.#end();
+      else this.close();
+    };
     res.on("prefinish", update);
     res.on("close", update);
     this.#setPollTimer();
@@ -137,6 +140,12 @@ export class NodeExchange extends Timer implements Exchange {
   willEnd(): void {
     this.#endCalled = true;
     if (this.closed) setTimeout(() => this.#end(), heldBackMs).unref();
+  }
+
+  /** The handler has answered by HTTP/2's stream itself, past the response. */
+  #isStreamEnded(): boolean {
+    const stream = this.#stream;
+    return stream?.writableEnded === true && !stream.aborted && this.#res.headersSent;
   }
 
   stop(): void {

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import type { Http2ServerRequest } from "node:http2";
 import { NoFingerprintError } from "../errors.ts";
-import { isPlain, queryOf } from "../http/fingerprint.ts";
+import { isPlain, queryOf, without } from "../http/fingerprint.ts";
 import { nextTurn } from "../time.ts";
 
 export interface RequestContent {
@@ -16,9 +16,6 @@ export interface RequestContent {
   readonly files: readonly unknown[];
 }
 
-/** The longest JSON that is compared by its meaning, in characters. */
-const maxSorted = 65_536;
-
 /** The most files of a request: to hash 10 000 would block the process for a quarter of a second. */
 const maxFiles = 1_000;
 
@@ -26,7 +23,11 @@ const maxFiles = 1_000;
 const usualTypes = /^application\/(?:json|x-www-form-urlencoded)\b/i;
 
 /** @throws NoFingerprintError (as a rejection) for files of unknown bytes, and an unparsed body. */
-export async function payloadOf(req: IncomingMessage, content: RequestContent): Promise<unknown> {
+export async function payloadOf(
+  req: IncomingMessage,
+  content: RequestContent,
+  except?: readonly string[],
+): Promise<unknown> {
   const { body, files, url } = content;
   const sent = sentFiles(files);
   // Without the body, all payloads of a client would have the same fingerprint.
@@ -34,7 +35,8 @@ export async function payloadOf(req: IncomingMessage, content: RequestContent): 
   if (sent === undefined) {
     await checkParsed(req, { ...content, files: [] }, what, "set idempotency.fingerprint");
   }
-  return [queryOf(url), toCompare(req, sentBody(req, body)), ...(sent === undefined ? [] : [sent])];
+  const compared = without(sentBody(req, body), except);
+  return [queryOf(url), compared, ...(sent === undefined ? [] : [sent])];
 }
 
 /**
@@ -57,18 +59,6 @@ export async function checkParsed(
     `cannot ${what}: ${reason}. Mount the body parser before the guard, or ${remedy}`,
     { status: isOfClient ? 415 : 500 },
   );
-}
-
-/** A long body is compared as JSON, in which the order counts: to sort 1 MB takes 0.25 s. */
-function toCompare({ headers }: IncomingMessage, body: unknown): unknown {
-  const isShort = Number(headers["content-length"]) <= maxSorted;
-  if (isShort || typeof body !== "object" || ArrayBuffer.isView(body)) return body;
-  try {
-    const json = JSON.stringify(body);
-    return json.length > maxSorted ? json : body;
-  } catch {
-    return body;
-  }
 }
 
 /**

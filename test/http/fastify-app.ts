@@ -80,13 +80,14 @@ function mount(
 
 function guardOf(parts: AppParts) {
   const { skip, userId = userOf, idempotency, ...words } = parts.guard ?? {};
+  const fingerprint = idempotency?.fingerprint;
   return submitGuard({
     ...words,
     ...answerFunctions(parts),
     idempotency: idempotency && {
       ...idempotency,
       submissionId: onRequest(idempotency.submissionId),
-      fingerprint: onRequest(idempotency.fingerprint),
+      fingerprint: fingerprint instanceof Function ? onRequest(fingerprint) : fingerprint,
     },
     lock: parts.lock as NonNullable<AppParts["lock"]>,
     userId: ({ raw }) => userId(raw) as string,

@@ -46,13 +46,14 @@ export function fetchListener(parts: AppParts): RequestListener {
 
 function guardOf(parts: AppParts) {
   const { skip, userId = userOf, idempotency, ...words } = parts.guard ?? {};
+  const fingerprint = idempotency?.fingerprint;
   return submitGuard({
     ...words,
     ...answerFunctions(parts),
     idempotency: idempotency && {
       ...idempotency,
       submissionId: onRequest(idempotency.submissionId),
-      fingerprint: onRequest(idempotency.fingerprint),
+      fingerprint: fingerprint instanceof Function ? onRequest(fingerprint) : fingerprint,
     },
     lock: parts.lock as NonNullable<AppParts["lock"]>,
     userId: (request) => userId(headersOf(request)) as string,

@@ -144,7 +144,9 @@ describe("two bodies are one only if they mean the same", () => {
         return [first, edited(first, at, cut, last)] as const;
       });
     const property = fc.asyncProperty(bodies, async ([first, second]) => {
-      if ((await of(type, first)) !== (await of(type, second))) return;
+      // A number that is not finite has no text, and equals no other.
+      const text = (body: string) => of(type, body).catch(() => body);
+      if ((await text(first)) !== (await text(second))) return;
       expect(isDeepStrictEqual(meaning(first), meaning(second))).toBe(true);
     });
     await fc.assert(property, { numRuns: 1_000 });

@@ -46,7 +46,8 @@ function onContext(options: IdempotencyOptions<IncomingMessage>): IdempotencyOpt
   return {
     ...words,
     submissionId: submissionId && ((ctx) => submissionId(withBody(ctx))),
-    fingerprint: fingerprint && ((ctx) => fingerprint(withBody(ctx))),
+    fingerprint:
+      fingerprint instanceof Function ? (ctx) => fingerprint(withBody(ctx)) : fingerprint,
   };
 }
 

@@ -216,8 +216,9 @@ describe.each(seeing)("$name", (framework: Framework) => {
 });
 
 describe.each(expresses.filter(({ seesWork }) => seesWork))("$name", (framework: Framework) => {
-  test("an async handler that pipes and returns ends the lock when its client leaves", async () => {
+  test("an async handler that has begun to answer, and returns, ends the lock when its client leaves", async () => {
     const handler = async (turn: Turn, work: OrderWork) => {
+      turn.res.flushHeaders();
       endless().pipe(turn.res);
       work.overNow();
     };

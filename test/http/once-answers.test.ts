@@ -34,12 +34,12 @@ async function isUnavailable(once: OnceShop, submit: object = {}): Promise<void>
 }
 
 /** Ways to answer with more than is kept, and the headers of which a retry could be told. */
-const tooLong = (turn: Turn, headers: Record<string, string>) => {
+const tooLong = (turn: Turn, headers: Record<string, string>, status = 201) => {
   for (const [name, value] of Object.entries(headers)) {
     if (turn.reply === undefined) turn.res.setHeader(name, value);
     else turn.reply.header(name, value);
   }
-  turn.answer(201, "x".repeat(65_537));
+  turn.answer(status, "x".repeat(65_537));
 };
 
 describe.each(allMain)("an answer on $name", (framework: Framework) => {
@@ -58,16 +58,29 @@ describe.each(allMain)("an answer on $name", (framework: Framework) => {
     expect([repeat.status, repeat.body]).toEqual([kept.status, kept.body]);
   });
 
-  test("that is too long to be kept is repeated as far as its headers say it", async () => {
-    const once = await openOnce({
-      framework,
-      handler: (turn) => tooLong(turn, { location: "/orders/7" }),
-    });
-    const [, second] = await once.twice();
-    const { location } = second.headers;
-    expect([second.status, location, second.body]).toEqual([201, "/orders/7", ""]);
-    expect(second.headers["idempotent-replayed"]).toBe("true");
-  });
+  test.each([303, 308])(
+    "of %i that is too long to be kept is repeated without a body",
+    async (status) => {
+      const headers = { location: "/orders/7", "content-encoding": "identity" };
+      const once = await openOnce({ framework, handler: (turn) => tooLong(turn, headers, status) });
+      const [, second] = await once.twice();
+      const { location } = second.headers;
+      expect([second.status, location, second.body]).toEqual([status, "/orders/7", ""]);
+      expect(second.headers["idempotent-replayed"]).toBe("true");
+      expect(second.headers["content-encoding"]).toBeUndefined();
+    },
+  );
+
+  test.each([200, 201, 202])(
+    "of %i that is too long to be kept is not repeated, whatever its headers say",
+    async (status) => {
+      const handler = (turn: Turn) => tooLong(turn, { location: "/orders/7" }, status);
+      const once = await openOnce({ framework, handler });
+      await once.submit({ key: orderKey });
+      await once.whenKept(1);
+      await isUnavailable(once);
+    },
+  );
 
   test("is repeated without its cookies, and with no other headers than replayHeaders adds", async () => {
     const headers = { "set-cookie": "cart=empty", "x-cart": "8", "x-order": "7" };
@@ -455,8 +468,18 @@ describe.each(koas)("$name", (framework: Framework) => {
     expect(once.runs).toBe(1);
   });
 
-  test("a body that JSON cannot hold is no answer", async () => {
-    const once = await open((ctx, run) => placing(run === 1 ? { big: 1n } : { run })(ctx));
+  test("a body that JSON cannot hold is no answer, and the order is placed", async () => {
+    const once = await open(placing({ big: 1n }));
+    expect((await once.submit({ key: orderKey })).status).toBe(500);
+    await once.whenKept(1);
+    await isUnavailable(once);
+  });
+
+  test("a body that JSON cannot hold of a 422 is no answer, and a retry runs", async () => {
+    const once = await open((ctx, run) => {
+      placing(run === 1 ? { big: 1n } : { run })(ctx);
+      if (run === 1) ctx.status = 422;
+    });
     expect((await once.submit({ key: orderKey })).status).toBe(500);
     await once.whenKept(0);
     expect((await once.submit({ key: orderKey })).body).toBe('{"run":2}');

@@ -202,6 +202,7 @@ describe.each(newest)("$name", (framework: Framework) => {
         headers: { "content-type": "application/problem+json", "cache-control": "no-store" },
       });
       expect(codeOf(problem)).toBe(code);
+      expect(problem.headers["submit-lock-code"]).toBe(code);
       expect(problem.headers["x-shop"]).toBe("eu");
       expect(problem.headers["content-length"]).toBe(`${Buffer.byteLength(problem.body)}`);
       expect(JSON.parse(problem.body)).toMatchObject({
@@ -255,6 +256,8 @@ describe.each(newest)("$name", (framework: Framework) => {
         const usual = await byDefault({ accept });
         const reply = await submit({ accept });
         expect([reply.status, reply.body]).toEqual([418, '{"brewing":true}']);
+        // Also where the application's answer sends no header of the problem's.
+        expect(reply.headers["submit-lock-code"]).toBe(code);
         const [info = { reason: "none" }] = infos.splice(0);
         const given = Object(Object(info["problem"]).headers);
         const problem = { status, code, headers: given, body: usual.body };

@@ -229,8 +229,13 @@ describe("protect unseen", () => {
   describe("on Express 5", () => {
     test.each<[string, (guard: expressEntry.SubmitGuard) => RequestHandler[]]>([
       [
-        "an async handler",
-        (guard) => [guard.protect(async (_req, res) => void endless().pipe(res))],
+        "an async handler that has begun to answer",
+        (guard) => [
+          guard.protect(async (_req, res) => {
+            res.flushHeaders();
+            endless().pipe(res);
+          }),
+        ],
       ],
       [
         "a handler that ends its response later",

@@ -63,6 +63,11 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     minutes: 3,
     run: () => import("./shop/freed.ts").then((shop) => shop.run()),
   },
+  "two-doors": {
+    shows: "that return page and webhooks of one payment are one order, whatever is killed",
+    minutes: 5,
+    run: () => import("./two-doors/run.ts").then((lab) => lab.run()),
+  },
   incident: {
     shows: "the shop of the README, with old locks and this one",
     minutes: 6,

@@ -41,7 +41,7 @@ const errors = [
     "SUBMIT_LOCK_ANSWER_UNAVAILABLE",
   ],
   [new InvalidValueError("x", { cause }), "InvalidValueError", "SUBMIT_LOCK_INVALID_VALUE"],
-  [new LockLostError("x", "expired"), "LockLostError", "SUBMIT_LOCK_LOST"],
+  [new LockLostError("x", "expired", "lock:submit:42"), "LockLostError", "SUBMIT_LOCK_LOST"],
 ] as const;
 
 describe.each(errors)("%s", (error, name, code) => {

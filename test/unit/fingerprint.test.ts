@@ -1,7 +1,7 @@
 import { runInNewContext } from "node:vm";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { canonicalJson, fingerprintOf } from "../../src/http/fingerprint.ts";
+import { canonicalJson, fingerprintOf, without } from "../../src/http/fingerprint.ts";
 import { hash22 } from "../../src/lock/submission.ts";
 
 const idHash = hash22("cart-7");
@@ -72,7 +72,6 @@ describe("canonical JSON", () => {
       '{"a":xaGk=,"b":x/w==}',
     ],
     ["writes the bytes of a view alone", new Uint8Array([1, 2, 3]).subarray(1, 2), "xAg=="],
-    ["tells Infinity and NaN from null", [Number.NaN, -1 / 0, 1 / 0], "[NaN,-Infinity,Infinity]"],
     ["escapes what JSON escapes", { 'a"': "b\\\n" }, '{"a\\"":"b\\\\\\n"}'],
     ["escapes a line end", "a\n", '"a\\n"'],
     ["escapes half a character", "\ud800", '"\\ud800"'],
@@ -145,11 +144,14 @@ test.each<[what: string, value: unknown, why: RegExp]>([
     /deeper/,
   ],
   ["100 000 nested arrays", nested(100_000, ["[", "]"]), /deeper than 64 levels/],
-  ["a Map", { order: new Map([["secret", 1]]) }, /a Map or a promise/],
-  ["a Set", [new Set(["secret"])], /without members/],
+  ["a number that JSON.parse makes infinite", JSON.parse('{"a":1e400}'), /not finite/],
+  ["a number that is none", [Number.NaN], /not finite/],
+  ["a Map with a member", Object.assign(new Map(), { a: 1 }), /a Map, a Set or a promise/],
+  ["a Map", { order: new Map([["secret", 1]]) }, /a Map, a Set or a promise/],
+  ["a Set", [new Set(["secret"])], /not in its members/],
   ["a promise", Promise.resolve("secret"), /a promise/],
-  ["an ArrayBuffer", new ArrayBuffer(6), /no plain object/],
-  ["search parameters", new URLSearchParams("a=secret"), /no plain object/],
+  ["an ArrayBuffer", new ArrayBuffer(6), /not in its members/],
+  ["search parameters", new URLSearchParams("a=secret"), /not in its members/],
 ])("%s has no fingerprint, and the message says why", (_what, value, why) => {
   let error: unknown;
   try {
@@ -157,11 +159,68 @@ test.each<[what: string, value: unknown, why: RegExp]>([
   } catch (thrown) {
     error = thrown;
   }
-  // How deep a payload is, the client decides.
-  const status = (error as Error).message.includes("nested deeper") ? 422 : 500;
+  // How deep a payload is, and how large its numbers, the client decides.
+  const status = /nested deeper|not finite/.test((error as Error).message) ? 422 : 500;
   expect(error).toMatchObject({ ...noFingerprint, status, statusCode: status, expose: false });
   expect((error as Error).message).toMatch(why);
   expect((error as Error).message).not.toContain("secret");
+});
+
+const long = "x".repeat(70_000);
+
+describe("of a content of more than 65 536 characters", () => {
+  test("the order of keys counts, in any depth, and nothing else is sorted", () => {
+    const one = { long, b: [{ d: 1, c: 2 }] };
+    expect(canonicalJson(one)).toBe(JSON.stringify(one));
+    expect(of(one)).not.toBe(of(reversed(one)));
+    expect(of(one)).toBe(of(structuredClone(one)));
+  });
+
+  test("the bound is on the content, and not on the spelling of its members", () => {
+    const text = (length: number) => ({ b: 1, a: "x".repeat(length) });
+    const isSorted = (length: number) => of(text(length)) === of(reversed(text(length)));
+    const longest = Array.from({ length: 65_536 }, (_, i) => i).findLast(isSorted) ?? 0;
+    expect(longest).toBeGreaterThan(65_500);
+    expect([longest + 1, 70_000, 200_000].some(isSorted)).toBe(false);
+  });
+
+  test.each<[what: string, value: unknown]>([
+    ["a Map", new Map([["a", 1]])],
+    ["a Set", new Set([1])],
+    ["Infinity, which JSON makes null,", Number.POSITIVE_INFINITY],
+    ["a bigint", 1n],
+    ["a promise", Promise.resolve()],
+    ["100 levels", nested(100, ["[", "]"])],
+  ])("%s is refused behind it and before it", (_what, value) => {
+    expect(() => of([long, value])).toThrow(expect.objectContaining(noFingerprint));
+    expect(() => of([value, long])).toThrow(expect.objectContaining(noFingerprint));
+  });
+
+  test("bytes equal no other content", () => {
+    const bytes = Buffer.from("hi");
+    const others = [
+      bytes,
+      JSON.parse(JSON.stringify(bytes)),
+      "xaGk=",
+      "hi",
+      new DataView(new ArrayBuffer(2)),
+    ];
+    expect(new Set(others.map((each) => of([long, each]))).size).toBe(others.length);
+  });
+
+  test("what JSON leaves out is left out", () => {
+    expect(of({ long, a: undefined })).toBe(of({ long }));
+    expect(of([long, undefined])).toBe(of([long, null]));
+  });
+});
+
+test("without some members, a body is the rest of it, and nothing else is changed", () => {
+  const body = JSON.parse('{"a":1,"__proto__":2,"captcha":3,"deep":{"captcha":4}}');
+  expect(JSON.stringify(without(body, ["captcha", "toString"]))).toBe(
+    '{"a":1,"__proto__":2,"deep":{"captcha":4}}',
+  );
+  const kept = [new Map([["captcha", 1]]), ["captcha"], Buffer.from("captcha"), "captcha", null];
+  for (const each of kept) expect(without(each, ["captcha", "0", "length"])).toBe(each);
 });
 
 describe("a fingerprint", () => {

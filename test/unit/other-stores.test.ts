@@ -79,7 +79,7 @@ describe("a store that throws counts as one that does not know", () => {
     store.throwing.set("acquire", Number.POSITIVE_INFINITY);
     store.throwing.set("release", 3);
     const cause = causeOf(await lock.acquire(user));
-    expect(cause.message).toContain("acquire threw");
+    expect((cause.cause as Error).message).toContain("acquire threw");
     store.throwing.clear();
     const lease = await leaseOf(lock, user);
     await lease.release();

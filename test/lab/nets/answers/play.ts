@@ -52,6 +52,12 @@ export async function open(): Promise<void> {
   console.error = () => {};
 }
 
+/** An application of its own, for the requests with its name in `x-app`. */
+export function serve(id: string, app: RequestListener): { port: number; close(): void } {
+  apps.set(id, app);
+  return { port, close: () => void apps.delete(id) };
+}
+
 type Guarded = "lock" | "once" | undefined;
 
 export async function play(program: Program): Promise<Seen> {

@@ -5,10 +5,12 @@ import { allowed, show } from "./judge.ts";
 import { layersOf } from "./layers.ts";
 import { open, type Program, play } from "./play.ts";
 import { scriptsOf } from "./steps.ts";
+import { type WhoProgram, whoFails, whoProgramsOf } from "./who.ts";
 
 /*
  * A program: a handler and its middleware answer the same without the guard, with the lock, and with
- * "once", whose repeat is the first answer or a documented 409.
+ * "once", whose repeat is the first answer or a documented 409. Other programs ask who answers for
+ * the handler (`who.ts`).
  */
 
 export function programsOf(framework: (typeof allMain)[number]): fc.Arbitrary<Program> {
@@ -75,11 +77,16 @@ const known: readonly Program[] = [
 async function net(plan: Plan): Promise<Haul> {
   await open();
   const isAsked = ({ family }: { family: string }) => [undefined, family].includes(plan.family);
-  const programs = fc.oneof(...allMain.filter(isAsked).map(programsOf));
-  return await hunt(plan, programs, fails, known.filter(isAsked));
+  const asked = allMain.filter(isAsked);
+  const programs = fc.oneof(
+    { weight: 6, arbitrary: fc.oneof(...asked.map(programsOf)) },
+    { weight: 1, arbitrary: fc.oneof(...asked.map(whoProgramsOf)) },
+  );
+  return await hunt<Program | WhoProgram>(plan, programs, fails, known.filter(isAsked));
 }
 
-export async function fails(program: Program): Promise<string | undefined> {
+async function fails(program: Program | WhoProgram): Promise<string | undefined> {
+  if ("who" in program) return await whoFails(program, allMain);
   const wrongs = await wrongsOf(program);
   // Where a framework answers now so and now so, a second time shows whether the guard matters.
   for (let i = 0; i < 2 && wrongs.length > 0; i++) {

@@ -1,10 +1,13 @@
+import { createServer } from "node:http";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import fc from "fast-check";
 import { HTTPException } from "hono/http-exception";
 import { stream, streamSSE, streamText } from "hono/streaming";
+import { ForeignResponse } from "../../../http/foreign-response.ts";
 import type { Framework } from "../../../http/frameworks.ts";
+import { listen } from "../../../http/http-client.ts";
 import type { Turn } from "../../../http/turn.ts";
 
 /** What a handler does next: the name of a row of its family, and the argument. */
@@ -126,6 +129,48 @@ function responseOf({ headers, status }: Init, body: ConstructorParameters<typeo
   );
   return new Response(hasBody(status) ? body : null, { status, headers: pairs });
 }
+
+let behind: Promise<number> | undefined;
+
+/** The answer of another server, which sends its body in chunks. */
+async function proxied([{ status }, { chunks }]: readonly [Init, Source]): Promise<Response> {
+  behind ??= listen(
+    createServer((req, res) => {
+      const [, code, text = ""] = (req.url ?? "").split("/");
+      res.writeHead(Number(code), { location: "/orders/7", "content-type": "text/plain" });
+      for (const each of decodeURIComponent(text).split(",")) res.write(each);
+      res.end();
+    }).unref(),
+  );
+  const url = `http://127.0.0.1:${await behind}/${status}/${encodeURIComponent(chunks.join())}`;
+  return await fetch(url, { method: "POST", redirect: "manual" });
+}
+
+/** A `Response` that the handler did not make itself. */
+const others: Record<string, (given: readonly [Init, Source]) => Response | Promise<Response>> = {
+  proxied,
+  ofLibrary: ([{ headers, status }, { chunks }]) => {
+    const pairs = headers.flatMap(([name, value]) =>
+      [value].flat().map((each): [string, string] => [name, each]),
+    );
+    const text = hasBody(status) ? chunks.join("") : null;
+    return new ForeignResponse(status, text, pairs) as unknown as Response;
+  },
+  cloned: ([init, { chunks }]) => responseOf(init, chunks.join("")).clone(),
+  cloneRead: async ([init, { chunks }]) => {
+    const response = responseOf(init, chunks.join(""));
+    await response.clone().text();
+    return response;
+  },
+  redirected: () => Response.redirect("http://shop.example/orders/7", 303),
+};
+const ofOthers = (run: (make: (typeof others)[string]) => Run): Rows =>
+  Object.fromEntries(
+    Object.entries(others).map(([name, make]) => [
+      `${name} response`,
+      [run(make), fc.tuple(init, source)],
+    ]),
+  );
 
 const anywhere: Rows = {
   pause: [() => sleep(2)],
@@ -344,6 +389,7 @@ const families: Readonly<Record<Framework["family"], Family>> = {
         fc.tuple(init, source),
       ],
       jsonOf: [respond((_c, given) => Response.json(objectOf(given))), object],
+      ...ofOthers((make) => respond((_c, given) => make(given))),
       form: [respond(() => new Response(new URLSearchParams({ a: "1" })))],
       blob: [respond(() => new Response(new Blob(["a", "b"], { type: "text/plain" })))],
       streaming: [respond(inStream(stream, "write")), source],

@@ -19,10 +19,12 @@ export interface Asked {
   readonly headers: Readonly<Record<string, string>>;
   /** How long the connection may be silent, in ms; then the client leaves. */
   readonly patienceMs: number;
+  /** When the client leaves without an answer. */
+  readonly leaves?: Promise<void> | undefined;
 }
 
 /** Sends a request over a connection of its own. */
-export function ask(port: number, { headers, method, patienceMs }: Asked): Promise<Answer> {
+export function ask(port: number, { headers, leaves, method, patienceMs }: Asked): Promise<Answer> {
   return new Promise((resolve) => {
     const socket: Socket = connect(port, "127.0.0.1");
     let bytes = Buffer.alloc(0);
@@ -35,6 +37,7 @@ export function ask(port: number, { headers, method, patienceMs }: Asked): Promi
     const size = method === "GET" || method === "HEAD" ? "" : "content-length: 3\r\n";
     socket.write(`${method} /orders HTTP/1.1\r\nhost: shop\r\n${size}${lines.join("")}\r\n`);
     if (size !== "") socket.write("[1]");
+    void leaves?.then(() => settle("hanging"));
     socket.setTimeout(patienceMs, () => settle("hanging"));
     socket.on("error", () => {});
     socket.on("close", () => settle(parsed(bytes, method, "broken", true).answer.ending));

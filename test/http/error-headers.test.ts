@@ -1,0 +1,171 @@
+import { createServer, type RequestListener } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
+import express5 from "express";
+import express4 from "express4";
+import Fastify from "fastify";
+import Koa3 from "koa";
+import Koa2 from "koa2";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { submitGuard as expressGuard } from "../../src/express/index.ts";
+import { submitGuard as fastifyGuard } from "../../src/fastify/index.ts";
+import {
+  LockContendedError,
+  LockLostError,
+  type LockStore,
+  MemoryStore,
+  SubmitLock,
+} from "../../src/index.ts";
+import { submitGuard as koaGuard } from "../../src/koa/index.ts";
+import type { Lease } from "../../src/lock/lease.ts";
+import type { AcquireRequest } from "../../src/lock/store.ts";
+import { listen } from "./http-client.ts";
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+type Handler = (lease: Lease | undefined) => Promise<object>;
+
+/** Applications without an error handler of their own, outside production. */
+const apps: Record<string, (lock: SubmitLock, handler: Handler) => Promise<RequestListener>> = {};
+for (const [name, lib] of [
+  ["Express 4", express4],
+  ["Express 5", express5],
+] as const) {
+  apps[name] = async (lock, handler) => {
+    const app = lib().set("env", "development");
+    const guard = expressGuard({ lock, userId: () => "42", idempotency: {} });
+    const place = guard.protect(async (req, res) => {
+      res.json(await handler(req.submitLease));
+    });
+    return app.post("/orders", place);
+  };
+}
+for (const [name, lib] of [
+  ["Koa 2", Koa2],
+  ["Koa 3", Koa3],
+] as const) {
+  apps[name] = async (lock, handler) => {
+    const app = new lib();
+    app.silent = true;
+    app.use(koaGuard({ lock, userId: () => "42", idempotency: {} }));
+    app.use(async (ctx) => {
+      ctx.body = await handler(ctx.state["submitLease"]);
+    });
+    return app.callback() as RequestListener;
+  };
+}
+apps["Fastify 5"] = async (lock, handler) => {
+  const app = Fastify();
+  const guard = fastifyGuard({ lock, userId: () => "42", idempotency: {} });
+  const place = guard.protect(async (request) => await handler(request.submitLease));
+  app.post("/orders", place);
+  await app.ready();
+  return (req, res) => app.routing(req, res);
+};
+
+/** What Redis says is nothing for a client. */
+const secret = "NOPERM lock:submit:42 at 10.0.0.7";
+
+class RefusingStore extends MemoryStore {
+  readonly misconfigured: boolean;
+  constructor(misconfigured: boolean) {
+    super();
+    this.misconfigured = misconfigured;
+  }
+  override acquire(request: AcquireRequest): void {
+    const { misconfigured } = this;
+    request.answer({ kind: "rejected", cause: new Error(secret), misconfigured });
+  }
+}
+
+const lockOver = (store: LockStore) =>
+  new SubmitLock({ store, ttlMs: 200, maxHoldMs: 200, acquireTimeoutMs: 60, commandTimeoutMs: 30 });
+const order: Handler = async () => ({ order: 7 });
+
+interface Row {
+  readonly what: string;
+  readonly status: number;
+  readonly code: string;
+  readonly lock?: () => SubmitLock;
+  readonly handler?: Handler;
+  readonly headers?: Record<string, string>;
+}
+
+const rows: Row[] = [
+  {
+    what: "a permission that Redis refuses",
+    status: 503,
+    code: "submit_unavailable",
+    lock: () => lockOver(new RefusingStore(true)),
+  },
+  {
+    what: "a body that no parser has read",
+    status: 500,
+    code: "SUBMIT_LOCK_NO_FINGERPRINT",
+    headers: { "content-type": "application/json", "idempotency-key": "k" },
+  },
+  {
+    what: "a lease that was lost under the handler",
+    status: 503,
+    code: "submit_lock_lost",
+    handler: async (lease) => {
+      while (lease?.signal.aborted === false) await sleep(5);
+      lease?.signal.throwIfAborted();
+      return {};
+    },
+  },
+  {
+    what: "a lock of its own that a handler did not get in time",
+    status: 409,
+    code: "submit_contended",
+    handler: async () => {
+      const lock = lockOver(new MemoryStore());
+      const held = await lock.acquire("43");
+      expect(held.outcome).toBe("acquired");
+      return await lock.withLock("43", { waitMs: 20 }, order);
+    },
+  },
+  {
+    what: "a lock of its own whose store is away",
+    status: 503,
+    code: "submit_unavailable",
+    handler: () => lockOver(new RefusingStore(false)).withLock("43", order),
+  },
+];
+
+describe.each(Object.keys(apps))("the default error handler of %s", (name) => {
+  test.each(rows)(
+    "answers $what with its code, without a key or a text of Redis",
+    async ({ code, handler = order, headers = {}, lock, status }) => {
+      vi.spyOn(console, "error").mockImplementation(() => {});
+      const app = await apps[name]?.(lock?.() ?? lockOver(new MemoryStore()), handler);
+      // Not of Fastify, which parses a body that has the type of JSON.
+      if (name === "Fastify 5" && status === 500) return;
+      const server = createServer(app);
+      const port = await listen(server);
+      const init = { method: "POST", headers, ...(status === 500 && { body: "{}" }) };
+      const reply = await fetch(`http://127.0.0.1:${port}/orders`, init);
+      expect([reply.status, reply.headers.get("submit-lock-code")]).toEqual([status, code]);
+      expect(await reply.text()).not.toMatch(/NOPERM|lock:submit|10\.0\.0\.7/);
+      server.close();
+    },
+  );
+});
+
+test("the key is a property of the errors that know one", async () => {
+  const lock = lockOver(new MemoryStore());
+  const held = await lock.acquire("42");
+  if (held.outcome !== "acquired") throw new Error("nobody has this lock");
+  const contended: LockContendedError = await lock
+    .withLock("42", { waitMs: 0 }, order)
+    .catch((error) => error);
+  expect(contended).toBeInstanceOf(LockContendedError);
+  while (!held.lease.signal.aborted) await sleep(5);
+  const lost: LockLostError = held.lease.signal.reason;
+  expect(lost).toBeInstanceOf(LockLostError);
+  for (const error of [contended, lost]) {
+    expect(error.key).toBe("lock:submit:42");
+    expect(error.message).not.toContain("42");
+  }
+});
