@@ -182,7 +182,10 @@ async function acquireOrWait(
   if (attempt.outcome !== "contended" || attempt.sameSubmission !== true) return attempt;
   const look = () => lock.lookUp(userId, asked);
   try {
-    const seen = await waitForEnd(look, waitMs, acquireTimeoutMs, () => isTooLate(exchange));
+    const { id, fingerprint } = asked.submission;
+    const identity = `${lock.keyFor(userId)} ${id} ${fingerprint}`;
+    const isAbandoned = () => isTooLate(exchange);
+    const seen = await waitForEnd(lock, identity, look, waitMs, acquireTimeoutMs, isAbandoned);
     if (seen.outcome === "in-flight") return attempt;
     if (seen.outcome === "none") return { ...attempt, hasEnded: true };
     if (seen.outcome !== "unknown") return seen;

@@ -42,6 +42,8 @@ export interface LockStats {
   readonly held: number;
   /** Releases, retires and completes that are still sent; no release that Redis has denied. */
   readonly retiring: number;
+  /** Requests and calls of `once` that wait for the end of the same submission; at most 2 000. */
+  readonly waiting: number;
   /** The age of the oldest lease that is held, in milliseconds; 0 without one. */
   readonly oldestHeldMs: number;
 }
@@ -77,7 +79,10 @@ export async function free(
   return (await ask<FreeReply>(store, "free", command, asked)).result;
 }
 
-export function statsOf({ active, completes, releases, watchdogs }: LockRuntime): LockStats {
+export function statsOf(
+  { active, completes, releases, watchdogs }: LockRuntime,
+  waiting: number,
+): LockStats {
   const now = performance.now();
   let held = 0;
   let oldest = now;
@@ -90,6 +95,7 @@ export function statsOf({ active, completes, releases, watchdogs }: LockRuntime)
     attempting: active.count - held,
     held,
     retiring: completes.count + releases.count,
+    waiting,
     oldestHeldMs: now - oldest,
   };
 }

@@ -47,11 +47,13 @@ const maxValueBytes = 1_048_576;
  * mismatched, contended, unavailable ──▶ an error at once
  * ```
  *
+ * @param identity of user and submission, under which calls that wait share their looks.
  * @param look looks the submission up without taking the lock: a call that waits never runs `work`.
  */
 export async function once<Value>(
   runtime: LockRuntime,
   key: string,
+  identity: string,
   attempt: SubmissionAttempt,
   work: LockedWork<Value>,
   waitMs: number,
@@ -65,7 +67,8 @@ export async function once<Value>(
     case "contended": {
       const { expiresInMs, isCooldown, sameSubmission } = attempt;
       if (sameSubmission === true) {
-        const seen = await waitForEnd(look, waitMs, runtime.times.acquireTimeoutMs);
+        const { acquireTimeoutMs } = runtime.times;
+        const seen = await waitForEnd(runtime, identity, look, waitMs, acquireTimeoutMs);
         return resultOf<Value>(seen, expiresInMs);
       }
       const why = isCooldown

@@ -24,7 +24,7 @@ import {
   type Submission,
 } from "./submission.ts";
 import { submitKey, type UserId } from "./submit-key.ts";
-import { type LookUp, lookUp, type WithLockOptions, waitForLease } from "./waiting.ts";
+import { type LookUp, lookUp, type WithLockOptions, waitForLease, waitingOn } from "./waiting.ts";
 
 /** Options of `close`. */
 export interface CloseOptions {
@@ -181,7 +181,9 @@ export class SubmitLock {
     if (typeof work !== "function") throw invalidOption("work", "a function", work);
     const attempt = await this.acquire(userId, { submission });
     const look = () => this.lookUp(userId, { submission });
-    return await once(this.#runtime, this.keyFor(userId), attempt, work, waitMs, look);
+    const key = this.keyFor(userId);
+    const identity = `${key} ${submission.id} ${submission.fingerprint}`;
+    return await once(this.#runtime, key, identity, attempt, work, waitMs, look);
   }
 
   /**
@@ -229,7 +231,7 @@ export class SubmitLock {
 
   /** Counts the operations of this `SubmitLock` that are under way, for gauges. Sends nothing. */
   stats(): LockStats {
-    return statsOf(this.#runtime);
+    return statsOf(this.#runtime, waitingOn(this) + waitingOn(this.#runtime));
   }
 
   /**

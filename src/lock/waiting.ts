@@ -23,6 +23,9 @@ export async function pauseBeforeRetry(round: number, endsAt: number): Promise<v
   await sleep(Math.max(0, Math.min(jittered, endsAt - performance.now())));
 }
 
+/** By lock and key, who waits for a lease: the first asks Redis for all of them. */
+const lines = new WeakMap<LockRuntime, Map<string, Set<object>>>();
+
 /** @throws the error of the last attempt, once `waitMs` is over or waiting does not help. */
 export async function waitForLease(
   runtime: LockRuntime,
@@ -30,8 +33,34 @@ export async function waitForLease(
   waitMs: number,
   attempt: () => Promise<Attempt>,
 ): Promise<Lease> {
-  const endsAt = performance.now() + waitMs;
+  if (waitMs === 0) return await tryUntil(performance.now(), runtime, key, attempt, () => true);
+  const ofLock = lines.get(runtime) ?? new Map<string, Set<object>>();
+  lines.set(runtime, ofLock);
+  const line = ofLock.get(key) ?? new Set<object>();
+  ofLock.set(key, line);
+  const self = {};
+  line.add(self);
+  const isFirst = () => line.values().next().value === self;
+  try {
+    return await tryUntil(performance.now() + waitMs, runtime, key, attempt, isFirst);
+  } finally {
+    line.delete(self);
+    if (line.size === 0) ofLock.delete(key);
+  }
+}
+
+async function tryUntil(
+  endsAt: number,
+  runtime: LockRuntime,
+  key: string,
+  attempt: () => Promise<Attempt>,
+  isFirst: () => boolean,
+): Promise<Lease> {
   for (let round = 0; ; round++) {
+    // Everybody asks at first, and at the end of the own time.
+    while (round > 0 && !isFirst() && performance.now() < endsAt) {
+      await pauseBeforeRetry(round, endsAt);
+    }
     const came = await attempt();
     if (came.outcome === "acquired") return came.lease;
     const isOver = performance.now() >= endsAt;
@@ -93,33 +122,119 @@ export async function lookUp(store: LockStore, command: LockCommand): Promise<Lo
 }
 
 /**
- * Looks a submission up until it is no longer in flight, and never takes the lock: a repeat must
- * not run. `once` and the guards wait by this function alone.
+ * How many callers of one process may wait for one submission, and for all submissions of a lock
+ * together: what one customer repeats must not take the memory and the Redis of the others.
+ */
+export const mostWaiting = { forOne: 32, inAll: 1_000 } as const;
+
+interface Waiter {
+  readonly since: number;
+  readonly endsAt: number;
+  readonly isAbandoned: () => boolean;
+  readonly settle: (seen: LookUp) => void;
+  readonly fail: (error: unknown) => void;
+}
+
+/**
+ * Looks one submission up for all callers of this process that wait for it: one look at a time,
+ * small until the submission is over, and then its answer once for all.
+ */
+class Watch {
+  readonly waiters = new Set<Waiter>();
+  readonly #look: () => Promise<LookUp>;
+  readonly #acquireTimeoutMs: number;
+  #silentSince: number | undefined;
+
+  constructor(look: () => Promise<LookUp>, acquireTimeoutMs: number) {
+    this.#look = look;
+    this.#acquireTimeoutMs = acquireTimeoutMs;
+  }
+
+  /** @param over called as soon as nobody waits any more: a later caller needs another watch. */
+  async run(over: () => void): Promise<void> {
+    for (let round = 0; this.waiters.size > 0; round++) {
+      const ends = [...this.waiters].map(({ endsAt }) => endsAt);
+      await pauseBeforeRetry(round, Math.min(...ends));
+      this.#settle(undecided, ({ isAbandoned }) => isAbandoned());
+      if (this.waiters.size === 0) break;
+      const lookedAt = performance.now();
+      try {
+        this.#saw(await this.#look(), lookedAt);
+      } catch (error) {
+        // The lock was closed.
+        for (const { fail } of this.waiters) fail(error);
+        this.waiters.clear();
+      }
+    }
+    over();
+  }
+
+  #saw(seen: LookUp, lookedAt: number): void {
+    const isOver = seen.outcome !== "unknown" && seen.outcome !== "in-flight";
+    // A caller that came later may be waiting for a run that began behind this look.
+    if (isOver) this.#settle(seen, ({ since }) => since <= lookedAt);
+    if (seen.outcome === "unknown") this.#silentSince ??= lookedAt;
+    else this.#silentSince = undefined;
+    const left = this.#silentSince === undefined ? undecided : silent;
+    this.#settle(left, ({ endsAt }) => endsAt <= lookedAt);
+    // One lost reply is not an outage. A silent store is waited for as long as by an acquire.
+    const isSilent = performance.now() - (this.#silentSince ?? Infinity) >= this.#acquireTimeoutMs;
+    if (isSilent) this.#settle(silent, ({ since }) => since <= (this.#silentSince ?? 0));
+  }
+
+  #settle(seen: LookUp, isMeant: (waiter: Waiter) => boolean): void {
+    for (const waiter of this.waiters) {
+      if (!isMeant(waiter)) continue;
+      this.waiters.delete(waiter);
+      waiter.settle(seen);
+    }
+  }
+}
+
+const undecided: LookUp = { outcome: "in-flight" };
+const silent: LookUp = { outcome: "unknown" };
+
+/** What the callers of one lock wait for, by the submission's identity. */
+const watches = new WeakMap<object, Map<string, Watch>>();
+
+/** How many callers wait for a submission of this lock. */
+export function waitingOn(lock: object): number {
+  let count = 0;
+  for (const { waiters } of watches.get(lock)?.values() ?? []) count += waiters.size;
+  return count;
+}
+
+/**
+ * Waits until a submission is no longer in flight, and never takes the lock: a repeat must not run.
+ * `once` and the guards wait by this function alone.
  *
+ * @param identity of the submission and its content: equal ones share their looks.
  * @param acquireTimeoutMs the longest silence of the store, in milliseconds.
- * @returns `in-flight` at the end of `waitMs`, or once abandoned; `unknown` where the store has
- * answered no look-up for `acquireTimeoutMs`, or not the last one.
+ * @returns `in-flight` at the end of `waitMs`, once abandoned, or at once where too many wait;
+ * `unknown` where the store has answered no look-up for `acquireTimeoutMs`, or not the last one.
  */
 export async function waitForEnd(
+  lock: object,
+  identity: string,
   look: () => Promise<LookUp>,
   waitMs: number,
   acquireTimeoutMs: number,
   isAbandoned: () => boolean = () => false,
 ): Promise<LookUp> {
-  const endsAt = performance.now() + waitMs;
-  let silentSince: number | undefined;
-  for (let round = 0; performance.now() < endsAt; round++) {
-    await pauseBeforeRetry(round, endsAt);
-    if (isAbandoned()) break;
-    const lookedAt = performance.now();
-    const seen = await look();
-    if (seen.outcome === "unknown") silentSince ??= lookedAt;
-    else if (seen.outcome === "in-flight") silentSince = undefined;
-    else return seen;
-    // One lost reply is not an outage. A silent store is waited for as long as by an acquire.
-    if (performance.now() - (silentSince ?? Infinity) >= acquireTimeoutMs) break;
-  }
-  return { outcome: silentSince === undefined ? "in-flight" : "unknown" };
+  const ofLock = watches.get(lock) ?? new Map<string, Watch>();
+  watches.set(lock, ofLock);
+  const known = ofLock.get(identity);
+  const watch = known ?? new Watch(look, acquireTimeoutMs);
+  const { forOne, inAll } = mostWaiting;
+  const isCrowded = watch.waiters.size >= forOne || waitingOn(lock) >= inAll;
+  if (waitMs === 0 || isCrowded) return undecided;
+  const since = performance.now();
+  return await new Promise((settle, fail) => {
+    watch.waiters.add({ since, endsAt: since + waitMs, isAbandoned, settle, fail });
+    if (known !== undefined) return;
+    ofLock.set(identity, watch);
+    void watch.run(() => ofLock.delete(identity));
+  });
 }
 
 export function silentStore(): LockUnavailableError {
