@@ -125,7 +125,7 @@ export async function lookUp(store: LockStore, command: LockCommand): Promise<Lo
  * How many callers of one process may wait for one submission, and for all submissions of a lock
  * together: what one customer repeats must not take the memory and the Redis of the others.
  */
-export const mostWaiting = { forOne: 32, inAll: 1_000 } as const;
+export const mostWaiting = { forOne: 64, inAll: 1_000 } as const;
 
 interface Waiter {
   readonly since: number;

@@ -65,7 +65,7 @@ describe("P6: what one customer repeats", () => {
     const from = await executedScripts(redis);
     const at = performance.now();
     await until(() => performance.now() - at > 2_000, { what: "two seconds of waiting" });
-    // A look every 125 ms or later: 16 in two seconds, and 512 if each looked for itself.
+    // A look every 125 ms or later: 16 in two seconds, and 1 000 if each looked for itself.
     expect((await executedScripts(redis)) - from).toBeLessThanOrEqual(20);
     const sent = await sentBytes(redis);
     place("x".repeat(bodyBytes));
