@@ -12,6 +12,8 @@ const TWO_OWNERS = ["-DOWNERS=2", "-DTIMEOUT=1", "-DEXTENDS=1"];
 /** The rival stands for everybody else: with two owners the states take more than 4 GB. */
 const RECORD = ["-DOWNERS=1", "-DTIMEOUT=1", "-DEXTENDS=1", "-DRECORD"];
 const LONGER_RECORD = ["-DOWNERS=1", "-DTIMEOUT=2", "-DEXTENDS=1", "-DRECORD"];
+/** Another model: calls with the keys of several customers. */
+const SHARED = ["-DSHARED"];
 const PERSON = ["-DOWNERS=1", "-DTIMEOUT=1", "-DEXTENDS=1", "-DPERSON"];
 
 interface Switch {
@@ -69,6 +71,10 @@ const SAFEGUARDS: readonly Switch[] = [
   ...switches([...ONE_OWNER, "-DNODES"], {
     NO_FIRST_DEADLINE: ["what a node has refused keeps its deadline", "no_orphan"],
     NO_KEYLESS_CALL: ["a gathered call declares no key", "mutual_exclusion"],
+  }),
+  ...switches(SHARED, {
+    NO_QUESTION: ["a shared call is asked for before", "mutual_exclusion"],
+    NO_READ_BACK: ["what was written is read back", "mutual_exclusion"],
   }),
   ...switches(PERSON, {
     NO_TOMBSTONE: ["free leaves a tombstone", "mutual_exclusion"],
@@ -198,6 +204,7 @@ function checkAll(folder: string): number {
     { what: "the same with a person who frees", constants: [...ONE_OWNER, "-DPERSON"] },
     { what: "the same with a clock that is set back", constants: [...ONE_OWNER, "-DSTEP"] },
     { what: "the same with nodes that refuse", constants: [...ONE_OWNER, "-DNODES"] },
+    { what: "calls of several customers, and shards", constants: SHARED },
     { what: "a record and a person, with shorter budgets", constants: [...RECORD, "-DPERSON"] },
     ...(short
       ? []

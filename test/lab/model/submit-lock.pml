@@ -13,6 +13,7 @@
  * anything lasts, which gives the key a life without an end until an attempt that is refused cuts it.
  * Deadlines are left as they are then: what is late may still take effect. With NODES the server is a
  * Cluster that moves the slot: a node may refuse an acquire unexecuted, which is then written again.
+ * With SHARED it is about calls of several customers alone: shared.pml.
  *
  * What is in it
  *
@@ -40,6 +41,10 @@
  *   its data or is given another clock, many keys in a call, maxHoldMs, and the timers that say when
  *   to send: here an owner may send whenever the rules permit it.
  */
+
+#ifdef SHARED
+#include "shared.pml"
+#else
 
 /* ---- Constants, in ticks ---- */
 
@@ -779,3 +784,5 @@ init {
     run clock()
   }
 }
+
+#endif
