@@ -5,7 +5,7 @@ import { setTimeout } from "../time.ts";
 import { textOfThrown, warnOnce } from "../validation.ts";
 import type { ResolvedGuardOptions } from "./options.ts";
 import type { Capture, Exchange } from "./port.ts";
-import { isStored } from "./stored-answer.ts";
+import { hasLongHeaders, isStored } from "./stored-answer.ts";
 import { done, IdentifiedSubmission } from "./submission.ts";
 
 export type HoldOptions = Pick<ResolvedGuardOptions<never, never>, "cooldownMs" | "idempotency">;
@@ -102,7 +102,10 @@ export class RequestLease {
     const hasSucceeded = answer !== undefined && answer.status >= 200 && answer.status < 400;
     const cooldownMs = hasSucceeded ? this.options.cooldownMs : 0;
     const otherwise = this.#isDone() ? done : undefined;
-    const kept = answer !== undefined && this.#isKept(answer) ? answer : otherwise;
+    const isKept = answer !== undefined && this.#isKept(answer);
+    // Kept as done: a success that is repeated without what its headers say is none.
+    const bounded = answer !== undefined && hasLongHeaders(answer) ? done : answer;
+    const kept = isKept ? bounded : otherwise;
     try {
       endLease(lease, kept, Math.max(cooldownMs, outerWorkMs), exchange);
     } catch {

@@ -24,6 +24,16 @@ export function isStored(policy: StorePolicy, answer: AnswerToStore): boolean {
   return verdict;
 }
 
+/** The longest that the stored headers of one answer are together, in characters. */
+const maxHeadersLength = 8_192;
+
+/** A `Location` or `Link` that a client can lengthen would fill Redis beside the bound of bodies. */
+export function hasLongHeaders({ headers = {} }: AnswerToStore): boolean {
+  let length = 0;
+  for (const name in headers) length += name.length + String(headers[name]).length;
+  return length > maxHeadersLength;
+}
+
 /** Whether the kept answer can be repeated: complete, and in a coding that the client accepts. */
 export function isReadable(answer: StoredAnswer, accept: string | undefined): boolean {
   const { body, headers, status } = answer;

@@ -92,12 +92,22 @@ export function encodeRecord(
   return `1${fingerprint}${ownerId}${head},${encodeBody(body)}${value}}`;
 }
 
+/**
+ * Text as JSON, or as base64 where it has so many quotation marks or control characters that JSON
+ * would be longer: up to six times. What a client sends must not fill Redis beyond the bound.
+ */
 function encodeBody(body: AnswerToStore["body"]): string {
   if (body === undefined) return '"e":"-"';
-  if (typeof body === "string") return `"e":"u","b":${JSON.stringify(body)}`;
-  const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
-  const isText = isUtf8(bytes);
-  return `"e":"${isText ? "u" : "b"}","b":${JSON.stringify(bytes.toString(isText ? "utf8" : "base64"))}`;
+  const bytes =
+    typeof body === "string"
+      ? undefined
+      : Buffer.from(body.buffer, body.byteOffset, body.byteLength);
+  if (bytes === undefined || isUtf8(bytes)) {
+    const text = bytes?.toString() ?? (body as string);
+    const json = JSON.stringify(text);
+    if (json.length <= 2 + (4 / 3) * text.length + 4) return `"e":"u","b":${json}`;
+  }
+  return `"e":"b","b":"${(bytes ?? Buffer.from(body as string)).toString("base64")}"`;
 }
 
 /** Never throws. `undefined` for anything without the form that {@link encodeRecord} writes. */

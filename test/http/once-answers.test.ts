@@ -43,6 +43,21 @@ const tooLong = (turn: Turn, headers: Record<string, string>, status = 201) => {
 };
 
 describe.each(allMain)("an answer on $name", (framework: Framework) => {
+  test("whose headers are longer than 8 KiB is sent as it is, and not run again", async () => {
+    const handler: OnceOptions["handler"] = (turn) => {
+      const location = `/orders/${"x".repeat(8_200)}`;
+      if (turn.reply === undefined) turn.res.setHeader("location", location);
+      else turn.reply.header("location", location);
+      turn.answer(201, "placed");
+    };
+    const once = await openOnce({ framework, handler });
+    const first = await once.submit({ key: orderKey });
+    expect([first.status, first.body]).toEqual([201, "placed"]);
+    await once.whenKept(1);
+    await isUnavailable(once);
+    expect((await once.records())[0]?.length).toBeLessThan(300);
+  });
+
   test("of up to 65 536 bytes is kept, and a longer one is sent as it is, and not run again", async () => {
     const handler: OnceOptions["handler"] = (turn) => tooLong(turn, {});
     const once = await openOnce({ framework, handler });

@@ -56,6 +56,22 @@ describe("a record", () => {
     );
   });
 
+  test.each([
+    ["plain text", "x"],
+    ["quotation marks", '"'],
+    ["control characters", "\u0001"],
+    ["backslashes and line ends", "\\\n"],
+    ["umlauts", "ä"],
+    ["JSON", '{"a":"b"}'],
+  ])("of 64 KiB of %s is at most a third longer in bytes, and comes back equal", (_what, unit) => {
+    const text = unit.repeat(65_536 / Buffer.byteLength(unit));
+    for (const body of [text, Buffer.from(text)]) {
+      const record = encode({ status: 201, body });
+      expect(Buffer.byteLength(record)).toBeLessThan((4 / 3) * Buffer.byteLength(text) + 200);
+      expect(decodeRecord(record)?.answer.body).toEqual(Buffer.from(text));
+    }
+  });
+
   test("without a fingerprint has its owner id at the same place", () => {
     const record = encodeRecord(noFingerprint, ownerId, { status: 200 }, createdMs);
     expect(record.slice(1, 59)).toBe(noFingerprint + ownerId);
