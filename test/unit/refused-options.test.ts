@@ -81,7 +81,13 @@ const places: Record<string, { readonly pass: (given: never) => unknown; readonl
       [{ retainMs: null }, "idempotency.retainMs", "null"],
       [{ store: "all" }, "idempotency.store", '"success", "final"', '"all"'],
       [{ store: null }, "idempotency.store", "null"],
-      [{ replayHeaders: ["Set-Cookie"] }, "idempotency.replayHeaders", '"Set-Cookie"'],
+      ...[
+        ...["Set-Cookie", "Set-Cookie2", "Cookie", "Authorization", "Authentication-Info"],
+        ...["Clear-Site-Data", "X-CSRF-Token", "X-Session-Id", "Proxy-Status", "Date"],
+      ].map(
+        (name) =>
+          [{ replayHeaders: [name] }, "idempotency.replayHeaders", JSON.stringify(name)] as const,
+      ),
       [{ maxBodyBytes: -1 }, "idempotency.maxBodyBytes", "from 0 to 1048576", "-1"],
       [{ maxBodyBytes: 1_048_577 }, "idempotency.maxBodyBytes", "1048577"],
       [{ maxBodyBytes: 0.5 }, "idempotency.maxBodyBytes", "0.5"],
