@@ -97,7 +97,7 @@ export async function submitOnce(
   const request = new Request(given, init);
   const { headers, method, mode, signal, url } = request;
   if (!(timeoutMs >= 0) || mode === "no-cors") {
-    throw new TypeError(`expected ms and cors, got timeoutMs ${timeoutMs}, mode ${mode}`);
+    throw new TypeError(`timeoutMs or mode: got ${timeoutMs}, ${mode}`);
   }
   // Each serialization of a form has another boundary.
   const [type, boundary = "-"] = `${headers.get("Content-Type")}`.split("boundary=");
@@ -117,6 +117,7 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
   const stop = new AbortController();
   let tries = 0;
   let cause: unknown;
+  let wait: ReturnType<typeof setTimeout> | undefined;
 
   const join: Join = (onWaiting, signal, timeoutMs) =>
     new Promise((resolve, reject) => {
@@ -129,7 +130,10 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
           }),
         );
         // An abort of a flight that has landed would end the body of its answer.
-        if (callers.delete(leave) && !callers.size && flights.delete(key)) stop.abort();
+        if (callers.delete(leave) && !callers.size && flights.delete(key)) {
+          clearTimeout(wait);
+          stop.abort();
+        }
       };
       const timer = setTimeout(() => leave(cause), Math.min(timeoutMs, LONGEST_TIMER_MS));
       callers.set(leave, onWaiting);
@@ -137,7 +141,7 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
       answer.then((response) => leave(resolve(response.clone())), leave);
     });
 
-  /** Resolves with the final answer. If the flight is stopped first, it rejects. */
+  /** Resolves with the final answer. If the flight is stopped first, it rejects or never settles. */
   const ask = async () => {
     for (;;) {
       tries++;
@@ -190,7 +194,9 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
       if (stop.signal.aborted) throw cause;
       delayMs *= 1 + Math.random() * JITTER;
       for (const [, onWaiting] of callers) onWaiting?.({ reason, tries, delayMs, id });
-      await new Promise((resolve) => setTimeout(resolve, delayMs));
+      await new Promise((resolve) => {
+        wait = setTimeout(resolve, delayMs);
+      });
     }
   };
   flights.set(key, join);
