@@ -58,7 +58,7 @@ export class SubmitUnansweredError extends Error {
 /** Joins a request that is sent until it is answered, or until its last caller has left. */
 type Join = (
   onWaiting: SubmitOnceOptions["onWaiting"],
-  signal: AbortSignal,
+  of: Request,
   timeoutMs: number,
 ) => Promise<Response>;
 
@@ -95,7 +95,7 @@ export async function submitOnce(
   }
   // Throws where `fetch` would: its refusal looks like a lost connection.
   const request = new Request(given, init);
-  const { headers, method, mode, signal, url } = request;
+  const { headers, method, mode, url } = request;
   if (!(timeoutMs >= 0) || mode === "no-cors") {
     throw new TypeError(`timeoutMs or mode: got ${timeoutMs}, ${mode}`);
   }
@@ -103,12 +103,12 @@ export async function submitOnce(
   const [type, boundary = "-"] = `${headers.get("Content-Type")}`.split("boundary=");
   const text = await request.clone().text();
   const content = method + url + type + text.replaceAll(boundary, "-");
-  if (signal.aborted) throw signal.reason;
+  if (request.signal.aborted) throw request.signal.reason;
   const name = once.name ?? digestOf(content);
   const id = once.id || idOf(name);
   headers.set("Idempotency-Key", id);
   const key = id + content;
-  return (flights.get(key) ?? flightOf(request, key, id, name))(once.onWaiting, signal, timeoutMs);
+  return (flights.get(key) ?? flightOf(request, key, id, name))(once.onWaiting, request, timeoutMs);
 }
 
 /** Sends a request. */
@@ -119,7 +119,7 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
   let cause: unknown;
   let wait: ReturnType<typeof setTimeout> | undefined;
 
-  const join: Join = (onWaiting, signal, timeoutMs) =>
+  const join: Join = (onWaiting, of, timeoutMs) =>
     new Promise((resolve, reject) => {
       const leave = (cause: unknown) => {
         clearTimeout(timer);
@@ -137,7 +137,8 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
       };
       const timer = setTimeout(() => leave(cause), Math.min(timeoutMs, LONGEST_TIMER_MS));
       callers.set(leave, onWaiting);
-      signal.addEventListener("abort", () => leave(signal.reason));
+      // Node lets a signal go with its request, which therefore stays.
+      of.signal.addEventListener("abort", () => leave(of.signal.reason));
       answer.then((response) => leave(resolve(response.clone())), leave);
     });
 

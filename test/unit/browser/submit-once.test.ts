@@ -436,6 +436,21 @@ describe("two calls with one name", () => {
     expect(server.received).toHaveLength(1);
   });
 
+  test("can be aborted, each of them, after the garbage was collected", async () => {
+    const { submitOnce } = openPage({ speed: 1 });
+    server.script(silent);
+    const leaving = [new AbortController(), new AbortController()] as const;
+    const calls = leaving.map(({ signal }) => submitOnce(`${server.url}/`, { ...order, signal }));
+    const ends = calls.map((call) => call.catch(({ code }) => code));
+    await until(() => server.received.length === 1, { what: "the order" });
+    for (let times = 0; times < 5; times++) {
+      collectGarbage();
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+    for (const each of leaving) each.abort();
+    expect(await Promise.all(ends)).toEqual(["SUBMIT_UNANSWERED", "SUBMIT_UNANSWERED"]);
+  });
+
   test("and another id, or with another name, are two orders", async () => {
     const { submitOnce } = openPage();
     server.script();
