@@ -1,40 +1,53 @@
 type Storage = Record<"getItem" | "setItem" | "removeItem", (...words: string[]) => string | null>;
-/** Ids that storage does not take, by name. */
+/** Where storage takes nothing. */
 const memory = new Map<string, string>();
-/** Ids in use here, also the page's own; `true` if an order that was sent may be on its way. */
-export const doubts: Map<string | null | undefined, boolean> = new Map();
+/** Ids that were made here, and under which no order can be placed. One of an earlier page is not. */
+export const unused: Set<string> = new Set();
+/** The form that has each id. Weak, because pages that stay throw forms away. */
+export const owners: Map<string, WeakRef<object>> = new Map();
+/** What `protectForm` has returned, by form. */
+export const protections: WeakMap<object, { (): unknown; renew(): void }> = new WeakMap();
+
 function stored(method: keyof Storage, name: string, ...words: string[]) {
   try {
-    const { sessionStorage } = globalThis as unknown as { sessionStorage: Storage };
-    return sessionStorage[method](`submit-lock:${name}`, ...words);
-  } catch {
-    return undefined;
-  }
+    const page = globalThis as unknown as { readonly sessionStorage: Storage };
+    return page.sessionStorage[method](`submit-lock:${name}`, ...words);
+  } catch {}
+  return;
 }
-const kept = (name: string) => memory.get(name) ?? stored("getItem", name);
+
+export const kept = (name: string): string | null | undefined =>
+  stored("getItem", name) ?? memory.get(name);
 
 /** The id of an order, made at the first look, and kept for this tab until an answer is final. */
 export function idOf(name: string): string {
   const id = kept(name) || newId();
   stored("setItem", name, id);
-  if (kept(name) !== id) memory.set(name, id);
+  memory.set(name, id);
   return id;
 }
 
-/** Forgets an id, unless another one has taken its place; without one, the id of an earlier page. */
-export function forget(name: string, id?: string): void {
-  doubts.delete(id);
-  const known = kept(name);
-  if (id === undefined ? doubts.has(known) : known !== id) return;
+/** Gives up the id of a name: the next order of this name is another one. */
+export function forget(name: string): void {
   memory.delete(name);
   stored("removeItem", name);
 }
 
 /** A UUID. Pages without HTTPS have no `randomUUID`, and React Native has no `crypto`. */
 function newId(): string {
-  const digit = () => Math.trunc(Math.random() * 16).toString(16);
-  const random = () => "xxxxxxxx-xxxx-4xxx-8xxx-xxxxxxxxxxxx".replace(/x/g, digit);
-  const id = globalThis.crypto?.randomUUID?.() ?? random();
-  doubts.set(id, false);
+  const id =
+    globalThis.crypto?.randomUUID?.() ??
+    "xxxxxxxx-xxxx-4xxx-8xxx-xxxxxxxxxxxx".replace(/x/g, () =>
+      ((Math.random() * 16) | 0).toString(16),
+    );
+  unused.add(id);
   return id;
+}
+
+/** FNV-1a: storage has no content. `crypto.subtle` needs HTTPS, and a submit does not wait. */
+export function digestOf(content: string): string {
+  let digest = 0;
+  for (const each of content)
+    digest = Math.imul(digest ^ (each.codePointAt(0) as number), 16777619);
+  return `${digest}`;
 }

@@ -1,11 +1,28 @@
-import { doubts, forget, idOf } from "./ids.ts";
+import {
+  CONFLICT,
+  DELAY_MS,
+  JITTER,
+  LEAST_RETRY_AFTER_MS,
+  LONGEST_DELAY_MS,
+  LONGEST_RETRY_AFTER_MS,
+  LONGEST_TIMER_MS,
+  SERVER_ERROR,
+  TIMEOUT_MS,
+  UNAUTHORIZED,
+} from "./bounds.ts";
+import { digestOf, forget, idOf, kept, owners, protections, unused } from "./ids.ts";
 
-export { idOf } from "./ids.ts";
-export { type ProtectableForm, type ProtectFormOptions, protectForm } from "./protect-form.ts";
+export { forget, idOf } from "./ids.ts";
+export {
+  type FormProtection,
+  type ProtectableForm,
+  type ProtectFormOptions,
+  protectForm,
+} from "./protect-form.ts";
 
 /** The options that {@link submitOnce} adds to those of `fetch`. */
 export interface SubmitOnceOptions {
-  /** Which order this is, such as `cart:17`; on a server, and whose. @defaultValue the URL's path */
+  /** Which order this is, such as `cart:17`; on a server, and whose. @defaultValue the request's content */
   readonly name?: string | undefined;
   /** The page's own id, such as cart and version: two tabs are one order. @defaultValue `idOf(name)` */
   readonly id?: string | undefined;
@@ -15,10 +32,16 @@ export interface SubmitOnceOptions {
   readonly onWaiting?: ((waiting: Waiting) => void) | undefined;
 }
 
-/** No answer, 409 `idempotency_in_flight`, or a refusal that passes; and how often it was sent. */
+/** Why it is sent again, and when. */
 export interface Waiting {
+  /** No answer; this order, or another one of this user, is being placed; a refusal that passes. */
   readonly reason: "network" | "in_flight" | "unavailable";
+  /** How often it was sent. */
   readonly tries: number;
+  /** Until the next try. */
+  readonly delayMs: number;
+  /** The id that it is sent with. */
+  readonly id: string;
 }
 
 /** The options of `fetch`, and `once`. */
@@ -28,113 +51,156 @@ export type SubmitOnceInit = RequestInit & { readonly once?: SubmitOnceOptions |
 export class SubmitUnansweredError extends Error {
   override readonly name = "SubmitUnansweredError";
   readonly code = "SUBMIT_UNANSWERED";
-  readonly id: string;
-  readonly tries: number;
-  /** @param cause the reason of an abort, else the last error, or the last answer. */
-  constructor({ id, tries }: { id: string; tries: number }, cause: unknown) {
-    super("the order may be placed: it was sent, and no final answer came", { cause });
-    this.id = id;
-    this.tries = tries;
-  }
+  declare readonly id: string;
+  declare readonly tries: number;
 }
 
-/** A request that is sent until it is answered, or until its last caller has left. */
-interface Flight {
-  readonly id: string;
-  readonly callers: Set<SubmitOnceOptions>;
-  readonly stop: AbortController;
-  tries: number;
-  cause?: unknown;
-  timer?: ReturnType<typeof setTimeout>;
-  answer?: Promise<Response>;
-}
+/** Joins a request that is sent until it is answered, or until its last caller has left. */
+type Join = (
+  onWaiting: SubmitOnceOptions["onWaiting"],
+  of: Request,
+  timeoutMs: number,
+) => Promise<Response>;
 
-const flights = new Map<string, Flight>();
+/** By id and content. */
+const flights = new Map<string, Join>();
+
 /**
  * `fetch` for one order: its id is sent as `Idempotency-Key`, and again, with the same body, after a
- * lost connection, 408, 425, 429, 502, 503, 504 and 409 `idempotency_in_flight`. Behind a guard with
- * `idempotency` that is one order; without one, each try is. The id is kept over reloads, until 2xx,
- * 3xx, or 4xx other than 401 and 409 `submit_contended`. The body has arrived when it resolves.
+ * lost connection, 408, 425, 429, 502, 503, 504, 520 to 524, 409 `idempotency_in_flight` and
+ * `submit_contended`, and a 409 with `Retry-After` and no code. Not after 503 `submit_lock_lost`.
+ * Behind a guard with `idempotency` that is one order; without one, each try is. Calls share a request
+ * under way if method, URL, content headers and body are the same; other content has an id of its own,
+ * unless the page gives a name or an id. The id is kept over reloads, until 2xx, 3xx, or a 4xx before
+ * which no try is in doubt, other than 401 and the guard's refusals of an order that may exist. The
+ * body has arrived when it resolves.
  * @throws SubmitUnansweredError without a final answer in time, or aborted after something was sent.
- * @throws TypeError for arguments that `fetch` refuses, and for a body that cannot be sent twice.
+ * @throws TypeError for arguments that `fetch` refuses, a body that cannot be sent twice, and `no-cors`.
  */
 export async function submitOnce(
   input: string | URL | Request,
   { once = {}, ...init }: SubmitOnceInit = {},
 ): Promise<Response> {
-  const body = Object(init.body);
-  if (body.getReader || body[Symbol.asyncIterator]) {
+  const { timeoutMs = TIMEOUT_MS } = once;
+  // biome-ignore lint/suspicious/noExplicitAny: a stream, or a generator, which browsers send as a text.
+  const body = init.body as any;
+  if (body?.getReader || body?.next) {
     throw new TypeError(`init.body: expected a repeatable body, got ${body}`);
   }
-  const given = input instanceof Request ? input.clone() : undefined;
+  let given = input;
+  if (input instanceof Request) {
+    given = input.clone();
+    // It may be of a stream, which can be read once, and which some browsers do not send.
+    if (given.body) given = new Request(given, { body: await given.blob() });
+  }
   // Throws where `fetch` would: its refusal looks like a lost connection.
-  const request = new Request(given ?? input, { ...init, signal: null });
-  const signal = init.signal === undefined ? (input as Partial<Request>).signal : init.signal;
-  if (signal?.aborted) throw signal.reason ?? new Error("aborted");
-  // React Native's `URL` has no path.
-  const name = once.name ?? (request.url.replace(/^\w+:\/\/[^/?#]*|[?#].*/g, "") || "/");
-  const key = JSON.stringify([name, once.id]);
-  const fresh = { id: once.id || idOf(name), callers: new Set<SubmitOnceOptions>(), tries: 0 };
-  const flight: Flight = flights.get(key) ?? { ...fresh, stop: new AbortController() };
-  const land = () => flights.get(key) === flight && flights.delete(key);
-  request.headers.set("Idempotency-Key", flight.id);
-  flights.set(key, flight);
-  flight.answer ??= answerTo(flight, name, request).finally(land);
-  const caller = { ...once };
-  flight.callers.add(caller);
-  return await new Promise((resolve, reject) => {
-    const leave = (cause: unknown) => {
-      clearTimeout(timer);
-      signal?.removeEventListener("abort", onAbort);
-      reject(new SubmitUnansweredError(flight, cause));
-      // An abort of a flight that has landed would end the body of its answer.
-      if (!flight.callers.delete(caller) || flight.callers.size > 0 || !land()) return;
-      clearTimeout(flight.timer);
-      flight.stop.abort();
-    };
-    const onAbort = () => leave(signal?.reason);
-    // A timer that is set for more than 2³¹ ms fires at once.
-    const timer = setTimeout(() => leave(flight.cause), Math.min(once.timeoutMs ?? 30_000, 2e9));
-    signal?.addEventListener("abort", onAbort);
-    flight.answer?.then((response) => leave(resolve(response.clone())), leave);
-  });
+  const request = new Request(given, init);
+  const { headers, method, mode, url } = request;
+  if (!(timeoutMs >= 0) || mode === "no-cors") {
+    throw new TypeError(`timeoutMs or mode: got ${timeoutMs}, ${mode}`);
+  }
+  // Each serialization of a form has another boundary.
+  const [type, boundary = "-"] = `${headers.get("Content-Type")}`.split("boundary=");
+  const text = await request.clone().text();
+  const content = method + url + type + text.replaceAll(boundary, "-");
+  if (request.signal.aborted) throw request.signal.reason;
+  const name = once.name ?? digestOf(content);
+  const id = once.id || idOf(name);
+  headers.set("Idempotency-Key", id);
+  const key = id + content;
+  return (flights.get(key) ?? flightOf(request, key, id, name))(once.onWaiting, request, timeoutMs);
 }
 
-/** Resolves with the final answer. If the flight is stopped first, it rejects or never settles. */
-async function answerTo(flight: Flight, name: string, request: Request): Promise<Response> {
-  for (flight.tries = 1; ; flight.tries++) {
-    let reason: Waiting["reason"] = "network";
-    let delayMs = Math.min(3_000, 100 * 2 ** flight.tries);
-    try {
-      const response = await fetch(request.clone(), { signal: flight.stop.signal });
-      const { headers, redirected, status, type } = response;
-      // A connection that is lost before the end of the body is a lost answer.
-      const [, code] = /"code"\s*:\s*"(\w+)"/.exec(await response.clone().text()) ?? [];
-      if (status === 409 && code === "idempotency_in_flight") reason = "in_flight";
-      else if ([408, 425, 429, 502, 503, 504].includes(status)) reason = "unavailable";
-      else {
-        const isDoubted = doubts.get(flight.id) ?? true;
-        doubts.set(flight.id, false);
-        // Behind a redirect, a 4xx is about the page of an order that may be placed.
-        const isKept = status >= 500 || status === 401 || code === "submit_contended" || redirected;
-        if (type !== "opaque" && (status < 400 || !(isKept || isDoubted))) forget(name, flight.id);
-        return response;
-      }
-      flight.cause = response;
-      const given = headers.get("Retry-After") ?? "";
-      // By the server's clock: the customer's may be wrong.
-      const now = Date.parse(headers.get("Date") ?? "") || Date.now();
-      const givenMs = /^\d+$/.test(given) ? Number(given) * 1_000 : Date.parse(given) - now;
-      // After 0, a crowd of pages would ask without a pause.
-      if (!Number.isNaN(givenMs)) delayMs = Math.min(Math.max(givenMs, 200), 1e9);
-    } catch (error) {
-      flight.cause = error;
-    }
-    doubts.set(flight.id, true);
-    if (flight.stop.signal.aborted) throw flight.cause;
-    for (const { onWaiting } of flight.callers) onWaiting?.({ reason, tries: flight.tries });
-    await new Promise((resolve) => {
-      flight.timer = setTimeout(resolve, delayMs * (1 + Math.random() / 4));
+/** Sends a request. */
+function flightOf(request: Request, key: string, id: string, name: string): Join {
+  const callers = new Map<unknown, SubmitOnceOptions["onWaiting"]>();
+  const stop = new AbortController();
+  let tries = 0;
+  let cause: unknown;
+  let wait: ReturnType<typeof setTimeout> | undefined;
+
+  const join: Join = (onWaiting, of, timeoutMs) =>
+    new Promise((resolve, reject) => {
+      const leave = (cause: unknown) => {
+        clearTimeout(timer);
+        reject(
+          Object.assign(new SubmitUnansweredError("the order may be placed", { cause }), {
+            id,
+            tries,
+          }),
+        );
+        // An abort of a flight that has landed would end the body of its answer.
+        if (callers.delete(leave) && !callers.size && flights.delete(key)) {
+          clearTimeout(wait);
+          stop.abort();
+        }
+      };
+      const timer = setTimeout(() => leave(cause), Math.min(timeoutMs, LONGEST_TIMER_MS));
+      callers.set(leave, onWaiting);
+      // Node lets a signal go with its request, which therefore stays.
+      of.signal.addEventListener("abort", () => leave(of.signal.reason));
+      answer.then((response) => leave(resolve(response.clone())), leave);
     });
-  }
+
+  /** Resolves with the final answer. If the flight is stopped first, it rejects or never settles. */
+  const ask = async () => {
+    for (;;) {
+      tries++;
+      let reason: Waiting["reason"] = "network";
+      let delayMs = Math.min(LONGEST_DELAY_MS, DELAY_MS * 2 ** tries);
+      try {
+        const response = await fetch(request.clone(), { signal: stop.signal });
+        const { headers, redirected, status } = response;
+        // A connection that is lost before the end of the body is a lost answer.
+        const body = await response.clone().text();
+        const given = headers.get("Retry-After") as string;
+        // The body is for pages from which CORS hides the header.
+        const code =
+          headers.get("Submit-Lock-Code") ?? (body.match(/"code": ?"(\w+)/)?.[1] as string);
+        // From 520 on they are Cloudflare's.
+        const passes = /408|42[59]|50[234]|52/.test(status as unknown as string);
+        if (/in_flight|submit_contended/.test(code)) reason = "in_flight";
+        // Behind a lease that was lost, an order may be placed: only a person sends it again.
+        else if (
+          code !== "submit_lock_lost" &&
+          (passes || (status === CONFLICT && given && !code))
+        ) {
+          reason = "unavailable";
+        } else {
+          // Others refuse before the guard, and behind a redirect a 4xx is about an order's page.
+          const isRefused = unused.has(id) && status < SERVER_ERROR && !redirected;
+          const isFinal = status < 400 || isRefused;
+          if (status !== UNAUTHORIZED) {
+            unused.delete(id);
+            // The guard's own say that there is an order.
+            if (isFinal && !/^idem/.test(code)) {
+              if (kept(name) === id) forget(name);
+              for (const [issued, owner] of owners) {
+                if (key.includes(issued)) protections.get(owner.deref() as object)?.renew();
+              }
+            }
+          }
+          flights.delete(key);
+          return response;
+        }
+        cause = response;
+        // A date is by the server's clock: the customer's may be wrong.
+        const untilMs = Date.parse(given) - Date.parse(headers.get("Date") as string);
+        const givenMs = Math.ceil(given as never) * 1_000 || untilMs || delayMs;
+        delayMs = Math.min(Math.max(givenMs, LEAST_RETRY_AFTER_MS), LONGEST_RETRY_AFTER_MS);
+      } catch (error) {
+        cause = error;
+      }
+      unused.delete(id);
+      if (stop.signal.aborted) throw cause;
+      delayMs *= 1 + Math.random() * JITTER;
+      for (const [, onWaiting] of callers) onWaiting?.({ reason, tries, delayMs, id });
+      await new Promise((resolve) => {
+        wait = setTimeout(resolve, delayMs);
+      });
+    }
+  };
+  flights.set(key, join);
+  const answer = ask();
+  return join;
 }

@@ -1,11 +1,22 @@
-import { forget, idOf } from "./ids.ts";
+import { FORM_BUSY_MS } from "./bounds.ts";
+import { digestOf, forget, idOf, kept, owners, protections } from "./ids.ts";
+
+/** Fields that each load of a page fills anew: they do not say what is ordered. */
+const TOKENS = /csrf|token|captcha|turnst|nonce/i;
 
 /** The options of {@link protectForm}. */
 export interface ProtectFormOptions {
-  /** Which order this is, as in `submitOnce`. @defaultValue the path of the form's `action` */
+  /** Which order this is. @defaultValue the page, the form's `action`, and its place among those */
   readonly name?: string | undefined;
   /** The name of the field with the id. @defaultValue `"submissionId"` */
   readonly field?: string | undefined;
+}
+
+/** Takes the protection off when it is called. */
+export interface FormProtection {
+  (): void;
+  /** Puts another id into the form: the next submit is another order. */
+  renew(): void;
 }
 
 /** `HTMLFormElement`, where the types of the DOM are loaded. */
@@ -14,55 +25,124 @@ export type ProtectableForm = typeof globalThis extends { HTMLFormElement: { pro
   : // biome-ignore lint/suspicious/noExplicitAny: servers have no types of the DOM.
     any;
 
+// biome-ignore lint/suspicious/noExplicitAny: servers have no types of the DOM.
+type Submit = Event & { readonly submitter?: any };
+// biome-ignore lint/suspicious/noExplicitAny: servers have no types of the DOM.
+declare const document: any, addEventListener: any;
+
+const bare = (url: string) => url.split("#")[0];
+
 /**
  * Puts an id into the form, unless the server has, and lets one submit through at a time: the form is
- * `aria-busy` and its button disabled until the page is shown again, the submit was prevented, or 30 s
- * have passed. Reload and back keep the id, and a new visit of the page makes a new one.
- * @returns a function that takes it off.
+ * `aria-busy` and its button disabled until the page is shown again or 30 s have passed. The id belongs
+ * to this element and to what it sends: reload and back keep it; a new visit, another form, other
+ * content, and a form that is protected again after it was sent have another one.
+ * @returns a function that takes it off, and has `renew()`.
  */
-export function protectForm(form: ProtectableForm, options: ProtectFormOptions = {}): () => void {
-  const page = form.ownerDocument;
-  const field = options.field ?? "submissionId";
-  const given = form.elements.namedItem(field) as { value: string } | null;
-  const added = page.createElement("input");
-  if (!given) form.append(Object.assign(added, { type: "hidden", name: field }));
-  if (!given?.value) {
-    const action = form.getAttribute("action") || page.URL;
-    const name = options.name ?? new URL(action, page.baseURI).pathname;
-    const [visit] = page.defaultView?.performance.getEntriesByType("navigation") ?? [];
-    // A form's answer is another page: only the customer's return says that it is the same order.
-    if (!/reload|back/.test(visit?.toJSON().type)) forget(name);
-    (given ?? added).value = idOf(name);
-  }
-  let button: { disabled: boolean } | null = null;
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const giveBack = () => {
-    timer = clearTimeout(timer) as undefined;
-    form.removeAttribute("aria-busy");
-    if (button) button.disabled = false;
-    button = null;
-  };
-  const onSubmit = (event: Event & { readonly submitter?: unknown }) => {
-    if (timer !== undefined) {
-      event.preventDefault();
-      return event.stopImmediatePropagation();
+export function protectForm(
+  form: ProtectableForm,
+  { field = "submissionId", name: given }: ProtectFormOptions = {},
+): FormProtection {
+  // Whether it was sent since the page was shown: then it is rendered for another order.
+  let isSpent = protections.get(form)?.();
+  // A field hides the member of its form that is named like it. None hides those of this one.
+  const made = Object.assign(document.createElement("input"), { type: "hidden", name: field });
+  const attribute = (name: string) => made.getAttribute.call(form, name);
+  const url = bare(document.URL);
+  const name = given ?? `${url} ${attribute("action")} ${[...document.forms].indexOf(form)}`;
+  // biome-ignore lint/suspicious/noExplicitAny: servers have no types of the DOM.
+  const [visit]: any[] = performance.getEntriesByType("navigation" as never);
+  // A form's answer is another page: only the customer's return says that it is the same order. And a
+  // router shows other pages in a document that was reloaded once.
+  const isReturn = /reload|back/.test(visit?.type) && bare(visit.name) === url;
+  /** The field with the id. A page may have rendered its fields anew. */
+  const filled = () => {
+    let input = made.querySelector.call(form, `[name="${field}"]`);
+    if (!input) {
+      input = made;
+      made.value = "";
+      made.append.call(form, made);
     }
-    form.setAttribute("aria-busy", "true");
+    if (!input.value) {
+      const known = kept(name) as string;
+      if (owners.has(known) ? isSpent || owners.get(known)?.deref() !== form : !isReturn) {
+        forget(name);
+      }
+      isSpent = false;
+      input.value = idOf(name);
+      owners.set(input.value, new WeakRef(form));
+    }
+    return input;
+  };
+  // Also of `form.submit()` and `new FormData(form)` in a script.
+  // biome-ignore lint/suspicious/noExplicitAny: servers have no types of the DOM.
+  const onFormData = ({ formData }: any) => {
+    let id = filled().value;
+    if (owners.has(id)) {
+      const content = [...formData].filter(([key]) => key !== field && !TOKENS.test(key));
+      id += `~${digestOf(JSON.stringify(content, (_key, value) => value?.size ?? value))}`;
+    }
+    formData.set(field, id);
+  };
+
+  let event: Submit | null | undefined;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let undo: (() => void) | null | undefined;
+  const giveBack = (shown?: unknown) => {
+    clearTimeout(timer);
+    if (shown) isSpent = false;
+    undo?.();
+    event = undo = null;
+  };
+  const onSubmit = (next: Submit) => {
+    const { submitter } = next;
+    if ((submitter?.formMethod || attribute("method")) === "dialog") return;
+    // A validator prevents one, and asks for the next one in the same task.
+    if (event && !event.defaultPrevented) {
+      next.preventDefault();
+      return next.stopImmediatePropagation();
+    }
+    event = next;
+    // Also for scripts that read the fields one by one.
+    filled();
+    isSpent = true;
     // Later: other listeners may prevent it, and a disabled button is not sent.
     timer = setTimeout(() => {
-      if (event.defaultPrevented) return giveBack();
-      button = event.submitter as typeof button;
-      if (button) button.disabled = true;
-      // A download and 204 show no page, nor does a customer who stops it.
-      timer = setTimeout(giveBack, 30_000);
+      if (next.defaultPrevented) return;
+      const { activeElement } = document;
+      const { ariaBusy } = form;
+      const button = submitter ?? {};
+      const { disabled } = button;
+      form.ariaBusy = "true";
+      button.disabled = true;
+      undo = () => {
+        form.ariaBusy = ariaBusy;
+        button.disabled = disabled;
+        if (!document.querySelector(":focus")) activeElement.focus();
+      };
+      addEventListener("pageshow", giveBack, { capture: true, once: true });
+      timer = setTimeout(giveBack, FORM_BUSY_MS);
     });
   };
-  form.addEventListener("submit", onSubmit, { capture: true });
-  page.defaultView?.addEventListener("pageshow", giveBack);
-  return () => {
-    form.removeEventListener("submit", onSubmit, { capture: true });
-    page.defaultView?.removeEventListener("pageshow", giveBack);
+
+  const listening = new AbortController();
+  const { signal } = listening;
+  const listen = made.addEventListener.bind(form);
+  listen("submit", onSubmit, { capture: true, signal });
+  listen("formdata", onFormData, { signal });
+  const takeOff = () => {
+    listening.abort();
     giveBack();
-    added.remove();
+    made.remove();
+    return isSpent;
   };
+  const renew = () => {
+    forget(name);
+    filled().value = "";
+    filled();
+  };
+  const protection = Object.assign(takeOff, { renew });
+  protections.set(form, protection);
+  filled();
+  return protection;
 }

@@ -30,17 +30,22 @@ test.each(families)(
 const given = () => ({ runs: 60, seed: 20_260_101, shops: 6, redisPort: sharedRedisPort() });
 
 test("P9: whatever happens to a page with submitOnce, its cart is one order", async () => {
-  const story = await hunt("`submitOnce`", { ...given(), hasSecondTabs: false });
+  const story = await hunt("`submitOnce`", given());
   expect(story).toBe(undefined);
 });
 
 test("P9: with an id of the page's own, so is a cart in several tabs", async () => {
-  const story = await hunt("`submitOnce` with `id`", { ...given(), hasSecondTabs: true });
+  const story = await hunt("`submitOnce` with `id`", given());
+  expect(story).toBe(undefined);
+});
+
+test("P9: without a name and an id, each content of a cart is an order, shown as its own", async () => {
+  const story = await hunt("`submitOnce`, by content", given());
   expect(story).toBe(undefined);
 });
 
 test("a key for each click orders some of these carts twice", async () => {
   const way = "`fetch`, a key for each click";
-  const counts = await doubles({ ...given(), runs: 30, hasSecondTabs: false }, [way]);
+  const counts = await doubles({ ...given(), runs: 30 }, [way]);
   expect(counts.get(way)).toBeGreaterThan(0);
 });

@@ -69,7 +69,8 @@ const addresses: Plugin = {
   },
 };
 
-const instead = (texts: ReadonlyMap<string, string>): Plugin => ({
+/** Texts in place of those of these files. */
+export const instead = (texts: ReadonlyMap<string, string>): Plugin => ({
   name: "other texts",
   setup({ onLoad }) {
     onLoad({ filter: /\.ts$/ }, ({ path }) => {

@@ -1,14 +1,14 @@
 import { fileURLToPath } from "node:url";
-import { buildSync } from "esbuild";
+import { type BuildOptions, build, buildSync } from "esbuild";
+import { instead } from "./compiled.ts";
 
 /** Everything that `submit-lock/browser` exports. */
 export type BrowserModule = typeof import("../../src/browser/index.ts");
 
 const entry = fileURLToPath(new URL("../../src/browser/index.ts", import.meta.url));
 
-/** What a bundler makes of `submit-lock/browser`. */
-export function bundled(format: "esm" | "iife" = "esm"): string {
-  const { outputFiles } = buildSync({
+const optionsOf = (format: "esm" | "iife") =>
+  ({
     entryPoints: [entry],
     bundle: true,
     minify: true,
@@ -16,11 +16,20 @@ export function bundled(format: "esm" | "iife" = "esm"): string {
     target: "es2022",
     format,
     globalName: "submitLock",
-  });
-  return outputFiles[0]?.text ?? "";
+  }) satisfies BuildOptions;
+
+/** What a bundler makes of `submit-lock/browser`. */
+export function bundled(format: "esm" | "iife" = "esm"): string {
+  return buildSync(optionsOf(format)).outputFiles[0]?.text ?? "";
 }
 
 let script: string | undefined;
+
+/** From here on, pages have these texts in place of those of these files. */
+export async function breakPages(texts: ReadonlyMap<string, string>): Promise<void> {
+  const { outputFiles } = await build({ ...optionsOf("iife"), plugins: [instead(texts)] });
+  script = outputFiles[0]?.text;
+}
 
 /** The `sessionStorage` of a tab. */
 export class TabStorage {

@@ -33,11 +33,14 @@ interface BrowserOptions {
   readonly javaScriptEnabled?: boolean;
   /** Pages have neither cookies nor storage, as where a customer has blocked both. */
   readonly refusesStorage?: boolean;
+  /** Back shows the page that was left, as with every customer. A driver turns this off. */
+  readonly keepsPages?: boolean;
 }
 
 /** A browser with a profile of its own, which `close` removes. */
 export async function startChromium({
   refusesStorage,
+  keepsPages,
   ...options
 }: BrowserOptions = {}): Promise<{ context: BrowserContext; close(): Promise<void> }> {
   const profile = mkdtempSync(join(tmpdir(), "submit-lock-chromium-"));
@@ -49,6 +52,7 @@ export async function startChromium({
   const context = await chromium.launchPersistentContext(profile, {
     executablePath: chromiumBinary(),
     headless: true,
+    ...(keepsPages && { ignoreDefaultArgs: ["--disable-back-forward-cache"] }),
     // It ends when its pipe does, and listeners of its own would keep a signal from this process.
     handleSIGINT: false,
     handleSIGTERM: false,

@@ -1,4 +1,5 @@
 import type { Framework } from "../../http/frameworks.ts";
+import { runBroken } from "../sequences/mutants.ts";
 import { type Change, changed, misfits, sources } from "../simulation/mutants/workshop.ts";
 import { cast, type NetName } from "./nets.ts";
 
@@ -190,5 +191,6 @@ export async function run(): Promise<void> {
     console.log(`${net}, ${family}: ${name}\n  after ${runs}: ${outcome}`);
   }
   console.log(`${chosen.length - survivors} of ${chosen.length} flaws were noticed.`);
+  survivors += await runBroken(words);
   if (survivors > 0) process.exitCode = 1;
 }

@@ -1,6 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { Page, TabStorage } from "../../support/page.ts";
 
+/** The page gives neither a name nor an id. */
+export const byContent = "`submitOnce`, by content" as const;
+
 /** How a page makes the id of an order and what it does without an answer. */
 export const strategies = {
   "`fetch` without a key": () => ({ send: sendOnce(() => undefined) }),
@@ -11,6 +14,7 @@ export const strategies = {
   },
   "`submitOnce`": () => ({ send: sendWith(() => ({})) }),
   "`submitOnce` with `id`": () => ({ send: sendWith((cart) => ({ id: `${cart}:1` })) }),
+  [byContent]: () => ({ send: sendWith(() => ({ name: undefined })) }),
 } satisfies Record<string, () => { send: Send }>;
 
 export type Strategy = keyof typeof strategies;
@@ -20,13 +24,15 @@ interface Sent {
   readonly url: string;
   readonly user: string;
   readonly cart: string;
+  /** Which of two contents the cart has. */
+  readonly size: number;
 }
 type Send = (sent: Sent) => Promise<Response>;
 
-const orderOf = ({ user, cart }: Sent) => ({
+const orderOf = ({ user, cart, size }: Sent) => ({
   method: "POST",
   headers: { "content-type": "application/json", "x-user": user },
-  body: JSON.stringify({ cart }),
+  body: JSON.stringify({ cart: `${cart}-${size}` }),
 });
 
 function sendOnce(key: () => string | undefined): Send {
@@ -39,7 +45,7 @@ function sendOnce(key: () => string | undefined): Send {
   };
 }
 
-function sendWith(id: (cart: string) => { id?: string }): Send {
+function sendWith(id: (cart: string) => { id?: string; name?: undefined }): Send {
   return (sent) => {
     const once = { name: sent.cart, timeoutMs: 300 * speed, ...id(sent.cart) };
     return sent.page.submitOnce(sent.url, { ...orderOf(sent), once });
@@ -49,14 +55,14 @@ function sendWith(id: (cart: string) => { id?: string }): Send {
 /** How much shorter the pauses of pages are, so that a sequence takes less than a second. */
 const speed = 20;
 
-interface Visit extends Omit<Sent, "page"> {
+interface Visit extends Omit<Sent, "page" | "size"> {
   readonly strategy: Strategy;
   /** Without it, storage is refused. */
   readonly hasStorage: boolean;
   /** The button cannot be clicked while an answer is awaited. */
   readonly disables: boolean;
-  /** The order of the cart, when the server renders its page. */
-  ordered(): number | undefined;
+  /** The order of a content of the cart, or of any, when the server renders its page. */
+  ordered(size: number | undefined): number | undefined;
 }
 
 /** A tab with the page of a cart. */
@@ -66,10 +72,10 @@ export class Tab {
   #page!: Page;
   #send!: Send;
   #busy = 0;
-  /** The number of the order that the page shows as placed. */
-  placed: number | undefined;
+  /** The numbers of the orders that the page shows as placed, by content where each is an order. */
+  placed: (number | undefined)[] = [];
   /** Every order that this tab has shown as placed because of an answer. */
-  readonly shown: number[] = [];
+  readonly shown: { readonly number: number; readonly size: number }[] = [];
   readonly errors: string[] = [];
 
   constructor(visit: Visit, storage: TabStorage = new TabStorage()) {
@@ -89,7 +95,22 @@ export class Tab {
     // Made before the click, so that a tab that is duplicated has the same.
     if (strategy === "`submitOnce`") this.#page.module.idOf(this.#visit.cart);
     this.#busy = 0;
-    this.placed = this.#visit.ordered();
+    this.#look();
+  }
+
+  /** Each content is an order only where the page gives neither name nor id. */
+  get #orders(): (number | undefined)[] {
+    return this.#visit.strategy === byContent ? [0, 1] : [undefined];
+  }
+
+  /** As a page with the customer's orders does. */
+  #look(): void {
+    this.placed = this.#orders.map((size) => this.#visit.ordered(size));
+  }
+
+  /** Whether the page shows the order of this content. */
+  shows(size: number): boolean {
+    return this.placed[size % this.#orders.length] !== undefined;
   }
 
   reload(): void {
@@ -105,21 +126,25 @@ export class Tab {
     this.#page.close();
   }
 
-  click(): void {
-    if (this.placed !== undefined || (this.#visit.disables && this.isBusy)) return;
-    void this.#submit(this.#page);
+  click(size: number): void {
+    if (this.shows(size) || (this.#visit.disables && this.isBusy)) return;
+    void this.#submit(this.#page, size);
   }
 
-  async #submit(page: Page): Promise<void> {
+  async #submit(page: Page, size: number): Promise<void> {
     this.#busy++;
     try {
-      const answer = await this.#send({ ...this.#visit, page });
+      const answer = await this.#send({ ...this.#visit, page, size });
       const body = await answer.text();
       if (page !== this.#page) return;
       if (answer.ok) {
-        this.placed = JSON.parse(body).number as number;
-        this.shown.push(this.placed);
+        const number = JSON.parse(body).number as number;
+        this.placed[size % this.#orders.length] = number;
+        this.shown.push({ number, size });
       } else this.errors.push(`${answer.status} ${body}`);
+      // The guard says that there is an order.
+      const code = answer.headers.get("submit-lock-code") ?? "";
+      if (/answer_unavailable|conflict/.test(code)) this.#look();
     } catch (error) {
       if (page === this.#page) this.errors.push(String(error));
     }

@@ -2,11 +2,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import fc from "fast-check";
 import { freshUser } from "../../support/ids.ts";
 import { until } from "../../support/until.ts";
-import { type Strategy, Tab } from "./customer.ts";
+import { byContent, type Strategy, Tab } from "./customer.ts";
 import { type Fate, fates, type Shop, type ShopSetting } from "./shop.ts";
 
 type Event =
-  | { readonly kind: "click" | "double click" | "reload" | "duplicate"; readonly tab: number }
+  | { readonly kind: "reload" | "duplicate"; readonly tab: number }
+  | { readonly kind: "click" | "double click"; readonly tab: number; readonly sizes: number[] }
   | { readonly kind: "second tab" }
   | { readonly kind: "offline" | "kill" | "redis away"; readonly ms: number }
   | { readonly kind: "fate"; readonly fate: Fate; readonly count: number };
@@ -22,18 +23,20 @@ export interface Sequence {
 /**
  * Sequences for one cart. Where the id is made by the page, three things are two orders by intention:
  * a second tab that was not duplicated, a page that is loaded again although storage is refused, and
- * a duplicate of a page whose payment was declined.
+ * a duplicate of a page whose payment was declined; where the content is the name, any duplicate.
  */
-export function sequences(hasSecondTabs: boolean): fc.Arbitrary<Sequence> {
+export function sequences(strategy: Strategy): fc.Arbitrary<Sequence> {
+  const hasSecondTabs = strategy === "`submitOnce` with `id`";
+  const isByContent = strategy === byContent;
   const tab = fc.nat({ max: 3 });
   const ms = fc.integer({ min: 5, max: 120 });
-  const ofTab = fc.record({
-    kind: fc.oneof(
-      { weight: 6, arbitrary: fc.constant("click" as const) },
-      { weight: 7, arbitrary: fc.constantFrom("double click", "duplicate", "reload") },
-    ),
-    tab,
-  });
+  const size = fc.oneof({ weight: 3, arbitrary: fc.constant(0) }, fc.constant(1));
+  const sizes = fc.array(size, { minLength: 2, maxLength: 2 });
+  const ofTab: fc.Arbitrary<Event> = fc.oneof(
+    { weight: 6, arbitrary: fc.record({ kind: fc.constant("click" as const), tab, sizes }) },
+    { weight: 3, arbitrary: fc.record({ kind: fc.constant("double click" as const), tab, sizes }) },
+    { weight: 4, arbitrary: fc.record({ kind: fc.constantFrom("duplicate", "reload"), tab }) },
+  );
   const trouble = fc.constantFrom("offline", "offline", "kill", "redis away");
   const fate = fc.record({
     kind: fc.constant("fate" as const),
@@ -58,6 +61,8 @@ export function sequences(hasSecondTabs: boolean): fc.Arbitrary<Sequence> {
     declines: fc.oneof({ weight: 3, arbitrary: fc.constant(0) }, fc.constant(1)),
     waitMs: fc.constantFrom(0, 200),
     leaves: fc.boolean(),
+    format: fc.constantFrom("problem", "error", "page"),
+    keepsBodies: fc.oneof({ weight: 4, arbitrary: fc.constant(true) }, fc.constant(false)),
   });
   const all = fc.record({
     shop,
@@ -70,7 +75,7 @@ export function sequences(hasSecondTabs: boolean): fc.Arbitrary<Sequence> {
     const { hasStorage, shop } = sequence;
     const isMeant = ({ kind }: Event) =>
       (hasStorage || (kind !== "reload" && kind !== "duplicate")) &&
-      (shop.declines === 0 || kind !== "duplicate");
+      ((shop.declines === 0 && !isByContent) || kind !== "duplicate");
     return { ...sequence, events: sequence.events.filter(isMeant) };
   });
 }
@@ -85,10 +90,18 @@ export interface End {
 /** Plays a sequence, and then lets the customer click until the order is seen. */
 export async function play(shop: Shop, sequence: Sequence, strategy: Strategy): Promise<End> {
   await shop.begin(sequence.shop);
+  const isByContent = strategy === byContent;
   const user = freshUser();
   const cart = `cart-of-${user}`;
   const { hasStorage, disables } = sequence;
-  const ordered = () => shop.ordersOf(cart)[0];
+  const all = (size: number | undefined) =>
+    (size === undefined ? [0, 1] : [size]).flatMap((each) => shop.ordersOf(`${cart}-${each}`));
+  const ordered = (size: number | undefined) => all(size)[0];
+  const clicked = new Set<number>();
+  const click = (tab: Tab, size = 0) => {
+    clicked.add(size);
+    tab.click(size);
+  };
   const visit = { url: shop.url, user, cart, strategy, hasStorage, disables, ordered };
   const tabs = [new Tab(visit)];
   const tabAt = (at: number) => tabs[at % tabs.length] as Tab;
@@ -98,11 +111,10 @@ export async function play(shop: Shop, sequence: Sequence, strategy: Strategy): 
   for (const event of sequence.events) {
     switch (event.kind) {
       case "click":
-        tabAt(event.tab).click();
+        click(tabAt(event.tab), event.sizes[0]);
         break;
       case "double click":
-        tabAt(event.tab).click();
-        tabAt(event.tab).click();
+        for (const size of event.sizes) click(tabAt(event.tab), size);
         break;
       case "reload":
         tabAt(event.tab).reload();
@@ -141,22 +153,31 @@ export async function play(shop: Shop, sequence: Sequence, strategy: Strategy): 
       await until(found, options).catch(() => flaws.push(`tab ${at}: ${what}`));
       return found();
     };
-    for (let clicks = 0; clicks < 200 && tab.placed === undefined; clicks++) {
-      if (!(await look(isIdle, "the page stays busy"))) break;
-      tab.click();
-      if (!(await look(isIdle, "the page stays busy after a click"))) break;
-      if (tab.placed === undefined) await sleep(10);
+    for (const size of clicked.add(0)) {
+      for (let clicks = 0; clicks < 200 && !tab.shows(size); clicks++) {
+        if (!(await look(isIdle, "the page stays busy"))) break;
+        tab.click(size);
+        if (!(await look(isIdle, "the page stays busy after a click"))) break;
+        if (!tab.shows(size)) await sleep(10);
+      }
+      const last = tab.errors.at(-1);
+      if (!tab.shows(size)) flaws.push(`tab ${at}: the order is never shown, but ${last}`);
     }
-    const last = tab.errors.at(-1);
-    if (tab.placed === undefined) flaws.push(`tab ${at}: the order is never shown, but ${last}`);
   }
-  const orders = shop.ordersOf(cart);
   for (const tab of tabs) {
     tab.close();
-    for (const number of tab.shown) {
-      if (!orders.includes(number)) flaws.push(`order ${number} is shown, and is not placed`);
+    for (const { number, size } of tab.shown) {
+      if (!all(undefined).includes(number))
+        flaws.push(`order ${number} is shown, and is not placed`);
+      else if (isByContent && !all(size).includes(number)) {
+        flaws.push(`order ${number} is shown for another content`);
+      }
     }
   }
-  if (orders.length === 0) flaws.push("no order is placed");
-  return { orders: orders.length, flaws };
+  const orders = all(undefined).length - (isByContent ? clicked.size - 1 : 0);
+  for (const size of isByContent ? clicked : []) {
+    if (all(size).length !== 1) flaws.push(`content ${size}: ${all(size).length} orders`);
+  }
+  if (orders === 0) flaws.push("no order is placed");
+  return { orders, flaws };
 }

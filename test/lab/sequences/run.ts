@@ -2,7 +2,7 @@ import { parseArgs } from "node:util";
 import fc from "fast-check";
 import { serverBinary } from "../../support/server-binary.ts";
 import { startServer } from "../../support/server-process.ts";
-import { type Strategy, strategies } from "./customer.ts";
+import { byContent, type Strategy, strategies } from "./customer.ts";
 import { play, type Sequence, sequences } from "./play.ts";
 import { Shop } from "./shop.ts";
 
@@ -13,7 +13,6 @@ interface Hunt {
   readonly redisPort: number;
   /** How many shops are open at a time. */
   readonly shops: number;
-  readonly hasSecondTabs: boolean;
 }
 
 const open = async ({ shops, redisPort }: Hunt) =>
@@ -31,7 +30,7 @@ export async function hunt(strategy: Strategy, given: Hunt): Promise<string | un
           if (orders !== 1 || flaws.length > 0)
             throw new Error([`${orders} orders`, ...flaws].join("\n"));
         };
-        const property = fc.asyncProperty(sequences(given.hasSecondTabs), one);
+        const property = fc.asyncProperty(sequences(strategy), one);
         const numRuns = Math.ceil(runs / shops.length);
         const found = await fc.check(property, { numRuns, seed: seed + at, ...(path && { path }) });
         if (!found.failed) return undefined;
@@ -51,9 +50,11 @@ export async function hunt(strategy: Strategy, given: Hunt): Promise<string | un
 export async function doubles(
   given: Hunt,
   chosen: readonly Strategy[],
+  /** Whose sequences they are. */
+  of: Strategy = "`submitOnce`",
 ): Promise<Map<Strategy, number>> {
   const { runs: numRuns, seed } = given;
-  const all = fc.sample(sequences(given.hasSecondTabs), { numRuns, seed });
+  const all = fc.sample(sequences(of), { numRuns, seed });
   const counts = new Map<Strategy, number>();
   const shops = await open(given);
   for (const strategy of chosen) {
@@ -71,6 +72,9 @@ export async function doubles(
   return counts;
 }
 
+/** The ways that keep P9. */
+const guarded = ["`submitOnce`", "`submitOnce` with `id`", byContent] as const;
+
 /** `npm run lab -- browser-sequences`, with `--runs`, `--seed`, `--path`, `--shops` and `--table`. */
 export async function run(): Promise<void> {
   const option = { type: "string" } as const;
@@ -84,19 +88,17 @@ export async function run(): Promise<void> {
   const shops = Number(values.shops ?? 12);
   const from = performance.now();
   try {
-    for (const hasSecondTabs of [false, true]) {
-      const given = { runs, seed, path, shops, redisPort: redis.port, hasSecondTabs };
+    const given = { runs, seed, path, shops, redisPort: redis.port };
+    for (const strategy of guarded) {
       if (values.table) {
-        console.log(hasSecondTabs ? "with second tabs" : "without second tabs");
-        for (const [strategy, count] of await doubles(
-          given,
-          Object.keys(strategies) as Strategy[],
-        )) {
-          console.log(`| ${strategy} | ${count} of ${runs} |`);
+        if (strategy === byContent) continue;
+        console.log(`the sequences of ${strategy}`);
+        const chosen = Object.keys(strategies).filter((each) => each !== byContent) as Strategy[];
+        for (const [way, count] of await doubles(given, chosen, strategy)) {
+          console.log(`| ${way} | ${count} of ${runs} |`);
         }
         continue;
       }
-      const strategy = hasSecondTabs ? "`submitOnce` with `id`" : "`submitOnce`";
       const story = await hunt(strategy, given);
       const seconds = Math.round((performance.now() - from) / 1_000);
       console.log(

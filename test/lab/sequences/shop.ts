@@ -12,13 +12,16 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { getRequestListener } from "@hono/node-server";
 import express, { type NextFunction, type Request as Req, type Response as Res } from "express";
 import { Redis } from "ioredis";
-import { submitGuard as expressGuard } from "../../../src/express/index.ts";
+import { submitGuard as expressGuard, type Problem } from "../../../src/express/index.ts";
 import { submitGuard as fetchGuard, leaseOf, submissionOf } from "../../../src/fetch/index.ts";
 import { isSubmitLockError, RedisStore, SubmitLock } from "../../../src/index.ts";
 import { type RedisProxy, startProxy } from "../../support/proxy.ts";
 
-/** What can happen to a request between a page and the shop. */
-export const fates = ["unsent", "unanswered", "cut", "502", "504", "429", "silent"] as const;
+/** What can happen to a request between a page and the shop; 403 is a check in front of the guard. */
+export const fates = [
+  ...(["unsent", "unanswered", "cut", "502", "504", "429", "silent"] as const),
+  ...(["403", "522"] as const),
+];
 export type Fate = (typeof fates)[number];
 
 /** How the shop works. */
@@ -33,6 +36,10 @@ export interface ShopSetting {
   readonly waitMs: number;
   /** The proxy leaves the shop when the customer leaves the proxy. */
   readonly leaves: boolean;
+  /** How a refusal looks: as the guard makes it, as the documents' own format, or as a page. */
+  readonly format?: "problem" | "error" | "page" | undefined;
+  /** Without bodies, a repeat is a 409 that says that there is an order. */
+  readonly keepsBodies?: boolean | undefined;
 }
 
 interface Order {
@@ -85,7 +92,7 @@ class ShopServer {
       return this.#isDead ? never : { status: 201, body: { number } };
     };
     const listener = setting.framework === "express" ? onExpress : onFetch;
-    this.#server = createServer(listener(this.#lock, setting.waitMs, place));
+    this.#server = createServer(listener(this.#lock, setting, place));
   }
 
   static async start(redisPort: number, orders: Orders, setting: ShopSetting): Promise<ShopServer> {
@@ -124,11 +131,30 @@ type Place = (
   signal?: AbortSignal,
 ) => Promise<{ status: number; body: object }>;
 
-function onExpress(lock: SubmitLock, waitMs: number, place: Place) {
+/** A refusal in the shop's format. Its header is all that it has in common with another one. */
+function refusal({ code }: Problem, format: ShopSetting["format"]): string {
+  if (format === "page") return "<!doctype html><title>Please wait</title>";
+  return JSON.stringify(format === "error" ? { error: code } : { code });
+}
+
+const headersOf = ({ code, headers }: Problem) => ({ ...headers, "submit-lock-code": code });
+
+function onExpress(lock: SubmitLock, setting: ShopSetting, place: Place) {
+  const { format, keepsBodies = true, waitMs } = setting;
   const app = express();
-  const userId = (req: Req) => req.get("x-user") ?? req.body?.cart;
+  const userId = (req: Req) => req.get("x-user") ?? req.body?.user ?? req.body?.cart;
   const submissionId = (req: Req) => req.body?.submissionId;
-  const guard = expressGuard({ lock, userId, idempotency: { submissionId, waitMs } });
+  const answer = (_req: Req, res: Res, _next: unknown, { problem }: { problem: Problem }) => {
+    res.status(problem.status).set(headersOf(problem)).type("json").send(refusal(problem, format));
+  };
+  const guard = expressGuard({
+    lock,
+    userId,
+    idempotency: { submissionId, waitMs, ...(!keepsBodies && { maxBodyBytes: 0 }) },
+    onContended: answer,
+    onMismatch: answer,
+    onUnavailable: answer,
+  });
   app.use(express.json({ limit: "16mb" }), express.urlencoded({ extended: false }));
   const handler = async (req: Req, res: Res) => {
     const { submission, submitLease } = req;
@@ -138,22 +164,41 @@ function onExpress(lock: SubmitLock, waitMs: number, place: Place) {
   };
   app.post("/orders", guard.protect(handler));
   app.use((error: unknown, _req: Req, res: Res, _next: NextFunction) => {
-    res.sendStatus(isSubmitLockError(error) ? 503 : 500);
+    if (isSubmitLockError(error)) res.status(503).set(headersOfLost(error)).end();
+    else res.sendStatus(500);
   });
   return app;
 }
 
-function onFetch(lock: SubmitLock, waitMs: number, place: Place) {
+const headersOfLost = ({ code }: { readonly code: string }) =>
+  ({ "submit-lock-code": code.toLowerCase() }) as Record<string, string>;
+
+function onFetch(lock: SubmitLock, setting: ShopSetting, place: Place) {
+  const { format, keepsBodies = true, waitMs } = setting;
   const isForm = (request: Request) => request.headers.get("content-type")?.includes("urlencoded");
   const fieldOf = async (request: Request, name: string) =>
     isForm(request) ? (await request.clone().formData()).get(name) : undefined;
   const userId = async (request: Request) =>
-    request.headers.get("x-user") ?? ((await fieldOf(request, "cart")) as string);
+    request.headers.get("x-user") ??
+    ((await fieldOf(request, "user")) as string) ??
+    ((await fieldOf(request, "cart")) as string);
   const submissionId = async (request: Request) =>
     (await fieldOf(request, "submissionId")) as string | undefined;
   // A page has sent more than the 1 MiB that a fingerprint reads.
-  const idempotency = { submissionId, waitMs, fingerprint: () => "" };
-  const guard = fetchGuard({ lock, userId, idempotency });
+  const fingerprint = async (request: Request) => (await request.clone().text()).slice(0, 1_000);
+  const bodies = !keepsBodies && { maxBodyBytes: 0 };
+  const answer = (_request: Request, { problem }: { problem: Problem }) => {
+    const { status } = problem;
+    return new Response(refusal(problem, format), { status, headers: headersOf(problem) });
+  };
+  const guard = fetchGuard({
+    lock,
+    userId,
+    idempotency: { submissionId, waitMs, fingerprint, ...bodies },
+    onContended: answer,
+    onMismatch: answer,
+    onUnavailable: answer,
+  });
   const handler = guard.protect(async (request) => {
     const ofForm = await fieldOf(request, "cart");
     const cart = (ofForm ?? ((await request.json()) as { cart: string }).cart) as string;
@@ -162,11 +207,13 @@ function onFetch(lock: SubmitLock, waitMs: number, place: Place) {
     if (!isForm(request) || !("number" in body)) return Response.json(body, { status });
     return new Response(null, { status: 303, headers: { location: `/placed/${body.number}` } });
   });
-  const answer = (request: Request) =>
-    handler(request).catch(
-      (error) => new Response(null, { status: isSubmitLockError(error) ? 503 : 500 }),
+  const listener = (request: Request) =>
+    handler(request).catch((error) =>
+      isSubmitLockError(error)
+        ? new Response(null, { status: 503, headers: headersOfLost(error) })
+        : new Response(null, { status: 500 }),
     );
-  return getRequestListener(answer);
+  return getRequestListener(listener);
 }
 
 /** A shop behind a proxy, on a network that can be lost. */
@@ -276,6 +323,7 @@ export class Shop {
     this.received++;
     const fate = this.#fates.shift();
     if (fate === "unsent") return void req.socket.destroy();
+    if (fate === "403" || fate === "522") return void res.writeHead(Number(fate)).end();
     if (fate === "502" || fate === "429" || this.#server === undefined) {
       res.writeHead(fate === "429" ? 429 : 502, fate === "429" ? { "retry-after": "1" } : {});
       return void res.end();

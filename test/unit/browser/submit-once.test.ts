@@ -15,6 +15,7 @@ import { until } from "../../support/until.ts";
 type Args = Parameters<Page["submitOnce"]>;
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 const problem = (code: string) => ({ title: "…", code });
+const coded = (code: string) => ({ "submit-lock-code": code });
 const inFlight: Answer = [409, problem("idempotency_in_flight")];
 const order = { method: "POST", body: '{"cart":17}', headers: { "content-type": "text/plain" } };
 
@@ -70,8 +71,24 @@ describe("an order", () => {
   });
 
   const passing: [string, Answer | Step][] = [
-    ...[408, 425, 429, 502, 503, 504].map((status): [string, Answer] => [`${status}`, [status]]),
+    ...[408, 425, 429, 502, 503, 504, 520, 521, 522, 523, 524].map((status): [string, Answer] => [
+      `${status}`,
+      [status],
+    ]),
     ["409 idempotency_in_flight", inFlight],
+    [
+      "409 submit_contended, which another order of this user ends",
+      [409, problem("submit_contended")],
+    ],
+    ...["idempotency_in_flight", "submit_contended"].flatMap((code): [string, Answer][] => [
+      [
+        `409 with the header ${code}, and a body of the shop's own`,
+        [409, { error: "busy" }, coded(code)],
+      ],
+      [`200 with the header ${code}`, [200, { success: false }, coded(code)]],
+    ]),
+    ["409 with Retry-After and no code", [409, { error: "busy" }, { "retry-after": "1" }]],
+    ["503 with another code", [503, problem("out_of_order")]],
     ["a lost connection", lost],
     ["an answer that is broken off", brokenOff],
   ];
@@ -88,11 +105,13 @@ describe("an order", () => {
     ...[200, 201, 204, 400, 402, 403, 404, 409, 410, 413, 415, 422].map(
       (status): ["a new", ...Answer] => ["a new", status],
     ),
-    ["a new", 409, problem("idempotency_answer_unavailable")],
-    ["a new", 409, { code: "cart_changed" }],
-    ["a new", 422, problem("idempotency_conflict")],
-    ...[401, 500, 501, 520].map((status): ["the same", ...Answer] => ["the same", status]),
-    ["the same", 409, problem("submit_contended")],
+    ["a new", 409, { code: "cart_changed" }, { "retry-after": "1" }],
+    ["the same", 409, problem("idempotency_answer_unavailable")],
+    ["the same", 409, { error: "look" }, coded("idempotency_answer_unavailable")],
+    ["the same", 422, problem("idempotency_conflict")],
+    ["the same", 503, problem("out_of_order"), coded("submit_lock_lost")],
+    ["the same", 503, problem("submit_lock_lost")],
+    ...[401, 500, 501, 505].map((status): ["the same", ...Answer] => ["the same", status]),
   ];
   test.each(finals)(
     "is followed by %s id after the final answer %s %o",
@@ -145,9 +164,21 @@ describe("the wait before the next try", () => {
       [429, undefined, { "retry-after": "0" }],
       [429, undefined, past],
       [503, undefined, { "retry-after": "soon" }],
+      [503, undefined, { "retry-after": "1.5" }],
     );
-    const expected = [7_000, 5_000, 200, 200, 3_000];
+    const expected = [7_000, 5_000, 200, 200, 3_000, 2_000];
     for (const [at, ms] of expected.entries()) expect(all[at]).toSatisfy(within(ms));
+  });
+
+  test("is not by a date that the page cannot compare with the server's clock", async () => {
+    const withoutDate: Step = (res) => {
+      res.sendDate = false;
+      res.writeHead(503, { "retry-after": new Date(Date.now() + 9e6).toUTCString() }).end();
+    };
+    const page = openPage({ speed: 1e4 });
+    server.script(withoutDate);
+    await page.submitOnce(`${server.url}/orders`, { ...order, once: { timeoutMs: 1e9 } });
+    expect(page.delays.find((ms) => ms !== 1e9)).toSatisfy(within(200));
   });
 
   test("is never so long that a timer would fire at once", async () => {
@@ -164,12 +195,14 @@ describe("the wait before the next try", () => {
     server.script(lost, inFlight, [503], [429]);
     const once = { onWaiting: (waiting: object) => told.push(waiting) };
     await openPage().submitOnce(`${server.url}/`, { ...order, once });
+    const ofAll = { id: server.ids[0], delayMs: expect.any(Number) };
     expect(told).toEqual([
-      { reason: "network", tries: 1 },
-      { reason: "in_flight", tries: 2 },
-      { reason: "unavailable", tries: 3 },
-      { reason: "unavailable", tries: 4 },
+      { ...ofAll, reason: "network", tries: 1 },
+      { ...ofAll, reason: "in_flight", tries: 2 },
+      { ...ofAll, reason: "unavailable", tries: 3 },
+      { ...ofAll, reason: "unavailable", tries: 4 },
     ]);
+    for (const { delayMs } of told as { delayMs: number }[]) expect(delayMs).toBeGreaterThan(150);
   });
 });
 
@@ -283,6 +316,78 @@ describe("without a final answer", () => {
   });
 });
 
+describe("calls with other content", () => {
+  const form = (size: string, file = "photo") => {
+    const data = new FormData();
+    data.set("size", size);
+    data.set("file", new File([file], "image.jpg"));
+    return data;
+  };
+  const others: [string, (url: string) => Args, (url: string) => Args][] = [
+    ["body", (url) => [url, order], (url) => [url, { ...order, body: '{"cart":18}' }]],
+    [
+      "form",
+      (url) => [url, { method: "POST", body: form("S") }],
+      (url) => [url, { method: "POST", body: form("L") }],
+    ],
+    [
+      "file of a form",
+      (url) => [url, { method: "POST", body: form("S") }],
+      (url) => [url, { method: "POST", body: form("S", "phot0") }],
+    ],
+    ["query", (url) => [`${url}?size=S`, order], (url) => [`${url}?size=L`, order]],
+    ["method", (url) => [url, order], (url) => [url, { ...order, method: "PUT" }]],
+    [
+      "content type",
+      (url) => [url, order],
+      (url) => [url, { ...order, headers: { "content-type": "application/json" } }],
+    ],
+    [
+      "Request",
+      (url) => [new Request(url, order)],
+      (url) => [new Request(url, { ...order, body: "2" })],
+    ],
+  ];
+  test.each(others)("are orders of their own: %s", async (_what, one, other) => {
+    const { submitOnce } = openPage();
+    server.script();
+    const url = `${server.url}/orders`;
+    // Two clicks on each, at once.
+    const calls = [one, other, one, other].map(async (args) =>
+      (await submitOnce(...args(url))).text(),
+    );
+    const texts = await Promise.all(calls);
+    expect(server.received).toHaveLength(2);
+    expect(new Set(server.ids).size).toBe(2);
+    expect([texts[2], texts[3]]).toEqual([texts[0], texts[1]]);
+    expect(texts[1]).not.toBe(texts[0]);
+  });
+
+  test.each(others)("keep an id each while they are in doubt: %s", async (_what, one, other) => {
+    const { submitOnce } = openPage();
+    server.script([500], [500]);
+    const url = `${server.url}/orders`;
+    for (const args of [one, other, other, one, one]) await submitOnce(...args(url));
+    const [first, second, secondAgain, firstAgain, next] = server.ids;
+    expect(second).not.toBe(first);
+    expect([secondAgain, firstAgain]).toEqual([second, first]);
+    expect(next).not.toBe(first);
+  });
+
+  test.each([{ name: "cart" }, { id: "17" }, { name: "cart", id: "17" }])(
+    "are sent with %o of the page, and the guard decides",
+    async (once) => {
+      const { submitOnce } = openPage();
+      server.script();
+      const bodies = ["1", "2", "2"];
+      const calls = bodies.map((body) => submitOnce(`${server.url}/`, { ...order, body, once }));
+      await Promise.all(calls);
+      expect(server.received.map(({ body }) => body).sort()).toEqual(["1", "2"]);
+      expect(new Set(server.ids).size).toBe(1);
+    },
+  );
+});
+
 describe("two calls with one name", () => {
   /** Answers when it is called. */
   function held(): [Step, () => void] {
@@ -329,6 +434,21 @@ describe("two calls with one name", () => {
     await expect(calls[1]).rejects.toMatchObject({ tries: 1 });
     await server.received[0]?.left;
     expect(server.received).toHaveLength(1);
+  });
+
+  test("can be aborted, each of them, after the garbage was collected", async () => {
+    const { submitOnce } = openPage({ speed: 1 });
+    server.script(silent);
+    const leaving = [new AbortController(), new AbortController()] as const;
+    const calls = leaving.map(({ signal }) => submitOnce(`${server.url}/`, { ...order, signal }));
+    const ends = calls.map((call) => call.catch(({ code }) => code));
+    await until(() => server.received.length === 1, { what: "the order" });
+    for (let times = 0; times < 5; times++) {
+      collectGarbage();
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+    for (const each of leaving) each.abort();
+    expect(await Promise.all(ends)).toEqual(["SUBMIT_UNANSWERED", "SUBMIT_UNANSWERED"]);
   });
 
   test("and another id, or with another name, are two orders", async () => {
@@ -418,7 +538,12 @@ describe("a body", () => {
 });
 
 describe("arguments that fetch refuses", () => {
-  test.each([
+  test.each<[string, () => Args]>([
+    ...[Number.NaN, -1, "5s"].map((timeoutMs): [string, () => Args] => [
+      `timeoutMs of ${timeoutMs}`,
+      () => [`${server.url}/`, { ...order, once: { timeoutMs: timeoutMs as number } }],
+    ]),
+    ["a mode that drops the header", (): Args => [`${server.url}/`, { ...order, mode: "no-cors" }]],
     ["a path, where there is no page", (): Args => ["/orders", order]],
     ["a body with GET", (): Args => [`${server.url}/`, { body: "x" }]],
     ["a header that is none", (): Args => [`${server.url}/`, { headers: { "ä ": "x" } }]],
@@ -427,6 +552,15 @@ describe("arguments that fetch refuses", () => {
     server.script();
     await expect(openPage().submitOnce(...args())).rejects.toThrow(TypeError);
     expect(server.received).toEqual([]);
+  });
+
+  test("are none where a stream in a Request can be read: it is sent, and again", async () => {
+    server.script(lost);
+    const body = new Blob(["streamed"]).stream();
+    const init = { method: "POST", body, duplex: "half" } as RequestInit;
+    const answer = await openPage().submitOnce(new Request(`${server.url}/`, init));
+    expect(answer.status).toBe(201);
+    expect(server.received.map(({ body }) => body)).toEqual(["streamed", "streamed"]);
   });
 
   test("reject at once: a Request that was sent before", async () => {
@@ -441,25 +575,37 @@ describe("arguments that fetch refuses", () => {
 describe("the id of a name", () => {
   const nameOf = (path: string) => `submit-lock:${path}`;
 
-  test("is the only thing that is stored, under the path by default, until the answer", async () => {
+  test("is the only thing that is stored, without the content, until the answer", async () => {
     const storage = new TabStorage();
     const { module, submitOnce } = openPage({ storage });
-    server.script([500], [201]);
-    for (const input of [`${server.url}/orders?x#y`, new URL(`${server.url}/orders`)]) {
+    server.script([500], [201], [500]);
+    for (const input of [`${server.url}/orders`, new URL(`${server.url}/orders`)]) {
       await submitOnce(input, order);
       if (server.received.length === 2) break;
-      expect([...storage.items]).toEqual([[nameOf("/orders"), server.ids[0]]]);
-      expect(module.idOf("/orders")).toBe(server.ids[0]);
+      expect([...storage.items.values()]).toEqual([server.ids[0]]);
+      expect([...storage.items.keys()]).toEqual([expect.stringMatching(/^submit-lock:-?\d+$/)]);
     }
     expect([...storage.items]).toEqual([]);
     expect(server.ids[1]).toBe(server.ids[0]);
+    await submitOnce(`${server.url}/orders`, { ...order, once: { name: "cart:17" } });
+    expect([...storage.items]).toEqual([[nameOf("cart:17"), module.idOf("cart:17")]]);
+    expect(server.ids[2]).toBe(module.idOf("cart:17"));
   });
 
-  test.each(["", "?x=1"])("is that of / for an origin alone%s", async (query) => {
-    const storage = new TabStorage();
-    server.script([500]);
-    await openPage({ storage }).submitOnce(`${server.url}${query}`, order);
-    expect([...storage.items.keys()]).toEqual([nameOf("/")]);
+  test("is given up by the page", async () => {
+    const { module, submitOnce } = openPage();
+    server.script([500], lost, [402]);
+    const init = { ...order, once: { name: "cart:17" } };
+    await submitOnce(`${server.url}/orders`, init);
+    module.forget("cart:17");
+    await submitOnce(`${server.url}/orders`, init);
+    await submitOnce(`${server.url}/orders`, init);
+    module.forget("cart:17");
+    await submitOnce(`${server.url}/orders`, init);
+    const [first, second, ...others] = server.ids;
+    expect(second).not.toBe(first);
+    expect(others.slice(0, 2)).toEqual([second, second]);
+    expect(others[2]).not.toBe(second);
   });
 
   test("survives a reload in flight, and goes with the tab that is duplicated", async () => {
@@ -482,12 +628,13 @@ describe("the id of a name", () => {
     const storage = new TabStorage();
     const { submitOnce } = openPage({ storage });
     server.script((res) => {
-      storage.setItem(nameOf("/"), "newer");
+      storage.setItem(nameOf("cart"), "newer");
       res.writeHead(201).end();
     });
-    await submitOnce(`${server.url}/`, order);
-    expect(storage.getItem(nameOf("/"))).toBe("newer");
-    await submitOnce(`${server.url}/`, order);
+    const init = { ...order, once: { name: "cart" } };
+    await submitOnce(`${server.url}/`, init);
+    expect(storage.getItem(nameOf("cart"))).toBe("newer");
+    await submitOnce(`${server.url}/`, init);
     expect(server.ids[1]).toBe("newer");
   });
 
@@ -523,8 +670,9 @@ describe("the id of a name", () => {
   test.each(refusing)("is in memory where storage is %s", async (_name, options) => {
     const { module, submitOnce } = openPage({ storage: undefined, ...options });
     server.script([500], [201]);
-    const id = module.idOf("/");
-    for (let clicks = 0; clicks < 3; clicks++) await submitOnce(`${server.url}/`, order);
+    const id = module.idOf("cart");
+    const init = { ...order, once: { name: "cart" } };
+    for (let clicks = 0; clicks < 3; clicks++) await submitOnce(`${server.url}/`, init);
     const [first, second, third] = server.ids;
     expect([first, second]).toEqual([id, id]);
     expect(third).not.toBe(id);
@@ -537,13 +685,18 @@ describe("a 4xx after an order that was sent without an answer", () => {
     ["a lost connection", lost],
     ["504", [504]],
     ["409 idempotency_in_flight", inFlight],
+    ["500", [500]],
+    ["503 submit_lock_lost", [503, undefined, coded("submit_lock_lost")]],
+    ["409 idempotency_answer_unavailable", [409, problem("idempotency_answer_unavailable")]],
+    ["422 idempotency_conflict", [422, problem("idempotency_conflict")]],
     ["reload", silent],
     ["abort", silent],
   ];
-  test.each(steps)("keeps the id, once: %s", async (name, step) => {
+  test.each(steps)("keeps the id until the order is placed: %s", async (name, step) => {
     const storage = new TabStorage();
     let page = openPage({ storage });
-    server.script(step, [402], [402]);
+    // In front of the guard others refuse, too: a CSRF check, a firewall, a parser.
+    server.script(step, [402], [403], [422], [201]);
     if (step === silent) {
       const leaving = new AbortController();
       const init = { ...order, signal: leaving.signal };
@@ -557,9 +710,12 @@ describe("a 4xx after an order that was sent without an answer", () => {
         await call;
       }
     }
-    for (let clicks = 0; clicks < 3; clicks++) await page.submitOnce(`${server.url}/`, order);
-    const [first, second, third, fourth] = server.ids;
-    expect([second, third]).toEqual([first, first]);
-    expect(fourth).not.toBe(first);
+    const click = async () => (await page.submitOnce(`${server.url}/`, order)).status;
+    while ((await click()) !== 201);
+    await click();
+    const ids = [...server.ids];
+    const [first] = ids;
+    expect(ids.slice(0, -1)).toEqual(Array(ids.length - 1).fill(first));
+    expect(ids.at(-1)).not.toBe(first);
   });
 });

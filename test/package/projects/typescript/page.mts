@@ -1,4 +1,6 @@
 import {
+  type FormProtection,
+  forget,
   idOf,
   protectForm,
   SubmitUnansweredError,
@@ -6,7 +8,8 @@ import {
   type Waiting,
 } from "submit-lock/browser";
 
-const onWaiting = ({ reason, tries }: Waiting) => console.log(reason, tries.toFixed());
+const onWaiting = ({ delayMs, id, reason, tries }: Waiting) =>
+  console.log(id, reason, tries.toFixed(), delayMs.toFixed());
 export async function placeOrder(signal: AbortSignal): Promise<boolean | string> {
   const once = { name: "cart:17", id: idOf("cart:17"), timeoutMs: 30_000, onWaiting };
   try {
@@ -17,7 +20,9 @@ export async function placeOrder(signal: AbortSignal): Promise<boolean | string>
   }
 }
 
-export const takeOff: (() => void)[] = [...document.forms].map((form) => protectForm(form));
+export const takeOff: FormProtection[] = [...document.forms].map((form) => protectForm(form));
+for (const { renew } of takeOff) renew();
+forget("cart:17");
 // @ts-expect-error a button is not a form
 protectForm(document.createElement("button"));
 // @ts-expect-error a name is text

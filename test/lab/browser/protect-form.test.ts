@@ -1,0 +1,439 @@
+import { readFileSync } from "node:fs";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { fileURLToPath } from "node:url";
+import type { Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { freshUser } from "../../support/ids.ts";
+import { sharedRedisPort } from "../../support/redis-server.ts";
+import { until } from "../../support/until.ts";
+import { Shop } from "../sequences/shop.ts";
+import { startChromium } from "./chromium.ts";
+import { mouseOn } from "./visitor.ts";
+
+vi.setConfig({ testTimeout: 60_000, hookTimeout: 180_000 });
+
+const files: Record<string, URL> = {
+  "/turbo.js": new URL(
+    "../../../node_modules/@hotwired/turbo/dist/turbo.es2017-esm.js",
+    import.meta.url,
+  ),
+  "/htmx2.js": new URL("../../../node_modules/htmx2/dist/htmx.js", import.meta.url),
+  "/htmx4.js": new URL("../../../node_modules/htmx.org/dist/htmx.js", import.meta.url),
+};
+for (const name of ["index", "ids", "bounds", "protect-form"]) {
+  files[`/module/${name}.js`] = new URL(`../../../dist/esm/browser/${name}.js`, import.meta.url);
+}
+
+/** Protects each form once that is there, as a page with a router does. */
+const protectsAll = `import { protectForm } from "/module/index.js";
+  const known = new WeakSet();
+  globalThis.protectAll = () => {
+    for (const form of document.forms) if (!known.has(form)) known.add(form), protectForm(form);
+  };
+  protectAll();
+  new MutationObserver(protectAll).observe(document, { childList: true, subtree: true });`;
+
+/** What a page has beside its content. */
+const kinds: Record<string, string> = {
+  plain: `<script type="module">
+    import { forget, idOf, protectForm, submitOnce } from "/module/index.js";
+    Object.assign(globalThis, { forget, idOf, protectForm, submitOnce });
+    globalThis.protections = [...document.forms].map((form) => protectForm(form));
+    document.documentElement.dataset.ready = true;
+  </script>`,
+  unprotected: `<script type="module">
+    import { forget, idOf, protectForm, submitOnce } from "/module/index.js";
+    Object.assign(globalThis, { forget, idOf, protectForm, submitOnce });
+    document.documentElement.dataset.ready = true;
+  </script>`,
+  turbo: `<script type="module" src="/turbo.js"></script><script type="module">${protectsAll}</script>`,
+  htmx2: `<script src="/htmx2.js"></script><script type="module">${protectsAll}</script>`,
+  // It fetches a page again where the customer goes back, unless it is told to load it.
+  htmx4: `<meta name="htmx-config" content='{"history":"reload"}'>
+    <script src="/htmx4.js"></script><script type="module">${protectsAll}</script>`,
+};
+
+const forms: Record<string, string> = {
+  buy: `<form method="post" action="/orders">USER
+    <input name="cart" value="CART"><button>Buy</button></form>`,
+  two: `<form method="post" action="/orders">USER
+      <input type="hidden" name="cart" value="CART-apples"><button id="apples">Buy apples</button></form>
+    <form method="post" action="/orders">USER
+      <input type="hidden" name="cart" value="CART-pears"><button id="pears">Buy pears</button></form>`,
+  hiding: `<form method="post" action="/orders">USER<input name="cart" value="CART">
+    ${["elements", "append", "setAttribute", "getAttribute", "action", "method", "addEventListener"]
+      .map((name) => `<input type="hidden" name="${name}" value="1">`)
+      .join("")}<button>Buy</button></form>`,
+  elsewhere: `<form method="post" action="/orders" target="elsewhere">USER
+    <input name="cart" value="CART"><button>Buy</button></form><iframe name="elsewhere"></iframe>`,
+  tokens: `<form method="post" action="/orders">USER<input name="cart" value="CART">
+    <input type="hidden" name="_csrf" value="RANDOM"><button>Buy</button></form>`,
+  dialog: `<dialog open><form method="dialog"><button>Close</button></form></dialog>`,
+  buttons: `<form method="post" action="/orders">USER
+    <button name="cart" value="CART-one">One</button>
+    <button name="cart" value="CART-five">Five</button></form>`,
+};
+
+/** `/shop/<kind>/<form>?user=…&cart=…`, `/placed/<number>`, and files. */
+function serve(req: IncomingMessage, res: ServerResponse): void {
+  const { pathname, search, searchParams } = new URL(req.url ?? "", "http://shop.example");
+  const file = files[pathname];
+  if (file !== undefined) {
+    res.writeHead(200, { "content-type": "text/javascript" });
+    res.end(readFileSync(fileURLToPath(file)));
+    return;
+  }
+  const [, folder, kind = "", form = ""] = pathname.split("/");
+  const user = searchParams.get("user") ?? "";
+  const cart = searchParams.get("cart") ?? user;
+  const field = `<input type="hidden" name="user" value="${user}">`;
+  const content =
+    folder === "placed"
+      ? `<p role="status">order ${kind} is placed</p>`
+      : forms[form]
+          ?.replaceAll("USER", field)
+          .replaceAll("CART", cart)
+          .replaceAll("RANDOM", `${Math.random()}`);
+  // The page of an order has what its document came with, which a router keeps.
+  const head = folder === "placed" ? (kinds[searchParams.get("kind") ?? ""] ?? "") : kinds[kind];
+  const isStored = !searchParams.has("no-store");
+  res.writeHead(content ? 200 : 404, {
+    "content-type": "text/html",
+    ...(!isStored && { "cache-control": "no-store" }),
+  });
+  res.end(`<!doctype html><html lang="en"><head><title>Shop</title>${head}</head>
+    <body hx-boost="true" hx-boost:inherited="true">
+    <a id="again" href="/shop/${kind}/${form}${search}">Shop</a>${content}</body></html>`);
+}
+
+let shop: Shop;
+type Browser = Awaited<ReturnType<typeof startChromium>>;
+/** One keeps the pages that a customer leaves, as all do, and one does not, as a busy phone. */
+let keeping: Browser;
+let forgetting: Browser;
+let browser: Browser;
+let page: Page;
+let user: string;
+beforeAll(async () => {
+  shop = await Shop.open(sharedRedisPort());
+  shop.serve = serve;
+  keeping = await startChromium({ keepsPages: true });
+  forgetting = await startChromium();
+}, 180_000);
+afterAll(async () => {
+  await keeping?.close();
+  await forgetting?.close();
+  await shop?.close();
+});
+beforeEach(() => {
+  browser = keeping;
+});
+afterEach(() => page?.close());
+
+/** A page of the shop, in a tab of its own. */
+async function open(kind: string, form: string, more = ""): Promise<void> {
+  const usual = { beforeMs: 50, afterMs: 0, declines: 0, leaves: true } as const;
+  await shop.begin({ framework: "express", waitMs: 5_000, ...usual });
+  shop.received = 0;
+  user = freshUser();
+  page = await browser.context.newPage();
+  await visit(kind, form, more);
+}
+
+async function visit(kind: string, form: string, more = ""): Promise<void> {
+  await page.goto(`${shop.origin}/shop/${kind}/${form}?user=${user}${more}`);
+  await ready();
+}
+const ready = () =>
+  page.waitForSelector("form [name=submissionId], html[data-ready=true]", { state: "attached" });
+
+const click = (selector = "button") => page.click(selector, { noWaitAfter: true });
+/** The number of the order that the customer sees. */
+async function sees(): Promise<number> {
+  const shown = async () =>
+    (await page.textContent("[role=status]", { timeout: 500 }).catch(() => "")) ?? "";
+  await until(async () => /is placed/.test(await shown()), { what: "an order", boundMs: 30_000 });
+  return Number(/\d+/.exec(await shown())?.[0]);
+}
+async function buys(selector = "button"): Promise<number> {
+  await click(selector);
+  return await sees();
+}
+async function goesBack(): Promise<void> {
+  await page.goBack({ waitUntil: "commit" });
+  await page.waitForSelector("form button");
+  await ready();
+}
+const ordersOf = (cart = user) => shop.ordersOf(cart);
+
+describe.each([
+  ["with", true],
+  ["without", false],
+])("the form of a page, %s the back/forward cache", (_with, keepsPages) => {
+  beforeEach(() => {
+    browser = keepsPages ? keeping : forgetting;
+  });
+
+  test("is one order after Back and a reload, and another one on a new visit", async () => {
+    await open("plain", "buy");
+    await page.evaluate("document.documentElement.dataset.old = true");
+    const first = await buys();
+    await goesBack();
+    const isKept = await page.evaluate("document.documentElement.dataset.old === 'true'");
+    expect(isKept).toBe(keepsPages);
+    expect(await page.isEnabled("button")).toBe(true);
+    expect(await page.getAttribute("form", "aria-busy")).toBe(null);
+    expect(await buys()).toBe(first);
+    await goesBack();
+    await page.reload();
+    await ready();
+    expect(await buys()).toBe(first);
+    await visit("plain", "buy");
+    expect(await buys()).not.toBe(first);
+    expect(ordersOf()).toHaveLength(2);
+  });
+
+  test("is another order with another quantity after Back, and the first one again with the first", async () => {
+    await open("plain", "buy");
+    const first = await buys();
+    await goesBack();
+    await page.fill("[name=cart]", `${user}-five`);
+    const second = await buys();
+    expect(second).not.toBe(first);
+    expect(ordersOf(`${user}-five`)).toEqual([second]);
+    await goesBack();
+    await page.fill("[name=cart]", user);
+    expect(await buys()).toBe(first);
+  });
+
+  test("is an order of its own beside another one of the same action", async () => {
+    await open("plain", "two");
+    const apples = await buys("#apples");
+    await goesBack();
+    const pears = await buys("#pears");
+    await goesBack();
+    expect([await buys("#apples"), ordersOf(`${user}-apples`)]).toEqual([apples, [apples]]);
+    await goesBack();
+    await page.reload();
+    await ready();
+    expect([await buys("#pears"), ordersOf(`${user}-pears`)]).toEqual([pears, [pears]]);
+  });
+
+  test("is not the order of another product's page", async () => {
+    await open("plain", "buy", "&cart=other");
+    const [one, two] = [`one-${user}`, `two-${user}`];
+    await visit("plain", "buy", `&cart=${one}`);
+    await visit("plain", "buy", `&cart=${two}`);
+    const second = await buys();
+    await goesBack();
+    await goesBack();
+    const first = await buys();
+    expect(first).not.toBe(second);
+    expect([ordersOf(one), ordersOf(two)]).toEqual([[first], [second]]);
+  });
+
+  test("is one order after Back though its token against forgery is another one", async () => {
+    await open("plain", "tokens", "&no-store");
+    const first = await buys();
+    await goesBack();
+    expect(await buys()).toBe(first);
+  });
+
+  test("is another order with another button", async () => {
+    await open("plain", "buttons");
+    const one = await buys("text=One");
+    await goesBack();
+    const five = await buys("text=Five");
+    expect(five).not.toBe(one);
+    await goesBack();
+    expect(await buys("text=One")).toBe(one);
+  });
+});
+
+describe("a page that stays", () => {
+  const formOf = "document.forms[0]";
+  const idIn = () => page.inputValue("[name=submissionId]");
+
+  test("renews an id on demand, and for a form that is protected again after it was sent", async () => {
+    await open("plain", "elsewhere");
+    const ids = [await idIn()];
+    await page.evaluate("protections[0].renew()");
+    ids.push(await idIn());
+    await page.evaluate(`protections[0](); protections = [protectForm(${formOf})]`);
+    expect(await idIn()).toBe(ids[1]);
+    await click();
+    await until(() => ordersOf().length === 1, { what: "the order" });
+    await page.evaluate(`protectForm(${formOf})`);
+    ids.push(await idIn());
+    expect(new Set(ids).size).toBe(3);
+    expect(await page.locator("[name=submissionId]").count()).toBe(1);
+  });
+
+  test("has an order for each form that a router puts there", async () => {
+    await open("plain", "buy");
+    const body = await page.evaluate(
+      "document.body.innerHTML = document.body.innerHTML.replace(/<input[^>]*submissionId[^>]*>/, '')",
+    );
+    const ids: string[] = [];
+    for (let renders = 0; renders < 3; renders++) {
+      await page.evaluate(
+        `document.body.innerHTML = ${JSON.stringify(body)}; protectForm(${formOf})`,
+      );
+      ids.push(await idIn());
+    }
+    expect(new Set(ids).size).toBe(3);
+  });
+
+  test("keeps the id where the fields are rendered anew, and puts it in again", async () => {
+    await open("plain", "elsewhere");
+    const id = await idIn();
+    await page.evaluate("document.querySelector('[name=submissionId]').remove()");
+    await click();
+    await until(() => ordersOf().length === 1, { what: "the order" });
+    expect(await idIn()).toBe(id);
+    await page.evaluate(
+      `document.querySelector('[name=submissionId]').remove(); ${formOf}.submit()`,
+    );
+    // What was sent is used up for what is rendered next.
+    await until(() => ordersOf().length === 2, { what: "the second order" });
+    expect(await idIn()).not.toBe(id);
+  });
+
+  test("sends the id also by `form.submit()`", async () => {
+    await open("plain", "buy");
+    const place = async () => {
+      await page.evaluate(`${formOf}.submit()`);
+      return await sees();
+    };
+    const first = await place();
+    await goesBack();
+    expect(await place()).toBe(first);
+  });
+
+  test("renews the field of a form that submitOnce has sent, when its order is placed", async () => {
+    await open("plain", "buy");
+    const send = `submitOnce("/orders", { method: "POST", body: new URLSearchParams(new FormData(${formOf})),
+      redirect: "manual" })`;
+    const ids = [await idIn()];
+    shop.strike("unanswered", 2);
+    await page.evaluate(`Promise.all([${send}, ${send}])`);
+    ids.push(await idIn());
+    await page.evaluate(send);
+    ids.push(await idIn());
+    expect(new Set(ids).size).toBe(3);
+    expect(ordersOf()).toHaveLength(2);
+  });
+
+  test("lets go of a form that is thrown away", async () => {
+    await open("plain", "buy");
+    await page.evaluate(`globalThis.gone = new WeakRef(${formOf}); protections.length = 0;
+      ${formOf}.addEventListener("submit", (event) => event.preventDefault());
+      ${formOf}.requestSubmit(); document.body.innerHTML = ""`);
+    const session = await browser.context.newCDPSession(page);
+    await until(
+      async () => {
+        await session.send("HeapProfiler.collectGarbage");
+        return (await page.evaluate("gone.deref() === undefined")) as boolean;
+      },
+      { what: "the form to be collected" },
+    );
+  });
+});
+
+describe("a submit", () => {
+  test("of a validator that prevents it and asks for the next one at once is sent", async () => {
+    await open("unprotected", "buy");
+    await page.evaluate(`protectForm(document.forms[0]);
+      document.forms[0].addEventListener("submit", (event) => {
+        event.preventDefault();
+        event.target.requestSubmit();
+      }, { once: true })`);
+    await buys();
+    expect(shop.received).toBe(1);
+  });
+
+  test("is held back while one is under way, and nobody else learns of it", async () => {
+    await open("plain", "buy");
+    await page.evaluate(`globalThis.seen = 0;
+      document.forms[0].addEventListener("submit", () => { seen++; })`);
+    const press = await mouseOn(page);
+    await press();
+    await until(() => shop.received === 1, { what: "the order" });
+    await press();
+    await sees();
+    expect(shop.received).toBe(1);
+  });
+
+  test("gives the focus back, and what the page has set", async () => {
+    await open("plain", "elsewhere");
+    await page.clock.install();
+    await page.focus("button");
+    await page.evaluate(`document.forms[0].setAttribute("aria-busy", "false")`);
+    await page.keyboard.press("Enter");
+    const isDisabled = () => page.isDisabled("button");
+    await page.clock.runFor(10);
+    await until(isDisabled, { what: "the button to be disabled" });
+    expect(await page.getAttribute("form", "aria-busy")).toBe("true");
+    // As a browser does it at the next frame.
+    await page.evaluate("document.activeElement.blur()");
+    await page.clock.runFor(31_000);
+    await until(async () => !(await isDisabled()), { what: "the button to be enabled" });
+    expect(await page.getAttribute("form", "aria-busy")).toBe("false");
+    expect(await page.evaluate("document.activeElement.tagName")).toBe("BUTTON");
+    // The page itself disables it in its listener.
+    await page.evaluate(`document.forms[0].addEventListener("submit", (event) => {
+      event.submitter.disabled = true;
+    })`);
+    await click();
+    await page.clock.runFor(31_000);
+    expect(await isDisabled()).toBe(true);
+  });
+
+  test("of a dialog does not disable its button", async () => {
+    await open("plain", "dialog");
+    await click();
+    await page.waitForTimeout(50);
+    expect(await page.evaluate("document.querySelector('button').disabled")).toBe(false);
+  });
+
+  test("works where fields hide the members of their form", async () => {
+    await open("plain", "hiding");
+    const first = await buys();
+    await goesBack();
+    expect(await buys()).toBe(first);
+  });
+});
+
+describe.each(["turbo", "htmx2", "htmx4"])("a shop on %s", (router) => {
+  test("shows three carts as three orders, and Back as the last one", async () => {
+    await open(router, "buy");
+    await page.evaluate("globalThis.isThisDocument = true");
+    const numbers: number[] = [];
+    for (let carts = 0; carts < 3; carts++) {
+      if (carts > 0) await visits();
+      numbers.push(await buys());
+      await page.waitForURL(/placed/);
+    }
+    expect(new Set(numbers).size).toBe(3);
+    expect(ordersOf()).toEqual(numbers);
+    // No document was loaded.
+    expect(await page.evaluate("globalThis.isThisDocument")).toBe(true);
+    await page.goBack({ waitUntil: "commit" });
+    await page.waitForSelector("form button");
+    await ready();
+    await page.waitForTimeout(200);
+    expect(await buys()).toBe(numbers[2]);
+    expect(ordersOf()).toHaveLength(3);
+  });
+
+  /** By a link of the page, which the router follows. */
+  async function visits(): Promise<void> {
+    const href = `/shop/${router}/buy?user=${user}`;
+    await page.evaluate(
+      `document.querySelector("#again").setAttribute("href", ${JSON.stringify(href)})`,
+    );
+    await page.click("#again");
+    await page.waitForSelector("form button");
+    await ready();
+  }
+});

@@ -1,0 +1,82 @@
+import { breakPages } from "../../support/page.ts";
+import { serverBinary } from "../../support/server-binary.ts";
+import { startServer } from "../../support/server-process.ts";
+import { type Change, changed, misfits, sources } from "../simulation/mutants/workshop.ts";
+import { byContent, type Strategy } from "./customer.ts";
+import { hunt } from "./run.ts";
+
+/** A flaw that was in the browser's half once, or could be, and the way to order that notices it. */
+interface Flaw extends Change {
+  readonly strategy: Strategy;
+}
+
+export const flaws: readonly Flaw[] = [
+  {
+    strategy: byContent,
+    name: "an order is named after its place, and not after its content",
+    in: "submitOnce",
+    find: "digestOf(content)",
+    replace: "url",
+  },
+  {
+    strategy: byContent,
+    name: "calls of one URL share a request, whatever they send",
+    in: "submitOnce",
+    find: "const key = id + content;",
+    replace: "const key = url;",
+  },
+  {
+    strategy: "`submitOnce`",
+    name: "a refusal in front of the guard ends an id whose order is in doubt",
+    in: "flightOf",
+    find: "const isRefused = unused.has(id) &&",
+    replace: "const isRefused =",
+  },
+  {
+    strategy: "`submitOnce`",
+    name: "the code is looked for in the body alone",
+    in: "flightOf",
+    find: 'headers.get("Submit-Lock-Code") ??',
+    replace: "",
+  },
+  {
+    strategy: "`submitOnce`",
+    name: "an answer that says that there is an order ends its id",
+    in: "flightOf",
+    find: "const isRefused = unused.has(id) && status < SERVER_ERROR && !redirected;",
+    replace: "const isRefused = status < SERVER_ERROR; if (status === CONFLICT) forget(name);",
+  },
+  {
+    strategy: "`submitOnce`",
+    name: "an id of an earlier page counts as one under which nothing was sent",
+    in: "idOf",
+    find: 'stored("setItem", name, id);',
+    replace: 'stored("setItem", name, id); unused.add(id);',
+  },
+];
+
+/** @returns how many of the chosen flaws no sequence noticed */
+export async function runBroken(words: readonly string[]): Promise<number> {
+  const outdated = await misfits(flaws);
+  if (outdated.length > 0) throw new Error(outdated.join("\n"));
+  const chosen = flaws.filter(({ name, strategy }) =>
+    words.every((word) => `browser-sequences ${strategy} ${name}`.includes(word)),
+  );
+  const redis = await startServer(serverBinary());
+  let survivors = 0;
+  try {
+    for (const flaw of chosen) {
+      await breakPages(changed(await sources(), flaw));
+      const plan = { runs: 1_200, seed: 1, shops: 12, redisPort: redis.port };
+      const story = await hunt(flaw.strategy, plan);
+      if (story === undefined) survivors++;
+      const outcome = story?.split("\n").slice(0, 2).join(" ") ?? "SURVIVED";
+      console.log(`browser-sequences, ${flaw.name}\n  ${outcome}`);
+    }
+  } finally {
+    await redis.stop();
+    await breakPages(new Map());
+  }
+  console.log(`${chosen.length - survivors} of ${chosen.length} broken pages were noticed.`);
+  return survivors;
+}
