@@ -189,15 +189,10 @@ function isResponse(value: unknown): value is Response {
 
 function labelled(response: Response, code: string | undefined): Response {
   if (code === undefined || response.headers.get("submit-lock-code") === code) return response;
-  try {
-    response.headers.set("Submit-Lock-Code", code);
-    return response;
-  } catch {
-    // Immutable, as in a response of `fetch` and of `Response.redirect`.
-    const copy = new Response(response.body, headOf(response));
-    copy.headers.set("Submit-Lock-Code", code);
-    return copy;
-  }
+  // A copy, because headers may be immutable, as in a response of `fetch` or `Response.redirect`.
+  const copy = new Response(response.body, headOf(response));
+  copy.headers.set("Submit-Lock-Code", code);
+  return copy;
 }
 
 function endOf(exchange: FetchExchange, { lease: { signal } }: RequestLease): Promise<unknown> {
