@@ -149,7 +149,8 @@ export function submitGuard<Req extends Request = Request>(
       // Read before the body, with which Hono's own `Response` loses its type.
       const { headers, status } = response;
       if (wanted !== undefined) {
-        head = { status, headers: listedHeaders(wanted.storedHeaders, [...headers]) };
+        // A library may list each line of a header by itself.
+        head = { status, headers: listedHeaders(wanted.storedHeaders, [...headers], false) };
       }
       const { sent, cancel } = await untilOver(response, wanted?.maxBodyBytes ?? 0, isOver);
       if (cancel === undefined) return sent;

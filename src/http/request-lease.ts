@@ -74,7 +74,8 @@ export class RequestLease {
     if (!this.#isHeld) return;
     const { exchange } = this;
     if (this.#running > 0) {
-      if (exchange.ended) this.#capture?.responseEnded?.();
+      const capture = this.#capture;
+      if (capture?.responseEnded !== undefined && exchange.ended) capture.responseEnded();
       return;
     }
     if (exchange.ended || (this.#isFinished && exchange.isOver)) {
@@ -100,7 +101,7 @@ export class RequestLease {
     const answer = this.#capture?.answer();
     const hasSucceeded = answer !== undefined && answer.status >= 200 && answer.status < 400;
     const cooldownMs = hasSucceeded ? this.options.cooldownMs : 0;
-    const otherwise = this.#isDone() ? done : undefined;
+    const otherwise = this.submission !== undefined && this.#isDone() ? done : undefined;
     const kept = answer !== undefined && this.#isKept(answer) ? answer : otherwise;
     try {
       endLease(lease, kept, Math.max(cooldownMs, outerWorkMs), exchange);
