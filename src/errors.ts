@@ -20,16 +20,18 @@ export type SubmitLockErrorCode =
   | "SUBMIT_LOCK_ANSWERED_TWICE"
   | "SUBMIT_LOCK_NO_FINGERPRINT";
 
-interface CodeHeader {
-  readonly "Submit-Lock-Code": string;
-}
-
-/** So a client recognises a refusal in the answer of an error handler that sends `error.headers`. */
-function labelled(code: string): CodeHeader {
-  return Object.freeze({ "Submit-Lock-Code": code });
-}
-
-const unavailable = labelled("submit_unavailable");
+/** The codes by which a client recognises the errors that end a request. */
+const refusals: Readonly<Partial<Record<SubmitLockErrorCode, string>>> = {
+  SUBMIT_LOCK_CONTENDED: "submit_contended",
+  SUBMIT_LOCK_MISMATCHED: "idempotency_conflict",
+  SUBMIT_LOCK_ANSWER_UNAVAILABLE: "idempotency_answer_unavailable",
+  SUBMIT_LOCK_INVALID_VALUE: "idempotency_answer_unavailable",
+  SUBMIT_LOCK_UNAVAILABLE: "submit_unavailable",
+  SUBMIT_LOCK_MISCONFIGURED: "submit_unavailable",
+  SUBMIT_LOCK_CLOSED: "submit_unavailable",
+  SUBMIT_LOCK_LOST: "submit_lock_lost",
+  SUBMIT_LOCK_NO_FINGERPRINT: "SUBMIT_LOCK_NO_FINGERPRINT",
+};
 
 /** The base of all error classes with a `code`. Recognise them with {@link isSubmitLockError}. */
 export abstract class SubmitLockError extends Error {
@@ -39,6 +41,16 @@ export abstract class SubmitLockError extends Error {
     super(message, options);
     // The brand is not enumerable, so that loggers do not print it.
     Object.defineProperty(this, brand, { value: true });
+  }
+
+  /** `Submit-Lock-Code`, for an error handler to send: those of the frameworks do. */
+  get headers(): Readonly<Record<string, string>> | undefined {
+    const { code, sameSubmission } = this as {
+      code: SubmitLockErrorCode;
+      sameSubmission?: boolean;
+    };
+    const refusal = sameSubmission === true ? "idempotency_in_flight" : refusals[code];
+    return refusal === undefined ? undefined : { "Submit-Lock-Code": refusal };
   }
 }
 
@@ -89,14 +101,11 @@ export class LockContendedError extends SubmitLockError {
   readonly hasEnded: boolean;
   /** The key of the lock, from `withLock`: no message has it. */
   readonly key: string | undefined;
-  /** For an error handler to send. */
-  readonly headers: CodeHeader;
 
   constructor(message: string, expiresInMs: number, details: ContentionDetails = {}) {
     super(message);
     this.expiresInMs = expiresInMs;
     this.key = details.key;
-    this.headers = labelled(details.sameSubmission ? "idempotency_in_flight" : "submit_contended");
     const { sameSubmission = false, isCooldown = false, hasEnded = false } = details;
     this.sameSubmission = sameSubmission;
     this.isCooldown = isCooldown;
@@ -111,8 +120,6 @@ export class SubmissionMismatchError extends SubmitLockError {
   readonly status = 422;
   readonly statusCode = 422;
   readonly expose = false;
-  /** For an error handler to send. */
-  readonly headers: CodeHeader = labelled("idempotency_conflict");
   /** `true` if that submission is still being processed, `false` if it was completed. */
   readonly inFlight: boolean;
 
@@ -132,8 +139,6 @@ export class AnswerUnavailableError extends SubmitLockError {
   readonly status = 409;
   readonly statusCode = 409;
   readonly expose = false;
-  /** For an error handler to send. */
-  readonly headers: CodeHeader = labelled("idempotency_answer_unavailable");
 }
 
 /**
@@ -146,8 +151,6 @@ export class InvalidValueError extends SubmitLockError {
   readonly status = 500;
   readonly statusCode = 500;
   readonly expose = false;
-  /** For an error handler to send. */
-  readonly headers: CodeHeader = labelled("idempotency_answer_unavailable");
 }
 
 /** The store gave no usable answer in time. `cause` is its error, whose text no message repeats. */
@@ -157,8 +160,6 @@ export class LockUnavailableError extends SubmitLockError {
   readonly status = 503;
   readonly statusCode = 503;
   readonly expose = false;
-  /** For an error handler to send. */
-  readonly headers: CodeHeader = unavailable;
 }
 
 /**
@@ -171,8 +172,6 @@ export class LockMisconfiguredError extends SubmitLockError {
   readonly status = 503;
   readonly statusCode = 503;
   readonly expose = false;
-  /** For an error handler to send. */
-  readonly headers: CodeHeader = unavailable;
 }
 
 /** `close` was called: the lock takes no new work, and gives up a complete that is not answered. */
@@ -182,8 +181,6 @@ export class LockClosedError extends SubmitLockError {
   readonly status = 503;
   readonly statusCode = 503;
   readonly expose = false;
-  /** For an error handler to send. */
-  readonly headers: CodeHeader = unavailable;
 }
 
 /**
@@ -200,8 +197,6 @@ export class LockLostError extends SubmitLockError {
   readonly status = 503;
   readonly statusCode = 503;
   readonly expose = false;
-  /** For an error handler to send. */
-  readonly headers: CodeHeader = labelled("submit_lock_lost");
   readonly reason: LostReason;
   /** The key of the lock, which the message leaves out: an error handler may show that. */
   readonly key: string;
@@ -235,8 +230,6 @@ export class NoFingerprintError extends SubmitLockError {
   readonly status: 500 | 422 | 415 | 413;
   readonly statusCode: 500 | 422 | 415 | 413;
   readonly expose = false;
-  /** For an error handler to send. */
-  readonly headers: CodeHeader = labelled("SUBMIT_LOCK_NO_FINGERPRINT");
 
   constructor(
     message: string,

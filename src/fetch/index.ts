@@ -149,7 +149,8 @@ export function submitGuard<Req extends Request = Request>(
       // Read before the body, with which Hono's own `Response` loses its type.
       const { headers, status } = response;
       if (wanted !== undefined) {
-        head = { status, headers: listedHeaders(wanted.storedHeaders, [...headers]) };
+        // A library may list each line of a header by itself.
+        head = { status, headers: listedHeaders(wanted.storedHeaders, [...headers], false) };
       }
       const { sent, cancel } = await untilOver(response, wanted?.maxBodyBytes ?? 0, isOver);
       if (cancel === undefined) return sent;
@@ -189,15 +190,10 @@ function isResponse(value: unknown): value is Response {
 
 function labelled(response: Response, code: string | undefined): Response {
   if (code === undefined || response.headers.get("submit-lock-code") === code) return response;
-  try {
-    response.headers.set("Submit-Lock-Code", code);
-    return response;
-  } catch {
-    // Immutable, as in a response of `fetch` and of `Response.redirect`.
-    const copy = new Response(response.body, headOf(response));
-    copy.headers.set("Submit-Lock-Code", code);
-    return copy;
-  }
+  // A copy, because headers may be immutable, as in a response of `fetch` or `Response.redirect`.
+  const copy = new Response(response.body, headOf(response));
+  copy.headers.set("Submit-Lock-Code", code);
+  return copy;
 }
 
 function endOf(exchange: FetchExchange, { lease: { signal } }: RequestLease): Promise<unknown> {

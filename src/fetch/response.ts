@@ -28,15 +28,6 @@ export function headOf(response: Response): ResponseInit {
   return { status, statusText, headers: new Headers([...headers]) };
 }
 
-function streamOf(chunks: readonly Uint8Array[]): ReadableStream<Uint8Array> {
-  return new ReadableStream({
-    start(controller) {
-      for (const chunk of chunks) controller.enqueue(chunk);
-      controller.close();
-    },
-  });
-}
-
 /**
  * Reads the body of a response as far as it is there at once, within one turn of the event loop. A
  * body that is complete by then is sent as it was; a stream passes through, chunk by chunk.
@@ -71,7 +62,10 @@ export async function untilOver(
     next = undefined;
     if (part.done) {
       const bytes = Buffer.concat(chunks);
-      const sent = new Response(isChunked(response) ? streamOf(chunks) : bytes, headOf(response));
+      const sent = new Response(
+        isChunked(response) ? new Blob([bytes]).stream() : bytes,
+        headOf(response),
+      );
       isOver(bytes.length <= keptBytes ? bytes : undefined);
       return { sent };
     }

@@ -57,7 +57,7 @@ function write(value: unknown, depth: number, sorted?: { left: number }): string
   take(sorted, 2);
   const shown = shownOf(value);
   if (typeof shown !== "object" || shown === null) return JSON.stringify(shown);
-  checkDepth(shown, depth);
+  if (depth === maxDepth) throw tooDeep(shown);
   let members = "";
   if (Array.isArray(shown)) {
     // Not `map`, which skips the holes of an array: a hole is `null`, too.
@@ -87,7 +87,7 @@ function hasBytes(value: unknown, depth: number): boolean {
   if (ArrayBuffer.isView(value)) return true;
   const shown = shownOf(value);
   if (typeof shown !== "object" || shown === null) return false;
-  checkDepth(shown, depth);
+  if (depth === maxDepth) throw tooDeep(shown);
   let found = false;
   for (const each of Array.isArray(shown) ? shown : Object.values(shown)) {
     if (hasBytes(each, depth + 1)) found = true;
@@ -117,10 +117,6 @@ function shownOf(value: unknown): unknown {
     );
   }
   return shown;
-}
-
-function checkDepth(value: object, depth: number): void {
-  if (depth === maxDepth) throw tooDeep(value);
 }
 
 function tooDeep(value: object): NoFingerprintError {

@@ -75,7 +75,8 @@ export class RequestLease {
     if (!this.#isHeld) return;
     const { exchange } = this;
     if (this.#running > 0) {
-      if (exchange.ended) this.#capture?.responseEnded?.();
+      const capture = this.#capture;
+      if (capture?.responseEnded !== undefined && exchange.ended) capture.responseEnded();
       return;
     }
     if (exchange.ended || (this.#isFinished && exchange.isOver)) {
@@ -101,7 +102,7 @@ export class RequestLease {
     const answer = this.#capture?.answer();
     const hasSucceeded = answer !== undefined && answer.status >= 200 && answer.status < 400;
     const cooldownMs = hasSucceeded ? this.options.cooldownMs : 0;
-    const otherwise = this.#isDone() ? done : undefined;
+    const otherwise = this.submission !== undefined && this.#isDone() ? done : undefined;
     const isKept = answer !== undefined && this.#isKept(answer);
     // Kept as done: a success that is repeated without what its headers say is none.
     const bounded = answer !== undefined && hasLongHeaders(answer) ? done : answer;

@@ -122,15 +122,15 @@ await lock.withLock("next", async () => {
     ]);
   });
 
-  test("a webhook: an event that is sent again is handled once, and one that failed runs", async () => {
-    const shown = guide.blockUnder("A webhook").replace(";", "");
+  test("a payment: its doors make one order, and a call behind one that failed runs", async () => {
+    const shown = guide.blockUnder("A payment's return page and webhooks").replace(";", "");
     expect(shown).toContain("await lock.once");
     const calls = `
-const onEvent = async (event: { id: string }, work: () => Promise<void>) =>
+const comes = async (payment: { id: string }, work: () => Promise<void>) =>
   !(${shown}).replayed;
 const handled: string[] = [];
 const send = (id: string, fails = false) =>
-  onEvent({ id }, async () => {
+  comes({ id }, async () => {
     if (fails) throw new Error("out of order");
     handled.push(id);
   });

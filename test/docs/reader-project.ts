@@ -264,7 +264,7 @@ declare global {
   const submitGuard: typeof import("submit-lock/express").submitGuard;
   const app: import("express").Express;
   const db: import("@electric-sql/pglite").PGlite;
-  const event: { readonly id: string };
+  const payment: { readonly id: string };
   const express: typeof import("express");
   const lock: import("submit-lock").SubmitLock;
   const redis: import("ioredis").Redis;

@@ -104,7 +104,7 @@ export const flaws: readonly Flaw[] = [
     family: "fetch",
     name: "a proxied Response is framed twice",
     in: "untilOver",
-    find: "isChunked(response) ? streamOf(chunks) : bytes",
+    find: "isChunked(response) ? new Blob([bytes]).stream() : bytes",
     replace: "bytes",
   },
   {
