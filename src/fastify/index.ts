@@ -91,7 +91,10 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
     // Fastify sends an empty answer for a promise of `undefined`, and waits for `reply`.
     const orReply = (value: unknown) => (value === undefined ? reply : value);
     if (admission.kind === "answer") return orReply(await admission.answer(request, reply));
-    if (admission.kind === "unlocked") return orReply(run());
+    if (admission.kind === "unlocked") {
+      if (admission.submission) request.submission = admission.submission;
+      return orReply(run());
+    }
     const { held, isOwner, wanted } = admission;
     request.submitLease = held.lease;
     if (held.submission !== undefined) request.submission = held.submission;

@@ -7,11 +7,13 @@ import type { KeyMissing, RequestSubmission } from "./public.ts";
 
 export class IdentifiedSubmission implements RequestSubmission {
   readonly id: string;
+  readonly fingerprint: string | undefined;
   readonly source: "key" | "derived";
   #isStored = true;
 
-  constructor(id: string, source: "key" | "derived") {
+  constructor(id: string, fingerprint: string | undefined, source: "key" | "derived") {
     this.id = id;
+    this.fingerprint = fingerprint;
     this.source = source;
   }
 
@@ -61,7 +63,7 @@ export async function identify<Source>(
       const id = hash22(`derived\n${scope}\n${text}`);
       const given = await chosen?.(source);
       const fingerprint = given === undefined ? undefined : fingerprintOf(id, given);
-      const submission = new IdentifiedSubmission(id, "derived");
+      const submission = new IdentifiedSubmission(id, fingerprint, "derived");
       return { submission, asked: { submission: { id, fingerprint, retainMs } } };
     }
   }
@@ -86,7 +88,7 @@ export async function identify<Source>(
   }
   const id = hash22(`key\n${scope}\n${method} ${path(source)}\n${header.key}`);
   const fingerprint = fingerprintOf(id, await (chosen ?? payload)(source));
-  const submission = new IdentifiedSubmission(id, "key");
+  const submission = new IdentifiedSubmission(id, fingerprint, "key");
   return { submission, asked: { submission: { id, fingerprint, retainMs } } };
 }
 

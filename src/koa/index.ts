@@ -62,8 +62,10 @@ export function submitGuard<Ctx extends AnyContext = Context>(
     // The request was answered, or its client has left: Koa's own answer would be wrong either way.
     if (admission.kind === "gone") ctx.respond = false;
     else if (admission.kind === "answer") await admission.answer(source);
-    else if (admission.kind === "unlocked") await next();
-    else {
+    else if (admission.kind === "unlocked") {
+      if (admission.submission) ctx.state["submission"] = admission.submission;
+      await next();
+    } else {
       const { held, wanted } = admission;
       ctx.state["submitLease"] = held.lease;
       if (held.submission !== undefined) ctx.state["submission"] = held.submission;

@@ -17,6 +17,7 @@ import {
   SubmissionMismatchError,
   SubmitLockError,
   type SubmitLockErrorCode,
+  TransactionRequiredError,
 } from "../../src/index.ts";
 import { inSources } from "./docs/sources.ts";
 
@@ -41,6 +42,11 @@ const errors = [
     "SUBMIT_LOCK_ANSWER_UNAVAILABLE",
   ],
   [new InvalidValueError("x", { cause }), "InvalidValueError", "SUBMIT_LOCK_INVALID_VALUE"],
+  [
+    new TransactionRequiredError("x", { cause }),
+    "TransactionRequiredError",
+    "SUBMIT_LOCK_TRANSACTION_REQUIRED",
+  ],
   [new LockLostError("x", "expired"), "LockLostError", "SUBMIT_LOCK_LOST"],
 ] as const;
 
