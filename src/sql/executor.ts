@@ -4,15 +4,6 @@ import { describe, hasMembers } from "../validation.ts";
 /**
  * Runs statements in one open transaction of the application. A `PoolClient` of pg, a `Transaction`
  * of PGlite, an `EntityManager` of TypeORM and a connection of mysql2 are executors as they are.
- *
- * @example
- * ```ts
- * // postgres.js
- * await sql.begin((sql) => {
- *   const tx: SqlExecutor = { query: (text, params) => sql.unsafe(text, params) };
- *   return submissions.once(tx, submission, () => placeOrder(sql));
- * });
- * ```
  */
 export interface SqlExecutor {
   /** Resolves to rows that are objects: `{ rows }`, an array of rows, or `[rows, fields]`. */
@@ -56,7 +47,7 @@ export function rowsOf(result: unknown, columns: readonly string[]): Record<stri
   );
 }
 
-/** Sends a statement whose error `code` means another error than the database's own. */
+/** Sends a statement whose error `code` means something else than the database says. */
 export async function send(
   tx: SqlExecutor,
   text: string,

@@ -34,10 +34,8 @@ export interface SubmissionTableOptions {
 
 /**
  * The table in which a submission's row commits together with its effects: of a submission whose
- * transaction has committed, `work` never runs again. The constructor sends nothing.
- *
- * It sees one database, and one transaction. A new id for each click, a repeat of a pruned row and
- * effects outside of the transaction are not its concern.
+ * transaction has committed, `work` never runs again. The constructor sends nothing. It does not help
+ * against a new id for each click, a repeat of a pruned row and effects outside of the transaction.
  *
  * @example
  * ```ts
