@@ -173,8 +173,11 @@ class Books {
   }
 }
 
-/** How long one answer is waited for, and how long a customer goes on trying. */
-const patience = { answerMs: 3_000, customerMs: 20_000, betweenMs: 120 };
+/**
+ * How long one answer is waited for, and how long a customer goes on trying: on a busy machine a
+ * process that was killed may take half a minute to come back.
+ */
+const patience = { answerMs: 10_000, customerMs: 120_000, betweenMs: 120 };
 
 /** Longer than a lease lasts. */
 const stoppedMs = 1_500;
