@@ -18,7 +18,8 @@ export type SubmitLockErrorCode =
   | "SUBMIT_LOCK_CLOSED"
   | "SUBMIT_LOCK_LOST"
   | "SUBMIT_LOCK_ANSWERED_TWICE"
-  | "SUBMIT_LOCK_NO_FINGERPRINT";
+  | "SUBMIT_LOCK_NO_FINGERPRINT"
+  | "SUBMIT_LOCK_TRANSACTION_REQUIRED";
 
 /** The codes by which a client recognises the errors that end a request. */
 const refusals: Readonly<Partial<Record<SubmitLockErrorCode, string>>> = {
@@ -91,7 +92,10 @@ export class LockContendedError extends SubmitLockError {
   readonly status = 409;
   readonly statusCode = 409;
   readonly expose = false;
-  /** Ms that the key lives unless extended; `Infinity` if it holds no text, 0 with `hasEnded`. */
+  /**
+   * Ms that the key lives unless extended; `Infinity` if it holds no text, 0 with `hasEnded` and
+   * from `SubmissionTable`, whose database does not tell.
+   */
   readonly expiresInMs: number;
   /** As in {@link ContentionDetails}; `false` unless `once` says otherwise. */
   readonly sameSubmission: boolean;
@@ -113,7 +117,7 @@ export class LockContendedError extends SubmitLockError {
   }
 }
 
-/** `once`: the user has a submission with this id and another fingerprint. `work` did not run. */
+/** `once`: this submission was made before, with another fingerprint. `work` did not run. */
 export class SubmissionMismatchError extends SubmitLockError {
   override readonly name = "SubmissionMismatchError";
   readonly code = "SUBMIT_LOCK_MISMATCHED";
@@ -132,6 +136,7 @@ export class SubmissionMismatchError extends SubmitLockError {
 /**
  * `once`: the submission was completed before, and no value of it is kept. The value was larger
  * than 1 MiB or not JSON, a guard has kept an HTTP answer, or the value was left out in an outage.
+ * From `SubmissionTable`: a row was committed without a value.
  */
 export class AnswerUnavailableError extends SubmitLockError {
   override readonly name = "AnswerUnavailableError";
@@ -143,7 +148,8 @@ export class AnswerUnavailableError extends SubmitLockError {
 
 /**
  * `once`: `work` has run and returned a value that JSON cannot say, such as a BigInt, a circle or a
- * function. The submission is recorded as done, without a value, so it does not run again.
+ * function. The submission is recorded as done, without a value, so it does not run again. From
+ * `SubmissionTable`: leave the transaction, and nothing has happened.
  */
 export class InvalidValueError extends SubmitLockError {
   override readonly name = "InvalidValueError";
@@ -242,6 +248,19 @@ export class NoFingerprintError extends SubmitLockError {
   }
 }
 
+/**
+ * `SubmissionTable.once` of `submit-lock/sql`: its statements were not in one open transaction. It
+ * was given a pool, nobody has sent BEGIN, or the transaction ended within `work`: then what `work`
+ * wrote before that may stay, and its submission is not repeated.
+ */
+export class TransactionRequiredError extends SubmitLockError {
+  override readonly name = "TransactionRequiredError";
+  readonly code = "SUBMIT_LOCK_TRANSACTION_REQUIRED";
+  readonly status = 500;
+  readonly statusCode = 500;
+  readonly expose = false;
+}
+
 /** Every concrete error class, for a `switch` over `code`. */
 export type AnySubmitLockError =
   | InvalidOptionError
@@ -255,7 +274,8 @@ export type AnySubmitLockError =
   | LockClosedError
   | LockLostError
   | AnsweredTwiceError
-  | NoFingerprintError;
+  | NoFingerprintError
+  | TransactionRequiredError;
 
 /** Returns whether a value is an error of this package, also of another copy of the package. */
 export function isSubmitLockError(value: unknown): value is AnySubmitLockError {

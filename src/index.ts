@@ -22,7 +22,7 @@ export type { OnceOptions, OnceResult } from "./lock/once.ts";
 export type { SubmitLockOptions } from "./lock/options.ts";
 export type { AnswerHeaders, AnswerToStore, StoredAnswer } from "./lock/record.ts";
 export type * from "./lock/store.ts";
-export type { AcquireOptions, Submission } from "./lock/submission.ts";
+export type { AcquireOptions, Submission, SubmissionIdentity } from "./lock/submission.ts";
 export type { UserId } from "./lock/submit-key.ts";
 export { type CloseOptions, SubmitLock } from "./lock/submit-lock.ts";
 export type { LookUp, WithLockOptions } from "./lock/waiting.ts";

@@ -40,18 +40,27 @@ declare module "pg" {
   interface Result {
     rows: never[];
   }
-  interface Client {
+  interface PoolClient {
     query(text: string, values?: unknown[]): Promise<Result>;
+    query(config: object, values?: unknown[]): Promise<Result>;
     release(error?: Error): void;
+  }
+  class Client {
+    constructor(options: object);
+    on(event: "error", listener: () => void): void;
+    connect(): Promise<void>;
+    query(text: string, values?: unknown[]): Promise<Result>;
+    query(config: object, values?: unknown[]): Promise<Result>;
+    end(): Promise<void>;
   }
   class Pool {
     constructor(options: object);
     on(event: "error", listener: () => void): void;
     query(text: string, values?: unknown[]): Promise<Result>;
-    connect(): Promise<Client>;
+    connect(): Promise<PoolClient>;
     end(): Promise<void>;
   }
-  const pg: { Pool: typeof Pool };
+  const pg: { Client: typeof Client; Pool: typeof Pool };
   export default pg;
 }
 

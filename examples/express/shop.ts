@@ -1,14 +1,14 @@
-// A checkout on Express: `npm run example express`. Copy it, and put your session and your order in.
+// A checkout on Express: `npm run example express`. Copy it with `../orders.ts`,
+// and put your session and your order in.
 import { randomUUID } from "node:crypto";
 import type { AddressInfo } from "node:net";
-import { setTimeout } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { PGlite } from "@electric-sql/pglite";
 import express, { type Request, type Response } from "express";
 import session from "express-session";
 import { Redis } from "ioredis";
 import { MemoryStore, RedisStore, SubmitLock } from "submit-lock";
 import { submitGuard } from "submit-lock/express";
+import { placeOrder } from "../orders.ts";
 
 declare module "express-session" {
   interface SessionData {
@@ -20,24 +20,18 @@ declare module "express-session" {
 const url = process.env["REDIS_URL"];
 const lock = new SubmitLock({ store: url ? new RedisStore(new Redis(url)) : new MemoryStore() });
 await lock.check();
-const db = new PGlite(); // yours: PostgreSQL
-await db.exec("CREATE TABLE orders (number serial, buyer text, token text, UNIQUE (buyer, token))");
 
 const guard = submitGuard({
   lock,
   userId: (req: Request) => req.session.userId,
   idempotency: { submissionId: (req) => req.body?.submissionId, key: "required", waitMs: 10_000 },
+  onUnavailable: "proceed", // the transaction has the last word
 });
 
-async function placeOrder(req: Request, res: Response): Promise<void> {
-  await setTimeout(500); // yours: the payment
-  req.submitLease?.signal.throwIfAborted(); // the lock was lost: 503, and no order
-  const { rows } = await db.query<{ number: number }>(
-    `INSERT INTO orders (buyer, token) VALUES ($1, $2)
-     ON CONFLICT (buyer, token) DO UPDATE SET token = excluded.token RETURNING number`,
-    [req.session.userId, req.submission?.id],
-  );
-  res.redirect(303, `/orders/${rows[0]?.number}`);
+async function checkout(req: Request, res: Response): Promise<void> {
+  const { submission, submitLease } = req;
+  const number = await placeOrder(req.session.userId, submission, submitLease?.signal);
+  res.redirect(303, `/orders/${number}`);
 }
 
 const app = express();
@@ -52,7 +46,7 @@ app.get("/", (req, res) => {
     <main><h1>Your cart</h1><form method="post" action="/orders"><button>Place order</button>
     <input type="hidden" name="submissionId" value="${randomUUID()}"></form></main>`);
 });
-app.post("/orders", guard.protect(placeOrder));
+app.post("/orders", guard.protect(checkout));
 app.get("/orders/:id", ({ params }, res) => void res.send(`Order ${Number(params.id)} is placed.`));
 
 const server = app.listen(Number(process.env["PORT"] ?? 3000), "127.0.0.1", () => {

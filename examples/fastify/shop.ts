@@ -1,23 +1,21 @@
-// A checkout on Fastify: `npm run example fastify`. Copy it, and put your session and your order in.
+// A checkout on Fastify: `npm run example fastify`. Copy it with `../orders.ts`,
+// and put your session and your order in.
 import { randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
-import { setTimeout } from "node:timers/promises";
-import { PGlite } from "@electric-sql/pglite";
 import cookie from "@fastify/cookie";
 import Fastify, { type FastifyReply, type FastifyRequest } from "fastify";
 import { Redis } from "ioredis";
 import { MemoryStore, RedisStore, SubmitLock } from "submit-lock";
 import { submitGuard } from "submit-lock/fastify";
+import { placeOrder } from "../orders.ts";
 
 // Without REDIS_URL the locks are in this process: enough to try it, not for two processes.
 const url = process.env["REDIS_URL"];
 const lock = new SubmitLock({ store: url ? new RedisStore(new Redis(url)) : new MemoryStore() });
 await lock.check();
-const db = new PGlite(); // yours: PostgreSQL
-await db.exec("CREATE TABLE orders (number serial, buyer text, token text, UNIQUE (buyer, token))");
 
 const app = Fastify();
-await app.register(cookie, { secret: randomUUID() }); // yours: a secret
+await app.register(cookie, { secret: process.env["SECRET"] ?? randomUUID() }); // yours: a secret
 app.addContentTypeParser(
   "application/x-www-form-urlencoded",
   { parseAs: "string" },
@@ -29,17 +27,12 @@ const signedIn = ({ cookies }: FastifyRequest) =>
 const tokenOf = ({ body }: FastifyRequest) => Object(body).submissionId;
 
 const idempotency = { submissionId: tokenOf, key: "required", waitMs: 10_000 } as const;
-const guard = submitGuard({ lock, userId: signedIn, idempotency });
+const guard = submitGuard({ lock, userId: signedIn, idempotency, onUnavailable: "proceed" });
 
-async function placeOrder(request: FastifyRequest, reply: FastifyReply) {
-  await setTimeout(500); // yours: the payment
-  request.submitLease?.signal.throwIfAborted(); // the lock was lost: 503, and no order
-  const { rows } = await db.query<{ number: number }>(
-    `INSERT INTO orders (buyer, token) VALUES ($1, $2)
-     ON CONFLICT (buyer, token) DO UPDATE SET token = excluded.token RETURNING number`,
-    [signedIn(request), request.submission?.id],
-  );
-  return reply.redirect(`/orders/${rows[0]?.number}`, 303);
+async function checkout(request: FastifyRequest, reply: FastifyReply) {
+  const { submission, submitLease } = request;
+  const number = await placeOrder(signedIn(request), submission, submitLease?.signal);
+  return reply.redirect(`/orders/${number}`, 303);
 }
 
 app.get("/", async (request, reply) => {
@@ -54,7 +47,7 @@ app.get("/browser/:file(^[\\w-]+\\.js$)", async ({ params }, reply) => {
   const file = new URL(Object(params).file, import.meta.resolve("submit-lock/browser"));
   return reply.type("text/javascript").send(await readFile(file));
 });
-app.post("/orders", guard.protect(placeOrder));
+app.post("/orders", guard.protect(checkout));
 app.get("/orders/:number", async ({ params }) => {
   return `Order ${Number((params as { number: string }).number)} is placed.`;
 });

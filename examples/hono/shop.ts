@@ -1,8 +1,7 @@
-// A checkout on Hono: `npm run example hono`. Copy it, and put your session and your order in.
+// A checkout on Hono: `npm run example hono`. Copy it with `../orders.ts`,
+// and put your session and your order in.
 import { randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
-import { setTimeout } from "node:timers/promises";
-import { PGlite } from "@electric-sql/pglite";
 import { serve } from "@hono/node-server";
 import { Hono } from "hono";
 import { setSignedCookie } from "hono/cookie";
@@ -10,31 +9,25 @@ import { parseSigned } from "hono/utils/cookie";
 import { Redis } from "ioredis";
 import { MemoryStore, RedisStore, SubmitLock } from "submit-lock";
 import { leaseOf, submissionOf, submitGuard } from "submit-lock/fetch";
+import { placeOrder } from "../orders.ts";
 
 // Without REDIS_URL the locks are in this process: enough to try it, not for two processes.
 const url = process.env["REDIS_URL"];
 const lock = new SubmitLock({ store: url ? new RedisStore(new Redis(url)) : new MemoryStore() });
 await lock.check();
-const db = new PGlite(); // yours: PostgreSQL
-await db.exec("CREATE TABLE orders (number serial, buyer text, token text, UNIQUE (buyer, token))");
 
-const secret = randomUUID(); // yours: a secret
+const secret = process.env["SECRET"] ?? randomUUID(); // yours: a secret
 const signedIn = async ({ headers }: Request) =>
   (await parseSigned(headers.get("cookie") ?? "", secret))["user"] || undefined;
 const tokenOf = async (request: Request) =>
   (await request.clone().formData()).get("submissionId")?.toString();
 const idempotency = { submissionId: tokenOf, key: "required", waitMs: 10_000 } as const;
-const guard = submitGuard({ lock, userId: signedIn, idempotency });
+const guard = submitGuard({ lock, userId: signedIn, idempotency, onUnavailable: "proceed" });
 
-const placeOrder = guard.protect(async (request: Request) => {
-  await setTimeout(500); // yours: the payment
-  leaseOf(request)?.signal.throwIfAborted(); // the lock was lost: 503, and no order
-  const { rows } = await db.query<{ number: number }>(
-    `INSERT INTO orders (buyer, token) VALUES ($1, $2)
-     ON CONFLICT (buyer, token) DO UPDATE SET token = excluded.token RETURNING number`,
-    [await signedIn(request), submissionOf(request)?.id],
-  );
-  return new Response(null, { status: 303, headers: { location: `/orders/${rows[0]?.number}` } });
+const checkout = guard.protect(async (request: Request) => {
+  const buyer = await signedIn(request);
+  const number = await placeOrder(buyer, submissionOf(request), leaseOf(request)?.signal);
+  return new Response(null, { status: 303, headers: { location: `/orders/${number}` } });
 });
 
 const app = new Hono();
@@ -50,7 +43,7 @@ app.get("/browser/:file{[\\w-]+\\.js}", async (c) => {
   const file = new URL(c.req.param("file"), import.meta.resolve("submit-lock/browser"));
   return c.body(await readFile(file), 200, { "content-type": "text/javascript" });
 });
-app.post("/orders", (c) => placeOrder(c.req.raw));
+app.post("/orders", (c) => checkout(c.req.raw));
 app.get("/orders/:number", (c) => c.text(`Order ${Number(c.req.param("number"))} is placed.`));
 // Hono itself answers 500 to every error, also to a lost lock.
 app.onError((error, c) => c.text("no order", "status" in error ? (error.status as 503) : 500));

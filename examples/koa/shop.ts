@@ -1,37 +1,29 @@
-// A checkout on Koa: `npm run example koa`. Copy it, and put your session and your order in.
+// A checkout on Koa: `npm run example koa`. Copy it with `../orders.ts`,
+// and put your session and your order in.
 import { randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import type { AddressInfo } from "node:net";
-import { setTimeout } from "node:timers/promises";
-import { PGlite } from "@electric-sql/pglite";
 import { bodyParser } from "@koa/bodyparser";
 import Router from "@koa/router";
 import { Redis } from "ioredis";
 import Koa, { type Context } from "koa";
 import { MemoryStore, RedisStore, SubmitLock } from "submit-lock";
 import { submitGuard } from "submit-lock/koa";
+import { placeOrder } from "../orders.ts";
 
 // Without REDIS_URL the locks are in this process: enough to try it, not for two processes.
 const url = process.env["REDIS_URL"];
 const lock = new SubmitLock({ store: url ? new RedisStore(new Redis(url)) : new MemoryStore() });
 await lock.check();
-const db = new PGlite(); // yours: PostgreSQL
-await db.exec("CREATE TABLE orders (number serial, buyer text, token text, UNIQUE (buyer, token))");
 
 const signedIn = (ctx: Context) => ctx.cookies.get("user", { signed: true });
 const tokenOf = (ctx: Context) => Object(ctx.request.body).submissionId;
 const idempotency = { submissionId: tokenOf, key: "required", waitMs: 10_000 } as const;
-const guard = submitGuard({ lock, userId: signedIn, idempotency });
+const guard = submitGuard({ lock, userId: signedIn, idempotency, onUnavailable: "proceed" });
 
-async function placeOrder(ctx: Context): Promise<void> {
-  await setTimeout(500); // yours: the payment
-  ctx.state["submitLease"]?.signal.throwIfAborted(); // the lock was lost: 503, and no order
-  const { rows } = await db.query<{ number: number }>(
-    `INSERT INTO orders (buyer, token) VALUES ($1, $2)
-     ON CONFLICT (buyer, token) DO UPDATE SET token = excluded.token RETURNING number`,
-    [signedIn(ctx), ctx.state["submission"]?.id],
-  );
-  ctx.redirect(`/orders/${rows[0]?.number}`);
+async function checkout(ctx: Context): Promise<void> {
+  const { submission, submitLease } = ctx.state;
+  ctx.redirect(`/orders/${await placeOrder(signedIn(ctx), submission, submitLease?.signal)}`);
   ctx.status = 303;
 }
 
@@ -48,12 +40,12 @@ router.get(/^\/browser\/([\w-]+\.js)$/, async (ctx) => {
   ctx.type = "js";
   ctx.body = await readFile(new URL(`${ctx.captures?.[0]}`, browser));
 });
-router.post("/orders", guard, placeOrder);
+router.post("/orders", guard, checkout);
 router.get("/orders/:number", (ctx) => {
   ctx.body = `Order ${Number(ctx.params["number"])} is placed.`;
 });
 const app = new Koa();
-app.keys = [randomUUID()]; // yours: a secret
+app.keys = [process.env["SECRET"] ?? randomUUID()]; // yours: a secret
 app.use(bodyParser()).use(router.routes()); // the parser in front of the guard
 const server = app.listen(Number(process.env["PORT"] ?? 3000), "127.0.0.1", () => {
   console.log(`A shop on Koa: http://127.0.0.1:${(server.address() as AddressInfo).port}`);

@@ -130,6 +130,7 @@ export function submitGuard<Req extends IncomingMessage = Request>(
         return;
       }
       if (admission.kind === "unlocked") {
+        if (admission.submission) (req as Request).submission = admission.submission;
         await handler(next);
         return;
       }

@@ -94,7 +94,10 @@ export function submitGuard<Req extends FastifyRequest = FastifyRequest>(
       if (admission.code !== undefined) reply.header("Submit-Lock-Code", admission.code);
       return orReply(await admission.answer(request, reply));
     }
-    if (admission.kind === "unlocked") return orReply(run());
+    if (admission.kind === "unlocked") {
+      if (admission.submission) request.submission = admission.submission;
+      return orReply(run());
+    }
     const { held, isOwner, wanted } = admission;
     request.submitLease = held.lease;
     if (held.submission !== undefined) request.submission = held.submission;

@@ -61,7 +61,7 @@ export interface SubmitGuard {
 }
 
 /** A map and not properties: frameworks hand out requests that are frozen, or proxies. */
-const found = new WeakMap<Request, Pick<RequestLease, "lease" | "submission">>();
+const found = new WeakMap<Request, Partial<Pick<RequestLease, "lease" | "submission">>>();
 
 /** The lease on the user's lock, where a guard has taken it for this request. */
 export function leaseOf(request: Request): Lease | undefined {
@@ -116,7 +116,10 @@ export function submitGuard<Req extends Request = Request>(
         `the guard's functions that answer (onContended and the others): expected a Response, got ${describe(answer)}`,
       );
     }
-    if (admission.kind === "unlocked") return await handler(request, ...rest);
+    if (admission.kind === "unlocked") {
+      found.set(request, { submission: admission.submission });
+      return await handler(request, ...rest);
+    }
     const { held, isOwner, wanted } = admission;
     found.set(request, { lease: held.lease, submission: held.submission });
     let head: Omit<AnswerToStore, "body"> | undefined;

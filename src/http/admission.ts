@@ -24,8 +24,8 @@ export type Admission<Args extends unknown[]> =
       /** The part of the answer to capture; `undefined` for none. */
       readonly wanted?: WantedAnswer | undefined;
     }
-  /** Run the handler without a lease: a preflight, `skip`, "proceed". */
-  | { readonly kind: "unlocked" }
+  /** Run the handler without a lease: a preflight, `skip`, "proceed", which may have a submission. */
+  | { readonly kind: "unlocked"; readonly submission?: IdentifiedSubmission | undefined }
   /** Neither run the handler nor answer: the client has left, or the request was answered. */
   | { readonly kind: "gone" }
   /** Call `answer`, and do not run the handler. A refusal has a `code`, whoever words the answer. */
@@ -151,7 +151,7 @@ async function decide<Source, Args extends unknown[]>(
       if (isSubmitLockError(cause) && cause.code === "SUBMIT_LOCK_MISCONFIGURED") throw cause;
       // A repeat must not run beside its first request, nor an order for a client that has left.
       if (options.onUnavailable === "proceed" && isRepeat !== true) {
-        return isTooLate(exchange) ? gone : unlocked;
+        return isTooLate(exchange) ? gone : { kind: "unlocked", submission };
       }
       return refused({ reason: "unavailable", cause });
     }

@@ -61,9 +61,14 @@ export type StorePolicy = "success" | "final" | ((answer: StoredAnswer) => boole
 export interface RequestSubmission {
   /**
    * 22 characters without a meaning, equal on every retry of this user, and different for others:
-   * for a unique column of the order table, and for the key of a payment provider.
+   * for `SubmissionTable` of `submit-lock/sql`, a unique column, and the key of a payment provider.
    */
   readonly id: string;
+  /**
+   * 22 characters: the content that must be equal on a retry, as the guard compares it. `undefined`
+   * where nothing is compared.
+   */
+  readonly fingerprint: string | undefined;
   /** Whether the client's `Idempotency-Key` header gave the id, or the option `submissionId`. */
   readonly source: "key" | "derived";
   /** Call it to keep no answer of this request: the next retry runs, unless it was `placed`. */

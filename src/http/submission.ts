@@ -12,13 +12,15 @@ export const done: AnswerToStore = { status: 100 };
 
 export class IdentifiedSubmission implements RequestSubmission {
   readonly id: string;
+  readonly fingerprint: string | undefined;
   readonly source: "key" | "derived";
   #isStored = true;
   #isPlaced = false;
   #lease: Lease | undefined;
 
-  constructor(id: string, source: "key" | "derived") {
+  constructor(id: string, fingerprint: string | undefined, source: "key" | "derived") {
     this.id = id;
+    this.fingerprint = fingerprint;
     this.source = source;
   }
 
@@ -87,7 +89,7 @@ export async function identify<Source>(
       const id = hash22(`derived\n${scope}\n${text}`);
       const given = await chosen?.(source);
       const fingerprint = given === undefined ? undefined : fingerprintOf(id, given);
-      const submission = new IdentifiedSubmission(id, "derived");
+      const submission = new IdentifiedSubmission(id, fingerprint, "derived");
       return { submission, asked: { submission: { id, fingerprint, retainMs } } };
     }
   }
@@ -112,7 +114,7 @@ export async function identify<Source>(
   }
   const id = hash22(`key\n${scope}\n${method} ${path(source)}\n${header.key}`);
   const fingerprint = fingerprintOf(id, await (chosen ?? payload)(source));
-  const submission = new IdentifiedSubmission(id, "key");
+  const submission = new IdentifiedSubmission(id, fingerprint, "key");
   return { submission, asked: { submission: { id, fingerprint, retainMs } } };
 }
 

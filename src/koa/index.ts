@@ -67,8 +67,10 @@ export function submitGuard<Ctx extends AnyContext = Context>(
     else if (admission.kind === "answer") {
       if (admission.code !== undefined) ctx.set("Submit-Lock-Code", admission.code);
       await admission.answer(source);
-    } else if (admission.kind === "unlocked") await next();
-    else {
+    } else if (admission.kind === "unlocked") {
+      if (admission.submission) ctx.state["submission"] = admission.submission;
+      await next();
+    } else {
       const { held, wanted } = admission;
       ctx.state["submitLease"] = held.lease;
       if (held.submission !== undefined) ctx.state["submission"] = held.submission;

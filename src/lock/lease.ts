@@ -15,7 +15,7 @@ import {
   type StoredAnswer,
 } from "./record.ts";
 import { publish } from "./runtime.ts";
-import { checkRecords } from "./submission.ts";
+import { checkRecords, type SubmissionIdentity } from "./submission.ts";
 
 /** How an attempt to take a user's lock ended. */
 export type Attempt =
@@ -82,6 +82,11 @@ export interface Lease {
    * one can refuse a holder that was paused beyond its lease. `undefined` where the store has none.
    */
   readonly fencingToken: number | undefined;
+  /**
+   * Under `once` of a lock: the submission for `SubmissionTable` of `submit-lock/sql`, as `identify`
+   * makes it. `undefined` otherwise: a request has its own.
+   */
+  readonly submission: SubmissionIdentity | undefined;
   /** How long the lease is valid unless extended, in ms; 0 once lost, released or completed. */
   remainingMs(): number;
   /**
@@ -123,6 +128,7 @@ export class UserLease implements Lease {
   readonly #held: HeldLease;
   #released: Promise<ReleaseOutcome> | undefined;
   #completed: Promise<CompleteOutcome> | undefined;
+  #identity: (() => SubmissionIdentity) | undefined;
 
   constructor(held: HeldLease) {
     this.#held = held;
@@ -140,6 +146,10 @@ export class UserLease implements Lease {
   }
   get fencingToken(): number | undefined {
     return this.#held.fencingToken;
+  }
+  /** Hashes when it is asked for: few works have a database. */
+  get submission(): SubmissionIdentity | undefined {
+    return this.#identity?.();
   }
 
   remainingMs(): number {
@@ -178,6 +188,11 @@ export class UserLease implements Lease {
     const cooldownMs = options === undefined ? 0 : this.#cooldownMs("complete", options);
     checkAnswer(answer);
     return this.#complete(answer, cooldownMs);
+  }
+
+  /** For `once`. */
+  static setSubmission(lease: UserLease, identity: () => SubmissionIdentity): void {
+    lease.#identity = identity;
   }
 
   /** For `once`: `json` is its value, if that is kept. Static, so that holders do not see it. */

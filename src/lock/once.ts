@@ -6,7 +6,9 @@ import {
 } from "../errors.ts";
 import { within } from "../timer-wheel.ts";
 import { type LockedWork, type SubmissionAttempt, UserLease } from "./lease.ts";
+import { jsonOf, maxValueBytes } from "./record.ts";
 import type { LockRuntime } from "./runtime.ts";
+import type { SubmissionIdentity } from "./submission.ts";
 import { type LookUp, ownHolder, silentStore, waitForEnd } from "./waiting.ts";
 
 /** Options of `once`. */
@@ -32,9 +34,6 @@ export interface OnceResult<Value> {
   readonly ageMs: number;
 }
 
-/** The longest value that is kept, as JSON in UTF-8. */
-const maxValueBytes = 1_048_576;
-
 /**
  * Runs `work` under the lease of an attempt, or finds the value of an earlier run:
  *
@@ -47,20 +46,21 @@ const maxValueBytes = 1_048_576;
  * mismatched, contended, unavailable ──▶ an error at once
  * ```
  *
- * @param identity of user and submission, under which calls that wait share their looks.
  * @param look looks the submission up without taking the lock: a call that waits never runs `work`.
+ * @param identity makes `lease.submission`; calls of one identity that wait share their looks.
  */
 export async function once<Value>(
   runtime: LockRuntime,
   key: string,
-  identity: string,
   attempt: SubmissionAttempt,
   work: LockedWork<Value>,
   waitMs: number,
   look: () => Promise<LookUp>,
+  identity: () => SubmissionIdentity,
 ): Promise<OnceResult<Value>> {
   switch (attempt.outcome) {
     case "acquired":
+      UserLease.setSubmission(attempt.lease as UserLease, identity);
       return await run(attempt.lease as UserLease, work, runtime.times.acquireTimeoutMs);
     case "unavailable":
       throw attempt.cause;
@@ -68,7 +68,9 @@ export async function once<Value>(
       const { expiresInMs, isCooldown, sameSubmission } = attempt;
       if (sameSubmission === true) {
         const { acquireTimeoutMs } = runtime.times;
-        const seen = await waitForEnd(runtime, identity, look, waitMs, acquireTimeoutMs);
+        const { id, fingerprint } = identity();
+        const waitsFor = `${id} ${fingerprint}`;
+        const seen = await waitForEnd(runtime, waitsFor, look, waitMs, acquireTimeoutMs);
         return resultOf<Value>(seen, expiresInMs);
       }
       const why = isCooldown
@@ -93,27 +95,13 @@ async function run<Value>(
     await within(acquireTimeoutMs, lease.release());
     throw error;
   }
-  const json = jsonOf(returned);
+  const json = jsonOf(returned, "the submission is recorded as done, and does not run again");
   const isKept = typeof json === "string" && Buffer.byteLength(json) <= maxValueBytes;
   const completed = UserLease.completeWithValue(lease, isKept ? json : undefined);
   await within(acquireTimeoutMs, completed);
   if (json instanceof InvalidValueError) throw json;
   const value = json === "" ? undefined : JSON.parse(json);
   return { value, replayed: false, ageMs: 0 };
-}
-
-/** Returns `""` for `undefined`, and an error for a value that JSON cannot say. */
-function jsonOf(value: unknown): string | InvalidValueError {
-  if (value === undefined) return "";
-  let cause: unknown;
-  try {
-    const json: string | undefined = JSON.stringify(value);
-    if (json !== undefined) return json;
-  } catch (error) {
-    cause = error;
-  }
-  const advice = "Return plain data: the submission is recorded as done, and does not run again";
-  return new InvalidValueError(`work returned a value that JSON cannot say. ${advice}`, { cause });
 }
 
 function resultOf<Value>(found: LookUp, expiresInMs: number): OnceResult<Value> {

@@ -1,4 +1,5 @@
 import { isUtf8 } from "node:buffer";
+import { InvalidValueError } from "../errors.ts";
 import { checkOptionNames, describe, invalidOption } from "../validation.ts";
 import type { CompletedAnswer } from "./store.ts";
 
@@ -152,4 +153,25 @@ export function completedOf({
   const decoded = decodeRecord(record);
   if (decoded === undefined) return undefined;
   return { answer: decoded.answer, ageMs: Math.max(0, storeTimeMs - decoded.createdMs) };
+}
+
+/** The longest value of `once` that is kept, as JSON in UTF-8. */
+export const maxValueBytes = 1_048_576;
+
+/**
+ * Returns `""` for `undefined`, and an error for a value that JSON cannot say.
+ *
+ * @param consequence what has become of the submission, for the message.
+ */
+export function jsonOf(value: unknown, consequence: string): string | InvalidValueError {
+  if (value === undefined) return "";
+  let cause: unknown;
+  try {
+    const json: string | undefined = JSON.stringify(value);
+    if (json !== undefined) return json;
+  } catch (error) {
+    cause = error;
+  }
+  const advice = `Return plain data: ${consequence}`;
+  return new InvalidValueError(`work returned a value that JSON cannot say. ${advice}`, { cause });
 }

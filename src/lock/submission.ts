@@ -2,6 +2,7 @@ import * as crypto from "node:crypto";
 import { InvalidOptionError } from "../errors.ts";
 import { checkMs, checkOptionNames, describe } from "../validation.ts";
 import type { LockStore, SubmissionHashes } from "./store.ts";
+import { submitKey, type UserId } from "./submit-key.ts";
 
 /** An operation that a user wants to happen once. Only hashes of its texts leave the process. */
 export interface Submission {
@@ -18,6 +19,14 @@ export interface Submission {
    * @defaultValue 86 400 000 (a day)
    */
   readonly retainMs?: number | undefined;
+}
+
+/** What a submission is in the application's database: equal at all doors, different for others. */
+export interface SubmissionIdentity {
+  /** 22 characters, made of the user and the submission's id. */
+  readonly id: string;
+  /** 22 characters; `undefined` where nothing is compared. */
+  readonly fingerprint: string | undefined;
 }
 
 /** Options of `acquire` and `lookUp`. */
@@ -67,6 +76,35 @@ export function resolveSubmission(
           : hash22(`${idHash}:${checkText("submission.fingerprint", fingerprint)}`),
     },
     retainMs: resolveRetainMs("submission.retainMs", retainMs, acquireTimeoutMs),
+  };
+}
+
+/**
+ * The submission of a job, a webhook or `lock.once`, for {@link SubmissionTable}. The same user and
+ * id are the same submission in every process, and no two pairs of them share one.
+ *
+ * @example
+ * ```ts
+ * const submission = identify(`payment:${paymentId}`, { id: "finish" });
+ * await submissions.once(tx, submission, () => finishOrder(tx, paymentId));
+ * ```
+ *
+ * @throws InvalidUserIdError, InvalidOptionError for an invalid user id, id or fingerprint.
+ */
+export function identify(
+  userId: UserId,
+  submission: Pick<Submission, "id" | "fingerprint">,
+): SubmissionIdentity {
+  checkOptionNames("submission", submission, ["id", "fingerprint", "retainMs"]);
+  const { id: text, fingerprint } = submission;
+  // The encoded user id has no line end, so that no two pairs make one text (rule J7).
+  const id = hash22(`once\n${submitKey("", userId)}\n${checkText("submission.id", text)}`);
+  return {
+    id,
+    fingerprint:
+      fingerprint === undefined
+        ? undefined
+        : hash22(`${id}:${checkText("submission.fingerprint", fingerprint)}`),
   };
 }
 

@@ -19,6 +19,7 @@ import type { FreeResult, Inspection } from "./store.ts";
 import {
   type AcquireOptions,
   checkRecords,
+  identify,
   type ResolvedSubmission,
   resolveSubmission,
   type Submission,
@@ -158,7 +159,8 @@ export class SubmitLock {
    *
    * The value is kept as JSON of at most 1 MiB; a longer one is only returned. Nothing is kept where
    * `work` throws or ends the lease itself: a repeat runs. So it does where the process dies, or the
-   * lease is lost, before the record is written: a unique key of the database prevents a second order.
+   * lease is lost, before the record is written: `SubmissionTable` of `submit-lock/sql` with
+   * `lease.submission` prevents a second order.
    *
    * @throws whatever `work` throws.
    * @throws LockContendedError: another submission of the user (or its cooldown) has the lock; the
@@ -181,9 +183,9 @@ export class SubmitLock {
     if (typeof work !== "function") throw invalidOption("work", "a function", work);
     const attempt = await this.acquire(userId, { submission });
     const look = () => this.lookUp(userId, { submission });
+    const identity = () => identify(userId, submission);
     const key = this.keyFor(userId);
-    const identity = `${key} ${submission.id} ${submission.fingerprint}`;
-    return await once(this.#runtime, key, identity, attempt, work, waitMs, look);
+    return await once(this.#runtime, key, attempt, work, waitMs, look, identity);
   }
 
   /**

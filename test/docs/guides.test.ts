@@ -9,6 +9,7 @@ import { page } from "./page.ts";
 import { ReaderProject, shop } from "./reader-project.ts";
 
 const guide = page("docs/guide/once.md");
+const transaction = page("docs/guide/transaction.md");
 
 let project: ReaderProject;
 let redis: RedisServer;
@@ -59,27 +60,55 @@ describe("P9: the recipes of the guide", () => {
     expect(reloaded).not.toBe(token);
   });
 
-  test("a unique key: a second run finds the first one's order", async () => {
-    const heading = "A unique key in the order's own transaction";
-    const before = `import { PGlite } from "@electric-sql/pglite";
+  test("the transaction: a second run finds the first one's order, and writes nothing", async () => {
+    const code = inQuickStart(transaction.blockUnder("The order's own transaction"), "express", {
+      before: `import { PGlite } from "@electric-sql/pglite";
 const db = new PGlite();
-await db.exec("CREATE TABLE orders (number int GENERATED ALWAYS AS IDENTITY, user_id text, cents int)");
-await db.exec(${JSON.stringify(guide.blockUnder(heading, "sql"))});`;
-    const submit = await serve(heading, before);
+await db.exec(\`CREATE TABLE orders (number serial, user_id text, cents int);
+  CREATE TABLE stock (pieces int); INSERT INTO stock VALUES (9);
+  CREATE TABLE outbox (order_number int)\`);`,
+      after: `await db.exec(submissions.ddl);
+app.get("/ledger", async (_req, res) => {
+  const { rows } = await db.query(\`SELECT pieces, (SELECT count(*)::int FROM orders) AS orders,
+    (SELECT count(*)::int FROM outbox) AS messages FROM stock\`);
+  res.json(rows[0]);
+});`,
+    });
+    const submit = await start("transaction.ts", code);
     const user = freshUser();
-    const click = () => submit({ user, key: "k-1", body: { cents: 990 } });
+    const click = (cents = 990) => submit({ user, key: "k-1", body: { cents } });
     const first = await click();
-    expect(first).toMatchObject({ status: 201, json: { cents: 990 } });
+    expect(first).toMatchObject({ status: 201, json: { number: 1 } });
     // As after a crash between the commit and the record.
     const records = async () =>
       (await command(redis.port, "keys", `{lock:submit:${user}}:*`)) as string[];
-    const record = await until(async () => (await records())[0], { what: "the record" });
-    await command(redis.port, "del", record);
+    const forget = async () => {
+      const record = await until(async () => (await records())[0], { what: "the record" });
+      await command(redis.port, "del", record);
+    };
+    await forget();
     const again = await click();
-    expect(again.headers.get("idempotent-replayed")).toBeNull();
     expect(again).toMatchObject({ status: 201, text: first.text });
-    const other = await submit({ user, key: "k-2", body: { cents: 990 } });
-    expect(Number(other.json["number"])).toBeGreaterThan(Number(first.json["number"]));
+    expect(again.headers.get("idempotent-replayed")).toBe("true");
+    await forget();
+    expect((await click(1)).status).toBe(422);
+    const ledger = await submit({ user, method: "GET", path: "/ledger" });
+    expect(ledger.json).toEqual({ orders: 1, pieces: 8, messages: 1 });
+  });
+
+  test("without the table: a second run finds the first one's order", async () => {
+    const code = `import { PGlite } from "@electric-sql/pglite";
+const db = new PGlite();
+await db.exec("CREATE TABLE orders (number serial, user_id text, submission_id text UNIQUE)");
+${transaction.blockUnder("Without the table")}
+const orders = [await placeOnce("one", "ada"), await placeOnce("one", "ada"), await placeOnce("two", "ada")];
+console.log(JSON.stringify(orders.map((order) => Object(order).submission_id + Object(order).user_id)));
+const { rows } = await db.query("SELECT count(*)::int AS n FROM orders");
+console.log(JSON.stringify(rows));
+`;
+    project.write("without-the-table.ts", code);
+    const printed = await project.run("without-the-table.ts");
+    expect(printed).toBe('["oneada","oneada","twoada"]\n[{"n":2}]\n');
   });
 
   test("your own database: a replay shows the order, and Redis holds no body", async () => {
@@ -178,9 +207,9 @@ interface Submit {
 type Client = ((submit: Submit) => Promise<Reply>) & { readonly url: string };
 
 /** Starts the quick start with the recipe under a heading, and gives a client of it. */
-async function serve(heading: string, before = ""): Promise<Client> {
+async function serve(heading: string): Promise<Client> {
   const file = `${heading.replace(/\W+/g, "-")}.ts`;
-  const code = inQuickStart(guide.blockUnder(heading), "express", { before });
+  const code = inQuickStart(guide.blockUnder(heading), "express");
   return await start(file, code);
 }
 

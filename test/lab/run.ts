@@ -68,6 +68,11 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     minutes: 5,
     run: () => import("./two-doors/run.ts").then((lab) => lab.run()),
   },
+  transaction: {
+    shows: "that an order and its answer commit together, whatever dies; the snippet of before",
+    minutes: 20,
+    run: () => import("./transaction/run.ts").then((lab) => lab.run()),
+  },
   incident: {
     shows: "the shop of the README, with old locks and this one",
     minutes: 6,

@@ -176,6 +176,7 @@ const ENTRIES = {
   "submit-lock/koa": "koa/index.d.ts",
   "submit-lock/fastify": "fastify/index.d.ts",
   "submit-lock/fetch": "fetch/index.d.ts",
+  "submit-lock/sql": "sql/index.d.ts",
   "submit-lock/browser": "browser/index.d.ts",
   "submit-lock/opentelemetry": "opentelemetry/index.d.ts",
 };

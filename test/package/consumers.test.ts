@@ -94,6 +94,7 @@ test("the core and the adapters run without any peer, and import and require giv
     outcomes: ["acquired", "contended", "released"],
     adapters: ["function", "function", "object", "object"],
     // In Node's own words.
+    table: 'CREATE TABLE "submissions" (',
     withoutApi: expect.stringMatching(/^Cannot find package '@opentelemetry\/api' imported from/),
     oneCopy: true,
   });

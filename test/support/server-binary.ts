@@ -1,5 +1,6 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 
 const NAMES = ["redis-server", "valkey-server"];
@@ -72,7 +73,9 @@ export function installOnDebian(name: string, service?: string): boolean {
   if (process.getuid?.() !== 0 || !existsSync("/etc/debian_version")) return false;
   const install = `apt-get update && apt-get install -y --no-install-recommends ${name}`;
   console.log(`No ${name} found. Installing it:\n  ${install}`);
-  const { status } = spawnSync("sh", ["-c", install], {
+  // One at a time: test files that run beside each other may need the same package.
+  const lock = join(tmpdir(), "submit-lock-install.lock");
+  const { status } = spawnSync("flock", [lock, "sh", "-c", install], {
     stdio: ["ignore", "inherit", "inherit"],
     env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" },
     timeout: 400_000,

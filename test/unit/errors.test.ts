@@ -17,6 +17,7 @@ import {
   SubmissionMismatchError,
   SubmitLockError,
   type SubmitLockErrorCode,
+  TransactionRequiredError,
 } from "../../src/index.ts";
 import { inSources } from "./docs/sources.ts";
 
@@ -42,6 +43,11 @@ const errors = [
   ],
   [new InvalidValueError("x", { cause }), "InvalidValueError", "SUBMIT_LOCK_INVALID_VALUE"],
   [new LockLostError("x", "expired", "lock:submit:42"), "LockLostError", "SUBMIT_LOCK_LOST"],
+  [
+    new TransactionRequiredError("x", { cause }),
+    "TransactionRequiredError",
+    "SUBMIT_LOCK_TRANSACTION_REQUIRED",
+  ],
 ] as const;
 
 describe.each(errors)("%s", (error, name, code) => {

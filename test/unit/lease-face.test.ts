@@ -25,8 +25,8 @@ describe("a lease in a user's hands", () => {
     const named = membersOf(lease).filter((name) => name !== "constructor");
     expect(new Set(named)).toEqual(
       new Set([
-        ...["key", "ownerId", "signal", "fencingToken", "remainingMs", "release", "complete"],
-        ...["toJSON", inspect.custom, Symbol.asyncDispose],
+        ...["key", "ownerId", "signal", "fencingToken", "submission", "remainingMs"],
+        ...["release", "complete", "toJSON", inspect.custom, Symbol.asyncDispose],
       ]),
     );
     expect(Object.keys(lease)).toEqual([]);

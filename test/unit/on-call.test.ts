@@ -157,5 +157,11 @@ test("stats tell attempts and releases that have no answer", async () => {
   expect(lock.stats()).toMatchObject({ attempting: 0, held: 0, retiring: 1, oldestHeldMs: 0 });
   answers.shift()?.();
   await releasing;
-  expect(lock.stats()).toEqual({ attempting: 0, held: 0, retiring: 0, waiting: 0, oldestHeldMs: 0 });
+  expect(lock.stats()).toEqual({
+    attempting: 0,
+    held: 0,
+    retiring: 0,
+    waiting: 0,
+    oldestHeldMs: 0,
+  });
 });

@@ -1,6 +1,6 @@
 import { PGlite } from "@electric-sql/pglite";
 import pg from "pg";
-import { schema } from "./schema.ts";
+import { schema, submissions } from "./schema.ts";
 
 /** What runs SQL: the database itself, or a transaction of it. */
 export interface Sql {
@@ -26,6 +26,10 @@ export async function openDatabase(url: string | undefined): Promise<Database> {
     await database.transaction(async (tx) => {
       await tx.query("SELECT pg_advisory_xact_lock(7264501)");
       for (const statement of schema.split(";\n")) await tx.query(statement);
+      const there = "SELECT to_regclass('demo_shop.submissions') IS NOT NULL AS there";
+      const [submitted] = await tx.query<{ there: boolean }>(there);
+      if (submitted?.there) return;
+      for (const statement of submissions.ddl.split(";\n")) await tx.query(statement);
     });
     return database;
   } catch (error) {

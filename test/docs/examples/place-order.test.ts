@@ -1,3 +1,4 @@
+import { identify } from "submit-lock/sql";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { PaymentProvider } from "../../../examples/demo/payments/provider.ts";
 import { cartOf, refillCart } from "../../../examples/demo/shop/carts.ts";
@@ -26,7 +27,8 @@ beforeEach(async () => {
 /** What a guard gives to a handler. */
 function given(id: string | undefined, fencingToken?: number): Omit<Checkout, "userId"> {
   const { signal } = new AbortController();
-  return { submission: id === undefined ? undefined : { id }, lease: { signal, fencingToken } };
+  const submission = id === undefined ? undefined : identify(userId, { id });
+  return { submission, lease: { signal, fencingToken } };
 }
 
 async function rows(table: "orders" | "outbox"): Promise<Record<string, unknown>[]> {
@@ -38,6 +40,11 @@ async function rows(table: "orders" | "outbox"): Promise<Record<string, unknown>
   );
 }
 
+async function pieces(): Promise<number> {
+  const sum = "SELECT sum(pieces)::int AS pieces FROM demo_shop.stock";
+  return (await db.query<{ pieces: number }>(sum))[0]?.pieces as number;
+}
+
 describe("an order of the example shop", () => {
   test("is paid once, empties the cart and is told in the outbox", async () => {
     const seen = await cartOf(db, userId);
@@ -45,7 +52,10 @@ describe("an order of the example shop", () => {
     expect(order).toMatchObject({ cart: seen.id, cents: 3_830, paymentId: "pay-1" });
     expect(provider.charges).toHaveLength(1);
     expect(await cartOf(db, userId)).toEqual({ id: seen.id, version: seen.version + 1, items: [] });
-    expect(await rows("outbox")).toMatchObject([{ topic: "order.paid" }]);
+    expect(await rows("outbox")).toMatchObject([
+      { topic: "order.placed" },
+      { topic: "order.paid" },
+    ]);
   });
 
   test("is found by a second run of its submission, which neither orders nor charges", async () => {
@@ -53,7 +63,9 @@ describe("an order of the example shop", () => {
     const run = (token: number) =>
       placeOrder({ db, payments }, { userId, seen, ...given("b-1", token) });
     const first = await run(1);
+    const left = await pieces();
     expect(await run(2)).toEqual(first);
+    expect(await pieces()).toBe(left);
     expect(await rows("orders")).toHaveLength(1);
     expect(provider.charges).toHaveLength(1);
   });
@@ -64,7 +76,7 @@ describe("an order of the example shop", () => {
     const checkout = { userId, seen, ...given("c-1", 1) };
     await expect(placeOrder({ db, payments }, checkout)).rejects.toMatchObject({ status: 504 });
     expect(await rows("orders")).toMatchObject([{ payment_id: null }]);
-    expect(await rows("outbox")).toEqual([]);
+    expect(await rows("outbox")).toMatchObject([{ topic: "order.placed" }]);
     provider.behaviour.losesReply = () => false;
     const order = await placeOrder({ db, payments }, { ...checkout, ...given("c-1", 2) });
     expect(order.paymentId).toBe("pay-1");
@@ -82,7 +94,7 @@ describe("an order of the example shop", () => {
     await until(isBegun, { what: "the older order" });
     await db.query("UPDATE demo_shop.carts SET fence = 11 WHERE id = $1", [seen.id]);
     expect(await outcome).toMatchObject({ status: 409, code: "cart_changed" });
-    expect(await rows("outbox")).toEqual([]);
+    expect(await rows("outbox")).toMatchObject([{ topic: "order.placed" }]);
     // Nor is one begun.
     const late = placeOrder({ db, payments }, { userId, seen, ...given("d-late", 10) });
     await expect(late).rejects.toMatchObject({ status: 409 });
@@ -113,8 +125,10 @@ describe("an order of the example shop", () => {
         ),
     };
     const checkout = { userId, seen, ...given("i", 1) };
+    const before = await pieces();
     await expect(placeOrder({ db: failing, payments }, checkout)).rejects.toThrow("full");
-    expect(await rows("orders")).toMatchObject([{ payment_id: null }]);
+    expect(await rows("orders")).toEqual([]);
+    expect(await pieces()).toBe(before);
     expect((await cartOf(db, userId)).items).toHaveLength(3);
   });
 
@@ -123,10 +137,10 @@ describe("an order of the example shop", () => {
     provider.behaviour.latencyMs = 60_000;
     const lost = new AbortController();
     const lease = { signal: lost.signal, fencingToken: 1 };
-    const order = placeOrder({ db, payments }, { userId, seen, submission: { id: "j" }, lease });
+    const order = placeOrder({ db, payments }, { userId, seen, ...given("j"), lease });
     await until(async () => (await rows("orders")).length === 1, { what: "the order" });
     lost.abort(new Error("lost"));
     await expect(order).rejects.toThrow("lost");
-    expect(await rows("outbox")).toEqual([]);
+    expect(await rows("outbox")).toMatchObject([{ topic: "order.placed" }]);
   });
 });

@@ -82,7 +82,13 @@ describe("instrument", () => {
   });
 
   test("disable ends it: nobody listens and nothing is told any more", async () => {
-    const stats = vi.fn(() => ({ attempting: 0, held: 1, retiring: 0, waiting: 0, oldestHeldMs: 5 }));
+    const stats = vi.fn(() => ({
+      attempting: 0,
+      held: 1,
+      retiring: 0,
+      waiting: 0,
+      oldestHeldMs: 5,
+    }));
     expect(listened()).toEqual([]);
     const running = start({ locks: [{ keyPrefix: "lock:submit:", stats }] });
     expect(listened()).toEqual(names);

@@ -13,6 +13,7 @@ for (const name of ["express", "koa", "fastify", "fetch"]) {
   const { submitGuard } = await import(`submit-lock/${name}`);
   adapters.push(typeof submitGuard({ lock, userId: () => "42" }));
 }
+const { SubmissionTable } = await import("submit-lock/sql");
 const required = createRequire(import.meta.url)("submit-lock");
 const withoutApi = await import("submit-lock/opentelemetry").then(
   () => "loaded",
@@ -22,6 +23,7 @@ console.log(
   JSON.stringify({
     outcomes: [first.outcome, second.outcome, released],
     adapters,
+    table: new SubmissionTable().ddl.split("\n")[0],
     withoutApi,
     oneCopy: required.SubmitLock === imported.SubmitLock,
   }),

@@ -8,12 +8,14 @@ const { submitGuard: fastifyGuard } = require("submit-lock/fastify");
 const { submitGuard: fetchGuard } = require("submit-lock/fetch");
 const { submitGuard: koaGuard } = require("submit-lock/koa");
 const { instrument } = require("submit-lock/opentelemetry");
+const { SubmissionTable } = require("submit-lock/sql");
 const twoClicks = require("./two-clicks.cjs");
 
 async function main() {
   const redis = new Redis(process.env.REDIS_URL);
   const lock = new SubmitLock({ store: new RedisStore(redis) });
   const instrumentation = instrument({ locks: [lock] });
+  if (!new SubmissionTable().ddl) throw new Error("no table");
   const userId = () => process.env.TEST_USER;
 
   const onExpress = await twoClicks((work) => {

@@ -10,6 +10,10 @@ import { submitGuard as fastifyGuard } from "submit-lock/fastify";
 import { submitGuard as fetchGuard, leaseOf } from "submit-lock/fetch";
 import { submitGuard as koaGuard } from "submit-lock/koa";
 import { instrument } from "submit-lock/opentelemetry";
+import { type SqlExecutor, SubmissionTable } from "submit-lock/sql";
+
+export const inTransaction = (tx: SqlExecutor): Promise<{ value: number }> =>
+  new SubmissionTable().once(tx, undefined, () => 1);
 
 type Listening = (work: () => Promise<void>) => RequestListener | Promise<RequestListener>;
 const twoClicks: (shop: Listening) => Promise<number[]> = require("./two-clicks.cjs");

@@ -1,0 +1,116 @@
+import { InvalidOptionError, LockContendedError, TransactionRequiredError } from "../errors.ts";
+import { describe, hasMembers } from "../validation.ts";
+
+/**
+ * Runs statements in one open transaction of the application. A `PoolClient` of pg, a `Transaction`
+ * of PGlite, an `EntityManager` of TypeORM and a connection of mysql2 are executors as they are.
+ */
+export interface SqlExecutor {
+  /** Resolves to rows that are objects: `{ rows }`, an array of rows, or `[rows, fields]`. */
+  query(text: string, params: unknown[]): PromiseLike<unknown>;
+}
+
+/** The row of a submission: columns of text, so that no driver parses them. */
+export interface SubmissionRow {
+  readonly fingerprint: string | null;
+  /** JSON; `""` for `undefined`, and `null` where none was kept. */
+  readonly value: string | null;
+  /** In milliseconds, by the database's clock. */
+  readonly age: string | number | bigint;
+}
+
+export const rowColumns: readonly string[] = ["fingerprint", "value", "age"];
+
+/** The statements of one database, and what its answers mean. */
+export interface Dialect {
+  readonly ddl: string;
+  /**
+   * Proves the transaction (J2) and inserts the row (J1): resolves to a token of this run, or to the
+   * row of an earlier one.
+   */
+  begin(tx: SqlExecutor, id: string, fingerprint: string | null): Promise<string | SubmissionRow>;
+  /** Keeps the value, and proves that the transaction is still the one in which `token` was made. */
+  end(tx: SqlExecutor, id: string, token: string, json: string | null): Promise<void>;
+  find(db: SqlExecutor, id: string): Promise<SubmissionRow | undefined>;
+  /** Deletes one batch, and resolves to whether there is more. */
+  prune(db: SqlExecutor, olderThanMs: number, batchSize: number): Promise<boolean>;
+}
+
+/** @throws InvalidOptionError (J9): without a named column, a known submission would look empty. */
+export function rowsOf(result: unknown, columns: readonly string[]): Record<string, unknown>[] {
+  const { rows = result } = Object(result);
+  const list: unknown = Array.isArray(rows) && Array.isArray(rows[0]) ? rows[0] : rows;
+  const came = Array.isArray(list) ? list.find((row) => !hasMembers(row, columns)) : list;
+  if (came === undefined && list !== undefined) return list as Record<string, unknown>[];
+  throw new InvalidOptionError(
+    `tx: expected rows that are objects with ${columns.join(", ")}, got ${describe(came)}. Let query resolve to { rows }, to an array of rows or to [rows, fields], with the columns' names as they are`,
+  );
+}
+
+/** Sends a statement whose error `code` means something else than the database says. */
+export async function send(
+  tx: SqlExecutor,
+  text: string,
+  params: unknown[],
+  code: string | number,
+  meaning: (cause: unknown) => Error,
+): Promise<unknown> {
+  try {
+    return await tx.query(text, params);
+  } catch (error) {
+    throw hasCode(error, [code]) ? meaning(error) : error;
+  }
+}
+
+/** J2, at the beginning. */
+export function noTransaction(cause: unknown): TransactionRequiredError {
+  const why =
+    "tx: expected one open transaction, got statements outside of any, and nothing was written. Send BEGIN, and pass the connection that has the transaction and not the pool";
+  return new TransactionRequiredError(why, { cause });
+}
+
+/** J2, at the end. */
+export function anotherTransaction(cause?: unknown): TransactionRequiredError {
+  const why =
+    "the transaction has ended within work, or was rolled back there. Let work neither commit nor roll back nor catch an error of the database, and use a connection for one transaction at a time";
+  return new TransactionRequiredError(why, { cause });
+}
+
+/** J3. */
+export function waitedTooLong(): LockContendedError {
+  const why =
+    "another transaction has this submission's row, and the database gave up the wait. Roll back and try again in a moment: it does not run twice";
+  return new LockContendedError(why, 0, { sameSubmission: true });
+}
+
+/**
+ * Whether the database asks for the whole transaction again, from BEGIN: a conflict or a deadlock
+ * (40001 and 40P01 of PostgreSQL, 1213 of MySQL, 1020 of MariaDB, P2034 of Prisma), also where a
+ * query builder wraps the error.
+ *
+ * @example
+ * ```ts
+ * for (let tries = 1; ; tries++) {
+ *   try {
+ *     return await db.transaction(work);
+ *   } catch (error) {
+ *     if (tries === 5 || !isRetryable(error)) throw error;
+ *   }
+ * }
+ * ```
+ */
+export function isRetryable(error: unknown): boolean {
+  return hasCode(error, ["40001", "40P01", 1213, 1020, "P2034"]);
+}
+
+/** J10: looks into the errors that an error wraps, under the names that query builders use. */
+function hasCode(error: unknown, codes: readonly unknown[], depth = 0): boolean {
+  if (typeof error !== "object" || error === null || depth > 5) return false;
+  const members = error as Record<string, unknown>;
+  return (
+    ["code", "errno", "originalCode"].some((name) => codes.includes(members[name])) ||
+    ["cause", "driverError", "driverAdapterError", "meta"].some((name) =>
+      hasCode(members[name], codes, depth + 1),
+    )
+  );
+}

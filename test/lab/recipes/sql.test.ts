@@ -1,0 +1,49 @@
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { page } from "../../docs/page.ts";
+import { Consumers, ownVersions, type Project } from "../../package/consumer-project.ts";
+import { startMariadb, startPostgres } from "../../support/sql-servers.ts";
+
+vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
+
+let consumers: Consumers;
+let project: Project;
+beforeAll(async () => {
+  consumers = await Consumers.pack();
+  project = await consumers.installRecipe(["sql"], {
+    type: "module",
+    packages: {
+      ...ownVersions("pg", "mysql2"),
+      "drizzle-orm": "~0.45.0",
+      kysely: "~0.28.0",
+      knex: "~3.3.0",
+      postgres: "~3.4.0",
+      typeorm: "~1.1.0",
+      "reflect-metadata": "^0.2.2",
+    },
+  });
+});
+afterAll(() => consumers?.remove());
+
+/** What the guide prints for each of them. */
+const executors = Object.fromEntries(
+  page("docs/guide/transaction.md")
+    .tableUnder("What is `tx`")
+    .map(([name = "", code = ""]) => [name, /^`+(\{.*\})`+$/.exec(code)?.[1] ?? code]),
+);
+
+test.each([
+  ["PostgreSQL", startPostgres, "Kysely, Knex, Drizzle, TypeORM, postgres.js"],
+  ["MariaDB", startMariadb, "Kysely, Knex, Drizzle, TypeORM"],
+] as const)(
+  "query builders on %s are executors as the guide prints them",
+  async (name, start, all) => {
+    const server = await start();
+    if (server === undefined) return console.warn(`NOT run: there is no ${name} here`);
+    try {
+      const args = ["builders.js", name, server.url, JSON.stringify(executors)];
+      expect((await project.node(args)).trim()).toBe(all);
+    } finally {
+      await server.stop();
+    }
+  },
+);

@@ -1,0 +1,32 @@
+import { afterAll, describe, test } from "vitest";
+import { startMariadb, startPostgres } from "../support/sql-servers.ts";
+import { type Database, openMariadb, openPostgres } from "./databases.ts";
+
+/**
+ * Describes what holds on each database: a server of this file's own, started before anything is
+ * described. Where there is none, its tests are shown as skipped.
+ */
+export async function onEachDatabase(tests: (db: Database) => void): Promise<void> {
+  const starts = [
+    { name: "PostgreSQL", start: startPostgres, open: openPostgres },
+    { name: "MariaDB", start: startMariadb, open: openMariadb },
+  ];
+  const started = await Promise.all(
+    starts.map(async ({ name, start, open }) => {
+      const server = await start();
+      if (server === undefined) return { name, stop: async () => {} };
+      const db = await open(server);
+      const stop = async () => {
+        await db.close();
+        await server.stop();
+      };
+      return { name: server.version, db, stop };
+    }),
+  );
+  for (const { name, db, stop } of started) {
+    if (db === undefined)
+      describe.skip(`NOT run: there is no ${name} here`, () => test("anything"));
+    else describe(`on ${name}`, () => tests(db));
+    afterAll(stop);
+  }
+}
