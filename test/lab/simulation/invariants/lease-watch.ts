@@ -163,7 +163,8 @@ export class LeaseWatch extends Watch {
     const neverExtends = maxHoldMs === ttlMs;
     const { reason } = lease.signal.reason as { reason: LostReason };
     // By a timer, which gives an answer its turn. A look does not wait for one.
-    if (reason === "expired" && this.world.loop.phase === phase.check) this.#expiredAt.set(owner.id, now);
+    if (reason === "expired" && this.world.loop.phase === phase.check)
+      this.#expiredAt.set(owner.id, now);
     if (reason === "max-hold" || reason === "closed" || neverExtends) return;
     if (owner.serverLife !== this.world.server.life) return;
     if (process.health.longestHealthy(since, now) < now - since) return;
