@@ -63,12 +63,6 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     minutes: 3,
     run: () => import("./shop/freed.ts").then((shop) => shop.run()),
   },
-  incident: {
-    shows: "the shop of the README, with old locks and this one",
-    minutes: 6,
-    writes: "test/lab/incident/results.md and two pictures",
-    run: () => import("./incident/page.ts").then((page) => page.run()),
-  },
   dashboards: {
     shows: "alerts and board on a real Prometheus",
     minutes: 3,
