@@ -1,9 +1,8 @@
-import { copyFileSync, mkdirSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { type DefaultTheme, defineConfig } from "vitepress";
 import { forgeMarkdown, slugify } from "./markdown.ts";
 import { apiSidebar, type Entry, manualSidebar, ROOT, routeOf } from "./pages.ts";
-import { moved, redirectTo } from "./redirects.ts";
 
 const {
   GITHUB_SERVER_URL: server = "https://github.com",
@@ -79,14 +78,6 @@ export default defineConfig({
       const target = join(outDir, routeOf(file));
       mkdirSync(dirname(target), { recursive: true });
       copyFileSync(join(ROOT, file), target);
-    }
-    for (const [from, to] of Object.entries(moved)) {
-      const [page = "", anchor] = to.split("#");
-      const route = routeOf(`docs/${page}`).replace(/\.md$/, ".html");
-      const address = `${base}${route}${anchor === undefined ? "" : `#${anchor}`}`;
-      const target = join(outDir, from.replace(/\.md$/, ".html"));
-      mkdirSync(dirname(target), { recursive: true });
-      writeFileSync(target, redirectTo(address));
     }
   },
 });

@@ -42,7 +42,7 @@ export function stateOf(found: Found): LockState {
   return renewals.missed > 0 ? "silent" : "working";
 }
 
-/** `undefined` if unknown: no holder, a lock of 0.1 or another library, or a clock set back. */
+/** `undefined` if unknown: no holder, a lock of another library, or a clock set back. */
 export function renewalsOf(
   found: Found,
 ): { readonly everyMs: number; readonly missed: number; readonly hasEnded: boolean } | undefined {
@@ -85,7 +85,7 @@ function headline(found: Found): string {
       if (missed === 0) return "is placing an order right now";
       if (missed !== undefined)
         return `is locked, and its process has missed ${plural(missed, "renewal")}: it died, or it cannot reach Redis`;
-      return `is locked ${found.clockSetBack ? `${rest}, because Redis' clock was set back` : `by submit-lock 0.1 or another library, ${rest}`}; whether a process is at work is not known`;
+      return `is locked ${found.clockSetBack ? `${rest}, because Redis' clock was set back` : `by another library, ${rest}`}; whether a process is at work is not known`;
   }
 }
 

@@ -73,12 +73,6 @@ export const laboratories: Readonly<Record<string, Laboratory>> = {
     minutes: 20,
     run: () => import("./transaction/run.ts").then((lab) => lab.run()),
   },
-  incident: {
-    shows: "the shop of the README, with old locks and this one",
-    minutes: 6,
-    writes: "test/lab/incident/results.md and two pictures",
-    run: () => import("./incident/page.ts").then((page) => page.run()),
-  },
   dashboards: {
     shows: "alerts and board on a real Prometheus",
     minutes: 3,

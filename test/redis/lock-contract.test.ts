@@ -1,3 +1,5 @@
+// @slow: begins first.
+
 import { clusterClients, isNodeRedis, redisClients } from "../support/clients.ts";
 import { carriesALock } from "../support/lock-contract.ts";
 import { isSeenAndFreed } from "../support/on-call-contract.ts";

@@ -81,8 +81,8 @@ describe.each(redisClients)("what a person finds at a key, with $name", ({ conne
   });
 
   test.each([
-    ["a lock of 0.1, a bare UUID,", randomUUID()],
-    ["a UUID of another library", `${randomUUID()} of somebody`],
+    ["a bare UUID of another library", randomUUID()],
+    ["a UUID with other text behind it", `${randomUUID()} of somebody`],
   ])("%s is held and freed as ours is, because its holder may live", async (_what, value) => {
     const { lock, redis } = await openFixture({ connect });
     const user = freshUser();

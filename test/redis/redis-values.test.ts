@@ -1,13 +1,22 @@
+import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { RedisStore, type SubmitLock, type SubmitLockOptions } from "../../src/index.ts";
 import { decodeRecord } from "../../src/lock/record.ts";
-import { closeClients, ioredis6 } from "../support/clients.ts";
+import { asking } from "../support/asking.ts";
+import { closeClients, ioredis6, untilReady } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
-import { closeLocks, leaseOf, openLock } from "../support/locks.ts";
+import { closeLocks, commandOf, leaseOf, openLock } from "../support/locks.ts";
 import { observer } from "../support/observer.ts";
 import { sharedRedisPort } from "../support/redis-server.ts";
-import { answer, hashesOf, recordKey, submissionOf } from "../support/submissions.ts";
+import {
+  answer,
+  hashesOf,
+  onceOf,
+  recordKey,
+  recordOf,
+  submissionOf,
+} from "../support/submissions.ts";
 
 const redis = observer();
 afterEach(async () => {
@@ -143,6 +152,30 @@ describe("what a lock finds at its key", () => {
     expect(await lease.release()).toBe("foreign");
     expect(await redis.get(key)).toBe("an old lock");
     expect(await redis.pttl(key)).toBe(-1);
+  });
+
+  test.each([
+    ["a bare UUID", ""],
+    ["a UUID with other text behind it", " of another library"],
+  ])("P4: %s is another library's lock, and no command touches it", async (_what, rest) => {
+    const store = new RedisStore(await untilReady(ioredis6.connect(sharedRedisPort())));
+    const ask = asking(store);
+    await redis.send("SET", key, randomUUID() + rest, "PX", 60_000);
+    const seen = async () => [await redis.get(key), await redis.send("PEXPIRETIME", key)];
+    const was = await seen();
+    for (const command of [commandOf({ key }), onceOf({ key })]) {
+      const reply = await ask.acquire(command).reply;
+      expect(reply).toMatchObject({ kind: "contended" });
+      expect(reply).not.toMatchObject({ sameSubmission: true });
+      expect(await ask.extend(command).reply).toMatchObject({ kind: "foreign" });
+      for (const cooldownUntilMs of [0, Date.now() + 60_000]) {
+        const released = await ask.release(command, cooldownUntilMs).reply;
+        expect(released).toMatchObject({ kind: "foreign" });
+      }
+    }
+    const plan = { record: recordOf(onceOf()), expiresAtMs: Date.now() + 5_000 };
+    expect(await ask.complete(onceOf({ key }), plan).reply).toMatchObject({ kind: "late" });
+    expect(await seen()).toEqual(was);
   });
 
   test.each([

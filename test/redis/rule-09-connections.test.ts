@@ -1,3 +1,5 @@
+// @slow: begins first.
+
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
 import {

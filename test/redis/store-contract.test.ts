@@ -1,3 +1,5 @@
+// @slow: begins first.
+
 import { everyClusterClient, everyRedisClient } from "../support/clients.ts";
 import { keepsAnswers } from "../support/once-contract.ts";
 import { keepsTheContract } from "../support/store-contract.ts";

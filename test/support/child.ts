@@ -1,5 +1,5 @@
 import { type ChildProcess, execFile, fork, spawn } from "node:child_process";
-import { once } from "node:events";
+import { on, once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { atExit } from "./at-exit.ts";
 import { compiled } from "./compiled.ts";
@@ -85,22 +85,32 @@ export class Child<From extends object, To extends object = never> {
     this.#child.on("message", listener);
   }
 
-  /** The next message; rejects with what it wrote on its standard error if it ends before, or is silent. */
-  async next(patienceMs = 300_000): Promise<From> {
+  /**
+   * The next message that is sought; rejects with what it wrote on its standard error if it ends
+   * before, or is silent.
+   */
+  async next(patienceMs = 300_000, isSought = (_message: From) => true): Promise<From> {
     const over = new AbortController();
     const late = setTimeout(() => this.signal("SIGKILL"), patienceMs);
     try {
-      const message = once(this.#child, "message", over);
+      const message = this.#sought(isSought, over);
       const ended = this.exit.then(({ code, signal }) => {
         throw new Error(
           `${this.#child.spawnargs.join(" ")} ended: ${code ?? signal}\n${this.#errors}`,
         );
       });
-      return (await Promise.race([message, ended]))[0];
+      return await Promise.race([message, ended]);
     } finally {
       clearTimeout(late);
       over.abort();
     }
+  }
+
+  async #sought(isSought: (message: From) => boolean, over: AbortController): Promise<From> {
+    for await (const [message] of on(this.#child, "message", over)) {
+      if (isSought(message)) return message;
+    }
+    throw new Error("its messages have ended");
   }
 
   /** @param lost called if the child has ended, also where its exit has not been heard of. */

@@ -58,3 +58,46 @@ export class Pulse {
     }, everyMs);
   }
 }
+
+/**
+ * How long the machine kept this process from running in a span of time: how late its timers were,
+ * without the processor time that the process used itself. Code that blocks its own event loop is not
+ * excused by it.
+ */
+export class Starvation {
+  #worstMs = 0;
+  #dueAt = 0;
+  #usedMs = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor() {
+    this.#beat();
+  }
+
+  /** The worst since it began, in milliseconds, of this moment included. */
+  get worstMs(): number {
+    const late = performance.now() - this.#dueAt - (processorMs() - this.#usedMs);
+    return Math.max(this.#worstMs, late);
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer);
+    this.#worstMs = this.worstMs;
+    this.#dueAt = Number.POSITIVE_INFINITY;
+  }
+
+  #beat(): void {
+    this.#dueAt = performance.now() + everyMs;
+    this.#usedMs = processorMs();
+    this.#timer = setTimeout(() => {
+      this.#worstMs = this.worstMs;
+      this.#beat();
+    }, everyMs);
+    this.#timer.unref();
+  }
+}
+
+function processorMs(): number {
+  const { system, user } = process.cpuUsage();
+  return (system + user) / 1_000;
+}

@@ -35,8 +35,8 @@ test("a lock that is closed neither looks nor frees", async () => {
 });
 
 describe("a store without inspect and free", () => {
-  /** As one of before 0.2. */
-  function olderStore(): LockStore {
+  /** As an application may write one. */
+  function lesserStore(): LockStore {
     const store = new MemoryStore();
     return {
       acquire: (request) => store.acquire(request),
@@ -47,7 +47,7 @@ describe("a store without inspect and free", () => {
   }
 
   test("has locks, and says that it cannot show them or take them away", async () => {
-    const lock = openLock({ store: olderStore() });
+    const lock = openLock({ store: lesserStore() });
     await (await leaseOf(lock, freshUser())).release();
     const why = { id: "0f8fad5b", by: "anna", reason: "ticket 4711" };
     for (const [asked, method] of [

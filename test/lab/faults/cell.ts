@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Pulse } from "../../support/pulse.ts";
 import { startServer } from "../../support/server-process.ts";
-import { Ledger, overlapping } from "../ledger.ts";
+import { Ledger, overlapping } from "../shop/ledger.ts";
 import type { LabClient } from "./clients.ts";
 import type { Fault, FaultTarget } from "./fault.ts";
 import { type Fixture, openFixture } from "./fixture.ts";

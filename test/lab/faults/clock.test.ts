@@ -14,7 +14,7 @@ import { installOnDebian } from "../../support/server-binary.ts";
 import { type RedisServer, startServer } from "../../support/server-process.ts";
 import { answer, submissionOf } from "../../support/submissions.ts";
 import { until } from "../../support/until.ts";
-import { Ledger, overlapping } from "../ledger.ts";
+import { Ledger, overlapping } from "../shop/ledger.ts";
 
 const hour = 3_600;
 const times = { ttlMs: 4_000, acquireTimeoutMs: 1_000, commandTimeoutMs: 200 };

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { ioredis6, untilReady } from "../../support/clients.ts";
-import type { Ledger } from "../ledger.ts";
+import type { Ledger } from "../shop/ledger.ts";
 
 const everyMs = 4;
 

@@ -1,4 +1,5 @@
 import type { Framework } from "../../http/frameworks.ts";
+import { Progress } from "../progress.ts";
 import { runBroken } from "../sequences/mutants.ts";
 import { type Change, changed, misfits, sources } from "../simulation/mutants/workshop.ts";
 import { cast, type NetName } from "./nets.ts";
@@ -185,7 +186,11 @@ export async function run(): Promise<void> {
   for (const flaw of chosen) {
     const { family, name, net } = flaw;
     const plan = { runs: 5_000, seed: 1, family, isStrict: false };
-    const { failure, runs } = await cast(net, plan, changed(await sources(), flaw));
+    const progress = new Progress(plan.runs, "programs");
+    const { failure, runs } = await cast(net, plan, {
+      texts: changed(await sources(), flaw),
+      onPlayed: progress.at(0),
+    }).finally(() => progress.stop());
     if (failure === undefined) survivors++;
     const outcome = failure === undefined ? "SURVIVED" : failure.text.split("\n", 1)[0];
     console.log(`${net}, ${family}: ${name}\n  after ${runs}: ${outcome}`);

@@ -2,6 +2,7 @@ import { parseArgs } from "node:util";
 import fc from "fast-check";
 import { serverBinary } from "../../support/server-binary.ts";
 import { startServer } from "../../support/server-process.ts";
+import { Progress } from "../progress.ts";
 import { byContent, type Strategy, strategies } from "./customer.ts";
 import { play, type Sequence, sequences } from "./play.ts";
 import { Shop } from "./shop.ts";
@@ -13,6 +14,8 @@ interface Hunt {
   readonly redisPort: number;
   /** How many shops are open at a time. */
   readonly shops: number;
+  /** Called behind each sequence with how many were played so far. */
+  onPlayed?(played: number): void;
 }
 
 const open = async ({ shops, redisPort }: Hunt) =>
@@ -22,11 +25,13 @@ const open = async ({ shops, redisPort }: Hunt) =>
 export async function hunt(strategy: Strategy, given: Hunt): Promise<string | undefined> {
   const shops = await open(given);
   const { runs, seed, path } = given;
+  let played = 0;
   try {
     const all = await Promise.all(
       shops.map(async (shop, at) => {
         const one = async (sequence: Sequence) => {
           const { orders, flaws } = await play(shop, sequence, strategy);
+          given.onPlayed?.(++played);
           if (orders !== 1 || flaws.length > 0)
             throw new Error([`${orders} orders`, ...flaws].join("\n"));
         };
@@ -63,6 +68,7 @@ export async function doubles(
     const work = async (shop: Shop) => {
       for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
         if ((await play(shop, next, strategy)).orders > 1) count++;
+        given.onPlayed?.(numRuns - waiting.length);
       }
     };
     await Promise.all(shops.map(work));
@@ -87,9 +93,11 @@ export async function run(): Promise<void> {
   const { path } = values;
   const shops = Number(values.shops ?? 12);
   const from = performance.now();
+  const progress = new Progress(runs, "sequences");
   try {
-    const given = { runs, seed, path, shops, redisPort: redis.port };
     for (const strategy of guarded) {
+      const onPlayed = progress.at(0);
+      const given = { runs, seed, path, shops, redisPort: redis.port, onPlayed };
       if (values.table) {
         if (strategy === byContent) continue;
         console.log(`the sequences of ${strategy}`);
@@ -107,6 +115,7 @@ export async function run(): Promise<void> {
       if (story !== undefined) process.exitCode = 1;
     }
   } finally {
+    progress.stop();
     await redis.stop();
   }
 }

@@ -6,11 +6,11 @@ import { startProxy } from "../../support/proxy.ts";
 import { startServer } from "../../support/server-process.ts";
 import { until } from "../../support/until.ts";
 import { labClients, Misses, runLaboratory, seedOf, setting } from "../laboratory.ts";
-import { type Holding, overlapping } from "../ledger.ts";
-import { click } from "../service/clicks.ts";
-import { now } from "../service/protocol.ts";
-import { type Service, startService } from "../service/service.ts";
 import { Random } from "../simulation/time/random.ts";
+import { click } from "./clicks.ts";
+import { type Holding, overlapping } from "./ledger.ts";
+import { now } from "./protocol.ts";
+import { type Service, startService } from "./service.ts";
 
 interface FreedOptions {
   /** The Redis server. */

@@ -10,9 +10,9 @@ import {
   runLaboratory,
   setting,
 } from "../laboratory.ts";
-import { Anonymous, type Click, click } from "../service/clicks.ts";
-import { megabytes, now, type Vitals } from "../service/protocol.ts";
-import { type Service, startService } from "../service/service.ts";
+import { Anonymous, type Click, click } from "./clicks.ts";
+import { megabytes, now, type Vitals } from "./protocol.ts";
+import { type Service, startService } from "./service.ts";
 
 /** `killed`: connections are refused. `silent`: they are accepted and nothing is answered. */
 export type Away = "killed" | "silent";

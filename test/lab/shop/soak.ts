@@ -10,12 +10,12 @@ import {
   seedOf,
   setting,
 } from "../laboratory.ts";
-import { overlapping } from "../ledger.ts";
-import { type Click, click, crowd, longestStranded } from "../service/clicks.ts";
-import { megabytes, now, type Vitals } from "../service/protocol.ts";
-import { type Service, startService } from "../service/service.ts";
-import { type Site, startCluster, startSingle, Trouble } from "../service/site.ts";
 import { Random } from "../simulation/time/random.ts";
+import { type Click, click, crowd, longestStranded } from "./clicks.ts";
+import { overlapping } from "./ledger.ts";
+import { megabytes, now, type Vitals } from "./protocol.ts";
+import { type Service, startService } from "./service.ts";
+import { type Site, startCluster, startSingle, Trouble } from "./site.ts";
 
 const times = { ttlMs: 2_000, acquireTimeoutMs: 500 };
 

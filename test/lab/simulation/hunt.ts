@@ -3,19 +3,28 @@ import { parseArgs } from "node:util";
 import fc from "fast-check";
 import { Child } from "../../support/child.ts";
 import { compiled } from "../../support/compiled.ts";
+import { counting, type Played, Progress } from "../progress.ts";
 import { type Invariant, invariants, type Violation } from "./invariants/invariants.ts";
 import { run } from "./run.ts";
 import { type Schedule, schedules } from "./schedule.ts";
 
-/** @param texts of source files, in place of what is in them. */
+/**
+ * @param texts of source files, in place of what is in them.
+ * @param onPlayed how many schedules were run so far.
+ */
 export async function huntElsewhere(
   plan: HuntPlan,
   texts?: ReadonlyMap<string, string>,
+  onPlayed?: (played: number) => void,
 ): Promise<HuntResult> {
   const file = new URL("./hunt.ts", import.meta.url);
   const program = await compiled({ file, texts });
   const hours = 10 * 3_600_000;
-  return await new Child<HuntResult>(program, [JSON.stringify(plan)]).next(hours);
+  const child = new Child<HuntResult | Played>(program, [JSON.stringify(plan)]);
+  child.onMessage((message) => {
+    if ("played" in message) onPlayed?.(message.played);
+  });
+  return (await child.next(hours, (message) => "runs" in message)) as HuntResult;
 }
 
 /** Splits the runs over several processes, each with a seed of its own. */
@@ -25,11 +34,13 @@ export async function huntInParallel(
   processes: number,
 ): Promise<HuntResult[]> {
   const share = Math.ceil(runs / processes);
+  const progress = new Progress(runs, "schedules");
   return await Promise.all(
-    Array.from({ length: processes }, (_, index) =>
-      huntElsewhere({ runs: share, seed: seed + index, shrinks: true }),
-    ),
-  );
+    Array.from({ length: processes }, (_, index) => {
+      const plan = { runs: share, seed: seed + index, shrinks: true };
+      return huntElsewhere(plan, undefined, progress.at(index));
+    }),
+  ).finally(() => progress.stop());
 }
 
 /** What many runs did, in words. */
@@ -126,8 +137,10 @@ export interface Failure {
 async function hunt({ runs, seed, path, shrinks }: HuntPlan): Promise<HuntResult> {
   const counts = new Map<string, number>();
   let sought: Invariant | undefined;
+  const count = counting();
   const property = fc.asyncProperty(schedules, async (schedule) => {
     const report = await run(schedule);
+    count();
     for (const [what, number] of report.counts) {
       counts.set(what, (counts.get(what) ?? 0) + number);
     }

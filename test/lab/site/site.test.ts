@@ -8,7 +8,6 @@ import { promisify } from "node:util";
 import type { BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { pages, routeOf } from "../../../docs/.vitepress/pages.ts";
-import { moved } from "../../../docs/.vitepress/redirects.ts";
 import { page, ROOT } from "../../docs/page.ts";
 import { until } from "../../support/until.ts";
 import { startChromium } from "../browser/chromium.ts";
@@ -95,14 +94,6 @@ test("a link to a heading shows the heading", async () => {
   const top = async () => (await heading.boundingBox())?.y ?? -1;
   const { height } = reader.viewportSize() as { height: number };
   await until(async () => (await top()) >= 0 && (await top()) < height, { what: "to be there" });
-});
-
-test.each(Object.entries(moved))("the page %s of 0.2 leads to %s", async (from, to) => {
-  const [file = "", anchor] = to.split("#");
-  const page = routeOf(`docs/${file}`).replace(/\.md$/, ".html");
-  await reader.goto(site.url + from.replace(/\.md$/, ".html"));
-  await reader.waitForURL(site.url + page + (anchor === undefined ? "" : `#${anchor}`));
-  if (anchor !== undefined) expect(anchors(page)).toContain(anchor);
 });
 
 /** What a developer types, with the page that has to be among the first five. */
@@ -265,7 +256,6 @@ async function serveSite() {
     pages: readdirSync(FOLDER, { recursive: true, encoding: "utf8" })
       .map((file) => file.replaceAll("\\", "/"))
       .filter((file) => file.endsWith(".html") && file !== "404.html")
-      .filter((file) => !(file.replace(/html$/, "md") in moved))
       .sort(),
     /** The HTML of a page as it was built. */
     html: (page: string) => readFileSync(join(FOLDER, page), "utf8"),

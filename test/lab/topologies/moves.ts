@@ -3,7 +3,7 @@ import { Redis } from "ioredis";
 import { slotOf } from "../../../src/stores/redis/clients/slots.ts";
 import { beginMove } from "../../support/slot-move.ts";
 import { until } from "../../support/until.ts";
-import { now } from "../service/protocol.ts";
+import { now } from "../shop/protocol.ts";
 import type { Random } from "../simulation/time/random.ts";
 import type { Topology } from "./topology.ts";
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, inject, test } from "vitest";
 import type { ClientName } from "../laboratory.ts";
-import type { Service } from "../service/service.ts";
+import type { Service } from "../shop/service.ts";
 import { keepLock, killService, loseWrite, startServices, terminateService } from "./endings.ts";
 import { faults, type Topology } from "./topology.ts";
 import { misses, ttlMs, underFault } from "./under-fault.ts";

@@ -4,7 +4,7 @@ import { slotOf } from "../../../src/stores/redis/clients/slots.ts";
 import { closeClients, everyClusterClient, untilReady } from "../../support/clients.ts";
 import { until } from "../../support/until.ts";
 import { type ClientName, labClients, runLaboratory, seedOf, setting } from "../laboratory.ts";
-import { now } from "../service/protocol.ts";
+import { now } from "../shop/protocol.ts";
 import { Random } from "../simulation/time/random.ts";
 import { startReplicatedCluster } from "./cluster.ts";
 import { keyIn, keyPrefix, lastOf, Moves, slotCount, users } from "./moves.ts";

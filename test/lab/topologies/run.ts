@@ -1,5 +1,5 @@
 import { chosen, labClients, rowOf, runLaboratory } from "../laboratory.ts";
-import type { Service } from "../service/service.ts";
+import type { Service } from "../shop/service.ts";
 import { startReplicatedCluster } from "./cluster.ts";
 import { killService, loseWrite, startServices, terminateService } from "./endings.ts";
 import { startSentinels } from "./sentinel.ts";

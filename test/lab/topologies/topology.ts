@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { command } from "../../support/command.ts";
 import type { RedisServer } from "../../support/server-process.ts";
 import { until } from "../../support/until.ts";
-import type { Target } from "../service/protocol.ts";
+import type { Target } from "../shop/protocol.ts";
 
 /** One Redis server of several, and whether it can be talked to. */
 export class Node {

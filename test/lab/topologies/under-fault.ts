@@ -2,10 +2,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { freshUser } from "../../support/ids.ts";
 import { until } from "../../support/until.ts";
 import { Misses } from "../laboratory.ts";
-import { overlapping } from "../ledger.ts";
-import { Anonymous, type Click, click, longestStranded } from "../service/clicks.ts";
-import { now } from "../service/protocol.ts";
-import type { Service } from "../service/service.ts";
+import { Anonymous, type Click, click, longestStranded } from "../shop/clicks.ts";
+import { overlapping } from "../shop/ledger.ts";
+import { now } from "../shop/protocol.ts";
+import type { Service } from "../shop/service.ts";
 import type { Fault, Topology } from "./topology.ts";
 import { WriteObserver, WriteProbe } from "./writes.ts";
 

@@ -1,7 +1,7 @@
 import { createConnection, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
-import { now } from "../service/protocol.ts";
+import { now } from "../shop/protocol.ts";
 import type { Node } from "./topology.ts";
 
 /** A server in one of its lives. */

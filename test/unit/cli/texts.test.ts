@@ -31,8 +31,8 @@ const silent: Found = {
   expiresInMs: 1_200,
   endsInMs: 34_900,
 };
-/** Of 0.1, or of another library that keeps a bare UUID. */
-const older: Found = {
+/** Of another library, which keeps a bare UUID. */
+const bare: Found = {
   state: "held",
   id: "6fa459ea",
   holder: "",
@@ -86,7 +86,7 @@ describe("show tells of a lock", () => {
     ["of another lock", foreign, ["1 h 52 min", "not notified", `${npx} free 42`], ["maxHoldMs"]],
     ["without an expiry", endless, ["no expiry", "maxHoldMs", `${npx} free 42`]],
     ["that holds no text", noText, ["holds no text", "another prefix"], ["not notified"]],
-    ["of version 0.1", older, ["0.1 or another library", "1 h 52 min", `${npx} free --now 42`]],
+    ["of another library", bare, ["by another library", "1 h 52 min", `${npx} free --now 42`]],
     [
       "after Redis' clock was set back",
       { ...working, ...setBack, heldMs: 0, renewedMs: 0 },
@@ -110,7 +110,7 @@ describe("free tells a person", () => {
   const asked = (found: Found, ...options: string[]) =>
     linesOf(free, ["free", "42", "--by", "anna@ops-1", ...options], lockOf(found, 8_800), []);
 
-  test.each([working, silent, older, foreign, noText, cooldown])(
+  test.each([working, silent, bare, foreign, noText, cooldown])(
     "of the lock what show tells, before it asks: %o",
     async (found) => {
       const shown = await linesOf(show, ["show", "42"], lockOf(found));
@@ -157,7 +157,7 @@ describe("list", () => {
     const seldom = [
       { user: "1010", found: endless },
       { user: "49", found: noText },
-      { user: "48", found: older },
+      { user: "48", found: bare },
     ];
     const lines = list({ locks: [...large.locks, ...seldom], partial: undefined });
     expect(lines[0]).toContain("9 locks (2 working, 1 silent, 1 unknown, 1 freed, 1 cooldown, 3 ");

@@ -8,7 +8,6 @@ import {
   routeOf,
   shipped,
 } from "../../../docs/.vitepress/pages.ts";
-import { moved } from "../../../docs/.vitepress/redirects.ts";
 import { documents, Page, ROOT } from "../../docs/page.ts";
 import { laboratories } from "../../lab/run.ts";
 import { inSources } from "./sources.ts";
@@ -40,8 +39,7 @@ describe.each(all)("$file", (page) => {
       if (anchor !== undefined) expect(anchors.get(file), link).toContain(anchor);
     }
     // Each heading once, so that its link is the one.
-    const isHistory = page.file === "CHANGELOG.md";
-    if (!isHistory) expect(new Set(page.anchors).size).toBe(page.anchors.length);
+    expect(new Set(page.anchors).size).toBe(page.anchors.length);
   });
 
   test("invents no address", () => {
@@ -90,16 +88,6 @@ describe("the site", () => {
     for (const file of files) expect(existsSync(join(ROOT, file)), file).toBe(true);
     const paths = pages().map(routeOf);
     expect(new Set(paths).size).toBe(paths.length);
-  });
-
-  test("leads from a page that has moved to a page and a heading that are there", () => {
-    for (const [from, to] of Object.entries(moved)) {
-      const [file = "", anchor] = to.split("#");
-      expect(existsSync(join(ROOT, "docs", from)), from).toBe(false);
-      const found = documents.find((page) => page.file === `docs/${file}`);
-      expect(found, to).toBeDefined();
-      if (anchor !== undefined) expect(found?.anchors, from).toContain(anchor);
-    }
   });
 });
 

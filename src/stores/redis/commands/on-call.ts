@@ -24,7 +24,7 @@ end
 
 /**
  * The longest life that we give to this lock, cooldown or tombstone; with more, as a rule, Redis'
- * clock was set back. Nil for a lock of 0.1 or another library, and for the tombstone of one.
+ * clock was set back. Nil for a lock of another library, and for the tombstone of one.
  */
 export const longestLife: string = /* lua */ `
 local function longest_life(held)
@@ -147,7 +147,7 @@ end
 if lease and not failed(reply) then
   local us = string.format('%.0f', time[1] * 1000000 + time[2])
   local value = 'freed:' .. lease .. ':' .. ARGV[2] .. ':' .. us .. ':' .. ARGV[3]
-  -- Marks that the life is not ours to cut: 0.1 or another library gave it.
+  -- Marks that the life is not ours to cut: another library gave it.
   if not most then
     value = value .. ':foreign'
   end

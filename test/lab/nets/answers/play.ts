@@ -29,8 +29,8 @@ export interface Seen {
   readonly problems: readonly string[];
 }
 
-/** How long what comes on a busy machine may take, in ms. */
-const boundMs = 8_000;
+/** How long what comes may take, in ms: at a pace of 8 as at 1. */
+const boundAt = (pace: number) => Math.max(8, pace) * 1_000;
 /** How long a bare application may be silent, and how long a guarded one that is like it. */
 const silenceMs = 1_000;
 const knownSilenceMs = 200;
@@ -58,20 +58,27 @@ export function serve(id: string, app: RequestListener): { port: number; close()
   return { port, close: () => void apps.delete(id) };
 }
 
-type Guarded = "lock" | "once" | undefined;
+interface Running {
+  readonly guarded?: "lock" | "once";
+  readonly patienceMs: number;
+  /** What never ends, and cannot be seen, is held to a short `maxHoldMs`. */
+  readonly isShort?: boolean;
+  readonly pace: number;
+}
 
-export async function play(program: Program): Promise<Seen> {
+/** @param pace what every time is multiplied by, on a busy machine */
+export async function play(program: Program, pace: number): Promise<Seen> {
   const problems: string[] = [];
-  const bareRun = new Run(program, undefined, silenceMs);
+  const bareRun = new Run(program, { patienceMs: pace * silenceMs, pace });
   const [bare, ran] = await bareRun.submit();
   const isShort = bare.ending !== "whole" || !(await bareRun.settles()) || isUnseen(program);
   const bareStrays = strays.splice(0).length;
-  const patienceMs = bare.ending === "hanging" ? knownSilenceMs : boundMs;
+  const patienceMs = bare.ending === "hanging" ? pace * knownSilenceMs : boundAt(pace);
   const differing: Found[] = [];
   const differs = (stage: Found["stage"], expected: Answer, got: Answer) =>
     differing.push(...compare(program, stage, expected, got));
   for (const guarded of ["lock", "once"] as const) {
-    const run = new Run(program, guarded, patienceMs, isShort);
+    const run = new Run(program, { guarded, patienceMs, isShort, pace });
     const [first, runs] = await run.submit();
     differs(guarded === "lock" ? "lock" : "first", bare, first);
     if (runs !== ran) problems.push(`${guarded}: the handler ran ${runs} times, bare ${ran}`);
@@ -145,14 +152,15 @@ class Run {
   readonly #id = freshUser();
   readonly #lock: SubmitLock;
   readonly #patienceMs: number;
+  readonly #pace: number;
   #runs = 0;
   #settled = 0;
 
-  constructor(program: Program, guarded: Guarded, patienceMs: number, isShort = false) {
+  constructor(program: Program, { guarded, isShort, pace, patienceMs }: Running) {
     this.#program = program;
     this.#patienceMs = patienceMs;
-    // What never ends, and cannot be seen, is held to `maxHoldMs`.
-    const times = isShort ? { ttlMs: 200, maxHoldMs: 400 } : { ttlMs: 60_000 };
+    this.#pace = pace;
+    const times = isShort ? { ttlMs: 200 * pace, maxHoldMs: 400 * pace } : { ttlMs: 60_000 };
     this.#lock = new SubmitLock({ store: new MemoryStore(), ...times });
     const { family, framework, inside, outside, script } = program;
     const { listener } = allMain.find(({ name }) => name === framework) as Framework;
@@ -187,7 +195,7 @@ class Run {
 
   /** Whether the handler ends soon after its answer: `pipeline` to an ended response never does. */
   async settles(): Promise<boolean> {
-    for (let i = 0; i < 20 && this.#settled < this.#runs; i++) await sleep(1);
+    for (let i = 0; i < 20 * this.#pace && this.#settled < this.#runs; i++) await sleep(1);
     return this.#settled >= this.#runs;
   }
 
@@ -198,7 +206,7 @@ class Run {
       await attempt.lease.release();
       return true;
     };
-    await until(isFree, { what: "the user to be free", boundMs, everyMs: 1 });
+    await until(isFree, { what: "the user to be free", boundMs: boundAt(this.#pace), everyMs: 1 });
   }
 
   async close(): Promise<void> {

@@ -85,19 +85,22 @@ async function net(plan: Plan): Promise<Haul> {
   return await hunt<Program | WhoProgram>(plan, programs, fails, known.filter(isAsked));
 }
 
-async function fails(program: Program | WhoProgram): Promise<string | undefined> {
+export async function fails(
+  program: Program | WhoProgram,
+  pace: number,
+): Promise<string | undefined> {
   if ("who" in program) return await whoFails(program, allMain);
-  const wrongs = await wrongsOf(program);
+  const wrongs = await wrongsOf(program, pace);
   // Where a framework answers now so and now so, a second time shows whether the guard matters.
   for (let i = 0; i < 2 && wrongs.length > 0; i++) {
-    const again = await wrongsOf(program);
+    const again = await wrongsOf(program, pace);
     if (again.length === 0) return undefined;
   }
   return wrongs.length === 0 ? undefined : wrongs.join("\n");
 }
 
-async function wrongsOf(program: Program): Promise<string[]> {
-  const { differing, problems } = await play(program);
+async function wrongsOf(program: Program, pace: number): Promise<string[]> {
+  const { differing, problems } = await play(program, pace);
   return [...problems, ...differing.filter((each) => allowed(each) === undefined).map(show)];
 }
 

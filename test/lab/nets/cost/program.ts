@@ -51,8 +51,12 @@ async function net(plan: Plan): Promise<Haul> {
   const knownHere = names.flatMap((framework) =>
     known.map((text): Program => ({ framework, isLongest: false, text })),
   );
-  const fails = async (program: Program) => {
-    const weighing = new Weighing(scales.get(program.framework) as Scales, program, bounds);
+  const fails = async (program: Program, pace: number) => {
+    // Neighbours that take the caches make processor time dearer, but not by much.
+    const dearer = Math.min(pace, 3);
+    const { blockMs, noiseMs, ratio } = bounds;
+    const paced = { ratio, noiseMs: dearer * noiseMs, blockMs: dearer * blockMs };
+    const weighing = new Weighing(scales.get(program.framework) as Scales, program, paced);
     return await (program.isLongest ? weighing.blocks() : weighing.growsFast());
   };
   try {

@@ -20,13 +20,16 @@ type AnyFunction = (this: any, ...args: any[]) => any;
 export class Fault {
   readonly way: Way;
   readonly value: unknown;
+  /** What every time of its program is multiplied by. */
+  readonly pace: number;
   isArmed = false;
   hasStruck = false;
   readonly undo: (() => void)[] = [];
   /** Calls that go well before. */
   #after: number;
 
-  constructor(way: Way, value: ValueName, after: number) {
+  constructor(way: Way, value: ValueName, after: number, pace: number) {
+    this.pace = pace;
     this.way = way;
     this.value = values[value]();
     this.#after = after;

@@ -31,6 +31,8 @@ export interface Play {
   readonly outcome: Outcome;
   /** Without the guard. */
   readonly isBare: boolean;
+  /** What every time is multiplied by, on a busy machine. */
+  readonly pace: number;
 }
 
 /** What came of the order. */
@@ -68,24 +70,30 @@ export function prepareProcess(): void {
   };
 }
 
-/** How long what comes on a busy machine may take, in ms. */
-const boundMs = 8_000;
+/** How long what comes may take, in ms: at a pace of 8 as at 1. */
+const boundAt = (pace: number) => Math.max(8, pace) * 1_000;
 const patient = { ttlMs: 60_000, maxHoldMs: 120_000 };
 
 export async function play(how: Play): Promise<Seen> {
   const { program, site } = how;
-  const seen = new Seen(new Fault(program.way, program.value, site.isInside ? program.after : 0));
+  const after = site.isInside ? program.after : 0;
+  const seen = new Seen(new Fault(program.way, program.value, after, how.pace));
   await current.run(seen, () => order(how, seen));
   return seen;
 }
 
-async function order({ framework, isBare, outcome, program, site }: Play, seen: Seen) {
+async function order({ framework, isBare, outcome, pace, program, site }: Play, seen: Seen) {
   const { fault } = seen;
+  const boundMs = boundAt(pace);
   const user = freshUser();
   const store = new MemoryStore();
   site.store?.(store, fault);
-  const times = site.times ?? (site.isUnseen || outcome === "held" ? short : patient);
-  const lock = new SubmitLock({ store, commandTimeoutMs: 100, ...times });
+  const times = site.times ?? (site.isUnseen || outcome === "held" ? short : undefined);
+  const lock = new SubmitLock({
+    store,
+    commandTimeoutMs: Math.min(100 * pace, 500),
+    ...(times ? { ttlMs: pace * times.ttlMs, maxHoldMs: pace * times.maxHoldMs } : patient),
+  });
   // What a callback of the guard does, the handler of the bare application does.
   const isHandlers = isBare && outcome === "error";
   const handler = isHandlers ? fault.in(place) : (site.handler ?? place);
@@ -135,8 +143,8 @@ async function order({ framework, isBare, outcome, program, site }: Play, seen: 
     const patience = async () => {
       const isExpected = !leaves && !isBare && outcome !== "any";
       if (isExpected) return await sleep(boundMs, undefined, { ref: false });
-      await until(isUnderWay, { what: "the fault", boundMs: 2_000 }).catch(() => {});
-      await sleep(leaves ? 30 : 300);
+      await until(isUnderWay, { what: "the fault", boundMs: pace * 2_000 }).catch(() => {});
+      await sleep(pace * (leaves ? 30 : 300));
     };
     seen.status = await Promise.race([replied, patience().then(() => "none" as const)]);
     if (seen.status === "none") call.abort();

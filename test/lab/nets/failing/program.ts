@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { allMain, type Framework, newest } from "../../../http/frameworks.ts";
-import { type Haul, main, type Plan } from "../hunt.ts";
+import { counting } from "../../progress.ts";
+import { type Haul, judged, main, type Plan } from "../hunt.ts";
 import { type ValueName, values } from "./fault.ts";
 import { type Play, type Program, play, prepareProcess, type Seen } from "./play.ts";
 import type { Outcome } from "./site.ts";
@@ -14,22 +15,26 @@ import { sites } from "./sites.ts";
 const atATime = 24;
 const simplest = { value: "an error", after: 0, isOnce: true, leaves: false } as const;
 
-/** Every site with each of its ways, on each framework that has it. */
-function table(frameworks: readonly Framework[]): Pick<Program, "framework" | "site" | "way">[] {
+/** Every site with this part in its name, with each of its ways, on each framework that has it. */
+function table(
+  frameworks: readonly Framework[],
+  part = "",
+): Pick<Program, "framework" | "site" | "way">[] {
   return frameworks.flatMap((framework) =>
     Object.entries(sites)
-      .filter(([, { runsOn }]) => runsOn?.(framework) ?? true)
+      .filter(([name, { runsOn }]) => name.includes(part) && (runsOn?.(framework) ?? true))
       .flatMap(([site, { ways }]) => ways.map((way) => ({ framework: framework.name, site, way }))),
   );
 }
 
-async function net({ family, isStrict, path, runs, seed }: Plan): Promise<Haul> {
+async function net({ family, isStrict, path, runs, seed, site }: Plan): Promise<Haul> {
   prepareProcess();
   const chosen = (isStrict ? allMain : newest).filter(
     (each) => family === undefined || each.family === family,
   );
   const judge = new Judge(chosen);
-  const rows = table(chosen);
+  const rows = table(chosen, site);
+  if (rows.length === 0) throw new Error(`There is no site "${site}".`);
   const random = fc
     .record({
       row: fc.constantFrom(...rows),
@@ -47,7 +52,7 @@ async function net({ family, isStrict, path, runs, seed }: Plan): Promise<Haul> 
         ]
       : [JSON.parse(path) as Program];
   const red = await judge.redOf(programs);
-  const haul = { runs: programs.length, seed };
+  const haul = { runs: programs.length, seed, busy: judge.busy };
   const idle = rows.map(({ site }) => site).filter((site) => !judge.reached.has(site));
   if (path === undefined && idle.length > 0) {
     const text = `no fault struck, so their rows prove nothing: ${[...new Set(idle)].join(", ")}`;
@@ -72,6 +77,8 @@ class Judge {
   readonly #bare = new Map<string, Promise<Seen>>();
   /** The sites at which a fault has struck. */
   readonly reached = new Set<string>();
+  /** Programs of which this machine was too busy to tell. */
+  readonly busy: string[] = [];
 
   constructor(frameworks: readonly Framework[]) {
     this.#frameworks = new Map(frameworks.map((framework) => [framework.name, framework]));
@@ -81,9 +88,11 @@ class Judge {
   async redOf(programs: readonly Program[]): Promise<Red[]> {
     const red = new Map<string, Promise<Red>>();
     const waiting = programs.values();
+    const count = counting();
     const worker = async () => {
       for (const program of waiting) {
         const text = await this.#fails(program);
+        count();
         const { framework, site, way } = program;
         const kind = `${framework} ${site} ${way}`;
         if (text === undefined || red.has(kind)) continue;
@@ -107,15 +116,15 @@ class Judge {
   }
 
   async #fails(program: Program): Promise<string | undefined> {
-    return await this.#judge(program).catch((error: Error) => `${error.stack}`);
+    return await judged((pace) => this.#judge(program, pace), this.busy);
   }
 
-  async #judge(program: Program): Promise<string | undefined> {
+  async #judge(program: Program, pace: number): Promise<string | undefined> {
     const site = sites[program.site] as Play["site"];
     const framework = this.#frameworks.get(program.framework) as Framework;
     const said = site.outcome(program.way);
     const wanted: Outcome = said === "bare" && program.after > 0 ? "any" : said;
-    const how = { framework, site, program, outcome: wanted, isBare: false };
+    const how = { framework, site, program, outcome: wanted, isBare: false, pace };
     const bare = ["bare", "error", "any"].includes(wanted) ? await this.#bareOf(how) : undefined;
     const hangs = wanted === "bare" && bare?.status === "none";
     const seen = await play({ ...how, outcome: hangs ? "hangs" : wanted });
@@ -158,7 +167,7 @@ class Judge {
   /** The same without the guard: once for what does not change it. */
   #bareOf(how: Play): Promise<Seen> {
     const program = { ...how.program, isOnce: false, leaves: false };
-    const key = JSON.stringify([program, how.outcome]);
+    const key = JSON.stringify([program, how.outcome, how.pace]);
     const known = this.#bare.get(key) ?? play({ ...how, program, isBare: true });
     this.#bare.set(key, known);
     return known;

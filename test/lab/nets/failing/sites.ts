@@ -74,8 +74,8 @@ const ofStore: Record<Written, Partial<Site>> = {
   complete: { mayRunAgain: true },
   extend: {
     times: { ttlMs: 600, maxHoldMs: 60_000 },
-    handler: async (turn) => {
-      await sleep(400);
+    handler: async (turn, fault) => {
+      await sleep(400 * fault.pace);
       place(turn);
     },
   },

@@ -1,4 +1,5 @@
 import { availableParallelism } from "node:os";
+import { Progress } from "../../progress.ts";
 import { huntElsewhere } from "../hunt.ts";
 import { invariants } from "../invariants/invariants.ts";
 import { changed, type Mutation, misfits, mutations, sources } from "./workshop.ts";
@@ -46,10 +47,16 @@ interface Catch {
 async function huntAll(mutations: readonly Mutation[]): Promise<Catch[]> {
   const catches: Catch[] = [];
   const waiting = mutations.entries();
+  const progress = new Progress(mutations.length, "mutants");
+  let played = 0;
   const worker = async () => {
-    for (const [index, mutation] of waiting) catches[index] = await huntMutant(mutation);
+    for (const [index, mutation] of waiting) {
+      catches[index] = await huntMutant(mutation);
+      progress.at(0)(++played);
+    }
   };
-  await Promise.all(Array.from({ length: availableParallelism() }, worker));
+  const workers = Array.from({ length: availableParallelism() }, worker);
+  await Promise.all(workers).finally(() => progress.stop());
   return catches;
 }
 

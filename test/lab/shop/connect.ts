@@ -33,15 +33,15 @@ const recommendedNodeRedis = {
 
 const at = (port: number) => ({ host: "127.0.0.1", port });
 
-/** A client as an application makes it. @param commandTimeout of ioredis */
-export function connect(target: Target, client: ClientName, commandTimeout?: number): Connected {
+/** A client as an application makes it. */
+export function connect(target: Target, client: ClientName): Connected {
   if (client === "node-redis 6") return connectNodeRedis(target);
-  const redis = connectIoredis(target, client, commandTimeout);
+  const redis = connectIoredis(target, client);
   (redis as EventEmitter).on("error", () => {});
   return { redis, end: () => redis.disconnect() };
 }
 
-function connectIoredis(target: Target, client: ClientName, commandTimeout: number | undefined) {
+function connectIoredis(target: Target, client: ClientName) {
   const isNew = client === "ioredis 6";
   if (target.kind === "cluster") {
     const { retryStrategy: clusterRetryStrategy, ...redisOptions } = recommended;
@@ -57,8 +57,7 @@ function connectIoredis(target: Target, client: ClientName, commandTimeout: numb
           sentinels: target.ports.map(at),
           sentinelRetryStrategy: retryStrategy,
         };
-  const bound = commandTimeout === undefined ? {} : { commandTimeout };
-  const options = { ...recommended, ...where, ...bound };
+  const options = { ...recommended, ...where };
   return isNew ? new Redis(options) : new Redis5(options);
 }
 

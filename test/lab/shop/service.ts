@@ -2,7 +2,7 @@ import { fileURLToPath } from "node:url";
 import { openClient } from "../../http/http-client.ts";
 import { Child } from "../../support/child.ts";
 import { compiled } from "../../support/compiled.ts";
-import { type Holding, Ledger } from "../ledger.ts";
+import { type Holding, Ledger } from "./ledger.ts";
 import { type FromService, now, type Settings, type ToService, type Vitals } from "./protocol.ts";
 
 /** A server process, seen from outside. */

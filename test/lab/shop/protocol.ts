@@ -16,12 +16,6 @@ export interface Settings {
   readonly times: Partial<Omit<SubmitLockOptions, "store">>;
   readonly store?: RedisStoreOptions;
   readonly idempotency?: boolean;
-  /** One of `oldLocks` instead of the guard. */
-  readonly oldLock?: string;
-  /** How far its wall clock is ahead of the others'. */
-  readonly clockAheadMs?: number;
-  /** Of the Redis client, if it is ioredis 6. */
-  readonly commandTimeoutMs?: number;
   /** It tells every 10 ms until when it believes to hold each lock. */
   readonly tellsBelief?: boolean;
 }

@@ -1,11 +1,13 @@
+// @slow: begins first.
+
 import { afterEach, describe } from "vitest";
 import { MemoryStore } from "../../src/index.ts";
-import { carriesALock } from "../support/lock-contract.ts";
-import { closeLocks } from "../support/locks.ts";
-import { isSeenAndFreed } from "../support/on-call-contract.ts";
-import { runsOnce } from "../support/once-call.ts";
-import { keepsAnswers } from "../support/once-contract.ts";
-import { keepsTheContract } from "../support/store-contract.ts";
+import { carriesALock } from "./lock-contract.ts";
+import { closeLocks } from "./locks.ts";
+import { isSeenAndFreed } from "./on-call-contract.ts";
+import { runsOnce } from "./once-call.ts";
+import { keepsAnswers } from "./once-contract.ts";
+import { keepsTheContract } from "./store-contract.ts";
 
 afterEach(closeLocks);
 

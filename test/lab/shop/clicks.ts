@@ -1,5 +1,5 @@
 import type { Reply } from "../../http/http-client.ts";
-import type { Holding } from "../ledger.ts";
+import type { Holding } from "./ledger.ts";
 import { now } from "./protocol.ts";
 import type { Service } from "./service.ts";
 

@@ -1,16 +1,12 @@
-import { randomUUID } from "node:crypto";
 import type { EventEmitter } from "node:events";
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Redis } from "ioredis";
 import { type Lease, RedisStore, SubmitLock } from "../../../src/index.ts";
-import { wallClock } from "../../../src/time.ts";
 import { all } from "../../http/frameworks.ts";
 import type { Turn } from "../../http/turn.ts";
 import { connect } from "./connect.ts";
-import { openOldLock } from "./old-locks.ts";
 import { type FromService, now, type Settings, type ToService, type Vitals } from "./protocol.ts";
 
 /**
@@ -19,13 +15,8 @@ import { type FromService, now, type Settings, type ToService, type Vitals } fro
  * user and the submission. `x-work-ms` is how long an order takes.
  */
 const settings = JSON.parse(process.argv[2] ?? "{}") as Settings;
-const { clockAheadMs = 0 } = settings;
 const framework = all.find(({ name }) => name === settings.framework);
 if (framework === undefined) throw new Error(`There is no framework ${settings.framework}.`);
-
-const { now: rightTime } = wallClock;
-wallClock.now = () => rightTime() + clockAheadMs;
-Date.now = wallClock.now;
 
 const tell = (message: FromService) => {
   if (process.connected) process.send?.(message);
@@ -38,17 +29,15 @@ for (const event of ["unhandledRejection", "uncaughtException", "warning"]) {
   process.on(event, (error) => tell({ uncaught: String((error as Error)?.stack ?? error) }));
 }
 
-const { redis, end } = connect(settings.target, settings.redisClient, settings.commandTimeoutMs);
+const { redis, end } = connect(settings.target, settings.redisClient);
 const lock = new SubmitLock({ store: new RedisStore(redis, settings.store), ...settings.times });
 
 let underWay = 0;
 const arrivedAt = new WeakMap<IncomingMessage, number>();
 const held = new Map<string, Lease>();
 
-type Held = Pick<Lease, "ownerId" | "fencingToken" | "signal">;
-
 /** Tells that an order is being placed. @returns tells that it is placed */
-function begin(lease: Held, req: IncomingMessage): () => void {
+function begin(lease: Lease, req: IncomingMessage): () => void {
   const { ownerId, fencingToken, signal } = lease;
   const { "x-user": user, "x-order": order } = req.headers;
   const at = now();
@@ -59,7 +48,7 @@ function begin(lease: Held, req: IncomingMessage): () => void {
     held.delete(ownerId);
     tell({ ended: ownerId, at: now(), lost: signal.reason.reason });
   });
-  if ("remainingMs" in lease) held.set(ownerId, lease as Lease);
+  held.set(ownerId, lease);
   return () => {
     held.delete(ownerId);
     tell({ ended: ownerId, at: now() });
@@ -69,15 +58,13 @@ function begin(lease: Held, req: IncomingMessage): () => void {
 const header = ({ headers }: IncomingMessage, name: string) => Number(headers[name] ?? 0);
 
 /** What an order is answered; 500 where its lease was lost, because it stops there. */
-async function place(lease: Held, req: IncomingMessage): Promise<[status: number, body: object]> {
+async function place(lease: Lease, req: IncomingMessage): Promise<[status: number, body: object]> {
   underWay++;
-  const from = now();
   const placed = begin(lease, req);
   try {
     await sleep(header(req, "x-work-ms"), undefined, { signal: lease.signal });
     placed();
-    // No two runs have the same receipt.
-    return [201, { receipt: randomUUID(), from, until: now() }];
+    return [201, { placed: true }];
   } catch {
     return [500, { placed: false }];
   } finally {
@@ -91,21 +78,6 @@ const handler = async (turn: Turn): Promise<void> => {
   turn.answer(...(await place(lease, req)));
 };
 
-const oldLock = settings.oldLock && openOldLock(settings.oldLock, redis as Redis);
-
-/** As applications do: a lock that could not be asked for is a refusal. */
-async function placeBeforehand(
-  attempt: Exclude<typeof oldLock, undefined | "">,
-  req: IncomingMessage,
-): Promise<[status: number, body: object]> {
-  const release = await attempt(String(req.headers["x-user"])).catch(() => undefined);
-  if (release === undefined) return [409, {}];
-  const { signal } = new AbortController();
-  const answer = await place({ ownerId: randomUUID(), fencingToken: undefined, signal }, req);
-  release().catch(() => {});
-  return answer;
-}
-
 const listener = framework.listener({
   lock,
   handler,
@@ -113,11 +85,7 @@ const listener = framework.listener({
 });
 const server = createServer((req: IncomingMessage, res: ServerResponse) => {
   arrivedAt.set(req, now());
-  const answer = ([status, body]: [number, object]) => {
-    res.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
-  };
-  if (oldLock) void placeBeforehand(oldLock, req).then(answer);
-  else listener(req, res);
+  listener(req, res);
 });
 // A connection that ends as idle in the moment of its next request would look like a fault.
 server.keepAliveTimeout = 0;
