@@ -192,6 +192,57 @@ end
 return failed(reply) and reply or { now, left }
 `);
 
+/**
+ * Deletes the lock that another program has left: each of its locks begins with the same value and
+ * the same life, so what is left of the life is the age.
+ *
+ * KEYS: one lock.
+ * ARGV[1] the value; ARGV[2] the life that each lock begins with, in ms.
+ * ARGV[3] the rest of that life, in ms, up to which it is deleted.
+ * ARGV[4] 1: delete it; 0: only say what would happen.
+ *
+ * Returns:
+ *   >= 0 deleted: the ms that it had to live
+ *   -1 it has more to live, -2 there is no key, -3 another value, -4 no expiry
+ *   -5 it has more to live than the life: some locks begin with another one
+ */
+export const strandedScript: string = sent(/* lua */ `
+${common}
+local held = redis.pcall('GET', KEYS[1])
+if odd(held) then
+  return -3
+end
+if failed(held) then
+  return held
+end
+local left = redis.pcall('PTTL', KEYS[1])
+if failed(left) then
+  return left
+end
+if not held or left == -2 then
+  return -2
+end
+if held ~= ARGV[1] then
+  return -3
+end
+if left < 0 then
+  return -4
+end
+if left > tonumber(ARGV[2]) then
+  return -5
+end
+if left > tonumber(ARGV[3]) then
+  return -1
+end
+if ARGV[4] == '1' then
+  local reply = redis.pcall('DEL', KEYS[1])
+  if failed(reply) then
+    return reply
+  end
+end
+return left
+`);
+
 export const inspectCommand: Command<InspectRequest, InspectReply> = {
   script: inspectScript,
   add: ({ command }, keys) => {
