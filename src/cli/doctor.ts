@@ -1,5 +1,5 @@
 import type { ServerPort } from "../stores/redis/clients/port.ts";
-import { slotOf } from "../stores/redis/clients/slots.ts";
+import { hashTag, slotOf } from "../stores/redis/clients/slots.ts";
 import { askNode, askSharing } from "../stores/redis/gathering.ts";
 import { refusals } from "../stores/redis/no-answers.ts";
 import { performance } from "../time.ts";
@@ -186,19 +186,18 @@ async function lookAtPersistence(node: ServerPort, info: Info, hasRecords: boole
   add(isLost && hasRecords ? "fail" : "warn", "persistence", text, remedy);
 }
 
-/** Whether a lock has left the record of an answer. A few thousand keys are enough to see one. */
+/** Whether an order has left the record of its answer. The scan ends at the first one. */
 async function holdsRecords(connection: CliTarget, budgetMs: number): Promise<boolean> {
   let found = false;
+  const look = async (keys: readonly string[]) => {
+    found ||= keys.some((key) => /:[\w-]{22}$/.test(key));
+    return found ? "Found" : undefined;
+  };
   for (const { keyPrefix } of connection.locks) {
-    const record = `{${connection.clientPrefix}${keyPrefix}`;
-    // Without the client's prefix, which is inside the braces.
-    const bare = { ...connection, clientPrefix: "" };
-    const look = async (keys: readonly string[]) => {
-      found ||= keys.some((key) => /\}:[\w-]{22}$/.test(key));
-      return found ? "Found" : undefined;
-    };
-    await scanKeys(bare, record, budgetMs, look).catch(() => undefined);
-    if (found) return true;
+    const whole = connection.clientPrefix + keyPrefix;
+    // The keys of `recordKeyOf`, behind the client's prefix.
+    const start = hashTag(whole) === undefined ? `{${whole}` : keyPrefix;
+    await scanKeys(connection, start, budgetMs, look).catch(() => undefined);
   }
   return found;
 }

@@ -1,7 +1,7 @@
 import { answerOf, redisOf } from "./connect.ts";
 import type { Arguments, CliLock, CliTarget, Context } from "./context.ts";
 import { CliError } from "./failure.ts";
-import { type Scan, scanKeys, scanText, userOf } from "./scan.ts";
+import { isRecord, type Scan, scanKeys, scanText, userOf } from "./scan.ts";
 import { type Found, lockStates, renewalsOf, stateOf } from "./show.ts";
 import {
   count,
@@ -90,8 +90,8 @@ export async function findLocks(
     const fresh = new Set<string>();
     for (const key of keys) {
       const user = userOf(lock, key);
-      if (user === undefined) strange.add(key);
-      else if (!users.has(user)) fresh.add(user);
+      if (user !== undefined && !users.has(user)) fresh.add(user);
+      else if (user === undefined && !isRecord(lock, key)) strange.add(key);
     }
     const ids = [...fresh];
     for (let at = 0; at < ids.length; at += asked) {

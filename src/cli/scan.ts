@@ -81,6 +81,12 @@ export function scanText({ looked, total, partial, tookMs }: Scan): string {
   return `Not complete: after ${took} about ${count(looked)}${of} keys had been looked at. ${partial}.`;
 }
 
+/** Whether a key is a record beside its lock, without braces: the client's prefix is a hash tag. */
+export function isRecord(lock: CliLock, key: string): boolean {
+  const [, own] = /^(.*):[\w-]{22}$/s.exec(key) ?? [];
+  return own !== undefined && userOf(lock, own) !== undefined;
+}
+
 /** Decodes the user id of a key; `undefined` for a key that `keyFor` never makes. */
 export function userOf(lock: CliLock, key: string): string | undefined {
   try {

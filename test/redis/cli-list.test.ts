@@ -58,8 +58,8 @@ describe("list", () => {
     const { code, stdout, stderr } = await runMain(["list"], env);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     expect(rows(stdout).slice(0, 3)).toEqual(["1009 foreign", "77 silent", "42 working"]);
-    const strange = ["%34%37", "%zz", `42:${"a".repeat(22)}`].map((part) => `lock:submit:${part}`);
-    const named = /^3 keys under this prefix are of no user id, .*: (.*)$/m.exec(stdout)?.[1];
+    const strange = ["%34%37", "%zz"].map((part) => `lock:submit:${part}`);
+    const named = /^2 keys under this prefix are of no user id, .*: (.*)$/m.exec(stdout)?.[1];
     expect(named?.split(", ").sort()).toEqual(strange);
     expect(rows(stdout).slice(3).sort()).toEqual(["44 freed", "47 cooldown"]);
     expect(stdout.split("\n")[0]).toMatch(
@@ -74,7 +74,7 @@ describe("list", () => {
     expect(stderr).toBe("");
     const { prefixes } = JSON.parse(stdout);
     expect(prefixes).toMatchObject([
-      { keyPrefix: "lock:submit:", count: 5, otherKeys: 3, isComplete: true, keysLookedAt: 2_511 },
+      { keyPrefix: "lock:submit:", count: 5, otherKeys: 2, isComplete: true, keysLookedAt: 2_511 },
     ]);
     expect(prefixes[0].locks).toMatchObject([
       { userId: "1009", state: "foreign", valueStart: "1" },
