@@ -203,6 +203,11 @@ describe("a Cluster", () => {
     const other = { REDIS_URL: `${first.url}/5` };
     expectFailure(await runMain(["show", others], other), 2, "leave the database out of the URL");
 
+    const old = ["--value", "1", "--life", "20m", "--older", "1m"];
+    const freed = await runMain(["free", "--stranded", ...old, "--cluster"], env);
+    expect(freed.stdout).toContain("freed 1 lock older than 1 min");
+    expect(await command(second.port, "exists", `lock:submit:${others}`)).toBe(0);
+
     await second.kill();
     const isDown = async () =>
       String(await command(first.port, "cluster", "info")).includes("cluster_state:fail");
