@@ -1,17 +1,17 @@
 import { strandedScript } from "../stores/redis/commands/on-call.ts";
 import { answerOf, redisOf } from "./connect.ts";
-import type { CliTarget, Context } from "./context.ts";
+import type { Context } from "./context.ts";
 import { CliError, exitCode, toCliError } from "./failure.ts";
 import { mastersOf, scanKeys, scanText, userOf } from "./scan.ts";
 import { count, duration, json, personOf, plural, visible } from "./terminal.ts";
 
-/** The codes of {@link strandedScript} for a lock that is left alone. */
-const leftAlone: Readonly<Record<number, string>> = {
-  [-1]: "younger",
-  [-3]: "with another value",
-  [-4]: "without an expiry, for which --life is not true",
-  [-5]: "with more time left than --life",
-};
+/** The codes of {@link strandedScript} for a lock that is left alone: its name in JSON, and a text. */
+const leftAlone = [
+  [-1, "younger", "younger"],
+  [-3, "otherValue", "with another value"],
+  [-4, "endless", "without an expiry, for which --life is not true"],
+  [-5, "longer", "with more time left than --life"],
+] as const;
 
 /** Deletes the locks that an older program has left, whose age is their life less its rest. */
 export async function freeStranded(context: Context): Promise<number> {
@@ -52,12 +52,14 @@ export async function freeStranded(context: Context): Promise<number> {
     let freed = 0;
     const free = async (key: string) => {
       const audit = { ...common, time: new Date().toISOString(), key, userId: userOf(lock, key) };
-      const code = await freeOne(connection, key, [value, lifeMs, lifeMs - olderMs, isDry ? 0 : 1])
-        // The request may have been executed.
-        .catch((error: unknown) => {
-          if (!isDry) terminal.warn([json({ ...audit, outcome: "unknown" })]);
-          throw toCliError(error, connection.address);
-        });
+      const words = [value, lifeMs, lifeMs - olderMs, isDry ? 0 : 1];
+      const asked = Promise.resolve(connection.client?.eval(strandedScript, [key], words));
+      // The request may have been executed.
+      const failed = (error: unknown) => {
+        if (!isDry) terminal.warn([json({ ...audit, outcome: "unknown" })]);
+        throw toCliError(error, connection.address);
+      };
+      const code = Number(await answerOf(connection.address, asked).catch(failed));
       numbers.set(code, (numbers.get(code) ?? 0) + 1);
       if (code < 0) return;
       freed++;
@@ -76,36 +78,23 @@ export async function freeStranded(context: Context): Promise<number> {
         `looked at ${count(looked)} keys, ${isDry ? "would free" : "freed"} ${freed}`,
       ),
     );
-    const others = Object.entries(leftAlone)
-      .map(([code, text]) => [numbers.get(Number(code)) ?? 0, text] as const)
-      .filter(([number]) => number > 0)
-      .map(([number, text]) => `${count(number)} ${text}`);
+    const numberOf = (code: number) => numbers.get(code) ?? 0;
+    const others = leftAlone
+      .filter(([code]) => numberOf(code) > 0)
+      .map(([code, , text]) => `${count(numberOf(code))} ${text}`);
     const left = others.length === 0 ? "" : `; left alone: ${others.join(", ")}`;
     const verb = isDry ? "would free" : "freed";
     lines.push(
       `${visible(keyPrefix)} on ${redisOf(connection)}: ${verb} ${plural(freed, "lock")} older than ${duration(olderMs)}${left}`,
       scanText(scan),
     );
-    const { looked, partial, tookMs } = scan;
-    const [younger = 0, otherValue = 0, endless = 0, longer = 0] = [-1, -3, -4, -5].map((code) =>
-      numbers.get(code),
-    );
-    const isComplete = partial === undefined;
-    const counts = { freed, younger, otherValue, endless, longer, keysLookedAt: looked };
-    prefixes.push({ keyPrefix, ...counts, isComplete, tookMs: Math.round(tookMs) });
+    const counts = Object.fromEntries(leftAlone.map(([code, name]) => [name, numberOf(code)]));
+    const { looked: keysLookedAt, partial, tookMs } = scan;
+    const whole = { keysLookedAt, isComplete: partial === undefined, tookMs: Math.round(tookMs) };
+    prefixes.push({ keyPrefix, freed, ...counts, ...whole });
   }
   terminal.progress("");
   const result = { prefixes, ...(isDry && { dryRun: true }) };
   terminal.print(args.has("json") ? [json(result)] : lines);
   return exitCode.done;
-}
-
-async function freeOne(
-  { address, client }: CliTarget,
-  key: string,
-  words: readonly (string | number)[],
-): Promise<number> {
-  return Number(
-    await answerOf(address, Promise.resolve(client?.eval(strandedScript, [key], words))),
-  );
 }

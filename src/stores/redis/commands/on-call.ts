@@ -209,38 +209,23 @@ return failed(reply) and reply or { now, left }
 export const strandedScript: string = sent(/* lua */ `
 ${common}
 local held = redis.pcall('GET', KEYS[1])
-if odd(held) then
-  return -3
-end
-if failed(held) then
-  return held
-end
 local left = redis.pcall('PTTL', KEYS[1])
-if failed(left) then
-  return left
+if failed(left) or failed(held) and not odd(held) then
+  return failed(left) and left or held
 end
 if not held or left == -2 then
   return -2
-end
-if held ~= ARGV[1] then
+elseif held ~= ARGV[1] then
   return -3
-end
-if left < 0 then
+elseif left < 0 then
   return -4
-end
-if left > tonumber(ARGV[2]) then
+elseif left > tonumber(ARGV[2]) then
   return -5
-end
-if left > tonumber(ARGV[3]) then
+elseif left > tonumber(ARGV[3]) then
   return -1
 end
-if ARGV[4] == '1' then
-  local reply = redis.pcall('DEL', KEYS[1])
-  if failed(reply) then
-    return reply
-  end
-end
-return left
+local reply = ARGV[4] == '1' and redis.pcall('DEL', KEYS[1])
+return failed(reply) and reply or left
 `);
 
 export const inspectCommand: Command<InspectRequest, InspectReply> = {
