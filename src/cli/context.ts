@@ -33,7 +33,7 @@ const helps: Readonly<Record<string, string>> = {
 Shows what is known of a user's lock, and what to do.
 `,
   free: `free <user>
-Takes a user's lock away: its holder has to stop before the next order may start.
+Takes a user's lock away, and asks its holder to stop.
 
   --id <id>                the id that show printed; asked for on a terminal
   --reason <text>          the reason, for the audit line; asked for on a terminal
@@ -41,6 +41,14 @@ Takes a user's lock away: its holder has to stop before the next order may start
   --dry-run                only print what would happen
   --now                    let the next order start at once, although the holder may still be at
                            work: two orders and two charges are possible
+
+free --stranded, without a user, deletes the locks that an older program has left. Needs +scan.
+
+  --stranded               every lock with this value whose rest of life says that it is too old
+  --value <text>           the value that each of its locks holds, such as 1
+  --life <time>            the expiry that each of them begins with, such as 2h
+  --older <time>           longer than any order of that program takes, such as 10m
+  --budget <time>          look for at most this long; default 10min
 `,
   list: `list
 Lists the locks, the longest held first. Needs +scan.
@@ -113,7 +121,8 @@ export class Arguments {
       throw new CliError(`${text}. Try: ${program} --help`);
     }
     const { values, positionals } = parsed(name, args, help + commonHelp);
-    this.takesUser = help.startsWith(`${name} <user>`);
+    const isForMany = values["stranded"] !== undefined && positionals.length === 0;
+    this.takesUser = help.startsWith(`${name} <user>`) && !isForMany;
     this.name = name;
     this.#values = values;
     const mayRepeat = this.takesUser ? undefined : "prefix";
@@ -152,18 +161,30 @@ export class Arguments {
     throw new CliError(`--${option}: expected a time such as 30s, 2min or 1h, got "${typed}"`);
   }
 
-  /** Returns another command for the same lock, as a person types it, without a password. */
-  suggest(command: string): string {
-    const repeated = ["cluster", "sentinel", "master", "ioredis-prefix", "config", "prefix"];
-    const options = repeated.flatMap((option) =>
-      (this.#values[option] ?? []).map((value) =>
-        typeof value === "string" ? `--${option} ${quoted(value)}` : `--${option}`,
-      ),
-    );
-    const user = `${this.user.startsWith("-") ? "-- " : ""}${quoted(this.user)}`;
-    return [program, command, ...options, user].join(" ");
+  /**
+   * Returns another command for the same Redis and the same locks, as a person types it. The password
+   * of a `--url` is left out: what a command prints is kept in tickets.
+   */
+  suggest(command: string, user: string = this.user, prefix?: string): string {
+    const options = whereOptions.flatMap((option) => {
+      const given = this.#values[option] ?? [];
+      const values =
+        option === "prefix" && given.length > 0 && prefix !== undefined ? [prefix] : given;
+      return values.map((value) => {
+        if (typeof value === "boolean") return `--${option}`;
+        const shown = value.replace(/^(rediss?:\/\/[^:/@]*):.*@/, "$1:***@");
+        return `--${option}${shown.startsWith("-") ? "=" : " "}${quoted(shown)}`;
+      });
+    });
+    const about = user === "" ? [] : [`${user.startsWith("-") ? "-- " : ""}${quoted(user)}`];
+    return [program, command, ...options, ...about].join(" ");
   }
 }
+
+/** The options that say which Redis, and which locks in it. */
+const whereOptions = [...commonHelp.matchAll(/^ {2}--([\w-]+)/gm)]
+  .map(([, option = ""]) => option)
+  .filter((option) => option !== "json" && option !== "help");
 
 function parsed(name: string, args: string[], help: string) {
   // `multiple`, because otherwise the last value of a repeated option would win without an error.

@@ -1,13 +1,14 @@
 import type { ServerPort } from "../stores/redis/clients/port.ts";
-import { slotOf } from "../stores/redis/clients/slots.ts";
+import { hashTag, slotOf } from "../stores/redis/clients/slots.ts";
 import { askNode, askSharing } from "../stores/redis/gathering.ts";
 import { refusals } from "../stores/redis/no-answers.ts";
 import { performance } from "../time.ts";
 import { answerOf, connected } from "./connect.ts";
-import type { CliTarget, Context } from "./context.ts";
+import type { Arguments, CliTarget, Context } from "./context.ts";
 import { exitCode, toCliError } from "./failure.ts";
-import { findLocks, mastersOf } from "./list.ts";
-import { duration, json, type Paint, plural, program, visible } from "./terminal.ts";
+import { findLocks } from "./list.ts";
+import { mastersOf, scanKeys } from "./scan.ts";
+import { duration, json, type Paint, plural, quoted, visible } from "./terminal.ts";
 
 export interface Report {
   readonly servers: readonly ServerReport[];
@@ -45,7 +46,8 @@ export async function doctor({ args, terminal, open }: Context): Promise<number>
   const budgetMs = args.duration("budget", 2_000);
   const ttlMs = args.duration("ttl", 10_000);
   const connection = await open();
-  const looks = mastersOf(connection).map((node) => examine(connection, node, ttlMs));
+  const hasRecords = await holdsRecords(connection, budgetMs);
+  const looks = mastersOf(connection).map((node) => examine(connection, node, ttlMs, hasRecords));
   const servers = await Promise.all(looks);
   const findings: Finding[] = [];
   const add = adding(findings);
@@ -62,7 +64,7 @@ export async function doctor({ args, terminal, open }: Context): Promise<number>
     }
   }
   await askSentinels(connection, ttlMs, add);
-  await lookAtKeys(connection, budgetMs, add);
+  await lookAtKeys(connection, args, budgetMs, add);
   const all = [...findings, ...servers.flatMap((server) => server.findings)];
   const failures = all.filter(({ level }) => level === "fail").length;
   const warnings = all.filter(({ level }) => level === "warn").length;
@@ -71,7 +73,12 @@ export async function doctor({ args, terminal, open }: Context): Promise<number>
   return failures === 0 ? exitCode.done : exitCode.found;
 }
 
-async function examine(target: CliTarget, node: ServerPort, ttlMs: number): Promise<ServerReport> {
+async function examine(
+  target: CliTarget,
+  node: ServerPort,
+  ttlMs: number,
+  hasRecords: boolean,
+): Promise<ServerReport> {
   const isClusterNode = target.client?.isCluster === true;
   const { address } = node;
   const findings: Finding[] = [];
@@ -83,6 +90,7 @@ async function examine(target: CliTarget, node: ServerPort, ttlMs: number): Prom
       add("unknown", "info", "version, role, memory and persistence: not permitted (+info)");
     } else {
       lookAtInfo(info, isClusterNode, add);
+      await lookAtPersistence(node, info, hasRecords, add);
     }
     if (isClusterNode) {
       await lookAtCluster(node, ttlMs, add);
@@ -158,15 +166,40 @@ function lookAtInfo(info: Info, isClusterNode: boolean, add: Add): void {
     add("ok", "eviction", `maxmemory-policy ${policy}${unlimited}`);
   }
 
-  const hasLog = info["aof_enabled"] === "1";
-  const remedy = "CONFIG SET appendonly yes, and set it in redis.conf";
-  if (hasLog) add("ok", "persistence", "appendonly yes");
-  else add("warn", "persistence", "appendonly no: a restart may lose locks and records", remedy);
-  const isLogBroken = hasLog && info["aof_last_write_status"] === "err";
+  const isLogBroken = info["aof_enabled"] === "1" && info["aof_last_write_status"] === "err";
   if (isLogBroken || info["rdb_last_bgsave_status"] === "err") {
     const text = `the last write of the ${isLogBroken ? "append-only file" : "snapshot"} failed: by default, Redis refuses every lock until a write succeeds`;
     add("fail", "disk", text, "make room on the disk, or correct its rights: see the server's log");
   }
+}
+
+async function lookAtPersistence(node: ServerPort, info: Info, hasRecords: boolean, add: Add) {
+  if (info["aof_enabled"] === "1") return add("ok", "persistence", "appendonly yes");
+  const setting = await ifPermitted(node, ["config", "GET", "save"]);
+  const save = Array.isArray(setting) ? setting[1] : Object(setting)["save"];
+  const isLost = save === "";
+  const settings = isLost ? 'appendonly no and save ""' : "appendonly no";
+  const lost = isLost ? "every lock and record" : "the locks and records since the last snapshot";
+  const text = `${settings}: a restart loses ${lost}. An order that a customer repeats afterwards runs again`;
+  const remedy =
+    "CONFIG SET appendonly yes; it writes every command of all users of this Redis to its disk. To keep it, CONFIG REWRITE, or without a configuration file --appendonly yes where the server is started";
+  add(isLost && hasRecords ? "fail" : "warn", "persistence", text, remedy);
+}
+
+/** Whether an order has left the record of its answer. The scan ends at the first one. */
+async function holdsRecords(connection: CliTarget, budgetMs: number): Promise<boolean> {
+  let found = false;
+  const look = async (keys: readonly string[]) => {
+    found ||= keys.some((key) => /:[\w-]{22}$/.test(key));
+    return found ? "Found" : undefined;
+  };
+  for (const { keyPrefix } of connection.locks) {
+    const whole = connection.clientPrefix + keyPrefix;
+    // The keys of `recordKeyOf`, behind the client's prefix.
+    const start = hashTag(whole) === undefined ? `{${whole}` : keyPrefix;
+    await scanKeys(connection, start, budgetMs, look).catch(() => undefined);
+  }
+  return found;
 }
 
 async function lookAtCluster(node: ServerPort, ttlMs: number, add: Add): Promise<void> {
@@ -235,7 +268,8 @@ async function askSentinels({ client }: CliTarget, ttlMs: number, add: Add): Pro
       const downAfterMs = numberIn(await ask("MASTER"), "down-after-milliseconds");
       if (downAfterMs > ttlMs) {
         const text = `${address}: down-after-milliseconds ${longer(downAfterMs, ttlMs)}`;
-        add("warn", "down-after", text, "SENTINEL SET <master> down-after-milliseconds 5000");
+        const name = quoted(client?.masterName ?? "");
+        add("warn", "down-after", text, `SENTINEL SET ${name} down-after-milliseconds 5000`);
       }
     } catch (error) {
       add("unknown", "sentinel", toCliError(error, address).message);
@@ -246,7 +280,7 @@ async function askSentinels({ client }: CliTarget, ttlMs: number, add: Add): Pro
   await Promise.all(looks);
 }
 
-async function lookAtKeys(connection: CliTarget, budgetMs: number, add: Add): Promise<void> {
+async function lookAtKeys(connection: CliTarget, args: Arguments, budgetMs: number, add: Add) {
   for (const lock of connection.locks) {
     const listed = await findLocks(connection, lock, budgetMs).catch(() => undefined);
     if (listed === undefined) return add("unknown", "keys", "other locks: SCAN failed (+scan)");
@@ -262,9 +296,13 @@ async function lookAtKeys(connection: CliTarget, budgetMs: number, add: Add): Pr
     }
     if (foreign.length > 0) {
       const text = `${plural(foreign.length, "key")} ${under} ${foreign.length === 1 ? "is" : "are"} of another lock, ${endless.length} without an expiry`;
-      add("warn", "keys", text, `${program} list --state foreign`);
+      add("warn", "keys", text, args.suggest("list --state foreign", "", lock.keyPrefix));
     }
-    const { partial } = listed;
+    const { partial, strange } = listed;
+    if (strange.length > 0) {
+      const text = `${plural(strange.length, "key")} ${under} of no user id: perhaps locks of another program, or of another prefix`;
+      add("warn", "other-keys", text, args.suggest("list", "", lock.keyPrefix));
+    }
     if (partial) add("unknown", "keys", `keys ${under}: not all were looked at. ${partial}`);
   }
 }

@@ -29,7 +29,7 @@ export class CliError extends Error {
 const remedies: readonly (readonly [RegExp, code: number, sentence: string])[] = [
   [refusals.password, notPermitted, " rejected the user name or password. Put both in the URL."],
   [refusals.host, notPermitted, " accepts no client from this host. Use another host."],
-  [refusals.select, notPermitted, " may not be selected. Permit it: ACL SETUSER <user> +select."],
+  [refusals.select, notPermitted, " may not be selected. ACL SETUSER with +select permits it."],
   [/SELECT is not allowed in/, usage, ": add --cluster, and leave the database out of the URL."],
   [refusals.database, usage, " does not exist. Put the shop's database at the end of the URL."],
   [
@@ -45,7 +45,11 @@ const remedies: readonly (readonly [RegExp, code: number, sentence: string])[] =
     noRedis,
     ": no secure connection. Use rediss:// exactly where Redis uses TLS, and pass the server's authority with --tls-ca, or a client of the shop's own, with its certificate, by --config.",
   ],
-  [/\bCLUSTERDOWN\b/, noRedis, ": a part of the Cluster is down. See doctor --cluster."],
+  [
+    /\bCLUSTERDOWN\b/,
+    noRedis,
+    ": a part of the Cluster is down. The command doctor names its nodes.",
+  ],
   [/\bREADONLY\b/, noRedis, " is a replica, and nothing can be changed there. Use the master."],
   [/\bOOM\b/, noRedis, " is full, and refuses writes that need memory. Raise its maxmemory."],
   [/\bMISCONF\b/, noRedis, " cannot save to its disk, and refuses writes. Its log has the reason."],

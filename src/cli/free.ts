@@ -1,4 +1,3 @@
-import { hostname, userInfo } from "node:os";
 import { isSubmitLockError } from "../errors.ts";
 import type { FreeResult } from "../lock/store.ts";
 import { answerOf } from "./connect.ts";
@@ -12,22 +11,26 @@ import {
   longestWaitMs,
   stateOf,
 } from "./show.ts";
-import { duration, json, visible, visibleTexts, visibleUser } from "./terminal.ts";
+import { freeStranded } from "./stranded.ts";
+import { duration, json, personOf, visible, visibleTexts, visibleUser } from "./terminal.ts";
 
 export async function free(context: Context): Promise<number> {
   const { args, terminal, open } = context;
+  if (args.has("stranded")) return await freeStranded(context);
+  const wrong = ["value", "life", "older", "budget"].find((name) => args.has(name));
+  if (wrong !== undefined) throw new CliError(`--${wrong} is an option of free --stranded`);
   const now = args.has("now");
   const missing = ["id", "reason"].filter((name) => !args.has(name)).map((name) => `--${name}`);
   if (missing.length > 0 && !args.has("dry-run") && !terminal.canAsk) {
-    const text = `without a terminal, free needs ${missing.join(" and ")}: ${args.suggest("free")} --id <id> --reason <text>`;
-    throw new CliError(`${text}. ${args.suggest("show")} prints the id`);
+    const text = `without a terminal, free needs ${missing.join(" and ")}`;
+    throw new CliError(`${text}. This prints the id and the command: ${args.suggest("show")}`);
   }
   const { address, database, locks } = await open();
   const [lock] = locks;
   const user = visibleUser(args.user);
   const look = async () => visibleTexts(await answerOf(address, lock.inspect(args.user)));
   const wrongId = (found: Found) => {
-    const text = `Nothing was changed: the id that was given is not that of the user's lock (${labelOf(found)}). It was mistyped, or a newer order has begun: leave that one alone. Look again: ${args.suggest("show")}`;
+    const text = `Nothing was changed: the id that was given is not that of the user's lock (${labelOf(found)}). It was mistyped, a newer order has begun, or another program's lock was renewed: leave that one alone. Look again: ${args.suggest("show")}`;
     return ended(context, { outcome: "changed" }, text);
   };
 
@@ -107,16 +110,6 @@ async function ask(terminal: Context["terminal"], question: string): Promise<str
   const typed = await terminal.ask(question);
   if (typed) return typed;
   throw new CliError("nothing was typed. Nothing was changed");
-}
-
-function personOf({ SUDO_USER, USER, LOGNAME, USERNAME }: NodeJS.ProcessEnv): string {
-  let name = SUDO_USER || USER || LOGNAME || USERNAME;
-  try {
-    name ||= userInfo().username;
-  } catch {
-    // The account may have no entry, as in a container.
-  }
-  return `${name || "unknown"}@${hostname()}`;
 }
 
 function ended({ args, terminal }: Context, result: FreeResult, text: string): number {

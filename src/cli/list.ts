@@ -1,8 +1,7 @@
-import type { ServerPort } from "../stores/redis/clients/port.ts";
-import { performance, sleep } from "../time.ts";
 import { answerOf, redisOf } from "./connect.ts";
 import type { Arguments, CliLock, CliTarget, Context } from "./context.ts";
-import { CliError, exitCode } from "./failure.ts";
+import { CliError } from "./failure.ts";
+import { isRecord, type Scan, scanKeys, scanText, userOf } from "./scan.ts";
 import { type Found, lockStates, renewalsOf, stateOf } from "./show.ts";
 import {
   count,
@@ -10,8 +9,7 @@ import {
   json,
   type Paint,
   plural,
-  program,
-  quoted,
+  visible,
   visibleTexts,
   visibleUser,
 } from "./terminal.ts";
@@ -35,19 +33,23 @@ export async function list({ args, terminal, open }: Context): Promise<undefined
     const { locks: all, ...scan } = await findLocks(connection, lock, budgetMs, (looked) =>
       terminal.progress(`looked at ${count(looked)} keys`),
     );
+    const long = longHeld(all);
+    const isLong = ({ found }: { found: Found }) => Number(long.has(found));
     const locks = all
       .filter(({ found }) => wanted.includes(stateOf(found)) && ageOf(found) >= olderMs)
-      .sort((one, other) => ageOf(other.found) - ageOf(one.found));
+      .sort((one, other) => isLong(other) - isLong(one) || ageOf(other.found) - ageOf(one.found));
     if (lines.length > 0) lines.push("");
-    lines.push(...listText({ ...scan, locks }, redisOf(connection), args, terminal.paint));
-    const { keyPrefix, looked, partial, tookMs } = scan;
+    lines.push(...listText({ ...scan, locks }, long, redisOf(connection), args, terminal.paint));
+    const { keyPrefix, looked, partial, strange, tookMs } = scan;
     const isComplete = partial === undefined;
     const shown = locks.slice(0, Number(limit)).map(({ user, found }) => ({
       ...(!args.has("no-ids") && { userId: user }),
       ...found,
       missedRenewals: renewalsOf(found)?.missed,
+      ...(long.has(found) && { isLong: true }),
     }));
-    const counts = { count: locks.length, keysLookedAt: looked, isComplete };
+    const otherKeys = strange.length;
+    const counts = { count: locks.length, otherKeys, keysLookedAt: looked, isComplete };
     prefixes.push({ keyPrefix, locks: shown, ...counts, tookMs: Math.round(tookMs) });
   }
   terminal.progress("");
@@ -60,25 +62,13 @@ function ageOf(found: Found): number {
   return found.state === "held" ? (found.heldMs ?? Number.MAX_VALUE) : 0;
 }
 
-export interface Listed {
+export interface Listed extends Scan {
   readonly keyPrefix: string;
   readonly locks: readonly { readonly user: string; readonly found: Found }[];
-  readonly looked: number;
-  readonly total: number | undefined;
-  /** Why the scan has not looked at all keys, as a sentence; `undefined` if it has. */
-  readonly partial: string | undefined;
-  readonly tookMs: number;
+  /** The keys under the prefix that are of no user id. */
+  readonly strange: readonly string[];
 }
 
-export function mastersOf({ client }: CliTarget): readonly ServerPort[] {
-  if (client !== undefined) return client.servers();
-  throw new CliError("list and doctor need `export { redis }` in the module of --config, too");
-}
-
-/** The COUNT of a SCAN, during which Redis serves no other client: 1 000 took 0.8 ms of 812 000. */
-const batch = 500;
-/** The pause between two SCANs, in ms: Redis serves other clients. */
-const pauseMs = 5;
 /** More than a person can use, and few enough for the memory. */
 const mostLocks = 100_000;
 /** The inspections that are sent at a time: one script call has up to 100. */
@@ -90,22 +80,20 @@ export async function findLocks(
   budgetMs: number,
   progress?: (looked: number) => void,
 ): Promise<Listed> {
-  const startedAt = performance.now();
-  const { clientPrefix, user: login = "<user>" } = connection;
   const { keyPrefix } = lock;
-  // Characters of a pattern are escaped in the prefix.
-  const pattern = `${(clientPrefix + keyPrefix).replace(/[*?[\]\\^]/g, "\\$&")}*`;
-  // A Set, because SCAN may return a key twice, and a Cluster may move one during the scan.
+  // Sets, because SCAN may return a key twice, and a Cluster may move one during the scan.
   const users = new Set<string>();
-  const masters = mastersOf(connection);
-  const sizes = masters.map((node) => answerOf(connection.address, node.ask(["dbsize"])));
-  const counted = await Promise.all(sizes).catch(() => undefined);
-  const total = counted?.reduce((sum: number, size) => sum + Number(size), 0);
-  let looked = 0;
-  let partial: string | undefined;
+  const strange = new Set<string>();
   const locks: { user: string; found: Found }[] = [];
   // Between two SCANs, so that the budget bounds both, and what it allows is shown.
-  const inspect = async (ids: readonly string[]): Promise<void> => {
+  const inspect = async (keys: readonly string[]) => {
+    const fresh = new Set<string>();
+    for (const key of keys) {
+      const user = userOf(lock, key);
+      if (user !== undefined && !users.has(user)) fresh.add(user);
+      else if (user === undefined && !isRecord(lock, key)) strange.add(key);
+    }
+    const ids = [...fresh];
     for (let at = 0; at < ids.length; at += asked) {
       const inspections = ids.slice(at, at + asked).map(async (user) => {
         users.add(user);
@@ -114,50 +102,38 @@ export async function findLocks(
       });
       await Promise.all(inspections);
     }
+    const isFull = users.size + strange.size >= mostLocks;
+    return isFull ? `The scan stops at ${count(mostLocks)} locks` : undefined;
   };
-  for (const node of masters) {
-    const { address } = node;
-    let cursor = "0";
-    do {
-      if (users.size >= mostLocks) partial = `The scan stops at ${count(mostLocks)} locks`;
-      else if (performance.now() - startedAt > budgetMs) partial = "Use a longer --budget";
-      if (partial !== undefined) break;
-      if (looked > 0) await sleep(pauseMs);
-      const scanned = node.ask(["scan", cursor, "MATCH", pattern, "COUNT", `${batch}`]);
-      const reply = await answerOf(address, scanned).catch((error: unknown) => {
-        if (!/\bNOPERM\b/.test(String(error))) throw error;
-        const text = `list needs +scan, which ${address} does not permit this user. Permit it with: ACL SETUSER ${login} +scan. show, free and watch work without it`;
-        throw new CliError(text, exitCode.notPermitted);
-      });
-      const [next, keys] = reply as [cursor: string, keys: string[]];
-      const found = new Set(keys.map((key) => userOf(lock, key.slice(clientPrefix.length))));
-      await inspect(
-        [...found].filter((user) => user !== undefined && !users.has(user)) as string[],
-      );
-      looked = Math.min(looked + batch, total ?? Number.POSITIVE_INFINITY);
-      progress?.(looked);
-      cursor = next;
-    } while (cursor !== "0");
-  }
-  const tookMs = performance.now() - startedAt;
-  // `looked` is a sum of COUNTs, and a SCAN looks at only about so many keys.
-  if (partial === undefined && total !== undefined) looked = total;
-  return { keyPrefix, locks, looked, total, partial, tookMs };
+  const scan = await scanKeys(connection, keyPrefix, budgetMs, inspect, progress);
+  return { ...scan, keyPrefix, locks, strange: [...strange] };
 }
 
-/** Decodes the user id of a key; `undefined` for a record, or for another program's key. */
-export function userOf(lock: CliLock, key: string): string | undefined {
-  try {
-    const user = decodeURIComponent(key.slice(lock.keyPrefix.length));
-    // A key that `keyFor` never makes does not lock any user.
-    return lock.keyFor(user) === key ? user : undefined;
-  } catch {
-    return undefined;
-  }
+/**
+ * The locks whose orders may hang: at work for half of `maxHoldMs`, or for 10 times as long as the
+ * median of the others and 5 s.
+ */
+export function longHeld(locks: Listed["locks"]): ReadonlySet<Found> {
+  const working = locks.map(({ found }) => found).filter((found) => stateOf(found) === "working");
+  const ages = working.map(ageOf).sort((one, other) => one - other);
+  const isLong = (found: Found) => {
+    const age = ageOf(found);
+    // Without this one itself, which is at or behind the middle if it is long.
+    const median = ages[Math.floor((ages.length - 2) / 2)];
+    const isFarBeyond = median !== undefined && age >= Math.max(10 * median, 5_000);
+    return isFarBeyond || (found.state === "held" && age >= (found.endsInMs ?? 0));
+  };
+  return new Set(working.filter(isLong));
 }
 
-export function listText(listed: Listed, redis: string, args: Arguments, paint: Paint): string[] {
-  const { keyPrefix, locks, looked, total, partial, tookMs } = listed;
+export function listText(
+  listed: Listed,
+  long: ReadonlySet<Found>,
+  redis: string,
+  args: Arguments,
+  paint: Paint,
+): string[] {
+  const { keyPrefix, locks, strange } = listed;
   const limit = Number(args.text("limit") ?? 100);
   const number = (state: string) => locks.filter(({ found }) => stateOf(found) === state).length;
   const numbers = lockStates.filter(number).map((state) => `${count(number(state))} ${state}`);
@@ -166,32 +142,50 @@ export function listText(listed: Listed, redis: string, args: Arguments, paint: 
   const summary = numbers.length === 0 ? "" : ` (${numbers.join(", ")})${oldest}`;
   const headline = `${keyPrefix} on ${redis}: ${plural(locks.length, "lock")}${summary}`;
   const lines = [paint("bold", headline)];
-  if (locks.length === 0) lines.push(`If a customer still cannot order: ${program} show <user>`);
-  else lines.push(...table(locks.slice(0, limit), args.has("no-ids"), paint));
+  if (locks.length === 0) {
+    const command = args.suggest("show", "USER", keyPrefix);
+    lines.push(`If a customer still cannot order, put the id in place of USER: ${command}`);
+  } else {
+    const show = (user: string) => args.suggest("show", user, keyPrefix);
+    lines.push(...table(locks.slice(0, limit), long, show, args.has("no-ids"), paint));
+  }
   if (locks.length > limit) lines.push(`and ${count(locks.length - limit)} more (see --limit)`);
-  const of = total === undefined ? "" : ` of ${count(total)}`;
-  const took = duration(tookMs);
-  const looks = `after ${took} about ${count(looked)}${of} keys had been looked at`;
-  const whole = `looked at ${count(looked)} keys in ${took} (SCAN, ${batch} at a time, ${pauseMs} ms apart)`;
-  const end = partial && paint("yellow", `Not complete: ${looks}. ${partial}.`);
-  return [...lines, end ?? whole];
+  if (strange.length > 0) {
+    const some = strange.slice(0, 5).map(visible).join(", ");
+    const names = args.has("no-ids") ? "" : `: ${some}${strange.length > 5 ? ", …" : ""}`;
+    const are = `${plural(strange.length, "key")} under this prefix ${strange.length === 1 ? "is" : "are"} of no user id, and may be locks of another program`;
+    lines.push(paint("yellow", are + names));
+  }
+  const end = scanText(listed);
+  return [...lines, listed.partial === undefined ? end : paint("yellow", end)];
 }
 
-function table(locks: Listed["locks"], hidesIds: boolean, paint: Paint): string[] {
+function table(
+  locks: Listed["locks"],
+  long: ReadonlySet<Found>,
+  show: (user: string) => string,
+  hidesIds: boolean,
+  paint: Paint,
+): string[] {
   const head = ["USER", "STATE", "HELD", "RENEWED", "FREE IN", "HOLDER"];
   const rows = locks.map(({ user, found }) => {
     const state = stateOf(found);
-    const remedy = state === "foreign" && !hidesIds ? `: ${program} show ${quoted(user)}` : "";
+    const isLong = long.has(found);
+    const remedy = (state === "foreign" || isLong) && !hidesIds ? `: ${show(user)}` : "";
     const [held, renewed, freeIn, holder] = cellsOf(visibleTexts(found));
-    return [visibleUser(user), state, held, renewed, freeIn, holder + remedy];
+    const mark = isLong ? " (long)" : "";
+    return [visibleUser(user), state, held + mark, renewed, freeIn, holder + remedy];
   });
   const all = [head, ...rows];
   const widths = head.map((_, at) => Math.max(...all.map((row) => row[at]?.length ?? 0)));
   return all.map((row) => {
     const cells = row.map((cell, at) => cell.padEnd(widths[at] ?? 0));
-    const line = cells.slice(hidesIds ? 1 : 0).join("   ");
-    if (row[1] === "silent") return paint("yellow", line.trimEnd());
-    return row[1] === "foreign" ? paint("red", line.trimEnd()) : line.trimEnd();
+    const line = cells
+      .slice(hidesIds ? 1 : 0)
+      .join("   ")
+      .trimEnd();
+    if (row[1] === "silent" || row[2]?.endsWith("(long)")) return paint("yellow", line);
+    return row[1] === "foreign" ? paint("red", line) : line;
   });
 }
 

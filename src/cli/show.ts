@@ -1,8 +1,17 @@
 import type { HeldInspection, Inspection } from "../lock/store.ts";
 import { longestCooldownMs, longestTtlMs } from "../validation.ts";
 import { answerOf, redisOf } from "./connect.ts";
-import type { Context } from "./context.ts";
-import { clock, duration, json, plural, visible, visibleTexts, visibleUser } from "./terminal.ts";
+import type { Arguments, Context } from "./context.ts";
+import {
+  clock,
+  duration,
+  json,
+  plural,
+  quoted,
+  visible,
+  visibleTexts,
+  visibleUser,
+} from "./terminal.ts";
 
 export async function show({ args, terminal, open }: Context): Promise<undefined> {
   const connection = await open();
@@ -19,14 +28,49 @@ export async function show({ args, terminal, open }: Context): Promise<undefined
     ]);
   } else {
     const [headline = "", ...facts] = describeLock(user, found);
-    const commands: Partial<Record<LockState, string>> = {
-      working: `A second click gets 409. To stop this order: ${args.suggest("free")}`,
-      unknown: `Only when the developers say that its process is gone: ${args.suggest("free --now")}`,
-      foreign: `Only when the developers say that nothing uses it: ${args.suggest("free")}`,
-    };
     const lines = [terminal.paint("bold", headline), ...facts, effectOfFree(found)];
-    terminal.print(lines.concat(commands[stateOf(found)] ?? []));
+    terminal.print(lines.concat(adviceOn(found, args)));
   }
+}
+
+/** The command with its condition, and last of all what is safe whatever the holder does. */
+function adviceOn(found: Found, args: Arguments): string[] {
+  const left = duration(found.expiresInMs);
+  const free = (why: string, now = "") =>
+    args.suggest(`free --id ${quoted(found.id)} --reason ${quoted(why)}${now}`);
+  const click =
+    "clockSetBack" in found
+      ? "the click cuts the time to ttlMs, 10 s by default"
+      : "the click gives the lock maxHoldMs to live, 1 min by default";
+  const isLong = left === "forever" || "clockSetBack" in found;
+  const wait = isLong ? `let the customer click once, then wait: ${click}` : `wait ${left}`;
+  switch (stateOf(found)) {
+    case "working":
+      return [
+        `Only if the handler looks at its signal: ${free("an order that hangs")}`,
+        `Safe with any handler: wait, or end ${processOf(found)}, with all other orders in it. Then free the lock, or let it run out, in ${longestWait(found)} at most. Look for the order and the payment before the customer orders again.`,
+      ];
+    case "unknown":
+      return [
+        `Only when the developers say that its process is gone: ${free("its process is gone", " --now")}`,
+        `Safe: ${wait}.`,
+      ];
+    case "foreign":
+      return [
+        `Only when the developers say that nothing uses it: ${free("a lock that nothing uses")}`,
+        `Safe: ${"notText" in found ? "leave the key until you know which program writes it" : wait}.`,
+      ];
+    default:
+      return [];
+  }
+}
+
+/** The process that holds the lock, by the `holder` of the lock: host and process id by default. */
+function processOf(found: Found): string {
+  const holder = found.state === "held" ? found.holder : "";
+  const [, host, pid] = /^(.+):(\d+)$/.exec(holder) ?? [];
+  if (host !== undefined) return `process ${pid} on ${host}`;
+  return holder === "" ? "its process" : `the process ${holder}`;
 }
 
 export type Found = Exclude<Inspection, { state: "free" }>;
@@ -61,7 +105,13 @@ export function renewalsOf(
 export function describeLock(user: string, found: Found): string[] {
   const lines = [`User ${user} ${headline(found)}.`];
   if (found.state === "held") lines.push(...factsOf(found));
-  lines.push(`  id       ${found.id}`);
+  if (found.state === "foreign" && found.valueStart !== undefined) {
+    const more = Buffer.byteLength(found.valueStart) < 16 ? "" : " …";
+    lines.push(`  value    "${found.valueStart}"${more}`);
+  }
+  const isOfValue = found.state === "foreign" && found.expiresInMs === Number.POSITIVE_INFINITY;
+  const alone = isOfValue ? ", which a newer lock without an expiry may have as well" : "";
+  lines.push(`  id       ${found.id}${alone}`);
   if ("clockSetBack" in found) {
     const most = { held: "", freed: longestTtlMs, cooldown: longestCooldownMs }[found.state];
     const ms = typeof most === "number" ? duration(most) : "ttlMs, 10 s by default";
@@ -109,7 +159,7 @@ function factsOf(held: HeldInspection): string[] {
         `${ago} (every ${duration(renewals.everyMs)}): its process is alive`,
         `at ${timeIn(endsInMs)} (in ${duration(endsInMs)})`,
       ];
-  const ends = `  ends     when the order is done, at the latest ${end}`;
+  const ends = `  ends     the lock ends when the order is done, at the latest ${end}; the order may go on`;
   return [...facts, `  renewed  ${renewed}`, ends];
 }
 
@@ -129,12 +179,12 @@ export function effectOfFree(found: Found): string {
   const left = duration(found.expiresInMs);
   const lookFirst = "Look for the order and the payment first.";
   const effects: Readonly<Record<LockState, string>> = {
-    working: `free asks the process to stop. The next order can start when the lock runs out, in ${longestWait(found)} at most, even if the process stops sooner. free undoes nothing that the order has done. ${lookFirst}`,
+    working: `free asks the process to stop, by the signal of its handler (ask its developers, or read the route). The next order can start when the lock runs out, in ${longestWait(found)} at most, whether or not this one has stopped: two charges are possible. free undoes nothing that the order has done. ${lookFirst}`,
     silent: `The lock ends by itself in ${left}. Freeing it will not help the user sooner; it only stops the process from renewing it. ${lookFirst}`,
     unknown: `free without --now ${"clockSetBack" in found ? "cuts the time to ttlMs, as the next click does" : left === "forever" ? "gives it an expiry, ttlMs" : "leaves the user locked out for the time above"}. The lock's holder may still be at work. ${lookFirst}`,
     freed: "Nothing to do: by that time the holder has been notified, or its lease has run out.",
     cooldown: "Do not free: look whether the last request placed an order. free ends the cooldown.",
-    foreign: `It may be an old lock whose process died: there is no way to tell. ${left === "forever" ? "The next click gives it an expiry: maxHoldMs. " : ""}free deletes it at once. Its holder may still be at work and is not notified: two orders and two charges are possible. ${lookFirst}`,
+    foreign: `It may be an old lock whose process died. Its value and CLIENT LIST may name the program, and an id that changes says that it lives. free deletes it at once. Its holder may still be at work and is not notified: two orders and two charges are possible. ${lookFirst}`,
   };
   return "notText" in found
     ? "free deletes the key at once, with everything in it. Find out first which program writes it, and give the lock another prefix."

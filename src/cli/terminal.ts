@@ -1,3 +1,4 @@
+import { hostname, userInfo } from "node:os";
 import type { Inspection } from "../lock/store.ts";
 
 /** The program as a person types it. Without the option, npx may download and run a package. */
@@ -46,11 +47,16 @@ export function json(value: unknown): string {
   return JSON.stringify(value).replace(invisible, (found) => found.split("").map(escaped).join(""));
 }
 
-/** Quotes a word, if it must be, so that a shell reads it as one argument. */
+/**
+ * Quotes a word, if it must be, so that a shell reads it as one argument. Invisible characters are
+ * written as bytes, which bash, zsh and ksh understand.
+ */
 export function quoted(word: string): string {
-  return /^[\w@%+=:,./-]+$/.test(word) && !word.startsWith("-")
-    ? word
-    : `'${visible(word).replaceAll("'", "'\\''")}'`;
+  if (/^[\w@%+=:,./-]+$/.test(word) && !word.startsWith("-")) return word;
+  if (visible(word) === word) return `'${word.replaceAll("'", "'\\''")}'`;
+  const bytes = (found: string) =>
+    [...Buffer.from(found)].map((byte) => `\\x${byte.toString(16).padStart(2, "0")}`).join("");
+  return `$'${word.replace(/[\\']/g, "\\$&").replace(invisible, bytes)}'`;
 }
 
 /** A time for a person: `0.9 s`, `25.1 s`, `3 min 20 s`, `1 h 52 min`, `3 d 4 h`, `forever`. */
@@ -82,4 +88,15 @@ export function count(value: number): string {
 /** `1 key`, `2 keys`. */
 export function plural(value: number, noun: string): string {
   return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+}
+
+/** The person at the shell, for an audit line. */
+export function personOf({ SUDO_USER, USER, LOGNAME, USERNAME }: NodeJS.ProcessEnv): string {
+  let name = SUDO_USER || USER || LOGNAME || USERNAME;
+  try {
+    name ||= userInfo().username;
+  } catch {
+    // The account may have no entry, as in a container.
+  }
+  return `${name || "unknown"}@${hostname()}`;
 }

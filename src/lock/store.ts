@@ -80,7 +80,7 @@ export type InspectRequest = LockRequest<InspectReply>;
 
 /** Takes the lock away from the holder with the id. */
 export interface FreeRequest extends LockRequest<FreeReply> {
-  /** 8 or more digits of an owner id, or of the SHA-1 of a value that submit-lock did not write. */
+  /** 8 or more digits of an owner id, or the `id` of a value that submit-lock did not write. */
   readonly id: string;
   /** The person who frees and why, both percent-encoded like a user id. */
   readonly by: string;
@@ -178,8 +178,9 @@ export type OwnedReply = Answered<"done" | "gone" | "freed" | "foreign"> | NoAns
  * The content of a user's key, for a person who looks at it. Every duration is in whole
  * milliseconds by the store's own clock and not below 0; the life of a key without an expiry is
  * `Infinity` (`null` in JSON). An `id` is the argument of `free`: the first 8 hex digits of the
- * owner id, or of the SHA-1 of a value that is not ours (of the key's name if it holds no text).
- * Neither a whole owner id nor a foreign value is shown.
+ * owner id, or of a SHA-1 of a value that is not ours (of the key's name if it holds no text) and of
+ * the moment at which it expires. Without an expiry it is of the value alone, and a newer lock with
+ * the same value has the same id. No owner id is shown whole.
  */
 export type Inspection =
   | { readonly state: "free" }
@@ -235,6 +236,8 @@ export interface ForeignInspection {
   readonly state: "foreign";
   readonly id: string;
   readonly expiresInMs: number;
+  /** The first 16 bytes of the value, which may tell its program; `undefined` with `notText`. */
+  readonly valueStart?: string;
   /** `true` for a list, a hash or another type that is not text, so no lock. `free` deletes it. */
   readonly notText?: true;
 }

@@ -60,7 +60,7 @@ describe("P10: every command proves where it is before it looks", () => {
     ["no address is given", "", 2, "where is Redis?"],
     ["the password is wrong", `redis://checkout:wrong-one@${at}`, 4, "user name or password"],
     ["there is no such database", `redis://${at}/99`, 2, `database 99 of ${at} does not exist`],
-    ["the user may not select", `redis://checkout:pw@${at}/5`, 4, "ACL SETUSER <user> +select"],
+    ["the user may not select", `redis://checkout:pw@${at}/5`, 4, "ACL SETUSER with +select"],
   ])("and ends with its code where %s", async (_what, url, code, said) => {
     for (const ended of await refusals(url)) {
       expectFailure(ended, code, said);
@@ -197,11 +197,16 @@ describe("a Cluster", () => {
 
     const shown = await runMain(["show", others, "--cluster"], env);
     expect(shown.stdout).toContain("is not submit-lock");
-    expect(shown.stdout).toContain(`submit-lock free --cluster ${others}`);
+    expect(shown.stdout).toMatch(new RegExp(`submit-lock free --id .* --cluster ${others}\\n`));
     expect((await runMain(["list", "--cluster"], env)).stdout).toContain(others);
     expectFailure(await runMain(["show", others], env), 2, "Add --cluster");
     const other = { REDIS_URL: `${first.url}/5` };
     expectFailure(await runMain(["show", others], other), 2, "leave the database out of the URL");
+
+    const old = ["--value", "1", "--life", "20m", "--older", "1m"];
+    const freed = await runMain(["free", "--stranded", ...old, "--cluster"], env);
+    expect(freed.stdout).toContain("freed 1 lock older than 1 min");
+    expect(await command(second.port, "exists", `lock:submit:${others}`)).toBe(0);
 
     await second.kill();
     const isDown = async () =>

@@ -58,6 +58,9 @@ describe("list", () => {
     const { code, stdout, stderr } = await runMain(["list"], env);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     expect(rows(stdout).slice(0, 3)).toEqual(["1009 foreign", "77 silent", "42 working"]);
+    const strange = ["%34%37", "%zz"].map((part) => `lock:submit:${part}`);
+    const named = /^2 keys under this prefix are of no user id, .*: (.*)$/m.exec(stdout)?.[1];
+    expect(named?.split(", ").sort()).toEqual(strange);
     expect(rows(stdout).slice(3).sort()).toEqual(["44 freed", "47 cooldown"]);
     expect(stdout.split("\n")[0]).toMatch(
       /^lock:submit: on database 0 of 127\.0\.0\.1:\d+: 5 locks \(1 working, 1 silent, 1 freed, 1 cooldown, 1 foreign\), the oldest held for 3\d min( \d+ s)?$/,
@@ -71,10 +74,10 @@ describe("list", () => {
     expect(stderr).toBe("");
     const { prefixes } = JSON.parse(stdout);
     expect(prefixes).toMatchObject([
-      { keyPrefix: "lock:submit:", count: 5, isComplete: true, keysLookedAt: 2_511 },
+      { keyPrefix: "lock:submit:", count: 5, otherKeys: 2, isComplete: true, keysLookedAt: 2_511 },
     ]);
     expect(prefixes[0].locks).toMatchObject([
-      { userId: "1009", state: "foreign", id: "356a192b" },
+      { userId: "1009", state: "foreign", valueStart: "1" },
       { userId: "77", state: "held", holder: "web-4:17" },
     ]);
     // It goes on missing them while a busy machine starts the command.

@@ -1,5 +1,7 @@
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
+import { createHash, randomUUID } from "node:crypto";
 import { once } from "node:events";
+import { promisify } from "node:util";
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
 import { submitKey } from "../../src/lock/submit-key.ts";
 import { Program } from "../support/child.ts";
@@ -30,7 +32,8 @@ describe("show", () => {
       "  where    web-3:4711",
       `  id       ${id}`,
       "(every 3.3 s): its process is alive",
-      `To stop this order: npx --no-install submit-lock free '${user}'\n`,
+      `Only if the handler looks at its signal: npx --no-install submit-lock free --id ${id} --reason 'an order that hangs' '${user}'\n`,
+      "Safe with any handler: wait, or end process 4711 on web-3, with all other orders in it.",
     ];
     for (const each of said) expect(stdout).toContain(each);
     expect(stdout).not.toContain(lease.ownerId);
@@ -72,7 +75,7 @@ describe("show", () => {
     const { stdout } = await runMain(["show", user, ...where], env);
     expect(stdout).toContain("is placing an order right now");
     // What is suggested looks at the same lock.
-    const suggested = `npx --no-install submit-lock free --ioredis-prefix shop: --prefix lock:refund: ${user}`;
+    const suggested = `npx --no-install submit-lock free --id ${lease.ownerId.slice(0, 8)} --reason 'an order that hangs' --prefix lock:refund: --ioredis-prefix shop: ${user}`;
     expect(stdout).toContain(suggested);
     expect((await runMain(["show", user], env)).stdout).toContain(`User ${user} is not locked`);
     await lease.release();
@@ -90,6 +93,44 @@ describe("show", () => {
     const freed = await runMain(["free", user, "--id", ownerId, "--reason", "x"], env);
     expect(freed.stdout).toContain("can order again in 1 min");
     await command(port, "del", key);
+  });
+});
+
+describe("a suggested command", () => {
+  /** Runs what a person copies from the output, in a shell without a terminal. */
+  const runs = (stdout: string) => {
+    const [, words = ""] = /: npx --no-install submit-lock (.*)$/m.exec(stdout) ?? [];
+    const line = `'${process.execPath}' '${bin}' ${words}`;
+    return promisify(execFile)("bash", ["-c", line], { env: { PATH: process.env["PATH"] } });
+  };
+
+  test.each<[string, string, number]>([
+    ["a lock of another program", "1", 60_000],
+    ["a lock of 0.1", randomUUID(), 60_000],
+  ])("frees %s as it stands", async (_what, value, lifeMs) => {
+    const user = `it's\t${freshUser()}`;
+    const prefix = `it's:${freshUser()}:`;
+    const key = prefix + submitKey("", user);
+    await command(port, "set", key, value, "PX", lifeMs);
+    const where = ["--prefix", prefix, "--url", env.REDIS_URL];
+    const { stdout } = await runMain(["show", user, ...where]);
+    expect((await runs(stdout)).stdout).toMatch(/^Freed by .* can order again now\.\n$/);
+    expect(await command(port, "exists", key)).toBe(0);
+  });
+
+  test("frees an order that hangs, and list suggests the show that prints it", async () => {
+    const prefix = `hang:${freshUser()}:`;
+    const lock = await openDirect({ keyPrefix: prefix, ttlMs: 3_000 });
+    const user = freshUser();
+    const lease = await leaseOf(lock, user);
+    const { stdout } = await runMain(["show", user, "--prefix", prefix, "--url", env.REDIS_URL]);
+    expect((await runs(stdout)).stdout).toMatch(/^Freed by .* \(an order that hangs\)\./);
+    await until(() => lease.signal.aborted, { what: "the holder to be told" });
+    expect(lease.signal.reason).toMatchObject({ reason: "freed" });
+    await command(port, "set", `${prefix}77`, "1", "PX", 60_000);
+    const listed = await runMain(["list", "--prefix", prefix, "--url", env.REDIS_URL]);
+    expect((await runs(listed.stdout)).stdout).toContain("User 77 is locked by something");
+    await command(port, "del", `${prefix}77`);
   });
 });
 
@@ -154,8 +195,10 @@ describe.skipIf(process.platform !== "linux")("on a real terminal", () => {
     const asks = (what: string) => until(() => seen.printed.includes(what), { what });
     await asks("Why, for the audit line");
     seen.child.stdin.write("ticket 4711\n");
-    await asks("Type the id (356a192b)");
-    seen.child.stdin.write("356a192b\n");
+    const expiresAt = await command(port, "pexpiretime", `lock:submit:${user}`);
+    const id = createHash("sha1").update(`1:${expiresAt}`).digest("hex").slice(0, 8);
+    await asks(`Type the id (${id})`);
+    seen.child.stdin.write(`${id}\n`);
     expect(await seen.ended).toEqual([0, null]);
     expect(seen.printed).toContain(`User ${user} can order again now.`);
   });

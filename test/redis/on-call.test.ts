@@ -4,6 +4,7 @@ import { LockMisconfiguredError, LockUnavailableError, RedisStore } from "../../
 import { redisClients, untilReady } from "../support/clients.ts";
 import { freshUser } from "../support/ids.ts";
 import { leaseOf, openLock } from "../support/locks.ts";
+import { until } from "../support/until.ts";
 import { closeFixtures, isFree, isInspect, openFixture, openHeld, takePulse } from "./fixture.ts";
 
 afterEach(closeFixtures);
@@ -18,17 +19,62 @@ describe.each(redisClients)("what a person finds at a key, with $name", ({ conne
     ["freed: and no owner id", "freed:me:anna:1:x"],
     ["cooldown: and no owner id", "cooldown:soon"],
     ["a tombstone that says no more", `freed:${"0".repeat(36)}`],
-  ])("a value that is %s is foreign, and is never shown", async (_what, value) => {
+  ])("a value that is %s is foreign, and only its beginning is shown", async (_what, value) => {
     const { lock, redis } = await openFixture({ connect });
     const user = freshUser();
     await redis.send("SET", lock.keyFor(user), value, "PX", 60_000);
     const before = await redis.dump(lock.keyFor(user));
     const found = await lock.inspect(user);
-    expect(found).toMatchObject({ state: "foreign", id: sha1(value).slice(0, 8) });
+    const id = sha1(`${value}:${await redis.send("PEXPIRETIME", lock.keyFor(user))}`);
+    const valueStart = value.slice(0, 16);
+    expect(found).toMatchObject({ state: "foreign", id: id.slice(0, 8), valueStart });
     expect(await redis.dump(lock.keyFor(user))).toEqual(before);
-    const freed = await lock.free(user, { id: sha1(value), ...why });
+    const freed = await lock.free(user, { id, ...why });
     expect(freed).toEqual({ outcome: "freed", freeInMs: 0 });
     expect(await redis.exists(lock.keyFor(user))).toBe(false);
+  });
+
+  test.each([
+    ["text", "SET"],
+    ["list", "RPUSH"],
+  ])("rule 19: free leaves the next lock of another program alone: a %s", async (_what, name) => {
+    const { lock, redis } = await openFixture({ connect });
+    const user = freshUser();
+    const key = lock.keyFor(user);
+    // Every lock of an old shop holds the same value, and lives for as long.
+    const takeOld = async (lifeMs: number) => {
+      await redis.send("DEL", key);
+      await redis.send(name, key, "1");
+      await redis.send("PEXPIRE", key, lifeMs);
+    };
+    await takeOld(7_200_000);
+    const dead = await lock.inspect(user);
+    if (dead.state !== "foreign") throw new Error(dead.state);
+    await until(async () => (await redis.send("PTTL", key)) !== 7_200_000, { what: "a later ms" });
+    await takeOld(7_200_000);
+    for (const now of [false, true]) {
+      expect(await lock.free(user, { id: dead.id, ...why, now })).toEqual({ outcome: "changed" });
+    }
+    const living = await lock.inspect(user);
+    if (living.state !== "foreign") throw new Error(living.state);
+    expect(await lock.free(user, { id: living.id, ...why })).toMatchObject({ outcome: "freed" });
+  });
+
+  test("rule 19: the id of a foreign value stays the same while time goes by", async () => {
+    const { lock, redis } = await openFixture({ connect });
+    const user = freshUser();
+    await redis.send("SET", lock.keyFor(user), "1", "PX", 60_000);
+    const ids = new Set<string>();
+    for (let look = 0; look < 300; look++) {
+      const found = await lock.inspect(user);
+      ids.add(found.state === "foreign" ? found.id : found.state);
+    }
+    expect(ids.size).toBe(1);
+    // A click has given it an expiry, or another one.
+    await redis.send("PEXPIRE", lock.keyFor(user), 30_000);
+    const [id = ""] = ids;
+    expect(await lock.free(user, { id, ...why })).toEqual({ outcome: "changed" });
+    await redis.send("DEL", lock.keyFor(user));
   });
 
   test("a key without an expiry has none, which JSON writes as null", async () => {
@@ -36,7 +82,9 @@ describe.each(redisClients)("what a person finds at a key, with $name", ({ conne
     const user = freshUser();
     await redis.send("SET", lock.keyFor(user), "1");
     const found = await lock.inspect(user);
-    expect(found).toMatchObject({ state: "foreign", expiresInMs: Number.POSITIVE_INFINITY });
+    // Of its value alone.
+    const id = sha1("1").slice(0, 8);
+    expect(found).toMatchObject({ state: "foreign", id, expiresInMs: Number.POSITIVE_INFINITY });
     expect(JSON.parse(JSON.stringify(found)).expiresInMs).toBe(null);
     await redis.send("DEL", lock.keyFor(user));
   });

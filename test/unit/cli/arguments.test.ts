@@ -1,8 +1,9 @@
+import { execFileSync } from "node:child_process";
 import { describe, expect, test } from "vitest";
-import { Arguments } from "../../../src/cli/context.ts";
+import { Arguments, helpOf } from "../../../src/cli/context.ts";
 import { toCliError } from "../../../src/cli/failure.ts";
 import { free } from "../../../src/cli/free.ts";
-import { userOf } from "../../../src/cli/list.ts";
+import { userOf } from "../../../src/cli/scan.ts";
 import { renewalsOf } from "../../../src/cli/show.ts";
 import { count, duration, quoted } from "../../../src/cli/terminal.ts";
 import {
@@ -59,19 +60,65 @@ describe("what is typed", () => {
     expect(new Arguments(["show", "-h"]).has("help")).toBe(true);
   });
 
-  test("is repeated in a suggestion as far as it says which lock, and never the address", () => {
+  test("is repeated in a suggestion as far as it says which lock, and never a password", () => {
     const argv = [
       "show",
       "o'neil",
       "--url",
-      "redis://:secret@h",
+      "redis://shop:sec:r@t@h:7/5",
       "--prefix",
       "lock:refund:",
       "--cluster",
     ];
     expect(new Arguments(argv).suggest("free")).toBe(
-      "npx --no-install submit-lock free --cluster --prefix lock:refund: 'o'\\''neil'",
+      "npx --no-install submit-lock free --prefix lock:refund: --url 'redis://shop:***@h:7/5' --cluster 'o'\\''neil'",
     );
+    expect(new Arguments(["list", "--url", "/run/r.sock?db=5"]).suggest("show", "1")).toBe(
+      "npx --no-install submit-lock show --url '/run/r.sock?db=5' 1",
+    );
+  });
+
+  test("is read again from a suggestion as it was given, by every option that says where", () => {
+    const where = (command: string) =>
+      helpOf(command).flatMap((line) => /^ {2}--([\w-]+)( <)?/.exec(line)?.slice(1, 3) ?? []);
+    const given = [
+      "prefix",
+      "url",
+      "cluster",
+      "sentinel",
+      "master",
+      "tls-ca",
+      "ioredis-prefix",
+      "config",
+    ];
+    expect(where("watch").filter((name) => name && name !== " <")).toEqual([
+      ...["for", ...given.slice(0, 1), "json", "help", ...given.slice(1)],
+    ]);
+    const values = [
+      "-a b'c\\",
+      "redis://h",
+      undefined,
+      "h:1",
+      "m\u202e\t",
+      "ca.pem",
+      "s:",
+      "a.mjs",
+    ];
+    const argv = given.flatMap((name, at) =>
+      values[at] === undefined ? [`--${name}`] : [`--${name}=${values[at]}`],
+    );
+    const line = new Arguments(["show", "-5\u0007", ...argv].with(1, "42")).suggest(
+      "watch",
+      "-5\u0007",
+    );
+    const program = `npx() { node -e 'console.log(JSON.stringify(process.argv.slice(1)))' -- "$@"; }`;
+    const out = execFileSync("bash", ["-c", `${program}\n${line}`]).toString();
+    const [, , name, ...words] = JSON.parse(out);
+    const read = new Arguments([name, ...words]);
+    expect([read.name, read.user]).toEqual(["watch", "-5\u0007"]);
+    for (const [at, option] of given.entries()) {
+      expect([option, read.text(option), read.has(option)]).toEqual([option, values[at], true]);
+    }
   });
 
   test("is quoted only where a shell needs it", () => {

@@ -50,6 +50,21 @@ const rows: [what: string, facts: Partial<Facts>, expected: string[]][] = [
   ["allkeys-lru without maxmemory", info({ maxmemory_policy: "allkeys-lru" }), []],
   ["noeviction with maxmemory", info({ maxmemory: "2000000" }), []],
   ["appendonly no", info({ aof_enabled: "0" }), ["warn persistence"]],
+  [
+    "nothing kept, and records that prevent second orders",
+    { ...server({ info: { ...right, aof_enabled: "0" }, save: "" }), hasRecords: true },
+    ["fail persistence"],
+  ],
+  [
+    "nothing kept, and no records",
+    server({ info: { ...right, aof_enabled: "0" }, save: "" }),
+    ["warn persistence"],
+  ],
+  [
+    "snapshots alone, and records",
+    { ...server({ info: { ...right, aof_enabled: "0" }, save: "3600 1" }), hasRecords: true },
+    ["warn persistence"],
+  ],
   ["a failed append", info({ aof_last_write_status: "err" }), ["fail disk"]],
   ["a failed snapshot", info({ rdb_last_bgsave_status: "err" }), ["fail disk"]],
   ["replicas and no min-replicas-to-write", info({ connected_slaves: "1" }), ["warn min-replicas"]],
@@ -95,6 +110,15 @@ const rows: [what: string, facts: Partial<Facts>, expected: string[]][] = [
     "another lock's keys",
     { prefixes: [{ keyPrefix: "a:", foreign: 2, endless: 1, setBack: 0, isComplete: true }] },
     ["warn keys"],
+  ],
+  [
+    "keys of no user id",
+    {
+      prefixes: [
+        { keyPrefix: "a:", foreign: 0, endless: 0, setBack: 0, isComplete: true, strange: 2 },
+      ],
+    },
+    ["warn other-keys"],
   ],
   [
     "a clock of Redis that was set back",
@@ -156,6 +180,27 @@ describe("doctor", () => {
     expect(lines[1]).toContain("volatile-ttl");
     expect(lines[1]).toContain("1204 keys");
     expect(lines[7]).toContain("+scan");
+  });
+
+  test("says by its consequence that nothing is kept", async () => {
+    const nothing = { info: { ...right, aof_enabled: "0" }, save: "" };
+    const { servers } = await reportOn({ ...server(nothing), hasRecords: true });
+    const [found] = servers
+      .flatMap(({ findings }) => findings)
+      .filter(({ level }) => level === "fail");
+    expect(found?.text).toContain(
+      "a restart loses every lock and record. An order that a customer",
+    );
+    expect(found?.remedy).toContain("--appendonly yes where the server is started");
+  });
+
+  test("suggests commands that look at the same keys", async () => {
+    const keys = { keyPrefix: "b:", foreign: 1, endless: 0, setBack: 0, isComplete: true };
+    const given = ["--prefix", "a:", "--prefix", "b:", "--url", "redis://h:7/5"];
+    const lines = await examined({ ...rightFacts, prefixes: [keys] }, undefined, ...given);
+    expect(lines.join("\n")).toContain(
+      "→ npx --no-install submit-lock list --state foreign --prefix b: --url redis://h:7/5\n",
+    );
   });
 
   test("names a remedy for whatever is wrong with a server", async () => {

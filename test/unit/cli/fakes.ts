@@ -70,6 +70,8 @@ export interface ServerFacts {
   readonly info?: Info | undefined;
   readonly cluster?: Info | undefined;
   readonly nodeTimeoutMs?: number | undefined;
+  /** `save` of the configuration; `undefined` where it may not be read. */
+  readonly save?: string;
 }
 
 interface SentinelFacts {
@@ -84,6 +86,8 @@ interface PrefixFacts {
   readonly endless: number;
   readonly setBack: number;
   readonly isComplete: boolean;
+  /** Keys of no user id. */
+  readonly strange?: number;
 }
 
 /** All that doctor may find. */
@@ -93,6 +97,8 @@ export interface Facts {
   readonly check: { readonly tookMs: number; readonly failure: string | undefined };
   /** `undefined` where SCAN is not permitted. */
   readonly prefixes: readonly PrefixFacts[] | undefined;
+  /** Whether an order has left its answer. */
+  readonly hasRecords?: boolean;
 }
 
 /** Of a server that has nothing wrong. */
@@ -156,15 +162,22 @@ export async function examined(
         return `# Server\r\n${infoText(given(info))}`;
       },
       cluster: async () => infoText(given(server.cluster)),
-      config: async (_get, name) => [name, `${given(server.nodeTimeoutMs)}`],
+      config: async (_get, name) => [
+        name,
+        name === "save" ? given(server.save) : `${given(server.nodeTimeoutMs)}`,
+      ],
       dbsize: async () => 1_000,
       scan: async (_cursor, _match, pattern) => {
+        if (pattern?.startsWith("{")) {
+          return ["0", facts.hasRecords ? [`{lock:submit:42}:${"a".repeat(22)}`] : []];
+        }
         const prefix = given(prefixes).find(({ keyPrefix }) => `${keyPrefix}*` === pattern);
         if (!prefix?.isComplete) clock += 10_000;
         const keys = Array.from(
           { length: (prefix?.foreign ?? 0) + (prefix?.setBack ?? 0) },
           (_, user) => `${prefix?.keyPrefix}${user}`,
         );
+        for (let at = 0; at < (prefix?.strange ?? 0); at++) keys.push(`${prefix?.keyPrefix}%${at}`);
         return [prefix?.isComplete ? "0" : "1", keys];
       },
     };

@@ -2,7 +2,7 @@ import { describe } from "../../../validation.ts";
 import type { ClientPort } from "./port.ts";
 
 /** The hash tag of a key, which alone decides its slot; `undefined` where the whole key does. */
-function hashTag(key: string): string | undefined {
+export function hashTag(key: string): string | undefined {
   const open = key.indexOf("{");
   const close = key.indexOf("}", open + 1);
   return open >= 0 && close > open + 1 ? key.slice(open + 1, close) : undefined;

@@ -23,6 +23,33 @@ end
 `;
 
 /**
+ * The id of a value that is not ours, or of a key that holds no text (its name counts). Every lock of
+ * another program may hold the same value, so the moment at which this one expires is part of it.
+ */
+const foreignId: string = /* lua */ `
+local function clock()
+  local at = redis.call('TIME')
+  return at[1] * 1000 + math.floor(at[2] / 1000)
+end
+local function foreign_id(text, key)
+  local before = clock()
+  local left = redis.pcall('PTTL', key)
+  local after = clock()
+  if failed(left) then
+    return false, left
+  end
+  -- Up to Redis 7.0 the clock moves during a script. Within one millisecond the sum is exact.
+  if before ~= after then
+    return foreign_id(text, key)
+  end
+  if left >= 0 then
+    text = text .. ':' .. string.format('%.0f', after + left)
+  end
+  return redis.sha1hex(text)
+end
+`;
+
+/**
  * The longest life that we give to this lock, cooldown or tombstone; with more, as a rule, Redis'
  * clock was set back. Nil for a lock of another library, and for the tombstone of one.
  */
@@ -43,19 +70,21 @@ end
 `;
 
 /**
- * Looks at a key for a person. Writes nothing. Of most foreign values only a hash leaves Redis.
+ * Looks at a key for a person. Writes nothing. A foreign value leaves Redis only as its id and its
+ * first 16 bytes.
  *
  * KEYS: one an entry.
  *
  * Returns the clock, then for each entry 0 for no key, or a text: the ms that it has to live (-1: it
  * has no expiry), a colon, and
  *   the value, if it begins with a UUID or is a tombstone or a cooldown
- *   foreign:<SHA-1 of the value> for any other text
- *   other:<SHA-1 of the key's name> for a key that holds no text
+ *   foreign:<foreign_id of the value>:<its first 16 bytes> for any other text
+ *   other:<foreign_id of the key's name> for a key that holds no text
  */
 export const inspectScript: string = sent(/* lua */ `
 ${common}
 ${whose}
+${foreignId}
 local replies = { now }
 for i, key in ipairs(KEYS) do
   local reply = 0
@@ -70,13 +99,13 @@ for i, key in ipairs(KEYS) do
   if held and left ~= -2 then
     reply = string.format('%.0f', left) .. ':'
     if odd(held) then
-      reply = reply .. 'other:' .. redis.sha1hex(key)
+      reply = reply .. 'other:' .. foreign_id(key, key)
     else
       local lease, freed, cooldown = whose(held)
       if lease or freed or cooldown then
         reply = reply .. held
       else
-        reply = reply .. 'foreign:' .. redis.sha1hex(held)
+        reply = reply .. 'foreign:' .. foreign_id(held, key) .. ':' .. string.sub(held, 1, 16)
       end
     end
   end
@@ -89,8 +118,7 @@ return replies
  * Takes the lock away from the holder with the id, for a person.
  *
  * KEYS: one lock.
- * ARGV[1] the id: 8 digits or more of an owner id, of the SHA-1 of a value that is not ours, or of the
- *   SHA-1 of the key's name where it holds no text.
+ * ARGV[1] the id: 8 digits or more of an owner id, or of the foreign_id of any other key.
  * ARGV[2] who frees, ARGV[3] why: percent-encoded, so that no field holds a colon.
  * ARGV[4] ms to live for a lock or tombstone without any expiry whose value names none.
  * ARGV[5] 1: delete it at once, although a holder may be at work; else 0.
@@ -103,6 +131,7 @@ return replies
 export const freeScript: string = sent(/* lua */ `
 ${common}
 ${whose}
+${foreignId}
 ${longestLife}
 local key = KEYS[1]
 local id = ARGV[1]
@@ -114,7 +143,14 @@ if not held then
   return { now, -2 }
 end
 local lease, freed, cooldown = whose(odd(held) and '' or held)
-local named = lease or freed or cooldown or redis.sha1hex(odd(held) and key or held)
+local named = lease or freed or cooldown
+if not named then
+  local refused
+  named, refused = foreign_id(odd(held) and key or held, key)
+  if refused then
+    return refused
+  end
+end
 if string.sub(named, 1, string.len(id)) ~= id then
   return { now, -1 }
 end
@@ -156,6 +192,42 @@ end
 return failed(reply) and reply or { now, left }
 `);
 
+/**
+ * Deletes the lock that another program has left: each of its locks begins with the same value and
+ * the same life, so what is left of the life is the age.
+ *
+ * KEYS: one lock.
+ * ARGV[1] the value; ARGV[2] the life that each lock begins with, in ms.
+ * ARGV[3] the rest of that life, in ms, up to which it is deleted.
+ * ARGV[4] 1: delete it; 0: only say what would happen.
+ *
+ * Returns:
+ *   >= 0 deleted: the ms that it had to live
+ *   -1 it has more to live, -2 there is no key, -3 another value, -4 no expiry
+ *   -5 it has more to live than the life: some locks begin with another one
+ */
+export const strandedScript: string = sent(/* lua */ `
+${common}
+local held = redis.pcall('GET', KEYS[1])
+local left = redis.pcall('PTTL', KEYS[1])
+if failed(left) or failed(held) and not odd(held) then
+  return failed(left) and left or held
+end
+if not held or left == -2 then
+  return -2
+elseif held ~= ARGV[1] then
+  return -3
+elseif left < 0 then
+  return -4
+elseif left > tonumber(ARGV[2]) then
+  return -5
+elseif left > tonumber(ARGV[3]) then
+  return -1
+end
+local reply = ARGV[4] == '1' and redis.pcall('DEL', KEYS[1])
+return failed(reply) and reply or left
+`);
+
 export const inspectCommand: Command<InspectRequest, InspectReply> = {
   script: inspectScript,
   add: ({ command }, keys) => {
@@ -191,7 +263,7 @@ function inspectionOf(text: number | string, storeTimeMs: number): Inspection | 
   const [state, rest = ""] = value.split(/:(.*)/s);
   switch (state) {
     case "foreign":
-      return { state, id: idOf(rest), expiresInMs };
+      return { state, id: idOf(rest), expiresInMs, valueStart: rest.slice(41) };
     case "other":
       return { state: "foreign", id: idOf(rest), expiresInMs, notText: true };
     case "cooldown":

@@ -90,9 +90,10 @@ export class KeyWatch extends Watch implements KeyWatcher {
     const { current } = this.world.executions;
     current?.touched.set(key, owner.id);
     const isFree = current?.name === "free" && lockValue(value).kind !== "lock";
+    const livesUntil = this.world.owners.current(key)?.livesUntil;
     if (current?.entries.some((each) => each.lock === key && each.ownerId === owner.id) === true) {
       owner.deletedAt.push(this.world.loop.now);
-    } else if (!isFree || !isNamed(value, current?.entries[0]?.freeId)) {
+    } else if (!isFree || !isNamed(value, livesUntil, current?.entries[0]?.freeId)) {
       this.world.broken("ownKey", `${key} of ${owner.name} was deleted by somebody else's command`);
     }
     this.#end(key);
@@ -270,10 +271,11 @@ export class KeyWatch extends Watch implements KeyWatcher {
   }
 }
 
-/** Whether a person's id names what a key holds. */
-function isNamed(value: string, id: string | undefined): boolean {
+/** Whether a person's id names what a key holds: of another program's value, and of its expiry. */
+function isNamed(value: string, livesUntil: number | undefined, id: string | undefined): boolean {
   const parsed = lockValue(value);
+  const text = livesUntil === undefined ? value : `${value}:${livesUntil}`;
   const named =
-    parsed.kind === "other" ? createHash("sha1").update(value).digest("hex") : parsed.ownerId;
+    parsed.kind === "other" ? createHash("sha1").update(text).digest("hex") : parsed.ownerId;
   return id !== undefined && id.length >= 8 && named.startsWith(id);
 }

@@ -1,0 +1,98 @@
+import type { ServerPort } from "../stores/redis/clients/port.ts";
+import { performance, sleep } from "../time.ts";
+import { answerOf } from "./connect.ts";
+import type { CliLock, CliTarget } from "./context.ts";
+import { CliError, exitCode } from "./failure.ts";
+import { count, duration } from "./terminal.ts";
+
+export interface Scan {
+  readonly looked: number;
+  readonly total: number | undefined;
+  /** Why the scan has not looked at all keys, as a sentence; `undefined` if it has. */
+  readonly partial: string | undefined;
+  readonly tookMs: number;
+}
+
+/** The COUNT of a SCAN, during which Redis serves no other client: 1 000 took 0.8 ms of 812 000. */
+const batch = 500;
+/** The pause between two SCANs, in ms: Redis serves other clients. */
+const pauseMs = 5;
+
+export function mastersOf({ client }: CliTarget): readonly ServerPort[] {
+  if (client !== undefined) return client.servers();
+  throw new CliError("list and doctor need `export { redis }` in the module of --config, too");
+}
+
+/**
+ * Looks at every key that begins with `start`, node by node.
+ *
+ * @param found Called between two SCANs with the keys, without the client's prefix. A key may come
+ *   twice. A sentence that it returns ends the scan.
+ */
+export async function scanKeys(
+  connection: CliTarget,
+  start: string,
+  budgetMs: number,
+  found: (keys: readonly string[]) => Promise<string | undefined>,
+  progress?: (looked: number) => void,
+): Promise<Scan> {
+  const startedAt = performance.now();
+  const { clientPrefix, user: login = "default" } = connection;
+  // Characters of a pattern are escaped in the prefix.
+  const pattern = `${(clientPrefix + start).replace(/[*?[\]\\^]/g, "\\$&")}*`;
+  const masters = mastersOf(connection);
+  const sizes = masters.map((node) => answerOf(connection.address, node.ask(["dbsize"])));
+  const counted = await Promise.all(sizes).catch(() => undefined);
+  const total = counted?.reduce((sum: number, size) => sum + Number(size), 0);
+  let looked = 0;
+  let partial: string | undefined;
+  for (const node of masters) {
+    const { address } = node;
+    let cursor = "0";
+    do {
+      if (performance.now() - startedAt > budgetMs) partial ??= "Use a longer --budget";
+      if (partial !== undefined) break;
+      if (looked > 0) await sleep(pauseMs);
+      const scanned = node.ask(["scan", cursor, "MATCH", pattern, "COUNT", `${batch}`]);
+      const reply = await answerOf(address, scanned).catch((error: unknown) => {
+        if (!/\bNOPERM\b/.test(String(error))) throw error;
+        const text = `this needs +scan, which ${address} does not permit this user. Permit it with: ACL SETUSER ${login} +scan. show, free and watch of one user work without it`;
+        throw new CliError(text, exitCode.notPermitted);
+      });
+      const [next, keys] = reply as [cursor: string, keys: string[]];
+      partial = await found(keys.map((key) => key.slice(clientPrefix.length)));
+      looked = Math.min(looked + batch, total ?? Number.POSITIVE_INFINITY);
+      progress?.(looked);
+      cursor = next;
+    } while (cursor !== "0");
+  }
+  const tookMs = performance.now() - startedAt;
+  // `looked` is a sum of COUNTs, and a SCAN looks at only about so many keys.
+  if (partial === undefined && total !== undefined) looked = total;
+  return { looked, total, partial, tookMs };
+}
+
+export function scanText({ looked, total, partial, tookMs }: Scan): string {
+  const of = total === undefined ? "" : ` of ${count(total)}`;
+  const took = duration(tookMs);
+  if (partial === undefined) {
+    return `looked at ${count(looked)} keys in ${took} (SCAN, ${batch} at a time, ${pauseMs} ms apart)`;
+  }
+  return `Not complete: after ${took} about ${count(looked)}${of} keys had been looked at. ${partial}.`;
+}
+
+/** Whether a key is a record beside its lock, without braces: the client's prefix is a hash tag. */
+export function isRecord(lock: CliLock, key: string): boolean {
+  const [, own] = /^(.*):[\w-]{22}$/s.exec(key) ?? [];
+  return own !== undefined && userOf(lock, own) !== undefined;
+}
+
+/** Decodes the user id of a key; `undefined` for a key that `keyFor` never makes. */
+export function userOf(lock: CliLock, key: string): string | undefined {
+  try {
+    const user = decodeURIComponent(key.slice(lock.keyPrefix.length));
+    return lock.keyFor(user) === key ? user : undefined;
+  } catch {
+    return undefined;
+  }
+}
