@@ -70,3 +70,16 @@ export function warnOnce(code: string, message: string): void {
     // A logger that replaces it may fail: a lock is released all the same.
   }
 }
+
+const own = new WeakSet<Error>();
+
+/** An error with a text of this package, which a client may read. */
+export function ownError(message: string): Error {
+  const error = new Error(message);
+  own.add(error);
+  return error;
+}
+
+export function isOwn(error: Error): boolean {
+  return own.has(error);
+}

@@ -1,5 +1,6 @@
 import { performance } from "../time.ts";
 import { Timer } from "../timer-wheel.ts";
+import { ownError } from "../validation.ts";
 import { acquireChannel } from "./channels.ts";
 import { HeldLease, LeaseClock } from "./held-lease.ts";
 import { closedAttempt, type SubmissionAttempt, UserLease } from "./lease.ts";
@@ -124,7 +125,7 @@ export class Acquiring extends Timer {
           this.#end({ outcome: "completed", ...completed });
           break;
         }
-        const cause = new Error("the record of this submission cannot be read");
+        const cause = ownError("the record of this submission cannot be read");
         this.#lastFailure = { kind: "rejected", cause, misconfigured: false };
         this.#unavailable();
         break;

@@ -1,6 +1,6 @@
 import { InvalidOptionError, LockClosedError } from "../errors.ts";
 import { performance } from "../time.ts";
-import { notARecord } from "../validation.ts";
+import { notARecord, ownError } from "../validation.ts";
 import { type CompleteOutcome, completeChannel, duplicateChannel } from "./channels.ts";
 import { encodeRecord, type RecordContent } from "./record.ts";
 import { type OnReport, Releasing, UntilAnswered } from "./release.ts";
@@ -98,7 +98,7 @@ export class Completing extends UntilAnswered<CompleteRequest, CompleteReply, Co
       publish(duplicateChannel, this.command, {});
     }
     if (kind === "unrecordable") {
-      const cause = new Error(notARecord);
+      const cause = ownError(notARecord);
       this.lastFailure = { kind: "rejected", cause, misconfigured: false };
     }
     this.end(kind === "unrecordable" ? "unconfirmed" : kind);

@@ -1,7 +1,7 @@
 import { AsyncResource } from "node:async_hooks";
 import { LockMisconfiguredError, LockUnavailableError } from "../errors.ts";
 import { TimerWheel } from "../timer-wheel.ts";
-import { textOfThrown } from "../validation.ts";
+import { isOwn, textOfThrown } from "../validation.ts";
 import { type ChannelOf, lockChannels } from "./channels.ts";
 import type { Completing } from "./complete.ts";
 import type { HeldLease } from "./held-lease.ts";
@@ -143,9 +143,12 @@ export function isNoAnswer(reply: { readonly kind: string }): reply is NoAnswer 
 /** How late, in ms, a timer is that only a process can be the reason of. */
 const busyMs = 100;
 
+/** Error handlers show messages to clients, so a text of the server or of the system is in none. */
+function saidOf(cause: Error): string {
+  return isOwn(cause) ? cause.message : "see cause";
+}
+
 /**
- * No text of the store is in a message, because error handlers show those to clients.
- *
  * @param lateMs how long after `withinMs` the process has looked.
  */
 export function toLockError(
@@ -169,7 +172,7 @@ export function toLockError(
   }
   if (kind === "rejected" && lastFailure.misconfigured) {
     const { advice = "the store does not permit what a lock needs" } = lastFailure;
-    return new LockMisconfiguredError(`${advice}: see cause`, { cause });
+    return new LockMisconfiguredError(`${advice}: ${saidOf(cause)}`, { cause });
   }
-  return new LockUnavailableError("the store gave no usable answer: see cause", { cause });
+  return new LockUnavailableError(`the store gave no usable answer: ${saidOf(cause)}`, { cause });
 }

@@ -109,6 +109,16 @@ export async function untilUsable(client: AnyRedis): Promise<void> {
   if ("isOpen" in client) await until(() => pair.pick(0, "", 1_000), { what: "its database" });
 }
 
+/** Rule 24: resolves when the locks of several users share a call. */
+export async function untilShared({ lock, proxy }: Fixture): Promise<void> {
+  const isShared = async () => {
+    const leases = await Promise.all([1, 2].map(() => leaseOf(lock, freshUser())));
+    await Promise.all(leases.map((lease) => lease.release()));
+    return proxy.commands.some((argv) => isAcquire(argv) && argv[2] === "2");
+  };
+  await until(isShared, { what: "calls to be shared" });
+}
+
 /** A lock without the proxy: that lives in this process, and would stand still with it. */
 export async function openDirect(
   options: Partial<SubmitLockOptions>,

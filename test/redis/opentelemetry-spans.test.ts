@@ -6,7 +6,7 @@ import { freshUser } from "../support/ids.ts";
 import { leaseOf } from "../support/locks.ts";
 import { followContext, Telemetry } from "../support/telemetry.ts";
 import { until } from "../support/until.ts";
-import { closeFixtures, openFixture, openOrder, patient } from "./fixture.ts";
+import { closeFixtures, openFixture, openOrder, patient, untilShared } from "./fixture.ts";
 
 let telemetry: Telemetry;
 let running: Instrumentation;
@@ -44,7 +44,10 @@ const idOf = (span: ReadableSpan | undefined) => span?.spanContext().spanId;
 const msOf = ([seconds, nanos]: ReadableSpan["duration"]) => seconds * 1_000 + nanos / 1e6;
 
 test("the spans of 32 requests that share one call are each a child of its own request", async () => {
-  const { lock, proxy } = await openFixture(patient);
+  const fixture = await openFixture(patient);
+  const { lock, proxy } = fixture;
+  await untilShared(fixture);
+  telemetry.spans.reset();
   // While calls are under way, what comes in one turn shares the next one.
   proxy.holdReplies();
   const before = proxy.count("eval");

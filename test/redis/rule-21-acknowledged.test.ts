@@ -289,9 +289,7 @@ describe.each(redisClients)(
       await alone.redis.send("ACL", "SETUSER", "shop", ...may, ...rights);
       await expect(lockOn(await connected("shop"), times).check()).rejects.toMatchObject({
         code: "SUBMIT_LOCK_MISCONFIGURED",
-        message: expect.stringMatching(
-          /^Redis does not permit WAIT, which ackReplicas needs: NOPERM/,
-        ),
+        message: expect.stringMatching(/^Redis does not permit WAIT, which ackReplicas needs: /),
       });
       const isEmpty = async () => (await alone.redis.send("DBSIZE")) === 0;
       await until(isEmpty, { what: "no key to be left" });

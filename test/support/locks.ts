@@ -56,6 +56,12 @@ export function causeOf(attempt: SubmissionAttempt): Error {
   throw new Error(`expected the lock to be unavailable, but it was ${attempt.outcome}`);
 }
 
+/** What an error and its causes say: a text of the server is in a cause alone. */
+export function saidBy(error: Error): string {
+  const { cause, message } = error;
+  return cause instanceof Error ? `${message} < ${saidBy(cause)}` : message;
+}
+
 /** Bounds that a busy machine keeps: nothing here waits for them to pass. */
 export const roomyTimes: LockTimes = {
   ttlMs: 4_000,

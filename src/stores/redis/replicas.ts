@@ -1,6 +1,7 @@
 import type { LockCommand, NoAnswer } from "../../lock/store.ts";
 import { nextTick, performance, setImmediate } from "../../time.ts";
 import { inNeutralContext } from "../../timer-wheel.ts";
+import { ownError } from "../../validation.ts";
 import type { ClientPort } from "./clients/port.ts";
 import { maxEntries } from "./commands/command.ts";
 import { touchScript } from "./commands/touch.ts";
@@ -175,7 +176,7 @@ export class ReplicaWait {
     const came = Number(waited);
     if (came >= replicas) return undefined;
     const wanted = replicas === 1 ? "1 replica was" : `${replicas} replicas were`;
-    return new Error(`${wanted} to confirm within ${waitMs} ms (ackReplicas), ${came} did`);
+    return ownError(`${wanted} to confirm within ${waitMs} ms (ackReplicas), ${came} did`);
   }
 
   /** `undefined` where no lock uses the store, or the application's client has ended. */
@@ -220,5 +221,5 @@ function callsOf(touches: readonly Touch[], pair: ConnectionPair, most: number):
 
 function missing(reply: unknown, entry: number): Error | undefined {
   if (Array.isArray(reply) && Number(reply[1 + entry]) === 1) return undefined;
-  return new Error("the lock or record was gone or changed before enough replicas confirmed it");
+  return ownError("the lock or record was gone or changed before enough replicas confirmed it");
 }

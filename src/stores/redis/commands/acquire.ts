@@ -1,5 +1,5 @@
 import type { AcquireReply, LockRequest } from "../../../lock/store.ts";
-import { notARecord } from "../../../validation.ts";
+import { notARecord, ownError } from "../../../validation.ts";
 import { unexpectedReply } from "../no-answers.ts";
 import {
   type CallSettings,
@@ -228,7 +228,7 @@ export function acquireReply({ code, fencingToken, redisTimeMs }: EntryReply): A
     case -6:
       return { kind: "mismatched", inFlight: true, storeTimeMs };
     case -7:
-      return { kind: "rejected", cause: new Error(notARecord), misconfigured: false };
+      return { kind: "rejected", cause: ownError(notARecord), misconfigured: false };
   }
   if (code >= 0) return { kind: "contended", expiresInMs: code, storeTimeMs };
   if (code <= -leastToken) return { kind: "mine", storeTimeMs, fencingToken: -code };
