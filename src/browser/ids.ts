@@ -37,8 +37,9 @@ export function forget(name: string): void {
 function newId(): string {
   const id =
     globalThis.crypto?.randomUUID?.() ??
-    "xxxxxxxx-xxxx-4xxx-8xxx-xxxxxxxxxxxx".replace(/x/g, () =>
-      ((Math.random() * 16) | 0).toString(16),
+    "xxxxxxxx-xxxx-4xxx-8xxx-xxxxxxxxxxxx".replace(
+      /x/g,
+      () => Math.random().toString(16)[2] as string,
     );
   unused.add(id);
   return id;

@@ -81,11 +81,11 @@ export async function submitOnce(
   input: string | URL | Request,
   { once = {}, ...init }: SubmitOnceInit = {},
 ): Promise<Response> {
-  const { timeoutMs = TIMEOUT_MS } = once;
+  const timeoutMs = once.timeoutMs ?? TIMEOUT_MS;
   // biome-ignore lint/suspicious/noExplicitAny: a stream, or a generator, which browsers send as a text.
   const body = init.body as any;
   if (body?.getReader || body?.next) {
-    throw new TypeError(`init.body: expected a repeatable body, got ${body}`);
+    throw new TypeError(`init.body: got ${body}`);
   }
   let given = input;
   if (input instanceof Request) {
@@ -106,8 +106,8 @@ export async function submitOnce(
   if (request.signal.aborted) throw request.signal.reason;
   const name = once.name ?? digestOf(content);
   const id = once.id || idOf(name);
-  headers.set("Idempotency-Key", id);
   const key = id + content;
+  headers.set("Idempotency-Key", id);
   return (flights.get(key) ?? flightOf(request, key, id, name))(once.onWaiting, request, timeoutMs);
 }
 
@@ -124,10 +124,7 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
       const leave = (cause: unknown) => {
         clearTimeout(timer);
         reject(
-          Object.assign(new SubmitUnansweredError("the order may be placed", { cause }), {
-            id,
-            tries,
-          }),
+          Object.assign(new SubmitUnansweredError("the order may be placed"), { cause, id, tries }),
         );
         // An abort of a flight that has landed would end the body of its answer.
         if (callers.delete(leave) && !callers.size && flights.delete(key)) {
@@ -157,23 +154,22 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
         // The body is for pages from which CORS hides the header.
         const code =
           headers.get("Submit-Lock-Code") ?? (body.match(/"code": ?"(\w+)/)?.[1] as string);
-        // From 520 on they are Cloudflare's.
-        const passes = /408|42[59]|50[234]|52/.test(status as unknown as string);
-        if (/in_flight|submit_contended/.test(code)) reason = "in_flight";
+        if (/in_flight|contended/.test(code)) reason = "in_flight";
         // Behind a lease that was lost, an order may be placed: only a person sends it again.
+        // From 520 on they are Cloudflare's.
         else if (
-          code !== "submit_lock_lost" &&
-          (passes || (status === CONFLICT && given && !code))
+          !/lock_lost/.test(code) &&
+          (/408|42[59]|50[234]|52/.test(status as unknown as string) ||
+            (status === CONFLICT && given && !code))
         ) {
           reason = "unavailable";
         } else {
           // Others refuse before the guard, and behind a redirect a 4xx is about an order's page.
-          const isRefused = unused.has(id) && status < SERVER_ERROR && !redirected;
-          const isFinal = status < 400 || isRefused;
+          const isRefused = unused.has(id) && !redirected && status < SERVER_ERROR;
           if (status !== UNAUTHORIZED) {
             unused.delete(id);
             // The guard's own say that there is an order.
-            if (isFinal && !/^idem/.test(code)) {
+            if ((status < 400 || isRefused) && !/^idem/.test(code)) {
               if (kept(name) === id) forget(name);
               for (const [issued, owner] of owners) {
                 if (key.includes(issued)) protections.get(owner.deref() as object)?.renew();
@@ -185,8 +181,10 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
         }
         cause = response;
         // A date is by the server's clock: the customer's may be wrong.
-        const untilMs = Date.parse(given) - Date.parse(headers.get("Date") as string);
-        const givenMs = Math.ceil(given as never) * 1_000 || untilMs || delayMs;
+        const givenMs =
+          Math.ceil(given as never) * 1_000 ||
+          Date.parse(given) - Date.parse(headers.get("Date") as string) ||
+          delayMs;
         delayMs = Math.min(Math.max(givenMs, LEAST_RETRY_AFTER_MS), LONGEST_RETRY_AFTER_MS);
       } catch (error) {
         cause = error;
@@ -194,7 +192,7 @@ function flightOf(request: Request, key: string, id: string, name: string): Join
       unused.delete(id);
       if (stop.signal.aborted) throw cause;
       delayMs *= 1 + Math.random() * JITTER;
-      for (const [, onWaiting] of callers) onWaiting?.({ reason, tries, delayMs, id });
+      for (const [, onWaiting] of callers) onWaiting?.({ reason, delayMs, id, tries });
       await new Promise((resolve) => {
         wait = setTimeout(resolve, delayMs);
       });

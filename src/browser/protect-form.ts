@@ -46,7 +46,9 @@ export function protectForm(
   // Whether it was sent since the page was shown: then it is rendered for another order.
   let isSpent = protections.get(form)?.();
   // A field hides the member of its form that is named like it. None hides those of this one.
-  const made = Object.assign(document.createElement("input"), { type: "hidden", name: field });
+  const made = document.createElement("input");
+  made.type = "hidden";
+  made.name = field;
   const attribute = (name: string) => made.getAttribute.call(form, name);
   const url = bare(document.URL);
   const name = given ?? `${url} ${attribute("action")} ${[...document.forms].indexOf(form)}`;
@@ -59,15 +61,13 @@ export function protectForm(
   const filled = () => {
     let input = made.querySelector.call(form, `[name="${field}"]`);
     if (!input) {
-      input = made;
       made.value = "";
+      input = made;
       made.append.call(form, made);
     }
     if (!input.value) {
-      const known = kept(name) as string;
-      if (owners.has(known) ? isSpent || owners.get(known)?.deref() !== form : !isReturn) {
-        forget(name);
-      }
+      const owner = owners.get(kept(name) as string);
+      if (owner ? isSpent || owner.deref() !== form : !isReturn) forget(name);
       isSpent = false;
       input.value = idOf(name);
       owners.set(input.value, new WeakRef(form));
@@ -79,8 +79,12 @@ export function protectForm(
   const onFormData = ({ formData }: any) => {
     let id = filled().value;
     if (owners.has(id)) {
-      const content = [...formData].filter(([key]) => key !== field && !TOKENS.test(key));
-      id += `~${digestOf(JSON.stringify(content, (_key, value) => value?.size ?? value))}`;
+      let content = "";
+      for (const [key, value] of formData) {
+        if (key !== field && !TOKENS.test(key))
+          content += JSON.stringify([key, value.size ?? value]);
+      }
+      id += `~${digestOf(content)}`;
     }
     formData.set(field, id);
   };
@@ -95,7 +99,7 @@ export function protectForm(
     event = undo = null;
   };
   const onSubmit = (next: Submit) => {
-    const { submitter } = next;
+    const submitter = next.submitter;
     if ((submitter?.formMethod || attribute("method")) === "dialog") return;
     // A validator prevents one, and asks for the next one in the same task.
     if (event && !event.defaultPrevented) {
@@ -109,18 +113,18 @@ export function protectForm(
     // Later: other listeners may prevent it, and a disabled button is not sent.
     timer = setTimeout(() => {
       if (next.defaultPrevented) return;
-      const { activeElement } = document;
-      const { ariaBusy } = form;
+      const focused = document.activeElement;
+      const ariaBusy = attribute("aria-busy");
       const button = submitter ?? {};
-      const { disabled } = button;
-      form.ariaBusy = "true";
+      const disabled = button.disabled;
+      Reflect.set(made, "ariaBusy", "true", form);
       button.disabled = true;
       undo = () => {
-        form.ariaBusy = ariaBusy;
+        Reflect.set(made, "ariaBusy", ariaBusy, form);
         button.disabled = disabled;
-        if (!document.querySelector(":focus")) activeElement.focus();
+        if (!document.querySelector(":focus")) focused.focus();
       };
-      addEventListener("pageshow", giveBack, { capture: true, once: true });
+      addEventListener("pageshow", giveBack, { once: true });
       timer = setTimeout(giveBack, FORM_BUSY_MS);
     });
   };
@@ -130,18 +134,17 @@ export function protectForm(
   const listen = made.addEventListener.bind(form);
   listen("submit", onSubmit, { capture: true, signal });
   listen("formdata", onFormData, { signal });
-  const takeOff = () => {
+  const protection = () => {
     listening.abort();
     giveBack();
     made.remove();
     return isSpent;
   };
-  const renew = () => {
+  protection.renew = () => {
     forget(name);
     filled().value = "";
     filled();
   };
-  const protection = Object.assign(takeOff, { renew });
   protections.set(form, protection);
   filled();
   return protection;

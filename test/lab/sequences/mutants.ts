@@ -43,7 +43,7 @@ export const flaws: readonly Flaw[] = [
     strategy: "`submitOnce`",
     name: "an answer that says that there is an order ends its id",
     in: "flightOf",
-    find: "const isRefused = unused.has(id) && status < SERVER_ERROR && !redirected;",
+    find: "const isRefused = unused.has(id) && !redirected && status < SERVER_ERROR;",
     replace: "const isRefused = status < SERVER_ERROR; if (status === CONFLICT) forget(name);",
   },
   {

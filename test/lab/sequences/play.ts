@@ -23,7 +23,8 @@ export interface Sequence {
 /**
  * Sequences for one cart. Where the id is made by the page, three things are two orders by intention:
  * a second tab that was not duplicated, a page that is loaded again although storage is refused, and
- * a duplicate of a page whose payment was declined; where the content is the name, any duplicate.
+ * a duplicate of a page whose order was refused, by the shop or in front of it: the page has given its
+ * id up, and the duplicate has not. Where the content is the name, any duplicate.
  */
 export function sequences(strategy: Strategy): fc.Arbitrary<Sequence> {
   const hasSecondTabs = strategy === "`submitOnce` with `id`";
@@ -73,9 +74,11 @@ export function sequences(strategy: Strategy): fc.Arbitrary<Sequence> {
   if (hasSecondTabs) return all;
   return all.map((sequence) => {
     const { hasStorage, shop } = sequence;
+    const isRefused =
+      shop.declines > 0 || sequence.events.some((event) => "fate" in event && event.fate === "403");
     const isMeant = ({ kind }: Event) =>
       (hasStorage || (kind !== "reload" && kind !== "duplicate")) &&
-      ((shop.declines === 0 && !isByContent) || kind !== "duplicate");
+      ((!isRefused && !isByContent) || kind !== "duplicate");
     return { ...sequence, events: sequence.events.filter(isMeant) };
   });
 }
