@@ -74,8 +74,8 @@ export function warnOnce(code: string, message: string): void {
 const own = new WeakSet<Error>();
 
 /** An error with a text of this package, which a client may read. */
-export function ownError(message: string): Error {
-  const error = new Error(message);
+export function ownError(message: string, cause?: Error): Error {
+  const error = new Error(message, cause && { cause });
   own.add(error);
   return error;
 }

@@ -16,7 +16,7 @@ import {
 } from "../support/clients.ts";
 import { command } from "../support/command.ts";
 import { freshUser } from "../support/ids.ts";
-import { acquired, causeOf, closeLocks, leaseOf, openLock } from "../support/locks.ts";
+import { acquired, causeOf, closeLocks, leaseOf, openLock, saidBy } from "../support/locks.ts";
 import { startCluster } from "../support/redis-cluster.ts";
 import { forTest, type RedisServer, startRedis } from "../support/redis-server.ts";
 import { foundBy, submissionOf, submit } from "../support/submissions.ts";
@@ -287,7 +287,7 @@ test("a Redis without eviction whose memory is full refuses an order, and takes 
   await command(port, "config", "set", "maxmemory", "1");
   const cause = causeOf(await lock.acquire(freshUser()));
   expect(cause).toMatchObject({ code: "SUBMIT_LOCK_UNAVAILABLE" });
-  expect(cause.message).toContain("OOM");
+  expect(saidBy(cause)).toContain("OOM");
   expect(await released.release()).toBe("released");
   expect(await completed.complete({ status: 201, body: "placed" })).toBe("recorded");
   expect(foundBy(await submit(lock, user))).toBe("placed");

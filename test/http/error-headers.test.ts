@@ -120,7 +120,7 @@ const rows: Row[] = [
     status: 409,
     code: "submit_contended",
     handler: async () => {
-      const lock = lockOver(new MemoryStore());
+      const lock = new SubmitLock({ store: new MemoryStore() });
       const held = await lock.acquire("43");
       expect(held.outcome).toBe("acquired");
       return await lock.withLock("43", { waitMs: 20 }, order);

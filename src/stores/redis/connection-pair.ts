@@ -1,7 +1,7 @@
 import type { LockCommand, NoAnswer } from "../../lock/store.ts";
 import { clearTimeout, performance, setTimeout } from "../../time.ts";
 import { inNeutralContext } from "../../timer-wheel.ts";
-import { warnOnce } from "../../validation.ts";
+import { ownError, warnOnce } from "../../validation.ts";
 import { type ClientPort, type ClientStatus, plainError, type ServerPort } from "./clients/port.ts";
 import { recordKeyOf, slotOf } from "./clients/slots.ts";
 import { RedisClock } from "./clock.ts";
@@ -191,7 +191,7 @@ export class ConnectionPair {
     const reason = `the connection to ${address} is ${state}${hint}`;
     // An ended client never reconnects, so the attempt need not wait.
     if (status === "end") {
-      const ended = new Error(reason, cause && { cause });
+      const ended = ownError(reason, cause);
       return { kind: "rejected", cause: ended, misconfigured: false };
     }
     return { kind: "unsent", reason, cause };

@@ -18,7 +18,7 @@ const aloneMs = 10_000;
 
 /** Rule 24: sets all keys in one call, for no longer than an answer may take. */
 export const writeTogether: string =
-  "for _, key in ipairs(KEYS) do redis.call('SET', key, ARGV[1], 'PX', 10000) end";
+  "for _, key in ipairs(KEYS) do redis.call('SET', key, ARGV[1], 'PX', 1000) end";
 
 /** Rule 24: reads one of them back. */
 export const takeBack: string =
@@ -130,7 +130,7 @@ export async function askNode(node: ServerPort, key: string): Promise<"yes" | "n
  * take the second lock on a server where no other call finds it: two holders. So many keys are
  * written by one call, and each is read by a call of its own.
  *
- * @param key in front of the keys that it writes, which are gone at once, or after 10 s.
+ * @param key in front of the keys that it writes, which are gone at once, or after 1 s.
  */
 export async function askSharing(
   server: ServerPort,
