@@ -18,7 +18,7 @@ export interface Session extends SqlExecutor {
   close(): Promise<void>;
 }
 
-export interface Native {
+interface Native {
   readonly executors: Readonly<Record<string, SqlExecutor>>;
   /** Its rows are arrays. */
   readonly asArrays: SqlExecutor;

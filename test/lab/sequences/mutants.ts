@@ -10,7 +10,7 @@ interface Flaw extends Change {
   readonly strategy: Strategy;
 }
 
-export const flaws: readonly Flaw[] = [
+const flaws: readonly Flaw[] = [
   {
     strategy: byContent,
     name: "an order is named after its place, and not after its content",

@@ -44,7 +44,7 @@ const flaws = [
 type Flaw = (typeof flaws)[number];
 
 /** What a subject has done with all its schedules. */
-export type Tally = Record<Flaw | "schedules" | "wrong" | "struck", number>;
+type Tally = Record<Flaw | "schedules" | "wrong" | "struck", number>;
 
 export interface Played {
   readonly tallies: ReadonlyMap<Subject, Tally>;

@@ -19,7 +19,7 @@ export interface Settings {
 /** What befalls a process at one of its points. `cut` breaks its connection with the database. */
 export type Blow = "kill" | "stop" | "cut" | "throw";
 
-export const redisStates = [
+const redisStates = [
   "up",
   "away",
   "away in the middle",
@@ -45,7 +45,7 @@ export interface Schedule {
 }
 
 /** More than any run of a handler passes: then the blow falls behind the answer. */
-export const lastPoint = 24;
+const lastPoint = 24;
 
 export function scheduleOf(seed: number): Schedule {
   const random = new Random(seed);
