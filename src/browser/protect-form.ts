@@ -110,6 +110,8 @@ export function protectForm(
     // Also for scripts that read the fields one by one.
     filled();
     isSpent = true;
+    // Now: a page that is kept before its timers have run would hold back the click after Back.
+    addEventListener("pageshow", giveBack, { once: true });
     // Later: other listeners may prevent it, and a disabled button is not sent.
     timer = setTimeout(() => {
       if (next.defaultPrevented) return;
@@ -124,7 +126,6 @@ export function protectForm(
         button.disabled = disabled;
         if (!document.querySelector(":focus")) focused.focus();
       };
-      addEventListener("pageshow", giveBack, { once: true });
       timer = setTimeout(giveBack, FORM_BUSY_MS);
     });
   };
