@@ -46,8 +46,10 @@ export async function doctor({ args, terminal, open }: Context): Promise<number>
   const budgetMs = args.duration("budget", 2_000);
   const ttlMs = args.duration("ttl", 10_000);
   const connection = await open();
+  // Before anything is asked: the client drops a master that does not answer.
+  const masters = mastersOf(connection);
   const hasRecords = await holdsRecords(connection, budgetMs);
-  const looks = mastersOf(connection).map((node) => examine(connection, node, ttlMs, hasRecords));
+  const looks = masters.map((node) => examine(connection, node, ttlMs, hasRecords));
   const servers = await Promise.all(looks);
   const findings: Finding[] = [];
   const add = adding(findings);
