@@ -97,7 +97,7 @@ export async function submitOnce(
   const request = new Request(given, init);
   const { headers, method, mode, url } = request;
   if (!(timeoutMs >= 0) || mode === "no-cors") {
-    throw new TypeError(`timeoutMs or mode: got ${timeoutMs}, ${mode}`);
+    throw new TypeError(`timeoutMs, mode: got ${timeoutMs}, ${mode}`);
   }
   // Each serialization of a form has another boundary.
   const [type, boundary = "-"] = `${headers.get("Content-Type")}`.split("boundary=");

@@ -28,7 +28,7 @@ export type ProtectableForm = typeof globalThis extends { HTMLFormElement: { pro
 // biome-ignore lint/suspicious/noExplicitAny: servers have no types of the DOM.
 type Submit = Event & { readonly submitter?: any };
 // biome-ignore lint/suspicious/noExplicitAny: servers have no types of the DOM.
-declare const document: any, addEventListener: any;
+declare const document: any, addEventListener: any, removeEventListener: any;
 
 const bare = (url: string) => url.split("#")[0];
 
@@ -94,9 +94,9 @@ export function protectForm(
   let undo: (() => void) | null | undefined;
   const giveBack = (shown?: unknown) => {
     clearTimeout(timer);
-    if (shown) isSpent = false;
+    isSpent &&= !shown;
     undo?.();
-    event = undo = null;
+    undo = event = null;
   };
   const onSubmit = (next: Submit) => {
     const submitter = next.submitter;
@@ -114,12 +114,12 @@ export function protectForm(
     addEventListener("pageshow", giveBack, { once: true });
     // Later: other listeners may prevent it, and a disabled button is not sent.
     timer = setTimeout(() => {
-      if (next.defaultPrevented) return;
+      if (next.defaultPrevented) return removeEventListener("pageshow", giveBack);
       const focused = document.activeElement;
       const ariaBusy = attribute("aria-busy");
       const button = submitter ?? {};
       const disabled = button.disabled;
-      Reflect.set(made, "ariaBusy", "true", form);
+      Reflect.set(made, "ariaBusy", true, form);
       button.disabled = true;
       undo = () => {
         Reflect.set(made, "ariaBusy", ariaBusy, form);
