@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { type Lease, RedisStore, SubmitLock } from "../../../src/index.ts";
 import type { AnyRedis } from "../../support/clients.ts";
+import { saidBy } from "../../support/locks.ts";
 import { recordKey } from "../../support/submissions.ts";
 
 /** The life of every key in the lab. */
@@ -98,7 +99,7 @@ function contender(
     async acquire(user) {
       const attempt = await (submission ? lock.acquire(user, { submission }) : lock.acquire(user));
       if (attempt.outcome === "unavailable") {
-        return { outcome: "unavailable", cause: attempt.cause.message };
+        return { outcome: "unavailable", cause: saidBy(attempt.cause) };
       }
       if (attempt.outcome !== "acquired") return { outcome: "contended" };
       const { lease } = attempt;
