@@ -47,6 +47,15 @@ const never = () => {
   throw new Error("a repeat has run");
 };
 
+/** As many repeats as may wait, when all of them do. */
+async function allWait(lock: SubmitLock, user: string) {
+  const repeats = Array.from({ length: mostWaiting.forOne }, () =>
+    lock.once(user, cart, never, { waitMs: 30_000 }),
+  );
+  await until(() => lock.stats().waiting === mostWaiting.forOne, { what: "all to wait" });
+  return repeats;
+}
+
 async function sentBytes(redis: ReturnType<typeof observer>): Promise<number> {
   const info = String(await redis.send("INFO", "stats"));
   return Number(/total_net_output_bytes:(\d+)/.exec(info)?.[1]);
@@ -58,10 +67,7 @@ describe("P6: what one customer repeats", () => {
     const user = freshUser();
     const { first, hasBegun, place } = order(lock, user);
     await hasBegun;
-    const repeats = Array.from({ length: mostWaiting.forOne }, () =>
-      lock.once(user, cart, never, { waitMs: 30_000 }),
-    );
-    await until(() => lock.stats().waiting === mostWaiting.forOne, { what: "all to wait" });
+    const repeats = await allWait(lock, user);
     const from = await executedScripts(redis);
     const at = performance.now();
     await until(() => performance.now() - at > 2_000, { what: "two seconds of waiting" });
@@ -81,10 +87,7 @@ describe("P6: what one customer repeats", () => {
     const user = freshUser();
     const { first, hasBegun, place } = order(lock, user);
     await hasBegun;
-    const repeats = Array.from({ length: mostWaiting.forOne }, () =>
-      lock.once(user, cart, never, { waitMs: 30_000 }),
-    );
-    await until(() => lock.stats().waiting === mostWaiting.forOne, { what: "all to wait" });
+    const repeats = await allWait(lock, user);
     await expect(lock.once(user, cart, never, { waitMs: 30_000 })).rejects.toMatchObject({
       code: "SUBMIT_LOCK_CONTENDED",
       sameSubmission: true,
