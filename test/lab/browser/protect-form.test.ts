@@ -148,7 +148,7 @@ afterEach(() => page?.close());
 /** A page of the shop, in a tab of its own. */
 async function open(kind: string, form: string, more = ""): Promise<void> {
   const usual = { beforeMs: 50, afterMs: 0, declines: 0, leaves: true } as const;
-  await shop.begin({ framework: "express", waitMs: 5_000, ...usual });
+  await shop.begin({ framework: "express", waitMs: 5_000, isPatient: true, ...usual });
   shop.received = 0;
   user = freshUser();
   page = await browser.context.newPage();
@@ -165,10 +165,13 @@ const ready = () =>
 const click = (selector = "button") => page.click(selector, { noWaitAfter: true });
 /** The number of the order that the customer sees. */
 async function sees(): Promise<number> {
-  const shown = async () =>
-    (await page.textContent("[role=status]", { timeout: 500 }).catch(() => "")) ?? "";
-  await until(async () => /is placed/.test(await shown()), { what: "an order", boundMs: 30_000 });
-  return Number(/\d+/.exec(await shown())?.[0]);
+  const shown = page.getByText("is placed");
+  try {
+    await shown.waitFor({ timeout: 30_000 });
+  } catch (cause) {
+    throw new Error(`The customer sees no order, but: ${await page.content()}`, { cause });
+  }
+  return Number(/\d+/.exec((await shown.textContent()) ?? "")?.[0]);
 }
 async function buys(selector = "button"): Promise<number> {
   await click(selector);

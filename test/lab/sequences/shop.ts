@@ -40,6 +40,8 @@ export interface ShopSetting {
   readonly format?: "problem" | "error" | "page" | undefined;
   /** Without bodies, a repeat is a 409 that says that there is an order. */
   readonly keepsBodies?: boolean | undefined;
+  /** For pages that do not send again: no busy machine is taken for a Redis that is away. */
+  readonly isPatient?: boolean | undefined;
 }
 
 interface Order {
@@ -78,7 +80,9 @@ class ShopServer {
     this.#proxy = proxy;
     this.#redis = new Redis(proxy.port, "127.0.0.1", { retryStrategy: () => 20 });
     this.#redis.on("error", () => {});
-    const times = { ttlMs: 400, acquireTimeoutMs: 150, commandTimeoutMs: 50 };
+    const short = { ttlMs: 400, acquireTimeoutMs: 150, commandTimeoutMs: 50 };
+    const patient = { ttlMs: 60_000, acquireTimeoutMs: 10_000, commandTimeoutMs: 5_000 };
+    const times = setting.isPatient ? patient : short;
     this.#lock = new SubmitLock({ store: new RedisStore(this.#redis), ...times });
     const never = new Promise<never>(() => {});
     let declines = setting.declines;
